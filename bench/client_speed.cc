@@ -1,0 +1,152 @@
+#include "bench/client_speed.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "bench/histogram.h"
+#include "bench/key_name.h"
+#include "bench/now.h"
+#include "bench/random.h"
+
+namespace farlook::bench {
+namespace {
+
+// The driver's own part of a timed operation: the key, known before.
+class RandomKeys {
+ public:
+  explicit RandomKeys(const KeyRange& range) : range_(range), random_(range.value_bytes + 1) {}
+
+  void Next(std::string* key) {
+    const int64_t number = range_.first + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(range_.count)));
+    BuildKeyName(number, KeyNaming{}, key);
+  }
+
+ private:
+  const KeyRange range_;
+  Random random_;
+};
+
+Percentiles Summarize(const Histogram& histogram, double clock_ns, size_t parts) {
+  const auto each = [&](double percent) {
+    return std::max(0.0, static_cast<double>(histogram.Percentile(percent)) - clock_ns) / static_cast<double>(parts);
+  };
+  return {each(50), each(99)};
+}
+
+absl::Status Missing(const std::string& key, size_t expected, size_t got) {
+  return absl::InternalError(absl::StrCat(key, " has ", got, " bytes, not ", expected));
+}
+
+}  // namespace
+
+double ClockNs() {
+  auto histogram = std::make_unique<Histogram>();
+  for (int i = 0; i < 100'000; ++i) {
+    const int64_t start_ns = NowNs();
+    histogram->Record(static_cast<uint64_t>(NowNs() - start_ns));
+  }
+  return static_cast<double>(histogram->Percentile(50));
+}
+
+absl::StatusOr<double> PutAll(Client* client, const KeyRange& range, size_t in_flight) {
+  struct Slot {
+    Operation operation;
+    std::string key;
+  };
+  const std::unique_ptr<Slot[]> slots(new Slot[in_flight]);
+  const std::string value(range.value_bytes, 'v');
+  std::vector<Slot*> free;
+  for (size_t i = 0; i < in_flight; ++i) {
+    slots[i].operation.type = Operation::Type::kPut;
+    slots[i].operation.value = value;
+    slots[i].operation.timeout_ms = 60'000;
+    slots[i].operation.tag = &slots[i];
+    free.push_back(&slots[i]);
+  }
+  std::vector<Operation*> to_start, ended(in_flight);
+  absl::Status error;
+  int64_t next = 0;
+  const int64_t start_ns = NowNs();
+  while ((next < range.count && error.ok()) || free.size() < in_flight) {
+    to_start.clear();
+    while (!free.empty() && next < range.count && error.ok()) {
+      Slot* slot = free.back();
+      free.pop_back();
+      BuildKeyName(range.first + next++, KeyNaming{}, &slot->key);
+      slot->operation.key = slot->key;
+      to_start.push_back(&slot->operation);
+    }
+    if (!to_start.empty()) client->Start(absl::MakeConstSpan(to_start));
+    const size_t count = client->Poll(absl::MakeSpan(ended));
+    for (size_t i = 0; i < count; ++i) {
+      if (!ended[i]->status.ok() && error.ok()) error = ended[i]->status;
+      free.push_back(static_cast<Slot*>(ended[i]->tag));
+    }
+  }
+  if (!error.ok()) return error;
+  return static_cast<double>(range.count) * 1e9 / static_cast<double>(NowNs() - start_ns);
+}
+
+absl::StatusOr<Percentiles> TimeGets(Client* client, const KeyRange& range, int64_t operations) {
+  const double clock_ns = ClockNs();
+  RandomKeys keys(range);
+  auto histogram = std::make_unique<Histogram>();
+  std::string key;
+  std::vector<char> buffer(range.value_bytes + 1);
+  for (int64_t i = 0; i < operations; ++i) {
+    keys.Next(&key);
+    const int64_t start_ns = NowNs();
+    const absl::StatusOr<size_t> bytes = client->GetInto(key, absl::MakeSpan(buffer));
+    histogram->Record(static_cast<uint64_t>(NowNs() - start_ns));
+    if (!bytes.ok()) return bytes.status();
+    if (*bytes != range.value_bytes) return Missing(key, range.value_bytes, *bytes);
+  }
+  return Summarize(*histogram, clock_ns, 1);
+}
+
+absl::StatusOr<Percentiles> TimePuts(Client* client, const KeyRange& range, int64_t operations) {
+  const double clock_ns = ClockNs();
+  RandomKeys keys(range);
+  auto histogram = std::make_unique<Histogram>();
+  std::string key;
+  const std::string value(range.value_bytes, 'w');
+  for (int64_t i = 0; i < operations; ++i) {
+    keys.Next(&key);
+    const int64_t start_ns = NowNs();
+    const absl::StatusOr<uint64_t> version = client->Put(key, value);
+    histogram->Record(static_cast<uint64_t>(NowNs() - start_ns));
+    if (!version.ok()) return version.status();
+  }
+  return Summarize(*histogram, clock_ns, 1);
+}
+
+absl::StatusOr<Percentiles> TimeMultiGets(Client* client, const KeyRange& range, size_t batch, int64_t operations) {
+  const double clock_ns = ClockNs();
+  RandomKeys random(range);
+  auto histogram = std::make_unique<Histogram>();
+  std::vector<std::string> names(batch);
+  std::vector<absl::string_view> keys(batch);
+  std::vector<Client::Result> results;
+  for (int64_t i = 0; i < operations; ++i) {
+    for (size_t k = 0; k < batch; ++k) {
+      random.Next(&names[k]);
+      keys[k] = names[k];
+    }
+    const int64_t start_ns = NowNs();
+    const absl::Status status = client->MultiGet(keys, &results);
+    histogram->Record(static_cast<uint64_t>(NowNs() - start_ns));
+    if (!status.ok()) return status;
+    for (size_t k = 0; k < batch; ++k) {
+      const size_t bytes = results[k].value.data.size();
+      if (!results[k].status.ok() || bytes != range.value_bytes) return Missing(names[k], range.value_bytes, bytes);
+    }
+  }
+  return Summarize(*histogram, clock_ns, batch);
+}
+
+}  // namespace farlook::bench

@@ -1,0 +1,147 @@
+"""The report as one HTML page that needs nothing else: no script, no font, no picture from anywhere."""
+
+from xml.sax.saxutils import escape
+
+import svg
+from cases import MODES, WORKLOADS, size_text
+from stores import STORES
+from text import HEADINGS, cell, columns, count, duration, server_cpu, times
+
+STYLE = """
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:1240px;padding:16px;background:var(--paper);color:var(--ink);
+ font:15px/1.5 system-ui,sans-serif}
+h1{font-size:1.6rem;line-height:1.2;margin:.5rem 0}
+h2{font-size:1.2rem;margin:2rem 0 .5rem;border-bottom:1px solid var(--line)}
+h3{font-size:1rem;margin:1.2rem 0 .3rem}
+p{max-width:75ch}
+code{font-size:.85em;overflow-wrap:anywhere}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,340px),1fr));gap:16px}
+.plots svg{width:100%;height:auto;display:block}
+.plots>div{border:1px solid var(--line);border-radius:6px;padding:6px;break-inside:avoid}
+.wide{overflow-x:auto}
+table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;white-space:nowrap}
+th,td{padding:3px 9px;text-align:right;border-bottom:1px solid var(--line)}
+th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--paper)}
+tr.farlook-shm td{font-weight:600}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;font-size:.9rem;margin:0}
+dt{opacity:.75}
+dd{margin:0;min-width:0;overflow-wrap:anywhere}
+.bad{border:2px solid #dc2626;padding:8px}
+@media (max-width:560px){th:first-child,td:first-child{white-space:normal;min-width:8.5em;padding-left:0}dl{grid-template-columns:1fr}dd{margin-bottom:6px}}
+@media print{body{max-width:none;padding:0;font-size:10pt}.wide{overflow:visible}table{font-size:6.4pt}th,td{padding:2px 3px}
+ h2,h3{break-after:avoid}table,tr{break-inside:avoid}.plots{grid-template-columns:1fr 1fr}}
+"""
+
+
+def plots(results):
+    """(file's name, SVG) of all that can be drawn."""
+    drawn = []
+    for result in results:
+        case, rows = result["case"], result["rows"]
+        if case.workload != "C":
+            continue
+        name = f"latency-{case.mode}-{case.value_bytes}-{case.threads}-{case.distribution}"
+        title = f"Gets {MODES[case.mode][0].removeprefix('reads ')}: {size_text(case.value_bytes)}, {case.threads} thr., {case.distribution}"
+        drawn.append((name, svg.distribution(title, {row["store"]: row["read_curve"] for row in rows})))
+    groups = {}
+    for result in results:
+        case = result["case"]
+        group = groups.setdefault((case.workload, case.value_bytes, case.mode, case.distribution), {})
+        for row in result["rows"]:
+            group.setdefault(row["store"], {})[case.threads] = row["ops_per_s"]["median"]
+    for (workload, size, mode, distribution), series in groups.items():
+        if len({threads for points in series.values() for threads in points}) > 1:
+            drawn.append((f"threads-{workload}-{mode}-{size}-{distribution}", svg.throughput(
+                f"{workload}, {size_text(size)}, {MODES[mode][0]}, {distribution}", series)))
+    for result in results:
+        case, rows = result["case"], result["rows"]
+        served = {row["store"]: (row["server_cpu_ns"] or {}).get("median") for row in rows if row["has_server"]}
+        drawn.append((f"server-cpu-{case.workload}-{case.mode}-{case.value_bytes}-{case.threads}-{case.distribution}",
+                      svg.bars(case.title().replace(" thread,", " thr.,").replace(" threads,", " thr.,"),
+                               "server CPU per operation", served, lambda ns: "0" if ns == 0 else duration(ns))))
+    return [(name, plot) for name, plot in drawn if plot]
+
+
+def pairs(entries):
+    return "<dl>" + "".join(f"<dt>{escape(k)}</dt><dd>{v}</dd>" for k, v in entries) + "</dl>"
+
+
+def html_table(headings, rows, classes):
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join(f'<tr class="{kind}">' + "".join(f"<td>{escape(part)}</td>" for part in row) + "</tr>"
+                   for row, kind in zip(rows, classes))
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def headline(results):
+    """Farlook against each other store, case by case: how many times the operations per second."""
+    others = [name for name in STORES if name != "farlook-shm"]
+    rows = []
+    for result in results:
+        by_store = {row["store"]: row for row in result["rows"]}
+        farlook = by_store.get("farlook-shm")
+        if not farlook:
+            continue
+        row = [result["case"].title(), cell(farlook["ops_per_s"], count), cell(farlook["read_p50_ns"], duration),
+               server_cpu(farlook)]
+        for other in others:
+            rate = by_store[other]["ops_per_s"]["median"] if other in by_store else 0
+            row.append(times(farlook["ops_per_s"]["median"] / rate) if rate else "-")
+        rows.append(row)
+    return html_table(["case", "ops/s", "get p50", "server CPU"] + [f"x {other}" for other in others], rows,
+                      [""] * len(rows))
+
+
+def page(report, results):
+    machine, run = report["machine"], report["run"]
+    drawn = plots(results)
+
+    def section(prefix):
+        return '<div class="plots">' + "".join(f"<div>{p}</div>" for name, p in drawn if name.startswith(prefix)) + "</div>"
+
+    failures = "".join(f'<div class="bad"><b>{escape(f["store"])}, {escape(f["case"])} failed</b><br><code>'
+                       f'{escape(f["why"])}</code></div>' for f in report["failures"])
+    threads = ("<h2>Throughput by threads</h2>" + section("threads-")) if any(n.startswith("threads-") for n, _ in drawn) else ""
+    tables = "".join(
+        f"<h3>{escape(result['case'].title())}</h3>"
+        + ("" if result["rows"][0]["pinned"] else "<p>Not pinned: server and client share the processors.</p>")
+        + html_table(("store",) + HEADINGS, [(row["store"],) + columns(row) for row in result["rows"]],
+                     [row["store"] for row in result["rows"]])
+        for result in results)
+    facts = pairs([
+        ("machine", escape(f"{machine.get('cpu')}, {machine.get('usable_cpus')} processors, "
+                           f"{machine.get('memory_gib', 0):.0f} GiB")),
+        ("kernel", escape(str(machine.get("kernel")))),
+        ("built by", escape(str(machine.get("compiler")))), ("commit", escape(str(machine.get("commit")))),
+        ("when", escape(f"{run['begun']}, {run['took_s']:.0f} s")),
+        ("load average", escape(f"{run['load_before']:.1f} before, {run['load_after']:.1f} after "
+                                "(with a quiet machine: near 0 before)")),
+        ("runs", escape(f"{run['repeats']} repeats of {run['seconds']:g} s each, interleaved; medians")),
+        ("command", f"<code>{escape(run['command'])}</code>")]
+        + [(f"{name} {report['versions'].get(name, '')}", f"<code>{escape(settings)}</code>")
+           for name, settings in report["settings"].items()]
+        + ([("lmdb " + report["versions"]["lmdb"], "no sync, writable map, file in memory; reads copy")]
+           if "lmdb" in report["versions"] else []))
+    workloads = "; ".join(f"{name}: {words}" for name, (words, _) in WORKLOADS.items())
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Farlook compared</title>
+<style>{svg.style()}{STYLE}</style></head><body>
+<h1>Farlook compared</h1>
+<p>The same YCSB workloads, keys, values and client program against each store, on one machine, in one run.
+{escape(workloads)}. A record is one value; a write replaces it whole.</p>
+{failures}
+<h2>Operations per second: how many times the others'</h2>{headline(results)}
+<p>Above 1 Farlook does more, below 1 less. Stores in the client's process ask no other process and protect nothing
+from it; the floor is what the machine takes for the loads and the copy alone.</p>
+<h2>Latency of gets</h2>{section("latency-")}
+{threads}
+<h2>Server CPU per operation</h2>{section("server-cpu-")}
+<h2>All figures</h2>
+<p>x floor: how many times the floor's figure in the same run (operations per second: a share of it). Spread: greatest
+less least of the repeats, as a share of the median. Latencies in batches are of whole batches. Server CPU is counted in
+ticks of 10 ms over a run. B/key: memory for each key, key and value included.</p>{tables}
+<h2>Where these figures come from</h2>{facts}
+</body></html>
+"""

@@ -1,0 +1,159 @@
+"""The stores that are compared: how each is started, with which settings, and what its memory is.
+
+Settings, the same for all: no persistence; no eviction; one thread that serves; as much memory as the records need and
+more; pinned alike (runner.py). All servers of a run are up at the same time and idle but for the one that is asked.
+
+A transport of Farlook's over a network will be one more class here, with the address of a server on another host.
+"""
+
+import pathlib
+import re
+import subprocess
+
+from processes import Failure, free_port, resident_bytes, start, stop, wait_until_listening
+
+HERE = pathlib.Path(__file__).resolve().parent
+MIB = 1 << 20
+
+
+def version_of(*command):
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    except FileNotFoundError:
+        raise Failure(f"{command[0]} is not installed; tools/setup installs it") from None
+    found = re.search(r"\d+\.\d+(\.\d+)?", done.stdout)
+    return found[0] if found else "unknown"
+
+
+class Server:
+    """A process that serves."""
+
+    def __init__(self, name, version, command, address, log):
+        self.name, self.version, self.command, self.log = name, version, [str(part) for part in command], log
+        self.process = start(self.command, log)
+        try:
+            wait_until_listening(self.process, address, log)
+        except BaseException:
+            stop(self.process)
+            raise
+        self.empty_bytes = resident_bytes(self.pid)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def used_bytes(self, _bench):
+        """By the records: what the process has grown by."""
+        return resident_bytes(self.pid) - self.empty_bytes
+
+    def stop(self):
+        stop(self.process)
+
+    def settings(self):
+        return " ".join(self.command)
+
+
+class FarlookServer(Server):
+    """Its memory is mapped whole from the start, so it is asked how much of it is in use."""
+
+    def used_bytes(self, bench):
+        address = next(part for part in self.command if part.startswith("--listen=")).partition("=")[2]
+        text = subprocess.run([bench.kv_cli, f"--address={address}", "stat"], stdout=subprocess.PIPE, text=True,
+                              check=True).stdout
+        figures = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+        return int(figures["region_bytes"]) - int(figures["free_bytes"])
+
+
+class Store:
+    """What a client sees: one -db of ycsb with its properties. Several may lead to the same server."""
+
+    def __init__(self, name, title, db, properties, server=None):
+        self.name, self.title, self.db, self.properties, self.server = name, title, db, properties, server
+
+    in_process = False
+
+    def used_bytes(self, bench):
+        return self.server.used_bytes(bench)
+
+
+class LmdbStore(Store):
+    """Its records are in a file of memory (/dev/shm), of which only what is written takes room."""
+
+    def used_bytes(self, bench):
+        return (pathlib.Path(self.properties["lmdb.path"]) / "data.mdb").stat().st_blocks * 512
+
+
+class InProcessStore(Store):
+    """Ends with the driver, which loads it anew for each run. Its memory is the driver's: see runner.py."""
+
+    in_process = True
+
+
+STORES = {  # by name, in the order of reports
+    "farlook-shm": "Farlook, shared memory",
+    "redis-unix": "Redis, Unix socket",
+    "redis-tcp": "Redis, TCP",
+    "memcached-unix": "memcached, Unix socket",
+    "memcached-tcp": "memcached, TCP",
+    "lmdb": "LMDB, in process",
+    "map": "map behind a lock, in process",
+    "floor": "floor: bare loads and copies",
+}
+
+
+def start_stores(names, bench, directory, data_bytes):
+    """Starts what the named stores need. Returns (stores, servers, {program: version}); the caller stops the servers.
+    On failure nothing stays up."""
+    servers, stores, versions = [], [], {}
+
+    def serve(kind, *args):
+        server = kind(*args)
+        servers.append(server)
+        return server
+
+    try:
+        if "farlook-shm" in names:
+            versions["kv_server"] = version_of(bench.kv_server, "--version")
+            socket = directory / "farlook"
+            # An index, pages that are begun for each size class, and what inserts add.
+            mib = max(256, data_bytes * 2 // MIB + 128)
+            farlook = serve(FarlookServer, "kv_server", versions["kv_server"],
+                            [bench.kv_server, f"--listen=shm://{socket}", f"--memory={mib}MiB", "--workers=1",
+                             "--huge_pages=auto"], str(socket), directory / "farlook.log")
+            stores.append(Store("farlook-shm", STORES["farlook-shm"], "farlook",
+                                {"farlook.address": f"shm://{socket}", "farlook.timeout_ms": 20000}, farlook))
+        if {"redis-unix", "redis-tcp"} & set(names):
+            versions["redis-server"] = version_of("redis-server", "--version")
+            socket, port = directory / "redis", free_port()
+            redis = serve(Server, "redis-server", versions["redis-server"],
+                          ["redis-server", "--bind", "127.0.0.1", "--port", port, "--unixsocket", socket, "--save", "",
+                           "--appendonly", "no", "--maxmemory", "0", "--io-threads", "1", "--loglevel", "warning",
+                           "--dir", directory], str(socket), directory / "redis.log")
+            for name, address in (("redis-unix", f"unix://{socket}"), ("redis-tcp", f"tcp://127.0.0.1:{port}")):
+                if name in names:
+                    stores.append(Store(name, STORES[name], "redis", {"redis.address": address}, redis))
+        for name in ("memcached-unix", "memcached-tcp"):
+            if name not in names:
+                continue
+            versions["memcached"] = version_of("memcached", "--version")
+            socket, port = directory / "memcached", free_port()
+            unix = name == "memcached-unix"  # one process listens at either
+            memcached = serve(Server, "memcached", versions["memcached"],
+                              [HERE.parent / "run_memcached", "-t", "1", "-U", "0", "-M", "-c", "1024",
+                               "-m", data_bytes * 2 // MIB + 256,
+                               *(["-s", socket] if unix else ["-l", "127.0.0.1", "-p", port])],
+                              str(socket) if unix else ("127.0.0.1", port), directory / f"{name}.log")
+            stores.append(Store(name, STORES[name], "memcached", {
+                "memcached.address": f"unix://{socket}" if unix else f"tcp://127.0.0.1:{port}"}, memcached))
+    except BaseException:
+        for server in servers:
+            server.stop()
+        raise
+    if "lmdb" in names:
+        versions["lmdb"] = version_of("dpkg-query", "-W", "-f=${Version}", "liblmdb0")
+        stores.append(LmdbStore("lmdb", STORES["lmdb"], "lmdb", {
+            "lmdb.path": str(bench.memory_directory / "lmdb"), "lmdb.map_mib": data_bytes * 4 // MIB + 256}))
+    for name in ("map", "floor"):
+        if name in names:
+            stores.append(InProcessStore(name, STORES[name], name, {}))
+    return stores, servers, versions

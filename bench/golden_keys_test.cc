@@ -1,0 +1,51 @@
+// Keys and scrambled positions equal those that the Java YCSB made (testdata/keys.tsv).
+#include <fstream>
+#include <string>
+
+#include "bench/fnv.h"
+#include "bench/key_name.h"
+#include "gtest/gtest.h"
+
+namespace farlook::bench {
+namespace {
+
+TEST(GoldenKeysTest, EveryVectorOfTheJavaYcsbIsReproduced) {
+  std::ifstream file("bench/testdata/keys.tsv");
+  ASSERT_TRUE(file.is_open());
+  std::string header;
+  std::getline(file, header);
+  ASSERT_EQ(header, "# n\tkey\tscrambled_mod_1001\tscrambled_mod_1000001");
+  int64_t n, mod_1001, mod_1000001;
+  std::string key;
+  int vectors = 0;
+  while (file >> n >> key >> mod_1001 >> mod_1000001) {
+    SCOPED_TRACE(n);
+    std::string name;
+    BuildKeyName(n, KeyNaming{}, &name);
+    EXPECT_EQ(name, key);
+    EXPECT_EQ(FnvHash64(n) % 1001, mod_1001);
+    EXPECT_EQ(FnvHash64(n) % 1000001, mod_1000001);
+    ++vectors;
+  }
+  EXPECT_TRUE(file.eof());
+  EXPECT_EQ(vectors, 64);
+}
+
+TEST(KeyNameTest, OrderedKeysAreTheNumberItself) {
+  std::string name = "what was here before, longer than any key";
+  BuildKeyName(42, KeyNaming{.ordered = true}, &name);
+  EXPECT_EQ(name, "user42");
+}
+
+TEST(KeyNameTest, ZeroPaddingFillsUpToAndNeverCuts) {
+  std::string name;
+  BuildKeyName(42, KeyNaming{.ordered = true, .zero_padding = 5}, &name);
+  EXPECT_EQ(name, "user00042");
+  BuildKeyName(123456, KeyNaming{.ordered = true, .zero_padding = 5}, &name);
+  EXPECT_EQ(name, "user123456");
+  BuildKeyName(0, KeyNaming{.ordered = false, .zero_padding = 25}, &name);
+  EXPECT_EQ(name, "user0000006284781860667377211");
+}
+
+}  // namespace
+}  // namespace farlook::bench

@@ -1,0 +1,99 @@
+#include "bench/perftest.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace farlook::bench {
+namespace {
+
+constexpr int kAttempts = 50;  // of a client whose server is not there yet
+constexpr useconds_t kBetweenUs = 50'000;
+
+// A perftest server, which serves one client and ends.
+pid_t StartServer(const std::string& command) {
+  fflush(stdout);  // or the child would print again what waits there
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  setpgid(0, 0);
+  if (freopen("/dev/null", "w", stdout) == nullptr || freopen("/dev/null", "w", stderr) == nullptr) _exit(126);
+  execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+  _exit(127);
+}
+
+// What the command prints on both streams.
+std::string Output(const std::string& command, int* status) {
+  std::string text;
+  FILE* const pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
+  if (pipe == nullptr) {
+    *status = -1;
+    return "";
+  }
+  char buffer[4096];
+  for (size_t bytes; (bytes = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) text.append(buffer, bytes);
+  *status = pclose(pipe);
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<PerftestResult> ParsePerftest(absl::string_view tool, absl::string_view output) {
+  bool header = false;
+  for (absl::string_view line : absl::StrSplit(output, '\n')) {
+    if (absl::StrContains(line, "#bytes")) {
+      header = true;
+      continue;
+    }
+    if (!header) continue;
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    PerftestResult result;
+    if (absl::EndsWith(tool, "_lat")) {
+      if (fields.size() >= 5 && absl::SimpleAtod(fields[4], &result.typical_us)) return result;
+    } else if (fields.size() >= 5) {
+      double megabytes, millions;  // perftest's MB are 2^20 bytes
+      if (absl::SimpleAtod(fields[3], &megabytes) && absl::SimpleAtod(fields[4], &millions)) {
+        result.bytes_per_s = megabytes * (1 << 20);
+        result.messages_per_s = millions * 1e6;
+        return result;
+      }
+    }
+    break;
+  }
+  return absl::InternalError(absl::StrCat(tool, " printed no figures: ", output));
+}
+
+absl::StatusOr<PerftestResult> RunPerftest(const std::string& tool, const std::vector<std::string>& args,
+                                           const std::string& host) {
+  // -R: connect by rdma_cm, which every device can; -F: the clock's frequency may vary.
+  const std::string command = absl::StrCat("exec ", tool, " -R -F ", absl::StrJoin(args, " "));
+  const pid_t server = StartServer(command);
+  if (server < 0) return absl::ResourceExhaustedError("cannot fork");
+  std::string output;
+  int status = -1;
+  // Until the server listens, a client ends at once.
+  for (int attempt = 0; status != 0 && attempt < kAttempts; ++attempt) {
+    usleep(kBetweenUs);
+    output = Output(absl::StrCat(command, " ", host), &status);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) break;
+  }
+  kill(server, SIGKILL);
+  waitpid(server, nullptr, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+    return absl::FailedPreconditionError(absl::StrCat(tool, " is not installed: apt install perftest"));
+  }
+  if (status != 0) return absl::InternalError(absl::StrCat(command, " ", host, " fails: ", output));
+  return ParsePerftest(tool, output);
+}
+
+}  // namespace farlook::bench

@@ -1,0 +1,133 @@
+#include "client/cli/client_store.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+
+namespace farlook::cli {
+namespace {
+
+constexpr int64_t kMaxWaitMs = 100;
+
+Operation::Type TypeOf(Request::Type type) {
+  switch (type) {
+    case Request::Type::kGet:
+      return Operation::Type::kGet;
+    case Request::Type::kExists:
+      return Operation::Type::kExists;
+    case Request::Type::kPut:
+      return Operation::Type::kPut;
+    case Request::Type::kInsert:
+      return Operation::Type::kInsert;
+    case Request::Type::kReplace:
+      return Operation::Type::kReplace;
+    case Request::Type::kCompareAndSet:
+      return Operation::Type::kCompareAndSet;
+    case Request::Type::kDelete:
+      return Operation::Type::kDelete;
+    case Request::Type::kCreateCounter:
+      return Operation::Type::kCreateCounter;
+    case Request::Type::kFetchAdd:
+      return Operation::Type::kFetchAdd;
+    case Request::Type::kCompareSwap:
+      return Operation::Type::kCompareSwap;
+    case Request::Type::kReadCounter:
+      return Operation::Type::kReadCounter;
+    case Request::Type::kDeleteCounter:
+      return Operation::Type::kDeleteCounter;
+  }
+  return Operation::Type::kGet;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Store>> ClientStore::Connect(const Options& options) {
+  ClientOptions client_options;
+  client_options.timeout_ms = options.timeout_ms;
+  client_options.read_only = options.read_only;
+  // As many as the command keeps in flight: the window is there.
+  client_options.max_in_flight = static_cast<uint32_t>(std::max<int64_t>(options.in_flight, 1));
+  absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(options.address, client_options);
+  if (!client.ok()) return client.status();
+  return std::make_unique<ClientStore>(*std::move(client));
+}
+
+Operation* ClientStore::NewOperation() {
+  if (free_.empty()) return &operations_.emplace_back();
+  Operation* operation = free_.back();
+  free_.pop_back();
+  *operation = Operation();
+  return operation;
+}
+
+void ClientStore::Start(Request* request) {
+  Operation* operation = NewOperation();
+  operation->type = TypeOf(request->type);
+  operation->key = request->key;
+  operation->value = request->value;
+  operation->version = request->version;
+  operation->operand = request->operand;
+  operation->expected = request->expected;
+  operation->exactly_once = true;  // of one command there is no next that an atomic would be faster for
+  operation->timeout_ms = request->timeout_ms;
+  operation->tag = request;
+  if (request->type == Request::Type::kGet) operation->string = &request->value;
+  client_->Start(operation);
+}
+
+Request* ClientStore::Poll() {
+  if (next_done_ == done_count_) {
+    next_done_ = 0;
+    done_count_ = client_->Poll(absl::MakeSpan(done_));
+    if (done_count_ == 0) return nullptr;
+  }
+  Operation* operation = done_[next_done_++];
+  auto* request = static_cast<Request*>(operation->tag);
+  request->status = std::move(operation->status);
+  request->version = operation->version;
+  request->counter = operation->counter;
+  free_.push_back(operation);
+  return request;
+}
+
+void ClientStore::Wait() {
+  if (next_done_ < done_count_ || !client_->Arm()) return;
+  const int64_t wait_ms = client_->wait_ms();
+  const int64_t bounded_ms = wait_ms < 0 ? kMaxWaitMs : std::min(wait_ms, kMaxWaitMs);
+  struct pollfd poll_fd = {.fd = client_->fd(), .events = POLLIN, .revents = 0};
+  // The result does not matter: whatever ended the wait, the caller polls.
+  poll(&poll_fd, 1, static_cast<int>(bounded_ms));
+}
+
+std::string ClientStore::ClientStats() const {
+  const farlook::ClientStats& s = client_->stats();
+  std::string text;
+  const auto add = [&](absl::string_view name, uint64_t value) { absl::StrAppend(&text, name, " ", value, "\n"); };
+  add("gets", s.gets);
+  add("hits", s.hits);
+  add("misses", s.misses);
+  add("puts", s.puts);
+  add("bucket_reads", s.bucket_reads);
+  add("item_reads", s.item_reads);
+  add("read_retries", s.read_retries);
+  add("cached_hits", s.cached_hits);
+  add("stale_locations", s.stale_locations);
+  add("directory_refreshes", s.directory_refreshes);
+  add("server_gets", s.server_gets);
+  add("pulled_values", s.pulled_values);
+  add("reconnects", s.reconnects);
+  add("resent_requests", s.resent_requests);
+  add("timeouts", s.timeouts);
+  add("incarnation_changes", s.incarnation_changes);
+  add("atomics", s.atomics);
+  add("counter_requests", s.counter_requests);
+  add("dead_cells", s.dead_cells);
+  add("unknown_atomics", s.unknown_atomics);
+  add("memory_bytes", client_->memory_bytes());
+  return text;
+}
+
+}  // namespace farlook::cli

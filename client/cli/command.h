@@ -1,0 +1,67 @@
+// A command of kv_cli: its name, its help and its code.
+#ifndef FARLOOK_CLIENT_CLI_COMMAND_H_
+#define FARLOOK_CLIENT_CLI_COMMAND_H_
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/cli/arguments.h"
+#include "client/cli/console.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/options.h"
+#include "client/cli/store.h"
+
+namespace farlook::cli {
+
+// How a command was begun.
+enum class Mode {
+  kOneShot,      // it is the whole of kv_cli's command line
+  kBatch,        // a line of a session that reads standard input
+  kInteractive,  // a line of a session on a terminal
+};
+
+// Gives the store that `options` name; called at most once for each command. The store lives as long as the source.
+// INVALID_ARGUMENT: the address is wrong.
+using StoreSource = std::function<absl::StatusOr<Store*>(const Options& options)>;
+
+// What a command works with.
+struct Context {
+  absl::string_view command;
+  const Options& options;
+  absl::Span<const Operand> operands;
+  Store* store;  // null if the command needs none
+  const StoreSource& connect;
+  Console& console;
+  Mode mode;
+  bool* server_gone = nullptr;  // if not null: set when the server does not answer at all
+
+  // Prints "<command>: <message>" as an error and returns `code`.
+  ExitCode Fail(ExitCode code, absl::string_view message) const;
+  // Prints what `request`, which failed, met with; returns its code.
+  ExitCode Fail(const Request& request) const;
+  // The same for an operation without a key.
+  ExitCode Fail(const absl::Status& status) const;
+  // Sets *server_gone if that is what `status` says. Fail() does it too.
+  void NoteStatus(const absl::Status& status) const;
+};
+
+struct Command {
+  absl::string_view name;
+  absl::string_view operands;  // for help: "KEY [VALUE]"
+  absl::string_view summary;   // one line
+  absl::string_view details;
+  std::vector<absl::string_view> flags;  // of Flag::Scope::kCommand
+  size_t min_operands;
+  size_t max_operands;
+  bool needs_store;
+  ExitCode (*run)(Context& context);
+};
+
+}  // namespace farlook::cli
+
+#endif  // FARLOOK_CLIENT_CLI_COMMAND_H_

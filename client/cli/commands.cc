@@ -1,0 +1,188 @@
+#include "client/cli/commands.h"
+
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/counter_commands.h"
+#include "client/cli/doctor_command.h"
+#include "client/cli/encoding.h"
+#include "client/cli/export_command.h"
+#include "client/cli/help.h"
+#include "client/cli/import_command.h"
+#include "client/cli/key_commands.h"
+#include "client/cli/nearest.h"
+#include "client/cli/server_commands.h"
+
+namespace farlook::cli {
+namespace {
+
+constexpr size_t kMany = std::numeric_limits<size_t>::max();
+
+constexpr absl::string_view kGetDetails =
+    "Prints the value's exact bytes; on a terminal and in a session, a line feed\n"
+    "after it. Several keys need --json or --print_version. The server's CPU takes\n"
+    "no part.\n";
+
+constexpr absl::string_view kExistsDetails =
+    "Prints true or false, a line for each key. Exits with 1 if one does not exist.\n";
+
+constexpr absl::string_view kWriteDetails =
+    "VALUE may be an operand, --file=FILE, or standard input: write -, or leave it\n"
+    "out if standard input is not a terminal. A value that begins with a dash goes\n"
+    "after --: kv_cli put KEY -- -1\n";
+
+constexpr absl::string_view kCompareAndSetDetails =
+    "Compare and set. A key's version changes with every write to it. All that reads\n"
+    "or stores prints it with --print_version or --json:\n"
+    "\n"
+    "    kv_cli cas KEY \"$(kv_cli get --print_version KEY)\" VALUE\n"
+    "\n"
+    "VALUE may be an operand, --file=FILE, or standard input, as for put.\n";
+
+constexpr absl::string_view kIncrementDetails =
+    "Changes a counter by DELTA (1 if left out, at most 2^40), prints its new value.\n"
+    "The counter must exist: counter KEY create makes one. Its values lie in\n"
+    "[-2^61, 2^61); what would leave that is an error and changes nothing.\n";
+
+constexpr absl::string_view kCounterDetails =
+    "    counter KEY                          prints the value\n"
+    "    counter KEY create [INITIAL]         makes one, of 0 if left out; exits\n"
+    "                                         with 2 if there is one\n"
+    "    counter KEY swap EXPECTED DESIRED    sets it if it is EXPECTED; else exits\n"
+    "                                         with 2\n"
+    "    counter KEY delete                   deletes it\n"
+    "\n"
+    "A number that begins with a dash goes after --: counter KEY create -- -5\n";
+
+constexpr absl::string_view kImportDetails =
+    "Reads one pair a line, as export writes them, and keeps many writes in flight.\n"
+    "On a terminal it shows progress. A line that is wrong is reported with its\n"
+    "number, and the rest goes on. If the server fails, import stops and says from\n"
+    "which --start_line to go on: all lines before it are done, or were reported.\n"
+    "Lines with the same key are stored in their order. Storing a pair twice does no\n"
+    "harm.\n";
+
+constexpr absl::string_view kExportDetails =
+    "Takes the keys from its operands, from --keys=FILE or from standard input, one\n"
+    "a line (written in --key_encoding), and prints the pairs in that order. Keys\n"
+    "that do not exist are reported; it then exits with 1.\n"
+    "\n"
+    "The whole table cannot be exported without a list of its keys: the table has no\n"
+    "scan. A client finds an item in the server's memory by the hash of its key, and\n"
+    "no code of the server takes part; nothing keeps the keys in an order that one\n"
+    "could follow while others write. Keep a list of the keys where they are made.\n";
+
+constexpr absl::string_view kStatDetails =
+    "A line \"name value\" for each, or one JSON object. docs/operations.md says what\n"
+    "they mean.\n";
+
+constexpr absl::string_view kWatchDetails =
+    "Until Ctrl-C. It shows the figures that changed: on a terminal in place, since\n"
+    "it began; otherwise at each time.\n";
+
+constexpr absl::string_view kDoctorDetails =
+    "Looks at RDMA devices, ports, addresses, limits and permissions, at the way to\n"
+    "ADDRESS, and whether a Farlook server of this version answers there. Each line\n"
+    "is good, advice or trouble, and says what mends it. Exits with 3 if there is\n"
+    "trouble.\n";
+
+ExitCode RunHelp(Context& context) {
+  Output& out = context.console.out();
+  if (context.operands.empty()) {
+    out.Write(context.mode == Mode::kOneShot ? HelpOverview() : HelpInSession());
+    return ExitCode::kOk;
+  }
+  const std::string& name = context.operands[0].text;
+  if (const Command* command = FindCommand(name); command != nullptr) {
+    out.Write(HelpOn(*command));
+    return ExitCode::kOk;
+  }
+  std::vector<absl::string_view> names;
+  for (const Command& command : Commands()) names.push_back(command.name);
+  const absl::string_view nearest = Nearest(name, names);
+  return context.Fail(ExitCode::kUsage,
+                      absl::StrCat("there is no command ", Quoted(name),
+                                   nearest.empty() ? "" : absl::StrCat(": did you mean ", nearest, "?")));
+}
+
+std::vector<Command> MakeCommands() {
+  const std::vector<absl::string_view> write_flags = {"file", "print_version"};
+  const std::vector<absl::string_view> import_flags = {"format", "insert_only", "start_line", "max_errors",
+                                                       "in_flight"};
+  const std::vector<absl::string_view> export_flags = {"keys", "format", "start_line", "max_errors", "in_flight"};
+  const std::vector<absl::string_view> repeat_flags = {"interval_ms", "count"};
+  return {
+      {"get", "KEY...", "print the value of a key", kGetDetails, {"print_version"}, 1, kMany, true, RunGet},
+      {"exists", "KEY...", "print whether a key exists", kExistsDetails, {}, 1, kMany, true, RunExists},
+      {"put", "KEY [VALUE]", "store a value, whether the key exists or not", kWriteDetails, write_flags, 1, 2, true,
+       RunPut},
+      {"insert", "KEY [VALUE]", "store a value if the key is absent; else exit with 2", kWriteDetails, write_flags, 1,
+       2, true, RunInsert},
+      {"replace", "KEY [VALUE]", "store a value if the key exists; else exit with 1", kWriteDetails, write_flags, 1, 2,
+       true, RunReplace},
+      {"cas", "KEY VERSION [VALUE]", "store a value if the key has that version; else exit\nwith 2",
+       kCompareAndSetDetails, write_flags, 2, 3, true, RunCompareAndSet},
+      {"delete", "KEY...", "delete keys; exit with 1 if one does not exist", "", {}, 1, kMany, true, RunDelete},
+      {"incr",
+       "KEY [DELTA]",
+       "add to a counter and print its new value",
+       kIncrementDetails,
+       {},
+       1,
+       2,
+       true,
+       RunIncrement},
+      {"decr",
+       "KEY [DELTA]",
+       "subtract from a counter and print its new value",
+       kIncrementDetails,
+       {},
+       1,
+       2,
+       true,
+       RunDecrement},
+      {"counter",
+       "KEY [create|swap|delete]...",
+       "print, make, set or delete a counter",
+       kCounterDetails,
+       {},
+       1,
+       4,
+       true,
+       RunCounter},
+      {"import", "[FILE]", "store many pairs from a file or standard input", kImportDetails, import_flags, 0, 1, true,
+       RunImport},
+      {"export", "[KEY...]", "print many pairs, for import", kExportDetails, export_flags, 0, kMany, true, RunExport},
+      {"stat", "", "print the server's figures", kStatDetails, {"client"}, 0, 0, true, RunStat},
+      {"watch", "", "print the figures and their rates every second", kWatchDetails, repeat_flags, 0, 0, true,
+       RunWatch},
+      {"ping", "", "ask the server's CPU for an answer and time it", "", repeat_flags, 0, 0, true, RunPing},
+      {"doctor",
+       "[ADDRESS]",
+       "find what stops this host, or the way to a server",
+       kDoctorDetails,
+       {},
+       0,
+       1,
+       false,
+       RunDoctor},
+      {"help", "[COMMAND]", "explain kv_cli, or a command", "", {}, 0, 1, false, RunHelp},
+  };
+}
+
+}  // namespace
+
+absl::Span<const Command> Commands() {
+  static const auto* const kCommands = new std::vector<Command>(MakeCommands());
+  return *kCommands;
+}
+
+const Command* FindCommand(absl::string_view name) {
+  for (const Command& command : Commands()) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+}  // namespace farlook::cli

@@ -1,0 +1,89 @@
+#include "client/cli/doctor_command.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/json_line.h"
+#include "rdma/doctor.h"
+#include "rdma/finding.h"
+
+namespace farlook::cli {
+namespace {
+
+using rdma::Finding;
+using rdma::Findings;
+
+absl::string_view LevelName(Finding::Level level) {
+  switch (level) {
+    case Finding::Level::kGood:
+      return "good";
+    case Finding::Level::kAdvice:
+      return "advice";
+    case Finding::Level::kTrouble:
+      return "trouble";
+  }
+  return "";
+}
+
+void Print(const Findings& findings, Context& context) {
+  Output& out = context.console.out();
+  for (const Finding& finding : findings) {
+    const absl::string_view level = LevelName(finding.level);
+    if (context.options.json) {
+      out.WriteLine(JsonLine().Bytes("level", level).Bytes("text", finding.text).ToString());
+    } else {
+      out.WriteLine(absl::StrFormat("%-8s %s", level, finding.text));
+    }
+  }
+  out.Flush();
+}
+
+// Connects, which shows whether a Farlook server of this version is there, and asks its CPU for an answer.
+Findings ExamineServerAt(const Options& options, Context& context) {
+  const absl::StatusOr<Store*> store = context.connect(options);
+  if (!store.ok()) return {rdma::Trouble(store.status())};
+  Findings findings = {rdma::Good(absl::StrCat("a Farlook server serves reads at ", options.address))};
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status status = (*store)->Ping(options.timeout_ms);
+  if (!status.ok()) {
+    findings.push_back(rdma::Trouble(absl::StrCat("its CPU does not answer, so writes wait (", status.message(),
+                                                  "): is kv_server stopped (kill -CONT), or its host overloaded?")));
+    return findings;
+  }
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+  findings.push_back(rdma::Good(absl::StrFormat("its CPU answers in %.1f us", took.count())));
+  return findings;
+}
+
+}  // namespace
+
+ExitCode RunDoctor(Context& context) {
+  Options options = context.options;
+  if (!context.operands.empty()) {
+    if (context.mode != Mode::kOneShot) {
+      return context.Fail(ExitCode::kUsage, "an address is for the start of kv_cli, not for its session");
+    }
+    options.address = context.operands[0].text;
+  }
+  bool trouble = false;
+  const auto tell = [&](const Findings& findings) {
+    Print(findings, context);
+    trouble = trouble || rdma::AnyTrouble(findings);
+  };
+  if (!absl::StartsWith(options.address, "shm:")) tell(rdma::ExamineHost());
+  if (!options.address.empty()) {
+    const Findings route = trouble ? Findings() : rdma::ExamineRoute(options.address);
+    tell(route);
+    // With trouble on the way the same would be said again, less clearly.
+    if (!trouble) tell(ExamineServerAt(options, context));
+  }
+  return trouble ? ExitCode::kError : ExitCode::kOk;
+}
+
+}  // namespace farlook::cli

@@ -1,0 +1,97 @@
+#include "client/cli/figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/encoding.h"
+
+namespace farlook::cli {
+namespace {
+
+// Those of kv_server. A new one that is missing here is shown as what it looks like.
+constexpr absl::string_view kTexts[] = {"version", "incarnation", "addresses", "huge_pages", "numa_node"};
+
+std::optional<double> Amount(const Figure& figure) {
+  double amount;
+  if (figure.is_text() || !absl::SimpleAtod(figure.value, &amount) || !std::isfinite(amount)) return std::nullopt;
+  return amount;
+}
+
+std::string Rate(double per_second) {
+  return std::abs(per_second) < 100 ? absl::StrFormat("%+.3f/s", per_second) : absl::StrFormat("%+.0f/s", per_second);
+}
+
+}  // namespace
+
+bool Figure::is_text() const { return std::find(std::begin(kTexts), std::end(kTexts), name) != std::end(kTexts); }
+
+std::vector<Figure> ParseFigures(absl::string_view text) {
+  std::vector<Figure> figures;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const absl::string_view stripped = absl::StripAsciiWhitespace(line);
+    if (stripped.empty()) continue;
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(stripped, absl::MaxSplits(' ', 1));
+    figures.push_back({std::string(parts.first), std::string(absl::StripAsciiWhitespace(parts.second))});
+  }
+  return figures;
+}
+
+JsonLine FiguresToJson(const std::vector<Figure>& figures) {
+  JsonLine line;
+  for (const Figure& figure : figures) {
+    if (figure.is_text()) {
+      line.Bytes(figure.name, figure.value);
+    } else {
+      line.NumberOrBytes(figure.name, figure.value);
+    }
+  }
+  return line;
+}
+
+std::vector<FigureChange> CompareFigures(const std::vector<Figure>& earlier, const std::vector<Figure>& later,
+                                         double seconds) {
+  std::vector<FigureChange> changes;
+  for (const Figure& figure : later) {
+    FigureChange change{figure.name, figure.value, std::nullopt, true};
+    const auto before =
+        std::find_if(earlier.begin(), earlier.end(), [&](const Figure& f) { return f.name == figure.name; });
+    if (before != earlier.end()) {
+      change.changed = before->value != figure.value;
+      const std::optional<double> from = Amount(*before);
+      const std::optional<double> to = Amount(figure);
+      if (from.has_value() && to.has_value() && seconds > 0) change.per_second = (*to - *from) / seconds;
+    }
+    changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+std::string FormatChanges(const std::vector<FigureChange>& changes,
+                          const std::function<bool(const FigureChange&)>& show) {
+  size_t name_columns = 0;
+  size_t value_columns = 0;
+  for (const FigureChange& change : changes) {
+    if (!show(change)) continue;
+    name_columns = std::max(name_columns, Escape(change.name).size());
+    value_columns = std::max(value_columns, Escape(change.value).size());
+  }
+  std::string text;
+  for (const FigureChange& change : changes) {
+    if (!show(change)) continue;
+    absl::StrAppendFormat(&text, "%-*s  %*s", static_cast<int>(name_columns), Escape(change.name),
+                          static_cast<int>(value_columns), Escape(change.value));
+    if (change.changed && change.per_second.has_value())
+      absl::StrAppendFormat(&text, "  %12s", Rate(*change.per_second));
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace farlook::cli

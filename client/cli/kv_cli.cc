@@ -1,0 +1,90 @@
+#include "client/cli/kv_cli.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/arguments.h"
+#include "client/cli/console.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/help.h"
+#include "client/cli/runner.h"
+#include "client/cli/session.h"
+
+namespace farlook::cli {
+namespace {
+
+constexpr absl::string_view kVersion = "0.1.0";
+
+// The one connection of this process, made when it is first needed, and again where that failed.
+class Connection {
+ public:
+  explicit Connection(const Connect& connect) : connect_(connect) {}
+
+  absl::StatusOr<Store*> Get(const Options& options) {
+    if (store_ == nullptr) {
+      if (options.address.empty()) {
+        return absl::InvalidArgumentError(
+            "no address: give --address=ADDRESS (such as shm:///run/farlook), or set FARLOOK_ADDRESS");
+      }
+      absl::StatusOr<std::unique_ptr<Store>> store = connect_(options);
+      if (!store.ok()) return store.status();
+      store_ = *std::move(store);
+    }
+    return store_.get();
+  }
+
+ private:
+  const Connect& connect_;
+  std::unique_ptr<Store> store_;
+};
+
+ExitCode Run(const std::vector<std::string>& words, Console* console, const Connect& connect) {
+  absl::StatusOr<Arguments> arguments = ParseArguments(words, Options());
+  if (!arguments.ok()) {
+    console->Error(absl::StrCat(arguments.status().message(), "; see: kv_cli help"));
+    return ExitCode::kUsage;
+  }
+  Options& options = arguments->options;
+  if (const char* address = getenv("FARLOOK_ADDRESS"); options.address.empty() && address != nullptr) {
+    options.address = address;
+  }
+  if (options.version) {
+    console->out().WriteLine(absl::StrCat("kv_cli (Farlook) ", kVersion));
+    return ExitCode::kOk;
+  }
+
+  Connection connection(connect);
+  const StoreSource source = [&](const Options& o) { return connection.Get(o); };
+  if (!arguments->operands.empty()) return Runner(Mode::kOneShot, console, source).Run(*arguments);
+  if (options.help) {
+    console->out().Write(HelpOverview());
+    return ExitCode::kOk;
+  }
+  for (const Flag* flag : arguments->flags) {
+    if (flag->scope != Flag::Scope::kCommand) continue;
+    console->Error(absl::StrCat("--", flag->name, " is for a command, and there is none; see: kv_cli help"));
+    return ExitCode::kUsage;
+  }
+  const bool on_terminal = console->in_is_terminal() && (console->out().is_terminal() || console->err().is_terminal());
+  return on_terminal ? RunInteractive(options, console, source) : RunBatch(options, console, source);
+}
+
+}  // namespace
+
+int KvCli(int argc, char** argv, const Connect& connect) {
+  // A reader that went away is an error of write(), here and in the client.
+  signal(SIGPIPE, SIG_IGN);
+  Console console(STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO);
+  console.set_prefix("kv_cli: ");
+  ExitCode code = Run(std::vector<std::string>(argv + 1, argv + argc), &console, connect);
+  if (!console.out().Flush().ok()) code = Worst(code, ExitCode::kError);
+  return static_cast<int>(code);
+}
+
+}  // namespace farlook::cli

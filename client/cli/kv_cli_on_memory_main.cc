@@ -1,0 +1,68 @@
+// kv_cli on a MemoryStore, for tests of the program as a process.
+//
+// Its address is file:///PATH: the table is read from that file and written back at the end. FAULT="N CODE" in the
+// environment lets the Nth operation and all after it fail with that absl::StatusCode; DELAY_MS makes each take long.
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/strip.h"
+#include "client/cli/kv_cli.h"
+#include "client/cli/memory_store.h"
+#include "client/cli/pair_format.h"
+
+namespace farlook::cli {
+namespace {
+
+class FileStore : public MemoryStore {
+ public:
+  explicit FileStore(const std::string& path) : path_(path) {
+    std::ifstream file(path_);
+    std::string line;
+    while (std::getline(file, line)) {
+      absl::StatusOr<Pair> pair = ParsePair(line, PairFormat::kTsv);
+      if (pair.ok()) Put(pair->key, pair->value);
+    }
+  }
+
+  ~FileStore() override {
+    std::ofstream file(path_, std::ios::trunc);
+    for (const auto& [key, item] : items()) file << FormatPair(key, item.value, 0, PairFormat::kTsv) << "\n";
+  }
+
+ private:
+  const std::string path_;
+};
+
+absl::StatusOr<std::unique_ptr<Store>> ConnectToFile(const Options& options) {
+  absl::string_view path = options.address;
+  if (!absl::ConsumePrefix(&path, "file://")) return absl::InvalidArgumentError("the address is no file:///PATH");
+  // A file that exists stands for a server that runs.
+  if (access(std::string(path).c_str(), F_OK) != 0) return absl::UnavailableError("no such file");
+  auto store = std::make_unique<FileStore>(std::string(path));
+  const char* fault = getenv("FAULT");
+  const uint64_t first = fault == nullptr ? UINT64_MAX : strtoull(fault, nullptr, 10);
+  const std::string text = fault == nullptr ? "" : fault;
+  const int code = text.find(' ') == std::string::npos ? 0 : atoi(text.c_str() + text.find(' '));
+  const char* delay = getenv("DELAY_MS");
+  const int64_t delay_us = delay == nullptr ? 0 : atoll(delay) * 1000;
+  const bool read_only = options.read_only;
+  store->set_fault([=](uint64_t number, const Request& request) {
+    if (delay_us > 0) usleep(static_cast<useconds_t>(delay_us));
+    const bool write = request.type != Request::Type::kGet && request.type != Request::Type::kExists;
+    if (read_only && write) return absl::PermissionDeniedError("read-only client");
+    return number < first ? absl::OkStatus() : absl::Status(static_cast<absl::StatusCode>(code), "injected");
+  });
+  return store;
+}
+
+}  // namespace
+}  // namespace farlook::cli
+
+int main(int argc, char** argv) { return farlook::cli::KvCli(argc, argv, farlook::cli::ConnectToFile); }

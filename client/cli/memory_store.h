@@ -1,0 +1,66 @@
+// A Store in this process's memory, for tests: what a real table promises, and nothing more. Operations in flight
+// together take effect in random order, and tests say which operations fail.
+#ifndef FARLOOK_CLIENT_CLI_MEMORY_STORE_H_
+#define FARLOOK_CLIENT_CLI_MEMORY_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "client/cli/store.h"
+
+namespace farlook::cli {
+
+class MemoryStore : public Store {
+ public:
+  explicit MemoryStore(uint32_t seed = 1) : random_(seed) {}
+
+  struct Item {
+    std::string value;
+    uint64_t version = 0;
+  };
+  std::map<std::string, Item>& items() { return items_; }
+  std::map<std::string, int64_t>& counters() { return counters_; }
+  void Put(const std::string& key, const std::string& value) { items_[key] = {value, ++last_version_}; }
+
+  // Called for each operation before it takes effect, with its number from 1: a status that is not OK is its result.
+  using Fault = std::function<absl::Status(uint64_t number, const Request& request)>;
+  void set_fault(Fault fault) { fault_ = std::move(fault); }
+  void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }
+  void set_server_stats(absl::StatusOr<std::string> stats) { server_stats_ = std::move(stats); }
+
+  size_t most_in_flight() const { return most_in_flight_; }
+  uint64_t operations() const { return operations_; }
+
+  void Start(Request* request) override;
+  Request* Poll() override;
+  void Wait() override {}
+  absl::Status Ping(int64_t timeout_ms) override;
+  absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) override;
+  std::string ClientStats() const override;
+  uint64_t incarnation() const override { return incarnation_; }
+
+ private:
+  void Apply(Request* request);
+  absl::Status Write(Request* request);
+  absl::Status Count(Request* request);
+
+  std::mt19937 random_;
+  std::map<std::string, Item> items_;
+  std::map<std::string, int64_t> counters_;
+  std::vector<Request*> in_flight_;
+  Fault fault_;
+  absl::StatusOr<std::string> server_stats_ = std::string();
+  uint64_t incarnation_ = 1;
+  uint64_t last_version_ = 0;
+  uint64_t operations_ = 0;
+  size_t most_in_flight_ = 0;
+};
+
+}  // namespace farlook::cli
+
+#endif  // FARLOOK_CLIENT_CLI_MEMORY_STORE_H_

@@ -1,0 +1,107 @@
+#include "client/cli/options.h"
+
+#include <algorithm>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace farlook::cli {
+namespace {
+
+constexpr int64_t kMaxMs = 24 * 60 * 60 * 1000;
+constexpr int64_t kMaxNumber = int64_t{1} << 53;
+
+absl::Status SetBool(absl::string_view value, bool* to) {
+  if (absl::SimpleAtob(value, to)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(Quoted(value), " is neither true nor false"));
+}
+
+absl::Status SetNumber(absl::string_view value, int64_t least, int64_t most, int64_t* to) {
+  int64_t number;
+  if (!absl::SimpleAtoi(value, &number) || number < least || number > most) {
+    return absl::InvalidArgumentError(absl::StrCat(Quoted(value), " is not a whole number from ", least, " to ", most));
+  }
+  *to = number;
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status SetParsed(absl::StatusOr<T> parsed, T* to) {
+  if (parsed.ok()) *to = *parsed;
+  return parsed.status();
+}
+
+using Scope = Flag::Scope;
+using Text = absl::string_view;
+
+constexpr Flag kFlags[] = {
+    {"address", "ADDRESS", Scope::kStart,
+     "of the server, as shm:///run/farlook or rdma://host:port;\n"
+     "default: the environment variable FARLOOK_ADDRESS",
+     [](Text value, Options* o) {
+       o->address = std::string(value);
+       return absl::OkStatus();
+     }},
+    {"timeout_ms", "N", Scope::kEverywhere, "milliseconds that an operation may take; default 1000",
+     [](Text value, Options* o) { return SetNumber(value, 1, kMaxMs, &o->timeout_ms); }},
+    {"read_only", "", Scope::kStart, "connect without the right to write",
+     [](Text value, Options* o) { return SetBool(value, &o->read_only); }},
+    {"key_encoding", "ENCODING", Scope::kEverywhere,
+     "how keys are written in operands and lists: raw\n"
+     "(default), hex, or escaped (\\\\ \\n \\r \\t \\0 \\xHH)",
+     [](Text value, Options* o) { return SetParsed(ParseKeyEncoding(value), &o->key_encoding); }},
+    {"json", "", Scope::kEverywhere, "print JSON, one object a line; not UTF-8: as *_base64",
+     [](Text value, Options* o) { return SetBool(value, &o->json); }},
+    {"history", "", Scope::kStart, "keep the history of a session on a terminal (default;\n--nohistory does not)",
+     [](Text value, Options* o) { return SetBool(value, &o->history); }},
+    {"version", "", Scope::kStart, "print the version of kv_cli",
+     [](Text value, Options* o) { return SetBool(value, &o->version); }},
+    {"help", "", Scope::kEverywhere, "explain kv_cli, or the command",
+     [](Text value, Options* o) { return SetBool(value, &o->help); }},
+
+    {"file", "FILE", Scope::kCommand, "read the value from FILE; - is standard input",
+     [](Text value, Options* o) {
+       o->file = std::string(value);
+       return absl::OkStatus();
+     }},
+    {"print_version", "", Scope::kCommand, "print the key's version, as cas wants it; no value",
+     [](Text value, Options* o) { return SetBool(value, &o->print_version); }},
+    {"client", "", Scope::kCommand, "the figures of this connection, not those of the server",
+     [](Text value, Options* o) { return SetBool(value, &o->client); }},
+    {"count", "N", Scope::kCommand, "how often",
+     [](Text value, Options* o) { return SetNumber(value, 1, kMaxNumber, &o->count); }},
+    {"interval_ms", "N", Scope::kCommand, "milliseconds from one to the next; default 1000",
+     [](Text value, Options* o) { return SetNumber(value, 1, kMaxMs, &o->interval_ms); }},
+    {"format", "FORMAT", Scope::kCommand,
+     "json (default): {\"key\":...,\"value\":...} a line;\n"
+     "tsv: key, tab, value, with \\\\ \\t \\n \\r \\xHH",
+     [](Text value, Options* o) { return SetParsed(ParsePairFormat(value), &o->format); }},
+    {"keys", "FILE", Scope::kCommand, "read keys from FILE, one a line; - is standard input",
+     [](Text value, Options* o) {
+       o->keys = std::string(value);
+       return absl::OkStatus();
+     }},
+    {"insert_only", "", Scope::kCommand, "leave keys that exist as they are, and count them",
+     [](Text value, Options* o) { return SetBool(value, &o->insert_only); }},
+    {"start_line", "N", Scope::kCommand, "skip the lines before line N: goes on where one stopped",
+     [](Text value, Options* o) { return SetNumber(value, 1, kMaxNumber, &o->start_line); }},
+    {"max_errors", "N", Scope::kCommand, "stop once N lines failed; default 100",
+     [](Text value, Options* o) { return SetNumber(value, 1, kMaxNumber, &o->max_errors); }},
+    {"in_flight", "N", Scope::kCommand, "operations under way at once; default 256",
+     [](Text value, Options* o) { return SetNumber(value, 1, 65536, &o->in_flight); }},
+};
+
+}  // namespace
+
+absl::Span<const Flag> AllFlags() { return kFlags; }
+
+const Flag* FindFlag(absl::string_view name) {
+  const std::string wanted = absl::StrReplaceAll(name, {{"-", "_"}});
+  const auto* flag =
+      std::find_if(std::begin(kFlags), std::end(kFlags), [&](const Flag& f) { return f.name == wanted; });
+  return flag == std::end(kFlags) ? nullptr : flag;
+}
+
+}  // namespace farlook::cli

@@ -1,0 +1,118 @@
+#include "client/cli/ordered_window.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/memory_store.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace farlook::cli {
+namespace {
+
+Request Put(std::string key, std::string value) {
+  Request request;
+  request.type = Request::Type::kPut;
+  request.key = std::move(key);
+  request.value = std::move(value);
+  return request;
+}
+
+Request Get(std::string key) {
+  Request request;
+  request.key = std::move(key);
+  return request;
+}
+
+// Takes all that is done at the front.
+void Take(OrderedWindow* window, std::vector<uint64_t>* lines) {
+  while (const OrderedWindow::Entry* entry = window->DoneFront()) {
+    lines->push_back(entry->line);
+    window->PopFront();
+  }
+}
+
+void StartWhenPossible(OrderedWindow* window, Request request, uint64_t line, std::vector<uint64_t>* lines) {
+  while (!window->CanStart(request)) {
+    window->Wait();
+    Take(window, lines);
+  }
+  window->Start(std::move(request), line);
+}
+
+TEST(OrderedWindowTest, ResultsComeInOrderThoughTheStoreHasNone) {
+  MemoryStore store;
+  OrderedWindow window(&store, 16, 1 << 20);
+  std::vector<uint64_t> lines;
+  for (uint64_t line = 1; line <= 1000; ++line) {
+    StartWhenPossible(&window, Put(absl::StrCat("k", line), "v"), line, &lines);
+  }
+  while (!window.empty()) {
+    window.Wait();
+    Take(&window, &lines);
+  }
+  EXPECT_EQ(lines.size(), 1000u);
+  EXPECT_TRUE(std::is_sorted(lines.begin(), lines.end()));
+  EXPECT_EQ(store.most_in_flight(), 16u);
+  EXPECT_EQ(store.items().size(), 1000u);
+}
+
+TEST(OrderedWindowTest, WritesOfOneKeyKeepTheirOrder) {
+  MemoryStore store;
+  std::vector<uint64_t> lines;
+  {
+    OrderedWindow window(&store, 16, 1 << 20);
+    for (uint64_t line = 1; line <= 1000; ++line) {
+      StartWhenPossible(&window, Put(absl::StrCat("k", line % 7), absl::StrCat(line)), line, &lines);
+    }
+  }
+  for (int i = 0; i < 7; ++i) {
+    EXPECT_EQ(store.items()[absl::StrCat("k", i)].value, absl::StrCat(i <= 1000 % 7 ? 994 + i : 987 + i));
+  }
+}
+
+TEST(OrderedWindowTest, BytesAreBounded) {
+  MemoryStore store;
+  OrderedWindow window(&store, 100, 1000);
+  EXPECT_TRUE(window.CanStart(Put("k", std::string(5000, 'x')))) << "one alone may be larger";
+  window.Start(Put("a", std::string(600, 'x')), 1);
+  EXPECT_FALSE(window.CanStart(Put("b", std::string(600, 'x'))));
+  EXPECT_TRUE(window.CanStart(Put("b", "x")));
+}
+
+TEST(OrderedWindowTest, GetsStartSlowlyAndReserveTheLargestValue) {
+  MemoryStore store;
+  store.Put("large", std::string(400, 'x'));
+  OrderedWindow window(&store, 100, 1000);
+  std::vector<uint64_t> lines;
+  int started = 0;
+  while (window.CanStart(Get("large"))) window.Start(Get("large"), static_cast<uint64_t>(++started));
+  EXPECT_EQ(started, 8);
+  // Expect: once a length is known, two fit in the bytes.
+  while (!window.empty()) {
+    window.Wait();
+    Take(&window, &lines);
+  }
+  started = 0;
+  while (window.CanStart(Get("large"))) window.Start(Get("large"), static_cast<uint64_t>(++started));
+  EXPECT_EQ(started, 2);
+}
+
+TEST(OrderedWindowTest, FailuresOfTheInputHaveTheirTurn) {
+  MemoryStore store;
+  OrderedWindow window(&store, 16, 1000);
+  window.Start(Put("a", "v"), 1);
+  window.AddRejected(absl::InvalidArgumentError("bad line"), 2);
+  EXPECT_EQ(window.DoneFront(), nullptr);
+  window.Wait();
+  std::vector<uint64_t> lines;
+  Take(&window, &lines);
+  EXPECT_THAT(lines, testing::ElementsAre(1, 2));
+  window.Wait();  // Expect: with nothing in flight it does not sleep.
+}
+
+}  // namespace
+}  // namespace farlook::cli

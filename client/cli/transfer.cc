@@ -1,0 +1,133 @@
+#include "client/cli/transfer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/explain.h"
+#include "client/cli/interrupt.h"
+
+namespace farlook::cli {
+namespace {
+
+// Keys and values in flight, or done and waiting for their turn.
+constexpr size_t kMaxHeldBytes = 64 << 20;
+constexpr uint64_t kMostReported = 20;
+
+std::string AtLine(uint64_t line) { return line == 0 ? "" : absl::StrCat("line ", line, ": "); }
+
+}  // namespace
+
+Transfer::Transfer(const Context& context, Use use)
+    : context_(context),
+      use_(std::move(use)),
+      incarnation_(context.store->incarnation()),
+      window_(context.store, static_cast<size_t>(context.options.in_flight), kMaxHeldBytes),
+      progress_(&context.console, context.command) {
+  CatchInterrupts();
+}
+
+void Transfer::SetInput(uint64_t input_bytes, uint64_t total_bytes) {
+  figures_.input_bytes = input_bytes;
+  figures_.total_bytes = total_bytes;
+}
+
+void Transfer::Start(Request request, uint64_t line) {
+  if (MakeRoom(request, line)) window_.Start(std::move(request), line);
+}
+
+void Transfer::Reject(absl::string_view why, uint64_t line) {
+  if (MakeRoom(Request(), line)) window_.AddRejected(absl::InvalidArgumentError(why), line);
+  TakeDone();
+}
+
+bool Transfer::MakeRoom(const Request& request, uint64_t line) {
+  while (!stopped_ && !window_.CanStart(request)) {
+    window_.Wait();
+    TakeDone();
+  }
+  if (!stopped_ && Interrupted()) Stop(ExitCode::kInterrupted, "interrupted", line);
+  return !stopped_;
+}
+
+void Transfer::TakeDone() {
+  while (const OrderedWindow::Entry* entry = window_.DoneFront()) {
+    if (!stopped_) Take(*entry);
+    window_.PopFront();
+  }
+  progress_.Update(figures_);
+}
+
+void Transfer::Take(const OrderedWindow::Entry& entry) {
+  switch (entry.status.code()) {
+    case absl::StatusCode::kOk:
+      ++figures_.pairs;
+      figures_.pair_bytes += entry.pair_bytes;
+      use_(entry);
+      return;
+    case absl::StatusCode::kAlreadyExists:
+      ReportFirst(entry, ++existing_);
+      break;
+    case absl::StatusCode::kNotFound:
+      ReportFirst(entry, ++missing_);
+      break;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+      Report(entry);
+      if (++errors_ >= static_cast<uint64_t>(context_.options.max_errors)) {
+        StopAt(ExitCode::kError, absl::StrCat("stopped after ", errors_, " errors (--max_errors)"), entry.line + 1);
+      }
+      break;
+    default:
+      // What ails the server will ail the next line too.
+      context_.NoteStatus(entry.status);
+      StopAt(ExitCodeOf(entry.status), Explain(entry, context_.options), entry.line);
+      return;
+  }
+  ++figures_.failures;
+  code_ = Worst(code_, ExitCodeOf(entry.status));
+}
+
+void Transfer::Report(const OrderedWindow::Entry& entry) {
+  const std::string why = entry.rejected ? std::string(entry.status.message()) : Explain(entry, context_.options);
+  context_.Fail(ExitCodeOf(entry.status), absl::StrCat(AtLine(entry.line), why));
+}
+
+void Transfer::ReportFirst(const OrderedWindow::Entry& entry, uint64_t count) {
+  if (count <= kMostReported) Report(entry);
+  if (count == kMostReported) context_.Fail(ExitCodeOf(entry.status), "... more of these are only counted");
+}
+
+void Transfer::Settle() {
+  while (!window_.empty()) {
+    window_.Wait();
+    TakeDone();
+  }
+}
+
+void Transfer::Stop(ExitCode code, absl::string_view why, uint64_t line) {
+  Settle();
+  // Unless something before that line was worse.
+  if (!stopped_) StopAt(code, why, line);
+}
+
+void Transfer::StopAt(ExitCode code, absl::string_view why, uint64_t line) {
+  stopped_ = true;
+  resume_line_ = line;
+  code_ = Worst(code_, context_.Fail(code, absl::StrCat(AtLine(line), why)));
+}
+
+void Transfer::Finish() {
+  Settle();
+  if (context_.store->incarnation() != incarnation_) {
+    code_ = Worst(code_, context_.Fail(ExitCode::kError,
+                                       "the server was started anew meanwhile, with an empty table: do "
+                                       "all of this again"));
+    resume_line_ = 0;
+  }
+  if (resume_line_ == 0) return;
+  context_.console.Note(absl::StrCat(context_.command, ": all lines before ", resume_line_,
+                                     " are done, or reported above; go on with --start_line=", resume_line_,
+                                     " (from the beginning, if the server has been started anew)"));
+}
+
+}  // namespace farlook::cli

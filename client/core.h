@@ -1,0 +1,183 @@
+// The client without threads and without sleep: handed a transport, a clock and a seed, it makes progress when polled.
+// The blocking Client wraps it; a simulator drives it with virtual time.
+//
+// What happens when a connection is lost (see also connector.h):
+//   * The server still accepts: the session is resumed. Gets begin anew; requests without an answer are sent again
+//   under
+//     their old numbers, and the server answers from memory what it had done. No operation fails for it.
+//   * The server no longer knows the session: writes that were sent end with UNKNOWN, the others run in a new session.
+//   * It is another incarnation: the same, and location cache and directory are dropped; a CompareAndSet that was not
+//   sent
+//     yet ends with ABORTED, since its version belongs to a table that is gone. The next error says what happened.
+//   * No server accepts: every operation ends at once, with UNKNOWN if it is a write that was sent, else UNAVAILABLE.
+//   So do
+//     those started before the next attempt is due.
+#ifndef FARLOOK_CLIENT_CORE_H_
+#define FARLOOK_CLIENT_CORE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/buffer_pool.h"
+#include "client/client.h"
+#include "client/connector.h"
+#include "client/counters.h"
+#include "client/direct_reads.h"
+#include "client/directory_reader.h"
+#include "client/finished.h"
+#include "client/last_time.h"
+#include "client/location_cache.h"
+#include "client/reads.h"
+#include "client/session.h"
+#include "kv/hash.h"
+#include "kv/message.h"
+#include "rdma/clock.h"
+#include "rdma/transport.h"
+
+namespace farlook::client {
+
+// Thread safety: one thread.
+class ClientCore {
+ public:
+  // No deadline yet: see StartUntimed().
+  static constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
+
+  ClientCore(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_view address, const ClientOptions& options,
+             const rdma::Clock& clock, uint64_t random_seed);
+  ~ClientCore();  // gives up what is in flight; nothing refers to the operations any more
+  ClientCore(const ClientCore&) = delete;
+  ClientCore& operator=(const ClientCore&) = delete;
+
+  // Connects at the next Poll() even though no operation waits. Afterwards ready(), or refused() says why not.
+  void Connect() { connect_wanted_ = true; }
+  bool ready() const { return phase_ == Phase::kReady; }
+  // Why the last attempt to connect failed, or OK.
+  const absl::Status& refused() const { return connector_.refused(); }
+
+  // See Client.
+  void Start(Operation* operation) { Start(absl::MakeSpan(&operation, 1)); }
+  void Start(absl::Span<Operation* const> operations);
+  size_t Poll(absl::Span<Operation*> done);
+  size_t in_flight() const { return finished_.in_flight(); }
+  bool Arm();
+  int fd() const { return endpoint_->fd(); }
+  int64_t wait_ms();
+
+  // For calls that wait at once: without reading the clock. On this host most gets are done when it returns. An
+  // operation that is not has no deadline until SetDeadline().
+  void StartUntimed(absl::Span<Operation* const> operations) {
+    if (direct_.connected()) [[likely]] {
+      if (direct_.Run(operations) == operations.size()) [[likely]]
+        return;
+      for (Operation* operation : operations) {
+        if (!operation->internal.done) Admit(operation);
+      }
+    } else {
+      for (Operation* operation : operations) Admit(operation);
+    }
+    Post();
+  }
+  // Handles what the transport has to tell, without reading the clock. Poll() does this too, and all else.
+  void Progress();
+  // The same for calls that found all they wanted: where nothing is in flight, what the transport may have to tell can
+  // wait for some more of them.
+  void ProgressNowAndThen() {
+    if (in_flight() == 0 && ++calls_without_progress_ < kCallsForEachProgress) [[likely]]
+      return;
+    calls_without_progress_ = 0;
+    Progress();
+  }
+  void SetDeadlines(absl::Span<Operation* const> operations);
+  void SetDeadline(Operation* operation, int64_t deadline_ns);
+  // When an operation must end that begins now; 0 means the client's timeout.
+  int64_t DeadlineFromNow(int64_t timeout_ms) { return DeadlineAt(time_.NowNs(), timeout_ms); }
+
+  const ClientStats& stats() const { return stats_; }
+  uint64_t incarnation() const { return incarnation_; }
+  uint64_t memory_bytes() const;
+  // The server is on this host: a READ is done when Progress() returns.
+  bool local() const { return local_; }
+
+ private:
+  enum class Phase : uint8_t {
+    kDown,        // no connection
+    kConnecting,  // handshake under way
+    kLoading,     // connected; reading header and directory
+    kReady,
+  };
+
+  static constexpr uint32_t kCallsForEachProgress = 16;
+
+  void Admit(Operation* operation);
+  bool Handle();
+  void HandleLast(size_t count);
+  int64_t DeadlineAt(int64_t now_ns, int64_t timeout_ms) const;
+  void Dispatch(const rdma::Completion& completion);
+  void OnConnected();
+  void OnNewIncarnation();
+  void OnDirectoryRead();
+  void OnMessage(absl::string_view message);
+  void OnAnswer(Operation* operation, const kv::Reply& reply);
+  void OnGetAnswer(Operation* operation, const kv::Reply& reply);
+  void Remember(const Operation& operation, const kv::Reply& reply);
+  void BeginReady();
+  bool PostAll();
+  // Posts what may be posted now, and rings. True if that were READs or atomics, which may be done already.
+  bool Post() {
+    if (phase_ != Phase::kReady || reads_.held_up() || !reads_.overtaken()->empty() || session_.sendable() ||
+        counters_.wants_attention()) [[unlikely]] {
+      return PostAll();
+    }
+    if (!reads_.TakePosted()) return false;
+    connector_.connection()->Ring();
+    return true;
+  }
+
+  void Lose(absl::Status why);
+  void FailAttempt(absl::Status why);
+  void EndSession(absl::string_view why);
+  void Refuse(const absl::Status& why);
+  void Tick(int64_t now_ns);
+  void Expire(int64_t now_ns);
+  void Attempt(int64_t now_ns);
+  bool wanted() const { return connect_wanted_ || reads_.waiting() || session_.waiting() || counters_.waiting(); }
+
+  const std::unique_ptr<rdma::Endpoint> endpoint_;
+  const ClientOptions options_;
+  LastTime time_;
+  ClientStats stats_;
+  Finished finished_;
+  BufferPool staging_;   // what is read
+  BufferPool outgoing_;  // what the server pulls
+  DirectoryReader directory_;
+  std::optional<kv::Hasher> hasher_;
+  LocationCache cache_;
+  Session session_;
+  Reads reads_;
+  DirectReads direct_;
+  Counters counters_;
+  Connector connector_;  // last: its connection is destroyed before the buffers
+
+  Phase phase_ = Phase::kDown;
+  bool connect_wanted_ = false;
+  bool local_ = false;
+  bool was_connected_ = false;
+  uint32_t calls_without_progress_ = 0;
+  absl::Status trouble_;  // what last went wrong with a connection
+  kv::Welcome welcome_;
+  uint64_t incarnation_ = 0;           // of the server last connected to
+  int64_t earliest_ns_ = kNoDeadline;  // no deadline is earlier
+  std::array<rdma::Completion, 64> completions_;
+};
+
+}  // namespace farlook::client
+
+#endif  // FARLOOK_CLIENT_CORE_H_

@@ -1,0 +1,411 @@
+// Counters of the client over a fake network: which way an operation goes, what a dead cell, a broken connection, a
+// notice and a deadline do to it.
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/core_testing.h"
+#include "gtest/gtest.h"
+#include "kv/cell_notice.h"
+#include "kv/counter_value.h"
+
+namespace farlook::client {
+namespace {
+
+using Type = Operation::Type;
+using absl::StatusCode;
+
+constexpr int64_t kEnd = kv::kCounterEnd;
+
+class CoreCountersTest : public CoreTest {
+ protected:
+  CoreCountersTest() {
+    server_->offer_cells = true;
+    network_.capabilities.atomics = true;
+  }
+
+  std::unique_ptr<OwnedOperation> Begin(Type type, absl::string_view key, int64_t operand = 0, int64_t expected = 0,
+                                        int64_t timeout_ms = 0) {
+    auto owned = std::make_unique<OwnedOperation>(type, key);
+    owned->operation.operand = operand;
+    owned->operation.expected = expected;
+    owned->operation.timeout_ms = timeout_ms;
+    core_->Start(&owned->operation);
+    return owned;
+  }
+  std::unique_ptr<OwnedOperation> Count(Type type, absl::string_view key, int64_t operand = 0, int64_t expected = 0) {
+    auto owned = Begin(type, key, operand, expected);
+    PollFor(options_.timeout_ms + 1, owned->operation);
+    Poll();
+    EXPECT_TRUE(owned->done());
+    return owned;
+  }
+  // The value before, or -999 with a failure.
+  int64_t Add(absl::string_view key, int64_t delta) {
+    auto add = Count(Type::kFetchAdd, key, delta);
+    EXPECT_TRUE(add->status().ok()) << add->status();
+    return add->status().ok() ? add->operation.counter : -999;
+  }
+  void Create(absl::string_view key, int64_t initial = 0) {
+    auto create = Count(Type::kCreateCounter, key, initial);
+    ASSERT_TRUE(create->status().ok()) << create->status();
+  }
+  void Notice(uint64_t sequence, const std::vector<std::string>& keys) {
+    std::vector<uint64_t> hashes;
+    for (const std::string& key : keys) hashes.push_back(server_->table().HashOf(key));
+    network_.Inject(kv::CellNotice::Encode(sequence, hashes));
+    Poll();
+  }
+};
+
+TEST_F(CoreCountersTest, TheFirstUseIsAMessageAndAllLaterOnesAreAtomics) {
+  Connect();
+  server_->table().InsertCounter(server_->table().HashOf("c"), "c", 64, 1);
+  *server_->Cell("c") = 5;
+  EXPECT_EQ(Add("c", 2), 5);
+  EXPECT_EQ(network_.atomics, 0u);
+  EXPECT_EQ(network_.sent.size(), 1u);
+  EXPECT_EQ(Add("c", 3), 7);
+  auto swap = Count(Type::kCompareSwap, "c", /*operand=*/100, /*expected=*/10);
+  EXPECT_TRUE(swap->status().ok());
+  EXPECT_EQ(swap->operation.counter, 10);
+  swap = Count(Type::kCompareSwap, "c", 200, 10);
+  EXPECT_TRUE(swap->status().ok());
+  EXPECT_EQ(swap->operation.counter, 100);
+  auto read = Count(Type::kReadCounter, "c");
+  EXPECT_EQ(read->operation.counter, 100);
+  EXPECT_EQ(network_.atomics, 3u);
+  EXPECT_EQ(network_.sent.size(), 1u);
+  EXPECT_EQ(core_->stats().atomics, 4u);
+  EXPECT_EQ(core_->stats().counter_requests, 1u);
+}
+
+TEST_F(CoreCountersTest, ACreatorKnowsTheCell) {
+  Connect();
+  Create("c", 1);
+  EXPECT_EQ(Add("c", 1), 1);
+  EXPECT_EQ(network_.sent.size(), 1u);
+  auto again = Count(Type::kCreateCounter, "c", 9);
+  EXPECT_EQ(again->code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(again->operation.counter, 2);
+}
+
+TEST_F(CoreCountersTest, WithoutAtomicsOrWithoutTheKeyEverythingIsAMessage) {
+  for (const bool atomics : {true, false}) {
+    network_.capabilities.atomics = atomics;
+    server_->offer_cells = !atomics;
+    Connect();
+    const std::string key = absl::StrCat("c", atomics);
+    Create(key, 1);
+    EXPECT_EQ(Add(key, 1), 1);
+    EXPECT_EQ(Add(key, 1), 2);
+    EXPECT_EQ(Count(Type::kReadCounter, key)->operation.counter, 3);
+    EXPECT_EQ(Count(Type::kCompareSwap, key, 9, 3)->operation.counter, 3);
+    EXPECT_EQ(*server_->Cell(key), 9);
+    EXPECT_EQ(network_.atomics, 0u);
+    core_.reset();
+  }
+}
+
+TEST_F(CoreCountersTest, ExactlyOnceIsAMessage) {
+  Connect();
+  Create("c", 1);
+  OwnedOperation add(Type::kFetchAdd, "c");
+  add.operation.operand = 4;
+  add.operation.exactly_once = true;
+  network_.lose_replies = true;
+  core_->Start(&add.operation);
+  Poll();
+  EXPECT_EQ(*server_->Cell("c"), 5);
+  network_.lose_replies = false;
+  network_.Break();
+  PollFor(100, add.operation);
+  Poll();
+  ASSERT_TRUE(add.done());
+  EXPECT_TRUE(add.status().ok()) << add.status();
+  EXPECT_EQ(add.operation.counter, 1);
+  EXPECT_EQ(*server_->Cell("c"), 5) << "once";
+  EXPECT_EQ(network_.atomics, 0u);
+  ExpectNoViolations();
+}
+
+TEST_F(CoreCountersTest, AnAtomicUnderABrokenConnectionIsOfUnknownOutcomeAndNotRepeated) {
+  Connect();
+  Create("c", 1);
+  network_.hold_reads = true;
+  auto add = Begin(Type::kFetchAdd, "c", 4);
+  auto swap = Begin(Type::kCompareSwap, "c", 4, 1);
+  auto read = Begin(Type::kReadCounter, "c");
+  Poll();
+  ASSERT_EQ(network_.held_reads(), 3u);
+  network_.Break();
+  network_.hold_reads = false;
+  PollFor(100, read->operation);
+  Poll();
+  EXPECT_EQ(add->code(), StatusCode::kUnknown) << add->status();
+  EXPECT_EQ(swap->code(), StatusCode::kUnknown);
+  EXPECT_TRUE(read->status().ok()) << "reading again does no harm: " << read->status();
+  EXPECT_EQ(*server_->Cell("c"), 1);
+  EXPECT_EQ(core_->stats().unknown_atomics, 2u);
+}
+
+TEST_F(CoreCountersTest, ACellIsForgottenWithItsConnection) {
+  Connect();
+  Create("c", 1);
+  network_.Break();
+  EXPECT_EQ(Add("c", 1), 1);
+  EXPECT_EQ(network_.atomics, 0u) << "asked anew";
+  EXPECT_EQ(Add("c", 1), 2);
+  EXPECT_EQ(network_.atomics, 1u);
+}
+
+TEST_F(CoreCountersTest, WhatWasNotPostedIsDoneOnTheNextConnection) {
+  Connect();
+  Create("c", 1);
+  network_.read_room = 0;
+  auto add = Begin(Type::kFetchAdd, "c", 4);
+  Poll();
+  network_.Break();
+  network_.read_room = SIZE_MAX;
+  PollFor(100, add->operation);
+  Poll();
+  EXPECT_TRUE(add->status().ok()) << add->status();
+  EXPECT_EQ(*server_->Cell("c"), 5);
+}
+
+TEST_F(CoreCountersTest, ADeadCellIsLookedUpAfreshBeforeNotFound) {
+  Connect();
+  Create("c", 1);
+  server_->DeleteCounter("c");
+  auto add = Count(Type::kFetchAdd, "c", 1);
+  EXPECT_EQ(add->code(), StatusCode::kNotFound);
+  EXPECT_EQ(core_->stats().dead_cells, 1u);
+  Create("c", 10);
+  server_->DeleteCounter("c");
+  server_->table().InsertCounter(server_->table().HashOf("c"), "c", 640, 1);
+  *server_->Cell("c") = 50;
+  // Expect: the old cell is dead, and the counter exists again.
+  EXPECT_EQ(Add("c", 1), 50);
+  EXPECT_EQ(*server_->Cell("c"), 51);
+  EXPECT_EQ(Add("c", 1), 51);
+  for (const Type type : {Type::kCompareSwap, Type::kReadCounter}) {
+    server_->DeleteCounter("c");
+    EXPECT_EQ(Count(type, "c", 1, 1)->code(), StatusCode::kNotFound);  // a READ's operand means nothing
+    Create("c");
+  }
+}
+
+TEST_F(CoreCountersTest, AnAddBeyondTheEndIsTakenBackAndAnError) {
+  Connect();
+  Create("c", kEnd - 3);
+  auto add = Count(Type::kFetchAdd, "c", 3);
+  EXPECT_EQ(add->code(), StatusCode::kOutOfRange) << add->status();
+  EXPECT_EQ(add->operation.counter, kEnd - 3);
+  EXPECT_EQ(*server_->Cell("c"), kEnd - 3);
+  EXPECT_EQ(Add("c", 2), kEnd - 3);
+  Create("d", -kEnd);
+  EXPECT_EQ(Count(Type::kFetchAdd, "d", -1)->code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(*server_->Cell("d"), -kEnd);
+}
+
+TEST_F(CoreCountersTest, ACounterOutOfRangeIsAnErrorUntilItIsReset) {
+  Connect();
+  Create("c", 0);
+  *server_->Cell("c") = kEnd + 7;
+  EXPECT_EQ(Count(Type::kFetchAdd, "c", -100)->code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(*server_->Cell("c"), kEnd + 7);
+  auto read = Count(Type::kReadCounter, "c");
+  EXPECT_EQ(read->code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(read->operation.counter, kEnd + 7);
+  EXPECT_EQ(Count(Type::kCompareSwap, "c", 5, 6)->code(), StatusCode::kOutOfRange);
+  EXPECT_TRUE(Count(Type::kCompareSwap, "c", 5, kEnd + 7)->status().ok());
+  EXPECT_EQ(*server_->Cell("c"), 5);
+}
+
+TEST_F(CoreCountersTest, ImpossibleNumbersAreRefusedAtOnce) {
+  Connect();
+  EXPECT_EQ(Count(Type::kFetchAdd, "c", kv::kMaxCounterDelta + 1)->code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Count(Type::kCreateCounter, "c", kEnd)->code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Count(Type::kCompareSwap, "c", kEnd, 0)->code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Count(Type::kCompareSwap, "c", 0, std::numeric_limits<int64_t>::max())->code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(Count(Type::kFetchAdd, "", 1)->code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(network_.sent.empty());
+}
+
+TEST_F(CoreCountersTest, ValuesAndCountersAreToldApart) {
+  Connect();
+  Create("c", 1);
+  ASSERT_TRUE(Put("v", "text").ok());
+  EXPECT_EQ(Do(Type::kGet, "c")->code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Do(Type::kPut, "c", "text")->code(), StatusCode::kFailedPrecondition);
+  auto add = Count(Type::kFetchAdd, "v", 1);
+  EXPECT_EQ(add->code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(add->status().message(), "the key names a value, not a counter");
+}
+
+TEST_F(CoreCountersTest, ANoticeIsAcknowledgedAtOnceWhenNothingIsUnderWay) {
+  Connect();
+  Create("c", 1);
+  Create("d", 1);
+  Notice(7, {"c", "unknown"});
+  EXPECT_EQ(server_->acknowledged, (std::vector<uint64_t>{7}));
+  Add("d", 1);
+  EXPECT_EQ(network_.atomics, 1u) << "the others stay known";
+  Add("c", 1);
+  EXPECT_EQ(network_.atomics, 1u) << "this one does not";
+  ExpectNoViolations();
+}
+
+TEST_F(CoreCountersTest, ANoticeIsAcknowledgedWhenAllThatWasUnderWayHasCompleted) {
+  Connect();
+  Create("c", 1);
+  network_.hold_reads = true;
+  auto first = Begin(Type::kFetchAdd, "c", 1);
+  auto second = Begin(Type::kReadCounter, "c");
+  Poll();
+  server_->DeleteCounter("c");
+  Notice(7, {"c"});
+  EXPECT_TRUE(server_->acknowledged.empty());
+  auto later = Begin(Type::kFetchAdd, "c", 1);  // by message: it does not know the cell
+  Poll();
+  network_.ReleaseReads();
+  Poll();
+  EXPECT_EQ(server_->acknowledged, (std::vector<uint64_t>{7}));
+  EXPECT_EQ(first->code(), StatusCode::kNotFound);
+  EXPECT_EQ(second->code(), StatusCode::kNotFound);
+  EXPECT_EQ(later->code(), StatusCode::kNotFound);
+}
+
+TEST_F(CoreCountersTest, AnOperationThatExpiredStillHoldsItsCellUntilItsAtomicCompletes) {
+  Connect();
+  Create("c", kEnd - 1);
+  network_.hold_reads = true;
+  auto add = Begin(Type::kFetchAdd, "c", 1, 0, /*timeout_ms=*/10);
+  Poll();
+  clock_.AdvanceMs(20);
+  Poll();
+  EXPECT_EQ(add->code(), StatusCode::kDeadlineExceeded);
+  add.reset();  // Expect: nothing refers to it any more.
+  Notice(7, {"c"});
+  EXPECT_TRUE(server_->acknowledged.empty());
+  network_.ReleaseReads();  // it left the range, and has to be taken back
+  Poll();
+  EXPECT_TRUE(server_->acknowledged.empty());
+  EXPECT_EQ(*server_->Cell("c"), kEnd);
+  network_.ReleaseReads();
+  Poll();
+  EXPECT_EQ(*server_->Cell("c"), kEnd - 1);
+  EXPECT_EQ(server_->acknowledged, (std::vector<uint64_t>{7}));
+}
+
+TEST_F(CoreCountersTest, AnAcknowledgementThatFindsNoRoomGoesLater) {
+  Connect();
+  Create("c", 1);
+  network_.send_room = 0;
+  Notice(7, {"c"});
+  EXPECT_TRUE(server_->acknowledged.empty());
+  network_.send_room = SIZE_MAX;
+  Poll();
+  EXPECT_EQ(server_->acknowledged, (std::vector<uint64_t>{7}));
+}
+
+TEST_F(CoreCountersTest, ANoticeDoesNotOutliveItsConnection) {
+  Connect();
+  Create("c", 1);
+  network_.hold_reads = true;
+  auto add = Begin(Type::kFetchAdd, "c", 1);
+  Poll();
+  Notice(7, {"c"});
+  network_.Break();
+  network_.hold_reads = false;
+  Poll();
+  EXPECT_EQ(add->code(), StatusCode::kUnknown);
+  EXPECT_EQ(Add("c", 1), 1);
+  EXPECT_TRUE(server_->acknowledged.empty());
+  Notice(1, {"c"});
+  EXPECT_EQ(server_->acknowledged, (std::vector<uint64_t>{1}));
+}
+
+TEST_F(CoreCountersTest, ASecondNoticeBeforeTheAnswerOrNonsenseBreaksTheConnection) {
+  Connect();
+  Create("c", 1);
+  network_.send_room = 0;
+  Notice(7, {"c"});
+  Notice(8, {"c"});
+  network_.send_room = SIZE_MAX;
+  EXPECT_EQ(Add("c", 1), 1);
+  EXPECT_EQ(core_->stats().reconnects, 1u);
+  network_.Inject("\x80 nonsense");
+  Poll();
+  EXPECT_EQ(Add("c", 1), 2);
+  EXPECT_EQ(core_->stats().reconnects, 2u);
+}
+
+TEST_F(CoreCountersTest, ManyMoreThanMayBeInFlightAreAllDoneInTheEnd) {
+  options_.max_in_flight = 4;
+  Connect();
+  Create("c", 0);
+  network_.read_room = 3;
+  std::vector<std::unique_ptr<OwnedOperation>> adds;
+  for (int i = 0; i < 100; ++i) adds.push_back(Begin(Type::kFetchAdd, "c", 1));
+  Poll();
+  network_.read_room = SIZE_MAX;
+  for (auto& add : adds) PollFor(100, add->operation);
+  Poll();
+  for (auto& add : adds) EXPECT_TRUE(add->status().ok()) << add->status();
+  EXPECT_EQ(*server_->Cell("c"), 100);
+  EXPECT_EQ(core_->in_flight(), 0u);
+}
+
+TEST_F(CoreCountersTest, ADeadServersMemoryIsNotBelieved) {
+  Connect();
+  Create("c", 0);
+  network_.hold_reads = true;
+  auto add = Begin(Type::kFetchAdd, "c", 1);
+  network_.server_alive = false;
+  network_.ReleaseReads();
+  network_.accepting = true;
+  Poll();
+  EXPECT_EQ(add->code(), StatusCode::kUnknown);
+}
+
+TEST_F(CoreCountersTest, AReadOnlyClientReadsCountersByMessage) {
+  Connect();
+  Create("c", 5);
+  core_.reset();
+  options_.read_only = true;
+  server_->offer_cells = false;
+  Connect();
+  EXPECT_EQ(Count(Type::kReadCounter, "c")->operation.counter, 5);
+  EXPECT_EQ(Count(Type::kFetchAdd, "c", 1)->code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(Count(Type::kCreateCounter, "d")->code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(Count(Type::kDeleteCounter, "c")->code(), StatusCode::kPermissionDenied);
+}
+
+TEST_F(CoreCountersTest, AFalseCellIsNotUsed) {
+  Connect();
+  server_->table().InsertCounter(server_->table().HashOf("c"), "c", 64, 1);
+  *server_->Cell("c") = 1;
+  network_.hold_requests = true;
+  auto add = Begin(Type::kFetchAdd, "c", 1);
+  Poll();
+  kv::Reply reply;
+  reply.number = 1;
+  reply.slot = kv::Slot(uint64_t{1} << 40);
+  char bytes[kv::Reply::kHeaderBytes];
+  reply.EncodeHead(bytes);
+  network_.Inject({bytes, sizeof bytes});
+  Poll();
+  ASSERT_TRUE(add->done());
+  network_.hold_requests = false;
+  auto next = Begin(Type::kFetchAdd, "c", 1);
+  Poll();
+  EXPECT_EQ(network_.atomics, 0u);
+}
+
+}  // namespace
+}  // namespace farlook::client

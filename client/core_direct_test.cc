@@ -1,0 +1,232 @@
+// Gets that ClientCore makes at once, on a connection that is local: what they answer, and what they leave alone.
+#include <string>
+#include <vector>
+
+#include "client/core_testing.h"
+#include "kv/item.h"
+#include "kv/limits.h"
+#include "kv/words.h"
+
+namespace farlook::client {
+namespace {
+
+using Type = Operation::Type;
+
+class DirectTest : public CoreTest {
+ protected:
+  DirectTest() {
+    network_.capabilities.local = true;
+    network_.capabilities.any_local_memory = true;
+  }
+
+  // As the blocking calls begin.
+  std::unique_ptr<OwnedOperation> Begin(Type type, absl::string_view key) {
+    auto owned = std::make_unique<OwnedOperation>(type, key);
+    owned->operation.internal.blocking = true;
+    Operation* operation = &owned->operation;
+    core_->StartUntimed(absl::MakeSpan(&operation, 1));
+    return owned;
+  }
+  // What was left alone ends like any other.
+  void Finish(OwnedOperation* owned) {
+    core_->SetDeadline(&owned->operation, core_->DeadlineFromNow(0));
+    PollFor(options_.timeout_ms + 1, owned->operation);
+    ASSERT_TRUE(owned->done());
+    EXPECT_EQ(core_->in_flight(), 0);
+  }
+  // The version word of a key's item.
+  char* VersionOf(absl::string_view key) {
+    kv::ItemView item;
+    const kv::WriteResult at = server_->table().Get(server_->table().HashOf(key), key, &item);
+    return server_->region().data() + at.slot.offset() + kv::kVersionOffset;
+  }
+};
+
+TEST_F(DirectTest, WhatIsStartedIsReturnedByPoll) {
+  server_->Put("key", "value");
+  Connect();
+  OwnedOperation get(Type::kGet, "key");
+  core_->Start(&get.operation);
+  EXPECT_EQ(core_->in_flight(), 1);
+  Operation* ended = nullptr;
+  for (int i = 0; i < 10 && ended == nullptr; ++i) core_->Poll(absl::MakeSpan(&ended, 1));
+  ASSERT_EQ(ended, &get.operation);
+  EXPECT_EQ(get.result, "value");
+}
+
+TEST_F(DirectTest, EndsAtOnceWithoutAPostAndWithoutTheClock) {
+  server_->Put("key", "value");
+  Connect();
+  const int64_t readings = clock_.readings;
+  const uint64_t reads = network_.reads;
+  auto get = Begin(Type::kGet, "key");
+  ASSERT_TRUE(get->done());
+  EXPECT_TRUE(get->status().ok());
+  EXPECT_EQ(get->result, "value");
+  EXPECT_EQ(get->operation.value_bytes, 5);
+  EXPECT_EQ(get->operation.version, kv::LoadWord(VersionOf("key")));
+  EXPECT_TRUE(Begin(Type::kExists, "key")->done());
+  EXPECT_EQ(clock_.readings, readings);
+  EXPECT_EQ(network_.reads, reads);
+  EXPECT_EQ(network_.reads_now, 4);
+  auto other = Begin(Type::kGet, "other");
+  ASSERT_TRUE(other->done());
+  EXPECT_EQ(other->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(other->operation.version, 0);
+  EXPECT_EQ(network_.reads, reads);
+  EXPECT_EQ(core_->stats().gets, 3);
+  EXPECT_EQ(core_->stats().hits, 2);
+  EXPECT_EQ(core_->stats().misses, 1);
+  EXPECT_EQ(core_->stats().bucket_reads, 3);
+  EXPECT_EQ(core_->stats().item_reads, 2);
+  EXPECT_EQ(core_->in_flight(), 0);
+}
+
+TEST_F(DirectTest, ManyOfEveryKindAtOnce) {
+  const auto value = [](int i) { return Pattern(static_cast<size_t>(i % 8) * 900, i); };
+  for (int i = 0; i < 1000; i += 2) ASSERT_EQ(server_->Put(std::to_string(i), value(i)).code, kv::Code::kOk);
+  Connect();
+  std::vector<std::unique_ptr<OwnedOperation>> gets;
+  std::vector<Operation*> operations;
+  for (int i = 0; i < 1000; ++i) {
+    gets.push_back(std::make_unique<OwnedOperation>(Type::kGet, i % 99 == 0 ? "" : std::to_string(i)));
+    gets.back()->operation.internal.blocking = true;
+    operations.push_back(&gets.back()->operation);
+  }
+  core_->StartUntimed(operations);
+  core_->SetDeadlines(operations);
+  Poll();
+  for (int i = 0; i < 1000; ++i) {
+    SCOPED_TRACE(i);
+    const OwnedOperation& get = *gets[static_cast<size_t>(i)];
+    ASSERT_TRUE(get.done());
+    if (i % 99 == 0) {
+      EXPECT_EQ(get.code(), absl::StatusCode::kInvalidArgument);
+    } else if (i % 2 == 1) {
+      EXPECT_EQ(get.code(), absl::StatusCode::kNotFound);
+    } else {
+      EXPECT_TRUE(get.status().ok()) << get.status();
+      EXPECT_TRUE(get.result == value(i));
+    }
+  }
+  EXPECT_EQ(core_->stats().server_gets, 0);
+  EXPECT_EQ(core_->stats().hits, 494);
+}
+
+TEST_F(DirectTest, ABufferReceivesTheValueOrItsLength) {
+  Connect();
+  for (size_t bytes : {0, 1, 100, 1000, 4000, 5000}) {
+    SCOPED_TRACE(bytes);
+    server_->Put("key", Pattern(bytes));
+    std::string buffer(bytes + 1, 'x');
+    OwnedOperation get(Type::kGet, "key");
+    get.operation.string = nullptr;
+    get.operation.internal.blocking = true;
+    Operation* operation = &get.operation;
+    operation->buffer = absl::MakeSpan(buffer).first(bytes);
+    core_->StartUntimed(absl::MakeSpan(&operation, 1));
+    Finish(&get);
+    EXPECT_TRUE(get.status().ok());
+    EXPECT_TRUE(buffer.substr(0, bytes) == Pattern(bytes));
+    EXPECT_EQ(buffer.back(), 'x');
+    if (bytes == 0) continue;
+    operation->buffer = absl::MakeSpan(buffer).first(bytes - 1);
+    core_->StartUntimed(absl::MakeSpan(&operation, 1));
+    Finish(&get);
+    EXPECT_EQ(get.code(), absl::StatusCode::kOutOfRange);
+    EXPECT_EQ(operation->value_bytes, bytes);
+  }
+}
+
+TEST_F(DirectTest, AnItemThatIsDeadOrTornIsLeftToTheOthers) {
+  Connect();
+  server_->Put("key", "value");
+  char* const version = VersionOf("key");
+  const uint64_t word = kv::LoadWord(version);
+  for (const uint64_t wrong : {word | kv::kDeadBit, word + 1}) {
+    kv::StoreWord(version, wrong);
+    network_.hold_reads = true;
+    auto get = Begin(Type::kGet, "key");
+    EXPECT_FALSE(get->done());
+    kv::StoreWord(version, word);
+    network_.hold_reads = false;
+    network_.ReleaseReads();
+    Finish(get.get());
+    EXPECT_EQ(get->result, "value");
+  }
+  EXPECT_EQ(core_->stats().server_gets, 0);
+}
+
+TEST_F(DirectTest, WhateverReadIsNotMadeTheGetIsAnsweredAllTheSame) {
+  Connect();
+  server_->Put("key", "value");
+  for (size_t room = 0; room < 3; ++room) {
+    network_.now_room = room;
+    auto get = Begin(Type::kGet, "key");
+    Finish(get.get());
+    EXPECT_EQ(get->result, "value") << room;
+  }
+}
+
+TEST_F(DirectTest, FollowsATableThatGrows) {
+  server_->Put("0", "0");
+  Connect();
+  for (int i = 0; i < 20'000; ++i) {
+    ASSERT_EQ(server_->Put(std::to_string(i), std::to_string(i)).code, kv::Code::kOk);
+    server_->now_ns += 100'000'000;
+  }
+  for (int i = 0; i < 20'000; i += 11) {
+    auto get = Begin(Type::kGet, std::to_string(i));
+    Finish(get.get());
+    ASSERT_EQ(get->result, std::to_string(i));
+  }
+  EXPECT_GT(core_->stats().directory_refreshes, 0);
+  EXPECT_EQ(core_->stats().server_gets, 0);
+}
+
+TEST_F(DirectTest, AnAbsenceThatTookTooLongIsNotBelieved) {
+  Connect();
+  // Stopped in the middle; meanwhile the key came, into a bucket that was read already.
+  network_.before_read_now = [this](uint64_t, uint32_t) {
+    clock_.AdvanceMs(kv::kMaxBucketReadNs / 1'000'000 + 1);
+    network_.before_read_now = nullptr;
+  };
+  network_.hold_reads = true;
+  auto get = Begin(Type::kGet, "key");
+  ASSERT_FALSE(get->done());
+  server_->Put("key", "value");
+  network_.hold_reads = false;
+  network_.ReleaseReads();
+  Finish(get.get());
+  EXPECT_EQ(get->result, "value");
+}
+
+TEST_F(DirectTest, WhatWasReadAfterTheServerDiedIsNotBelieved) {
+  Connect();
+  server_->Put("key", "value");
+  network_.before_read_now = [this](uint64_t, uint32_t bytes) {
+    if (bytes != kv::kBucketBytes) network_.server_alive = false;  // between bucket and item
+  };
+  network_.accepting = false;
+  auto get = Begin(Type::kGet, "key");
+  EXPECT_FALSE(get->done());
+  Finish(get.get());
+  EXPECT_EQ(get->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(core_->stats().hits, 0);
+}
+
+TEST_F(DirectTest, ABrokenConnectionIsMadeAnewAndUsed) {
+  Connect();
+  server_->Put("key", "value");
+  network_.Break();
+  auto get = Begin(Type::kGet, "key");
+  Finish(get.get());
+  EXPECT_EQ(get->result, "value");
+  const uint64_t reads_now = network_.reads_now;
+  EXPECT_TRUE(Begin(Type::kGet, "key")->done());
+  EXPECT_EQ(network_.reads_now - reads_now, 2);
+  ExpectNoViolations();
+}
+
+}  // namespace
+}  // namespace farlook::client

@@ -1,0 +1,415 @@
+// Gets of ClientCore: where bytes land, what is verified, what ends when.
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "client/core_testing.h"
+#include "kv/item.h"
+#include "kv/limits.h"
+#include "kv/lookup.h"
+#include "kv/words.h"
+
+namespace farlook::client {
+namespace {
+
+using Type = Operation::Type;
+
+TEST_F(CoreTest, FindsWhatIsThereAndReportsWhatIsNot) {
+  server_->Put("key", "value");
+  Connect();
+  auto get = Do(Type::kGet, "key");
+  EXPECT_TRUE(get->status().ok());
+  EXPECT_EQ(get->result, "value");
+  kv::ItemView item;
+  EXPECT_EQ(get->operation.version, server_->table().Get(server_->table().HashOf("key"), "key", &item).version);
+  EXPECT_EQ(Do(Type::kGet, "other")->code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Do(Type::kExists, "key")->status().ok());
+  EXPECT_EQ(Do(Type::kExists, "other")->code(), absl::StatusCode::kNotFound);
+  // Expect: no message was sent for any of it.
+  EXPECT_EQ(server_->executed, 0);
+  EXPECT_EQ(core_->stats().gets, 4);
+  EXPECT_EQ(core_->stats().hits, 2);
+  EXPECT_EQ(core_->stats().misses, 2);
+}
+
+TEST_F(CoreTest, RefusesKeysThatCannotBe) {
+  Connect();
+  EXPECT_EQ(Do(Type::kGet, "")->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Do(Type::kPut, "", "x")->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Do(Type::kGet, std::string(1025, 'k'))->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Do(Type::kGet, std::string(1024, 'k'))->code(), absl::StatusCode::kNotFound);
+  const std::string zeros("a\0b", 3);
+  EXPECT_TRUE(Put(zeros, "z").ok());
+  EXPECT_EQ(Get(zeros), "z");
+  EXPECT_EQ(Do(Type::kGet, "a")->code(), absl::StatusCode::kNotFound);
+}
+
+struct Way {
+  bool any_local_memory;
+  uint32_t max_read_sges;
+  uint64_t max_read_bytes;
+};
+
+class CoreReadsTest : public CoreTest, public testing::WithParamInterface<Way> {
+ protected:
+  CoreReadsTest() {
+    network_.capabilities.any_local_memory = GetParam().any_local_memory;
+    network_.capabilities.max_read_sges = GetParam().max_read_sges;
+    network_.capabilities.max_read_bytes = GetParam().max_read_bytes;
+  }
+};
+
+TEST_P(CoreReadsTest, ValuesOfEveryLengthArriveInStringAndBuffer) {
+  const std::string long_key(1000, 'k');
+  Connect();
+  for (size_t bytes : {0, 1, 7, 100, 460, 512, 1000, 4072, 5000, 20'000, 70'000, 1'000'000}) {
+    for (const std::string& key : {std::string("key"), long_key}) {
+      SCOPED_TRACE(testing::Message() << bytes << " bytes, key of " << key.size());
+      const std::string value = Pattern(bytes, static_cast<int>(bytes));
+      ASSERT_EQ(server_->Put(key, value).code, kv::Code::kOk);
+      EXPECT_TRUE(Get(key) == value);
+      // Expect: a buffer of just the length, at an odd address, with nothing written behind it, will do.
+      std::string buffer(bytes + 2, 'x');
+      Operation operation;
+      operation.key = key;
+      operation.buffer = absl::MakeSpan(buffer).subspan(1, bytes);
+      core_->Start(&operation);
+      Poll();
+      ASSERT_TRUE(operation.internal.done);
+      EXPECT_TRUE(operation.status.ok()) << operation.status;
+      EXPECT_EQ(operation.value_bytes, bytes);
+      EXPECT_TRUE(buffer.substr(1, bytes) == value);
+      EXPECT_EQ(buffer.front(), 'x');
+      EXPECT_EQ(buffer.back(), 'x');
+      // Expect: a longer one as well.
+      buffer.assign(2 * bytes + 2000, 'x');
+      operation.buffer = absl::MakeSpan(buffer);
+      core_->Start(&operation);
+      Poll();
+      EXPECT_TRUE(operation.status.ok());
+      EXPECT_EQ(operation.value_bytes, bytes);
+      EXPECT_TRUE(buffer.substr(0, bytes) == value);
+    }
+  }
+  EXPECT_EQ(core_->stats().server_gets, 0);
+}
+
+TEST_P(CoreReadsTest, ABufferThatIsTooShortIsSaidToBe) {
+  Connect();
+  for (size_t bytes : {1, 100, 600, 5000, 100'000}) {
+    SCOPED_TRACE(bytes);
+    server_->Put("key", Pattern(bytes));
+    for (size_t room : {size_t{0}, bytes / 2, bytes - 1}) {
+      std::string buffer(room + 1, 'x');
+      Operation operation;
+      operation.key = "key";
+      operation.buffer = absl::MakeSpan(buffer).first(room);
+      core_->Start(&operation);
+      Poll();
+      ASSERT_TRUE(operation.internal.done);
+      EXPECT_EQ(operation.status.code(), absl::StatusCode::kOutOfRange);
+      EXPECT_EQ(operation.value_bytes, bytes);
+      EXPECT_EQ(buffer.back(), 'x');
+    }
+  }
+  EXPECT_EQ(core_->stats().server_gets, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, CoreReadsTest,
+                         testing::Values(Way{true, 4, 1 << 30}, Way{true, 1, 1 << 30}, Way{false, 4, 1 << 30},
+                                         Way{true, 2, 4096}, Way{true, 1, 1000}, Way{false, 1, 4096}));
+
+TEST_F(CoreTest, ManyGetsShareOneDoorbellForEachRoundOfReads) {
+  Connect();
+  std::vector<std::unique_ptr<OwnedOperation>> gets;
+  std::vector<Operation*> operations;
+  for (int i = 0; i < 50; ++i) {
+    server_->Put("key" + std::to_string(i), "value" + std::to_string(i));
+    gets.push_back(std::make_unique<OwnedOperation>(Type::kGet, "key" + std::to_string(i)));
+    operations.push_back(&gets.back()->operation);
+  }
+  const uint64_t rings = network_.rings;
+  core_->Start(operations);
+  EXPECT_EQ(Poll(), 50);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(gets[i]->result, "value" + std::to_string(i));
+  EXPECT_LE(network_.rings - rings, 4);
+}
+
+TEST_F(CoreTest, MoreOperationsThanFlightsWaitTheirTurn) {
+  options_.max_in_flight = 4;
+  network_.read_room = 1000;
+  Connect();
+  server_->Put("key", "value");
+  network_.hold_reads = true;
+  std::vector<std::unique_ptr<OwnedOperation>> gets;
+  for (int i = 0; i < 30; ++i) gets.push_back(Start(Type::kGet, "key"));
+  Poll();
+  EXPECT_EQ(network_.held_reads(), 4);
+  network_.hold_reads = false;
+  network_.ReleaseReads();
+  EXPECT_EQ(Poll(), 30);
+  for (const auto& get : gets) EXPECT_EQ(get->result, "value");
+}
+
+TEST_F(CoreTest, ReadsThatFindNoRoomArePostedLater) {
+  Connect();
+  server_->Put("key", "value");
+  network_.read_room = 0;
+  auto first = Start(Type::kGet, "key"), second = Start(Type::kGet, "key");
+  Poll();
+  EXPECT_FALSE(first->done());
+  EXPECT_EQ(core_->wait_ms(), 1);  // room makes no event
+  network_.read_room = SIZE_MAX;
+  EXPECT_EQ(Poll(), 2);
+  EXPECT_EQ(first->result, "value");
+  EXPECT_EQ(second->result, "value");
+}
+
+TEST_F(CoreTest, AGetEndsAtItsDeadlineAndItsReadMayComeLater) {
+  Connect();
+  server_->Put("key", "value");
+  server_->Put("other", "another value");
+  network_.hold_reads = true;
+  auto get = Start(Type::kGet, "key", "", /*timeout_ms=*/10);
+  Poll();
+  clock_.AdvanceMs(9);
+  EXPECT_EQ(Poll(), 0);
+  EXPECT_EQ(core_->wait_ms(), 1);
+  clock_.AdvanceMs(1);
+  EXPECT_EQ(Poll(), 1);
+  EXPECT_EQ(get->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(core_->stats().timeouts, 1);
+  get.reset();
+  // Expect: another get does not use the memory that the READ may still write to; it sees what it asked for at once.
+  auto other = Start(Type::kGet, "other");
+  EXPECT_EQ(network_.held_reads(), 2);
+  network_.hold_reads = false;
+  network_.ReleaseReads(/*newest_first=*/true);
+  Poll();
+  EXPECT_EQ(other->result, "another value");
+  EXPECT_EQ(core_->stats().directory_refreshes, 0);
+  EXPECT_EQ(core_->stats().read_retries, 0);
+}
+
+TEST_F(CoreTest, AReadIntoTheCallersMemoryNeverOutlivesTheOperation) {
+  network_.capabilities.any_local_memory = true;
+  Connect();
+  server_->Put("key", Pattern(5000));
+  auto buffer = std::make_unique<std::string>(6000, 'x');
+  Operation operation;
+  operation.key = "key";
+  operation.buffer = absl::MakeSpan(*buffer);
+  operation.timeout_ms = 10;
+  core_->Start(&operation);
+  network_.hold_reads = true;
+  core_->Progress();  // the bucket came, the item is asked for
+  ASSERT_EQ(network_.held_reads(), 1);
+  clock_.AdvanceMs(10);
+  Poll();
+  EXPECT_TRUE(operation.internal.done);
+  EXPECT_EQ(operation.status.code(), absl::StatusCode::kDeadlineExceeded);
+  // Expect: the connection that carried it is gone, and so is the READ.
+  EXPECT_EQ(network_.held_reads(), 0);
+  buffer.reset();
+  network_.hold_reads = false;
+  network_.ReleaseReads();
+  EXPECT_TRUE(Do(Type::kExists, "key")->status().ok());
+}
+
+TEST_F(CoreTest, AnAbsenceThatTookTooLongToReadIsNotBelieved) {
+  Connect();
+  network_.hold_reads = true;
+  auto get = Start(Type::kGet, "key");
+  Poll();
+  clock_.AdvanceMs(kv::kMaxBucketReadNs / 1'000'000 + 1);
+  const uint64_t reads = network_.reads;
+  network_.hold_reads = false;
+  network_.ReleaseReads();
+  Poll();
+  EXPECT_EQ(get->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(network_.reads - reads, 1) << "the bucket was to be read again";
+  EXPECT_EQ(core_->stats().read_retries, 1);
+}
+
+TEST_F(CoreTest, AHitReadsNoClock) {
+  Connect();
+  server_->Put("key", "value");
+  OwnedOperation get(Type::kGet, "key");
+  Operation* operations[] = {&get.operation};
+  const int64_t readings = clock_.readings;
+  core_->StartUntimed(operations);
+  core_->Progress();
+  EXPECT_TRUE(get.done());
+  EXPECT_EQ(clock_.readings, readings);
+}
+
+TEST_F(CoreTest, AGetOvertakenByWritersAsksTheServer) {
+  Connect();
+  server_->Put("key", "value");
+  server_->Put("large", Pattern(10'000));
+  // An item that stays DEAD, as if its writer had stopped in the middle.
+  for (const char* key : {"key", "large"}) {
+    kv::ItemView item;
+    const kv::WriteResult at = server_->table().Get(server_->table().HashOf(key), key, &item);
+    char* version = server_->region().data() + at.slot.offset() + kv::kVersionOffset;
+    network_.hold_requests = true;
+    kv::StoreWord(version, kv::LoadWord(version) | kv::kDeadBit);
+    auto get = Start(Type::kGet, key);
+    Poll();
+    ASSERT_FALSE(get->done());
+    ASSERT_EQ(network_.held_requests(), 1);
+    EXPECT_GE(core_->stats().bucket_reads, kv::Lookup::kMaxRounds);
+    kv::StoreWord(version, kv::LoadWord(version) & ~kv::kDeadBit);
+    network_.hold_requests = false;
+    network_.ReleaseRequests();
+    Poll();
+    ASSERT_TRUE(get->done());
+    EXPECT_TRUE(get->status().ok());
+    EXPECT_EQ(get->operation.version, item.version);
+    EXPECT_TRUE(get->result == item.value);
+  }
+  EXPECT_EQ(core_->stats().server_gets, 2);
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, FollowsATableThatGrows) {
+  server_->Put("0", "0");
+  Connect();
+  EXPECT_EQ(Get("0"), "0");
+  for (int i = 0; i < 20'000; ++i) {
+    ASSERT_EQ(server_->Put(std::to_string(i), std::to_string(i)).code, kv::Code::kOk);
+    server_->now_ns += 100'000'000;
+  }
+  for (int i = 0; i < 20'000; i += 11) ASSERT_EQ(Get(std::to_string(i)), std::to_string(i));
+  EXPECT_GT(core_->stats().directory_refreshes, 0);
+  EXPECT_EQ(core_->stats().server_gets, 0);
+  // Expect: absent keys are found absent too.
+  for (int i = 0; i < 1000; ++i)
+    ASSERT_EQ(Do(Type::kGet, "no" + std::to_string(i))->code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CoreTest, ManyGetsShareARefreshOfTheDirectory) {
+  Connect();
+  for (int i = 0; i < 20'000; ++i) {
+    server_->Put(std::to_string(i), "v");
+    server_->now_ns += 100'000'000;
+  }
+  std::vector<std::unique_ptr<OwnedOperation>> gets;
+  for (int i = 0; i < 200; ++i) gets.push_back(Start(Type::kGet, std::to_string(i)));
+  Poll();
+  for (const auto& get : gets) EXPECT_TRUE(get->status().ok()) << get->status();
+  EXPECT_GE(core_->stats().directory_refreshes, 1);
+  EXPECT_LE(core_->stats().directory_refreshes, 20);
+}
+
+// A refresh that finds the send queue full is posted when there is room; all that wait for it wait no longer.
+TEST_F(CoreTest, ARefreshThatFindsNoRoomIsPostedLater) {
+  server_->Put("0", "0");
+  Connect();
+  for (int i = 0; i < 50'000; ++i) {
+    server_->Put(std::to_string(i), "v");
+    server_->now_ns += 100'000'000;
+  }
+  network_.read_room = 1;  // for the bucket
+  auto get = Start(Type::kGet, "0");
+  Poll();
+  ASSERT_EQ(core_->stats().directory_refreshes, 1);
+  ASSERT_FALSE(get->done());
+  EXPECT_LE(core_->wait_ms(), 1);  // Expect: it looks again soon, for room makes no event
+  network_.read_room = SIZE_MAX;
+  Poll();
+  ASSERT_TRUE(get->done());
+  EXPECT_TRUE(get->status().ok()) << get->status();
+}
+
+TEST_F(CoreTest, RemembersWhereItemsLie) {
+  options_.location_cache_bytes = 1 << 16;
+  server_->Put("key", "value");
+  Connect();
+  const auto reads = [this](absl::string_view key) {
+    const uint64_t before = network_.reads;
+    Get(key);
+    return network_.reads - before;
+  };
+  EXPECT_EQ(reads("key"), 2);
+  EXPECT_EQ(reads("key"), 1);
+  EXPECT_EQ(core_->stats().cached_hits, 1);
+  // Another client writes: the old place is stale.
+  server_->Put("key", "another");
+  EXPECT_EQ(reads("key"), 3);
+  EXPECT_EQ(core_->stats().stale_locations, 1);
+  EXPECT_EQ(reads("key"), 1);
+  // Expect: a write tells its place, a delete takes it away.
+  EXPECT_TRUE(Put("new", "value").ok());
+  EXPECT_EQ(reads("new"), 1);
+  EXPECT_TRUE(Do(Type::kDelete, "new")->status().ok());
+  EXPECT_EQ(reads("new"), 1);  // of the bucket: nothing matches
+  EXPECT_EQ(core_->stats().stale_locations, 1);
+  // Another client deletes.
+  server_->Delete("key");
+  EXPECT_EQ(Do(Type::kGet, "key")->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(reads("key"), 1);
+}
+
+TEST_F(CoreTest, ARegionOfNoiseIsRefused) {
+  std::mt19937_64 random(3);
+  for (size_t i = 0; i < server_->region().size(); i += 8) kv::StoreWord(server_->region().data() + i, random());
+  MakeCore();
+  core_->Connect();
+  Poll();
+  EXPECT_FALSE(core_->ready());
+  EXPECT_EQ(core_->refused().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(CoreTest, NoiseInTheTableEndsInAStatusByTheDeadline) {
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 1000; ++i) server_->Put(std::to_string(i), Pattern(100));
+  Connect();
+  // Ever more of the region is noise; header and directory too in the end. Rounds with a server that does not answer.
+  for (int round = 0; round < 15; ++round) {
+    const uint64_t from = round < 10 ? 64 : 0;
+    for (int i = 0; i < 100'000; ++i) {
+      const uint64_t at = from + random() % (server_->region().size() / 8 - 8) * 8;
+      if (at + 8 <= server_->region().size()) kv::StoreWord(server_->region().data() + at, random());
+    }
+    network_.hold_requests = true;
+    std::vector<std::unique_ptr<OwnedOperation>> gets;
+    for (int i = 0; i < 20; ++i) gets.push_back(Start(Type::kGet, std::to_string(random() % 1100), "", 50));
+    for (int ms = 0; ms <= 50; ++ms) {
+      Poll();
+      clock_.AdvanceMs(1);
+    }
+    for (const auto& get : gets) {
+      ASSERT_TRUE(get->done());
+      if (get->status().ok()) {
+        EXPECT_TRUE(get->result == Pattern(100));
+      }
+    }
+    if (round % 5 == 4) network_.Break();
+  }
+}
+
+TEST_F(CoreTest, MemoryOfAServerThatDiedIsNotBelieved) {
+  Connect();
+  server_->Put("key", "value");
+  network_.server_alive = false;
+  network_.accepting = false;
+  auto get = Start(Type::kGet, "key", "", 10);
+  PollFor(20, get->operation);
+  EXPECT_EQ(get->code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(CoreTest, StaysWithinItsMemory) {
+  Connect();
+  std::vector<std::unique_ptr<OwnedOperation>> operations;
+  for (int i = 0; i < 300; ++i) server_->Put(std::to_string(i), Pattern(1000));
+  for (int i = 0; i < 300; ++i) operations.push_back(Start(Type::kGet, std::to_string(i)));
+  for (int i = 0; i < 300; ++i) operations.push_back(Start(Type::kPut, std::to_string(i), Pattern(8000)));
+  Poll();
+  Poll();
+  for (const auto& operation : operations) EXPECT_TRUE(operation->status().ok()) << operation->status();
+  EXPECT_LE(core_->memory_bytes(), 1 << 20);
+}
+
+}  // namespace
+}  // namespace farlook::client

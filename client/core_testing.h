@@ -1,0 +1,115 @@
+// What the tests of ClientCore share: a core over a fake network with a small server behind it, in virtual time.
+#ifndef FARLOOK_CLIENT_CORE_TESTING_H_
+#define FARLOOK_CLIENT_CORE_TESTING_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/client.h"
+#include "client/core.h"
+#include "client/fake_transport.h"
+#include "client/mini_server.h"
+#include "gtest/gtest.h"
+
+namespace farlook::client {
+
+// An operation that owns what it names, so that it can be destroyed when it has ended.
+struct OwnedOperation {
+  OwnedOperation(Operation::Type type, absl::string_view key_bytes, absl::string_view value_bytes = "")
+      : key(key_bytes), value(value_bytes) {
+    operation.type = type;
+    operation.key = key;
+    operation.value = value;
+    operation.string = &result;
+  }
+  bool done() const { return operation.internal.done; }
+  const absl::Status& status() const { return operation.status; }
+  absl::StatusCode code() const { return operation.status.code(); }
+
+  std::string key, value, result;
+  Operation operation;
+};
+
+class CoreTest : public testing::Test {
+ protected:
+  CoreTest() : server_(std::make_unique<MiniServer>(4711)) {
+    network_.server = server_.get();
+    options_.location_cache_bytes = 0;
+  }
+
+  void MakeCore() {
+    core_ = std::make_unique<ClientCore>(network_.CreateEndpoint(), "fake://", options_, clock_, /*random_seed=*/1);
+  }
+  void Connect() {
+    MakeCore();
+    core_->Connect();
+    Poll();
+    ASSERT_TRUE(core_->ready()) << core_->refused();
+  }
+
+  // Everything that can happen without time passing. Returns how many operations ended.
+  size_t Poll() {
+    size_t ended = 0;
+    Operation* done[16];
+    for (int i = 0; i < 50; ++i) ended += core_->Poll(absl::MakeSpan(done));
+    return ended;
+  }
+  // With time passing, `ms` at most, until the operation is done.
+  void PollFor(int64_t ms, const Operation& operation) {
+    for (int64_t i = 0; i <= ms && !operation.internal.done; ++i) {
+      Poll();
+      clock_.AdvanceMs(1);
+    }
+  }
+
+  std::unique_ptr<OwnedOperation> Start(Operation::Type type, absl::string_view key, absl::string_view value = "",
+                                        int64_t timeout_ms = 0) {
+    auto owned = std::make_unique<OwnedOperation>(type, key, value);
+    owned->operation.timeout_ms = timeout_ms;
+    core_->Start(&owned->operation);
+    return owned;
+  }
+  // Starts one and lets it end.
+  std::unique_ptr<OwnedOperation> Do(Operation::Type type, absl::string_view key, absl::string_view value = "") {
+    auto owned = Start(type, key, value);
+    PollFor(options_.timeout_ms + 1, owned->operation);
+    Poll();  // what ended in Start() is the client's until Poll() has returned it
+    EXPECT_TRUE(owned->done());
+    return owned;
+  }
+  std::string Get(absl::string_view key) {
+    auto get = Do(Operation::Type::kGet, key);
+    return get->status().ok() ? get->result : get->status().ToString();
+  }
+  absl::Status Put(absl::string_view key, absl::string_view value) {
+    return Do(Operation::Type::kPut, key, value)->status();
+  }
+  void ExpectNoViolations() {
+    for (const std::string& violation : server_->violations) ADD_FAILURE() << violation;
+  }
+
+  static std::string Pattern(size_t bytes, int seed = 1) {
+    std::string text(bytes, '\0');
+    uint32_t state = static_cast<uint32_t>(seed) * 2654435761u + 1;
+    for (char& c : text) {
+      state = state * 1664525 + 1013904223;
+      c = static_cast<char>(state >> 24);
+    }
+    return text;
+  }
+
+  FakeClock clock_;
+  FakeNetwork network_;
+  std::unique_ptr<MiniServer> server_;
+  ClientOptions options_;
+  std::unique_ptr<ClientCore> core_;
+};
+
+}  // namespace farlook::client
+
+#endif  // FARLOOK_CLIENT_CORE_TESTING_H_

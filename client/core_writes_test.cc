@@ -1,0 +1,388 @@
+// Writes of ClientCore, and what becomes of them when connections and servers go: numbering, window, resending.
+#include "client/core_testing.h"
+#include "kv/message.h"
+
+namespace farlook::client {
+namespace {
+
+using Type = Operation::Type;
+
+uint64_t NumberOf(const std::string& message) { return kv::Request::Decode(message)->number; }
+
+TEST_F(CoreTest, WritesAnswerAsTheirConditionsSay) {
+  Connect();
+  EXPECT_EQ(Do(Type::kReplace, "key", "x")->code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Do(Type::kInsert, "key", "one")->status().ok());
+  EXPECT_EQ(Do(Type::kInsert, "key", "x")->code(), absl::StatusCode::kAlreadyExists);
+  auto replace = Do(Type::kReplace, "key", "two");
+  EXPECT_TRUE(replace->status().ok());
+  EXPECT_EQ(Get("key"), "two");
+  const uint64_t version = replace->operation.version;
+  EXPECT_NE(version, 0);
+
+  OwnedOperation set(Type::kCompareAndSet, "key", "three");
+  set.operation.version = version;
+  core_->Start(&set.operation);
+  Poll();
+  EXPECT_TRUE(set.status().ok()) << set.status();
+  EXPECT_NE(set.operation.version, version);
+  // Expect: the version has been used up.
+  OwnedOperation again(Type::kCompareAndSet, "key", "four");
+  again.operation.version = version;
+  core_->Start(&again.operation);
+  Poll();
+  EXPECT_EQ(again.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(again.operation.version, set.operation.version);
+  EXPECT_EQ(Get("key"), "three");
+
+  EXPECT_TRUE(Do(Type::kDelete, "key")->status().ok());
+  EXPECT_EQ(Do(Type::kDelete, "key")->code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Do(Type::kPing, "")->status().ok());
+  auto stat = Do(Type::kStat, "");
+  EXPECT_EQ(stat->result.substr(0, 9), "executed ");
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, LargeValuesArePulled) {
+  Connect();
+  for (size_t bytes : {4000, 4061, 4062, 5000, 64 << 10, 3 << 20}) {
+    SCOPED_TRACE(bytes);
+    const std::string value = Pattern(bytes);
+    EXPECT_TRUE(Put("key", value).ok());
+    EXPECT_TRUE(Get("key") == value);
+  }
+  EXPECT_EQ(core_->stats().pulled_values, 4);
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, ValuesAboveTheServersLimitAreRefused) {
+  server_->max_value_bytes = 10'000;
+  Connect();
+  EXPECT_TRUE(Put("key", Pattern(10'000)).ok());
+  EXPECT_EQ(Put("key", Pattern(10'001)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(Put("key", "x").ok());
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, AReadOnlyClientDoesNotWrite) {
+  options_.read_only = true;
+  server_->Put("key", "value");
+  Connect();
+  EXPECT_EQ(Put("key", "x").code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(Get("key"), "value");
+  EXPECT_EQ(server_->executed, 0);
+}
+
+TEST_F(CoreTest, NeverSendsBeforeTheWindowAllows) {
+  server_->window = 4;
+  Connect();
+  network_.hold_requests = true;
+  std::vector<std::unique_ptr<OwnedOperation>> puts;
+  for (int i = 0; i < 12; ++i) puts.push_back(Start(Type::kPut, "key" + std::to_string(i), "value"));
+  Poll();
+  ASSERT_EQ(network_.held_requests(), 4);
+  // The answers of 2, 3 and 4 free nothing: 5 may not be sent before 1 is answered.
+  network_.ReleaseRequests({1, 2, 3});
+  EXPECT_EQ(Poll(), 3);
+  EXPECT_EQ(network_.held_requests(), 1);
+  network_.ReleaseRequests({0});
+  EXPECT_EQ(Poll(), 1);
+  EXPECT_EQ(network_.held_requests(), 4);
+  network_.hold_requests = false;
+  network_.ReleaseRequests();
+  EXPECT_EQ(Poll(), 8);
+  for (size_t i = 0; i < network_.sent.size(); ++i) EXPECT_EQ(NumberOf(network_.sent[i]), i + 1);
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, AFullRingDelaysAndSkipsNoNumber) {
+  Connect();
+  network_.send_room = 1;
+  std::vector<std::unique_ptr<OwnedOperation>> puts;
+  for (int i = 0; i < 3; ++i) puts.push_back(Start(Type::kPut, "key", Pattern(i == 1 ? 9000 : 10)));
+  EXPECT_EQ(Poll(), 1);
+  // The one at the head of the queue, whose value was copied for the server already, ends by its deadline.
+  puts.push_back(Start(Type::kPut, "late", "value", /*timeout_ms=*/5000));
+  clock_.AdvanceMs(options_.timeout_ms);
+  EXPECT_EQ(Poll(), 2);
+  EXPECT_EQ(puts[1]->code(), absl::StatusCode::kDeadlineExceeded);
+  network_.send_room = SIZE_MAX;
+  EXPECT_EQ(Poll(), 1);
+  EXPECT_TRUE(puts[3]->status().ok());
+  EXPECT_EQ(server_->executed, 2);
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, AWriteThatTimedOutKeepsNumberCreditAndMemoryUntilAnswered) {
+  server_->window = 3;
+  Connect();
+  network_.hold_requests = true;
+  auto first = Start(Type::kPut, "a", "1", 10), second = Start(Type::kPut, "b", Pattern(9000, 1), 10);
+  Poll();
+  clock_.AdvanceMs(10);
+  EXPECT_EQ(Poll(), 2);
+  EXPECT_EQ(first->code(), absl::StatusCode::kDeadlineExceeded);
+  // The caller's memory is gone; the library still has what it must, and gives it to nobody else.
+  first.reset();
+  second.reset();
+  auto third = Start(Type::kPut, "c", Pattern(9000, 2)), fourth = Start(Type::kPut, "d", "4");
+  Poll();
+  EXPECT_EQ(network_.held_requests(), 3) << "a credit was given back before its answer";
+  network_.hold_requests = false;
+  network_.ReleaseRequests();
+  Poll();
+  EXPECT_TRUE(third->status().ok());
+  EXPECT_TRUE(fourth->status().ok());
+  EXPECT_EQ(Get("a"), "1");
+  EXPECT_TRUE(Get("b") == Pattern(9000, 1));
+  EXPECT_TRUE(Get("c") == Pattern(9000, 2));
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, ABrokenConnectionIsResumedAndNothingIsDoneTwice) {
+  Connect();
+  network_.hold_requests = true;
+  std::vector<std::unique_ptr<OwnedOperation>> puts;
+  for (int i = 0; i < 5; ++i) puts.push_back(Start(Type::kPut, "key" + std::to_string(i), Pattern(i == 3 ? 9000 : 9)));
+  Poll();
+  // 2 and 4 are answered; 1 and 5 are done, but the answers are lost; 3 never arrives... in one order or another.
+  network_.ReleaseRequests({1, 3});
+  EXPECT_EQ(Poll(), 2);
+  network_.lose_replies = true;
+  network_.ReleaseRequests({0, 2});
+  network_.lose_replies = false;
+  EXPECT_EQ(server_->executed, 4);
+  const size_t sent = network_.sent.size();
+  network_.Break();
+  network_.hold_requests = false;
+  EXPECT_EQ(Poll(), 3);
+  for (const auto& put : puts) EXPECT_TRUE(put->status().ok()) << put->status();
+  EXPECT_EQ(server_->executed, 5);
+  EXPECT_EQ(network_.sent.size(), sent + 3);
+  EXPECT_EQ(core_->stats().resent_requests, 3);
+  EXPECT_EQ(core_->stats().reconnects, 1);
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, WhatTimedOutIsSentAgainToo) {
+  Connect();
+  network_.hold_requests = true;
+  auto small = Start(Type::kPut, "small", "value", 10), large = Start(Type::kPut, "large", Pattern(9000), 10);
+  Poll();
+  network_.lose_replies = true;
+  network_.ReleaseRequests();
+  network_.lose_replies = false;
+  clock_.AdvanceMs(10);
+  EXPECT_EQ(Poll(), 2);
+  small.reset();
+  large.reset();
+  network_.Break();
+  network_.hold_requests = false;
+  EXPECT_TRUE(Put("next", "value").ok());
+  EXPECT_EQ(core_->stats().resent_requests, 2);
+  EXPECT_EQ(server_->executed, 3);
+  ExpectNoViolations();  // a number sent again bears the same contents
+}
+
+TEST_F(CoreTest, AResumptionThatBreaksAgainIsTakenUpAgain) {
+  Connect();
+  network_.hold_requests = true;
+  std::vector<std::unique_ptr<OwnedOperation>> puts;
+  for (int i = 0; i < 6; ++i) puts.push_back(Start(Type::kPut, "key" + std::to_string(i), "value"));
+  Poll();
+  for (int i = 0; i < 5; ++i) {
+    network_.Break();
+    network_.send_room = 2;  // only some are sent again before it breaks once more
+    for (int ms = 0; ms < 40; ++ms) {
+      Poll();
+      clock_.AdvanceMs(1);
+    }
+    network_.ReleaseRequests({0});
+    Poll();
+  }
+  network_.send_room = SIZE_MAX;
+  network_.hold_requests = false;
+  network_.Break();
+  PollFor(100, puts.back()->operation);
+  for (const auto& put : puts) EXPECT_TRUE(put->status().ok()) << put->status();
+  EXPECT_EQ(server_->executed, 6);
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, WithTheSessionGoneTheOutcomeIsUnknownAndNothingIsSentAgain) {
+  server_->window = 2;
+  Connect();
+  network_.hold_requests = true;
+  std::vector<std::unique_ptr<OwnedOperation>> puts;
+  for (int i = 0; i < 4; ++i) puts.push_back(Start(Type::kPut, "key" + std::to_string(i), "value"));
+  auto expired = Start(Type::kPut, "key9", "value", 1);
+  auto ping = Start(Type::kPing, "");
+  Poll();
+  server_->ForgetSessions();
+  network_.Break();
+  network_.hold_requests = false;
+  Poll();
+  // Expect: what was sent is unknown, what was not is done, in a session that begins at 1.
+  EXPECT_EQ(puts[0]->code(), absl::StatusCode::kUnknown);
+  EXPECT_EQ(puts[1]->code(), absl::StatusCode::kUnknown);
+  EXPECT_TRUE(puts[2]->status().ok());
+  EXPECT_TRUE(puts[3]->status().ok());
+  EXPECT_TRUE(ping->status().ok());
+  EXPECT_EQ(Do(Type::kGet, "key0")->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(core_->stats().incarnation_changes, 0);
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, AnotherIncarnationIsNoticedAndSaid) {
+  options_.location_cache_bytes = 1 << 16;
+  server_->window = 1;
+  Connect();
+  EXPECT_TRUE(Put("key", "value").ok());
+  network_.hold_requests = true;
+  auto sent = Start(Type::kPut, "key", "x");
+  auto queued = Start(Type::kPut, "queued", "y");
+  OwnedOperation set(Type::kCompareAndSet, "key", "z");
+  set.operation.version = 1;
+  core_->Start(&set.operation);
+  Poll();
+  MiniServer restarted(4712);
+  network_.server = &restarted;
+  network_.Break();
+  network_.hold_requests = false;
+  Poll();
+  EXPECT_EQ(sent->code(), absl::StatusCode::kUnknown);
+  EXPECT_NE(sent->status().message().find("incarnation"), absl::string_view::npos) << sent->status();
+  EXPECT_TRUE(queued->status().ok());
+  EXPECT_EQ(set.code(), absl::StatusCode::kAborted);  // its version belongs to another table
+  EXPECT_EQ(core_->incarnation(), 4712);
+  EXPECT_EQ(core_->stats().incarnation_changes, 1);
+  EXPECT_EQ(Do(Type::kGet, "key")->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Get("queued"), "y");
+  EXPECT_EQ(core_->stats().stale_locations, 0);
+  EXPECT_TRUE(restarted.violations.empty());
+}
+
+TEST_F(CoreTest, AGetThatFindsAnEmptiedTableSaysWhy) {
+  Connect();
+  EXPECT_TRUE(Put("key", "value").ok());
+  MiniServer restarted(4712);
+  network_.server = &restarted;
+  network_.Break();
+  auto get = Do(Type::kGet, "key");
+  EXPECT_EQ(get->code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(get->status().message().find("incarnation"), absl::string_view::npos) << get->status();
+  // Expect: once.
+  EXPECT_EQ(Do(Type::kGet, "key")->status().message(), "");
+}
+
+TEST_F(CoreTest, WithNoServerOperationsFailAtOnce) {
+  Connect();
+  network_.hold_requests = true;
+  auto sent = Start(Type::kPut, "key", "value");
+  Poll();
+  network_.server = nullptr;
+  network_.Break();
+  Poll();
+  EXPECT_EQ(sent->code(), absl::StatusCode::kUnknown);
+  auto put = Start(Type::kPut, "key", "value");
+  auto get = Start(Type::kGet, "key");
+  EXPECT_EQ(Poll(), 2);
+  EXPECT_EQ(put->code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(get->code(), absl::StatusCode::kUnavailable);
+  // Expect: attempts keep a growing distance, however many operations fail meanwhile.
+  const uint64_t connects = network_.connects;
+  for (int i = 0; i < 2000; ++i) {
+    auto one = Start(Type::kGet, "key");
+    EXPECT_EQ(Poll(), 1);
+    EXPECT_EQ(one->code(), absl::StatusCode::kUnavailable);
+    clock_.AdvanceMs(1);
+  }
+  EXPECT_LE(network_.connects - connects, 40);
+  EXPECT_GE(network_.connects - connects, 8);
+  // Expect: when the server is back an operation finds it.
+  network_.server = server_.get();
+  network_.hold_requests = false;
+  clock_.AdvanceMs(options_.max_backoff_ms);
+  EXPECT_TRUE(Put("key", "value").ok());
+  EXPECT_EQ(core_->stats().incarnation_changes, 0);
+}
+
+TEST_F(CoreTest, AnIdleClientMakesNoAttempts) {
+  Connect();
+  network_.Break();
+  const uint64_t connects = network_.connects;
+  for (int i = 0; i < 1000; ++i) {
+    Poll();
+    clock_.AdvanceMs(10);
+  }
+  EXPECT_EQ(network_.connects, connects);
+  EXPECT_EQ(core_->wait_ms(), -1);
+  EXPECT_TRUE(Put("key", "value").ok());
+}
+
+TEST_F(CoreTest, AServerThatDoesNotAnswerTheHandshakeCostsTheDeadlineAndNoMore) {
+  Connect();
+  network_.accepting = false;
+  network_.Break();
+  auto get = Start(Type::kGet, "key", "", 20), put = Start(Type::kPut, "key", "value", 30);
+  Poll();
+  clock_.AdvanceMs(20);
+  EXPECT_EQ(Poll(), 1);
+  EXPECT_EQ(get->code(), absl::StatusCode::kDeadlineExceeded);
+  clock_.AdvanceMs(10);
+  EXPECT_EQ(Poll(), 1);
+  EXPECT_EQ(put->code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(CoreTest, AServersReasonToRefuseIsPassedOn) {
+  network_.reject = absl::PermissionDeniedError("uid 1000 may not connect");
+  MakeCore();
+  core_->Connect();
+  Poll();
+  EXPECT_FALSE(core_->ready());
+  EXPECT_EQ(core_->refused(), network_.reject);
+  auto get = Start(Type::kGet, "key");
+  Poll();
+  EXPECT_EQ(get->status(), network_.reject);
+}
+
+TEST_F(CoreTest, NonsenseFromTheServerBreaksTheConnectionAndNothingElse) {
+  Connect();
+  const std::string header(kv::Reply::kHeaderBytes, '\0');
+  std::string from_the_future = header;
+  from_the_future[8] = 77;
+  for (const std::string& nonsense : {std::string("short"), header, from_the_future, std::string(200, '\xff')}) {
+    const uint64_t connects = network_.connects;
+    network_.Inject(nonsense);
+    auto put = Start(Type::kPut, "key", "value");
+    PollFor(300, put->operation);
+    EXPECT_TRUE(put->status().ok()) << put->status();
+    EXPECT_EQ(network_.connects, connects + 1);
+  }
+  ExpectNoViolations();
+}
+
+TEST_F(CoreTest, AServerThatRefusesItsMemoryIsTriedAgainWithPauses) {
+  Connect();
+  server_->Put("key", "value");
+  network_.rkey = 8;  // the server now says another key than it did
+  auto get = Start(Type::kGet, "key", "", 500);
+  const uint64_t connects = network_.connects;
+  get->operation.timeout_ms = 500;
+  PollFor(10, get->operation);
+  EXPECT_EQ(get->result, "value") << "a new connection brings the new key";
+  EXPECT_EQ(network_.connects, connects + 1);
+}
+
+TEST_F(CoreTest, GivesUpWhatIsInFlightWhenDestroyed) {
+  Connect();
+  network_.hold_reads = true;
+  network_.hold_requests = true;
+  auto get = Start(Type::kGet, "key"), put = Start(Type::kPut, "key", Pattern(9000));
+  Poll();
+  core_.reset();
+  EXPECT_FALSE(get->done());
+}
+
+}  // namespace
+}  // namespace farlook::client

@@ -1,0 +1,346 @@
+#include "client/counters.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "kv/cell_notice.h"
+#include "kv/cell_region.h"
+#include "kv/counter_value.h"
+
+namespace farlook::client {
+namespace {
+
+using kv::CellState;
+using Type = Operation::Type;
+
+constexpr absl::string_view kRange = "a counter's range, [-2^61, 2^61)";
+
+absl::Status OutOfRange(int64_t value, bool add) {
+  if (add) {
+    return absl::OutOfRangeError(
+        absl::StrCat("the sum would be outside of ", kRange, "; the counter held ", value, ", and nothing was added"));
+  }
+  return absl::OutOfRangeError(absl::StrCat("the counter holds ", value, ", which is outside of ", kRange,
+                                            "; a CompareSwap that expects this value resets it"));
+}
+
+absl::Status StatusFor(const Operation& operation, const kv::Reply& reply) {
+  switch (reply.code) {
+    case kv::Code::kWrongKind:
+      return absl::FailedPreconditionError("the key names a value, not a counter");
+    case kv::Code::kExists:
+      return absl::AlreadyExistsError("there is a counter of this key");
+    case kv::Code::kNoMemory:
+      return absl::ResourceExhaustedError("the server has no memory for another counter");
+    case kv::Code::kOutOfRange:
+      return OutOfRange(static_cast<int64_t>(reply.version), operation.type == Type::kFetchAdd);
+    default:
+      return StatusOf(reply.code);
+  }
+}
+
+}  // namespace
+
+Counters::Counters(const Parts& parts, uint32_t max_in_flight, uint64_t cache_bytes)
+    : parts_(parts), max_in_flight_(std::min(max_in_flight, kMaxFlights)), cache_(cache_bytes) {}
+
+Counters::~Counters() = default;
+
+absl::Status Counters::Check(const Operation& operation) {
+  const auto live = [](int64_t value) { return kv::StateOf(value) == CellState::kLive; };
+  switch (operation.type) {
+    case Type::kFetchAdd:
+      if (kv::ValidDelta(operation.operand)) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat(operation.operand, " at once: at most 2^40 either way"));
+    case Type::kCompareSwap:
+      if (kv::StateOf(operation.expected) == CellState::kDead) {
+        return absl::InvalidArgumentError(absl::StrCat("no counter ever has the value ", operation.expected));
+      }
+      [[fallthrough]];
+    case Type::kCreateCounter:
+      if (live(operation.operand)) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat(operation.operand, " is outside of ", kRange));
+    default:
+      return absl::OkStatus();
+  }
+}
+
+// ---- Connections.
+
+void Counters::Connect(rdma::Connection* connection, const kv::WireRange& cells, const kv::Hasher* hasher) {
+  connection_ = connection;
+  cells_ = cells;
+  hasher_ = hasher;
+  direct_ = cells.rkey != 0 && connection->capabilities().atomics;
+  attention_ = true;
+}
+
+void Counters::Disconnect() {
+  connection_ = nullptr;
+  direct_ = false;
+  OperationQueue again;
+  for (Flight& flight : flights_) {
+    if (flight.step == Step::kIdle) continue;
+    Operation* const operation = flight.operation;
+    const bool unknown = flight.type != Type::kReadCounter && flight.step != Step::kPost;
+    Release(&flight);
+    if (operation == nullptr) continue;
+    if (unknown) {
+      ++parts_.stats->unknown_atomics;
+      parts_.finished->End(operation, absl::UnknownError("the connection broke while an atomic was under way: it was "
+                                                         "done once, or not"));
+    } else {
+      again.Push(operation);
+    }
+  }
+  while (Operation* operation = waiting_.Pop()) again.Push(operation);
+  waiting_ = again;
+  stalled_.clear();
+  cache_.Clear();
+  owed_ = 0;
+  noticed_ = 0;
+  posted_ = false;
+}
+
+// ---- Operations begin.
+
+bool Counters::MayUseCell(const Operation& operation) const {
+  if (!direct_) return false;
+  switch (operation.type) {
+    case Type::kFetchAdd:
+      return !operation.exactly_once;
+    case Type::kCompareSwap:  // what is out of range is reset by the server
+      return !operation.exactly_once && kv::StateOf(operation.expected) == CellState::kLive;
+    default:
+      return operation.type == Type::kReadCounter;
+  }
+}
+
+void Counters::Submit(Operation* operation) {
+  operation->counter = 0;
+  if (operation->type == Type::kCreateCounter || operation->type == Type::kDeleteCounter || operation->exactly_once) {
+    parts_.session->Submit(operation);  // which waits for a connection by itself
+  } else if (connection_ == nullptr || !waiting_.empty() || !Begin(operation)) {
+    waiting_.Push(operation);
+    attention_ = true;
+  }
+}
+
+// False: no flight is free.
+bool Counters::Begin(Operation* operation) {
+  if (MayUseCell(*operation)) [[likely]] {
+    const CellCache::Id id = CellCache::IdOf(*hasher_, operation->key);
+    if (const uint64_t cell = cache_.Find(id); cell != 0) [[likely]] {
+      Flight* const flight = Acquire();
+      if (flight == nullptr) return false;
+      flight->operation = operation;
+      flight->type = operation->type;
+      flight->cell = cell;
+      flight->hash = id.hash;
+      flight->operand = operation->operand;
+      flight->expected = operation->expected;
+      flight->step = Step::kPost;
+      PostOrStall(flight);
+      return true;
+    }
+  }
+  parts_.session->Submit(operation);
+  return true;
+}
+
+Counters::Flight* Counters::Acquire() {
+  Flight* const flight = free_;
+  if (flight == nullptr) [[unlikely]]
+    return Grow();
+  free_ = flight->next_free;
+  return flight;
+}
+
+Counters::Flight* Counters::Grow() {
+  if (flights_.size() >= max_in_flight_) return nullptr;
+  if (flights_.size() == words_.size() * kWordsInBuffer) {
+    auto buffer = parts_.endpoint->Allocate(kWordsInBuffer * sizeof(uint64_t), /*readable_by_peers=*/false);
+    if (!buffer.ok()) return nullptr;
+    words_.push_back(*std::move(buffer));
+  }
+  Flight& flight = flights_.emplace_back();
+  flight.index = static_cast<uint32_t>(flights_.size() - 1);
+  return &flight;
+}
+
+void Counters::Release(Flight* flight) {
+  if (flight->noticed) {
+    flight->noticed = false;
+    --noticed_;
+    attention_ = true;
+  }
+  flight->operation = nullptr;
+  flight->step = Step::kIdle;
+  flight->next_free = free_;
+  free_ = flight;
+}
+
+uint64_t* Counters::WordOf(const Flight& flight) const {
+  char* const words = words_[flight.index / kWordsInBuffer]->bytes().data();
+  return static_cast<uint64_t*>(static_cast<void*>(words)) + flight.index % kWordsInBuffer;
+}
+
+// ---- Posting.
+
+bool Counters::Post(Flight* flight) {
+  const uint64_t wr_id = kFirstWorkRequest + 2 * uint64_t{flight->index};
+  const uint64_t address = cells_.address + flight->cell;
+  // The word belongs to the transport until Completed(), or until the connection is destroyed.
+  uint64_t* const word = WordOf(*flight);
+  bool done;
+  if (flight->step == Step::kUndo) {
+    done = connection_->PostFetchAdd(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(-flight->operand));
+  } else if (flight->type == Type::kFetchAdd) {
+    done = connection_->PostFetchAdd(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(flight->operand));
+  } else if (flight->type == Type::kCompareSwap) {
+    done = connection_->PostCompareSwap(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(flight->expected),
+                                        static_cast<uint64_t>(flight->operand));
+  } else {
+    const rdma::Sge to{static_cast<char*>(static_cast<void*>(word)), sizeof(uint64_t)};
+    done = connection_->PostRead(wr_id, {&to, 1}, address, cells_.rkey);
+  }
+  if (!done) return false;
+  flight->step = flight->step == Step::kUndo ? Step::kUndoPosted : Step::kPosted;
+  posted_ = true;
+  ++parts_.stats->atomics;
+  return true;
+}
+
+void Counters::PostOrStall(Flight* flight) {
+  attention_ = true;
+  if (!Post(flight)) [[unlikely]]
+    stalled_.push_back(flight);
+}
+
+void Counters::Proceed() {
+  if (connection_ == nullptr) {
+    attention_ = false;  // until the next connection
+    return;
+  }
+  while (!stalled_.empty() && Post(stalled_.front())) stalled_.erase(stalled_.begin());
+  while (!waiting_.empty() && stalled_.empty() && (free_ != nullptr || flights_.size() < max_in_flight_)) {
+    Operation* const operation = waiting_.Pop();
+    if (Begin(operation)) continue;
+    waiting_.Push(operation);  // no memory for a flight now
+    break;
+  }
+  Acknowledge();
+  attention_ = held_up();
+}
+
+// ---- Completions.
+
+void Counters::Completed(uint64_t wr_id) {
+  Flight* const flight = &flights_[(wr_id - kFirstWorkRequest) / 2];
+  const int64_t old = static_cast<int64_t>(*WordOf(*flight));
+  if (flight->step == Step::kUndoPosted) return End(flight, OutOfRange(flight->expected, /*add=*/true));
+  CellState state = kv::StateOf(old);
+  if (flight->type == Type::kFetchAdd) state = kv::StateOfAdd(old, flight->operand);
+  if (state == CellState::kLive) [[likely]]
+    return EndLive(flight, old);
+  if (state == CellState::kDead) {
+    // Deleted. The key may name a counter again: the server looks, and does there what is wanted.
+    ++parts_.stats->dead_cells;
+    cache_.Erase(flight->hash);
+    Operation* const operation = flight->operation;
+    Release(flight);
+    if (operation != nullptr) parts_.session->Submit(operation);
+    return;
+  }
+  if (flight->operation != nullptr) flight->operation->counter = old;
+  if (flight->type != Type::kFetchAdd) return End(flight, OutOfRange(old, /*add=*/false));
+  flight->expected = old;
+  flight->step = Step::kUndo;
+  PostOrStall(flight);
+}
+
+void Counters::EndLive(Flight* flight, int64_t old) {
+  Operation* const operation = flight->operation;
+  Release(flight);
+  if (operation == nullptr) [[unlikely]]
+    return;
+  operation->counter = old;
+  parts_.finished->End(operation);
+}
+
+void Counters::End(Flight* flight, absl::Status status) {
+  Operation* const operation = flight->operation;
+  Release(flight);
+  if (operation != nullptr) parts_.finished->End(operation, std::move(status));
+}
+
+void Counters::Answered(Operation* operation, const kv::Reply& reply) {
+  ++parts_.stats->counter_requests;
+  operation->counter = static_cast<int64_t>(reply.version);
+  if (direct_ && kv::ValidCell(reply.slot.word(), cells_.bytes)) {
+    cache_.Insert(CellCache::IdOf(*hasher_, operation->key), reply.slot.word());
+  }
+  parts_.finished->End(operation, StatusFor(*operation, reply));
+}
+
+// ---- What was deleted.
+
+absl::Status Counters::Noticed(absl::string_view message) {
+  auto notice = kv::CellNotice::Decode(message);
+  if (!notice.ok()) return notice.status();
+  if (owed_ != 0) return absl::InvalidArgumentError("the server sent a notice before the answer to the last");
+  for (size_t i = 0; i < notice->size(); ++i) cache_.Erase(notice->hash(i));
+  owed_ = notice->sequence();
+  attention_ = true;
+  for (Flight& flight : flights_) {
+    if (flight.step == Step::kIdle) continue;
+    flight.noticed = true;
+    ++noticed_;
+  }
+  return absl::OkStatus();
+}
+
+void Counters::Acknowledge() {
+  if (owed_ == 0 || noticed_ != 0) return;
+  kv::Request request;
+  request.type = kv::RequestType::kCellsDropped;
+  request.operand = static_cast<int64_t>(owed_);
+  char bytes[kv::Request::kHeaderBytes];
+  request.EncodeHead(bytes);
+  if (!connection_->PostSend({bytes, sizeof bytes}, {})) return;
+  owed_ = 0;
+  posted_ = true;
+}
+
+// ---- Time.
+
+int64_t Counters::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) {
+  int64_t earliest_ns = std::numeric_limits<int64_t>::max();
+  const auto late = [now_ns, &earliest_ns](const Operation* operation) {
+    if (operation->internal.deadline_ns <= now_ns) return true;
+    earliest_ns = std::min(earliest_ns, operation->internal.deadline_ns);
+    return false;
+  };
+  for (Flight& flight : flights_) {
+    if (flight.operation == nullptr || !late(flight.operation)) continue;
+    Operation* const operation = std::exchange(flight.operation, nullptr);
+    if (flight.step == Step::kPost) {
+      std::erase(stalled_, &flight);
+      Release(&flight);
+    }
+    expired(operation);
+  }
+  waiting_.Extract(late, expired);
+  return earliest_ns;
+}
+
+void Counters::Withdraw(absl::FunctionRef<void(Operation*)> take) {
+  while (Operation* operation = waiting_.Pop()) take(operation);
+}
+
+uint64_t Counters::memory_bytes() const {
+  return flights_.size() * sizeof(Flight) + cache_.memory_bytes() + words_.size() * kWordsInBuffer * sizeof(uint64_t);
+}
+
+}  // namespace farlook::client

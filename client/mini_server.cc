@@ -1,0 +1,188 @@
+#include "client/mini_server.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kv/cell_region.h"
+#include "kv/counter_value.h"
+#include "kv/item.h"
+#include "kv/words.h"
+
+namespace farlook::client {
+
+MiniServer::MiniServer(uint64_t incarnation, absl::Span<char> region)
+    : incarnation_(incarnation), region_(region), owns_region_(region.empty()) {
+  if (owns_region_) {
+    void* memory = mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    region_ = absl::MakeSpan(static_cast<char*>(memory), kRegionBytes);
+  }
+  kv::TableOptions options;
+  options.incarnation = incarnation;
+  options.hash_seed = 99;  // the same in each incarnation, so that what a client should have forgotten would fit
+  table_ = *kv::Table::Create(region_, options);
+  kv::FormatCellRegion(cells(), incarnation);
+}
+
+MiniServer::~MiniServer() {
+  table_.reset();
+  if (owns_region_) munmap(region_.data(), region_.size());
+}
+
+absl::StatusOr<MiniServer::Accepted> MiniServer::Accept(absl::string_view bytes, const kv::WireRange& range,
+                                                        const kv::WireRange& cells) {
+  auto hello = kv::Hello::Decode(bytes);
+  if (!hello.ok()) return hello.status();
+  kv::Welcome welcome;
+  const auto known = sessions_.find(hello->session);
+  if (known != sessions_.end() && hello->incarnation == incarnation_) {
+    if (hello->epoch != known->second.epoch) violations.push_back("resumed with another epoch");
+    welcome.flags = kv::Welcome::kResumed;
+    welcome.session = hello->session;
+    ++known->second.epoch;
+  } else {
+    welcome.session = ++last_session_;
+  }
+  welcome.epoch = sessions_[welcome.session].epoch;
+  welcome.incarnation = incarnation_;
+  welcome.window = window;
+  welcome.table = range;
+  if (offer_cells) welcome.counters = cells;
+  welcome.max_value_bytes = max_value_bytes;
+  return Accepted{welcome.Encode(), welcome.session};
+}
+
+void MiniServer::Watch(uint64_t session_id, absl::string_view message) {
+  auto request = kv::Request::Decode(message);
+  if (!request.ok()) {
+    violations.push_back(std::string(request.status().message()));
+    return;
+  }
+  if (request->type == kv::RequestType::kCellsDropped) {
+    acknowledged.push_back(static_cast<uint64_t>(request->operand));
+    return;
+  }
+  Session& session = sessions_[session_id];
+  const uint64_t number = request->number;
+  const auto known = session.posted.find(number);
+  if (known != session.posted.end()) {
+    if (known->second != message) violations.push_back(absl::StrCat("number ", number, " came with other contents"));
+    return;
+  }
+  session.posted.emplace(number, message);
+  if (number != 1 && session.posted.count(number - 1) == 0) violations.push_back(absl::StrCat("skipped to ", number));
+  // The client does not send n before every number up to n - W has its answer.
+  for (uint64_t i = 1; i + window <= number; ++i) {
+    if (session.replies.count(i) == 0) violations.push_back(absl::StrCat("sent ", number, " before the answer to ", i));
+  }
+}
+
+std::string MiniServer::Answer(uint64_t session_id, absl::string_view message, const Pull& pull) {
+  auto request = kv::Request::Decode(message);
+  if (!request.ok() || request->type == kv::RequestType::kCellsDropped) return std::string();
+  auto& replies = sessions_[session_id].replies;
+  const auto known = replies.find(request->number);
+  if (known != replies.end()) return known->second;
+  ++executed;
+  return replies[request->number] = Execute(*request, pull);
+}
+
+std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
+  const uint64_t hash = table_->HashOf(request.key);
+  kv::WriteResult result;
+  kv::ItemView item;
+  std::string value(request.value);
+  std::string payload;
+  switch (request.type) {
+    case kv::RequestType::kPutPulled:
+      value = pull(request.source, request.value_bytes);
+      if (value.size() != request.value_bytes || table_->hasher()(value) != request.source.hash) {
+        result.code = kv::Code::kBadValue;
+        break;
+      }
+      [[fallthrough]];
+    case kv::RequestType::kPut:
+      result = table_->Put(hash, request.key, value, request.condition, request.version, now_ns);
+      break;
+    case kv::RequestType::kDelete:
+      result = table_->Delete(hash, request.key, request.condition, request.version, now_ns);
+      break;
+    case kv::RequestType::kGet:
+      result = table_->Get(hash, request.key, &item);
+      if (result.code == kv::Code::kOk && item.value.size() <= kv::kMaxReplyPayloadBytes) {
+        payload = std::string(item.value);
+      }
+      break;
+    case kv::RequestType::kPing:
+      break;
+    case kv::RequestType::kStat:
+      payload = absl::StrCat("executed ", executed, "\n");
+      break;
+    case kv::RequestType::kCounterCreate:
+    case kv::RequestType::kCounterAdd:
+    case kv::RequestType::kCounterSwap:
+    case kv::RequestType::kCounterRead:
+    case kv::RequestType::kCounterDelete:
+      result = ExecuteCounter(request, hash);
+      break;
+    case kv::RequestType::kCellsDropped:
+      break;
+  }
+  kv::Reply reply;
+  reply.code = result.code;
+  reply.number = request.number;
+  reply.version = result.version;
+  reply.slot = result.slot;
+  reply.payload = payload;
+  std::string bytes(kv::Reply::kHeaderBytes, '\0');
+  reply.EncodeHead(bytes.data());
+  return bytes + payload;
+}
+
+kv::WriteResult MiniServer::ExecuteCounter(const kv::Request& request, uint64_t hash) {
+  uint64_t cell = 0;
+  const kv::Code code = table_->FindCounter(hash, request.key, &cell);
+  if (request.type == kv::RequestType::kCounterCreate && code == kv::Code::kNotFound) {
+    cell = next_cell_;
+    next_cell_ += kv::kCellStrideBytes;
+    kv::StoreWord(cells_.data() + cell, static_cast<uint64_t>(request.operand));
+    const kv::WriteResult result = table_->InsertCounter(hash, request.key, cell, now_ns);
+    return {result.code, static_cast<uint64_t>(request.operand), kv::Slot(cell)};
+  }
+  if (code != kv::Code::kOk) return {code, 0, kv::Slot()};
+  int64_t* const word = Cell(request.key);
+  const int64_t old = *word;
+  if (request.type == kv::RequestType::kCounterDelete) {
+    DeleteCounter(request.key);
+    return {kv::Code::kOk, static_cast<uint64_t>(old), kv::Slot()};
+  }
+  kv::WriteResult result{kv::Code::kOk, static_cast<uint64_t>(old), kv::Slot(cell)};
+  if (request.type == kv::RequestType::kCounterCreate) result.code = kv::Code::kExists;
+  if (request.type == kv::RequestType::kCounterAdd) *word += request.operand;
+  if (request.type == kv::RequestType::kCounterSwap && old == request.operand) *word = request.desired;
+  return result;
+}
+
+int64_t* MiniServer::Cell(absl::string_view key) {
+  uint64_t cell = 0;
+  if (table_->FindCounter(table_->HashOf(key), key, &cell) != kv::Code::kOk) std::abort();
+  return static_cast<int64_t*>(static_cast<void*>(cells_.data() + cell));
+}
+
+void MiniServer::DeleteCounter(absl::string_view key) {
+  int64_t* const word = Cell(key);
+  *word = kv::AddedTo(*word, static_cast<int64_t>(kv::kPoison));
+  table_->DeleteCounter(table_->HashOf(key), key);
+}
+
+kv::WriteResult MiniServer::Put(absl::string_view key, absl::string_view value) {
+  return table_->Put(table_->HashOf(key), key, value, kv::Condition::kAlways, 0, now_ns);
+}
+
+kv::WriteResult MiniServer::Delete(absl::string_view key) {
+  return table_->Delete(table_->HashOf(key), key, kv::Condition::kAlways, 0, now_ns);
+}
+
+}  // namespace farlook::client

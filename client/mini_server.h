@@ -1,0 +1,90 @@
+// A server small enough to be read at a glance, for tests of the client: a table and sessions, without a transport.
+#ifndef FARLOOK_CLIENT_MINI_SERVER_H_
+#define FARLOOK_CLIENT_MINI_SERVER_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kv/message.h"
+#include "kv/table.h"
+
+namespace farlook::client {
+
+// Thread safety: one thread, but readers of region().
+class MiniServer {
+ public:
+  static constexpr uint64_t kRegionBytes = 32 << 20;
+
+  // In `region`, which must be zero and outlive it; in memory of its own where that is empty.
+  explicit MiniServer(uint64_t incarnation, absl::Span<char> region = {});
+  ~MiniServer();
+
+  absl::Span<char> region() { return region_; }
+  kv::Table& table() { return *table_; }
+
+  // The handshake. `range` is what the transport made of region().
+  struct Accepted {
+    std::string welcome;
+    uint64_t session;
+  };
+  absl::StatusOr<Accepted> Accept(absl::string_view hello, const kv::WireRange& range, const kv::WireRange& cells = {});
+  // Answers a message. A request that was answered before gets the same answer again. `pull` READs what a ValueSource
+  // names; an empty answer means that it could not.
+  using Pull = std::function<std::string(const kv::ValueSource&, uint32_t bytes)>;
+  std::string Answer(uint64_t session, absl::string_view message, const Pull& pull);
+
+  // Watches what a client posts, in its order: numbers and contents are as the protocol wants them.
+  void Watch(uint64_t session, absl::string_view message);
+
+  void ForgetSessions() { sessions_.clear(); }
+
+  // Puts past the protocol.
+  kv::WriteResult Put(absl::string_view key, absl::string_view value);
+  kv::WriteResult Delete(absl::string_view key);
+
+  // Counters: each gets a cell of its own, which is never used again.
+  absl::Span<char> cells() { return absl::MakeSpan(cells_); }
+  // What the counter holds. REQUIRES there is one.
+  int64_t* Cell(absl::string_view key);
+  // Deletes a counter past the protocol: the cell is poisoned.
+  void DeleteCounter(absl::string_view key);
+  bool offer_cells = false;            // to clients that come
+  std::vector<uint64_t> acknowledged;  // sequences of notices
+
+  uint32_t window = 8;
+  uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
+  uint64_t executed = 0;  // requests that were carried out, not answered from memory
+  int64_t now_ns = 1;
+  std::vector<std::string> violations;  // of the protocol, by the client
+
+ private:
+  struct Session {
+    uint32_t epoch = 1;
+    std::map<uint64_t, std::string> posted;   // by number
+    std::map<uint64_t, std::string> replies;  // likewise
+  };
+
+  kv::WriteResult ExecuteCounter(const kv::Request& request, uint64_t hash);
+  std::string Execute(const kv::Request& request, const Pull& pull);
+
+  const uint64_t incarnation_;
+  absl::Span<char> region_;
+  const bool owns_region_;
+  std::unique_ptr<kv::Table> table_;
+  alignas(64) std::array<char, 4096> cells_ = {};
+  uint64_t next_cell_ = 64;
+  uint64_t last_session_ = 1000;
+  std::map<uint64_t, Session> sessions_;
+};
+
+}  // namespace farlook::client
+
+#endif  // FARLOOK_CLIENT_MINI_SERVER_H_

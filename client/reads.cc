@@ -1,0 +1,390 @@
+#include "client/reads.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "kv/item.h"
+#include "kv/limits.h"
+#include "kv/words.h"
+
+namespace farlook::client {
+
+using Step = kv::Lookup::Step;
+
+Reads::Reads(const Parts& parts, uint32_t max_in_flight) : parts_(parts), max_in_flight_(max_in_flight) {}
+
+Reads::~Reads() = default;
+
+void Reads::Connect(rdma::Connection* connection, const kv::WireRange& table, const kv::ReaderContext& context) {
+  connection_ = connection;
+  capabilities_ = connection->capabilities();
+  table_ = table;
+  context_ = context;
+  max_flights_ = capabilities_.local ? std::min(max_in_flight_, kLocalFlights) : max_in_flight_;
+}
+
+void Reads::Disconnect() {
+  connection_ = nullptr;
+  OperationQueue again;
+  for (Flight& flight : flights_) {
+    if (!flight.in_use) continue;
+    if (flight.operation != nullptr) again.Push(flight.operation);
+    flight.pending = 0;
+    Release(&flight);
+  }
+  while (Operation* operation = waiting_.Pop()) again.Push(operation);
+  waiting_ = again;
+  stalled_.clear();
+  refreshing_.clear();
+  refresher_ = nullptr;
+  posted_ = false;
+}
+
+// One more flight, or null when there are as many as there may be (or memory is short: then they wait for each other).
+Reads::Flight* Reads::Grow() {
+  if (flights_.size() >= max_flights_) return nullptr;
+  const size_t in_buffer = BufferPool::kChunkBytes / 2 / kStagingBytes;
+  if (flights_.size() == staging_.size() * in_buffer) {
+    auto buffer = parts_.endpoint->Allocate(in_buffer * kStagingBytes, /*readable_by_peers=*/false);
+    if (!buffer.ok()) return nullptr;
+    staging_.push_back(*std::move(buffer));
+  }
+  Flight& flight = flights_.emplace_back();
+  flight.staging = staging_.back()->bytes().data() + (flights_.size() - 1) % in_buffer * kStagingBytes;
+  flight.in_use = true;
+  return &flight;
+}
+
+inline void Reads::Release(Flight* flight) {
+  flight->operation = nullptr;
+  flight->in_use = false;
+  if (flight->large) [[unlikely]] {
+    flight->large = false;
+    flight->direct = false;
+    flight->whole = false;
+    flight->piece.Release();
+    flight->piece_bytes = 0;
+  }
+  flight->next_free = free_;
+  free_ = flight;
+}
+
+void Reads::Submit(Operation* operation) {
+  Flight* flight = connection_ != nullptr && waiting_.empty() ? Acquire() : nullptr;
+  if (flight == nullptr) {
+    waiting_.Push(operation);
+    return;
+  }
+  Begin(flight, operation, kv::Slot(), /*from_cache=*/true);
+}
+
+void Reads::SubmitAt(Operation* operation, kv::Slot slot) {
+  Flight* flight = connection_ != nullptr ? Acquire() : nullptr;
+  if (flight == nullptr) {
+    waiting_.Push(operation);  // the slot is only a hint
+    return;
+  }
+  Begin(flight, operation, slot, /*from_cache=*/false);
+}
+
+inline void Reads::Begin(Flight* flight, Operation* operation, kv::Slot slot, bool from_cache) {
+  const uint64_t hash = (*context_.hasher)(operation->key);
+  if (from_cache && parts_.cache->enabled()) slot = parts_.cache->Find(hash);
+  flight->operation = operation;
+  flight->from_cache = from_cache && !slot.empty();
+  flight->restarts = 0;
+  flight->since_ns = parts_.time->last_ns();
+  flight->bucket_offset = 0;
+  Continue(flight, flight->lookup.Start(context_, operation->key, hash, slot));
+}
+
+// Every step goes through here; what is not the common case, through Advance().
+inline void Reads::Continue(Flight* flight, Step step) {
+  if (step == Step::kRead) [[likely]] {
+    Read(flight);
+  } else if (step == Step::kFound) {
+    Found(flight);
+  } else {
+    Advance(flight, step);
+  }
+}
+
+void Reads::Advance(Flight* flight, Step step) {
+  for (;;) {
+    switch (step) {
+      case Step::kRead:
+        return Read(flight);
+      case Step::kFound:
+        return Found(flight);
+      case Step::kNotFound:
+        if (NotFoundInTime(flight)) {
+          if (flight->from_cache) parts_.cache->Erase(flight->lookup.hash());
+          ++parts_.stats->misses;
+          return End(flight, absl::Status(absl::StatusCode::kNotFound, ""));
+        }
+        if (++flight->restarts > kMaxRestarts) return Ask(flight);
+        Count(*flight);
+        flight->since_ns = parts_.time->last_ns();
+        step = flight->lookup.Start(context_, flight->lookup.key(), flight->lookup.hash());
+        continue;
+      case Step::kRefresh:
+        if (!Refresh(flight)) return;
+        step = flight->lookup.Resume();
+        continue;
+      case Step::kAskServer:
+        return Ask(flight);
+    }
+  }
+}
+
+// Decides where the bytes that are wanted shall go, and posts the READ.
+inline void Reads::Read(Flight* flight) {
+  const kv::Range& wanted = flight->lookup.wanted();
+  flight->posted_bytes = 0;
+  if (wanted.bytes > kStagingBytes || flight->large) [[unlikely]] {
+    if (absl::Status status = PlaceLarge(flight); !status.ok()) return End(flight, std::move(status));
+  } else {
+    flight->to[0] = {flight->staging, wanted.bytes};
+  }
+  if (!flight->lookup.wants_item()) {
+    if (flight->bucket_offset == wanted.offset) ++parts_.stats->read_retries;
+    if (flight->bucket_offset == 0) flight->bucket_offset = wanted.offset;
+  }
+  if (!Post(flight)) [[unlikely]]
+    stalled_.push_back(flight);
+}
+
+absl::Status Reads::PlaceLarge(Flight* flight) {
+  const uint32_t bytes = flight->lookup.wanted().bytes;
+  const uint32_t head_bytes = flight->lookup.item_head_bytes();
+  Operation* operation = flight->operation;
+  flight->large = true;
+  flight->direct = false;
+  flight->to[1] = {nullptr, 0};
+  if (capabilities_.any_local_memory && !flight->whole && operation->type == Operation::Type::kGet &&
+      flight->lookup.wants_item() && bytes >= head_bytes + kMinDirectBytes) {
+    const uint32_t rest_bytes = bytes - head_bytes;
+    if (operation->string == nullptr && !operation->buffer.empty()) {
+      // What follows the value in the item's memory means nothing, so a buffer of just the value's length will do.
+      const uint64_t room = std::min<uint64_t>(rest_bytes, operation->buffer.size());
+      flight->to[1] = {operation->buffer.data(), static_cast<uint32_t>(room)};
+      flight->direct = true;
+    } else if (operation->string != nullptr && rest_bytes >= kMinStringBytes) {
+      operation->string->resize(rest_bytes);
+      flight->to[1] = {operation->string->data(), rest_bytes};
+      flight->direct = true;
+    }
+  }
+  const uint32_t staged_bytes = flight->direct ? head_bytes : bytes;
+  flight->to[0] = {flight->staging, staged_bytes};
+  if (staged_bytes <= kStagingBytes) return absl::OkStatus();
+  if (flight->piece_bytes < staged_bytes) {
+    auto piece = parts_.pool->Take(staged_bytes);
+    if (!piece.ok()) return piece.status();
+    flight->piece = *std::move(piece);
+    flight->piece_bytes = staged_bytes;
+  }
+  flight->to[0].data = flight->piece.data();
+  return absl::OkStatus();
+}
+
+// Posts what is not posted yet of the READ. False: not all found room.
+inline bool Reads::Post(Flight* flight) {
+  if (flight->large) [[unlikely]]
+    return PostLarge(flight);
+  // The memory belongs to the transport until Completed(), or until the connection is destroyed.
+  const uint64_t wr_id = reinterpret_cast<uintptr_t>(flight);
+  const rdma::Sge* to = &flight->to[0];
+  if (!connection_->PostRead(wr_id, {to, 1}, table_.address + flight->lookup.wanted().offset, table_.rkey)) {
+    return false;
+  }
+  flight->posted_bytes = to->bytes;
+  flight->pending = 1;
+  posted_ = true;
+  return true;
+}
+
+// The same for what takes several READs or pieces.
+bool Reads::PostLarge(Flight* flight) {
+  const uint64_t wr_id = reinterpret_cast<uintptr_t>(flight);
+  const uint64_t start = table_.address + flight->lookup.wanted().offset;
+  const uint64_t limit = capabilities_.max_read_bytes / 8 * 8;
+  const rdma::Sge head = flight->to[0], rest = flight->to[1];
+  while (flight->posted_bytes < flight->wanted_bytes()) {
+    rdma::Sge pieces[2];
+    size_t count = 0;
+    uint32_t at = flight->posted_bytes, bytes = 0;
+    const auto add = [&](char* data, uint64_t available) {
+      pieces[count++] = {data, static_cast<uint32_t>(std::min(available, limit - bytes))};
+      bytes += pieces[count - 1].bytes;
+    };
+    if (at < head.bytes) add(head.data + at, head.bytes - at);
+    if (at + bytes >= head.bytes && rest.bytes != 0 && bytes < limit && count < capabilities_.max_read_sges) {
+      const uint32_t from = at + bytes - head.bytes;
+      add(rest.data + from, rest.bytes - from);
+    }
+    if (!connection_->PostRead(wr_id, {pieces, count}, start + at, table_.rkey)) return false;
+    flight->posted_bytes += bytes;
+    ++flight->pending;
+    posted_ = true;
+  }
+  return true;
+}
+
+// All that was posted has completed.
+void Reads::Arrived(Flight* flight) {
+  if (flight->operation == nullptr) [[unlikely]]
+    return Release(flight);
+  if (flight->large) [[unlikely]]
+    return FeedLarge(flight);
+  const absl::string_view bytes(flight->staging, flight->to[0].bytes);
+  Continue(flight, flight->lookup.Feed(bytes, /*late=*/false));
+}
+
+// Whether what did not fit in the caller's memory may belong to the item: head and value disagree about the length, as
+// far as a head that nothing was verified of can tell.
+bool Reads::CutShort(const Flight& flight) const {
+  const uint64_t have = flight.wanted_bytes(), want = flight.lookup.wanted().bytes;
+  if (have == want) return false;
+  const kv::ItemLengths lengths = kv::ItemLengths::From(kv::LoadAs<uint64_t>(flight.to[0].data + kv::kLengthsOffset));
+  return kv::ItemBytes(lengths.key_bytes, lengths.value_bytes) > have;
+}
+
+void Reads::FeedLarge(Flight* flight) {
+  if (flight->posted_bytes < flight->wanted_bytes()) return;  // the rest is stalled
+  const absl::string_view head(flight->to[0].data, flight->to[0].bytes);
+  if (!flight->direct) return Continue(flight, flight->lookup.Feed(head, /*late=*/false));
+  if (CutShort(*flight)) {
+    flight->whole = true;
+    return Read(flight);
+  }
+  // Claims the length that was wanted, since the lookup insists on it. The item ends before what was not read.
+  const absl::string_view rest(flight->to[1].data, flight->lookup.wanted().bytes - head.size());
+  Continue(flight, flight->lookup.Feed(head, /*late=*/false, rest));
+}
+
+void Reads::Found(Flight* flight) {
+  const kv::Lookup& lookup = flight->lookup;
+  const kv::ItemView& item = lookup.item();
+  Operation* operation = flight->operation;
+  if (item.flags != static_cast<uint16_t>(kv::ItemKind::kValue)) [[unlikely]] {
+    return End(flight, absl::FailedPreconditionError("the key names a counter"));
+  }
+  if (parts_.cache->enabled()) {
+    if (lookup.bucket_reads() == 0 && flight->from_cache) {
+      ++parts_.stats->cached_hits;
+    } else {
+      parts_.cache->Insert(lookup.hash(), lookup.slot());
+    }
+  }
+  ++parts_.stats->hits;
+  operation->version = item.version;
+  if (flight->direct) [[unlikely]] {
+    operation->value_bytes = item.value.size();
+    if (operation->string != nullptr) operation->string->resize(item.value.size());
+  } else if (operation->type == Operation::Type::kGet) {
+    if (absl::Status status = Deliver(item.value, operation); !status.ok()) return End(flight, std::move(status));
+  }
+  Count(*flight);
+  Release(flight);
+  parts_.finished->End(operation);
+}
+
+bool Reads::NotFoundInTime(Flight* flight) { return parts_.time->NowNs() - flight->since_ns <= kv::kMaxBucketReadNs; }
+
+// True: the directory has news for this flight already. False: it waits for them.
+bool Reads::Refresh(Flight* flight) {
+  if (!parts_.directory->busy()) {
+    if (parts_.directory->Refresh(flight->lookup.hash(), flight->lookup.stale_entry())) return true;
+    ++parts_.stats->directory_refreshes;
+    posted_ |= parts_.directory->Post();
+    refresher_ = flight;
+  }
+  refreshing_.push_back(flight);
+  return false;
+}
+
+void Reads::Refreshed() {
+  std::vector<Flight*> flights;
+  flights.swap(refreshing_);
+  const Flight* const refresher = std::exchange(refresher_, nullptr);
+  for (Flight* flight : flights) {
+    Advance(flight, flight == refresher ? flight->lookup.Resume() : Step::kRefresh);
+  }
+}
+
+void Reads::Ask(Flight* flight) {
+  Operation* operation = flight->operation;
+  Count(*flight);
+  ++parts_.stats->server_gets;
+  Release(flight);
+  overtaken_.Push(operation);
+}
+
+inline void Reads::Count(const Flight& flight) {
+  parts_.stats->bucket_reads += flight.lookup.bucket_reads();
+  parts_.stats->item_reads += flight.lookup.item_reads();
+  if (flight.from_cache && flight.lookup.cached_was_stale()) ++parts_.stats->stale_locations;
+}
+
+void Reads::End(Flight* flight, absl::Status status) {
+  Operation* operation = flight->operation;
+  Count(*flight);
+  Release(flight);
+  parts_.finished->End(operation, std::move(status));
+}
+
+void Reads::Proceed() {
+  if (connection_ == nullptr) return;
+  posted_ |= parts_.directory->Post();
+  while (!stalled_.empty()) {
+    if (!Post(stalled_.front())) break;
+    stalled_.pop_front();
+  }
+  while (!waiting_.empty() && stalled_.empty()) {
+    Flight* flight = Acquire();
+    if (flight == nullptr) break;
+    Begin(flight, waiting_.Pop(), kv::Slot(), /*from_cache=*/true);
+  }
+}
+
+bool Reads::ExpiryNeedsBreak(int64_t now_ns) const {
+  return std::any_of(flights_.begin(), flights_.end(), [now_ns](const Flight& flight) {
+    return flight.operation != nullptr && flight.direct && flight.pending > 0 &&
+           flight.operation->internal.deadline_ns <= now_ns;
+  });
+}
+
+int64_t Reads::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) {
+  int64_t earliest_ns = std::numeric_limits<int64_t>::max();
+  const auto late = [now_ns, &earliest_ns](const Operation* operation) {
+    if (operation->internal.deadline_ns <= now_ns) return true;
+    earliest_ns = std::min(earliest_ns, operation->internal.deadline_ns);
+    return false;
+  };
+  for (Flight& flight : flights_) {
+    if (flight.operation == nullptr || !late(flight.operation)) continue;
+    std::erase(stalled_, &flight);
+    std::erase(refreshing_, &flight);
+    Operation* operation = std::exchange(flight.operation, nullptr);
+    Count(flight);
+    if (flight.pending == 0) Release(&flight);
+    expired(operation);
+  }
+  waiting_.Extract(late, expired);
+  overtaken_.Extract(late, expired);
+  return earliest_ns;
+}
+
+void Reads::Withdraw(absl::FunctionRef<void(Operation*)> take) {
+  while (Operation* operation = waiting_.Pop()) take(operation);
+}
+
+uint64_t Reads::memory_bytes() const {
+  uint64_t bytes = flights_.size() * sizeof(Flight);
+  for (const auto& buffer : staging_) bytes += buffer->bytes().size();
+  return bytes;
+}
+
+}  // namespace farlook::client

@@ -1,0 +1,178 @@
+// Gets in flight: joins kv::Lookup, which does no I/O, to READs.
+//
+// Each operation that runs has a Flight: its lookup and the memory that its READs land in. An operation that finds no
+// flight, or no connection, waits. A READ's bytes go to the flight's own 512 bytes (a bucket, a small item), to a piece
+// of the pool (larger items), or, where the transport can, straight to the caller's memory (large values): only the
+// item's head is read elsewhere then, so that the checksum can be verified over both.
+//
+// Invariants:
+//   * A flight whose operation ended by its deadline keeps its memory until its READs have completed. Where that memory
+//   is
+//     the caller's, the operation ends only after the connection is destroyed.
+//   * NOT_FOUND is believed only if the whole lookup took less than kMaxBucketReadNs, so that each of its READs did:
+//   only
+//     then is the clock read. What is Found proves itself.
+#ifndef FARLOOK_CLIENT_READS_H_
+#define FARLOOK_CLIENT_READS_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "client/buffer_pool.h"
+#include "client/client.h"
+#include "client/directory_reader.h"
+#include "client/finished.h"
+#include "client/last_time.h"
+#include "client/location_cache.h"
+#include "client/operation_queue.h"
+#include "kv/hash.h"
+#include "kv/lookup.h"
+#include "kv/message.h"
+#include "kv/slot.h"
+#include "rdma/transport.h"
+
+namespace farlook::client {
+
+// Thread safety: one thread. What it is made with outlives it.
+class Reads {
+ public:
+  struct Parts {
+    rdma::Endpoint* endpoint;
+    BufferPool* pool;
+    DirectoryReader* directory;
+    LocationCache* cache;
+    LastTime* time;
+    Finished* finished;
+    ClientStats* stats;
+  };
+  Reads(const Parts& parts, uint32_t max_in_flight);
+  ~Reads();
+
+  // Connected, the directory loaded: what waits may begin. `context` is of the region.
+  void Connect(rdma::Connection* connection, const kv::WireRange& table, const kv::ReaderContext& context);
+  // The connection is destroyed. Operations in flight wait for the next one and begin anew.
+  void Disconnect();
+
+  // Begins a kGet or kExists, or lets it wait.
+  void Submit(Operation* operation);
+  // The same, where the item is said to lie at `slot`.
+  void SubmitAt(Operation* operation, kv::Slot slot);
+
+  // A READ whose wr_id is not DirectoryReader::kWorkRequest completed, successfully.
+  void Completed(uint64_t wr_id) {
+    Flight* flight = reinterpret_cast<Flight*>(static_cast<uintptr_t>(wr_id));
+    if (--flight->pending == 0) [[likely]]
+      Arrived(flight);
+  }
+  // A refresh of the directory is done.
+  void Refreshed();
+  // Begins what waits for a flight, and posts what found no room.
+  void Proceed();
+  // Whether READs were posted since the last call: Ring().
+  bool TakePosted() { return std::exchange(posted_, false); }
+
+  // Whether Proceed() has something to do.
+  bool held_up() const { return !waiting_.empty() || stalled(); }
+
+  // Operations that were overtaken by writers too often: for the server to answer.
+  OperationQueue* overtaken() { return &overtaken_; }
+
+  // Whether an operation's time is over while a READ may still write to its memory: the connection must be destroyed,
+  // and Disconnect() called, before Expire().
+  bool ExpiryNeedsBreak(int64_t now_ns) const;
+  // Hands every operation whose time is over to `expired`, and returns the earliest deadline of the others.
+  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired);
+  // Hands every operation that waits for a connection to `take`. REQUIRES disconnected.
+  void Withdraw(absl::FunctionRef<void(Operation*)> take);
+
+  bool waiting() const { return !waiting_.empty(); }
+  // Whether a READ found no room: also that of the directory, for which others wait.
+  bool stalled() const { return !stalled_.empty() || parts_.directory->wants_post(); }
+  uint64_t memory_bytes() const;
+
+ private:
+  static constexpr uint32_t kStagingBytes = 512;    // of a flight's own
+  static constexpr uint32_t kMinDirectBytes = 512;  // shorter values are copied: that is cheaper than two pieces
+  static constexpr uint32_t kMinStringBytes = 16
+                                              << 10;  // shorter ones are copied to strings: resizing fills with zeros
+  static constexpr uint32_t kLocalFlights = 64;       // enough to overlap cache misses, and small enough to stay in L2
+  static constexpr int kMaxRestarts = 3;              // of a lookup whose answer came too late
+
+  struct Flight {
+    Operation* operation = nullptr;  // null: free, or only waiting for its READs
+    char* staging = nullptr;         // kStagingBytes
+    rdma::Sge to[2] = {};            // where `wanted` goes: in one place, or head and value
+    uint32_t posted_bytes = 0;       // of `to`
+    uint32_t pending = 0;            // READs posted and not completed
+    bool in_use = false;
+    bool large = false;   // more than one staged piece: what follows needs looking at
+    bool direct = false;  // to[1] is the caller's memory
+    bool whole = false;   // not direct: the caller's memory was too short
+    bool from_cache = false;
+    uint8_t restarts = 0;
+    Flight* next_free = nullptr;
+    int64_t since_ns = 0;        // at most the time of the lookup's first READ
+    uint64_t bucket_offset = 0;  // of the first bucket READ
+    kv::Lookup lookup;
+    BufferPool::Piece piece;
+    uint32_t piece_bytes = 0;
+
+    uint32_t wanted_bytes() const { return to[0].bytes + to[1].bytes; }
+  };
+
+  Flight* Acquire() {
+    Flight* flight = free_;
+    if (flight == nullptr) [[unlikely]]
+      return Grow();
+    free_ = flight->next_free;
+    flight->in_use = true;
+    return flight;
+  }
+  Flight* Grow();
+  void Release(Flight* flight);
+  void Begin(Flight* flight, Operation* operation, kv::Slot slot, bool from_cache);
+  void Continue(Flight* flight, kv::Lookup::Step step);
+  void Advance(Flight* flight, kv::Lookup::Step step);
+  void Read(Flight* flight);
+  absl::Status PlaceLarge(Flight* flight);
+  bool Post(Flight* flight);
+  bool PostLarge(Flight* flight);
+  void Arrived(Flight* flight);
+  void FeedLarge(Flight* flight);
+  bool CutShort(const Flight& flight) const;
+  void Found(Flight* flight);
+  bool NotFoundInTime(Flight* flight);
+  bool Refresh(Flight* flight);
+  void Ask(Flight* flight);
+  void Count(const Flight& flight);
+  void End(Flight* flight, absl::Status status);
+
+  const Parts parts_;
+  const uint32_t max_in_flight_;
+
+  // Set while connected.
+  rdma::Connection* connection_ = nullptr;
+  rdma::Capabilities capabilities_;
+  kv::WireRange table_;
+  kv::ReaderContext context_{};
+  uint32_t max_flights_ = 0;
+
+  std::deque<Flight> flights_;  // grows up to max_flights_; addresses stay, and are the wr_ids
+  std::vector<std::unique_ptr<rdma::Buffer>> staging_;
+  Flight* free_ = nullptr;  // the last used first: it is warm
+  OperationQueue waiting_;  // for a connection or a flight
+  OperationQueue overtaken_;
+  std::deque<Flight*> stalled_;      // not wholly posted, the oldest first
+  std::vector<Flight*> refreshing_;  // waiting for the directory
+  Flight* refresher_ = nullptr;      // the one of them that the refresh under way is for
+  bool posted_ = false;
+};
+
+}  // namespace farlook::client
+
+#endif  // FARLOOK_CLIENT_READS_H_

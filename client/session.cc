@@ -1,0 +1,308 @@
+#include "client/session.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace farlook::client {
+namespace {
+
+kv::RequestType TypeOf(const Operation& operation) {
+  switch (operation.type) {
+    case Operation::Type::kGet:
+    case Operation::Type::kExists:
+      return kv::RequestType::kGet;
+    case Operation::Type::kDelete:
+      return kv::RequestType::kDelete;
+    case Operation::Type::kPing:
+      return kv::RequestType::kPing;
+    case Operation::Type::kStat:
+      return kv::RequestType::kStat;
+    case Operation::Type::kCreateCounter:
+      return kv::RequestType::kCounterCreate;
+    case Operation::Type::kFetchAdd:
+      return kv::RequestType::kCounterAdd;
+    case Operation::Type::kCompareSwap:
+      return kv::RequestType::kCounterSwap;
+    case Operation::Type::kReadCounter:
+      return kv::RequestType::kCounterRead;
+    case Operation::Type::kDeleteCounter:
+      return kv::RequestType::kCounterDelete;
+    case Operation::Type::kPut:
+    case Operation::Type::kInsert:
+    case Operation::Type::kReplace:
+    case Operation::Type::kCompareAndSet:
+      break;
+  }
+  const bool fits = kv::FitsInMessage(operation.key.size(), operation.value.size());
+  return fits ? kv::RequestType::kPut : kv::RequestType::kPutPulled;
+}
+
+kv::Condition ConditionOf(Operation::Type type) {
+  switch (type) {
+    case Operation::Type::kInsert:
+      return kv::Condition::kAbsent;
+    case Operation::Type::kReplace:
+      return kv::Condition::kPresent;
+    case Operation::Type::kCompareAndSet:
+      return kv::Condition::kVersion;
+    default:
+      return kv::Condition::kAlways;
+  }
+}
+
+}  // namespace
+
+kv::Hello Session::MakeHello(bool read_only) const {
+  kv::Hello hello;
+  hello.flags = read_only ? uint32_t{kv::Hello::kReadOnly} : 0;
+  if (!exists()) return hello;
+  hello.session = id_;
+  hello.epoch = epoch_;
+  hello.incarnation = incarnation_;
+  hello.acknowledged = floor_ - 1;
+  return hello;
+}
+
+void Session::SetWindow(uint32_t granted) { window_ = std::min(granted, max_window_); }
+
+void Session::Begin(const kv::Welcome& welcome, const kv::Hasher* hasher) {
+  id_ = welcome.session;
+  epoch_ = welcome.epoch;
+  incarnation_ = welcome.incarnation;
+  max_value_bytes_ = welcome.max_value_bytes;
+  hasher_ = hasher;
+  SetWindow(welcome.window);
+  // Not replaced by a smaller one: Sent has no copy, and a window that was granted once will be again.
+  const size_t room = std::bit_ceil(static_cast<size_t>(window_));
+  if (sent_.size() < room) sent_ = std::vector<Sent>(room);
+  floor_ = next_ = repeat_ = 1;
+}
+
+void Session::Resume(const kv::Welcome& welcome) {
+  epoch_ = welcome.epoch;
+  // A server that grants more than at first does not change what this side has room for.
+  SetWindow(std::min<uint32_t>(welcome.window, static_cast<uint32_t>(sent_.size())));
+  repeat_ = floor_;
+}
+
+void Session::End(absl::FunctionRef<void(Operation*)> unknown) {
+  OperationQueue again;
+  for (uint64_t number = floor_; number < next_; ++number) {
+    Operation* operation = At(number).operation;
+    At(number) = Sent();
+    if (operation == nullptr) continue;
+    if (IsWrite(operation->type)) {
+      unknown(operation);
+    } else {
+      again.Push(operation);
+    }
+  }
+  while (Operation* operation = queue_.Pop()) again.Push(operation);
+  queue_ = again;
+  if (prepared_ != nullptr) At(next_) = Sent();
+  prepared_ = nullptr;
+  id_ = 0;
+  live_ = 0;
+  pulls_ = 0;
+  awaits_memory_ = false;
+  floor_ = next_ = repeat_ = 1;
+}
+
+// Makes what the message will name: the memory from which a large value is pulled.
+absl::Status Session::Prepare(Operation* operation, Sent* sent) {
+  if (operation->value.size() > max_value_bytes_) {
+    return absl::InvalidArgumentError(absl::StrCat("a value of ", operation->value.size(),
+                                                   " bytes is longer than this server's limit of ", max_value_bytes_));
+  }
+  sent->operation = operation;
+  if (TypeOf(*operation) != kv::RequestType::kPutPulled) return absl::OkStatus();
+  auto piece = outgoing_->Take(operation->value.size());
+  if (!piece.ok()) return piece.status();
+  sent->value = *std::move(piece);
+  std::memcpy(sent->value.data(), operation->value.data(), operation->value.size());
+  sent->value_hash = (*hasher_)(operation->value);
+  return absl::OkStatus();
+}
+
+kv::Request Session::RequestOf(uint64_t number) {
+  const Sent& sent = At(number);
+  const Operation& operation = *sent.operation;
+  kv::Request request;
+  request.type = TypeOf(operation);
+  request.condition = ConditionOf(operation.type);
+  request.number = number;
+  request.key = operation.key;
+  if (operation.type == Operation::Type::kCompareAndSet) request.version = operation.version;
+  if (operation.type == Operation::Type::kCompareSwap) {
+    request.operand = operation.expected;
+    request.desired = operation.operand;
+  } else if (operation.type == Operation::Type::kCreateCounter || operation.type == Operation::Type::kFetchAdd) {
+    request.operand = operation.operand;
+  }
+  if (request.type == kv::RequestType::kPut) {
+    request.value = operation.value;
+    request.value_bytes = static_cast<uint32_t>(operation.value.size());
+  } else if (request.type == kv::RequestType::kPutPulled) {
+    request.value_bytes = static_cast<uint32_t>(operation.value.size());
+    request.source = {sent.value.remote_address(), sent.value_hash, sent.value.rkey()};
+  }
+  return request;
+}
+
+bool Session::Post(rdma::Connection* connection, uint64_t number) {
+  const Sent& sent = At(number);
+  if (sent.operation == nullptr) return connection->PostSend(sent.copy, absl::string_view());
+  const kv::Request request = RequestOf(number);
+  char head[kv::kMaxRequestHeadBytes];
+  const size_t head_bytes = request.EncodeHead(head);
+  return connection->PostSend(absl::string_view(head, head_bytes), request.value);
+}
+
+bool Session::Send(rdma::Connection* connection, absl::FunctionRef<void(Operation*, absl::Status)> failed) {
+  bool posted = false;
+  for (; repeat_ < next_; ++repeat_) {
+    if (At(repeat_).answered) continue;
+    if (!Post(connection, repeat_)) return posted;
+    ++stats_->resent_requests;
+    posted = true;
+  }
+  while (!queue_.empty() && next_ < floor_ + window_ && !awaits_memory_) {
+    Operation* operation = queue_.front();
+    Sent& sent = At(next_);
+    if (prepared_ != operation) {
+      if (absl::Status status = Prepare(operation, &sent); !status.ok()) {
+        sent = Sent();
+        if (absl::IsResourceExhausted(status) && pulls_ > 0) {
+          awaits_memory_ = true;
+          return posted;
+        }
+        queue_.Pop();
+        failed(operation, std::move(status));
+        continue;
+      }
+      prepared_ = operation;
+    }
+    if (!Post(connection, next_)) return posted;
+    prepared_ = nullptr;
+    queue_.Pop();
+    sent.answered = false;
+    ++live_;
+    ++next_;
+    ++repeat_;
+    posted = true;
+    if (IsWrite(operation->type)) ++stats_->puts;
+    if (sent.value.data() != nullptr) {
+      ++stats_->pulled_values;
+      ++pulls_;
+    }
+  }
+  return posted;
+}
+
+absl::StatusOr<Session::Answer> Session::Receive(absl::string_view message) {
+  auto reply = kv::Reply::Decode(message);
+  if (!reply.ok()) return reply.status();
+  const uint64_t number = reply->number;
+  if (number < floor_ || number >= next_ || At(number).answered) {
+    return absl::InvalidArgumentError(absl::StrCat("the server answered request ", number, ", which is not open"));
+  }
+  Sent& sent = At(number);
+  Operation* operation = sent.operation;
+  sent.operation = nullptr;
+  sent.answered = true;
+  if (sent.value.data() != nullptr) {
+    sent.value.Release();
+    --pulls_;
+    awaits_memory_ = false;
+  }
+  if (operation != nullptr) {
+    --live_;
+  } else {
+    sent.copy = std::string();
+  }
+  while (floor_ < next_ && At(floor_).answered) ++floor_;
+  return Answer{operation, *reply};
+}
+
+// From here on the operation's key and value may be gone.
+void Session::KeepCopy(uint64_t number) {
+  const kv::Request request = RequestOf(number);
+  char head[kv::kMaxRequestHeadBytes];
+  const size_t head_bytes = request.EncodeHead(head);
+  Sent& sent = At(number);
+  sent.copy = absl::StrCat(absl::string_view(head, head_bytes), request.value);
+  sent.operation = nullptr;
+  --live_;
+}
+
+int64_t Session::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) {
+  int64_t earliest_ns = std::numeric_limits<int64_t>::max();
+  for (uint64_t number = floor_; number < next_; ++number) {
+    Operation* operation = At(number).operation;
+    if (operation == nullptr) continue;
+    if (operation->internal.deadline_ns > now_ns) {
+      earliest_ns = std::min(earliest_ns, operation->internal.deadline_ns);
+      continue;
+    }
+    KeepCopy(number);
+    expired(operation);
+  }
+  const auto late = [now_ns, &earliest_ns](const Operation& operation) {
+    if (operation.internal.deadline_ns <= now_ns) return true;
+    earliest_ns = std::min(earliest_ns, operation.internal.deadline_ns);
+    return false;
+  };
+  Withdraw(late, expired);
+  return earliest_ns;
+}
+
+void Session::Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) {
+  const auto chosen = [this, which](Operation* operation) {
+    if (!which(*operation)) return false;
+    if (operation == prepared_) {
+      prepared_ = nullptr;
+      At(next_) = Sent();
+    }
+    return true;
+  };
+  queue_.Extract(chosen, take);
+}
+
+absl::Status StatusOf(kv::Code code) {
+  switch (code) {
+    case kv::Code::kOk:
+      return absl::OkStatus();
+    case kv::Code::kNotFound:
+      return absl::Status(absl::StatusCode::kNotFound, "");
+    case kv::Code::kExists:
+      return absl::AlreadyExistsError("the key is present");
+    case kv::Code::kVersionMismatch:
+      return absl::AbortedError("the key has another version");
+    case kv::Code::kNoMemory:
+      return absl::ResourceExhaustedError("the server's memory is full");
+    case kv::Code::kIndexFull:
+      return absl::ResourceExhaustedError("too many keys whose hashes collide");
+    case kv::Code::kTooLarge:
+      return absl::InvalidArgumentError("the value is longer than the server's limit");
+    case kv::Code::kReadOnly:
+      return absl::PermissionDeniedError("this client may only read");
+    case kv::Code::kBadValue:
+      return absl::DataLossError("the server could not pull the value, or not intact");
+    case kv::Code::kOutcomeUnknown:
+      return absl::UnknownError("the server no longer knows the outcome of this request");
+    case kv::Code::kWrongKind:
+      return absl::FailedPreconditionError("the key names a counter");
+    case kv::Code::kShuttingDown:
+      return absl::UnavailableError("the server is shutting down; nothing was done");
+    case kv::Code::kOutOfRange:
+      return absl::OutOfRangeError("the counter is out of its range");
+  }
+  return absl::InternalError("the server sent an unknown code");
+}
+
+}  // namespace farlook::client

@@ -1,0 +1,134 @@
+// The session: requests to the server's CPU, each executed at most once whatever happens to the connection.
+//
+//     Submit -> queue -> (window has room, SEND posted: gets the next number) -> outstanding -> reply -> answered
+//
+// Invariants:
+//   * Numbers are given, from 1 on, to requests whose SEND was posted, and to no other. Number n is not given before
+//   every
+//     number up to n - window has its answer.
+//   * A number's contents never change. Until it is answered they can be sent again: from the operation, or, once that
+//   has
+//     ended by its deadline, from a copy. A large value was copied to a registered buffer when it was announced.
+//   * A request whose operation has ended keeps number and credit until answered.
+//   * When the session is gone, what was sent and not answered is of unknown outcome; it is never executed again. What
+//   only
+//     asked (get, ping, stat) may be asked again.
+#ifndef FARLOOK_CLIENT_SESSION_H_
+#define FARLOOK_CLIENT_SESSION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "client/buffer_pool.h"
+#include "client/client.h"
+#include "client/operation_queue.h"
+#include "kv/hash.h"
+#include "kv/message.h"
+#include "rdma/transport.h"
+
+namespace farlook::client {
+
+// Thread safety: one thread. The pool (readable by peers) and the stats outlive it.
+class Session {
+ public:
+  // Never has more than `max_window` requests outstanding, whatever the server grants; REQUIRES > 0.
+  Session(BufferPool* outgoing, uint32_t max_window, ClientStats* stats)
+      : outgoing_(outgoing), max_window_(max_window), stats_(stats) {}
+
+  // A session is known; it may be that no connection carries it now.
+  bool exists() const { return id_ != 0; }
+  // What to say when connecting: asks to resume the session that exists, or for a new one.
+  kv::Hello MakeHello(bool read_only) const;
+
+  // A new session. REQUIRES !exists(). `hasher` is the region's and lives as long as the session.
+  void Begin(const kv::Welcome& welcome, const kv::Hasher* hasher);
+  // The same session on a new connection: Send() repeats, in order, what has no answer.
+  void Resume(const kv::Welcome& welcome);
+  // The session is gone. Hands each operation that was sent to `unknown` if it writes; else it goes back to the queue.
+  // REQUIRES the connection that carried it is destroyed.
+  void End(absl::FunctionRef<void(Operation*)> unknown);
+
+  // Queues an operation. It is sent by the next Send().
+  void Submit(Operation* operation) { queue_.Push(operation); }
+  // Posts what may be posted now: what a resumption repeats, then the queue. True if anything was posted: Ring(). An
+  // operation that cannot be sent at all ends through `failed(operation, status)`.
+  bool Send(rdma::Connection* connection, absl::FunctionRef<void(Operation*, absl::Status)> failed);
+
+  // A message of the server. `operation` is null if it has ended already. The reply points into the message.
+  struct Answer {
+    Operation* operation;
+    kv::Reply reply;
+  };
+  // An error: the server talks nonsense; break the connection.
+  absl::StatusOr<Answer> Receive(absl::string_view message);
+
+  // Hands every operation whose time is over to `expired`, and returns the earliest deadline of the others.
+  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired);
+  // Takes those out of the queue for which `which` is true.
+  void Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take);
+
+  // Whether any operation waits for an answer or to be sent.
+  bool waiting() const { return live_ > 0 || !queue_.empty(); }
+  // Whether Send() has something that it may post.
+  bool sendable() const { return repeat_ < next_ || (!queue_.empty() && next_ < floor_ + window_ && !awaits_memory_); }
+
+  uint64_t incarnation() const { return incarnation_; }
+  uint64_t max_value_bytes() const { return max_value_bytes_; }
+  uint64_t memory_bytes() const { return sent_.capacity() * sizeof(Sent); }
+
+ private:
+  // A number that was given.
+  struct Sent {
+    Operation* operation = nullptr;  // null once it has ended
+    bool answered = true;
+    BufferPool::Piece value;  // of a kPutPulled: what the server pulls
+    uint64_t value_hash = 0;
+    std::string copy;  // the message, kept once the operation has ended
+  };
+
+  Sent& At(uint64_t number) { return sent_[number & (sent_.size() - 1)]; }
+  absl::Status Prepare(Operation* operation, Sent* sent);
+  kv::Request RequestOf(uint64_t number);
+  bool Post(rdma::Connection* connection, uint64_t number);
+  void KeepCopy(uint64_t number);
+  void SetWindow(uint32_t granted);
+
+  BufferPool* const outgoing_;
+  const uint32_t max_window_;
+  ClientStats* const stats_;
+  const kv::Hasher* hasher_ = nullptr;
+
+  uint64_t id_ = 0;
+  uint32_t epoch_ = 0;
+  uint64_t incarnation_ = 0;
+  uint64_t max_value_bytes_ = kv::kMaxValueBytes;
+
+  OperationQueue queue_;    // not sent yet
+  std::vector<Sent> sent_;  // ring of a power of two of at least `window_`
+  uint64_t window_ = 0;
+  uint64_t floor_ = 1;          // the first number without an answer; all below have theirs
+  uint64_t next_ = 1;           // the next number to be given
+  uint64_t repeat_ = 1;         // after a resumption: the first of [floor_, next_) not posted again yet; else next_
+  size_t live_ = 0;             // operations in sent_
+  size_t pulls_ = 0;            // requests in sent_ that hold memory to be pulled from
+  bool awaits_memory_ = false;  // queue_.front() found none, but one of pulls_ will give some back
+  const Operation* prepared_ = nullptr;  // At(next_) is prepared for this one, whose SEND found no room
+};
+
+// Whether the operation changes the table.
+inline bool IsWrite(Operation::Type type) {
+  return type != Operation::Type::kGet && type != Operation::Type::kExists && type != Operation::Type::kPing &&
+         type != Operation::Type::kStat && type != Operation::Type::kReadCounter;
+}
+
+// What an operation's user is told for the server's answer.
+absl::Status StatusOf(kv::Code code);
+
+}  // namespace farlook::client
+
+#endif  // FARLOOK_CLIENT_SESSION_H_

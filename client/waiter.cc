@@ -1,0 +1,68 @@
+#include "client/waiter.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/types/span.h"
+#include "rdma/clock.h"
+
+namespace farlook::client {
+namespace {
+
+// A spinning caller looks at the clock only once in so many looks at the transport.
+constexpr uint32_t kTurnsPerTick = 8;
+
+int64_t NowNs() { return rdma::Clock::Real().NowNs(); }
+
+}  // namespace
+
+void Waiter::Wait(absl::FunctionRef<bool()> done, int64_t end_ns) {
+  const int64_t spin_until_ns = NowNs() + spin_us_ * 1000;
+  bool spinning = true;
+  for (uint32_t turn = 1;; ++turn) {
+    const bool tick = !spinning || turn % kTurnsPerTick == 0;
+    if (tick) {
+      core_->Poll(absl::Span<Operation*>());
+    } else {
+      core_->Progress();
+    }
+    if (done()) return;
+    if (!tick) continue;
+    const int64_t now_ns = NowNs();
+    if (now_ns >= end_ns) return;
+    spinning = spinning && now_ns < spin_until_ns;
+    if (!spinning) Sleep(now_ns, end_ns);
+  }
+}
+
+void Waiter::Sleep(int64_t now_ns, int64_t end_ns) {
+  if (!core_->Arm()) return;
+  int64_t wait_ms = core_->wait_ms();
+  if (end_ns != ClientCore::kNoDeadline) {
+    const int64_t left_ms = (end_ns - now_ns + 999'999) / 1'000'000;
+    wait_ms = wait_ms < 0 ? left_ms : std::min(wait_ms, left_ms);
+  }
+  pollfd fd = {core_->fd(), POLLIN, 0};
+  poll(&fd, 1, static_cast<int>(std::min<int64_t>(wait_ms, std::numeric_limits<int>::max())));
+}
+
+absl::Status Waiter::Connect(int64_t timeout_ms) {
+  core_->Connect();
+  const int64_t end_ns = NowNs() + std::clamp<int64_t>(timeout_ms, 0, INT64_MAX / 4'000'000) * 1'000'000;
+  Wait([this] { return core_->ready() || !core_->refused().ok(); }, end_ns);
+  if (core_->ready()) return absl::OkStatus();
+  const absl::Status& refused = core_->refused();
+  if (refused.ok()) return absl::UnavailableError("no server answered within the time given");
+  switch (refused.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kFailedPrecondition:
+      return refused;
+    default:
+      return absl::UnavailableError(refused.message());
+  }
+}
+
+}  // namespace farlook::client

@@ -1,0 +1,44 @@
+// Which cells are free. The one freed last is given out first: its line is warm, and reuse, which is the dangerous
+// case, happens all the time and not only in a full region.
+#ifndef FARLOOK_KV_CELL_POOL_H_
+#define FARLOOK_KV_CELL_POOL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kv/cell_region.h"
+
+namespace farlook::kv {
+
+// Thread safety: none.
+class CellPool {
+ public:
+  explicit CellPool(uint64_t region_bytes) : end_(EndOfCells(region_bytes)) {}
+
+  // The offset of a cell, or 0 when there is none left.
+  uint64_t Allocate() {
+    if (!freed_.empty()) {
+      const uint64_t cell = freed_.back();
+      freed_.pop_back();
+      return cell;
+    }
+    if (fresh_ >= end_) return 0;
+    const uint64_t cell = fresh_;
+    fresh_ += kCellStrideBytes;
+    return cell;
+  }
+  // REQUIRES it was allocated.
+  void Free(uint64_t cell) { freed_.push_back(cell); }
+
+  uint64_t total() const { return (end_ - FirstCell()) / kCellStrideBytes; }
+  uint64_t free() const { return freed_.size() + (end_ - fresh_) / kCellStrideBytes; }
+
+ private:
+  const uint64_t end_;
+  uint64_t fresh_ = FirstCell();  // this and all above were never given out
+  std::vector<uint64_t> freed_;
+};
+
+}  // namespace farlook::kv
+
+#endif  // FARLOOK_KV_CELL_POOL_H_

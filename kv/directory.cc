@@ -1,0 +1,77 @@
+#include "kv/directory.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/status/statusor.h"
+#include "kv/words.h"
+
+namespace farlook::kv {
+
+Directory::Step Directory::WantHeader() {
+  phase_ = Phase::kHeader;
+  wanted_ = {0, kRegionHeaderBytes};
+  return Step::kRead;
+}
+
+Directory::Step Directory::Load() { return WantHeader(); }
+
+Directory::Step Directory::Refresh(uint64_t hash, DirectoryEntry seen) {
+  if (!loaded()) return WantHeader();
+  if (!(Find(hash) == seen)) return Step::kDone;
+  phase_ = Phase::kEntry;
+  index_ = PositionOf(hash) >> shift_;
+  wanted_ = {header_.DirectoryArray(header_.level) + 8 * index_, 8};
+  return Step::kRead;
+}
+
+void Directory::WantPiece() {
+  const uint64_t left = (uint64_t{1} << next_header_.level) - fetched_;
+  wanted_.offset = next_header_.DirectoryArray(next_header_.level) + 8 * fetched_;
+  wanted_.bytes = static_cast<uint32_t>(std::min<uint64_t>(8 * left, max_read_bytes_));
+}
+
+absl::StatusOr<Directory::Step> Directory::Feed(absl::string_view bytes) {
+  const Phase phase = phase_;
+  phase_ = Phase::kIdle;
+  if (bytes.size() != wanted_.bytes) return absl::InternalError("directory: fed another length than it wanted");
+  switch (phase) {
+    case Phase::kIdle:
+      return absl::InternalError("directory: fed, but wanted nothing");
+    case Phase::kEntry: {
+      const uint64_t entry = LoadAs<uint64_t>(bytes.data());
+      if (entry == entries_[index_]) return WantHeader();
+      entries_[index_] = entry;
+      return Step::kDone;
+    }
+    case Phase::kHeader: {
+      auto header = DecodeRegionHeader(bytes, mapped_bytes_);
+      if (!header.ok()) return header.status();
+      if (loaded() && header->incarnation != header_.incarnation) {
+        return absl::FailedPreconditionError("the region has another incarnation than the one connected to");
+      }
+      next_header_ = *header;
+      incoming_.resize(uint64_t{1} << next_header_.level);
+      fetched_ = 0;
+      phase_ = Phase::kArray;
+      WantPiece();
+      return Step::kRead;
+    }
+    case Phase::kArray:
+      std::memcpy(incoming_.data() + fetched_, bytes.data(), bytes.size());
+      fetched_ += bytes.size() / 8;
+      if (fetched_ < incoming_.size()) {
+        phase_ = Phase::kArray;
+        WantPiece();
+        return Step::kRead;
+      }
+      header_ = next_header_;
+      shift_ = 64 - header_.level;
+      entries_.swap(incoming_);
+      incoming_ = {};
+      return Step::kDone;
+  }
+  return absl::InternalError("directory: impossible phase");
+}
+
+}  // namespace farlook::kv

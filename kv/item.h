@@ -1,0 +1,82 @@
+// An item: one key and its value in one contiguous range.
+//
+//     offset
+//      0   checksum   XXH3-64, seeded by the incarnation, of bytes [8, end of value), DEAD bit taken as 0
+//      8   version    63: DEAD | 62..0: a number never used twice in an incarnation
+//     16   key_bytes  u16, 1 .. 1,024
+//     18   flags      u16, kind of item (0: value)
+//     20   value_bytes u32
+//     24   key        padded with zeros to a multiple of 8
+//      .   value      8-byte aligned; what follows it in the item's memory means nothing
+//
+// Nothing in it changes while it is alive but the DEAD bit. A reader believes an item when its version is not DEAD, its
+// checksum fits and its key is equal; see docs/protocol.md.
+#ifndef FARLOOK_KV_ITEM_H_
+#define FARLOOK_KV_ITEM_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/string_view.h"
+#include "kv/hash.h"
+#include "kv/limits.h"
+#include "kv/words.h"
+
+namespace farlook::kv {
+
+inline constexpr uint64_t kDeadBit = 1ull << 63;
+inline constexpr uint64_t kVersionOffset = 8;
+inline constexpr uint64_t kLengthsOffset = 16;
+inline constexpr uint64_t kItemHeaderBytes = 24;
+
+enum class ItemKind : uint16_t { kValue = 0, kCounter = 1 };
+
+// Where the value starts.
+constexpr uint64_t ValueOffset(uint64_t key_bytes) { return kItemHeaderBytes + (key_bytes + 7) / 8 * 8; }
+// What an item needs.
+constexpr uint64_t ItemBytes(uint64_t key_bytes, uint64_t value_bytes) { return ValueOffset(key_bytes) + value_bytes; }
+
+// The word at offset 16.
+struct ItemLengths {
+  uint16_t key_bytes;
+  uint16_t flags;
+  uint32_t value_bytes;
+
+  constexpr uint64_t word() const { return key_bytes | uint64_t{flags} << 16 | uint64_t{value_bytes} << 32; }
+  static constexpr ItemLengths From(uint64_t word) {
+    return {static_cast<uint16_t>(word), static_cast<uint16_t>(word >> 16), static_cast<uint32_t>(word >> 32)};
+  }
+};
+
+// What a reader finds in bytes that should be an item.
+enum class ItemCheck : uint8_t {
+  kValid,     // whole, alive, of this key
+  kOtherKey,  // whole, alive, of another key
+  kDead,      // the version says DEAD
+  kTorn,      // lengths or checksum do not fit: half written, re-used, or never an item
+};
+
+// A decoded item; points into the bytes it was decoded from.
+struct ItemView {
+  uint64_t version = 0;
+  uint16_t flags = 0;
+  absl::string_view key;
+  absl::string_view value;
+};
+
+// Decodes untrusted private memory and compares its key with `key`. `*item` is set for kValid and kOtherKey.
+ItemCheck CheckItem(const Hasher& hasher, absl::string_view bytes, absl::string_view key, ItemView* item);
+
+// The same for an item read into two places: its first ValueOffset(key.size()) bytes in `head`, the others in `rest`,
+// so that a value lands where it is wanted. Sets item->value only for kValid.
+ItemCheck CheckSplitItem(const Hasher& hasher, absl::string_view head, absl::string_view rest, absl::string_view key,
+                         ItemView* item);
+
+// The checksum of a whole item in private memory. REQUIRES DEAD bit clear.
+inline uint64_t ItemChecksum(const Hasher& hasher, const char* item, uint64_t item_bytes) {
+  return hasher(item + kVersionOffset, item_bytes - kVersionOffset);
+}
+
+}  // namespace farlook::kv
+
+#endif  // FARLOOK_KV_ITEM_H_

@@ -1,0 +1,61 @@
+// The worked example of docs/layout.md: a new table of 64 MiB with one key, byte by byte.
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "gtest/gtest.h"
+#include "kv/hash.h"
+#include "kv/segment.h"
+#include "kv/slot.h"
+#include "kv/table.h"
+#include "kv/test_region.h"
+
+namespace farlook::kv {
+namespace {
+
+TEST(Layout, TheWorkedExample) {
+  TestMemory memory(64 << 20);
+  TableOptions options;
+  options.incarnation = 0x1122'3344'5566'7788;
+  options.hash_seed = 42;
+  const auto table = *Table::Create(memory.span(), options);
+  const uint64_t hash = table->HashOf("user1");
+  const WriteResult put = table->Put(hash, "user1", "hello, farlook", Condition::kAlways, 0, 1);
+  ASSERT_EQ(put.code, Code::kOk);
+  const auto hex = [&](uint64_t offset, size_t bytes) {
+    return absl::BytesToHexString({memory.span().data() + offset, bytes});
+  };
+
+  // Where the key belongs.
+  EXPECT_EQ(hash, 0x198a'04be'88e6'0c9fu);
+  EXPECT_EQ(PositionOf(hash), 0x2300'1eb8'f996'1b51u);
+  EXPECT_EQ(BucketOf(hash), 128u);
+  EXPECT_EQ(FingerprintOf(hash), 0x0c9fu);
+
+  // The header; see region_test.cc for its fields.
+  EXPECT_EQ(hex(0, 64),
+            "4641524c4f4f4b310100000000000000"
+            "88776655443322112a00000000000000"
+            "00000004000000008000000000000000"
+            "0300000000000000460f85e022cba498");
+  // The directory of level 3, which begins at 128 + 8 * 2^3: segments 1 to 8.
+  EXPECT_EQ(hex(192, 64),
+            "00400000040000000041000008000000"
+            "004200000c0000000043000010000000"
+            "00440000140000000045000018000000"
+            "004600001c0000000047000020000000");
+  // Bucket 128 of segment 2: its description, one slot.
+  EXPECT_EQ(hex(0x20'8000 + 128 * 128, 24),
+            "000080b508000000"
+            "0000020080009f0c"
+            "0000000000000000");
+  // The item.
+  EXPECT_EQ(put.slot.offset(), 0x40'0000u);
+  EXPECT_EQ(hex(0x40'0000, 64),
+            "418b0a75f7fc6c100100000000000000"
+            "050000000e0000007573657231000000"
+            "68656c6c6f2c206661726c6f6f6b0000"
+            "00000000000000000000000000000000");
+}
+
+}  // namespace
+}  // namespace farlook::kv

@@ -1,0 +1,201 @@
+#include "kv/lookup.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "kv/words.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace farlook::kv {
+namespace {
+
+#if defined(__SSE2__)
+// The upper 16 bits of each of eight words.
+inline __m128i UpperBits(const char* words) {
+  const auto upper_halves = [words](size_t i) {  // of four words from the i-th on
+    __m128 a, b;
+    std::memcpy(&a, words + 8 * i, sizeof a);
+    std::memcpy(&b, words + 8 * (i + 2), sizeof b);
+    return _mm_castps_si128(_mm_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)));
+  };
+  // Packing saturates; what an arithmetic shift leaves fits.
+  return _mm_packs_epi32(_mm_srai_epi32(upper_halves(0), 16), _mm_srai_epi32(upper_halves(4), 16));
+}
+#endif
+
+// A bit for each word of a bucket whose upper 16 bits are this fingerprint; word 0 is none.
+uint32_t MatchingWords(const char* bucket, uint16_t fingerprint) {
+  uint32_t matches = 0;
+#if defined(__SSE2__)
+  static_assert(kWordsPerBucket == 16);
+  const __m128i wanted = _mm_set1_epi16(static_cast<int16_t>(fingerprint));
+  const __m128i lower = _mm_cmpeq_epi16(UpperBits(bucket), wanted);
+  const __m128i upper = _mm_cmpeq_epi16(UpperBits(bucket + kBucketBytes / 2), wanted);
+  matches = static_cast<uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(lower, upper)));
+#else
+  for (size_t i = 1; i < kWordsPerBucket; ++i) {
+    matches |= static_cast<uint32_t>(LoadAs<uint16_t>(bucket + 8 * i + 6) == fingerprint) << i;
+  }
+#endif
+  return matches & ~1u;
+}
+
+}  // namespace
+
+Lookup::Step Lookup::Start(const ReaderContext& context, absl::string_view key, uint64_t hash, Slot cached) {
+  context_ = context;
+  key_ = key;
+  hash_ = hash;
+  cached_was_stale_ = false;
+  second_look_ = false;
+  rounds_ = bucket_reads_ = item_reads_ = 0;
+  if (!cached.empty() && cached.ValidIn(context_.region_bytes)) {
+    phase_ = Phase::kCached;
+    slot_ = cached;
+    return WantItem();
+  }
+  return WantMain();
+}
+
+Lookup::Step Lookup::Resume() {
+  second_look_ = false;
+  return WantMain();
+}
+
+Lookup::Step Lookup::WantMain() {
+  if (rounds_++ >= kMaxRounds) {
+    phase_ = Phase::kDone;
+    return Step::kAskServer;
+  }
+  bucket_ = 0;
+  only_others_ = true;
+  entry_ = context_.directory->Find(hash_);
+  if (!entry_.ValidIn(context_.region_bytes)) {
+    phase_ = Phase::kDone;
+    return Step::kRefresh;
+  }
+  return WantBucket(BucketOf(hash_));
+}
+
+Lookup::Step Lookup::WantBucket(uint32_t number) {
+  phase_ = Phase::kBucket;
+  wanted_ = {entry_.offset() + uint64_t{number} * kBucketBytes, kBucketBytes};
+  return Step::kRead;
+}
+
+Lookup::Step Lookup::WantItem() {
+  wanted_ = {slot_.offset(), static_cast<uint32_t>(slot_.bytes())};
+  return Step::kRead;
+}
+
+// Something was overtaken by a writer. What was learnt is worth nothing now.
+Lookup::Step Lookup::Again() {
+  second_look_ = false;
+  return WantMain();
+}
+
+Lookup::Step Lookup::Feed(absl::string_view bytes, bool late) {
+  if (bytes.size() != wanted_.bytes) [[unlikely]]
+    return Again();
+  if (phase_ == Phase::kBucket) {
+    ++bucket_reads_;
+    // Its segment may have been retired, and used again, while this READ was under way.
+    return late ? Again() : FeedBucket(bytes);
+  }
+  if (phase_ == Phase::kDone) [[unlikely]]
+    return Step::kAskServer;
+  ++item_reads_;
+  return FeedItem(CheckItem(*context_.hasher, bytes, key_, &item_));
+}
+
+Lookup::Step Lookup::Feed(absl::string_view head, bool late, absl::string_view rest) {
+  if (rest.data() == nullptr) return Feed(head, late);
+  if (head.size() + rest.size() != wanted_.bytes) return Again();
+  if (!wants_item()) return Step::kAskServer;
+  ++item_reads_;
+  return FeedItem(CheckSplitItem(*context_.hasher, head, rest, key_, &item_));
+}
+
+Lookup::Step Lookup::FeedBucket(absl::string_view bytes) {
+  const BucketInfo info(LoadAs<uint64_t>(bytes.data()));
+  const uint32_t number = bucket_ == 0 ? BucketOf(hash_) : LinkedBucket(looks_[0].link);
+  if (!info.Describes(entry_.segment_id(), number)) {
+    phase_ = Phase::kDone;
+    return Step::kRefresh;
+  }
+  const uint32_t link = bucket_ == 0 ? info.link() : 0;  // only main buckets link
+  if (link > kOverflowBuckets) return Again();           // no server writes this
+
+  Look& look = looks_[bucket_];
+  std::array<uint64_t, kSlotsPerBucket> second;
+  uint64_t* const slots = second_look_ ? second.data() : look.slots.data();
+  uint32_t matches = MatchingWords(bytes.data(), FingerprintOf(hash_));
+  uint32_t count = 0;
+  for (; matches != 0; matches &= matches - 1) {
+    const Slot slot(LoadAs<uint64_t>(bytes.data() + 8 * std::countr_zero(matches)));
+    if (slot.empty()) continue;
+    if (!slot.ValidIn(context_.region_bytes)) return Again();  // no server writes this
+    slots[count++] = slot.word();
+  }
+  if (second_look_ && !(look.link == link && look.count == count && std::equal(slots, slots + count, &look.slots[0]))) {
+    return Again();
+  }
+  look.count = static_cast<uint8_t>(count);
+  look.link = static_cast<uint8_t>(link);
+  next_ = 0;
+  if (count == 0) return BucketDone();
+  phase_ = Phase::kItem;
+  slot_ = Slot(look.slots[0]);
+  return WantItem();
+}
+
+Lookup::Step Lookup::FeedItem(ItemCheck check) {
+  if (check == ItemCheck::kValid) {
+    phase_ = Phase::kDone;
+    return Step::kFound;
+  }
+  if (phase_ == Phase::kCached) {
+    cached_was_stale_ = true;
+    return WantMain();
+  }
+  Look& look = looks_[bucket_];
+  if (check == ItemCheck::kOtherKey) {
+    if (!second_look_) {
+      look.versions[next_] = item_.version;
+    } else if (look.versions[next_] != item_.version) {
+      return Again();
+    }
+  } else {
+    if (second_look_) return Again();
+    only_others_ = false;  // but the key may still be found in another slot
+  }
+  if (++next_ < look.count) {
+    slot_ = Slot(look.slots[next_]);
+    return WantItem();
+  }
+  return BucketDone();
+}
+
+// No slot of this bucket holds the key.
+Lookup::Step Lookup::BucketDone() {
+  if (bucket_ == 0 && looks_[0].link != 0) {
+    bucket_ = 1;
+    return WantBucket(LinkedBucket(looks_[0].link));
+  }
+  if (!only_others_) return Again();
+  const bool matched = looks_[0].count > 0 || (bucket_ == 1 && looks_[1].count > 0);
+  if (!matched || second_look_) {
+    phase_ = Phase::kDone;
+    return Step::kNotFound;
+  }
+  // The slots' items may have been replaced between the READ of the bucket and theirs: look once more.
+  second_look_ = true;
+  return WantMain();
+}
+
+}  // namespace farlook::kv

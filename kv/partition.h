@@ -1,0 +1,92 @@
+// One partition of the table: its part of the index, its slabs, its versions. Table's documentation gives the
+// contracts.
+#ifndef FARLOOK_KV_PARTITION_H_
+#define FARLOOK_KV_PARTITION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "kv/hash.h"
+#include "kv/index.h"
+#include "kv/item.h"
+#include "kv/page_pool.h"
+#include "kv/shared_directory.h"
+#include "kv/slabs.h"
+#include "kv/table.h"
+
+namespace farlook::kv {
+
+// A figure that one thread at a time changes and any thread may read.
+class Figure {
+ public:
+  void operator+=(uint64_t n) { value_.store(value() + n, std::memory_order_relaxed); }
+  void operator-=(uint64_t n) { value_.store(value() - n, std::memory_order_relaxed); }
+  void operator=(uint64_t n) { value_.store(n, std::memory_order_relaxed); }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+// Thread safety: one thread at a time, but AddTo and the prefetches.
+class Partition {
+ public:
+  Partition(absl::Span<char> region, const Hasher* hasher, PagePool* pool, SharedDirectory* directory, uint64_t prefix,
+            int bits, const TableOptions& options);
+
+  bool Init();
+
+  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition, uint64_t version,
+                  int64_t now_ns);
+  WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version);
+  WriteResult Get(uint64_t hash, absl::string_view key, ItemView* item) const;
+  WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns);
+  WriteResult DeleteCounter(uint64_t hash, absl::string_view key);
+  Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation);
+  WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns);
+  void Abandon(const Reservation& reservation);
+  void PrefetchItem(uint64_t hash) const { index_.PrefetchItem(hash); }
+
+  void AddTo(TableStats* stats) const;
+
+ private:
+  // Where a key is now.
+  struct Found {
+    char* slot = nullptr;  // null: absent
+    char* item = nullptr;
+    uint64_t version() const { return LoadWord(item + kVersionOffset); }
+    ItemLengths lengths() const { return ItemLengths::From(LoadWord(item + kLengthsOffset)); }
+  };
+
+  Found Find(uint64_t hash, absl::string_view key) const;
+  // kOk if the condition holds. Otherwise says why, with the present version and slot.
+  WriteResult Check(const Found& found, Condition condition, uint64_t version, ItemKind kind = ItemKind::kValue) const;
+  WriteResult PutItem(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind, Condition condition,
+                      uint64_t version, int64_t now_ns);
+  WriteResult DeleteItem(uint64_t hash, absl::string_view key, ItemKind kind, Condition condition, uint64_t version);
+  uint64_t Allocate(SizeClass size_class);
+  bool Compact();
+  bool MoveOut(Slab* slab);
+  WriteResult Link(const Reservation& reservation, Found found, ItemLengths lengths, uint64_t version, int64_t now_ns);
+  uint64_t NextVersion() { return ++versions_ << bits_ | prefix_; }
+  void TakeIndexFigures();
+
+  char* const region_;
+  const Hasher* const hasher_;
+  const uint64_t prefix_;
+  const int bits_;
+  const uint64_t max_value_bytes_;
+  Index index_;
+  Slabs slabs_;
+  uint64_t versions_ = 0;
+  std::vector<char> scratch_;
+
+  Figure keys_, key_bytes_, value_bytes_, puts_, deletes_, moved_items_;
+  Figure index_pages_, segment_bytes_, splits_, overflow_keys_;
+};
+
+}  // namespace farlook::kv
+
+#endif  // FARLOOK_KV_PARTITION_H_

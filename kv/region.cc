@@ -1,0 +1,66 @@
+#include "kv/region.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kv/hash.h"
+#include "kv/segment.h"
+#include "kv/words.h"
+
+namespace farlook::kv {
+
+int MaxLevelFor(uint64_t region_bytes) {
+  const uint64_t segments = region_bytes / kSegmentBytes + 1;
+  return std::clamp<int>(std::bit_width(segments), kStepBits, kMaxLevel);
+}
+
+uint64_t ReservedPages(uint64_t region_bytes) {
+  const uint64_t bytes = kDirectoryOffset + (uint64_t{16} << MaxLevelFor(region_bytes));
+  return (bytes + kPageBytes - 1) / kPageBytes;
+}
+
+void WriteRegionHeader(char* region, const RegionHeader& header) {
+  const uint64_t words[] = {kRegionMagic,     kLayoutVersion,      header.incarnation,
+                            header.hash_seed, header.region_bytes, header.directory_offset};
+  static_assert(sizeof words == kLevelOffset);
+  StoreBytes(region, reinterpret_cast<const char*>(words), sizeof words);
+  StoreWord(region + 56, Hasher(header.hash_seed)(words, sizeof words));
+  StoreWord(region + kLevelOffset, static_cast<uint64_t>(header.level));
+}
+
+absl::StatusOr<RegionHeader> DecodeRegionHeader(absl::string_view bytes, uint64_t mapped_bytes) {
+  if (bytes.size() < kRegionHeaderBytes) return absl::InvalidArgumentError("region header is cut short");
+  const auto word = [&](size_t i) { return LoadAs<uint64_t>(bytes.data() + 8 * i); };
+  if (word(0) != kRegionMagic) return absl::InvalidArgumentError("the server's memory is not a Farlook region");
+  if (word(1) != kLayoutVersion) {
+    return absl::InvalidArgumentError(absl::StrCat("the server's region has layout version ", word(1),
+                                                   ", this client reads ", kLayoutVersion,
+                                                   ": use client and server of the same release"));
+  }
+  RegionHeader header;
+  header.incarnation = word(2);
+  header.hash_seed = word(3);
+  header.region_bytes = word(4);
+  header.directory_offset = word(5);
+  if (Hasher(header.hash_seed)(bytes.data(), kLevelOffset) != word(7)) {
+    return absl::InvalidArgumentError("region header: its checksum does not fit");
+  }
+  if (header.region_bytes > mapped_bytes || header.region_bytes < kMinRegionBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("region header: says ", header.region_bytes, " bytes where ", mapped_bytes, " are offered"));
+  }
+  const uint64_t level = word(6);
+  if (level < kStepBits || level > static_cast<uint64_t>(MaxLevelFor(header.region_bytes))) {
+    return absl::InvalidArgumentError(absl::StrCat("region header: impossible directory level ", level));
+  }
+  header.level = static_cast<int>(level);
+  if (header.directory_offset % 8 != 0 || header.directory_offset >= header.region_bytes ||
+      (uint64_t{16} << level) > header.region_bytes - header.directory_offset) {
+    return absl::InvalidArgumentError("region header: the directory lies outside the region");
+  }
+  return header;
+}
+
+}  // namespace farlook::kv

@@ -1,0 +1,285 @@
+// What readers see between any two stores of the writer. Each test traces one operation store by store and, after each
+// store, reads as a new client does, as one that knows the directory as it was before, and as ones that remember the
+// old or (memory is used again) the new item's location.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "kv/limits.h"
+#include "kv/message.h"
+#include "kv/region.h"
+#include "kv/segment.h"
+#include "kv/slot.h"
+#include "kv/store_tracer.h"
+#include "kv/table.h"
+#include "kv/test_region.h"
+#include "kv/words.h"
+
+namespace farlook::kv {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr char kAsk[] = "(would ask the server)";
+constexpr char kNone[] = "(none)";
+
+class StoreOrderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!StoreTracer::kWorksHere) GTEST_SKIP() << "no single steps here";
+    Make(16 * kMiB);
+  }
+  void Make(uint64_t bytes) {
+    memory_ = std::make_unique<TestMemory>(bytes);
+    TableOptions options;
+    options.incarnation = 7;
+    options.hash_seed = 42;
+    table_ = *Table::Create(memory_->span(), options);
+    now_ = 1'000 * kMillisecond;
+  }
+
+  WriteResult Put(absl::string_view key, absl::string_view value) {
+    now_ += 1000;
+    return table_->Put(table_->HashOf(key), key, value, Condition::kAlways, 0, now_);
+  }
+  Code Delete(absl::string_view key) {
+    return table_->Delete(table_->HashOf(key), key, Condition::kAlways, 0, now_).code;
+  }
+
+  // A write whose time was read after all that happened so far, then time.
+  void PassQuarantine(int64_t ns = kQuarantineNs) {
+    now_ += kMillisecond;
+    Put("tick", "");
+    table_->Delete(table_->HashOf("tick"), "tick", Condition::kAlways, 0, now_);
+    now_ += ns;
+  }
+
+  static std::string Read(TestReader* reader, absl::string_view key, Slot cached = Slot()) {
+    const uint64_t gave_up = reader->gave_up();
+    const std::optional<std::string> value = reader->Get(key, cached);
+    if (reader->gave_up() != gave_up) return kAsk;
+    return value.value_or(kNone);
+  }
+
+  // Runs `write` and checks what readers of `key` see after each of its stores: `before`, then for at most `gap` stores
+  // that they cannot read it, then `after`, and, once `after` was seen by one of them, nothing else ever. `places`:
+  // locations that readers may remember.
+  template <typename F>
+  void ExpectOneSwitch(absl::string_view key, const std::string& before, const std::string& after, int gap,
+                       const std::vector<Slot>& places, F write) {
+    TestReader old_reader(memory_->span());
+    ASSERT_EQ(Read(&old_reader, key), before);
+    std::vector<std::string> seen;
+    {
+      StoreTracer tracer(memory_->span(), [&] {
+        for (const Slot place : places) seen.push_back(Read(&old_reader, key, place));
+        seen.push_back(Read(&old_reader, key));
+        TestReader new_reader(memory_->span());
+        seen.push_back(Read(&new_reader, key));
+        for (const Slot place : places) seen.push_back(Read(&new_reader, key, place));
+      });
+      write();
+      ASSERT_GT(tracer.stores(), 1u);
+    }
+    const size_t readers = 2 + 2 * places.size();
+    bool switched = false;
+    int asked = 0;
+    for (size_t i = 0; i < seen.size(); ++i) {
+      const size_t store = i / readers;
+      switched = switched || (seen[i] == after && before != after);
+      if (seen[i] == kAsk) {
+        asked += i % readers == 0 || seen[i - 1] != kAsk;
+        continue;
+      }
+      ASSERT_EQ(seen[i], switched ? after : before) << "reader " << i % readers << " after store " << store + 1;
+    }
+    EXPECT_LE(asked, gap);
+    EXPECT_EQ(seen.back(), after);
+  }
+
+  std::unique_ptr<TestMemory> memory_;
+  std::unique_ptr<Table> table_;
+  int64_t now_ = 0;
+};
+
+TEST_F(StoreOrderTest, AnOverwriteIsOneSwitch) {
+  const Slot first = Put("key", "one").slot;
+  const Slot second = Put("key", "two").slot;  // so `first` is free, and used by the next
+  ASSERT_FALSE(first == second);
+  // Unreadable between "old DEAD" and "alive": two stores.
+  ExpectOneSwitch("key", "two", "three", 2, {first, second}, [&] { EXPECT_EQ(Put("key", "three").slot, first); });
+}
+
+TEST_F(StoreOrderTest, AnInsertIsOneSwitch) {
+  const Slot first = Put("key", "one").slot;
+  ASSERT_EQ(Delete("key"), Code::kOk);
+  // Unreadable after the slot, before "alive".
+  ExpectOneSwitch("key", kNone, "two", 1, {first}, [&] { EXPECT_EQ(Put("key", "two").slot, first); });
+}
+
+TEST_F(StoreOrderTest, ADeleteIsOneSwitch) {
+  const Slot slot = Put("key", "one").slot;
+  // Dead in its slot for one store.
+  ExpectOneSwitch("key", "one", kNone, 1, {slot}, [&] { Delete("key"); });
+}
+
+TEST_F(StoreOrderTest, AReservationIsInvisibleUntilItIsPublished) {
+  const Slot first = Put("key", "one").slot;
+  const Slot second = Put("key", "two").slot;
+  const auto write = [&] {
+    Reservation reservation;
+    ASSERT_EQ(table_->Reserve(table_->HashOf("key"), "key", 5, &reservation, now_), Code::kOk);
+    ASSERT_EQ(reservation.slot, first);
+    StoreBytes(reservation.value.data(), "three", 5);
+    ASSERT_EQ(table_->Publish(reservation, Condition::kAlways, 0, now_).code, Code::kOk);
+  };
+  ExpectOneSwitch("key", "two", "three", 2, {first, second}, write);
+}
+
+// Keys of one main bucket of the segment that serves the positions with these three top bits.
+std::vector<std::string> KeysInBucket(const Table& table, uint64_t step, uint32_t bucket, size_t count) {
+  std::vector<std::string> keys;
+  for (int i = 0; keys.size() < count; ++i) {
+    std::string key = absl::StrCat("k", i);
+    const uint64_t hash = table.HashOf(key);
+    if (BucketOf(hash) == bucket && PositionOf(hash) >> 61 == step) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+// The first key of an overflow bucket: readers who remember where it lay must not see it before others find the way.
+TEST_F(StoreOrderTest, AnInsertThatLinksAnOverflowBucketIsOneSwitch) {
+  const uint64_t hash = table_->HashOf("key");
+  const std::vector<std::string> keys = KeysInBucket(*table_, PositionOf(hash) >> 61, BucketOf(hash), kSlotsPerBucket);
+  const Slot slot = Put("key", "one").slot;
+  ASSERT_EQ(Delete("key"), Code::kOk);
+  const Slot held = Put("another", "one").slot;  // keeps the place for "key"
+  ASSERT_EQ(held.offset(), slot.offset());
+  for (const std::string& key : keys) ASSERT_EQ(Put(key, "v").code, Code::kOk);
+  ASSERT_EQ(Delete("another"), Code::kOk);
+  const uint64_t overflow_keys = table_->stats().overflow_keys;
+  ExpectOneSwitch("key", kNone, "two", 1, {slot}, [&] { EXPECT_EQ(Put("key", "two").slot, slot); });
+  EXPECT_EQ(table_->stats().overflow_keys, overflow_keys + 1);
+}
+
+// Keys of main and overflow buckets stay readable all through the split that the insertion of another one needs: first
+// with a directory that grows, then without, then into memory of retired segments.
+TEST_F(StoreOrderTest, ASplitIsNoticedByNobody) {
+  for (const uint64_t step : {0, 1, 2}) {
+    PassQuarantine();
+    std::vector<std::string> keys = KeysInBucket(*table_, step, 17, 2 * kSlotsPerBucket + 1);
+    const std::string last = keys.back();
+    keys.pop_back();
+    for (const std::string& key : keys) ASSERT_EQ(Put(key, key).code, Code::kOk);
+    ASSERT_EQ(table_->stats().splits, step);
+    const uint64_t index_bytes = table_->stats().segment_bytes;
+
+    TestReader old_reader(memory_->span());
+    uint64_t wrong = 0, first_wrong = 0, store = 0;
+    {
+      StoreTracer tracer(memory_->span(), [&] {
+        if (++store < 8'150 && store % 64 != 0) return;  // enough of the slots
+        TestReader new_reader(memory_->span());
+        for (size_t i = 0; i < keys.size(); i += 4) {
+          wrong += Read(&old_reader, keys[i]) != keys[i];
+          wrong += Read(&new_reader, keys[i]) != keys[i];
+        }
+        if (wrong != 0 && first_wrong == 0) first_wrong = store;
+      });
+      ASSERT_EQ(Put(last, last).code, Code::kOk);
+      EXPECT_GT(tracer.stores(), 8'192u + 256);
+    }
+    EXPECT_EQ(wrong, 0u) << "step " << step << ", first after store " << first_wrong;
+    EXPECT_EQ(table_->stats().splits, step + 1);
+    EXPECT_EQ(table_->stats().segment_bytes - index_bytes, (step == 0 ? 2 : 1) * kSegmentBytes);
+    for (const std::string& key : keys) ASSERT_EQ(Read(&old_reader, key), key);
+  }
+}
+
+// A full region of which one slab has few items left, and all others of its class a hole for each of those.
+class MoveTest : public StoreOrderTest {
+ protected:
+  void SetUp() override {
+    StoreOrderTest::SetUp();
+    if (IsSkipped()) return;
+    while (true) {
+      const std::string key = absl::StrCat("key", keys_.size());
+      const WriteResult result = Put(key, value_ + key);
+      if (result.code != Code::kOk) break;
+      keys_.push_back(key);
+      slots_.push_back(result.slot);
+    }
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      const bool in_last = slots_[i].offset() / kPageBytes == slots_.back().offset() / kPageBytes;
+      if (in_last ? i % 100 != 0 : i % 10 == 0) {
+        ASSERT_EQ(Delete(keys_[i]), Code::kOk);
+      } else if (in_last) {
+        kept_.push_back(i);
+      }
+    }
+    ASSERT_GT(kept_.size(), 2u);
+  }
+
+  const std::string value_ = std::string(1500, 's');
+  std::vector<std::string> keys_;
+  std::vector<Slot> slots_;   // of keys_, where they were put
+  std::vector<size_t> kept_;  // those that must move
+};
+
+TEST_F(MoveTest, IsNoticedByNobody) {
+  TestReader old_reader(memory_->span());
+  uint64_t wrong = 0;
+  {
+    StoreTracer tracer(memory_->span(), [&] {
+      TestReader new_reader(memory_->span());
+      for (const size_t i : kept_) {
+        const std::string value = value_ + keys_[i];
+        wrong += Read(&old_reader, keys_[i]) != value;
+        wrong += Read(&new_reader, keys_[i], slots_[i]) != value;
+      }
+    });
+    ASSERT_EQ(Put("large", std::string(3000, 'l')).code, Code::kOk);
+  }
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(table_->stats().moved_items, kept_.size());
+}
+
+// Who remembers where an item was before must not see it there when the key has another value.
+TEST_F(MoveTest, LeavesNoLivingCopyBehind) {
+  ASSERT_EQ(Put("large", std::string(3000, 'l')).code, Code::kOk);
+  ASSERT_EQ(table_->stats().moved_items, kept_.size());
+  TestReader reader(memory_->span());
+  for (const size_t i : kept_) {
+    const std::string other(1500, 'n');  // of the same class, since there is no page for another
+    ASSERT_EQ(Put(keys_[i], other).code, Code::kOk);
+    EXPECT_EQ(Read(&reader, keys_[i], slots_[i]), other);
+    ASSERT_EQ(Delete(keys_[i]), Code::kOk);
+    EXPECT_EQ(Read(&reader, keys_[i], slots_[i]), kNone);
+  }
+}
+
+// The overwritten item itself is moved by the compaction that its overwrite needs.
+TEST_F(MoveTest, OfTheItemThatIsBeingOverwrittenIsOneSwitch) {
+  const std::string& key = keys_[kept_[1]];
+  const TableStats before = table_->stats();
+  const std::string large(3000, 'l');
+  // Unreadable between "old DEAD" and "alive".
+  ExpectOneSwitch(key, value_ + key, large, 2, {slots_[kept_[1]]}, [&] { EXPECT_EQ(Put(key, large).code, Code::kOk); });
+  EXPECT_EQ(table_->stats().moved_items, kept_.size());
+  EXPECT_EQ(table_->stats().keys, before.keys);
+  EXPECT_EQ(table_->stats().value_bytes, before.value_bytes + large.size() - value_.size() - key.size());
+  TestReader reader(memory_->span());
+  for (const size_t i : kept_) EXPECT_EQ(Read(&reader, keys_[i]), keys_[i] == key ? large : value_ + keys_[i]);
+  // What was freed is the place that it had been moved to: nothing is left when all keys are deleted.
+  for (const std::string& each : keys_) table_->Delete(table_->HashOf(each), each, Condition::kAlways, 0, now_);
+  const TableStats empty = table_->stats();
+  EXPECT_EQ(empty.keys, 0u);
+  EXPECT_EQ(empty.free_bytes + empty.index_bytes - (uint64_t{8} << empty.level) +
+                ReservedPages(empty.region_bytes) * kPageBytes,
+            empty.region_bytes);
+}
+
+}  // namespace
+}  // namespace farlook::kv

@@ -1,0 +1,132 @@
+#include "kv/table.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kv/page_pool.h"
+#include "kv/partition.h"
+#include "kv/region.h"
+#include "kv/segment.h"
+#include "kv/shared_directory.h"
+#include "kv/words.h"
+
+namespace farlook::kv {
+
+absl::StatusOr<std::unique_ptr<Table>> Table::Create(absl::Span<char> region, const TableOptions& options) {
+  if (region.size() < kMinRegionBytes || region.size() > kMaxRegionBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a region of ", region.size(), " bytes: it must have ",
+                                                   kMinRegionBytes >> 20, " MiB to ", kMaxRegionBytes >> 40, " TiB"));
+  }
+  if (options.partitions < 1 || options.partitions > 64 ||
+      !std::has_single_bit(static_cast<unsigned>(options.partitions))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.partitions, " partitions: it must be a power of two up to 64"));
+  }
+  if (options.max_value_bytes > kMaxValueBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("values of up to ", options.max_value_bytes, " bytes: the limit is ", kMaxValueBytes));
+  }
+  if (options.incarnation == 0) return absl::InvalidArgumentError("incarnation 0");
+  auto table = std::unique_ptr<Table>(new Table(region, options));
+  for (auto& partition : table->partitions_) {
+    if (!partition->Init()) {
+      return absl::InvalidArgumentError(absl::StrCat("a region of ", region.size(), " bytes has no room for ",
+                                                     options.partitions, " partitions: give it more memory"));
+    }
+  }
+  return table;
+}
+
+Table::Table(absl::Span<char> region, const TableOptions& options)
+    : region_(region.subspan(0, region.size() / kPageBytes * kPageBytes)),
+      options_(options),
+      hasher_(options.hash_seed),
+      partition_bits_(std::countr_zero(static_cast<unsigned>(options.partitions))) {
+  RegionHeader header;
+  header.incarnation = options.incarnation;
+  header.hash_seed = options.hash_seed;
+  header.region_bytes = region_.size();
+  header.level = std::max(kStepBits, partition_bits_);
+  WriteRegionHeader(region_.data(), header);
+  pool_ = std::make_unique<PagePool>(ReservedPages(region_.size()), region_.size() / kPageBytes);
+  directory_ = std::make_unique<SharedDirectory>(region_.data(), header);
+  for (int i = 0; i < options.partitions; ++i) {
+    partitions_.push_back(std::make_unique<Partition>(region_, &hasher_, pool_.get(), directory_.get(),
+                                                      static_cast<uint64_t>(i), partition_bits_, options_));
+  }
+}
+
+Table::~Table() = default;
+
+int Table::partitions() const { return options_.partitions; }
+
+int Table::PartitionOf(uint64_t hash) const {
+  return partition_bits_ == 0 ? 0 : static_cast<int>(PositionOf(hash) >> (64 - partition_bits_));
+}
+
+WriteResult Table::Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition,
+                       uint64_t version, int64_t now_ns) {
+  return partitions_[PartitionOf(hash)]->Put(hash, key, value, condition, version, now_ns);
+}
+
+WriteResult Table::Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version,
+                          int64_t /*now_ns*/) {
+  return partitions_[PartitionOf(hash)]->Delete(hash, key, condition, version);
+}
+
+WriteResult Table::Get(uint64_t hash, absl::string_view key, ItemView* item) const {
+  return partitions_[PartitionOf(hash)]->Get(hash, key, item);
+}
+
+WriteResult Table::InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns) {
+  return partitions_[PartitionOf(hash)]->InsertCounter(hash, key, cell, now_ns);
+}
+
+WriteResult Table::DeleteCounter(uint64_t hash, absl::string_view key) {
+  return partitions_[PartitionOf(hash)]->DeleteCounter(hash, key);
+}
+
+Code Table::FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) const {
+  ItemView item;
+  const WriteResult found = Get(hash, key, &item);
+  if (found.code != Code::kOk) return found.code;
+  if (item.flags != static_cast<uint16_t>(ItemKind::kCounter)) return Code::kWrongKind;
+  *cell = LoadWord(item.value.data());
+  return Code::kOk;
+}
+
+Code Table::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation,
+                    int64_t /*now_ns*/) {
+  return partitions_[PartitionOf(hash)]->Reserve(hash, key, value_bytes, reservation);
+}
+
+WriteResult Table::Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns) {
+  return partitions_[PartitionOf(reservation.hash)]->Publish(reservation, condition, version, now_ns);
+}
+
+void Table::Abandon(const Reservation& reservation) {
+  partitions_[PartitionOf(reservation.hash)]->Abandon(reservation);
+}
+
+void Table::PrefetchBucket(uint64_t hash) const {
+  const char* bucket = region_.data() + directory_->Find(PositionOf(hash)).offset() + BucketOf(hash) * kBucketBytes;
+  __builtin_prefetch(bucket);
+  __builtin_prefetch(bucket + kLineBytes);
+}
+
+void Table::PrefetchItem(uint64_t hash) const { partitions_[PartitionOf(hash)]->PrefetchItem(hash); }
+
+TableStats Table::stats() const {
+  TableStats stats;
+  for (const auto& partition : partitions_) partition->AddTo(&stats);
+  stats.region_bytes = region_.size();
+  stats.free_bytes = pool_->free_pages() * kPageBytes;
+  stats.level = directory_->level();
+  stats.index_bytes += uint64_t{8} << stats.level;
+  stats.segments = directory_->segments();
+  return stats;
+}
+
+}  // namespace farlook::kv

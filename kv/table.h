@@ -1,0 +1,135 @@
+// The writer's side of the table: what the server does to the region.
+//
+// The hash space is cut into partitions by its top bits. A partition has its own segments, slabs and versions and
+// shares only the pool of free pages and the directory with the others, so writers of different partitions do not meet.
+//
+// Thread safety: a call that takes a hash must be made under the lock of PartitionOf(hash), which is the caller's (kv/
+// has no threads); calls for different partitions may run at the same time. Readers of the region need no lock at all.
+//
+// Ordering: every store to the region is a release (words.h). A write is, in this order:
+//     version word of the new item as DEAD -> its body -> old item DEAD -> slot, in place -> version word alive ->
+//     return
+// See docs/protocol.md, "Writing". Do not change the order: tests/ and the model say what breaks.
+#ifndef FARLOOK_KV_TABLE_H_
+#define FARLOOK_KV_TABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kv/hash.h"
+#include "kv/item.h"
+#include "kv/message.h"
+#include "kv/slot.h"
+
+namespace farlook::kv {
+
+class Partition;
+class PagePool;
+class SharedDirectory;
+
+struct TableOptions {
+  uint64_t incarnation = 0;  // random; REQUIRES != 0
+  uint64_t hash_seed = 0;    // random
+  int partitions = 1;        // a power of two, at most 64
+  uint64_t max_value_bytes = kDefaultMaxValueBytes;
+};
+
+// What a write did. `version` and `slot` are those of the item that the key has now, where it has one and the call
+// found out: after kOk of a put, after kExists, kVersionMismatch. A delete's kOk has the version that was deleted.
+struct WriteResult {
+  Code code = Code::kOk;
+  uint64_t version = 0;
+  Slot slot;
+};
+
+// Memory for an item that is not published yet: its version is DEAD, its header and key are written.
+struct Reservation {
+  Slot slot;  // empty: none
+  uint64_t hash = 0;
+  absl::Span<char> value;  // in the region: write with StoreWord (8-byte aligned) or let the transport write
+};
+
+struct TableStats {
+  uint64_t keys = 0;
+  uint64_t key_bytes = 0;    // of live items
+  uint64_t value_bytes = 0;  // of live items
+  uint64_t region_bytes = 0;
+  uint64_t free_bytes = 0;     // pages that nothing uses
+  uint64_t index_bytes = 0;    // pages given to segments, and the directory in force
+  uint64_t segment_bytes = 0;  // of segments
+  uint64_t segments = 0;       // in use
+  uint64_t splits = 0;
+  uint64_t overflow_keys = 0;  // in overflow buckets at their insertion, since start
+  uint64_t moved_items = 0;    // by compaction
+  uint64_t puts = 0;           // applied
+  uint64_t deletes = 0;        // applied
+  int level = 0;               // of the directory
+};
+
+class Table {
+ public:
+  // Makes an empty table in `region`, which must be zero, 64-byte aligned and outlive it. INVALID_ARGUMENT says which
+  // option or size is wrong.
+  static absl::StatusOr<std::unique_ptr<Table>> Create(absl::Span<char> region, const TableOptions& options);
+  ~Table();
+
+  const Hasher& hasher() const { return hasher_; }
+  uint64_t HashOf(absl::string_view key) const { return hasher_(key); }
+  int partitions() const;
+  int PartitionOf(uint64_t hash) const;
+
+  // Puts key = value when `condition` holds (`version` is for Condition::kVersion). REQUIRES key.size() is within
+  // limits. Codes: kOk, kNotFound, kExists, kVersionMismatch, kNoMemory, kIndexFull, kTooLarge, kWrongKind. Anything
+  // but kOk changes nothing. `now_ns`: the time, for quarantines.
+  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition, uint64_t version,
+                  int64_t now_ns);
+
+  // Codes: kOk, kNotFound, kVersionMismatch, kWrongKind.
+  WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns);
+
+  // The item that the key has now. kOk with `*item` (pointing into the region; valid under the lock), version and slot;
+  // or kNotFound.
+  WriteResult Get(uint64_t hash, absl::string_view key, ItemView* item) const;
+
+  // A counter's item, which names its cell for as long as it lives. The caller keeps the order (docs/protocol.md,
+  // "Counters"): the cell has its value before InsertCounter, and is dead before DeleteCounter. Codes: as Put and
+  // Delete of a key that must be absent, or present; kWrongKind if the key names a value.
+  WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns);
+  WriteResult DeleteCounter(uint64_t hash, absl::string_view key);
+  // kOk and *cell; kNotFound; kWrongKind.
+  Code FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) const;
+
+  // A put in two steps, for a value that arrives by itself. Between the steps the lock may be let go; the memory is
+  // used for nothing else until Publish or Abandon. Reserve: kOk or kNoMemory or kTooLarge. Publish checks the
+  // condition, as Put does; unless it says kOk the reservation is abandoned. The value's bytes must be written by then.
+  Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation, int64_t now_ns);
+  WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns);
+  void Abandon(const Reservation& reservation);
+
+  // Hints, without a lock: have the bucket, then the items it points to, brought into cache before a call for this
+  // hash.
+  void PrefetchBucket(uint64_t hash) const;
+  void PrefetchItem(uint64_t hash) const;
+
+  // Sums over all partitions. Needs no lock; the figures are of slightly different moments.
+  TableStats stats() const;
+
+ private:
+  Table(absl::Span<char> region, const TableOptions& options);
+
+  absl::Span<char> region_;
+  TableOptions options_;
+  Hasher hasher_;
+  int partition_bits_ = 0;
+  std::unique_ptr<PagePool> pool_;
+  std::unique_ptr<SharedDirectory> directory_;
+  std::vector<std::unique_ptr<Partition>> partitions_;
+};
+
+}  // namespace farlook::kv
+
+#endif  // FARLOOK_KV_TABLE_H_

@@ -1,0 +1,58 @@
+// The one way to touch memory that others read at the same time: whole aligned 8-byte words.
+//
+// Ordering: the writer's stores must become visible in program order, since the protocol is an order of stores (see
+// docs/protocol.md, "Writing"). Every StoreWord is a release, so each is ordered after all before it, and every
+// LoadWord is an acquire. On x86-64 both are plain moves. There are no fences: thread sanitizer does not understand
+// them.
+#ifndef FARLOOK_KV_WORDS_H_
+#define FARLOOK_KV_WORDS_H_
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace farlook::kv {
+
+static_assert(std::endian::native == std::endian::little, "the region and the wire are little-endian");
+static_assert(std::atomic_ref<uint64_t>::is_always_lock_free);
+
+inline uint64_t LoadWord(const void* at) {
+  return std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(const_cast<void*>(at))).load(std::memory_order_acquire);
+}
+
+inline void StoreWord(void* at, uint64_t value) {
+  std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(at)).store(value, std::memory_order_release);
+}
+
+// Copies `bytes` of private memory to shared memory. `to` is 8-byte aligned; the last word is padded with zeros.
+inline void StoreBytes(char* to, const char* from, size_t bytes) {
+  uint64_t word;
+  for (; bytes >= 8; bytes -= 8, to += 8, from += 8) {
+    std::memcpy(&word, from, 8);
+    StoreWord(to, word);
+  }
+  if (bytes > 0) {
+    word = 0;
+    std::memcpy(&word, from, bytes);
+    StoreWord(to, word);
+  }
+}
+
+// Private memory: unaligned little-endian fields.
+template <typename T>
+T LoadAs(const void* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+template <typename T>
+void StoreAs(void* at, T value) {
+  std::memcpy(at, &value, sizeof value);
+}
+
+}  // namespace farlook::kv
+
+#endif  // FARLOOK_KV_WORDS_H_

@@ -1,0 +1,32 @@
+#include "kv/words.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace farlook::kv {
+namespace {
+
+TEST(Words, StoreBytesPadsTheLastWordWithZerosAndTouchesNoOther) {
+  const std::string from = "0123456789abcdefghijklmnop";
+  for (size_t bytes = 0; bytes <= from.size(); ++bytes) {
+    alignas(8) char to[40];
+    std::memset(to, 0x7e, sizeof to);
+    StoreBytes(to, from.data(), bytes);
+    const size_t padded = (bytes + 7) / 8 * 8;
+    EXPECT_EQ(std::string(to, bytes), from.substr(0, bytes));
+    EXPECT_EQ(std::string(to + bytes, padded - bytes), std::string(padded - bytes, '\0'));
+    EXPECT_EQ(std::string(to + padded, sizeof to - padded), std::string(sizeof to - padded, 0x7e));
+  }
+}
+
+TEST(Words, AreLittleEndian) {
+  alignas(8) char at[8];
+  StoreWord(at, 0x0807'0605'0403'0201);
+  EXPECT_EQ(std::string(at, 8), "\1\2\3\4\5\6\7\10");
+  EXPECT_EQ(LoadWord(at), 0x0807'0605'0403'0201u);
+  EXPECT_EQ(LoadAs<uint16_t>(at + 1), 0x0302);
+}
+
+}  // namespace
+}  // namespace farlook::kv

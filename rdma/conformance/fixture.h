@@ -1,0 +1,139 @@
+// What every backend of rdma/transport.h must do, written once.
+//
+// A backend's test binary links the *_tests libraries of this package and instantiates ConformanceTest with a Backend.
+// The tests go through the public seam only. They pump all endpoints from one thread, unless they are about threads;
+// they never sleep and then look, but poll to a bound.
+#ifndef FARLOOK_RDMA_CONFORMANCE_FIXTURE_H_
+#define FARLOOK_RDMA_CONFORMANCE_FIXTURE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "gtest/gtest.h"
+#include "rdma/clock.h"
+#include "rdma/shared_memory.h"
+#include "rdma/transport.h"
+
+namespace farlook::rdma::conformance {
+
+struct Backend {
+  const char* name;
+  std::function<std::string()> unused_address;  // where nobody listens
+  std::vector<std::string> foreign_addresses;   // that it must refuse with INVALID_ARGUMENT
+  bool grants_keys = true;                      // a key that a client was not granted is of no use to it
+  bool names_refusals = true;  // a READ that the peer refuses ends with kRemoteAccess; false: with kFlushed
+
+  // What a backend sets that is not chosen by the address.
+  std::function<absl::StatusOr<std::unique_ptr<Listener>>(absl::string_view)> listen = [](absl::string_view address) {
+    return Listen(address);
+  };
+  std::function<absl::StatusOr<std::unique_ptr<Endpoint>>(absl::string_view)> create_endpoint =
+      [](absl::string_view address) { return CreateEndpoint(address); };
+  // Virtual time: descriptors never become readable, and there is one thread. Tests of these are left out.
+  bool virtual_time = false;
+  const Clock* clock = &Clock::Real();
+  std::function<void()> idle = {};  // called when there was nothing to poll; where empty, other threads run
+};
+
+inline void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
+
+// Everything here ends within it, or the test fails.
+inline constexpr int64_t kBoundMs = 20'000;
+
+// A Completion whose message was copied.
+struct Event {
+  uint64_t wr_id;
+  Connection* connection;
+  Opcode opcode;
+  WcStatus status;
+  std::string message;
+};
+
+// An endpoint and what it reported.
+class Queue {
+ public:
+  explicit Queue(std::unique_ptr<Endpoint> endpoint) : endpoint_(std::move(endpoint)) {}
+
+  Endpoint* operator->() const { return endpoint_.get(); }
+  Endpoint* get() const { return endpoint_.get(); }
+  std::deque<Event>& events() { return events_; }
+
+  // One Poll of up to `most` completions.
+  size_t Pump(size_t most = 64);
+
+ private:
+  std::unique_ptr<Endpoint> endpoint_;
+  std::deque<Event> events_;
+};
+
+// The seed of this run: --gtest_random_seed, or a fixed one; printed with every failure.
+uint64_t Seed();
+
+// The 8-byte word at `offset` of the memory that the fixture's server offers.
+uint64_t PatternWord(uint64_t offset);
+std::string Pattern(uint64_t offset, size_t bytes);
+
+class ConformanceTest : public testing::TestWithParam<Backend> {
+ protected:
+  static constexpr uint64_t kTableBytes = 256 * 1024;
+  static constexpr uint64_t kCounterBytes = 4096;
+  static constexpr int64_t kConnectTimeoutMs = 10'000;
+
+  void SetUp() override;
+  void TearDown() override;
+
+  // A server with a table full of PatternWord, a second range that clients are not granted, and counters.
+  void StartServer();
+  void StopServer();
+
+  std::unique_ptr<Queue> NewClient();
+
+  // Client and server end of one connection.
+  struct Pair {
+    std::unique_ptr<Connection> client;
+    std::unique_ptr<Connection> server;
+  };
+  Pair Connect(Queue* client, absl::string_view hello = "hello", absl::string_view welcome = "welcome");
+
+  // The next client at the listener; `client` is pumped, as connecting may need its Poll().
+  std::unique_ptr<ConnectionRequest> NextRequest(Queue* client);
+
+  // Pumps the server's and the given queue until `done`, at most kBoundMs. False, and a failure, when it never is.
+  bool PumpUntil(Queue* client, const std::function<bool()>& done);
+
+  // The next event of `from` with that opcode; others stay. A failure when none comes.
+  Event Await(Queue* from, Opcode opcode, Queue* also_pumped = nullptr);
+
+  // READs with one piece, rings, waits.
+  WcStatus Read(Queue* queue, Connection* connection, char* to, uint32_t bytes, uint64_t address, uint32_t rkey);
+
+  // How a READ ends that the peer refuses.
+  WcStatus refused() const { return GetParam().names_refusals ? WcStatus::kRemoteAccess : WcStatus::kFlushed; }
+
+  // Expect: `connection` reports nothing but `flushed` failed requests and then kDisconnected, and after that nothing.
+  void ExpectEnd(Queue* queue, Connection* connection, size_t unfinished_requests);
+
+  std::string address_;
+  std::unique_ptr<SharedMemory> table_memory_;
+  std::unique_ptr<SharedMemory> hidden_memory_;
+  std::unique_ptr<SharedMemory> counter_memory_;
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Queue> server_;
+  RemoteRange table_;
+  RemoteRange hidden_;    // offered, and granted to nobody
+  RemoteRange counters_;  // kRemoteReadAtomic
+  std::mt19937_64 random_{Seed()};
+};
+
+}  // namespace farlook::rdma::conformance
+
+#endif  // FARLOOK_RDMA_CONFORMANCE_FIXTURE_H_

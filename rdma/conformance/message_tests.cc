@@ -1,0 +1,194 @@
+// Messages: whole, in order, both ways, and what happens when there is no room.
+#include <poll.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/conformance/fixture.h"
+
+namespace farlook::rdma::conformance {
+namespace {
+
+// Polls, and sleeps when there is nothing, until an event came; it is removed from the queue. False after kBoundMs.
+bool SleepForEvent(Queue* queue, Event* event) {
+  while (queue->events().empty()) {
+    if (queue->Pump() > 0 || !(*queue)->Arm()) continue;
+    pollfd waiting = {(*queue)->fd(), POLLIN, 0};
+    if (poll(&waiting, 1, kBoundMs) != 1) return false;
+  }
+  *event = queue->events().front();
+  queue->events().pop_front();
+  return true;
+}
+
+TEST_P(ConformanceTest, MessagesOfEveryLengthArriveWholeAndInOrder) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  for (size_t bytes = 1; bytes <= kMaxMessageBytes; bytes += bytes < 300 ? 1 : 97) {
+    const std::string message = Pattern(bytes * 8, bytes);
+    const size_t split = bytes % 3 == 0 ? bytes : random_() % (bytes + 1);
+    const absl::string_view head = absl::string_view(message).substr(0, split);
+    const absl::string_view body = absl::string_view(message).substr(split);
+    ASSERT_TRUE(pair.client->PostSend(head, body));
+    ASSERT_TRUE(pair.server->PostSend(head, body));
+    pair.client->Ring();
+    pair.server->Ring();
+    ASSERT_EQ(Await(server_.get(), Opcode::kReceive, client.get()).message, message);
+    ASSERT_EQ(Await(client.get(), Opcode::kReceive).message, message);
+  }
+  const std::string longest(kMaxMessageBytes, 'm');
+  ASSERT_TRUE(pair.client->PostSend(longest, ""));
+  pair.client->Ring();
+  EXPECT_EQ(Await(server_.get(), Opcode::kReceive, client.get()).message, longest);
+}
+
+TEST_P(ConformanceTest, ABatchRungOnceArrivesInOrder) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  for (int round = 0; round < 200; ++round) {
+    constexpr int kBatch = 20;
+    for (int i = 0; i < kBatch; ++i) {
+      ASSERT_TRUE(pair.client->PostSend(absl::StrCat(round, "/", i), std::string(random_() % 300, 'b')));
+    }
+    pair.client->Ring();
+    for (int i = 0; i < kBatch; ++i) {
+      const Event event = Await(server_.get(), Opcode::kReceive, client.get());
+      ASSERT_EQ(event.connection, pair.server.get());
+      ASSERT_EQ(event.message.substr(0, event.message.find('b')), absl::StrCat(round, "/", i));
+    }
+  }
+}
+
+TEST_P(ConformanceTest, MessagesOfNoOrTooManyBytesAreNotSent) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  EXPECT_FALSE(pair.client->PostSend("", ""));
+  Pair other = Connect(client.get());
+  EXPECT_FALSE(other.client->PostSend(std::string(kMaxMessageBytes, 'x'), "y"));
+}
+
+TEST_P(ConformanceTest, PollReturnsNoMoreThanAskedFor) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  constexpr int kMessages = 10;
+  for (int i = 0; i < kMessages; ++i) ASSERT_TRUE(pair.server->PostSend(absl::StrCat(i), ""));
+  pair.server->Ring();
+  ASSERT_TRUE(PumpUntil(nullptr, [&] {
+    EXPECT_EQ(client->Pump(0), 0u);
+    EXPECT_LE(client->Pump(1), 1u);
+    return client->events().size() == kMessages;
+  }));
+  for (int i = 0; i < kMessages; ++i) EXPECT_EQ(client->events()[static_cast<size_t>(i)].message, absl::StrCat(i));
+}
+
+TEST_P(ConformanceTest, NoRoomIsSaidAndPassesWhenThePeerReads) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  uint64_t sent = 0;
+  uint64_t received = 0;
+  for (int round = 0; round < 5; ++round) {
+    // The server does not poll, so this ends.
+    while (pair.client->PostSend(absl::StrCat(sent, " "), std::string(random_() % 4000, 'x'))) {
+      ++sent;
+      ASSERT_LT(sent, 1'000'000u) << "no bound on what is queued";
+      pair.client->Ring();
+      client->Pump();
+    }
+    ASSERT_TRUE(PumpUntil(client.get(), [&] {
+      for (; !server_->events().empty(); server_->events().pop_front()) {
+        const Event& event = server_->events().front();
+        EXPECT_EQ(event.opcode, Opcode::kReceive);
+        EXPECT_EQ(event.message.substr(0, event.message.find(' ')), absl::StrCat(received));
+        ++received;
+      }
+      return received == sent;
+    }));
+  }
+}
+
+TEST_P(ConformanceTest, ArmSaysWhenThereIsSomethingAlready) {
+  if (GetParam().virtual_time) return;
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  ASSERT_TRUE(pair.client->PostSend("x", ""));
+  pair.client->Ring();
+  // Expect: either it is there, or the descriptor tells.
+  if ((*server_)->Arm()) {
+    pollfd waiting = {(*server_)->fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&waiting, 1, kBoundMs), 1);
+  }
+  EXPECT_EQ(Await(server_.get(), Opcode::kReceive, client.get()).message, "x");
+}
+
+// A lost wake-up shows as a sleeper that nothing wakes within the bound.
+TEST_P(ConformanceTest, BothSidesSleepAndWake) {
+  if (GetParam().virtual_time) return;
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  constexpr int kRounds = 3000;
+  std::thread server([&] {
+    for (int i = 0; i < kRounds; ++i) {
+      Event event;
+      ASSERT_TRUE(SleepForEvent(server_.get(), &event)) << "server slept through message " << i;
+      ASSERT_EQ(event.message, absl::StrCat(i));
+      ASSERT_TRUE(pair.server->PostSend(event.message, ""));
+      pair.server->Ring();
+    }
+  });
+  for (int i = 0; i < kRounds; ++i) {
+    ASSERT_TRUE(pair.client->PostSend(absl::StrCat(i), ""));
+    pair.client->Ring();
+    Event event;
+    if (!SleepForEvent(client.get(), &event)) {
+      ADD_FAILURE() << "client slept through answer " << i;
+      break;
+    }
+    EXPECT_EQ(event.message, absl::StrCat(i));
+  }
+  server.join();
+}
+
+TEST_P(ConformanceTest, ASenderSleepsUntilThereIsRoom) {
+  if (GetParam().virtual_time) return;
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  constexpr uint64_t kMessages = 3000;
+  std::thread sender([&] {
+    for (uint64_t i = 0; i < kMessages;) {
+      if (pair.client->PostSend(absl::StrCat(i, " "), std::string(1000, 'x'))) {
+        pair.client->Ring();
+        ++i;
+        continue;
+      }
+      if (client->Pump() > 0 || !(*client)->Arm()) continue;
+      pollfd waiting = {(*client)->fd(), POLLIN, 0};
+      ASSERT_EQ(poll(&waiting, 1, kBoundMs), 1) << "nobody said that there is room";
+    }
+  });
+  uint64_t received = 0;
+  while (received < kMessages) {
+    Event event;
+    if (!SleepForEvent(server_.get(), &event)) {
+      ADD_FAILURE() << "slept through message " << received;
+      break;
+    }
+    EXPECT_EQ(event.message.substr(0, event.message.find(' ')), absl::StrCat(received));
+    ++received;
+  }
+  sender.join();
+}
+
+}  // namespace
+}  // namespace farlook::rdma::conformance

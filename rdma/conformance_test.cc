@@ -1,0 +1,27 @@
+// The shm backend under the suite that all backends pass.
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "rdma/conformance/fixture.h"
+
+namespace farlook::rdma::conformance {
+namespace {
+
+std::string UnusedShmAddress() {
+  static std::atomic<int> next{0};
+  // TEST_TMPDIR is longer than a socket's path may be.
+  return absl::StrCat("shm:///tmp/farlook_conformance_", std::random_device()(), "_", next++);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, ConformanceTest,
+                         testing::Values(Backend{
+                             "shm", UnusedShmAddress, {"rdma://localhost:1", "shm://relative", "nonsense", ""}}),
+                         [](const testing::TestParamInfo<Backend>&) { return "Backend"; });
+
+}  // namespace
+}  // namespace farlook::rdma::conformance

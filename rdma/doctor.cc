@@ -1,0 +1,83 @@
+#include "rdma/doctor.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "rdma/address.h"
+#include "rdma/host_memory.h"
+#include "rdma/transport.h"
+#include "rdma/verbs/doctor.h"
+
+namespace farlook::rdma {
+namespace {
+
+constexpr uint64_t k2MiB = uint64_t{2} << 20;
+constexpr uint64_t k1GiB = uint64_t{1} << 30;
+
+void Append(Findings more, Findings* findings) { std::move(more.begin(), more.end(), std::back_inserter(*findings)); }
+
+Finding ExamineHugePages(const ServerPlan& plan) {
+  const bool fixed = plan.huge_pages != HugePages::kAuto;
+  const bool whole_1g = plan.bytes % k1GiB == 0;
+  if (plan.huge_pages == HugePages::kNone) return Advice("--huge_pages=none: reads take up to twice as long");
+  if (plan.huge_pages == HugePages::kTransparent) {
+    if (TransparentAllowed()) return Good("the kernel gives transparent huge pages to shared memory");
+    return Trouble("echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled allows --huge_pages=transparent");
+  }
+  if (plan.huge_pages != HugePages::k2MiB && whole_1g && EnoughHugePages(plan.bytes, k1GiB)) {
+    return Good("enough huge pages of 1 GiB are free");
+  }
+  if (plan.huge_pages == HugePages::k1GiB) return Trouble(HugePageAdvice(plan.bytes, k1GiB));
+  if (EnoughHugePages(plan.bytes, k2MiB)) return Good("enough huge pages of 2 MiB are free");
+  const std::string advice = HugePageAdvice(plan.bytes, k2MiB);
+  return fixed ? Trouble(advice) : Advice(absl::StrCat("without huge pages reads take up to twice as long: ", advice));
+}
+
+Findings ExamineMemory(const ServerPlan& plan) {
+  Findings findings;
+  if (absl::Status node = CheckNumaNode(plan.numa_node); !node.ok()) findings.push_back(Trouble(node));
+  findings.push_back(ExamineHugePages(plan));
+  // Pages of the pools are not counted among what is available.
+  if (findings.back().level != Finding::Level::kGood || plan.huge_pages == HugePages::kTransparent) {
+    const absl::Status status = CheckAvailable(plan.bytes, plan.numa_node);
+    findings.push_back(status.ok() ? Good("there is enough memory") : Trouble(status));
+  }
+  return findings;
+}
+
+Finding ExamineListening(const std::string& address) {
+  const absl::StatusOr<std::unique_ptr<Listener>> listener = Listen(address);
+  if (!listener.ok()) return Trouble(listener.status());
+  return Good(absl::StrCat("a server can listen at ", address));
+}
+
+}  // namespace
+
+Findings ExamineHost() { return verbs::ExamineHost(); }
+
+Findings ExamineRoute(absl::string_view address) {
+  const absl::StatusOr<Address> parsed = ParseAddress(address);
+  if (!parsed.ok()) return {Trouble(parsed.status())};
+  if (parsed->scheme == Scheme::kShm) return {};  // it is here, or it is not: connecting tells
+  return verbs::ExamineRoute(parsed->host, parsed->port);
+}
+
+Findings ExamineServer(const ServerPlan& plan) {
+  Findings findings = ExamineMemory(plan);
+  bool verbs = false;
+  for (const std::string& address : plan.addresses) {
+    const absl::StatusOr<Address> parsed = ParseAddress(address);
+    verbs = verbs || (parsed.ok() && parsed->scheme == Scheme::kRdma);
+  }
+  if (verbs) {
+    Append(verbs::ExamineHost(), &findings);
+    findings.push_back(verbs::ExamineLockedMemory(plan.bytes));
+  }
+  for (const std::string& address : plan.addresses) findings.push_back(ExamineListening(address));
+  return findings;
+}
+
+}  // namespace farlook::rdma

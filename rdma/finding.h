@@ -1,0 +1,40 @@
+// What an examination of the host found. For people: `kv_cli doctor`, `kv_server --check`.
+#ifndef FARLOOK_RDMA_FINDING_H_
+#define FARLOOK_RDMA_FINDING_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace farlook::rdma {
+
+struct Finding {
+  enum class Level : uint8_t {
+    kGood,     // as it should be
+    kAdvice,   // works, and could be better
+    kTrouble,  // stops something
+  };
+  Level level;
+  std::string text;  // the fact, and, unless it is good, what mends it
+};
+
+using Findings = std::vector<Finding>;
+
+inline Finding Good(std::string text) { return {Finding::Level::kGood, std::move(text)}; }
+inline Finding Advice(std::string text) { return {Finding::Level::kAdvice, std::move(text)}; }
+inline Finding Trouble(std::string text) { return {Finding::Level::kTrouble, std::move(text)}; }
+inline Finding Trouble(const absl::Status& status) { return Trouble(std::string(status.message())); }
+
+inline bool AnyTrouble(const Findings& findings) {
+  for (const Finding& finding : findings) {
+    if (finding.level == Finding::Level::kTrouble) return true;
+  }
+  return false;
+}
+
+}  // namespace farlook::rdma
+
+#endif  // FARLOOK_RDMA_FINDING_H_

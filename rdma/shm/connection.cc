@@ -1,0 +1,534 @@
+#include "rdma/shm/connection.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/base/attributes.h"
+#include "absl/base/optimization.h"
+#include "absl/strings/str_cat.h"
+#include "rdma/shm/packet.h"
+#include "rdma/shm/packet_socket.h"
+#include "rdma/shm/word_copy.h"
+
+namespace farlook::rdma::shm {
+namespace {
+
+constexpr size_t kPrefetchBytes = 2048;
+constexpr int kPacketsPerEvent = 32;
+
+// Looking for the offer of a key that a message already named: all that can be under way, and some.
+constexpr int kPacketsPerSearch = 4 * kMaxBuffers;
+
+constexpr Capabilities kCapabilities = {
+    .atomics = true,
+    .any_local_memory = true,
+    .local = true,
+    .max_outstanding_reads = kSendQueueDepth,
+    .send_queue_depth = kSendQueueDepth,
+    .max_read_sges = kMaxReadSges,
+    .max_read_bytes = kMaxReadBytes,
+};
+
+inline void PrefetchLines(const char* from, uint64_t bytes) {
+  const uintptr_t start = reinterpret_cast<uintptr_t>(from);
+  const uintptr_t end = start + std::min<uint64_t>(bytes, kPrefetchBytes);
+  for (uintptr_t line = start & ~(kCacheLineBytes - 1); line < end; line += kCacheLineBytes) {
+    __builtin_prefetch(reinterpret_cast<const void*>(line), /*rw=*/0, /*locality=*/3);  // of any address: never faults
+  }
+}
+
+std::atomic_ref<uint64_t> AtomicWord(char* word) {
+  return std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(static_cast<void*>(word)));
+}
+
+// The bytes of all pieces together; 0 when there are too many.
+uint64_t CopyPieces(absl::Span<const Sge> pieces, WorkRequest* request) {
+  if (pieces.size() > kMaxReadSges) return 0;
+  request->pieces = static_cast<uint16_t>(pieces.size());
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    request->to[i] = pieces[i];
+    bytes += pieces[i].bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+ShmConnection::ShmConnection(ConnectionHost* host, std::unique_ptr<Dialer> dialer)
+    : host_(host),
+      state_(State::kDialing),
+      is_client_(true),
+      dialer_(std::move(dialer)),
+      capabilities_(kCapabilities) {}
+
+ShmConnection::ShmConnection(ConnectionHost* host, Link link)
+    : host_(host), state_(State::kConnected), is_client_(false), link_(std::move(link)), capabilities_(kCapabilities) {
+  if (!host_->Watch(link_.socket.get(), this, /*writing=*/false)) {
+    Break(absl::UnavailableError("no memory to watch the client's socket"), /*deliver_messages=*/false);
+    return;
+  }
+  Establish();
+}
+
+ShmConnection::~ShmConnection() {
+  CloseSocket();
+  host_->Forget(this);
+}
+
+// ---- Handshake ----
+
+void ShmConnection::Step(int64_t now_ns) {
+  const bool was_connected = dialer_->connected();
+  switch (dialer_->Step(now_ns)) {
+    case Dialer::Progress::kPending:
+      break;
+    case Dialer::Progress::kFailed:
+      Break(absl::Status(dialer_->status()), /*deliver_messages=*/false);
+      return;
+    case Dialer::Progress::kDone:
+      break;
+  }
+  if (!was_connected && dialer_->connected() && !host_->Watch(dialer_->socket(), this, /*writing=*/false)) {
+    Break(absl::UnavailableError("no memory to watch the server's socket"), /*deliver_messages=*/false);
+    return;
+  }
+  if (!dialer_->link().segment.ok()) return;
+  link_ = std::move(dialer_->link());
+  dialer_.reset();
+  state_ = State::kWelcomed;
+  Establish();
+}
+
+void ShmConnection::Establish() {
+  const Side side = is_client_ ? Side::kClient : Side::kServer;
+  producer_ = link_.segment.producer(side);
+  consumer_ = link_.segment.consumer(side);
+  host_->PollAgain(this);
+  for (const BufferRegistry::Entry& entry : host_->buffers().entries()) {
+    if (entry.rkey != 0) Offer(entry);
+  }
+}
+
+// ---- Posting ----
+
+inline WorkRequest* ShmConnection::NextRequest() {
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected || work_.full())) return nullptr;
+  if (ABSL_PREDICT_FALSE(!polled)) host_->PollAgain(this);
+  return &work_.Next();
+}
+
+inline char* ShmConnection::Resolve(uint32_t rkey, uint64_t offset, uint64_t bytes, Access access) {
+  char* const found = link_.memory.Find(rkey, offset, bytes, access);
+  return ABSL_PREDICT_TRUE(found != nullptr) ? found : ResolveSlow(rkey, offset, bytes, access);
+}
+
+// The peer offers a buffer over the socket before it names it in a message through the ring.
+ABSL_ATTRIBUTE_NOINLINE char* ShmConnection::ResolveSlow(uint32_t rkey, uint64_t offset, uint64_t bytes,
+                                                         Access access) {
+  for (int i = 0; i < kPacketsPerSearch && state_ == State::kConnected && !link_.memory.Knows(rkey); ++i) {
+    if (!ReceiveOnePacket()) break;
+  }
+  return link_.memory.Find(rkey, offset, bytes, access);
+}
+
+bool ShmConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
+  WorkRequest* const request = NextRequest();
+  if (ABSL_PREDICT_FALSE(request == nullptr)) return false;
+  request->wr_id = wr_id;
+  request->opcode = Opcode::kRead;
+  request->status = WcStatus::kSuccess;
+  uint64_t bytes;
+  if (ABSL_PREDICT_TRUE(to.size() == 1)) {
+    request->pieces = 1;
+    request->to[0] = to[0];
+    bytes = to[0].bytes;
+  } else {
+    bytes = CopyPieces(to, request);
+  }
+  if (ABSL_PREDICT_FALSE(bytes - 1 >= kMaxReadBytes)) {
+    request->status = WcStatus::kLocalError;
+    work_.Commit();
+    return true;
+  }
+  request->remote = Resolve(rkey, remote_address, bytes, Access::kRemoteRead);
+  if (ABSL_PREDICT_TRUE(request->remote != nullptr)) {
+    PrefetchLines(request->remote, bytes);
+  } else {
+    if (state_ != State::kConnected) return false;
+    request->status = WcStatus::kRemoteAccess;
+  }
+  work_.Commit();
+  return true;
+}
+
+size_t ShmConnection::ReadNow(absl::Span<const NowRead> reads, uint32_t rkey) {
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return 0;
+  const absl::Span<const char> range = link_.memory.Whole(rkey);
+  size_t made = 0;
+  for (const NowRead& read : reads) {
+    const uint64_t offset = read.remote_address;
+    if (ABSL_PREDICT_FALSE(read.bytes > range.size() || offset > range.size() - read.bytes || offset % 8 != 0)) break;
+    CopyAligned(read.to, range.data() + offset, read.bytes);
+    ++made;
+  }
+  return made;
+}
+
+void ShmConnection::Prefetch(uint64_t remote_address, uint32_t bytes, uint32_t rkey) {
+  const absl::Span<const char> range = link_.memory.Whole(rkey);
+  if (ABSL_PREDICT_TRUE(remote_address < range.size())) PrefetchLines(range.data() + remote_address, bytes);
+}
+
+bool ShmConnection::PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
+                                 uint64_t delta) {
+  return PostAtomic(Opcode::kFetchAdd, wr_id, remote_address, rkey, {old_value, delta, 0});
+}
+
+bool ShmConnection::PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
+                                    uint64_t expected, uint64_t desired) {
+  return PostAtomic(Opcode::kCompareSwap, wr_id, remote_address, rkey, {old_value, expected, desired});
+}
+
+bool ShmConnection::PostAtomic(Opcode opcode, uint64_t wr_id, uint64_t remote_address, uint32_t rkey,
+                               WorkRequest::Atomic atomic) {
+  WorkRequest* const request = NextRequest();
+  if (request == nullptr) return false;
+  // A client that was idle learns here that the server has let go of it, before anything is posted.
+  if (ABSL_PREDICT_FALSE(is_client_ && link_.segment.gate()->closed())) {
+    PeerIsGone();
+    return false;
+  }
+  request->wr_id = wr_id;
+  request->opcode = opcode;
+  request->pieces = 0;
+  request->atomic = atomic;
+  request->remote = Resolve(rkey, remote_address, sizeof(uint64_t), Access::kRemoteReadAtomic);
+  if (state_ != State::kConnected) return false;
+  request->status = request->remote != nullptr ? WcStatus::kSuccess : WcStatus::kRemoteAccess;
+  work_.Commit();
+  return true;
+}
+
+bool ShmConnection::PostSend(absl::string_view head, absl::string_view body) {
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return false;
+  const size_t bytes = head.size() + body.size();
+  if (ABSL_PREDICT_FALSE(bytes - 1 >= kMaxMessageBytes)) {
+    BreakBy(WcStatus::kLocalError);
+    return false;
+  }
+  // A message must not overtake the offer of a buffer that it names.
+  if (ABSL_PREDICT_FALSE(!notices_.empty()) && !FlushNotices()) return false;
+  if (ABSL_PREDICT_FALSE(!producer_.Send(head, body))) {
+    wants_room_ = true;
+    return false;
+  }
+  sent_since_ring_ = true;
+  return true;
+}
+
+// ---- Ringing ----
+
+void ShmConnection::Ring() {
+  if (!work_.all_executed()) Execute();
+  if (sent_since_ring_) RingBell();
+}
+
+void ShmConnection::RingBell() {
+  sent_since_ring_ = false;
+  if (state_ != State::kConnected) return;
+  if (ABSL_PREDICT_FALSE(producer_.TakeSleeper())) Wake();
+}
+
+void ShmConnection::Wake() {
+  // With no room on the socket the peer has enough to wake up for.
+  SendPacket(link_.socket.get(), BytesOf(NoticePacket()), {});
+}
+
+void ShmConnection::Execute() {
+  // The mapping outlives the server: only its mark tells. See life_sign.h.
+  if (ABSL_PREDICT_FALSE(is_client_ && !link_.life.alive())) return PeerIsGone();
+  bool inside = false;
+  while (!work_.all_executed()) {
+    WorkRequest& request = work_.Oldest();
+    work_.Executed();
+    if (ABSL_PREDICT_FALSE(request.status != WcStatus::kSuccess)) {
+      if (inside) link_.segment.gate()->Leave();
+      return BreakBy(request.status);
+    }
+    if (request.opcode != Opcode::kRead && is_client_ && !inside) {
+      if (!EnterGate(request)) return;
+      inside = true;
+    }
+    ExecuteOne(request);
+  }
+  if (inside) link_.segment.gate()->Leave();
+}
+
+// False: the server has closed the gate, which ends the connection. See atomic_gate.h.
+bool ShmConnection::EnterGate(WorkRequest& request) {
+  if (ABSL_PREDICT_TRUE(link_.segment.gate()->Enter())) return true;
+  request.status = WcStatus::kFlushed;
+  PeerIsGone();
+  return false;
+}
+
+inline void ShmConnection::ExecuteOne(WorkRequest& request) {
+  if (ABSL_PREDICT_TRUE(request.opcode == Opcode::kRead)) {
+    ExecuteRead(request.to, request.pieces, request.remote);
+    return;
+  }
+  WorkRequest::Atomic& atomic = request.atomic;
+  if (request.opcode == Opcode::kFetchAdd) {
+    *atomic.old_value = AtomicWord(request.remote).fetch_add(atomic.operand, std::memory_order_seq_cst);
+  } else {
+    uint64_t expected = atomic.operand;
+    AtomicWord(request.remote).compare_exchange_strong(expected, atomic.desired, std::memory_order_seq_cst);
+    *atomic.old_value = expected;
+  }
+}
+
+// ---- Polling ----
+
+size_t ShmConnection::Poll(absl::Span<Completion> out, ReceiveArena* arena) {
+  size_t count = 0;
+  if (!work_.empty()) {
+    if (!work_.all_executed()) Execute();
+    count = Reap(out);
+  }
+  if (sent_since_ring_) RingBell();
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return PollSlow(out, count, arena);
+  return count + ReceiveMessages(absl::MakeSpan(out.data() + count, out.size() - count), arena);
+}
+
+inline size_t ShmConnection::Reap(absl::Span<Completion> out) {
+  size_t count = 0;
+  while (count < out.size() && !work_.all_reaped()) {
+    const WorkRequest& request = work_.Reap();
+    Completion& completion = out[count++];
+    completion.wr_id = request.wr_id;
+    completion.connection = this;
+    completion.opcode = request.opcode;
+    completion.status = request.status;
+    completion.message = {};
+  }
+  return count;
+}
+
+inline size_t ShmConnection::ReceiveMessages(absl::Span<Completion> out, ReceiveArena* arena) {
+  const size_t most = std::min(out.size(), kMessagesPerTurn);
+  size_t count = 0;
+  while (count < most) {
+    char* const to = arena->Room();
+    if (to == nullptr) break;
+    size_t bytes;
+    const Received received = consumer_.Receive(to, &bytes);
+    if (ABSL_PREDICT_TRUE(received == Received::kNothing)) break;
+    if (ABSL_PREDICT_FALSE(received == Received::kMalformed)) {
+      BreakByMalformedMessage();
+      break;
+    }
+    arena->Take(bytes);
+    Completion& completion = out[count++];
+    completion.wr_id = 0;
+    completion.connection = this;
+    completion.opcode = Opcode::kReceive;
+    completion.status = WcStatus::kSuccess;
+    completion.message = absl::MakeConstSpan(to, bytes);
+  }
+  if (count > 0 && ABSL_PREDICT_FALSE(consumer_.PublishHead()) && link_.socket.ok()) Wake();
+  return count;
+}
+
+size_t ShmConnection::PollSlow(absl::Span<Completion> out, size_t count, ReceiveArena* arena) {
+  if (state_ == State::kWelcomed && count < out.size()) {
+    state_ = State::kConnected;
+    out[count] = Completion();
+    out[count].connection = this;
+    out[count].opcode = Opcode::kConnected;
+    return count + 1;
+  }
+  if (state_ != State::kBroken) return count;
+  if (deliver_messages_) {
+    const size_t messages = ReceiveMessages(absl::MakeSpan(out.data() + count, out.size() - count), arena);
+    count += messages;
+    // A hostile peer could go on writing.
+    undelivered_ -= std::min(undelivered_, messages);
+    if (undelivered_ == 0 || !consumer_.Ready()) deliver_messages_ = false;
+  }
+  if (deliver_messages_ || !work_.empty() || count == out.size()) return count;
+  state_ = State::kOver;
+  link_.memory.Clear();
+  if (quiescent()) link_.segment.reset();
+  out[count] = Completion();
+  out[count].connection = this;
+  out[count].opcode = Opcode::kDisconnected;
+  return count + 1;
+}
+
+bool ShmConnection::Ready() {
+  switch (state_) {
+    case State::kDialing:
+    case State::kOver:
+      return false;
+    case State::kWelcomed:
+    case State::kBroken:
+      return true;
+    case State::kConnected:
+      break;
+  }
+  if (sent_since_ring_) RingBell();
+  if (!work_.empty() || consumer_.Ready()) return true;
+  if (wants_room_ && !producer_.AwaitRoom()) {
+    wants_room_ = false;
+    return true;
+  }
+  return false;
+}
+
+void ShmConnection::SetSleeping(bool sleeping) {
+  if (state_ == State::kConnected) consumer_.SetSleeping(sleeping);
+}
+
+// ---- The socket ----
+
+void ShmConnection::OnEvent() {
+  if (!link_.socket.ok()) return;
+  if (!notices_.empty()) FlushNotices();
+  for (int i = 0; i < kPacketsPerEvent && link_.socket.ok(); ++i) {
+    if (!ReceiveOnePacket()) break;
+  }
+}
+
+// False when there is none, or the connection broke.
+bool ShmConnection::ReceiveOnePacket() {
+  ReceivedPacket packet;
+  switch (ReceivePacket(link_.socket.get(), &packet)) {
+    case Io::kTryLater:
+      return false;
+    case Io::kClosed:
+      PeerIsGone();
+      return false;
+    case Io::kDone:
+      break;
+  }
+  NoticePacket notice;
+  absl::Status status = DecodeNotice(packet.view(), packet.fds.size(), &notice);
+  if (status.ok() && notice.notice == Notice::kOffer) {
+    status = link_.memory.AddBuffer(packet.fds[0].get(), notice.rkey, notice.bytes);
+  }
+  if (!status.ok()) {
+    Break(absl::UnavailableError(absl::StrCat("the peer broke the protocol: ", status.message())),
+          /*deliver_messages=*/false);
+    return false;
+  }
+  if (notice.notice == Notice::kWithdraw) {
+    // What is posted may point into it.
+    if (!work_.all_executed()) Execute();
+    link_.memory.RemoveBuffer(notice.rkey);
+  }
+  return true;
+}
+
+void ShmConnection::Offer(const BufferRegistry::Entry& entry) {
+  if (state_ != State::kWelcomed && state_ != State::kConnected) return;
+  notices_.Offer(entry);
+  FlushNotices();
+}
+
+void ShmConnection::Withdraw(uint32_t rkey) {
+  if (state_ != State::kWelcomed && state_ != State::kConnected) return;
+  notices_.Withdraw(rkey);
+  FlushNotices();
+}
+
+// True when none is left.
+bool ShmConnection::FlushNotices() {
+  const bool all_sent = notices_.Flush(link_.socket.get());
+  if (watches_writing_ != !all_sent) {
+    watches_writing_ = !all_sent;
+    host_->Watch(link_.socket.get(), this, watches_writing_);
+  }
+  return all_sent;
+}
+
+// ---- The end ----
+
+void ShmConnection::Disconnect() {
+  Break(absl::UnavailableError("disconnected by this side"), /*deliver_messages=*/false);
+}
+
+bool ShmConnection::alive() const { return state_ == State::kConnected && (!is_client_ || link_.life.alive()); }
+
+bool ShmConnection::quiescent() {
+  if (is_client_ || peer_closed_ || !link_.segment.ok() || !link_.segment.gate()->occupied()) return true;
+  pollfd ended = {lingering_.get(), POLLRDHUP, 0};
+  if (lingering_.ok() && poll(&ended, 1, /*timeout=*/0) > 0 && (ended.revents & (POLLRDHUP | POLLHUP)) != 0) {
+    peer_closed_ = true;
+    lingering_.reset();
+  }
+  return peer_closed_;
+}
+
+ABSL_ATTRIBUTE_NOINLINE void ShmConnection::PeerIsGone() {
+  if (!is_client_) {
+    peer_closed_ = true;
+    Break(absl::UnavailableError(absl::StrCat("the client (", link_.peer, ") is gone")), /*deliver_messages=*/true);
+  } else if (link_.life.died()) {
+    Break(absl::UnavailableError(absl::StrCat("the server process (", link_.peer, ") died")),
+          /*deliver_messages=*/true);
+  } else {
+    Break(absl::UnavailableError(absl::StrCat("the server (", link_.peer, ") closed the connection")),
+          /*deliver_messages=*/true);
+  }
+}
+
+// As with verbs: a work request that fails breaks the connection.
+ABSL_ATTRIBUTE_NOINLINE void ShmConnection::BreakBy(WcStatus status) {
+  Break(absl::UnavailableError(status == WcStatus::kLocalError
+                                   ? "this side posted a request of no or too many bytes or pieces"
+                                   : "this side posted a request for memory that the peer did not grant"),
+        /*deliver_messages=*/false);
+}
+
+ABSL_ATTRIBUTE_NOINLINE void ShmConnection::BreakByMalformedMessage() {
+  deliver_messages_ = false;
+  Break(absl::UnavailableError("malformed message from the peer"), /*deliver_messages=*/false);
+}
+
+void ShmConnection::Break(absl::Status status, bool deliver_messages) {
+  if (state_ == State::kBroken || state_ == State::kOver) return;
+  deliver_messages_ = deliver_messages && state_ == State::kConnected;
+  undelivered_ = std::max(kClientToServerCells, kServerToClientCells);
+  state_ = State::kBroken;
+  status_ = std::move(status);
+  work_.FlushRest();
+  CloseSocket();
+  dialer_.reset();
+  notices_.Clear();
+  host_->PollAgain(this);
+}
+
+void ShmConnection::CloseSocket() {
+  UniqueFd& socket = dialer_ != nullptr ? dialer_->link().socket : link_.socket;
+  if (!socket.ok()) return;
+  // A forked child may hold the socket too: closing alone would neither end the connection nor the watch.
+  host_->Unwatch(socket.get());
+  if (!is_client_ && link_.segment.ok()) {
+    link_.segment.gate()->Close();
+    if (!quiescent()) {
+      // This way the client sees the end of file, and this side still sees the client's.
+      shutdown(socket.get(), SHUT_WR);
+      lingering_ = std::move(socket);
+      return;
+    }
+  }
+  shutdown(socket.get(), SHUT_RDWR);
+  socket.reset();
+}
+
+}  // namespace farlook::rdma::shm

@@ -1,0 +1,85 @@
+// How a client knows, with one load, whether the server's process lives.
+//
+// A client reads the server's memory through a mapping of its own, which works on when the server is dead. So the
+// kernel has to leave a mark: the server owns a robust futex in a small page that clients map read-only. When the
+// thread that owns it ends, however it ends, the kernel writes FUTEX_OWNER_DIED into the word before the process is
+// gone. A process that is only stopped still owns it.
+//
+//     the word    meaning
+//     tid         the server lives (its thread `tid` owns the word)
+//     0           the server took its listener down in good order
+//     OWNER_DIED  the server's process ended
+#ifndef FARLOOK_RDMA_SHM_LIFE_SIGN_H_
+#define FARLOOK_RDMA_SHM_LIFE_SIGN_H_
+
+#include <linux/futex.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/shm/sealed_memory.h"
+#include "rdma/shm/unique_fd.h"
+
+namespace farlook::rdma::shm {
+
+struct LifePage {
+  std::atomic<uint32_t> owner;
+};
+static_assert(sizeof(LifePage) == 4 && std::atomic<uint32_t>::is_always_lock_free, "the kernel writes the word");
+
+// The server's end. Owns a thread that does nothing but sleep: the mark is about a thread, and this one lives exactly
+// as long as the listener. (Of glibc's own robust mutexes the page would show the thread's addresses to every client.)
+class LifeSign {
+ public:
+  static absl::StatusOr<std::unique_ptr<LifeSign>> Create();
+  LifeSign(const LifeSign&) = delete;
+  LifeSign& operator=(const LifeSign&) = delete;
+  ~LifeSign();
+
+  int fd() const { return fd_.get(); }  // sealed kReadOnly
+
+ private:
+  LifeSign(UniqueFd fd, Mapping mapping);
+  absl::Status Start();
+  static void* Run(void* self);
+  void Own();
+
+  UniqueFd fd_;
+  Mapping mapping_;
+  LifePage* const page_;
+  std::atomic<int> stage_{0};
+  bool started_ = false;
+  pthread_t owner_;
+};
+
+// A client's view of it.
+class LifeView {
+ public:
+  LifeView() = default;
+
+  // INVALID_ARGUMENT when `fd` is not the sealed page it should be.
+  static absl::StatusOr<LifeView> Open(int fd);
+
+  // REQUIRES: made by Open. An acquire: what the server wrote before it ended is seen after this returned false.
+  bool alive() const {
+    const uint32_t owner = page_->owner.load(std::memory_order_acquire);
+    return (owner & FUTEX_TID_MASK) != 0 && (owner & FUTEX_OWNER_DIED) == 0;
+  }
+
+  // After alive() returned false: whether the server ended without taking the listener down.
+  bool died() const;
+
+ private:
+  explicit LifeView(Mapping mapping);
+
+  Mapping mapping_;
+  const LifePage* page_ = nullptr;
+};
+
+}  // namespace farlook::rdma::shm
+
+#endif  // FARLOOK_RDMA_SHM_LIFE_SIGN_H_

@@ -1,0 +1,53 @@
+// A client that said hello and waits for the server's answer.
+#ifndef FARLOOK_RDMA_SHM_REQUEST_H_
+#define FARLOOK_RDMA_SHM_REQUEST_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "rdma/shm/life_sign.h"
+#include "rdma/shm/packet.h"
+#include "rdma/shm/unique_fd.h"
+#include "rdma/transport.h"
+
+namespace farlook::rdma::shm {
+
+// What requests, which may be answered on other threads, need of their listener.
+struct Offers {
+  struct Offer {
+    int fd;
+    RangeEntry entry;
+  };
+  std::unique_ptr<LifeSign> life;
+  std::vector<Offer> offers;  // fixed before the first Accept
+};
+
+class ShmRequest final : public ConnectionRequest {
+ public:
+  ShmRequest(UniqueFd socket, const HelloPacket& hello, std::shared_ptr<const Offers> offers);
+  ~ShmRequest() override;
+
+  // ConnectionRequest:
+  absl::string_view hello() const override { return absl::string_view(hello_.hello, hello_.hello_bytes); }
+  std::string peer() const override { return peer_; }
+  absl::StatusOr<std::unique_ptr<Connection>> Accept(Endpoint* endpoint, absl::string_view welcome,
+                                                     absl::Span<const uint32_t> rkeys) override;
+  void Reject(absl::string_view reason) override;
+
+ private:
+  UniqueFd socket_;  // until answered
+  const HelloPacket hello_;
+  const std::string peer_;
+  const std::shared_ptr<const Offers> offers_;
+};
+
+// Tells the client at the other end why it is refused. Never blocks; it may be gone.
+void SendReject(int socket, absl::string_view reason);
+
+}  // namespace farlook::rdma::shm
+
+#endif  // FARLOOK_RDMA_SHM_REQUEST_H_

@@ -1,0 +1,188 @@
+// Rings of messages between two processes that do not trust each other.
+//
+// A ring is an array of cells of one cache line each; the first word of a cell is its tag:
+//
+//     tag   | bits 63..32: lap, 1 in the first round | bits 31..16: 0 | bits 15..0: bytes of the message |
+//     cell  | tag: 8 bytes | payload: 56 bytes |
+//
+// A message takes consecutive cells (modulo the ring); only the tag of its first cell means anything. The consumer
+// polls that tag alone, so a short message moves one cache line.
+//
+// Invariants:
+//   * A message's payload is stored before its first tag.
+//   * A position grows for ever; its cell is position mod cells, its lap 1 + position / cells.
+//   * The consumer publishes how far it has read once in a quarter of the ring.
+//   * Of a hostile other side the worst is nonsense in messages: every shared word is loaded once, then checked;
+//   indices
+//     are masked; what a side needs for its own safety it keeps in its own memory.
+//
+// Ordering: the release of a tag pairs with the consumer's acquire of it; the release of `head` with the producer's
+// acquire. Falling asleep and waking are Dekker's: each side stores (tag, `sleeping`; `head`, `wants_room`), passes a
+// seq_cst fence, and loads what the other stores.
+//
+// Thread safety: one thread at each end.
+#ifndef FARLOOK_RDMA_SHM_RING_H_
+#define FARLOOK_RDMA_SHM_RING_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/base/optimization.h"
+#include "absl/strings/string_view.h"
+#include "rdma/shm/limits.h"
+#include "rdma/transport.h"
+
+namespace farlook::rdma::shm {
+
+struct alignas(kCellBytes) Cell {
+  std::atomic<uint64_t> tag;
+  std::atomic<uint64_t> payload[kCellPayloadBytes / sizeof(uint64_t)];
+};
+static_assert(sizeof(Cell) == kCellBytes);
+
+// Two lines each: hardware fetches lines in pairs.
+struct alignas(2 * kCacheLineBytes) ConsumerLine {
+  std::atomic<uint64_t> head;      // cells read; stored by the consumer
+  std::atomic<uint32_t> sleeping;  // 1: wake me when a message comes; set by the consumer, taken by the producer
+};
+struct alignas(2 * kCacheLineBytes) ProducerLine {
+  std::atomic<uint32_t> wants_room;  // 1: wake me when `head` moves; set by the producer, taken by the consumer
+};
+
+inline constexpr size_t kCellWords = kCellPayloadBytes / sizeof(uint64_t);
+
+constexpr size_t CellsOf(size_t message_bytes) { return (message_bytes + kCellPayloadBytes - 1) / kCellPayloadBytes; }
+
+// Takes a flag that the other side set. True for one of those who ask.
+inline bool TakeFlag(std::atomic<uint32_t>& flag) {
+  return ABSL_PREDICT_FALSE(flag.load(std::memory_order_relaxed) != 0) &&
+         flag.exchange(0, std::memory_order_relaxed) != 0;
+}
+
+class RingProducer {
+ public:
+  RingProducer() = default;
+  // `cells` is a power of two. The memory is all zeros and outlives this.
+  RingProducer(Cell* ring, size_t cells, ConsumerLine* consumer, ProducerLine* producer)
+      : ring_(ring), cells_(cells), limit_(cells), consumer_(consumer), producer_(producer) {}
+
+  // Copies the message (1 to kMaxMessageBytes) in; the consumer sees it at once. False when there is no room.
+  bool Send(absl::string_view head, absl::string_view body) {
+    const size_t bytes = head.size() + body.size();
+    const size_t needed = CellsOf(bytes);
+    if (ABSL_PREDICT_FALSE(next_ + needed > limit_) && !MakeRoom(needed)) return false;
+    uint64_t words[kMaxMessageCells * kCellWords];
+    words[(bytes - 1) / sizeof(uint64_t)] = 0;  // the peer gets no stray bytes
+    if (!head.empty()) memcpy(words, head.data(), head.size());
+    if (!body.empty()) memcpy(reinterpret_cast<char*>(words) + head.size(), body.data(), body.size());
+    StorePayload(words, (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+    const uint64_t lap = static_cast<uint32_t>(1 + next_ / cells_);
+    ring_[next_ & (cells_ - 1)].tag.store(lap << 32 | bytes, std::memory_order_release);
+    next_ += needed;
+    return true;
+  }
+
+  // After a batch: whether the consumer sleeps and is to be woken now.
+  bool TakeSleeper() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return TakeFlag(consumer_->sleeping);
+  }
+
+  // After Send returned false: asks the consumer to wake this side when it has read on. False when it already has.
+  bool AwaitRoom() {
+    producer_->wants_room.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return !MakeRoom(kMaxMessageCells);
+  }
+
+ private:
+  bool MakeRoom(size_t needed) {
+    const uint64_t head = consumer_->head.load(std::memory_order_acquire);
+    // A head that was never reached would let this side overwrite what was not read, which hurts the liar only.
+    limit_ = head + cells_;
+    return next_ + needed <= limit_;
+  }
+
+  void StorePayload(const uint64_t* words, size_t count) {
+    uint64_t position = next_;
+    while (count > 0) {
+      Cell& cell = ring_[position & (cells_ - 1)];
+      const size_t here = count < kCellWords ? count : kCellWords;
+      for (size_t i = 0; i < here; ++i) cell.payload[i].store(words[i], std::memory_order_relaxed);
+      words += here;
+      count -= here;
+      ++position;
+    }
+  }
+
+  Cell* ring_ = nullptr;
+  size_t cells_ = 0;
+  uint64_t next_ = 0;   // position of the next message
+  uint64_t limit_ = 0;  // positions below this may be written
+  ConsumerLine* consumer_ = nullptr;
+  ProducerLine* producer_ = nullptr;
+};
+
+enum class Received : uint8_t { kNothing, kMessage, kMalformed };
+
+class RingConsumer {
+ public:
+  // Receive() stores whole words.
+  static constexpr size_t RoomFor(size_t message_bytes) { return (message_bytes + 7) & ~size_t{7}; }
+
+  RingConsumer() = default;
+  RingConsumer(Cell* ring, size_t cells, ConsumerLine* consumer, ProducerLine* producer)
+      : ring_(ring), cells_(cells), consumer_(consumer), producer_(producer) {}
+
+  bool Ready() const { return TagArrived(ring_[next_ & (cells_ - 1)].tag.load(std::memory_order_acquire)); }
+
+  // Copies the next message to `to`, which has room for RoomFor(kMaxMessageBytes) and is 8-byte aligned. After
+  // kMalformed the ring is of no use any more.
+  Received Receive(char* to, size_t* message_bytes) {
+    const uint64_t tag = ring_[next_ & (cells_ - 1)].tag.load(std::memory_order_acquire);
+    if (ABSL_PREDICT_TRUE(!TagArrived(tag))) return Received::kNothing;
+    const size_t bytes = static_cast<uint32_t>(tag);
+    if (bytes == 0 || bytes > kMaxMessageBytes) return Received::kMalformed;
+    size_t words = (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+    for (uint64_t position = next_; words > 0; ++position) {
+      const Cell& cell = ring_[position & (cells_ - 1)];
+      const size_t here = words < kCellWords ? words : kCellWords;
+      for (size_t i = 0; i < here; ++i, to += sizeof(uint64_t)) {
+        const uint64_t word = cell.payload[i].load(std::memory_order_relaxed);
+        memcpy(to, &word, sizeof(word));
+      }
+      words -= here;
+    }
+    next_ += CellsOf(bytes);
+    *message_bytes = bytes;
+    return Received::kMessage;
+  }
+
+  // Whether the producer waits for room and is to be woken now. Call after Receive.
+  bool PublishHead() {
+    if (ABSL_PREDICT_TRUE(next_ - published_ < cells_ / 4)) return false;
+    consumer_->head.store(next_, std::memory_order_release);
+    published_ = next_;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return TakeFlag(producer_->wants_room);
+  }
+
+  // Falling asleep: SetSleeping(true) on every ring, one seq_cst fence, then sleep if no ring is Ready().
+  void SetSleeping(bool sleeping) { consumer_->sleeping.store(sleeping ? 1 : 0, std::memory_order_relaxed); }
+
+ private:
+  bool TagArrived(uint64_t tag) const { return tag >> 32 == static_cast<uint32_t>(1 + next_ / cells_); }
+
+  Cell* ring_ = nullptr;
+  size_t cells_ = 0;
+  uint64_t next_ = 0;
+  uint64_t published_ = 0;
+  ConsumerLine* consumer_ = nullptr;
+  ProducerLine* producer_ = nullptr;
+};
+
+}  // namespace farlook::rdma::shm
+
+#endif  // FARLOOK_RDMA_SHM_RING_H_

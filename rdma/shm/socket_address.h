@@ -1,0 +1,44 @@
+// The socket file of a listener, and the lock beside it that says whether its owner lives.
+//
+// A server that was killed leaves its socket file behind; connecting to it fails, binding over it too. Whether the file
+// is stale cannot be told from the file, so the owner holds a lock (flock) on `path`.lock, which the kernel lets go
+// when the owner dies. A stopped server still holds it.
+#ifndef FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_
+#define FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/shm/unique_fd.h"
+
+namespace farlook::rdma::shm {
+
+class SocketAddress {
+ public:
+  // Takes the path and listens there. Errors name the cure:
+  //   ALREADY_EXISTS     a live server listens there, or the path is something else than a socket
+  //   NOT_FOUND          the directory does not exist
+  //   PERMISSION_DENIED  this user may not create files there
+  static absl::StatusOr<SocketAddress> Take(const std::string& path);
+
+  SocketAddress(SocketAddress&&) = default;
+  SocketAddress& operator=(SocketAddress&&) = delete;
+  // Removes the socket file and the lock file.
+  ~SocketAddress();
+
+  int socket() const { return socket_.get(); }  // listening, non-blocking
+  const std::string& path() const { return path_; }
+
+ private:
+  SocketAddress(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  absl::Status Listen();
+
+  std::string path_;
+  UniqueFd lock_;
+  UniqueFd socket_;
+};
+
+}  // namespace farlook::rdma::shm
+
+#endif  // FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_

@@ -1,0 +1,52 @@
+// The simulated backend under the suite that all backends pass: without faults, at random delays.
+//
+// Left out (Backend::virtual_time): tests that sleep on a descriptor, since the scheduler wakes who waits, and tests
+// with several threads, since all parties share one.
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "rdma/conformance/fixture.h"
+#include "rdma/sim/network.h"
+#include "rdma/sim/scheduler.h"
+
+namespace farlook::rdma::sim {
+namespace {
+
+using conformance::Backend;
+using conformance::ConformanceTest;
+
+// One world for all tests, each at an address of its own.
+struct World {
+  Scheduler scheduler{conformance::Seed()};
+  Network network{&scheduler, NetworkOptions{}};
+  SimClock clock{&scheduler};
+  int addresses = 0;
+};
+
+Backend Simulated() {
+  static World* const world = new World;
+  Backend backend;
+  backend.name = "sim";
+  backend.unused_address = [] { return absl::StrCat("sim://server", ++world->addresses); };
+  backend.foreign_addresses = {"shm:///tmp/x", "sim://", "nonsense", ""};
+  backend.listen = [](absl::string_view address) { return world->network.Listen(address, /*party=*/0); };
+  backend.create_endpoint = [](absl::string_view) -> absl::StatusOr<std::unique_ptr<Endpoint>> {
+    return world->network.CreateEndpoint(/*party=*/1);
+  };
+  backend.virtual_time = true;
+  backend.clock = &world->clock;
+  backend.idle = [] {
+    // Nothing is to come: time passes all the same.
+    if (!world->scheduler.RunOne(world->scheduler.now_ns() + 1'000'000)) world->scheduler.Spend(1'000'000);
+  };
+  return backend;
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Sim, ConformanceTest, testing::Values(Simulated()),
+                         [](const testing::TestParamInfo<Backend>&) { return "Backend"; });
+
+}  // namespace farlook::rdma::sim

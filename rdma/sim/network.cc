@@ -1,0 +1,87 @@
+#include "rdma/sim/network.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "rdma/sim/endpoint.h"
+#include "rdma/sim/listener.h"
+#include "rdma/sim/wire.h"
+
+namespace farlook::rdma::sim {
+
+absl::StatusOr<std::unique_ptr<Listener>> Network::Listen(absl::string_view address, Party party,
+                                                          std::function<void()> wake) {
+  absl::StatusOr<absl::string_view> name = NameIn(address);
+  if (!name.ok()) return name.status();
+  if (FindListener(*name) != nullptr) {
+    return absl::AlreadyExistsError(absl::StrCat(address, " is in use by another server"));
+  }
+  return std::make_unique<SimListener>(this, *name, party, std::move(wake));
+}
+
+std::unique_ptr<Endpoint> Network::CreateEndpoint(Party party, std::function<void()> wake) {
+  return std::make_unique<SimEndpoint>(this, party, std::move(wake));
+}
+
+void Network::Stop(Party party, int64_t ns) {
+  if (!options.capabilities.local) return;
+  for (const auto& [read, reader] : reads_) {
+    if (reader == party) read->Stop(now_ns(), ns);
+  }
+}
+
+void Network::Kill(Party party) {
+  std::erase_if(wires_, [](const std::weak_ptr<Wire>& wire) { return wire.expired(); });
+  for (size_t n = 0; n < wires_.size(); ++n) {
+    const std::shared_ptr<Wire> wire = wires_[n].lock();
+    for (const int i : {Wire::kClient, Wire::kServer}) {
+      if (wire->side(i).endpoint != nullptr && wire->side(i).party == party) {
+        wire->End(i, absl::UnavailableError("the process is dead"));
+      }
+    }
+  }
+}
+
+SimListener* Network::FindListener(absl::string_view name) {
+  const auto found = listeners_.find(std::string(name));
+  return found == listeners_.end() ? nullptr : found->second;
+}
+
+void Network::Register(absl::string_view name, SimListener* listener) { listeners_[std::string(name)] = listener; }
+
+void Network::Unregister(SimListener* listener) {
+  std::erase_if(listeners_, [listener](const auto& entry) { return entry.second == listener; });
+}
+
+const RemoteRange& Network::Offer(const Region& region) {
+  const uint32_t rkey = ++last_rkey_;
+  Region& kept = regions_[rkey] = region;
+  // Not the pointer, which is another in each process.
+  kept.remote = {uint64_t{rkey} << 32, region.bytes, rkey};
+  return kept.remote;
+}
+
+const Region* Network::FindRegion(uint32_t rkey) const {
+  const auto found = regions_.find(rkey);
+  return found == regions_.end() ? nullptr : &found->second;
+}
+
+void Network::Withdraw(uint32_t rkey) { regions_.erase(rkey); }
+
+void Network::End(WordRead* read) {
+  std::erase_if(reads_, [read](const auto& entry) { return entry.first == read; });
+}
+
+int64_t Network::DrawDelay(uint32_t slow) {
+  const int64_t delay_ns = random().Between(options.min_delay_ns, options.max_delay_ns);
+  return random().PerMillion(slow) ? delay_ns + random().Between(0, options.slow_ns) : delay_ns;
+}
+
+int64_t Network::DrawNotice() {
+  return DrawDelay(0) +
+         (options.max_notice_ns > 0 && random().OneIn(2) ? random().Between(0, options.max_notice_ns) : 0);
+}
+
+}  // namespace farlook::rdma::sim

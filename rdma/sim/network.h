@@ -1,0 +1,143 @@
+// A simulated network: servers and clients of any number in one thread and in virtual time.
+//
+// Addresses are "sim://name". A party (process) is an id; its endpoints and listeners are made with it. Nothing moves
+// unless the Scheduler runs; a party is told through its endpoint's wake function that there is something to poll.
+//
+// What is simulated, beyond what rdma/transport.h promises:
+//   * The words of a READ are fetched one by one in random order, while others store (BeforeStore()).
+//   * A connection breaks at random. What is under way in each direction is lost from some moment on, so an atomic's
+//     completion may be lost before or after its effect; each side learns of it at a moment of its own.
+//   * A peer that is gone is noticed late. Until then the other side goes on, and messages sent before still arrive.
+//   * Queues are short, acknowledgements slow, requests to connect and their answers get lost, Allocate() fails.
+#ifndef FARLOOK_RDMA_SIM_NETWORK_H_
+#define FARLOOK_RDMA_SIM_NETWORK_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "rdma/clock.h"
+#include "rdma/sim/options.h"
+#include "rdma/sim/read.h"
+#include "rdma/sim/scheduler.h"
+#include "rdma/transport.h"
+
+namespace farlook::rdma::sim {
+
+class SimEndpoint;
+class SimListener;
+class Wire;
+
+using Party = int;
+
+// Memory that peers may READ.
+struct Region {
+  char* base = nullptr;
+  uint64_t bytes = 0;
+  Access access = Access::kRemoteRead;
+  Party party = 0;                        // whose it is
+  const SimEndpoint* endpoint = nullptr;  // of a client's buffer: only peers of its connections
+  RemoteRange remote;
+};
+
+// Thread safety: one thread. Outlives all that it makes.
+class Network {
+ public:
+  Network(Scheduler* scheduler, const NetworkOptions& network_options)
+      : scheduler_(scheduler), options(network_options) {}
+
+  Scheduler& scheduler() { return *scheduler_; }
+  Random& random() { return scheduler_->random(); }
+  int64_t now_ns() const { return scheduler_->now_ns(); }
+
+  absl::StatusOr<std::unique_ptr<Listener>> Listen(absl::string_view address, Party party,
+                                                   std::function<void()> wake = {});
+  std::unique_ptr<Endpoint> CreateEndpoint(Party party, std::function<void()> wake = {});
+
+  // A party stops for a while. READs that its own CPU does (Capabilities::local) stop with it; a device goes on.
+  void Stop(Party party, int64_t ns);
+
+  // A party dies: its connections end, in an order that is the same in each run. It is destroyed next.
+  void Kill(Party party);
+
+  // To be called before each store to memory that is offered: what a READ fetched of that word before stays so.
+  void BeforeStore(const void* at) {
+    for (const auto& [read, reader] : reads_) read->Keep(static_cast<const char*>(at), scheduler_->now_ns());
+  }
+  bool reading() const { return !reads_.empty(); }
+  // Whether one of the last READs was of this word: a moment at which the order of stores may matter.
+  bool RecentlyRead(const void* at) const {
+    for (const auto& [from, bytes] : recent_) {
+      if (static_cast<uint64_t>(static_cast<const char*>(at) - from) < bytes) return true;
+    }
+    return false;
+  }
+
+  // Called when a side that is itself connected, and whose peer is, ends a connection that no fault has touched.
+  std::function<void(Party, bool is_server)> on_healthy_end;
+  // Called when a client is connected, with what the server answered.
+  std::function<void(Party client, absl::string_view welcome)> on_welcome;
+  // One line for each thing that happens; nothing is put together while it is empty.
+  std::function<void(const std::string&)> trace;
+
+  // ---- For the parts of the simulation itself.
+
+  SimListener* FindListener(absl::string_view name);
+  void Register(absl::string_view name, SimListener* listener);
+  void Unregister(SimListener* listener);
+
+  const RemoteRange& Offer(const Region& region);
+  const Region* FindRegion(uint32_t rkey) const;
+  void Withdraw(uint32_t rkey);
+
+  void Add(const std::shared_ptr<Wire>& wire) { wires_.push_back(wire); }
+  void Begin(WordRead* read, Party reader) {
+    reads_.emplace_back(read, reader);
+    recent_[next_recent_++ % recent_.size()] = {read->from(), read->bytes()};
+  }
+  void End(WordRead* read);
+
+  // A draw of how long it takes one way; `slow` is the chance that it takes much longer.
+  int64_t DrawDelay(uint32_t slow);
+  int64_t DrawNotice();
+
+ private:
+  Scheduler* const scheduler_;
+
+ public:
+  NetworkOptions options;  // may change at any time; capabilities only before the first connection
+
+ private:
+  std::map<std::string, SimListener*> listeners_;
+  std::map<uint32_t, Region> regions_;
+  std::vector<std::weak_ptr<Wire>> wires_;  // by age
+  uint32_t last_rkey_ = 100;
+  std::vector<std::pair<WordRead*, Party>> reads_;
+  std::array<std::pair<const char*, uint64_t>, 32> recent_{};
+  size_t next_recent_ = 0;
+};
+
+// Virtual time as one party's clock shows it. It never goes back.
+class SimClock : public Clock {
+ public:
+  explicit SimClock(const Scheduler* scheduler) : scheduler_(scheduler) {}
+  int64_t NowNs() const override {
+    const int64_t true_ns = scheduler_->now_ns();
+    return true_ns + offset_ns + true_ns / 1'000 * drift_per_mille;
+  }
+  int64_t offset_ns = 0;        // may grow: the clock jumps
+  int64_t drift_per_mille = 0;  // set before use
+
+ private:
+  const Scheduler* const scheduler_;
+};
+
+}  // namespace farlook::rdma::sim
+
+#endif  // FARLOOK_RDMA_SIM_NETWORK_H_

@@ -1,0 +1,224 @@
+#include "rdma/sim/wire.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/sim/endpoint.h"
+
+namespace farlook::rdma::sim {
+
+bool Wire::HasRoom(int i) {
+  const Side& s = side(i);
+  return s.state == State::kUp &&
+         s.posted.size() + s.running.size() + s.sends < network_->options.capabilities.send_queue_depth;
+}
+
+void Wire::Ring(int i) {
+  Side& s = side(i);
+  if (s.state != State::kUp || s.posted.empty()) return;
+  if (network_->random().PerMillion(network_->options.broken)) Break();
+  while (!s.posted.empty()) {
+    std::shared_ptr<Work> work = std::move(s.posted.front());
+    s.posted.pop_front();
+    if (work->opcode == Opcode::kReceive) {
+      Send(i, std::move(work->message));
+    } else {
+      s.running.push_back(std::move(work));
+    }
+  }
+  StartReads(i);
+}
+
+// ---- Messages.
+
+void Wire::Send(int i, std::string message) {
+  Side& s = side(i);
+  ++s.sends;
+  s.last_arrival_ns =
+      std::max(s.last_arrival_ns + 1, network_->now_ns() + network_->DrawDelay(network_->options.slow_message));
+  network_->scheduler().At(s.last_arrival_ns, [self = shared_from_this(), i, message = std::move(message)]() mutable {
+    if (!self->side(i).cut) self->Arrive(1 - i, std::move(message));
+  });
+}
+
+void Wire::Arrive(int to, std::string message) {
+  Side& s = side(to);
+  if (s.state != State::kUp) return;
+  if (s.receives == 0 || !s.stalled.empty()) {
+    s.stalled.push_back(std::move(message));
+    return;
+  }
+  --s.receives;
+  s.endpoint->Push({0, s.connection, Opcode::kReceive, WcStatus::kSuccess, {}}, message);
+  // The sender's place is free when the acknowledgement is back.
+  const int64_t ack_ns =
+      network_->options.max_ack_ns > 0 ? network_->random().Between(0, network_->options.max_ack_ns) : 0;
+  network_->scheduler().After(ack_ns, [self = shared_from_this(), to] {
+    Side& sender = self->side(1 - to);
+    if (sender.sends > 0) --sender.sends;
+    if (sender.state == State::kUp) sender.endpoint->Wake();
+  });
+}
+
+void Wire::Received(int i) {
+  Side& s = side(i);
+  ++s.receives;
+  if (s.stalled.empty()) return;
+  std::string message = std::move(s.stalled.front());
+  s.stalled.pop_front();
+  std::deque<std::string> later;
+  later.swap(s.stalled);  // Arrive() keeps the order behind what is stalled
+  Arrive(i, std::move(message));
+  s.stalled = std::move(later);
+}
+
+// ---- READs and atomics.
+
+const Region* Wire::Resolve(int i, const Work& work) const {
+  const Region* region = network_->FindRegion(work.rkey);
+  if (region == nullptr) return nullptr;
+  const Side& peer = sides_[static_cast<size_t>(1 - i)];
+  if (region->endpoint != nullptr ? region->endpoint != peer.endpoint
+                                  : std::find(granted.begin(), granted.end(), work.rkey) == granted.end()) {
+    return nullptr;
+  }
+  if (work.address < region->remote.address || work.address - region->remote.address > region->bytes) return nullptr;
+  if (work.bytes > region->bytes - (work.address - region->remote.address) || work.address % 8 != 0) return nullptr;
+  if (work.opcode != Opcode::kRead && region->access != Access::kRemoteReadAtomic) return nullptr;
+  return region;
+}
+
+void Wire::StartReads(int i) {
+  Side& s = side(i);
+  for (const std::shared_ptr<Work>& work : s.running) {
+    if (work->started) continue;
+    if (s.reading >= network_->options.capabilities.max_outstanding_reads) return;
+    work->started = true;
+    ++s.reading;
+    const int64_t start_ns = network_->now_ns() + network_->random().Between(0, network_->options.min_delay_ns);
+    const int64_t end_ns = start_ns + network_->DrawDelay(network_->options.slow_read);
+    const auto execute = [self = shared_from_this(), i, work] { self->Execute(i, work); };
+    const Region* region = Resolve(i, *work);
+    if (work->opcode == Opcode::kRead && region != nullptr) {
+      work->read = std::make_unique<WordRead>(region->base + (work->address - region->remote.address), work->bytes,
+                                              start_ns, end_ns, &network_->random());
+      network_->Begin(work->read.get(), s.party);
+    }
+    network_->scheduler().At(end_ns, execute);
+  }
+}
+
+// The READ has fetched its words, or the atomic takes effect.
+void Wire::Execute(int i, const std::shared_ptr<Work>& work) {
+  Side& s = side(i);
+  if (s.state != State::kUp) return;                                         // flushed
+  if (work->read != nullptr && work->read->end_ns() > network_->now_ns()) {  // the reader had stopped
+    network_->scheduler().At(work->read->end_ns(), [self = shared_from_this(), i, work] { self->Execute(i, work); });
+    return;
+  }
+  if (side(i).cut) return;  // the request never arrived
+  const Region* region = Resolve(i, *work);
+  if (region == nullptr && side(1 - i).state == State::kDown) return;  // nobody answers any more
+  if (region == nullptr) {
+    work->status = WcStatus::kRemoteAccess;
+  } else if (work->opcode != Opcode::kRead) {
+    char* at = region->base + (work->address - region->remote.address);
+    network_->BeforeStore(at);
+    std::memcpy(&work->bytes, at, 8);
+    const uint64_t desired = work->opcode == Opcode::kFetchAdd ? work->bytes + work->operand
+                             : work->bytes == work->expected   ? work->operand
+                                                               : work->bytes;
+    std::memcpy(at, &desired, 8);
+  }
+  if (side(1 - i).cut) return;  // the answer is lost
+  work->done = true;
+  Complete(i);
+}
+
+void Wire::Land(const Work& work) {
+  if (work.opcode != Opcode::kRead) {
+    *work.old_value = work.bytes;
+    return;
+  }
+  std::vector<uint64_t> bytes((work.bytes + 7) / 8);
+  char* from = reinterpret_cast<char*>(bytes.data());
+  work.read->Finish(from);
+  for (const Sge& piece : work.to) {
+    // The piece may itself lie in memory that others READ.
+    for (uint32_t at = 0; network_->reading() && at < piece.bytes; at += 8) network_->BeforeStore(piece.data + at);
+    std::memcpy(piece.data, from, piece.bytes);
+    from += piece.bytes;
+  }
+}
+
+// Reports what is done, in order.
+void Wire::Complete(int i) {
+  Side& s = side(i);
+  while (!s.running.empty() && s.running.front()->done && s.state == State::kUp) {
+    const std::shared_ptr<Work> work = std::move(s.running.front());
+    s.running.pop_front();
+    --s.reading;
+    if (work->status == WcStatus::kSuccess) Land(*work);
+    if (work->read != nullptr) network_->End(work->read.get());
+    s.endpoint->Push({work->wr_id, s.connection, work->opcode, work->status, {}});
+    if (work->status != WcStatus::kSuccess) {
+      faulty_ = true;
+      End(i, absl::UnavailableError("the peer's memory does not allow it"));
+    }
+  }
+  if (s.state == State::kUp) StartReads(i);
+}
+
+// ---- The end.
+
+void Wire::End(int i, absl::Status status) {
+  Side& s = side(i);
+  if (s.state == State::kDown) return;
+  s.state = State::kDown;
+  s.status = std::move(status);
+  s.stalled.clear();
+  for (auto* queue : {&s.running, &s.posted}) {
+    for (const std::shared_ptr<Work>& work : *queue) {
+      if (work->opcode == Opcode::kReceive) continue;
+      if (work->read != nullptr) {
+        // Some of it may have landed.
+        if (s.connection != nullptr && network_->random().OneIn(4) && Resolve(i, *work) != nullptr) Land(*work);
+        network_->End(work->read.get());
+      }
+      if (s.connection != nullptr) s.endpoint->Push({work->wr_id, s.connection, work->opcode, WcStatus::kFlushed, {}});
+    }
+    queue->clear();
+  }
+  if (s.connection != nullptr) s.endpoint->Push({0, s.connection, Opcode::kDisconnected, WcStatus::kSuccess, {}});
+  if (side(1 - i).state != State::kUp) return;
+  // What is under way to the peer may still arrive, or not.
+  if (network_->random().OneIn(2)) s.cut = true;
+  const int64_t notice_ns = std::max(network_->now_ns() + network_->DrawNotice(), s.cut ? 0 : s.last_arrival_ns);
+  network_->scheduler().At(notice_ns, [self = shared_from_this(), i] {
+    self->End(1 - i, absl::UnavailableError("the peer has disconnected"));
+  });
+}
+
+void Wire::Leave(int i, absl::Status status) {
+  if (!faulty_ && side(0).state == State::kUp && side(1).state == State::kUp && network_->on_healthy_end) {
+    network_->on_healthy_end(side(i).party, i == kServer);
+  }
+  End(i, std::move(status));
+}
+
+void Wire::Break() {
+  faulty_ = true;
+  if (network_->trace) network_->trace(absl::StrCat("connection of ", sides_[0].party, " breaks"));
+  const int64_t spread_ns = 4 * network_->options.max_delay_ns;
+  for (int i = 0; i < 2; ++i) {
+    network_->scheduler().After(network_->random().Between(0, spread_ns),
+                                [self = shared_from_this(), i] { self->side(i).cut = true; });
+    network_->scheduler().After(spread_ns + network_->DrawNotice(), [self = shared_from_this(), i] {
+      self->End(i, absl::UnavailableError("the connection broke"));
+    });
+  }
+}
+
+}  // namespace farlook::rdma::sim

@@ -1,0 +1,100 @@
+// Both ends of one connection, and what is under way between them.
+#ifndef FARLOOK_RDMA_SIM_WIRE_H_
+#define FARLOOK_RDMA_SIM_WIRE_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "rdma/sim/network.h"
+#include "rdma/sim/read.h"
+
+namespace farlook::rdma::sim {
+
+class SimConnection;
+class SimEndpoint;
+
+// A work request.
+struct Work {
+  Opcode opcode = Opcode::kRead;  // or kReceive: a SEND
+  uint64_t wr_id = 0;
+  std::vector<Sge> to;
+  uint64_t address = 0;
+  uint32_t rkey = 0;
+  uint64_t bytes = 0;
+  uint64_t* old_value = nullptr;
+  uint64_t operand = 0, expected = 0;
+  std::string message;
+
+  bool started = false;
+  bool done = false;
+  WcStatus status = WcStatus::kSuccess;
+  std::unique_ptr<WordRead> read;
+};
+
+// Thread safety: one thread. Invariants: work requests other than SENDs complete in the order in which they were
+// posted; what one side sends arrives in order or, from some message on, not at all.
+class Wire : public std::enable_shared_from_this<Wire> {
+ public:
+  enum class State : uint8_t { kConnecting, kUp, kDown };
+  static constexpr int kClient = 0, kServer = 1;
+
+  struct Side {
+    Party party = 0;
+    SimEndpoint* endpoint = nullptr;
+    SimConnection* connection = nullptr;  // null once it is destroyed
+    State state = State::kConnecting;
+    absl::Status status;
+    std::deque<std::shared_ptr<Work>> posted;   // not rung
+    std::deque<std::shared_ptr<Work>> running;  // rung; not SENDs
+    uint32_t sends = 0;                         // rung and not acknowledged
+    uint32_t reading = 0;                       // of running, started
+    int64_t last_arrival_ns = 0;                // of what this side sent
+    bool cut = false;                           // what this side sends does not arrive any more
+    std::deque<std::string> stalled;            // arrived here, found no receive
+    uint32_t receives = 0;
+  };
+
+  explicit Wire(Network* network) : network_(network) {}
+
+  Network& network() { return *network_; }
+  Side& side(int i) { return sides_[static_cast<size_t>(i)]; }
+  std::string welcome;            // as it arrived at the client
+  std::vector<uint32_t> granted;  // to the client
+
+  // Whether work may be posted, and finds room.
+  bool HasRoom(int i);
+  void Ring(int i);
+  // Ends one side: what is posted is flushed, then comes kDisconnected. The other side learns of it later.
+  void End(int i, absl::Status status);
+  // `i` itself ends it.
+  void Leave(int i, absl::Status status);
+  // The connection breaks, for no fault of anybody.
+  void Break();
+  // A receive of side `i` is free again.
+  void Received(int i);
+
+ private:
+  const Region* Resolve(int i, const Work& work) const;
+  void Send(int i, std::string message);
+  void Arrive(int to, std::string message);
+  void StartReads(int i);
+  void Execute(int i, const std::shared_ptr<Work>& work);
+  void Land(const Work& work);
+  void Complete(int i);
+
+  Network* const network_;
+  std::array<Side, 2> sides_;
+  bool faulty_ = false;  // a fault has touched it
+  friend class SimListener;
+  friend class SimRequest;
+  friend class SimEndpoint;
+};
+
+}  // namespace farlook::rdma::sim
+
+#endif  // FARLOOK_RDMA_SIM_WIRE_H_

@@ -1,0 +1,156 @@
+// What needs no device: negotiation, flow control, signalling, liveness, local keys, the texts of statuses.
+#include <deque>
+#include <random>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "rdma/verbs/flow_control.h"
+#include "rdma/verbs/liveness.h"
+#include "rdma/verbs/local_memory.h"
+#include "rdma/verbs/negotiation.h"
+#include "rdma/verbs/signalling.h"
+#include "rdma/verbs/wc_status.h"
+
+namespace farlook::rdma::verbs {
+namespace {
+
+DeviceTraits Device() {
+  DeviceTraits device;
+  device.atomics = true;
+  device.max_serve_reads = 16;
+  device.max_ask_reads = 300;
+  device.max_send_wrs = 100;
+  device.max_sges = 30;
+  device.max_read_sges = 2;
+  device.max_completions = 1000;
+  device.max_message_bytes = 4096;
+  device.max_region_bytes = 1 << 20;
+  return device;
+}
+
+TEST(NegotiationTest, DepthsAreWhatBothCan) {
+  const ReadDepths offered = OfferedDepths(Device());
+  EXPECT_EQ(offered.serve, 16);
+  EXPECT_EQ(offered.ask, 254) << "255 has another meaning";
+  EXPECT_EQ(AgreedDepths(Device(), 4, 200)->serve, 4);
+  EXPECT_EQ(AgreedDepths(Device(), 4, 200)->ask, 200);
+  EXPECT_EQ(AgreedDepths(Device(), 100, 1000)->serve, 16);
+  EXPECT_FALSE(AgreedDepths(Device(), 0, 4).ok());
+  EXPECT_FALSE(AgreedDepths(Device(), 4, 0).ok());
+}
+
+TEST(NegotiationTest, QueuesAreWhatTheDeviceHas) {
+  const QueuePlan plan = PlanQueues(Device(), Role::kClient);
+  EXPECT_EQ(plan.hardware_depth, 100u);
+  EXPECT_EQ(plan.send_sges, 2u);
+  const Capabilities can = CapabilitiesOf(Device(), plan, {16, 30}, /*atomics=*/true);
+  EXPECT_TRUE(can.atomics);
+  EXPECT_EQ(can.max_outstanding_reads, 30u);
+  EXPECT_EQ(can.max_read_bytes, 4096u);
+  EXPECT_FALSE(CapabilitiesOf(Device(), plan, {16, 30}, /*atomics=*/false).atomics) << "not granted";
+  EXPECT_EQ(CompletionEntries(Device()), 1000u);
+  EXPECT_TRUE(CheckRegionBytes(Device(), 1 << 20).ok());
+  EXPECT_EQ(CheckRegionBytes(Device(), (1 << 20) + 1).code(), absl::StatusCode::kResourceExhausted);
+}
+
+// Two sides that send and read at random never overrun each other, and never both come to a standstill.
+TEST(FlowControlTest, NeitherOverrunsNorStalls) {
+  struct Side {
+    FlowControl flow;
+    std::deque<MessageHeader> arriving;
+    uint32_t window = 0;
+    int sent = 0;
+  };
+  std::mt19937 random(20260101);
+  for (int round = 0; round < 50; ++round) {
+    Side sides[2];
+    for (int i = 0; i < 2; ++i) sides[i].window = 16 + random() % 100;
+    for (int i = 0; i < 2; ++i) sides[i].flow.Begin(sides[i].window, sides[1 - i].window);
+    for (int step = 0; step < 20'000; ++step) {
+      Side& self = sides[random() % 2];
+      Side& other = &self == &sides[0] ? sides[1] : sides[0];
+      for (uint32_t burst = random() % 200; burst > 0 && self.flow.may_send(); --burst) {
+        other.arriving.push_back(self.flow.Send());
+        ++self.sent;
+      }
+      for (uint32_t burst = random() % 50; burst > 0 && !self.arriving.empty(); --burst) {
+        ASSERT_TRUE(self.flow.Receive(self.arriving.front()));
+        self.arriving.pop_front();
+        self.flow.Reposted();
+      }
+      if (self.flow.owes_credits() && self.flow.may_send_control()) other.arriving.push_back(self.flow.Send());
+      ASSERT_LE(other.arriving.size(), other.window) << "more than there are receive buffers";
+    }
+    EXPECT_GT(sides[0].sent, 1000);
+    EXPECT_GT(sides[1].sent, 1000);
+  }
+}
+
+TEST(FlowControlTest, WhoBreaksTheRulesIsSeen) {
+  FlowControl flow;
+  flow.Begin(16, 16);
+  MessageHeader header;
+  header.limit = 16;
+  for (int i = 0; i < 16; ++i) EXPECT_TRUE(flow.Receive(header));
+  EXPECT_FALSE(flow.Receive(header)) << "the seventeenth of sixteen";
+  FlowControl other;
+  other.Begin(16, 16);
+  header.limit = 0x7fffffff;
+  EXPECT_FALSE(other.Receive(header)) << "grants what nobody has";
+}
+
+TEST(SignallingTest, OneInNAsksAndReadsCount) {
+  Signalling signalling;
+  uint32_t unsignalled = 0;
+  for (int i = 0; i < 1000; ++i) {
+    unsignalled = signalling.ForSend() ? 0 : unsignalled + 1;
+    ASSERT_LT(unsignalled, kSignalInterval);
+  }
+  for (uint32_t i = 1; i < kSignalInterval; ++i) {
+    signalling.Signalled();
+    EXPECT_FALSE(signalling.ForSend());
+  }
+}
+
+TEST(LivenessTest, DeathIsKnownAtTheThirdTick) {
+  Liveness liveness;
+  EXPECT_EQ(liveness.Tick(false), Liveness::Verdict::kFine);
+  EXPECT_EQ(liveness.Tick(false), Liveness::Verdict::kProbe);
+  EXPECT_EQ(liveness.Tick(true), Liveness::Verdict::kDead);
+  liveness.Heard();
+  EXPECT_EQ(liveness.Tick(true), Liveness::Verdict::kFine);
+  // Expect: a request posted a moment ago has a whole tick.
+  EXPECT_EQ(liveness.Tick(true), Liveness::Verdict::kFine);
+  EXPECT_EQ(liveness.Tick(true), Liveness::Verdict::kDead);
+  EXPECT_EQ(TickNs(3000), 1'000'000'000);
+}
+
+TEST(LocalMemoryTest, OnlyWholeRangesAreFound) {
+  char bytes[100];
+  LocalMemory memory;
+  memory.Add({bytes + 50, bytes + 60, 2, true});
+  memory.Add({bytes + 10, bytes + 20, 1, true});
+  EXPECT_EQ(memory.Find(bytes + 10, 10)->lkey, 1u);
+  EXPECT_EQ(memory.Find(bytes + 55, 5)->lkey, 2u);
+  EXPECT_EQ(memory.Find(bytes + 55, 6), nullptr);
+  EXPECT_EQ(memory.Find(bytes + 9, 2), nullptr);
+  EXPECT_EQ(memory.Find(bytes + 20, 1), nullptr);
+  EXPECT_EQ(memory.Find(bytes + 15, UINT64_MAX), nullptr);
+  memory.Remove(bytes + 10);
+  EXPECT_EQ(memory.Find(bytes + 10, 1), nullptr);
+  EXPECT_EQ(memory.Find(bytes + 50, 1)->lkey, 2u);
+}
+
+TEST(WcStatusTest, EveryStatusHasASentence) {
+  for (int i = 0; i <= IBV_WC_TM_RNDV_INCOMPLETE; ++i) {
+    EXPECT_NE(WcSentence(static_cast<ibv_wc_status>(i)), "the device reports an error that is unknown here") << i;
+    EXPECT_EQ(WcStatusOf(static_cast<ibv_wc_status>(i)) == WcStatus::kSuccess, i == IBV_WC_SUCCESS);
+  }
+  EXPECT_EQ(WcStatusOf(IBV_WC_REM_ACCESS_ERR), WcStatus::kRemoteAccess);
+  EXPECT_EQ(WcStatusOf(IBV_WC_RETRY_EXC_ERR), WcStatus::kRetryExceeded);
+  // Of a later rdma-core: within what the enumeration can hold.
+  EXPECT_EQ(WcStatusOf(static_cast<ibv_wc_status>(31)), WcStatus::kFlushed);
+}
+
+}  // namespace
+}  // namespace farlook::rdma::verbs

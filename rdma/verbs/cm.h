@@ -1,0 +1,61 @@
+// The connection manager's objects, each with one owner.
+#ifndef FARLOOK_RDMA_VERBS_CM_H_
+#define FARLOOK_RDMA_VERBS_CM_H_
+
+#include <netinet/in.h>
+#include <rdma/rdma_cma.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "rdma/address.h"
+
+namespace farlook::rdma::verbs {
+
+struct CmCloser {
+  void operator()(rdma_event_channel* channel) const { rdma_destroy_event_channel(channel); }
+  // Rejects or disconnects where that is due. Waits until every event of the id is acknowledged.
+  void operator()(rdma_cm_id* id) const { rdma_destroy_id(id); }
+};
+using EventChannel = std::unique_ptr<rdma_event_channel, CmCloser>;
+using CmId = std::unique_ptr<rdma_cm_id, CmCloser>;
+
+// Non-blocking. Errors as of CannotOpen().
+absl::StatusOr<EventChannel> MakeEventChannel();
+
+// Hands over every event that waits, and acknowledges it.
+void ForEachEvent(rdma_event_channel* channel, absl::FunctionRef<void(const rdma_cm_event&)> handle);
+
+absl::string_view PrivateData(const rdma_cm_event& event);
+
+// An Internet address.
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  void set_port(uint16_t port);
+  socklen_t bytes() const { return storage.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in); }
+};
+
+// Numeric hosts at once; names may take as long as the resolver needs. UNAVAILABLE: the name is not known.
+absl::StatusOr<SocketAddress> Resolve(const Address& address);
+
+// "10.0.0.7:41000".
+std::string ToText(const sockaddr* address);
+
+// The device and the port through which this host talks to `remote`, or at which it has the address `local`, found
+// without sending anything. Errors as of NoDeviceAt() and CannotOpen().
+struct DevicePort {
+  std::string name;
+  uint8_t port = 1;
+};
+absl::StatusOr<DevicePort> DeviceTowards(const SocketAddress& remote, absl::string_view shown);
+absl::StatusOr<DevicePort> DeviceAt(SocketAddress local, absl::string_view shown);
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_CM_H_

@@ -1,0 +1,65 @@
+// The completion queues of one endpoint, and the channel that wakes it.
+//
+// A queue that runs over is an error that ends all its connections, so each connection reserves as many entries as it
+// can have requests with the device. Where a queue is full up another is made: not all devices can resize one.
+#ifndef FARLOOK_RDMA_VERBS_COMPLETION_QUEUES_H_
+#define FARLOOK_RDMA_VERBS_COMPLETION_QUEUES_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/verbs/device.h"
+
+namespace farlook::rdma::verbs {
+
+// Thread safety: none. Device and sink outlive it.
+class CompletionQueues {
+ public:
+  CompletionQueues(const Device* device, AsyncSink* sink) : device_(device), sink_(sink) {}
+  ~CompletionQueues();
+  CompletionQueues(const CompletionQueues&) = delete;
+  CompletionQueues& operator=(const CompletionQueues&) = delete;
+
+  // Once, first. `shared_entries`: set aside in each queue, for receives that any connection may complete.
+  absl::Status Begin(uint32_t shared_entries);
+
+  // Room for `entries`, until Release() with the same. RESOURCE_EXHAUSTED.
+  absl::StatusOr<ibv_cq*> Reserve(uint32_t entries);
+  void Release(const ibv_cq* queue, uint32_t entries);
+
+  // Up to `most` completions. Negative: a queue failed.
+  int Poll(ibv_wc* to, int most);
+
+  // Asks for a wake-up on fd() at the next completion. Poll() once more after it.
+  void Arm();
+  // Non-blocking; readable after a wake-up of each queue until TakeEvent() took it.
+  int fd() const { return channel_->fd; }
+  // False: there is none. One system call.
+  bool TakeEvent();
+
+ private:
+  struct Queue {
+    ibv_cq* queue;
+    uint32_t entries;
+    uint32_t reserved;
+    unsigned events;  // not acknowledged
+  };
+
+  absl::Status Add();
+
+  const Device* const device_;
+  AsyncSink* const sink_;
+  uint32_t shared_entries_ = 0;
+  ibv_comp_channel* channel_ = nullptr;
+  std::vector<Queue> queues_;
+  size_t next_ = 0;  // index of the queue that Poll() looks at first
+};
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_COMPLETION_QUEUES_H_

@@ -1,0 +1,269 @@
+#include "rdma/verbs/connection.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/base/optimization.h"
+#include "absl/strings/str_cat.h"
+#include "rdma/clock.h"
+#include "rdma/verbs/diagnosis.h"
+#include "rdma/verbs/wc_status.h"
+
+namespace farlook::rdma::verbs {
+
+VerbsConnection::VerbsConnection(ConnectionHost* host, const SendResources& resources, Role role,
+                                 uint32_t connection_tag)
+    : tag(connection_tag),
+      host_(host),
+      role_(role),
+      state_(role == Role::kClient ? State::kDialing : State::kConnected),
+      send_(resources) {
+  parts_.events->sink = host->sink();
+}
+
+VerbsConnection::~VerbsConnection() {
+  if (state_ != State::kEnding && state_ != State::kOver) {
+    parts_.pair.Fail();
+    if (handshaking_) rdma_disconnect(parts_.id.get());
+  }
+  DestroyPair();
+  host_->Forget(this);
+}
+
+// ---- Posting ----
+
+inline void VerbsConnection::Listed() {
+  if (!listed) host_->List(this);
+}
+
+bool VerbsConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return false;
+  if (ABSL_PREDICT_FALSE(!send_.Read(wr_id, to, remote_address, rkey))) return false;
+  Listed();
+  return true;
+}
+
+bool VerbsConnection::PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
+                                   uint64_t delta) {
+  return PostAtomic(SendQueue::Kind::kFetchAdd, wr_id, old_value, remote_address, rkey, delta, 0);
+}
+
+bool VerbsConnection::PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
+                                      uint64_t expected, uint64_t desired) {
+  return PostAtomic(SendQueue::Kind::kCompareSwap, wr_id, old_value, remote_address, rkey, expected, desired);
+}
+
+bool VerbsConnection::PostAtomic(SendQueue::Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address,
+                                 uint32_t rkey, uint64_t operand, uint64_t desired) {
+  if (state_ != State::kConnected || !capabilities_.atomics) return false;
+  if (!send_.Atomic(kind, wr_id, old_value, remote_address, rkey, operand, desired)) return false;
+  Listed();
+  return true;
+}
+
+bool VerbsConnection::PostSend(absl::string_view head, absl::string_view body) {
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return false;
+  const size_t bytes = head.size() + body.size();
+  if (ABSL_PREDICT_FALSE(bytes - 1 >= kMaxMessageBytes)) {
+    Break(absl::UnavailableError("this side posted a message of no or too many bytes"), /*deliver_messages=*/false);
+    return false;
+  }
+  if (ABSL_PREDICT_FALSE(!flow_.may_send() || !send_.CanSend(bytes))) {
+    wants_room_ = true;
+    return false;
+  }
+  send_.Send(flow_.Send(), head, body);
+  Listed();
+  return true;
+}
+
+void VerbsConnection::Issue() {
+  if (ABSL_PREDICT_FALSE(held_ || state_ != State::kConnected)) return;
+  if (ABSL_PREDICT_FALSE(!send_.Issue(parts_.pair.get()))) {
+    Break(absl::UnavailableError(absl::StrCat("the device takes no requests any more: ", strerror(errno))),
+          /*deliver_messages=*/true);
+  } else if (ABSL_PREDICT_FALSE(send_.refused())) {
+    Break(absl::UnavailableError(
+              "this side posted a request of no or too many bytes or pieces, or for memory that is not registered"),
+          /*deliver_messages=*/false);
+  }
+}
+
+bool VerbsConnection::Advance() {
+  if (state_ != State::kConnected) return false;
+  if (flow_.owes_credits() && flow_.may_send_control() && send_.CanSend(0)) send_.Send(flow_.Send(), {}, {});
+  Issue();
+  return state_ == State::kConnected && (!send_.all_issued() || flow_.owes_credits());
+}
+
+// ---- Completions ----
+
+bool VerbsConnection::OnCompletion(const ibv_wc& wc, Completion* done) {
+  if (ABSL_PREDICT_FALSE(wc.status != IBV_WC_SUCCESS)) {
+    BreakBy(wc.status);
+  } else {
+    liveness_.Heard();
+  }
+  if (!send_.Complete(static_cast<uint32_t>(wc.wr_id), WcStatusOf(wc.status), done)) return false;
+  done->connection = this;
+  done->message = {};
+  return true;
+}
+
+bool VerbsConnection::OnReceive(const ibv_wc& wc, const char* slot, Completion* done) {
+  if (ABSL_PREDICT_FALSE(wc.status != IBV_WC_SUCCESS)) {
+    BreakBy(wc.status);
+    return false;
+  }
+  liveness_.Heard();
+  if (ABSL_PREDICT_FALSE(held_ && role_ == Role::kServer)) {
+    held_ = false;  // who sends has all of the handshake
+    Listed();
+  }
+  if (ABSL_PREDICT_FALSE(state_ == State::kOver || !deliver_messages_)) return false;
+  MessageHeader header;
+  const uint32_t bytes = wc.byte_len;
+  if (bytes >= sizeof(header)) memcpy(&header, slot, sizeof(header));
+  if (ABSL_PREDICT_FALSE(bytes < sizeof(header) || bytes > sizeof(header) + kMaxMessageBytes ||
+                         (wc.wc_flags & IBV_WC_WITH_IMM) != 0 || !flow_.Receive(header))) {
+    Break(absl::UnavailableError("the peer broke the protocol: a malformed message, or more than it was granted"),
+          /*deliver_messages=*/false);
+    return false;
+  }
+  if (ABSL_PREDICT_FALSE(wants_room_) && flow_.may_send()) {
+    wants_room_ = false;
+    host_->RoomReturned();
+  }
+  if (bytes == sizeof(header)) return false;  // it came for its header
+  *done = Completion();
+  done->connection = this;
+  done->opcode = Opcode::kReceive;
+  done->message = absl::MakeConstSpan(slot + sizeof(header), bytes - sizeof(header));
+  return true;
+}
+
+void VerbsConnection::Reposted() {
+  flow_.Reposted();
+  if (flow_.owes_credits() && state_ == State::kConnected) Listed();
+}
+
+void VerbsConnection::Disown(uint32_t slot) {
+  parts_.slots.erase(std::remove(parts_.slots.begin(), parts_.slots.end(), slot), parts_.slots.end());
+}
+
+// ---- Time and trouble ----
+
+void VerbsConnection::Tick() {
+  if (state_ != State::kConnected) return;
+  if (held_) {
+    if (++held_ticks_ < kEstablishTicks) return;
+    Break(absl::UnavailableError(absl::StrCat("the client (", peer_, ") did not complete the handshake")),
+          /*deliver_messages=*/false);
+    return;
+  }
+  switch (liveness_.Tick(send_.in_flight() > 0)) {
+    case Liveness::Verdict::kFine:
+      return;
+    case Liveness::Verdict::kProbe:
+      if (send_.Probe(peer_words_.probe_address, peer_words_.probe_rkey)) Issue();
+      return;
+    case Liveness::Verdict::kDead:
+      BreakBy(IBV_WC_RETRY_EXC_ERR);
+      return;
+  }
+}
+
+void VerbsConnection::CheckAsync() {
+  const int event = parts_.events->failed.exchange(-1, std::memory_order_relaxed);
+  if (event < 0 || state_ == State::kEnding || state_ == State::kOver) return;
+  host_->LookAtEvents();  // why a queue pair ended, the connection manager may know better
+  Break(absl::UnavailableError(absl::StrCat("the queue pair to ", peer_,
+                                            " ended: ", ibv_event_type_str(static_cast<ibv_event_type>(event)))),
+        /*deliver_messages=*/true);
+}
+
+void VerbsConnection::QueuesLost(absl::string_view why) {
+  Break(absl::UnavailableError(why), /*deliver_messages=*/false);
+}
+
+// ---- The end ----
+
+void VerbsConnection::Disconnect() {
+  Break(absl::UnavailableError("disconnected by this side"), /*deliver_messages=*/false);
+}
+
+ABSL_ATTRIBUTE_NOINLINE void VerbsConnection::BreakBy(ibv_wc_status status) {
+  if (state_ == State::kEnding || state_ == State::kOver) return;
+  // What is flushed was ended by something else, which the connection manager may know.
+  if (status == IBV_WC_WR_FLUSH_ERR) host_->LookAtEvents();
+  if (state_ == State::kEnding || state_ == State::kOver) return;
+  std::string why = absl::StrCat(peer_, ": ", WcSentence(status));
+  if (status == IBV_WC_RETRY_EXC_ERR) {
+    const std::string port = host_->device().PortTrouble();
+    if (!port.empty()) absl::StrAppend(&why, " (", port, ")");
+  }
+  Break(absl::UnavailableError(why), /*deliver_messages=*/true);
+}
+
+void VerbsConnection::Break(absl::Status status, bool deliver_messages) {
+  if (state_ == State::kEnding || state_ == State::kOver) return;
+  deliver_messages_ = deliver_messages && state_ == State::kConnected;
+  state_ = State::kEnding;
+  status_ = std::move(status);
+  deadline_ns_ = Clock::Real().NowNs() + kDrainTimeoutNs;
+  parts_.pair.Fail();
+  if (handshaking_) rdma_disconnect(parts_.id.get());
+  host_->Attend(this);
+}
+
+size_t VerbsConnection::Announce(absl::Span<Completion> out) {
+  if (state_ != State::kWelcomed || out.empty()) return 0;
+  state_ = State::kConnected;
+  held_ = false;
+  out[0] = Completion();
+  out[0].connection = this;
+  out[0].opcode = Opcode::kConnected;
+  return 1;
+}
+
+size_t VerbsConnection::End(absl::Span<Completion> out, int64_t now_ns) {
+  if (send_.in_flight() > 0 && now_ns < deadline_ns_) return 0;
+  DestroyPair();
+  size_t count = 0;
+  while (count < out.size()) {
+    Completion& done = out[count++];
+    done = Completion();
+    done.connection = this;
+    if (send_.FlushNext(&done)) continue;
+    done.opcode = Opcode::kDisconnected;
+    state_ = State::kOver;
+    break;
+  }
+  return count;
+}
+
+void VerbsConnection::DestroyPair() {
+  receives_open_ = false;
+  // On iWARP the kernel waits, up to ten seconds, for the peer's part in a handshake before it lets the queue pair go.
+  if (connecting_ && host_->device().traits().iwarp) {
+    connecting_ = false;
+    parts_.id->context = nullptr;
+    return host_->Park(std::exchange(parts_, PairParts()));
+  }
+  if (parts_.pair.ok()) {
+    const uint32_t number = parts_.pair.number();
+    parts_.pair.reset();
+    host_->Leave(number, this);
+  }
+  // After the queue pair: until then the connection manager could not tell the peer of its end.
+  parts_.id.reset();
+  if (parts_.completions != nullptr) host_->completions().Release(parts_.completions, parts_.completion_entries);
+  parts_.completions = nullptr;
+  if (parts_.window != 0) host_->receives().Release(parts_.window, parts_.slots);
+  parts_.window = 0;
+  parts_.slots.clear();
+}
+
+}  // namespace farlook::rdma::verbs

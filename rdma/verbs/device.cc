@@ -1,0 +1,178 @@
+#include "rdma/verbs/device.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/verbs/diagnosis.h"
+
+namespace farlook::rdma::verbs {
+namespace {
+
+// Once, before anything is registered. Its failure leaves only forking unsafe, which few do.
+void PrepareForFork() {
+  static const int done = [] {
+    // Where the kernel copies pinned pages at fork (Linux 5.12), nothing is needed; asked for all the same, every
+    // registration would read /proc/self/smaps.
+    if (ibv_is_fork_initialized() == IBV_FORK_UNNEEDED) return 0;
+    // Registered memory may lie in huge pages, whose size ibv_fork_init() then has to ask for.
+    setenv("RDMAV_HUGEPAGES_SAFE", "1", /*overwrite=*/0);
+    return ibv_fork_init();
+  }();
+  (void)done;
+}
+
+ibv_context* OpenByName(const std::string& name, int* error) {
+  int count = 0;
+  ibv_device** const devices = ibv_get_device_list(&count);
+  *error = errno;
+  if (devices == nullptr) return nullptr;
+  *error = ENODEV;
+  ibv_context* context = nullptr;
+  for (int i = 0; i < count; ++i) {
+    if (name != ibv_get_device_name(devices[i])) continue;
+    context = ibv_open_device(devices[i]);
+    *error = errno;
+  }
+  ibv_free_device_list(devices);
+  return context;
+}
+
+uint32_t NotNegative(int value) { return value > 0 ? static_cast<uint32_t>(value) : 0; }
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Device>> Device::Open(const std::string& name, uint8_t port) {
+  PrepareForFork();
+  int error = 0;
+  ibv_context* const context = OpenByName(name, &error);
+  if (context == nullptr) return CannotOpen(name, error);
+  std::shared_ptr<Device> device(new Device(name, port, context));
+  if (absl::Status status = device->Begin(); !status.ok()) return status;
+  return device;
+}
+
+Device::Device(std::string name, uint8_t port, ibv_context* context)
+    : name_(std::move(name)), port_(port), context_(context) {}
+
+Device::~Device() = default;
+
+absl::Status Device::Begin() {
+  ibv_device_attr attributes = {};
+  if (const int error = ibv_query_device(context_.get(), &attributes); error != 0) return CannotOpen(name_, error);
+  ibv_port_attr port = {};
+  if (const int error = ibv_query_port(context_.get(), port_, &port); error != 0) return CannotOpen(name_, error);
+  traits_.iwarp = context_->device->transport_type == IBV_TRANSPORT_IWARP;
+  traits_.atomics = attributes.atomic_cap != IBV_ATOMIC_NONE;
+  traits_.max_serve_reads = NotNegative(attributes.max_qp_rd_atom);
+  traits_.max_ask_reads = NotNegative(attributes.max_qp_init_rd_atom);
+  traits_.max_send_wrs = NotNegative(attributes.max_qp_wr);
+  traits_.max_sges = NotNegative(attributes.max_sge);
+  traits_.max_read_sges = NotNegative(attributes.max_sge_rd);
+  traits_.max_completions = NotNegative(attributes.max_cqe);
+  traits_.max_shared_receives = attributes.max_srq > 0 ? NotNegative(attributes.max_srq_wr) : 0;
+  traits_.max_message_bytes = port.max_msg_sz;
+  traits_.max_region_bytes = attributes.max_mr_size;
+  fcntl(async_fd(), F_SETFL, fcntl(async_fd(), F_GETFL) | O_NONBLOCK);
+  domain_.reset(ibv_alloc_pd(context_.get()));
+  if (domain_ == nullptr) return CannotCreate("a protection domain", name_, errno);
+  return absl::OkStatus();
+}
+
+std::string Device::PortTrouble() const {
+  if (gone()) return absl::StrCat("the RDMA device ", name_, " is gone");
+  ibv_port_attr port = {};
+  if (ibv_query_port(context_.get(), port_, &port) != 0 || port.state == IBV_PORT_ACTIVE) return "";
+  return PortDown(name_, port.state);
+}
+
+// ---- Asynchronous events ----
+
+void Device::HandleAsyncEvents() {
+  ibv_async_event event;
+  while (ibv_get_async_event(context_.get(), &event) == 0) {
+    Handle(event);
+    // Destroying a queue waits for this, so what the event names was there until now.
+    ibv_ack_async_event(&event);
+  }
+}
+
+void Device::Handle(const ibv_async_event& event) {
+  switch (event.event_type) {
+    // The queue pair is in the error state, or about to be: its connection ends.
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED: {
+      auto* const events = static_cast<QueuePairEvents*>(event.element.qp->qp_context);
+      events->failed.store(event.event_type, std::memory_order_relaxed);
+      events->sink->OnQueuePairFailed();
+      return;
+    }
+    // Shared queues: all their connections end.
+    case IBV_EVENT_CQ_ERR:
+      static_cast<AsyncSink*>(event.element.cq->cq_context)->OnQueuesLost(event.event_type);
+      return;
+    case IBV_EVENT_SRQ_ERR:
+      static_cast<AsyncSink*>(event.element.srq->srq_context)->OnQueuesLost(event.event_type);
+      return;
+    case IBV_EVENT_DEVICE_FATAL:
+      SetGone();
+      return;
+    // A link that comes back within the time of the retries is as if it had never been away; after that requests fail,
+    // and PortTrouble() says why.
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_PORT_ACTIVE:
+      return;
+    // The path moved, or the address of the port, or its keys: requests go on, or fail, by themselves.
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+    // A message came before the handshake ended: its completion says so too.
+    case IBV_EVENT_COMM_EST:
+    // The limit is never armed: flow_control.h keeps shared receive queues filled.
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+    // Queue pairs are never drained by way of that state, nor are work queues of the other kind made.
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_WQ_FATAL:
+      return;
+  }
+}
+
+void Device::SetGone() {
+  gone_.store(true, std::memory_order_relaxed);
+  TellAll(IBV_EVENT_DEVICE_FATAL);
+}
+
+void Device::TellAll(ibv_event_type event) {
+  absl::MutexLock lock(&mutex_);
+  for (AsyncSink* sink : sinks_) sink->OnQueuesLost(event);
+}
+
+void Device::AddSink(AsyncSink* sink) {
+  absl::MutexLock lock(&mutex_);
+  sinks_.push_back(sink);
+}
+
+void Device::RemoveSink(AsyncSink* sink) {
+  absl::MutexLock lock(&mutex_);
+  sinks_.erase(std::remove(sinks_.begin(), sinks_.end(), sink), sinks_.end());
+}
+
+absl::StatusOr<MemoryRegion> Register(const Device& device, void* data, uint64_t bytes, int access,
+                                      absl::string_view what) {
+  if (absl::Status status = CheckRegionBytes(device.traits(), bytes); !status.ok()) return status;
+  MemoryRegion region(ibv_reg_mr(device.domain(), data, bytes, IBV_ACCESS_LOCAL_WRITE | access));
+  if (region == nullptr) return CannotRegister(what, bytes, errno);
+  return region;
+}
+
+}  // namespace farlook::rdma::verbs

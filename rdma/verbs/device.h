@@ -1,0 +1,106 @@
+// One RDMA device as one listener, or one client's endpoint, uses it: an open context, a protection domain, what the
+// device can do, and its asynchronous events.
+//
+// A listener and its endpoints share one, so that the memory that the listener offers is registered once. A client's
+// endpoint has its own: what goes wrong there is its own business.
+//
+// fork(): with kernels from 5.12 on a child gets copies of pinned pages, and nothing is needed. For older ones
+// ibv_fork_init() keeps registered memory out of children; a child must not use connections of its parent in any case.
+//
+// Thread safety: any thread may use a Device; its asynchronous events are read by one (the listener's, or the
+// client's), and told to sinks from there.
+#ifndef FARLOOK_RDMA_VERBS_DEVICE_H_
+#define FARLOOK_RDMA_VERBS_DEVICE_H_
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "rdma/verbs/negotiation.h"
+
+namespace farlook::rdma::verbs {
+
+// Who is told of asynchronous events, on the thread that reads them. Does not call back.
+class AsyncSink {
+ public:
+  virtual ~AsyncSink() = default;
+  // The device is gone, or a queue that all connections share failed.
+  virtual void OnQueuesLost(ibv_event_type event) = 0;
+  // A queue pair's `failed` was set.
+  virtual void OnQueuePairFailed() = 0;
+};
+
+// What a queue pair's qp_context points to.
+struct QueuePairEvents {
+  AsyncSink* sink = nullptr;
+  std::atomic<int> failed{-1};  // the ibv_event_type that ended it, or -1
+};
+
+class Device {
+ public:
+  // Opens the device `name` and looks at its port. Errors as of diagnosis.h.
+  static absl::StatusOr<std::shared_ptr<Device>> Open(const std::string& name, uint8_t port);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const std::string& name() const { return name_; }
+  ibv_context* context() const { return context_.get(); }
+  ibv_pd* domain() const { return domain_.get(); }
+  const DeviceTraits& traits() const { return traits_; }
+
+  // Set by events. Any thread.
+  bool gone() const { return gone_.load(std::memory_order_relaxed); }
+  // The sentence of PortDown(), or nothing: asks the device, for messages about what broke.
+  std::string PortTrouble() const;
+
+  // Readable when HandleAsyncEvents() has something to do. One thread.
+  int async_fd() const { return context_->async_fd; }
+  void HandleAsyncEvents();
+  void SetGone();
+
+  // Between these calls the sink is told. REQUIRES that its queues are destroyed before it is removed.
+  void AddSink(AsyncSink* sink);
+  void RemoveSink(AsyncSink* sink);
+
+ private:
+  struct Closer {
+    void operator()(ibv_context* context) const { ibv_close_device(context); }
+    void operator()(ibv_pd* domain) const { ibv_dealloc_pd(domain); }
+  };
+
+  Device(std::string name, uint8_t port, ibv_context* context);
+  absl::Status Begin();
+  void Handle(const ibv_async_event& event);
+  void TellAll(ibv_event_type event);
+
+  const std::string name_;
+  const uint8_t port_;
+  const std::unique_ptr<ibv_context, Closer> context_;
+  std::unique_ptr<ibv_pd, Closer> domain_;
+  DeviceTraits traits_;
+  std::atomic<bool> gone_{false};
+  absl::Mutex mutex_;
+  std::vector<AsyncSink*> sinks_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A memory region with one owner.
+struct RegionCloser {
+  void operator()(ibv_mr* region) const { ibv_dereg_mr(region); }
+};
+using MemoryRegion = std::unique_ptr<ibv_mr, RegionCloser>;
+
+// `access`: ibv_access_flags beside LOCAL_WRITE. Errors as of CannotRegister(); `what` is for them.
+absl::StatusOr<MemoryRegion> Register(const Device& device, void* data, uint64_t bytes, int access,
+                                      absl::string_view what);
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_DEVICE_H_

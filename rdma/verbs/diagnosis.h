@@ -1,0 +1,52 @@
+// What is wrong with verbs on this host, and what mends it: sentences for errors at run time and for `kv_cli doctor`.
+//
+// Each says the fact first, then the command. They touch no device but where their comment says so.
+#ifndef FARLOOK_RDMA_VERBS_DIAGNOSIS_H_
+#define FARLOOK_RDMA_VERBS_DIAGNOSIS_H_
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace farlook::rdma::verbs {
+
+// Names of the RDMA devices of this host. Empty also where /dev/infiniband is missing.
+std::vector<std::string> DeviceNames();
+
+// FAILED_PRECONDITION: this host has no RDMA device.
+absl::Status NoDevice();
+
+// After opening /dev/infiniband/* failed with `error` (errno). PERMISSION_DENIED, or NoDevice() where there is none.
+absl::Status CannotOpen(absl::string_view what, int error);
+
+// After binding or resolving `address` of this host failed with `error`. Looks which devices exist.
+absl::Status NoDeviceAt(absl::string_view address, int error);
+
+// The port of `device` is not active.
+std::string PortDown(absl::string_view device, ibv_port_state state);
+
+// After ibv_reg_mr of `bytes` failed with `error`. RESOURCE_EXHAUSTED that names the memlock limit; INVALID_ARGUMENT.
+absl::Status CannotRegister(absl::string_view what, uint64_t bytes, int error);
+
+// After making a queue pair, a completion queue or so failed with `error`.
+absl::Status CannotCreate(absl::string_view what, absl::string_view device, int error);
+
+// After listening at `address` failed with `error`. ALREADY_EXISTS, PERMISSION_DENIED, or as NoDeviceAt.
+absl::Status CannotListen(absl::string_view address, int error);
+
+// Why a client did not get connected to `address`: the event of rdma_cm and its status (a negative errno, or a reason
+// of the connection manager for RDMA_CM_EVENT_REJECTED). UNAVAILABLE.
+absl::Status CannotConnect(absl::string_view address, rdma_cm_event_type event, int status);
+
+// Nothing came from `address` within the time given. UNAVAILABLE.
+absl::Status ConnectTimedOut(absl::string_view address, int64_t timeout_ms);
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_DIAGNOSIS_H_

@@ -1,0 +1,246 @@
+#include "rdma/verbs/doctor.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <rdma/rdma_cma.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "rdma/verbs/diagnosis.h"
+#include "rdma/verbs/numa_node.h"
+
+namespace farlook::rdma::verbs {
+namespace {
+
+constexpr uint64_t kClientBytes = 8 << 20;  // what a client with a few connections registers, about
+constexpr int kResolveMs = 3000;
+constexpr int kCapIpcLock = 14;  // linux/capability.h
+
+struct ListFree {
+  void operator()(ibv_device** list) const { ibv_free_device_list(list); }
+};
+struct ContextClose {
+  void operator()(ibv_context* context) const { ibv_close_device(context); }
+};
+struct IdDestroy {
+  void operator()(rdma_cm_id* id) const { rdma_destroy_id(id); }
+};
+struct InfoFree {
+  void operator()(addrinfo* info) const { freeaddrinfo(info); }
+};
+
+// Names in a directory of /sys, without the hidden ones.
+std::vector<std::string> Entries(const char* path) {
+  std::vector<std::string> names;
+  DIR* const directory = opendir(path);
+  if (directory == nullptr) return names;
+  while (const dirent* entry = readdir(directory)) {
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  closedir(directory);
+  return names;
+}
+
+int MtuBytes(ibv_mtu mtu) { return 128 << static_cast<int>(mtu); }
+
+bool LinkLocal(const ibv_gid& gid) { return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80; }
+
+std::string InterfaceName(uint32_t index) {
+  char name[IF_NAMESIZE];
+  return if_indextoname(index, name) == nullptr ? "" : name;
+}
+
+// Whether limits of locked memory do not hold for this process.
+bool MayLockAll() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    absl::string_view rest = line;
+    uint64_t bits;
+    if (absl::StartsWith(rest, "CapEff:") && absl::SimpleHexAtoi(rest.substr(7), &bits)) {
+      return (bits >> kCapIpcLock & 1) != 0;
+    }
+  }
+  return false;
+}
+
+Finding ExamineConnectionManager() {
+  constexpr char kPath[] = "/dev/infiniband/rdma_cm";
+  if (access(kPath, R_OK | W_OK) == 0) return Good("the connection manager (rdma_cm) is there");
+  const int error = errno;
+  if (error == ENOENT) return Trouble(absl::StrCat(kPath, " is missing: modprobe rdma_ucm"));
+  return Trouble(CannotOpen(kPath, error));
+}
+
+// RoCE and iWARP take their addresses from network interfaces.
+void ExamineAddresses(ibv_context* context, const std::string& name, Findings* findings) {
+  std::vector<ibv_gid_entry> gids(256);
+  const ssize_t count = ibv_query_gid_table(context, gids.data(), gids.size(), 0);
+  bool routable = false;
+  std::string interface;
+  for (ssize_t i = 0; i < count; ++i) {
+    if (gids[static_cast<size_t>(i)].ndev_ifindex != 0) {
+      interface = InterfaceName(gids[static_cast<size_t>(i)].ndev_ifindex);
+    }
+    routable = routable || !LinkLocal(gids[static_cast<size_t>(i)].gid);
+  }
+  if (interface.empty()) interface = "INTERFACE";
+  if (!routable) {
+    findings->push_back(
+        Trouble(absl::StrCat(name,
+                             " has no address but a link-local one, which no other host can reach: ip address "
+                             "add 10.0.0.1/24 dev ",
+                             interface)));
+    return;
+  }
+  findings->push_back(
+      Good(absl::StrCat(name, " has the addresses of ", interface, " (ip address show dev ", interface, ")")));
+}
+
+void ExaminePort(ibv_context* context, const std::string& name, uint8_t number, Findings* findings) {
+  ibv_port_attr port = {};
+  if (const int error = ibv_query_port(context, number, &port); error != 0) {
+    findings->push_back(
+        Trouble(absl::StrCat("port ", number, " of ", name, " does not tell its state: ", strerror(error))));
+    return;
+  }
+  const std::string full_name = absl::StrCat(name, " port ", number);
+  if (port.state != IBV_PORT_ACTIVE) {
+    findings->push_back(Trouble(PortDown(name, port.state)));
+    return;
+  }
+  findings->push_back(Good(absl::StrCat(full_name, " is active")));
+  const bool iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
+  if (!iwarp && port.active_mtu < port.max_mtu) {
+    findings->push_back(Advice(absl::StrCat(full_name, " sends packets of ", MtuBytes(port.active_mtu),
+                                            " bytes and could of ", MtuBytes(port.max_mtu),
+                                            ": give the interfaces of both hosts, and switches between, a larger MTU ",
+                                            "(ip link set INTERFACE mtu 4200, or 9000); all must agree")));
+  }
+  if (port.link_layer == IBV_LINK_LAYER_ETHERNET && !iwarp) ExamineAddresses(context, full_name, findings);
+}
+
+void ExamineDevice(ibv_device* device, Findings* findings) {
+  const std::string name = ibv_get_device_name(device);
+  // Asked of the file: what ibv_open_device leaves in errno says little.
+  const std::string file = absl::StrCat("/dev/infiniband/", device->dev_name);
+  if (access(file.c_str(), R_OK | W_OK) != 0 && errno != ENOENT) {
+    findings->push_back(Trouble(CannotOpen(file, errno)));
+    return;
+  }
+  errno = 0;
+  const std::unique_ptr<ibv_context, ContextClose> context(ibv_open_device(device));
+  if (context == nullptr) {
+    findings->push_back(Trouble(CannotOpen(name, errno)));
+    return;
+  }
+  ibv_device_attr attributes = {};
+  if (const int error = ibv_query_device(context.get(), &attributes); error != 0) {
+    findings->push_back(Trouble(CannotOpen(name, error)));
+    return;
+  }
+  const int node = NumaNodeOf(name);
+  findings->push_back(Good(absl::StrCat(
+      "device ", name, ": ", device->transport_type == IBV_TRANSPORT_IWARP ? "iWARP" : "RoCE or InfiniBand", ", ",
+      attributes.max_qp_rd_atom, " READs at once, ",
+      attributes.atomic_cap == IBV_ATOMIC_NONE ? "no atomics (counters become messages)" : "atomics",
+      node < 0 ? "" : absl::StrCat(", NUMA node ", node))));
+  for (uint8_t port = 1; port <= attributes.phys_port_cnt; ++port) ExaminePort(context.get(), name, port, findings);
+
+  // What a client does first.
+  const std::unique_ptr<ibv_pd, int (*)(ibv_pd*)> domain(ibv_alloc_pd(context.get()),
+                                                         [](ibv_pd* pd) { return ibv_dealloc_pd(pd); });
+  if (domain == nullptr) return;
+  std::vector<char> memory(kClientBytes);
+  const int access = IBV_ACCESS_LOCAL_WRITE;  // not in place: the macro would mix two enumerations
+  ibv_mr* const region = ibv_reg_mr(domain.get(), memory.data(), memory.size(), access);
+  if (region == nullptr) {
+    findings->push_back(Trouble(CannotRegister("a client", memory.size(), errno)));
+    return;
+  }
+  ibv_dereg_mr(region);
+  findings->push_back(Good(absl::StrCat("memory can be registered with ", name)));
+}
+
+// Devices that the kernel has and this process does not see.
+Finding NoneVisible() {
+  if (Entries("/sys/class/infiniband").empty()) return Trouble(NoDevice());
+  if (access("/sys/class/infiniband_verbs", F_OK) != 0) {
+    return Trouble("the kernel has RDMA devices and offers them to no program: modprobe ib_uverbs");
+  }
+  bool any_file = false;
+  for (const std::string& name : Entries("/dev/infiniband")) any_file = any_file || absl::StartsWith(name, "uverbs");
+  if (!any_file) {
+    return Trouble(
+        "the kernel has RDMA devices, and /dev/infiniband has no file for them: let udev make it; in a container: "
+        "--device=/dev/infiniband");
+  }
+  return Trouble(
+      "the kernel has RDMA devices, for which no driver library is installed: apt install ibverbs-providers");
+}
+
+}  // namespace
+
+Findings ExamineHost() {
+  Findings findings;
+  int count = 0;
+  const std::unique_ptr<ibv_device*, ListFree> devices(ibv_get_device_list(&count));
+  if (devices == nullptr || count == 0) return {NoneVisible()};
+  findings.push_back(ExamineConnectionManager());
+  for (int i = 0; i < count; ++i) ExamineDevice(devices.get()[i], &findings);
+  return findings;
+}
+
+Finding ExamineLockedMemory(uint64_t bytes) {
+  rlimit limit = {};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes || MayLockAll()) {
+    return Good("the limit of locked memory is high enough");
+  }
+  return Trouble(CannotRegister("the table", bytes, ENOMEM));
+}
+
+Findings ExamineRoute(const std::string& host, uint16_t port) {
+  const std::string address = absl::StrCat("rdma://", host, ":", port);
+  addrinfo* found = nullptr;
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
+    return {Trouble(absl::StrCat("the name ", host, " does not resolve: ", gai_strerror(error),
+                                 "; see /etc/hosts, or "
+                                 "give the address in numbers"))};
+  }
+  const std::unique_ptr<addrinfo, InfoFree> info(found);
+  rdma_cm_id* raw = nullptr;
+  if (rdma_create_id(nullptr, &raw, nullptr, RDMA_PS_TCP) != 0) {  // without a channel: calls block
+    return {Trouble(CannotOpen("/dev/infiniband/rdma_cm", errno))};
+  }
+  const std::unique_ptr<rdma_cm_id, IdDestroy> id(raw);
+  if (info->ai_family == AF_INET) {
+    reinterpret_cast<sockaddr_in*>(info->ai_addr)->sin_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in6*>(info->ai_addr)->sin6_port = htons(port);
+  }
+  if (rdma_resolve_addr(id.get(), nullptr, info->ai_addr, kResolveMs) != 0) {
+    return {Trouble(NoDeviceAt(address, errno))};
+  }
+  if (rdma_resolve_route(id.get(), kResolveMs) != 0) {
+    return {Trouble(CannotConnect(address, RDMA_CM_EVENT_ROUTE_ERROR, -errno))};
+  }
+  return {Good(absl::StrCat("the way to ", address, " leads over ", ibv_get_device_name(id->verbs->device)))};
+}
+
+}  // namespace farlook::rdma::verbs

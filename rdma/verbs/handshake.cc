@@ -1,0 +1,215 @@
+// How a VerbsConnection comes to be, on either side. See connection.h.
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/clock.h"
+#include "rdma/verbs/connection.h"
+#include "rdma/verbs/diagnosis.h"
+
+namespace farlook::rdma::verbs {
+
+// ---- Both sides ----
+
+absl::Status VerbsConnection::MakePair(bool grant_atomics) {
+  plan_ = PlanQueues(host_->device().traits(), role_);
+  absl::StatusOr<uint32_t> window = host_->receives().Reserve();
+  if (!window.ok()) return window.status();
+  parts_.window = *window;
+  ibv_srq* const shared = host_->receives().shared();
+  const uint32_t entries = plan_.hardware_depth + (shared == nullptr ? parts_.window : 0);
+  absl::StatusOr<ibv_cq*> completions = host_->completions().Reserve(entries);
+  if (!completions.ok()) return completions.status();
+  parts_.completions = *completions;
+  parts_.completion_entries = entries;
+
+  QueuePair::Queues queues;
+  queues.completions = parts_.completions;
+  queues.shared_receives = shared;
+  queues.receives = shared == nullptr ? parts_.window : 0;
+  absl::StatusOr<QueuePair> pair = QueuePair::Create(host_->device(), plan_, queues, parts_.events.get());
+  if (!pair.ok()) return pair.status();
+  parts_.pair = *std::move(pair);
+  receives_open_ = shared == nullptr;
+  host_->Enter(parts_.pair.number(), this);
+  if (absl::Status status = parts_.pair.Initialize(parts_.id.get(), grant_atomics); !status.ok()) return status;
+  if (absl::Status status = host_->receives().Fill(parts_.pair.get(), parts_.window, &parts_.slots); !status.ok())
+    return status;
+  send_.Begin(plan_, parts_.pair.inline_bytes(), tag);
+  return absl::OkStatus();
+}
+
+rdma_conn_param VerbsConnection::Parameters(absl::string_view private_data, const ReadDepths& depths) const {
+  rdma_conn_param parameters = {};
+  parameters.private_data = private_data.data();
+  parameters.private_data_len = static_cast<uint8_t>(private_data.size());
+  parameters.responder_resources = depths.serve;
+  parameters.initiator_depth = depths.ask;
+  parameters.retry_count = kRetries;
+  parameters.rnr_retry_count = kRnrRetries;
+  parameters.qp_num = parts_.pair.number();
+  parameters.srq = host_->receives().shared() != nullptr ? 1 : 0;
+  return parameters;
+}
+
+void VerbsConnection::Agree(const Envelope& peer, const ReadDepths& depths) {
+  peer_words_ = peer;
+  flow_.Begin(parts_.window, peer.window);
+  capabilities_ = CapabilitiesOf(host_->device().traits(), plan_, depths, peer.atomics);
+}
+
+// ---- Client ----
+
+void VerbsConnection::Dial(rdma_event_channel* channel, const SocketAddress& remote, std::string shown,
+                           absl::string_view hello, int64_t timeout_ms, int64_t deadline_ns) {
+  shown_ = std::move(shown);
+  peer_ = shown_;
+  hello_ = std::string(hello);
+  timeout_ms_ = timeout_ms;
+  deadline_ns_ = deadline_ns;
+  rdma_cm_id* id = nullptr;
+  if (rdma_create_id(channel, &id, this, RDMA_PS_TCP) != 0) {
+    return Break(CannotOpen("the connection manager", errno), /*deliver_messages=*/false);
+  }
+  parts_.id.reset(id);
+  SocketAddress target = remote;
+  // Our own deadline ends it: this one is for the kernel to stop trying then.
+  if (rdma_resolve_addr(id, nullptr, target.get(), static_cast<int>(timeout_ms + 1)) != 0) {
+    return Break(NoDeviceAt(shown_, errno), /*deliver_messages=*/false);
+  }
+}
+
+void VerbsConnection::TimeOut() { Break(ConnectTimedOut(shown_, timeout_ms_), /*deliver_messages=*/false); }
+
+void VerbsConnection::OnDialEvent(const rdma_cm_event& event) {
+  connecting_ = false;
+  switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      if (host_->device().name() != ibv_get_device_name(parts_.id->verbs->device)) {
+        return Break(absl::UnavailableError(absl::StrCat(
+                         shown_, ": the route now leads through ", ibv_get_device_name(parts_.id->verbs->device),
+                         ", and this client uses ", host_->device().name(), "; make a new client")),
+                     /*deliver_messages=*/false);
+      }
+      if (rdma_resolve_route(parts_.id.get(), static_cast<int>(timeout_ms_ + 1)) != 0) {
+        Break(CannotConnect(shown_, RDMA_CM_EVENT_ROUTE_ERROR, errno), /*deliver_messages=*/false);
+      }
+      return;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+      return OnRoute();
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+    case RDMA_CM_EVENT_ESTABLISHED:  // on iWARP
+      return OnAnswer(event);
+    case RDMA_CM_EVENT_REJECTED:
+      return OnReject(event);
+    default:
+      return Break(CannotConnect(shown_, event.event, event.status), /*deliver_messages=*/false);
+  }
+}
+
+void VerbsConnection::OnRoute() {
+  if (absl::Status status = MakePair(/*grant_atomics=*/false); !status.ok()) {
+    return Break(std::move(status), /*deliver_messages=*/false);
+  }
+  Envelope own;
+  own.window = static_cast<uint8_t>(parts_.window);
+  own.probe_address = host_->probe_word().address;
+  own.probe_rkey = host_->probe_word().rkey;
+  const std::string data = EncodeEnvelope(own, hello_);
+  rdma_conn_param parameters = Parameters(data, OfferedDepths(host_->device().traits()));
+  connecting_ = rdma_connect(parts_.id.get(), &parameters) == 0;
+  if (!connecting_) Break(CannotConnect(shown_, RDMA_CM_EVENT_CONNECT_ERROR, errno), /*deliver_messages=*/false);
+}
+
+void VerbsConnection::OnAnswer(const rdma_cm_event& event) {
+  handshaking_ = true;
+  absl::string_view welcome;
+  absl::StatusOr<Envelope> server = DecodeEnvelope(PrivateData(event), &welcome);
+  if (!server.ok()) {
+    return Break(absl::FailedPreconditionError(absl::StrCat(shown_, ": ", server.status().message())),
+                 /*deliver_messages=*/false);
+  }
+  welcome_ = std::string(welcome);
+  const rdma_conn_param& answer = event.param.conn;
+  absl::StatusOr<ReadDepths> depths =
+      AgreedDepths(host_->device().traits(), answer.responder_resources, answer.initiator_depth);
+  if (!depths.ok()) return Break(depths.status(), /*deliver_messages=*/false);
+  if (absl::Status status = parts_.pair.Start(parts_.id.get(), *depths); !status.ok()) {
+    return Break(std::move(status), /*deliver_messages=*/false);
+  }
+  Agree(*server, *depths);
+  if (event.event == RDMA_CM_EVENT_CONNECT_RESPONSE && rdma_establish(parts_.id.get()) != 0) {
+    return Break(CannotConnect(shown_, RDMA_CM_EVENT_CONNECT_ERROR, errno), /*deliver_messages=*/false);
+  }
+  state_ = State::kWelcomed;
+  host_->Attend(this);
+}
+
+void VerbsConnection::OnReject(const rdma_cm_event& event) {
+  absl::StatusOr<absl::string_view> reason = DecodeReject(PrivateData(event));
+  if (reason.ok()) {
+    return Break(absl::PermissionDeniedError(absl::StrCat(shown_, ": ", *reason)), /*deliver_messages=*/false);
+  }
+  if (reason.status().code() == absl::StatusCode::kFailedPrecondition) {
+    return Break(absl::FailedPreconditionError(absl::StrCat(shown_, ": ", reason.status().message())),
+                 /*deliver_messages=*/false);
+  }
+  Break(CannotConnect(shown_, event.event, event.status), /*deliver_messages=*/false);
+}
+
+// ---- Server ----
+
+absl::Status VerbsConnection::Accept(CmId id, const Envelope& client, const ReadDepths& depths,
+                                     absl::string_view welcome, bool grant_atomics) {
+  parts_.id = std::move(id);
+  parts_.id->context = this;
+  peer_ = ToText(rdma_get_peer_addr(parts_.id.get()));
+  if (absl::Status status = MakePair(grant_atomics); !status.ok()) return status;
+  if (absl::Status status = parts_.pair.Start(parts_.id.get(), depths); !status.ok()) return status;
+  Agree(client, depths);
+  Envelope own;
+  own.window = static_cast<uint8_t>(parts_.window);
+  own.atomics = grant_atomics;
+  own.probe_address = host_->probe_word().address;
+  own.probe_rkey = host_->probe_word().rkey;
+  const std::string data = EncodeEnvelope(own, welcome);
+  rdma_conn_param parameters = Parameters(data, depths);
+  if (rdma_accept(parts_.id.get(), &parameters) != 0) {
+    return absl::UnavailableError(absl::StrCat("the client (", peer_, ") is gone: ", strerror(errno)));
+  }
+  handshaking_ = true;
+  return absl::OkStatus();
+}
+
+// ---- Events of the connection manager ----
+
+void VerbsConnection::OnCmEvent(const rdma_cm_event& event) {
+  switch (event.event) {
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      return QueuesLost(absl::StrCat("the RDMA device ", host_->device().name(), " was removed"));
+    // The address moved to another adapter (bonding): requests go on, or fail by themselves.
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+      return;
+    default:
+      break;
+  }
+  if (state_ == State::kDialing) return OnDialEvent(event);
+  switch (event.event) {
+    case RDMA_CM_EVENT_ESTABLISHED:
+      if (state_ != State::kConnected) return;
+      held_ = false;
+      if (!listed) host_->List(this);
+      return;
+    case RDMA_CM_EVENT_DISCONNECTED:
+      return Break(absl::UnavailableError(absl::StrCat("the peer (", peer_,
+                                                       ") closed the connection, or its process "
+                                                       "ended")),
+                   /*deliver_messages=*/true);
+    default:
+      return Break(CannotConnect(peer_, event.event, event.status), /*deliver_messages=*/true);
+  }
+}
+
+}  // namespace farlook::rdma::verbs

@@ -1,0 +1,245 @@
+// Clients that break the rules, on a real device: the server serves on, its memory is unharmed, and nothing is left
+// over.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "rdma/clock.h"
+#include "rdma/shared_memory.h"
+#include "rdma/transport.h"
+#include "rdma/verbs/envelope.h"
+#include "rdma/verbs/raw_client.h"
+
+namespace farlook::rdma::verbs {
+namespace {
+
+constexpr int64_t kBoundNs = 30'000'000'000;
+
+bool OnSiw() {
+  const char* const device = std::getenv("FARLOOK_RDMA_DEVICE");
+  return device != nullptr && absl::string_view(device).substr(0, 3) == "siw";
+}
+
+// A server that accepts everybody and echoes, on a thread of its own.
+class HostileTest : public testing::Test {
+ protected:
+  HostileTest() {
+    static int next = 21'000;
+    port_ = next++;
+    SharedMemoryOptions options;
+    options.bytes = 1 << 20;
+    options.huge_pages = HugePages::kNone;
+    memory_ = std::make_unique<SharedMemory>(*SharedMemory::Create(options));
+    options.access = Access::kRemoteReadAtomic;
+    counters_memory_ = std::make_unique<SharedMemory>(*SharedMemory::Create(options));
+    listener_ = *Listen(address());
+    table_ = *listener_->Offer(memory_->range(), Access::kRemoteRead);
+    counters_ = *listener_->Offer(counters_memory_->range(), Access::kRemoteReadAtomic);
+    endpoint_ = *listener_->CreateEndpoint();
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~HostileTest() override {
+    done_.store(true);
+    thread_.join();
+    connections_.clear();
+    endpoint_.reset();
+    listener_.reset();
+  }
+
+  std::string address() const { return absl::StrCat("rdma://", TestHost(), ":", port_); }
+
+  void Serve() {
+    while (!done_.load()) {
+      while (std::unique_ptr<ConnectionRequest> request = listener_->Next()) {
+        std::vector<uint32_t> rkeys = {table_.rkey};
+        if (grant_counters_.load()) rkeys.push_back(counters_.rkey);
+        absl::StatusOr<std::unique_ptr<Connection>> connection = request->Accept(endpoint_.get(), "welcome", rkeys);
+        if (connection.ok()) connections_.push_back(*std::move(connection));
+      }
+      Completion completions[16];
+      const size_t count = endpoint_->Poll(absl::MakeSpan(completions));
+      for (size_t i = 0; i < count; ++i) {
+        const Completion& c = completions[i];
+        if (c.opcode == Opcode::kReceive) {
+          c.connection->PostSend("echo", "");
+          c.connection->Ring();
+        } else if (c.opcode == Opcode::kDisconnected) {
+          std::erase_if(connections_, [&c](const auto& connection) { return connection.get() == c.connection; });
+        }
+      }
+      open_.store(connections_.size());
+      if (count == 0) std::this_thread::yield();
+    }
+  }
+
+  static std::string Hello() {
+    Envelope envelope;
+    envelope.window = 64;
+    return EncodeEnvelope(envelope, "raw");
+  }
+
+  // Expect: every connection of the server ended, and an honest client is served.
+  void ExpectServerIsWell() {
+    const int64_t end_ns = Clock::Real().NowNs() + kBoundNs;
+    while (open_.load() > 0 && Clock::Real().NowNs() < end_ns) std::this_thread::yield();
+    EXPECT_EQ(open_.load(), 0u);
+    std::unique_ptr<Endpoint> endpoint = *CreateEndpoint(address());
+    std::unique_ptr<Connection> connection = *endpoint->Connect(address(), "hello", 10'000);
+    bool echoed = false;
+    while (!echoed && Clock::Real().NowNs() < end_ns) {
+      Completion done;
+      if (endpoint->Poll({&done, 1}) == 0) continue;
+      if (done.opcode == Opcode::kConnected) connection->PostSend("x", "");
+      ASSERT_NE(done.opcode, Opcode::kDisconnected) << connection->status();
+      echoed = done.opcode == Opcode::kReceive;
+    }
+    EXPECT_TRUE(echoed);
+    for (uint64_t i = 0; i < memory_->bytes(); i += 4096) ASSERT_EQ(memory_->data()[i], 0);
+  }
+
+  int port_;
+  std::unique_ptr<SharedMemory> memory_;
+  std::unique_ptr<SharedMemory> counters_memory_;
+  std::unique_ptr<Listener> listener_;
+  RemoteRange table_;
+  RemoteRange counters_;
+  std::unique_ptr<Endpoint> endpoint_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::atomic<bool> done_{false};
+  std::atomic<bool> grant_counters_{false};
+  std::atomic<size_t> open_{0};
+  std::thread thread_;
+};
+
+TEST_F(HostileTest, TheDeviceRefusesToChangeWhatIsOnlyToBeRead) {
+  for (const bool grant : {false, true}) {
+    grant_counters_.store(grant);
+    for (const ibv_wr_opcode opcode :
+         {IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_RDMA_READ}) {
+      RawClient client(port_);
+      ASSERT_TRUE(client.Connect(Hello()));
+      const ibv_wc_status status = client.Try(opcode, table_.address, table_.rkey);
+      if (OnSiw() && opcode == IBV_WR_RDMA_WRITE) continue;  // a WRITE is not answered there; the bytes are looked at
+      EXPECT_EQ(status == IBV_WC_SUCCESS, opcode == IBV_WR_RDMA_READ) << opcode << " " << ibv_wc_status_str(status);
+    }
+  }
+  ExpectServerIsWell();
+}
+
+TEST_F(HostileTest, AtomicsNeedTheGrantAlsoWhereTheKeyIsKnown) {
+  if (OnSiw()) return;
+  for (const bool grant : {false, true}) {
+    grant_counters_.store(grant);
+    RawClient client(port_);
+    ASSERT_TRUE(client.Connect(Hello()));
+    EXPECT_EQ(client.Try(IBV_WR_ATOMIC_FETCH_AND_ADD, counters_.address, counters_.rkey) == IBV_WC_SUCCESS, grant);
+  }
+  for (const bool write_after_grant : {true}) {
+    RawClient client(port_);
+    ASSERT_TRUE(client.Connect(Hello()));
+    EXPECT_NE(client.Try(IBV_WR_RDMA_WRITE, counters_.address, counters_.rkey), IBV_WC_SUCCESS) << write_after_grant;
+  }
+  ExpectServerIsWell();
+}
+
+TEST_F(HostileTest, GarbageIsRejected) {
+  std::mt19937 random(20260101);
+  for (int i = 0; i < 30; ++i) {
+    std::string bytes(random() % 57, '\0');
+    for (char& c : bytes) c = static_cast<char>(random());
+    RawClient client(port_);
+    EXPECT_FALSE(client.Connect(bytes)) << "round " << i;
+  }
+  std::string other_version = Hello();
+  other_version[2] = 9;
+  RawClient client(port_);
+  EXPECT_FALSE(client.Connect(other_version));
+  ExpectServerIsWell();
+}
+
+TEST_F(HostileTest, MalformedMessagesEndTheirConnectionOnly) {
+  const std::string huge_limit("\xff\xff\xff\x7f\0\0\0\0payload", 15);
+  for (const std::string& message : {std::string("x"), std::string(7, '\0'), std::string(100, '\xff'), huge_limit}) {
+    RawClient client(port_);
+    ASSERT_TRUE(client.Connect(Hello()));
+    EXPECT_TRUE(client.Send(message));
+    client.Wait();
+    ExpectServerIsWell();
+  }
+}
+
+TEST_F(HostileTest, WhoSendsMoreThanGrantedHurtsNobodyElse) {
+  RawClient client(port_);
+  ASSERT_TRUE(client.Connect(Hello()));
+  const std::string message = std::string(8, '\0') + "more";
+  // No credits are looked at. The server ends it, at the latest when its own credits are used up.
+  for (int i = 0; i < 250; ++i) client.Send(message);
+  ExpectServerIsWell();
+}
+
+TEST_F(HostileTest, AProbeThatCannotBeAnsweredEndsTheConnection) {
+  Envelope envelope;
+  envelope.window = 64;
+  envelope.probe_address = 0x1000;
+  envelope.probe_rkey = 4711;
+  RawClient client(port_);
+  ASSERT_TRUE(client.Connect(EncodeEnvelope(envelope, "raw")));
+  ExpectServerIsWell();
+}
+
+int QueuePairsOfThisHost() {
+  FILE* const pipe = popen("rdma resource show qp | grep -c RC", "r");
+  int count = -1;
+  if (pipe == nullptr || fscanf(pipe, "%d", &count) != 1) count = -1;
+  pclose(pipe);
+  return count;
+}
+
+TEST_F(HostileTest, KilledAndVanishedClientsLeaveNothingBehind) {
+  ExpectServerIsWell();
+  const int before = QueuePairsOfThisHost();
+  for (int i = 0; i < 30; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      execl("/proc/self/exe", "raw", "--die", std::to_string(port_).c_str(), std::to_string(i % 3).c_str(), nullptr);
+      _exit(1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+  }
+  ExpectServerIsWell();
+  const int64_t end_ns = Clock::Real().NowNs() + kBoundNs;
+  while (QueuePairsOfThisHost() > before && Clock::Real().NowNs() < end_ns) std::this_thread::yield();
+  EXPECT_LE(QueuePairsOfThisHost(), before);
+}
+
+// The other side of the test above: connects, and is killed before, while or after it uses the connection.
+int Die(int port, int how) {
+  auto* const client = new RawClient(port);
+  if (how > 0) client->Connect("\x46\x4c\x01\x03\x40" + std::string(11, '\0') + "raw");
+  if (how > 1) client->Send(std::string(8, '\0') + "last words");
+  return raise(SIGKILL);
+}
+
+}  // namespace
+}  // namespace farlook::rdma::verbs
+
+int main(int argc, char** argv) {
+  if (argc == 4 && std::string(argv[1]) == "--die") {
+    return farlook::rdma::verbs::Die(std::atoi(argv[2]), std::atoi(argv[3]));
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,59 @@
+// The registered memory of one endpoint: which local key belongs to an address.
+#ifndef FARLOOK_RDMA_VERBS_LOCAL_MEMORY_H_
+#define FARLOOK_RDMA_VERBS_LOCAL_MEMORY_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace farlook::rdma::verbs {
+
+// Thread safety: none. Finding costs a comparison when it is the range of the last time, else a binary search.
+class LocalMemory {
+ public:
+  struct Range {
+    const char* begin = nullptr;
+    const char* end = nullptr;
+    uint32_t lkey = 0;
+    bool lands_reads = false;  // READs may land in it: always but on iWARP, see bounce.h
+  };
+
+  void Add(const Range& range) {
+    ranges_.insert(std::upper_bound(ranges_.begin(), ranges_.end(), range, Before), range);
+    last_ = 0;
+  }
+
+  void Remove(const char* begin) {
+    Range gone;
+    gone.begin = begin;
+    const auto found = std::lower_bound(ranges_.begin(), ranges_.end(), gone, Before);
+    if (found != ranges_.end() && found->begin == begin) ranges_.erase(found);
+    last_ = 0;
+  }
+
+  // Null: not registered, or not as a whole in one range.
+  const Range* Find(const char* data, uint64_t bytes) {
+    if (last_ < ranges_.size() && Holds(ranges_[last_], data, bytes)) return &ranges_[last_];
+    Range wanted;
+    wanted.begin = data;
+    const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), wanted, Before);
+    if (after == ranges_.begin()) return nullptr;
+    const Range& found = *(after - 1);
+    if (!Holds(found, data, bytes)) return nullptr;
+    last_ = static_cast<size_t>(after - 1 - ranges_.begin());
+    return &found;
+  }
+
+ private:
+  static bool Before(const Range& a, const Range& b) { return a.begin < b.begin; }
+  static bool Holds(const Range& range, const char* data, uint64_t bytes) {
+    return data >= range.begin && data < range.end && bytes <= static_cast<uint64_t>(range.end - data);
+  }
+
+  std::vector<Range> ranges_;  // by address; disjoint
+  size_t last_ = 0;
+};
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_LOCAL_MEMORY_H_

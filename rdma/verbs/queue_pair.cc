@@ -1,0 +1,95 @@
+#include "rdma/verbs/queue_pair.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/verbs/diagnosis.h"
+#include "rdma/verbs/limits.h"
+
+namespace farlook::rdma::verbs {
+namespace {
+
+absl::Status CannotMove(absl::string_view to, int error) {
+  return absl::UnavailableError(absl::StrCat("the queue pair could not be made ", to, ": ", strerror(error)));
+}
+
+}  // namespace
+
+absl::StatusOr<QueuePair> QueuePair::Create(const Device& device, const QueuePlan& plan, const Queues& queues,
+                                            QueuePairEvents* events) {
+  ibv_qp_init_attr wanted = {};
+  wanted.qp_context = events;
+  wanted.send_cq = queues.completions;
+  wanted.recv_cq = queues.completions;
+  wanted.srq = queues.shared_receives;
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.sq_sig_all = 0;
+  wanted.cap.max_send_wr = plan.hardware_depth;
+  wanted.cap.max_recv_wr = queues.receives;
+  wanted.cap.max_send_sge = plan.send_sges;
+  wanted.cap.max_recv_sge = 1;
+  // No device tells how much it sends inline: ask for less until it agrees.
+  for (uint32_t inline_bytes = kInlineBytes;; inline_bytes /= 2) {
+    ibv_qp_init_attr attributes = wanted;
+    attributes.cap.max_inline_data = inline_bytes;
+    QueuePair pair;
+    pair.handle_.reset(ibv_create_qp(device.domain(), &attributes));
+    if (pair.handle_ != nullptr) {
+      pair.inline_bytes_ = attributes.cap.max_inline_data;
+      pair.iwarp_ = device.traits().iwarp;
+      return pair;
+    }
+    if (inline_bytes == 0 || (errno != EINVAL && errno != ENOMEM)) {
+      return CannotCreate("a queue pair", device.name(), errno);
+    }
+  }
+}
+
+absl::Status QueuePair::Initialize(rdma_cm_id* id, bool grant_atomics) {
+  ibv_qp_attr attributes = {};
+  int mask = 0;
+  attributes.qp_state = IBV_QPS_INIT;
+  if (rdma_init_qp_attr(id, &attributes, &mask) != 0) return CannotMove("ready", errno);
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+  if (grant_atomics) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
+  // On iWARP the answer to a READ is a write, which the queue pair must let in; each memory region still decides.
+  if (iwarp_) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_WRITE;
+  if (const int error = ibv_modify_qp(handle_.get(), &attributes, mask); error != 0) return CannotMove("ready", error);
+  return absl::OkStatus();
+}
+
+absl::Status QueuePair::Start(rdma_cm_id* id, const ReadDepths& depths) {
+  // On iWARP the kernel does it when the stream is there.
+  if (iwarp_) return absl::OkStatus();
+  ibv_qp_attr attributes = {};
+  int mask = 0;
+  // Path, MTU and packet numbers are the connection manager's.
+  attributes.qp_state = IBV_QPS_RTR;
+  if (rdma_init_qp_attr(id, &attributes, &mask) != 0) return CannotMove("receive", errno);
+  attributes.max_dest_rd_atomic = depths.serve;
+  attributes.min_rnr_timer = kMinRnrTimer;
+  if (const int error = ibv_modify_qp(handle_.get(), &attributes, mask | IBV_QP_MIN_RNR_TIMER); error != 0) {
+    return CannotMove("receive", error);
+  }
+  attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;
+  if (rdma_init_qp_attr(id, &attributes, &mask) != 0) return CannotMove("send", errno);
+  attributes.max_rd_atomic = depths.ask;
+  attributes.timeout = kAckTimeout;
+  attributes.retry_cnt = kRetries;
+  attributes.rnr_retry = kRnrRetries;
+  mask |= IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+  if (const int error = ibv_modify_qp(handle_.get(), &attributes, mask); error != 0) return CannotMove("send", error);
+  return absl::OkStatus();
+}
+
+void QueuePair::Fail() {
+  if (handle_ == nullptr) return;
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_ERR;
+  // It may be there already, or never have begun: then there is nothing to flush.
+  ibv_modify_qp(handle_.get(), &attributes, IBV_QP_STATE);
+}
+
+}  // namespace farlook::rdma::verbs

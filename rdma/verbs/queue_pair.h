@@ -1,0 +1,64 @@
+// A reliable connected queue pair, from its making to its end.
+//
+// The connection manager exchanges what the two sides must know of each other; the state changes are made here, and not
+// by librdmacm, so that the timeouts and the rights of the peer are what we want (limits.h).
+#ifndef FARLOOK_RDMA_VERBS_QUEUE_PAIR_H_
+#define FARLOOK_RDMA_VERBS_QUEUE_PAIR_H_
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rdma/verbs/device.h"
+#include "rdma/verbs/negotiation.h"
+
+namespace farlook::rdma::verbs {
+
+// Thread safety: none. Device and queues outlive it.
+class QueuePair {
+ public:
+  struct Queues {
+    ibv_cq* completions = nullptr;
+    ibv_srq* shared_receives = nullptr;  // or
+    uint32_t receives = 0;               // of its own
+  };
+
+  QueuePair() = default;
+  // `events` is where asynchronous events are told, and outlives the queue pair. Errors as of CannotCreate().
+  static absl::StatusOr<QueuePair> Create(const Device& device, const QueuePlan& plan, const Queues& queues,
+                                          QueuePairEvents* events);
+
+  // Posting receives is allowed from here on. `grant_atomics`: the peer may FETCH_ADD and COMPARE_SWAP; READ it may,
+  // WRITE never. UNAVAILABLE.
+  absl::Status Initialize(rdma_cm_id* id, bool grant_atomics);
+  // Receiving and sending, once the connection manager knows the peer.
+  absl::Status Start(rdma_cm_id* id, const ReadDepths& depths);
+
+  // The error state: what is posted is flushed, what comes in is refused.
+  void Fail();
+
+  // The device lets go of every posted buffer before this returns.
+  void reset() { handle_.reset(); }
+
+  ibv_qp* get() const { return handle_.get(); }
+  bool ok() const { return handle_ != nullptr; }
+  uint32_t number() const { return handle_->qp_num; }
+  uint32_t inline_bytes() const { return inline_bytes_; }
+
+ private:
+  struct Closer {
+    void operator()(ibv_qp* handle) const { ibv_destroy_qp(handle); }
+  };
+
+  std::unique_ptr<ibv_qp, Closer> handle_;
+  uint32_t inline_bytes_ = 0;
+  bool iwarp_ = false;
+};
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_QUEUE_PAIR_H_

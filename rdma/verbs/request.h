@@ -1,0 +1,49 @@
+// A client that said hello and waits for the server's answer.
+#ifndef FARLOOK_RDMA_VERBS_REQUEST_H_
+#define FARLOOK_RDMA_VERBS_REQUEST_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "rdma/transport.h"
+#include "rdma/verbs/cm.h"
+#include "rdma/verbs/envelope.h"
+#include "rdma/verbs/negotiation.h"
+#include "rdma/verbs/offers.h"
+
+namespace farlook::rdma::verbs {
+
+class VerbsRequest final : public ConnectionRequest {
+ public:
+  VerbsRequest(CmId id, const Envelope& client, absl::string_view hello, const ReadDepths& depths,
+               std::shared_ptr<Offers> offers);
+  ~VerbsRequest() override;
+
+  // ConnectionRequest:
+  absl::string_view hello() const override { return hello_; }
+  std::string peer() const override { return peer_; }
+  absl::StatusOr<std::unique_ptr<Connection>> Accept(Endpoint* endpoint, absl::string_view welcome,
+                                                     absl::Span<const uint32_t> rkeys) override;
+  void Reject(absl::string_view reason) override;
+
+ private:
+  // Until answered. Events that come before are dropped by the listener: that the client left shows when it is
+  // answered.
+  CmId id_;
+  const Envelope client_;
+  const std::string hello_;
+  const ReadDepths depths_;
+  const std::string peer_;
+  const std::shared_ptr<Offers> offers_;
+};
+
+// Rejects a client and lets its id go.
+void RejectId(CmId id, absl::string_view reason);
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_REQUEST_H_

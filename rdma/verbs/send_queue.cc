@@ -1,0 +1,304 @@
+#include "rdma/verbs/send_queue.h"
+
+#include <bit>
+#include <cstring>
+
+#include "absl/base/optimization.h"
+#include "rdma/shm/word_copy.h"
+
+namespace farlook::rdma::verbs {
+namespace {
+
+constexpr size_t kSmallBytes = 64;
+
+// Entries beside the user's READs: messages that a full window allows, those that await a signal, a probe.
+constexpr uint32_t kOtherEntries = UINT8_MAX + kSignalInterval + 2;
+
+Opcode OpcodeOf(SendQueue::Kind kind) {
+  if (kind == SendQueue::Kind::kFetchAdd) return Opcode::kFetchAdd;
+  return kind == SendQueue::Kind::kCompareSwap ? Opcode::kCompareSwap : Opcode::kRead;
+}
+
+bool IsUsers(SendQueue::Kind kind) { return kind != SendQueue::Kind::kSend && kind != SendQueue::Kind::kProbe; }
+
+}  // namespace
+
+SendQueue::~SendQueue() {
+  Completion ignored;
+  while (FlushNext(&ignored)) {
+  }
+}
+
+void SendQueue::Begin(const QueuePlan& plan, uint32_t inline_bytes, uint32_t tag) {
+  plan_ = plan;
+  inline_bytes_ = inline_bytes;
+  tag_ = uint64_t{tag} << 32;
+  mask_ = std::bit_ceil(uint64_t{plan.send_depth} + kOtherEntries) - 1;
+}
+
+// ---- Posting ----
+
+inline SendQueue::Entry* SendQueue::Next(Kind kind) {
+  if (ABSL_PREDICT_FALSE(ring_ == nullptr)) ring_.reset(new Entry[mask_ + 1]);
+  if (ABSL_PREDICT_FALSE(queued_ - retired_ > mask_)) return nullptr;
+  Entry* const entry = &At(queued_);
+  entry->kind = kind;
+  entry->status = WcStatus::kSuccess;
+  entry->bounces = false;
+  entry->signalled = true;
+  entry->slot = MessagePool::kNone;
+  return entry;
+}
+
+inline void SendQueue::Place(Entry* entry, size_t index, char* data, uint32_t bytes) {
+  const LocalMemory::Range* const range = resources_.memory->Find(data, bytes);
+  if (ABSL_PREDICT_FALSE(range == nullptr || bytes == 0)) {
+    entry->status = WcStatus::kLocalError;
+    return;
+  }
+  entry->to[index] = {reinterpret_cast<uintptr_t>(data), bytes, range->lkey};
+  if (ABSL_PREDICT_FALSE(!range->lands_reads)) entry->bounces = true;
+}
+
+bool SendQueue::Read(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
+  if (ABSL_PREDICT_FALSE(reads_ == plan_.send_depth)) return false;
+  Entry* const entry = Next(Kind::kRead);
+  if (ABSL_PREDICT_FALSE(entry == nullptr)) return false;
+  entry->wr_id = wr_id;
+  entry->remote_address = remote_address;
+  entry->rkey = rkey;
+  uint64_t bytes = 0;
+  if (ABSL_PREDICT_FALSE(to.empty() || to.size() > plan_.send_sges)) {
+    entry->pieces = 0;
+    entry->status = WcStatus::kLocalError;
+  } else {
+    entry->pieces = static_cast<uint8_t>(to.size());
+    for (size_t i = 0; i < to.size(); ++i) {
+      Place(entry, i, to[i].data, to[i].bytes);
+      bytes += to[i].bytes;
+    }
+  }
+  if (ABSL_PREDICT_FALSE(bytes > kMaxReadBytes)) entry->status = WcStatus::kLocalError;
+  entry->bytes = static_cast<uint32_t>(bytes);
+  ++reads_;
+  ++queued_;
+  return true;
+}
+
+bool SendQueue::Atomic(Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
+                       uint64_t operand, uint64_t desired) {
+  if (reads_ == plan_.send_depth) return false;
+  Entry* const entry = Next(kind);
+  if (entry == nullptr) return false;
+  entry->wr_id = wr_id;
+  entry->remote_address = remote_address;
+  entry->rkey = rkey;
+  entry->operand = operand;
+  entry->desired = desired;
+  entry->pieces = 1;
+  entry->bytes = sizeof(uint64_t);
+  Place(entry, 0, reinterpret_cast<char*>(old_value), sizeof(uint64_t));
+  ++reads_;
+  ++queued_;
+  return true;
+}
+
+bool SendQueue::Send(const MessageHeader& header, absl::string_view head, absl::string_view body) {
+  const auto bytes = static_cast<uint32_t>(sizeof(header) + head.size() + body.size());
+  Entry* const entry = Next(Kind::kSend);
+  if (ABSL_PREDICT_FALSE(entry == nullptr)) return false;
+  char* to = entry->small;
+  // What is not short enough to go inline from the entry goes from a slot.
+  if (bytes > kSmallBytes || bytes > inline_bytes_) {
+    entry->slot = resources_.messages->Take();
+    if (ABSL_PREDICT_FALSE(entry->slot == MessagePool::kNone)) return false;
+    to = resources_.messages->data(entry->slot);
+  }
+  memcpy(to, &header, sizeof(header));
+  to += sizeof(header);
+  if (!head.empty()) memcpy(to, head.data(), head.size());
+  if (!body.empty()) memcpy(to + head.size(), body.data(), body.size());
+  entry->bytes = bytes;
+  entry->pieces = 1;
+  ++queued_;
+  return true;
+}
+
+bool SendQueue::CanSend(size_t message_bytes) {
+  if (ABSL_PREDICT_FALSE(queued_ - retired_ > mask_)) return false;
+  const size_t bytes = message_bytes + sizeof(MessageHeader);
+  if (bytes <= kSmallBytes && bytes <= inline_bytes_) return true;
+  return resources_.messages->Reserve(1).ok();
+}
+
+bool SendQueue::Probe(uint64_t remote_address, uint32_t rkey) {
+  Entry* const entry = Next(Kind::kProbe);
+  if (entry == nullptr) return false;
+  entry->remote_address = remote_address;
+  entry->rkey = rkey;
+  entry->pieces = 1;
+  entry->bytes = resources_.probe_landing.length;
+  entry->to[0] = resources_.probe_landing;
+  ++queued_;
+  return true;
+}
+
+// ---- Issuing ----
+
+inline void SendQueue::PrepareSend(Entry& entry, ibv_send_wr* request, ibv_sge* piece) {
+  request->opcode = IBV_WR_SEND;
+  request->sg_list = piece;
+  request->num_sge = 1;
+  piece->length = entry.bytes;
+  piece->lkey = 0;
+  if (entry.slot == MessagePool::kNone) {
+    piece->addr = reinterpret_cast<uintptr_t>(entry.small);
+    request->send_flags = IBV_SEND_INLINE;
+  } else {
+    piece->addr = reinterpret_cast<uintptr_t>(resources_.messages->data(entry.slot));
+    piece->lkey = resources_.messages->lkey(entry.slot);
+    request->send_flags = entry.bytes <= inline_bytes_ ? IBV_SEND_INLINE : 0;
+  }
+  entry.signalled = signalling_.ForSend();
+  if (entry.signalled) request->send_flags |= IBV_SEND_SIGNALED;
+}
+
+// False: not now.
+inline bool SendQueue::Prepare(Entry& entry, uint64_t number, ibv_send_wr* request, ibv_sge* piece) {
+  request->wr_id = tag_ | static_cast<uint32_t>(number);
+  request->next = nullptr;
+  if (entry.kind == Kind::kSend) {
+    PrepareSend(entry, request, piece);
+    return true;
+  }
+  request->sg_list = entry.to;
+  request->num_sge = entry.pieces;
+  request->send_flags = IBV_SEND_SIGNALED;
+  if (IsUsers(entry.kind)) {
+    if (ABSL_PREDICT_FALSE(!resources_.credits->Take())) return false;
+    if (ABSL_PREDICT_FALSE(entry.bounces)) {
+      absl::Status status;
+      entry.bounce = bounce_.Take(entry.bytes, &status);
+      if (entry.bounce == nullptr) {
+        resources_.credits->Return();
+        if (!status.ok()) entry.status = WcStatus::kLocalError;
+        return false;
+      }
+      *piece = {reinterpret_cast<uintptr_t>(entry.bounce), entry.bytes, bounce_.lkey()};
+      request->sg_list = piece;
+      request->num_sge = 1;
+    }
+  }
+  if (entry.kind == Kind::kRead || entry.kind == Kind::kProbe) {
+    request->opcode = IBV_WR_RDMA_READ;
+    request->wr.rdma.remote_addr = entry.remote_address;
+    request->wr.rdma.rkey = entry.rkey;
+  } else {
+    request->opcode = entry.kind == Kind::kFetchAdd ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
+    request->wr.atomic.remote_addr = entry.remote_address;
+    request->wr.atomic.rkey = entry.rkey;
+    request->wr.atomic.compare_add = entry.operand;
+    request->wr.atomic.swap = entry.desired;
+  }
+  signalling_.Signalled();
+  return true;
+}
+
+bool SendQueue::Issue(ibv_qp* pair) {
+  ibv_send_wr requests[kDoorbellBatch];
+  ibv_sge pieces[kDoorbellBatch];
+  while (issued_ != queued_) {
+    uint32_t count = 0;
+    for (; count < kDoorbellBatch && issued_ + count != queued_; ++count) {
+      const uint64_t number = issued_ + count;
+      if (number - retired_ == plan_.hardware_depth) break;
+      Entry& entry = At(number);
+      if (ABSL_PREDICT_FALSE(entry.status != WcStatus::kSuccess)) break;
+      if (ABSL_PREDICT_FALSE(!Prepare(entry, number, &requests[count], &pieces[count]))) break;
+      if (count > 0) requests[count - 1].next = &requests[count];
+    }
+    if (count == 0) return true;
+    ibv_send_wr* refused = nullptr;
+    if (ABSL_PREDICT_FALSE(ibv_post_send(pair, requests, &refused) != 0)) {
+      // The caller ends the connection. What the device took of the batch is flushed with the rest.
+      const uint32_t taken = refused == nullptr ? 0 : static_cast<uint32_t>(refused - requests);
+      for (uint32_t i = 0; i < count; ++i) {
+        Entry& entry = At(issued_ + i);
+        if (i < taken) in_flight_ += entry.signalled ? 1 : 0;
+        if (i >= taken && IsUsers(entry.kind)) resources_.credits->Return();
+      }
+      issued_ += taken;
+      return false;
+    }
+    for (const uint64_t end = issued_ + count; issued_ != end; ++issued_) {
+      Entry& entry = At(issued_);
+      in_flight_ += entry.signalled ? 1 : 0;
+      if (entry.kind == Kind::kSend && entry.bytes <= inline_bytes_) ReleaseMessage(entry);
+    }
+    if (count < kDoorbellBatch) return true;
+  }
+  return true;
+}
+
+inline void SendQueue::ReleaseMessage(Entry& entry) {
+  if (entry.slot == MessagePool::kNone) return;
+  resources_.messages->Put(entry.slot);
+  entry.slot = MessagePool::kNone;
+}
+
+// ---- Completing ----
+
+// A READ or atomic that the device had is over.
+inline void SendQueue::Land(Entry& entry, WcStatus status) {
+  resources_.credits->Return();
+  if (ABSL_PREDICT_TRUE(!entry.bounces)) return;
+  if (status == WcStatus::kSuccess) {
+    Sge pieces[kMaxReadSges];
+    for (size_t i = 0; i < entry.pieces; ++i) {
+      pieces[i] = {reinterpret_cast<char*>(entry.to[i].addr), entry.to[i].length};
+    }
+    shm::ExecuteRead(pieces, entry.pieces, entry.bounce);
+  }
+  bounce_.FreeOldest();
+}
+
+bool SendQueue::Complete(uint32_t number, WcStatus status, Completion* done) {
+  const uint64_t target = retired_ + static_cast<uint32_t>(number - static_cast<uint32_t>(retired_));
+  if (ABSL_PREDICT_FALSE(target >= issued_)) return false;
+  for (; retired_ != target; ++retired_) ReleaseMessage(At(retired_));
+  Entry& entry = At(retired_++);
+  // A SEND that asked for no completion gets one when it fails.
+  if (entry.signalled) --in_flight_;
+  if (!IsUsers(entry.kind)) {
+    ReleaseMessage(entry);
+    return false;
+  }
+  Land(entry, status);
+  --reads_;
+  done->wr_id = entry.wr_id;
+  done->opcode = OpcodeOf(entry.kind);
+  done->status = status;
+  return true;
+}
+
+bool SendQueue::FlushNext(Completion* done) {
+  while (retired_ != queued_) {
+    const bool issued = retired_ < issued_;
+    if (!issued) issued_ = retired_ + 1;
+    Entry& entry = At(retired_++);
+    if (!IsUsers(entry.kind)) {
+      ReleaseMessage(entry);
+      continue;
+    }
+    if (issued) Land(entry, WcStatus::kFlushed);
+    --reads_;
+    done->wr_id = entry.wr_id;
+    done->opcode = OpcodeOf(entry.kind);
+    done->status = entry.status == WcStatus::kSuccess ? WcStatus::kFlushed : entry.status;
+    return true;
+  }
+  in_flight_ = 0;
+  return false;
+}
+
+}  // namespace farlook::rdma::verbs

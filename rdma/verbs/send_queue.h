@@ -1,0 +1,136 @@
+// The send queue of one connection: what was posted, and how far it got.
+//
+//     retired <= issued <= queued        issued - retired <= hardware depth
+//
+// Posting writes an entry into a ring in memory. Issuing hands entries to the device, many with one doorbell, as far as
+// its queue has room and the process has credits (read_credits.h). The device completes in order; the completion of an
+// entry retires all before it, most of which were SENDs that asked for none (signalling.h).
+//
+// Thread safety: none. Invariants:
+//   * every READ and atomic that was queued is reported exactly once: by Complete(), or by FlushNext();
+//   * the memory of a message is free when its entry is retired, or when its bytes went inline.
+#ifndef FARLOOK_RDMA_VERBS_SEND_QUEUE_H_
+#define FARLOOK_RDMA_VERBS_SEND_QUEUE_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "rdma/transport.h"
+#include "rdma/verbs/bounce.h"
+#include "rdma/verbs/flow_control.h"
+#include "rdma/verbs/limits.h"
+#include "rdma/verbs/local_memory.h"
+#include "rdma/verbs/message_pool.h"
+#include "rdma/verbs/negotiation.h"
+#include "rdma/verbs/read_credits.h"
+#include "rdma/verbs/signalling.h"
+
+namespace farlook::rdma::verbs {
+
+// What the connections of an endpoint share.
+struct SendResources {
+  const Device* device;
+  LocalMemory* memory;
+  MessagePool* messages;
+  ReadCredits* credits;
+  ibv_sge probe_landing;  // for the word that a probe READs
+};
+
+class SendQueue {
+ public:
+  // Without a completion of its own towards the user: kSend, kProbe.
+  enum class Kind : uint8_t { kRead, kFetchAdd, kCompareSwap, kSend, kProbe };
+
+  explicit SendQueue(const SendResources& resources) : resources_(resources), bounce_(resources.device) {}
+  ~SendQueue();
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
+
+  // Once, before anything else. `tag` comes back in the upper half of the completions' wr_id.
+  void Begin(const QueuePlan& plan, uint32_t inline_bytes, uint32_t tag);
+
+  // ---- Posting. False: no room. A request that makes no sense is queued, and fails when its turn comes.
+
+  bool Read(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey);
+  bool Atomic(Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey, uint64_t operand,
+              uint64_t desired);
+  // Copies the bytes.
+  bool Send(const MessageHeader& header, absl::string_view head, absl::string_view body);
+  bool Probe(uint64_t remote_address, uint32_t rkey);
+  // Whether Send() has room now.
+  bool CanSend(size_t message_bytes);
+
+  // ---- Issuing.
+
+  // Hands to the device what can be handed to it. False: it would not take it.
+  bool Issue(ibv_qp* pair);
+  bool all_issued() const { return issued_ == queued_; }
+  // The next entry makes no sense, and all before it have completed.
+  bool refused() const { return !all_issued() && At(issued_).status != WcStatus::kSuccess && in_flight_ == 0; }
+
+  // ---- Completing.
+
+  // The device completed the entry with the number that the lower half of wr_id names. True: `*done` is for the user.
+  bool Complete(uint32_t number, WcStatus status, Completion* done);
+  // Issued entries that will be completed by the device: READs, atomics, probes, signalled SENDs.
+  uint32_t in_flight() const { return in_flight_; }
+
+  // After the queue pair is destroyed: the next READ or atomic that the device did not complete. False: none is left.
+  bool FlushNext(Completion* done);
+  bool empty() const { return retired_ == queued_; }
+
+ private:
+  // The first line holds what all requests need, the second where a READ lands, or a short message.
+  struct alignas(64) Entry {
+    uint64_t wr_id;
+    uint64_t remote_address;
+    uint64_t operand;
+    uint64_t desired;
+    char* bounce;
+    uint32_t rkey;
+    uint32_t slot;   // of a message; kNone: it is in `small`
+    uint32_t bytes;  // of a message or READ
+    Kind kind;
+    uint8_t pieces;
+    WcStatus status;  // other than kSuccess: it made no sense when it was posted
+    bool bounces : 1;
+    bool signalled : 1;
+    union {
+      ibv_sge to[kMaxReadSges];
+      char small[64];
+    };
+  };
+  static_assert(sizeof(Entry) == 128);
+  static_assert(sizeof(ibv_sge) * kMaxReadSges == 64);
+
+  Entry& At(uint64_t number) const { return ring_[number & mask_]; }
+  Entry* Next(Kind kind);
+  void Place(Entry* entry, size_t index, char* data, uint32_t bytes);
+  bool Prepare(Entry& entry, uint64_t number, ibv_send_wr* request, ibv_sge* piece);
+  void PrepareSend(Entry& entry, ibv_send_wr* request, ibv_sge* piece);
+  void ReleaseMessage(Entry& entry);
+  void Land(Entry& entry, WcStatus status);
+
+  const SendResources resources_;
+  QueuePlan plan_;
+  uint32_t inline_bytes_ = 0;
+  uint64_t tag_ = 0;
+  std::unique_ptr<Entry[]> ring_;  // from the first post on: a server with many clients pulls from few
+  uint64_t mask_ = 0;
+  uint64_t retired_ = 0;
+  uint64_t issued_ = 0;
+  uint64_t queued_ = 0;
+  uint32_t reads_ = 0;  // READs and atomics of the user, not completed
+  uint32_t in_flight_ = 0;
+  Signalling signalling_;
+  Bounce bounce_;
+};
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_SEND_QUEUE_H_

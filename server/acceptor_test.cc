@@ -1,0 +1,156 @@
+#include "server/acceptor.h"
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+#include "server/session.h"
+#include "server/test_worker.h"
+
+namespace farlook::server {
+namespace {
+
+constexpr size_t kRegionBytes = 16 << 20;
+
+class AcceptorTest : public ::testing::Test {
+ protected:
+  AcceptorTest() {
+    std::vector<Worker*> workers;
+    for (int i = 0; i < 3; ++i) {
+      workers_.push_back(std::make_unique<TestWorker>(kRegionBytes, 16, 100, i));
+      workers.push_back(&workers_.back()->worker());
+    }
+    acceptor_ = std::make_unique<Acceptor>(
+        kTestIncarnation, std::vector<rdma::Listener*>{&listeners_[0], &listeners_[1]}, workers, &clock_);
+  }
+
+  FakeCall* Call(std::string hello, int port = 0) {
+    calls_.emplace_back();
+    calls_.back().hello = std::move(hello);
+    listeners_[port].calls.push_back(&calls_.back());
+    return &calls_.back();
+  }
+  void PollAll() {
+    while (acceptor_->Poll() > 0) {
+    }
+    for (auto& worker : workers_) worker->PollAll();
+  }
+  // Which worker has the client.
+  int WorkerOf(const FakeCall* call) const {
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      for (const FakeEndpoint& endpoint : workers_[i]->endpoints) {
+        if (call->peer.endpoint == &endpoint) return static_cast<int>(i);
+      }
+    }
+    return -1;
+  }
+
+  FakeClock clock_;
+  FakeListener listeners_[2];
+  std::deque<FakeCall> calls_;
+  std::vector<std::unique_ptr<TestWorker>> workers_;
+  std::unique_ptr<Acceptor> acceptor_;
+};
+
+TEST_F(AcceptorTest, SpreadsNewClientsEvenly) {
+  std::vector<int> clients(3);
+  for (int i = 0; i < 9; ++i) {
+    FakeCall* call = Call(kv::Hello().Encode());
+    PollAll();
+    ++clients[static_cast<size_t>(WorkerOf(call))];
+  }
+  EXPECT_EQ(clients, (std::vector<int>{3, 3, 3}));
+}
+
+TEST_F(AcceptorTest, SpreadsThemAlsoBeforeTheyAreLetIn) {
+  for (int i = 0; i < 9; ++i) Call(kv::Hello().Encode());
+  EXPECT_EQ(acceptor_->Poll(), 9u);
+  for (auto& worker : workers_) EXPECT_EQ(worker->worker().load(), 3);
+  PollAll();
+}
+
+TEST_F(AcceptorTest, TheLeastLoadedIsNext) {
+  std::vector<FakeCall*> calls;
+  for (int i = 0; i < 6; ++i) {
+    calls.push_back(Call(kv::Hello().Encode()));
+    PollAll();
+  }
+  const int left = WorkerOf(calls[4]);
+  calls[4]->peer.Break();
+  PollAll();
+  FakeCall* next = Call(kv::Hello().Encode());
+  PollAll();
+  EXPECT_EQ(WorkerOf(next), left);
+}
+
+TEST_F(AcceptorTest, AResumptionGoesToTheOwnerWhicheverTheListener) {
+  for (int i = 0; i < 6; ++i) {
+    FakeCall* call = Call(kv::Hello().Encode());
+    PollAll();
+    const int owner = WorkerOf(call);
+    FakeCall* next = Call(TestWorker::HelloAfter(call).Encode(), 1);
+    PollAll();
+    EXPECT_EQ(WorkerOf(next), owner);
+    EXPECT_EQ(TestWorker::WelcomeOf(next).flags, kv::Welcome::kResumed);
+    EXPECT_EQ(next->peer.endpoint, &workers_[static_cast<size_t>(owner)]->endpoints[1]);
+  }
+}
+
+TEST_F(AcceptorTest, SessionsOfAnotherServerGoAnywhere) {
+  kv::Hello hello;
+  hello.session = 640 + 1;
+  hello.epoch = 1;
+  hello.incarnation = kTestIncarnation + 1;
+  FakeCall* other_life = Call(hello.Encode());
+  hello.incarnation = kTestIncarnation;
+  hello.session = 640 + 63;  // of a worker that does not exist
+  FakeCall* no_worker = Call(hello.Encode());
+  PollAll();
+  for (FakeCall* call : {other_life, no_worker}) {
+    ASSERT_TRUE(call->accepted);
+    EXPECT_EQ(TestWorker::WelcomeOf(call).flags, 0u);
+  }
+}
+
+TEST_F(AcceptorTest, RejectsBadHellosWithTheReason) {
+  const std::string good = kv::Hello().Encode();
+  std::vector<FakeCall*> bad;
+  bad.push_back(Call(""));
+  bad.push_back(Call(good.substr(0, good.size() - 1)));
+  bad.push_back(Call(std::string(rdma::kMaxHelloBytes, '\0')));
+  bad.push_back(Call(std::string(rdma::kMaxHelloBytes, '\xff')));
+  for (size_t at : {0, 4, 6, 8}) {  // magic, version, length, flags
+    std::string changed = good;
+    changed[at] = static_cast<char>(changed[at] ^ 0x40);
+    bad.push_back(Call(changed));
+  }
+  PollAll();
+  for (FakeCall* call : bad) {
+    EXPECT_FALSE(call->accepted);
+    ASSERT_TRUE(call->rejected);
+    EXPECT_NE(*call->rejected, "");
+    EXPECT_LE(call->rejected->size(), rdma::kMaxRejectBytes);
+  }
+  EXPECT_EQ(acceptor_->rejected(), bad.size());
+  for (auto& worker : workers_) EXPECT_EQ(worker->worker().load(), 0);
+}
+
+TEST_F(AcceptorTest, AHelloMayBePadded) {
+  FakeCall* call = Call(kv::Hello().Encode() + std::string(rdma::kMaxHelloBytes - kv::Hello::kBytes, '\0'));
+  PollAll();
+  EXPECT_TRUE(call->accepted);
+}
+
+TEST_F(AcceptorTest, TurnsEverybodyAwayWhenShuttingDown) {
+  acceptor_->Shutdown();
+  FakeCall* call = Call(kv::Hello().Encode());
+  PollAll();
+  ASSERT_TRUE(call->rejected);
+  EXPECT_TRUE(absl::StrContains(*call->rejected, "shutting down"));
+}
+
+}  // namespace
+}  // namespace farlook::server

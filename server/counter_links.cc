@@ -1,0 +1,105 @@
+#include "server/counter_links.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kv/cell_notice.h"
+#include "server/log.h"
+
+namespace farlook::server {
+namespace {
+
+// Between looks whether a client that was stopped within an atomic is out: doubled from the first to the last.
+constexpr int64_t kMinLookNs = 1'000'000;
+constexpr int64_t kMaxLookNs = 1'000'000'000;
+
+}  // namespace
+
+CounterLinks::CounterLinks(Counters* counters, std::function<void()> wake, int64_t patience_ns)
+    : counters_(counters), patience_ns_(patience_ns), worker_(counters->AddWorker(std::move(wake))) {}
+
+CounterLinks::~CounterLinks() = default;
+
+void CounterLinks::Enroll(Link& link) {
+  if (link.holder != 0) return;
+  link.holder = counters_->Enroll();
+  links_.push_back(&link);
+}
+
+bool CounterLinks::Acknowledge(Link& link, uint64_t sequence) {
+  if (link.holder == 0 || !counters_->Acknowledge(link.holder, sequence)) return false;
+  std::erase(waiting_, &link);
+  news_ = true;  // there may be more for it by now
+  return true;
+}
+
+void CounterLinks::Closed(Link& link, int64_t now_ns) {
+  if (link.holder == 0) return;
+  std::erase(links_, &link);
+  std::erase(waiting_, &link);
+  const Counters::Holder holder = std::exchange(link.holder, 0);
+  if (link.connection->quiescent()) {
+    link.connection.reset();  // only now can nothing arrive any more
+    counters_->Leave(holder);
+    return;
+  }
+  Log(LogLevel::kWarning, "client was stopped within an atomic; cells deleted since wait until it goes on or ends",
+      {{"peer", link.connection->peer()}});
+  link.connection->context = nullptr;
+  remains_.push_back({std::move(link.connection), holder});
+  pause_ns_ = kMinLookNs;
+  look_ns_ = now_ns + pause_ns_;
+  due_ns_ = std::min(due_ns_, look_ns_);
+}
+
+size_t CounterLinks::Poll(int64_t now_ns, absl::FunctionRef<void(Link&, absl::string_view)> post,
+                          absl::FunctionRef<void(Link&)> late) {
+  size_t done = 0;
+  if (std::exchange(news_, false)) done += TellAll(now_ns, post);
+  done += DropLate(now_ns, late);
+  if (!remains_.empty() && now_ns >= look_ns_) done += BuryRemains(now_ns);
+  due_ns_ = remains_.empty() ? kNever : look_ns_;
+  if (!waiting_.empty()) due_ns_ = std::min(due_ns_, waiting_.front()->told_ns + patience_ns_);
+  return done;
+}
+
+size_t CounterLinks::TellAll(int64_t now_ns, absl::FunctionRef<void(Link&, absl::string_view)> post) {
+  size_t told = 0;
+  for (Link* link : links_) {
+    if (link->closing) continue;
+    hashes_.clear();
+    const uint64_t sequence = counters_->Tell(link->holder, kv::CellNotice::kMaxHashes, &hashes_);
+    if (sequence == 0) continue;
+    link->told_ns = now_ns;
+    waiting_.push_back(link);
+    post(*link, kv::CellNotice::Encode(sequence, hashes_));
+    ++told;
+  }
+  return told;
+}
+
+size_t CounterLinks::DropLate(int64_t now_ns, absl::FunctionRef<void(Link&)> late) {
+  size_t dropped = 0;
+  while (!waiting_.empty() && (waiting_.front()->closing || now_ns - waiting_.front()->told_ns >= patience_ns_)) {
+    Link* link = waiting_.front();
+    waiting_.erase(waiting_.begin());
+    if (link->closing) continue;
+    late(*link);
+    ++dropped;
+  }
+  return dropped;
+}
+
+size_t CounterLinks::BuryRemains(int64_t now_ns) {
+  const size_t buried = std::erase_if(remains_, [this](Remains& remains) {
+    if (!remains.connection->quiescent()) return false;
+    remains.connection.reset();
+    counters_->Leave(remains.holder);
+    return true;
+  });
+  pause_ns_ = std::min(2 * pause_ns_, kMaxLookNs);
+  look_ns_ = now_ns + pause_ns_;
+  return buried;
+}
+
+}  // namespace farlook::server

@@ -1,0 +1,183 @@
+#include "server/counters.h"
+
+#include <utility>
+
+#include "kv/counter_value.h"
+#include "kv/slot.h"
+
+namespace farlook::server {
+namespace {
+
+using kv::CellState;
+using kv::Code;
+
+// The value travels in the field of the version.
+Outcome WithValue(Code code, int64_t value) { return {code, static_cast<uint64_t>(value), {}}; }
+
+// What only a device that failed leaves behind.
+constexpr Outcome kDeviceFailed = {Code::kOutcomeUnknown, 0, {}};
+
+}  // namespace
+
+Counters::Counters(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, absl::Span<char> region,
+                   std::unique_ptr<CellWriter> writer)
+    : table_(table), locks_(locks), clock_(clock), writer_(std::move(writer)), pool_(region.size()) {}
+
+Outcome Counters::Execute(const kv::Request& request, uint64_t hash, bool tell_cell) {
+  absl::MutexLock lock(locks_->of(hash));
+  uint64_t cell = 0;
+  const Code code = table_->FindCounter(hash, request.key, &cell);
+  Outcome outcome;
+  if (request.type == kv::RequestType::kCounterCreate && code == Code::kNotFound) {
+    outcome = Create(request, hash, &cell);
+  } else if (code != Code::kOk) {
+    return {code, 0, {}};
+  } else {
+    switch (request.type) {
+      case kv::RequestType::kCounterAdd:
+        outcome = Add(request.operand, cell);
+        break;
+      case kv::RequestType::kCounterSwap:
+        outcome = Swap(request.operand, request.desired, cell);
+        break;
+      case kv::RequestType::kCounterDelete:
+        return Delete(request, hash, cell);
+      default:
+        outcome = Read(cell);
+        if (request.type == kv::RequestType::kCounterCreate) outcome.code = Code::kExists;
+    }
+  }
+  if (tell_cell && cell != 0) outcome.slot = kv::Slot(cell);
+  return outcome;
+}
+
+// Nobody else knows the cell: its last holders have acknowledged or are gone, and no item names it.
+bool Counters::Set(uint64_t cell, int64_t value) {
+  int64_t now, old;
+  return writer_->Read(cell, &now) && writer_->FetchAdd(cell, kv::Difference(value, now), &old);
+}
+
+Outcome Counters::Create(const kv::Request& request, uint64_t hash, uint64_t* cell) {
+  const uint64_t fresh = AllocateCell();
+  if (fresh == 0) return {Code::kNoMemory, 0, {}};
+  if (!Set(fresh, request.operand)) return kDeviceFailed;  // the cell is lost, which is the safe side
+  const kv::WriteResult inserted = table_->InsertCounter(hash, request.key, fresh, clock_->NowNs());
+  if (inserted.code != Code::kOk) {
+    if (Set(fresh, static_cast<int64_t>(kv::kPoison))) FreeCell(fresh);
+    return {inserted.code, 0, {}};
+  }
+  *cell = fresh;
+  return WithValue(Code::kOk, request.operand);
+}
+
+Outcome Counters::Add(int64_t delta, uint64_t cell) {
+  int64_t old, passing;
+  if (!writer_->FetchAdd(cell, delta, &old)) return kDeviceFailed;
+  if (kv::StateOfAdd(old, delta) == CellState::kLive) return WithValue(Code::kOk, old);
+  // Taken back, as a client does with its own.
+  if (!writer_->FetchAdd(cell, -delta, &passing)) return kDeviceFailed;
+  return WithValue(Code::kOutOfRange, old);
+}
+
+Outcome Counters::Swap(int64_t expected, int64_t desired, uint64_t cell) {
+  int64_t old;
+  if (!writer_->CompareSwap(cell, expected, desired, &old)) return kDeviceFailed;
+  const bool counts = old == expected || kv::StateOf(old) == CellState::kLive;
+  return WithValue(counts ? Code::kOk : Code::kOutOfRange, old);
+}
+
+Outcome Counters::Read(uint64_t cell) {
+  int64_t value;
+  if (!writer_->Read(cell, &value)) return kDeviceFailed;
+  return WithValue(kv::StateOf(value) == CellState::kLive ? Code::kOk : Code::kOutOfRange, value);
+}
+
+Outcome Counters::Delete(const kv::Request& request, uint64_t hash, uint64_t cell) {
+  int64_t old, passing;
+  if (!writer_->FetchAdd(cell, static_cast<int64_t>(kv::kPoison), &old)) return kDeviceFailed;
+  // A value out of range would, poisoned, be near the end of what is dead: to the middle with it.
+  if (kv::StateOf(old) != CellState::kLive && !writer_->FetchAdd(cell, kv::Difference(0, old), &passing)) {
+    return kDeviceFailed;
+  }
+  table_->DeleteCounter(hash, request.key);
+  Retire(cell, hash);
+  return WithValue(Code::kOk, old);
+}
+
+// --- Cells ---
+
+uint64_t Counters::AllocateCell() {
+  absl::MutexLock lock(&mutex_);
+  return pool_.Allocate();
+}
+
+void Counters::FreeCell(uint64_t cell) {
+  absl::MutexLock lock(&mutex_);
+  pool_.Free(cell);
+}
+
+void Counters::TakeReleased() {
+  quarantine_.TakeReleased(&released_);
+  for (const uint64_t cell : released_) pool_.Free(cell);
+  released_.clear();
+}
+
+void Counters::Retire(uint64_t cell, uint64_t hash) {
+  {
+    absl::MutexLock lock(&mutex_);
+    quarantine_.Retire(cell, hash);
+    TakeReleased();
+    if (quarantine_.holders() == 0) return;
+  }
+  for (News& news : news_) {
+    if (!news.any.exchange(true, std::memory_order_acq_rel)) news.wake();
+  }
+}
+
+// --- Connections ---
+
+int Counters::AddWorker(std::function<void()> wake) {
+  news_.emplace_back(std::move(wake));
+  return static_cast<int>(news_.size()) - 1;
+}
+
+bool Counters::TakeNews(int worker) {
+  std::atomic<bool>& any = news_[static_cast<size_t>(worker)].any;
+  return any.load(std::memory_order_relaxed) && any.exchange(false, std::memory_order_acq_rel);
+}
+
+Counters::Holder Counters::Enroll() {
+  absl::MutexLock lock(&mutex_);
+  return quarantine_.Enroll();
+}
+
+void Counters::Leave(Holder holder) {
+  absl::MutexLock lock(&mutex_);
+  quarantine_.Leave(holder);
+  TakeReleased();
+}
+
+uint64_t Counters::Tell(Holder holder, size_t most, std::vector<uint64_t>* hashes) {
+  absl::MutexLock lock(&mutex_);
+  return quarantine_.Tell(holder, most, hashes);
+}
+
+bool Counters::Acknowledge(Holder holder, uint64_t sequence) {
+  absl::MutexLock lock(&mutex_);
+  if (!quarantine_.Acknowledge(holder, sequence)) return false;
+  TakeReleased();
+  return true;
+}
+
+CounterStats Counters::stats() const {
+  absl::MutexLock lock(&mutex_);
+  CounterStats stats;
+  stats.cells = pool_.total();
+  stats.cells_free = pool_.free();
+  stats.cells_quarantined = quarantine_.waiting();
+  stats.counters = stats.cells - stats.cells_free - stats.cells_quarantined;
+  stats.holders = quarantine_.holders();
+  return stats;
+}
+
+}  // namespace farlook::server

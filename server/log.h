@@ -1,0 +1,58 @@
+// Log lines of the server: one event a line, logfmt, on stderr.
+//
+//     ts=2026-11-21T02:51:00.123456Z level=info msg="listening" address=shm:///run/farlook
+//
+// Thread safety: any thread may log; a line is one write(2), so lines do not mix.  A RateLimit belongs to one thread.
+// Nothing here is called on the path of a request that is all right.
+#ifndef FARLOOK_SERVER_LOG_H_
+#define FARLOOK_SERVER_LOG_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace farlook::server {
+
+enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError, kNone };
+
+// A field of a line; quoted as needed.
+struct LogField {
+  absl::string_view key;
+  absl::AlphaNum value;
+};
+
+// Writes a line if `level` is at least the level in force.  `message` says what happened, without the figures: those
+// are fields.
+void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
+
+// The lowest level that is written; kInfo at the start.
+void SetLogLevel(LogLevel level);
+
+// "debug", "info", "warning", "error", "none".  False when `name` is none of these.
+bool ParseLogLevel(absl::string_view name, LogLevel* level);
+
+// The line without the newline, for Log and its test.
+std::string FormatLogLine(int64_t unix_us, LogLevel level, absl::string_view message,
+                          std::initializer_list<LogField> fields);
+
+// Lets through a few events at once, then one a second, so that a hostile peer cannot fill a disk.
+class RateLimit {
+ public:
+  // Whether to log now.  If so, `*suppressed` is how many were not logged since the last that was.
+  bool Allow(int64_t now_ns, uint64_t* suppressed);
+
+ private:
+  static constexpr int kBurst = 10;
+  static constexpr int64_t kIntervalNs = 1'000'000'000;
+
+  int tokens_ = kBurst;
+  int64_t refilled_ns_ = 0;
+  uint64_t suppressed_ = 0;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_LOG_H_

@@ -1,0 +1,200 @@
+#include "server/pull_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "server/log.h"
+
+namespace farlook::server {
+namespace {
+
+// Lengths of READs but the last stay multiples of 8, so that addresses do.
+uint64_t ReadBytesFor(const rdma::Capabilities& capabilities) {
+  uint64_t bytes = PullQueue::kMaxReadBytes;
+  if (capabilities.max_read_bytes >= 8) {
+    bytes = std::min(bytes, capabilities.max_read_bytes);
+  }
+  return bytes / 8 * 8;
+}
+
+}  // namespace
+
+PullQueue::PullQueue(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, WorkerStats* stats,
+                     rdma::Connection* connection)
+    : table_(table),
+      locks_(locks),
+      clock_(clock),
+      stats_(stats),
+      connection_(connection),
+      read_bytes_(ReadBytesFor(connection->capabilities())),
+      max_posted_(std::clamp<uint32_t>(connection->capabilities().max_outstanding_reads, 1, kMaxPostedReads)) {}
+
+PullQueue::~PullQueue() {
+  for (Pull& pull : pulls_) {
+    if (pull.in_use && pull.posted == 0) Abandon(pull);
+  }
+}
+
+void PullQueue::Add(const kv::Request& request, uint64_t hash) {
+  Waiting waiting{request, std::string(request.key), hash};
+  waiting.request.key = {};  // points into the message, which is gone at the next Poll
+  waiting_.push_back(std::move(waiting));
+  stats_->pulls.Add();
+}
+
+bool PullQueue::Post() {
+  if (closed_) return false;
+  bool progress = false;
+  while (active_ < kMaxActive && !waiting_.empty()) {
+    Begin();
+    progress = true;
+  }
+  for (size_t i = 0; i < kMaxActive && posted_ < max_posted_; ++i) {
+    if (pulls_[i].in_use && PostReads(i)) progress = true;
+  }
+  return progress;
+}
+
+void PullQueue::Begin() {
+  const Waiting waiting = std::move(waiting_.front());
+  waiting_.pop_front();
+  Pull& pull = *std::find_if(pulls_.begin(), pulls_.end(), [](const Pull& p) { return !p.in_use; });
+  pull = Pull{};
+  pull.in_use = true;
+  ++active_;
+  pull.number = waiting.request.number;
+  pull.condition = waiting.request.condition;
+  pull.version = waiting.request.version;
+  pull.source = waiting.request.source;
+  kv::Code code;
+  {
+    absl::MutexLock lock(locks_->of(waiting.hash));
+    code = table_->Reserve(waiting.hash, waiting.key, waiting.request.value_bytes, &pull.reservation, clock_->NowNs());
+  }
+  if (code != kv::Code::kOk) {
+    End(pull, /*cut=*/false, Outcome{code, 0, {}});
+  } else {
+    EndIfComplete(pull);  // a value of no bytes
+  }
+}
+
+bool PullQueue::PostReads(size_t index) {
+  Pull& pull = pulls_[index];
+  bool progress = false;
+  const uint64_t size = pull.reservation.value.size();
+  while (!pull.failed && !pull.flushed && pull.offset < size && posted_ < max_posted_) {
+    const uint64_t bytes = std::min(read_bytes_, size - pull.offset);
+    const rdma::Sge to{pull.reservation.value.data() + pull.offset, static_cast<uint32_t>(bytes)};
+    if (!connection_->PostRead(index, absl::MakeConstSpan(&to, 1), pull.source.address + pull.offset,
+                               pull.source.rkey)) {
+      break;
+    }
+    // The destination belongs to the transport until OnRead().
+    pull.offset += bytes;
+    ++pull.posted;
+    ++posted_;
+    progress = true;
+  }
+  return progress;
+}
+
+bool PullQueue::wants_post() const {
+  if (closed_ || posted_ > 0) return false;
+  return !waiting_.empty() || active_ > 0;
+}
+
+void PullQueue::OnRead(const rdma::Completion& completion) {
+  if (completion.wr_id >= kMaxActive || pulls_[completion.wr_id].posted == 0) {
+    Log(LogLevel::kError, "completion of a READ that was not posted", {{"wr_id", completion.wr_id}});
+    return;
+  }
+  Pull& pull = pulls_[completion.wr_id];
+  --pull.posted;
+  --posted_;
+  switch (completion.status) {
+    case rdma::WcStatus::kSuccess:
+      break;
+    case rdma::WcStatus::kRemoteAccess:
+    case rdma::WcStatus::kLocalError:
+      pull.failed = true;
+      break;
+    case rdma::WcStatus::kFlushed:
+    case rdma::WcStatus::kRetryExceeded:
+      pull.flushed = true;
+      break;
+  }
+  EndIfComplete(pull);
+}
+
+void PullQueue::EndIfComplete(Pull& pull) {
+  if (pull.posted > 0) return;
+  if (pull.failed) {
+    Abandon(pull);
+    stats_->failed_pulls.Add();
+    End(pull, /*cut=*/false, Outcome{kv::Code::kBadValue, 0, {}});
+  } else if (pull.offset == pull.reservation.value.size() && !pull.flushed) {
+    Publish(pull);
+  } else if (pull.flushed || closed_) {
+    Abandon(pull);
+    End(pull, /*cut=*/true, Outcome{});
+  }
+}
+
+void PullQueue::Publish(Pull& pull) {
+  const absl::Span<const char> value = pull.reservation.value;
+  const uint64_t hash = table_->hasher()(value.data(), value.size());
+  if (hash != pull.source.hash) {
+    Abandon(pull);
+    stats_->failed_pulls.Add();
+    End(pull, /*cut=*/false, Outcome{kv::Code::kBadValue, 0, {}});
+    return;
+  }
+  stats_->pulled_bytes.Add(value.size());
+  kv::WriteResult result;
+  {
+    absl::MutexLock lock(locks_->of(pull.reservation.hash));
+    result = table_->Publish(pull.reservation, pull.condition, pull.version, clock_->NowNs());
+  }
+  End(pull, /*cut=*/false, Outcome{result.code, result.version, result.slot});
+}
+
+void PullQueue::Abandon(Pull& pull) {
+  absl::MutexLock lock(locks_->of(pull.reservation.hash));
+  table_->Abandon(pull.reservation);
+}
+
+void PullQueue::End(Pull& pull, bool cut, const Outcome& outcome) {
+  if (cut) stats_->cut_pulls.Add();
+  ended_.push_back({pull.number, cut, outcome});
+  pull.in_use = false;
+  --active_;
+}
+
+void PullQueue::Close() {
+  if (closed_) return;
+  closed_ = true;
+  for (const Waiting& waiting : waiting_) {
+    stats_->cut_pulls.Add();
+    ended_.push_back({waiting.request.number, /*cut=*/true, Outcome{}});
+  }
+  waiting_.clear();
+  for (Pull& pull : pulls_) {
+    if (pull.in_use) EndIfComplete(pull);
+  }
+}
+
+void PullQueue::OnDisconnected() {
+  Close();
+  for (Pull& pull : pulls_) {
+    if (!pull.in_use) continue;
+    // The transport broke its word.  The memory stays reserved for good, which
+    // is the lesser evil; the number was not executed.
+    Log(LogLevel::kError, "READs did not complete before the disconnection",
+        {{"reads", pull.posted}, {"bytes_lost", pull.reservation.value.size()}});
+    End(pull, /*cut=*/true, Outcome{});
+  }
+  posted_ = 0;
+}
+
+}  // namespace farlook::server

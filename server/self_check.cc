@@ -1,0 +1,30 @@
+#include "server/self_check.h"
+
+#include "absl/strings/str_format.h"
+#include "rdma/doctor.h"
+#include "rdma/finding.h"
+
+namespace farlook::server {
+
+bool SelfCheck(const ServerOptions& options, std::string* text) {
+  rdma::ServerPlan plan;
+  plan.addresses = options.listen;
+  plan.bytes = options.memory_bytes;
+  plan.huge_pages = options.huge_pages;
+  plan.numa_node = options.numa_node;
+  rdma::Findings findings;
+  if (absl::Status status = Server::CheckOptions(options); !status.ok()) {
+    findings.push_back(rdma::Trouble(status));
+  } else {
+    findings = rdma::ExamineServer(plan);
+  }
+  for (const rdma::Finding& finding : findings) {
+    const char* const level = finding.level == rdma::Finding::Level::kGood     ? "good"
+                              : finding.level == rdma::Finding::Level::kAdvice ? "advice"
+                                                                               : "trouble";
+    absl::StrAppendFormat(text, "%-8s %s\n", level, finding.text);
+  }
+  return !rdma::AnyTrouble(findings);
+}
+
+}  // namespace farlook::server

@@ -1,0 +1,192 @@
+// Sessions: what makes a request that is sent twice take effect once.
+//
+// A client numbers its requests from 1 within a session.  The server claims a number before the request takes effect
+// and remembers the outcomes of the last W numbers.  When a connection breaks, the client resumes the session over a
+// new one and sends again what had no reply: what was done is answered from memory, what was not is done now.
+//
+//                     floor            highest        floor + W
+//      ---------------->|<-- answered or not -->|<-- not yet seen -->|
+//        all answered                                                  a client does not send these: protocol error
+//      n <= highest - W: forgotten, "outcome unknown"
+//
+// The floor is the last number with every number up to it answered.  A client's own floor is never above it, so a
+// client that keeps the rule (n only when all up to n - W have their answers) never meets a limit here.
+//
+// Thread safety: none; sessions belong to one worker, and its number is in their ids, so that a resumption finds it.
+// Invariants:
+//   * a number is executed at most once as a write, whatever arrives;
+//   * an outcome that is not remembered is never made up: kForgotten;
+//   * highest - W <= floor <= highest, so a number under way is never pushed out of the ring.
+#ifndef FARLOOK_SERVER_SESSION_H_
+#define FARLOOK_SERVER_SESSION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "kv/limits.h"
+#include "kv/message.h"
+#include "kv/slot.h"
+
+namespace farlook::server {
+
+// What became of a request, as far as a later reply to the same number needs it.
+struct Outcome {
+  kv::Code code = kv::Code::kOk;
+  uint64_t version = 0;
+  kv::Slot slot;  // of counters: the offset of the cell
+};
+
+// Whether a request changes the table.  Others are executed again when sent again, so their outcomes are not kept.
+constexpr bool IsWrite(kv::RequestType type) {
+  switch (type) {
+    case kv::RequestType::kPut:
+    case kv::RequestType::kPutPulled:
+    case kv::RequestType::kDelete:
+    case kv::RequestType::kCounterCreate:
+    case kv::RequestType::kCounterAdd:
+    case kv::RequestType::kCounterSwap:
+    case kv::RequestType::kCounterDelete:
+      return true;
+    case kv::RequestType::kGet:
+    case kv::RequestType::kPing:
+    case kv::RequestType::kStat:
+    case kv::RequestType::kCounterRead:
+    case kv::RequestType::kCellsDropped:
+      break;
+  }
+  return false;
+}
+
+class Session {
+ public:
+  // REQUIRES 1 <= window <= kv::kMaxWindow.
+  Session(uint64_t id, bool read_only, uint32_t window);
+
+  uint64_t id() const { return id_; }
+  bool read_only() const { return read_only_; }
+  uint32_t window() const { return window_; }
+  uint32_t epoch() const { return epoch_; }
+  uint64_t floor() const { return floor_; }
+  uint64_t highest() const { return highest_; }
+
+  enum class Claim : uint8_t {
+    kExecute,     // claimed: execute it, then Finish() or Release()
+    kAnswered,    // done before: the outcome is Remembered()
+    kUnderWay,    // claimed before and not finished: its answer will come
+    kForgotten,   // too far below the highest: answer kOutcomeUnknown, do not execute
+    kImpossible,  // a client that keeps the protocol cannot send this
+  };
+
+  // Takes note that request `number` arrived.  Also confirms the epoch: the client knows it, since it uses the
+  // connection.
+  Claim Begin(uint64_t number, kv::RequestType type);
+
+  // The outcome of a number for which Begin() just said kAnswered.
+  Outcome Remembered(uint64_t number) const;
+
+  // The number has its answer.  REQUIRES Begin() said kExecute, and nothing was said about it since.
+  void Finish(uint64_t number, const Outcome& outcome);
+
+  // The request was not executed after all; when it is sent again, it will be.  REQUIRES as for Finish.
+  void Release(uint64_t number);
+
+  // Whether a client that presents this may go on with the session; otherwise `*why` says why not.  An epoch is good if
+  // it is the present one, or one since the last that the client is known to have learnt: the Welcome that bore the
+  // present one may have been lost with its connection.
+  bool Admits(const kv::Hello& hello, absl::string_view* why) const;
+
+  // The client goes on over a new connection.  REQUIRES Admits(hello), no number is under way.
+  void Resume(const kv::Hello& hello);
+
+  // For the user's own use: the connection that the session is attached to; null while it is kept.
+  void* connection = nullptr;
+
+ private:
+  friend class SessionTable;
+
+  enum class State : uint8_t { kFree, kUnderWay, kAnswered };
+  struct Entry {
+    uint64_t number = 0;
+    uint64_t version = 0;
+    kv::Slot slot;
+    kv::Code code = kv::Code::kOk;
+    kv::RequestType type = kv::RequestType::kPing;
+    State state = State::kFree;
+  };
+  static_assert(sizeof(Entry) == 32, "two to a line; W of them for each client");
+
+  Entry& at(uint64_t number) { return ring_[number & mask_]; }
+  const Entry& at(uint64_t number) const { return ring_[number & mask_]; }
+
+  const uint64_t id_;
+  const bool read_only_;
+  const uint32_t window_;
+  uint32_t epoch_ = 1;
+  uint32_t confirmed_epoch_ = 1;
+  uint64_t floor_ = 0;
+  uint64_t highest_ = 0;
+  uint64_t mask_;
+  std::vector<Entry> ring_;
+
+  // Of SessionTable, while kept.
+  int64_t kept_since_ns_ = 0;
+  std::list<Session*>::iterator kept_place_;
+};
+
+struct SessionOptions {
+  int worker = 0;                        // number of the worker that owns them: 0 .. kMaxWorkers - 1
+  uint64_t incarnation = 0;              // of the table
+  uint32_t window = kv::kDefaultWindow;  // W
+  size_t max_kept = 1024;                // sessions without a connection; the longest without one goes first
+  int64_t keep_ns = 600'000'000'000;     // how long one is kept without a connection
+  std::function<uint64_t()> random;      // for ids: not to be guessed, since an id is all that a resumption takes
+};
+
+// The sessions of one worker.  A session that was evicted cannot be resumed: its client gets a new one, and reports the
+// outcome of what had no answer as unknown.
+class SessionTable {
+ public:
+  static constexpr int kMaxWorkers = 64;
+
+  explicit SessionTable(SessionOptions options);
+
+  // Which worker's table a session would be in.
+  static int OwnerOf(uint64_t session_id) { return static_cast<int>(session_id % kMaxWorkers); }
+
+  // A new session, attached.
+  Session* Create(bool read_only);
+
+  // The session that `hello` may resume, attached or kept; or null, and `*why` says why not.
+  Session* FindResumable(const kv::Hello& hello, int64_t now_ns, absl::string_view* why);
+
+  // A kept session gets a connection again.  Nothing if it is attached.
+  void Attach(Session* session);
+
+  // A session lost its connection: it is kept from now on.  May evict others, or itself if max_kept is 0.  Nothing if
+  // it is kept already. REQUIRES no number is under way.
+  void Detach(Session* session, int64_t now_ns);
+
+  // Forgets an attached session that its client never heard of.
+  void Forget(Session* session);
+
+  size_t size() const { return sessions_.size(); }
+  size_t kept() const { return kept_.size(); }
+
+ private:
+  void EvictExpired(int64_t now_ns);
+  void EvictOldest();
+
+  const SessionOptions options_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Session>> sessions_;
+  std::list<Session*> kept_;  // the longest kept first
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_SESSION_H_

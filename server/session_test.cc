@@ -1,0 +1,337 @@
+// The rules of exactly-once, one test each.
+
+#include "server/session.h"
+
+#include <cstdint>
+#include <random>
+#include <set>
+
+#include "gtest/gtest.h"
+
+namespace farlook::server {
+namespace {
+
+using kv::Code;
+using kv::RequestType;
+using Claim = Session::Claim;
+
+constexpr uint32_t kWindow = 8;
+constexpr uint64_t kIncarnation = 77;
+
+void Answer(Session& session, uint64_t number, RequestType type = RequestType::kPut) {
+  ASSERT_EQ(session.Begin(number, type), Claim::kExecute) << number;
+  session.Finish(number, {Code::kOk, 1000 + number, {}});
+}
+
+TEST(SessionTest, AnswersAgainWhatItAnswered) {
+  Session session(1, false, kWindow);
+  ASSERT_EQ(session.Begin(1, RequestType::kPut), Claim::kExecute);
+  session.Finish(1, {Code::kExists, 42, kv::Slot(9)});
+  ASSERT_EQ(session.Begin(1, RequestType::kPut), Claim::kAnswered);
+  const Outcome outcome = session.Remembered(1);
+  EXPECT_EQ(outcome.code, Code::kExists);
+  EXPECT_EQ(outcome.version, 42u);
+  EXPECT_EQ(outcome.slot.word(), 9u);
+}
+
+TEST(SessionTest, RemembersTheWholeWindow) {
+  Session session(1, false, kWindow);
+  for (uint64_t n = 1; n <= 100; ++n) Answer(session, n);
+  for (uint64_t n = 100 - kWindow + 1; n <= 100; ++n) {
+    ASSERT_EQ(session.Begin(n, RequestType::kPut), Claim::kAnswered) << n;
+    EXPECT_EQ(session.Remembered(n).version, 1000 + n);
+  }
+}
+
+TEST(SessionTest, NeverExecutesBelowTheWindow) {
+  Session session(1, false, kWindow);
+  for (uint64_t n = 1; n <= 100; ++n) Answer(session, n);
+  for (uint64_t n = 1; n <= 100 - kWindow; ++n) {
+    EXPECT_EQ(session.Begin(n, RequestType::kPut), Claim::kForgotten) << n;
+  }
+}
+
+TEST(SessionTest, WindowNeedNotBeAPowerOfTwo) {
+  Session session(1, false, 5);
+  for (uint64_t n = 1; n <= 20; ++n) Answer(session, n);
+  EXPECT_EQ(session.Begin(15, RequestType::kPut), Claim::kForgotten);
+  EXPECT_EQ(session.Begin(16, RequestType::kPut), Claim::kAnswered);
+  EXPECT_EQ(session.Begin(26, RequestType::kPut), Claim::kImpossible);
+  EXPECT_EQ(session.Begin(25, RequestType::kPut), Claim::kExecute);
+}
+
+TEST(SessionTest, DoesNotExecuteTwiceWhatIsUnderWay) {
+  Session session(1, false, kWindow);
+  ASSERT_EQ(session.Begin(1, RequestType::kPutPulled), Claim::kExecute);
+  EXPECT_EQ(session.Begin(1, RequestType::kPutPulled), Claim::kUnderWay);
+  session.Finish(1, {});
+  EXPECT_EQ(session.Begin(1, RequestType::kPutPulled), Claim::kAnswered);
+}
+
+TEST(SessionTest, ExecutesWhatWasReleased) {
+  Session session(1, false, kWindow);
+  ASSERT_EQ(session.Begin(1, RequestType::kPutPulled), Claim::kExecute);
+  Answer(session, 2);
+  session.Release(1);
+  EXPECT_EQ(session.floor(), 0u);
+  ASSERT_EQ(session.Begin(1, RequestType::kPutPulled), Claim::kExecute);
+  session.Finish(1, {});
+  EXPECT_EQ(session.floor(), 2u);
+}
+
+TEST(SessionTest, RefusesNumbersThatNoWindowAllows) {
+  Session session(1, false, kWindow);
+  EXPECT_EQ(session.Begin(0, RequestType::kPut), Claim::kImpossible);
+  EXPECT_EQ(session.Begin(kWindow + 1, RequestType::kPut), Claim::kImpossible);
+  EXPECT_EQ(session.Begin(UINT64_MAX, RequestType::kPut), Claim::kImpossible);
+  EXPECT_EQ(session.highest(), 0u);  // Expect: a refused number leaves no trace
+}
+
+TEST(SessionTest, OneUnansweredNumberHoldsTheFloor) {
+  Session session(1, false, kWindow);
+  ASSERT_EQ(session.Begin(1, RequestType::kPutPulled), Claim::kExecute);
+  for (uint64_t n = 2; n <= kWindow; ++n) Answer(session, n);
+  EXPECT_EQ(session.floor(), 0u);
+  EXPECT_EQ(session.Begin(kWindow + 1, RequestType::kPut), Claim::kImpossible);
+  session.Finish(1, {});
+  EXPECT_EQ(session.floor(), kWindow);
+  Answer(session, kWindow + 1);
+  EXPECT_EQ(session.Begin(1, RequestType::kPutPulled), Claim::kForgotten);
+}
+
+TEST(SessionTest, NumbersMayComeInAnyOrder) {
+  Session session(1, false, kWindow);
+  for (uint64_t n : {3, 1, 5, 2, 8, 4, 7, 6}) Answer(session, n);
+  EXPECT_EQ(session.floor(), 8u);
+}
+
+TEST(SessionTest, ANumberUsedForAnotherTypeIsImpossible) {
+  Session session(1, false, kWindow);
+  Answer(session, 1, RequestType::kPing);
+  EXPECT_EQ(session.Begin(1, RequestType::kPut), Claim::kImpossible);
+  Answer(session, 2, RequestType::kPut);
+  EXPECT_EQ(session.Begin(2, RequestType::kDelete), Claim::kImpossible);
+}
+
+TEST(SessionTest, ReadsAreExecutedAgainAndCount) {
+  Session session(1, false, kWindow);
+  for (uint64_t n = 1; n <= 50; ++n) Answer(session, n, RequestType::kGet);
+  EXPECT_EQ(session.floor(), 50u);
+  Answer(session, 50, RequestType::kGet);
+  EXPECT_EQ(session.floor(), 50u);
+}
+
+// A model that remembers everything judges what the ring says.
+TEST(SessionTest, AgreesWithAModelThatForgetsNothing) {
+  constexpr uint64_t kSeed = 20261121;
+  SCOPED_TRACE(kSeed);
+  std::mt19937_64 random(kSeed);
+  for (uint32_t window : {1u, 2u, 7u, 8u, 64u}) {
+    Session session(1, false, window);
+    std::set<uint64_t> executed, under_way;
+    uint64_t highest = 0, floor = 0;
+    for (int step = 0; step < 20000; ++step) {
+      const uint64_t low = floor > 2 * window ? floor - 2 * window : 0;
+      const uint64_t number = low + random() % (floor + window + 3 - low);
+      const Claim claim = session.Begin(number, RequestType::kPutPulled);
+      if (number == 0 || number > floor + window) {
+        ASSERT_EQ(claim, Claim::kImpossible) << number;
+      } else if (number + window <= highest) {
+        ASSERT_EQ(claim, Claim::kForgotten) << number;
+      } else if (executed.contains(number)) {
+        ASSERT_EQ(claim, Claim::kAnswered) << number;
+        ASSERT_EQ(session.Remembered(number).version, number);
+      } else if (under_way.contains(number)) {
+        ASSERT_EQ(claim, Claim::kUnderWay) << number;
+      } else {
+        ASSERT_EQ(claim, Claim::kExecute) << number;
+        under_way.insert(number);
+        highest = std::max(highest, number);
+      }
+      if (!under_way.empty() && random() % 2 == 0) {
+        const uint64_t any = *std::next(under_way.begin(), static_cast<long>(random() % under_way.size()));
+        under_way.erase(any);
+        if (random() % 4 == 0) {
+          session.Release(any);
+        } else {
+          session.Finish(any, {Code::kOk, any, {}});
+          executed.insert(any);
+          while (executed.contains(floor + 1)) ++floor;
+        }
+      }
+      ASSERT_EQ(session.floor(), floor);
+    }
+    EXPECT_GT(floor, 1000u);
+  }
+}
+
+class SessionTableTest : public ::testing::Test {
+ protected:
+  SessionOptions Options() {
+    SessionOptions options;
+    options.worker = 5;
+    options.incarnation = kIncarnation;
+    options.window = kWindow;
+    options.max_kept = 3;
+    options.keep_ns = 1000;
+    options.random = [this] { return random_(); };
+    return options;
+  }
+
+  static kv::Hello HelloFor(const Session& session) {
+    kv::Hello hello;
+    hello.session = session.id();
+    hello.epoch = session.epoch();
+    hello.incarnation = kIncarnation;
+    if (session.read_only()) hello.flags = kv::Hello::kReadOnly;
+    return hello;
+  }
+
+  std::mt19937_64 random_{1};
+  SessionTable table_{Options()};
+  absl::string_view why_;
+};
+
+TEST_F(SessionTableTest, IdsBearTheirWorker) {
+  std::set<uint64_t> ids;
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t id = table_.Create(false)->id();
+    EXPECT_EQ(SessionTable::OwnerOf(id), 5);
+    EXPECT_NE(id, 0u);
+    ids.insert(id);
+  }
+  EXPECT_EQ(ids.size(), 100u);
+}
+
+TEST_F(SessionTableTest, AnIdIsNeverZeroNorTaken) {
+  SessionOptions options = Options();
+  options.worker = 0;
+  int calls = 0;
+  options.random = [&calls]() -> uint64_t { return calls++ < 2 ? 0 : 64 + static_cast<uint64_t>(calls / 5) * 64; };
+  SessionTable table(options);
+  EXPECT_EQ(table.Create(false)->id(), 64u);
+  EXPECT_EQ(table.Create(false)->id(), 128u);
+}
+
+TEST_F(SessionTableTest, AKeptSessionIsResumedWithWhatItKnew) {
+  Session* session = table_.Create(false);
+  Answer(*session, 1);
+  const kv::Hello hello = HelloFor(*session);
+  table_.Detach(session, 10);
+  EXPECT_EQ(table_.kept(), 1u);
+  ASSERT_EQ(table_.FindResumable(hello, 20, &why_), session);
+  table_.Attach(session);
+  session->Resume(hello);
+  EXPECT_EQ(table_.kept(), 0u);
+  EXPECT_EQ(session->epoch(), 2u);
+  EXPECT_EQ(session->Begin(1, RequestType::kPut), Claim::kAnswered);
+}
+
+TEST_F(SessionTableTest, AnAttachedSessionCanBeResumedToo) {
+  Session* session = table_.Create(false);
+  EXPECT_EQ(table_.FindResumable(HelloFor(*session), 20, &why_), session);
+}
+
+TEST_F(SessionTableTest, AWelcomeMayBeLost) {
+  Session* session = table_.Create(false);
+  const kv::Hello first = HelloFor(*session);
+  session->Resume(first);
+  // The client never learnt epoch 2 and says 1 once more.
+  ASSERT_EQ(table_.FindResumable(first, 0, &why_), session);
+  session->Resume(first);
+  EXPECT_EQ(session->epoch(), 3u);
+  // Expect: once it has used epoch 3, the older ones are a stranger's, or a belated request of its own.
+  ASSERT_EQ(session->Begin(1, RequestType::kPut), Claim::kExecute);
+  session->Finish(1, {});
+  EXPECT_EQ(table_.FindResumable(first, 0, &why_), nullptr);
+  EXPECT_EQ(table_.FindResumable(HelloFor(*session), 0, &why_), session);
+}
+
+TEST_F(SessionTableTest, WhoPresentsAnEpochHasLearntIt) {
+  Session* session = table_.Create(false);
+  const kv::Hello first = HelloFor(*session);
+  session->Resume(first);
+  session->Resume(HelloFor(*session));
+  // Expect: a belated request with the first epoch does not cut off a client that is further on.
+  EXPECT_EQ(table_.FindResumable(first, 0, &why_), nullptr);
+}
+
+TEST_F(SessionTableTest, StrangersAreRefused) {
+  Session* session = table_.Create(false);
+  Session* read_only = table_.Create(true);
+  Answer(*session, 1);
+  kv::Hello hello = HelloFor(*session);
+  hello.epoch = 2;
+  EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "epoch from the future";
+  hello.epoch = 0;
+  EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "epoch from the past";
+
+  hello = HelloFor(*session);
+  hello.incarnation = kIncarnation + 1;
+  EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "incarnation";
+
+  hello = HelloFor(*session);
+  hello.session += SessionTable::kMaxWorkers;
+  EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "unknown id";
+
+  hello = HelloFor(*session);
+  hello.acknowledged = 2;
+  EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "answers that were never given";
+  hello.acknowledged = 1;
+  EXPECT_EQ(table_.FindResumable(hello, 0, &why_), session);
+
+  hello = HelloFor(*read_only);
+  hello.flags = 0;
+  EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "a read-only session taken up for writing";
+  hello = HelloFor(*session);
+  hello.flags = kv::Hello::kReadOnly;
+  EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "other rights";
+}
+
+TEST_F(SessionTableTest, KeepsABoundedNumberTheLongestKeptGoesFirst) {
+  std::vector<kv::Hello> hellos;
+  for (int i = 0; i < 5; ++i) {
+    Session* session = table_.Create(false);
+    hellos.push_back(HelloFor(*session));
+    table_.Detach(session, i);
+  }
+  EXPECT_EQ(table_.kept(), 3u);
+  EXPECT_EQ(table_.size(), 3u);
+  EXPECT_EQ(table_.FindResumable(hellos[0], 5, &why_), nullptr);
+  EXPECT_EQ(table_.FindResumable(hellos[1], 5, &why_), nullptr);
+  for (size_t i = 2; i < 5; ++i) EXPECT_NE(table_.FindResumable(hellos[i], 5, &why_), nullptr) << i;
+}
+
+TEST_F(SessionTableTest, KeepsForABoundedTime) {
+  Session* early = table_.Create(false);
+  Session* late = table_.Create(false);
+  const kv::Hello early_hello = HelloFor(*early), late_hello = HelloFor(*late);
+  table_.Detach(early, 100);
+  table_.Detach(late, 500);
+  EXPECT_NE(table_.FindResumable(early_hello, 1100, &why_), nullptr);
+  EXPECT_EQ(table_.FindResumable(early_hello, 1101, &why_), nullptr);
+  EXPECT_NE(table_.FindResumable(late_hello, 1101, &why_), nullptr);
+  EXPECT_EQ(table_.size(), 1u);
+}
+
+TEST_F(SessionTableTest, AnAttachedSessionIsNeverEvicted) {
+  Session* attached = table_.Create(false);
+  for (int i = 0; i < 10; ++i) table_.Detach(table_.Create(false), i);
+  EXPECT_EQ(table_.FindResumable(HelloFor(*attached), 1'000'000, &why_), attached);
+  EXPECT_EQ(table_.size(), 1u);
+}
+
+TEST_F(SessionTableTest, DetachingTwiceKeepsOnce) {
+  Session* session = table_.Create(false);
+  table_.Detach(session, 1);
+  table_.Detach(session, 2);
+  EXPECT_EQ(table_.kept(), 1u);
+  table_.Attach(session);
+  table_.Attach(session);
+  EXPECT_EQ(table_.kept(), 0u);
+  table_.Forget(session);
+  EXPECT_EQ(table_.size(), 0u);
+}
+
+}  // namespace
+}  // namespace farlook::server

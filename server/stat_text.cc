@@ -1,0 +1,133 @@
+#include "server/stat_text.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "kv/message.h"
+
+namespace farlook::server {
+namespace {
+
+constexpr absl::string_view kRequestNames[kRequestTypes] = {"",
+                                                            "put",
+                                                            "put_pulled",
+                                                            "delete",
+                                                            "get",
+                                                            "ping",
+                                                            "stat",
+                                                            "counter_create",
+                                                            "counter_add",
+                                                            "counter_swap",
+                                                            "counter_read",
+                                                            "counter_delete",
+                                                            "cells_dropped"};
+
+class Lines {
+ public:
+  explicit Lines(absl::string_view prefix) : prefix_(prefix) {}
+
+  void Add(absl::string_view name, const absl::AlphaNum& value) {
+    if (absl::StartsWith(name, prefix_)) absl::StrAppend(&text_, name, " ", value, "\n");
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  const absl::string_view prefix_;
+  std::string text_;
+};
+
+std::string Seconds(double seconds) { return absl::StrFormat("%.3f", seconds); }
+
+void AddFacts(const ServerFacts& facts, const ServerMoment& moment, Lines& lines) {
+  lines.Add("version", facts.version);
+  lines.Add("incarnation", absl::Hex(facts.incarnation, absl::kZeroPad16));
+  lines.Add("addresses", absl::StrJoin(facts.addresses, ","));
+  lines.Add("uptime_s", Seconds(moment.uptime_s));
+  lines.Add("cpu_user_s", Seconds(moment.cpu_user_s));
+  lines.Add("cpu_system_s", Seconds(moment.cpu_system_s));
+  lines.Add("page_bytes", facts.page_bytes);
+  lines.Add("huge_pages", facts.huge_pages);
+  lines.Add("numa_node", facts.numa_node < 0 ? "any" : absl::StrCat(facts.numa_node));
+  lines.Add("partitions", facts.partitions);
+  lines.Add("max_value_bytes", facts.max_value_bytes);
+  lines.Add("window", facts.window);
+  lines.Add("max_clients", facts.max_clients);
+}
+
+void AddTable(const kv::TableStats& table, Lines& lines) {
+  lines.Add("keys", table.keys);
+  lines.Add("key_bytes", table.key_bytes);
+  lines.Add("value_bytes", table.value_bytes);
+  lines.Add("region_bytes", table.region_bytes);
+  lines.Add("free_bytes", table.free_bytes);
+  lines.Add("index_bytes", table.index_bytes);
+  lines.Add("segment_bytes", table.segment_bytes);
+  lines.Add("segments", table.segments);
+  lines.Add("splits", table.splits);
+  lines.Add("level", table.level);
+  lines.Add("overflow_keys", table.overflow_keys);
+  lines.Add("moved_items", table.moved_items);
+  lines.Add("puts", table.puts);
+  lines.Add("deletes", table.deletes);
+}
+
+void AddCounters(const CounterStats& counters, Lines& lines) {
+  lines.Add("counters", counters.counters);
+  lines.Add("counter_cells", counters.cells);
+  lines.Add("counter_cells_free", counters.cells_free);
+  lines.Add("counter_cells_quarantined", counters.cells_quarantined);
+  lines.Add("counter_holders", counters.holders);
+}
+
+template <typename Member>
+uint64_t Sum(const std::vector<const WorkerStats*>& workers, Member member) {
+  uint64_t sum = 0;
+  for (const WorkerStats* worker : workers) sum += member(*worker).value();
+  return sum;
+}
+
+void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejected, Lines& lines) {
+  const auto add = [&](absl::string_view name, Counter WorkerStats::*counter, uint64_t more = 0) {
+    const auto of = [counter](const WorkerStats& stats) -> const Counter& { return stats.*counter; };
+    lines.Add(name, Sum(workers, of) + more);
+  };
+  lines.Add("workers", workers.size());
+  add("connections", &WorkerStats::connections);
+  add("sessions", &WorkerStats::sessions);
+  add("kept_sessions", &WorkerStats::kept_sessions);
+  add("accepted", &WorkerStats::accepted);
+  add("resumed", &WorkerStats::resumed);
+  add("refused_resumptions", &WorkerStats::refused_resumptions);
+  add("rejected", &WorkerStats::rejected, rejected);
+  add("dropped", &WorkerStats::dropped);
+  add("impatient_drops", &WorkerStats::impatient_drops);
+  for (size_t type = 1; type < kRequestTypes; ++type) {
+    const auto of = [type](const WorkerStats& stats) -> const Counter& { return stats.requests[type]; };
+    lines.Add(absl::StrCat("requests_", kRequestNames[type]), Sum(workers, of));
+  }
+  add("resent_requests", &WorkerStats::resent_requests);
+  for (size_t code = 0; code < kv::kCodes; ++code) {
+    const auto of = [code](const WorkerStats& stats) -> const Counter& { return stats.replies[code]; };
+    lines.Add(absl::StrCat("replies_", kv::CodeName(static_cast<kv::Code>(code))), Sum(workers, of));
+  }
+  add("postponed_replies", &WorkerStats::postponed_replies);
+  add("pulls", &WorkerStats::pulls);
+  add("pulled_bytes", &WorkerStats::pulled_bytes);
+  add("failed_pulls", &WorkerStats::failed_pulls);
+  add("cut_pulls", &WorkerStats::cut_pulls);
+}
+
+}  // namespace
+
+std::string StatText(const ServerFacts& facts, const ServerMoment& moment, const kv::TableStats& table,
+                     const std::vector<const WorkerStats*>& workers, absl::string_view prefix) {
+  Lines lines(prefix);
+  AddFacts(facts, moment, lines);
+  AddTable(table, lines);
+  AddCounters(moment.counters, lines);
+  AddWorkers(workers, moment.rejected, lines);
+  return lines.Take();
+}
+
+}  // namespace farlook::server

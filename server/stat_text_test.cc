@@ -1,0 +1,68 @@
+#include "server/stat_text.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "gtest/gtest.h"
+#include "kv/message.h"
+#include "kv/table.h"
+#include "server/worker_stats.h"
+
+namespace farlook::server {
+namespace {
+
+class StatTextTest : public ::testing::Test {
+ protected:
+  std::string Text(absl::string_view prefix = {}) {
+    return StatText(facts_, moment_, table_, {&workers_[0], &workers_[1]}, prefix);
+  }
+
+  ServerFacts facts_;
+  ServerMoment moment_;
+  kv::TableStats table_;
+  WorkerStats workers_[2];
+};
+
+TEST_F(StatTextTest, EveryLineIsANameOfItsOwnAndAValue) {
+  facts_ = {.version = "1.2", .huge_pages = "none", .addresses = {"shm:///a", "shm:///b"}};
+  std::set<std::string> names;
+  for (absl::string_view line : absl::StrSplit(Text(), '\n', absl::SkipEmpty())) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    ASSERT_EQ(words.size(), 2u) << line;
+    EXPECT_NE(words[1], "") << line;
+    EXPECT_TRUE(names.insert(words[0]).second) << line;
+  }
+  EXPECT_GT(names.size(), 50u);
+  EXPECT_LT(Text().size(), kv::kMaxReplyPayloadBytes / 2) << "must fit in a reply, also with large numbers";
+}
+
+TEST_F(StatTextTest, FiguresOfWorkersAreSums) {
+  workers_[0].pulls.Add(3);
+  workers_[1].pulls.Add(4);
+  workers_[1].replies[static_cast<size_t>(kv::Code::kNotFound)].Add();
+  workers_[0].requests[static_cast<size_t>(kv::RequestType::kPutPulled)].Add(2);
+  workers_[0].rejected.Add(1);
+  moment_.rejected = 10;
+  EXPECT_EQ(Text("pulls"), "pulls 7\n");
+  EXPECT_EQ(Text("replies_not_found"), "replies_not_found 1\n");
+  EXPECT_EQ(Text("requests_put_pulled"), "requests_put_pulled 2\n");
+  EXPECT_EQ(Text("rejected"), "rejected 11\n");
+  EXPECT_EQ(Text("workers"), "workers 2\n");
+}
+
+TEST_F(StatTextTest, APrefixSelects) {
+  moment_.cpu_user_s = 1.5;
+  EXPECT_EQ(Text("cpu_"), "cpu_user_s 1.500\ncpu_system_s 0.000\n");
+  EXPECT_EQ(Text("nothing like it"), "");
+  facts_.incarnation = 0xabc;
+  EXPECT_EQ(Text("incarnation"), "incarnation 0000000000000abc\n");
+  facts_.numa_node = 0;
+  EXPECT_EQ(Text("numa_node"), "numa_node 0\n");
+}
+
+}  // namespace
+}  // namespace farlook::server

@@ -1,0 +1,168 @@
+// A client of the bare protocol over a real transport, for tests: says hello, sends requests, takes replies. Knows no
+// lookups, retries nothing.
+#ifndef FARLOOK_SERVER_TEST_CLIENT_H_
+#define FARLOOK_SERVER_TEST_CLIENT_H_
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "kv/message.h"
+#include "rdma/clock.h"
+#include "rdma/transport.h"
+
+namespace farlook::server {
+
+class TestClient {
+ public:
+  static constexpr int64_t kTimeoutNs = 10'000'000'000;
+
+  // Connects; welcome() is set if status() is OK afterwards.
+  explicit TestClient(absl::string_view address, const kv::Hello& hello = {}) : TestClient(address, hello.Encode()) {}
+  TestClient(absl::string_view address, absl::string_view hello) {
+    auto endpoint = rdma::CreateEndpoint(address);
+    if (!endpoint.ok()) {
+      status_ = endpoint.status();
+      return;
+    }
+    endpoint_ = *std::move(endpoint);
+    auto connection = endpoint_->Connect(address, hello, /*timeout_ms=*/10'000);
+    if (!connection.ok()) {
+      status_ = connection.status();
+      return;
+    }
+    connection_ = *std::move(connection);
+    Wait([this] { return connected_ || disconnected_; });
+    if (!connected_) {
+      status_ = connection_->status();
+      return;
+    }
+    auto welcome = kv::Welcome::Decode(connection_->welcome());
+    status_ = welcome.status();
+    if (welcome.ok()) welcome_ = *welcome;
+  }
+  ~TestClient() { connection_.reset(); }
+  TestClient(const TestClient&) = delete;
+  TestClient& operator=(const TestClient&) = delete;
+
+  // Of the connection: why it is over, or never was.
+  absl::Status status() const { return status_.ok() && disconnected_ ? connection_->status() : status_; }
+  const kv::Welcome& welcome() const { return welcome_; }
+  bool disconnected() const { return disconnected_; }
+  rdma::Connection& connection() { return *connection_; }
+  rdma::Endpoint& endpoint() { return *endpoint_; }
+
+  struct Answer {
+    kv::Code code = kv::Code::kOk;
+    uint64_t number = 0;
+    uint64_t version = 0;
+    std::string payload;
+  };
+
+  // Posts a message, waiting for room. False when the connection is over.
+  bool Send(absl::string_view message) {
+    return Wait([&] { return disconnected_ || connection_->PostSend(message, {}); }) && !disconnected_ && Ring();
+  }
+  bool Send(kv::Request request) {
+    if (request.type == kv::RequestType::kPut) request.value_bytes = static_cast<uint32_t>(request.value.size());
+    char head[kv::kMaxRequestHeadBytes];
+    const size_t bytes = request.EncodeHead(head);
+    return Send(absl::StrCat(absl::string_view(head, bytes), request.value));
+  }
+
+  // Waits for the next reply. False when the connection is over, or time.
+  bool Receive(Answer* answer) {
+    Wait([this] { return disconnected_ || !answers_.empty(); });
+    if (answers_.empty()) return false;
+    *answer = std::move(answers_.front());
+    answers_.pop_front();
+    return true;
+  }
+
+  // One request and its reply; a default answer with number 0 when none came.
+  Answer Ask(const kv::Request& request) {
+    Answer answer;
+    if (Send(request)) Receive(&answer);
+    return answer;
+  }
+
+  bool WaitForDisconnect() {
+    return Wait([this] { return disconnected_; });
+  }
+
+  // What to say to go on with the session.
+  kv::Hello HelloToResume(uint64_t acknowledged = 0) const {
+    kv::Hello hello;
+    hello.flags = (welcome_.flags & kv::Welcome::kReadOnly) != 0 ? kv::Hello::kReadOnly : 0u;
+    hello.session = welcome_.session;
+    hello.epoch = welcome_.epoch;
+    hello.incarnation = welcome_.incarnation;
+    hello.acknowledged = acknowledged;
+    return hello;
+  }
+
+  // Polls until `done`, sleeping in between, within kTimeoutNs.
+  template <typename Done>
+  bool Wait(Done done) {
+    const int64_t deadline_ns = rdma::Clock::Real().NowNs() + kTimeoutNs;
+    while (!done()) {
+      if (rdma::Clock::Real().NowNs() > deadline_ns) return false;
+      if (Poll() == 0 && !done() && endpoint_->Arm()) {
+        pollfd fd = {endpoint_->fd(), POLLIN, 0};
+        poll(&fd, 1, /*timeout=*/100);
+      }
+    }
+    return true;
+  }
+
+ private:
+  bool Ring() {
+    connection_->Ring();
+    return true;
+  }
+
+  size_t Poll() {
+    std::array<rdma::Completion, 64> completions;
+    const size_t n = endpoint_->Poll(absl::MakeSpan(completions));
+    for (size_t i = 0; i < n; ++i) {
+      switch (completions[i].opcode) {
+        case rdma::Opcode::kConnected:
+          connected_ = true;
+          break;
+        case rdma::Opcode::kDisconnected:
+          disconnected_ = true;
+          break;
+        case rdma::Opcode::kReceive: {
+          auto reply = kv::Reply::Decode({completions[i].message.data(), completions[i].message.size()});
+          if (reply.ok()) answers_.push_back({reply->code, reply->number, reply->version, std::string(reply->payload)});
+          break;
+        }
+        default:
+          break;
+      }
+    }
+    return n;
+  }
+
+  absl::Status status_;
+  std::unique_ptr<rdma::Endpoint> endpoint_;
+  std::unique_ptr<rdma::Connection> connection_;
+  kv::Welcome welcome_;
+  bool connected_ = false;
+  bool disconnected_ = false;
+  std::deque<Answer> answers_;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_TEST_CLIENT_H_

@@ -1,0 +1,235 @@
+// A worker over a fake transport and a real table, for tests and the fuzzer.
+#ifndef FARLOOK_SERVER_TEST_WORKER_H_
+#define FARLOOK_SERVER_TEST_WORKER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "kv/cell_region.h"
+#include "kv/message.h"
+#include "kv/table.h"
+#include "kv/test_region.h"
+#include "rdma/transport.h"
+#include "server/cell_writer.h"
+#include "server/counters.h"
+#include "server/fake_transport.h"
+#include "server/partition_locks.h"
+#include "server/worker.h"
+
+namespace farlook::server {
+
+inline constexpr uint64_t kTestIncarnation = 0x1ca2;
+inline constexpr uint32_t kTestWindow = 12;
+inline constexpr uint64_t kTestCellBytes = 4096;
+inline constexpr int64_t kTestPatienceNs = 1'000'000'000;
+
+// A request as it is sent.
+inline std::string Encode(kv::Request request) {
+  if (request.type == kv::RequestType::kPut) request.value_bytes = static_cast<uint32_t>(request.value.size());
+  std::string bytes(kv::kMaxRequestHeadBytes, '\0');
+  bytes.resize(request.EncodeHead(bytes.data()));
+  return absl::StrCat(bytes, request.value);
+}
+
+inline kv::Request MakePut(uint64_t number, absl::string_view key, absl::string_view value,
+                           kv::Condition condition = kv::Condition::kAlways, uint64_t version = 0) {
+  kv::Request request;
+  request.type = kv::RequestType::kPut;
+  request.condition = condition;
+  request.number = number;
+  request.version = version;
+  request.key = key;
+  request.value = value;
+  return request;
+}
+
+inline kv::Request MakeRequest(kv::RequestType type, uint64_t number, absl::string_view key = {}) {
+  kv::Request request;
+  request.type = type;
+  request.number = number;
+  request.key = key;
+  return request;
+}
+
+// A reply that was received, with its own copy of the payload.
+struct TestReply {
+  explicit TestReply(std::string message) : bytes(std::move(message)) {
+    auto decoded = kv::Reply::Decode(bytes);
+    if (!decoded.ok()) std::abort();
+    code = decoded->code;
+    number = decoded->number;
+    version = decoded->version;
+    slot = decoded->slot;
+    payload = std::string(decoded->payload);
+  }
+  std::string bytes;
+  kv::Code code;
+  uint64_t number, version;
+  kv::Slot slot;
+  std::string payload;
+};
+
+class TestWorker {
+ public:
+  explicit TestWorker(size_t region_bytes = 32 << 20, size_t max_kept = 16, int64_t max_clients = 100, int number = 3)
+      : memory_(region_bytes) {
+    kv::TableOptions options;
+    options.incarnation = kTestIncarnation;
+    options.hash_seed = 3;
+    options.partitions = 2;
+    auto created = kv::Table::Create(memory_.span(), options);
+    if (!created.ok()) std::abort();
+    table_ = *std::move(created);
+    locks_ = std::make_unique<PartitionLocks>(table_.get());
+    kv::FormatCellRegion(cells_.span(), kTestIncarnation);
+    counters_ = std::make_unique<Counters>(table_.get(), locks_.get(), &clock, cells_.span(),
+                                           std::make_unique<CpuCellWriter>(cells_.span()));
+    Shared shared;
+    shared.counters = counters_.get();
+    shared.counter_patience_ns = kTestPatienceNs;
+    shared.table = table_.get();
+    shared.locks = locks_.get();
+    shared.clock = &clock;
+    shared.incarnation = kTestIncarnation;
+    shared.max_clients = max_clients;
+    shared.clients = &clients;
+    shared.stat = [this](absl::string_view what) { return absl::StrCat(stat_text, what); };
+    SessionOptions sessions;
+    sessions.worker = number;
+    sessions.incarnation = kTestIncarnation;
+    sessions.window = kTestWindow;
+    sessions.max_kept = max_kept;
+    sessions.random = [this] { return next_random_ += 640; };
+    worker_ = std::make_unique<Worker>(shared, std::move(sessions), [this] { ++wakes; });
+    worker_->AddPort(&endpoints[0], {0, region_bytes, 11}, {8192, kTestCellBytes, 12});
+    worker_->AddPort(&endpoints[1], {4096, region_bytes, 22});
+  }
+
+  Worker& worker() { return *worker_; }
+  std::deque<FakeCall>& calls() { return calls_; }
+  kv::Table& table() { return *table_; }
+  Counters& counters() { return *counters_; }
+  absl::Span<char> cells() const { return cells_.span(); }
+  absl::Span<char> region() const { return memory_.span(); }
+
+  // Polls until there is nothing to do, within a bound.
+  void PollAll() {
+    for (int i = 0; i < 10'000; ++i) {
+      if (worker_->Poll() == 0) return;
+    }
+    std::abort();
+  }
+
+  // A client comes; PollAll() lets it in.
+  FakeCall* Call(const kv::Hello& hello, int port = 0) {
+    calls_.emplace_back();
+    FakeCall* call = &calls_.back();
+    call->hello = hello.Encode();
+    call->capabilities.max_outstanding_reads = 2;
+    call->capabilities.max_read_bytes = max_read_bytes;
+    worker_->Deliver({std::make_unique<FakeRequest>(call), hello, port});
+    return call;
+  }
+
+  FakeCall* Connect(bool read_only = false) {
+    kv::Hello hello;
+    if (read_only) hello.flags = kv::Hello::kReadOnly;
+    FakeCall* call = Call(hello);
+    PollAll();
+    return call;
+  }
+
+  // What a client that was welcomed so would say to go on.
+  static kv::Hello HelloAfter(const FakeCall* call, uint64_t acknowledged = 0) {
+    const kv::Welcome welcome = WelcomeOf(call);
+    kv::Hello hello;
+    hello.flags = (welcome.flags & kv::Welcome::kReadOnly) != 0 ? kv::Hello::kReadOnly : 0u;
+    hello.session = welcome.session;
+    hello.epoch = welcome.epoch;
+    hello.incarnation = welcome.incarnation;
+    hello.acknowledged = acknowledged;
+    return hello;
+  }
+
+  static kv::Welcome WelcomeOf(const FakeCall* call) {
+    auto welcome = kv::Welcome::Decode(call->welcome);
+    if (!welcome.ok()) std::abort();
+    return *welcome;
+  }
+
+  // Sends, polls, and takes the oldest reply, if one came.
+  std::optional<TestReply> Ask(FakeCall* call, const kv::Request& request) {
+    call->peer.Send(Encode(request));
+    PollAll();
+    return TakeReply(call);
+  }
+
+  static std::optional<TestReply> TakeReply(FakeCall* call) {
+    if (call->peer.sent.empty()) return std::nullopt;
+    TestReply reply(std::move(call->peer.sent.front()));
+    call->peer.sent.pop_front();
+    return reply;
+  }
+
+  // What a client would read, or nothing.
+  std::optional<std::string> ReadKey(absl::string_view key) { return kv::TestReader(memory_.span()).Get(key); }
+
+  kv::Request MakePulled(uint64_t number, absl::string_view key, absl::string_view value) {
+    kv::Request request = MakeRequest(kv::RequestType::kPutPulled, number, key);
+    request.value_bytes = static_cast<uint32_t>(value.size());
+    request.source.address = kValueAddress;
+    request.source.rkey = 5;
+    request.source.hash = table_->hasher()(value);
+    return request;
+  }
+
+  // Completes the READs that are posted, with the bytes of `value`.
+  static void ServeReads(FakeCall* call, absl::string_view value) {
+    while (!call->peer.reads.empty()) {
+      const FakePeer::Read& read = call->peer.reads.front();
+      call->peer.CompleteRead(value.substr(read.remote_address - kValueAddress, read.bytes));
+    }
+  }
+
+  // A pulled put from request to reply.
+  std::optional<TestReply> PutPulled(FakeCall* call, uint64_t number, absl::string_view key, absl::string_view value) {
+    call->peer.Send(Encode(MakePulled(number, key, value)));
+    for (size_t i = 0; i < 2 + value.size() / max_read_bytes; ++i) {
+      PollAll();
+      ServeReads(call, value);
+    }
+    PollAll();
+    return TakeReply(call);
+  }
+
+  static constexpr uint64_t kValueAddress = 64;  // of every pulled value, in its client's memory
+
+  uint64_t max_read_bytes = 1024;  // of clients to come
+  FakeClock clock;
+  FakeEndpoint endpoints[2];
+  std::atomic<int64_t> clients{0};
+  std::string stat_text = "uptime 1\n";
+  int wakes = 0;
+
+ private:
+  kv::TestMemory memory_, cells_{kTestCellBytes};
+  std::unique_ptr<kv::Table> table_;
+  std::unique_ptr<PartitionLocks> locks_;
+  std::unique_ptr<Counters> counters_;
+  std::deque<FakeCall> calls_;  // before the worker, whose connections point into it
+  uint64_t next_random_ = 0;
+  std::unique_ptr<Worker> worker_;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_TEST_WORKER_H_

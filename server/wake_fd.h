@@ -1,0 +1,42 @@
+// An eventfd: one thread wakes another that polls it.
+#ifndef FARLOOK_SERVER_WAKE_FD_H_
+#define FARLOOK_SERVER_WAKE_FD_H_
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace farlook::server {
+
+// Thread safety: any thread may call Wake().
+class WakeFd {
+ public:
+  WakeFd() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+  ~WakeFd() {
+    if (ok()) close(fd_);
+  }
+  WakeFd(const WakeFd&) = delete;
+  WakeFd& operator=(const WakeFd&) = delete;
+
+  // False when there was no descriptor left.
+  bool ok() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+
+  // Makes fd() readable, until Clear().
+  void Wake() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof one);
+  }
+  void Clear() {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t bytes = read(fd_, &count, sizeof count);
+  }
+
+ private:
+  const int fd_;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_WAKE_FD_H_

@@ -1,0 +1,161 @@
+// Fuzzes all that a hostile client can do to a worker: what it says in hellos and messages, when its READs end and how,
+// when it breaks off, comes back, or takes no replies.
+//
+// The input is a program for three clients. Each step is an operation byte, a client byte, and operands; what is
+// missing is zero. Besides what the sanitizers see, a worker must not loop for ever (PollAll aborts), must not send
+// what its own decoder refuses (TestReply aborts), must let go of every connection in order, and must still serve a
+// good client in the end.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "kv/message.h"
+#include "server/log.h"
+#include "server/test_worker.h"
+
+namespace {
+
+namespace kv = farlook::kv;
+using farlook::rdma::WcStatus;
+using farlook::server::Encode;
+using farlook::server::FakeCall;
+using farlook::server::TestWorker;
+
+constexpr size_t kClients = 3;
+constexpr int kMaxSteps = 200;
+
+class Input {
+ public:
+  Input(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}
+
+  bool empty() const { return rest_.empty(); }
+  uint8_t Byte() {
+    if (rest_.empty()) return 0;
+    const auto byte = static_cast<uint8_t>(rest_[0]);
+    rest_.remove_prefix(1);
+    return byte;
+  }
+  absl::string_view Bytes(size_t bytes) {
+    const absl::string_view taken = rest_.substr(0, bytes);
+    rest_.remove_prefix(taken.size());
+    return taken;
+  }
+
+ private:
+  absl::string_view rest_;
+};
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+// A request near enough to a good one to reach the table.
+std::string NearlyGood(TestWorker& t, Input& input) {
+  kv::Request request;
+  request.type = static_cast<kv::RequestType>(1 + input.Byte() % 6);
+  request.condition = static_cast<kv::Condition>(input.Byte() % 4);
+  request.number = input.Byte();
+  request.version = input.Byte();
+  const uint8_t key = input.Byte();
+  const std::string name(1 + key / 8, static_cast<char>('a' + key % 8));
+  request.key = name;
+  const std::string value(size_t{input.Byte()} * 11, 'v');
+  if (request.type == kv::RequestType::kPut) request.value = value;
+  if (request.type == kv::RequestType::kPutPulled) {
+    request = t.MakePulled(request.number, name, value);
+    request.source.hash ^= input.Byte() % 4 == 0 ? 1 : 0;
+  }
+  if (request.type == kv::RequestType::kPing || request.type == kv::RequestType::kStat) {
+    request.condition = kv::Condition::kAlways;
+  }
+  return Encode(request);
+}
+
+void EndRead(FakeCall* call, uint8_t how) {
+  if (call->peer.reads.empty()) return;
+  switch (how % 6) {
+    case 0:
+      return call->peer.FailRead(WcStatus::kRemoteAccess);
+    case 1:
+      return call->peer.FailRead(WcStatus::kRetryExceeded);
+    default:
+      return call->peer.CompleteRead(std::string(call->peer.reads.front().bytes, how % 6 == 2 ? 'x' : 'v'));
+  }
+}
+
+// A hello with which a client might try to go on with the session of another, or its own.
+kv::Hello Greeting(const FakeCall* call, Input& input) {
+  kv::Hello hello;
+  if (call != nullptr && call->accepted) hello = TestWorker::HelloAfter(call);
+  const uint8_t change = input.Byte();
+  if (change & 1) hello.epoch += input.Byte();
+  if (change & 2) hello.session += input.Byte();
+  if (change & 4) hello.flags ^= kv::Hello::kReadOnly;
+  if (change & 8) hello.acknowledged = input.Byte();
+  if (change & 16) hello.incarnation += input.Byte();
+  return hello;
+}
+
+void Step(TestWorker& t, FakeCall* (&clients)[kClients], Input& input) {
+  const uint8_t op = input.Byte();
+  FakeCall*& client = clients[input.Byte() % kClients];
+  if (client == nullptr || !client->accepted || client->peer.disconnected) {
+    client = t.Call(Greeting(client, input), op % 2);
+    return t.PollAll();
+  }
+  switch (op % 10) {
+    case 0:
+    case 1:
+      return client->peer.Send(input.Bytes(1 + input.Byte() % 120));
+    case 2:
+    case 3:
+    case 4:
+      return client->peer.Send(NearlyGood(t, input));
+    case 5:
+      return EndRead(client, input.Byte());
+    case 6:
+      client->peer.send_room = input.Byte();
+      client->peer.read_room = input.Byte();
+      return;
+    case 7:
+      return client->peer.Break();
+    case 8:
+      client = t.Call(Greeting(clients[input.Byte() % kClients], input), op / 10 % 2);
+      return;
+    case 9:
+      t.clock.now_ns += int64_t{input.Byte()} << 24;
+      return t.PollAll();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  farlook::server::SetLogLevel(farlook::server::LogLevel::kNone);
+  TestWorker t(16 << 20, /*max_kept=*/2, /*max_clients=*/8);
+  t.max_read_bytes = 64;
+  FakeCall* clients[kClients] = {};
+  Input input(data, size);
+  for (int i = 0; i < kMaxSteps && !input.empty(); ++i) Step(t, clients, input);
+  t.PollAll();
+  t.clients.store(0);  // the good one comes in whatever the others hold
+  FakeCall* good = t.Connect();
+  Require(good->accepted);
+  const auto put = t.Ask(good, farlook::server::MakePut(1, "good", "value"));
+  Require(put && put->code == kv::Code::kOk);
+  Require(t.ReadKey("good") == "value");
+  for (FakeCall& call : t.calls()) {
+    while (TestWorker::TakeReply(&call)) {
+    }
+  }
+  t.worker().BeginDrain(1);
+  t.PollAll();
+  Require(t.worker().drained());
+  for (const FakeCall& call : t.calls()) Require(!call.peer.destroyed_early);
+  return 0;
+}

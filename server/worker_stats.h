@@ -1,0 +1,53 @@
+// What one worker has done, for kStat.
+//
+// Thread safety: the worker's thread adds, any thread reads.  A figure has one
+// writer, so adding is a load and a store, without a locked instruction.
+#ifndef FARLOOK_SERVER_WORKER_STATS_H_
+#define FARLOOK_SERVER_WORKER_STATS_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "kv/message.h"
+
+namespace farlook::server {
+
+class Counter {
+ public:
+  void Add(uint64_t n = 1) { Set(value() + n); }
+  void Set(uint64_t value) { value_.store(value, std::memory_order_relaxed); }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+inline constexpr size_t kRequestTypes = 13;  // RequestType's values, from 0
+
+struct WorkerStats {
+  std::array<Counter, kRequestTypes> requests;  // by type, as they arrived
+  std::array<Counter, kv::kCodes> replies;      // by code
+  Counter resent_requests;                      // answered from memory, or under way already
+  Counter postponed_replies;                    // found the send queue full
+  Counter pulls;                                // begun
+  Counter pulled_bytes;                         // of values that arrived whole
+  Counter failed_pulls;                         // kBadValue
+  Counter cut_pulls;                            // by a disconnect; not executed
+  Counter accepted;                             // connections
+  Counter rejected;
+  Counter dropped;  // for breaking the protocol
+  Counter resumed;  // connections that went on with a session
+  Counter refused_resumptions;
+  Counter impatient_drops;  // connections that did not acknowledge deleted counters in time
+
+  // At present.
+  Counter connections;
+  Counter sessions;       // with and without a connection
+  Counter kept_sessions;  // without
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_WORKER_STATS_H_

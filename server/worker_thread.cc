@@ -1,0 +1,91 @@
+#include "server/worker_thread.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace farlook::server {
+namespace {
+
+// What a worker gets beyond its deadline to see its connections off.
+constexpr int64_t kGraceNs = 500'000'000;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+WorkerThread::WorkerThread(int number, Worker* worker, std::vector<rdma::Endpoint*> endpoints, WakeFd* wake,
+                           const rdma::Clock* clock, int64_t spin_ns)
+    : worker_(worker),
+      endpoints_(std::move(endpoints)),
+      wake_(wake),
+      clock_(clock),
+      spin_ns_(spin_ns),
+      thread_([this, number] {
+        pthread_setname_np(pthread_self(), absl::StrCat("worker", number).c_str());
+        Run();
+      }) {}
+
+WorkerThread::~WorkerThread() = default;
+
+void WorkerThread::Drain(int64_t deadline_ns) {
+  drain_deadline_ns_.store(std::max<int64_t>(deadline_ns, 1), std::memory_order_relaxed);
+  wake_->Wake();
+}
+
+bool WorkerThread::Join() {
+  thread_.join();
+  return drained_;
+}
+
+void WorkerThread::Run() {
+  int64_t idle_since_ns = 0;  // 0: was busy
+  while (true) {
+    const int64_t deadline_ns = drain_deadline_ns_.load(std::memory_order_relaxed);
+    if (deadline_ns != 0) {
+      worker_->BeginDrain(deadline_ns);
+      drained_ = worker_->drained();
+      if (drained_ || clock_->NowNs() > deadline_ns + kGraceNs) return;
+    }
+    if (worker_->Poll() > 0) {
+      idle_since_ns = 0;
+      continue;
+    }
+    const int64_t now_ns = clock_->NowNs();
+    if (idle_since_ns == 0) idle_since_ns = now_ns;
+    if (now_ns - idle_since_ns < spin_ns_) {
+      Pause();
+      continue;
+    }
+    if (worker_->Arm()) {
+      Sleep(worker_->due_ns());
+      idle_since_ns = 0;
+    }
+  }
+}
+
+void WorkerThread::Sleep(int64_t due_ns) {
+  std::vector<pollfd> fds;
+  for (const rdma::Endpoint* endpoint : endpoints_) fds.push_back({endpoint->fd(), POLLIN, 0});
+  fds.push_back({wake_->fd(), POLLIN, 0});
+  timespec timeout{};
+  if (due_ns != Worker::kNever) {
+    const int64_t wait_ns = std::max<int64_t>(due_ns - clock_->NowNs(), 0);
+    timeout = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
+  }
+  ppoll(fds.data(), fds.size(), due_ns == Worker::kNever ? nullptr : &timeout, nullptr);
+  if ((fds.back().revents & POLLIN) != 0) wake_->Clear();
+}
+
+}  // namespace farlook::server

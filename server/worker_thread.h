@@ -1,0 +1,52 @@
+// Runs a Worker on a thread: polls it, and sleeps when it has nothing to do.
+//
+// After spin_ns without work it arms the endpoints and blocks, with no timeout unless something is due; so a server
+// that is idle, or only read from, uses no CPU at all.
+#ifndef FARLOOK_SERVER_WORKER_THREAD_H_
+#define FARLOOK_SERVER_WORKER_THREAD_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "rdma/clock.h"
+#include "rdma/transport.h"
+#include "server/wake_fd.h"
+#include "server/worker.h"
+
+namespace farlook::server {
+
+// Thread safety: one thread makes, drains and joins it.
+class WorkerThread {
+ public:
+  // `wake` is what the worker's wake function signals. All outlive this; nobody else touches the worker, except as its
+  // header allows, until Join().
+  WorkerThread(int number, Worker* worker, std::vector<rdma::Endpoint*> endpoints, WakeFd* wake,
+               const rdma::Clock* clock, int64_t spin_ns);
+  ~WorkerThread();  // REQUIRES Join()
+
+  // Has the worker drain until `deadline_ns` at the latest, and the thread end.
+  void Drain(int64_t deadline_ns);
+  // Waits for the end. Returns whether every connection was closed in order.
+  bool Join();
+
+ private:
+  void Run();
+  void Sleep(int64_t due_ns);
+
+  Worker* const worker_;
+  const std::vector<rdma::Endpoint*> endpoints_;
+  WakeFd* const wake_;
+  const rdma::Clock* const clock_;
+  const int64_t spin_ns_;
+  std::atomic<int64_t> drain_deadline_ns_{0};  // 0: serve
+  bool drained_ = false;                       // of the thread, until it ended
+  std::thread thread_;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_WORKER_THREAD_H_

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""The arrows hold in this tree, and the check sees each way of breaking them in a tree made up for it."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent  # in the workspace itself, also when run by Bazel
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE))
+import arrows  # noqa: E402  pylint: disable=wrong-import-position
+
+ROOT = HERE.parents[1]
+
+
+class Tree:
+    """A made-up workspace that keeps to the rules."""
+
+    def __init__(self, path):
+        self.root = pathlib.Path(path)
+        self.write("kv/item.h", "#include <cstdint>\n#include \"absl/status/status.h\"\n#include \"kv/limits.h\"\n")
+        self.write("rdma/transport.h", '#include "absl/status/status.h"\n')
+        self.write("rdma/verbs.cc", "#include <infiniband/verbs.h>\n#include \"rdma/transport.h\"\n")
+        self.write("server/worker.h", '#include <thread>\n#include "kv/item.h"\n#include "rdma/transport.h"\n')
+        self.write("client/client.h", '#include "kv/item.h"\n#include "rdma/transport.h"\n')
+        self.write("bench/ycsb.cc", '#include "client/client.h"\n')
+        self.write("tests/all_test.cc", '#include "client/client.h"\n#include "server/worker.h"\n')
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def violations(self):
+        return arrows.include_violations(self.root)[0]
+
+
+class IncludesTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.tree = Tree(directory.name)
+
+    def test_this_tree_keeps_to_the_arrows(self):
+        violations, sources = arrows.include_violations(ROOT)
+        self.assertEqual(violations, [])
+        self.assertGreater(sources, 50, f"{ROOT} does not look like the workspace")
+
+    def test_made_up_tree_keeps_to_them_too(self):
+        self.assertEqual(self.tree.violations(), [])
+
+    def test_each_forbidden_arrow_is_seen(self):
+        packages = sorted(arrows.PACKAGES)
+        for user in packages:
+            for used in packages:
+                with self.subTest(user=user, used=used):
+                    self.tree.write(f"{user}/deep/er.cc", f'// why\n  #  include "{used}/x.h"\n')
+                    found = self.tree.violations()
+                    if used in arrows.ALLOWED[user]:
+                        self.assertEqual(found, [])
+                    else:
+                        self.assertEqual(found, [f"{user}/deep/er.cc:2: includes {used}/x.h: "
+                                                 f"{user}/ must not depend on {used}/"])
+            (self.tree.root / user / "deep/er.cc").unlink()
+
+    def test_the_arrows_that_the_design_forbids_are_forbidden(self):
+        for user, used in [("kv", "rdma"), ("rdma", "kv"), ("server", "client"), ("client", "server"),
+                           ("kv", "server"), ("kv", "client"), ("rdma", "server"), ("rdma", "client"),
+                           ("bench", "server"), ("client", "bench"), ("server", "bench"), ("server", "tests")]:
+            self.assertNotIn(used, arrows.ALLOWED[user])
+
+    def test_tests_of_a_package_are_bound_too(self):
+        self.tree.write("kv/item_test.cc", '#include "rdma/transport.h"\n')
+        self.assertEqual(len(self.tree.violations()), 1)
+
+    def test_kv_has_no_sockets_verbs_threads_or_clock(self):
+        for header in ["sys/socket.h", "infiniband/verbs.h", "thread", "chrono", "time.h"]:
+            with self.subTest(header=header):
+                self.tree.write("kv/item.cc", f"#include <{header}>\n")
+                self.assertEqual(len(self.tree.violations()), 1)
+        self.tree.write("kv/item.cc", '#include "absl/time/clock.h"\n')
+        self.assertEqual(len(self.tree.violations()), 1)
+
+    def test_but_its_tests_may(self):
+        rules = ['cc_test(\n    name = "t",\n    srcs = ["item_testing.cc"],\n)\n',
+                 'cc_library(\n    name = "h",\n    testonly = True,\n    hdrs = ["item_testing.cc"],\n)\n']
+        self.tree.write("kv/item_testing.cc", "#include <thread>\n")
+        for rule_ in rules:
+            self.tree.write("kv/BUILD", 'cc_library(\n    name = "item",\n    hdrs = ["item.h"],\n)\n\n' + rule_)
+            self.assertEqual(self.tree.violations(), [])
+        self.tree.write("kv/BUILD", rules[1].replace("    testonly = True,\n", ""))
+        self.assertEqual(len(self.tree.violations()), 1)
+
+    def test_only_rdma_sees_verbs(self):
+        self.tree.write("server/worker.cc", "#include <infiniband/verbs.h>\n")
+        self.assertEqual(len(self.tree.violations()), 1)
+
+    def test_a_header_of_the_system_may_be_quoted(self):
+        self.tree.write("kv/item.cc", '#include "xxhash.h"\n')
+        self.assertEqual(self.tree.violations(), [])
+
+    def test_ways_around_the_names_are_closed(self):
+        for header in ["item.h", "../rdma/transport.h", "kv/slot.cc"]:
+            with self.subTest(header=header):
+                self.tree.write("kv/item.cc", f'#include "{header}"\n')
+                self.assertEqual(len(self.tree.violations()), 1)
+
+    def test_the_command_fails_on_a_forbidden_arrow(self):
+        command = [sys.executable, HERE / "arrows.py", "--root", self.tree.root]
+        self.assertEqual(subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode, 0)
+        self.tree.write("kv/item.cc", '#include "rdma/transport.h"\n')
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("kv/item.cc:1: includes rdma/transport.h: kv/ must not depend on rdma/", done.stdout)
+
+    def test_the_command_fails_where_there_is_nothing_to_check(self):
+        shutil.rmtree(self.tree.root)
+        self.tree.root.mkdir()
+        command = [sys.executable, HERE / "arrows.py", "--root", self.tree.root]
+        self.assertEqual(subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode, 1)
+
+
+def rule(name, *deps, visibility="//visibility:private", kind="cc_library", tags=""):
+    inputs = "".join(f'<rule-input name="{dep}"/>' for dep in deps)
+    tags = "".join(f'<string value="{tag}"/>' for tag in tags.split())
+    return (f'<rule class="{kind}" name="{name}"><list name="visibility"><label value="{visibility}"/></list>'
+            f'<list name="tags">{tags}</list>{inputs}</rule>')
+
+
+def violations_of(*rules):
+    group = ('<package-group name="//:kv_users"><list name="packages"><string value="client/..."/>'
+             '<string value="kv/..."/></list></package-group>')
+    wrong = group.replace("kv_users", "wrong").replace("client/...", "rdma/...")
+    return arrows.query_violations(f"<query>{group}{wrong}{''.join(rules)}</query>")[0]
+
+
+class QueryTest(unittest.TestCase):
+    def test_allowed(self):
+        self.assertEqual(violations_of(rule("//kv:item", "//kv:slot", "//third_party/absl:status"),
+                                       rule("//kv:slot", visibility="//:kv_users"),
+                                       rule("//third_party/absl:status", visibility="//visibility:public"),
+                                       rule("//client/cli:x", "//kv:item", visibility="//client:__pkg__"),
+                                       rule("//kv:slot_test", "//kv:slot", kind="cc_test")), [])
+
+    def test_forbidden_dependency(self):
+        self.assertEqual(violations_of(rule("//kv/sub:item", "//rdma/shm:ring")),
+                         ["//kv/sub:item: depends on //rdma/shm:ring: kv/ must not depend on rdma/"])
+
+    def test_forbidden_visibility(self):
+        for visibility in ["//visibility:public", "//rdma:__pkg__", "//rdma:__subpackages__", "//:wrong", "//:other"]:
+            with self.subTest(visibility=visibility):
+                self.assertEqual(len(violations_of(rule("//kv:item", visibility=visibility))), 1)
+
+    def test_a_test_that_would_not_run(self):
+        self.assertEqual(len(violations_of(rule("//kv:item_test", kind="cc_test", tags="manual"))), 1)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""bench/compare for a token time: every store and every mode, the reports, and what is left behind (nothing).
+
+    compare_test.py PATH_OF_YCSB PATH_OF_KV_SERVER PATH_OF_KV_CLI
+"""
+
+import glob
+import html.parser
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+sys.dont_write_bytecode = True
+KV_CLI, KV_SERVER, YCSB = (os.path.abspath(sys.argv.pop()) for _ in range(3))
+COMPARE = os.path.abspath("bench/compare")
+sys.path.insert(0, os.path.abspath("bench/comparison"))
+
+import cases  # pylint: disable=wrong-import-position
+import summary  # pylint: disable=wrong-import-position
+import text  # pylint: disable=wrong-import-position
+
+SECONDS = 240  # for anything to happen: the machine may be busy
+
+
+class Strict(html.parser.HTMLParser):
+  """Collects what a page would load, and complains of elements that are not closed in order."""
+
+  def __init__(self):
+    super().__init__()
+    self.open, self.loads, self.tags = [], [], []
+
+  def handle_starttag(self, tag, attrs):
+    self.tags.append(tag)
+    self.loads += [value for name, value in attrs if name in ("src", "href", "srcset")]
+    if tag not in ("meta", "br", "link", "img"):
+      self.open.append(tag)
+
+  def handle_startendtag(self, tag, attrs):
+    self.tags.append(tag)
+
+  def handle_endtag(self, tag):
+    assert self.open and self.open[-1] == tag, "</%s> closes %s" % (tag, self.open[-1:])
+    self.open.pop()
+
+
+class CompareTest(unittest.TestCase):
+
+  def setUp(self):
+    self.directory = tempfile.mkdtemp(prefix="farlook")
+    self.addCleanup(shutil.rmtree, self.directory)
+
+  def command(self, *arguments):
+    return ["python3", os.path.join(os.path.dirname(COMPARE), "comparison/main.py"), "--kv_server", KV_SERVER, "--ycsb",
+            YCSB, "--kv_cli", KV_CLI, "--output", self.directory, "--memory-mib", "4", *arguments]
+
+  def test_every_store_and_mode_is_measured_and_reported(self):
+    run = subprocess.run(
+        self.command("--cases", "A,D:1000:1:single:zipfian", "--cases", "C:64:1,2:batch16:uniform",
+                     "--cases", "F:64:1:inflight16:zipfian", "--seconds", "0.02", "--repeats", "1", "--records", "300"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False)
+    self.assertEqual(run.returncode, 0, run)
+    with open(os.path.join(self.directory, "compare.json"), encoding="utf-8") as file:
+      report = json.load(file)
+    self.assertEqual(report["failures"], [])
+    self.assertEqual(len(report["results"]), 5)
+    for result in report["results"]:
+      rows = {row["store"]: row for row in result["rows"]}
+      self.assertEqual(list(rows), list(text.STORES))
+      for store, row in rows.items():
+        self.assertGreater(row["ops_per_s"]["median"], 0)
+        self.assertEqual(row["ops_per_s"]["repeats"], 1)
+        self.assertGreater(row["read_p99.9_ns"]["median"], 0)
+        self.assertGreater(row["to_floor"]["ops_per_s"], 0)
+        self.assertIsNotNone(row["client_cpu_ns"])
+        self.assertEqual(row["server_cpu_ns"] is not None, store not in ("lmdb", "map", "floor"), store)
+        if result["case"]["value_bytes"] == 1000 and store not in ("map", "floor"):  # those are too few to be seen
+          self.assertGreater(row["bytes_per_key"], 1000, store)
+      self.assertEqual(rows["floor"]["to_floor"]["ops_per_s"], 1)
+    for name in ("kv_server", "redis-server", "memcached", "lmdb"):
+      self.assertRegex(report["versions"][name], r"^\d+\.\d+")
+    for name in ("cpu", "kernel", "compiler", "commit"):
+      self.assertIn(name, report["machine"])
+    self.assertIn("redis-unix", run.stdout)
+    self.assertIn("left]", run.stderr, "progress")
+
+    with open(os.path.join(self.directory, "compare.html"), encoding="utf-8") as file:
+      page = file.read()
+    parser = Strict()
+    parser.feed(page)
+    self.assertEqual(parser.open, [])
+    self.assertEqual(parser.loads, [], "the page needs nothing else")
+    self.assertNotIn("script", parser.tags)
+    self.assertNotRegex(page, r"url\(|@import|https?://")
+    self.assertGreater(parser.tags.count("svg"), 7)
+    plots = glob.glob(os.path.join(self.directory, "*.svg"))
+    self.assertGreater(len(plots), 7)
+    for plot in plots:
+      self.assertEqual(xml.parse(plot).getroot().tag, "{http://www.w3.org/2000/svg}svg")
+
+  def test_an_interrupt_stops_the_servers(self):
+    with subprocess.Popen(self.command("--cases", "C:64:1:single:uniform", "--seconds", "0.1", "--repeats", "100",
+                                       "--records", "100"), stderr=subprocess.PIPE, text=True) as run:
+      for line in run.stderr:
+        if "left]" in line:
+          break
+      servers = []
+      for thread in os.listdir("/proc/%d/task" % run.pid):
+        with open("/proc/%d/task/%s/children" % (run.pid, thread), encoding="ascii") as file:
+          servers += file.read().split()
+      self.assertGreaterEqual(len(servers), 4)
+      run.send_signal(signal.SIGTERM)
+      run.communicate(timeout=SECONDS)
+      self.assertEqual(run.returncode, 130)
+    for server in servers:
+      self.assertFalse(os.path.exists("/proc/" + server), server)
+
+  def test_wrong_arguments_are_named(self):
+    for arguments, word in ((["--cases", "X:1:1:single:uniform"], "'X'"), (["--cases", "C:64"], "WORKLOADS"),
+                            (["--stores", "oracle"], "oracle"), (["--sizes", "1"], "1 bytes"),
+                            (["--repeats", "-1"], "--repeats")):
+      run = subprocess.run(self.command(*arguments), stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False)
+      self.assertEqual(run.returncode, 2, run)
+      self.assertIn(word, run.stderr)
+
+
+class PartsTest(unittest.TestCase):
+
+  def test_a_record_has_exactly_the_bytes_of_the_case(self):
+    # See bench/record.h: one byte for the count of fields, and the length in 7 bits a byte.
+    for size, field in ((64, 62), (129, 127), (131, 128), (1000, 997), (65536, 65532)):
+      self.assertEqual(cases.field_bytes(size), field)
+    self.assertRaises(ValueError, cases.field_bytes, 130)
+
+  def test_cases_are_selected_once_each(self):
+    self.assertEqual(len(cases.select(["A,C:64:1:single:uniform,zipfian", "C:64:1:single:uniform"], [None] * 5)), 4)
+    self.assertEqual(len(cases.select(["D:64:1:single:uniform,zipfian"], [None] * 5)), 1, "D has its own distribution")
+    self.assertEqual([case.value_bytes for case in cases.select(["C:64:1:single:uniform"], [None, "7", None, None, None])],
+                     [7])
+    self.assertEqual(len(cases.select(cases.full(4), [None] * 5)), 5 * 4 * 3 * 4 * 2 - 4 * 3 * 4)
+
+  def test_medians_spread_and_ratios(self):
+    figure = summary.median_and_spread([10, None, 30, 20])
+    self.assertEqual((figure["median"], figure["least"], figure["greatest"], figure["spread"]), (20, 10, 30, 1.0))
+    self.assertIsNone(summary.median_and_spread([None]))
+    self.assertEqual(summary.ratio(figure, {"median": 4}), 5)
+    self.assertIsNone(summary.ratio(figure, {"median": 0}))
+
+  def test_figures_have_three_digits(self):
+    self.assertEqual([text.count(n) for n in (0, 999, 1000, 999_700, 1_234_567)], ["0", "999", "1.00 k", "1.00 M", "1.23 M"])
+    self.assertEqual([text.duration(n) for n in (5, 1500, 45_600, 2e9)], ["5 ns", "1.50 us", "45.6 us", "2.00 s"])
+    self.assertTrue(all(re.match(r"[\d.,]+ ?\w*$", text.count(10**n)) for n in range(10)))
+
+
+if __name__ == "__main__":
+  unittest.main()

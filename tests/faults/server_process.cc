@@ -1,0 +1,83 @@
+#include "tests/faults/server_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "client/client.h"
+#include "rdma/test_address.h"
+
+namespace farlook {
+
+ServerProcess::ServerProcess(std::vector<std::string> flags)
+    : flags_(std::move(flags)), address_(rdma::UnusedTestAddress()) {
+  Start();
+}
+
+ServerProcess::~ServerProcess() {
+  if (pid_ > 0) {
+    Signal(SIGKILL);
+    Wait();
+  }
+}
+
+void ServerProcess::Start() {
+  std::vector<std::string> arguments = {"server/kv_server", "--listen=" + address_, "--huge_pages=none"};
+  arguments.insert(arguments.end(), flags_.begin(), flags_.end());
+  pid_ = fork();
+  if (pid_ == 0) {
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    std::perror("kv_server");
+    _exit(127);
+  }
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  absl::Status status;
+  do {
+    ClientOptions options;
+    options.timeout_ms = 5000;
+    status = Client::Connect(address_, options).status();
+    if (status.ok()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  } while (std::chrono::steady_clock::now() < end);
+  std::fprintf(stderr, "kv_server does not come up: %s\n", status.ToString().c_str());
+  std::abort();
+}
+
+void ServerProcess::Signal(int signal) {
+  kill(pid_, signal);
+  if (signal == SIGSTOP) waitpid(pid_, nullptr, WUNTRACED);  // until each of its threads has stopped
+}
+
+int ServerProcess::Wait() {
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void ServerProcess::Restart() { Start(); }
+
+uint64_t ServerProcess::CpuTicks() const {
+  std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string stat = text.str();
+  std::istringstream fields(stat.substr(stat.rfind(')') + 2));  // the third field on
+  std::string skipped;
+  for (int i = 3; i < 14; ++i) fields >> skipped;
+  uint64_t user = 0, system = 0;
+  fields >> user >> system;
+  return user + system;
+}
+
+}  // namespace farlook

@@ -1,0 +1,44 @@
+// For tests: a real kv_server as a process of its own, that can be stopped, killed and started again.
+#ifndef FARLOOK_TESTS_FAULTS_SERVER_PROCESS_H_
+#define FARLOOK_TESTS_FAULTS_SERVER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace farlook {
+
+class ServerProcess {
+ public:
+  // Starts kv_server (from the test's runfiles) at an address of its own with these flags, and waits until it is ready.
+  // Ends the test program when it does not come up.
+  explicit ServerProcess(std::vector<std::string> flags);
+  ~ServerProcess();  // kills it
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+
+  const std::string& address() const { return address_; }
+  pid_t pid() const { return pid_; }
+
+  void Signal(int signal);
+  // Waits for its end; returns the exit code, or 128 + the signal that ended it.
+  int Wait();
+  // Another process at the same address.
+  void Restart();
+
+  // Clock ticks of user and system time so far.
+  uint64_t CpuTicks() const;
+
+ private:
+  void Start();
+
+  const std::vector<std::string> flags_;
+  const std::string address_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace farlook
+
+#endif  // FARLOOK_TESTS_FAULTS_SERVER_PROCESS_H_

@@ -1,0 +1,210 @@
+// The checker against histories made by hand, right and wrong, and against random ones that a register really gave.
+#include "tests/history/check.h"
+
+#include <random>
+
+#include "gtest/gtest.h"
+#include "tests/history/history.h"
+
+namespace farlook::history {
+namespace {
+
+// Builders: begin, end, then what was asked and told.
+Operation Put(int64_t begin, int64_t end, uint64_t write, uint64_t version = 0) {
+  return {Type::kPut, Outcome::kOk, 1, begin, end, write, 0, 0, version};
+}
+Operation Get(int64_t begin, int64_t end, uint64_t found, uint64_t version = 0) {
+  return {Type::kGet, Outcome::kOk, 2, begin, end, 0, found, 0, version};
+}
+Operation Miss(int64_t begin, int64_t end) { return {Type::kGet, Outcome::kNotFound, 3, begin, end, 0, 0, 0, 0}; }
+Operation Delete(int64_t begin, int64_t end, Outcome outcome = Outcome::kOk) {
+  return {Type::kDelete, outcome, 4, begin, end, 0, 0, 0, 0};
+}
+Operation Insert(int64_t begin, int64_t end, uint64_t write, Outcome outcome = Outcome::kOk, uint64_t version = 0) {
+  return {Type::kInsert, outcome, 5, begin, end, write, 0, 0, version};
+}
+Operation Replace(int64_t begin, int64_t end, uint64_t write, Outcome outcome = Outcome::kOk) {
+  return {Type::kReplace, outcome, 6, begin, end, write, 0, 0, 0};
+}
+Operation Cas(int64_t begin, int64_t end, uint64_t write, uint64_t expected, Outcome outcome = Outcome::kOk,
+              uint64_t version = 0) {
+  return {Type::kCompareAndSet, outcome, 7, begin, end, write, 0, expected, version};
+}
+Operation Unknown(Operation operation) {
+  operation.outcome = Outcome::kPending;
+  operation.version = 0;
+  return operation;
+}
+
+bool Right(const KeyHistory& history) { return Check(history).verdict == Verdict::kLinearizable; }
+bool Wrong(const KeyHistory& history) { return Check(history).verdict == Verdict::kViolation; }
+
+TEST(CheckTest, Sequences) {
+  EXPECT_TRUE(Right({}));
+  EXPECT_TRUE(
+      Right({Miss(1, 2), Put(3, 4, 1), Get(5, 6, 1), Put(7, 8, 2), Get(9, 10, 2), Delete(11, 12), Miss(13, 14)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), Miss(3, 4)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), Put(3, 4, 2), Get(5, 6, 1)})) << "an old value";
+  EXPECT_TRUE(Wrong({Get(1, 2, 1), Put(3, 4, 1)})) << "from the future";
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), Delete(3, 4), Get(5, 6, 1)}));
+  EXPECT_TRUE(Wrong({Get(1, 2, 9)})) << "nobody wrote that";
+  EXPECT_TRUE(Wrong({Delete(1, 2)})) << "there was nothing to delete";
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), Delete(3, 4, Outcome::kNotFound)}));
+}
+
+TEST(CheckTest, OverlappingOperationsTakeEffectInAnyOrder) {
+  EXPECT_TRUE(Right({Put(1, 10, 1), Get(2, 3, 1), Get(4, 5, 1)}));
+  EXPECT_TRUE(Right({Put(1, 10, 1), Miss(2, 3), Get(4, 5, 1)}));
+  EXPECT_TRUE(Right({Put(1, 10, 1), Put(1, 10, 2), Get(2, 3, 2), Get(4, 5, 1)}));
+  EXPECT_TRUE(Right({Put(1, 10, 1), Put(1, 10, 2), Get(11, 12, 1)}));
+  // Once seen, never unseen.
+  EXPECT_TRUE(Wrong({Put(1, 10, 1), Get(2, 3, 1), Miss(4, 5)}));
+  EXPECT_TRUE(Wrong({Put(1, 10, 1), Put(1, 10, 2), Get(2, 3, 2), Get(4, 5, 1), Get(6, 7, 2)}));
+  EXPECT_TRUE(Wrong({Put(1, 10, 1), Put(1, 10, 2), Get(11, 12, 1), Get(13, 14, 2)}));
+  // The new value for one reader and then the old one for another: what a wrong order of stores shows.
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), Put(3, 20, 2), Get(4, 5, 2), Get(6, 7, 1)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), Put(3, 20, 2), Miss(4, 5)})) << "a gap within a replacement";
+}
+
+TEST(CheckTest, Conditions) {
+  EXPECT_TRUE(Right({Insert(1, 2, 1, Outcome::kOk, 7), Insert(3, 4, 2, Outcome::kExists, 7)}));
+  EXPECT_TRUE(Wrong({Insert(1, 2, 1), Insert(3, 4, 2)}));
+  EXPECT_TRUE(Wrong({Insert(1, 2, 1, Outcome::kExists)}));
+  EXPECT_TRUE(Wrong({Insert(1, 2, 1, Outcome::kOk, 7), Insert(3, 4, 2, Outcome::kExists, 8)})) << "exists, but another";
+  EXPECT_TRUE(Right({Replace(1, 2, 1, Outcome::kNotFound), Put(3, 4, 2), Replace(5, 6, 3), Get(7, 8, 3)}));
+  EXPECT_TRUE(Wrong({Replace(1, 2, 1)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), Replace(3, 4, 2, Outcome::kNotFound)}));
+}
+
+TEST(CheckTest, Versions) {
+  EXPECT_TRUE(Right({Put(1, 2, 1, 7), Cas(3, 4, 2, 7, Outcome::kOk, 8), Get(5, 6, 2, 8)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), Put(3, 4, 2, 8), Cas(5, 6, 3, 7)})) << "succeeded with an old version";
+  EXPECT_TRUE(Right({Put(1, 2, 1, 7), Put(3, 4, 2, 8), Cas(5, 6, 3, 7, Outcome::kMismatch, 8)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), Cas(5, 6, 3, 7, Outcome::kMismatch, 7)})) << "failed with the right version";
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), Put(3, 4, 2, 8), Cas(5, 6, 3, 6, Outcome::kMismatch, 7)})) << "told an old one";
+  EXPECT_TRUE(Right({Cas(1, 2, 1, 7, Outcome::kNotFound)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), Get(3, 4, 1, 8)})) << "one write, two versions";
+  EXPECT_TRUE(Wrong({Unknown(Put(1, 2, 1)), Get(3, 4, 1, 7), Get(5, 6, 1, 8)}));
+  // Two clients increment: one of them must fail.
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), Cas(3, 9, 2, 7, Outcome::kOk, 8), Cas(4, 9, 3, 7, Outcome::kOk, 9)}));
+  EXPECT_TRUE(Right({Put(1, 2, 1, 7), Cas(3, 9, 2, 7, Outcome::kOk, 8), Cas(4, 9, 3, 7, Outcome::kMismatch, 8)}));
+}
+
+TEST(CheckTest, UnknownOutcomesHappenOnceOrNever) {
+  const Operation put = Unknown(Put(3, 4, 2));
+  EXPECT_TRUE(Right({Put(1, 2, 1), put, Get(5, 6, 1)}));
+  EXPECT_TRUE(Right({Put(1, 2, 1), put, Get(5, 6, 2)}));
+  EXPECT_TRUE(Right({Put(1, 2, 1), put, Get(5, 6, 1), Get(7, 8, 2)})) << "late";
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), put, Get(5, 6, 2), Get(7, 8, 1)})) << "undone";
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), put, Get(5, 6, 2), Put(7, 8, 3), Get(9, 10, 3), Get(11, 12, 2)})) << "done twice";
+  EXPECT_TRUE(Right({Put(1, 2, 1), Unknown(Delete(3, 4)), Miss(5, 6)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), Unknown(Delete(3, 4)), Miss(5, 6), Get(7, 8, 1)}));
+  EXPECT_TRUE(Right({Unknown(Put(1, 2, 1)), Delete(3, 4)})) << "explained by what nobody saw";
+  EXPECT_TRUE(Right({Put(1, 2, 1, 7), Unknown(Cas(3, 4, 2, 7)), Get(5, 6, 2)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), Unknown(Cas(3, 4, 2, 6)), Get(5, 6, 2)})) << "its condition never held";
+}
+
+TEST(CheckTest, ATableThatBeginsAnewIsEmpty) {
+  const Operation wipe = {Type::kWipe, Outcome::kOk, 0, 3, 8, 0, 0, 0, 0};
+  EXPECT_TRUE(Right({Put(1, 2, 1), wipe, Miss(9, 10)}));
+  EXPECT_TRUE(Right({Put(1, 2, 1), wipe, Get(4, 5, 1), Miss(6, 7)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), wipe, Get(9, 10, 1)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), wipe, Miss(4, 5), Get(6, 7, 1)}));
+}
+
+TEST(CheckTest, ManyUnknownOutcomesDoNotTakeForEver) {
+  KeyHistory history;
+  for (uint64_t i = 1; i <= 60; ++i) history.push_back(Unknown(Put(1, 2, i)));
+  history.push_back(Get(10, 11, 30));
+  EXPECT_TRUE(Right(history));
+  history.push_back(Put(12, 13, 100));
+  history.push_back(Get(14, 15, 30));
+  EXPECT_TRUE(Wrong(history));
+}
+
+// A register that is used by several clients at once. `break_one`: one answer is of another write than it ought to be.
+KeyHistory Random(uint64_t seed, bool break_one) {
+  std::mt19937_64 random(seed);
+  KeyHistory history;
+  uint64_t writes = 0, versions = 0;
+  uint64_t value = 0, version = 0;  // now; 0: absent
+  int64_t now = 0;
+  const int count = 300;
+  for (int i = 0; i < count; ++i) {
+    now += 1 + static_cast<int64_t>(random() % 10);
+    Operation o;
+    o.client = i % 7;
+    // It takes effect now; begin and end lie around.
+    o.begin_ns = now - static_cast<int64_t>(random() % 40);
+    o.end_ns = now + static_cast<int64_t>(random() % 40);
+    const auto put = [&] {
+      value = o.write;
+      version = o.version = ++versions;
+      o.outcome = Outcome::kOk;
+    };
+    switch (random() % 6) {
+      case 0:
+        o = {Type::kPut, Outcome::kOk, o.client, o.begin_ns, o.end_ns, ++writes, 0, 0, 0};
+        put();
+        break;
+      case 1:
+        o.type = Type::kDelete;
+        o.outcome = value != 0 ? Outcome::kOk : Outcome::kNotFound;
+        value = version = 0;
+        break;
+      case 2:
+        o.type = Type::kCompareAndSet;
+        o.write = ++writes;
+        o.expected = random() % 2 == 0 && version != 0 ? version : 1 + random() % (versions + 1);
+        if (value == 0) {
+          o.outcome = Outcome::kNotFound;
+        } else if (o.expected == version) {
+          put();
+        } else {
+          o.outcome = Outcome::kMismatch;
+          o.version = version;
+        }
+        break;
+      default:
+        o.outcome = value != 0 ? Outcome::kOk : Outcome::kNotFound;
+        o.found = value;
+        o.version = version;
+    }
+    if (o.type != Type::kGet && random() % 10 == 0) {
+      o.outcome = Outcome::kPending;
+      o.version = 0;
+    }
+    history.push_back(o);
+  }
+  if (break_one) {
+    // Somebody reads, long after, what was overwritten long before.
+    now += 100;
+    history.push_back({Type::kPut, Outcome::kOk, 9, now, now + 1, 1'000'000, 0, 0, 1'000'000});
+    history.push_back({Type::kPut, Outcome::kOk, 9, now + 2, now + 3, 1'000'001, 0, 0, 1'000'001});
+    history.push_back({Type::kGet, Outcome::kOk, 9, now + 4, now + 5, 0, 1'000'000, 0, 1'000'000});
+  }
+  return history;
+}
+
+TEST(CheckTest, WhatARegisterSaidIsRight) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const CheckResult result = Check(Random(seed, false));
+    EXPECT_EQ(result.verdict, Verdict::kLinearizable) << "seed " << seed << ": " << result.why;
+  }
+}
+
+TEST(CheckTest, AWrongAnswerIsFoundAndShrunk) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const KeyHistory history = Random(seed, true);
+    // To be sure that there is no order may take too long; but it is never called right.
+    ASSERT_NE(Check(history, 100'000).verdict, Verdict::kLinearizable) << "seed " << seed;
+  }
+  KeyHistory history = {Put(1, 2, 1), Get(3, 4, 1),  Miss(0, 1),    Put(5, 6, 2),
+                        Get(7, 8, 2), Get(9, 10, 1), Put(11, 12, 3)};
+  const KeyHistory shrunk = Shrink(history);
+  EXPECT_EQ(shrunk.size(), 3u);  // both puts, and the get of the old value
+  EXPECT_TRUE(Wrong(shrunk));
+}
+
+}  // namespace
+}  // namespace farlook::history

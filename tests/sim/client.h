@@ -1,0 +1,98 @@
+// A client of a simulated run: the product's ClientCore, polled by the scheduler, and who uses it.
+#ifndef FARLOOK_TESTS_SIM_CLIENT_H_
+#define FARLOOK_TESTS_SIM_CLIENT_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "client/core.h"
+#include "rdma/sim/network.h"
+#include "tests/sim/world.h"
+
+namespace farlook::sim {
+
+class SimClient {
+ public:
+  SimClient(World* world, int number, int server, std::string address);
+  ~SimClient() { Kill(); }
+
+  rdma::sim::Party party() const { return number_; }
+  int server() const { return server_; }
+  rdma::sim::SimClock& clock() { return clock_; }
+  bool alive() const { return core_ != nullptr; }
+  bool ending() const { return ending_; }
+  bool idle() const { return !alive() || core_->in_flight() == 0; }
+  // A write has been answered since the connection came to be.
+  bool confirmed() const { return confirmed_; }
+  void Welcomed() { confirmed_ = false; }
+
+  void Start();
+  void Kill();  // what it had under way never ends
+  void Stop(int64_t ns);
+  void JumpClock(int64_t ns) {
+    clock_.offset_ns += ns;
+    stopped_ns_ += ns;
+  }
+  void Wake() { WakeAfter(world_->random.Between(0, world_->random.OneIn(8) ? 5'000 : 200)); }
+
+  // Reads every key, each until there is an answer.
+  void ReadAll();
+  bool has_read_all() const { return next_read_ >= world_->plan.keys && idle(); }
+
+  const ClientStats& stats() const { return total_; }
+  std::string State();  // for a trace
+  // Called once for each operation that begins.
+  std::function<void()> on_begin;
+
+ private:
+  struct Slot {
+    Operation operation;
+    std::string value, found;
+    std::vector<char> buffer;
+    int key = 0;
+    size_t place = 0;  // in the key's history
+    int64_t timeout_ns = 0;
+    int64_t due_ns = 0;      // by this client's clock
+    int64_t stopped_ns = 0;  // how long the client had been stopped when it began
+    bool free = true;
+    bool must_answer = false;
+  };
+
+  void WakeAfter(int64_t ns);
+  void Poll();
+  void Begin(Operation::Type type, int key, bool must_answer);
+  void BeginAny();
+  void Ended(Slot* slot);
+  void Found(const Slot& slot, history::Operation* record);
+  std::string MakeValue(uint64_t number, uint32_t bytes) const;
+  uint32_t DrawBytes();
+  void AddStats();
+
+  World* const world_;
+  const int number_;
+  const int server_;
+  const std::string address_;
+  const bool read_only_;
+  rdma::sim::SimClock clock_;
+  std::unique_ptr<client::ClientCore> core_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<uint64_t> versions_;  // last seen, by key
+  ClientStats total_;
+  int64_t stopped_until_ns_ = 0;
+  int64_t stopped_ns_ = 0;  // in all
+  int64_t wake_ns_ = 0;     // when a Poll() is scheduled, 0: it is not
+  uint64_t life_ = 0;
+  int writes_under_way_ = 0;
+  bool ending_ = false;
+  bool confirmed_ = false;
+  int next_read_ = 1 << 30;
+};
+
+}  // namespace farlook::sim
+
+#endif  // FARLOOK_TESTS_SIM_CLIENT_H_

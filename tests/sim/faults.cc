@@ -1,0 +1,161 @@
+#include "tests/sim/faults.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kv/message.h"
+
+namespace farlook::sim {
+namespace {
+
+constexpr rdma::sim::Party kStrangers = 2000;
+
+// The faults of the network that are not of this run.
+void SwitchOff(const World& world, rdma::sim::NetworkOptions* options) {
+  if (!world.has(Fault::kSlowMessages)) options->slow_message = 0;
+  if (!world.has(Fault::kSlowReads)) options->slow_read = 0;
+  if (!world.has(Fault::kBrokenConnections)) options->broken = 0;
+  if (!world.has(Fault::kLateNotice)) options->max_notice_ns = 0;
+  if (!world.has(Fault::kLostConnects)) options->lost_connect = 0;
+  if (!world.has(Fault::kNoMemory)) options->no_memory = 0;
+  if (!world.has(Fault::kSlowAcknowledgement)) options->max_ack_ns = 0;
+}
+
+}  // namespace
+
+FaultMaker::FaultMaker(World* world, std::vector<std::unique_ptr<SimServer>>* servers,
+                       std::vector<std::unique_ptr<SimClient>>* clients)
+    : world_(world), servers_(*servers), clients_(*clients) {
+  rdma::sim::NetworkOptions& options = world_->network.options;
+  SwitchOff(*world_, &options);
+  if (!world_->has(Fault::kFullQueues)) {
+    options.receives = 512;
+    options.capabilities.send_queue_depth = 512;
+  }
+  if (world_->has(Fault::kClocks)) {
+    // Margins of docs/design-notes.md, "Retired segments": 25 ms are believed, 100 ms kept.
+    for (const auto& server : servers_) {
+      server->clock().offset_ns = world_->random.Between(0, 1'000'000'000'000);
+      server->clock().drift_per_mille = world_->random.Between(-50, 50);
+    }
+    for (const auto& client : clients_) {
+      client->clock().offset_ns = world_->random.Between(0, 1'000'000'000'000);
+      client->clock().drift_per_mille = world_->random.Between(-50, 50);
+    }
+  }
+  world_->network.on_welcome = [this](rdma::sim::Party party, absl::string_view welcome) {
+    welcomes_[party] = std::string(welcome);
+    for (const auto& client : clients_) {
+      if (client->party() == party) client->Welcomed();
+    }
+    if (party < kStrangers) return;
+    const auto decoded = kv::Welcome::Decode(welcome);
+    if (decoded.ok() && (decoded->flags & kv::Welcome::kResumed) != 0) {
+      world_->Violate("a stranger was let into another client's session");
+    }
+  };
+}
+
+void FaultMaker::OnOperation(SimClient* client) {
+  World& world = *world_;
+  rdma::sim::Random& random = world.random;
+  const auto rate = static_cast<uint64_t>(world.plan.operations);
+  const auto happens = [&](Fault fault, uint64_t times) { return world.has(fault) && random.Below(rate) < times; };
+  SimServer* server = servers_[static_cast<size_t>(client->server())].get();
+  if (happens(Fault::kServerStop, 4)) {
+    const int64_t ns = random.Between(10'000, random.OneIn(2) ? 1'000'000 : 300'000'000);
+    world.Note(absl::StrCat("server ", client->server(), " is stopped for ", ns, " ns"));
+    server->Stop(ns);
+  }
+  if (happens(Fault::kClientStop, 8)) client->Stop(random.Between(10'000, random.OneIn(2) ? 1'000'000 : 150'000'000));
+  if (happens(Fault::kClocks, 4)) JumpClocks(client);
+  if (happens(Fault::kStrangers, 4)) SendStranger(*client);
+  if (happens(Fault::kServerDeath, 1)) KillServer(server);
+  if (happens(Fault::kClientDeath, 3)) KillClient(client);
+}
+
+void FaultMaker::KillServer(SimServer* server) {
+  world_->scheduler.After(world_->random.Between(0, 20'000), [this, server] {
+    if (over_ || !server->alive() || server->starts() > 4) return;
+    server->Kill();
+    world_->scheduler.After(world_->random.Between(1'000, world_->random.OneIn(2) ? 100'000 : 50'000'000),
+                            [this, server] {
+                              if (!over_ && !server->alive()) server->Start();
+                            });
+  });
+}
+
+void FaultMaker::KillClient(SimClient* client) {
+  world_->scheduler.After(world_->random.Between(0, 20'000), [this, client] {
+    if (over_ || !client->alive()) return;
+    world_->Note(absl::StrCat("client ", client->party(), " dies"));
+    client->Kill();
+    world_->scheduler.After(world_->random.Between(1'000, 10'000'000), [this, client] {
+      if (!over_ && !client->alive()) client->Start();
+    });
+  });
+}
+
+// One clock in a while: what the quarantine bears is one such jump, not many in a row.
+void FaultMaker::JumpClocks(SimClient* client) {
+  if (world_->now_ns() - last_jump_ns_ < 200'000'000) return;
+  last_jump_ns_ = world_->now_ns();
+  if (world_->random.OneIn(2)) {
+    servers_[static_cast<size_t>(client->server())]->clock().offset_ns += world_->random.Between(0, 20'000'000);
+  } else {
+    client->JumpClock(world_->random.Between(0, 2'000'000'000));
+  }
+}
+
+// Somebody who knows a session's id, but not its epoch.
+void FaultMaker::SendStranger(const SimClient& client) {
+  const auto last = welcomes_.find(client.party());
+  if (last == welcomes_.end() || !client.confirmed()) return;
+  const auto welcome = kv::Welcome::Decode(last->second);
+  if (!welcome.ok()) return;
+  kv::Hello hello;
+  hello.session = welcome->session;
+  hello.incarnation = welcome->incarnation;
+  hello.epoch = world_->random.OneIn(2) ? 0 : welcome->epoch + 1'000;
+  hello.flags = (welcome->flags & kv::Welcome::kReadOnly) != 0 ? uint32_t{kv::Hello::kReadOnly} : 0;
+  auto stranger = std::make_unique<Stranger>();
+  stranger->endpoint = world_->network.CreateEndpoint(kStrangers + static_cast<int>(strangers_.size()));
+  auto connection = stranger->endpoint->Connect(servers_[static_cast<size_t>(client.server())]->address(),
+                                                hello.Encode(), /*timeout_ms=*/50);
+  if (connection.ok()) stranger->connection = *std::move(connection);
+  world_->scheduler.After(world_->random.Between(100'000, 10'000'000),
+                          [raw = stranger.get()] { raw->connection.reset(); });
+  strangers_.push_back(std::move(stranger));
+}
+
+void FaultMaker::OnHealthyEnd(rdma::sim::Party party, bool is_server) {
+  if (over_ || party >= kStrangers) return;
+  if (is_server) {
+    for (const auto& server : servers_) {
+      if (server->party() == party && server->ending()) return;
+    }
+    return world_->Violate(absl::StrCat("server ", party - 1000, " dropped a client that had done nothing wrong"));
+  }
+  // A client gives a connection up when a READ into its caller's memory outlives the deadline, and when it has no
+  // memory.
+  if (world_->network.options.capabilities.any_local_memory || world_->plan.has(Fault::kNoMemory)) return;
+  for (const auto& client : clients_) {
+    if (client->party() == party && client->ending()) return;
+  }
+  world_->Violate(absl::StrCat("client ", party, " gave up a connection that was whole"));
+}
+
+void FaultMaker::Heal() {
+  world_->Note("no faults from now on");
+  world_->healed = true;
+  SwitchOff(*world_, &world_->network.options);
+  for (const auto& server : servers_) {
+    if (!server->alive()) server->Start();
+  }
+  for (const auto& client : clients_) {
+    if (!client->alive()) client->Start();
+  }
+}
+
+}  // namespace farlook::sim

@@ -1,0 +1,55 @@
+// What befalls the parties of a run, drawn as the operations begin; and what no fault explains.
+#ifndef FARLOOK_TESTS_SIM_FAULTS_H_
+#define FARLOOK_TESTS_SIM_FAULTS_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "rdma/sim/network.h"
+#include "rdma/transport.h"
+#include "tests/sim/client.h"
+#include "tests/sim/server.h"
+#include "tests/sim/world.h"
+
+namespace farlook::sim {
+
+class FaultMaker {
+ public:
+  FaultMaker(World* world, std::vector<std::unique_ptr<SimServer>>* servers,
+             std::vector<std::unique_ptr<SimClient>>* clients);
+
+  // An operation of that client has begun.
+  void OnOperation(SimClient* client);
+  // A party ended a connection that was whole.
+  void OnHealthyEnd(rdma::sim::Party party, bool is_server);
+
+  // No faults from now on; who is dead comes back.
+  void Heal();
+  // The run is over.
+  void End() { over_ = true; }
+
+ private:
+  void KillClient(SimClient* client);
+  void KillServer(SimServer* server);
+  void JumpClocks(SimClient* client);
+  void SendStranger(const SimClient& client);
+
+  World* const world_;
+  std::vector<std::unique_ptr<SimServer>>& servers_;
+  std::vector<std::unique_ptr<SimClient>>& clients_;
+  std::map<rdma::sim::Party, std::string> welcomes_;  // the last of each client
+  struct Stranger {
+    std::unique_ptr<rdma::Endpoint> endpoint;
+    std::unique_ptr<rdma::Connection> connection;
+  };
+  std::vector<std::unique_ptr<Stranger>> strangers_;
+  int64_t last_jump_ns_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace farlook::sim
+
+#endif  // FARLOOK_TESTS_SIM_FAULTS_H_

@@ -1,0 +1,68 @@
+// Deliberate breaks of the protocol, one at a time: simulation must find each, and says after how many seeds it did.
+//
+// What each break is stands in rewrite.py. Those that are rare among all runs are looked for in runs of one kind.
+#include <cstdint>
+#include <cstdio>
+#include <ostream>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/sim/run.h"
+
+namespace farlook::sim {
+namespace {
+
+struct Mutation {
+  Break which;
+  const char* name;
+  Focus focus = Focus::kAll;
+};
+
+constexpr uint64_t kMaxSeeds = 1'000;
+
+constexpr Mutation kMutations[] = {
+    {Break::kAliveBeforeSlot, "NewItemAliveBeforeItsSlotPointsToIt"},
+    {Break::kOldDeadLast, "SlotBeforeTheOldItemIsDead"},
+    {Break::kNoSecondLook, "NoSecondLookBeforeNotFound"},
+    {Break::kDeadBitForgotten, "DeadBitForgotten"},
+    {Break::kChecksumWithoutVersion, "ChecksumWithoutTheVersion"},
+    {Break::kVersionReused, "VersionReused"},
+    {Break::kSlotsClearedFirst, "SlotsClearedBeforeTheDescriptions"},
+    {Break::kNoQuarantine, "QuarantineSkipped", Focus::kGrowth},
+    {Break::kOldDirectoryBelieved, "NotFoundBelievedWithAnOldDirectory"},
+    {Break::kKeyWithoutLength, "KeyComparedWithoutItsLength"},
+    {Break::kReplyOfAnotherNumber, "ReplyCachedUnderTheWrongNumber"},
+    {Break::kCreditsOffByOne, "CreditsOffByOne"},
+    {Break::kSessionOfAStranger, "SessionResumedByAStranger"},
+    {Break::kDeleteClearsSlotFirst, "DeleteClearsTheSlotFirst"},
+    {Break::kLateNotFound, "LateNotFoundBelieved", Focus::kSlowGrowth},
+    {Break::kRetiredStays, "RetiredSegmentKeepsItsDescriptions"},
+    {Break::kExecutedAgain, "RequestSentAgainIsExecutedAgain"},
+    {Break::kUnknownSentAgain, "UnknownWriteSentInANewSession"},
+    {Break::kOverflowIgnored, "OverflowBucketNotLookedAt"},
+    {Break::kChecksumIgnored, "ChecksumNotVerified"},
+    {Break::kDeadIsAbsent, "DeadItemTakenForAbsent"},
+    {Break::kFloorTooHigh, "FloorJumpsOverAnUnansweredRequest"},
+};
+
+[[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }
+
+class MutationTest : public testing::TestWithParam<Mutation> {};
+
+TEST_P(MutationTest, IsFound) {
+  const Mutation& mutation = GetParam();
+  for (uint64_t seed = 1; seed <= kMaxSeeds; ++seed) {
+    const RunResult result = RunPlan(DrawPlan(seed, mutation.focus), mutation.which);
+    if (result.violation.empty()) continue;
+    std::printf("%s: found after %d seeds: %s\n", mutation.name, static_cast<int>(seed), result.violation.c_str());
+    RecordProperty("seeds", static_cast<int>(seed));
+    return;
+  }
+  FAIL() << "not found in " << kMaxSeeds << " seeds";
+}
+
+INSTANTIATE_TEST_SUITE_P(Breaks, MutationTest, testing::ValuesIn(kMutations),
+                         [](const testing::TestParamInfo<Mutation>& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace farlook::sim

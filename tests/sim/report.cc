@@ -1,0 +1,56 @@
+#include "tests/sim/report.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace farlook::sim {
+
+std::string Describe(const Plan& plan) {
+  std::string text = absl::StrCat("seed ", plan.seed, ": ", plan.operations, " operations of ", plan.clients,
+                                  " clients on ", plan.keys, " keys of ", plan.servers, " servers; faults:");
+  for (int i = 0; i < static_cast<int>(Fault::kCount); ++i) {
+    if (plan.has(static_cast<Fault>(i))) absl::StrAppend(&text, " ", NameOf(static_cast<Fault>(i)));
+  }
+  return text;
+}
+
+std::string Explain(const Plan& plan, Break broken) {
+  const Plan small = ShrinkPlan(plan, broken);
+  const RunResult result = RunPlan(small, broken, /*noting=*/true);
+  return absl::StrCat(Describe(small), "\n", result.trace, result.violation, "\nto run it again:\n    ",
+                      CommandFor(small, broken), "\nas it was before shrinking:\n    ", CommandFor(plan, broken), "\n");
+}
+
+void Totals::Add(const RunResult& result) {
+  ++runs;
+  undecided += result.undecided;
+  sum.operations += result.operations;
+  sum.events += result.events;
+  sum.splits += result.splits;
+  sum.moved_items += result.moved_items;
+  sum.read_retries += result.read_retries;
+  sum.cached_hits += result.cached_hits;
+  sum.stale_locations += result.stale_locations;
+  sum.pauses += result.pauses;
+  sum.ended_in_pauses += result.ended_in_pauses;
+  sum.server_gets += result.server_gets;
+  sum.directory_refreshes += result.directory_refreshes;
+  sum.reconnects += result.reconnects;
+  sum.resent_requests += result.resent_requests;
+  sum.pulled_values += result.pulled_values;
+  sum.timeouts += result.timeouts;
+  sum.restarts += result.restarts;
+  sum.no_memory += result.no_memory;
+}
+
+std::string Totals::ToString() const {
+  return absl::StrCat(runs, " runs, ", undecided, " undecided; operations ", sum.operations, ", events ", sum.events,
+                      ", pauses between stores ", sum.pauses, ", operations ended in them ", sum.ended_in_pauses,
+                      ", cached hits ", sum.cached_hits, ", splits ", sum.splits, ", moved items ", sum.moved_items,
+                      ", read retries ", sum.read_retries, ", stale locations ", sum.stale_locations,
+                      ", gets by message ", sum.server_gets, ", directory refreshes ", sum.directory_refreshes,
+                      ", reconnects ", sum.reconnects, ", requests sent again ", sum.resent_requests,
+                      ", pulled values ", sum.pulled_values, ", timeouts ", sum.timeouts, ", server deaths ",
+                      sum.restarts, ", replies of no memory ", sum.no_memory);
+}
+
+}  // namespace farlook::sim

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Rewrites copies of kv/, server/ and client/ for simulation: a hook in the place of each store to a region, and the mutations.
+
+    rewrite.py OUT_DIRECTORY FILE...
+
+A mutation is a deliberate break of the protocol, `if (BROKEN(kName))`, that is off unless a test turns it on at run
+time; it stands here and not in the product's sources. Each edit names a passage that must occur exactly once. When it
+does not, because the source has changed, the build fails and says which: make the edit fit the new source, so that it
+breaks the same promise again.
+"""
+
+import pathlib
+import sys
+
+EDITS = [
+    # ---- The hook.
+    ("kv/words.h", "  std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(at)).store(value, std::memory_order_release);",
+     "  farlook::sim::Store(at, value);"),
+    # A server that dies between two stores gives nothing back, least of all what it was about to write.
+    ("server/pull_queue.cc", "    if (pull.in_use && pull.posted == 0) Abandon(pull);\n",
+     "    if (pull.in_use) continue;\n"),
+
+    # ---- Writing.
+    # The new item is alive before its slot points to it.
+    ("kv/partition.cc", "  const bool is_new = found.slot == nullptr;\n",
+     "  const bool is_new = found.slot == nullptr;\n"
+     "  if (BROKEN(kAliveBeforeSlot)) StoreWord(region_ + offset + kVersionOffset, version);\n"),
+    # The slot is overwritten, and the new item alive, before the old item is dead; or it never is.
+    ("kv/partition.cc", "    StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);\n",
+     "    if (!BROKEN(kOldDeadLast) && !BROKEN(kDeadBitForgotten))\n"
+     "      StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);\n"),
+    ("kv/partition.cc", "version);  // here the write takes effect\n",
+     "version);\n"
+     "  if (BROKEN(kOldDeadLast) && !is_new) StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);\n"),
+    # The checksum does not bind the version, for who writes it and for who checks it.
+    ("kv/item.h", "  return hasher(item + kVersionOffset, item_bytes - kVersionOffset);\n",
+     "  if (BROKEN(kChecksumWithoutVersion)) return hasher(item + kLengthsOffset, item_bytes - kLengthsOffset);\n"
+     "  return hasher(item + kVersionOffset, item_bytes - kVersionOffset);\n"),
+    ("kv/item.cc", "hasher(head.substr(kVersionOffset, in_head - kVersionOffset), rest",
+     "hasher(BROKEN(kChecksumWithoutVersion) ? head.substr(kLengthsOffset, in_head - kLengthsOffset)\n"
+     "                                             : head.substr(kVersionOffset, in_head - kVersionOffset), rest"),
+    ("kv/partition.cc", "  StoreWord(item, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));\n",
+     "  StoreWord(item, (*hasher_)(BROKEN(kChecksumWithoutVersion) ? absl::string_view() : head,\n"
+     "                             {item + kLengthsOffset, bytes - kLengthsOffset}));\n"),
+    # Versions are used for four writes each.
+    ("kv/partition.h", "return ++versions_ << bits_ | prefix_;",
+     "++versions_; return (BROKEN(kVersionReused) ? (versions_ + 3) / 4 : versions_) << bits_ | prefix_;"),
+    # A delete clears the slot before the item is dead.
+    ("kv/partition.cc", "  StoreWord(found.item + kVersionOffset, result.version | kDeadBit);  // here the delete takes effect\n",
+     "  if (BROKEN(kDeleteClearsSlotFirst)) StoreWord(found.slot, 0);\n"
+     "  StoreWord(found.item + kVersionOffset, result.version | kDeadBit);\n"),
+    # Where an item was moved from it stays alive.
+    ("kv/partition.cc", "    StoreWord(from + kVersionOffset, version | kDeadBit);\n",
+     "    if (!BROKEN(kMovedStaysAlive)) StoreWord(from + kVersionOffset, version | kDeadBit);\n"),
+
+    # ---- Splitting.
+    # The slots of a segment that was split are cleared before its descriptions say that it is retired; or they never do.
+    ("kv/index.cc", "  for (uint32_t b = 0; b < kBuckets; ++b) StoreWord(BucketAt(old, b), 0);\n",
+     "  for (uint32_t i = 0; BROKEN(kSlotsClearedFirst) && i < kSegmentWords; ++i) {\n"
+     "    if (i % kWordsPerBucket != 0) StoreWord(old + 8 * uint64_t{i}, 0);\n"
+     "  }\n"
+     "  for (uint32_t b = 0; b < kBuckets && !BROKEN(kRetiredStays); ++b) StoreWord(BucketAt(old, b), 0);\n"),
+    # A retired segment's memory is used again at once.
+    ("kv/index.cc", "now_ns - retired_.front().since_ns >= kQuarantineNs)",
+     "(BROKEN(kNoQuarantine) || now_ns - retired_.front().since_ns >= kQuarantineNs))"),
+
+    # ---- Reading.
+    ("kv/lookup.cc", "  if (!matched || second_look_) {\n",
+     "  if (!matched || second_look_ || BROKEN(kNoSecondLook) || BROKEN(kDeadIsAbsent)) {\n"),
+    # What is dead or torn is taken for absent.
+    ("kv/lookup.cc", "  if (!only_others_) return Again();\n",
+     "  if (!only_others_ && !BROKEN(kDeadIsAbsent)) return Again();\n"),
+    # A bucket is believed that does not describe itself as the one that was looked for.
+    ("kv/lookup.cc", "  if (!info.Describes(entry_.segment_id(), number)) {\n",
+     "  if (!info.Describes(entry_.segment_id(), number) && !BROKEN(kOldDirectoryBelieved)) {\n"),
+    ("kv/lookup.cc", "  if (bucket_ == 0 && looks_[0].link != 0) {\n",
+     "  if (bucket_ == 0 && looks_[0].link != 0 && !BROKEN(kOverflowIgnored)) {\n"),
+    # A key is taken for another that begins like it.
+    ("kv/item.cc", "  return item->key == key ? ItemCheck::kValid : ItemCheck::kOtherKey;\n",
+     "  const size_t common = BROKEN(kKeyWithoutLength) && key.size() < item->key.size() ? key.size() : item->key.size();\n"
+     "  return item->key.substr(0, common) == key ? ItemCheck::kValid : ItemCheck::kOtherKey;\n"),
+    ("kv/item.cc", "lengths.key_bytes, lengths.value_bytes)) != header.checksum) {\n",
+     "lengths.key_bytes, lengths.value_bytes)) != header.checksum && !BROKEN(kChecksumIgnored)) {\n"),
+    # A "not found" is believed however long the lookup took.
+    ("client/reads.cc", "{ return parts_.time->NowNs() - flight->since_ns <= kv::kMaxBucketReadNs; }",
+     "{ return BROKEN(kLateNotFound) || parts_.time->NowNs() - flight->since_ns <= kv::kMaxBucketReadNs; }"),
+
+    # ---- Sessions.
+    ("server/session.cc", "  const Entry& entry = at(number);\n  return {entry.code",
+     "  const Entry& entry = at(BROKEN(kReplyOfAnotherNumber) && number > 1 ? number - 1 : number);\n"
+     "  return {entry.code"),
+    # A write that was done is done again when it is sent again.
+    ("server/session.cc", "return IsWrite(type) ? Claim::kAnswered : Claim::kExecute;",
+     "return IsWrite(type) && !BROKEN(kExecutedAgain) ? Claim::kAnswered : Claim::kExecute;"),
+    ("server/session.cc", "  if (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_) {\n",
+     "  if (!BROKEN(kSessionOfAStranger) && (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_)) {\n"),
+    # The client has one request more without an answer than it was granted.
+    ("client/session.cc", "void Session::SetWindow(uint32_t granted) { window_ = std::min(granted, max_window_); }",
+     "void Session::SetWindow(uint32_t granted) {\n"
+     "  window_ = std::min(granted, max_window_) + (BROKEN(kCreditsOffByOne) ? 1u : 0u);\n"
+     "}"),
+    # A write whose session is gone is not reported as unknown but sent again.
+    ("client/session.cc", "    if (IsWrite(operation->type)) {\n      unknown(operation);\n",
+     "    if (IsWrite(operation->type) && !BROKEN(kUnknownSentAgain)) {\n      unknown(operation);\n"),
+    # The client takes all numbers below the last answer for answered.
+    ("client/session.cc", "  while (floor_ < next_ && At(floor_).answered) ++floor_;\n",
+     "  while (floor_ < next_ && (At(floor_).answered || (BROKEN(kFloorTooHigh) && floor_ < number))) ++floor_;\n"),
+]
+
+
+def rewrite(name, text):
+    for file, old, new in EDITS:
+        if file != name:
+            continue
+        if text.count(old) != 1:
+            sys.exit(f"tests/sim/rewrite.py: {file} has {text.count(old)} times, not once:\n{old}\n"
+                     "The source has changed: make the edit fit.")
+        text = text.replace(old, new.replace("BROKEN(", "farlook::sim::Broken(farlook::sim::Break::"))
+        if "tests/sim/hook.h" not in text:
+            text = text.replace("#include", '#include "tests/sim/hook.h"\n#include', 1)
+    return text
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    for name in sys.argv[2:]:
+        target = out / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(rewrite(name, pathlib.Path(name).read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

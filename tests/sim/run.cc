@@ -1,0 +1,241 @@
+#include "tests/sim/run.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "kv/message.h"
+#include "server/log.h"
+#include "tests/history/check.h"
+#include "tests/sim/client.h"
+#include "tests/sim/faults.h"
+#include "tests/sim/keys.h"
+#include "tests/sim/server.h"
+#include "tests/sim/world.h"
+
+namespace farlook::sim {
+namespace {
+
+// No run takes so long; who does, hangs.
+constexpr int64_t kMaxVirtualNs = 600'000'000'000;
+constexpr uint64_t kMaxEvents = 20'000'000;
+
+class Simulation {
+ public:
+  Simulation(const Plan& plan, bool noting);
+  RunResult Run();
+
+ private:
+  void Setup();
+  bool RunUntil(const std::function<bool()>& done, absl::string_view what);
+  void Judge(RunResult* result);
+  void Trace(int server, int key, const history::KeyHistory& history, RunResult* result);
+
+  World world_;
+  std::vector<std::unique_ptr<SimServer>> servers_;
+  std::vector<std::unique_ptr<SimClient>> clients_;
+  std::unique_ptr<FaultMaker> faults_;
+};
+
+Simulation::Simulation(const Plan& plan, bool noting) : world_(plan) {
+  server::SetLogLevel(server::LogLevel::kNone);
+  // One server's locks are taken while another is between two stores, and the reverse: there is one thread.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  SimServer::TakeArena();
+  world_.noting = noting;
+  world_.operations_left = plan.operations;
+  world_.keys = DrawKeys(plan.keys, plan.grows, &world_.random);
+  world_.histories.resize(static_cast<size_t>(plan.servers * plan.keys));
+}
+
+void Simulation::Setup() {
+  const Plan& plan = world_.plan;
+  for (int i = 0; i < plan.servers; ++i) {
+    servers_.push_back(std::make_unique<SimServer>(&world_, i));
+    servers_.back()->Start();
+  }
+  for (int i = 0; i < plan.clients; ++i) {
+    const int server = i % plan.servers;
+    clients_.push_back(
+        std::make_unique<SimClient>(&world_, i + 1, server, servers_[static_cast<size_t>(server)]->address()));
+  }
+  faults_ = std::make_unique<FaultMaker>(&world_, &servers_, &clients_);
+  for (const auto& client : clients_) {
+    client->on_begin = [this, raw = client.get()] { faults_->OnOperation(raw); };
+    client->Start();
+  }
+  world_.network.on_healthy_end = [this](rdma::sim::Party party, bool is_server) {
+    faults_->OnHealthyEnd(party, is_server);
+  };
+  if (world_.noting) world_.network.trace = [this](const std::string& text) { world_.Note(text); };
+}
+
+bool Simulation::RunUntil(const std::function<bool()>& done, absl::string_view what) {
+  const int64_t end_ns = world_.now_ns() + kMaxVirtualNs;
+  while (world_.violation.empty() && !done()) {
+    if (!world_.scheduler.RunOne(end_ns) || world_.scheduler.events() > kMaxEvents) {
+      world_.Violate(absl::StrCat("hangs: ", what));
+      for (const auto& client : clients_) world_.Note(client->State());
+    }
+  }
+  return world_.violation.empty();
+}
+
+RunResult Simulation::Run() {
+  Setup();
+  const auto idle = [this] {
+    return std::all_of(clients_.begin(), clients_.end(), [](const auto& client) { return client->idle(); });
+  };
+  bool good = RunUntil([&] { return world_.operations_left == 0 && idle(); }, "operations that never end");
+  if (good) {
+    // Whatever happened: once all is well again, every key can be read, by each client.
+    faults_->Heal();
+    for (const auto& client : clients_) client->ReadAll();
+    RunUntil(
+        [&] { return std::all_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->has_read_all(); }); },
+        "keys that cannot be read though there are no faults any more");
+  }
+  RunResult result;
+  for (const auto& server : servers_) {
+    result.splits += server->stats().splits;
+    result.moved_items += server->stats().moved_items;
+    result.no_memory += server->no_memory();
+    result.restarts += static_cast<uint64_t>(server->starts() - 1);
+  }
+  faults_->End();
+  world_.network.on_healthy_end = nullptr;
+  world_.network.on_welcome = nullptr;
+  for (const auto& client : clients_) {
+    client->Kill();
+    const ClientStats& stats = client->stats();
+    result.read_retries += stats.read_retries;
+    result.cached_hits += stats.cached_hits;
+    result.stale_locations += stats.stale_locations;
+    result.server_gets += stats.server_gets;
+    result.directory_refreshes += stats.directory_refreshes;
+    result.reconnects += stats.reconnects;
+    result.resent_requests += stats.resent_requests;
+    result.pulled_values += stats.pulled_values;
+    result.timeouts += stats.timeouts;
+  }
+  result.operations = static_cast<uint64_t>(world_.plan.operations - world_.operations_left);
+  result.events = world_.scheduler.events();
+  result.pauses = world_.pauses;
+  result.ended_in_pauses = world_.ended_in_pauses;
+  Judge(&result);
+  return result;
+}
+
+void Simulation::Judge(RunResult* result) {
+  result->violation = world_.violation;
+  for (int server = 0; server < world_.plan.servers; ++server) {
+    for (int key = 0; key < world_.plan.keys; ++key) {
+      const history::KeyHistory& history = world_.HistoryOf(server, key);
+      const history::CheckResult check = history::Check(history, /*max_steps=*/20'000);
+      result->undecided |= check.verdict == history::Verdict::kGaveUp;
+      if (check.verdict != history::Verdict::kViolation) continue;
+      ++result->wrong_answers;
+      if (result->wrong_answers > 1) continue;
+      if (result->violation.empty()) {
+        result->violation = absl::StrCat("key ", key, " of server ", server, " is not linearizable: ", check.why);
+      }
+      if (world_.noting) Trace(server, key, history::Shrink(history), result);
+    }
+  }
+  if (world_.noting && result->trace.empty()) {
+    const size_t skipped = world_.notes.size() > 60 ? world_.notes.size() - 60 : 0;
+    for (size_t i = skipped; i < world_.notes.size(); ++i) {
+      absl::StrAppend(&result->trace, world_.notes[i].first, "  ", world_.notes[i].second, "\n");
+    }
+  }
+}
+
+// The last operations of the key, as they ended, and what befell the parties meanwhile.
+void Simulation::Trace(int server, int key, const history::KeyHistory& history, RunResult* result) {
+  std::vector<std::pair<int64_t, std::string>> lines;
+  for (const history::Operation& operation : history) {
+    lines.emplace_back(operation.begin_ns, ToString(operation));
+  }
+  std::sort(lines.begin(), lines.end());
+  constexpr size_t kMost = 24;
+  const size_t first = lines.size() > kMost ? lines.size() - kMost : 0;
+  const size_t left_out = first;
+  lines.erase(lines.begin(), lines.begin() + static_cast<int64_t>(first));
+  if (!lines.empty()) {
+    const int64_t begin_ns = lines.front().first, end_ns = lines.back().first;
+    for (const auto& [ns, text] : world_.notes) {
+      if (ns >= begin_ns && ns <= end_ns && lines.size() < 80) lines.emplace_back(ns, absl::StrCat("    ", text));
+    }
+  }
+  std::sort(lines.begin(), lines.end());
+  absl::StrAppend(&result->trace, "key ", key, " of server ", server, " (\"", world_.keys[static_cast<size_t>(key)],
+                  "\"), ", left_out, " earlier operations left out:\n");
+  for (const auto& [ns, text] : lines) absl::StrAppend(&result->trace, ns, "  ", text, "\n");
+}
+
+}  // namespace
+
+RunResult RunPlan(const Plan& plan, Break broken, bool noting) {
+  active_break = broken;
+  RunResult result = Simulation(plan, noting).Run();
+  SimServer::ClearArena();
+  active_break = Break::kNone;
+  return result;
+}
+
+Plan ShrinkPlan(const Plan& plan, Break broken) {
+  Plan best = plan;
+  const auto fails = [&](const Plan& candidate) { return !RunPlan(candidate, broken).violation.empty(); };
+  const auto attempt = [&](Plan candidate) {
+    if (!fails(candidate)) return false;
+    best = candidate;
+    return true;
+  };
+  for (int round = 0; round < 3; ++round) {
+    const Plan before = best;
+    for (int i = 0; i < static_cast<int>(Fault::kCount); ++i) {
+      Plan fewer = best;
+      fewer.Remove(static_cast<Fault>(i));
+      if (fewer.faults != best.faults) attempt(fewer);
+    }
+    const auto lower = [&](int Plan::*field, int least) {
+      // Halves first, then small steps.
+      for (int step = (best.*field - least + 1) / 2; step > 0;) {
+        Plan fewer = best;
+        fewer.*field = std::max(least, best.*field - step);
+        if (fewer.*field == best.*field || !attempt(fewer)) step /= 2;
+      }
+    };
+    lower(&Plan::operations, 1);
+    lower(&Plan::servers, 1);
+    lower(&Plan::clients, 1);
+    lower(&Plan::keys, 1);
+    lower(&Plan::in_flight, 1);
+    lower(&Plan::operations, 1);
+    if (before.operations == best.operations && before.faults == best.faults && before.keys == best.keys) break;
+  }
+  return best;
+}
+
+std::string CommandFor(const Plan& plan, Break broken) {
+  std::string command = absl::StrCat("bazel run --config=opt //tests/sim:simulate -- --seed=", plan.seed);
+  const Plan drawn = DrawPlan(plan.seed, plan.focus);
+  const auto add = [&](absl::string_view name, int Plan::*field) {
+    if (plan.*field != drawn.*field) absl::StrAppend(&command, " --", name, "=", plan.*field);
+  };
+  add("operations", &Plan::operations);
+  add("clients", &Plan::clients);
+  add("servers", &Plan::servers);
+  add("keys", &Plan::keys);
+  add("in_flight", &Plan::in_flight);
+  if (plan.faults != drawn.faults) absl::StrAppend(&command, " --faults=", plan.faults);
+  if (plan.focus != Focus::kAll) absl::StrAppend(&command, " --focus=", static_cast<int>(plan.focus));
+  if (broken != Break::kNone) absl::StrAppend(&command, " --break=", static_cast<int>(broken));
+  return command;
+}
+
+}  // namespace farlook::sim

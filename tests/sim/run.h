@@ -1,0 +1,50 @@
+// One simulated run, from its plan to its verdict; and how a run that fails is made small enough to be read.
+#ifndef FARLOOK_TESTS_SIM_RUN_H_
+#define FARLOOK_TESTS_SIM_RUN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "tests/sim/hook.h"
+#include "tests/sim/plan.h"
+
+namespace farlook::sim {
+
+struct RunResult {
+  std::string violation;   // empty: all is well
+  std::string trace;       // of a violation: what led to it, one line each
+  bool undecided = false;  // the checker gave a history up
+
+  // What happened, to see that it is what ought to be tested.
+  uint64_t operations = 0;
+  uint64_t events = 0;
+  uint64_t splits = 0;
+  uint64_t moved_items = 0;
+  uint64_t read_retries = 0;
+  uint64_t cached_hits = 0;
+  uint64_t stale_locations = 0;
+  uint64_t pauses = 0;           // between two stores
+  uint64_t ended_in_pauses = 0;  // operations
+  uint64_t server_gets = 0;
+  uint64_t directory_refreshes = 0;
+  uint64_t reconnects = 0;
+  uint64_t resent_requests = 0;
+  uint64_t pulled_values = 0;
+  uint64_t timeouts = 0;
+  uint64_t restarts = 0;
+  uint64_t no_memory = 0;      // replies
+  uint64_t wrong_answers = 0;  // of histories
+};
+
+// The same plan gives the same result.
+RunResult RunPlan(const Plan& plan, Break broken = Break::kNone, bool noting = false);
+
+// The plan with the fewest operations, clients, keys and faults found that fails too. REQUIRES RunPlan(plan) fails.
+Plan ShrinkPlan(const Plan& plan, Break broken = Break::kNone);
+
+// What is typed to run it again.
+std::string CommandFor(const Plan& plan, Break broken = Break::kNone);
+
+}  // namespace farlook::sim
+
+#endif  // FARLOOK_TESTS_SIM_RUN_H_

@@ -1,0 +1,205 @@
+#include "tests/sim/server.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/session.h"
+#include "tests/sim/hook.h"
+#include "tests/sim/keys.h"
+
+namespace farlook::sim {
+namespace {
+
+constexpr size_t kArenaBytes = size_t{1} << 30;
+size_t arena_used = 0;
+World* running_world = nullptr;
+SimServer* running = nullptr;  // the innermost that is within Poll()
+
+// Every store of kv/ to a region comes here.
+void StoreShared(uint64_t* at, uint64_t value) {
+  if (*at == value) return;  // nobody can tell
+  if (running_world != nullptr) running_world->network.BeforeStore(at);
+  *at = value;
+  if (running != nullptr) SimServer::Stored(at);
+}
+
+}  // namespace
+
+void SimServer::TakeArena() {
+  if (arena != nullptr) return;
+  void* memory = mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  arena = static_cast<char*>(memory);
+  arena_bytes = kArenaBytes;
+  store = StoreShared;
+}
+
+void SimServer::ClearArena() {
+  madvise(arena, arena_used, MADV_DONTNEED);
+  arena_used = 0;
+}
+
+void SimServer::Start() {
+  running_world = world_;
+  // As small as may be; larger where slabs of several sizes must have room to be sparse.
+  const uint64_t region_bytes = (world_->plan.large_values ? 2 : 1) * kv::kMinRegionBytes;
+  char* region = arena + arena_used;
+  arena_used += region_bytes;
+  if (arena_used > arena_bytes) std::abort();
+  ++starts_;
+  parts_ = std::make_unique<Parts>();
+  Parts& parts = *parts_;
+  const int worker_count = world_->random.OneIn(3) ? 2 : 1;
+
+  kv::TableOptions options;
+  options.incarnation = world_->random.Next() | 1;
+  options.hash_seed = kHashSeed;
+  options.partitions = worker_count == 1 ? 1 : 4;
+  SimServer* const paused = std::exchange(running, nullptr);  // another, which is not the one that stores now
+  parts.table = *kv::Table::Create({region, region_bytes}, options);
+
+  if (world_->plan.large_values) {
+    // Leaves few pages: each of these sizes takes one for itself.
+    const int sizes = static_cast<int>(world_->random.Between(2, 7));
+    for (int i = 0; i < sizes; ++i) {
+      const std::string key = absl::StrCat("filler ", i);
+      parts.table->Put(parts.table->HashOf(key), key, std::string(static_cast<size_t>(4'000 + i * 1'000), 'f'),
+                       kv::Condition::kAlways, 0, 0);
+    }
+  }
+  running = paused;
+  parts.locks = std::make_unique<server::PartitionLocks>(parts.table.get());
+  parts.listener = *world_->network.Listen(address(), party(), [this] { Wake(); });
+  const rdma::RemoteRange range = *parts.listener->Offer({region, region_bytes, -1}, rdma::Access::kRemoteRead);
+
+  server::Shared shared;
+  shared.table = parts.table.get();
+  shared.locks = parts.locks.get();
+  shared.clock = &clock_;
+  shared.incarnation = options.incarnation;
+  shared.clients = &parts.clients;
+  shared.stat = [](absl::string_view) { return std::string("uptime 1\n"); };
+  std::vector<server::Worker*> workers;
+  for (int i = 0; i < worker_count; ++i) {
+    server::SessionOptions sessions;
+    sessions.worker = i;
+    sessions.incarnation = options.incarnation;
+    sessions.window = world_->plan.window;
+    if (world_->plan.has(Fault::kEvictions)) {
+      sessions.max_kept = world_->random.Below(3);
+      sessions.keep_ns = world_->random.Between(1'000'000, 100'000'000);
+    }
+    sessions.random = [this] { return world_->random.Next(); };
+    parts.workers.push_back(std::make_unique<server::Worker>(shared, std::move(sessions), [this] { Wake(); }));
+    parts.endpoints.push_back(*parts.listener->CreateEndpoint());
+    parts.workers.back()->AddPort(parts.endpoints.back().get(), range);
+    workers.push_back(parts.workers.back().get());
+  }
+  parts.acceptor = std::make_unique<server::Acceptor>(
+      options.incarnation, std::vector<rdma::Listener*>{parts.listener.get()}, workers, &clock_);
+  if (starts_ > 1) {
+    for (int key = 0; key < world_->plan.keys; ++key) {
+      world_->HistoryOf(number_, key)
+          .push_back({history::Type::kWipe, history::Outcome::kOk, 0, died_ns_, world_->now_ns(), 0, 0, 0, 0});
+    }
+  }
+  world_->Note(absl::StrCat("server ", number_, " starts, its table is empty"));
+}
+
+uint64_t SimServer::no_memory() const {
+  uint64_t replies = 0;
+  for (size_t i = 0; alive() && i < parts_->workers.size(); ++i) {
+    replies += parts_->workers[i]->stats().replies[static_cast<size_t>(kv::Code::kNoMemory)].value();
+  }
+  return replies;
+}
+
+void SimServer::Kill() {
+  if (!alive()) return;
+  if (busy_) {
+    kill_wanted_ = true;
+    return;
+  }
+  Destroy();
+}
+
+void SimServer::Destroy() {
+  if (!alive()) return;
+  world_->Note(absl::StrCat("server ", number_, " dies"));
+  died_ns_ = world_->now_ns();
+  ending_ = true;
+  world_->network.Kill(party());
+  parts_.reset();
+  ending_ = false;
+  kill_wanted_ = false;
+}
+
+void SimServer::Wake() {
+  woken_ = true;
+  if (scheduled_ || busy_ || !alive()) return;
+  scheduled_ = true;
+  const int64_t delay_ns = world_->random.Between(0, world_->random.OneIn(8) ? 5'000 : 200);
+  world_->scheduler.At(std::max(world_->now_ns() + delay_ns, stopped_until_ns_), [this] { Poll(); });
+}
+
+void SimServer::Poll() {
+  scheduled_ = false;
+  if (!alive() || busy_) return;
+  if (world_->now_ns() < stopped_until_ns_) return Wake();
+  SimServer* const outer = std::exchange(running, this);
+  busy_ = true;
+  woken_ = false;
+  size_t done = 0;
+  int64_t due_ns = server::Worker::kNever;
+  try {
+    done += parts_->acceptor->Poll();
+    for (const auto& worker : parts_->workers) {
+      done += worker->Poll();
+      due_ns = std::min(due_ns, worker->due_ns());
+    }
+  } catch (const Killed&) {
+    kill_wanted_ = true;
+  }
+  busy_ = false;
+  running = outer;
+  if (kill_wanted_) return Destroy();
+  if (done > 0 || woken_) return Wake();
+  if (due_ns != server::Worker::kNever) {
+    world_->scheduler.At(std::max(world_->now_ns() + 1, world_->now_ns() + due_ns - clock_.NowNs()),
+                         [this] { Wake(); });
+  }
+}
+
+void SimServer::Stored(const void* at) {
+  World& world = *running->world_;
+  world.scheduler.Spend(world.plan.store_ns);
+  // More often where somebody looks.
+  if (world.network.RecentlyRead(at) && world.random.PerMillion(world.plan.nested_near)) running->stores_left_ = 0;
+  if (--running->stores_left_ <= 0) running->Pause();
+}
+
+// Between two stores: the others go on.
+void SimServer::Pause() {
+  World& world = *world_;
+  stores_left_ = world.random.Between(1, 2'000'000 / (world.plan.nested + 1));
+  if (world.nesting >= 3) return;
+  // A few round trips, so that somebody can look twice.
+  const int64_t trip_ns = world.plan.network.max_delay_ns;
+  int64_t ns = world.random.Between(50, trip_ns * (world.random.OneIn(2) ? 2 : world.random.OneIn(3) ? 50 : 10));
+  if (world.has(Fault::kServerStop) && world.random.OneIn(60)) {
+    ns = world.random.Between(1'000'000, world.random.OneIn(2) ? 20'000'000 : 300'000'000);
+    world.Note(absl::StrCat("server ", number_, " is stopped between two stores for ", ns, " ns"));
+  }
+  ++world.nesting;
+  ++world.pauses;
+  world.scheduler.RunUntil(world.now_ns() + ns);
+  --world.nesting;
+  running = this;
+  if (kill_wanted_) throw Killed();
+}
+
+}  // namespace farlook::sim

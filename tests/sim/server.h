@@ -1,0 +1,84 @@
+// A memory server of a simulated run: table, workers and acceptor of the product, polled by the scheduler.
+//
+// Between any two stores to its region the others may go on, for nanoseconds or, if it is stopped just there, for long.
+// It may die there, too: the store is then the last that it makes.
+#ifndef FARLOOK_TESTS_SIM_SERVER_H_
+#define FARLOOK_TESTS_SIM_SERVER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kv/table.h"
+#include "rdma/sim/network.h"
+#include "rdma/transport.h"
+#include "server/acceptor.h"
+#include "server/partition_locks.h"
+#include "server/worker.h"
+#include "tests/sim/world.h"
+
+namespace farlook::sim {
+
+class SimServer {
+ public:
+  SimServer(World* world, int number) : world_(world), number_(number), clock_(&world->scheduler) {}
+  ~SimServer() { Destroy(); }
+
+  std::string address() const { return "sim://server" + std::to_string(number_); }
+  rdma::sim::Party party() const { return 1000 + number_; }
+  rdma::sim::SimClock& clock() { return clock_; }
+  bool alive() const { return parts_ != nullptr; }
+  bool ending() const { return ending_; }
+  kv::TableStats stats() const { return parts_ ? parts_->table->stats() : kv::TableStats(); }
+  int starts() const { return starts_; }
+  uint64_t no_memory() const;  // replies that said so
+
+  void Start();
+  // At once, or, if it is between two stores, after the last of them.
+  void Kill();
+  void Stop(int64_t ns) { stopped_until_ns_ = world_->now_ns() + ns; }
+
+  // It has just stored a word that others can see.
+  static void Stored(const void* at);
+
+  // A run begins or ends: its regions are given back.
+  static void TakeArena();
+  static void ClearArena();
+
+ private:
+  struct Killed {};
+  struct Parts {  // of one incarnation; destroyed from the last to the first
+    std::unique_ptr<kv::Table> table;
+    std::unique_ptr<server::PartitionLocks> locks;
+    std::atomic<int64_t> clients{0};
+    std::unique_ptr<rdma::Listener> listener;
+    std::vector<std::unique_ptr<rdma::Endpoint>> endpoints;
+    std::vector<std::unique_ptr<server::Worker>> workers;
+    std::unique_ptr<server::Acceptor> acceptor;
+  };
+
+  void Wake();
+  void Poll();
+  void Pause();
+  void Destroy();
+
+  World* const world_;
+  const int number_;
+  rdma::sim::SimClock clock_;
+  std::unique_ptr<Parts> parts_;
+  int starts_ = 0;
+  int64_t died_ns_ = 0;
+  int64_t stopped_until_ns_ = 0;
+  bool scheduled_ = false;
+  bool busy_ = false;
+  bool woken_ = false;  // while busy
+  bool kill_wanted_ = false;
+  bool ending_ = false;
+  int64_t stores_left_ = 1;  // until the next pause
+};
+
+}  // namespace farlook::sim
+
+#endif  // FARLOOK_TESTS_SIM_SERVER_H_

@@ -1,0 +1,60 @@
+// What the parties of one simulated run share: time, network, faults, histories, and the first thing that went wrong.
+#ifndef FARLOOK_TESTS_SIM_WORLD_H_
+#define FARLOOK_TESTS_SIM_WORLD_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "rdma/sim/network.h"
+#include "rdma/sim/random.h"
+#include "rdma/sim/scheduler.h"
+#include "tests/history/history.h"
+#include "tests/sim/plan.h"
+
+namespace farlook::sim {
+
+struct World {
+  explicit World(const Plan& p)
+      : plan(p), scheduler(rdma::sim::Mix(p.seed) + 2), network(&scheduler, p.network), random(p.seed * 2 + 1) {}
+
+  int64_t now_ns() const { return scheduler.now_ns(); }
+  bool has(Fault fault) const { return !healed && plan.has(fault); }
+  // The history of a key of a server.
+  history::KeyHistory& HistoryOf(int server, int key) {
+    return histories[static_cast<size_t>(server * plan.keys + key)];
+  }
+  // Keeps the first.
+  void Violate(std::string why) {
+    if (violation.empty()) violation = std::move(why);
+  }
+  void Note(std::string what) {
+    if (noting) notes.emplace_back(now_ns(), std::move(what));
+  }
+
+  const Plan plan;
+  rdma::sim::Scheduler scheduler;
+  rdma::sim::Network network;
+  rdma::sim::Random random;  // of the parties; the network has the scheduler's
+  std::vector<std::string> keys;
+  std::vector<history::KeyHistory> histories;
+  // By number: what each write wrote, so that who finds it can tell whether it is whole.
+  struct Write {
+    int server = 0, key = 0;
+    uint32_t bytes = 0;
+  };
+  std::vector<Write> writes{{}};
+  int operations_left = 0;
+  int64_t quiet_until_ns = 0;  // nobody begins anything: then all are busy together again
+  bool healed = false;         // no faults any more
+  int nesting = 0;             // servers that are between two stores
+  uint64_t pauses = 0, ended_in_pauses = 0;
+  std::string violation;
+  bool noting = false;
+  std::vector<std::pair<int64_t, std::string>> notes;
+};
+
+}  // namespace farlook::sim
+
+#endif  // FARLOOK_TESTS_SIM_WORLD_H_

@@ -1,0 +1,82 @@
+"""Tests that run on real RDMA verbs, in a guest where this machine has no RDMA device.
+
+    verbs_test(
+        name = "conformance_verbs_test",
+        program = ":conformance_verbs",     # a cc_binary (testonly, with gtest_main) or a cc_test
+        data = ["//server:kv_server"],      # what the program opens, beside the data of its own
+    )
+
+makes the tests conformance_verbs_test_rxe and conformance_verbs_test_siw, and a test_suite of both. Other layouts of the
+guest are asked for with the arguments below, which are those of tests/vm/run --help; that page also tells what the
+program finds in its environment: FARLOOK_RDMA_ADDRESS, where its servers listen, and others.
+
+These tests are tagged "verbs" and "manual": `bazel test //...` leaves them to `tools/test --only=verbs`, which runs all
+of them. They are not sandboxed, since a guest sees all files of its machine, and takes two processors.
+"""
+
+def verbs_test(
+        name,
+        program,
+        args = [],
+        data = [],
+        devices = ["rxe", "siw"],
+        hosts = 1,
+        links = 1,
+        numa = 1,
+        icount = False,
+        memory_mib = None,
+        hugepages = None,
+        guest = False,
+        size = "medium",
+        tags = [],
+        **kwargs):
+    """Makes a test for each device.
+
+    Args:
+      name: of the suite; the tests add _rxe and _siw.
+      program: what is run, in its runfiles. It counts by the XML that gtest writes.
+      args: of the program.
+      data: further runfiles.
+      devices: which of rxe (RoCE v2) and siw (iWARP).
+      hosts: 2: a second guest, that `peer` commands.
+      links: 2: a second device in the guest, at the other end of a link that `link` disturbs.
+      numa: 2: two nodes.
+      icount: virtual time, one processor.
+      memory_mib: of the guest.
+      hugepages: of 2 MiB.
+      guest: True for a guest even where there is a device (implied by what only a guest has).
+      size: its timeout holds for the guest and all.
+      tags: beside those above.
+      **kwargs: as of any test.
+    """
+    options = []
+    for option, value, usual in [
+        ("hosts", hosts, 1),
+        ("links", links, 1),
+        ("numa", numa, 1),
+        ("memory", memory_mib, None),
+        ("hugepages", hugepages, None),
+    ]:
+        if value != usual:
+            options.append("--%s=%s" % (option, value))
+    if icount:
+        options.append("--icount")
+    if guest:
+        options.append("--guest")
+    tests = []
+    for device in devices:
+        tests.append("%s_%s" % (name, device))
+        native.sh_test(
+            name = tests[-1],
+            size = size,
+            srcs = ["//tests/vm:run"],
+            args = ["--device=" + device] + options + ["--", "$(rootpath %s)" % program] + args,
+            data = [program, "//tests/vm:rig"] + data,
+            tags = tags + ["verbs", "manual", "local", "cpu:%d" % (1 if icount else 2)],
+            **kwargs
+        )
+    native.test_suite(
+        name = name,
+        tests = [":" + test for test in tests],
+        tags = ["manual"],
+    )

@@ -1,0 +1,142 @@
+"""Runs the README's commands, in one shell as a reader would, and compares what they print.
+
+A ```console block holds commands, each after "$ ", and what they print; "..." stands for anything. A ```cpp block is a
+piece of a source that the README names. Links and paths in `code` lead to files that exist.
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+
+# What would take too long in full, or is what runs this.
+INSTEAD = {"tools/demo": "tools/demo --quick", "tools/test": "tools/test --list"}
+ADDRESS = "/tmp/farlook"  # moved to a directory of the run's own
+TIMEOUT_S = 900
+
+
+def blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def steps(text):
+    """(command, expected output) of all console blocks, in order."""
+    found = []
+    for block in blocks(text, "console"):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append([line[2:], []])
+            elif found:
+                found[-1][1].append(line)
+    return [(command, "\n".join(lines)) for command, lines in found]
+
+
+def script(commands, directory):
+    """A bash script that runs `commands`, each between two marks in its output."""
+    lines = ["set -m", f"log={shlex.quote(str(directory))}/background.log"]
+    for number, command in enumerate(commands):
+        command = INSTEAD.get(command, command).replace(ADDRESS, f"{directory}/farlook")
+        lines.append(f"echo; echo '@@begin {number}'")
+        if command.endswith("&"):
+            # Its log is not part of what the next commands print, which wait for it as a reader would.
+            lines.append(f"{command[:-1]} >$log 2>&1 &")
+            lines.append(f"for i in $(seq 200); do [ -e {directory}/farlook ] && break; sleep 0.1; done")
+            lines.append(f"[ -e {directory}/farlook ]; code=$?")
+        else:
+            lines.append(f"{command} </dev/null; code=$?")
+        lines.append(f"echo; echo '@@end {number}' $code")
+    # What still runs was not ended by the README.
+    lines += ["jobs -r >&2", "for i in $(seq 50); do [ -z \"$(jobs -r)\" ] && break; sleep 0.1; done",
+              "echo; echo '@@running' $(jobs -r | wc -l)", "kill $(jobs -p) 2>/dev/null", "[ ! -e $log ] || cat $log"]
+    return "\n".join(lines) + "\n"
+
+
+def matches(expected, printed):
+    if not expected:
+        return True  # what it prints is not told
+    pattern = re.escape(expected).replace(re.escape("..."), ".*")
+    return re.fullmatch(pattern.strip(), printed.strip(), re.DOTALL) is not None
+
+
+def environment(directory, bazel):
+    """With `bazel` meaning the given command, startup options and all."""
+    env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
+    if len(bazel) > 1:
+        shim = pathlib.Path(directory) / "bazel"
+        shim.write_text(f'#!/bin/sh\nexec {shlex.join(["/usr/bin/bazel"] + bazel[1:])} "$@"\n', encoding="utf-8")
+        shim.chmod(0o755)
+        env["PATH"] = f"{directory}:{env['PATH']}"
+    return env
+
+
+def end_session(leader):
+    """Ends what the shell started: jobs have process groups of their own, but the session is one."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[3]) == leader:
+                os.kill(int(stat.parent.name), signal.SIGTERM)
+
+
+def run(root, bazel, wanted):
+    """Yields (command, None or why it is not as told)."""
+    with tempfile.TemporaryDirectory(prefix="farlook-readme-") as directory:
+        process = subprocess.Popen(["bash", "-c", script([command for command, _ in wanted], directory)], cwd=root,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                                   errors="replace", env=environment(directory, bazel))
+        try:
+            output = process.communicate(timeout=TIMEOUT_S)[0]
+        except subprocess.TimeoutExpired:
+            end_session(process.pid)
+            output = process.communicate()[0]
+        except BaseException:
+            end_session(process.pid)
+            raise
+        bad = False
+        for number, (command, expected) in enumerate(wanted):
+            why = judge(output, number, expected)
+            bad = bad or why is not None
+            yield f"$ {command}", why
+        if "@@running 0\n" not in output:
+            bad = True
+            yield "README", "leaves a program running"
+        if bad:
+            print(output, flush=True)
+
+
+def judge(output, number, expected):
+    match = re.search(rf"^@@begin {number}\n(.*)^@@end {number} (\d+)$", output, re.MULTILINE | re.DOTALL)
+    if match is None:
+        return f"did not end within {TIMEOUT_S} s"
+    if match.group(2) != "0":
+        return f"ended with exit code {match.group(2)}"
+    if not matches(expected, match.group(1)):
+        return f"prints something else than the README says: {match.group(1).strip()[-500:]!r}"
+    return None
+
+
+def static(root, text):
+    """Yields (what, None or why) of all that needs no run."""
+    sources = [path.read_text(encoding="utf-8") for path in sorted((root / "client").glob("*.cc"))]
+    for number, block in enumerate(blocks(text, "cpp")):
+        found = any(block in source for source in sources)
+        yield f"README's C++ block {number + 1}", None if found else "is in no source of client/"
+    paths = set(re.findall(r"\]\(([^)#:]+)\)", text))
+    paths |= set(re.findall(r"`((?:kv|rdma|server|client|bench|tests|tools|docs|third_party)/[\w./-]*)[^`]*`", text))
+    for path in sorted(paths):
+        yield f"README's path {path}", None if (root / path).exists() else "does not exist"
+
+
+def check(root, bazel):
+    """Yields (what, None or why it is wrong) of everything that the README tells."""
+    text = (root / "README.md").read_text(encoding="utf-8")
+    yield from static(root, text)
+    wanted = steps(text)
+    if not wanted:
+        yield "README", "has no commands"
+        return
+    yield from run(root, bazel, wanted)

@@ -1,0 +1,247 @@
+"""Builds, tests and lints everything, and counts what passed.
+
+Without options: all stages, in order. A stage that fails does not stop the others. The last line is
+"N passed, N failed", of test cases; a lint counts as one case. The exit code is 0 when nothing failed, and every stage
+asked for was run. A test that is skipped or disabled counts as failed.
+"""
+
+import argparse
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from events import Outcome, read_events
+from graph import Graph
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+STAGES = {  # in order of what they cost and of how much they tell
+    "format": "clang-format: nothing to change",
+    "arrows": "dependencies and visibility, asked of bazel query",
+    "gcc": "GCC, optimized: all tests",
+    "verbs": "GCC, optimized: the tests on RDMA verbs, in virtual machines where there is no device (tests/vm)",
+    "readme": "the README's commands do what it says",
+    "asan": "Clang, address and undefined behaviour sanitizers: all tests",
+    "tsan": "Clang, thread sanitizer: the tests of programs that start threads",
+    "fuzz": "libFuzzer: each fuzz target from its corpus, for a bounded time",
+    "tidy": "clang-tidy: all but tests",
+    "clang": "Clang, unoptimized: all tests",
+}
+QUICK = ["format", "arrows", "gcc"]
+LOG_LINES = 60  # shown of a test that failed
+# `clang` compiles everything a third time with the compiler of asan and tsan: only when asked for.
+DEFAULT = [stage for stage in STAGES if stage != "clang"]
+
+
+class Runner:
+    """Runs stages. Each takes and returns an Outcome to count in."""
+
+    def __init__(self, args):
+        self.args = args
+        self.bazel = ["bazel"] + ([f"--output_base={args.output_base}"] if args.output_base else [])
+        self.scratch = pathlib.Path(args.scratch)
+        self._graph = None
+
+    def graph(self):
+        if self._graph is None:
+            self._graph = Graph(ROOT, self.bazel)
+        return self._graph
+
+    def command(self, outcome, name, command, **kwargs):
+        """One case: a command that must exit 0."""
+        if subprocess.run(command, cwd=ROOT, check=False, **kwargs).returncode == 0:
+            outcome.passed += 1
+        else:
+            outcome.fail(name, "failed; its output is above")
+
+    def bazel_test(self, outcome, targets, *flags, what="test"):
+        events = self.scratch / f"events-{time.monotonic_ns()}.json"
+        patterns = self.scratch / "targets"
+        patterns.write_text("\n".join(targets) + "\n", encoding="utf-8")
+        command = self.bazel + [what, "--keep_going", "--color=no", "--curses=no", "--show_result=0",
+                                "--show_progress_rate_limit=60", "--ui_event_filters=-info",
+                                f"--build_event_json_file={events}", f"--jobs={self.args.jobs}",
+                                f"--target_pattern_file={patterns}", *flags]
+        if what == "test":
+            command += ["--test_summary=terse", "--test_output=summary", "--build_tests_only=0"]
+            if self.args.filter:
+                command += [f"--test_filter={self.args.filter}"]
+        code = subprocess.run(command, cwd=ROOT, check=False).returncode
+        if code == 4 and what == "test":  # built, and no test was found
+            outcome.fail("bazel", "found no test")
+            return
+        result = read_events(events, code)
+        for label, log in result.logs.items():
+            self.show_log(label, log)
+        if what == "build":  # one case
+            if result.failures:
+                outcome.failures += result.failures
+            else:
+                outcome.passed += 1
+            return
+        outcome.passed += result.passed
+        outcome.targets += result.targets
+        outcome.failures += result.failures
+
+    @staticmethod
+    def show_log(label, log):
+        """The end of a failed test's output: on another machine there is nothing else to go by."""
+        print(f"--- {label}: the last {LOG_LINES} lines it printed", flush=True)
+        subprocess.run(["tail", f"--lines={LOG_LINES}", log], check=False)
+
+    def targets(self, names=None):
+        """What was asked for on the command line, or everything; of `names` only, where given."""
+        if names is None:
+            return self.args.targets or ["//..."]
+        if not self.args.targets:
+            return sorted(names)
+        done = subprocess.run(self.bazel + ["query", "--noshow_progress", " + ".join(self.args.targets)], cwd=ROOT,
+                              stdout=subprocess.PIPE, text=True, check=True)
+        return sorted(set(names) & set(done.stdout.split()))
+
+    def say_left_out(self, names):
+        """Says which tests say by a tag that sanitizers are not for them; returns `names` without those."""
+        left_out = self.graph().tagged("no-sanitizer")
+        if left_out:
+            print(f"left out, being tagged no-sanitizer: {' '.join(sorted(left_out))}", flush=True)
+        return sorted(set(names) - set(left_out))
+
+    def format(self, outcome):
+        self.command(outcome, "format", ["tools/format", "--check"])
+
+    def arrows(self, outcome):
+        arrows = ["python3", "tests/arrows/arrows.py"]
+        self.command(outcome, "arrows (includes)", arrows)
+        self.command(outcome, "arrows (bazel query)", arrows + ["--query", "--bazel", " ".join(self.bazel)])
+
+    def gcc(self, outcome):
+        self.bazel_test(outcome, self.targets(), "--config=opt")
+
+    def verbs(self, outcome):
+        self.bazel_test(outcome, self.targets(self.graph().tagged("verbs")), "--config=opt")
+
+    def clang(self, outcome):
+        self.bazel_test(outcome, self.targets(), "--config=clang")
+
+    def readme(self, outcome):
+        for name, why in __import__("readme").check(ROOT, self.bazel):
+            if why is None:
+                outcome.passed += 1
+            else:
+                outcome.fail(name, why)
+
+    def asan(self, outcome):
+        # Compiles the fuzz targets too; they are run in a stage of their own.
+        self.say_left_out([])
+        self.bazel_test(outcome, self.targets(), "--config=fuzz", "--test_tag_filters=-fuzz,-no-sanitizer")
+
+    def tsan(self, outcome):
+        self.bazel_test(outcome, self.say_left_out(self.targets(self.graph().with_threads())), "--config=tsan")
+
+    def fuzz(self, outcome):
+        seconds = self.args.fuzz_seconds
+        self.bazel_test(outcome, self.targets(self.graph().tagged("fuzz")), "--config=fuzz", "--test_arg=-runs=-1",
+                        f"--test_arg=-max_total_time={seconds}", f"--test_arg=-seed={self.args.seed}",
+                        "--test_arg=-timeout=10", f"--test_timeout={seconds + 60}")
+
+    def tidy(self, outcome):
+        self.bazel_test(outcome, self.targets(self.graph().product()), "--config=tidy", what="build")
+
+
+def parse(argv):
+    stages = "\n".join(f"  {name:8} {text}{'' if name in DEFAULT else ' (only when asked for)'}"
+                       for name, text in STAGES.items())
+    parser = argparse.ArgumentParser(
+        prog="tools/test", description=__doc__, epilog="stages:\n" + stages,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*", metavar="TARGET",
+                        help="Bazel patterns to test instead of //... (not for format, arrows, readme)")
+    parser.add_argument("--quick", action="store_true", help=f"only the stages {', '.join(QUICK)}")
+    parser.add_argument("--only", metavar="STAGE,...", help="only these stages")
+    parser.add_argument("--skip", metavar="STAGE,...", default="", help="not these stages")
+    parser.add_argument("--filter", metavar="PATTERN", help="only test cases that match (gtest's filter)")
+    parser.add_argument("--list", action="store_true", help="show the stages")
+    parser.add_argument("--fuzz-seconds", type=int, default=15, metavar="N", help="for each fuzz target (15)")
+    parser.add_argument("--seed", type=int, default=0, help="of the fuzzers (0: random, and printed)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="at once (as many as processors)")
+    parser.add_argument("--output_base", metavar="DIR", help="Bazel's, if not the usual one")
+    args = parser.parse_args(argv)
+    if args.list:
+        print(stages)
+        sys.exit(0)
+    if args.quick and args.only:
+        parser.error("--quick and --only exclude each other")
+    args.stages = args.only.split(",") if args.only else QUICK if args.quick else DEFAULT
+    skip = args.skip.split(",") if args.skip else []
+    for stage in args.stages + skip:
+        if stage not in STAGES:
+            parser.error(f"no stage {stage!r}; there are: {', '.join(STAGES)}")
+    args.stages = [stage for stage in STAGES if stage in args.stages and stage not in skip]
+    if not args.stages:
+        parser.error("no stage is left")
+    if args.jobs < 1 or args.fuzz_seconds < 1:
+        parser.error("--jobs and --fuzz-seconds are at least 1")
+    return args
+
+
+def run_stage(runner, stage):
+    outcome = Outcome()
+    try:
+        getattr(runner, stage)(outcome)
+    except Exception as error:  # pylint: disable=broad-except
+        outcome.fail(stage, f"{type(error).__name__}: {error}")
+    if outcome.passed + outcome.failed == 0:
+        outcome.fail(stage, "checked nothing")
+    return outcome
+
+
+def main(argv):
+    args = parse(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    results = {}
+    start = time.monotonic()
+    interrupted = False
+    with tempfile.TemporaryDirectory(prefix="farlook-test-") as args.scratch:
+        runner = Runner(args)
+        for stage in args.stages:
+            print(f"\n=== {stage}: {STAGES[stage]}", flush=True)
+            begun = time.monotonic()
+            try:
+                outcome = run_stage(runner, stage)
+            except KeyboardInterrupt:
+                interrupted = True
+                outcome = Outcome()
+                outcome.fail(stage, "interrupted")
+            results[stage] = (outcome, time.monotonic() - begun)
+            print(f"=== {stage}: {outcome.passed} passed, {outcome.failed} failed, "
+                  f"{results[stage][1]:.0f} s", flush=True)
+            if interrupted:
+                break
+    return summarize(args, results, time.monotonic() - start, interrupted)
+
+
+def summarize(args, results, seconds, interrupted):
+    print("\n=== summary")
+    for stage, (outcome, _) in results.items():
+        for failure in outcome.failures:
+            print(f"FAILED {stage}: {failure}")
+    print(f"{'stage':8} {'targets':>8} {'passed':>8} {'failed':>8} {'time':>8}")
+    for stage, (outcome, took) in results.items():
+        print(f"{stage:8} {outcome.targets or '-':>8} {outcome.passed:8} {outcome.failed:8} {took:6.0f} s")
+    for stage in args.stages:
+        if stage not in results:
+            print(f"{stage:8} not run")
+    passed = sum(outcome.passed for outcome, _ in results.values())
+    failed = sum(outcome.failed for outcome, _ in results.values())
+    print(f"{'all':8} {'':8} {passed:8} {failed:8} {seconds:6.0f} s")
+    print(f"{passed} passed, {failed} failed", flush=True)
+    return 130 if interrupted else 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    sys.exit(main(sys.argv[1:]))
