@@ -7,12 +7,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/history/bridge.h"
+#include "tests/history/state.h"
 
 namespace farlook::history {
 namespace {
 
-// The key's state: the write whose value it has, or absent.
-constexpr uint32_t kAbsent = 0;
+// Sets of unknown adds that are tried between one number of a counter and another.
+constexpr size_t kMostBridges = 8;
+
+// Whether, if it was never seen, it might as well have been any other of its type.
+bool IsAlike(const Operation& operation) {
+  return operation.type != Type::kCompareAndSet &&
+         (!IsOfCounter(operation.type) || operation.type == Type::kDeleteCounter);
+}
 
 class Search {
  public:
@@ -21,13 +29,21 @@ class Search {
   CheckResult Run();
 
  private:
+  // A place from which the search goes on: what may come next there, and what was placed on the way to it.
+  struct Frame {
+    // By index of the entry; from the number of entries on, by index of a bridge. The best is the last.
+    std::vector<uint32_t> choices;
+    std::vector<uint32_t> placed;
+    std::vector<std::vector<uint32_t>> bridges;
+    State state;
+  };
   // An operation that has effects, or says something.
   struct Entry {
     const Operation* operation;
     int64_t end_ns;      // of what may take effect at any later time: never
     bool optional;       // it may never have taken effect
     bool reads;          // never changes the key
-    uint32_t writes;     // state afterwards, if it changes the key
+    State writes;        // state afterwards, if it makes the key a value, or absent
     uint32_t found = 0;  // state that it must meet, 0 if it does not say
     uint32_t needs = 0;  // the same, also where only the version says so
     uint32_t later = 0;  // links of the entries not yet placed, in order of begin
@@ -36,8 +52,15 @@ class Search {
   };
 
   bool Prepare(std::string* why);
-  bool HasVersion(uint32_t state, uint64_t version) const;
-  bool Fits(const Entry& entry, uint32_t state) const;
+  bool HasVersion(State state, uint64_t version) const;
+  bool Fits(const Entry& entry, State state) const;
+  bool FitsCounter(const Entry& entry, State state) const;
+  State After(const Entry& entry, State state) const;
+  // An add that may have happened, or not, and that nobody was told of.
+  static bool IsUnknownAdd(const Entry& entry) { return entry.optional && entry.operation->type == Type::kFetchAdd; }
+  void ChoicesAt(State state, Frame* frame);
+  void AddBridges(State state, int64_t first_end_ns, Frame* frame);
+  void PlaceReads(State state, std::vector<uint32_t>* placed);
   bool Explore(std::string* why);
   std::string Stuck() const;
   // What a write's version is, if anybody was told.
@@ -72,7 +95,8 @@ class Search {
   }
   uint64_t placed_a_ = 0, placed_b_ = 0;
   uint32_t most_placed_ = 0, placed_ = 0;
-  uint32_t stuck_state_ = kAbsent;  // where the longest attempt ended, and before what
+  bool all_tried_ = true;        // no set of unknown adds was left out
+  State stuck_state_ = kAbsent;  // where the longest attempt ended, and before what
   const Operation* stuck_ = nullptr;
 };
 
@@ -121,12 +145,12 @@ bool Search::Prepare(std::string* why) {
     if (operation->outcome == Outcome::kNothing) continue;
     const bool optional = operation->outcome == Outcome::kPending;
     Entry entry{operation, optional ? kNever : operation->end_ns, optional, false, kAbsent};
-    entry.reads = operation->type == Type::kGet || operation->outcome == Outcome::kNotFound ||
-                  operation->outcome == Outcome::kExists || operation->outcome == Outcome::kMismatch;
+    entry.reads = operation->type == Type::kGet || operation->type == Type::kReadCounter ||
+                  (operation->outcome != Outcome::kOk && !optional);
     if (entry.reads && entry.optional) continue;  // a get that never ended
     if (operation->write != 0) entry.writes = StateOf(operation->write);
     if (operation->found != 0) entry.found = StateOf(operation->found);
-    entry.alike = optional && operation->type != Type::kCompareAndSet && found.count(operation->write) == 0;
+    entry.alike = optional && IsAlike(*operation) && found.count(operation->write) == 0;
     entry.needs = entry.found;
     const uint64_t met = operation->type == Type::kCompareAndSet && !entry.reads ? operation->expected
                          : entry.reads                                           ? operation->version
@@ -147,16 +171,31 @@ bool Search::Prepare(std::string* why) {
 
 // A write that nobody was told the version of may have any that is not another's. Versions count anew when the table
 // does.
-bool Search::HasVersion(uint32_t state, uint64_t version) const {
+bool Search::HasVersion(State state, uint64_t version) const {
   if (version_of_[state] != 0) return version_of_[state] == version;
   return began_anew_ || versions_.count(version) == 0;
 }
 
-// Whether the register would have said this, being in that state.
-bool Search::Fits(const Entry& entry, uint32_t state) const {
+// Whether a counter would have said this, the key being in that state.
+bool Search::FitsCounter(const Entry& entry, State state) const {
+  const Operation& operation = *entry.operation;
+  if (operation.outcome == Outcome::kWrongKind) return IsValue(state);
+  if (operation.type == Type::kCreateCounter && !entry.reads) return state == kAbsent;
+  if (!IsCounter(state)) return false;
+  if (TellsCounter(operation)) return state == CounterIs(operation.counter);
+  // Of unknown outcome.
+  return operation.type != Type::kCompareSwap || state == CounterIs(operation.expected_counter);
+}
+
+// Whether the key would have said this, being in that state.
+bool Search::Fits(const Entry& entry, State state) const {
   const Operation& operation = *entry.operation;
   if (operation.outcome == Outcome::kNotFound) return state == kAbsent;
-  if (operation.type == Type::kPut || operation.type == Type::kWipe) return true;
+  if (operation.type == Type::kWipe) return true;
+  if (IsOfCounter(operation.type)) return FitsCounter(entry, state);
+  if (operation.outcome == Outcome::kWrongKind) return IsCounter(state);
+  if (IsCounter(state)) return false;
+  if (operation.type == Type::kPut) return true;
   if (operation.type == Type::kInsert && !entry.reads) return state == kAbsent;
   if (state == kAbsent) return false;  // all others met the key
   if (entry.found != 0) return state == entry.found;
@@ -165,6 +204,18 @@ bool Search::Fits(const Entry& entry, uint32_t state) const {
     return operation.version == 0 || HasVersion(state, operation.version);
   }
   return operation.type != Type::kCompareAndSet || HasVersion(state, operation.expected);
+}
+
+State Search::After(const Entry& entry, State state) const {
+  switch (entry.operation->type) {
+    case Type::kCreateCounter:
+    case Type::kCompareSwap:
+      return CounterIs(entry.operation->operand);
+    case Type::kFetchAdd:
+      return CounterIs(NumberOf(state) + entry.operation->operand);
+    default:
+      return entry.writes;
+  }
 }
 
 void Search::Place(uint32_t i) {
@@ -195,79 +246,119 @@ void Search::Unplace(uint32_t i) {
 
 std::string Search::Stuck() const {
   std::string is = "absent";
+  if (IsCounter(stuck_state_)) is = absl::StrCat("a counter of ", NumberOf(stuck_state_));
   for (const auto& [write, state] : states_) {
     if (state == stuck_state_) is = absl::StrCat("#", write);
   }
   return absl::StrCat("with the key being ", is, ", this cannot come next: ", ToString(*stuck_));
 }
 
+// What may be next in a state, among what changes the key.
+void Search::ChoicesAt(State state, Frame* frame) {
+  std::vector<uint32_t>& choices = frame->choices;
+  const Operation* first = nullptr;  // what must come soon
+  bool tried[kTypes] = {};           // of those alike, one of each type is enough
+  int64_t first_end_ns = kNever;
+  for (uint32_t i = entries_[0].later; i != 0 && entries_[i].operation->begin_ns <= first_end_ns;
+       i = entries_[i].later) {
+    const Entry& entry = entries_[i];
+    if (first == nullptr || entry.end_ns < first_end_ns) first = entry.operation;
+    first_end_ns = std::min(first_end_ns, entry.end_ns);
+    if (entry.reads || !Fits(entry, state)) continue;
+    if (IsUnknownAdd(entry)) continue;  // see AddBridges
+    if (IsValue(state) && needed_[state] > (!entry.optional && entry.needs == state ? 1u : 0u)) continue;
+    if (entry.alike && std::exchange(tried[static_cast<size_t>(entry.operation->type)], true)) continue;
+    choices.push_back(i);
+  }
+  if (placed_ >= most_placed_) {
+    most_placed_ = placed_;
+    stuck_state_ = state;
+    stuck_ = first;
+  }
+  // The likely one last: the least version, since versions grow where there is one server; then what ends early.
+  std::sort(choices.begin(), choices.end(), [this](uint32_t x, uint32_t y) {
+    const uint64_t x_version = VersionWritten(x), y_version = VersionWritten(y);
+    if (x_version != y_version) return x_version > y_version;
+    return entries_[x].end_ns != entries_[y].end_ns ? entries_[x].end_ns > entries_[y].end_ns : x > y;
+  });
+  // Deletes have none. They come between the first and the second choice.
+  const auto versioned =
+      std::find_if(choices.begin(), choices.end(), [this](uint32_t x) { return VersionWritten(x) != ~0ull; });
+  const auto deletes = std::stable_partition(
+      choices.begin(), versioned, [this](uint32_t x) { return entries_[x].optional || entries_[x].writes != kAbsent; });
+  if (choices.end() - versioned > 1) std::rotate(deletes, versioned, choices.end() - 1);
+  if (IsCounter(state)) AddBridges(state, first_end_ns, frame);
+}
+
+// From this number of a counter, unknown adds may lead to one that somebody was told, or that an unknown swap expects.
+void Search::AddBridges(State state, int64_t first_end_ns, Frame* frame) {
+  std::vector<UnknownAdd> adds;
+  std::vector<int64_t> targets;
+  for (uint32_t i = entries_[0].later; i != 0 && entries_[i].operation->begin_ns <= first_end_ns;
+       i = entries_[i].later) {
+    const Entry& entry = entries_[i];
+    const Operation& operation = *entry.operation;
+    if (IsUnknownAdd(entry)) {
+      adds.emplace_back(i, operation.operand);
+    } else if (TellsCounter(operation)) {
+      targets.push_back(operation.counter);
+    } else if (operation.type == Type::kCompareSwap && entry.optional) {
+      targets.push_back(operation.expected_counter);
+    }
+  }
+  if (adds.empty()) return;
+  // In the order in which they were asked for, each once.
+  std::vector<int64_t> done = {NumberOf(state)};
+  // Before what certainly happened and fits as it is, behind all else.
+  const auto certain =
+      std::find_if(frame->choices.begin(), frame->choices.end(), [this](uint32_t i) { return !entries_[i].optional; });
+  std::vector<uint32_t> choices;
+  for (const int64_t target : targets) {
+    if (std::find(done.begin(), done.end(), target) != done.end()) continue;
+    done.push_back(target);
+    for (auto& set : SetsWithSum(adds, target - NumberOf(state), kMostBridges, &all_tried_)) {
+      choices.push_back(static_cast<uint32_t>(entries_.size() + frame->bridges.size()));
+      frame->bridges.push_back(std::move(set));
+    }
+  }
+  std::reverse(choices.begin(), choices.end());
+  frame->choices.insert(certain, choices.begin(), choices.end());
+}
+
+// Whatever fits without changing anything, and may be next.
+void Search::PlaceReads(State state, std::vector<uint32_t>* placed) {
+  bool again = true;
+  while (again) {
+    again = false;
+    int64_t first_end_ns = kNever;
+    for (uint32_t i = entries_[0].later; i != 0 && entries_[i].operation->begin_ns <= first_end_ns;
+         i = entries_[i].later) {
+      first_end_ns = std::min(first_end_ns, entries_[i].end_ns);
+      if (!entries_[i].reads || !Fits(entries_[i], state)) continue;
+      Place(i);
+      placed->push_back(i);
+      again = true;
+    }
+  }
+}
+
 // Depth first, with its own stack: histories are long.
 bool Search::Explore(std::string* why) {
-  struct Frame {
-    uint32_t state;
-    std::vector<uint32_t> choices;  // writes that may come next, the best last
-    std::vector<uint32_t> placed;   // what was placed on the way here
-  };
   struct PairHash {
     size_t operator()(const std::pair<uint64_t, uint64_t>& p) const { return p.first; }
   };
   std::unordered_set<std::pair<uint64_t, uint64_t>, PairHash> seen;
   std::vector<Frame> stack;
-  uint32_t state = kAbsent;
+  State state = kAbsent;
   std::vector<uint32_t> placed;
   while (true) {
     if (++steps_ > max_steps_) return false;
-    // Whatever fits without changing anything, and may be next.
-    bool again = true;
-    while (again) {
-      again = false;
-      int64_t first_end_ns = kNever;
-      for (uint32_t i = entries_[0].later; i != 0 && entries_[i].operation->begin_ns <= first_end_ns;
-           i = entries_[i].later) {
-        first_end_ns = std::min(first_end_ns, entries_[i].end_ns);
-        if (!entries_[i].reads || !Fits(entries_[i], state)) continue;
-        Place(i);
-        placed.push_back(i);
-        again = true;
-      }
-    }
+    PlaceReads(state, &placed);
     if (required_ == 0) return true;
-    Frame frame{state, {}, std::move(placed)};
-    placed = {};
-    if (seen.emplace(placed_a_, placed_b_ ^ Scramble(state + 77)).second) {
-      int64_t first_end_ns = kNever;
-      const Operation* first = nullptr;                       // what must come soon
-      bool tried[static_cast<size_t>(Type::kWipe) + 1] = {};  // of those alike, one of each type is enough
-      for (uint32_t i = entries_[0].later; i != 0 && entries_[i].operation->begin_ns <= first_end_ns;
-           i = entries_[i].later) {
-        if (first == nullptr || entries_[i].end_ns < first_end_ns) first = entries_[i].operation;
-        first_end_ns = std::min(first_end_ns, entries_[i].end_ns);
-        if (entries_[i].reads || !Fits(entries_[i], state)) continue;
-        if (state != kAbsent && needed_[state] > (!entries_[i].optional && entries_[i].needs == state ? 1u : 0u))
-          continue;
-        if (entries_[i].alike && std::exchange(tried[static_cast<size_t>(entries_[i].operation->type)], true)) continue;
-        frame.choices.push_back(i);
-      }
-      if (placed_ >= most_placed_) {
-        most_placed_ = placed_;
-        stuck_state_ = state;
-        stuck_ = first;
-      }
-      // The likely one last: the least version, since versions grow where there is one server; then what ends early.
-      std::sort(frame.choices.begin(), frame.choices.end(), [this](uint32_t x, uint32_t y) {
-        const uint64_t x_version = VersionWritten(x), y_version = VersionWritten(y);
-        if (x_version != y_version) return x_version > y_version;
-        return entries_[x].end_ns != entries_[y].end_ns ? entries_[x].end_ns > entries_[y].end_ns : x > y;
-      });
-      // Deletes have none. They come between the first and the second choice.
-      const auto versioned = std::find_if(frame.choices.begin(), frame.choices.end(),
-                                          [this](uint32_t x) { return VersionWritten(x) != ~0ull; });
-      const auto deletes = std::stable_partition(frame.choices.begin(), versioned, [this](uint32_t x) {
-        return entries_[x].optional || entries_[x].writes != kAbsent;
-      });
-      if (frame.choices.end() - versioned > 1) std::rotate(deletes, versioned, frame.choices.end() - 1);
-    }
-    stack.push_back(std::move(frame));
+    Frame& frame = stack.emplace_back();
+    frame.state = state;
+    frame.placed = std::exchange(placed, {});
+    if (seen.emplace(placed_a_, placed_b_ ^ Scramble(state + 77)).second) ChoicesAt(state, &frame);
     // The next choice of the last frame that has one.
     while (stack.back().choices.empty()) {
       Frame& last = stack.back();
@@ -278,11 +369,21 @@ bool Search::Explore(std::string* why) {
         return false;
       }
     }
-    const uint32_t choice = stack.back().choices.back();
-    stack.back().choices.pop_back();
-    Place(choice);
-    placed.push_back(choice);
-    state = entries_[choice].writes;
+    Frame& last = stack.back();
+    const uint32_t choice = last.choices.back();
+    last.choices.pop_back();
+    state = last.state;
+    if (choice < entries_.size()) {
+      Place(choice);
+      placed.push_back(choice);
+      state = After(entries_[choice], state);
+    } else {
+      for (const uint32_t i : last.bridges[choice - entries_.size()]) {
+        Place(i);
+        placed.push_back(i);
+        state = After(entries_[i], state);
+      }
+    }
   }
 }
 
@@ -294,54 +395,12 @@ CheckResult Search::Run() {
   }
   const bool found = Explore(&result.why);
   result.steps = steps_;
-  if (!found) result.verdict = steps_ > max_steps_ ? Verdict::kGaveUp : Verdict::kViolation;
+  if (!found) result.verdict = steps_ > max_steps_ || !all_tried_ ? Verdict::kGaveUp : Verdict::kViolation;
   return result;
 }
-
-// What had ended, and what had begun, at that moment.
-KeyHistory Until(const KeyHistory& history, int64_t ns) {
-  KeyHistory cut;
-  for (Operation operation : history) {
-    if (operation.begin_ns > ns) continue;
-    if (operation.end_ns > ns) {
-      operation.end_ns = kNever;
-      operation.outcome = operation.outcome == Outcome::kNothing ? Outcome::kNothing : Outcome::kPending;
-      if (operation.type == Type::kGet) continue;
-    }
-    cut.push_back(operation);
-  }
-  return cut;
-}
-
-bool Wrong(const KeyHistory& history) { return Check(history, 200'000).verdict == Verdict::kViolation; }
 
 }  // namespace
 
 CheckResult Check(const KeyHistory& history, uint64_t max_steps) { return Search(history, max_steps).Run(); }
-
-KeyHistory Shrink(KeyHistory history) {
-  std::vector<int64_t> ends;
-  for (const Operation& operation : history) {
-    if (operation.end_ns != kNever) ends.push_back(operation.end_ns);
-  }
-  std::sort(ends.begin(), ends.end());
-  // A violation stays one whatever comes after.
-  const auto first =
-      std::partition_point(ends.begin(), ends.end(), [&](int64_t ns) { return !Wrong(Until(history, ns)); });
-  if (first != ends.end()) history = Until(history, *first);
-  // Without what only read, it asks for less: what is still wrong then is wrong without it.
-  for (size_t i = 0; i < history.size();) {
-    const bool reads = history[i].type == Type::kGet || history[i].outcome == Outcome::kNothing ||
-                       (history[i].outcome != Outcome::kOk && history[i].outcome != Outcome::kPending);
-    KeyHistory fewer = history;
-    fewer.erase(fewer.begin() + static_cast<int64_t>(i));
-    if (reads && Wrong(fewer)) {
-      history = std::move(fewer);
-    } else {
-      ++i;
-    }
-  }
-  return history;
-}
 
 }  // namespace farlook::history

@@ -21,6 +21,16 @@ const char* NameOf(Type type) {
       return "delete";
     case Type::kWipe:
       return "the table begins anew";
+    case Type::kCreateCounter:
+      return "create counter";
+    case Type::kFetchAdd:
+      return "add";
+    case Type::kCompareSwap:
+      return "swap";
+    case Type::kReadCounter:
+      return "read counter";
+    case Type::kDeleteCounter:
+      return "delete counter";
   }
   return "?";
 }
@@ -36,7 +46,9 @@ const char* NameOf(Outcome outcome) {
     case Outcome::kExists:
       return "exists";
     case Outcome::kMismatch:
-      return "other version";
+      return "other version or value";
+    case Outcome::kWrongKind:
+      return "of the other kind";
     case Outcome::kNothing:
       return "nothing done";
   }
@@ -51,9 +63,14 @@ std::string ToString(const Operation& operation) {
                   NameOf(operation.type));
   if (operation.write != 0) absl::StrAppend(&text, " #", operation.write);
   if (operation.expected != 0) absl::StrAppend(&text, " if version ", operation.expected);
+  if (operation.type == Type::kCompareSwap) absl::StrAppend(&text, " from ", operation.expected_counter);
+  if (operation.operand != 0) {
+    absl::StrAppend(&text, operation.type == Type::kFetchAdd ? " of " : " to ", operation.operand);
+  }
   absl::StrAppend(&text, " -> ", NameOf(operation.outcome));
   if (operation.found != 0) absl::StrAppend(&text, " #", operation.found);
   if (operation.version != 0) absl::StrAppend(&text, " version ", operation.version);
+  if (TellsCounter(operation)) absl::StrAppend(&text, " was ", operation.counter);
   return text;
 }
 

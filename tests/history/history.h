@@ -6,6 +6,7 @@
 #ifndef FARLOOK_TESTS_HISTORY_HISTORY_H_
 #define FARLOOK_TESTS_HISTORY_HISTORY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -21,15 +22,24 @@ enum class Type : uint8_t {
   kCompareAndSet,  // only if the version is `expected`
   kDelete,         //
   kWipe,           // not a client's: the table began anew, empty, at some moment within
+
+  // Of counters. A key names a value, or a counter, or nothing.
+  kCreateCounter,  // only if absent; `operand` is the first value
+  kFetchAdd,       // `operand` is the delta
+  kCompareSwap,    // to `operand`, only if the counter is `expected_counter`
+  kReadCounter,
+  kDeleteCounter,
 };
+inline constexpr size_t kTypes = static_cast<size_t>(Type::kDeleteCounter) + 1;
 
 enum class Outcome : uint8_t {
-  kPending,   // not ended, or nobody can say: it took effect once, now or at any later time, or never
-  kOk,        // it took effect; a get found the key
-  kNotFound,  // the key was absent
-  kExists,    // an insert found the key present
-  kMismatch,  // a compare-and-set found another version
-  kNothing,   // it had no effect, and says nothing of the key
+  kPending,    // not ended, or nobody can say: it took effect once, now or at any later time, or never
+  kOk,         // it took effect; a get found the key
+  kNotFound,   // the key was absent
+  kExists,     // an insert found a value, a creation a counter
+  kMismatch,   // a compare-and-set found another version, a compare-and-swap another number
+  kWrongKind,  // the key named a counter, or a value where a counter was asked for
+  kNothing,    // it had no effect, and says nothing of the key
 };
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -44,7 +54,21 @@ struct Operation {
   uint64_t found = 0;     // number of the write whose value was found; 0: not known (Exists; kExists)
   uint64_t expected = 0;  // version that a compare-and-set wants
   uint64_t version = 0;   // the key's, afterwards, where the client was told; 0: it was not
+  int64_t operand = 0;    // of an operation on a counter, as above
+  int64_t expected_counter = 0;
+  int64_t counter = 0;  // what the counter was before; kOk, kExists and kMismatch of these operations say it
 };
+
+// Whether the operation asks for a counter.
+constexpr bool IsOfCounter(Type type) { return type >= Type::kCreateCounter; }
+
+// Whether `counter` says what the counter was before.
+constexpr bool TellsCounter(const Operation& operation) {
+  return IsOfCounter(operation.type) &&
+         (operation.outcome == Outcome::kOk || operation.outcome == Outcome::kExists ||
+          operation.outcome == Outcome::kMismatch) &&
+         !(operation.type == Type::kCreateCounter && operation.outcome == Outcome::kOk);
+}
 
 // All operations on one key.
 using KeyHistory = std::vector<Operation>;
