@@ -18,10 +18,14 @@ std::string UnusedShmAddress() {
   return absl::StrCat("shm:///tmp/farlook_conformance_", std::random_device()(), "_", next++);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shm, ConformanceTest,
-                         testing::Values(Backend{
-                             "shm", UnusedShmAddress, {"rdma://localhost:1", "shm://relative", "nonsense", ""}}),
-                         [](const testing::TestParamInfo<Backend>&) { return "Backend"; });
+Backend Shm() { return {"shm", UnusedShmAddress, {"rdma://localhost:1", "shm://relative", "nonsense", ""}}; }
+
+std::string Name(const testing::TestParamInfo<Backend>&) { return "Backend"; }
+
+INSTANTIATE_TEST_SUITE_P(Shm, ConformanceTest, testing::Values(Shm()), Name);
+INSTANTIATE_TEST_SUITE_P(Shm, RealTimeConformanceTest, testing::Values(Shm()), Name);
+INSTANTIATE_TEST_SUITE_P(Shm, AtomicConformanceTest, testing::Values(Shm()), Name);
+INSTANTIATE_TEST_SUITE_P(Shm, LocalConformanceTest, testing::Values(Shm()), Name);
 
 }  // namespace
 }  // namespace farlook::rdma::conformance

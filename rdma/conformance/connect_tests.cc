@@ -1,6 +1,4 @@
 // Coming together: hello, welcome, rejects, and everything that keeps two sides apart.
-#include <poll.h>
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -100,21 +98,6 @@ TEST_P(ConformanceTest, ConnectTimesOutWhileTheServerDoesNotAnswer) {
   connection->reset();
   auto accepted = request->Accept(server_->get(), "", {});
   if (accepted.ok()) Await(server_.get(), Opcode::kDisconnected, client.get());
-}
-
-TEST_P(ConformanceTest, ASleeperIsWokenByTheTimeout) {
-  if (GetParam().virtual_time) return;
-  StartServer();
-  auto client = NewClient();
-  auto connection = (*client)->Connect(address_, "", 50);
-  ASSERT_TRUE(connection.ok()) << connection.status();
-  while (client->events().empty()) {
-    if (client->Pump() == 0 && (*client)->Arm()) {
-      pollfd waiting = {(*client)->fd(), POLLIN, 0};
-      ASSERT_EQ(poll(&waiting, 1, kBoundMs), 1);
-    }
-  }
-  EXPECT_EQ(client->events().front().opcode, Opcode::kDisconnected);
 }
 
 TEST_P(ConformanceTest, ClientThatLeavesBeforeTheAnswerIsNoticed) {

@@ -1,6 +1,4 @@
 // Coming apart: every way a connection ends, seen from both sides, and that all posted work completes exactly once.
-#include <poll.h>
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -134,22 +132,6 @@ TEST_P(ConformanceTest, WhatWasSentBeforeTheEndArrives) {
   for (const Event& event : client->events()) {
     ASSERT_EQ(event.opcode, Opcode::kReceive);
     EXPECT_EQ(event.message, absl::StrCat("last words ", ++last));
-  }
-}
-
-TEST_P(ConformanceTest, ASleeperIsWokenByTheEnd) {
-  if (GetParam().virtual_time) return;
-  StartServer();
-  auto client = NewClient();
-  for (const bool by_client : {true, false}) {
-    Pair pair = Connect(client.get());
-    Queue* const sleeper = by_client ? server_.get() : client.get();
-    ASSERT_TRUE(PumpUntil(client.get(), [&] { return (*sleeper)->Arm(); }));
-    (by_client ? pair.client : pair.server)->Disconnect();
-    pollfd waiting = {(*sleeper)->fd(), POLLIN, 0};
-    ASSERT_EQ(poll(&waiting, 1, kBoundMs), 1);
-    Await(client.get(), Opcode::kDisconnected);
-    Await(server_.get(), Opcode::kDisconnected, client.get());
   }
 }
 

@@ -96,6 +96,16 @@ void ConformanceTest::StopServer() {
   listener_.reset();
 }
 
+std::unique_ptr<Buffer> ConformanceTest::NewBuffer(Queue* queue, size_t bytes, bool readable) {
+  absl::StatusOr<std::unique_ptr<Buffer>> buffer = (*queue)->Allocate(bytes, readable);
+  EXPECT_TRUE(buffer.ok()) << buffer.status();
+  if (!buffer.ok()) return nullptr;
+  EXPECT_GE((*buffer)->bytes().size(), bytes);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>((*buffer)->bytes().data()) % 4096, 0u);
+  EXPECT_EQ((*buffer)->remote().rkey != 0, readable);
+  return *std::move(buffer);
+}
+
 std::unique_ptr<Queue> ConformanceTest::NewClient() {
   absl::StatusOr<std::unique_ptr<Endpoint>> endpoint = GetParam().create_endpoint(address_);
   EXPECT_TRUE(endpoint.ok()) << endpoint.status();

@@ -1,6 +1,8 @@
 // What every backend of rdma/transport.h must do, written once.
 //
-// A backend's test binary links the *_tests libraries of this package and instantiates ConformanceTest with a Backend.
+// A backend's test binary links :suite and instantiates ConformanceTest with a Backend; where the backend can what they
+// are about, also :real_time_suite, :atomic_suite and :local_suite, with the class of each (below). What a backend of
+// those that it links cannot, its BUILD file leaves out by name (--gtest_filter), and says why.
 // The tests go through the public seam only. They pump all endpoints from one thread, unless they are about threads;
 // they never sleep and then look, but poll to a bound.
 #ifndef FARLOOK_RDMA_CONFORMANCE_FIXTURE_H_
@@ -29,7 +31,6 @@ struct Backend {
   const char* name;
   std::function<std::string()> unused_address;  // where nobody listens
   std::vector<std::string> foreign_addresses;   // that it must refuse with INVALID_ARGUMENT
-  bool grants_keys = true;                      // a key that a client was not granted is of no use to it
   bool names_refusals = true;  // a READ that the peer refuses ends with kRemoteAccess; false: with kFlushed
 
   // What a backend sets that is not chosen by the address.
@@ -38,8 +39,6 @@ struct Backend {
   };
   std::function<absl::StatusOr<std::unique_ptr<Endpoint>>(absl::string_view)> create_endpoint =
       [](absl::string_view address) { return CreateEndpoint(address); };
-  // Virtual time: descriptors never become readable, and there is one thread. Tests of these are left out.
-  bool virtual_time = false;
   const Clock* clock = &Clock::Real();
   std::function<void()> idle = {};  // called when there was nothing to poll; where empty, other threads run
 };
@@ -97,6 +96,9 @@ class ConformanceTest : public testing::TestWithParam<Backend> {
 
   std::unique_ptr<Queue> NewClient();
 
+  // A failure, and null, where there is none.
+  std::unique_ptr<Buffer> NewBuffer(Queue* queue, size_t bytes, bool readable = false);
+
   // Client and server end of one connection.
   struct Pair {
     std::unique_ptr<Connection> client;
@@ -133,6 +135,10 @@ class ConformanceTest : public testing::TestWithParam<Backend> {
   RemoteRange counters_;  // kRemoteReadAtomic
   std::mt19937_64 random_{Seed()};
 };
+
+class RealTimeConformanceTest : public ConformanceTest {};  // descriptors to sleep on, and threads
+class AtomicConformanceTest : public ConformanceTest {};    // Capabilities::atomics
+class LocalConformanceTest : public ConformanceTest {};     // Capabilities::local
 
 }  // namespace farlook::rdma::conformance
 

@@ -1,10 +1,6 @@
 // Messages: whole, in order, both ways, and what happens when there is no room.
-#include <poll.h>
-
-#include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,18 +8,6 @@
 
 namespace farlook::rdma::conformance {
 namespace {
-
-// Polls, and sleeps when there is nothing, until an event came; it is removed from the queue. False after kBoundMs.
-bool SleepForEvent(Queue* queue, Event* event) {
-  while (queue->events().empty()) {
-    if (queue->Pump() > 0 || !(*queue)->Arm()) continue;
-    pollfd waiting = {(*queue)->fd(), POLLIN, 0};
-    if (poll(&waiting, 1, kBoundMs) != 1) return false;
-  }
-  *event = queue->events().front();
-  queue->events().pop_front();
-  return true;
-}
 
 TEST_P(ConformanceTest, MessagesOfEveryLengthArriveWholeAndInOrder) {
   StartServer();
@@ -113,81 +97,6 @@ TEST_P(ConformanceTest, NoRoomIsSaidAndPassesWhenThePeerReads) {
       return received == sent;
     }));
   }
-}
-
-TEST_P(ConformanceTest, ArmSaysWhenThereIsSomethingAlready) {
-  if (GetParam().virtual_time) return;
-  StartServer();
-  auto client = NewClient();
-  Pair pair = Connect(client.get());
-  ASSERT_TRUE(pair.client->PostSend("x", ""));
-  pair.client->Ring();
-  // Expect: either it is there, or the descriptor tells.
-  if ((*server_)->Arm()) {
-    pollfd waiting = {(*server_)->fd(), POLLIN, 0};
-    EXPECT_EQ(poll(&waiting, 1, kBoundMs), 1);
-  }
-  EXPECT_EQ(Await(server_.get(), Opcode::kReceive, client.get()).message, "x");
-}
-
-// A lost wake-up shows as a sleeper that nothing wakes within the bound.
-TEST_P(ConformanceTest, BothSidesSleepAndWake) {
-  if (GetParam().virtual_time) return;
-  StartServer();
-  auto client = NewClient();
-  Pair pair = Connect(client.get());
-  constexpr int kRounds = 3000;
-  std::thread server([&] {
-    for (int i = 0; i < kRounds; ++i) {
-      Event event;
-      ASSERT_TRUE(SleepForEvent(server_.get(), &event)) << "server slept through message " << i;
-      ASSERT_EQ(event.message, absl::StrCat(i));
-      ASSERT_TRUE(pair.server->PostSend(event.message, ""));
-      pair.server->Ring();
-    }
-  });
-  for (int i = 0; i < kRounds; ++i) {
-    ASSERT_TRUE(pair.client->PostSend(absl::StrCat(i), ""));
-    pair.client->Ring();
-    Event event;
-    if (!SleepForEvent(client.get(), &event)) {
-      ADD_FAILURE() << "client slept through answer " << i;
-      break;
-    }
-    EXPECT_EQ(event.message, absl::StrCat(i));
-  }
-  server.join();
-}
-
-TEST_P(ConformanceTest, ASenderSleepsUntilThereIsRoom) {
-  if (GetParam().virtual_time) return;
-  StartServer();
-  auto client = NewClient();
-  Pair pair = Connect(client.get());
-  constexpr uint64_t kMessages = 3000;
-  std::thread sender([&] {
-    for (uint64_t i = 0; i < kMessages;) {
-      if (pair.client->PostSend(absl::StrCat(i, " "), std::string(1000, 'x'))) {
-        pair.client->Ring();
-        ++i;
-        continue;
-      }
-      if (client->Pump() > 0 || !(*client)->Arm()) continue;
-      pollfd waiting = {(*client)->fd(), POLLIN, 0};
-      ASSERT_EQ(poll(&waiting, 1, kBoundMs), 1) << "nobody said that there is room";
-    }
-  });
-  uint64_t received = 0;
-  while (received < kMessages) {
-    Event event;
-    if (!SleepForEvent(server_.get(), &event)) {
-      ADD_FAILURE() << "slept through message " << received;
-      break;
-    }
-    EXPECT_EQ(event.message.substr(0, event.message.find(' ')), absl::StrCat(received));
-    ++received;
-  }
-  sender.join();
 }
 
 }  // namespace

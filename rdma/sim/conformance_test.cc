@@ -1,7 +1,7 @@
 // The simulated backend under the suite that all backends pass: without faults, at random delays.
 //
-// Left out (Backend::virtual_time): tests that sleep on a descriptor, since the scheduler wakes who waits, and tests
-// with several threads, since all parties share one.
+// Not linked: the suite that needs real time, since the scheduler wakes who waits and all parties share one thread;
+// those of atomics and of reads at once, which this backend has not.
 #include <memory>
 #include <string>
 
@@ -35,7 +35,6 @@ Backend Simulated() {
   backend.create_endpoint = [](absl::string_view) -> absl::StatusOr<std::unique_ptr<Endpoint>> {
     return world->network.CreateEndpoint(/*party=*/1);
   };
-  backend.virtual_time = true;
   backend.clock = &world->clock;
   backend.idle = [] {
     // Nothing is to come: time passes all the same.

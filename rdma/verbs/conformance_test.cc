@@ -26,13 +26,15 @@ Backend Verbs() {
   backend.name = "verbs";
   backend.unused_address = UnusedRdmaAddress;
   backend.foreign_addresses = {"shm:///tmp/other", "rdma://nowhere", "nonsense", ""};
-  backend.grants_keys = false;  // see ConnectionRequest::Accept
   backend.names_refusals = !absl::StartsWith(FromEnvironment("FARLOOK_RDMA_DEVICE", "rxe0"), "siw");
   return backend;
 }
 
-INSTANTIATE_TEST_SUITE_P(Verbs, ConformanceTest, testing::Values(Verbs()),
-                         [](const testing::TestParamInfo<Backend>&) { return "Backend"; });
+std::string Name(const testing::TestParamInfo<Backend>&) { return "Backend"; }
+
+INSTANTIATE_TEST_SUITE_P(Verbs, ConformanceTest, testing::Values(Verbs()), Name);
+INSTANTIATE_TEST_SUITE_P(Verbs, RealTimeConformanceTest, testing::Values(Verbs()), Name);
+INSTANTIATE_TEST_SUITE_P(Verbs, AtomicConformanceTest, testing::Values(Verbs()), Name);
 
 }  // namespace
 }  // namespace farlook::rdma::conformance

@@ -1,0 +1,197 @@
+// What needs real time: sleeping on descriptors, and several threads.
+#include <poll.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "rdma/conformance/fixture.h"
+
+namespace farlook::rdma::conformance {
+namespace {
+
+// Polls, and sleeps when there is nothing, until an event came; it is removed from the queue. False after kBoundMs.
+bool SleepForEvent(Queue* queue, Event* event) {
+  while (queue->events().empty()) {
+    if (queue->Pump() > 0 || !(*queue)->Arm()) continue;
+    pollfd waiting = {(*queue)->fd(), POLLIN, 0};
+    if (poll(&waiting, 1, kBoundMs) != 1) return false;
+  }
+  *event = queue->events().front();
+  queue->events().pop_front();
+  return true;
+}
+
+TEST_P(RealTimeConformanceTest, ASleeperIsWokenByTheTimeout) {
+  StartServer();
+  auto client = NewClient();
+  auto connection = (*client)->Connect(address_, "", 50);
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  while (client->events().empty()) {
+    if (client->Pump() == 0 && (*client)->Arm()) {
+      pollfd waiting = {(*client)->fd(), POLLIN, 0};
+      ASSERT_EQ(poll(&waiting, 1, kBoundMs), 1);
+    }
+  }
+  EXPECT_EQ(client->events().front().opcode, Opcode::kDisconnected);
+}
+
+TEST_P(RealTimeConformanceTest, ArmSaysWhenThereIsSomethingAlready) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  ASSERT_TRUE(pair.client->PostSend("x", ""));
+  pair.client->Ring();
+  // Expect: either it is there, or the descriptor tells.
+  if ((*server_)->Arm()) {
+    pollfd waiting = {(*server_)->fd(), POLLIN, 0};
+    EXPECT_EQ(poll(&waiting, 1, kBoundMs), 1);
+  }
+  EXPECT_EQ(Await(server_.get(), Opcode::kReceive, client.get()).message, "x");
+}
+
+// A lost wake-up shows as a sleeper that nothing wakes within the bound.
+TEST_P(RealTimeConformanceTest, BothSidesSleepAndWake) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  constexpr int kRounds = 3000;
+  std::thread server([&] {
+    for (int i = 0; i < kRounds; ++i) {
+      Event event;
+      ASSERT_TRUE(SleepForEvent(server_.get(), &event)) << "server slept through message " << i;
+      ASSERT_EQ(event.message, absl::StrCat(i));
+      ASSERT_TRUE(pair.server->PostSend(event.message, ""));
+      pair.server->Ring();
+    }
+  });
+  for (int i = 0; i < kRounds; ++i) {
+    ASSERT_TRUE(pair.client->PostSend(absl::StrCat(i), ""));
+    pair.client->Ring();
+    Event event;
+    if (!SleepForEvent(client.get(), &event)) {
+      ADD_FAILURE() << "client slept through answer " << i;
+      break;
+    }
+    EXPECT_EQ(event.message, absl::StrCat(i));
+  }
+  server.join();
+}
+
+TEST_P(RealTimeConformanceTest, ASenderSleepsUntilThereIsRoom) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  constexpr uint64_t kMessages = 3000;
+  std::thread sender([&] {
+    for (uint64_t i = 0; i < kMessages;) {
+      if (pair.client->PostSend(absl::StrCat(i, " "), std::string(1000, 'x'))) {
+        pair.client->Ring();
+        ++i;
+        continue;
+      }
+      if (client->Pump() > 0 || !(*client)->Arm()) continue;
+      pollfd waiting = {(*client)->fd(), POLLIN, 0};
+      ASSERT_EQ(poll(&waiting, 1, kBoundMs), 1) << "nobody said that there is room";
+    }
+  });
+  uint64_t received = 0;
+  while (received < kMessages) {
+    Event event;
+    if (!SleepForEvent(server_.get(), &event)) {
+      ADD_FAILURE() << "slept through message " << received;
+      break;
+    }
+    EXPECT_EQ(event.message.substr(0, event.message.find(' ')), absl::StrCat(received));
+    ++received;
+  }
+  sender.join();
+}
+
+TEST_P(RealTimeConformanceTest, ASleeperIsWokenByTheEnd) {
+  StartServer();
+  auto client = NewClient();
+  for (const bool by_client : {true, false}) {
+    Pair pair = Connect(client.get());
+    Queue* const sleeper = by_client ? server_.get() : client.get();
+    ASSERT_TRUE(PumpUntil(client.get(), [&] { return (*sleeper)->Arm(); }));
+    (by_client ? pair.client : pair.server)->Disconnect();
+    pollfd waiting = {(*sleeper)->fd(), POLLIN, 0};
+    ASSERT_EQ(poll(&waiting, 1, kBoundMs), 1);
+    Await(client.get(), Opcode::kDisconnected);
+    Await(server_.get(), Opcode::kDisconnected, client.get());
+  }
+}
+
+// Words carry their own check, so that a torn one shows.
+TEST_P(RealTimeConformanceTest, AlignedWordsAreNeverTorn) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  constexpr size_t kWords = 16;
+  auto* const words = static_cast<uint64_t*>(static_cast<void*>(table_memory_->data()));
+  const auto checked = [](uint32_t value) {
+    return uint64_t{value} << 32 | static_cast<uint32_t>(~value * 0x9e3779b1u);
+  };
+  for (size_t i = 0; i < kWords; ++i) words[i] = checked(0);
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    for (uint32_t value = 1; !done.load(std::memory_order_relaxed); ++value) {
+      for (size_t i = 0; i < kWords; ++i) {
+        std::atomic_ref<uint64_t>(words[i]).store(checked(value), std::memory_order_release);
+      }
+    }
+  });
+  auto buffer = NewBuffer(client.get(), 4096);
+  uint64_t last_first = 0;
+  for (int round = 0; round < 100'000 && !HasFailure(); ++round) {
+    EXPECT_EQ(Read(client.get(), pair.client.get(), buffer->bytes().data(), kWords * 8, table_.address, table_.rkey),
+              WcStatus::kSuccess);
+    uint64_t seen[kWords];
+    memcpy(seen, buffer->bytes().data(), sizeof(seen));
+    for (const uint64_t word : seen) EXPECT_EQ(word, checked(static_cast<uint32_t>(word >> 32)));
+    const NowRead now = {static_cast<char*>(static_cast<void*>(seen)), table_.address, sizeof(seen)};
+    const uint64_t posted_first = seen[0] >> 32;
+    if (pair.client->ReadNow({&now, 1}, table_.rkey) == 1) {
+      for (const uint64_t word : seen) EXPECT_EQ(word, checked(static_cast<uint32_t>(word >> 32)));
+      EXPECT_GE(seen[0] >> 32, posted_first);
+    }
+    // Expect: READs posted one after the other never go back.
+    EXPECT_GE(seen[0] >> 32, last_first);
+    last_first = seen[0] >> 32;
+  }
+  done.store(true, std::memory_order_relaxed);
+  writer.join();
+}
+
+TEST_P(RealTimeConformanceTest, NoAtomicIsLostBetweenTwoClients) {
+  StartServer();
+  auto first = NewClient();
+  auto second = NewClient();
+  Pair first_pair = Connect(first.get());
+  Pair second_pair = Connect(second.get());
+  ASSERT_TRUE(first_pair.client->capabilities().atomics);
+  constexpr uint64_t kAdds = 20'000;
+  const auto add = [&](Queue* queue, Connection* connection) {
+    auto buffer = NewBuffer(queue, 4096);
+    auto* const old_value = static_cast<uint64_t*>(static_cast<void*>(buffer->bytes().data()));
+    for (uint64_t i = 0; i < kAdds; ++i) {
+      ASSERT_TRUE(connection->PostFetchAdd(i, old_value, counters_.address, counters_.rkey, 1));
+      connection->Ring();
+      while (queue->events().empty()) queue->Pump();
+      ASSERT_EQ(queue->events().front().status, WcStatus::kSuccess);
+      queue->events().clear();
+    }
+  };
+  std::thread other(add, second.get(), second_pair.client.get());
+  add(first.get(), first_pair.client.get());
+  other.join();
+  auto* const cell = static_cast<uint64_t*>(static_cast<void*>(counter_memory_->data()));
+  EXPECT_EQ(std::atomic_ref<uint64_t>(*cell).load(), 2 * kAdds);
+}
+
+}  // namespace
+}  // namespace farlook::rdma::conformance
