@@ -1,6 +1,8 @@
 #include "bench/client_speed.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -8,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "bench/histogram.h"
 #include "bench/key_name.h"
 #include "bench/now.h"
 #include "bench/random.h"
@@ -31,9 +32,30 @@ class RandomKeys {
   Random random_;
 };
 
-Percentiles Summarize(const Histogram& histogram, double clock_ns, size_t parts) {
+// Each time as it was, since figures of a histogram, right to 1 part in 128, are no use where two nearly equal ones are
+// subtracted.
+class Times {
+ public:
+  explicit Times(int64_t count) { times_ns_.reserve(static_cast<size_t>(count)); }
+
+  void Record(int64_t time_ns) { times_ns_.push_back(time_ns); }
+
+  // REQUIRES: something was recorded.
+  int64_t Percentile(double percent) {
+    const auto rank = static_cast<size_t>(std::ceil(percent / 100 * static_cast<double>(times_ns_.size())));
+    const auto at = times_ns_.begin() + static_cast<ptrdiff_t>(std::max<size_t>(rank, 1) - 1);
+    std::nth_element(times_ns_.begin(), at, times_ns_.end());
+    return *at;
+  }
+
+ private:
+  std::vector<int64_t> times_ns_;
+};
+
+// Of `parts` that each time is of.
+Percentiles Summarize(Times* times, double clock_ns, size_t parts) {
   const auto each = [&](double percent) {
-    return std::max(0.0, static_cast<double>(histogram.Percentile(percent)) - clock_ns) / static_cast<double>(parts);
+    return std::max(0.0, static_cast<double>(times->Percentile(percent)) - clock_ns) / static_cast<double>(parts);
   };
   return {each(50), each(99)};
 }
@@ -45,12 +67,13 @@ absl::Status Missing(const std::string& key, size_t expected, size_t got) {
 }  // namespace
 
 double ClockNs() {
-  auto histogram = std::make_unique<Histogram>();
-  for (int i = 0; i < 100'000; ++i) {
+  constexpr int kReadings = 100'000;
+  Times times(kReadings);
+  for (int i = 0; i < kReadings; ++i) {
     const int64_t start_ns = NowNs();
-    histogram->Record(static_cast<uint64_t>(NowNs() - start_ns));
+    times.Record(NowNs() - start_ns);
   }
-  return static_cast<double>(histogram->Percentile(50));
+  return static_cast<double>(times.Percentile(50));
 }
 
 absl::StatusOr<double> PutAll(Client* client, const KeyRange& range, size_t in_flight) {
@@ -95,40 +118,40 @@ absl::StatusOr<double> PutAll(Client* client, const KeyRange& range, size_t in_f
 absl::StatusOr<Percentiles> TimeGets(Client* client, const KeyRange& range, int64_t operations) {
   const double clock_ns = ClockNs();
   RandomKeys keys(range);
-  auto histogram = std::make_unique<Histogram>();
+  Times times(operations);
   std::string key;
   std::vector<char> buffer(range.value_bytes + 1);
   for (int64_t i = 0; i < operations; ++i) {
     keys.Next(&key);
     const int64_t start_ns = NowNs();
     const absl::StatusOr<size_t> bytes = client->GetInto(key, absl::MakeSpan(buffer));
-    histogram->Record(static_cast<uint64_t>(NowNs() - start_ns));
+    times.Record(NowNs() - start_ns);
     if (!bytes.ok()) return bytes.status();
     if (*bytes != range.value_bytes) return Missing(key, range.value_bytes, *bytes);
   }
-  return Summarize(*histogram, clock_ns, 1);
+  return Summarize(&times, clock_ns, 1);
 }
 
 absl::StatusOr<Percentiles> TimePuts(Client* client, const KeyRange& range, int64_t operations) {
   const double clock_ns = ClockNs();
   RandomKeys keys(range);
-  auto histogram = std::make_unique<Histogram>();
+  Times times(operations);
   std::string key;
   const std::string value(range.value_bytes, 'w');
   for (int64_t i = 0; i < operations; ++i) {
     keys.Next(&key);
     const int64_t start_ns = NowNs();
     const absl::StatusOr<uint64_t> version = client->Put(key, value);
-    histogram->Record(static_cast<uint64_t>(NowNs() - start_ns));
+    times.Record(NowNs() - start_ns);
     if (!version.ok()) return version.status();
   }
-  return Summarize(*histogram, clock_ns, 1);
+  return Summarize(&times, clock_ns, 1);
 }
 
 absl::StatusOr<Percentiles> TimeMultiGets(Client* client, const KeyRange& range, size_t batch, int64_t operations) {
   const double clock_ns = ClockNs();
   RandomKeys random(range);
-  auto histogram = std::make_unique<Histogram>();
+  Times times(operations);
   std::vector<std::string> names(batch);
   std::vector<absl::string_view> keys(batch);
   std::vector<Client::Result> results;
@@ -139,14 +162,14 @@ absl::StatusOr<Percentiles> TimeMultiGets(Client* client, const KeyRange& range,
     }
     const int64_t start_ns = NowNs();
     const absl::Status status = client->MultiGet(keys, &results);
-    histogram->Record(static_cast<uint64_t>(NowNs() - start_ns));
+    times.Record(NowNs() - start_ns);
     if (!status.ok()) return status;
     for (size_t k = 0; k < batch; ++k) {
       const size_t bytes = results[k].value.data.size();
       if (!results[k].status.ok() || bytes != range.value_bytes) return Missing(names[k], range.value_bytes, bytes);
     }
   }
-  return Summarize(*histogram, clock_ns, batch);
+  return Summarize(&times, clock_ns, batch);
 }
 
 }  // namespace farlook::bench

@@ -10,6 +10,7 @@ Counts are of one build: another compiler or other flags execute other instructi
 """
 
 import json
+import math
 import os
 import pathlib
 import re
@@ -46,6 +47,22 @@ def count(hot_paths):
   return done.stdout.strip(), dict(sorted(counts.items()))
 
 
+def compare(before, counts, growth=GROWTH):
+  """Prints what became of each count. Whether one is missing, or has grown by more than this part of it."""
+  failed = False
+  for name in sorted({*before, *counts}):
+    old, new = before.get(name), counts.get(name)
+    if old is None or new is None:
+      failed = True
+      print(f"{name:30} {'is not recorded' if old is None else 'was not counted'}")
+      continue
+    grown = new / old - 1
+    verdict = "grown" if grown > growth else "less: record it, to keep it" if grown < -GROWTH else "as recorded"
+    failed |= grown > growth
+    print(f"{name:30} {old:10.2f} -> {new:10.2f}  {grown * 100:+6.2f} %  {verdict}")
+  return failed
+
+
 def main(argv):
   hot_paths, recorded_path = argv[0], pathlib.Path(argv[1])
   built_by, counts = count(os.path.abspath(hot_paths))
@@ -58,19 +75,8 @@ def main(argv):
     print(f"wrote {target}:\n{target.read_text(encoding='utf-8')}")
     return 0
   recorded = json.loads(recorded_path.read_text(encoding="utf-8"))
-  before = recorded["instructions_per_operation"]
   comparable = built_by == recorded["built_by"]
-  failed = False
-  for name in sorted({*before, *counts}):
-    old, new = before.get(name), counts.get(name)
-    if old is None or new is None:
-      failed = True
-      print(f"{name:18} {'is not recorded' if old is None else 'was not counted'}")
-      continue
-    grown = new / old - 1
-    verdict = "grown" if grown > GROWTH else "less: record it, to keep it" if grown < -GROWTH else "as recorded"
-    failed |= comparable and grown > GROWTH
-    print(f"{name:18} {old:10.2f} -> {new:10.2f}  {grown * 100:+6.2f} %  {verdict}")
+  failed = compare(recorded["instructions_per_operation"], counts, GROWTH if comparable else math.inf)
   if not comparable:
     print(f"Not compared: recorded with {recorded['built_by']}, built by {built_by}.")
   if failed:

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ ABSL_FLAG(std::string, host, "", "address of an RDMA device of this host; requir
 ABSL_FLAG(int, port, 7471, "where the server is to listen");
 ABSL_FLAG(int64_t, keys, 2000, "keys with values of 64 bytes");
 ABSL_FLAG(int64_t, operations, 2000, "of each kind that is timed");
+ABSL_FLAG(int64_t, large_mib, 16, "length of the large value; at most the server's limit");
 ABSL_FLAG(double, virtual_ns, 0, "nanoseconds of an instruction, where time is virtual: 2 with tests/vm/run --icount");
 ABSL_FLAG(bool, only_warm, false, "nothing but Gets whose location is known, for a profile");
 ABSL_FLAG(std::string, json, "", "file for the figures as JSON");
@@ -49,7 +51,6 @@ namespace farlook::bench {
 namespace {
 
 constexpr size_t kSmallBytes = 64;
-constexpr size_t kLargeBytes = size_t{16} << 20;
 
 std::string Size(uint64_t bytes) { return absl::StrCat("-s ", bytes); }
 std::string Count(int64_t n) { return absl::StrCat("-n ", n); }
@@ -128,7 +129,7 @@ class VerbsSpeed {
     if (!send.ok()) return send.status();
     const auto small = Run("ib_read_lat", {Size(kSmallBytes), n});
     if (!small.ok()) return small.status();
-    const auto wide = Run("ib_read_bw", {Size(1 << 20), "-n 200"});
+    const auto wide = Run("ib_read_bw", {Size(1 << 20), Count(12 * absl::GetFlag(FLAGS_large_mib))});
     if (!wide.ok()) return wide.status();
     item_us_ = item->typical_us;
     bucket_us_ = bucket->typical_us;
@@ -170,6 +171,12 @@ class VerbsSpeed {
     return PutAll(writer_.get(), small_, 16).status();
   }
 
+  // Of the guest, in so much virtual time.
+  static std::optional<double> Instructions(double ns) {
+    const double each = absl::GetFlag(FLAGS_virtual_ns);
+    return each > 0 ? std::optional<double>(ns / each) : std::nullopt;
+  }
+
   // READs for each Get between two moments.
   static double ReadsPerGet(const ClientStats& before, const ClientStats& after) {
     return static_cast<double>(after.bucket_reads + after.item_reads - before.bucket_reads - before.item_reads) /
@@ -189,9 +196,9 @@ class VerbsSpeed {
     figures_->AddAtMost("Get of 64 bytes, location known, p50", get->p50_ns / 1e3, "us", 1.08 * item_us_,
                         "1.08 READs of the item");
     figures_->AddAtMost("READs of such a Get", ReadsPerGet(before, reader_->stats()), "", 1.0, "one round trip");
-    if (const double each = absl::GetFlag(FLAGS_virtual_ns); each > 0) {
-      figures_->AddAtMost("instructions of such a Get beyond the READ's", (get->p50_ns - item_us_ * 1e3) / each, "",
-                          1200, "all of the client's work");
+    if (const auto beyond = Instructions(get->p50_ns - item_us_ * 1e3)) {
+      figures_->AddAtMost("instructions of such a Get beyond the READ's", *beyond, "", 1200,
+                          "all of the client's work");
     }
     return absl::OkStatus();
   }
@@ -206,6 +213,9 @@ class VerbsSpeed {
                         "1.10 of both READs");
     figures_->AddAtMost("READs of such a Get, beside the item", ReadsPerGet(before, (*client)->stats()) - 1, "", 1.07,
                         "at any load");
+    if (const auto beyond = Instructions(get->p50_ns - (bucket_us_ + item_us_) * 1e3)) {
+      figures_->Add("instructions of such a Get beyond both READs'", *beyond, "");
+    }
     return absl::OkStatus();
   }
 
@@ -219,6 +229,8 @@ class VerbsSpeed {
       const std::string name = absl::StrCat("async Get, ", in_flight, " in flight");
       if (in_flight == 16) {
         figures_->AddAtLeast(name, *rate / 1e3, "k/s", 0.9 * rate_ / 1e3, "0.9 of ib_read_bw");
+        if (const auto each = Instructions(1e9 / *rate))
+          figures_->Add("instructions of such a Get, all in all", *each, "");
       } else if (in_flight == 3072) {
         figures_->AddAtLeast(name, *rate / 1e3, "k/s", 0.95 * *std::max_element(rates.begin(), rates.end()) / 1e3,
                              "0.95 of the best");
@@ -235,11 +247,15 @@ class VerbsSpeed {
     figures_->AddAtMost("Put of 64 bytes, both sides sleep, p50", put->p50_ns / 1e3, "us", 1.3 * send_us_,
                         "1.3 round trips of ib_send_lat -e");
     figures_->AddAtMost("the same, against a READ", put->p50_ns / 1e3, "us", 2.5 * small_us_, "2.5 READs of 64 bytes");
+    if (const auto all = Instructions(put->p50_ns)) {
+      figures_->Add("instructions of such a Put, all in all", *all, "");
+    }
     return absl::OkStatus();
   }
 
   absl::Status Large() {
-    const std::string value(kLargeBytes, 'x');
+    const int64_t mib = absl::GetFlag(FLAGS_large_mib);
+    const std::string value(static_cast<size_t>(mib) << 20, 'x');
     std::string back;
     int64_t put_ns = INT64_MAX, get_ns = INT64_MAX;
     for (int i = 0; i < 3; ++i) {  // the first makes room on both sides
@@ -249,12 +265,12 @@ class VerbsSpeed {
       start_ns = NowNs();
       if (absl::Status get = reader_->Get("large", &back); !get.ok()) return get;
       get_ns = std::min(get_ns, NowNs() - start_ns);
-      if (back != value) return absl::InternalError("a value of 16 MiB came back different");
+      if (back != value) return absl::InternalError("a large value came back different");
     }
-    const auto mib_per_s = [](int64_t ns) { return 16.0 * 1e9 / static_cast<double>(ns); };
+    const auto mib_per_s = [mib](int64_t ns) { return static_cast<double>(mib) * 1e9 / static_cast<double>(ns); };
     const double limit = 0.8 * wide_ / (1 << 20);
-    figures_->AddAtLeast("Put of 16 MiB", mib_per_s(put_ns), "MiB/s", limit, "0.8 of ib_read_bw");
-    figures_->AddAtLeast("Get of 16 MiB", mib_per_s(get_ns), "MiB/s", limit, "0.8 of ib_read_bw");
+    figures_->AddAtLeast(absl::StrCat("Put of ", mib, " MiB"), mib_per_s(put_ns), "MiB/s", limit, "0.8 of ib_read_bw");
+    figures_->AddAtLeast(absl::StrCat("Get of ", mib, " MiB"), mib_per_s(get_ns), "MiB/s", limit, "0.8 of ib_read_bw");
     return absl::OkStatus();
   }
 
@@ -268,7 +284,7 @@ class VerbsSpeed {
 
 int Main() {
   if (absl::GetFlag(FLAGS_server).empty() || absl::GetFlag(FLAGS_host).empty() || absl::GetFlag(FLAGS_keys) < 1 ||
-      absl::GetFlag(FLAGS_operations) < 2) {
+      absl::GetFlag(FLAGS_operations) < 2 || absl::GetFlag(FLAGS_large_mib) < 1) {
     std::fprintf(stderr, "verbs_speed: needs --server=PATH/kv_server and --host=ADDRESS; --help\n");
     return 1;
   }
@@ -283,7 +299,9 @@ int Main() {
     return 1;
   }
   const std::string json = absl::GetFlag(FLAGS_json);
-  if (!json.empty() && !(std::ofstream(json) << figures.Json().dump(2) << std::endl)) {
+  const nlohmann::json found = {
+      {"built_by", environment.compiler}, {"kernel", environment.kernel}, {"figures", figures.Json()}};
+  if (!json.empty() && !(std::ofstream(json) << found.dump(2) << std::endl)) {
     std::fprintf(stderr, "verbs_speed: cannot write %s\n", json.c_str());
     return 1;
   }
