@@ -7,11 +7,12 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
+#include <ctime>
 #include <thread>
+#include <utility>
 
-#include "client/client.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "rdma/test_address.h"
 
 namespace farlook {
@@ -67,17 +68,22 @@ int ServerProcess::Wait() {
 
 void ServerProcess::Restart() { Start(); }
 
-uint64_t ServerProcess::CpuTicks() const {
-  std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string stat = text.str();
-  std::istringstream fields(stat.substr(stat.rfind(')') + 2));  // the third field on
-  std::string skipped;
-  for (int i = 3; i < 14; ++i) fields >> skipped;
-  uint64_t user = 0, system = 0;
-  fields >> user >> system;
-  return user + system;
+int64_t ServerProcess::CpuNs() const {
+  clockid_t clock;
+  timespec time;
+  if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &time) != 0) return -1;
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+int64_t ServerStat(Client* client, absl::string_view name) {
+  auto text = client->ServerStats();
+  if (!text.ok()) return -1;
+  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+    const std::pair<absl::string_view, absl::string_view> field = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    int64_t value = 0;
+    if (field.first == name && absl::SimpleAtoi(field.second, &value)) return value;
+  }
+  return -1;
 }
 
 }  // namespace farlook

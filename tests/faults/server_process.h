@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "client/client.h"
+
 namespace farlook {
 
 class ServerProcess {
@@ -28,8 +31,8 @@ class ServerProcess {
   // Another process at the same address.
   void Restart();
 
-  // Clock ticks of user and system time so far.
-  uint64_t CpuTicks() const;
+  // Nanoseconds of user and system time so far. Exact while none of its threads runs.
+  int64_t CpuNs() const;
 
  private:
   void Start();
@@ -38,6 +41,9 @@ class ServerProcess {
   const std::string address_;
   pid_t pid_ = -1;
 };
+
+// A figure of the server's statistics (docs/operations.md), or -1.
+int64_t ServerStat(Client* client, absl::string_view name);
 
 }  // namespace farlook
 
