@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <utility>
 
 namespace farlook::client {
@@ -38,8 +39,12 @@ void CellCache::Erase(uint64_t hash) {
 }
 
 void CellCache::Clear() {
-  // Gives the pages back; they are zero when touched again.
-  if (buckets_ != nullptr) madvise(buckets_, memory_bytes(), MADV_DONTNEED);
+  if (buckets_ == nullptr) return;
+  // Gives the pages back; they are zero when touched again. Of a process that locks its memory they cannot be given
+  // back.
+  if (madvise(buckets_, memory_bytes(), MADV_DONTNEED) != 0) {
+    std::memset(static_cast<void*>(buckets_), 0, memory_bytes());
+  }
 }
 
 }  // namespace farlook::client

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -34,10 +35,11 @@ inline bool Found(const kv::ItemView& item, Operation* operation) {
 }  // namespace
 
 void DirectReads::Connect(rdma::Connection* connection, const kv::WireRange& table, const kv::ReaderContext& context) {
+  if (batch_ == nullptr) batch_.reset(new (std::nothrow) Batch);  // staging is not touched before use
+  if (batch_ == nullptr) return;                                  // without it, the general path does
   connection_ = connection;
   table_ = table;
   context_ = context;
-  if (batch_ == nullptr) batch_.reset(new Batch);  // staging is not touched before use
 }
 
 size_t DirectReads::Run(absl::Span<Operation* const> operations) {

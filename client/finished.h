@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -66,13 +67,28 @@ class Finished {
   std::string news_;
 };
 
-// Gives a value to the operation's buffer or string. False, and nothing is copied: it is longer than the buffer.
+// False: there is no memory for it. Values may be long, so that is no reason to end the process.
+inline bool Resize(std::string* string, size_t bytes) {
+  try {
+    string->resize(bytes);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+inline absl::Status NoMemoryForValue(size_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat("this process has no memory for a value of ", bytes, " bytes"));
+}
+
+// Gives a value to the operation's buffer or string. False, and nothing is copied: it is longer than the buffer, or
+// there is no memory for the string; NotCopied() says so.
 inline bool Copy(absl::string_view value, Operation* operation) {
   operation->value_bytes = value.size();
   char* to = operation->buffer.data();
   if (std::string* const string = operation->string; string != nullptr) {
     // What was read last into the same string often had the same length, and then there is less to do.
-    if (string->size() != value.size()) string->resize(value.size());
+    if (string->size() != value.size() && !Resize(string, value.size())) return false;
     to = string->data();
   } else if (value.size() > operation->buffer.size()) {
     return false;
@@ -81,11 +97,16 @@ inline bool Copy(absl::string_view value, Operation* operation) {
   return true;
 }
 
-// The same. OUT_OF_RANGE when it is longer than the buffer.
-inline absl::Status Deliver(absl::string_view value, Operation* operation) {
-  if (Copy(value, operation)) return absl::OkStatus();
+// After Copy() returned false.
+inline absl::Status NotCopied(absl::string_view value, const Operation& operation) {
+  if (operation.string != nullptr) return NoMemoryForValue(value.size());
   return absl::OutOfRangeError(
-      absl::StrCat("the value has ", value.size(), " bytes, the buffer ", operation->buffer.size()));
+      absl::StrCat("the value has ", value.size(), " bytes, the buffer ", operation.buffer.size()));
+}
+
+// Copy(). OUT_OF_RANGE when it is longer than the buffer, RESOURCE_EXHAUSTED when there is no memory for the string.
+inline absl::Status Deliver(absl::string_view value, Operation* operation) {
+  return Copy(value, operation) ? absl::OkStatus() : NotCopied(value, *operation);
 }
 
 }  // namespace farlook::client

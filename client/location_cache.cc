@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <utility>
 
 namespace farlook::client {
@@ -55,8 +56,12 @@ void LocationCache::Erase(uint64_t hash) {
 }
 
 void LocationCache::Clear() {
-  // Gives the pages back; they are zero when touched again.
-  if (enabled()) madvise(lines_, memory_bytes(), MADV_DONTNEED);
+  if (!enabled()) return;
+  // Gives the pages back; they are zero when touched again. Of a process that locks its memory they cannot be given
+  // back.
+  if (madvise(lines_, memory_bytes(), MADV_DONTNEED) != 0) {
+    std::memset(static_cast<void*>(lines_), 0, memory_bytes());
+  }
 }
 
 }  // namespace farlook::client

@@ -171,7 +171,7 @@ absl::Status Reads::PlaceLarge(Flight* flight) {
       flight->to[1] = {operation->buffer.data(), static_cast<uint32_t>(room)};
       flight->direct = true;
     } else if (operation->string != nullptr && rest_bytes >= kMinStringBytes) {
-      operation->string->resize(rest_bytes);
+      if (!Resize(operation->string, rest_bytes)) return NoMemoryForValue(rest_bytes);
       flight->to[1] = {operation->string->data(), rest_bytes};
       flight->direct = true;
     }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "kv/words.h"
 
 namespace farlook::kv {
@@ -51,7 +53,12 @@ absl::StatusOr<Directory::Step> Directory::Feed(absl::string_view bytes) {
         return absl::FailedPreconditionError("the region has another incarnation than the one connected to");
       }
       next_header_ = *header;
-      incoming_.resize(uint64_t{1} << next_header_.level);
+      const uint64_t entries = uint64_t{1} << next_header_.level;
+      try {
+        incoming_.resize(entries);
+      } catch (const std::bad_alloc&) {  // a large table's, or what a hostile server says
+        return absl::ResourceExhaustedError(absl::StrCat("no memory for a directory of ", entries, " entries"));
+      }
       fetched_ = 0;
       phase_ = Phase::kArray;
       WantPiece();

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -79,7 +80,11 @@ int Prefault(const shm::Mapping& mapping, int threads) {
     }
   };
   std::vector<std::thread> helpers;
-  for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
+  try {
+    for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
+  } catch (const std::system_error&) {
+    // Without more threads it takes longer.
+  }
   work();
   for (std::thread& helper : helpers) helper.join();
   return error.load(std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -130,7 +131,8 @@ class Server::Impl {
   absl::Status MakeCounters();
   absl::Status Offer();
   absl::Status MakeWorker(int number);
-  void StartThreads();
+  absl::Status StartThreads();
+  void StartEachThread();
   void RunAcceptor();
   void LogStart() const;
 
@@ -173,7 +175,7 @@ absl::Status Server::Impl::Start() {
     if (absl::Status status = MakeWorker(i); !status.ok()) return status;
   }
   if (!acceptor_wake_.ok()) return absl::ResourceExhaustedError("no file descriptors left (raise ulimit -n)");
-  StartThreads();
+  if (absl::Status status = StartThreads(); !status.ok()) return status;
   LogStart();
   return absl::OkStatus();
 }
@@ -285,7 +287,7 @@ absl::Status Server::Impl::MakeWorker(int number) {
   return absl::OkStatus();
 }
 
-void Server::Impl::StartThreads() {
+absl::Status Server::Impl::StartThreads() {
   std::vector<rdma::Listener*> listeners;
   for (const auto& listener : listeners_) listeners.push_back(listener.get());
   std::vector<Worker*> workers;
@@ -295,6 +297,19 @@ void Server::Impl::StartThreads() {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  running_ = true;
+  absl::Status status;
+  try {
+    StartEachThread();
+  } catch (const std::system_error& error) {
+    status = absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", error.what(), " (see ulimit -u)"));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!status.ok()) Stop();  // those that run
+  return status;
+}
+
+void Server::Impl::StartEachThread() {
   for (size_t i = 0; i < seats_.size(); ++i) {
     Seat& seat = *seats_[i];
     std::vector<rdma::Endpoint*> endpoints;
@@ -303,8 +318,6 @@ void Server::Impl::StartThreads() {
                                                  &seat.wake, &clock_, options_.spin_us * 1000);
   }
   acceptor_thread_ = std::thread([this] { RunAcceptor(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  running_ = true;
 }
 
 void Server::Impl::RunAcceptor() {
@@ -324,12 +337,17 @@ void Server::Impl::Stop() {
   // The acceptor goes on, to turn clients away, until the workers have ended.
   acceptor_->Shutdown();
   const int64_t deadline_ns = clock_.NowNs() + options_.drain_timeout_ms * 1'000'000;
-  for (const auto& seat : seats_) seat->thread->Drain(deadline_ns);
+  // Not all threads are there when one could not be started.
+  for (const auto& seat : seats_) {
+    if (seat->thread != nullptr) seat->thread->Drain(deadline_ns);
+  }
   bool drained = true;
-  for (const auto& seat : seats_) drained = seat->thread->Join() && drained;
+  for (const auto& seat : seats_) {
+    if (seat->thread != nullptr) drained = seat->thread->Join() && drained;
+  }
   acceptor_done_.store(true, std::memory_order_relaxed);
   acceptor_wake_.Wake();
-  acceptor_thread_.join();
+  if (acceptor_thread_.joinable()) acceptor_thread_.join();
   if (!drained) Log(LogLevel::kWarning, "clients were cut off when the time to drain was over");
 }
 

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 
 namespace farlook::server {
@@ -26,7 +27,8 @@ class WakeFd {
   // Makes fd() readable, until Clear().
   void Wake() {
     const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof one);
+    while (write(fd_, &one, sizeof one) < 0 && errno == EINTR) {
+    }
   }
   void Clear() {
     uint64_t count;

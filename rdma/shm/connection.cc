@@ -119,7 +119,7 @@ void ShmConnection::Establish() {
 inline WorkRequest* ShmConnection::NextRequest() {
   if (ABSL_PREDICT_FALSE(state_ != State::kConnected || work_.full())) return nullptr;
   if (ABSL_PREDICT_FALSE(!polled)) host_->PollAgain(this);
-  return &work_.Next();
+  return work_.Next();
 }
 
 inline char* ShmConnection::Resolve(uint32_t rkey, uint64_t offset, uint64_t bytes, Access access) {
@@ -241,12 +241,14 @@ void ShmConnection::Ring() {
 void ShmConnection::RingBell() {
   sent_since_ring_ = false;
   if (state_ != State::kConnected) return;
-  if (ABSL_PREDICT_FALSE(producer_.TakeSleeper())) Wake();
+  if (ABSL_PREDICT_FALSE(producer_.TakeSleeper() || owes_wake_)) Wake();
 }
 
 void ShmConnection::Wake() {
-  // With no room on the socket the peer has enough to wake up for.
-  SendPacket(link_.socket.get(), BytesOf(NoticePacket()), {});
+  // With no room on the socket the peer has enough to wake up for. But nothing else wakes it where the kernel was short
+  // of memory, and it has said only once that it sleeps.
+  owes_wake_ = SendPacket(link_.socket.get(), BytesOf(NoticePacket()), {}) == Io::kNoMemory;
+  if (owes_wake_) sent_since_ring_ = true;  // the next Ring() or Poll() tries again
 }
 
 void ShmConnection::Execute() {
@@ -382,7 +384,7 @@ bool ShmConnection::Ready() {
       break;
   }
   if (sent_since_ring_) RingBell();
-  if (!work_.empty() || consumer_.Ready()) return true;
+  if (!work_.empty() || consumer_.Ready() || owes_wake_) return true;
   if (wants_room_ && !producer_.AwaitRoom()) {
     wants_room_ = false;
     return true;
@@ -409,6 +411,7 @@ bool ShmConnection::ReceiveOnePacket() {
   ReceivedPacket packet;
   switch (ReceivePacket(link_.socket.get(), &packet)) {
     case Io::kTryLater:
+    case Io::kNoMemory:
       return false;
     case Io::kClosed:
       PeerIsGone();

@@ -131,6 +131,7 @@ class ShmConnection final : public Connection {
   State state_;
   bool is_client_;
   bool sent_since_ring_ = false;
+  bool owes_wake_ = false;         // the peer sleeps, and could not be woken
   bool wants_room_ = false;        // a PostSend failed
   bool watches_writing_ = false;   // of the socket
   bool deliver_messages_ = false;  // kBroken: the ring may hold messages that came before the end

@@ -59,6 +59,7 @@ Dialer::Progress Dialer::Step(int64_t now_ns) {
     const Io sent = SendPacket(socket(), BytesOf(hello_), {});
     if (sent == Io::kClosed) return Fail(NoServer(path_, ECONNREFUSED));
     hello_sent_ = sent == Io::kDone;
+    due_ns_ = hello_sent_ ? deadline_ns_ : std::min(deadline_ns_, now_ns + kRetryNs);
   }
   if (hello_sent_) {
     if (const Progress progress = ReadAnswer(); progress != Progress::kPending) return progress;
@@ -80,7 +81,6 @@ Dialer::Progress Dialer::Dial(int64_t now_ns) {
   memcpy(address.sun_path, path_.data(), path_.size());
   if (connect(socket(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), sizeof(address)) == 0) {
     connected_ = true;
-    due_ns_ = deadline_ns_;
     return Progress::kPending;
   }
   if (errno != EAGAIN && errno != EINTR) return Fail(NoServer(path_, errno));
@@ -92,6 +92,7 @@ Dialer::Progress Dialer::ReadAnswer() {
   ReceivedPacket packet;
   switch (ReceivePacket(socket(), &packet)) {
     case Io::kTryLater:
+    case Io::kNoMemory:
       return Progress::kPending;
     case Io::kClosed:
       return Fail(absl::UnavailableError(absl::StrCat("the server at shm://", path_, " went away without an answer")));

@@ -54,6 +54,7 @@ absl::StatusOr<std::unique_ptr<ShmEndpoint>> ShmEndpoint::Create() {
   UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer.ok()) return NoDescriptors("a timer");
   std::unique_ptr<ShmEndpoint> endpoint(new ShmEndpoint(std::move(epoll), std::move(timer)));
+  if (!endpoint->arena_.ok()) return absl::ResourceExhaustedError("no memory for an endpoint to receive messages in");
   if (!endpoint->Watch(endpoint->timer_.get(), nullptr, /*writing=*/false)) return NoDescriptors("an epoll entry");
   return endpoint;
 }

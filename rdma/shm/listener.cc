@@ -147,7 +147,7 @@ void ShmListener::ReadHello(int socket) {
   if (pending == pending_.end()) return;  // dropped in this very round
   ReceivedPacket packet;
   const Io received = ReceivePacket(socket, &packet);
-  if (received == Io::kTryLater) return;
+  if (received == Io::kTryLater || received == Io::kNoMemory) return;
   if (received == Io::kDone) {
     HelloPacket hello;
     const absl::Status status = DecodeHello(packet.view(), &hello);

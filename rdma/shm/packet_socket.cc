@@ -41,10 +41,11 @@ Io SendPacket(int socket, absl::string_view packet, absl::Span<const int> fds) {
       case EINTR:
         continue;
       case EAGAIN:
+        return Io::kTryLater;
       case ENOBUFS:
       case ENOMEM:
       case ETOOMANYREFS:  // too many descriptors under way
-        return Io::kTryLater;
+        return Io::kNoMemory;
       default:
         return Io::kClosed;
     }
@@ -67,7 +68,10 @@ Io ReceivePacket(int socket, ReceivedPacket* packet) {
   do {
     received = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (received < 0 && errno == EINTR);
-  if (received < 0) return errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS ? Io::kTryLater : Io::kClosed;
+  if (received < 0) {
+    if (errno == EAGAIN) return Io::kTryLater;
+    return errno == ENOMEM || errno == ENOBUFS ? Io::kNoMemory : Io::kClosed;
+  }
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);

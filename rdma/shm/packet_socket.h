@@ -21,7 +21,8 @@ namespace farlook::rdma::shm {
 
 enum class Io : uint8_t {
   kDone,
-  kTryLater,  // nothing to receive, or no room to send
+  kTryLater,  // nothing to receive; or no room to send, since the other end has not received what was sent before
+  kNoMemory,  // the kernel is short of memory, or too many descriptors are under way: try again
   kClosed,    // the other end is gone
 };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #include "rdma/shm/limits.h"
 #include "rdma/shm/ring.h"
@@ -13,7 +14,10 @@ namespace farlook::rdma::shm {
 
 class ReceiveArena {
  public:
-  ReceiveArena() : words_(new uint64_t[kReceiveArenaBytes / sizeof(uint64_t)]) {}
+  ReceiveArena() : words_(new (std::nothrow) uint64_t[kReceiveArenaBytes / sizeof(uint64_t)]) {}
+
+  // False: there was no memory for it, and it is of no use.
+  bool ok() const { return words_ != nullptr; }
 
   // Room for a message of any length, 8-byte aligned; null when there is none until Reset(). Take() keeps what was
   // used.

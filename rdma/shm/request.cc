@@ -32,6 +32,12 @@ void ShmRequest::Reject(absl::string_view reason) {
   socket_.reset();
 }
 
+// A refusal would be final, and this is none: the client sees the end of the connection, and may try again.
+absl::Status ShmRequest::Short(absl::Status status) {
+  socket_.reset();
+  return status;
+}
+
 absl::StatusOr<std::unique_ptr<Connection>> ShmRequest::Accept(Endpoint* endpoint, absl::string_view welcome,
                                                                absl::Span<const uint32_t> rkeys) {
   if (!socket_.ok()) return absl::FailedPreconditionError("the request was answered before");
@@ -58,13 +64,14 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmRequest::Accept(Endpoint* endpoin
   Link link;
   UniqueFd rings;
   absl::StatusOr<Segment> segment = Segment::Create(&rings);
-  if (!segment.ok()) return segment.status();
+  if (!segment.ok()) return Short(segment.status());
   fds[kLifeFd] = offers_->life->fd();
   fds[kRingsFd] = rings.get();
   // A client that is gone already shows as kDisconnected.
-  if (SendPacket(socket_.get(), BytesOf(answer), absl::MakeConstSpan(fds, kFirstRangeFd + answer.ranges)) ==
-      Io::kTryLater) {
-    return absl::ResourceExhaustedError("the kernel has no memory for the answer, or too many descriptors under way");
+  const Io sent = SendPacket(socket_.get(), BytesOf(answer), absl::MakeConstSpan(fds, kFirstRangeFd + answer.ranges));
+  if (sent == Io::kNoMemory || sent == Io::kTryLater) {
+    return Short(
+        absl::ResourceExhaustedError("the kernel has no memory for the answer, or too many descriptors under way"));
   }
   link.segment = *std::move(segment);
   link.socket = std::move(socket_);

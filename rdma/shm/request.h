@@ -39,6 +39,8 @@ class ShmRequest final : public ConnectionRequest {
   void Reject(absl::string_view reason) override;
 
  private:
+  absl::Status Short(absl::Status status);
+
   UniqueFd socket_;  // until answered
   const HelloPacket hello_;
   const std::string peer_;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #include "rdma/shm/limits.h"
 #include "rdma/transport.h"
@@ -40,10 +41,10 @@ class WorkQueue {
   bool all_executed() const { return posted_ == executed_; }
   bool all_reaped() const { return executed_ == reaped_; }
 
-  // REQUIRES: not full(). The request to fill in; Commit() posts it.
-  WorkRequest& Next() {
-    if (requests_ == nullptr) Allocate();
-    return requests_[posted_ % kSendQueueDepth];
+  // REQUIRES: not full(). The request to fill in; Commit() posts it. Null when there is no memory for requests.
+  WorkRequest* Next() {
+    if (requests_ == nullptr && !Allocate()) return nullptr;
+    return &requests_[posted_ % kSendQueueDepth];
   }
   void Commit() { ++posted_; }
 
@@ -59,7 +60,10 @@ class WorkQueue {
   const WorkRequest& Reap() { return requests_[reaped_++ % kSendQueueDepth]; }
 
  private:
-  void Allocate() { requests_.reset(new WorkRequest[kSendQueueDepth]); }
+  bool Allocate() {
+    requests_.reset(new (std::nothrow) WorkRequest[kSendQueueDepth]);
+    return requests_ != nullptr;
+  }
 
   uint64_t posted_ = 0;
   uint64_t executed_ = 0;

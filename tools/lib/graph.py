@@ -30,9 +30,10 @@ class Graph:
         return [name for name in self.tests() if tag in self.tags(name)]
 
     def with_threads(self):
-        """Tests of `//...` of which some source, however deep, starts threads. Fuzz targets run one, deep below."""
+        """Tests of `//...` of which some source, however deep, starts threads. Fuzz targets run one, deep below. Left out
+        is what is tagged no-tsan, which says why beside the tag."""
         return [name for name in self.tests()
-                if not self.tags(name) & {"manual", "fuzz"} and any(map(self._starts_threads, self._sources(name)))]
+                if not self.tags(name) & {"manual", "fuzz", "no-tsan"} and any(map(self._starts_threads, self._sources(name)))]
 
     def product(self):
         """Libraries and programs that are not for tests alone."""

@@ -1,0 +1,23 @@
+// A server and its client in one process: start-up, connect, load, shutdown, while one call fails somewhere.
+#ifndef FARLOOK_TESTS_FAILNTH_SCENARIO_H_
+#define FARLOOK_TESTS_FAILNTH_SCENARIO_H_
+
+#include <string>
+
+#include "tests/failnth/calls.h"
+
+namespace farlook::failnth {
+
+enum class Phase { kStartUp, kConnect, kLoad, kShutdown };
+
+// Runs it with that call failing, counted from the beginning of the phase to its end. Returns "" or what was wrong:
+//   * what failed gave a status, and the same tried again succeeded: start, connection, operation. What was merely
+//     interrupted (EINTR), or is due to a shortage on the way of a message, nobody noticed;
+//   * what was acknowledged is there, what failed was done once or not;
+//   * afterwards there are no descriptors, mappings, threads and files that were not there before.
+// Whether it ends, and how, is for the caller to see.
+std::string RunScenario(const std::string& address, Phase phase, const Choice& choice, Report* report);
+
+}  // namespace farlook::failnth
+
+#endif  // FARLOOK_TESTS_FAILNTH_SCENARIO_H_
