@@ -62,7 +62,7 @@ Findings ExamineRoute(absl::string_view address) {
   const absl::StatusOr<Address> parsed = ParseAddress(address);
   if (!parsed.ok()) return {Trouble(parsed.status())};
   if (parsed->scheme == Scheme::kShm) return {};  // it is here, or it is not: connecting tells
-  return verbs::ExamineRoute(parsed->host, parsed->port);
+  return verbs::ExamineRoute(*parsed);
 }
 
 Findings ExamineServer(const ServerPlan& plan) {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 
 namespace farlook::rdma {
 
@@ -27,6 +29,23 @@ inline Finding Good(std::string text) { return {Finding::Level::kGood, std::move
 inline Finding Advice(std::string text) { return {Finding::Level::kAdvice, std::move(text)}; }
 inline Finding Trouble(std::string text) { return {Finding::Level::kTrouble, std::move(text)}; }
 inline Finding Trouble(const absl::Status& status) { return Trouble(std::string(status.message())); }
+
+inline absl::string_view LevelName(Finding::Level level) {
+  switch (level) {
+    case Finding::Level::kGood:
+      return "good";
+    case Finding::Level::kAdvice:
+      return "advice";
+    case Finding::Level::kTrouble:
+      return "trouble";
+  }
+  return "";
+}
+
+// As people see it, without the end of the line.
+inline std::string ToLine(const Finding& finding) {
+  return absl::StrFormat("%-8s %s", LevelName(finding.level), finding.text);
+}
 
 inline bool AnyTrouble(const Findings& findings) {
   for (const Finding& finding : findings) {

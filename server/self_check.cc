@@ -1,6 +1,6 @@
 #include "server/self_check.h"
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 #include "rdma/doctor.h"
 #include "rdma/finding.h"
 
@@ -19,10 +19,7 @@ bool SelfCheck(const ServerOptions& options, std::string* text) {
     findings = rdma::ExamineServer(plan);
   }
   for (const rdma::Finding& finding : findings) {
-    const char* const level = finding.level == rdma::Finding::Level::kGood     ? "good"
-                              : finding.level == rdma::Finding::Level::kAdvice ? "advice"
-                                                                               : "trouble";
-    absl::StrAppendFormat(text, "%-8s %s\n", level, finding.text);
+    absl::StrAppend(text, rdma::ToLine(finding), "\n");
   }
   return !rdma::AnyTrouble(findings);
 }

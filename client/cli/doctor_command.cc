@@ -19,26 +19,13 @@ namespace {
 using rdma::Finding;
 using rdma::Findings;
 
-absl::string_view LevelName(Finding::Level level) {
-  switch (level) {
-    case Finding::Level::kGood:
-      return "good";
-    case Finding::Level::kAdvice:
-      return "advice";
-    case Finding::Level::kTrouble:
-      return "trouble";
-  }
-  return "";
-}
-
 void Print(const Findings& findings, Context& context) {
   Output& out = context.console.out();
   for (const Finding& finding : findings) {
-    const absl::string_view level = LevelName(finding.level);
     if (context.options.json) {
-      out.WriteLine(JsonLine().Bytes("level", level).Bytes("text", finding.text).ToString());
+      out.WriteLine(JsonLine().Bytes("level", LevelName(finding.level)).Bytes("text", finding.text).ToString());
     } else {
-      out.WriteLine(absl::StrFormat("%-8s %s", level, finding.text));
+      out.WriteLine(ToLine(finding));
     }
   }
   out.Flush();

@@ -49,7 +49,8 @@ absl::StatusOr<SocketAddress> Resolve(const Address& address) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
   if (error != 0) {
-    return absl::UnavailableError(absl::StrCat("the host ", address.host, " is not known: ", gai_strerror(error)));
+    return absl::UnavailableError(absl::StrCat("the name ", address.host, " does not resolve: ", gai_strerror(error),
+                                               "; see /etc/hosts, or give the address in numbers"));
   }
   SocketAddress resolved;
   memcpy(&resolved.storage, found->ai_addr, found->ai_addrlen);

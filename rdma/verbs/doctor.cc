@@ -1,10 +1,8 @@
 #include "rdma/verbs/doctor.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <infiniband/verbs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -16,10 +14,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "rdma/address.h"
+#include "rdma/verbs/cm.h"
 #include "rdma/verbs/diagnosis.h"
 #include "rdma/verbs/numa_node.h"
 
@@ -35,12 +36,6 @@ struct ListFree {
 };
 struct ContextClose {
   void operator()(ibv_context* context) const { ibv_close_device(context); }
-};
-struct IdDestroy {
-  void operator()(rdma_cm_id* id) const { rdma_destroy_id(id); }
-};
-struct InfoFree {
-  void operator()(addrinfo* info) const { freeaddrinfo(info); }
 };
 
 // Names in a directory of /sys, without the hidden ones.
@@ -213,34 +208,20 @@ Finding ExamineLockedMemory(uint64_t bytes) {
   return Trouble(CannotRegister("the table", bytes, ENOMEM));
 }
 
-Findings ExamineRoute(const std::string& host, uint16_t port) {
-  const std::string address = absl::StrCat("rdma://", host, ":", port);
-  addrinfo* found = nullptr;
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
-    return {Trouble(absl::StrCat("the name ", host, " does not resolve: ", gai_strerror(error),
-                                 "; see /etc/hosts, or "
-                                 "give the address in numbers"))};
-  }
-  const std::unique_ptr<addrinfo, InfoFree> info(found);
-  rdma_cm_id* raw = nullptr;
-  if (rdma_create_id(nullptr, &raw, nullptr, RDMA_PS_TCP) != 0) {  // without a channel: calls block
+Findings ExamineRoute(const Address& address) {
+  const std::string shown = FormatAddress(address);
+  absl::StatusOr<SocketAddress> remote = Resolve(address);
+  if (!remote.ok()) return {Trouble(remote.status())};
+  rdma_cm_id* made = nullptr;
+  if (rdma_create_id(nullptr, &made, nullptr, RDMA_PS_TCP) != 0) {  // without a channel: calls block
     return {Trouble(CannotOpen("/dev/infiniband/rdma_cm", errno))};
   }
-  const std::unique_ptr<rdma_cm_id, IdDestroy> id(raw);
-  if (info->ai_family == AF_INET) {
-    reinterpret_cast<sockaddr_in*>(info->ai_addr)->sin_port = htons(port);
-  } else {
-    reinterpret_cast<sockaddr_in6*>(info->ai_addr)->sin6_port = htons(port);
-  }
-  if (rdma_resolve_addr(id.get(), nullptr, info->ai_addr, kResolveMs) != 0) {
-    return {Trouble(NoDeviceAt(address, errno))};
-  }
+  const CmId id(made);
+  if (rdma_resolve_addr(id.get(), nullptr, remote->get(), kResolveMs) != 0) return {Trouble(NoDeviceAt(shown, errno))};
   if (rdma_resolve_route(id.get(), kResolveMs) != 0) {
-    return {Trouble(CannotConnect(address, RDMA_CM_EVENT_ROUTE_ERROR, -errno))};
+    return {Trouble(CannotConnect(shown, RDMA_CM_EVENT_ROUTE_ERROR, -errno))};
   }
-  return {Good(absl::StrCat("the way to ", address, " leads over ", ibv_get_device_name(id->verbs->device)))};
+  return {Good(absl::StrCat("the way to ", shown, " leads over ", ibv_get_device_name(id->verbs->device)))};
 }
 
 }  // namespace farlook::rdma::verbs

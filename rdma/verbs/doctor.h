@@ -3,8 +3,8 @@
 #define FARLOOK_RDMA_VERBS_DOCTOR_H_
 
 #include <cstdint>
-#include <string>
 
+#include "rdma/address.h"
 #include "rdma/finding.h"
 
 namespace farlook::rdma::verbs {
@@ -16,7 +16,7 @@ Findings ExamineHost();
 Finding ExamineLockedMemory(uint64_t bytes);
 
 // Resolves address and route as connecting does, and says over which device.
-Findings ExamineRoute(const std::string& host, uint16_t port);
+Findings ExamineRoute(const Address& address);
 
 }  // namespace farlook::rdma::verbs
 

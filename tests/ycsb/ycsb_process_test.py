@@ -139,8 +139,9 @@ class YcsbTest(unittest.TestCase):
 
   def test_a_full_table_is_said(self):
     run = self.ycsb("a", "-load", "-p", "recordcount=200000")
-    self.assertNotEqual(run.returncode, 0)
-    self.assertRegex(run.stderr + run.stdout, r"(?i)memory|RESOURCE_EXHAUSTED|full")
+    self.assertEqual(run.returncode, 3, run)
+    self.assertIn("INSERT failed: NO_SPACE: RESOURCE_EXHAUSTED: the server's memory is full", run.stderr)
+    self.assertGreater(figure(run.stdout, "[INSERT], Return=NO_SPACE"), 0)
 
 
 if __name__ == "__main__":
