@@ -3,22 +3,26 @@
 //
 // The input is a program for three clients. Each step is an operation byte, a client byte, and operands; what is
 // missing is zero. Besides what the sanitizers see, a worker must not loop for ever (PollAll aborts), must not send
-// what its own decoder refuses (TestReply aborts), must let go of every connection in order, and must still serve a
-// good client in the end.
+// what its own decoder refuses (those of replies and notices), must let go of every connection in order, and must still
+// serve a good client in the end.
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "kv/cell_notice.h"
 #include "kv/message.h"
 #include "server/log.h"
 #include "server/test_worker.h"
+#include "tools/fuzz/input.h"
 
 namespace {
 
 namespace kv = farlook::kv;
+using farlook::fuzz::Input;
 using farlook::rdma::WcStatus;
 using farlook::server::Encode;
 using farlook::server::FakeCall;
@@ -27,35 +31,21 @@ using farlook::server::TestWorker;
 constexpr size_t kClients = 3;
 constexpr int kMaxSteps = 200;
 
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}
-
-  bool empty() const { return rest_.empty(); }
-  uint8_t Byte() {
-    if (rest_.empty()) return 0;
-    const auto byte = static_cast<uint8_t>(rest_[0]);
-    rest_.remove_prefix(1);
-    return byte;
-  }
-  absl::string_view Bytes(size_t bytes) {
-    const absl::string_view taken = rest_.substr(0, bytes);
-    rest_.remove_prefix(taken.size());
-    return taken;
-  }
-
- private:
-  absl::string_view rest_;
-};
-
 void Require(bool condition) {
   if (!condition) std::abort();
+}
+
+// Small, or at the ends of what a counter may be.
+int64_t Operand(uint8_t byte) {
+  if (byte < 200) return int64_t{byte} - 100;
+  return (int64_t{1} << (byte % 64)) - byte % 3;
 }
 
 // A request near enough to a good one to reach the table.
 std::string NearlyGood(TestWorker& t, Input& input) {
   kv::Request request;
-  request.type = static_cast<kv::RequestType>(1 + input.Byte() % 6);
+  const uint8_t type = input.Byte();
+  request.type = static_cast<kv::RequestType>(1 + (type < 128 ? type % 6 : 6 + type % 6));
   request.condition = static_cast<kv::Condition>(input.Byte() % 4);
   request.number = input.Byte();
   request.version = input.Byte();
@@ -70,6 +60,15 @@ std::string NearlyGood(TestWorker& t, Input& input) {
   }
   if (request.type == kv::RequestType::kPing || request.type == kv::RequestType::kStat) {
     request.condition = kv::Condition::kAlways;
+  }
+  if (request.type >= kv::RequestType::kCounterCreate) {
+    request.condition = kv::Condition::kAlways;
+    request.operand = Operand(input.Byte());
+    if (request.type == kv::RequestType::kCounterSwap) request.desired = Operand(input.Byte());
+  }
+  if (request.type == kv::RequestType::kCellsDropped) {
+    request.number = 0;
+    request.key = {};
   }
   return Encode(request);
 }
@@ -106,7 +105,7 @@ void Step(TestWorker& t, FakeCall* (&clients)[kClients], Input& input) {
     client = t.Call(Greeting(client, input), op % 2);
     return t.PollAll();
   }
-  switch (op % 10) {
+  switch (op < 250 ? op % 10 : 10) {
     case 0:
     case 1:
       return client->peer.Send(input.Bytes(1 + input.Byte() % 120));
@@ -128,6 +127,12 @@ void Step(TestWorker& t, FakeCall* (&clients)[kClients], Input& input) {
     case 9:
       t.clock.now_ns += int64_t{input.Byte()} << 24;
       return t.PollAll();
+    case 10: {  // an atomic of a client, wherever it likes
+      const size_t cell = input.Byte() % (farlook::server::kTestCellBytes / 64) * 64;
+      const int64_t operand = Operand(input.Byte());
+      std::memcpy(t.cells().data() + cell, &operand, sizeof operand);
+      return;
+    }
   }
 }
 
@@ -150,7 +155,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Require(put && put->code == kv::Code::kOk);
   Require(t.ReadKey("good") == "value");
   for (FakeCall& call : t.calls()) {
-    while (TestWorker::TakeReply(&call)) {
+    for (const std::string& message : call.peer.sent) {
+      Require(kv::CellNotice::Is(message) ? kv::CellNotice::Decode(message).ok() : kv::Reply::Decode(message).ok());
     }
   }
   t.worker().BeginDrain(1);

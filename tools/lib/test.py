@@ -165,7 +165,7 @@ def parse(argv):
     parser.add_argument("--skip", metavar="STAGE,...", default="", help="not these stages")
     parser.add_argument("--filter", metavar="PATTERN", help="only test cases that match (gtest's filter)")
     parser.add_argument("--list", action="store_true", help="show the stages")
-    parser.add_argument("--fuzz-seconds", type=int, default=15, metavar="N", help="for each fuzz target (15)")
+    parser.add_argument("--fuzz-seconds", type=int, default=8, metavar="N", help="for each fuzz target (8)")
     parser.add_argument("--seed", type=int, default=0, help="of the fuzzers (0: random, and printed)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="at once (as many as processors)")
     parser.add_argument("--output_base", metavar="DIR", help="Bazel's, if not the usual one")

@@ -1,0 +1,20 @@
+// Any text as an address: what is understood is written again and means the same.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "absl/strings/string_view.h"
+#include "rdma/address.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using farlook::rdma::FormatAddress;
+  using farlook::rdma::ParseAddress;
+  const auto address = ParseAddress(absl::string_view(reinterpret_cast<const char*>(data), size));
+  if (!address.ok()) return address.status().message().empty() ? std::abort(), 0 : 0;
+  const auto again = ParseAddress(FormatAddress(*address));
+  const bool same = again.ok() && again->scheme == address->scheme && again->path == address->path &&
+                    again->host == address->host && again->port == address->port;
+  if (!same) std::abort();
+  return 0;
+}
