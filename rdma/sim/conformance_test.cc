@@ -1,7 +1,7 @@
 // The simulated backend under the suite that all backends pass: without faults, at random delays.
 //
 // Not linked: the suite that needs real time, since the scheduler wakes who waits and all parties share one thread;
-// those of atomics and of reads at once, which this backend has not.
+// that of reads at once, which this backend has not.
 #include <memory>
 #include <string>
 
@@ -14,6 +14,7 @@
 namespace farlook::rdma::sim {
 namespace {
 
+using conformance::AtomicConformanceTest;
 using conformance::Backend;
 using conformance::ConformanceTest;
 
@@ -43,9 +44,11 @@ Backend Simulated() {
   return backend;
 }
 
-}  // namespace
+std::string Name(const testing::TestParamInfo<Backend>&) { return "Backend"; }
 
-INSTANTIATE_TEST_SUITE_P(Sim, ConformanceTest, testing::Values(Simulated()),
-                         [](const testing::TestParamInfo<Backend>&) { return "Backend"; });
+INSTANTIATE_TEST_SUITE_P(Sim, ConformanceTest, testing::Values(Simulated()), Name);
+INSTANTIATE_TEST_SUITE_P(Sim, AtomicConformanceTest, testing::Values(Simulated()), Name);
+
+}  // namespace
 
 }  // namespace farlook::rdma::sim

@@ -76,6 +76,7 @@ class SimConnection : public Connection {
   void Ring() override { wire_->Ring(side_); }
   void Disconnect() override;
   bool alive() const override;
+  bool quiescent() override { return wire_->quiescent(); }
   const Capabilities& capabilities() const override { return wire_->network().options.capabilities; }
   absl::string_view welcome() const override { return wire_->welcome; }
   absl::Status status() const override { return wire_->side(side_).status; }

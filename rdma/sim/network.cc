@@ -27,18 +27,20 @@ std::unique_ptr<Endpoint> Network::CreateEndpoint(Party party, std::function<voi
 
 void Network::Stop(Party party, int64_t ns) {
   if (!options.capabilities.local) return;
+  stopped_until_ns_[party] = std::max(stopped_until_ns(party), now_ns() + ns);
   for (const auto& [read, reader] : reads_) {
     if (reader == party) read->Stop(now_ns(), ns);
   }
 }
 
 void Network::Kill(Party party) {
+  stopped_until_ns_.erase(party);
   std::erase_if(wires_, [](const std::weak_ptr<Wire>& wire) { return wire.expired(); });
   for (size_t n = 0; n < wires_.size(); ++n) {
     const std::shared_ptr<Wire> wire = wires_[n].lock();
     for (const int i : {Wire::kClient, Wire::kServer}) {
       if (wire->side(i).endpoint != nullptr && wire->side(i).party == party) {
-        wire->End(i, absl::UnavailableError("the process is dead"));
+        wire->Die(i);
       }
     }
   }

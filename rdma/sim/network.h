@@ -60,7 +60,8 @@ class Network {
                                                    std::function<void()> wake = {});
   std::unique_ptr<Endpoint> CreateEndpoint(Party party, std::function<void()> wake = {});
 
-  // A party stops for a while. READs that its own CPU does (Capabilities::local) stop with it; a device goes on.
+  // A party stops for a while. READs and atomics that its own CPU does (Capabilities::local) stop with it; a device
+  // goes on.
   void Stop(Party party, int64_t ns);
 
   // A party dies: its connections end, in an order that is the same in each run. It is destroyed next.
@@ -99,9 +100,15 @@ class Network {
   void Add(const std::shared_ptr<Wire>& wire) { wires_.push_back(wire); }
   void Begin(WordRead* read, Party reader) {
     reads_.emplace_back(read, reader);
-    recent_[next_recent_++ % recent_.size()] = {read->from(), read->bytes()};
+    LookedAt(read->from(), read->bytes());
   }
+  void LookedAt(const char* from, uint64_t bytes) { recent_[next_recent_++ % recent_.size()] = {from, bytes}; }
   void End(WordRead* read);
+  // Until when a party stands still.
+  int64_t stopped_until_ns(Party party) const {
+    const auto found = stopped_until_ns_.find(party);
+    return found == stopped_until_ns_.end() ? 0 : found->second;
+  }
 
   // A draw of how long it takes one way; `slow` is the chance that it takes much longer.
   int64_t DrawDelay(uint32_t slow);
@@ -117,6 +124,7 @@ class Network {
   std::map<std::string, SimListener*> listeners_;
   std::map<uint32_t, Region> regions_;
   std::vector<std::weak_ptr<Wire>> wires_;  // by age
+  std::map<Party, int64_t> stopped_until_ns_;
   uint32_t last_rkey_ = 100;
   std::vector<std::pair<WordRead*, Party>> reads_;
   std::array<std::pair<const char*, uint64_t>, 32> recent_{};

@@ -105,6 +105,8 @@ void Wire::StartReads(int i) {
       work->read = std::make_unique<WordRead>(region->base + (work->address - region->remote.address), work->bytes,
                                               start_ns, end_ns, &network_->random());
       network_->Begin(work->read.get(), s.party);
+    } else if (region != nullptr) {
+      network_->LookedAt(region->base + (work->address - region->remote.address), work->bytes);
     }
     network_->scheduler().At(end_ns, execute);
   }
@@ -112,6 +114,7 @@ void Wire::StartReads(int i) {
 
 // The READ has fetched its words, or the atomic takes effect.
 void Wire::Execute(int i, const std::shared_ptr<Work>& work) {
+  if (work->opcode != Opcode::kRead) return ExecuteAtomic(i, work);
   Side& s = side(i);
   if (s.state != State::kUp) return;                                         // flushed
   if (work->read != nullptr && work->read->end_ns() > network_->now_ns()) {  // the reader had stopped
@@ -120,10 +123,45 @@ void Wire::Execute(int i, const std::shared_ptr<Work>& work) {
   }
   if (side(i).cut) return;  // the request never arrived
   const Region* region = Resolve(i, *work);
-  if (region == nullptr && side(1 - i).state == State::kDown) return;  // nobody answers any more
+  if (side(1 - i).state == State::kDown && !StillMapped(region)) return;  // nobody answers any more
+  if (region == nullptr) work->status = WcStatus::kRemoteAccess;
+  if (side(1 - i).cut) return;  // the answer is lost
+  work->done = true;
+  Complete(i);
+}
+
+// Whether the client's own CPU can still read memory of a server that has let go of it.
+bool Wire::StillMapped(const Region* region) const {
+  return network_->options.capabilities.local && region != nullptr &&
+         !(gate_closed_ && region->access == Access::kRemoteReadAtomic);
+}
+
+// Whether an atomic that is due takes effect.
+bool Wire::AtomicArrives(int i, const Work& work) const {
+  const Side& s = sides_[static_cast<size_t>(i)];
+  const Side& peer = sides_[static_cast<size_t>(1 - i)];
+  if (network_->options.capabilities.local) {
+    // The client's own CPU does it, as long as the client lives and the gate is open: a server that died left it so.
+    return work.inside ? inside_.get() == &work : s.state == State::kUp && !gate_closed_;
+  }
+  // What was sent before this side was over is under way; nothing reaches a queue pair that is destroyed.
+  return !s.cut && peer.state == State::kUp;
+}
+
+// One event, which no store comes between.
+void Wire::ExecuteAtomic(int i, const std::shared_ptr<Work>& work) {
+  Side& s = side(i);
+  if (network_->options.capabilities.local && network_->stopped_until_ns(s.party) > network_->now_ns()) {
+    network_->scheduler().At(network_->stopped_until_ns(s.party),
+                             [self = shared_from_this(), i, work] { self->ExecuteAtomic(i, work); });
+    return;
+  }
+  if (!AtomicArrives(i, *work)) return;  // flushed, or will be
+  if (inside_ == work) inside_ = nullptr;
+  const Region* region = Resolve(i, *work);
   if (region == nullptr) {
     work->status = WcStatus::kRemoteAccess;
-  } else if (work->opcode != Opcode::kRead) {
+  } else {
     char* at = region->base + (work->address - region->remote.address);
     network_->BeforeStore(at);
     std::memcpy(&work->bytes, at, 8);
@@ -132,9 +170,25 @@ void Wire::Execute(int i, const std::shared_ptr<Work>& work) {
                                                                : work->bytes;
     std::memcpy(at, &desired, 8);
   }
-  if (side(1 - i).cut) return;  // the answer is lost
+  if (s.state != State::kUp || side(1 - i).cut) return;  // nobody hears of it
   work->done = true;
   Complete(i);
+}
+
+// A client that is stopped now may be so within an atomic.
+void Wire::CloseGate() {
+  gate_closed_ = true;
+  const Side& client = side(kClient);
+  if (!network_->options.capabilities.local || client.state != State::kUp ||
+      network_->stopped_until_ns(client.party) <= network_->now_ns() || network_->random().OneIn(2)) {
+    return;
+  }
+  for (const std::shared_ptr<Work>& work : client.running) {
+    if (work->opcode == Opcode::kRead || !work->started || work->done) continue;
+    work->inside = true;
+    inside_ = work;
+    return;
+  }
 }
 
 void Wire::Land(const Work& work) {
@@ -177,6 +231,7 @@ void Wire::End(int i, absl::Status status) {
   Side& s = side(i);
   if (s.state == State::kDown) return;
   s.state = State::kDown;
+  if (i == kServer && !gate_left_open_) CloseGate();
   s.status = std::move(status);
   s.stalled.clear();
   for (auto* queue : {&s.running, &s.posted}) {
@@ -206,6 +261,12 @@ void Wire::Leave(int i, absl::Status status) {
     network_->on_healthy_end(side(i).party, i == kServer);
   }
   End(i, std::move(status));
+}
+
+void Wire::Die(int i) {
+  (i == kServer ? gate_left_open_ : gate_closed_) = true;
+  if (i == kClient) inside_ = nullptr;  // the system tells that it is gone
+  End(i, absl::UnavailableError("the process is dead"));
 }
 
 void Wire::Break() {

@@ -34,6 +34,7 @@ struct Work {
   bool done = false;
   WcStatus status = WcStatus::kSuccess;
   std::unique_ptr<WordRead> read;
+  bool inside = false;  // an atomic of a client that stands still in the middle of it: see Wire::quiescent()
 };
 
 // Thread safety: one thread. Invariants: work requests other than SENDs complete in the order in which they were
@@ -73,10 +74,14 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void End(int i, absl::Status status);
   // `i` itself ends it.
   void Leave(int i, absl::Status status);
+  // `i` dies.
+  void Die(int i);
   // The connection breaks, for no fault of anybody.
   void Break();
   // A receive of side `i` is free again.
   void Received(int i);
+  // Whether no atomic of the client can take effect any more, once the server's side is over.
+  bool quiescent() const { return inside_ == nullptr; }
 
  private:
   const Region* Resolve(int i, const Work& work) const;
@@ -84,12 +89,20 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void Arrive(int to, std::string message);
   void StartReads(int i);
   void Execute(int i, const std::shared_ptr<Work>& work);
+  void ExecuteAtomic(int i, const std::shared_ptr<Work>& work);
+  bool StillMapped(const Region* region) const;
+  bool AtomicArrives(int i, const Work& work) const;
+  void CloseGate();
   void Land(const Work& work);
   void Complete(int i);
 
   Network* const network_;
   std::array<Side, 2> sides_;
   bool faulty_ = false;  // a fault has touched it
+  // Where the client's own CPU does its atomics (rdma/shm/atomic_gate.h): the server has closed the gate, or died
+  // before; and the atomic that was within it then, of a client that was stopped just there.
+  bool gate_closed_ = false, gate_left_open_ = false;
+  std::shared_ptr<Work> inside_;
   friend class SimListener;
   friend class SimRequest;
   friend class SimEndpoint;

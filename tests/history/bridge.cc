@@ -1,61 +1,70 @@
 #include "tests/history/bridge.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdlib>
+#include <map>
 
 namespace farlook::history {
 namespace {
 
 // No search takes longer.
-constexpr uint64_t kMaxSteps = 1 << 16;
+constexpr uint64_t kMaxSteps = 1 << 17;
 
+// Small sets first: few of the unknown adds happen between two numbers that somebody was told.
 class SubsetSearch {
  public:
-  SubsetSearch(std::vector<UnknownAdd> adds, size_t most, bool* all) : adds_(std::move(adds)), most_(most), all_(all) {
+  SubsetSearch(const std::vector<UnknownAdd>& adds, size_t most, bool* all) : most_(most), all_(all) {
+    std::map<int64_t, std::vector<uint32_t>> by_delta;
+    for (const auto& [add, delta] : adds) by_delta[delta].push_back(add);
+    for (auto& [delta, alike] : by_delta) groups_.push_back({delta, std::move(alike)});
     // The largest first: then what the rest can still do is soon too little.
-    std::stable_sort(adds_.begin(), adds_.end(), [](const UnknownAdd& a, const UnknownAdd& b) {
-      const int64_t x = std::abs(a.second), y = std::abs(b.second);
-      return x != y ? x > y : a.second > b.second;
-    });
-    up_.resize(adds_.size() + 1);
-    down_.resize(adds_.size() + 1);
-    for (size_t i = adds_.size(); i-- > 0;) {
-      up_[i] = up_[i + 1] + std::max<int64_t>(0, adds_[i].second);
-      down_[i] = down_[i + 1] + std::min<int64_t>(0, adds_[i].second);
-    }
+    std::stable_sort(groups_.begin(), groups_.end(),
+                     [](const Group& a, const Group& b) { return std::abs(a.delta) > std::abs(b.delta); });
+    for (size_t i = 0; i < groups_.size(); ++i) group_of_[groups_[i].delta] = i;
   }
 
-  std::vector<std::vector<uint32_t>> Run(int64_t sum) {
-    From(0, sum);
+  std::vector<std::vector<uint32_t>> Run(size_t adds, int64_t sum) {
+    for (size_t size = 1; size <= adds && *all_; ++size) From(0, 0, sum, size);
     return std::move(found_);
   }
 
  private:
-  void From(size_t i, int64_t rest) {
+  struct Group {
+    int64_t delta;
+    std::vector<uint32_t> adds;
+  };
+
+  // Sets of `left` more, of the groups from `first` on, of whose adds `used` are taken.
+  void From(size_t first, size_t used, int64_t rest, size_t left) {
     if (++steps_ > kMaxSteps || found_.size() >= most_) {
       *all_ = false;
       return;
     }
-    // Nobody sees what adds nothing: a set ends where the sum is right.
-    if (rest == 0) {
+    if (left == 1) {
+      const auto last = group_of_.find(rest);
+      if (last == group_of_.end() || last->second < first) return;
+      const std::vector<uint32_t>& adds = groups_[last->second].adds;
+      const size_t next = last->second == first ? used : 0;
+      if (next == adds.size()) return;
       found_.push_back(taken_);
+      found_.back().push_back(adds[next]);
       return;
     }
-    if (i == adds_.size() || rest > up_[i] || rest < down_[i]) return;
-    taken_.push_back(adds_[i].first);
-    From(i + 1, rest - adds_[i].second);
-    taken_.pop_back();
-    // Without this one, without all that are like it.
-    size_t next = i + 1;
-    while (next < adds_.size() && adds_[next].second == adds_[i].second) ++next;
-    From(next, rest);
+    for (size_t i = first; i < groups_.size() && *all_; ++i) {
+      const Group& group = groups_[i];
+      if (std::abs(rest) / static_cast<int64_t>(left) > std::abs(group.delta)) return;
+      const size_t next = i == first ? used : 0;
+      if (next == group.adds.size()) continue;
+      taken_.push_back(group.adds[next]);
+      From(i, next + 1, rest - group.delta, left - 1);
+      taken_.pop_back();
+    }
   }
 
-  std::vector<UnknownAdd> adds_;
   const size_t most_;
   bool* const all_;
-  std::vector<int64_t> up_, down_;  // what those from i on add up to at most and at least
+  std::vector<Group> groups_;
+  std::map<int64_t, size_t> group_of_;
   std::vector<uint32_t> taken_;
   std::vector<std::vector<uint32_t>> found_;
   uint64_t steps_ = 0;
@@ -63,8 +72,12 @@ class SubsetSearch {
 
 }  // namespace
 
-std::vector<std::vector<uint32_t>> SetsWithSum(std::vector<UnknownAdd> adds, int64_t sum, size_t most, bool* all) {
-  return SubsetSearch(std::move(adds), most, all).Run(sum);
+std::vector<std::vector<uint32_t>> SetsWithSum(const std::vector<UnknownAdd>& adds, int64_t sum, size_t most,
+                                               bool* all) {
+  bool these = true;
+  auto sets = SubsetSearch(adds, most, &these).Run(adds.size(), sum);
+  *all = *all && these;
+  return sets;
 }
 
 }  // namespace farlook::history

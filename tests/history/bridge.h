@@ -15,9 +15,11 @@ namespace farlook::history {
 // An add: which it is, and its delta.
 using UnknownAdd = std::pair<uint32_t, int64_t>;
 
-// The sets of `adds` whose deltas sum up to `sum`, which is not 0: at most `most` of them, and adds of one delta count
-// as one and the same (the earlier ones are taken). `*all` becomes false if there may be more than were returned.
-std::vector<std::vector<uint32_t>> SetsWithSum(std::vector<UnknownAdd> adds, int64_t sum, size_t most, bool* all);
+// The sets of `adds` whose deltas sum up to `sum`, which is not 0, the small ones first: at most `most` of them, and
+// adds of one delta count as one and the same (the earlier ones are taken). `*all` becomes false if there may be more
+// than were returned.
+std::vector<std::vector<uint32_t>> SetsWithSum(const std::vector<UnknownAdd>& adds, int64_t sum, size_t most,
+                                               bool* all);
 
 }  // namespace farlook::history
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/history/bridge.h"
 #include "tests/history/state.h"
+#include "tests/history/values.h"
 
 namespace farlook::history {
 namespace {
@@ -128,8 +129,11 @@ bool Search::Prepare(std::string* why) {
     }
   }
   std::unordered_set<uint64_t> found;
+  std::unordered_set<uint64_t> bases;  // of counters: what they were created or swapped as, and somebody was told
   for (const Operation* operation : order) {
     if (operation->found != 0) found.insert(operation->found);
+    if (TellsCounter(*operation)) bases.insert(WriteOfNumber(operation->counter));
+    if (operation->type == Type::kCompareSwap) bases.insert(WriteOfNumber(operation->expected_counter));
     began_anew_ = began_anew_ || operation->type == Type::kWipe;
   }
   for (uint32_t state = 1; state < version_of_.size(); ++state) {
@@ -148,9 +152,12 @@ bool Search::Prepare(std::string* why) {
     entry.reads = operation->type == Type::kGet || operation->type == Type::kReadCounter ||
                   (operation->outcome != Outcome::kOk && !optional);
     if (entry.reads && entry.optional) continue;  // a get that never ended
+    const bool unseen = optional && IsOfCounter(operation->type) && bases.count(WriteOfNumber(operation->operand)) == 0;
+    if (unseen && operation->type == Type::kCompareSwap) continue;  // without it nobody is told anything else
     if (operation->write != 0) entry.writes = StateOf(operation->write);
     if (operation->found != 0) entry.found = StateOf(operation->found);
-    entry.alike = optional && IsAlike(*operation) && found.count(operation->write) == 0;
+    entry.alike = optional && (IsAlike(*operation) || (unseen && operation->type == Type::kCreateCounter)) &&
+                  found.count(operation->write) == 0;
     entry.needs = entry.found;
     const uint64_t met = operation->type == Type::kCompareAndSet && !entry.reads ? operation->expected
                          : entry.reads                                           ? operation->version

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "client/client.h"
 #include "client/core.h"
 #include "rdma/sim/network.h"
@@ -42,7 +43,7 @@ class SimClient {
 
   // Reads every key, each until there is an answer.
   void ReadAll();
-  bool has_read_all() const { return next_read_ >= world_->plan.keys && idle(); }
+  bool has_read_all() const { return next_read_ >= reads() && idle(); }
 
   const ClientStats& stats() const { return total_; }
   std::string State();  // for a trace
@@ -65,13 +66,23 @@ class SimClient {
 
   void WakeAfter(int64_t ns);
   void Poll();
-  void Begin(Operation::Type type, int key, bool must_answer);
+  void AddStats();
+  // Of ReadAll(): each key as a value, then as a counter.
+  int reads() const { return 2 * world_->plan.keys; }
+
+  // client_operations.cc
   void BeginAny();
+  bool OnlyReads() const;
+  Operation::Type DrawOfValue();
+  Operation::Type DrawOfCounter();
+  uint32_t DrawBytes();
+  Slot* FreeSlot();
+  void Begin(Operation::Type type, int key, bool must_answer);
+  void AskCounter(Slot* slot, uint64_t write, history::Operation* record);
   void Ended(Slot* slot);
   void Found(const Slot& slot, history::Operation* record);
-  std::string MakeValue(uint64_t number, uint32_t bytes) const;
-  uint32_t DrawBytes();
-  void AddStats();
+  void FoundCounter(const Slot& slot, history::Operation* record);
+  bool CheckWrite(int key, uint64_t write, absl::string_view what);
 
   World* const world_;
   const int number_;
@@ -82,6 +93,7 @@ class SimClient {
   std::unique_ptr<client::ClientCore> core_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<uint64_t> versions_;  // last seen, by key
+  std::vector<int64_t> numbers_;    // of counters, likewise
   ClientStats total_;
   int64_t stopped_until_ns_ = 0;
   int64_t stopped_ns_ = 0;  // in all

@@ -36,6 +36,17 @@ enum class Break : uint8_t {
   kChecksumIgnored,
   kDeadIsAbsent,
   kFloorTooHigh,
+  kItemDeadBeforePoison,
+  kPoisonForgotten,
+  kCellReusedAtOnce,
+  kCellQuarantineSkipped,
+  kNoticeIgnored,
+  kAcknowledgedAtOnce,
+  kCellsOutliveConnection,
+  kAtomicRepeated,
+  kCellToldFromMemory,
+  kHolderNotEnrolled,
+  kGateNotWaitedFor,
   kCount,
 };
 inline Break active_break = Break::kNone;

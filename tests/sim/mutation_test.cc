@@ -43,6 +43,17 @@ constexpr Mutation kMutations[] = {
     {Break::kChecksumIgnored, "ChecksumNotVerified"},
     {Break::kDeadIsAbsent, "DeadItemTakenForAbsent"},
     {Break::kFloorTooHigh, "FloorJumpsOverAnUnansweredRequest"},
+    {Break::kItemDeadBeforePoison, "CountersItemDeadBeforeItsCellIsPoisoned", Focus::kCounters},
+    {Break::kPoisonForgotten, "PoisonForgotten"},
+    {Break::kCellReusedAtOnce, "CounterCellReusedAtOnce"},
+    {Break::kCellQuarantineSkipped, "QuarantineOfCellsSkipped"},
+    {Break::kNoticeIgnored, "NoticeOfDeletionIgnored"},
+    {Break::kAcknowledgedAtOnce, "NoticeAcknowledgedBeforeAtomicsEnd", Focus::kCounters},
+    {Break::kCellsOutliveConnection, "CellsOfTheLastConnectionUsed"},
+    {Break::kAtomicRepeated, "AtomicOfUnknownOutcomeRepeated"},
+    {Break::kCellToldFromMemory, "CellToldInAReplyFromMemory", Focus::kCounters},
+    {Break::kHolderNotEnrolled, "CellToldToAConnectionThatIsNotWaitedFor"},
+    {Break::kGateNotWaitedFor, "ClientStoppedWithinAnAtomicNotWaitedFor", Focus::kCounters},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

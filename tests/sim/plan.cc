@@ -64,13 +64,40 @@ Plan DrawPlan(uint64_t seed) {
   network.max_ack_ns = 50'000;
   network.receives = static_cast<uint32_t>(random.Between(1, 4));
   network.capabilities.send_queue_depth = static_cast<uint32_t>(random.Between(1, 6));
+
+  plan.counters = !random.OneIn(4) && !plan.large_values;
+  plan.cells_shared = !random.OneIn(6);
+  plan.cells = static_cast<int>(random.OneIn(2) ? random.Between(1, 6) : random.Between(10, 60));
+  plan.patience_ns = random.OneIn(3) ? random.Between(1'000'000, 50'000'000) : kLongPatienceNs;
   return plan;
 }
+
+namespace {
+
+void FocusOnCounters(Plan* plan) {
+  plan->grows = plan->large_values = false;
+  plan->counters = plan->cells_shared = true;
+  plan->operations = 3'000;
+  plan->clients = 5;
+  plan->in_flight = 4;
+  plan->servers = 1;
+  plan->keys = 12;
+  plan->cells = 4;
+  plan->patience_ns = 40'000;  // some round trips
+  plan->network.broken = 10'000;
+  plan->faults |= 1u << static_cast<int>(Fault::kBrokenConnections) | 1u << static_cast<int>(Fault::kClientStop);
+}
+
+}  // namespace
 
 Plan DrawPlan(uint64_t seed, Focus focus) {
   Plan plan = DrawPlan(seed);
   plan.focus = focus;
   if (focus == Focus::kAll) return plan;
+  if (focus == Focus::kCounters) {
+    FocusOnCounters(&plan);
+    return plan;
+  }
   plan.grows = focus != Focus::kLarge;
   plan.large_values = focus == Focus::kLarge;
   plan.keys = plan.grows ? 300 : 80;
@@ -89,6 +116,7 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
     plan.network.slow_ns = focus == Focus::kGrowth ? 1'000'000 : 300'000'000;
     plan.pauses = focus == Focus::kGrowth ? 0 : 10'000;
   }
+  plan.counters = false;
   return plan;
 }
 

@@ -32,6 +32,9 @@ enum class Fault : uint8_t {
 inline constexpr uint32_t kAllFaults = (1u << static_cast<int>(Fault::kCount)) - 1;
 absl::string_view NameOf(Fault fault);
 
+// So long that no client exceeds it by whatever happens in a run.
+inline constexpr int64_t kLongPatienceNs = 5'000'000'000;
+
 enum class Focus : uint8_t;
 
 struct Plan {
@@ -55,6 +58,10 @@ struct Plan {
   uint32_t nested_near = 0;  // the same, after a store to what was READ lately
   int64_t store_ns = 0;      // that a store takes
   uint32_t pauses = 0;       // chance of quiet after an operation, per million
+  bool counters = false;     // some keys name counters, some now this and now that
+  bool cells_shared = true;  // clients change counters' cells themselves; else by message
+  int cells = 0;             // of all counters of a server
+  int64_t patience_ns = 0;   // for the acknowledgement that counters were deleted
   rdma::sim::NetworkOptions network;
 
   bool has(Fault fault) const { return (faults >> static_cast<int>(fault) & 1) != 0; }
@@ -69,6 +76,7 @@ enum class Focus : uint8_t {
   kGrowth,      // segments split in quick succession, while READs take long
   kSlowGrowth,  // READs take longer than the quarantine
   kLarge,       // large values in memory that is full
+  kCounters,    // few counters and fewer cells
 };
 Plan DrawPlan(uint64_t seed, Focus focus);
 

@@ -6,7 +6,10 @@ namespace farlook::sim {
 
 std::string Describe(const Plan& plan) {
   std::string text = absl::StrCat("seed ", plan.seed, ": ", plan.operations, " operations of ", plan.clients,
-                                  " clients on ", plan.keys, " keys of ", plan.servers, " servers; faults:");
+                                  " clients on ", plan.keys, " keys of ", plan.servers, " servers, ",
+                                  plan.network.capabilities.local ? "on one host" : "by a device");
+  if (plan.counters) absl::StrAppend(&text, ", ", plan.cells, " cells, patience of ", plan.patience_ns, " ns");
+  absl::StrAppend(&text, "; faults:");
   for (int i = 0; i < static_cast<int>(Fault::kCount); ++i) {
     if (plan.has(static_cast<Fault>(i))) absl::StrAppend(&text, " ", NameOf(static_cast<Fault>(i)));
   }
@@ -40,17 +43,22 @@ void Totals::Add(const RunResult& result) {
   sum.timeouts += result.timeouts;
   sum.restarts += result.restarts;
   sum.no_memory += result.no_memory;
+  sum.atomics += result.atomics;
+  sum.counter_requests += result.counter_requests;
+  sum.dead_cells += result.dead_cells;
+  sum.unknown_atomics += result.unknown_atomics;
 }
 
 std::string Totals::ToString() const {
-  return absl::StrCat(runs, " runs, ", undecided, " undecided; operations ", sum.operations, ", events ", sum.events,
-                      ", pauses between stores ", sum.pauses, ", operations ended in them ", sum.ended_in_pauses,
-                      ", cached hits ", sum.cached_hits, ", splits ", sum.splits, ", moved items ", sum.moved_items,
-                      ", read retries ", sum.read_retries, ", stale locations ", sum.stale_locations,
-                      ", gets by message ", sum.server_gets, ", directory refreshes ", sum.directory_refreshes,
-                      ", reconnects ", sum.reconnects, ", requests sent again ", sum.resent_requests,
-                      ", pulled values ", sum.pulled_values, ", timeouts ", sum.timeouts, ", server deaths ",
-                      sum.restarts, ", replies of no memory ", sum.no_memory);
+  return absl::StrCat(
+      runs, " runs, ", undecided, " undecided; operations ", sum.operations, ", events ", sum.events,
+      ", pauses between stores ", sum.pauses, ", operations ended in them ", sum.ended_in_pauses, ", cached hits ",
+      sum.cached_hits, ", splits ", sum.splits, ", moved items ", sum.moved_items, ", read retries ", sum.read_retries,
+      ", stale locations ", sum.stale_locations, ", gets by message ", sum.server_gets, ", directory refreshes ",
+      sum.directory_refreshes, ", reconnects ", sum.reconnects, ", requests sent again ", sum.resent_requests,
+      ", pulled values ", sum.pulled_values, ", timeouts ", sum.timeouts, ", server deaths ", sum.restarts,
+      ", replies of no memory ", sum.no_memory, ", atomics ", sum.atomics, ", requests about counters ",
+      sum.counter_requests, ", dead cells met ", sum.dead_cells, ", unknown atomics ", sum.unknown_atomics);
 }
 
 }  // namespace farlook::sim

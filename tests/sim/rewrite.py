@@ -105,6 +105,43 @@ EDITS = [
     # The client takes all numbers below the last answer for answered.
     ("client/session.cc", "  while (floor_ < next_ && At(floor_).answered) ++floor_;\n",
      "  while (floor_ < next_ && (At(floor_).answered || (BROKEN(kFloorTooHigh) && floor_ < number))) ++floor_;\n"),
+
+    # ---- Counters.
+    # The item of a deleted counter is dead, and its slot clear, before its cell is poisoned; or it never is.
+    ("server/counters.cc", "  if (!writer_->FetchAdd(cell, static_cast<int64_t>(kv::kPoison), &old)) return kDeviceFailed;\n",
+     "  if (BROKEN(kItemDeadBeforePoison)) table_->DeleteCounter(hash, request.key);\n"
+     "  if (!writer_->FetchAdd(cell, BROKEN(kPoisonForgotten) ? 0 : static_cast<int64_t>(kv::kPoison), &old))\n"
+     "    return kDeviceFailed;\n"),
+    # The cell of a deleted counter is free at once, and nobody is told.
+    ("server/counters.cc", "  Retire(cell, hash);\n",
+     "  if (BROKEN(kCellReusedAtOnce)) FreeCell(cell);\n"
+     "  else Retire(cell, hash);\n"),
+    # Holders are told, but nobody waits for them.
+    ("server/counters.cc", "    quarantine_.Retire(cell, hash);\n",
+     "    quarantine_.Retire(cell, hash);\n    if (BROKEN(kCellQuarantineSkipped)) pool_.Free(cell);\n"),
+    ("server/counters.cc", "  for (const uint64_t cell : released_) pool_.Free(cell);\n",
+     "  for (const uint64_t cell : released_) {\n    if (!BROKEN(kCellQuarantineSkipped)) pool_.Free(cell);\n  }\n"),
+    # The client acknowledges without forgetting the cells, or before what it has under way has ended.
+    ("client/counters.cc", "  for (size_t i = 0; i < notice->size(); ++i) cache_.Erase(notice->hash(i));\n",
+     "  for (size_t i = 0; i < notice->size() && !BROKEN(kNoticeIgnored); ++i) cache_.Erase(notice->hash(i));\n"),
+    ("client/counters.cc", "  if (owed_ == 0 || noticed_ != 0) return;\n",
+     "  if (owed_ == 0 || (noticed_ != 0 && !BROKEN(kAcknowledgedAtOnce))) return;\n"),
+    # It goes on using the cells of the last connection.
+    ("client/counters.cc", "  stalled_.clear();\n  cache_.Clear();\n",
+     "  stalled_.clear();\n  if (!BROKEN(kCellsOutliveConnection)) cache_.Clear();\n"),
+    # It repeats an atomic whose completion was lost.
+    ("client/counters.cc", "    const bool unknown = flight.type != Type::kReadCounter && flight.step != Step::kPost;\n",
+     "    const bool unknown = flight.type != Type::kReadCounter && flight.step != Step::kPost && !BROKEN(kAtomicRepeated);\n"),
+    # A reply that is sent again names the cell that the counter had.
+    ("server/worker.cc", "  if (kv::IsCounterRequest(request.type)) outcome.slot = kv::Slot();\n",
+     "  if (kv::IsCounterRequest(request.type) && !BROKEN(kCellToldFromMemory)) outcome.slot = kv::Slot();\n"),
+    # A connection is told cells without being noted as one that knows them.
+    ("server/worker.cc", "  if (link.has_cells_key && !link.closing) counter_links_->Enroll(link);\n",
+     "  if (BROKEN(kHolderNotEnrolled)) return shared_.counters->Execute(request, hash, link.has_cells_key);\n"
+     "  if (link.has_cells_key && !link.closing) counter_links_->Enroll(link);\n"),
+    # A client that is stopped within an atomic is not waited for.
+    ("server/counter_links.cc", "  if (link.connection->quiescent()) {\n",
+     "  if (link.connection->quiescent() || BROKEN(kGateNotWaitedFor)) {\n"),
 ]
 
 

@@ -95,9 +95,16 @@ RunResult Simulation::Run() {
     // Whatever happened: once all is well again, every key can be read, by each client.
     faults_->Heal();
     for (const auto& client : clients_) client->ReadAll();
-    RunUntil(
+    good = RunUntil(
         [&] { return std::all_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->has_read_all(); }); },
         "keys that cannot be read though there are no faults any more");
+  }
+  if (good) {
+    RunUntil(
+        [&] {
+          return std::all_of(servers_.begin(), servers_.end(), [](const auto& s) { return s->cells_waiting() == 0; });
+        },
+        "cells of deleted counters that never become free");
   }
   RunResult result;
   for (const auto& server : servers_) {
@@ -121,6 +128,10 @@ RunResult Simulation::Run() {
     result.resent_requests += stats.resent_requests;
     result.pulled_values += stats.pulled_values;
     result.timeouts += stats.timeouts;
+    result.atomics += stats.atomics;
+    result.counter_requests += stats.counter_requests;
+    result.dead_cells += stats.dead_cells;
+    result.unknown_atomics += stats.unknown_atomics;
   }
   result.operations = static_cast<uint64_t>(world_.plan.operations - world_.operations_left);
   result.events = world_.scheduler.events();

@@ -32,8 +32,12 @@ struct RunResult {
   uint64_t pulled_values = 0;
   uint64_t timeouts = 0;
   uint64_t restarts = 0;
-  uint64_t no_memory = 0;      // replies
-  uint64_t wrong_answers = 0;  // of histories
+  uint64_t no_memory = 0;  // replies
+  uint64_t atomics = 0;    // on counters' cells, and READs of them
+  uint64_t counter_requests = 0;
+  uint64_t dead_cells = 0;       // that atomics met
+  uint64_t unknown_atomics = 0;  // whose completion was lost
+  uint64_t wrong_answers = 0;    // of histories
 };
 
 // The same plan gives the same result.

@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kv/cell_region.h"
+#include "kv/words.h"
+#include "server/cell_writer.h"
 #include "server/session.h"
 #include "tests/sim/hook.h"
 #include "tests/sim/keys.h"
@@ -26,6 +29,37 @@ void StoreShared(uint64_t* at, uint64_t value) {
   *at = value;
   if (running != nullptr) SimServer::Stored(at);
 }
+
+char* TakeMemory(uint64_t bytes) {
+  char* const memory = arena + arena_used;
+  arena_used += bytes;
+  if (arena_used > arena_bytes) std::abort();
+  return memory;
+}
+
+// Changes cells as CpuCellWriter does: each change is one store, that others see, and that they may come after.
+class SimCellWriter final : public server::CellWriter {
+ public:
+  explicit SimCellWriter(char* region) : region_(region) {}
+
+  bool Read(uint64_t cell, int64_t* value) override {
+    *value = static_cast<int64_t>(kv::LoadWord(region_ + cell));
+    return true;
+  }
+  bool FetchAdd(uint64_t cell, int64_t delta, int64_t* old) override {
+    Read(cell, old);
+    Store(region_ + cell, static_cast<uint64_t>(*old) + static_cast<uint64_t>(delta));
+    return true;
+  }
+  bool CompareSwap(uint64_t cell, int64_t expected, int64_t desired, int64_t* old) override {
+    Read(cell, old);
+    if (*old == expected) Store(region_ + cell, static_cast<uint64_t>(desired));
+    return true;
+  }
+
+ private:
+  char* const region_;
+};
 
 }  // namespace
 
@@ -47,9 +81,7 @@ void SimServer::Start() {
   running_world = world_;
   // As small as may be; larger where slabs of several sizes must have room to be sparse.
   const uint64_t region_bytes = (world_->plan.large_values ? 2 : 1) * kv::kMinRegionBytes;
-  char* region = arena + arena_used;
-  arena_used += region_bytes;
-  if (arena_used > arena_bytes) std::abort();
+  char* region = TakeMemory(region_bytes);
   ++starts_;
   parts_ = std::make_unique<Parts>();
   Parts& parts = *parts_;
@@ -71,16 +103,23 @@ void SimServer::Start() {
                        kv::Condition::kAlways, 0, 0);
     }
   }
-  running = paused;
   parts.locks = std::make_unique<server::PartitionLocks>(parts.table.get());
+  const absl::Span<char> cells = CreateCounters(options.incarnation);
+  running = paused;
   parts.listener = *world_->network.Listen(address(), party(), [this] { Wake(); });
   const rdma::RemoteRange range = *parts.listener->Offer({region, region_bytes, -1}, rdma::Access::kRemoteRead);
+  rdma::RemoteRange cell_range;
+  if (!cells.empty() && world_->plan.cells_shared) {
+    cell_range = *parts.listener->Offer({cells.data(), cells.size(), -1}, rdma::Access::kRemoteReadAtomic);
+  }
 
   server::Shared shared;
   shared.table = parts.table.get();
   shared.locks = parts.locks.get();
   shared.clock = &clock_;
   shared.incarnation = options.incarnation;
+  shared.counters = parts.counters.get();
+  shared.counter_patience_ns = world_->plan.patience_ns;
   shared.clients = &parts.clients;
   shared.stat = [](absl::string_view) { return std::string("uptime 1\n"); };
   std::vector<server::Worker*> workers;
@@ -96,7 +135,7 @@ void SimServer::Start() {
     sessions.random = [this] { return world_->random.Next(); };
     parts.workers.push_back(std::make_unique<server::Worker>(shared, std::move(sessions), [this] { Wake(); }));
     parts.endpoints.push_back(*parts.listener->CreateEndpoint());
-    parts.workers.back()->AddPort(parts.endpoints.back().get(), range);
+    parts.workers.back()->AddPort(parts.endpoints.back().get(), range, cell_range);
     workers.push_back(parts.workers.back().get());
   }
   parts.acceptor = std::make_unique<server::Acceptor>(
@@ -108,6 +147,22 @@ void SimServer::Start() {
     }
   }
   world_->Note(absl::StrCat("server ", number_, " starts, its table is empty"));
+}
+
+// The region of the counters' cells; empty if there are none.
+absl::Span<char> SimServer::CreateCounters(uint64_t incarnation) {
+  if (!world_->plan.counters) return {};
+  const uint64_t bytes = kv::FirstCell() + static_cast<uint64_t>(world_->plan.cells) * kv::kCellStrideBytes;
+  char* const region = TakeMemory((bytes + 4'095) / 4'096 * 4'096);
+  kv::FormatCellRegion({region, bytes}, incarnation);
+  parts_->counters =
+      std::make_unique<server::Counters>(parts_->table.get(), parts_->locks.get(), &clock_,
+                                         absl::MakeSpan(region, bytes), std::make_unique<SimCellWriter>(region));
+  return {region, bytes};
+}
+
+uint64_t SimServer::cells_waiting() const {
+  return alive() && parts_->counters != nullptr ? parts_->counters->stats().cells_quarantined : 0;
 }
 
 uint64_t SimServer::no_memory() const {

@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "kv/table.h"
 #include "rdma/sim/network.h"
 #include "rdma/transport.h"
 #include "server/acceptor.h"
+#include "server/counters.h"
 #include "server/partition_locks.h"
 #include "server/worker.h"
 #include "tests/sim/world.h"
@@ -34,6 +36,8 @@ class SimServer {
   kv::TableStats stats() const { return parts_ ? parts_->table->stats() : kv::TableStats(); }
   int starts() const { return starts_; }
   uint64_t no_memory() const;  // replies that said so
+  // Cells of deleted counters that are not free yet.
+  uint64_t cells_waiting() const;
 
   void Start();
   // At once, or, if it is between two stores, after the last of them.
@@ -52,6 +56,7 @@ class SimServer {
   struct Parts {  // of one incarnation; destroyed from the last to the first
     std::unique_ptr<kv::Table> table;
     std::unique_ptr<server::PartitionLocks> locks;
+    std::unique_ptr<server::Counters> counters;  // null without
     std::atomic<int64_t> clients{0};
     std::unique_ptr<rdma::Listener> listener;
     std::vector<std::unique_ptr<rdma::Endpoint>> endpoints;
@@ -59,6 +64,7 @@ class SimServer {
     std::unique_ptr<server::Acceptor> acceptor;
   };
 
+  absl::Span<char> CreateCounters(uint64_t incarnation);
   void Wake();
   void Poll();
   void Pause();

@@ -69,6 +69,10 @@ TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
   EXPECT_GT(sum.restarts, 5u);
   EXPECT_GT(sum.no_memory, 10u);
   EXPECT_GT(sum.ended_in_pauses, 10'000u);
+  EXPECT_GT(sum.atomics, 3'000u);
+  EXPECT_GT(sum.counter_requests, 10'000u);
+  EXPECT_GT(sum.dead_cells, 50u);
+  EXPECT_GT(sum.unknown_atomics, 5u);
 }
 
 TEST(SimRunTest, AFailureIsShrunkAndSaysHowToRunItAgain) {

@@ -25,6 +25,10 @@ struct World {
   history::KeyHistory& HistoryOf(int server, int key) {
     return histories[static_cast<size_t>(server * plan.keys + key)];
   }
+  // What a key may name, in a run that has counters: those are few, so that they are busy.
+  static constexpr int kCounterKeys = 12;
+  bool NamesValues(int key) const { return !NamesCounters(key) || key % 4 == 3; }
+  bool NamesCounters(int key) const { return plan.counters && key < kCounterKeys && key % 4 >= 2; }
   // Keeps the first.
   void Violate(std::string why) {
     if (violation.empty()) violation = std::move(why);
@@ -42,7 +46,7 @@ struct World {
   // By number: what each write wrote, so that who finds it can tell whether it is whole.
   struct Write {
     int server = 0, key = 0;
-    uint32_t bytes = 0;
+    uint32_t bytes = 0;  // 0: it made a counter
   };
   std::vector<Write> writes{{}};
   int operations_left = 0;

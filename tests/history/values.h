@@ -1,0 +1,35 @@
+// What a recorder writes, so that whoever finds it can tell which write it is of, and whether it is whole.
+//
+// A value begins with the number of its write, 8 bytes; the rest follows from the number. A counter that is created or
+// swapped gets the number of that write times 2^44; what is added afterwards stays below 2^43 either way, so that its
+// number always tells. An add to another counter's cell shows in both.
+#ifndef FARLOOK_TESTS_HISTORY_VALUES_H_
+#define FARLOOK_TESTS_HISTORY_VALUES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace farlook::history {
+
+inline constexpr int kCounterShift = 44;
+// Adds to one counter of which it has the number, times the largest delta, must stay below 2^43.
+inline constexpr int64_t kMaxDelta = int64_t{1} << 33;
+
+// REQUIRES write > 0, 8 <= bytes < 1 MiB.
+std::string MakeValue(uint64_t write, uint32_t bytes);
+// The write that a value says it is of; 0: none.
+uint64_t WriteOfValue(absl::string_view value);
+// Whether a value is what MakeValue() made for that write.
+bool IsWhole(absl::string_view value, uint64_t write);
+
+// REQUIRES write < 2^17.
+constexpr int64_t FirstNumberOf(uint64_t write) { return static_cast<int64_t>(write) << kCounterShift; }
+constexpr uint64_t WriteOfNumber(int64_t number) {
+  return static_cast<uint64_t>((number + (int64_t{1} << (kCounterShift - 1))) >> kCounterShift);
+}
+
+}  // namespace farlook::history
+
+#endif  // FARLOOK_TESTS_HISTORY_VALUES_H_

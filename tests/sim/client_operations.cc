@@ -1,0 +1,241 @@
+// What the client of a simulated run asks for, and what it makes of the answers.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/history/outcome.h"
+#include "tests/history/values.h"
+#include "tests/sim/client.h"
+
+namespace farlook::sim {
+namespace {
+
+using history::Outcome;
+using history::TypeOf;
+using history::Writes;
+using OpType = Operation::Type;
+
+// Whether the operation makes a value, or a counter, that names its write.
+bool Makes(OpType type) {
+  return Writes(TypeOf(type)) && type != OpType::kDelete && type != OpType::kDeleteCounter && type != OpType::kFetchAdd;
+}
+
+}  // namespace
+
+uint32_t SimClient::DrawBytes() {
+  rdma::sim::Random& random = world_->random;
+  if (world_->plan.large_values && !random.OneIn(4)) {
+    // Of one size and then of another, by turns: slabs become sparse.
+    constexpr uint32_t kTurns[] = {60'000, 130'000};
+    return kTurns[5 * world_->operations_left / world_->plan.operations % 2];
+  }
+  switch (world_->plan.values) {
+    case 0:
+      return static_cast<uint32_t>(random.Between(8, 24));
+    case 1:
+      return static_cast<uint32_t>(random.Between(8, 200));
+    case 2:
+      return static_cast<uint32_t>(random.OneIn(25) ? random.Between(4'000, 9'000) : random.Between(8, 600));
+    default:
+      return 40;
+  }
+}
+
+void SimClient::BeginAny() {
+  rdma::sim::Random& random = world_->random;
+  int keys = world_->plan.keys;
+  // Growth goes on all through the run.
+  if (world_->plan.grows) {
+    const int begun = world_->plan.operations - world_->operations_left;
+    keys = std::clamp(keys * begun / world_->plan.operations * 5 / 4, std::min(keys, 12), keys);
+  }
+  int key = static_cast<int>(random.Below(static_cast<uint64_t>(keys)));
+  if (random.OneIn(2)) key = world_->plan.grows ? keys - 1 - key / 8 : key / 8;
+  if (world_->plan.counters && random.OneIn(2)) {
+    key = static_cast<int>(random.Below(static_cast<uint64_t>(std::min(world_->plan.keys, World::kCounterKeys))));
+    key |= key + 2 < world_->plan.keys ? 2 : 0;
+  }
+  const bool counter = world_->NamesCounters(key) && (!world_->NamesValues(key) || random.OneIn(2));
+  Begin(counter ? DrawOfCounter() : DrawOfValue(), key, /*must_answer=*/false);
+}
+
+// While the server stands still somebody must go on reading.
+bool SimClient::OnlyReads() const { return read_only_ || writes_under_way_ * 2 >= world_->plan.in_flight; }
+
+Operation::Type SimClient::DrawOfValue() {
+  rdma::sim::Random& random = world_->random;
+  const uint64_t dice = random.Below(100);
+  if (dice < 40 || OnlyReads()) return random.OneIn(10) ? OpType::kExists : OpType::kGet;
+  if (dice < 66) return OpType::kPut;
+  if (dice < 74) return OpType::kInsert;
+  if (dice < 79) return OpType::kReplace;
+  if (dice < 88) return OpType::kCompareAndSet;
+  return world_->plan.grows && !random.OneIn(4) ? OpType::kInsert : OpType::kDelete;
+}
+
+Operation::Type SimClient::DrawOfCounter() {
+  rdma::sim::Random& random = world_->random;
+  const uint64_t dice = random.Below(100);
+  if (dice < 20 || OnlyReads()) return random.OneIn(4) ? OpType::kGet : OpType::kReadCounter;
+  if (dice < 70) return OpType::kFetchAdd;
+  if (dice < 82) return OpType::kCompareSwap;
+  if (dice < 95) return OpType::kCreateCounter;
+  return OpType::kDeleteCounter;
+}
+
+SimClient::Slot* SimClient::FreeSlot() {
+  auto found = std::find_if(slots_.begin(), slots_.end(), [](const auto& slot) { return slot->free; });
+  if (found == slots_.end()) found = slots_.insert(found, std::make_unique<Slot>());
+  return found->get();
+}
+
+void SimClient::Begin(Operation::Type type, int key, bool must_answer) {
+  rdma::sim::Random& random = world_->random;
+  Slot& slot = *FreeSlot();
+  slot.free = false;
+  slot.key = key;
+  slot.must_answer = must_answer;
+  Operation& operation = slot.operation = Operation();
+  operation.type = type;
+  operation.key = world_->keys[static_cast<size_t>(key)];
+  operation.tag = &slot;
+  history::Operation record;
+  record.type = TypeOf(type);
+  record.client = number_;
+  record.begin_ns = world_->now_ns();
+  const bool of_counter = history::IsOfCounter(record.type);
+  const uint64_t write = world_->writes.size();
+  if (Makes(type)) {
+    const uint32_t bytes = of_counter ? 0 : DrawBytes();
+    world_->writes.push_back({server_, key, bytes});
+    if (!of_counter) {
+      record.write = write;
+      slot.value = history::MakeValue(write, bytes);
+      operation.value = slot.value;
+    }
+  }
+  if (Writes(record.type)) ++writes_under_way_;
+  if (type == OpType::kCompareAndSet) {
+    const uint64_t seen = versions_[static_cast<size_t>(key)];
+    operation.version = record.expected = seen != 0 && !random.OneIn(8) ? seen : 1 + random.Below(2'000);
+  }
+  if (of_counter) AskCounter(&slot, write, &record);
+  if (type == OpType::kGet) {
+    if (!must_answer && random.OneIn(4)) {
+      slot.buffer.resize(random.OneIn(2) ? 300 : 500'000);
+      operation.buffer = absl::MakeSpan(slot.buffer);
+    } else {
+      operation.string = &slot.found;
+    }
+  }
+  if (!must_answer && random.OneIn(10)) operation.timeout_ms = random.Between(1, 50);
+  const int64_t timeout_ms = operation.timeout_ms > 0 ? operation.timeout_ms : world_->plan.timeout_ms;
+  slot.timeout_ns = timeout_ms * 1'000'000;
+  slot.due_ns = clock_.NowNs() + slot.timeout_ns;
+  slot.stopped_ns = stopped_ns_;
+  auto& history = world_->HistoryOf(server_, key);
+  slot.place = history.size();
+  history.push_back(record);
+  core_->Start(&operation);
+}
+
+// The numbers of an operation on a counter; `write` is its own where it makes one.
+void SimClient::AskCounter(Slot* slot, uint64_t write, history::Operation* record) {
+  Operation* const operation = &slot->operation;
+  rdma::sim::Random& random = world_->random;
+  switch (operation->type) {
+    case OpType::kFetchAdd: {
+      // Of all sizes: sums tell which adds they are of.
+      const int64_t delta = random.Between(1, random.OneIn(30) ? 3 : history::kMaxDelta);
+      operation->operand = random.OneIn(3) ? -delta : delta;
+      operation->exactly_once = random.OneIn(4);
+      break;
+    }
+    case OpType::kCompareSwap:
+      operation->expected = numbers_[static_cast<size_t>(slot->key)];
+      if (random.OneIn(8)) operation->expected = history::FirstNumberOf(1 + random.Below(write));
+      operation->exactly_once = random.OneIn(8);
+      operation->operand = history::FirstNumberOf(write);
+      break;
+    case OpType::kCreateCounter:
+      operation->operand = history::FirstNumberOf(write);
+      break;
+    default:
+      break;
+  }
+  record->operand = operation->operand;
+  record->expected_counter = operation->expected;
+}
+
+// What a get found must be whole, of this key, and say which write it is of.
+void SimClient::Found(const Slot& slot, history::Operation* record) {
+  const Operation& operation = slot.operation;
+  const absl::string_view value = operation.string != nullptr
+                                      ? absl::string_view(slot.found)
+                                      : absl::string_view(slot.buffer.data(), operation.value_bytes);
+  record->found = history::WriteOfValue(value);
+  if (!CheckWrite(slot.key, record->found, "a get")) return;
+  if (world_->writes[record->found].bytes != value.size() || !history::IsWhole(value, record->found)) {
+    world_->Violate(absl::StrCat("a get found write #", record->found, " not as it was written"));
+  }
+}
+
+// Whether that is a write to this key.
+bool SimClient::CheckWrite(int key, uint64_t write, absl::string_view what) {
+  if (write == 0 || write >= world_->writes.size()) {
+    world_->Violate(absl::StrCat(what, " found what nobody wrote"));
+    return false;
+  }
+  const World::Write& written = world_->writes[write];
+  if (written.server == server_ && written.key == key) return true;
+  world_->Violate(absl::StrCat(what, " of key ", key, " of server ", server_, " found write #", write, " of key ",
+                               written.key, " of server ", written.server));
+  return false;
+}
+
+// The number that a counter had must be of this key.
+void SimClient::FoundCounter(const Slot& slot, history::Operation* record) {
+  const Operation& operation = slot.operation;
+  record->counter = operation.counter;
+  if (operation.type == OpType::kCompareSwap && operation.counter != operation.expected) {
+    record->outcome = Outcome::kMismatch;
+  }
+  const uint64_t write = history::WriteOfNumber(operation.counter);
+  if (!CheckWrite(slot.key, write, ToString(*record))) return;
+  if (world_->writes[write].bytes != 0) world_->Violate(absl::StrCat(ToString(*record), ": that was a value"));
+  numbers_[static_cast<size_t>(slot.key)] = operation.counter;
+}
+
+void SimClient::Ended(Slot* slot) {
+  const Operation& operation = slot->operation;
+  history::Operation& record = world_->HistoryOf(server_, slot->key)[slot->place];
+  record.end_ns = world_->now_ns();
+  if (Writes(record.type)) --writes_under_way_;
+  const auto outcome = history::OutcomeOf(record.type, operation.status, operation.version != 0);
+  if (!outcome.has_value()) {
+    world_->Violate(absl::StrCat(ToString(record), " ended with ", operation.status.ToString()));
+  }
+  record.outcome = outcome.value_or(Outcome::kNothing);
+  const bool says_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
+  record.version = says_version && !history::IsOfCounter(record.type) ? operation.version : 0;
+  if (record.outcome == Outcome::kOk && operation.type == OpType::kGet) Found(*slot, &record);
+  if (TellsCounter(record)) FoundCounter(*slot, &record);
+  // An atomic on a cell says nothing of the session.
+  if (record.outcome == Outcome::kOk && Makes(operation.type) && operation.type != OpType::kCompareSwap) {
+    confirmed_ = true;
+  }
+  if (record.version != 0) versions_[static_cast<size_t>(slot->key)] = record.version;
+  const int64_t late_ns = clock_.NowNs() - slot->due_ns - 2 * (stopped_ns_ - slot->stopped_ns);
+  if (late_ns > slot->timeout_ns / 8 + 20'000'000) {  // a clock may be wrong by as much
+    world_->Violate(absl::StrCat("an operation outlived its deadline by ", late_ns, " ns: ", ToString(record)));
+  }
+  if (world_->nesting > 0) ++world_->ended_in_pauses;
+  slot->free = true;
+  if (slot->must_answer && record.outcome != Outcome::kOk && record.outcome != Outcome::kNotFound &&
+      record.outcome != Outcome::kWrongKind) {
+    const bool counter = operation.type == OpType::kReadCounter;
+    next_read_ = std::min(next_read_, slot->key + (counter ? world_->plan.keys : 0));
+  }
+}
+
+}  // namespace farlook::sim
