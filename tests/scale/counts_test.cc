@@ -1,0 +1,49 @@
+#include "tests/scale/counts.h"
+
+#include "gtest/gtest.h"
+
+namespace farlook::scale {
+namespace {
+
+Load Small() {
+  Load load;
+  load.keys = 300;
+  load.operations = 4'000;
+  return load;
+}
+
+TEST(CountsTest, WarmGetsAreOneReadAndNoMessage) {
+  const Measured m = Measure(Small());
+  EXPECT_EQ(m.failed, 0u);
+  EXPECT_EQ(m.gets, 4'000u);
+  EXPECT_GE(m.reads_per_get, 1);
+  EXPECT_LT(m.reads_per_get, 1.01);  // the location cache may drop one now and then
+  EXPECT_EQ(m.messages_per_get, 0);
+  EXPECT_GE(m.counts.item_bytes, 1'000);
+}
+
+TEST(CountsTest, APutIsOneMessageAndItsReply) {
+  Load load = Small();
+  load.reads = 0.5;
+  const Measured m = Measure(load);
+  EXPECT_EQ(m.failed, 0u);
+  EXPECT_GT(m.puts, 1'500u);
+  EXPECT_DOUBLE_EQ(m.messages_per_put, 1);
+  EXPECT_DOUBLE_EQ(m.replies_per_request, 1);
+  // What other clients wrote has moved.
+  EXPECT_GT(m.counts.three_reads, 0.1);
+  EXPECT_GT(m.reads_per_get, 1.2);
+}
+
+TEST(CountsTest, SharesAddUpToTheReads) {
+  Load load = Small();
+  load.reads = 0.5;
+  load.clients = 32;
+  const Measured m = Measure(load);
+  const Counts& c = m.counts;
+  EXPECT_GT(c.extra_reads, 0);  // so many writers get into each other's way
+  EXPECT_NEAR(c.one_read + 2 * c.two_reads + 3 * c.three_reads + c.extra_reads, m.reads_per_get, 1e-9);
+}
+
+}  // namespace
+}  // namespace farlook::scale
