@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "kv/cell_notice.h"
 #include "kv/limits.h"
@@ -22,7 +23,9 @@ absl::Status CheckOperation(const Operation& operation, bool read_only) {
     return absl::InvalidArgumentError(
         absl::StrCat("a key of ", operation.key.size(), " bytes is longer than ", kv::kMaxKeyBytes));
   }
-  if (absl::Status status = Counters::Check(operation); !status.ok()) return status;
+  if (IsCounter(operation.type)) {
+    if (absl::Status status = Counters::Check(operation); !status.ok()) return status;
+  }
   const bool keyless = operation.type == Operation::Type::kPing || operation.type == Operation::Type::kStat;
   if (operation.key.empty() && !keyless) return absl::InvalidArgumentError("the key is empty");
   if (!IsWrite(operation.type)) return absl::OkStatus();
@@ -83,19 +86,22 @@ void ClientCore::Admit(Operation* operation) {
   operation->internal.deadline_ns = kNoDeadline;
   const bool get = operation->type == Operation::Type::kGet || operation->type == Operation::Type::kExists;
   const bool key_fits = operation->key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
-  if (!get || !key_fits) {
-    if (absl::Status status = CheckOperation(*operation, options_.read_only); !status.ok()) {
-      finished_.End(operation, std::move(status));
-    } else if (IsCounter(operation->type)) {
-      counters_.Submit(operation);
-    } else {
-      session_.Submit(operation);
-    }
-    return;
-  }
+  if (!get || !key_fits) [[unlikely]]
+    return AdmitOther(operation);
   ++stats_.gets;
   operation->version = 0;
   reads_.Submit(operation);
+}
+
+// What is no get, or makes no sense. Apart, so that gets need little of the stack.
+ABSL_ATTRIBUTE_NOINLINE void ClientCore::AdmitOther(Operation* operation) {
+  if (absl::Status status = CheckOperation(*operation, options_.read_only); !status.ok()) {
+    finished_.End(operation, std::move(status));
+  } else if (IsCounter(operation->type)) {
+    counters_.Submit(operation);
+  } else {
+    session_.Submit(operation);
+  }
 }
 
 bool ClientCore::PostAll() {

@@ -117,6 +117,7 @@ class ClientCore {
   static constexpr uint32_t kCallsForEachProgress = 16;
 
   void Admit(Operation* operation);
+  void AdmitOther(Operation* operation);
   bool Handle();
   void HandleLast(size_t count);
   int64_t DeadlineAt(int64_t now_ns, int64_t timeout_ms) const;

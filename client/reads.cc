@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/base/attributes.h"
 #include "kv/item.h"
 #include "kv/limits.h"
 #include "kv/words.h"
@@ -269,7 +270,7 @@ void Reads::Found(Flight* flight) {
   const kv::ItemView& item = lookup.item();
   Operation* operation = flight->operation;
   if (item.flags != static_cast<uint16_t>(kv::ItemKind::kValue)) [[unlikely]] {
-    return End(flight, absl::FailedPreconditionError("the key names a counter"));
+    return EndAsCounter(flight);
   }
   if (parts_.cache->enabled()) {
     if (lookup.bucket_reads() == 0 && flight->from_cache) {
@@ -283,12 +284,20 @@ void Reads::Found(Flight* flight) {
   if (flight->direct) [[unlikely]] {
     operation->value_bytes = item.value.size();
     if (operation->string != nullptr) operation->string->resize(item.value.size());
-  } else if (operation->type == Operation::Type::kGet) {
-    if (absl::Status status = Deliver(item.value, operation); !status.ok()) return End(flight, std::move(status));
+  } else if (operation->type == Operation::Type::kGet && !Copy(item.value, operation)) [[unlikely]] {
+    return EndNotCopied(flight);
   }
   Count(*flight);
   Release(flight);
   parts_.finished->End(operation);
+}
+
+// The errors of Found(), apart, so that it needs little of the stack.
+ABSL_ATTRIBUTE_NOINLINE void Reads::EndAsCounter(Flight* flight) {
+  End(flight, absl::FailedPreconditionError("the key names a counter"));
+}
+ABSL_ATTRIBUTE_NOINLINE void Reads::EndNotCopied(Flight* flight) {
+  End(flight, NotCopied(flight->lookup.item().value, *flight->operation));
 }
 
 bool Reads::NotFoundInTime(Flight* flight) { return parts_.time->NowNs() - flight->since_ns <= kv::kMaxBucketReadNs; }

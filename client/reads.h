@@ -146,6 +146,8 @@ class Reads {
   void FeedLarge(Flight* flight);
   bool CutShort(const Flight& flight) const;
   void Found(Flight* flight);
+  void EndAsCounter(Flight* flight);
+  void EndNotCopied(Flight* flight);
   bool NotFoundInTime(Flight* flight);
   bool Refresh(Flight* flight);
   void Ask(Flight* flight);

@@ -20,7 +20,7 @@ int64_t NowNs() { return rdma::Clock::Real().NowNs(); }
 
 void Waiter::Wait(absl::FunctionRef<bool()> done, int64_t end_ns) {
   const int64_t spin_until_ns = NowNs() + spin_us_ * 1000;
-  bool spinning = true;
+  bool spinning = spin_us_ > 0;
   for (uint32_t turn = 1;; ++turn) {
     const bool tick = !spinning || turn % kTurnsPerTick == 0;
     if (tick) {

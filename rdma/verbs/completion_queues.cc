@@ -60,8 +60,7 @@ void CompletionQueues::Release(const ibv_cq* queue, uint32_t entries) {
   }
 }
 
-int CompletionQueues::Poll(ibv_wc* to, int most) {
-  if (queues_.size() == 1) return ibv_poll_cq(queues_[0].queue, most, to);
+int CompletionQueues::PollAll(ibv_wc* to, int most) {
   int count = 0;
   const size_t first = next_++;
   for (size_t i = 0; i < queues_.size() && count < most; ++i) {

@@ -33,7 +33,9 @@ class CompletionQueues {
   void Release(const ibv_cq* queue, uint32_t entries);
 
   // Up to `most` completions. Negative: a queue failed.
-  int Poll(ibv_wc* to, int most);
+  int Poll(ibv_wc* to, int most) {
+    return queues_.size() == 1 ? ibv_poll_cq(queues_[0].queue, most, to) : PollAll(to, most);
+  }
 
   // Asks for a wake-up on fd() at the next completion. Poll() once more after it.
   void Arm();
@@ -49,6 +51,8 @@ class CompletionQueues {
     uint32_t reserved;
     unsigned events;  // not acknowledged
   };
+
+  int PollAll(ibv_wc* to, int most);
 
   absl::Status Add();
 

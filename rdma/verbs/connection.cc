@@ -40,9 +40,7 @@ inline void VerbsConnection::Listed() {
 
 bool VerbsConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
   if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return false;
-  if (ABSL_PREDICT_FALSE(!send_.Read(wr_id, to, remote_address, rkey))) return false;
-  Listed();
-  return true;
+  return send_.Read(wr_id, to, remote_address, rkey);
 }
 
 bool VerbsConnection::PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
@@ -58,9 +56,7 @@ bool VerbsConnection::PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint6
 bool VerbsConnection::PostAtomic(SendQueue::Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address,
                                  uint32_t rkey, uint64_t operand, uint64_t desired) {
   if (state_ != State::kConnected || !capabilities_.atomics) return false;
-  if (!send_.Atomic(kind, wr_id, old_value, remote_address, rkey, operand, desired)) return false;
-  Listed();
-  return true;
+  return send_.Atomic(kind, wr_id, old_value, remote_address, rkey, operand, desired);
 }
 
 bool VerbsConnection::PostSend(absl::string_view head, absl::string_view body) {
@@ -75,19 +71,25 @@ bool VerbsConnection::PostSend(absl::string_view head, absl::string_view body) {
     return false;
   }
   send_.Send(flow_.Send(), head, body);
-  Listed();
   return true;
 }
 
 void VerbsConnection::Issue() {
   if (ABSL_PREDICT_FALSE(held_ || state_ != State::kConnected)) return;
-  if (ABSL_PREDICT_FALSE(!send_.Issue(parts_.pair.get()))) {
+  const bool taken = send_.Issue(parts_.pair.get());
+  if (ABSL_PREDICT_FALSE(!taken || !send_.all_issued())) IssuedInPart(taken);
+}
+
+ABSL_ATTRIBUTE_NOINLINE void VerbsConnection::IssuedInPart(bool taken) {
+  if (!taken) {
     Break(absl::UnavailableError(absl::StrCat("the device takes no requests any more: ", strerror(errno))),
           /*deliver_messages=*/true);
-  } else if (ABSL_PREDICT_FALSE(send_.refused())) {
+  } else if (send_.refused()) {
     Break(absl::UnavailableError(
               "this side posted a request of no or too many bytes or pieces, or for memory that is not registered"),
           /*deliver_messages=*/false);
+  } else {
+    Listed();  // the rest goes when completions made room
   }
 }
 
@@ -106,7 +108,8 @@ bool VerbsConnection::OnCompletion(const ibv_wc& wc, Completion* done) {
   } else {
     liveness_.Heard();
   }
-  if (!send_.Complete(static_cast<uint32_t>(wc.wr_id), WcStatusOf(wc.status), done)) return false;
+  const WcStatus status = ABSL_PREDICT_TRUE(wc.status == IBV_WC_SUCCESS) ? WcStatus::kSuccess : WcStatusOf(wc.status);
+  if (!send_.Complete(static_cast<uint32_t>(wc.wr_id), status, done)) return false;
   done->connection = this;
   done->message = {};
   return true;

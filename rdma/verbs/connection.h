@@ -160,6 +160,8 @@ class VerbsConnection final : public Connection {
                   uint64_t operand, uint64_t desired);
   void Listed();
   void Issue();
+  // Something waits for room, or makes no sense, or the device has not taken it.
+  void IssuedInPart(bool taken);
   void BreakBy(ibv_wc_status status);
   void Break(absl::Status status, bool deliver_messages);
   void DestroyPair();

@@ -266,6 +266,10 @@ void VerbsEndpoint::Leave(uint32_t pair_number, VerbsConnection* connection) {
   };
   backlog_.erase(std::remove_if(backlog_.begin() + static_cast<ptrdiff_t>(backlog_begin_), backlog_.end(), gone),
                  backlog_.end());
+  if (backlog_begin_ == backlog_.size()) {
+    backlog_.clear();
+    backlog_begin_ = 0;
+  }
   for (Delivered& delivered : delivered_) {
     if (delivered.connection != connection || connection == nullptr) continue;
     delivered.connection = nullptr;
@@ -351,7 +355,7 @@ size_t VerbsEndpoint::EndAll(absl::Span<Completion> out) {
 size_t VerbsEndpoint::TakeCompletions(absl::Span<Completion> out, bool* drained) {
   size_t count = 0;
   for (int round = 0; round < kMaxRounds && count < out.size(); ++round) {
-    if (ABSL_PREDICT_FALSE(backlog_begin_ != backlog_.size())) {
+    if (ABSL_PREDICT_FALSE(!backlog_.empty())) {
       const ibv_wc wc = backlog_[backlog_begin_++];
       if (Handle(wc, &out[count])) ++count;
       if (backlog_begin_ == backlog_.size()) {
@@ -369,7 +373,7 @@ size_t VerbsEndpoint::TakeCompletions(absl::Span<Completion> out, bool* drained)
       if (Handle(completions[i], &out[count])) ++count;
     }
     if (taken < most) {
-      *drained = backlog_begin_ == backlog_.size();
+      *drained = backlog_.empty();
       break;
     }
   }
@@ -411,7 +415,7 @@ bool VerbsEndpoint::FillBacklog() {
 // ---- Sleeping ----
 
 bool VerbsEndpoint::Arm() {
-  if (std::exchange(room_returned_, false) || !attended_.empty() || backlog_begin_ != backlog_.size()) return false;
+  if (std::exchange(room_returned_, false) || !attended_.empty() || !backlog_.empty()) return false;
   if (!listed_.empty()) AdvanceAll();
   if (!attended_.empty()) return false;
   completions_.Arm();

@@ -139,7 +139,7 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   std::vector<VerbsConnection*> attended_;                   // Announce() or End() is due
   absl::flat_hash_map<uint32_t, VerbsConnection*> by_pair_;  // queue pair number
   std::vector<Delivered> delivered_;
-  std::vector<ibv_wc> backlog_;  // taken from the completion queues, not handled; from backlog_begin_ on
+  std::vector<ibv_wc> backlog_;  // taken from the completion queues, not handled: from backlog_begin_ on, or empty
   size_t backlog_begin_ = 0;
 
   std::atomic<int> queues_lost_{-1};  // the ibv_event_type that says so, or -1

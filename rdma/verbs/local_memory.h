@@ -20,7 +20,7 @@ class LocalMemory {
 
   void Add(const Range& range) {
     ranges_.insert(std::upper_bound(ranges_.begin(), ranges_.end(), range, Before), range);
-    last_ = 0;
+    last_ = Range();
   }
 
   void Remove(const char* begin) {
@@ -28,20 +28,20 @@ class LocalMemory {
     gone.begin = begin;
     const auto found = std::lower_bound(ranges_.begin(), ranges_.end(), gone, Before);
     if (found != ranges_.end() && found->begin == begin) ranges_.erase(found);
-    last_ = 0;
+    last_ = Range();
   }
 
-  // Null: not registered, or not as a whole in one range.
+  // Valid until Add() or Remove() or the next Find(). Null: not registered, or not as a whole in one range.
   const Range* Find(const char* data, uint64_t bytes) {
-    if (last_ < ranges_.size() && Holds(ranges_[last_], data, bytes)) return &ranges_[last_];
+    if (Holds(last_, data, bytes)) return &last_;
     Range wanted;
     wanted.begin = data;
     const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), wanted, Before);
     if (after == ranges_.begin()) return nullptr;
     const Range& found = *(after - 1);
     if (!Holds(found, data, bytes)) return nullptr;
-    last_ = static_cast<size_t>(after - 1 - ranges_.begin());
-    return &found;
+    last_ = found;
+    return &last_;
   }
 
  private:
@@ -51,7 +51,7 @@ class LocalMemory {
   }
 
   std::vector<Range> ranges_;  // by address; disjoint
-  size_t last_ = 0;
+  Range last_;                 // the one found last, or nothing
 };
 
 }  // namespace farlook::rdma::verbs

@@ -14,10 +14,11 @@ constexpr size_t kSmallBytes = 64;
 // Entries beside the user's READs: messages that a full window allows, those that await a signal, a probe.
 constexpr uint32_t kOtherEntries = UINT8_MAX + kSignalInterval + 2;
 
-Opcode OpcodeOf(SendQueue::Kind kind) {
-  if (kind == SendQueue::Kind::kFetchAdd) return Opcode::kFetchAdd;
-  return kind == SendQueue::Kind::kCompareSwap ? Opcode::kCompareSwap : Opcode::kRead;
-}
+// Of what is the user's.
+constexpr Opcode OpcodeOf(SendQueue::Kind kind) { return static_cast<Opcode>(kind); }
+static_assert(OpcodeOf(SendQueue::Kind::kRead) == Opcode::kRead);
+static_assert(OpcodeOf(SendQueue::Kind::kFetchAdd) == Opcode::kFetchAdd);
+static_assert(OpcodeOf(SendQueue::Kind::kCompareSwap) == Opcode::kCompareSwap);
 
 bool IsUsers(SendQueue::Kind kind) { return kind != SendQueue::Kind::kSend && kind != SendQueue::Kind::kProbe; }
 
@@ -60,6 +61,21 @@ inline void SendQueue::Place(Entry* entry, size_t index, char* data, uint32_t by
   if (ABSL_PREDICT_FALSE(!range->lands_reads)) entry->bounces = true;
 }
 
+// The pieces of a READ; how long it is.
+ABSL_ATTRIBUTE_NOINLINE uint64_t SendQueue::PlaceAll(Entry* entry, absl::Span<const Sge> to) {
+  entry->pieces = 0;
+  if (to.empty() || to.size() > plan_.send_sges) {
+    entry->status = WcStatus::kLocalError;
+    return 0;
+  }
+  uint64_t bytes = 0;
+  for (const Sge& piece : to) {
+    Place(entry, entry->pieces++, piece.data, piece.bytes);
+    bytes += piece.bytes;
+  }
+  return bytes;
+}
+
 bool SendQueue::Read(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
   if (ABSL_PREDICT_FALSE(reads_ == plan_.send_depth)) return false;
   Entry* const entry = Next(Kind::kRead);
@@ -68,15 +84,12 @@ bool SendQueue::Read(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_a
   entry->remote_address = remote_address;
   entry->rkey = rkey;
   uint64_t bytes = 0;
-  if (ABSL_PREDICT_FALSE(to.empty() || to.size() > plan_.send_sges)) {
-    entry->pieces = 0;
-    entry->status = WcStatus::kLocalError;
+  if (ABSL_PREDICT_TRUE(to.size() == 1)) {
+    entry->pieces = 1;
+    Place(entry, 0, to[0].data, to[0].bytes);
+    bytes = to[0].bytes;
   } else {
-    entry->pieces = static_cast<uint8_t>(to.size());
-    for (size_t i = 0; i < to.size(); ++i) {
-      Place(entry, i, to[i].data, to[i].bytes);
-      bytes += to[i].bytes;
-    }
+    bytes = PlaceAll(entry, to);
   }
   if (ABSL_PREDICT_FALSE(bytes > kMaxReadBytes)) entry->status = WcStatus::kLocalError;
   entry->bytes = static_cast<uint32_t>(bytes);
@@ -208,7 +221,8 @@ bool SendQueue::Issue(ibv_qp* pair) {
   ibv_send_wr requests[kDoorbellBatch];
   ibv_sge pieces[kDoorbellBatch];
   while (issued_ != queued_) {
-    uint32_t count = 0;
+    uint32_t count = 0, signalled = 0;
+    bool sends = false;
     for (; count < kDoorbellBatch && issued_ + count != queued_; ++count) {
       const uint64_t number = issued_ + count;
       if (number - retired_ == plan_.hardware_depth) break;
@@ -216,6 +230,8 @@ bool SendQueue::Issue(ibv_qp* pair) {
       if (ABSL_PREDICT_FALSE(entry.status != WcStatus::kSuccess)) break;
       if (ABSL_PREDICT_FALSE(!Prepare(entry, number, &requests[count], &pieces[count]))) break;
       if (count > 0) requests[count - 1].next = &requests[count];
+      signalled += entry.signalled ? 1 : 0;
+      sends |= entry.kind == Kind::kSend;
     }
     if (count == 0) return true;
     ibv_send_wr* refused = nullptr;
@@ -230,11 +246,12 @@ bool SendQueue::Issue(ibv_qp* pair) {
       issued_ += taken;
       return false;
     }
-    for (const uint64_t end = issued_ + count; issued_ != end; ++issued_) {
-      Entry& entry = At(issued_);
-      in_flight_ += entry.signalled ? 1 : 0;
+    in_flight_ += signalled;
+    for (uint32_t i = 0; sends && i < count; ++i) {
+      Entry& entry = At(issued_ + i);
       if (entry.kind == Kind::kSend && entry.bytes <= inline_bytes_) ReleaseMessage(entry);
     }
+    issued_ += count;
     if (count < kDoorbellBatch) return true;
   }
   return true;
@@ -251,7 +268,10 @@ inline void SendQueue::ReleaseMessage(Entry& entry) {
 // A READ or atomic that the device had is over.
 inline void SendQueue::Land(Entry& entry, WcStatus status) {
   resources_.credits->Return();
-  if (ABSL_PREDICT_TRUE(!entry.bounces)) return;
+  if (ABSL_PREDICT_FALSE(entry.bounces)) LandBounced(entry, status);
+}
+
+ABSL_ATTRIBUTE_NOINLINE void SendQueue::LandBounced(Entry& entry, WcStatus status) {
   if (status == WcStatus::kSuccess) {
     Sge pieces[kMaxReadSges];
     for (size_t i = 0; i < entry.pieces; ++i) {

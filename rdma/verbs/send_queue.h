@@ -98,8 +98,8 @@ class SendQueue {
     Kind kind;
     uint8_t pieces;
     WcStatus status;  // other than kSuccess: it made no sense when it was posted
-    bool bounces : 1;
-    bool signalled : 1;
+    bool bounces;
+    bool signalled;
     union {
       ibv_sge to[kMaxReadSges];
       char small[64];
@@ -111,10 +111,12 @@ class SendQueue {
   Entry& At(uint64_t number) const { return ring_[number & mask_]; }
   Entry* Next(Kind kind);
   void Place(Entry* entry, size_t index, char* data, uint32_t bytes);
+  uint64_t PlaceAll(Entry* entry, absl::Span<const Sge> to);
   bool Prepare(Entry& entry, uint64_t number, ibv_send_wr* request, ibv_sge* piece);
   void PrepareSend(Entry& entry, ibv_send_wr* request, ibv_sge* piece);
   void ReleaseMessage(Entry& entry);
   void Land(Entry& entry, WcStatus status);
+  void LandBounced(Entry& entry, WcStatus status);
 
   const SendResources resources_;
   QueuePlan plan_;
