@@ -12,9 +12,43 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
+import coverage  # noqa: E402  pylint: disable=wrong-import-position
 import demo  # noqa: E402  pylint: disable=wrong-import-position
 import events  # noqa: E402  pylint: disable=wrong-import-position
 import readme  # noqa: E402  pylint: disable=wrong-import-position
+
+
+class Coverage(unittest.TestCase):
+    LCOV = """SF:/proc/self/cwd/kv/index.cc
+DA:1,1
+DA:2,0
+DA:3,0
+DA:7,0
+end_of_record
+SF:/proc/self/cwd/kv/index_test.cc
+DA:1,1
+end_of_record
+SF:/usr/include/absl/x.h
+DA:1,1
+end_of_record
+SF:./kv/index.cc
+DA:2,5
+end_of_record
+"""
+
+    def test_lines_of_the_product_count_once_whoever_ran_them(self):
+        self.assertEqual({"kv/index.cc": {1: 1, 2: 5, 3: 0, 7: 0}},
+                         {path: lines for path, lines in coverage.read_lcov(self.LCOV).items() if lines})
+
+    def test_the_table_tells_share_and_missed_lines(self):
+        report = coverage.table(coverage.read_lcov(self.LCOV), missed=True)
+        self.assertRegex(report[0], r"^ 50\.0 % +2 of +4  kv/$")
+        self.assertEqual("    kv/index.cc: 3, 7", report[2])
+
+    def test_what_only_tests_use_is_not_of_the_product(self):
+        for path in ["kv/test_region.h", "rdma/sim/wire.cc", "client/mini_server.cc", "rdma/conformance/fixture.cc"]:
+            self.assertFalse(coverage.is_product(path), path)
+        self.assertTrue(coverage.is_product("rdma/shm/segment.h"))
 
 
 class Scratch(unittest.TestCase):
