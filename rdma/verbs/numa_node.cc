@@ -7,11 +7,17 @@
 namespace farlook::rdma::verbs {
 
 int NumaNodeOf(absl::string_view name, const std::string& sys) {
-  // The attribute is of the PCI device, which is the parent of a virtual adapter's own.
-  for (const char* file : {"numa_node", "../numa_node"}) {
-    std::ifstream attribute(absl::StrCat(sys, "/class/infiniband/", name, "/device/", file));
-    int node = -1;
-    if (attribute >> node && node >= 0) return node;
+  const std::string device = absl::StrCat(sys, "/class/infiniband/", name);
+  // Soft-RoCE has no device of its own, but names the interface that it is on.
+  std::string interface;
+  std::ifstream(device + "/parent") >> interface;
+  for (const std::string& adapter : {device, absl::StrCat(sys, "/class/net/", interface)}) {
+    // The attribute is of the PCI device, which is the parent of a virtual adapter's own.
+    for (const char* file : {"/device/numa_node", "/device/../numa_node"}) {
+      std::ifstream attribute(adapter + file);
+      int node = -1;
+      if (attribute >> node && node >= 0) return node;
+    }
   }
   return -1;
 }

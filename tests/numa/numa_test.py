@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every page of the region is on the node that was asked for, and of the size that was asked for.
+"""Every page of the region is on the node that was asked for, or else on the device's, and of the size asked for.
 
     numa_test.py PATH_OF_KV_SERVER
 """
@@ -46,6 +46,16 @@ class NumaTest(unittest.TestCase):
           self.assertEqual(pages["kernelpagesize_kB"], str(size_kib))
           self.assertEqual(pages["N%d" % node], str(64 * 1024 // size_kib))
           self.assertNotIn("N%d" % (1 - node), pages)
+
+  def test_the_devices_node_is_chosen_where_none_is_asked_for(self):
+    # The second: neither the first, nor where this test runs by itself.
+    with open("/sys/class/net/eth0/device/../numa_node", encoding="ascii") as node:
+      self.assertEqual(node.read(), "1\n")
+    for kind, size_kib in (("2m", 2048), ("none", 4)):
+      with self.subTest(kind=kind):
+        pages = self.region("--huge_pages=" + kind)
+        self.assertEqual(pages["N1"], str(64 * 1024 // size_kib))
+        self.assertNotIn("N0", pages)
 
 
 if __name__ == "__main__":

@@ -197,6 +197,10 @@ def _qemu(hardware, host, directory, shared):
         command += ["-netdev", f"dgram,id=net,local.type=unix,local.path={directory.parent}/wire-{host},"
                                f"remote.type=unix,remote.path={directory.parent}/wire-{other}",
                     "-device", "virtio-net-pci,netdev=net,romfile="]
+    if hardware.numa:  # an adapter that belongs to the second node, on a wire to nowhere
+        command += ["-device", "pxb-pcie,id=node1,bus=pcie.0,bus_nr=128,numa_node=1",
+                    "-device", "pcie-root-port,id=port1,bus=node1,chassis=1",
+                    "-netdev", "hubport,id=net,hubid=0", "-device", "virtio-net-pci,netdev=net,bus=port1,romfile="]
     return command
 
 
