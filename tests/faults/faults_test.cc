@@ -109,7 +109,7 @@ TEST(FaultsTest, AStoppedServerStillAnswersEveryReadAndWritesEndInTime) {
     ASSERT_TRUE(got.ok()) << got.status();
     ASSERT_EQ(Verify(Key(i), got->data), 0);
   }
-  ReadMany(client.get(), Repeat(rdma::TestsUseRdma() ? 20'000 : 300'000, 1'000'000));
+  ReadMany(client.get(), Repeat(rdma::TestsUseRdma() ? 10'000 : 300'000, 1'000'000));
   EXPECT_EQ(client->Get("absent").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(server.CpuNs(), cpu_ns) << "a read ran instructions of the server";
   const auto begun = steady_clock::now();
@@ -146,7 +146,7 @@ TEST(FaultsTest, ReadsTakeNoTimeOfTheServer) {
   // A client that looks at its answers tells the server, now and then, that it has; the first read does that.
   ASSERT_TRUE(client->Get(Key(0)).ok());
   const int64_t cpu_ns = CpuNsAsleep(server);
-  ReadMany(client.get(), Repeat(rdma::TestsUseRdma() ? 20'000 : 300'000, 1'000'000));
+  ReadMany(client.get(), Repeat(rdma::TestsUseRdma() ? 10'000 : 300'000, 1'000'000));
   EXPECT_EQ(server.CpuNs(), cpu_ns);
 }
 

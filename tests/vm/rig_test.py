@@ -102,6 +102,12 @@ class DeviceTest(RigTest):
         self.assertIn("pinged", done.stdout)
         self.assertIn("t_typical", done.stdout)
 
+    def test_a_receiver_that_is_not_ready_is_a_failure(self):
+        send = "ib_send_bw -d rxe0 -x 1 -F -s 4096 -n 300 -r 1"  # one receive buffer at a time
+        done = run("--ready", command=f"{send} >/dev/null & sleep 1; {send} 10.0.0.1 >/dev/null && echo sent")
+        self.assertIn("rcvd_rnr_err is", self.expect(done, 1).stderr)
+        self.assertEqual(done.stdout, "sent\n")
+
     def test_siw(self):
         self.assertIn("pinged", self.expect(run("--device=siw", command=self.ONE_HOST)).stdout)
 

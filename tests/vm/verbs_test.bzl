@@ -27,6 +27,7 @@ def verbs_test(
         memory_mib = None,
         hugepages = None,
         guest = False,
+        ready = True,
         size = "medium",
         tags = [],
         **kwargs):
@@ -45,6 +46,8 @@ def verbs_test(
       memory_mib: of the guest.
       hugepages: of 2 MiB.
       guest: True for a guest even where there is a device (implied by what only a guest has).
+      ready: False where a receiver may be found not ready, since somebody breaks the rules, or the device goes; else it is a
+        failure, in a guest, if one was.
       size: its timeout holds for the guest and all.
       tags: beside those above.
       **kwargs: as of any test.
@@ -63,6 +66,8 @@ def verbs_test(
         options.append("--icount")
     if guest:
         options.append("--guest")
+    if ready:
+        options.append("--ready")
     tests = []
     for device in devices:
         tests.append("%s_%s" % (name, device))

@@ -26,6 +26,19 @@ import machine
 TIMED_OUT = 124
 NO_STATUS = 125
 
+# In the first host's script, after the command: a success becomes a failure. Both sides count, so that what the other
+# host saw of this one is seen here.
+EXPECT_READY = """
+counters=(/sys/class/infiniband/*/ports/*/hw_counters/*rnr*)
+[[ -e $counters || $FARLOOK_RDMA_DEVICE != rxe* ]] || { echo "vm: the device does not count receivers" >&2; status=1; }
+for counter in "${counters[@]}"; do
+  [[ ! -e $counter || $(<"$counter") == 0 ]] || {
+    echo "vm: a receiver was not ready: $counter is $(<"$counter")" >&2
+    [[ $status != 0 ]] || status=1
+  }
+done
+"""
+
 ADDRESSES = {  # of a layout's kind: host -> (device number, address) of its own, and of the other end
     "one": {"a": ((0, "10.0.0.1"), None)},
     "links": {"a": ((1, "10.0.1.1"), (0, "10.0.0.1"))},
@@ -36,8 +49,9 @@ ADDRESSES = {  # of a layout's kind: host -> (device number, address) of its own
 class Session:
     """Prepare, run() once, close(): after that nothing is left, neither processes nor files."""
 
-    def __init__(self, layout, command, other=None, keep=(), environment=None):
+    def __init__(self, layout, command, other=None, keep=(), environment=None, ready=False):
         self.layout = layout
+        self.ready = ready
         self.keep = list(keep)
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="farlook-vm-", dir="/tmp"))
         self.shared = self.directory / "shared"
@@ -107,7 +121,8 @@ class Session:
         keep = "".join(f"[ ! -f {shlex.quote(path)} ] || cp {shlex.quote(path)} /run/vm/{host}/kept/{number}\n"
                        for number, path in enumerate(self.keep if host == "a" else []))
         (directory / "script").write_text(
-            f". /run/vm/{host}/environment\n{command}\nstatus=$?\n{keep}exit $status\n", encoding="utf-8")
+            f". /run/vm/{host}/environment\n{command}\nstatus=$?\n{keep}"
+            f"{EXPECT_READY if self.ready and host == 'a' else ''}exit $status\n", encoding="utf-8")
 
     def _boot(self, host):
         layout = dataclasses.replace(self.layout, host=host)

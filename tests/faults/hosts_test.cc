@@ -1,0 +1,266 @@
+// Two hosts (tests/vm, --hosts=2): one reads what the other changes, and either is lost, without a word.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/client.h"
+#include "gtest/gtest.h"
+#include "tests/faults/device.h"
+#include "tests/faults/load.h"
+#include "tests/faults/peer.h"
+#include "tests/faults/server_process.h"
+#include "tests/faults/values.h"
+
+namespace farlook {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr auto kBound = std::chrono::seconds(60);  // emulated, on a busy machine
+
+// Each test has a port of its own: what it leaves on the other host is not in the way of the next.
+std::string Here(int port) { return absl::StrCat("rdma://", std::getenv("FARLOOK_RDMA_ADDRESS"), ":", port); }
+std::string There(int port) { return absl::StrCat("rdma://", std::getenv("FARLOOK_RDMA_PEER_ADDRESS"), ":", port); }
+constexpr int kChangesPort = 7471, kLostClientPort = 7472, kLostServerPort = 7473;
+constexpr char kShm[] = "shm:///tmp/farlook_hosts";  // of the server of this host
+
+std::string self;  // this program
+
+bool Await(absl::FunctionRef<bool()> condition) {
+  for (const auto end = steady_clock::now() + kBound; steady_clock::now() < end;) {
+    if (condition()) return true;
+    usleep(20'000);
+  }
+  return false;
+}
+
+// As soon as there is a server.
+std::unique_ptr<Client> ConnectTo(const std::string& address, int64_t timeout_ms) {
+  ClientOptions options;
+  options.timeout_ms = timeout_ms;
+  absl::StatusOr<std::unique_ptr<Client>> client = absl::UnavailableError("");
+  Await([&] { return (client = Client::Connect(address, options)).ok(); });
+  if (!client.ok()) {
+    ADD_FAILURE() << client.status();
+    std::abort();
+  }
+  return *std::move(client);
+}
+
+std::vector<std::string> ServerThere(int port) {
+  return {"server/kv_server", "--listen=" + There(port), absl::StrCat("--listen=", kShm),
+          "--memory=64MiB",   "--huge_pages=none",       "--counter_memory=0"};
+}
+
+// ---- One reads what the other changes ----
+
+constexpr int kKept = 500;   // keys 0 .. kKept - 1 are never deleted
+constexpr int kKeys = 2000;  // up to here they come and go
+constexpr char kGo[] = "go", kStop[] = "stop";
+
+std::string Key(int i) { return absl::StrCat("key", i); }
+
+// Puts of keys of no length, so that the index grows.
+bool Grow(Client* client, int first, int count) {
+  std::vector<std::string> keys;
+  std::vector<Operation> puts(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) keys.push_back(absl::StrCat("more", first + i));
+  for (size_t i = 0; i < puts.size(); ++i) {
+    puts[i].type = Operation::Type::kPut;
+    puts[i].key = keys[i];
+  }
+  client->RunAll(absl::MakeSpan(puts));
+  return std::all_of(puts.begin(), puts.end(), [](const Operation& put) { return put.status.ok(); });
+}
+
+// The other host's part: puts, deletes, grows the table and reuses its memory until it is told to stop.
+int Change() {
+  auto client = ConnectTo(kShm, 60'000);
+  int grown = 0;
+  // From the first segment that splits, at some 20,000 keys, the next is not far.
+  for (; ServerStat(client.get(), "splits") == 0; grown += 1000) {
+    if (!Grow(client.get(), grown, 1000)) return 2;
+  }
+  const int64_t splits = ServerStat(client.get(), "splits");
+  client = ConnectTo(Here(kChangesPort), 60'000);
+  if (!client->Put(kGo, "").ok()) return 3;
+  std::mt19937_64 random(7);
+  uint64_t sequence = 1;
+  std::vector<Operation> writes(64);
+  std::vector<std::string> keys(writes.size()), values(writes.size());
+  while (absl::IsNotFound(client->Get(kStop).status())) {
+    for (size_t i = 0; i < writes.size(); ++i) {
+      // Those of one batch take effect in any order, so none twice.
+      const int key = static_cast<int>((random() % (kKeys / writes.size())) * writes.size() + i);
+      const unsigned what = random() % 8;
+      writes[i] = Operation();
+      writes[i].type = Operation::Type::kPut;
+      keys[i] = Key(key);
+      if (what <= 2 && key >= kKept) {
+        writes[i].type = Operation::Type::kDelete;
+      } else {
+        values[i] = SelfVerifying(keys[i], sequence++);
+      }
+      writes[i].key = keys[i];
+      if (writes[i].type == Operation::Type::kPut) writes[i].value = values[i];
+    }
+    client->RunAll(absl::MakeSpan(writes));
+    if (!Grow(client.get(), grown, 32)) return 4;
+    grown += 32;
+    for (const Operation& write : writes) {
+      if (!write.status.ok() && !absl::IsNotFound(write.status)) {
+        std::fprintf(stderr, "a write failed: %s\n", write.status.ToString().c_str());
+        return 1;
+      }
+    }
+  }
+  const int64_t more_splits = ServerStat(client.get(), "splits") - splits;
+  std::fprintf(stderr, "%llu values were put, %d keys added, %lld segments split meanwhile\n",
+               static_cast<unsigned long long>(sequence), grown, static_cast<long long>(more_splits));
+  return more_splits > 0 ? 0 : 5;
+}
+
+TEST(HostsTest, EveryValueReadWhileTheOtherHostChangesThemIsRight) {
+  PeerProcess server(ServerThere(kChangesPort));
+  auto client = ConnectTo(There(kChangesPort), 60'000);
+  std::vector<std::string> keys;
+  for (int i = 0; i < kKeys; ++i) keys.push_back(Key(i));
+  for (int i = 0; i < kKept; ++i) ASSERT_TRUE(client->Put(keys[static_cast<size_t>(i)], SelfVerifying(Key(i), 0)).ok());
+  PeerProcess writer({self, "--change"});
+  ASSERT_TRUE(Await([&] { return client->Get(kGo).ok(); }));
+
+  constexpr size_t kBatch = 64;
+  const int64_t reads = Repeat(4'000, 1'000'000);
+  std::vector<int64_t> seen(kKeys, 0);  // nobody goes back in time
+  std::mt19937_64 random(8);
+  std::vector<Client::Result> results;
+  int64_t found = 0, changed = 0;
+  while (found < reads) {
+    size_t which[kBatch];
+    absl::string_view batch[kBatch];
+    for (size_t i = 0; i < kBatch; ++i) {
+      which[i] = (random() % (kKeys / kBatch)) * kBatch + i;
+      batch[i] = keys[which[i]];
+    }
+    const absl::Status status = client->MultiGet(batch, &results);
+    ASSERT_TRUE(status.ok()) << status;
+    for (size_t i = 0; i < kBatch; ++i) {
+      if (absl::IsNotFound(results[i].status)) {
+        ASSERT_GE(which[i], static_cast<size_t>(kKept)) << "it was never deleted";
+        continue;
+      }
+      ASSERT_TRUE(results[i].status.ok()) << results[i].status;
+      const int64_t sequence = Verify(batch[i], results[i].value.data);
+      ASSERT_GE(sequence, seen[which[i]]) << batch[i] << " (-1: not what was written)";
+      if (sequence > seen[which[i]]) ++changed;
+      seen[which[i]] = sequence;
+      ++found;
+    }
+  }
+  EXPECT_GT(changed, reads / 100);
+  // Of a key that changes all the time the server is asked after some rounds.
+  std::fprintf(stderr, "%lld values, %lld others than the time before; %llu rounds began anew, %llu gets by message\n",
+               static_cast<long long>(found), static_cast<long long>(changed),
+               static_cast<unsigned long long>(client->stats().read_retries),
+               static_cast<unsigned long long>(client->stats().server_gets));
+  ASSERT_TRUE(client->Put(kStop, "").ok());
+  EXPECT_EQ(writer.Wait(), 0);
+}
+
+// ---- A host is lost ----
+
+// The other host's part: numbers, each acknowledged before the next.
+int Log() {
+  auto client = ConnectTo(There(kLostClientPort), 60'000);
+  for (int i = 0;; ++i) {
+    if (!client->Insert(absl::StrCat("log", i), SelfVerifying(absl::StrCat("log", i), 0)).ok()) return 1;
+  }
+}
+
+TEST(HostsTest, AClientWhoseHostIsLostLeavesItsWritesAndNothingElse) {
+  ServerProcess server(
+      {"--memory=64MiB", "--counter_memory=0", absl::StrCat("--listen=", kShm), "--listen=" + Here(kLostClientPort)});
+  auto observer = ConnectTo(kShm, 60'000);
+  PeerProcess client({self, "--log"});
+  ASSERT_TRUE(Await([&] { return ServerStat(observer.get(), "keys") > 100; }));
+  EXPECT_EQ(DeviceObjectsOf(server.pid()).queue_pairs, 1);
+  Peer("kill");
+  // It is known within --liveness, 3 s.
+  EXPECT_TRUE(Await([&] { return ServerStat(observer.get(), "connections") == 1; }));
+  EXPECT_TRUE(Await([&] { return DeviceObjectsOf(server.pid()).queue_pairs == 0; }));
+  EXPECT_EQ(client.Wait(), 128 + SIGKILL);
+  // Each write that was followed by another had been acknowledged.
+  const auto count = static_cast<int>(ServerStat(observer.get(), "keys"));
+  EXPECT_EQ(ServerStat(observer.get(), "puts"), count) << "a write was done twice";
+  for (int i = 0; i < count; ++i) {
+    const std::string name = absl::StrCat("log", i);
+    auto value = observer->Get(name);
+    ASSERT_TRUE(value.ok()) << i << " of " << count << ": " << value.status();
+    ASSERT_EQ(Verify(name, value->data), 0);
+    ASSERT_TRUE(observer->Delete(name).ok());
+  }
+  EXPECT_EQ(ServerStat(observer.get(), "value_bytes"), 0);
+  Peer("boot");
+}
+
+TEST(HostsTest, AServerWhoseHostIsLostIsKnownToBeGoneAndItsSuccessorIsFound) {
+  auto server = std::make_unique<PeerProcess>(ServerThere(kLostServerPort));
+  auto client = ConnectTo(There(kLostServerPort), /*timeout_ms=*/2'000);
+  Load load(client.get(), "lost", 2'000);
+  std::atomic<bool> working{false}, lost{false};
+  std::thread disturber([&] {
+    Await([&] { return working.load(); });
+    Peer("kill");
+    lost = true;
+  });
+  uint64_t before = 0;
+  auto end = steady_clock::now() + 2 * kBound;
+  load.Run([&] {
+    working = load.ended() > 100;
+    if (!lost) before = load.ended(absl::StatusCode::kUnavailable) + load.ended(absl::StatusCode::kDeadlineExceeded);
+    const uint64_t now = load.ended(absl::StatusCode::kUnavailable) + load.ended(absl::StatusCode::kDeadlineExceeded);
+    return now < before + 50 && steady_clock::now() < end;
+  });
+  disturber.join();
+  EXPECT_LT(load.longest_s(), 30) << "with a time limit of 2 s";
+  EXPECT_TRUE(Await([] { return DeviceObjectsOf(getpid()).queue_pairs == 0; }));
+  const uint64_t incarnation = client->incarnation();
+
+  Peer("boot");
+  server = std::make_unique<PeerProcess>(ServerThere(kLostServerPort));
+  before = load.ended(absl::StatusCode::kOk);
+  end = steady_clock::now() + 2 * kBound;
+  load.Run([&] { return load.ended(absl::StatusCode::kOk) < before + 100 && steady_clock::now() < end; });
+  EXPECT_GE(load.ended(absl::StatusCode::kOk), before + 100);
+  EXPECT_NE(client->incarnation(), incarnation);
+  EXPECT_EQ(client->stats().incarnation_changes, 1u);
+  load.Check(client.get());
+}
+
+}  // namespace
+}  // namespace farlook
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  farlook::self = argv[0];
+  const std::string part = argc > 1 ? argv[1] : "";
+  if (part == "--change") return farlook::Change();
+  if (part == "--log") return farlook::Log();
+  return RUN_ALL_TESTS();
+}

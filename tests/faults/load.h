@@ -1,0 +1,83 @@
+// For tests: a client that works while something happens to it, and what the statuses that it gets promise.
+#ifndef FARLOOK_TESTS_FAULTS_LOAD_H_
+#define FARLOOK_TESTS_FAULTS_LOAD_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "client/client.h"
+
+namespace farlook {
+
+// Gets, puts, inserts and deletes of keys that nobody else touches, 16 in flight, never two of one key. What is found
+// wrong is a failure of the test: a get that finds something else than the writes' statuses said, an insert that finds
+// itself done already, a status that a fault does not explain.
+//
+// What an acknowledged write did is known exactly: a put that is done twice shows in the key's version. UNAVAILABLE
+// means that the write was not done; after UNKNOWN and DEADLINE_EXCEEDED it was, or not, and its key is left alone.
+class Load {
+ public:
+  // `name` sets the keys of this load apart.
+  Load(Client* client, std::string name, int64_t timeout_ms);
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+
+  // Works for as long as `more` says so, and then until all operations have ended.
+  void Run(absl::FunctionRef<bool()> more);
+
+  // Each key is what the statuses said, as `observer` finds it. REQUIRES nothing in flight.
+  void Check(Client* observer);
+
+  // Operations that ended with this status; of all, where nothing is said.
+  uint64_t ended(absl::StatusCode code) const;
+  uint64_t ended() const;
+  // The longest that any operation took.
+  double longest_s() const { return static_cast<double>(longest_ns_) * 1e-9; }
+
+ private:
+  static constexpr int64_t kAbsent = -1;
+  struct State {
+    int64_t sequence = kAbsent;
+    uint64_t version = 0;
+  };
+  struct Key {
+    State state;          // as of the last write whose outcome is known
+    int64_t attempt = 0;  // what the write under way, or the doubtful one, leaves; kAbsent: a delete
+    bool busy = false;    // an operation is in flight
+    bool doubtful = false;
+  };
+  struct Slot {
+    Operation operation;
+    int key = 0;
+    int64_t begun_ns = 0;
+    std::string name, value, found;
+  };
+
+  std::string Name(int key) const;
+  void Start(Slot* slot);
+  void End(Slot* slot);
+  void OnGet(const Slot& slot, const Key& key);
+  void OnWrite(const Slot& slot, Key* key);
+  void ForgetOldIncarnation();
+
+  Client* const client_;
+  const std::string name_;
+  const int64_t timeout_ms_;
+  uint64_t incarnation_;
+  std::minstd_rand random_{1};
+  int64_t sequence_ = 0;
+  std::deque<Key> keys_;
+  std::vector<Slot> slots_;
+  std::map<absl::StatusCode, uint64_t> ended_;
+  int64_t longest_ns_ = 0;
+};
+
+}  // namespace farlook
+
+#endif  // FARLOOK_TESTS_FAULTS_LOAD_H_
