@@ -179,8 +179,9 @@ class Connection {
   virtual bool alive() const = 0;
 
   // After kDisconnected, on the accepting side: whether nothing of the peer's can change this side's memory any more,
-  // once this connection is destroyed. A queue pair sees to that itself. On shm a client that was stopped within an
-  // atomic may still finish it: keep the connection, and ask again later. May cost a system call.
+  // nor fetch what was offered for atomics, once this connection is destroyed. A queue pair sees to that itself. On shm
+  // a client that was stopped within an atomic may still finish it: keep the connection, and ask again later. May cost
+  // a system call.
   virtual bool quiescent() { return true; }
 
   virtual const Capabilities& capabilities() const = 0;

@@ -3,7 +3,8 @@
 //
 // A queue pair that was destroyed lets nothing through. On shm a client may be stopped just before its locked
 // instruction, be disconnected, and go on an hour later. So a client passes a gate: it says that it is inside, looks
-// whether the gate is closed, executes its batch, and says that it is out. A server closes the gate and looks whether
+// whether the gate is closed, executes its batch, and says that it is out. READs of memory that is for atomics pass it
+// too: what they would fetch later may be another's by then. A server closes the gate and looks whether
 // anybody is inside: if not, nothing comes any more, be the client stopped, idle or busy. If so, it waits for the
 // client to get out, or to die.
 //

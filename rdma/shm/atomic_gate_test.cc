@@ -163,5 +163,27 @@ TEST_F(AtomicGateTest, WhatWasPostedAndNotRungIsFlushed) {
   EXPECT_EQ(completions[2].opcode, Opcode::kDisconnected);
 }
 
+TEST_F(AtomicGateTest, ACellIsNotReadThroughAClosedGate) {
+  AcceptClient();
+  uint64_t value = 7;
+  const Sge to{reinterpret_cast<char*>(&value), sizeof value};
+  ASSERT_TRUE(at_client_->PostRead(1, {&to, 1}, cells_.address, cells_.rkey));
+  at_client_->Ring();
+  Completion completions[4];
+  ASSERT_EQ(client_->Poll(absl::MakeSpan(completions)), 1u);
+  EXPECT_EQ(completions[0].status, WcStatus::kSuccess);
+  EXPECT_EQ(value, 0u);
+  // The client is stopped here, and let go meanwhile: the cell becomes another counter's.
+  ASSERT_TRUE(at_client_->PostRead(2, {&to, 1}, cells_.address, cells_.rkey));
+  DisconnectAtServer();
+  ASSERT_TRUE(at_server_->quiescent());
+  memory_->data()[0] = 9;
+  at_client_->Ring();
+  EXPECT_EQ(value, 0u);
+  ASSERT_EQ(client_->Poll(absl::MakeSpan(completions)), 2u);
+  EXPECT_EQ(completions[0].status, WcStatus::kFlushed);
+  EXPECT_EQ(completions[1].opcode, Opcode::kDisconnected);
+}
+
 }  // namespace
 }  // namespace farlook::rdma::shm

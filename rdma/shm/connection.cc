@@ -86,6 +86,7 @@ bool ShmConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t 
     return true;
   }
   request->remote = Resolve(rkey, remote_address, bytes, Access::kRemoteRead);
+  request->gated = link_.memory.ForAtomics(rkey);
   if (ABSL_PREDICT_TRUE(request->remote != nullptr)) {
     PrefetchLines(request->remote, bytes);
   } else {
@@ -136,6 +137,7 @@ bool ShmConnection::PostAtomic(Opcode opcode, uint64_t wr_id, uint64_t remote_ad
   request->wr_id = wr_id;
   request->opcode = opcode;
   request->pieces = 0;
+  request->gated = is_client_;
   request->atomic = atomic;
   request->remote = Resolve(rkey, remote_address, sizeof(uint64_t), Access::kRemoteReadAtomic);
   if (state_ != State::kConnected) return false;
@@ -192,7 +194,7 @@ void ShmConnection::Execute() {
       if (inside) link_.segment.gate()->Leave();
       return BreakBy(request.status);
     }
-    if (request.opcode != Opcode::kRead && is_client_ && !inside) {
+    if (request.gated && !inside) {
       if (!EnterGate(request)) return;
       inside = true;
     }

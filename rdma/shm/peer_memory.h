@@ -33,6 +33,8 @@ class PeerMemory {
     const Range& range = ranges_[SlotOf(rkey)];
     return range.rkey == rkey ? absl::MakeConstSpan(range.base, range.bytes) : absl::Span<const char>();
   }
+  // Whether that range is for atomics.
+  bool ForAtomics(uint32_t rkey) const { return ranges_[SlotOf(rkey)].writable; }
   bool Knows(uint32_t rkey) const { return ranges_[SlotOf(rkey)].rkey == rkey; }
 
   // Maps memory of a peer that is not trusted: checks first. INVALID_ARGUMENT or RESOURCE_EXHAUSTED; then the peer

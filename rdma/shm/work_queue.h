@@ -21,7 +21,8 @@ struct alignas(kCacheLineBytes) WorkRequest {
   char* remote;  // in this process's mapping of the peer's memory
   Opcode opcode;
   WcStatus status;  // other than kSuccess before execution: refused when posted
-  uint16_t pieces;
+  bool gated;       // of memory that is for atomics: see atomic_gate.h
+  uint8_t pieces;
   struct Atomic {
     uint64_t* old_value;
     uint64_t operand;  // delta or expected
