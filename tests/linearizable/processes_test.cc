@@ -1,0 +1,60 @@
+// Processes use a real kv_server, are killed and stopped in the middle, and all that they were told must be
+// linearizable. On shared memory, or on the RDMA device of FARLOOK_RDMA_ADDRESS.
+#include <signal.h>
+#include <unistd.h>
+
+#include <random>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/faults/server_process.h"
+#include "tests/history/history.h"
+#include "tests/linearizable/board.h"
+#include "tests/linearizable/users.h"
+#include "tests/linearizable/verdict.h"
+
+namespace farlook {
+namespace {
+
+// Few cells, and less patience than a client is stopped for.
+const std::vector<std::string> kFlags = {"--memory=64MiB", "--counter_memory=4096", "--workers=2",
+                                         "--counter_patience=50ms", "--log_level=error"};
+
+TEST(LinearizableTest, ClientsAreKilledAndStoppedAndTheServerIsStopped) {
+  ServerProcess server(kFlags);
+  Board board;
+  Users users(&board, server.address(), std::random_device()());
+  users.Start(4);
+  for (int i = 0; i < 16; ++i) {
+    usleep(100'000);
+    users.Disturb();
+    if (i % 5 != 4) continue;
+    server.Signal(SIGSTOP);
+    usleep(30'000);
+    server.Signal(SIGCONT);
+  }
+  users.Join();
+  ExpectLinearizable(board);
+}
+
+TEST(LinearizableTest, TheServerIsKilledAndAnotherOneBeginsEmpty) {
+  ServerProcess server(kFlags);
+  Board board;
+  Users users(&board, server.address(), std::random_device()());
+  users.Start(3);
+  usleep(500'000);
+  history::Operation wipe;
+  wipe.type = history::Type::kWipe;
+  wipe.outcome = history::Outcome::kOk;
+  wipe.begin_ns = HostNowNs();
+  server.Signal(SIGKILL);
+  server.Wait();
+  server.Restart();
+  wipe.end_ns = HostNowNs();
+  usleep(500'000);
+  users.Join();
+  ExpectLinearizable(board, &wipe);
+}
+
+}  // namespace
+}  // namespace farlook

@@ -1,0 +1,52 @@
+// A client that does this and that to a few keys, and writes down what it asked and what it was told. Half of the keys
+// name values, the others counters.
+#ifndef FARLOOK_TESTS_LINEARIZABLE_USER_H_
+#define FARLOOK_TESTS_LINEARIZABLE_USER_H_
+
+#include <array>
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "client/client.h"
+#include "tests/linearizable/board.h"
+
+namespace farlook {
+
+// Thread safety: one thread.
+class User {
+ public:
+  // Writes to `lane` of the board, which nobody else does. All outlive it.
+  User(Board* board, int lane, Client* client, uint32_t seed)
+      : board_(board), lane_(lane), client_(client), random_(seed) {}
+
+  // Some operations at once, until they have ended. False: there is no room for more.
+  bool Step();
+
+ private:
+  static constexpr int kMostAtOnce = 3;
+  struct Asked {
+    Operation operation;
+    std::string key, value, found;
+    Board::Entry* entry = nullptr;
+  };
+
+  uint64_t Below(uint64_t n) { return random_() % n; }
+  Operation::Type DrawType(bool counter);
+  bool Ask(Asked* asked);
+  void Ended(const Asked& asked);
+
+  Board* const board_;
+  const int lane_;
+  Client* const client_;
+  std::mt19937_64 random_;
+  std::array<uint64_t, Board::kKeys> versions_{};
+  std::array<int64_t, Board::kKeys> numbers_{};
+};
+
+// A client of its own, in a loop, until the board says stop. Returns the exit code of its process.
+int RunUser(Board* board, int lane, const std::string& address, uint32_t seed);
+
+}  // namespace farlook
+
+#endif  // FARLOOK_TESTS_LINEARIZABLE_USER_H_
