@@ -17,6 +17,7 @@ constexpr size_t kIdlePoolBytes = 256 << 10;
 constexpr int64_t kDefaultCacheBytes = 16 << 20;
 // A Progress() ends after so many rounds even if there is always more.
 constexpr int kMaxRounds = 64;
+constexpr int kQuietLooks = 3;
 
 absl::Status CheckOperation(const Operation& operation, bool read_only) {
   if (operation.key.size() > kv::kMaxKeyBytes) {
@@ -98,9 +99,23 @@ ABSL_ATTRIBUTE_NOINLINE void ClientCore::AdmitOther(Operation* operation) {
   if (absl::Status status = CheckOperation(*operation, options_.read_only); !status.ok()) {
     finished_.End(operation, std::move(status));
   } else if (IsCounter(operation->type)) {
+    if (!local_) LookAfterPause();
     counters_.Submit(operation);
   } else {
     session_.Submit(operation);
+  }
+}
+
+// What becomes of an atomic on a connection that ended while nobody looked, nobody knows. On this host a post tells;
+// elsewhere it goes out, so the news of the end, which may be there already, is looked for first.
+void ClientCore::LookAfterPause() {
+  const int64_t now_ns = time_.NowNs();
+  if (now_ns - std::exchange(counted_ns_, now_ns) < kPauseNs || phase_ != Phase::kReady) return;
+  // An endpoint looks further than at the completions when it was to sleep and none of those woke it; wake-ups of
+  // earlier ones may still be there.
+  for (int round = 0, quiet = 0; round < kMaxRounds && quiet < kQuietLooks; ++round) {
+    const bool asleep = endpoint_->Arm();
+    quiet = !Handle() && asleep ? quiet + 1 : 0;
   }
 }
 

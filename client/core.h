@@ -115,9 +115,11 @@ class ClientCore {
   };
 
   static constexpr uint32_t kCallsForEachProgress = 16;
+  static constexpr int64_t kPauseNs = 10'000'000;
 
   void Admit(Operation* operation);
   void AdmitOther(Operation* operation);
+  void LookAfterPause();
   bool Handle();
   void HandleLast(size_t count);
   int64_t DeadlineAt(int64_t now_ns, int64_t timeout_ms) const;
@@ -172,7 +174,8 @@ class ClientCore {
   bool local_ = false;
   bool was_connected_ = false;
   uint32_t calls_without_progress_ = 0;
-  absl::Status trouble_;  // what last went wrong with a connection
+  int64_t counted_ns_ = 0;  // when an operation on a counter last began
+  absl::Status trouble_;    // what last went wrong with a connection
   kv::Welcome welcome_;
   uint64_t incarnation_ = 0;           // of the server last connected to
   int64_t earliest_ns_ = kNoDeadline;  // no deadline is earlier

@@ -107,6 +107,13 @@ enum class Access : uint8_t {
   kRemoteReadAtomic,  // READ, FETCH_ADD, COMPARE_SWAP
 };
 
+// Who carries out the atomics of a listener's clients.
+enum class AtomicDomain : uint8_t {
+  kNone,    // nobody: their connections are without Capabilities::atomics
+  kCpu,     // CPUs of this host, whose own atomics are atomic with theirs
+  kDevice,  // a device, whose atomics need not be atomic with a CPU's: this process uses a Loopback
+};
+
 // Memory that a server offers: a mapping, and the descriptor that clients of the same host can map.
 struct SharedRange {
   char* base = nullptr;
@@ -246,6 +253,23 @@ class ConnectionRequest {
   virtual void Reject(absl::string_view reason) = 0;
 };
 
+// A server's own atomics on memory that its listener offers, carried out by the device, as those of its clients are: a
+// queue pair that is connected to itself. Each call waits until its change is visible to all later ones of anybody,
+// some microseconds. An error, within some seconds: the device failed, and whether the word was changed is unknown, but
+// it will not be changed any more; later calls try anew, and fail at once for a while.
+//
+// Thread safety: any thread. It may outlive its listener, but not the memory.
+class Loopback {
+ public:
+  virtual ~Loopback() = default;
+
+  // Of an aligned word in the range. `*old_value` receives what it held before.
+  virtual absl::Status Read(uint64_t remote_address, uint64_t* value) = 0;
+  virtual absl::Status FetchAdd(uint64_t remote_address, uint64_t delta, uint64_t* old_value) = 0;
+  virtual absl::Status CompareSwap(uint64_t remote_address, uint64_t expected, uint64_t desired,
+                                   uint64_t* old_value) = 0;
+};
+
 // A server's address. Errors of Listen name the cure (address in use by a live server, no permission, no device).
 class Listener {
  public:
@@ -254,6 +278,15 @@ class Listener {
 
   // Offers memory to clients. The range must outlive the listener and its endpoints. Call before the first Accept.
   virtual absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access) = 0;
+
+  // Fixed. Two listeners of kCpu share one domain; two of kDevice need not.
+  virtual AtomicDomain atomic_domain() const { return AtomicDomain::kNone; }
+
+  // To `range`, offered here as kRemoteReadAtomic. FAILED_PRECONDITION unless the domain is kDevice; UNAVAILABLE when
+  // the device cannot reach itself.
+  virtual absl::StatusOr<std::unique_ptr<Loopback>> ConnectToItself(const RemoteRange& /*range*/) {
+    return absl::FailedPreconditionError("no device carries out the atomics of this listener's clients");
+  }
 
   // A completion queue for connections accepted here, for one worker thread.
   virtual absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint() = 0;

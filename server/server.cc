@@ -15,7 +15,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kv/cell_region.h"
 #include "kv/table.h"
@@ -23,7 +22,7 @@
 #include "rdma/transport.h"
 #include "server/acceptor.h"
 #include "server/byte_size.h"
-#include "server/cell_writer.h"
+#include "server/cell_domain.h"
 #include "server/counters.h"
 #include "server/log.h"
 #include "server/partition_locks.h"
@@ -149,6 +148,7 @@ class Server::Impl {
   std::vector<std::unique_ptr<rdma::Listener>> listeners_;
   std::vector<rdma::RemoteRange> ranges_;  // of the table, at each listener
   std::vector<rdma::RemoteRange> cells_;   // of counters, likewise; rkey 0: not offered there
+  std::string atomics_;                    // see CellDomain::name
   std::vector<std::unique_ptr<Seat>> seats_;
   std::unique_ptr<Acceptor> acceptor_;
   WakeFd acceptor_wake_;
@@ -228,26 +228,21 @@ absl::Status Server::Impl::MakeCounters() {
   cell_memory_.push_back(std::make_unique<rdma::SharedMemory>(*std::move(created)));
   const auto cells = absl::MakeSpan(cell_memory_[0]->data(), cell_memory_[0]->bytes());
   kv::FormatCellRegion(cells, facts_.incarnation);
-  counters_ =
-      std::make_unique<Counters>(table_.get(), locks_.get(), &clock_, cells, std::make_unique<CpuCellWriter>(cells));
+  auto domain = OfferCells(listeners_, cell_memory_[0]->range());
+  if (!domain.ok()) return domain.status();
+  cells_ = std::move(domain->ranges);
+  atomics_ = std::move(domain->name);
+  counters_ = std::make_unique<Counters>(table_.get(), locks_.get(), &clock_, cells, std::move(domain->writer));
   return absl::OkStatus();
 }
 
-// The atomic domain is the CPU, which is also what clients on shm use: all of them get the cells. Clients of any other
-// listener get no key to them, and use messages. Were a server's only atomics those of one device, that device's
-// listener would be the one to offer them, and counters_ would be given a CellWriter that posts to a queue pair which
-// the device connects to itself. See "One atomic domain" in docs/design-notes.md.
 absl::Status Server::Impl::Offer() {
   for (const auto& listener : listeners_) {
     auto range = listener->Offer(memory_[0]->range(), rdma::Access::kRemoteRead);
     if (!range.ok()) return range.status();
     ranges_.push_back(*range);
-    cells_.emplace_back();
-    if (counters_ == nullptr || !absl::StartsWith(listener->address(), "shm://")) continue;
-    auto cells = listener->Offer(cell_memory_[0]->range(), rdma::Access::kRemoteReadAtomic);
-    if (!cells.ok()) return cells.status();
-    cells_.back() = *cells;
   }
+  cells_.resize(listeners_.size());
   return absl::OkStatus();
 }
 
@@ -380,6 +375,9 @@ void Server::Impl::LogStart() const {
       cpus != 0 && options_.workers > static_cast<int>(cpus)) {
     Log(LogLevel::kWarning, "more workers than CPUs",
         {{"workers", options_.workers}, {"cpus", cpus}, {"advice", "fewer --workers"}});
+  }
+  if (counters_ != nullptr) {
+    Log(LogLevel::kInfo, "counters", {{"bytes", cell_memory_[0]->bytes()}, {"atomics", atomics_}});
   }
   for (const std::string& address : facts_.addresses) Log(LogLevel::kInfo, "listening", {{"address", address}});
 }

@@ -182,5 +182,17 @@ TEST_P(ConformanceTest, CapabilitiesAreUsable) {
   }
 }
 
+TEST_P(ConformanceTest, AListenerSaysWhoChangesWordsForItsClients) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  const AtomicDomain domain = listener_->atomic_domain();
+  EXPECT_EQ(pair.client->capabilities().atomics, domain != AtomicDomain::kNone);
+  const absl::Status status = listener_->ConnectToItself(counters_).status();
+  EXPECT_EQ(status.code(),
+            domain == AtomicDomain::kDevice ? absl::StatusCode::kOk : absl::StatusCode::kFailedPrecondition)
+      << status;
+}
+
 }  // namespace
 }  // namespace farlook::rdma::conformance

@@ -1,10 +1,10 @@
 // What every backend of rdma/transport.h must do, written once.
 //
 // A backend's test binary links :suite and instantiates ConformanceTest with a Backend; where the backend can what they
-// are about, also :real_time_suite, :atomic_suite and :local_suite, with the class of each (below). What a backend of
-// those that it links cannot, its BUILD file leaves out by name (--gtest_filter), and says why.
-// The tests go through the public seam only. They pump all endpoints from one thread, unless they are about threads;
-// they never sleep and then look, but poll to a bound.
+// are about, also :real_time_suite, :atomic_suite, :loopback_suite and :local_suite, with the class of each (below).
+// What a backend of those that it links cannot, its BUILD file leaves out by name (--gtest_filter), and says why. The
+// tests go through the public seam only. They pump all endpoints from one thread, unless they are about threads; they
+// never sleep and then look, but poll to a bound.
 #ifndef FARLOOK_RDMA_CONFORMANCE_FIXTURE_H_
 #define FARLOOK_RDMA_CONFORMANCE_FIXTURE_H_
 
@@ -138,6 +138,7 @@ class ConformanceTest : public testing::TestWithParam<Backend> {
 
 class RealTimeConformanceTest : public ConformanceTest {};  // descriptors to sleep on, and threads
 class AtomicConformanceTest : public ConformanceTest {};    // Capabilities::atomics
+class LoopbackConformanceTest : public ConformanceTest {};  // AtomicDomain::kDevice
 class LocalConformanceTest : public ConformanceTest {};     // Capabilities::local
 
 }  // namespace farlook::rdma::conformance

@@ -27,6 +27,7 @@ class ShmListener final : public Listener {
   std::string address() const override;
   // FAILED_PRECONDITION: the memory is not sealed as SharedMemory seals it for `access`.
   absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access) override;
+  AtomicDomain atomic_domain() const override { return AtomicDomain::kCpu; }
   absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint() override;
   std::unique_ptr<ConnectionRequest> Next() override;
   int fd() const override { return epoll_.get(); }

@@ -35,6 +35,7 @@ std::string Name(const testing::TestParamInfo<Backend>&) { return "Backend"; }
 INSTANTIATE_TEST_SUITE_P(Verbs, ConformanceTest, testing::Values(Verbs()), Name);
 INSTANTIATE_TEST_SUITE_P(Verbs, RealTimeConformanceTest, testing::Values(Verbs()), Name);
 INSTANTIATE_TEST_SUITE_P(Verbs, AtomicConformanceTest, testing::Values(Verbs()), Name);
+INSTANTIATE_TEST_SUITE_P(Verbs, LoopbackConformanceTest, testing::Values(Verbs()), Name);
 
 }  // namespace
 }  // namespace farlook::rdma::conformance

@@ -52,6 +52,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const std::string& name() const { return name_; }
+  uint8_t port() const { return port_; }
   ibv_context* context() const { return context_.get(); }
   ibv_pd* domain() const { return domain_.get(); }
   const DeviceTraits& traits() const { return traits_; }

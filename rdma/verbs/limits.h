@@ -91,6 +91,15 @@ inline constexpr uint8_t kRetries = 6;
 inline constexpr uint8_t kMinRnrTimer = 12;
 inline constexpr uint8_t kRnrRetries = 6;
 
+// ---- A queue pair connected to itself (loopback.h).
+
+// Longer than its retries take, also on adapters that take four times as long for them.
+inline constexpr int64_t kLoopbackTimeoutNs = 5'000'000'000;
+// After a failure nobody waits again for so long: calls fail at once.
+inline constexpr int64_t kLoopbackPauseNs = 1'000'000'000;
+// Who waits lets others have the processor after so many looks: they may be what it waits for.
+inline constexpr uint32_t kLoopbackPolls = 256;
+
 }  // namespace farlook::rdma::verbs
 
 #endif  // FARLOOK_RDMA_VERBS_LIMITS_H_

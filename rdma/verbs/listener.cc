@@ -11,6 +11,7 @@
 #include "rdma/verbs/endpoint.h"
 #include "rdma/verbs/envelope.h"
 #include "rdma/verbs/limits.h"
+#include "rdma/verbs/loopback.h"
 #include "rdma/verbs/numa_node.h"
 #include "rdma/verbs/request.h"
 
@@ -68,6 +69,17 @@ absl::StatusOr<RemoteRange> VerbsListener::Offer(const SharedRange& range, Acces
   remote.rkey = (*region)->rkey;
   offers_->offers.push_back({range.base, range.bytes, access, *std::move(region)});
   return remote;
+}
+
+AtomicDomain VerbsListener::atomic_domain() const {
+  return offers_->device->traits().atomics ? AtomicDomain::kDevice : AtomicDomain::kNone;
+}
+
+absl::StatusOr<std::unique_ptr<Loopback>> VerbsListener::ConnectToItself(const RemoteRange& range) {
+  if (atomic_domain() != AtomicDomain::kDevice) return Listener::ConnectToItself(range);
+  absl::StatusOr<std::unique_ptr<VerbsLoopback>> loopback = VerbsLoopback::Create(offers_, range);
+  if (!loopback.ok()) return loopback.status();
+  return *std::move(loopback);
 }
 
 int VerbsListener::numa_node() const { return NumaNodeOf(offers_->device->name()); }

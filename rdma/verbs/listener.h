@@ -27,6 +27,8 @@ class VerbsListener final : public Listener {
   std::string address() const override { return address_; }
   // RESOURCE_EXHAUSTED: the memlock limit, or the range is longer than the device's memory regions may be.
   absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access) override;
+  AtomicDomain atomic_domain() const override;
+  absl::StatusOr<std::unique_ptr<Loopback>> ConnectToItself(const RemoteRange& range) override;
   absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint() override;
   std::unique_ptr<ConnectionRequest> Next() override;
   int fd() const override { return epoll_.get(); }

@@ -84,6 +84,36 @@ absl::Status QueuePair::Start(rdma_cm_id* id, const ReadDepths& depths) {
   return absl::OkStatus();
 }
 
+absl::Status QueuePair::ConnectToItself(const ibv_ah_attr& path, ibv_mtu mtu) {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.pkey_index = 0;
+  attributes.port_num = path.port_num;
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  if (const int error = ibv_modify_qp(handle_.get(), &attributes, mask); error != 0) return CannotMove("ready", error);
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.ah_attr = path;
+  attributes.path_mtu = mtu;
+  attributes.dest_qp_num = number();
+  attributes.rq_psn = 0;
+  attributes.max_dest_rd_atomic = 1;
+  attributes.min_rnr_timer = kMinRnrTimer;
+  mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+         IBV_QP_MIN_RNR_TIMER;
+  if (const int error = ibv_modify_qp(handle_.get(), &attributes, mask); error != 0)
+    return CannotMove("receive", error);
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.sq_psn = 0;
+  attributes.max_rd_atomic = 1;
+  attributes.timeout = kAckTimeout;
+  attributes.retry_cnt = kRetries;
+  attributes.rnr_retry = kRnrRetries;
+  mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+  if (const int error = ibv_modify_qp(handle_.get(), &attributes, mask); error != 0) return CannotMove("send", error);
+  return absl::OkStatus();
+}
+
 void QueuePair::Fail() {
   if (handle_ == nullptr) return;
   ibv_qp_attr attributes = {};

@@ -38,6 +38,10 @@ class QueuePair {
   // Receiving and sending, once the connection manager knows the peer.
   absl::Status Start(rdma_cm_id* id, const ReadDepths& depths);
 
+  // In place of both: its peer is this queue pair itself, to which `path` leads, and which may do atomics. One request
+  // at a time. UNAVAILABLE. Not on iWARP.
+  absl::Status ConnectToItself(const ibv_ah_attr& path, ibv_mtu mtu);
+
   // The error state: what is posted is flushed, what comes in is refused.
   void Fail();
 

@@ -1,0 +1,71 @@
+// A server's own atomics: a queue pair that the listener's device connects to itself.
+//
+// One request at a time, for which the caller waits at the completion queue. What fails is destroyed before the call
+// returns, so that nothing of it can be carried out later; the next call, after a pause, makes another.
+#ifndef FARLOOK_RDMA_VERBS_LOOPBACK_H_
+#define FARLOOK_RDMA_VERBS_LOOPBACK_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "rdma/shm/sealed_memory.h"
+#include "rdma/transport.h"
+#include "rdma/verbs/device.h"
+#include "rdma/verbs/offers.h"
+#include "rdma/verbs/queue_pair.h"
+
+namespace farlook::rdma::verbs {
+
+// Thread safety: any thread; calls take turns.
+class VerbsLoopback final : public Loopback, private AsyncSink {
+ public:
+  // To a range that was offered. Reads its first word. Errors as of diagnosis.h; UNAVAILABLE when the device cannot
+  // reach itself.
+  static absl::StatusOr<std::unique_ptr<VerbsLoopback>> Create(std::shared_ptr<Offers> offers,
+                                                               const RemoteRange& range);
+  ~VerbsLoopback() override = default;
+
+  // Loopback:
+  absl::Status Read(uint64_t remote_address, uint64_t* value) override;
+  absl::Status FetchAdd(uint64_t remote_address, uint64_t delta, uint64_t* old_value) override;
+  absl::Status CompareSwap(uint64_t remote_address, uint64_t expected, uint64_t desired, uint64_t* old_value) override;
+
+ private:
+  struct CloseQueue {
+    void operator()(ibv_cq* queue) const { ibv_destroy_cq(queue); }
+  };
+
+  VerbsLoopback(std::shared_ptr<Offers> offers, uint32_t rkey) : offers_(std::move(offers)), rkey_(rkey) {}
+  absl::Status Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Execute(ibv_send_wr* request, uint64_t* result);
+  absl::Status Await() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // AsyncSink: who waits finds out by itself.
+  void OnQueuesLost(ibv_event_type) override {}
+  void OnQueuePairFailed() override {}
+
+  const std::shared_ptr<Offers> offers_;
+  const uint32_t rkey_;
+  shm::Mapping landing_;  // of what a word held
+  MemoryRegion landing_region_;
+  QueuePairEvents events_;
+
+  absl::Mutex mutex_;
+  // From here on destroyed from the last to the first.
+  std::unique_ptr<ibv_cq, CloseQueue> completions_ ABSL_GUARDED_BY(mutex_);
+  QueuePair pair_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // the last, which closed the queue pair
+  int64_t failed_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_LOOPBACK_H_
