@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/client.h"
+#include "rdma/test_address.h"
 
 namespace farlook {
 namespace {
@@ -32,7 +33,7 @@ class StormClient {
 
   void Step() {
     const int key = static_cast<int>(random_() % kStormKeys);
-    switch (random_() % 64) {
+    switch (random_() % (rdma::TestsUseRdma() ? 16 : 64)) {
       case 0:
         return Delete(key);
       case 1:
@@ -77,7 +78,7 @@ class StormClient {
   }
 
   void Create(int key) {
-    const uint32_t number = board_->creations.fetch_add(kStormKeys) + static_cast<uint32_t>(key);
+    const uint32_t number = board_->creations.fetch_add(board_->stride) + static_cast<uint32_t>(key);
     if (number >= kStormCreations) {
       board_->stop = true;
       return;
@@ -141,6 +142,7 @@ void RunStormClient(StormBoard* board, const std::string& address, uint32_t seed
   }
   StormClient storm(board, client->get(), seed);
   while (!board->stop) storm.Step();
+  board->atomics += (*client)->stats().atomics;
   board->dead_cells += (*client)->stats().dead_cells;
 }
 

@@ -26,10 +26,12 @@ inline constexpr uint32_t kStormCreations = 1u << 18;  // at most, in one storm
 // In memory that all processes map. Creations are numbered over all keys; number n is of key n % kStormKeys.
 struct StormBoard {
   std::atomic<bool> stop;
-  std::atomic<uint32_t> creations;   // numbers given out, for each key: a multiple of kStormKeys is added
+  std::atomic<uint32_t> creations;   // the next number to give out, of key 0; `stride` is added
+  uint32_t stride;                   // kStormKeys, times the hosts
   std::atomic<uint64_t> adds;        // that succeeded
   std::atomic<uint64_t> deletes;     // likewise
   std::atomic<uint64_t> unknown;     // adds of unknown outcome
+  std::atomic<uint64_t> atomics;     // on cells; the others went by message
   std::atomic<uint64_t> dead_cells;  // atomics that met a dead cell
   std::atomic<uint64_t> violations;  // see `first_violation`
   char first_violation[256];
