@@ -290,7 +290,7 @@ void ClientCore::BeginReady() {
   reads_.Connect(connection, welcome_.table, context);
   // It remembers no locations: where a READ is a cache miss, that rarely pays.
   if (local_ && !cache_.enabled()) direct_.Connect(connection, welcome_.table, context);
-  counters_.Connect(connection, welcome_.counters, &*hasher_);
+  counters_.Connect(connection, welcome_.counters, welcome_.atomics, &*hasher_);
   Post();
 }
 

@@ -407,5 +407,28 @@ TEST_F(CoreCountersTest, AFalseCellIsNotUsed) {
   EXPECT_EQ(network_.atomics, 0u);
 }
 
+TEST_F(CoreCountersTest, NoMoreAtomicsAreInFlightThanTheServerGrants) {
+  for (const uint32_t granted : {3u, 1u}) {  // the second time less, by another connection
+    SCOPED_TRACE(granted);
+    server_->atomics = granted;
+    if (granted == 3) {
+      Connect();
+      Create("c");
+    } else {
+      network_.Break();
+    }
+    Add("c", 1);  // this connection is told the cell
+    const uint64_t before = network_.atomics;
+    std::vector<std::unique_ptr<OwnedOperation>> adds;
+    for (int i = 0; i < 8; ++i) adds.push_back(Begin(Type::kFetchAdd, "c", 1));
+    EXPECT_EQ(network_.atomics - before, granted);
+    for (const auto& add : adds) {
+      PollFor(options_.timeout_ms + 1, add->operation);
+      EXPECT_TRUE(add->status().ok()) << add->status();
+    }
+    EXPECT_EQ(network_.atomics - before, adds.size());
+  }
+}
+
 }  // namespace
 }  // namespace farlook::client

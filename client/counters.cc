@@ -68,11 +68,16 @@ absl::Status Counters::Check(const Operation& operation) {
 
 // ---- Connections.
 
-void Counters::Connect(rdma::Connection* connection, const kv::WireRange& cells, const kv::Hasher* hasher) {
+void Counters::Connect(rdma::Connection* connection, const kv::WireRange& cells, uint32_t atomics,
+                       const kv::Hasher* hasher) {
   connection_ = connection;
   cells_ = cells;
   hasher_ = hasher;
   direct_ = cells.rkey != 0 && connection->capabilities().atomics;
+  max_flights_ = direct_ ? std::min(max_in_flight_, atomics) : max_in_flight_;
+  // None is under way. Another server may have granted more.
+  flights_.clear();
+  free_ = nullptr;
   attention_ = true;
 }
 
@@ -158,7 +163,7 @@ Counters::Flight* Counters::Acquire() {
 }
 
 Counters::Flight* Counters::Grow() {
-  if (flights_.size() >= max_in_flight_) return nullptr;
+  if (flights_.size() >= max_flights_) return nullptr;
   if (flights_.size() == words_.size() * kWordsInBuffer) {
     auto buffer = parts_.endpoint->Allocate(kWordsInBuffer * sizeof(uint64_t), /*readable_by_peers=*/false);
     if (!buffer.ok()) return nullptr;
@@ -224,7 +229,7 @@ void Counters::Proceed() {
     return;
   }
   while (!stalled_.empty() && Post(stalled_.front())) stalled_.erase(stalled_.begin());
-  while (!waiting_.empty() && stalled_.empty() && (free_ != nullptr || flights_.size() < max_in_flight_)) {
+  while (!waiting_.empty() && stalled_.empty() && (free_ != nullptr || flights_.size() < max_flights_)) {
     Operation* const operation = waiting_.Pop();
     if (Begin(operation)) continue;
     waiting_.Push(operation);  // no memory for a flight now

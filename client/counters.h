@@ -54,8 +54,8 @@ class Counters {
   // INVALID_ARGUMENT where a number is out of its range.
   static absl::Status Check(const Operation& operation);
 
-  // Connected: what waits may begin. `cells` is as in the Welcome, `hasher` the table's.
-  void Connect(rdma::Connection* connection, const kv::WireRange& cells, const kv::Hasher* hasher);
+  // Connected: what waits may begin. `cells` and `atomics` are as in the Welcome, `hasher` the table's.
+  void Connect(rdma::Connection* connection, const kv::WireRange& cells, uint32_t atomics, const kv::Hasher* hasher);
   // The connection is destroyed. What was posted has an unknown outcome; the others wait for the next connection.
   void Disconnect();
 
@@ -89,8 +89,7 @@ class Counters {
  private:
   static constexpr uint64_t kFirstWorkRequest = 3;
   static constexpr size_t kWordsInBuffer = 512;
-  // With 1,024 clients that is what kv::kMaxAtomicsInFlight allows for.
-  static constexpr uint32_t kMaxFlights = 1024;
+  static constexpr uint32_t kMaxFlights = 1024;  // for the sake of memory; the server may grant fewer
 
   enum class Step : uint8_t {
     kIdle,
@@ -132,9 +131,10 @@ class Counters {
   rdma::Connection* connection_ = nullptr;
   bool direct_ = false;  // this connection has the key to the cells, and atomics
   kv::WireRange cells_;
+  uint32_t max_flights_ = 0;  // as many as the server granted, at most max_in_flight_
   const kv::Hasher* hasher_ = nullptr;
 
-  std::deque<Flight> flights_;                        // grows up to max_in_flight_; addresses stay
+  std::deque<Flight> flights_;                        // grows up to max_flights_; addresses stay
   std::vector<std::unique_ptr<rdma::Buffer>> words_;  // where old values land; one word to a flight
   Flight* free_ = nullptr;
   OperationQueue waiting_;        // for a connection or a flight

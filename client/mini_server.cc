@@ -49,7 +49,10 @@ absl::StatusOr<MiniServer::Accepted> MiniServer::Accept(absl::string_view bytes,
   welcome.incarnation = incarnation_;
   welcome.window = window;
   welcome.table = range;
-  if (offer_cells) welcome.counters = cells;
+  if (offer_cells) {
+    welcome.counters = cells;
+    welcome.atomics = atomics;
+  }
   welcome.max_value_bytes = max_value_bytes;
   return Accepted{welcome.Encode(), welcome.session};
 }

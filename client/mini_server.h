@@ -57,6 +57,7 @@ class MiniServer {
   // Deletes a counter past the protocol: the cell is poisoned.
   void DeleteCounter(absl::string_view key);
   bool offer_cells = false;            // to clients that come
+  uint32_t atomics = 1024;             // granted with them
   std::vector<uint64_t> acknowledged;  // sequences of notices
 
   uint32_t window = 8;

@@ -20,10 +20,16 @@ inline constexpr int64_t kDeadBegin = int64_t{1} << 62;        // dead: outside 
 inline constexpr int64_t kMaxCounterDelta = int64_t{1} << 40;  // of one add, either way
 inline constexpr uint64_t kPoison = uint64_t{1} << 63;         // a delete adds this
 
-// Clients at once times atomics that each may have in flight. See limits of the server and the client.
+// Atomics that all clients together may have in flight. A server lets in --max_clients, and grants each its share with
+// the Welcome.
 inline constexpr int64_t kMaxAtomicsInFlight = int64_t{1} << 20;
-static_assert(kMaxAtomicsInFlight * kMaxCounterDelta < kCounterEnd,
-              "adds in flight take no live value past the end of what is out of range, and no poisoned one back");
+static_assert(
+    2 * kMaxAtomicsInFlight * kMaxCounterDelta <= kCounterEnd,
+    "adds in flight take no live value past the end of what is out of range, and no poisoned one back; nor "
+    "with those of as many clients again, who lost their connections while they were stopped within an atomic");
+
+// The share of each of so many clients: at least 1. REQUIRES: 1 <= clients <= kMaxAtomicsInFlight.
+constexpr uint32_t AtomicsOfEach(int64_t clients) { return static_cast<uint32_t>(kMaxAtomicsInFlight / clients); }
 static_assert(kCounterEnd + kCounterEnd == kDeadBegin);
 
 enum class CellState : uint8_t {

@@ -108,6 +108,7 @@ std::string Welcome::Encode() const {
   StoreAs(at + 40, table.address);
   StoreAs(at + 48, table.bytes);
   StoreAs(at + 56, counters.rkey);
+  StoreAs(at + 60, atomics);
   StoreAs(at + 64, counters.address);
   StoreAs(at + 72, counters.bytes);
   StoreAs(at + 80, max_value_bytes);
@@ -125,6 +126,7 @@ absl::StatusOr<Welcome> Welcome::Decode(absl::string_view bytes) {
   welcome.window = LoadAs<uint32_t>(at + 32);
   welcome.table = {LoadAs<uint64_t>(at + 40), LoadAs<uint64_t>(at + 48), LoadAs<uint32_t>(at + 36)};
   welcome.counters = {LoadAs<uint64_t>(at + 64), LoadAs<uint64_t>(at + 72), LoadAs<uint32_t>(at + 56)};
+  welcome.atomics = LoadAs<uint32_t>(at + 60);
   welcome.max_value_bytes = LoadAs<uint64_t>(at + 80);
   if (welcome.session == 0 || welcome.window == 0 || welcome.window > kMaxWindow) {
     return Malformed("welcome: no session, or an impossible window");
@@ -133,6 +135,9 @@ absl::StatusOr<Welcome> Welcome::Decode(absl::string_view bytes) {
     return Malformed("welcome: impossible table size");
   }
   if (welcome.max_value_bytes > kMaxValueBytes) return Malformed("welcome: impossible value limit");
+  if ((welcome.counters.rkey != 0) != (welcome.atomics != 0)) {
+    return Malformed("welcome: a key to cells without atomics, or atomics without a key");
+  }
   return welcome;
 }
 

@@ -61,7 +61,8 @@ struct Welcome {
   uint64_t incarnation = 0;
   uint32_t window = 0;  // W: requests that may be without an answer at once
   WireRange table;
-  WireRange counters;  // rkey 0: none
+  WireRange counters;    // rkey 0: none
+  uint32_t atomics = 0;  // that the client may have in flight there, from 1 on where there is a key
   uint64_t max_value_bytes = 0;
 
   std::string Encode() const;

@@ -23,7 +23,7 @@ constexpr char kWelcome[] =
     "08070605040302018877665544332211"  // session, incarnation
     "0001000034120000"                  // window 256; the table's rkey
     "00000000007f00000000000400000000"  // its address, 64 MiB
-    "7856000000000000"                  // the counters' rkey
+    "7856000000040000"                  // the counters' rkey; 1,024 atomics in flight
     "00000010007f00000010000000000000"  // their address, 4 KiB
     "0000000100000000";                 // values up to 16 MiB
 constexpr char kPut[] =
@@ -88,6 +88,7 @@ Welcome AWelcome() {
   welcome.window = 256;
   welcome.table = {0x7f00'0000'0000, 64 << 20, 0x1234};
   welcome.counters = {0x7f00'1000'0000, 4096, 0x5678};
+  welcome.atomics = 1024;
   welcome.max_value_bytes = 16 << 20;
   return welcome;
 }
@@ -183,6 +184,9 @@ TEST(Handshake, EachWrongFieldHasItsReason) {
   EXPECT_EQ(reason(With(welcome, 48, kMinRegionBytes - 1)), "malformed message: welcome: impossible table size");
   EXPECT_EQ(reason(With(welcome, 48, kMaxRegionBytes + 1)), "malformed message: welcome: impossible table size");
   EXPECT_EQ(reason(With(welcome, 80, kMaxValueBytes + 1)), "malformed message: welcome: impossible value limit");
+  const std::string cells = "malformed message: welcome: a key to cells without atomics, or atomics without a key";
+  EXPECT_EQ(reason(With(welcome, 60, 0u)), cells);
+  EXPECT_EQ(reason(With(welcome, 56, 0u)), cells);
 }
 
 TEST(Request, GoldenBytes) {

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kv/cell_region.h"
+#include "kv/counter_value.h"
 #include "kv/table.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
@@ -90,6 +91,10 @@ absl::Status Check(const ServerOptions& options) {
   }
   if (options.window < 1 || options.window > kv::kMaxWindow) return OutOfRange("window", 1, kv::kMaxWindow);
   if (options.max_clients < 1) return absl::InvalidArgumentError("--max_clients must be at least 1");
+  if (options.max_clients > kv::kMaxAtomicsInFlight && options.counter_memory_bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--max_clients must be at most ", kv::kMaxAtomicsInFlight,
+                                                   " where there are counters (--counter_memory)"));
+  }
   if (options.liveness_ms < 100) return absl::InvalidArgumentError("--liveness must be at least 100ms");
   if (options.spin_us < 0) return absl::InvalidArgumentError("--spin_us must not be negative");
   if (options.keep_sessions_ms < 0 || options.drain_timeout_ms < 0) {

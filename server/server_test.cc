@@ -323,6 +323,7 @@ TEST_F(ServerTest, BadOptionsNameTheirFlag) {
   refused("--window", [](ServerOptions& o) { o.window = 4097; });
   refused("--max_value_bytes", [](ServerOptions& o) { o.max_value_bytes = 65 << 20; });
   refused("--max_clients", [](ServerOptions& o) { o.max_clients = 0; });
+  refused("--max_clients", [](ServerOptions& o) { o.max_clients = (1 << 20) + 1; });
   refused("--spin_us", [](ServerOptions& o) { o.spin_us = -1; });
   refused("node", [](ServerOptions& o) { o.numa_node = 1000; });
 }

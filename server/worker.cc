@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "kv/counter_value.h"
 
 namespace farlook::server {
 namespace {
@@ -124,7 +125,10 @@ kv::Welcome Worker::WelcomeFor(const Arrival& arrival, const Session& session, b
   welcome.window = session.window();
   welcome.table = {table.address, table.bytes, table.rkey};
   const rdma::RemoteRange& cells = ports_[static_cast<size_t>(arrival.port)].cells;
-  if (!session.read_only() && cells.rkey != 0) welcome.counters = {cells.address, cells.bytes, cells.rkey};
+  if (!session.read_only() && cells.rkey != 0) {
+    welcome.counters = {cells.address, cells.bytes, cells.rkey};
+    welcome.atomics = kv::AtomicsOfEach(shared_.max_clients);
+  }
   welcome.max_value_bytes = shared_.max_value_bytes;
   return welcome;
 }

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "kv/cell_notice.h"
 #include "kv/cell_region.h"
+#include "kv/counter_value.h"
 #include "kv/message.h"
 #include "server/test_worker.h"
 
@@ -70,9 +71,11 @@ TEST_F(WorkerCountersTest, TheKeyToTheCellsIsForWritersOfTheAtomicDomain) {
   EXPECT_EQ(TestWorker::WelcomeOf(writer).counters.rkey, 12u);
   EXPECT_EQ(TestWorker::WelcomeOf(writer).counters.bytes, kTestCellBytes);
   EXPECT_EQ(TestWorker::WelcomeOf(writer).counters.address, 8192u);
+  EXPECT_EQ(TestWorker::WelcomeOf(writer).atomics, kv::kMaxAtomicsInFlight / 100) << "the share of each of 100 clients";
   EXPECT_EQ(writer->rkeys, (std::vector<uint32_t>{11, 12}));
   FakeCall* reader = worker_.Connect(/*read_only=*/true);
   EXPECT_EQ(TestWorker::WelcomeOf(reader).counters.rkey, 0u);
+  EXPECT_EQ(TestWorker::WelcomeOf(reader).atomics, 0u);
   EXPECT_EQ(reader->rkeys, (std::vector<uint32_t>{11}));
   FakeCall* elsewhere = worker_.Call(kv::Hello(), /*port=*/1);
   worker_.PollAll();

@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <vector>
