@@ -148,6 +148,44 @@ absl::StatusOr<Percentiles> TimePuts(Client* client, const KeyRange& range, int6
   return Summarize(&times, clock_ns, 1);
 }
 
+absl::Status CreateAll(Client* client, const KeyRange& range) {
+  constexpr int64_t kBatch = 128;
+  std::vector<std::string> names(kBatch);
+  std::vector<Operation> operations(kBatch);
+  for (const Operation::Type type : {Operation::Type::kCreateCounter, Operation::Type::kFetchAdd}) {
+    for (int64_t first = 0; first < range.count; first += kBatch) {
+      const auto batch = absl::MakeSpan(operations).first(static_cast<size_t>(std::min(kBatch, range.count - first)));
+      for (size_t i = 0; i < batch.size(); ++i) {
+        BuildKeyName(range.first + first + static_cast<int64_t>(i), KeyNaming{}, &names[i]);
+        batch[i] = Operation();
+        batch[i].type = type;
+        batch[i].key = names[i];
+        batch[i].timeout_ms = 60'000;
+      }
+      client->RunAll(batch);
+      for (const Operation& operation : batch) {
+        if (!operation.status.ok()) return operation.status;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Percentiles> TimeAdds(Client* client, const KeyRange& range, int64_t operations) {
+  const double clock_ns = ClockNs();
+  RandomKeys keys(range);
+  Times times(operations);
+  std::string key;
+  for (int64_t i = 0; i < operations; ++i) {
+    keys.Next(&key);
+    const int64_t start_ns = NowNs();
+    const absl::StatusOr<int64_t> before = client->FetchAdd(key, 1);
+    times.Record(NowNs() - start_ns);
+    if (!before.ok()) return before.status();
+  }
+  return Summarize(&times, clock_ns, 1);
+}
+
 absl::StatusOr<Percentiles> TimeMultiGets(Client* client, const KeyRange& range, size_t batch, int64_t operations) {
   const double clock_ns = ClockNs();
   RandomKeys random(range);

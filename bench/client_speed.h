@@ -30,6 +30,13 @@ struct Percentiles {
 absl::StatusOr<Percentiles> TimeGets(Client* client, const KeyRange& range, int64_t operations);
 absl::StatusOr<Percentiles> TimePuts(Client* client, const KeyRange& range, int64_t operations);
 
+// The same of FetchAdds of 1 to counters, which CreateAll() made.
+absl::StatusOr<Percentiles> TimeAdds(Client* client, const KeyRange& range, int64_t operations);
+
+// Creates counters of these keys (value_bytes does not matter), many at once, and uses each once, so that this client
+// knows its cell.
+absl::Status CreateAll(Client* client, const KeyRange& range);
+
 // The same of MultiGets of `batch` keys; for each key.
 absl::StatusOr<Percentiles> TimeMultiGets(Client* client, const KeyRange& range, size_t batch, int64_t operations);
 

@@ -34,6 +34,7 @@
 ABSL_FLAG(std::string, server, "", "path of the kv_server to start; required");
 ABSL_FLAG(uint32_t, memory_mib, 2048, "MiB of the server's memory, and of that for the floors");
 ABSL_FLAG(int64_t, keys, 4'000'000, "keys with values of 100 bytes; a tenth as many with 1,000 bytes");
+ABSL_FLAG(int64_t, counters, 1'000'000, "counters to add to");
 ABSL_FLAG(int64_t, operations, 1'000'000, "of each kind that is timed");
 ABSL_FLAG(double, idle_s, 10, "seconds of the read-only run during which the server's CPU time is looked at");
 ABSL_FLAG(std::string, json, "", "file for the figures as JSON");
@@ -45,7 +46,10 @@ struct Floors {
   double load_ns = 0;  // D
   double copy_1000_ns = 0;
   double round_trip_ns = 0;
+  double locked_add_ns = 0;
 };
+
+constexpr int64_t kCellBytes = 64;
 
 absl::Status MeasureFloors(const CpuPair& cpus, Floors* floors, Figures* figures) {
   const size_t bytes = size_t{absl::GetFlag(FLAGS_memory_mib)} << 20;
@@ -59,9 +63,15 @@ absl::Status MeasureFloors(const CpuPair& cpus, Floors* floors, Figures* figures
   const absl::StatusOr<double> round_trip = CacheLineRoundTripNs(cpus.a, cpus.b, Peer::kProcess, steps);
   if (!round_trip.ok()) return round_trip.status();
   floors->round_trip_ns = *round_trip;
+  // Over as much memory as the counters have, in pages as small as theirs.
+  const size_t cells_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_counters) * kCellBytes);
+  const absl::StatusOr<FloorMemory> cells = FloorMemory::Map(cells_bytes, PageSize::k4KiB);
+  if (!cells.ok()) return cells.status();
+  floors->locked_add_ns = ColdLockedAddNs(*cells, steps);
   figures->Add("floor: D, a dependent random load", floors->load_ns, "ns");
   figures->Add("floor: copy of 1,000 cold bytes, beyond D", floors->copy_1000_ns, "ns");
   figures->Add("floor: cache line's round trip, processes", floors->round_trip_ns, "ns");
+  figures->Add("floor: lock-prefixed add, cold and uncontended", floors->locked_add_ns, "ns");
   return absl::OkStatus();
 }
 
@@ -75,7 +85,7 @@ class Speed {
   }
 
   absl::Status Measure() {
-    for (auto step : {&Speed::Load, &Speed::Read, &Speed::ReadOnly, &Speed::Write, &Speed::Memory}) {
+    for (auto step : {&Speed::Load, &Speed::Read, &Speed::ReadOnly, &Speed::Write, &Speed::Memory, &Speed::Count}) {
       absl::Status status = (this->*step)();
       if (!status.ok()) return status;
     }
@@ -153,6 +163,30 @@ class Speed {
     return absl::OkStatus();
   }
 
+  // Adds to counters in random order: whose cells are known, but for the few that share a line of the cache with two
+  // others. Then to few of them, where all are known.
+  absl::Status Count() {
+    const int64_t operations = absl::GetFlag(FLAGS_operations);
+    const KeyRange counters = {.first = small_.count + large_.count, .count = absl::GetFlag(FLAGS_counters)};
+    const KeyRange few = {.first = counters.first, .count = std::min<int64_t>(counters.count, 1000)};
+    if (absl::Status status = CreateAll(client_, counters); !status.ok()) return status;
+    const absl::StatusOr<Percentiles> add = TimeAdds(client_, counters, operations);
+    if (!add.ok()) return add.status();
+    figures_->AddAtMost("FetchAdd, cell known, uniform, p50", add->p50_ns, "ns", 3 * floors_.locked_add_ns,
+                        "3 cold lock-prefixed adds");
+    figures_->Add("FetchAdd, cell known, uniform, p99", add->p99_ns, "ns");
+    if (auto known = TimeAdds(client_, few, 30 * few.count); !known.ok()) return known.status();
+    usleep(1'500'000);  // as before
+    const absl::StatusOr<CpuTime> before = CpuTimeOf(server_);
+    if (!before.ok()) return before.status();
+    if (auto again = TimeAdds(client_, few, operations); !again.ok()) return again.status();
+    const absl::StatusOr<CpuTime> after = CpuTimeOf(server_);
+    if (!after.ok()) return after.status();
+    figures_->AddAtMost("the server's CPU time during as many adds", (*after - *before).total_s() * 1000, "ms", 0,
+                        "0 ticks");
+    return absl::OkStatus();
+  }
+
   Client* const client_;
   const pid_t server_;
   const Floors floors_;
@@ -180,21 +214,25 @@ absl::Status Measure(Figures* figures) {
   PinTo(cpus->b);
   const std::string memory = absl::StrCat("--memory=", absl::GetFlag(FLAGS_memory_mib), "MiB");
   const absl::StatusOr<std::unique_ptr<ServerProcess>> server = ServerProcess::Start(
-      absl::GetFlag(FLAGS_server), {memory, "--workers=1", "--spin_us=1000", "--log_level=warning"});
+      absl::GetFlag(FLAGS_server),
+      {memory, absl::StrCat("--counter_memory=", (absl::GetFlag(FLAGS_counters) + 1024) * kCellBytes), "--workers=1",
+       "--spin_us=1000", "--log_level=warning"});
   PinTo(cpus->a);
   if (!server.ok()) return server.status();
   ClientOptions options;
   options.timeout_ms = 10'000;
+  options.counter_cache_bytes = 128 * absl::GetFlag(FLAGS_counters);  // a quarter full
   const absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect((*server)->address(), options);
   if (!client.ok()) return client.status();
   return Speed(client->get(), (*server)->pid(), floors, figures).Measure();
 }
 
 int Main() {
-  if (absl::GetFlag(FLAGS_server).empty() || absl::GetFlag(FLAGS_keys) < 1 || absl::GetFlag(FLAGS_operations) < 2 ||
-      absl::GetFlag(FLAGS_memory_mib) == 0) {
-    std::fprintf(stderr,
-                 "speed: needs --server=PATH/kv_server, and --keys, --operations, --memory_mib above 1; --help\n");
+  if (absl::GetFlag(FLAGS_server).empty() || absl::GetFlag(FLAGS_keys) < 1 || absl::GetFlag(FLAGS_counters) < 1 ||
+      absl::GetFlag(FLAGS_operations) < 2 || absl::GetFlag(FLAGS_memory_mib) == 0) {
+    std::fprintf(
+        stderr,
+        "speed: needs --server=PATH/kv_server, and --keys, --counters, --operations, --memory_mib above 1; --help\n");
     return 1;
   }
   const Environment environment = DescribeEnvironment();

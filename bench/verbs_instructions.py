@@ -34,6 +34,7 @@ RECORDED = {
     "instructions of such a Get beyond both READs'": "get_beyond_reads",
     "instructions of such a Get, all in all": "get_of_16_in_flight",
     "instructions of such a Put, all in all": "put_and_both_sides_asleep",
+    "instructions of such a FetchAdd beyond ib_atomic_lat's": "fetch_add_beyond_atomic",
 }
 ROWS = [
     "floor: ib_read_lat of an item, 128 bytes",
@@ -49,6 +50,12 @@ ROWS = [
     *(f"async Get, {n} in flight" for n in (16, 64, 256, 1024, 3072)),
     "Put of 64 bytes, both sides sleep, p50",
     "the same, against a READ",
+    "floor: ib_atomic_lat",
+    "floor: ib_atomic_bw -o 16",
+    "FetchAdd, cell known, p50",
+    "async FetchAdd, 16 in flight",
+    "atomics of a FetchAdd",
+    "the server's CPU time during them",
     "Put of 1 MiB",
     "Get of 1 MiB",
     *RECORDED,

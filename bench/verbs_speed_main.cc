@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "bench/client_speed.h"
+#include "bench/cpu_time.h"
 #include "bench/environment.h"
 #include "bench/figures.h"
 #include "bench/key_name.h"
@@ -55,8 +56,10 @@ constexpr size_t kSmallBytes = 64;
 std::string Size(uint64_t bytes) { return absl::StrCat("-s ", bytes); }
 std::string Count(int64_t n) { return absl::StrCat("-n ", n); }
 
-// Keeps `in_flight` Gets of random keys under way until `operations` ended. Gets per second.
-absl::StatusOr<double> GetRate(Client* client, const KeyRange& range, size_t in_flight, int64_t operations) {
+// Keeps `in_flight` operations on keys of the range, kGet or kFetchAdd, under way until `operations` ended. Operations
+// per second.
+absl::StatusOr<double> RateOf(Operation::Type type, Client* client, const KeyRange& range, size_t in_flight,
+                              int64_t operations) {
   struct Slot {
     Operation operation;
     std::string key;
@@ -65,6 +68,8 @@ absl::StatusOr<double> GetRate(Client* client, const KeyRange& range, size_t in_
   const std::unique_ptr<Slot[]> slots(new Slot[in_flight]);
   std::vector<Operation*> batch, ended(in_flight);
   for (size_t i = 0; i < in_flight; ++i) {
+    slots[i].operation.type = type;
+    slots[i].operation.operand = 1;
     slots[i].operation.buffer = absl::MakeSpan(slots[i].buffer);
     slots[i].operation.timeout_ms = 60'000;
     slots[i].operation.tag = &slots[i];
@@ -104,7 +109,7 @@ class VerbsSpeed {
 
   absl::Status Measure() {
     for (auto step : {&VerbsSpeed::Floors, &VerbsSpeed::Start, &VerbsSpeed::Warm, &VerbsSpeed::Cold, &VerbsSpeed::Many,
-                      &VerbsSpeed::Write, &VerbsSpeed::Large}) {
+                      &VerbsSpeed::Write, &VerbsSpeed::Atomics, &VerbsSpeed::Large}) {
       absl::Status status = (this->*step)();
       if (!status.ok()) return status;
       if (absl::GetFlag(FLAGS_only_warm) && step == &VerbsSpeed::Warm) break;
@@ -223,7 +228,8 @@ class VerbsSpeed {
     const int64_t operations = 4 * absl::GetFlag(FLAGS_operations);
     std::vector<double> rates;
     for (const size_t in_flight : {16, 64, 256, 1024, 3072}) {
-      const auto rate = GetRate(reader_.get(), small_, in_flight, std::max<int64_t>(operations, 2 * in_flight));
+      const auto rate =
+          RateOf(Operation::Type::kGet, reader_.get(), small_, in_flight, std::max<int64_t>(operations, 2 * in_flight));
       if (!rate.ok()) return rate.status();
       rates.push_back(*rate);
       const std::string name = absl::StrCat("async Get, ", in_flight, " in flight");
@@ -250,6 +256,43 @@ class VerbsSpeed {
     if (const auto all = Instructions(put->p50_ns)) {
       figures_->Add("instructions of such a Put, all in all", *all, "");
     }
+    return absl::OkStatus();
+  }
+
+  // Adds to counters whose cells are known: one FETCH_ADD each.
+  absl::Status Atomics() {
+    const int64_t operations = absl::GetFlag(FLAGS_operations);
+    const auto latency = Run("ib_atomic_lat", {Count(operations)});
+    if (!latency.ok()) return latency.status();
+    const auto rate = Run("ib_atomic_bw", {Count(4 * operations), "-o 16"});
+    if (!rate.ok()) return rate.status();
+    figures_->Add("floor: ib_atomic_lat", latency->typical_us, "us");
+    figures_->Add("floor: ib_atomic_bw -o 16", rate->messages_per_s / 1e3, "k/s");
+
+    const KeyRange counters = {.first = small_.count, .count = std::min<int64_t>(small_.count, 500)};
+    if (absl::Status status = CreateAll(reader_.get(), counters); !status.ok()) return status;
+    const ClientStats before = reader_->stats();
+    const absl::StatusOr<CpuTime> cpu_before = CpuTimeOf(server_->pid());
+    if (!cpu_before.ok()) return cpu_before.status();
+    const auto add = TimeAdds(reader_.get(), counters, operations);
+    if (!add.ok()) return add.status();
+    const auto adds = RateOf(Operation::Type::kFetchAdd, reader_.get(), counters, 16, 4 * operations);
+    if (!adds.ok()) return adds.status();
+    const absl::StatusOr<CpuTime> cpu_after = CpuTimeOf(server_->pid());
+    if (!cpu_after.ok()) return cpu_after.status();
+    figures_->AddAtMost("FetchAdd, cell known, p50", add->p50_ns / 1e3, "us", 1.15 * latency->typical_us,
+                        "1.15 of ib_atomic_lat");
+    if (const auto beyond = Instructions(add->p50_ns - latency->typical_us * 1e3)) {
+      figures_->Add("instructions of such a FetchAdd beyond ib_atomic_lat's", *beyond, "");
+    }
+    figures_->AddAtLeast("async FetchAdd, 16 in flight", *adds / 1e3, "k/s", 0.85 * rate->messages_per_s / 1e3,
+                         "0.85 of ib_atomic_bw");
+    const ClientStats& after = reader_->stats();
+    figures_->AddAtMost("atomics of a FetchAdd",
+                        static_cast<double>(after.atomics - before.atomics) / static_cast<double>(5 * operations), "",
+                        1, "one round trip");
+    figures_->AddAtMost("the server's CPU time during them", (*cpu_after - *cpu_before).total_s() * 1000, "ms", 0,
+                        "0 ticks");
     return absl::OkStatus();
   }
 
