@@ -3,9 +3,11 @@
 Settings, the same for all: no persistence; no eviction; one thread that serves; as much memory as the records need and
 more; pinned alike (runner.py). All servers of a run are up at the same time and idle but for the one that is asked.
 
-A transport of Farlook's over a network will be one more class here, with the address of a server on another host.
+Where $FARLOOK_RDMA_ADDRESS is an address of an RDMA device of this host, as in tests/vm/run, there is one store more, and
+those on TCP listen at that address: the same network for both.
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -14,6 +16,8 @@ from processes import Failure, free_port, resident_bytes, start, stop, wait_unti
 
 HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
+RDMA_HOST = os.environ.get("FARLOOK_RDMA_ADDRESS")
+TCP_HOST = RDMA_HOST or "127.0.0.1"
 
 
 def version_of(*command):
@@ -57,7 +61,8 @@ class FarlookServer(Server):
     """Its memory is mapped whole from the start, so it is asked how much of it is in use."""
 
     def used_bytes(self, bench):
-        address = next(part for part in self.command if part.startswith("--listen=")).partition("=")[2]
+        listen = next(part for part in self.command if part.startswith("--listen=")).partition("=")[2]
+        address = next(part for part in listen.split(",") if part.startswith("shm://"))
         text = subprocess.run([bench.kv_cli, f"--address={address}", "stat"], stdout=subprocess.PIPE, text=True,
                               check=True).stdout
         figures = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
@@ -91,6 +96,7 @@ class InProcessStore(Store):
 
 STORES = {  # by name, in the order of reports
     "farlook-shm": "Farlook, shared memory",
+    **({"farlook-rdma": "Farlook, RDMA"} if RDMA_HOST else {}),
     "redis-unix": "Redis, Unix socket",
     "redis-tcp": "Redis, TCP",
     "memcached-unix": "memcached, Unix socket",
@@ -112,24 +118,28 @@ def start_stores(names, bench, directory, data_bytes):
         return server
 
     try:
-        if "farlook-shm" in names:
+        farlooks = {"farlook-shm": f"shm://{directory}/farlook", "farlook-rdma": f"rdma://{RDMA_HOST}:7471"}
+        if used := {name: address for name, address in farlooks.items() if name in names}:
             versions["kv_server"] = version_of(bench.kv_server, "--version")
-            socket = directory / "farlook"
             # An index, pages that are begun for each size class, and what inserts add.
             mib = max(256, data_bytes * 2 // MIB + 128)
+            # One process listens at both; on a socket in any case, which says when it is up.
+            listen = ",".join({**used, "farlook-shm": farlooks["farlook-shm"]}.values())
             farlook = serve(FarlookServer, "kv_server", versions["kv_server"],
-                            [bench.kv_server, f"--listen=shm://{socket}", f"--memory={mib}MiB", "--workers=1",
-                             "--huge_pages=auto"], str(socket), directory / "farlook.log")
-            stores.append(Store("farlook-shm", STORES["farlook-shm"], "farlook",
-                                {"farlook.address": f"shm://{socket}", "farlook.timeout_ms": 20000}, farlook))
+                            [bench.kv_server, f"--listen={listen}", f"--memory={mib}MiB", "--workers=1",
+                             "--huge_pages=auto"], str(directory / "farlook"), directory / "farlook.log")
+            for name, address in used.items():
+                stores.append(Store(name, STORES[name], "farlook",
+                                    {"farlook.address": address, "farlook.timeout_ms": 20000,
+                                     "farlook.server_pid": farlook.pid}, farlook))
         if {"redis-unix", "redis-tcp"} & set(names):
             versions["redis-server"] = version_of("redis-server", "--version")
             socket, port = directory / "redis", free_port()
             redis = serve(Server, "redis-server", versions["redis-server"],
-                          ["redis-server", "--bind", "127.0.0.1", "--port", port, "--unixsocket", socket, "--save", "",
+                          ["redis-server", "--bind", TCP_HOST, "--protected-mode", "no" if RDMA_HOST else "yes", "--port", port, "--unixsocket", socket, "--save", "",
                            "--appendonly", "no", "--maxmemory", "0", "--io-threads", "1", "--loglevel", "warning",
                            "--dir", directory], str(socket), directory / "redis.log")
-            for name, address in (("redis-unix", f"unix://{socket}"), ("redis-tcp", f"tcp://127.0.0.1:{port}")):
+            for name, address in (("redis-unix", f"unix://{socket}"), ("redis-tcp", f"tcp://{TCP_HOST}:{port}")):
                 if name in names:
                     stores.append(Store(name, STORES[name], "redis", {"redis.address": address}, redis))
         for name in ("memcached-unix", "memcached-tcp"):
@@ -141,10 +151,10 @@ def start_stores(names, bench, directory, data_bytes):
             memcached = serve(Server, "memcached", versions["memcached"],
                               [HERE.parent / "run_memcached", "-t", "1", "-U", "0", "-M", "-c", "1024",
                                "-m", data_bytes * 2 // MIB + 256,
-                               *(["-s", socket] if unix else ["-l", "127.0.0.1", "-p", port])],
-                              str(socket) if unix else ("127.0.0.1", port), directory / f"{name}.log")
+                               *(["-s", socket] if unix else ["-l", TCP_HOST, "-p", port])],
+                              str(socket) if unix else (TCP_HOST, port), directory / f"{name}.log")
             stores.append(Store(name, STORES[name], "memcached", {
-                "memcached.address": f"unix://{socket}" if unix else f"tcp://127.0.0.1:{port}"}, memcached))
+                "memcached.address": f"unix://{socket}" if unix else f"tcp://{TCP_HOST}:{port}"}, memcached))
     except BaseException:
         for server in servers:
             server.stop()

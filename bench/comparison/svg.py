@@ -13,6 +13,7 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 24, 34, 40
 # Told apart by most colour-blind people too, and by dashes: Unix sockets are drawn through, TCP is dashed.
 COLOURS = {  # light, dark, dashes
     "farlook-shm": ("#c2410c", "#fb923c", ""),
+    "farlook-rdma": ("#c2410c", "#fb923c", "5 3"),
     "redis-unix": ("#be123c", "#fb7185", ""),
     "redis-tcp": ("#be123c", "#fb7185", "5 3"),
     "memcached-unix": ("#15803d", "#4ade80", ""),
