@@ -102,8 +102,9 @@ TEST(CrowdTest, TwoHundredClientsAtOnceAreServedAndNoReceiverIsNotReady) {
   EXPECT_EQ(ReceiverNotReadyErrors(), errors);
 }
 
-// What a server has when `client` is its only one. It takes memory as connections come, for as many as there are at a
-// time, and keeps it: `most_regions` and 8 MiB may be more than at the time of `before`.
+// What a server has when `client` is its only one. It registers buffers as connections come, for as many as there are
+// at a time, five regions for each, and keeps them: how many that were differs by some. So a region that leaks with
+// each connection is found at full length only; queue pairs and what belongs to them are found at once.
 struct Footprint {
   DeviceObjects objects;
   int64_t resident_kib = 0;
@@ -115,12 +116,12 @@ Footprint FootprintOf(const ServerProcess& server, Client* client) {
   return {DeviceObjectsOf(server.pid()), ResidentKib(server.pid())};
 }
 
-void ExpectNothingIsLeft(const Footprint& before, const Footprint& after, int64_t most_regions) {
+void ExpectNothingIsLeft(const Footprint& before, const Footprint& after, int64_t connections) {
   EXPECT_EQ(after.objects.queue_pairs, before.objects.queue_pairs);
   EXPECT_EQ(after.objects.completion_queues, before.objects.completion_queues);
   EXPECT_EQ(after.objects.connections, before.objects.connections);
-  EXPECT_LE(after.objects.memory_regions, before.objects.memory_regions + most_regions);
-  EXPECT_LT(after.resident_kib, before.resident_kib + 8 * 1024);
+  EXPECT_LE(after.objects.memory_regions, before.objects.memory_regions + 50 + connections / 2);
+  EXPECT_LT(after.resident_kib, before.resident_kib + 16 * 1024);
 }
 
 // ---- Killed ----
@@ -166,7 +167,7 @@ TEST(CrowdTest, OfAThousandKilledClientsNothingIsLeft) {
       EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
     }
   }
-  ExpectNothingIsLeft(half, FootprintOf(server, observer.get()), rounds / 4);
+  ExpectNothingIsLeft(half, FootprintOf(server, observer.get()), rounds / 2);
   EXPECT_LE(ServerStat(observer.get(), "kept_sessions"), 16);
   for (int i = 0; i < 10; ++i) {
     for (int j = 0; j < 20; ++j) {
@@ -231,7 +232,7 @@ TEST(CrowdTest, TenThousandNoisyConnectsAndTheServerServesOn) {
     ASSERT_TRUE(value.ok()) << value.status();
     ASSERT_EQ(Verify("key", value->data), round);
   }
-  ExpectNothingIsLeft(half, FootprintOf(server, honest.get()), rounds / 4);
+  ExpectNothingIsLeft(half, FootprintOf(server, honest.get()), rounds / 2);
   // Those of another version of the store; the transport itself turns the others away.
   EXPECT_GE(ServerStat(honest.get(), "rejected"), rounds / 5);
   EXPECT_EQ(honest->stats().reconnects, 0u);

@@ -80,7 +80,7 @@ void LinkTest::ExpectAllEndsWellWhenCutFor(int64_t ms) {
     Link("cut");
     std::this_thread::sleep_for(std::chrono::milliseconds(ms));
     // The server knows within its --liveness, 3 s.
-    if (ms >= 10'000) noticed = ServerStat(observer_, "connections") == 1;
+    if (ms >= 10'000) noticed = Await([] { return ServerStat(observer_, "connections") == 1; });
     Link("up");
     mended = true;
   });
