@@ -77,6 +77,8 @@ def measure(verbs_speed, kv_server):
   values = {figure["name"]: figure["value"] for figure in found["figures"]}
   if missing := [row for row in ROWS if row not in values or row not in done.stdout]:
     sys.exit(f"verbs_speed did not print {missing}")
+  if more := [row for row in values if row not in ROWS]:
+    sys.exit(f"verbs_speed printed rows that {__file__} does not know: {more}")
   if wrong := [row for row in ROWS if not 0 <= values[row] < math.inf]:
     sys.exit(f"not a figure: {[(row, values[row]) for row in wrong]}")
   counts = {name: round(values[row], 1) for row, name in RECORDED.items()}
