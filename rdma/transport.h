@@ -142,8 +142,7 @@ class Buffer {
 };
 
 // One reliable connection (queue pair). The post calls return false, and post nothing, while the send queue is full or
-// the connection is not connected; Poll() makes room. Nothing posted is promised to start before Ring(), or before the
-// next Poll(), which starts what was not rung.
+// the connection is not connected; Poll() makes room. Nothing posted is promised to start before Ring().
 class Connection {
  public:
   // Two-phase teardown: an orderly user calls Disconnect(), polls until kDisconnected, and destroys. Destroying earlier
