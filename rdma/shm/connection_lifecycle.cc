@@ -94,13 +94,15 @@ void ShmConnection::OnEvent() {
   }
 }
 
-// False when there is none, or the connection broke.
+// False when there is none, or the connection broke. True also when one is there for which the kernel had no memory: a
+// message that has arrived may name what it offers, so it is looked for again, as often as the caller's bound allows.
 bool ShmConnection::ReceiveOnePacket() {
   ReceivedPacket packet;
   switch (ReceivePacket(link_.socket.get(), &packet)) {
     case Io::kTryLater:
-    case Io::kNoMemory:
       return false;
+    case Io::kNoMemory:
+      return true;
     case Io::kClosed:
       PeerIsGone();
       return false;

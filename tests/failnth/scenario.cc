@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,9 @@ namespace {
 // One call fails, so the second attempt at the latest succeeds; some failures cost a connection, and then what uses it
 // next fails, too.
 constexpr int kAttempts = 4;
+
+// Between attempts on verbs: the server asks a device that failed an atomic of its own again after a second.
+constexpr std::chrono::milliseconds kPause(500);
 
 bool OnShm(const std::string& address) { return absl::StartsWith(address, "shm://"); }
 
@@ -68,6 +73,7 @@ class Run {
         absl::StrAppend(&trouble_, what, " failed though its call had only to be repeated:", statuses, "\n");
       }
       if (status.ok()) return true;
+      if (!OnShm(address_)) std::this_thread::sleep_for(kPause);
     }
     absl::StrAppend(&trouble_, what, " failed ", kAttempts, " times though one call did:", statuses, "\n");
     return false;

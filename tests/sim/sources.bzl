@@ -31,6 +31,7 @@ SOURCES = [
     "server/pull_queue.cc",
     "server/session.cc",
     "server/worker.cc",
+    "server/worker_clients.cc",
 ]
 
 HEADERS = [
