@@ -199,8 +199,12 @@ void VerbsConnection::Disconnect() {
 
 ABSL_ATTRIBUTE_NOINLINE void VerbsConnection::BreakBy(ibv_wc_status status) {
   if (state_ == State::kEnding || state_ == State::kOver) return;
-  // What is flushed was ended by something else, which the connection manager may know.
-  if (status == IBV_WC_WR_FLUSH_ERR) host_->LookAtEvents();
+  if (status == IBV_WC_WR_FLUSH_ERR) {
+    // What is flushed was ended by something else, which the connection manager may know. Of one that is not connected
+    // yet it will say what, if it has not: siw flushes before it tells of a rejection. If not even that, time ends it.
+    host_->LookAtEvents();
+    if (dialing()) return;
+  }
   if (state_ == State::kEnding || state_ == State::kOver) return;
   std::string why = absl::StrCat(peer_, ": ", WcSentence(status));
   if (status == IBV_WC_RETRY_EXC_ERR) {
