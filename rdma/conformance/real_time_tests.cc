@@ -147,7 +147,8 @@ TEST_P(RealTimeConformanceTest, AlignedWordsAreNeverTorn) {
   });
   auto buffer = NewBuffer(client.get(), 4096);
   uint64_t last_first = 0;
-  for (int round = 0; round < 100'000 && !HasFailure(); ++round) {
+  const int rounds = pair.client->capabilities().local ? 100'000 : 20'000;  // emulated verbs are slow
+  for (int round = 0; round < rounds && !HasFailure(); ++round) {
     EXPECT_EQ(Read(client.get(), pair.client.get(), buffer->bytes().data(), kWords * 8, table_.address, table_.rkey),
               WcStatus::kSuccess);
     uint64_t seen[kWords];
