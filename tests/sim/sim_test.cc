@@ -37,7 +37,7 @@ TEST_P(SimTest, NothingIsWrong) {
   }
   std::printf("%s\n", totals.ToString().c_str());
   // A history that takes too long to judge is not judged; they are rare.
-  EXPECT_LE(totals.undecided * 50, totals.runs);
+  EXPECT_LE(totals.undecided, 1 + totals.runs / 50);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SimTest, testing::Range(uint64_t{0}, kBatches));
