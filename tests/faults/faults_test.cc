@@ -37,6 +37,18 @@ std::unique_ptr<Client> MustConnect(const ServerProcess& server, const ClientOpt
   return *std::move(client);
 }
 
+// What may run in a server beside it: the thread sanitizer's own thread.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define FARLOOK_UNDER_TSAN 1
+#endif
+#endif
+#ifdef FARLOOK_UNDER_TSAN
+constexpr int64_t kOthersNs = 20'000'000;  // less than 100 ns for each of the reads
+#else
+constexpr int64_t kOthersNs = 0;
+#endif
+
 // How often to do what shared memory does so many times.
 int Times(int count) { return rdma::TestsUseRdma() ? count / 100 : count; }
 
@@ -98,12 +110,24 @@ void ReadMany(Client* client, int64_t count) {
   }
 }
 
+// The server's time when it sleeps, as it should after the last write.
+int64_t CpuNsAsleep(const ServerProcess& server) {
+  int64_t ns = server.CpuNs();
+  for (int still = 0; still < 3;) {
+    usleep(20'000);
+    const int64_t now = server.CpuNs();
+    still = now == ns ? still + 1 : 0;
+    ns = now;
+  }
+  return ns;
+}
+
 TEST(FaultsTest, AStoppedServerStillAnswersEveryReadAndWritesEndInTime) {
   ServerProcess server(kFlags);
   auto client = MustConnect(server);
   Fill(client.get());
   server.Signal(SIGSTOP);
-  const int64_t cpu_ns = server.CpuNs();
+  const int64_t cpu_ns = CpuNsAsleep(server);  // a signal takes a moment, and the server's time
   for (int i = 0; i < kKeys; ++i) {
     auto got = client->Get(Key(i));
     ASSERT_TRUE(got.ok()) << got.status();
@@ -126,18 +150,6 @@ TEST(FaultsTest, AStoppedServerStillAnswersEveryReadAndWritesEndInTime) {
   EXPECT_EQ(ServerStat(client.get(), "puts"), kKeys + 2);
 }
 
-// The server's time when it sleeps, as it should after the last write.
-int64_t CpuNsAsleep(const ServerProcess& server) {
-  int64_t ns = server.CpuNs();
-  for (int still = 0; still < 3;) {
-    usleep(20'000);
-    const int64_t now = server.CpuNs();
-    still = now == ns ? still + 1 : 0;
-    ns = now;
-  }
-  return ns;
-}
-
 TEST(FaultsTest, ReadsTakeNoTimeOfTheServer) {
   // On RDMA it would look now and then whether its client is still there, whatever that does.
   ServerProcess server({"--memory=64MiB", "--counter_memory=0", "--liveness=1h"});
@@ -147,7 +159,7 @@ TEST(FaultsTest, ReadsTakeNoTimeOfTheServer) {
   ASSERT_TRUE(client->Get(Key(0)).ok());
   const int64_t cpu_ns = CpuNsAsleep(server);
   ReadMany(client.get(), Repeat(rdma::TestsUseRdma() ? 10'000 : 300'000, 1'000'000));
-  EXPECT_EQ(server.CpuNs(), cpu_ns);
+  EXPECT_LE(server.CpuNs() - cpu_ns, kOthersNs);
 }
 
 TEST(FaultsTest, AKilledServerIsUnavailableAtOnceAndItsSuccessorIsANewIncarnation) {
