@@ -177,10 +177,18 @@ void ShmConnection::RingBell() {
 }
 
 void ShmConnection::Wake() {
-  // With no room on the socket the peer has enough to wake up for. But nothing else wakes it where the kernel was short
-  // of memory, and it has said only once that it sleeps.
-  owes_wake_ = SendPacket(link_.socket.get(), BytesOf(NoticePacket()), {}) == Io::kNoMemory;
-  if (owes_wake_) sent_since_ring_ = true;  // the next Ring() or Poll() tries again
+  owes_wake_ = false;
+  switch (SendPacket(link_.socket.get(), BytesOf(NoticePacket()), {})) {
+    case Io::kDone:
+    case Io::kTryLater:  // with no room on the socket the peer has enough to wake up for
+      return;
+    case Io::kNoMemory:  // nothing else wakes the peer, which has said only once that it sleeps
+      owes_wake_ = true;
+      sent_since_ring_ = true;  // the next Ring() or Poll() tries again
+      return;
+    case Io::kClosed:
+      PeerIsGone();
+  }
 }
 
 void ShmConnection::Execute() {
@@ -316,7 +324,7 @@ bool ShmConnection::Ready() {
       break;
   }
   if (sent_since_ring_) RingBell();
-  if (!work_.empty() || consumer_.Ready() || owes_wake_) return true;
+  if (state_ != State::kConnected || !work_.empty() || consumer_.Ready() || owes_wake_) return true;
   if (wants_room_ && !producer_.AwaitRoom()) {
     wants_room_ = false;
     return true;

@@ -136,6 +136,8 @@ class Campaign {
 
   void RunPhase(Phase phase) {
     phase_ = phase;
+    places_.clear();  // what one place does differs between phases: a greeting, and a wake-up
+    seen_.clear();
     plan_.of_each_place > 0 ? RunPlaces() : RunAll();
   }
 
@@ -152,6 +154,14 @@ class Campaign {
       reached = RunBatch(batch, &other_errors);
       RunInBatches(other_errors, nullptr);
     }
+    // For the same reason the nth may have been another place's call each time.
+    std::vector<Choice> missed;
+    for (const uintptr_t place : seen_) {
+      if (!places_.contains(place)) missed.push_back({plan_.kind, place, 1, 0});
+    }
+    std::vector<Choice> other_errors;
+    RunInBatches(missed, &other_errors);
+    RunInBatches(other_errors, nullptr);
   }
 
   void RunPlaces() {
@@ -188,6 +198,8 @@ class Campaign {
       child->Wait();
       reached = child->reached() || reached;
       Judge(*child);
+      const size_t calls = std::min<size_t>(child->report().calls.load(), Report::kPlaces);
+      for (size_t i = 0; i < calls; ++i) seen_.insert(child->report().places[i].load());
       if (other_errors == nullptr || !child->reached() || !places_.insert(child->report().site).second) continue;
       for (uint32_t error = 1; error < child->report().errors; ++error) {
         other_errors->push_back(child->choice());
@@ -206,13 +218,13 @@ class Campaign {
       return;
     }
     summary_.failures.push_back(child.Describe());
-    fprintf(stderr, "%s\n", summary_.failures.back().c_str());
   }
 
   const Plan plan_;
   Phase phase_ = Phase::kStartUp;
-  Report* reports_ = nullptr;  // shared with the children
-  std::set<uintptr_t> places_;
+  Report* reports_ = nullptr;   // shared with the children
+  std::set<uintptr_t> places_;  // that failed in this phase
+  std::set<uintptr_t> seen_;    // that made calls in it
   Summary summary_;
 };
 
@@ -231,6 +243,7 @@ void Print(const Summary& summary) {
   for (const auto& [name, runs] : summary.by_name) {
     printf("  %-26s failed in %llu runs\n", name.c_str(), static_cast<unsigned long long>(runs));
   }
+  for (const std::string& failure : summary.failures) printf("%s\n", failure.c_str());
 }
 
 }  // namespace farlook::failnth

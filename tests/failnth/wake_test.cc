@@ -1,0 +1,63 @@
+// A message's sender wakes the receiver over the connection's socket. Expect: whatever that fails with, the message
+// arrives, or the connection ends; nobody sleeps on.
+#include <poll.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "rdma/conformance/fixture.h"
+#include "tests/failnth/calls.h"
+
+namespace farlook::rdma::conformance {
+namespace {
+
+std::string UnusedShmAddress() {
+  static std::atomic<int> next{0};
+  return absl::StrCat("shm:///tmp/farlook_wake_", std::random_device()(), "_", next++);
+}
+
+class WakeTest : public ConformanceTest {};
+
+TEST_P(WakeTest, ALostWakeUpIsMadeUpForOrEndsTheConnection) {
+  StartServer();
+  auto client = NewClient();
+  bool broken = false;
+  bool short_of_memory = false;
+  uint32_t errors = 1;
+  for (uint32_t error = 0; error < errors; ++error) {
+    Pair pair = Connect(client.get());
+    while (!(*server_)->Arm()) server_->Pump();
+    failnth::Report report = {};
+    failnth::Expect({failnth::Kind::kSystemCall, /*place=*/0, /*nth=*/1, error}, &report);
+    EXPECT_TRUE(pair.client->PostSend("wake up", ""));
+    pair.client->Ring();
+    failnth::Forget();
+    ASSERT_STREQ(report.name, "sendmsg");
+    errors = report.errors;
+    if (report.error == EPIPE) {
+      broken = true;
+      Await(client.get(), Opcode::kDisconnected);
+      EXPECT_EQ(pair.client->status().code(), absl::StatusCode::kUnavailable);
+      continue;
+    }
+    short_of_memory = true;
+    // The server does not look by itself.
+    pollfd woken = {(*server_)->fd(), POLLIN, 0};
+    for (int i = 0; i < 1000 && poll(&woken, 1, /*timeout=*/0) == 0; ++i) client->Pump();
+    EXPECT_EQ(woken.revents & POLLIN, POLLIN) << strerror(report.error);
+    EXPECT_EQ(Await(server_.get(), Opcode::kReceive).message, "wake up");
+  }
+  EXPECT_TRUE(broken);
+  EXPECT_TRUE(short_of_memory);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, WakeTest, testing::Values(Backend{"shm", UnusedShmAddress, {}}));
+
+}  // namespace
+}  // namespace farlook::rdma::conformance
