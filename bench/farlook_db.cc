@@ -133,6 +133,9 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
   options.client.location_cache_bytes =
       reader->Int("farlook.location_cache_bytes", options.client.location_cache_bytes, -1, int64_t{1} << 40);
   options.client.spin_us = reader->Int("farlook.spin_us", options.client.spin_us, 0, 1'000'000'000);
+  const std::string lookups = reader->String("farlook.lookups", "reads");
+  if (lookups != "reads" && lookups != "messages") reader->Fail("farlook.lookups", "is neither reads nor messages");
+  options.client.lookups = lookups == "messages" ? Lookups::kMessages : Lookups::kReads;
   options.patch_attempts = reader->Int("farlook.patch_attempts", options.patch_attempts, 1, int64_t{1} << 40);
   if (!reader->status().ok()) return reader->status();
 
@@ -153,7 +156,9 @@ void RegisterFarlookDb(DbRegistry* registry) {
                                            "                                   farlook.timeout_ms (1000), "
                                            "farlook.location_cache_bytes (-1: the\n"
                                            "                                   client decides), farlook.spin_us (50), "
-                                           "farlook.patch_attempts (1000)",
+                                           "farlook.patch_attempts (1000),\n"
+                                           "                                   farlook.lookups (reads; messages: the "
+                                           "server looks up)",
                                    .open = Open});
 }
 

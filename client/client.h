@@ -5,7 +5,8 @@
 //     absl::Status put = (*client)->Put("key", "value");
 //     absl::StatusOr<farlook::Value> got = (*client)->Get("key");
 //
-// Gets read the server's memory with one-sided READs and run no instruction of the server. Writes are messages.
+// Gets read the server's memory with one-sided READs and run no instruction of the server (but see Lookups). Writes are
+// messages.
 //
 // Thread safety: a Client belongs to one thread at a time. Threads that want to work at the same time have a Client
 // each.
@@ -43,9 +44,18 @@
 
 namespace farlook {
 
+// How a get finds its value.
+enum class Lookups : uint8_t {
+  kReads,     // with READs: no instruction of the server
+  kMessages,  // the server is asked, and looks it up: one round trip, at the cost of its CPU; gets then need it to run.
+              // The client READs only values that do not fit in a reply (4 KiB), or are empty, where the reply says.
+              // For measuring what READs are worth, and for networks where a message costs less than they do
+};
+
 struct ClientOptions {
-  int64_t timeout_ms = 1000;     // of an operation that gives none of its own, and of Connect
-  bool read_only = false;        // asks for no right to write
+  int64_t timeout_ms = 1000;  // of an operation that gives none of its own, and of Connect
+  bool read_only = false;     // asks for no right to write
+  Lookups lookups = Lookups::kReads;
   uint32_t max_in_flight = 256;  // operations that run at once; more wait in the client. The server may grant fewer
                                  // writes at once
   int64_t location_cache_bytes = -1;  // bound of the memory for locations of items; 0 none; -1: 16 MiB where a READ is
@@ -131,7 +141,7 @@ struct ClientStats {
   uint64_t cached_hits = 0;      // gets answered at the location remembered
   uint64_t stale_locations = 0;  // remembered locations that no longer held the key
   uint64_t directory_refreshes = 0;
-  uint64_t server_gets = 0;    // gets that had to ask the server
+  uint64_t server_gets = 0;    // gets that asked the server: since they had to, or for Lookups::kMessages
   uint64_t pulled_values = 0;  // writes whose value the server pulled
   uint64_t reconnects = 0;
   uint64_t resent_requests = 0;      // after a reconnect

@@ -224,14 +224,21 @@ TEST_F(ClientTest, MultiGetAnswersEachKey) {
   }
   const std::vector<absl::string_view> keys(names.begin(), names.end());
   std::vector<Client::Result> results;
-  for (int round = 0; round < 2; ++round) {
-    ASSERT_TRUE(client->MultiGet(keys, &results).ok());
+  ClientOptions by_message = Patient();
+  by_message.lookups = Lookups::kMessages;
+  auto asking = Connect(by_message);
+  ASSERT_NE(asking, nullptr);
+  for (Client* reader : {client.get(), client.get(), asking.get()}) {
+    ASSERT_TRUE(reader->MultiGet(keys, &results).ok());
     ASSERT_EQ(results.size(), keys.size());
     for (int i = 0; i < 1000; ++i) {
       EXPECT_EQ(results[i].status.code(), i % 3 == 0 ? absl::StatusCode::kNotFound : absl::StatusCode::kOk);
       EXPECT_EQ(results[i].value.data, i % 3 == 0 ? "" : absl::StrCat("value", i));
     }
   }
+  EXPECT_EQ(client->stats().server_gets, 0);
+  EXPECT_EQ(asking->stats().server_gets, 1000);
+  EXPECT_EQ(asking->stats().bucket_reads, 0);
   EXPECT_TRUE(client->MultiGet({}, &results).ok());
   const absl::string_view bad[] = {"key1", "", "key2"};
   EXPECT_EQ(client->MultiGet(bad, &results).code(), absl::StatusCode::kInvalidArgument);

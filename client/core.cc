@@ -19,6 +19,12 @@ constexpr int64_t kDefaultCacheBytes = 16 << 20;
 constexpr int kMaxRounds = 64;
 constexpr int kQuietLooks = 3;
 
+// Admit() compares types.
+constexpr bool IsGet(Operation::Type type) { return type < Operation::Type::kPut; }
+static_assert(IsGet(Operation::Type::kGet) && IsGet(Operation::Type::kExists) &&
+                  Operation::Type::kGet < Operation::Type::kExists,
+              "gets come first, kGet the first of them");
+
 absl::Status CheckOperation(const Operation& operation, bool read_only) {
   if (operation.key.size() > kv::kMaxKeyBytes) {
     return absl::InvalidArgumentError(
@@ -44,6 +50,7 @@ ClientCore::ClientCore(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_vi
                        const ClientOptions& options, const rdma::Clock& clock, uint64_t random_seed)
     : endpoint_(std::move(endpoint)),
       options_(options),
+      first_by_message_(options.lookups == Lookups::kMessages ? Operation::Type::kGet : Operation::Type::kPut),
       time_(clock),
       staging_(endpoint_.get(), /*readable_by_peers=*/false, kIdlePoolBytes),
       outgoing_(endpoint_.get(), /*readable_by_peers=*/true, kIdlePoolBytes),
@@ -85,16 +92,16 @@ void ClientCore::SetDeadline(Operation* operation, int64_t deadline_ns) {
 void ClientCore::Admit(Operation* operation) {
   finished_.Begun(operation);
   operation->internal.deadline_ns = kNoDeadline;
-  const bool get = operation->type == Operation::Type::kGet || operation->type == Operation::Type::kExists;
+  const bool by_reads = operation->type < first_by_message_;
   const bool key_fits = operation->key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
-  if (!get || !key_fits) [[unlikely]]
+  if (!by_reads || !key_fits) [[unlikely]]
     return AdmitOther(operation);
   ++stats_.gets;
   operation->version = 0;
   reads_.Submit(operation);
 }
 
-// What is no get, or makes no sense. Apart, so that gets need little of the stack.
+// What is not answered with READs, or makes no sense. Apart, so that gets need little of the stack.
 ABSL_ATTRIBUTE_NOINLINE void ClientCore::AdmitOther(Operation* operation) {
   if (absl::Status status = CheckOperation(*operation, options_.read_only); !status.ok()) {
     finished_.End(operation, std::move(status));
@@ -102,6 +109,11 @@ ABSL_ATTRIBUTE_NOINLINE void ClientCore::AdmitOther(Operation* operation) {
     if (!local_) LookAfterPause();
     counters_.Submit(operation);
   } else {
+    if (IsGet(operation->type)) {
+      ++stats_.gets;
+      ++stats_.server_gets;
+      operation->version = 0;
+    }
     session_.Submit(operation);
   }
 }
@@ -289,7 +301,8 @@ void ClientCore::BeginReady() {
   const kv::ReaderContext context = {&*hasher_, directory_.directory(), directory_.directory()->header().region_bytes};
   reads_.Connect(connection, welcome_.table, context);
   // It remembers no locations: where a READ is a cache miss, that rarely pays.
-  if (local_ && !cache_.enabled()) direct_.Connect(connection, welcome_.table, context);
+  if (local_ && !cache_.enabled() && options_.lookups == Lookups::kReads)
+    direct_.Connect(connection, welcome_.table, context);
   counters_.Connect(connection, welcome_.counters, welcome_.atomics, &*hasher_);
   Post();
 }
@@ -332,7 +345,7 @@ void ClientCore::OnAnswer(Operation* operation, const kv::Reply& reply) {
 
 void ClientCore::OnGetAnswer(Operation* operation, const kv::Reply& reply) {
   absl::Status status = StatusOf(reply.code);
-  if (status.ok() && reply.payload.empty() && !reply.slot.empty()) {
+  if (status.ok() && reply.payload.empty() && !reply.slot.empty() && operation->type == Operation::Type::kGet) {
     return reads_.SubmitAt(operation, reply.slot);  // too long for a message, or empty
   }
   operation->version = status.ok() ? reply.version : 0;

@@ -155,6 +155,8 @@ class ClientCore {
 
   const std::unique_ptr<rdma::Endpoint> endpoint_;
   const ClientOptions options_;
+  // Operations of the types before this one are answered with READs; kGet: none are.
+  const Operation::Type first_by_message_;
   LastTime time_;
   ClientStats stats_;
   Finished finished_;

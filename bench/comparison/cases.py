@@ -19,6 +19,8 @@ MODES = {
     "inflight16": ("16 in flight", {"inflight": 16}),
 }
 DISTRIBUTIONS = ("uniform", "zipfian", "latest")
+MOST_VALUE_BYTES = 16 << 20
+MOST_THREADS = 1024
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -56,6 +58,12 @@ def field_bytes(value_bytes):
     raise ValueError(f"no record has {value_bytes} bytes")
 
 
+def whole(text, what, most):
+    if not text.isdecimal() or not 1 <= int(text) <= most:
+        raise ValueError(f"{what}: {text!r} is not a number from 1 to {most}")
+    return int(text)
+
+
 def parse(text):
     """Cases of "WORKLOADS:SIZES:THREADS:MODES:DISTRIBUTIONS", each a list with commas."""
     parts = [part.split(",") for part in text.split(":")]
@@ -65,13 +73,14 @@ def parse(text):
         for name in names:
             if name not in known:
                 raise ValueError(f"{name!r} is not one of {', '.join(known)}")
+    numbers = [[whole(number, what, most) for number in part] for part, what, most in (
+        (parts[1], "bytes of a value", MOST_VALUE_BYTES), (parts[2], "client threads", MOST_THREADS))]
+    parts = [parts[0], *numbers, *parts[3:]]
     cases = []
     for workload, size, threads, mode, distribution in itertools.product(*parts):
         # Workload D reads what was inserted last: it has no other distribution.
-        case = Case(int(size), workload, mode, int(threads), "latest" if workload == "D" else distribution)
+        case = Case(size, workload, mode, threads, "latest" if workload == "D" else distribution)
         field_bytes(case.value_bytes)
-        if case.threads < 1:
-            raise ValueError("threads are at least 1")
         cases.append(case)
     return cases
 
@@ -88,6 +97,20 @@ def select(specifications, replaced):
 
 def quick(_cpus):
     return ["A:1000:1:single,inflight16:zipfian", "C:64,1000:1:single,batch64:zipfian"]
+
+
+def coverage(chosen, cpus):
+    """Which part of the full choice was measured, in words."""
+    def listed(values):
+        return ", ".join(str(value) for value in dict.fromkeys(values))
+
+    everything = select(full(cpus), (None,) * 5)
+    return (f"{len(chosen)} cases, {len(set(chosen) & set(everything))} of them of the {len(everything)} of the full choice "
+            f"(--full): workloads {listed(case.workload for case in sorted(chosen, key=lambda case: case.workload))}; values of "
+            f"{listed(size_text(case.value_bytes) for case in chosen)}; "
+            f"{listed(sorted(case.threads for case in chosen))} client threads; "
+            f"{listed(MODES[mode][0] for mode in MODES if mode in {case.mode for case in chosen})}; "
+            f"{listed(sorted(case.distribution for case in chosen))}")
 
 
 def full(cpus):

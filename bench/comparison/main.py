@@ -30,10 +30,11 @@ import svg  # pylint: disable=wrong-import-position
 import text  # pylint: disable=wrong-import-position
 from processes import Failure  # pylint: disable=wrong-import-position
 from runner import Runner  # pylint: disable=wrong-import-position
-from stores import MIB, STORES  # pylint: disable=wrong-import-position
+from stores import MIB, RDMA_HOST, STORES  # pylint: disable=wrong-import-position
 from summary import summarize  # pylint: disable=wrong-import-position
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+MOST_SECONDS = 600  # of a run: runner.RUN_LIMIT_S is more
 TARGETS = {"kv_server": "//server:kv_server", "ycsb": "//bench:ycsb", "kv_cli": "//client/cli:kv_cli"}
 
 
@@ -50,7 +51,7 @@ class Bench:
     def __init__(self, args):
         self.memory_directory = None
         given = {name: getattr(args, name) for name in TARGETS}
-        if not all(given.values()):
+        if not any(given.values()):
             given = build(args)
         self.kv_server, self.ycsb, self.kv_cli = (os.path.abspath(given[name]) for name in TARGETS)
 
@@ -80,6 +81,7 @@ def parse(argv):
     parser.add_argument("--stores", metavar="LIST", default=",".join(STORES), help=f"of {','.join(STORES)} (all)")
     parser.add_argument("--repeats", type=int, metavar="N", help="of each case (quick: 1, else 5)")
     parser.add_argument("--seconds", type=float, metavar="S", help="of each run (quick: 0.5, else 3)")
+    parser.add_argument("--operations", type=int, metavar="N", help="of each run, in place of --seconds")
     parser.add_argument("--records", type=int, metavar="N", help="loaded, at most (quick: 50,000, else 1,000,000)")
     parser.add_argument("--memory-mib", type=int, metavar="N", default=512,
                         help="most bytes of records in each store: with large values there are fewer (512)")
@@ -95,16 +97,27 @@ def parse(argv):
     quick = not args.full and not args.cases
     cpus = len(os.sched_getaffinity(0))
     specifications = args.cases or (cases.full(cpus) if args.full else cases.quick(cpus))
+    args.cpus = cpus
     args.stores = args.stores.split(",")
-    args.repeats = args.repeats or (1 if quick else 5)
-    args.seconds = args.seconds or (0.5 if quick else 3)
-    args.records = args.records or (50_000 if quick else 1_000_000)
+    for name, (of_quick, otherwise) in {"repeats": (1, 5), "seconds": (0.5, 3), "records": (50_000, 1_000_000)}.items():
+        if getattr(args, name) is None:
+            setattr(args, name, of_quick if quick else otherwise)
     args.memory_bytes = args.memory_mib * MIB
     for store in args.stores:
         if store not in STORES:
-            parser.error(f"no store {store!r}; there are: {', '.join(STORES)}")
-    if args.repeats < 1 or args.seconds <= 0 or args.records < 1 or args.memory_mib < 1:
-        parser.error("--repeats, --seconds, --records and --memory-mib are above 0")
+            here = "" if RDMA_HOST else "; those on RDMA need $FARLOOK_RDMA_ADDRESS, as tests/vm/run sets it"
+            parser.error(f"no store {store!r}; there are: {', '.join(STORES)}{here}")
+    args.stores = [store for store in STORES if store in args.stores]
+    given = [name for name in TARGETS if getattr(args, name)]
+    if given and len(given) < len(TARGETS):
+        parser.error(f"--{given[0]} needs the others of {', '.join('--' + name for name in TARGETS)}")
+    for name in given:
+        if not os.access(getattr(args, name), os.X_OK):
+            parser.error(f"--{name}: {getattr(args, name)} is no program")
+    if args.operations is not None and args.operations < 1:
+        parser.error("--operations are above 0")
+    if args.repeats < 1 or not 0 < args.seconds <= MOST_SECONDS or args.records < 1 or args.memory_mib < 1:
+        parser.error(f"--repeats, --seconds (at most {MOST_SECONDS}), --records and --memory-mib are above 0")
     try:
         args.cases = cases.select(specifications,
                                   (args.workloads, args.sizes, args.threads, args.modes, args.distributions))
@@ -122,14 +135,17 @@ def plain(value):
 
 def compare(args):
     runs = len(args.cases) * len(args.stores) * args.repeats
-    about = runs * (args.seconds + 0.5)
-    print(f"{len(args.cases)} cases, {len(args.stores)} stores, {args.repeats} repeats: {runs} runs, about "
-          f"{about / 60:.0f} minutes", file=sys.stderr)
+    about = "" if args.operations else f", about {runs * (args.seconds + 0.5) / 60:.0f} minutes"
+    print(f"{len(args.cases)} cases, {len(args.stores)} stores, {args.repeats} repeats: {runs} runs{about}", file=sys.stderr)
+    coverage = cases.coverage(args.cases, args.cpus)
     if args.dry_run:
-        print("\n".join(case.title() for case in args.cases))
+        print("\n".join([*(case.title() for case in args.cases), coverage]))
         return 0
     output = pathlib.Path(args.output)
-    output.mkdir(parents=True, exist_ok=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"--output: {error}") from None
     begun, load_before = time.time(), os.getloadavg()[0]
     os.environ.setdefault("FARLOOK_COMMIT", commit())  # ycsb reports it
     runner = Runner(Bench(args), args, args.cases)
@@ -139,7 +155,8 @@ def compare(args):
         "machine": runner.machine or {},
         "run": {"begun": time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(begun)), "took_s": time.time() - begun,
                 "load_before": load_before, "load_after": os.getloadavg()[0], "repeats": args.repeats, "pin": args.pin,
-                "seconds": args.seconds, "records": args.records, "command": shlex.join(["bench/compare"] + sys.argv[1:])},
+                "each": f"{args.operations} operations" if args.operations else f"{args.seconds:g} s", "records": args.records, "coverage": coverage,
+                "command": shlex.join(["bench/compare"] + sys.argv[1:])},
         "versions": runner.versions, "settings": runner.settings, "memory": runner.memory, "failures": runner.failures,
         "results": results, "runs": runner.runs}
     (output / "compare.json").write_text(json.dumps(report, default=plain, indent=1) + "\n", encoding="utf-8")
@@ -147,6 +164,7 @@ def compare(args):
     for name, plot in page.plots(results):
         (output / f"{name}.svg").write_text(svg.alone(plot), encoding="utf-8")
     print(text.table(results))
+    print(coverage)
     for failure in runner.failures:
         print(f"FAILED {failure['store']}, {failure['case']}: {failure['why']}")
     print(f"{output}/compare.html, compare.json and {len(page.plots(results))} plots")

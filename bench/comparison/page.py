@@ -4,7 +4,7 @@ from xml.sax.saxutils import escape
 
 import svg
 from cases import MODES, WORKLOADS, size_text
-from stores import STORES
+from stores import BY_MESSAGE, STORES
 from text import HEADINGS, cell, columns, count, duration, server_cpu, times
 
 STYLE = """
@@ -23,7 +23,7 @@ code{font-size:.85em;overflow-wrap:anywhere}
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;white-space:nowrap}
 th,td{padding:3px 9px;text-align:right;border-bottom:1px solid var(--line)}
 th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--paper)}
-tr.farlook-shm td{font-weight:600}
+tr.ours td{font-weight:600}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;font-size:.9rem;margin:0}
 dt{opacity:.75}
 dd{margin:0;min-width:0;overflow-wrap:anywhere}
@@ -74,13 +74,27 @@ def html_table(headings, rows, classes):
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def headline(results):
-    """Farlook against each other store, case by case: how many times the operations per second."""
-    others = [name for name in STORES if name != "farlook-shm"]
+def ours(store):
+    """Whether it is Farlook as its users have it."""
+    return store.startswith("farlook-") and not store.endswith(BY_MESSAGE)
+
+
+def headlines(results):
+    """Farlook, over each transport that was measured, against each other store."""
+    stores = [name for name in STORES if any(name == row["store"] for result in results for row in result["rows"])]
+    if not any(map(ours, stores)):
+        return "<p>Farlook was not measured.</p>"
+    return "".join(f"<h3>{escape(STORES[store])}: {escape(store)}</h3>{headline(results, store, stores)}"
+                   for store in filter(ours, stores))
+
+
+def headline(results, store, stores):
+    """How many times the others' operations per second, case by case."""
+    others = [name for name in stores if name != store]
     rows = []
     for result in results:
         by_store = {row["store"]: row for row in result["rows"]}
-        farlook = by_store.get("farlook-shm")
+        farlook = by_store.get(store)
         if not farlook:
             continue
         row = [result["case"].title(), cell(farlook["ops_per_s"], count), cell(farlook["read_p50_ns"], duration),
@@ -107,7 +121,7 @@ def page(report, results):
         f"<h3>{escape(result['case'].title())}</h3>"
         + ("" if result["rows"][0]["pinned"] else "<p>Not pinned: server and client share the processors.</p>")
         + html_table(("store",) + HEADINGS, [(row["store"],) + columns(row) for row in result["rows"]],
-                     [row["store"] for row in result["rows"]])
+                     ["ours" if ours(row["store"]) else "" for row in result["rows"]])
         for result in results)
     facts = pairs([
         ("machine", escape(f"{machine.get('cpu')}, {machine.get('usable_cpus')} processors, "
@@ -117,12 +131,14 @@ def page(report, results):
         ("when", escape(f"{run['begun']}, {run['took_s']:.0f} s")),
         ("load average", escape(f"{run['load_before']:.1f} before, {run['load_after']:.1f} after "
                                 "(with a quiet machine: near 0 before)")),
-        ("runs", escape(f"{run['repeats']} repeats of {run['seconds']:g} s each, interleaved; medians")),
+        ("runs", escape(f"{run['repeats']} repeats of {run['each']}, interleaved; medians")),
         ("command", f"<code>{escape(run['command'])}</code>")]
         + [(f"{name} {report['versions'].get(name, '')}", f"<code>{escape(settings)}</code>")
            for name, settings in report["settings"].items()]
         + ([("lmdb " + report["versions"]["lmdb"], "no sync, writable map, file in memory; reads copy")]
            if "lmdb" in report["versions"] else []))
+    ran = pairs((name, escape(title)) for name, title in STORES.items()
+                if any(name == row["store"] for result in results for row in result["rows"]))
     workloads = "; ".join(f"{name}: {words}" for name, (words, _) in WORKLOADS.items())
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
@@ -132,14 +148,18 @@ def page(report, results):
 <p>The same YCSB workloads, keys, values and client program against each store, on one machine, in one run.
 {escape(workloads)}. A record is one value; a write replaces it whole.</p>
 {failures}
-<h2>Operations per second: how many times the others'</h2>{headline(results)}
+<h2>What was measured</h2>{ran}
+<p>{escape(run["coverage"])}.</p>
+<h2>Operations per second: how many times the others'</h2>{headlines(results)}
 <p>Above 1 Farlook does more, below 1 less. Stores in the client's process ask no other process and protect nothing
-from it; the floor is what the machine takes for the loads and the copy alone.</p>
+from it. The floor is what the machine takes for the loads and the copy alone; perftest, on RDMA, what the network takes
+for one READ of the value. Lookups by message are gets that ask Farlook's server in place of reading its memory.</p>
 <h2>Latency of gets</h2>{section("latency-")}
 {threads}
 <h2>Server CPU per operation</h2>{section("server-cpu-")}
 <h2>All figures</h2>
-<p>x floor: how many times the floor's figure in the same run (operations per second: a share of it). Spread: greatest
+<p>x floor: how many times the floor's figure in the same run (operations per second: a share of it); the floor is
+perftest where it was measured, for what it has figures of. Spread: greatest
 less least of the repeats, as a share of the median. Latencies in batches are of whole batches. Server CPU is counted in
 ticks of 10 ms over a run. B/key: memory for each key, key and value included.</p>{tables}
 <h2>Where these figures come from</h2>{facts}

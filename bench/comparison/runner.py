@@ -11,7 +11,7 @@ import time
 import processes
 from cases import Case, size_text
 from processes import Failure
-from stores import start_stores
+from stores import PerftestStore, start_stores
 
 # Enough of them to draw the curve.
 PERCENTILES = (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99)
@@ -91,6 +91,8 @@ class Runner:
         case = Case(value_bytes, "C", "single", 1, "uniform")
         loaded = set()
         for store in stores:
+            if isinstance(store, PerftestStore):
+                continue
             self.say(f"loading {records:,} records of {size_text(value_bytes)} into {store.title}")
             if store.in_process:
                 # What it takes more than with no records to speak of.
@@ -110,24 +112,33 @@ class Runner:
                                 "bytes_per_key": used / records})
 
     def run_one(self, case, store, records, repeat, directory):
-        phases = ["-load", "-t"] if store.in_process else ["-t"]
-        # Workload D ends early rather than grow the store by more than a fifth.
-        limits = {"operationcount": records * 4 if case.workload == "D" else 10**12,
-                  "maxexecutiontime": self.args.seconds}
-        if store.in_process:
-            limits["loadmaxexecutiontime"] = 0
-        result, output = self.ycsb(store, case, records, directory, phases, limits)
+        if isinstance(store, PerftestStore):
+            run, output = store.measure(case, PERCENTILES)
+        else:
+            run, output = self.run_ycsb(case, store, records, directory)
         self.done += 1
-        if result is None:
+        if run is None:
             self.failures.append({"case": case.title(), "store": store.name, "why": output})
             self.progress(case, store, repeat, "FAILED")
             return
-        self.machine = {**result["machine"], **{k: result["run"][k] for k in ("compiler", "commit")}}
-        run = measured(result["phases"][-1])
         run.update(case=case, store=store.name, repeat=repeat, pinned=self.cpus(case.threads)[0] != set(self.all_cpus),
                    has_server=store.server is not None)
         self.runs.append(run)
         self.progress(case, store, repeat, f"{run['ops_per_s']:,.0f} ops/s")
+
+    def run_ycsb(self, case, store, records, directory):
+        """Returns (figures, None) or (None, why)."""
+        phases = ["-load", "-t"] if store.in_process else ["-t"]
+        # Workload D ends early rather than grow the store by more than a fifth.
+        limits = {"operationcount": self.args.operations or (records * 4 if case.workload == "D" else 10**12),
+                  "maxexecutiontime": 0 if self.args.operations else self.args.seconds}
+        if store.in_process:
+            limits["loadmaxexecutiontime"] = 0
+        result, output = self.ycsb(store, case, records, directory, phases, limits)
+        if result is None:
+            return None, output
+        self.machine = {**result["machine"], **{k: result["run"][k] for k in ("compiler", "commit")}}
+        return measured(result["phases"][-1]), None
 
     def progress(self, case, store, repeat, what):
         spent = time.monotonic() - self.begun

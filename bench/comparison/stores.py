@@ -3,8 +3,11 @@
 Settings, the same for all: no persistence; no eviction; one thread that serves; as much memory as the records need and
 more; pinned alike (runner.py). All servers of a run are up at the same time and idle but for the one that is asked.
 
-Where $FARLOOK_RDMA_ADDRESS is an address of an RDMA device of this host, as in tests/vm/run, there is one store more, and
-those on TCP listen at that address: the same network for both.
+Farlook is measured twice: with gets that are READs, and with gets that are messages to the same server, which is what
+READs are to be compared with.
+
+Where $FARLOOK_RDMA_ADDRESS is an address of an RDMA device of this host, as in tests/vm/run, there are Farlook over RDMA and
+perftest, the floor there, as well, and those on TCP listen at that address: the same network for all.
 """
 
 import os
@@ -12,6 +15,7 @@ import pathlib
 import re
 import subprocess
 
+import perftest
 from processes import Failure, free_port, resident_bytes, start, stop, wait_until_listening
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -94,9 +98,18 @@ class InProcessStore(Store):
     in_process = True
 
 
+class PerftestStore(Store):
+    """No store: programs that READ and SEND bare bytes. ycsb has no part in it."""
+
+    def measure(self, case, percentiles):
+        return perftest.measure(case, RDMA_HOST, percentiles)
+
+
+BY_MESSAGE = "-msg"  # how the names of stores end whose gets ask the server
 STORES = {  # by name, in the order of reports
     "farlook-shm": "Farlook, shared memory",
-    **({"farlook-rdma": "Farlook, RDMA"} if RDMA_HOST else {}),
+    "farlook-shm-msg": "Farlook, shared memory, lookups by message",
+    **({"farlook-rdma": "Farlook, RDMA", "farlook-rdma-msg": "Farlook, RDMA, lookups by message"} if RDMA_HOST else {}),
     "redis-unix": "Redis, Unix socket",
     "redis-tcp": "Redis, TCP",
     "memcached-unix": "memcached, Unix socket",
@@ -104,7 +117,9 @@ STORES = {  # by name, in the order of reports
     "lmdb": "LMDB, in process",
     "map": "map behind a lock, in process",
     "floor": "floor: bare loads and copies",
+    **({perftest.NAME: "perftest, the floor on verbs: READs, and SENDs there and back"} if RDMA_HOST else {}),
 }
+FLOORS = (perftest.NAME, "floor")  # the first of these that has a figure is what others' are compared with
 
 
 def start_stores(names, bench, directory, data_bytes):
@@ -118,19 +133,21 @@ def start_stores(names, bench, directory, data_bytes):
         return server
 
     try:
-        farlooks = {"farlook-shm": f"shm://{directory}/farlook", "farlook-rdma": f"rdma://{RDMA_HOST}:7471"}
+        shm, rdma = f"shm://{directory}/farlook", f"rdma://{RDMA_HOST}:7471"
+        farlooks = {"farlook-shm": shm, "farlook-shm-msg": shm, "farlook-rdma": rdma, "farlook-rdma-msg": rdma}
         if used := {name: address for name, address in farlooks.items() if name in names}:
             versions["kv_server"] = version_of(bench.kv_server, "--version")
             # An index, pages that are begun for each size class, and what inserts add.
             mib = max(256, data_bytes * 2 // MIB + 128)
             # One process listens at both; on a socket in any case, which says when it is up.
-            listen = ",".join({**used, "farlook-shm": farlooks["farlook-shm"]}.values())
+            listen = ",".join(sorted({shm, *used.values()}))
             farlook = serve(FarlookServer, "kv_server", versions["kv_server"],
                             [bench.kv_server, f"--listen={listen}", f"--memory={mib}MiB", "--workers=1",
                              "--huge_pages=auto"], str(directory / "farlook"), directory / "farlook.log")
             for name, address in used.items():
                 stores.append(Store(name, STORES[name], "farlook",
                                     {"farlook.address": address, "farlook.timeout_ms": 20000,
+                                     "farlook.lookups": "messages" if name.endswith(BY_MESSAGE) else "reads",
                                      "farlook.server_pid": farlook.pid}, farlook))
         if {"redis-unix", "redis-tcp"} & set(names):
             versions["redis-server"] = version_of("redis-server", "--version")
@@ -166,4 +183,7 @@ def start_stores(names, bench, directory, data_bytes):
     for name in ("map", "floor"):
         if name in names:
             stores.append(InProcessStore(name, STORES[name], name, {}))
+    if perftest.NAME in names:
+        versions[perftest.NAME] = version_of("ib_read_lat", "--version")
+        stores.append(PerftestStore(perftest.NAME, STORES[perftest.NAME], None, {}))
     return stores, servers, versions

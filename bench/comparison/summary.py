@@ -2,6 +2,8 @@
 
 import statistics
 
+from stores import FLOORS
+
 FIGURES = ("ops_per_s", "read_p50_ns", "read_p99_ns", "read_p99.9_ns", "write_p50_ns", "write_p99_ns", "write_p99.9_ns",
            "client_cpu_ns", "server_cpu_ns")
 
@@ -40,13 +42,20 @@ def summarize(runs, memory, stores):
             for figure in FIGURES:
                 row[figure] = median_and_spread([run[figure] for run in mine])
             rows.append(row)
-        floor = next((row for row in rows if row["store"] == "floor"), None)
+        floor = floor_of(rows)
         for row in rows:
-            row["to_floor"] = {figure: ratio(row[figure], floor[figure]) for figure in FIGURES} if floor else {}
-            if floor and row["bytes_per_key"] and floor["bytes_per_key"]:
+            row["to_floor"] = {figure: ratio(row[figure], floor[figure]) for figure in FIGURES}
+            if row["bytes_per_key"] and floor["bytes_per_key"]:
                 row["to_floor"]["bytes_per_key"] = row["bytes_per_key"] / floor["bytes_per_key"]
         results.append({"case": case, "rows": rows})
     return results
+
+
+def floor_of(rows):
+    """Each figure of the first of FLOORS that was measured and has it: perftest, which knows of no CPU, before loads and
+    copies."""
+    floors = [row for name in FLOORS for row in rows if row["store"] == name]
+    return {figure: next((row[figure] for row in floors if row[figure]), None) for figure in (*FIGURES, "bytes_per_key")}
 
 
 def ratio(figure, floor):

@@ -13,7 +13,9 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 24, 34, 40
 # Told apart by most colour-blind people too, and by dashes: Unix sockets are drawn through, TCP is dashed.
 COLOURS = {  # light, dark, dashes
     "farlook-shm": ("#c2410c", "#fb923c", ""),
+    "farlook-shm-msg": ("#a16207", "#fde047", ""),
     "farlook-rdma": ("#c2410c", "#fb923c", "5 3"),
+    "farlook-rdma-msg": ("#a16207", "#fde047", "5 3"),
     "redis-unix": ("#be123c", "#fb7185", ""),
     "redis-tcp": ("#be123c", "#fb7185", "5 3"),
     "memcached-unix": ("#15803d", "#4ade80", ""),
@@ -21,6 +23,7 @@ COLOURS = {  # light, dark, dashes
     "lmdb": ("#6d28d9", "#c4b5fd", ""),
     "map": ("#0369a1", "#7dd3fc", ""),
     "floor": ("#6b7280", "#9ca3af", "2 2"),
+    "perftest": ("#111827", "#f9fafb", "2 2"),
 }
 
 SHARED_STYLE = """

@@ -23,6 +23,7 @@ COMPARE = os.path.abspath("bench/compare")
 sys.path.insert(0, os.path.abspath("bench/comparison"))
 
 import cases  # pylint: disable=wrong-import-position
+import perftest  # pylint: disable=wrong-import-position
 import summary  # pylint: disable=wrong-import-position
 import text  # pylint: disable=wrong-import-position
 
@@ -63,7 +64,7 @@ class CompareTest(unittest.TestCase):
   def test_every_store_and_mode_is_measured_and_reported(self):
     run = subprocess.run(
         self.command("--cases", "A,D:1000:1:single:zipfian", "--cases", "C:64:1,2:batch16:uniform",
-                     "--cases", "F:64:1:inflight16:zipfian", "--seconds", "0.02", "--repeats", "1", "--records", "300"),
+                     "--cases", "F:64:1:inflight16:zipfian", "--operations", "200", "--repeats", "1", "--records", "300"),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False)
     self.assertEqual(run.returncode, 0, run)
     with open(os.path.join(self.directory, "compare.json"), encoding="utf-8") as file:
@@ -88,12 +89,15 @@ class CompareTest(unittest.TestCase):
     for name in ("cpu", "kernel", "compiler", "commit"):
       self.assertIn(name, report["machine"])
     self.assertIn("redis-unix", run.stdout)
+    self.assertIn("5 cases, ", run.stdout, "which part was run")
     self.assertIn("left]", run.stderr, "progress")
 
     with open(os.path.join(self.directory, "compare.html"), encoding="utf-8") as file:
       page = file.read()
     parser = Strict()
     parser.feed(page)
+    for store in text.STORES:
+      self.assertIn("<dt>%s</dt>" % store, page, "what ran is named")
     self.assertEqual(parser.open, [])
     self.assertEqual(parser.loads, [], "the page needs nothing else")
     self.assertNotIn("script", parser.tags)
@@ -124,7 +128,11 @@ class CompareTest(unittest.TestCase):
   def test_wrong_arguments_are_named(self):
     for arguments, word in ((["--cases", "X:1:1:single:uniform"], "'X'"), (["--cases", "C:64"], "WORKLOADS"),
                             (["--stores", "oracle"], "oracle"), (["--sizes", "1"], "1 bytes"),
-                            (["--repeats", "-1"], "--repeats")):
+                            (["--repeats", "-1"], "--repeats"), (["--repeats", "0"], "--repeats"), (["--seconds", "0"], "--seconds"),
+                            (["--operations", "0"], "--operations"), (["--threads", "0"], "'0'"),
+                            (["--cases", "C:many:1:single:uniform"], "'many'"), (["--sizes", "17000000"], "16777216"),
+                            (["--ycsb", ""], "--ycsb"), (["--ycsb", "/nowhere"], "/nowhere"),
+                            (["--stores", "farlook-rdma"], "FARLOOK_RDMA_ADDRESS")):
       run = subprocess.run(self.command(*arguments), stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False)
       self.assertEqual(run.returncode, 2, run)
       self.assertIn(word, run.stderr)
@@ -151,6 +159,26 @@ class PartsTest(unittest.TestCase):
     self.assertIsNone(summary.median_and_spread([None]))
     self.assertEqual(summary.ratio(figure, {"median": 4}), 5)
     self.assertIsNone(summary.ratio(figure, {"median": 0}))
+
+  def test_the_floor_is_perftest_where_it_has_the_figure(self):
+    def row(store, **figures):
+      return {"store": store, "bytes_per_key": None, **dict.fromkeys(summary.FIGURES), **figures}
+    floor = summary.floor_of([row("redis-tcp", client_cpu_ns=1), row("floor", ops_per_s=2, client_cpu_ns=3),
+                              row("perftest", ops_per_s=4)])
+    self.assertEqual((floor["ops_per_s"], floor["client_cpu_ns"], floor["server_cpu_ns"]), (4, 3, None))
+    self.assertEqual(summary.floor_of([row("floor", ops_per_s=2)])["ops_per_s"], 2)
+    self.assertIsNone(summary.floor_of([row("lmdb", ops_per_s=2)])["ops_per_s"])
+
+  def test_what_perftest_prints_is_read(self):
+    heading = " #bytes #iterations    t_min[usec] \n"
+    printed = heading + "#, usec\n1, 35.5\n2, 36.25\n---\n" + heading + " 64      20          35.79\n"
+    self.assertEqual(perftest.latencies_ns(printed), [35500, 36250])
+    self.assertEqual(perftest.latencies_ns("Unable to connect"), [])
+    rate = (" #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
+            " 64         400              2.34               1.20   \t\t   0.019619\n")
+    self.assertEqual(perftest.messages_per_s(rate), 19619)
+    self.assertIsNone(perftest.messages_per_s("Unable to connect"))
+    self.assertEqual([perftest.percentile(list(range(1000)), p) for p in (0, 50, 99.9, 100)], [0, 500, 999, 999])
 
   def test_figures_have_three_digits(self):
     self.assertEqual([text.count(n) for n in (0, 999, 1000, 999_700, 1_234_567)], ["0", "999", "1.00 k", "1.00 M", "1.23 M"])

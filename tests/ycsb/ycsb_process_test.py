@@ -115,6 +115,14 @@ class YcsbTest(unittest.TestCase):
     with open(path, encoding="utf-8") as file:
       self.assertIn("READ", json.dumps(json.load(file)))
 
+  def test_lookups_by_message(self):
+    for workload, mode in (("f", "inflight=1"), ("c", "batchsize=16"), ("f", "inflight=16")):
+      with self.subTest(mode=mode):
+        self.check(workload, "-load", "-t", "-p", "farlook.lookups=messages", "-p", mode, "-p", "operationcount=1000")
+    run = self.ycsb("c", "-t", "-p", "farlook.lookups=pigeons")
+    self.assertEqual(run.returncode, 1, run)
+    self.assertIn("farlook.lookups", run.stderr)
+
   def test_reads_go_on_without_a_server_that_runs(self):
     self.assertEqual(self.ycsb("c", "-load").returncode, 0)
     with subprocess.Popen(

@@ -1,0 +1,105 @@
+"""The floor on verbs: perftest, run in turn with the stores, for values of the same length, over the same address.
+
+A get cannot be faster than one READ of its value, nor a put than a message there and one back. So of each case this gives
+the latency of ib_read_lat, the rate of ib_read_bw with as many READs outstanding as the case has gets (16 at most: more
+not every device grants), one queue pair for each thread, and, where the case writes, twice the one way of ib_send_lat.
+"""
+
+import os
+import re
+import subprocess
+import time
+
+import processes
+from cases import WORKLOADS
+
+NAME = "perftest"
+ITERATIONS = 2000
+MOST_OUTSTANDING = 16
+LIMIT_S = 300
+ATTEMPTS = 100
+
+
+def commands(case):
+    """The tools, and what they are asked for this case."""
+    size, reads = str(case.value_bytes), "1" if case.mode == "single" else str(MOST_OUTSTANDING)
+    wanted = [["ib_read_lat", "-s", size, "-n", str(ITERATIONS), "-H"],
+              ["ib_read_bw", "-s", size, "-n", str(ITERATIONS), "-o", reads, "-q", str(case.threads)]]
+    if WORKLOADS[case.workload][1]["readproportion"] < 1:
+        # Two that poll take turns on one processor, a scheduler's tick each.
+        sleep = ["-e"] if len(os.sched_getaffinity(0)) < 2 else []
+        wanted.append(["ib_send_lat", "-s", size, "-n", str(ITERATIONS), "-H", *sleep])
+    return wanted
+
+
+def latencies_ns(output):
+    """All that -H prints, sorted: lines of a number and microseconds after a heading."""
+    lines = output.split("\n")
+    begin = next((i for i, line in enumerate(lines) if re.match(r"#,\s*usec", line)), len(lines))
+    found = []
+    for line in lines[begin + 1:]:
+        match = re.match(r"\d+,\s*([\d.]+)\s*$", line)
+        if not match:
+            break
+        found.append(float(match[1]) * 1000)
+    return sorted(found)
+
+
+def messages_per_s(output):
+    """The last column below the heading, in millions."""
+    lines = output.split("\n")
+    begin = next((i for i, line in enumerate(lines) if "#bytes" in line), len(lines))
+    fields = lines[begin + 1].split() if begin + 1 < len(lines) else []
+    return float(fields[4]) * 1e6 if len(fields) >= 5 and re.fullmatch(r"[\d.]+", fields[4]) else None
+
+
+def percentile(values, percent):
+    return values[min(len(values) - 1, int(len(values) * percent / 100))]
+
+
+def run(command, host):
+    """A server and a client, both here. Returns (output, None) or (None, why)."""
+    # -R: connect by rdma_cm, which every device can; -F: the clock's frequency may vary.
+    command = [command[0], "-R", "-F", "-p", str(processes.free_port()), *command[1:]]
+    server = processes.start(command, os.devnull)
+    deadline, said = time.monotonic() + LIMIT_S, ""
+    try:
+        for _ in range(ATTEMPTS):  # until the server listens, a client ends at once
+            time.sleep(0.05)
+            left = deadline - time.monotonic()
+            if left <= 0 or server.poll() is not None:
+                break
+            done = subprocess.run([*command, host], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=left, check=False)
+            if done.returncode == 0:
+                return done.stdout, None
+            said = f"exit code {done.returncode}: {done.stdout[-1000:]}"
+    except subprocess.TimeoutExpired:
+        said = f"no end within {LIMIT_S} s"
+    finally:
+        processes.stop(server)
+    return None, f"{' '.join(command)} {host}: {said or 'its server ended'}"
+
+
+def measure(case, host, percentiles):
+    """What runner.measured() gives of a store, as far as there is such a figure. Returns (figures, None) or (None, why)."""
+    figures = dict.fromkeys(
+        [f"{kind}_p{p}_ns" for kind in ("read", "write") for p in (50, 99, 99.9)] + ["client_cpu_ns", "server_cpu_ns"])
+    figures.update(operations=ITERATIONS, read_curve=None, write_curve=None)
+    for command in commands(case):
+        output, why = run(command, host)
+        if why:
+            return None, why
+        if command[0] == "ib_read_bw":
+            figures["ops_per_s"] = messages_per_s(output)
+            if not figures["ops_per_s"]:
+                return None, f"{command[0]} printed no rate: {output[-1000:]}"
+            continue
+        values = latencies_ns(output)
+        if not values:
+            return None, f"{command[0]} printed no latencies: {output[-1000:]}"
+        kind, ways = ("write", 2) if command[0] == "ib_send_lat" else ("read", 1)
+        for p in (50, 99, 99.9):
+            figures[f"{kind}_p{p}_ns"] = percentile(values, p) * ways
+        figures[f"{kind}_curve"] = [(p, percentile(values, p) * ways) for p in percentiles]
+    return figures, None

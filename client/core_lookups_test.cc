@@ -1,0 +1,136 @@
+// Gets of ClientCore with Lookups::kMessages: the server looks up, and its CPU is what they cost.
+#include <string>
+
+#include "client/core_testing.h"
+#include "kv/limits.h"
+#include "kv/message.h"
+
+namespace farlook::client {
+namespace {
+
+using Type = Operation::Type;
+
+// Whether READs are made at once (on this host), and whether locations are remembered.
+struct Way {
+  bool local;
+  int64_t location_cache_bytes;
+};
+
+class CoreLookupsTest : public CoreTest, public testing::WithParamInterface<Way> {
+ protected:
+  CoreLookupsTest() {
+    network_.capabilities.local = GetParam().local;
+    options_.location_cache_bytes = GetParam().location_cache_bytes;
+    options_.lookups = Lookups::kMessages;
+  }
+
+  // READs since the connection was made.
+  uint64_t Reads() const { return network_.reads + network_.reads_now - reads_before_; }
+  void ConnectAndCount() {
+    Connect();
+    reads_before_ = network_.reads + network_.reads_now;
+  }
+
+  uint64_t reads_before_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, CoreLookupsTest,
+                         testing::Values(Way{false, 0}, Way{false, 1 << 20}, Way{true, 0}, Way{true, 1 << 20}));
+
+TEST_P(CoreLookupsTest, TheServerAnswersAndNothingIsRead) {
+  server_->Put("key", "value");
+  const auto put = server_->Put("longest", Pattern(kv::kMaxReplyPayloadBytes));
+  ConnectAndCount();
+  EXPECT_EQ(Get("key"), "value");
+  const auto longest = Do(Type::kGet, "longest");
+  EXPECT_TRUE(longest->result == Pattern(kv::kMaxReplyPayloadBytes));
+  EXPECT_EQ(longest->operation.value_bytes, kv::kMaxReplyPayloadBytes);
+  EXPECT_EQ(longest->operation.version, put.version);
+  const auto absent = Do(Type::kGet, "other");
+  EXPECT_EQ(absent->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(absent->operation.version, 0);
+  EXPECT_TRUE(Do(Type::kExists, "key")->status().ok());
+  EXPECT_EQ(Do(Type::kExists, "other")->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(server_->executed, 5);
+  EXPECT_EQ(Reads(), 0);
+  EXPECT_EQ(core_->stats().gets, 5);
+  EXPECT_EQ(core_->stats().hits, 3);
+  EXPECT_EQ(core_->stats().misses, 2);
+  EXPECT_EQ(core_->stats().server_gets, 5);
+  ExpectNoViolations();
+}
+
+TEST_P(CoreLookupsTest, BlockingCallsAskTheServerToo) {
+  server_->Put("key", "value");
+  ConnectAndCount();
+  OwnedOperation get(Type::kGet, "key");
+  get.operation.internal.blocking = true;
+  Operation* const operation = &get.operation;
+  core_->StartUntimed(absl::MakeSpan(&operation, 1));
+  core_->SetDeadline(operation, core_->DeadlineFromNow(0));
+  PollFor(options_.timeout_ms + 1, get.operation);
+  ASSERT_TRUE(get.done());
+  EXPECT_EQ(get.result, "value");
+  EXPECT_EQ(server_->executed, 1);
+  EXPECT_EQ(Reads(), 0);
+}
+
+TEST_P(CoreLookupsTest, WhatDoesNotFitInAReplyIsReadWhereTheReplySays) {
+  for (size_t bytes : {size_t{0}, size_t{kv::kMaxReplyPayloadBytes} + 1, size_t{100'000}}) {
+    SCOPED_TRACE(bytes);
+    server_->Put("key", Pattern(bytes));
+    ConnectAndCount();
+    EXPECT_TRUE(Get("key") == Pattern(bytes));
+    EXPECT_GE(Reads(), 1);
+    // Expect: the item alone, no bucket.
+    EXPECT_EQ(core_->stats().bucket_reads, 0);
+    const uint64_t reads = Reads();
+    EXPECT_TRUE(Do(Type::kExists, "key")->status().ok());
+    EXPECT_EQ(Reads(), reads);
+    EXPECT_EQ(core_->stats().server_gets, 2);
+    EXPECT_EQ(core_->stats().hits, 2);
+  }
+}
+
+TEST_P(CoreLookupsTest, KeysAndBuffersThatDoNotFitAreErrors) {
+  server_->Put("key", "value");
+  Connect();
+  EXPECT_EQ(Do(Type::kGet, "")->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Do(Type::kGet, std::string(kv::kMaxKeyBytes + 1, 'k'))->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Do(Type::kGet, std::string(kv::kMaxKeyBytes, 'k'))->code(), absl::StatusCode::kNotFound);
+  OwnedOperation get(Type::kGet, "key");
+  char small[4];
+  get.operation.string = nullptr;
+  get.operation.buffer = absl::MakeSpan(small);
+  core_->Start(&get.operation);
+  Poll();
+  ASSERT_TRUE(get.done());
+  EXPECT_EQ(get.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(get.operation.value_bytes, 5);
+}
+
+// More than the window, so that some wait for answers; and the connection breaks under them.
+TEST_P(CoreLookupsTest, ABrokenConnectionIsNotNoticed) {
+  for (int i = 0; i < 100; ++i) server_->Put(std::to_string(i), Pattern(50, i));
+  Connect();
+  network_.hold_requests = true;
+  std::vector<std::unique_ptr<OwnedOperation>> gets;
+  for (int i = 0; i < 100; ++i) gets.push_back(Start(Type::kGet, std::to_string(i)));
+  Poll();
+  for (const auto& get : gets) ASSERT_FALSE(get->done());
+  EXPECT_EQ(network_.held_requests(), server_->window);
+  network_.hold_requests = false;
+  network_.Break();
+  for (int i = 0; i < 100; ++i) PollFor(options_.timeout_ms, gets[static_cast<size_t>(i)]->operation);
+  for (int i = 0; i < 100; ++i) {
+    const OwnedOperation& get = *gets[static_cast<size_t>(i)];
+    ASSERT_TRUE(get.done());
+    EXPECT_TRUE(get.status().ok()) << get.status();
+    EXPECT_TRUE(get.result == Pattern(50, i));
+  }
+  EXPECT_EQ(core_->stats().reconnects, 1);
+  ExpectNoViolations();
+}
+
+}  // namespace
+}  // namespace farlook::client
