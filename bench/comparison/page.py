@@ -22,15 +22,16 @@ code{font-size:.85em;overflow-wrap:anywhere}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;white-space:nowrap}
 th,td{padding:3px 9px;text-align:right;border-bottom:1px solid var(--line)}
+th{white-space:normal;vertical-align:bottom}
 th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--paper)}
 tr.ours td{font-weight:600}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;font-size:.9rem;margin:0}
 dt{opacity:.75}
 dd{margin:0;min-width:0;overflow-wrap:anywhere}
 .bad{border:2px solid #dc2626;padding:8px}
-@media (max-width:560px){th:first-child,td:first-child{white-space:normal;min-width:8.5em;padding-left:0}dl{grid-template-columns:1fr}dd{margin-bottom:6px}}
+@media (max-width:560px){th:first-child,td:first-child{white-space:normal;min-width:8.5em;padding-left:0}dl.facts{grid-template-columns:1fr}dd{margin-bottom:6px}}
 @media print{body{max-width:none;padding:0;font-size:10pt}.wide{overflow:visible}table{font-size:6.4pt}th,td{padding:2px 3px}
- h2,h3{break-after:avoid}table,tr{break-inside:avoid}.plots{grid-template-columns:1fr 1fr}}
+ h2,h3{break-after:avoid}section,table,tr{break-inside:avoid}.plots{grid-template-columns:1fr 1fr}}
 """
 
 
@@ -59,12 +60,12 @@ def plots(results):
         served = {row["store"]: (row["server_cpu_ns"] or {}).get("median") for row in rows if row["has_server"]}
         drawn.append((f"server-cpu-{case.workload}-{case.mode}-{case.value_bytes}-{case.threads}-{case.distribution}",
                       svg.bars(case.title().replace(" thread,", " thr.,").replace(" threads,", " thr.,"),
-                               "server CPU per operation", served, lambda ns: "0" if ns == 0 else duration(ns))))
+                               "server CPU per operation", served, lambda ns: "0 ticks" if ns == 0 else duration(ns))))
     return [(name, plot) for name, plot in drawn if plot]
 
 
-def pairs(entries):
-    return "<dl>" + "".join(f"<dt>{escape(k)}</dt><dd>{v}</dd>" for k, v in entries) + "</dl>"
+def pairs(entries, kind=""):
+    return f'<dl class="{kind}">' + "".join(f"<dt>{escape(k)}</dt><dd>{v}</dd>" for k, v in entries) + "</dl>"
 
 
 def html_table(headings, rows, classes):
@@ -118,10 +119,10 @@ def page(report, results):
                        f'{escape(f["why"])}</code></div>' for f in report["failures"])
     threads = ("<h2>Throughput by threads</h2>" + section("threads-")) if any(n.startswith("threads-") for n, _ in drawn) else ""
     tables = "".join(
-        f"<h3>{escape(result['case'].title())}</h3>"
+        f"<section><h3>{escape(result['case'].title())}</h3>"
         + ("" if result["rows"][0]["pinned"] else "<p>Not pinned: server and client share the processors.</p>")
         + html_table(("store",) + HEADINGS, [(row["store"],) + columns(row) for row in result["rows"]],
-                     ["ours" if ours(row["store"]) else "" for row in result["rows"]])
+                     ["ours" if ours(row["store"]) else "" for row in result["rows"]]) + "</section>"
         for result in results)
     facts = pairs([
         ("machine", escape(f"{machine.get('cpu')}, {machine.get('usable_cpus')} processors, "
@@ -136,7 +137,7 @@ def page(report, results):
         + [(f"{name} {report['versions'].get(name, '')}", f"<code>{escape(settings)}</code>")
            for name, settings in report["settings"].items()]
         + ([("lmdb " + report["versions"]["lmdb"], "no sync, writable map, file in memory; reads copy")]
-           if "lmdb" in report["versions"] else []))
+           if "lmdb" in report["versions"] else []), "facts")
     ran = pairs((name, escape(title)) for name, title in STORES.items()
                 if any(name == row["store"] for result in results for row in result["rows"]))
     workloads = "; ".join(f"{name}: {words}" for name, (words, _) in WORKLOADS.items())
@@ -161,7 +162,7 @@ for one READ of the value. Lookups by message are gets that ask Farlook's server
 <p>x floor: how many times the floor's figure in the same run (operations per second: a share of it); the floor is
 perftest where it was measured, for what it has figures of. Spread: greatest
 less least of the repeats, as a share of the median. Latencies in batches are of whole batches. Server CPU is counted in
-ticks of 10 ms over a run. B/key: memory for each key, key and value included.</p>{tables}
+ticks of 10 ms over a run; where there was none, the figure is what one would have been. B/key: memory for each key, key and value included.</p>{tables}
 <h2>Where these figures come from</h2>{facts}
 </body></html>
 """

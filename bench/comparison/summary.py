@@ -37,6 +37,7 @@ def summarize(runs, memory, stores):
             if not mine:
                 continue
             row = {"store": store, "pinned": all(run["pinned"] for run in mine), "has_server": mine[0]["has_server"],
+                   "operations": median_and_spread([run["operations"] for run in mine]),
                    "bytes_per_key": per_key.get((store, case.value_bytes)),
                    "read_curve": median_curve([run["read_curve"] for run in mine])}
             for figure in FIGURES:

@@ -1,6 +1,10 @@
 """Figures as people read them, and the table in the terminal."""
 
+import math
+
 from stores import STORES
+
+TICK_NS = 10_000_000  # in which the kernel tells a process's CPU time
 
 
 def three_digits(value):
@@ -34,7 +38,11 @@ def server_cpu(row):
     if not row["has_server"]:
         return "no server"
     figure = row["server_cpu_ns"]
-    return "-" if figure is None else "0" if figure["median"] == 0 else duration(figure["median"])
+    if figure is None:
+        return "-"
+    if figure["median"] == 0 and row["operations"]["median"] > 0:
+        return f"< {duration(math.ceil(TICK_NS / row['operations']['median']))}"
+    return duration(figure["median"])
 
 
 HEADINGS = ("ops/s", "spread", "x floor", "get p50", "x floor", "p99", "p99.9", "write p50", "p99", "client CPU",
