@@ -67,11 +67,10 @@ class Network {
   // A party dies: its connections end, in an order that is the same in each run. It is destroyed next.
   void Kill(Party party);
 
-  // To be called before each store to memory that is offered: what a READ fetched of that word before stays so.
-  void BeforeStore(const void* at) {
-    for (const auto& [read, reader] : reads_) read->Keep(static_cast<const char*>(at), scheduler_->now_ns());
+  // To be called before each store to memory that is offered: what a READ fetched of it before stays so.
+  void BeforeStore(const void* at, uint64_t bytes = 8) {
+    for (const auto& [read, reader] : reads_) read->Keep(static_cast<const char*>(at), bytes, scheduler_->now_ns());
   }
-  bool reading() const { return !reads_.empty(); }
   // Whether one of the last READs was of this word: a moment at which the order of stores may matter.
   bool RecentlyRead(const void* at) const {
     for (const auto& [from, bytes] : recent_) {

@@ -51,15 +51,17 @@ int64_t WordRead::MomentOf(uint64_t word) const {
   return stop_ns_ > 0 && moment_ns > stopped_at_ns_ ? moment_ns + stop_ns_ : moment_ns;
 }
 
-void WordRead::Keep(const char* at, int64_t now_ns) {
-  if (at < from_ || at >= from_ + bytes_) return;
-  const uint64_t word = static_cast<uint64_t>(at - from_) / 8;
-  if (MomentOf(word) > now_ns) return;
-  const auto same = [word](const auto& kept) { return kept.first == word; };
-  if (std::any_of(kept_.begin(), kept_.end(), same)) return;
-  uint64_t value = 0;
-  std::memcpy(&value, from_ + 8 * word, std::min<uint64_t>(8, bytes_ - 8 * word));
-  kept_.emplace_back(word, value);
+void WordRead::KeepWords(const char* at, uint64_t bytes, int64_t now_ns) {
+  const uint64_t first = at < from_ ? 0 : static_cast<uint64_t>(at - from_) / 8;
+  const uint64_t end = std::min(words_, (static_cast<uint64_t>(at + bytes - from_) + 7) / 8);
+  for (uint64_t word = first; word < end; ++word) {
+    if (MomentOf(word) > now_ns) continue;
+    const auto same = [word](const auto& kept) { return kept.first == word; };
+    if (std::any_of(kept_.begin(), kept_.end(), same)) continue;
+    uint64_t value = 0;
+    std::memcpy(&value, from_ + 8 * word, std::min<uint64_t>(8, bytes_ - 8 * word));
+    kept_.emplace_back(word, value);
+  }
 }
 
 void WordRead::Finish(char* to) const {

@@ -35,8 +35,10 @@ class WordRead {
   // The reader itself stops now for a while: what it has not fetched, it fetches so much later.
   void Stop(int64_t now_ns, int64_t ns);
 
-  // Somebody is about to store to the 8-byte word at `at`.
-  void Keep(const char* at, int64_t now_ns);
+  // Somebody is about to store these bytes.
+  void Keep(const char* at, uint64_t bytes, int64_t now_ns) {
+    if (at < from_ + bytes_ && from_ < at + bytes) KeepWords(at, bytes, now_ns);
+  }
 
   // Copies to `to` what was fetched.
   void Finish(char* to) const;
@@ -45,6 +47,7 @@ class WordRead {
   uint64_t bytes() const { return bytes_; }
 
  private:
+  void KeepWords(const char* at, uint64_t bytes, int64_t now_ns);
   int64_t MomentOf(uint64_t word) const;
 
   const char* const from_;

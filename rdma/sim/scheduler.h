@@ -38,19 +38,24 @@ class Scheduler {
   void RunUntil(int64_t until_ns);
 
  private:
+  // In the heap, where it is moved about; what it runs stays where it is.
   struct Event {
     int64_t time_ns;
     uint64_t order;  // random
-    std::function<void()> run;
+    size_t run;      // index
   };
-  static bool Later(const Event& a, const Event& b) {
-    return a.time_ns != b.time_ns ? a.time_ns > b.time_ns : a.order > b.order;
-  }
+  struct Later {
+    bool operator()(const Event& a, const Event& b) const {
+      return a.time_ns != b.time_ns ? a.time_ns > b.time_ns : a.order > b.order;
+    }
+  };
 
   Random random_;
   int64_t now_ns_ = 1'000'000'000;
   uint64_t events_ = 0;
   std::vector<Event> heap_;
+  std::vector<std::function<void()>> runs_;
+  std::vector<size_t> free_;  // of runs_
 };
 
 }  // namespace farlook::rdma::sim

@@ -201,7 +201,7 @@ void Wire::Land(const Work& work) {
   work.read->Finish(from);
   for (const Sge& piece : work.to) {
     // The piece may itself lie in memory that others READ.
-    for (uint32_t at = 0; network_->reading() && at < piece.bytes; at += 8) network_->BeforeStore(piece.data + at);
+    network_->BeforeStore(piece.data, piece.bytes);
     std::memcpy(piece.data, from, piece.bytes);
     from += piece.bytes;
   }

@@ -54,7 +54,7 @@ class SimClient {
   struct Slot {
     Operation operation;
     std::string value, found;
-    std::vector<char> buffer;
+    std::array<std::unique_ptr<char[]>, 2> buffers;  // of kBufferBytes, for gets into the caller's memory
     int key = 0;
     size_t place = 0;  // in the key's history
     int64_t timeout_ns = 0;

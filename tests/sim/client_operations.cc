@@ -1,5 +1,7 @@
 // What the client of a simulated run asks for, and what it makes of the answers.
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,9 @@ using history::Outcome;
 using history::TypeOf;
 using history::Writes;
 using OpType = Operation::Type;
+
+// A caller's memory: for short values only, or for all.
+constexpr std::array<size_t, 2> kBufferBytes = {300, 500'000};
 
 // Whether the operation makes a value, or a counter, that names its write.
 bool Makes(OpType type) {
@@ -122,8 +127,10 @@ void SimClient::Begin(Operation::Type type, int key, bool must_answer) {
   if (of_counter) AskCounter(&slot, write, &record);
   if (type == OpType::kGet) {
     if (!must_answer && random.OneIn(4)) {
-      slot.buffer.resize(random.OneIn(2) ? 300 : 500'000);
-      operation.buffer = absl::MakeSpan(slot.buffer);
+      const size_t which = random.OneIn(2) ? 0 : 1;
+      std::unique_ptr<char[]>& buffer = slot.buffers[which];
+      if (buffer == nullptr) buffer.reset(new char[kBufferBytes[which]]);  // not cleared: that would take long
+      operation.buffer = absl::MakeSpan(buffer.get(), kBufferBytes[which]);
     } else {
       operation.string = &slot.found;
     }
@@ -172,7 +179,7 @@ void SimClient::Found(const Slot& slot, history::Operation* record) {
   const Operation& operation = slot.operation;
   const absl::string_view value = operation.string != nullptr
                                       ? absl::string_view(slot.found)
-                                      : absl::string_view(slot.buffer.data(), operation.value_bytes);
+                                      : absl::string_view(operation.buffer.data(), operation.value_bytes);
   record->found = history::WriteOfValue(value);
   if (!CheckWrite(slot.key, record->found, "a get")) return;
   if (world_->writes[record->found].bytes != value.size() || !history::IsWhole(value, record->found)) {

@@ -42,51 +42,5 @@ TEST_P(SimTest, NothingIsWrong) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SimTest, testing::Range(uint64_t{0}, kBatches));
 
-TEST(SimRunTest, ASeedDecidesEverything) {
-  for (uint64_t seed = 1; seed <= 12; ++seed) {
-    const Plan plan = DrawPlan(seed);
-    const RunResult once = RunPlan(plan), again = RunPlan(plan);
-    EXPECT_EQ(once.events, again.events) << "seed " << seed;
-    EXPECT_EQ(once.read_retries, again.read_retries) << "seed " << seed;
-    EXPECT_EQ(once.ended_in_pauses, again.ended_in_pauses) << "seed " << seed;
-  }
-}
-
-TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
-  Totals totals;
-  for (uint64_t seed = 1; seed <= 60; ++seed) totals.Add(RunPlan(DrawPlan(seed)));
-  const RunResult& sum = totals.sum;
-  EXPECT_GT(sum.operations, 60'000u);
-  EXPECT_GT(sum.splits, 60u);
-  EXPECT_GT(sum.read_retries, 1'000u);
-  EXPECT_GT(sum.stale_locations, 1'000u);
-  EXPECT_GT(sum.directory_refreshes, 100u);
-  EXPECT_GT(sum.server_gets, 0u);
-  EXPECT_GT(sum.reconnects, 100u);
-  EXPECT_GT(sum.resent_requests, 100u);
-  EXPECT_GT(sum.pulled_values, 100u);
-  EXPECT_GT(sum.timeouts, 100u);
-  EXPECT_GT(sum.restarts, 5u);
-  EXPECT_GT(sum.no_memory, 10u);
-  EXPECT_GT(sum.ended_in_pauses, 10'000u);
-  EXPECT_GT(sum.atomics, 3'000u);
-  EXPECT_GT(sum.counter_requests, 10'000u);
-  EXPECT_GT(sum.dead_cells, 50u);
-  EXPECT_GT(sum.unknown_atomics, 5u);
-}
-
-TEST(SimRunTest, AFailureIsShrunkAndSaysHowToRunItAgain) {
-  uint64_t seed = 1;
-  while (RunPlan(DrawPlan(seed), Break::kDeadBitForgotten).violation.empty()) ASSERT_LE(++seed, 50u);
-  const Plan small = ShrinkPlan(DrawPlan(seed), Break::kDeadBitForgotten);
-  EXPECT_LT(small.operations, DrawPlan(seed).operations / 2);
-  const RunResult result = RunPlan(small, Break::kDeadBitForgotten, /*noting=*/true);
-  EXPECT_NE(result.violation, "");
-  EXPECT_LT(std::count(result.trace.begin(), result.trace.end(), '\n'), 85);
-  EXPECT_NE(CommandFor(small, Break::kDeadBitForgotten).find("--operations="), std::string::npos);
-  std::printf("%s\n%s\n%s\n%s\n", Describe(small).c_str(), result.trace.c_str(), result.violation.c_str(),
-              CommandFor(small, Break::kDeadBitForgotten).c_str());
-}
-
 }  // namespace
 }  // namespace farlook::sim
