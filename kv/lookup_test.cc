@@ -25,18 +25,7 @@ using Step = Lookup::Step;
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr int64_t kMillisecond = 1'000'000;
-// Sanitizers see with few rounds what they see with many, and are slow: the thread sanitizer remembers every word.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kRounds = 1;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-constexpr int kRounds = 1;
-#else
-constexpr int kRounds = 20;
-#endif
-#else
-constexpr int kRounds = 20;
-#endif
+constexpr int kRounds = kSanitized ? 1 : 20;
 constexpr char kNone[] = "(none)";
 constexpr char kAsk[] = "(would ask the server)";
 
