@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 
 namespace farlook {
 namespace {
@@ -18,7 +19,7 @@ void* MapShared(size_t bytes) {
 
 }  // namespace
 
-Board::Board() : shared_(static_cast<Shared*>(MapShared(sizeof(Shared)))) {}
+Board::Board(int host) : host_(static_cast<uint64_t>(host)), shared_(static_cast<Shared*>(MapShared(sizeof(Shared)))) {}
 
 Board::~Board() { munmap(shared_, sizeof(Shared)); }
 
@@ -43,14 +44,14 @@ void Board::End(Entry* entry, const history::Operation& operation) {
 }
 
 uint64_t Board::NewWrite(int key) {
-  const uint64_t write = shared_->writes.fetch_add(1) + 1;
-  if (write >= kMaxWrites) return 0;
-  shared_->key_of[write] = static_cast<int8_t>(key + 1);
-  return write;
+  // 0 is none, so neither host numbers from there.
+  const uint64_t count = shared_->writes.fetch_add(1) + 1;
+  const uint64_t write = (count * kHosts + host_) * kKeys + static_cast<uint64_t>(key);
+  return write < kMaxWrites ? write : 0;
 }
 
-bool Board::IsOf(uint64_t write, int key) const {
-  return write > 0 && write < kMaxWrites && shared_->key_of[write] == key + 1;
+bool Board::IsOf(uint64_t write, int key) {
+  return write >= kHosts * kKeys && write < kMaxWrites && write % kKeys == static_cast<uint64_t>(key);
 }
 
 void Board::Violate(const std::string& what) {
@@ -73,7 +74,36 @@ std::vector<history::KeyHistory> Board::Histories() const {
       histories[static_cast<size_t>(lane.entries[i].key)].push_back(lane.entries[i].operation);
     }
   }
+  for (const Entry& entry : merged_) histories[static_cast<size_t>(entry.key)].push_back(entry.operation);
   return histories;
+}
+
+// Both hosts run the same program.
+bool Board::Write(const std::string& path) const {
+  std::ofstream file(path, std::ios::binary);
+  file.write(shared_->violation.data(), static_cast<std::streamsize>(shared_->violation.size()));
+  for (const Lane& lane : shared_->lanes) {
+    const uint32_t begun = lane.begun.load(std::memory_order_acquire);
+    file.write(reinterpret_cast<const char*>(lane.entries.data()), begun * std::streamsize{sizeof(Entry)});
+  }
+  file.close();
+  return file.good();
+}
+
+bool Board::Merge(const std::string& path, const std::function<int64_t(int64_t)>& earliest,
+                  const std::function<int64_t(int64_t)>& latest) {
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, sizeof shared_->violation> violation{};
+  if (!file.read(violation.data(), violation.size())) return false;
+  if (violation[0] != '\0') Violate(violation.data());
+  Entry entry;
+  while (file.read(reinterpret_cast<char*>(&entry), sizeof entry)) {
+    entry.operation.client += kLanes;
+    entry.operation.begin_ns = earliest(entry.operation.begin_ns);
+    if (entry.operation.end_ns != history::kNever) entry.operation.end_ns = latest(entry.operation.end_ns);
+    merged_.push_back(entry);
+  }
+  return file.eof() && file.gcount() == 0 && !merged_.empty();
 }
 
 int64_t HostNowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }

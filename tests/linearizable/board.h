@@ -1,5 +1,6 @@
-// What the processes of a test share: a log of what each of their clients asked and was told, in memory that all of
-// them map. What a process had begun when it was killed stays in it, with an unknown outcome.
+// What the processes of a host share in a test: a log of what each of their clients asked and was told, in memory that
+// all of them map. What a process had begun when it was killed stays in it, with an unknown outcome. Another host has a
+// log of its own, which is added at the end.
 #ifndef FARLOOK_TESTS_LINEARIZABLE_BOARD_H_
 #define FARLOOK_TESTS_LINEARIZABLE_BOARD_H_
 
@@ -7,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,14 +20,16 @@ namespace farlook {
 class Board {
  public:
   static constexpr int kKeys = 6;
-  static constexpr int kLanes = 32;  // one for each process that a test starts
+  static constexpr int kLanes = 32;  // one for each process that a test starts on a host
+  static constexpr int kHosts = 2;
 
   struct Entry {
     history::Operation operation;
     int key;
   };
 
-  Board();
+  // Of the host of that number, from 0: hosts number their writes apart.
+  explicit Board(int host = 0);
   ~Board();
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
@@ -36,8 +40,10 @@ class Board {
   static void End(Entry* entry, const history::Operation& operation);
   // The number of a new write to a key; 0: that is enough of them.
   uint64_t NewWrite(int key);
-  // Whether that is a write to this key.
-  bool IsOf(uint64_t write, int key) const;
+  // Whether that is the number of a write to this key, of any host.
+  static bool IsOf(uint64_t write, int key);
+  static int HostOf(uint64_t write) { return static_cast<int>(write / kKeys % kHosts); }
+  static int HostOfClient(int client) { return client / kLanes; }
   // Keeps the first.
   void Violate(const std::string& what);
 
@@ -51,9 +57,16 @@ class Board {
   // By key, of all lanes together.
   std::vector<history::KeyHistory> Histories() const;
 
+  // What a host wrote down, as a file. False: it could not be written, or is not one.
+  bool Write(const std::string& path) const;
+  // Adds what another host wrote. Its times are of its own clock: `earliest` and `latest` tell within which two of this
+  // host's a time of the other's lies. REQUIRES: nobody begins anything any more.
+  bool Merge(const std::string& path, const std::function<int64_t(int64_t)>& earliest,
+             const std::function<int64_t(int64_t)>& latest);
+
  private:
-  static constexpr uint32_t kEntries = 6'000;  // of a lane
-  static constexpr uint64_t kMaxWrites = uint64_t{1} << 16;
+  static constexpr uint32_t kEntries = 6'000;                // of a lane
+  static constexpr uint64_t kMaxWrites = uint64_t{1} << 17;  // what tests/history/values.h can number
   struct Lane {
     std::atomic<uint32_t> begun;
     std::array<Entry, kEntries> entries;
@@ -61,13 +74,14 @@ class Board {
   struct Shared {
     std::atomic<bool> stop;
     std::atomic<uint64_t> writes;
-    std::array<std::atomic<int8_t>, kMaxWrites> key_of;  // plus 1, by write
     std::atomic<bool> violated;
     std::array<char, 500> violation;
     std::array<Lane, kLanes> lanes;
   };
 
-  Shared* const shared_;  // zeros at first
+  const uint64_t host_;
+  Shared* const shared_;       // zeros at first
+  std::vector<Entry> merged_;  // of other hosts, in this one's time
 };
 
 // Of one clock for all processes of a host.
