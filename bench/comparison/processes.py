@@ -13,8 +13,13 @@ class Failure(Exception):
     """What went wrong, in words for the user."""
 
 
+PARENT = os.getpid()
+
+
 def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != PARENT:
+        os._exit(1)  # it had died before  # pylint: disable=protected-access
 
 
 def start(command, log):
@@ -80,9 +85,15 @@ def run(command, cpus, seconds):
     def prepare():
         die_with_parent()
         os.sched_setaffinity(0, cpus)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               text=True, preexec_fn=prepare)
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              text=True, preexec_fn=prepare, timeout=seconds, check=False)
+        _, errors = process.communicate(timeout=seconds)
+        return process.returncode, errors
     except subprocess.TimeoutExpired:
         return -1, f"no end within {seconds} s"
-    return done.returncode, done.stderr
+    finally:
+        # subprocess.run() waits a quarter of a second for it when interrupted, and then leaves it.
+        process.kill()
+        process.wait()
+        process.stderr.close()
