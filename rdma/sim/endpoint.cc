@@ -56,13 +56,13 @@ absl::StatusOr<std::unique_ptr<Connection>> SimEndpoint::Connect(absl::string_vi
   side.party = party_;
   side.endpoint = this;
   side.connection = connection.get();
-  side.receives = network_->options.receives;
+  side.receives = network_->options.receives[kClient];
   network_->scheduler().After(timeout_ms * 1'000'000, [wire] {
     if (wire->side(Wire::kClient).state != Wire::State::kConnecting) return;
     wire->End(Wire::kClient, absl::UnavailableError("no answer in time"));
   });
-  if (network_->random().PerMillion(network_->options.lost_connect)) return connection;
-  network_->scheduler().After(network_->DrawDelay(network_->options.slow_message),
+  if (network_->Happens(NetworkFault::kLostConnect, kClient)) return connection;
+  network_->scheduler().After(network_->DrawDelay(NetworkFault::kSlowConnect, kClient),
                               [wire, network = network_, name = std::string(*name), hello = std::string(hello)] {
                                 if (wire->side(Wire::kClient).state != Wire::State::kConnecting) return;
                                 SimListener* listener = network->FindListener(name);
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<Connection>> SimEndpoint::Connect(absl::string_vi
 
 absl::StatusOr<std::unique_ptr<Buffer>> SimEndpoint::Allocate(size_t bytes, bool readable_by_peers) {
   if (bytes == 0) return absl::InvalidArgumentError("a buffer of no bytes");
-  if (bytes > kMaxBufferBytes || network_->random().PerMillion(network_->options.no_memory)) {
+  if (bytes > kMaxBufferBytes || network_->Happens(NetworkFault::kNoMemory, side_)) {
     return absl::ResourceExhaustedError("no memory left (simulated)");
   }
   bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;

@@ -23,8 +23,9 @@ absl::StatusOr<absl::string_view> NameIn(absl::string_view address);
 
 class SimEndpoint : public Endpoint {
  public:
-  SimEndpoint(Network* network, Party party, std::function<void()> wake)
-      : network_(network), party_(party), wake_(std::move(wake)) {}
+  // `side` of all its connections.
+  SimEndpoint(Network* network, Party party, int side, std::function<void()> wake)
+      : network_(network), party_(party), side_(side), wake_(std::move(wake)) {}
 
   absl::StatusOr<std::unique_ptr<Connection>> Connect(absl::string_view address, absl::string_view hello,
                                                       int64_t timeout_ms) override;
@@ -56,6 +57,7 @@ class SimEndpoint : public Endpoint {
 
   Network* const network_;
   const Party party_;
+  const int side_;
   const std::function<void()> wake_;
   std::deque<Ready> ready_;
   std::vector<std::pair<std::shared_ptr<Wire>, int>> posted_;

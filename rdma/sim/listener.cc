@@ -29,10 +29,10 @@ class SimRequest : public ConnectionRequest {
     side.endpoint = static_cast<SimEndpoint*>(endpoint);
     side.connection = connection.get();
     side.state = Wire::State::kUp;
-    side.receives = network_->options.receives;
+    side.receives = network_->options.receives[kServer];
     wire_->granted.assign(rkeys.begin(), rkeys.end());
-    side.last_arrival_ns = network_->now_ns() + network_->DrawDelay(network_->options.slow_message);
-    const bool lost = network_->random().PerMillion(network_->options.lost_connect);
+    side.last_arrival_ns = network_->now_ns() + network_->DrawDelay(NetworkFault::kSlowConnect, kServer);
+    const bool lost = network_->Happens(NetworkFault::kLostConnect, kServer);
     network_->scheduler().At(side.last_arrival_ns, [wire = wire_, lost, text = std::string(welcome)] {
       Wire::Side& client = wire->side(Wire::kClient);
       if (client.state != Wire::State::kConnecting) {
@@ -51,7 +51,7 @@ class SimRequest : public ConnectionRequest {
 
   void Reject(absl::string_view reason) override {
     answered_ = true;
-    network_->scheduler().After(network_->DrawDelay(0), [wire = wire_, text = std::string(reason)] {
+    network_->scheduler().After(network_->DrawDelay(), [wire = wire_, text = std::string(reason)] {
       if (wire->side(Wire::kClient).state != Wire::State::kConnecting) return;
       wire->End(Wire::kClient, absl::PermissionDeniedError(absl::StrCat("the server rejects this client: ", text)));
     });
@@ -60,7 +60,7 @@ class SimRequest : public ConnectionRequest {
  private:
   // A server whose answer got lost learns it when the client never comes.
   void GiveUp() {
-    network_->scheduler().After(network_->DrawNotice(), [wire = wire_] {
+    network_->scheduler().After(network_->DrawNotice(kServer), [wire = wire_] {
       wire->faulty_ = true;
       if (wire->side(Wire::kClient).state == Wire::State::kUp) return;
       wire->End(Wire::kServer, absl::UnavailableError("the client never came"));
@@ -93,7 +93,7 @@ absl::StatusOr<RemoteRange> SimListener::Offer(const SharedRange& range, Access 
 }
 
 absl::StatusOr<std::unique_ptr<Endpoint>> SimListener::CreateEndpoint() {
-  return network_->CreateEndpoint(party_, wake_);
+  return network_->CreateEndpoint(party_, wake_, kServer);
 }
 
 std::unique_ptr<ConnectionRequest> SimListener::Next() {

@@ -21,8 +21,8 @@ absl::StatusOr<std::unique_ptr<Listener>> Network::Listen(absl::string_view addr
   return std::make_unique<SimListener>(this, *name, party, std::move(wake));
 }
 
-std::unique_ptr<Endpoint> Network::CreateEndpoint(Party party, std::function<void()> wake) {
-  return std::make_unique<SimEndpoint>(this, party, std::move(wake));
+std::unique_ptr<Endpoint> Network::CreateEndpoint(Party party, std::function<void()> wake, int side) {
+  return std::make_unique<SimEndpoint>(this, party, side, std::move(wake));
 }
 
 void Network::Stop(Party party, int64_t ns) {
@@ -76,14 +76,23 @@ void Network::End(WordRead* read) {
   std::erase_if(reads_, [read](const auto& entry) { return entry.first == read; });
 }
 
-int64_t Network::DrawDelay(uint32_t slow) {
-  const int64_t delay_ns = random().Between(options.min_delay_ns, options.max_delay_ns);
-  return random().PerMillion(slow) ? delay_ns + random().Between(0, options.slow_ns) : delay_ns;
+bool Network::Happens(NetworkFault fault, int side) {
+  const size_t site = SiteOf(fault, side);
+  if (!random().PerMillion(options.chances[site])) return false;
+  occurred |= uint64_t{1} << site;
+  return true;
 }
 
-int64_t Network::DrawNotice() {
-  return DrawDelay(0) +
-         (options.max_notice_ns > 0 && random().OneIn(2) ? random().Between(0, options.max_notice_ns) : 0);
+int64_t Network::DrawDelay() { return random().Between(options.min_delay_ns, options.max_delay_ns); }
+
+int64_t Network::DrawDelay(NetworkFault slow, int side) {
+  const int64_t delay_ns = DrawDelay();
+  return Happens(slow, side) ? delay_ns + random().Between(0, options.slow_ns) : delay_ns;
+}
+
+int64_t Network::DrawNotice(int side) {
+  const int64_t delay_ns = DrawDelay();
+  return Happens(NetworkFault::kLateNotice, side) ? delay_ns + random().Between(0, options.max_notice_ns) : delay_ns;
 }
 
 }  // namespace farlook::rdma::sim

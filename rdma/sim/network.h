@@ -58,7 +58,7 @@ class Network {
 
   absl::StatusOr<std::unique_ptr<Listener>> Listen(absl::string_view address, Party party,
                                                    std::function<void()> wake = {});
-  std::unique_ptr<Endpoint> CreateEndpoint(Party party, std::function<void()> wake = {});
+  std::unique_ptr<Endpoint> CreateEndpoint(Party party, std::function<void()> wake = {}, int side = kClient);
 
   // A party stops for a while. READs and atomics that its own CPU does (Capabilities::local) stop with it; a device
   // goes on.
@@ -109,15 +109,24 @@ class Network {
     return found == stopped_until_ns_.end() ? 0 : found->second;
   }
 
-  // A draw of how long it takes one way; `slow` is the chance that it takes much longer.
-  int64_t DrawDelay(uint32_t slow);
-  int64_t DrawNotice();
+  // Whether that fault happens there now.
+  bool Happens(NetworkFault fault, int side);
+  // A draw of how long it takes one way; much longer if the fault says so.
+  int64_t DrawDelay();
+  int64_t DrawDelay(NetworkFault slow, int side);
+  // Until that side knows that its peer is gone.
+  int64_t DrawNotice(int side);
+  // Queues that were found full: of SENDs and READs, and of receives.
+  void FoundFull(size_t site) { occurred |= uint64_t{1} << site; }
 
  private:
   Scheduler* const scheduler_;
 
  public:
   NetworkOptions options;  // may change at any time; capabilities only before the first connection
+  // Which faults have happened, by SiteOf(); then what found a queue full, by kFullSends and kFullReceives + side.
+  uint64_t occurred = 0;
+  static constexpr size_t kFullSends = kNetworkSites, kFullReceives = kNetworkSites + 1;
 
  private:
   std::map<std::string, SimListener*> listeners_;

@@ -1,12 +1,34 @@
-// What a simulated network can do, and how it misbehaves. Chances are per million; 0 switches a fault off.
+// What a simulated network can do, and how it misbehaves: at each place on its own, so that any may be combined.
 #ifndef FARLOOK_RDMA_SIM_OPTIONS_H_
 #define FARLOOK_RDMA_SIM_OPTIONS_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "rdma/transport.h"
 
 namespace farlook::rdma::sim {
+
+// Which side of a connection: where a fault strikes is whose doing it strikes.
+inline constexpr int kClient = 0, kServer = 1;
+
+enum class NetworkFault : uint8_t {
+  kSlowMessage,          // takes up to slow_ns more; what follows it waits
+  kSlowConnect,          // a request to connect, or the answer to one, likewise
+  kSlowRead,             // a READ takes up to slow_ns more, its words spread over all of it
+  kBroken,               // at a doorbell: the connection breaks about now
+  kLateNotice,           // for up to max_notice_ns the side does not know that its peer is gone
+  kLostConnect,          // a request to connect, or the answer to one
+  kNoMemory,             // Allocate() fails
+  kSlowAcknowledgement,  // a SEND's place in the queue becomes free up to max_ack_ns later
+  kSlowAtomic,           // like a READ; servers do none
+  kCount,
+};
+inline constexpr size_t kNetworkSites = 2 * static_cast<size_t>(NetworkFault::kCount);
+constexpr size_t SiteOf(NetworkFault fault, int side) {
+  return 2 * static_cast<size_t>(fault) + static_cast<size_t>(side);
+}
 
 struct NetworkOptions {
   Capabilities capabilities{.atomics = true,
@@ -16,21 +38,17 @@ struct NetworkOptions {
                             .send_queue_depth = 128,
                             .max_read_sges = kMaxReadSges,
                             .max_read_bytes = uint64_t{1} << 30};
-  uint32_t receives = 64;  // messages that a side can hold before it polls; more wait at the sender
+  // Messages that a side can hold before it polls; more wait at the sender.
+  std::array<uint32_t, 2> receives = {64, 64};
 
   // One way, of a message, and the time over which the words of a READ are fetched.
   int64_t min_delay_ns = 500;
   int64_t max_delay_ns = 3'000;
 
-  uint32_t slow_message = 0;  // takes up to slow_ns more; what follows it waits
-  uint32_t slow_read = 0;     // takes up to slow_ns more, its words spread over all of it
+  std::array<uint32_t, kNetworkSites> chances{};  // of each fault at each side, per million; 0 switches it off
   int64_t slow_ns = 0;
-
-  uint32_t broken = 0;        // for each doorbell: the connection breaks about now
-  int64_t max_notice_ns = 0;  // how long a side may not know that its peer is gone
-  uint32_t lost_connect = 0;  // of a request to connect, or the answer to one
-  uint32_t no_memory = 0;     // Allocate() fails
-  int64_t max_ack_ns = 0;     // how much later a SEND's place in the queue becomes free
+  int64_t max_notice_ns = 0;
+  int64_t max_ack_ns = 0;
 };
 
 }  // namespace farlook::rdma::sim

@@ -11,14 +11,16 @@ namespace farlook::rdma::sim {
 
 bool Wire::HasRoom(int i) {
   const Side& s = side(i);
-  return s.state == State::kUp &&
-         s.posted.size() + s.running.size() + s.sends < network_->options.capabilities.send_queue_depth;
+  if (s.state != State::kUp) return false;
+  if (s.posted.size() + s.running.size() + s.sends < network_->options.capabilities.send_queue_depth) return true;
+  network_->FoundFull(Network::kFullSends);
+  return false;
 }
 
 void Wire::Ring(int i) {
   Side& s = side(i);
   if (s.state != State::kUp || s.posted.empty()) return;
-  if (network_->random().PerMillion(network_->options.broken)) Break();
+  if (network_->Happens(NetworkFault::kBroken, i)) Break();
   while (!s.posted.empty()) {
     std::shared_ptr<Work> work = std::move(s.posted.front());
     s.posted.pop_front();
@@ -37,7 +39,7 @@ void Wire::Send(int i, std::string message) {
   Side& s = side(i);
   ++s.sends;
   s.last_arrival_ns =
-      std::max(s.last_arrival_ns + 1, network_->now_ns() + network_->DrawDelay(network_->options.slow_message));
+      std::max(s.last_arrival_ns + 1, network_->now_ns() + network_->DrawDelay(NetworkFault::kSlowMessage, i));
   network_->scheduler().At(s.last_arrival_ns, [self = shared_from_this(), i, message = std::move(message)]() mutable {
     if (!self->side(i).cut) self->Arrive(1 - i, std::move(message));
   });
@@ -47,14 +49,16 @@ void Wire::Arrive(int to, std::string message) {
   Side& s = side(to);
   if (s.state != State::kUp) return;
   if (s.receives == 0 || !s.stalled.empty()) {
+    network_->FoundFull(Network::kFullReceives + static_cast<size_t>(to));
     s.stalled.push_back(std::move(message));
     return;
   }
   --s.receives;
   s.endpoint->Push({0, s.connection, Opcode::kReceive, WcStatus::kSuccess, {}}, message);
   // The sender's place is free when the acknowledgement is back.
-  const int64_t ack_ns =
-      network_->options.max_ack_ns > 0 ? network_->random().Between(0, network_->options.max_ack_ns) : 0;
+  const int64_t ack_ns = network_->Happens(NetworkFault::kSlowAcknowledgement, 1 - to)
+                             ? network_->random().Between(0, network_->options.max_ack_ns)
+                             : 0;
   network_->scheduler().After(ack_ns, [self = shared_from_this(), to] {
     Side& sender = self->side(1 - to);
     if (sender.sends > 0) --sender.sends;
@@ -98,7 +102,8 @@ void Wire::StartReads(int i) {
     work->started = true;
     ++s.reading;
     const int64_t start_ns = network_->now_ns() + network_->random().Between(0, network_->options.min_delay_ns);
-    const int64_t end_ns = start_ns + network_->DrawDelay(network_->options.slow_read);
+    const NetworkFault slow = work->opcode == Opcode::kRead ? NetworkFault::kSlowRead : NetworkFault::kSlowAtomic;
+    const int64_t end_ns = start_ns + network_->DrawDelay(slow, i);
     const auto execute = [self = shared_from_this(), i, work] { self->Execute(i, work); };
     const Region* region = Resolve(i, *work);
     if (work->opcode == Opcode::kRead && region != nullptr) {
@@ -250,7 +255,7 @@ void Wire::End(int i, absl::Status status) {
   if (side(1 - i).state != State::kUp) return;
   // What is under way to the peer may still arrive, or not.
   if (network_->random().OneIn(2)) s.cut = true;
-  const int64_t notice_ns = std::max(network_->now_ns() + network_->DrawNotice(), s.cut ? 0 : s.last_arrival_ns);
+  const int64_t notice_ns = std::max(network_->now_ns() + network_->DrawNotice(1 - i), s.cut ? 0 : s.last_arrival_ns);
   network_->scheduler().At(notice_ns, [self = shared_from_this(), i] {
     self->End(1 - i, absl::UnavailableError("the peer has disconnected"));
   });
@@ -276,7 +281,7 @@ void Wire::Break() {
   for (int i = 0; i < 2; ++i) {
     network_->scheduler().After(network_->random().Between(0, spread_ns),
                                 [self = shared_from_this(), i] { self->side(i).cut = true; });
-    network_->scheduler().After(spread_ns + network_->DrawNotice(), [self = shared_from_this(), i] {
+    network_->scheduler().After(spread_ns + network_->DrawNotice(i), [self = shared_from_this(), i] {
       self->End(i, absl::UnavailableError("the connection broke"));
     });
   }

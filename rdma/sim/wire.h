@@ -42,7 +42,7 @@ struct Work {
 class Wire : public std::enable_shared_from_this<Wire> {
  public:
   enum class State : uint8_t { kConnecting, kUp, kDown };
-  static constexpr int kClient = 0, kServer = 1;
+  static constexpr int kClient = sim::kClient, kServer = sim::kServer;
 
   struct Side {
     Party party = 0;

@@ -34,6 +34,12 @@ uint32_t SimClient::DrawBytes() {
     constexpr uint32_t kTurns[] = {60'000, 130'000};
     return kTurns[5 * world_->operations_left / world_->plan.operations % 2];
   }
+  if (world_->plan.moves) {
+    // Mostly what lies in the sparse slabs; now and then what wants a page that one of them must give up.
+    constexpr uint32_t kOthers[] = {5'000, 9'000, 20'000, 40'000};
+    const int turn = 8 * world_->operations_left / world_->plan.operations;
+    return random.OneIn(5) ? kOthers[turn % 4] : kSparseBytes - static_cast<uint32_t>(random.Below(60));
+  }
   switch (world_->plan.values) {
     case 0:
       return static_cast<uint32_t>(random.Between(8, 24));

@@ -11,15 +11,12 @@ namespace {
 
 constexpr rdma::sim::Party kStrangers = 2000;
 
-// The faults of the network that are not of this run.
-void SwitchOff(const World& world, rdma::sim::NetworkOptions* options) {
-  if (!world.has(Fault::kSlowMessages)) options->slow_message = 0;
-  if (!world.has(Fault::kSlowReads)) options->slow_read = 0;
-  if (!world.has(Fault::kBrokenConnections)) options->broken = 0;
-  if (!world.has(Fault::kLateNotice)) options->max_notice_ns = 0;
-  if (!world.has(Fault::kLostConnects)) options->lost_connect = 0;
-  if (!world.has(Fault::kNoMemory)) options->no_memory = 0;
-  if (!world.has(Fault::kSlowAcknowledgement)) options->max_ack_ns = 0;
+// The network's faults are those of this run.
+void SwitchFaults(const World& world, rdma::sim::NetworkOptions* options) {
+  for (size_t site = 0; site < rdma::sim::kNetworkSites; ++site) {
+    const auto fault = static_cast<Fault>(site);
+    options->chances[site] = world.has(fault) ? world.plan.rate(fault) : 0;
+  }
 }
 
 }  // namespace
@@ -28,22 +25,19 @@ FaultMaker::FaultMaker(World* world, std::vector<std::unique_ptr<SimServer>>* se
                        std::vector<std::unique_ptr<SimClient>>* clients)
     : world_(world), servers_(*servers), clients_(*clients) {
   rdma::sim::NetworkOptions& options = world_->network.options;
-  SwitchOff(*world_, &options);
-  if (!world_->has(Fault::kFullQueues)) {
-    options.receives = 512;
-    options.capabilities.send_queue_depth = 512;
-  }
-  if (world_->has(Fault::kClocks)) {
-    // Margins of docs/design-notes.md, "Retired segments": 25 ms are believed, 100 ms kept.
-    for (const auto& server : servers_) {
-      server->clock().offset_ns = world_->random.Between(0, 1'000'000'000'000);
-      server->clock().drift_per_mille = world_->random.Between(-50, 50);
-    }
-    for (const auto& client : clients_) {
-      client->clock().offset_ns = world_->random.Between(0, 1'000'000'000'000);
-      client->clock().drift_per_mille = world_->random.Between(-50, 50);
-    }
-  }
+  SwitchFaults(*world_, &options);
+  constexpr uint32_t kAmple = 512;
+  if (!world_->has(Fault::kShortSendQueues)) options.capabilities.send_queue_depth = kAmple;
+  if (!world_->has(Fault::kShortReceivesAtClients)) options.receives[rdma::sim::kClient] = kAmple;
+  if (!world_->has(Fault::kShortReceivesAtServers)) options.receives[rdma::sim::kServer] = kAmple;
+  // Margins of docs/design-notes.md, "Retired segments": 25 ms are believed, 100 ms kept.
+  const auto set_clock = [this](rdma::sim::SimClock* clock, Fault fault) {
+    if (!world_->Strikes(fault)) return;
+    clock->offset_ns = world_->random.Between(0, 1'000'000'000'000);
+    clock->drift_per_mille = world_->random.Between(-50, 50);
+  };
+  for (const auto& server : servers_) set_clock(&server->clock(), Fault::kServerClocks);
+  for (const auto& client : clients_) set_clock(&client->clock(), Fault::kClientClocks);
   world_->network.on_welcome = [this](rdma::sim::Party party, absl::string_view welcome) {
     welcomes_[party] = std::string(welcome);
     for (const auto& client : clients_) {
@@ -61,20 +55,29 @@ void FaultMaker::OnOperation(SimClient* client) {
   World& world = *world_;
   rdma::sim::Random& random = world.random;
   const auto rate = static_cast<uint64_t>(world.plan.operations);
-  const auto happens = [&](Fault fault, uint64_t times) { return world.has(fault) && random.Below(rate) < times; };
+  const auto happens = [&](Fault fault) {
+    return world.has(fault) && random.Below(rate) < world.plan.rate(fault) && world.Strikes(fault);
+  };
   SimServer* server = servers_[static_cast<size_t>(client->server())].get();
-  if (happens(Fault::kServerStop, 4)) {
+  if (happens(Fault::kServerStop)) {
     const int64_t ns = random.Between(10'000, random.OneIn(2) ? 1'000'000 : 300'000'000);
     world.Note(absl::StrCat("server ", client->server(), " is stopped for ", ns, " ns"));
     server->Stop(ns);
   }
-  const uint64_t stops = world.plan.focus == Focus::kCounters ? 60 : 8;
-  if (happens(Fault::kClientStop, stops))
+  if (happens(Fault::kClientStop)) {
     client->Stop(random.Between(10'000, random.OneIn(2) ? 1'000'000 : 150'000'000));
-  if (happens(Fault::kClocks, 4)) JumpClocks(client);
-  if (happens(Fault::kStrangers, 4)) SendStranger(*client);
-  if (happens(Fault::kServerDeath, 1)) KillServer(server);
-  if (happens(Fault::kClientDeath, 3)) KillClient(client);
+  }
+  if (MayJump() && happens(Fault::kServerJumps)) {
+    last_jump_ns_ = world.now_ns();
+    server->clock().offset_ns += random.Between(0, 20'000'000);
+  }
+  if (MayJump() && happens(Fault::kClientJumps)) {
+    last_jump_ns_ = world.now_ns();
+    client->JumpClock(random.Between(0, 2'000'000'000));
+  }
+  if (happens(Fault::kStrangers)) SendStranger(*client);
+  if (happens(Fault::kServerDeath)) KillServer(server);
+  if (happens(Fault::kClientDeath)) KillClient(client);
 }
 
 void FaultMaker::KillServer(SimServer* server) {
@@ -100,15 +103,7 @@ void FaultMaker::KillClient(SimClient* client) {
 }
 
 // One clock in a while: what the quarantine bears is one such jump, not many in a row.
-void FaultMaker::JumpClocks(SimClient* client) {
-  if (world_->now_ns() - last_jump_ns_ < 200'000'000) return;
-  last_jump_ns_ = world_->now_ns();
-  if (world_->random.OneIn(2)) {
-    servers_[static_cast<size_t>(client->server())]->clock().offset_ns += world_->random.Between(0, 20'000'000);
-  } else {
-    client->JumpClock(world_->random.Between(0, 2'000'000'000));
-  }
-}
+bool FaultMaker::MayJump() const { return world_->now_ns() - last_jump_ns_ >= 200'000'000; }
 
 // Somebody who knows a session's id, but not its epoch.
 void FaultMaker::SendStranger(const SimClient& client) {
@@ -143,7 +138,7 @@ void FaultMaker::OnHealthyEnd(rdma::sim::Party party, bool is_server) {
   }
   // A client gives a connection up when a READ into its caller's memory outlives the deadline, and when it has no
   // memory.
-  if (world_->network.options.capabilities.any_local_memory || world_->plan.has(Fault::kNoMemory)) return;
+  if (world_->network.options.capabilities.any_local_memory || world_->plan.has(Fault::kNoMemoryAtClients)) return;
   for (const auto& client : clients_) {
     if (client->party() == party && client->ending()) return;
   }
@@ -153,7 +148,7 @@ void FaultMaker::OnHealthyEnd(rdma::sim::Party party, bool is_server) {
 void FaultMaker::Heal() {
   world_->Note("no faults from now on");
   world_->healed = true;
-  SwitchOff(*world_, &world_->network.options);
+  SwitchFaults(*world_, &world_->network.options);
   for (const auto& server : servers_) {
     if (!server->alive()) server->Start();
   }

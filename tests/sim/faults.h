@@ -34,7 +34,7 @@ class FaultMaker {
  private:
   void KillClient(SimClient* client);
   void KillServer(SimServer* server);
-  void JumpClocks(SimClient* client);
+  bool MayJump() const;
   void SendStranger(const SimClient& client);
 
   World* const world_;

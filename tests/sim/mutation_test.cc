@@ -35,6 +35,7 @@ constexpr Mutation kMutations[] = {
     {Break::kCreditsOffByOne, "CreditsOffByOne"},
     {Break::kSessionOfAStranger, "SessionResumedByAStranger"},
     {Break::kDeleteClearsSlotFirst, "DeleteClearsTheSlotFirst"},
+    {Break::kMovedStaysAlive, "WhereAnItemWasMovedFromItStaysAlive", Focus::kMoves},
     {Break::kLateNotFound, "LateNotFoundBelieved", Focus::kSlowGrowth},
     {Break::kRetiredStays, "RetiredSegmentKeepsItsDescriptions"},
     {Break::kExecutedAgain, "RequestSentAgainIsExecutedAgain"},

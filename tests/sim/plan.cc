@@ -7,24 +7,94 @@
 namespace farlook::sim {
 
 absl::string_view NameOf(Fault fault) {
-  static constexpr absl::string_view kNames[] = {
-      "slow_messages", "slow_reads",  "broken_connections", "late_notice", "lost_connects", "client_death",
-      "server_death",  "client_stop", "server_stop",        "no_memory",   "full_queues",   "slow_acknowledgement",
-      "clocks",        "strangers",   "evictions"};
+  static constexpr absl::string_view kNames[] = {"slow_requests",
+                                                 "slow_replies",
+                                                 "slow_connects",
+                                                 "slow_answers",
+                                                 "slow_reads",
+                                                 "slow_pulls",
+                                                 "breaks_at_clients",
+                                                 "breaks_at_servers",
+                                                 "late_notice_at_clients",
+                                                 "late_notice_at_servers",
+                                                 "lost_connects",
+                                                 "lost_answers",
+                                                 "no_memory_at_clients",
+                                                 "unused_memory",
+                                                 "slow_acks_to_clients",
+                                                 "slow_acks_to_servers",
+                                                 "slow_atomics",
+                                                 "unused_atomics",
+                                                 "short_send_queues",
+                                                 "short_receives_at_clients",
+                                                 "short_receives_at_servers",
+                                                 "client_death",
+                                                 "server_death",
+                                                 "client_stop",
+                                                 "server_stop",
+                                                 "server_stop_between_stores",
+                                                 "client_clocks",
+                                                 "server_clocks",
+                                                 "client_jumps",
+                                                 "server_jumps",
+                                                 "strangers",
+                                                 "evictions"};
   static_assert(sizeof kNames / sizeof kNames[0] == static_cast<size_t>(Fault::kCount));
   return kNames[static_cast<size_t>(fault)];
 }
+
+namespace {
+
+// Rare or frequent, each on its own.
+void DrawRates(rdma::sim::Random* random, Plan* plan) {
+  struct Rates {
+    Fault fault;
+    uint32_t rare, frequent;
+  };
+  constexpr Rates kRates[] = {
+      {Fault::kSlowRequests, 1'000, 20'000},
+      {Fault::kSlowReplies, 1'000, 20'000},
+      {Fault::kSlowConnects, 20'000, 200'000},
+      {Fault::kSlowAnswers, 20'000, 200'000},
+      {Fault::kSlowReads, 2'000, 100'000},
+      {Fault::kSlowPulls, 2'000, 100'000},
+      {Fault::kSlowAtomics, 2'000, 100'000},
+      {Fault::kBreaksAtClients, 1'000, 8'000},
+      {Fault::kBreaksAtServers, 1'000, 8'000},
+      {Fault::kLateNoticeAtClients, 500'000, 1'000'000},
+      {Fault::kLateNoticeAtServers, 500'000, 1'000'000},
+      {Fault::kLostConnects, 100'000, 200'000},
+      {Fault::kLostAnswers, 100'000, 200'000},
+      {Fault::kNoMemoryAtClients, 50'000, 150'000},
+      {Fault::kSlowAcksToClients, 300'000, 1'000'000},
+      {Fault::kSlowAcksToServers, 300'000, 1'000'000},
+      {Fault::kClientDeath, 2, 4},
+      {Fault::kServerDeath, 1, 2},
+      {Fault::kClientStop, 4, 12},
+      {Fault::kServerStop, 2, 6},
+      {Fault::kServerStopBetweenStores, 8'000, 24'000},  // of pauses, per million
+      {Fault::kClientJumps, 2, 6},
+      {Fault::kServerJumps, 2, 6},
+      {Fault::kStrangers, 2, 6},
+  };
+  for (const Rates& rates : kRates) {
+    plan->rates[static_cast<size_t>(rates.fault)] = random->OneIn(2) ? rates.rare : rates.frequent;
+  }
+}
+
+}  // namespace
 
 Plan DrawPlan(uint64_t seed) {
   rdma::sim::Random random(rdma::sim::Mix(seed) + 1);
   Plan plan;
   plan.seed = seed;
-  plan.faults = static_cast<uint32_t>(random.Next()) & kAllFaults;
+  plan.faults = random.Next() & kAllFaults;
   if (random.OneIn(8)) plan.faults = 0;
   plan.clients = static_cast<int>(random.Between(1, 8));
   plan.servers = random.OneIn(4) ? 2 : 1;
   plan.grows = random.OneIn(2);
   plan.large_values = !plan.grows && random.OneIn(5);
+  plan.moves = !plan.grows && !plan.large_values && random.OneIn(6);
   plan.operations = static_cast<int>(plan.large_values ? random.Between(500, 900)
                                      : plan.grows      ? random.Between(3'000, 6'000)
                                                        : random.Between(1'500, 4'000));
@@ -51,21 +121,16 @@ Plan DrawPlan(uint64_t seed) {
   network.capabilities.max_read_bytes = random.OneIn(2) ? uint64_t{1} << 20 : uint64_t{4096} << random.Below(4);
   network.min_delay_ns = random.Between(100, 1'000);
   network.max_delay_ns = network.min_delay_ns * random.Between(1, 8);
-  const bool rare = random.OneIn(2);
-  network.slow_message = rare ? 1'000 : 20'000;
-  network.slow_read = rare ? 2'000 : 100'000;
   // Around the time for which a READ of a bucket is believed, or a segment kept, or far below.
   constexpr int64_t kSlowNs[] = {20'000, 200'000, 5'000'000, 40'000'000, 250'000'000};
   network.slow_ns = kSlowNs[random.Below(5)];
-  network.broken = static_cast<uint32_t>(rare ? 1'000 : 8'000);
   network.max_notice_ns = random.OneIn(2) ? 1'000'000 : 300'000'000;
-  network.lost_connect = 150'000;
-  network.no_memory = 100'000;
   network.max_ack_ns = 50'000;
-  network.receives = static_cast<uint32_t>(random.Between(1, 4));
+  for (uint32_t& receives : network.receives) receives = static_cast<uint32_t>(random.Between(1, 4));
   network.capabilities.send_queue_depth = static_cast<uint32_t>(random.Between(1, 6));
+  DrawRates(&random, &plan);
 
-  plan.counters = !random.OneIn(4) && !plan.large_values;
+  plan.counters = !random.OneIn(4) && !plan.large_values && !plan.moves;
   plan.cells_shared = !random.OneIn(6);
   plan.cells = static_cast<int>(random.OneIn(2) ? random.Between(1, 6) : random.Between(10, 60));
   plan.patience_ns = random.OneIn(3) ? random.Between(1'000'000, 50'000'000) : kLongPatienceNs;
@@ -84,8 +149,21 @@ void FocusOnCounters(Plan* plan) {
   plan->keys = 12;
   plan->cells = 4;
   plan->patience_ns = 40'000;  // some round trips
-  plan->network.broken = 10'000;
-  plan->faults |= 1u << static_cast<int>(Fault::kBrokenConnections) | 1u << static_cast<int>(Fault::kClientStop);
+  for (const Fault fault : {Fault::kBreaksAtClients, Fault::kBreaksAtServers, Fault::kClientStop}) {
+    plan->faults |= BitOf(fault);
+    plan->rates[static_cast<size_t>(fault)] = fault == Fault::kClientStop ? 60 : 10'000;
+  }
+}
+
+void FocusOnMoves(Plan* plan) {
+  plan->grows = plan->large_values = plan->counters = false;
+  plan->moves = true;
+  plan->operations = 1'500;
+  plan->clients = 6;
+  plan->in_flight = 3;
+  plan->servers = 1;
+  plan->keys = 16;
+  plan->cache_bytes = 64 << 10;
 }
 
 }  // namespace
@@ -96,6 +174,10 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
   if (focus == Focus::kAll) return plan;
   if (focus == Focus::kCounters) {
     FocusOnCounters(&plan);
+    return plan;
+  }
+  if (focus == Focus::kMoves) {
+    FocusOnMoves(&plan);
     return plan;
   }
   plan.grows = focus != Focus::kLarge;
@@ -110,13 +192,13 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
   plan.cache_bytes = 64 << 10;
   plan.window = 256;
   if (plan.grows) {
-    plan.faults = 1u << static_cast<int>(Fault::kSlowReads);
+    plan.faults = BitOf(Fault::kSlowReads);
     plan.network.capabilities.max_outstanding_reads = 16;
-    plan.network.slow_read = 100'000;
+    plan.rates[static_cast<size_t>(Fault::kSlowReads)] = 100'000;
     plan.network.slow_ns = focus == Focus::kGrowth ? 1'000'000 : 300'000'000;
     plan.pauses = focus == Focus::kGrowth ? 0 : 10'000;
   }
-  plan.counters = false;
+  plan.counters = plan.moves = false;
   return plan;
 }
 

@@ -2,44 +2,78 @@
 #ifndef FARLOOK_TESTS_SIM_PLAN_H_
 #define FARLOOK_TESTS_SIM_PLAN_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "rdma/sim/network.h"
 #include "rdma/sim/options.h"
 
 namespace farlook::sim {
 
-// Each is switched on in half of the runs, on its own.
+// The places where something can go wrong. Each is switched on in half of the runs, on its own, and has a rate of its
+// own. First those of the network, in the order of rdma::sim::SiteOf().
 enum class Fault : uint8_t {
-  kSlowMessages,
+  kSlowRequests,
+  kSlowReplies,
+  kSlowConnects,
+  kSlowAnswers,
   kSlowReads,
-  kBrokenConnections,
-  kLateNotice,  // of a peer that is gone
+  kSlowPulls,
+  kBreaksAtClients,
+  kBreaksAtServers,
+  kLateNoticeAtClients,  // that the peer is gone
+  kLateNoticeAtServers,
   kLostConnects,
+  kLostAnswers,
+  kNoMemoryAtClients,
+  kUnusedMemory,  // servers allocate no buffers; for values they have too little in runs with large ones
+  kSlowAcksToClients,
+  kSlowAcksToServers,
+  kSlowAtomics,
+  kUnusedAtomics,  // servers do none
+  kShortSendQueues,
+  kShortReceivesAtClients,
+  kShortReceivesAtServers,
+  // Of the parties.
   kClientDeath,
   kServerDeath,
   kClientStop,
-  kServerStop,  // also between two stores
-  kNoMemory,    // of clients; servers get into it by large values
-  kFullQueues,
-  kSlowAcknowledgement,
-  kClocks,     // offsets, drift and jumps
+  kServerStop,
+  kServerStopBetweenStores,
+  kClientClocks,  // offsets and drift
+  kServerClocks,
+  kClientJumps,
+  kServerJumps,
   kStrangers,  // who try to resume others' sessions
   kEvictions,  // the server keeps few sessions
   kCount,
 };
-inline constexpr uint32_t kAllFaults = (1u << static_cast<int>(Fault::kCount)) - 1;
+inline constexpr size_t kFaults = static_cast<size_t>(Fault::kCount);
+constexpr Fault FaultOf(rdma::sim::NetworkFault fault, int side) {
+  return static_cast<Fault>(rdma::sim::SiteOf(fault, side));
+}
+static_assert(FaultOf(rdma::sim::NetworkFault::kSlowAtomic, rdma::sim::kClient) == Fault::kSlowAtomics);
+static_assert(static_cast<size_t>(Fault::kShortSendQueues) == rdma::sim::Network::kFullSends);
+static_assert(static_cast<size_t>(Fault::kShortReceivesAtClients) == rdma::sim::Network::kFullReceives);
+constexpr uint64_t BitOf(Fault fault) { return uint64_t{1} << static_cast<int>(fault); }
+inline constexpr uint64_t kAllFaults =
+    (BitOf(Fault::kCount) - 1) & ~BitOf(Fault::kUnusedMemory) & ~BitOf(Fault::kUnusedAtomics);
 absl::string_view NameOf(Fault fault);
 
 // So long that no client exceeds it by whatever happens in a run.
 inline constexpr int64_t kLongPatienceNs = 5'000'000'000;
 
+// Length of the values that lie in sparse slabs, in runs with moves.
+inline constexpr uint32_t kSparseBytes = 3'700;
+
 enum class Focus : uint8_t;
 
 struct Plan {
   uint64_t seed = 0;
-  uint32_t faults = 0;  // a bit for each Fault
+  uint64_t faults = 0;  // a bit for each Fault
   int operations = 0;   // of all clients together
   int clients = 0;
   int servers = 0;
@@ -49,6 +83,7 @@ struct Plan {
   Focus focus{};
   bool grows = false;         // keys fill few buckets, so that they overflow and split
   bool large_values = false;  // that fill the server's memory
+  bool moves = false;         // items move, since memory is full and its slabs sparse
   int values = 0;             // what lengths they have
   int in_flight = 0;          // of one client
   int64_t timeout_ms = 0;
@@ -64,8 +99,12 @@ struct Plan {
   int64_t patience_ns = 0;   // for the acknowledgement that counters were deleted
   rdma::sim::NetworkOptions network;
 
-  bool has(Fault fault) const { return (faults >> static_cast<int>(fault) & 1) != 0; }
-  void Remove(Fault fault) { faults &= ~(1u << static_cast<int>(fault)); }
+  // How often a fault strikes that is on: of the network, per million; else in a run, about.
+  std::array<uint32_t, kFaults> rates{};
+
+  bool has(Fault fault) const { return (faults & BitOf(fault)) != 0; }
+  uint32_t rate(Fault fault) const { return rates[static_cast<size_t>(fault)]; }
+  void Remove(Fault fault) { faults &= ~BitOf(fault); }
 };
 
 Plan DrawPlan(uint64_t seed);
@@ -77,6 +116,7 @@ enum class Focus : uint8_t {
   kSlowGrowth,  // READs take longer than the quarantine
   kLarge,       // large values in memory that is full
   kCounters,    // few counters and fewer cells
+  kMoves,       // memory full of sparse slabs
 };
 Plan DrawPlan(uint64_t seed, Focus focus);
 

@@ -1,5 +1,7 @@
 #include "tests/sim/report.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace farlook::sim {
@@ -47,6 +49,30 @@ void Totals::Add(const RunResult& result) {
   sum.counter_requests += result.counter_requests;
   sum.dead_cells += result.dead_cells;
   sum.unknown_atomics += result.unknown_atomics;
+  for (size_t a = 0; a < kFaults; ++a) {
+    for (size_t b = 0; b < kFaults; ++b) together[a][b] += result.occurred >> a & result.occurred >> b & 1;
+  }
+}
+
+std::string Totals::PairsNotSeen() const {
+  std::string text;
+  for (size_t a = 0; a < kFaults; ++a) {
+    for (size_t b = 0; b <= a; ++b) {
+      if (together[a][b] != 0 || (kAllFaults >> a & kAllFaults >> b & 1) == 0) continue;
+      absl::StrAppend(&text, NameOf(static_cast<Fault>(a)), " with ", NameOf(static_cast<Fault>(b)), "\n");
+    }
+  }
+  return text;
+}
+
+uint64_t Totals::RarestPair() const {
+  uint64_t least = runs;
+  for (size_t a = 0; a < kFaults; ++a) {
+    for (size_t b = 0; b <= a; ++b) {
+      if ((kAllFaults >> a & kAllFaults >> b & 1) != 0) least = std::min<uint64_t>(least, together[a][b]);
+    }
+  }
+  return least;
 }
 
 std::string Totals::ToString() const {

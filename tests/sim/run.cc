@@ -135,6 +135,8 @@ RunResult Simulation::Run() {
   }
   result.operations = static_cast<uint64_t>(world_.plan.operations - world_.operations_left);
   result.events = world_.scheduler.events();
+  // The network knows of full queues also where they are ample.
+  result.occurred = (world_.occurred | world_.network.occurred) & world_.plan.faults;
   result.pauses = world_.pauses;
   result.ended_in_pauses = world_.ended_in_pauses;
   Judge(&result);

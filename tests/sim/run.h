@@ -38,6 +38,7 @@ struct RunResult {
   uint64_t dead_cells = 0;       // that atomics met
   uint64_t unknown_atomics = 0;  // whose completion was lost
   uint64_t wrong_answers = 0;    // of histories
+  uint64_t occurred = 0;         // a bit for each Fault that struck
 };
 
 // The same plan gives the same result.

@@ -1,11 +1,14 @@
 // The simulation itself: that a seed decides everything, that what ought to be tested happens in its runs, and that a
 // failure becomes small enough to be read.
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/sim/plan.h"
 #include "tests/sim/report.h"
 #include "tests/sim/run.h"
 
@@ -28,6 +31,7 @@ TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
   const RunResult& sum = totals.sum;
   EXPECT_GT(sum.operations, 60'000u);
   EXPECT_GT(sum.splits, 60u);
+  EXPECT_GT(sum.moved_items, 50u);
   EXPECT_GT(sum.read_retries, 1'000u);
   EXPECT_GT(sum.stale_locations, 1'000u);
   EXPECT_GT(sum.directory_refreshes, 100u);
@@ -43,6 +47,29 @@ TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
   EXPECT_GT(sum.counter_requests, 10'000u);
   EXPECT_GT(sum.dead_cells, 50u);
   EXPECT_GT(sum.unknown_atomics, 5u);
+  // Expect: each fault strikes in some run. That any two meet needs more runs: SimTest.
+  for (size_t fault = 0; fault < kFaults; ++fault) {
+    if ((kAllFaults >> fault & 1) == 0) continue;
+    EXPECT_GT(totals.together[fault][fault], 0u) << NameOf(static_cast<Fault>(fault));
+  }
+}
+
+TEST(SimRunTest, AnyTwoFaultsAreSwitchedOnAndOffTogether) {
+  std::array<std::array<std::array<int, 4>, kFaults>, kFaults> runs{};
+  for (uint64_t seed = 1; seed <= 2'000; ++seed) {
+    const Plan plan = DrawPlan(seed);
+    for (size_t a = 0; a < kFaults; ++a) {
+      for (size_t b = 0; b < a; ++b) ++runs[a][b][(plan.faults >> a & 1) + 2 * (plan.faults >> b & 1)];
+    }
+  }
+  for (size_t a = 0; a < kFaults; ++a) {
+    for (size_t b = 0; b < a; ++b) {
+      if ((kAllFaults >> a & kAllFaults >> b & 1) == 0) continue;
+      for (const int count : runs[a][b]) {
+        EXPECT_GT(count, 300) << NameOf(static_cast<Fault>(a)) << " and " << NameOf(static_cast<Fault>(b));
+      }
+    }
+  }
 }
 
 TEST(SimRunTest, AFailureIsShrunkAndSaysHowToRunItAgain) {

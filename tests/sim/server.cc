@@ -85,7 +85,8 @@ void SimServer::Start() {
   ++starts_;
   parts_ = std::make_unique<Parts>();
   Parts& parts = *parts_;
-  const int worker_count = world_->random.OneIn(3) ? 2 : 1;
+  // Each partition has slabs of its own, which are to be sparse.
+  const int worker_count = !world_->plan.moves && world_->random.OneIn(3) ? 2 : 1;
 
   kv::TableOptions options;
   options.incarnation = world_->random.Next() | 1;
@@ -103,6 +104,7 @@ void SimServer::Start() {
                        kv::Condition::kAlways, 0, 0);
     }
   }
+  if (world_->plan.moves) MakeSparse(parts.table.get());
   parts.locks = std::make_unique<server::PartitionLocks>(parts.table.get());
   const absl::Span<char> cells = CreateCounters(options.incarnation);
   running = paused;
@@ -128,7 +130,7 @@ void SimServer::Start() {
     sessions.worker = i;
     sessions.incarnation = options.incarnation;
     sessions.window = world_->plan.window;
-    if (world_->plan.has(Fault::kEvictions)) {
+    if (world_->Strikes(Fault::kEvictions)) {
       sessions.max_kept = world_->random.Below(3);
       sessions.keep_ns = world_->random.Between(1'000'000, 100'000'000);
     }
@@ -147,6 +149,27 @@ void SimServer::Start() {
     }
   }
   world_->Note(absl::StrCat("server ", number_, " starts, its table is empty"));
+}
+
+// Fills memory, and then makes holes: in slabs of one size, which can be emptied into each other.
+void SimServer::MakeSparse(kv::Table* table) {
+  int keys = 0;
+  const auto put = [&](uint32_t bytes) {
+    const std::string key = absl::StrCat("filler ", keys++);
+    return table->Put(table->HashOf(key), key, std::string(bytes, 'f'), kv::Condition::kAlways, 0, 0).code;
+  };
+  const auto slabs = static_cast<uint64_t>(world_->random.Between(2, 4));
+  const auto in_slabs = static_cast<int>(slabs * kv::kPageBytes / (kSparseBytes + 200));
+  while (keys < in_slabs && put(kSparseBytes) == kv::Code::kOk) {
+  }
+  const int sparse = keys;
+  for (uint32_t bytes = kv::kPageBytes - 4'096; bytes > 1'000'000;) {
+    if (put(bytes) != kv::Code::kOk) bytes /= 2;
+  }
+  for (int i = 0; i < sparse; ++i) {
+    const std::string key = absl::StrCat("filler ", i);
+    if (!world_->random.OneIn(8)) table->Delete(table->HashOf(key), key, kv::Condition::kAlways, 0, 0);
+  }
 }
 
 // The region of the counters' cells; empty if there are none.
@@ -245,7 +268,9 @@ void SimServer::Pause() {
   // A few round trips, so that somebody can look twice.
   const int64_t trip_ns = world.plan.network.max_delay_ns;
   int64_t ns = world.random.Between(50, trip_ns * (world.random.OneIn(2) ? 2 : world.random.OneIn(3) ? 50 : 10));
-  if (world.has(Fault::kServerStop) && world.random.OneIn(60)) {
+  if (world.has(Fault::kServerStopBetweenStores) &&
+      world.random.PerMillion(world.plan.rate(Fault::kServerStopBetweenStores))) {
+    world.Strikes(Fault::kServerStopBetweenStores);
     ns = world.random.Between(1'000'000, world.random.OneIn(2) ? 20'000'000 : 300'000'000);
     world.Note(absl::StrCat("server ", number_, " is stopped between two stores for ", ns, " ns"));
   }

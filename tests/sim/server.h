@@ -64,6 +64,7 @@ class SimServer {
     std::unique_ptr<server::Acceptor> acceptor;
   };
 
+  void MakeSparse(kv::Table* table);
   absl::Span<char> CreateCounters(uint64_t incarnation);
   void Wake();
   void Poll();

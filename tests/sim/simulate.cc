@@ -45,7 +45,7 @@ int Main(int argc, char** argv) {
     set("servers", &Plan::servers);
     set("keys", &Plan::keys);
     set("in_flight", &Plan::in_flight);
-    if (flags.count("faults") != 0) plan.faults = static_cast<uint32_t>(flags["faults"]);
+    if (flags.count("faults") != 0) plan.faults = flags["faults"];
     const RunResult result = RunPlan(plan, broken, /*noting=*/true);
     std::printf("%s\n%s", Describe(plan).c_str(), result.trace.c_str());
     std::printf("%s\n", result.violation.empty() ? "all is well" : result.violation.c_str());
@@ -67,6 +67,8 @@ int Main(int argc, char** argv) {
     std::printf("%s", Explain(plan, broken).c_str());
     break;
   }
+  std::printf("two faults struck together in %llu runs at least; never in one run: %s\n",
+              static_cast<unsigned long long>(totals.RarestPair()), totals.PairsNotSeen().c_str());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf("%s, %.1f s, %d failed\n", totals.ToString().c_str(), seconds, failed);
   return failed == 0 ? 0 : 1;

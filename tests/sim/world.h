@@ -21,6 +21,11 @@ struct World {
 
   int64_t now_ns() const { return scheduler.now_ns(); }
   bool has(Fault fault) const { return !healed && plan.has(fault); }
+  // It strikes now, if it is on: remembers that it did.
+  bool Strikes(Fault fault) {
+    if (has(fault)) occurred |= BitOf(fault);
+    return has(fault);
+  }
   // The history of a key of a server.
   history::KeyHistory& HistoryOf(int server, int key) {
     return histories[static_cast<size_t>(server * plan.keys + key)];
@@ -54,6 +59,7 @@ struct World {
   bool healed = false;         // no faults any more
   int nesting = 0;             // servers that are between two stores
   uint64_t pauses = 0, ended_in_pauses = 0;
+  uint64_t occurred = 0;  // faults of the parties that have struck, a bit each
   std::string violation;
   bool noting = false;
   std::vector<std::pair<int64_t, std::string>> notes;
