@@ -1,10 +1,14 @@
 // What needs no device: negotiation, flow control, signalling, liveness, local keys, the texts of statuses.
+#include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <random>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "rdma/transport.h"
 #include "rdma/verbs/flow_control.h"
+#include "rdma/verbs/limits.h"
 #include "rdma/verbs/liveness.h"
 #include "rdma/verbs/local_memory.h"
 #include "rdma/verbs/negotiation.h"
@@ -123,6 +127,57 @@ TEST(LivenessTest, DeathIsKnownAtTheThirdTick) {
   EXPECT_EQ(liveness.Tick(true), Liveness::Verdict::kFine);
   EXPECT_EQ(liveness.Tick(true), Liveness::Verdict::kDead);
   EXPECT_EQ(TickNs(3000), 1'000'000'000);
+}
+
+// Ticks come at multiples of `tick_ns`; the peer is heard of until it dies at `death_ns`, and never again. Requests of
+// this side are with the device from `posted_ns` on, besides the probe.
+int64_t KnownNs(int64_t tick_ns, int64_t death_ns, int64_t posted_ns) {
+  Liveness liveness;
+  int64_t asked_ns = posted_ns;
+  for (int64_t now_ns = 0;; now_ns += tick_ns) {
+    if (now_ns <= death_ns) liveness.Heard();
+    switch (liveness.Tick(asked_ns <= now_ns)) {
+      case Liveness::Verdict::kFine:
+        break;
+      case Liveness::Verdict::kProbe:
+        asked_ns = now_ns;
+        break;
+      case Liveness::Verdict::kDead:
+        return now_ns;
+    }
+    // Between two ticks it was heard of, if it lived then.
+    if (now_ns < death_ns) liveness.Heard();
+  }
+}
+
+// By the ticks alone: a device that gives up by itself only makes it sooner.
+TEST(LivenessTest, WheneverAPeerDiesItIsKnownWithinTheBound) {
+  constexpr int64_t kNever = INT64_MAX;
+  for (const int64_t liveness_ms : {30, 100, 3'000, 3'600'000}) {
+    const int64_t tick_ns = TickNs(liveness_ms);
+    int64_t longest_ns = 0;
+    for (int64_t death = 0; death < 40; ++death) {
+      const int64_t death_ns = 10 * tick_ns + death * tick_ns / 40;
+      longest_ns = std::max(longest_ns, KnownNs(tick_ns, death_ns, kNever) - death_ns);
+      for (int64_t posted = -80; posted < 160; ++posted) {
+        const int64_t posted_ns = death_ns + posted * tick_ns / 40;
+        longest_ns = std::max(longest_ns, KnownNs(tick_ns, death_ns, posted_ns) - death_ns);
+      }
+    }
+    EXPECT_LE(longest_ns, liveness_ms * 1'000'000) << "--liveness=" << liveness_ms << "ms";
+    EXPECT_GT(longest_ns, 2 * tick_ns) << "a peer that is slow for one tick is not gone";
+  }
+  EXPECT_EQ(TransportOptions().liveness_ms, 3'000) << "what docs and --help say";
+}
+
+// What the device is told: it gives up within the default bound, also one that takes four times as long for its
+// retries, as adapters may.
+TEST(LivenessTest, TheRetriesOfTheDeviceEndWithinTheDefaultBound) {
+  constexpr int64_t kRetriesNs = (int64_t{4096} << kAckTimeout) * (kRetries + 1);
+  EXPECT_LT(4 * kRetriesNs, TransportOptions().liveness_ms * 1'000'000);
+  EXPECT_LT(kRetriesNs, TickNs(TransportOptions().liveness_ms)) << "a probe is answered, or failed, at the next tick";
+  EXPECT_LT(kRetries, 7) << "on Soft-RoCE without end";
+  EXPECT_LT(kRnrRetries, 7) << "without end";
 }
 
 TEST(LocalMemoryTest, OnlyWholeRangesAreFound) {

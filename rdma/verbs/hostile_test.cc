@@ -220,6 +220,42 @@ TEST_F(HostileTest, AProbeThatCannotBeAnsweredEndsTheConnection) {
   ExpectServerIsWell();
 }
 
+// A server that is busy for longer than its client waits: while it registers its memory, for instance. The kernel tells
+// nobody that the client is gone before it is accepted. Should it be accepted first, it is one that ends.
+TEST(ListenerTest, AClientThatGaveUpBeforeItWasAcceptedIsSaidToHave) {
+  const std::string address = absl::StrCat("rdma://", TestHost(), ":20999");
+  std::unique_ptr<Listener> listener = *Listen(address);
+  std::unique_ptr<Endpoint> server = *listener->CreateEndpoint();
+  std::unique_ptr<Endpoint> client = *CreateEndpoint(address);
+  const auto await = [](Endpoint* endpoint, Endpoint* other, Opcode opcode) {
+    const int64_t end_ns = Clock::Real().NowNs() + kBoundNs;
+    Completion done, ignored;
+    while (Clock::Real().NowNs() < end_ns) {
+      if (endpoint->Poll({&done, 1}) > 0 && done.opcode == opcode) return true;
+      other->Poll({&ignored, 1});
+    }
+    return false;
+  };
+  bool gave_up = false;
+  for (int round = 0; round < 10 && !gave_up; ++round) {
+    std::unique_ptr<Connection> connection = *client->Connect(address, "hello", 1'000);
+    ASSERT_TRUE(await(client.get(), server.get(), Opcode::kDisconnected));
+    connection.reset();
+    std::unique_ptr<ConnectionRequest> request = listener->Next();
+    if (request == nullptr) continue;  // its time was over before it had found the server
+    absl::StatusOr<std::unique_ptr<Connection>> accepted = request->Accept(server.get(), "welcome", {});
+    if (accepted.ok()) {
+      EXPECT_TRUE(await(server.get(), client.get(), Opcode::kDisconnected));
+      if (OnSiw()) return;  // iWARP's connection manager holds on to it
+    } else {
+      EXPECT_EQ(accepted.status().code(), absl::StatusCode::kUnavailable);
+      gave_up = accepted.status().message().find("gave up") != absl::string_view::npos;
+      EXPECT_TRUE(gave_up || OnSiw()) << accepted.status();
+    }
+  }
+  EXPECT_TRUE(gave_up || OnSiw());
+}
+
 int QueuePairsOfThisHost() {
   FILE* const pipe = popen("rdma resource show qp | grep -c RC", "r");
   int count = -1;

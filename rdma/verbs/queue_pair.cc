@@ -14,6 +14,14 @@ absl::Status CannotMove(absl::string_view to, int error) {
   return absl::UnavailableError(absl::StrCat("the queue pair could not be made ", to, ": ", strerror(error)));
 }
 
+// What a queue pair needs to get from one state to the next, as far as the connection manager knows it.
+absl::Status Ask(rdma_cm_id* id, absl::string_view to, ibv_qp_attr* attributes, int* mask) {
+  if (rdma_init_qp_attr(id, attributes, mask) == 0) return absl::OkStatus();
+  // There is no handshake under way. Mostly it is a client whose time was over before the server came to its request.
+  if (errno == EINVAL) return absl::UnavailableError("the other side gave up while the handshake was under way");
+  return CannotMove(to, errno);
+}
+
 }  // namespace
 
 absl::StatusOr<QueuePair> QueuePair::Create(const Device& device, const QueuePlan& plan, const Queues& queues,
@@ -50,7 +58,7 @@ absl::Status QueuePair::Initialize(rdma_cm_id* id, bool grant_atomics) {
   ibv_qp_attr attributes = {};
   int mask = 0;
   attributes.qp_state = IBV_QPS_INIT;
-  if (rdma_init_qp_attr(id, &attributes, &mask) != 0) return CannotMove("ready", errno);
+  if (absl::Status status = Ask(id, "ready", &attributes, &mask); !status.ok()) return status;
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ;
   if (grant_atomics) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
   // On iWARP the answer to a READ is a write, which the queue pair must let in; each memory region still decides.
@@ -66,7 +74,7 @@ absl::Status QueuePair::Start(rdma_cm_id* id, const ReadDepths& depths) {
   int mask = 0;
   // Path, MTU and packet numbers are the connection manager's.
   attributes.qp_state = IBV_QPS_RTR;
-  if (rdma_init_qp_attr(id, &attributes, &mask) != 0) return CannotMove("receive", errno);
+  if (absl::Status status = Ask(id, "receive", &attributes, &mask); !status.ok()) return status;
   attributes.max_dest_rd_atomic = depths.serve;
   attributes.min_rnr_timer = kMinRnrTimer;
   if (const int error = ibv_modify_qp(handle_.get(), &attributes, mask | IBV_QP_MIN_RNR_TIMER); error != 0) {
@@ -74,7 +82,7 @@ absl::Status QueuePair::Start(rdma_cm_id* id, const ReadDepths& depths) {
   }
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
-  if (rdma_init_qp_attr(id, &attributes, &mask) != 0) return CannotMove("send", errno);
+  if (absl::Status status = Ask(id, "send", &attributes, &mask); !status.ok()) return status;
   attributes.max_rd_atomic = depths.ask;
   attributes.timeout = kAckTimeout;
   attributes.retry_cnt = kRetries;

@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "client/client.h"
@@ -20,6 +19,7 @@
 #include "kv/message.h"
 #include "rdma/verbs/envelope.h"
 #include "rdma/verbs/raw_client.h"
+#include "tests/faults/await.h"
 #include "tests/faults/device.h"
 #include "tests/faults/server_process.h"
 #include "tests/faults/values.h"
@@ -31,14 +31,6 @@ using std::chrono::steady_clock;
 
 const std::vector<std::string> kFlags = {"--memory=64MiB", "--counter_memory=0", "--max_kept_sessions=16",
                                          "--log_level=error"};
-
-bool Await(absl::FunctionRef<bool()> condition) {
-  for (const auto end = steady_clock::now() + std::chrono::seconds(60); steady_clock::now() < end;) {
-    if (condition()) return true;
-    usleep(20'000);
-  }
-  return false;
-}
 
 std::unique_ptr<Client> MustConnect(const ServerProcess& server) {
   ClientOptions options;
@@ -216,7 +208,7 @@ void MakeNoise(int port, int how, std::mt19937* random) {
 
 TEST(CrowdTest, TenThousandNoisyConnectsAndTheServerServesOn) {
   ServerProcess server(kFlags);
-  const std::string address = server.address();
+  const std::string& address = server.address();
   const int port = std::atoi(address.substr(address.rfind(':') + 1).c_str());
   auto honest = MustConnect(server);
   ASSERT_TRUE(honest->Put("key", SelfVerifying("key", 0)).ok());

@@ -14,6 +14,7 @@
 #include "client/client.h"
 #include "gtest/gtest.h"
 #include "rdma/test_address.h"
+#include "tests/faults/load.h"
 #include "tests/faults/server_process.h"
 #include "tests/faults/values.h"
 
@@ -188,6 +189,39 @@ TEST(FaultsTest, AKilledServerIsUnavailableAtOnceAndItsSuccessorIsANewIncarnatio
   EXPECT_NE(client->incarnation(), incarnation);
   EXPECT_EQ(client->Get(Key(1)).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(client->Get("new")->data, "value");
+}
+
+// The same with gets, puts, inserts and deletes in flight, more than once. What an incarnation acknowledged is there as
+// long as it lives; nothing of one comes to be in the next.
+TEST(FaultsTest, AServerIsKilledInTheMiddleOfLoadAndWhatItsSuccessorAcknowledgesIsThere) {
+  ServerProcess server(kFlags);
+  auto client = MustConnect(server);
+  Load load(client.get(), "load", /*timeout_ms=*/30'000);
+  constexpr uint64_t kTimes = 2;
+  for (uint64_t time = 1; time <= kTimes; ++time) {
+    enum { kWorking, kKilled, kBack } phase = kWorking;
+    const uint64_t ok_before = load.ended(absl::StatusCode::kOk);
+    uint64_t refused_before = 0, ok_when_back = 0;
+    const auto end = steady_clock::now() + std::chrono::seconds(120);
+    load.Run([&] {
+      const uint64_t ok = load.ended(absl::StatusCode::kOk), refused = load.ended(absl::StatusCode::kUnavailable);
+      if (phase == kWorking && ok > ok_before + 200) {
+        server.Signal(SIGKILL);
+        server.Wait();
+        refused_before = refused;
+        phase = kKilled;
+      } else if (phase == kKilled && refused > refused_before + 20) {
+        server.Restart();
+        ok_when_back = ok;
+        phase = kBack;
+      }
+      return (phase != kBack || ok < ok_when_back + 200) && steady_clock::now() < end;
+    });
+    ASSERT_EQ(phase, kBack);
+    EXPECT_GE(load.ended(absl::StatusCode::kOk), ok_when_back + 200);
+    EXPECT_EQ(client->stats().incarnation_changes, time);
+    load.Check(client.get());
+  }
 }
 
 // Clients that are killed in the middle of writes, many times: the server goes on, and what was theirs comes back.

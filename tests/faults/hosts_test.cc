@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +20,7 @@
 #include "absl/types/span.h"
 #include "client/client.h"
 #include "gtest/gtest.h"
+#include "tests/faults/await.h"
 #include "tests/faults/device.h"
 #include "tests/faults/load.h"
 #include "tests/faults/peer.h"
@@ -32,8 +32,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr auto kBound = std::chrono::seconds(60);  // emulated, on a busy machine
-
 // Each test has a port of its own: what it leaves on the other host is not in the way of the next.
 std::string Here(int port) { return absl::StrCat("rdma://", std::getenv("FARLOOK_RDMA_ADDRESS"), ":", port); }
 std::string There(int port) { return absl::StrCat("rdma://", std::getenv("FARLOOK_RDMA_PEER_ADDRESS"), ":", port); }
@@ -41,14 +39,6 @@ constexpr int kChangesPort = 7471, kLostClientPort = 7472, kLostServerPort = 747
 constexpr char kShm[] = "shm:///tmp/farlook_hosts";  // of the server of this host
 
 std::string self;  // this program
-
-bool Await(absl::FunctionRef<bool()> condition) {
-  for (const auto end = steady_clock::now() + kBound; steady_clock::now() < end;) {
-    if (condition()) return true;
-    usleep(20'000);
-  }
-  return false;
-}
 
 // As soon as there is a server.
 std::unique_ptr<Client> ConnectTo(const std::string& address, int64_t timeout_ms) {
@@ -211,7 +201,7 @@ TEST(HostsTest, AClientWhoseHostIsLostLeavesItsWritesAndNothingElse) {
   EXPECT_EQ(DeviceObjectsOf(server.pid()).queue_pairs, 1);
   Peer("kill");
   // It is known within --liveness, 3 s.
-  EXPECT_TRUE(Await([&] { return ServerStat(observer.get(), "connections") == 1; }));
+  EXPECT_TRUE(AwaitAndTell("the server", [&] { return ServerStat(observer.get(), "connections") == 1; }));
   EXPECT_TRUE(Await([&] { return DeviceObjectsOf(server.pid()).queue_pairs == 0; }));
   EXPECT_EQ(client.Wait(), 128 + SIGKILL);
   // Each write that was followed by another had been acknowledged.
@@ -232,19 +222,25 @@ TEST(HostsTest, AServerWhoseHostIsLostIsKnownToBeGoneAndItsSuccessorIsFound) {
   auto server = std::make_unique<PeerProcess>(ServerThere(kLostServerPort));
   auto client = ConnectTo(There(kLostServerPort), /*timeout_ms=*/2'000);
   Load load(client.get(), "lost", 2'000);
-  std::atomic<bool> working{false}, lost{false};
+  std::atomic<bool> working{false}, lost{false}, unavailable{false};
   std::thread disturber([&] {
     Await([&] { return working.load(); });
     Peer("kill");
     lost = true;
+    EXPECT_TRUE(AwaitAndTell("the client under load", [&] { return unavailable.load(); }));
   });
-  uint64_t before = 0;
+  uint64_t before = 0, refused_before = 0;
   auto end = steady_clock::now() + 2 * kBound;
   load.Run([&] {
     working = load.ended() > 100;
-    if (!lost) before = load.ended(absl::StatusCode::kUnavailable) + load.ended(absl::StatusCode::kDeadlineExceeded);
-    const uint64_t now = load.ended(absl::StatusCode::kUnavailable) + load.ended(absl::StatusCode::kDeadlineExceeded);
-    return now < before + 50 && steady_clock::now() < end;
+    const uint64_t refused = load.ended(absl::StatusCode::kUnavailable);
+    const uint64_t failed = refused + load.ended(absl::StatusCode::kDeadlineExceeded);
+    if (!lost) {
+      before = failed;
+      refused_before = refused;
+    }
+    unavailable = refused > refused_before;
+    return (failed < before + 50 || !unavailable) && steady_clock::now() < end;
   });
   disturber.join();
   EXPECT_LT(load.longest_s(), 30) << "with a time limit of 2 s";

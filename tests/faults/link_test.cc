@@ -1,6 +1,7 @@
 // The link between a client and its server is cut, for a while or for ever (tests/vm, --links=2).
 //
 // The server listens on shared memory too, for an observer who does not depend on the link.
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -11,10 +12,13 @@
 #include <string>
 #include <thread>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "client/client.h"
 #include "gtest/gtest.h"
+#include "kv/message.h"
+#include "rdma/transport.h"
+#include "tests/faults/await.h"
 #include "tests/faults/device.h"
 #include "tests/faults/load.h"
 #include "tests/faults/server_process.h"
@@ -24,15 +28,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr auto kBound = std::chrono::seconds(60);  // emulated, on a busy machine
-
-bool Await(absl::FunctionRef<bool()> condition) {
-  for (const auto end = steady_clock::now() + kBound; steady_clock::now() < end;) {
-    if (condition()) return true;
-    usleep(20'000);
-  }
-  return false;
-}
+constexpr auto kLiveness = std::chrono::seconds(3);  // the default
 
 class LinkTest : public testing::Test {
  protected:
@@ -103,17 +99,52 @@ TEST_F(LinkTest, CutForASecondItIsAsIfNothingHadBeen) { ExpectAllEndsWellWhenCut
 
 TEST_F(LinkTest, CutForTenSecondsItIsAsIfNothingHadBeen) { ExpectAllEndsWellWhenCutFor(10'000); }
 
+// Nobody sends anything but the probes.
+TEST_F(LinkTest, CutWhileNothingIsUnderWayBothSidesKnow) {
+  auto endpoint = rdma::CreateEndpoint(server_->address());
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  auto connection = (*endpoint)->Connect(server_->address(), kv::Hello().Encode(), /*timeout_ms=*/60'000);
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  // Sleeps for a moment, as a client with nothing to do would.
+  const auto sleep = [&] {
+    rdma::Completion done[1];
+    (*endpoint)->Poll(absl::MakeSpan(done));
+    pollfd fd = {(*endpoint)->fd(), POLLIN, 0};
+    if ((*endpoint)->Arm()) poll(&fd, 1, /*timeout_ms=*/20);
+  };
+  ASSERT_TRUE(Await([&] {
+    sleep();
+    return (*connection)->alive();
+  }));
+  // Expect: with the link up both probe, and nobody takes the other for gone.
+  const auto end = steady_clock::now() + kLiveness + std::chrono::seconds(1);
+  while ((*connection)->alive() && steady_clock::now() < end) sleep();
+  EXPECT_TRUE((*connection)->alive()) << (*connection)->status();
+  EXPECT_EQ(ServerStat(observer_, "connections"), 2);
+  std::thread server([] {
+    EXPECT_TRUE(
+        AwaitAndTell("the server of a silent client", [] { return ServerStat(observer_, "connections") == 1; }));
+  });
+  std::thread cutter([] { Link("cut"); });
+  EXPECT_TRUE(AwaitAndTell("the client of a silent server", [&] {
+    sleep();
+    return !(*connection)->alive();
+  }));
+  server.join();
+  cutter.join();
+}
+
 TEST_F(LinkTest, CutForEverBothSidesKnowAndNothingIsLeft) {
   // siw connects within rdma_connect(), and keeps its caller for as long as TCP tries: two minutes, usually.
   std::ofstream("/proc/sys/net/ipv4/tcp_syn_retries") << 1;
-  auto client = Connect(/*timeout_ms=*/20'000);
+  auto client = Connect(/*timeout_ms=*/60'000);
   EXPECT_EQ(DeviceObjectsOf(server_->pid()).queue_pairs, 1);
   Load load(client.get(), "ever", 1'000);
   std::atomic<bool> working{false}, server_knows{false};
   std::thread disturber([&] {
     Await([&] { return working.load(); });
     Link("cut");
-    server_knows = Await([&] { return ServerStat(observer_, "connections") == 1; });
+    server_knows = AwaitAndTell("the server", [&] { return ServerStat(observer_, "connections") == 1; });
   });
   uint64_t failed = 0;
   const auto end = steady_clock::now() + std::chrono::seconds(200);

@@ -1,0 +1,25 @@
+// For tests: waiting for what other processes bring about.
+#ifndef FARLOOK_TESTS_FAULTS_AWAIT_H_
+#define FARLOOK_TESTS_FAULTS_AWAIT_H_
+
+#include <chrono>
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+
+namespace farlook {
+
+// How long anything may take: emulated, on a busy machine.
+inline constexpr auto kBound = std::chrono::seconds(60);
+
+// Looks every 20 ms whether `condition` holds. False: it did not within kBound.
+bool Await(absl::FunctionRef<bool()> condition);
+
+// The same, and prints how long it took: "WHO knew after 2940 ms". For what has a bound of some seconds, which an
+// emulated device on a busy machine cannot be held to; docs/verification.md tells what was measured.
+bool AwaitAndTell(absl::string_view who, absl::FunctionRef<bool()> condition);
+
+}  // namespace farlook
+
+#endif  // FARLOOK_TESTS_FAULTS_AWAIT_H_
