@@ -10,6 +10,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "absl/base/config.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -50,12 +51,9 @@ std::string Compiler() {
 #else
   absl::StrAppend(&compiler, ", NOT optimized (build with --config=opt to measure)");
 #endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER) || \
+    ABSL_HAVE_FEATURE(undefined_behavior_sanitizer)
   absl::StrAppend(&compiler, ", sanitizer");
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
-  absl::StrAppend(&compiler, ", sanitizer");
-#endif
 #endif
 #if !defined(NDEBUG)
   absl::StrAppend(&compiler, ", assertions");

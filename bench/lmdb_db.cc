@@ -9,17 +9,16 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/base/config.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "bench/record.h"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
+#ifdef ABSL_HAVE_THREAD_SANITIZER
 // LMDB's readers and its writer keep apart by a table of readers and by copying pages. The library is not instrumented,
 // so the thread sanitizer sees the accesses through memcpy and memcmp, but not what orders them.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() { return "race:^mdb_\n"; }
-#endif
 #endif
 
 namespace farlook::bench {

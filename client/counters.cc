@@ -1,9 +1,9 @@
 #include "client/counters.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "client/deadlines.h"
 #include "kv/cell_notice.h"
 #include "kv/cell_region.h"
 #include "kv/counter_value.h"
@@ -321,14 +321,9 @@ void Counters::Acknowledge() {
 // ---- Time.
 
 int64_t Counters::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) {
-  int64_t earliest_ns = std::numeric_limits<int64_t>::max();
-  const auto late = [now_ns, &earliest_ns](const Operation* operation) {
-    if (operation->internal.deadline_ns <= now_ns) return true;
-    earliest_ns = std::min(earliest_ns, operation->internal.deadline_ns);
-    return false;
-  };
+  Deadlines deadlines(now_ns);
   for (Flight& flight : flights_) {
-    if (flight.operation == nullptr || !late(flight.operation)) continue;
+    if (flight.operation == nullptr || !deadlines.Over(*flight.operation)) continue;
     Operation* const operation = std::exchange(flight.operation, nullptr);
     if (flight.step == Step::kPost) {
       std::erase(stalled_, &flight);
@@ -336,8 +331,8 @@ int64_t Counters::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> exp
     }
     expired(operation);
   }
-  waiting_.Extract(late, expired);
-  return earliest_ns;
+  waiting_.Extract(deadlines.over(), expired);
+  return deadlines.earliest_ns();
 }
 
 void Counters::Withdraw(absl::FunctionRef<void(Operation*)> take) {

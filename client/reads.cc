@@ -1,10 +1,10 @@
 #include "client/reads.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/base/attributes.h"
+#include "client/deadlines.h"
 #include "kv/item.h"
 #include "kv/limits.h"
 #include "kv/words.h"
@@ -366,14 +366,9 @@ bool Reads::ExpiryNeedsBreak(int64_t now_ns) const {
 }
 
 int64_t Reads::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) {
-  int64_t earliest_ns = std::numeric_limits<int64_t>::max();
-  const auto late = [now_ns, &earliest_ns](const Operation* operation) {
-    if (operation->internal.deadline_ns <= now_ns) return true;
-    earliest_ns = std::min(earliest_ns, operation->internal.deadline_ns);
-    return false;
-  };
+  Deadlines deadlines(now_ns);
   for (Flight& flight : flights_) {
-    if (flight.operation == nullptr || !late(flight.operation)) continue;
+    if (flight.operation == nullptr || !deadlines.Over(*flight.operation)) continue;
     std::erase(stalled_, &flight);
     std::erase(refreshing_, &flight);
     Operation* operation = std::exchange(flight.operation, nullptr);
@@ -381,9 +376,9 @@ int64_t Reads::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expire
     if (flight.pending == 0) Release(&flight);
     expired(operation);
   }
-  waiting_.Extract(late, expired);
-  overtaken_.Extract(late, expired);
-  return earliest_ns;
+  waiting_.Extract(deadlines.over(), expired);
+  overtaken_.Extract(deadlines.over(), expired);
+  return deadlines.earliest_ns();
 }
 
 void Reads::Withdraw(absl::FunctionRef<void(Operation*)> take) {

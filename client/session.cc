@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/deadlines.h"
 
 namespace farlook::client {
 namespace {
@@ -241,24 +241,15 @@ void Session::KeepCopy(uint64_t number) {
 }
 
 int64_t Session::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) {
-  int64_t earliest_ns = std::numeric_limits<int64_t>::max();
+  Deadlines deadlines(now_ns);
   for (uint64_t number = floor_; number < next_; ++number) {
     Operation* operation = At(number).operation;
-    if (operation == nullptr) continue;
-    if (operation->internal.deadline_ns > now_ns) {
-      earliest_ns = std::min(earliest_ns, operation->internal.deadline_ns);
-      continue;
-    }
+    if (operation == nullptr || !deadlines.Over(*operation)) continue;
     KeepCopy(number);
     expired(operation);
   }
-  const auto late = [now_ns, &earliest_ns](const Operation& operation) {
-    if (operation.internal.deadline_ns <= now_ns) return true;
-    earliest_ns = std::min(earliest_ns, operation.internal.deadline_ns);
-    return false;
-  };
-  Withdraw(late, expired);
-  return earliest_ns;
+  Withdraw([&deadlines](const Operation& operation) { return deadlines.Over(operation); }, expired);
+  return deadlines.earliest_ns();
 }
 
 void Session::Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) {

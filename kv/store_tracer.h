@@ -15,15 +15,12 @@
 #include <functional>
 #include <utility>
 
+#include "absl/base/config.h"
 #include "absl/types/span.h"
 
 // The thread sanitizer's atomics are calls that may not be interrupted.
-#if !defined(__x86_64__) || defined(__SANITIZE_THREAD__)
+#if !defined(__x86_64__) || defined(ABSL_HAVE_THREAD_SANITIZER)
 #define FARLOOK_NO_STORE_TRACER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define FARLOOK_NO_STORE_TRACER 1
-#endif
 #endif
 
 namespace farlook::kv {

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -441,14 +442,8 @@ TEST_F(HostileTest, AHolePunchedUnderAPull) {
   EXPECT_EQ(landing_, std::string(1 << 20, '\0'));
 }
 
-#if defined(__SANITIZE_THREAD__)
-constexpr int kKills = 100;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#if defined(ABSL_HAVE_THREAD_SANITIZER) || defined(ABSL_HAVE_ADDRESS_SANITIZER)
 constexpr int kKills = 100;  // a fork takes long
-#else
-constexpr int kKills = 1000;
-#endif
 #else
 constexpr int kKills = 1000;
 #endif

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "client/client.h"
@@ -39,12 +40,7 @@ std::unique_ptr<Client> MustConnect(const ServerProcess& server, const ClientOpt
 }
 
 // What may run in a server beside it: the thread sanitizer's own thread.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define FARLOOK_UNDER_TSAN 1
-#endif
-#endif
-#ifdef FARLOOK_UNDER_TSAN
+#ifdef ABSL_HAVE_THREAD_SANITIZER
 constexpr int64_t kOthersNs = 20'000'000;  // less than 100 ns for each of the reads
 #else
 constexpr int64_t kOthersNs = 0;
