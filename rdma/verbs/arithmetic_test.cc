@@ -1,4 +1,6 @@
 // What needs no device: negotiation, flow control, signalling, liveness, local keys, the texts of statuses.
+#include <infiniband/verbs.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -30,6 +32,13 @@ DeviceTraits Device() {
   device.max_message_bytes = 4096;
   device.max_region_bytes = 1 << 20;
   return device;
+}
+
+TEST(NegotiationTest, AtomicsOfTheDeviceOrOfAllAgentsServeCountersAndNothingElseDoes) {
+  EXPECT_FALSE(HasAtomics(IBV_ATOMIC_NONE));
+  EXPECT_TRUE(HasAtomics(IBV_ATOMIC_HCA));
+  EXPECT_TRUE(HasAtomics(IBV_ATOMIC_GLOB));
+  EXPECT_FALSE(HasAtomics(static_cast<ibv_atomic_cap>(IBV_ATOMIC_GLOB + 1))) << "who knows what it means";
 }
 
 TEST(NegotiationTest, DepthsAreWhatBothCan) {

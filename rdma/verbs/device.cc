@@ -67,7 +67,7 @@ absl::Status Device::Begin() {
   ibv_port_attr port = {};
   if (const int error = ibv_query_port(context_.get(), port_, &port); error != 0) return CannotOpen(name_, error);
   traits_.iwarp = context_->device->transport_type == IBV_TRANSPORT_IWARP;
-  traits_.atomics = attributes.atomic_cap != IBV_ATOMIC_NONE;
+  traits_.atomics = HasAtomics(attributes.atomic_cap);
   traits_.max_serve_reads = NotNegative(attributes.max_qp_rd_atom);
   traits_.max_ask_reads = NotNegative(attributes.max_qp_init_rd_atom);
   traits_.max_send_wrs = NotNegative(attributes.max_qp_wr);

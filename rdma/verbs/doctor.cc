@@ -22,6 +22,7 @@
 #include "rdma/address.h"
 #include "rdma/verbs/cm.h"
 #include "rdma/verbs/diagnosis.h"
+#include "rdma/verbs/negotiation.h"
 #include "rdma/verbs/numa_node.h"
 
 namespace farlook::rdma::verbs {
@@ -151,7 +152,7 @@ void ExamineDevice(ibv_device* device, Findings* findings) {
   findings->push_back(Good(absl::StrCat(
       "device ", name, ": ", device->transport_type == IBV_TRANSPORT_IWARP ? "iWARP" : "RoCE or InfiniBand", ", ",
       attributes.max_qp_rd_atom, " READs at once, ",
-      attributes.atomic_cap == IBV_ATOMIC_NONE ? "no atomics (counters become messages)" : "atomics",
+      HasAtomics(attributes.atomic_cap) ? "atomics" : "no atomics (counters become messages)",
       node < 0 ? "" : absl::StrCat(", NUMA node ", node))));
   for (uint8_t port = 1; port <= attributes.phys_port_cnt; ++port) ExaminePort(context.get(), name, port, findings);
 

@@ -12,6 +12,8 @@ uint8_t Depth(uint32_t a, uint32_t b) { return static_cast<uint8_t>(std::min({a,
 
 }  // namespace
 
+bool HasAtomics(ibv_atomic_cap promised) { return promised == IBV_ATOMIC_HCA || promised == IBV_ATOMIC_GLOB; }
+
 ReadDepths OfferedDepths(const DeviceTraits& device) {
   // 255 is not a number but "as many as possible" in a conn_param.
   constexpr uint32_t kMost = UINT8_MAX - 1;

@@ -2,6 +2,8 @@
 #ifndef FARLOOK_RDMA_VERBS_NEGOTIATION_H_
 #define FARLOOK_RDMA_VERBS_NEGOTIATION_H_
 
+#include <infiniband/verbs.h>
+
 #include <cstdint>
 #include <string>
 
@@ -24,6 +26,11 @@ struct DeviceTraits {
   uint64_t max_message_bytes = 0;    // of the port
   uint64_t max_region_bytes = 0;     // max_mr_size
 };
+
+// Whether counters may be changed by this device's atomics: it promises that they are atomic with each other
+// (IBV_ATOMIC_HCA), or with every agent's of the machine (IBV_ATOMIC_GLOB), of which the former is a part. No more is
+// made use of: see "One atomic domain" in docs/design-notes.md. What a later version may add is not taken for either.
+bool HasAtomics(ibv_atomic_cap promised);
 
 enum class Role : uint8_t { kClient, kServer };
 
