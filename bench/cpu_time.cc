@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -33,6 +34,15 @@ absl::StatusOr<CpuTime> CpuTimeOf(pid_t pid) {
   const std::string stat((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (stat.empty()) return absl::NotFoundError(absl::StrCat("no process ", pid));
   return ParseProcStat(stat);
+}
+
+absl::StatusOr<int64_t> CpuNsOf(pid_t pid) {
+  clockid_t clock;
+  timespec time;
+  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) {
+    return absl::NotFoundError(absl::StrCat("no process ", pid));
+  }
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 absl::StatusOr<CpuTime> ParseProcStat(absl::string_view stat) {

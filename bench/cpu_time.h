@@ -4,6 +4,8 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -25,6 +27,9 @@ CpuTime OwnCpuTime();
 
 // Of all threads of process `pid`, in ticks of 10 ms (proc(5)). NOT_FOUND when there is no such process.
 absl::StatusOr<CpuTime> CpuTimeOf(pid_t pid);
+
+// The same to the nanosecond, as the scheduler counts: it moves only when a thread of the process has run.
+absl::StatusOr<int64_t> CpuNsOf(pid_t pid);
 
 // What /proc/PID/stat says. INVALID_ARGUMENT when it is not of that form.
 absl::StatusOr<CpuTime> ParseProcStat(absl::string_view stat);

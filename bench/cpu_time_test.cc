@@ -32,10 +32,14 @@ TEST(CpuTimeTest, WorkIsSeenInBothPlaces) {
   const absl::StatusOr<CpuTime> proc = CpuTimeOf(getpid());
   ASSERT_TRUE(proc.ok()) << proc.status();
   EXPECT_NEAR(proc->total_s(), OwnCpuTime().total_s(), 0.05);
+  const absl::StatusOr<int64_t> ns = CpuNsOf(getpid());
+  ASSERT_TRUE(ns.ok()) << ns.status();
+  EXPECT_NEAR(static_cast<double>(*ns) / 1e9, OwnCpuTime().total_s(), 0.05);
 }
 
 TEST(CpuTimeTest, AProcessThatIsNotThereIsNotFound) {
   EXPECT_EQ(CpuTimeOf(1 << 30).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(CpuNsOf((1 << 22) + 1).status().code(), absl::StatusCode::kNotFound) << "the kernel has no larger ones";
 }
 
 }  // namespace

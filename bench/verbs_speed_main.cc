@@ -163,7 +163,8 @@ class VerbsSpeed {
 
   absl::Status Start() {
     auto server = ServerProcess::Start(
-        absl::GetFlag(FLAGS_server), {"--memory=192MiB", "--workers=1", "--spin_us=0", "--log_level=warning"}, 120'000,
+        absl::GetFlag(FLAGS_server),
+        {"--memory=192MiB", "--workers=1", "--spin_us=0", "--log_level=warning", "--liveness=1h"}, 120'000,
         absl::StrCat("rdma://", absl::GetFlag(FLAGS_host), ":", absl::GetFlag(FLAGS_port)));
     if (!server.ok()) return server.status();
     server_ = *std::move(server);
@@ -259,6 +260,18 @@ class VerbsSpeed {
     return absl::OkStatus();
   }
 
+  // The server's CPU time, when it has done all that is left of the last request and sleeps.
+  absl::StatusOr<int64_t> ServerCpuNsAsleep() const {
+    absl::StatusOr<int64_t> ns = CpuNsOf(server_->pid());
+    for (int looks = 0; ns.ok() && looks < 100; ++looks) {
+      usleep(20'000);
+      const absl::StatusOr<int64_t> now_ns = CpuNsOf(server_->pid());
+      if (!now_ns.ok() || *now_ns == *ns) return now_ns;
+      ns = now_ns;
+    }
+    return ns;
+  }
+
   // Adds to counters whose cells are known: one FETCH_ADD each.
   absl::Status Atomics() {
     const int64_t operations = absl::GetFlag(FLAGS_operations);
@@ -272,14 +285,14 @@ class VerbsSpeed {
     const KeyRange counters = {.first = small_.count, .count = std::min<int64_t>(small_.count, 500)};
     if (absl::Status status = CreateAll(reader_.get(), counters); !status.ok()) return status;
     const ClientStats before = reader_->stats();
-    const absl::StatusOr<CpuTime> cpu_before = CpuTimeOf(server_->pid());
-    if (!cpu_before.ok()) return cpu_before.status();
+    const absl::StatusOr<int64_t> cpu_before_ns = ServerCpuNsAsleep();
+    if (!cpu_before_ns.ok()) return cpu_before_ns.status();
     const auto add = TimeAdds(reader_.get(), counters, operations);
     if (!add.ok()) return add.status();
     const auto adds = RateOf(Operation::Type::kFetchAdd, reader_.get(), counters, 16, 4 * operations);
     if (!adds.ok()) return adds.status();
-    const absl::StatusOr<CpuTime> cpu_after = CpuTimeOf(server_->pid());
-    if (!cpu_after.ok()) return cpu_after.status();
+    const absl::StatusOr<int64_t> cpu_after_ns = CpuNsOf(server_->pid());
+    if (!cpu_after_ns.ok()) return cpu_after_ns.status();
     figures_->AddAtMost("FetchAdd, cell known, p50", add->p50_ns / 1e3, "us", 1.15 * latency->typical_us,
                         "1.15 of ib_atomic_lat");
     if (const auto beyond = Instructions(add->p50_ns - latency->typical_us * 1e3)) {
@@ -291,8 +304,8 @@ class VerbsSpeed {
     figures_->AddAtMost("atomics of a FetchAdd",
                         static_cast<double>(after.atomics - before.atomics) / static_cast<double>(5 * operations), "",
                         1, "one round trip");
-    figures_->AddAtMost("the server's CPU time during them", (*cpu_after - *cpu_before).total_s() * 1000, "ms", 0,
-                        "0 ticks");
+    figures_->AddAtMost("the server's CPU time during them", static_cast<double>(*cpu_after_ns - *cpu_before_ns) / 1e6,
+                        "ms", 0, "none");
     return absl::OkStatus();
   }
 

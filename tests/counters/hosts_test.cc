@@ -22,9 +22,7 @@ TEST(HostsTest, SumsOfTwoHostsAreExactWhileCellsGoRoundAndProcessesAreKilled) {
     execlp("peer", "peer", "run", "tests/counters/storm_host", server.address().c_str(), result.c_str(), nullptr);
     _exit(127);
   }
-  storm.Await({200, 10});
-  storm.Kill();
-  storm.Await({400, 20});
+  storm.AwaitWithKills();
   int status = 0;
   ASSERT_EQ(waitpid(peer, &status, 0), peer);
   EXPECT_EQ(status, 0);

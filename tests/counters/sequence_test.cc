@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "rdma/test_address.h"
 #include "tests/faults/server_process.h"
+#include "tests/faults/values.h"
 
 namespace farlook {
 namespace {
@@ -34,7 +35,7 @@ TEST(SequenceTest, NoNumberIsGivenOutTwiceThoughProcessesDie) {
   int numbers[2];
   ASSERT_EQ(pipe(numbers), 0);
   std::map<int64_t, int> seen;
-  for (int round = 0; round < (rdma::TestsUseRdma() ? 3 : 5); ++round) {
+  for (int round = 0; round < Repeat(rdma::TestsUseRdma() ? 3 : 5, 50); ++round) {
     std::vector<pid_t> children;
     for (int i = 0; i < 3; ++i) {
       const pid_t pid = fork();

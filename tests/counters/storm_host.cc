@@ -13,9 +13,7 @@ int main(int argc, char** argv) {
   }
   farlook::StormRun storm(/*host=*/1, /*hosts=*/2);
   storm.Start(argv[1], /*processes=*/1);
-  storm.Await({200, 10});
-  storm.Kill();
-  storm.Await({400, 20});
+  storm.AwaitWithKills();
   const bool well = storm.Join() && storm.Write(argv[2]);
   return well && !testing::Test::HasFailure() ? 0 : 1;
 }

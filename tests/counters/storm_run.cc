@@ -15,6 +15,7 @@
 #include "client/client.h"
 #include "gtest/gtest.h"
 #include "tests/faults/server_process.h"
+#include "tests/faults/values.h"
 
 namespace farlook {
 namespace {
@@ -58,12 +59,21 @@ pid_t StormRun::Fork() {
 }
 
 void StormRun::Await(const Work& work) {
-  const auto end = steady_clock::now() + std::chrono::seconds(60);
+  const auto end = steady_clock::now() + std::chrono::seconds(Repeat(60, 3600));
   while ((board_->adds < work.adds || board_->deletes < work.deletes) && !board_->stop && steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_GE(board_->adds, work.adds);
   EXPECT_GE(board_->deletes, work.deletes);
+}
+
+void StormRun::AwaitWithKills() {
+  const auto kills = static_cast<uint64_t>(Repeat(1, 20)), adds = static_cast<uint64_t>(Repeat(200, 6000));
+  for (uint64_t done = 1; done <= kills; ++done) {
+    Await({done * adds, done * 10});
+    Kill();
+  }
+  Await({(kills + 1) * adds, (kills + 1) * 10});
 }
 
 void StormRun::Kill() {

@@ -30,6 +30,8 @@ class StormRun {
     uint64_t deletes;
   };
   void Await(const Work& work);
+  // The same in parts, between which a process is killed: the share of one of two hosts.
+  void AwaitWithKills();
   // Disturbs one of them, by chance: kills it, and starts another; or stops it for `stop_ms`.
   void Kill();
   void StopFor(int64_t stop_ms);
