@@ -217,50 +217,65 @@ inline bool SendQueue::Prepare(Entry& entry, uint64_t number, ibv_send_wr* reque
   return true;
 }
 
-bool SendQueue::Issue(ibv_qp* pair) {
-  ibv_send_wr requests[kDoorbellBatch];
-  ibv_sge pieces[kDoorbellBatch];
-  while (issued_ != queued_) {
-    uint32_t count = 0, signalled = 0;
-    bool sends = false;
-    for (; count < kDoorbellBatch && issued_ + count != queued_; ++count) {
-      const uint64_t number = issued_ + count;
-      if (number - retired_ == plan_.hardware_depth) break;
-      Entry& entry = At(number);
-      if (ABSL_PREDICT_FALSE(entry.status != WcStatus::kSuccess)) break;
-      if (ABSL_PREDICT_FALSE(!Prepare(entry, number, &requests[count], &pieces[count]))) break;
-      if (count > 0) requests[count - 1].next = &requests[count];
-      signalled += entry.signalled ? 1 : 0;
-      sends |= entry.kind == Kind::kSend;
-    }
-    if (count == 0) return true;
-    ibv_send_wr* refused = nullptr;
-    if (ABSL_PREDICT_FALSE(ibv_post_send(pair, requests, &refused) != 0)) {
-      // The caller ends the connection. What the device took of the batch is flushed with the rest.
-      const uint32_t taken = refused == nullptr ? 0 : static_cast<uint32_t>(refused - requests);
-      for (uint32_t i = 0; i < count; ++i) {
-        Entry& entry = At(issued_ + i);
-        if (i < taken) in_flight_ += entry.signalled ? 1 : 0;
-        if (i >= taken && IsUsers(entry.kind)) resources_.credits->Return();
-      }
-      issued_ += taken;
-      return false;
-    }
-    in_flight_ += signalled;
-    for (uint32_t i = 0; sends && i < count; ++i) {
-      Entry& entry = At(issued_ + i);
-      if (entry.kind == Kind::kSend && entry.bytes <= inline_bytes_) ReleaseMessage(entry);
-    }
-    issued_ += count;
-    if (count < kDoorbellBatch) return true;
-  }
-  return true;
-}
-
 inline void SendQueue::ReleaseMessage(Entry& entry) {
   if (entry.slot == MessagePool::kNone) return;
   resources_.messages->Put(entry.slot);
   entry.slot = MessagePool::kNone;
+}
+
+// The request of the entry with that number. False: not now.
+inline bool SendQueue::Fill(uint64_t number, ibv_send_wr* request, ibv_sge* piece) {
+  if (ABSL_PREDICT_FALSE(number - retired_ == plan_.hardware_depth)) return false;
+  Entry& entry = At(number);
+  return ABSL_PREDICT_TRUE(entry.status == WcStatus::kSuccess) && Prepare(entry, number, request, piece);
+}
+
+// Rings the doorbell once for the next `count` entries. False: the device would not take them.
+inline bool SendQueue::Hand(ibv_qp* pair, ibv_send_wr* requests, uint32_t count) {
+  ibv_send_wr* refused = nullptr;
+  if (ABSL_PREDICT_FALSE(ibv_post_send(pair, requests, &refused) != 0)) {
+    Refused(count, refused == nullptr ? 0 : static_cast<uint32_t>(refused - requests));
+    return false;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    Entry& entry = At(issued_ + i);
+    in_flight_ += entry.signalled ? 1 : 0;
+    if (entry.kind == Kind::kSend && entry.bytes <= inline_bytes_) ReleaseMessage(entry);
+  }
+  issued_ += count;
+  return true;
+}
+
+// The caller ends the connection. What the device took of the batch is flushed with the rest.
+ABSL_ATTRIBUTE_NOINLINE void SendQueue::Refused(uint32_t count, uint32_t taken) {
+  for (uint32_t i = 0; i < count; ++i) {
+    Entry& entry = At(issued_ + i);
+    if (i < taken) in_flight_ += entry.signalled ? 1 : 0;
+    if (i >= taken && IsUsers(entry.kind)) resources_.credits->Return();
+  }
+  issued_ += taken;
+}
+
+bool SendQueue::Issue(ibv_qp* pair) {
+  if (ABSL_PREDICT_FALSE(queued_ - issued_ != 1)) return IssueMany(pair);
+  ibv_send_wr request;
+  ibv_sge piece;
+  return !Fill(issued_, &request, &piece) || Hand(pair, &request, 1);
+}
+
+// Apart: whoever waits for each READ pays neither for the loops nor for the stack.
+ABSL_ATTRIBUTE_NOINLINE bool SendQueue::IssueMany(ibv_qp* pair) {
+  ibv_send_wr requests[kDoorbellBatch];
+  ibv_sge pieces[kDoorbellBatch];
+  uint32_t count;
+  do {
+    for (count = 0; count < kDoorbellBatch && issued_ + count != queued_; ++count) {
+      if (!Fill(issued_ + count, &requests[count], &pieces[count])) break;
+      if (count > 0) requests[count - 1].next = &requests[count];
+    }
+    if (count > 0 && !Hand(pair, requests, count)) return false;
+  } while (count == kDoorbellBatch);
+  return true;
 }
 
 // ---- Completing ----

@@ -114,6 +114,10 @@ class SendQueue {
   uint64_t PlaceAll(Entry* entry, absl::Span<const Sge> to);
   bool Prepare(Entry& entry, uint64_t number, ibv_send_wr* request, ibv_sge* piece);
   void PrepareSend(Entry& entry, ibv_send_wr* request, ibv_sge* piece);
+  bool Fill(uint64_t number, ibv_send_wr* request, ibv_sge* piece);
+  bool Hand(ibv_qp* pair, ibv_send_wr* requests, uint32_t count);
+  void Refused(uint32_t count, uint32_t taken);
+  bool IssueMany(ibv_qp* pair);
   void ReleaseMessage(Entry& entry);
   void Land(Entry& entry, WcStatus status);
   void LandBounced(Entry& entry, WcStatus status);
