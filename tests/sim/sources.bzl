@@ -41,6 +41,7 @@ HEADERS = [
     "client/connector.h",
     "client/core.h",
     "client/counters.h",
+    "client/deadlines.h",
     "client/direct_reads.h",
     "client/directory_reader.h",
     "client/finished.h",
