@@ -28,6 +28,7 @@ import cases  # pylint: disable=wrong-import-position
 import page  # pylint: disable=wrong-import-position
 import svg  # pylint: disable=wrong-import-position
 import text  # pylint: disable=wrong-import-position
+from devices import rdma_devices  # pylint: disable=wrong-import-position
 from processes import Failure  # pylint: disable=wrong-import-position
 from runner import Runner  # pylint: disable=wrong-import-position
 from stores import MIB, RDMA_HOST, STORES  # pylint: disable=wrong-import-position
@@ -152,10 +153,11 @@ def compare(args):
     runner.run_all()
     results = summarize(runner.runs, runner.memory, args.stores)
     report = {
-        "machine": runner.machine or {},
+        "machine": {**(runner.machine or {}), "rdma_devices": rdma_devices()},
         "run": {"begun": time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(begun)), "took_s": time.time() - begun,
                 "load_before": load_before, "load_after": os.getloadavg()[0], "repeats": args.repeats, "pin": args.pin,
-                "each": f"{args.operations} operations" if args.operations else f"{args.seconds:g} s", "records": args.records, "coverage": coverage,
+                "each": f"{args.operations} operations" if args.operations else f"{args.seconds:g} s",
+                "records": args.records, "coverage": coverage,
                 "command": shlex.join(["bench/compare"] + sys.argv[1:])},
         "versions": runner.versions, "settings": runner.settings, "memory": runner.memory, "failures": runner.failures,
         "results": results, "runs": runner.runs}

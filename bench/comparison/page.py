@@ -127,6 +127,7 @@ def page(report, results):
     facts = pairs([
         ("machine", escape(f"{machine.get('cpu')}, {machine.get('usable_cpus')} processors, "
                            f"{machine.get('memory_gib', 0):.0f} GiB")),
+        ("RDMA devices", escape("; ".join(machine.get("rdma_devices", [])) or "none")),
         ("kernel", escape(str(machine.get("kernel")))),
         ("built by", escape(str(machine.get("compiler")))), ("commit", escape(str(machine.get("commit")))),
         ("when", escape(f"{run['begun']}, {run['took_s']:.0f} s")),

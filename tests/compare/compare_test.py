@@ -24,6 +24,7 @@ COMPARE = os.path.abspath("bench/compare")
 sys.path.insert(0, os.path.abspath("bench/comparison"))
 
 import cases  # pylint: disable=wrong-import-position
+import devices  # pylint: disable=wrong-import-position
 import perftest  # pylint: disable=wrong-import-position
 import summary  # pylint: disable=wrong-import-position
 import text  # pylint: disable=wrong-import-position
@@ -87,7 +88,7 @@ class CompareTest(unittest.TestCase):
       self.assertEqual(rows["floor"]["to_floor"]["ops_per_s"], 1)
     for name in ("kv_server", "redis-server", "memcached", "lmdb"):
       self.assertRegex(report["versions"][name], r"^\d+\.\d+")
-    for name in ("cpu", "kernel", "compiler", "commit"):
+    for name in ("cpu", "kernel", "compiler", "commit", "rdma_devices"):
       self.assertIn(name, report["machine"])
     self.assertIn("redis-unix", run.stdout)
     self.assertIn("5 cases, ", run.stdout, "which part was run")
@@ -183,6 +184,18 @@ class PartsTest(unittest.TestCase):
     self.assertEqual(perftest.messages_per_s(rate), 19619)
     self.assertIsNone(perftest.messages_per_s("Unable to connect"))
     self.assertEqual([perftest.percentile(list(range(1000)), p) for p in (0, 50, 99.9, 100)], [0, 500, 999, 999])
+
+  def test_devices_are_named_with_what_is_known_of_them(self):
+    with tempfile.TemporaryDirectory() as root:
+      self.assertEqual(devices.rdma_devices(root), [])
+      for path, content in {"rxe0/parent": "eth0", "rxe0/ports/1/link_layer": "Ethernet",
+                            "rxe0/ports/1/rate": "2.5 Gb/sec (1X SDR)", "mlx5_0/fw_ver": "16.35.2000"}.items():
+        os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+        with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+          file.write(content + "\n")
+      os.makedirs(os.path.join(root, "siw0"))
+      self.assertEqual(devices.rdma_devices(root), [
+          "mlx5_0: firmware 16.35.2000", "rxe0: over eth0, Ethernet, 2.5 Gb/sec (1X SDR)", "siw0: nothing is known of it"])
 
   def test_figures_have_three_digits(self):
     self.assertEqual([text.count(n) for n in (0, 999, 1000, 999_700, 1_234_567)], ["0", "999", "1.00 k", "1.00 M", "1.23 M"])
