@@ -265,7 +265,7 @@ class VerbsSpeed {
     absl::StatusOr<int64_t> ns = CpuNsOf(server_->pid());
     for (int looks = 0; ns.ok() && looks < 100; ++looks) {
       usleep(20'000);
-      const absl::StatusOr<int64_t> now_ns = CpuNsOf(server_->pid());
+      absl::StatusOr<int64_t> now_ns = CpuNsOf(server_->pid());
       if (!now_ns.ok() || *now_ns == *ns) return now_ns;
       ns = now_ns;
     }
