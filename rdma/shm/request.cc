@@ -1,5 +1,7 @@
 #include "rdma/shm/request.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -67,12 +69,13 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmRequest::Accept(Endpoint* endpoin
   if (!segment.ok()) return Short(segment.status());
   fds[kLifeFd] = offers_->life->fd();
   fds[kRingsFd] = rings.get();
-  // A client that is gone already shows as kDisconnected.
   const Io sent = SendPacket(socket_.get(), BytesOf(answer), absl::MakeConstSpan(fds, kFirstRangeFd + answer.ranges));
   if (sent == Io::kNoMemory || sent == Io::kTryLater) {
     return Short(
         absl::ResourceExhaustedError("the kernel has no memory for the answer, or too many descriptors under way"));
   }
+  // A client that is gone already shows as kDisconnected; if it is not, it must not wait for an answer that was lost.
+  if (sent == Io::kClosed) shutdown(socket_.get(), SHUT_RDWR);
   link.segment = *std::move(segment);
   link.socket = std::move(socket_);
   link.peer = peer_;

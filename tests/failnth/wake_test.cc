@@ -1,21 +1,26 @@
-// A message's sender wakes the receiver over the connection's socket. Expect: whatever that fails with, the message
-// arrives, or the connection ends; nobody sleeps on.
+// What goes over a connection's socket is lost: a wake-up, an answer. Expect: it is made up for, or the connection
+// ends; nobody sleeps on.
 #include <poll.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rdma/conformance/fixture.h"
 #include "tests/failnth/calls.h"
 
 namespace farlook::rdma::conformance {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string UnusedShmAddress() {
   static std::atomic<int> next{0};
@@ -55,6 +60,31 @@ TEST_P(WakeTest, ALostWakeUpIsMadeUpForOrEndsTheConnection) {
   }
   EXPECT_TRUE(broken);
   EXPECT_TRUE(short_of_memory);
+}
+
+// Expect: a client whose answer was lost does not wait for it until its time is over.
+TEST_P(WakeTest, AnAnswerThatIsLostEndsTheConnection) {
+  constexpr uint32_t kBrokenPipe = 2;  // of sendmsg's errors
+  StartServer();
+  auto client = NewClient();
+  for (uint64_t nth = 1;; ++nth) {
+    auto connecting = (*client)->Connect(address_, "hello", kConnectTimeoutMs);
+    ASSERT_TRUE(connecting.ok()) << connecting.status();
+    const std::unique_ptr<ConnectionRequest> request = NextRequest(client.get());
+    ASSERT_NE(request, nullptr);
+    failnth::Report report = {};
+    failnth::Expect({failnth::Kind::kSystemCall, /*place=*/0, nth, kBrokenPipe}, &report);
+    const auto accepted = request->Accept(server_->get(), "welcome", {});
+    failnth::Forget();
+    ASSERT_TRUE(report.failed) << "none of its calls was a sendmsg";
+    if (strcmp(report.name, "sendmsg") != 0) continue;
+    ASSERT_EQ(report.error, EPIPE);
+    EXPECT_TRUE(accepted.ok()) << accepted.status();
+    EXPECT_EQ(Await(client.get(), Opcode::kDisconnected).connection, connecting->get());
+    EXPECT_THAT((*connecting)->status().message(), Not(HasSubstr("in time")));
+    EXPECT_EQ(Await(server_.get(), Opcode::kDisconnected).connection, accepted->get());
+    return;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, WakeTest, testing::Values(Backend{"shm", UnusedShmAddress, {}}));
