@@ -17,6 +17,7 @@
 #include "tests/history/history.h"
 #include "tests/linearizable/board.h"
 #include "tests/linearizable/host_time.h"
+#include "tests/linearizable/replace_server.h"
 #include "tests/linearizable/users.h"
 #include "tests/linearizable/verdict.h"
 
@@ -98,14 +99,7 @@ void UseFromBoth() {
   usleep(50'000);
   server.Signal(SIGCONT);
   usleep(100'000);
-  history::Operation wipe;
-  wipe.type = history::Type::kWipe;
-  wipe.outcome = history::Outcome::kOk;
-  wipe.begin_ns = HostNowNs();
-  server.Signal(SIGKILL);
-  server.Wait();
-  server.Restart();
-  wipe.end_ns = HostNowNs();
+  const history::Operation wipe = ReplaceServer(&server);
   EXPECT_EQ(there.Wait(), 0);
   users.Join();
   const std::vector<TimeTold> told = ReadTold(path + ".time");

@@ -10,6 +10,7 @@
 #include "tests/faults/server_process.h"
 #include "tests/history/history.h"
 #include "tests/linearizable/board.h"
+#include "tests/linearizable/replace_server.h"
 #include "tests/linearizable/users.h"
 #include "tests/linearizable/verdict.h"
 
@@ -43,14 +44,7 @@ TEST(LinearizableTest, TheServerIsKilledAndAnotherOneBeginsEmpty) {
   Users users(&board, server.address(), std::random_device()());
   users.Start(3);
   usleep(500'000);
-  history::Operation wipe;
-  wipe.type = history::Type::kWipe;
-  wipe.outcome = history::Outcome::kOk;
-  wipe.begin_ns = HostNowNs();
-  server.Signal(SIGKILL);
-  server.Wait();
-  server.Restart();
-  wipe.end_ns = HostNowNs();
+  const history::Operation wipe = ReplaceServer(&server);
   usleep(500'000);
   users.Join();
   ExpectLinearizable(board, &wipe);

@@ -1,0 +1,16 @@
+// A server's death, as histories know it.
+#ifndef FARLOOK_TESTS_LINEARIZABLE_REPLACE_SERVER_H_
+#define FARLOOK_TESTS_LINEARIZABLE_REPLACE_SERVER_H_
+
+#include "tests/faults/server_process.h"
+#include "tests/history/history.h"
+
+namespace farlook {
+
+// Kills the server and starts another in its place, whose table is empty. Returns the operation that emptied it, for
+// ExpectLinearizable().
+history::Operation ReplaceServer(ServerProcess* server);
+
+}  // namespace farlook
+
+#endif  // FARLOOK_TESTS_LINEARIZABLE_REPLACE_SERVER_H_
