@@ -301,7 +301,9 @@ TEST_F(TableTest, TheIndexStaysSmallWhileItGrows) {
     }
     if (stats.index_bytes > 0) worst_reads = std::max(worst_reads, static_cast<double>(reads) / kReads);
   }
-  if (!kSanitized) EXPECT_LE(sum / samples, 16.0);
+  if (!kSanitized) {
+    EXPECT_LE(sum / samples, 16.0);
+  }
   EXPECT_LE(worst, 24.0);
   EXPECT_LE(worst_reads, 1.07);
   std::printf("index bytes for each key: %.2f on average, %.2f at worst; bucket READs for each hit: %.3f at worst\n",
