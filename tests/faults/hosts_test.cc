@@ -149,8 +149,10 @@ TEST(HostsTest, EveryValueReadWhileTheOtherHostChangesThemIsRight) {
   int64_t found = 0, changed = 0;
   // Expect: one split at the least while it reads. The writer may be the slower one.
   const auto end = steady_clock::now() + 2 * kBound;
-  while (found < reads ||
-         (client->Get(kSplit).status().code() == absl::StatusCode::kNotFound && steady_clock::now() < end)) {
+  const int64_t step = reads / 20;  // at full length one wants to see that it moves
+  for (int64_t told = 0; found < reads || (client->Get(kSplit).status().code() == absl::StatusCode::kNotFound &&
+                                           steady_clock::now() < end);) {
+    if (found >= told + step) std::fprintf(stderr, "%lld values\n", static_cast<long long>(told = found));
     size_t which[kBatch];
     absl::string_view batch[kBatch];
     for (size_t i = 0; i < kBatch; ++i) {
