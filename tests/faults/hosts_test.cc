@@ -67,17 +67,23 @@ constexpr char kSplit[] = "split";  // there is one since it began
 
 std::string Key(int i) { return absl::StrCat("key", i); }
 
-// Puts of keys of no length, so that the index grows.
+constexpr int kMost = 300'000;  // keys beside those fit in the server's memory
+
+// Puts `count` keys without a value after `first` others, so that the index grows. Beyond kMost the oldest go.
 bool Grow(Client* client, int first, int count) {
   std::vector<std::string> keys;
-  std::vector<Operation> puts(static_cast<size_t>(count));
-  for (int i = 0; i < count; ++i) keys.push_back(absl::StrCat("more", first + i));
-  for (size_t i = 0; i < puts.size(); ++i) {
-    puts[i].type = Operation::Type::kPut;
-    puts[i].key = keys[i];
+  std::vector<Operation> writes;
+  const auto add = [&](Operation::Type type, int key) {
+    keys.push_back(absl::StrCat("more", key));
+    writes.emplace_back().type = type;
+  };
+  for (int i = first; i < first + count; ++i) {
+    add(Operation::Type::kPut, i);
+    if (i >= kMost) add(Operation::Type::kDelete, i - kMost);
   }
-  client->RunAll(absl::MakeSpan(puts));
-  return std::all_of(puts.begin(), puts.end(), [](const Operation& put) { return put.status.ok(); });
+  for (size_t i = 0; i < writes.size(); ++i) writes[i].key = keys[i];
+  client->RunAll(absl::MakeSpan(writes));
+  return std::all_of(writes.begin(), writes.end(), [](const Operation& write) { return write.status.ok(); });
 }
 
 // The other host's part: puts, deletes, grows the table and reuses its memory until it is told to stop.
