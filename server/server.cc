@@ -314,8 +314,8 @@ void Server::Impl::StartEachThread() {
     Seat& seat = *seats_[i];
     std::vector<rdma::Endpoint*> endpoints;
     for (const auto& endpoint : seat.endpoints) endpoints.push_back(endpoint.get());
-    seat.thread = std::make_unique<WorkerThread>(static_cast<int>(i), seat.worker.get(), std::move(endpoints),
-                                                 &seat.wake, &clock_, options_.spin_us * 1000);
+    seat.thread = std::make_unique<WorkerThread>(static_cast<int>(i), seat.worker.get(), endpoints, &seat.wake, &clock_,
+                                                 options_.spin_us * 1000);
   }
   acceptor_thread_ = std::thread([this] { RunAcceptor(); });
 }

@@ -1,6 +1,5 @@
 #include "server/worker_thread.h"
 
-#include <poll.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 namespace farlook::server {
 namespace {
@@ -23,15 +23,22 @@ void Pause() {
 #endif
 }
 
+std::vector<pollfd> ToSleepOn(absl::Span<rdma::Endpoint* const> endpoints, const WakeFd& wake) {
+  std::vector<pollfd> fds;
+  for (const rdma::Endpoint* endpoint : endpoints) fds.push_back({endpoint->fd(), POLLIN, 0});
+  fds.push_back({wake.fd(), POLLIN, 0});
+  return fds;
+}
+
 }  // namespace
 
-WorkerThread::WorkerThread(int number, Worker* worker, std::vector<rdma::Endpoint*> endpoints, WakeFd* wake,
+WorkerThread::WorkerThread(int number, Worker* worker, absl::Span<rdma::Endpoint* const> endpoints, WakeFd* wake,
                            const rdma::Clock* clock, int64_t spin_ns)
     : worker_(worker),
-      endpoints_(std::move(endpoints)),
       wake_(wake),
       clock_(clock),
       spin_ns_(spin_ns),
+      fds_(ToSleepOn(endpoints, *wake)),
       thread_([this, number] {
         pthread_setname_np(pthread_self(), absl::StrCat("worker", number).c_str());
         Run();
@@ -76,16 +83,13 @@ void WorkerThread::Run() {
 }
 
 void WorkerThread::Sleep(int64_t due_ns) {
-  std::vector<pollfd> fds;
-  for (const rdma::Endpoint* endpoint : endpoints_) fds.push_back({endpoint->fd(), POLLIN, 0});
-  fds.push_back({wake_->fd(), POLLIN, 0});
   timespec timeout{};
   if (due_ns != Worker::kNever) {
     const int64_t wait_ns = std::max<int64_t>(due_ns - clock_->NowNs(), 0);
     timeout = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
   }
-  ppoll(fds.data(), fds.size(), due_ns == Worker::kNever ? nullptr : &timeout, nullptr);
-  if ((fds.back().revents & POLLIN) != 0) wake_->Clear();
+  ppoll(fds_.data(), fds_.size(), due_ns == Worker::kNever ? nullptr : &timeout, nullptr);
+  if ((fds_.back().revents & POLLIN) != 0) wake_->Clear();
 }
 
 }  // namespace farlook::server

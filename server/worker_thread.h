@@ -5,6 +5,8 @@
 #ifndef FARLOOK_SERVER_WORKER_THREAD_H_
 #define FARLOOK_SERVER_WORKER_THREAD_H_
 
+#include <poll.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -12,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
 #include "server/wake_fd.h"
@@ -24,7 +27,7 @@ class WorkerThread {
  public:
   // `wake` is what the worker's wake function signals. All outlive this; nobody else touches the worker, except as its
   // header allows, until Join().
-  WorkerThread(int number, Worker* worker, std::vector<rdma::Endpoint*> endpoints, WakeFd* wake,
+  WorkerThread(int number, Worker* worker, absl::Span<rdma::Endpoint* const> endpoints, WakeFd* wake,
                const rdma::Clock* clock, int64_t spin_ns);
   ~WorkerThread();  // REQUIRES Join()
 
@@ -38,12 +41,12 @@ class WorkerThread {
   void Sleep(int64_t due_ns);
 
   Worker* const worker_;
-  const std::vector<rdma::Endpoint*> endpoints_;
   WakeFd* const wake_;
   const rdma::Clock* const clock_;
   const int64_t spin_ns_;
   std::atomic<int64_t> drain_deadline_ns_{0};  // 0: serve
   bool drained_ = false;                       // of the thread, until it ended
+  std::vector<pollfd> fds_;                    // of the endpoints, and last the wake's
   std::thread thread_;
 };
 
