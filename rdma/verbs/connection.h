@@ -112,7 +112,7 @@ class VerbsConnection final : public Connection {
   // A server's: accepts the client behind `id`, whose events come to this connection from now on. An error: it is
   // rejected, and the connection is of no use.
   absl::Status Accept(CmId id, const Envelope& client, const ReadDepths& depths, absl::string_view welcome,
-                      bool grant_atomics);
+                      bool grant_atomics, const std::vector<SplitRange>& splits);
 
   // ---- For the endpoint.
 
@@ -158,6 +158,7 @@ class VerbsConnection final : public Connection {
   void Agree(const Envelope& peer, const ReadDepths& depths);
   bool PostAtomic(SendQueue::Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                   uint64_t operand, uint64_t desired);
+  uint32_t KeyOfRegion(uint32_t rkey, uint64_t remote_address) const;
   void Listed();
   void Issue();
   // Something waits for room, or makes no sense, or the device has not taken it.
@@ -175,6 +176,7 @@ class VerbsConnection final : public Connection {
   bool deliver_messages_ = true;  // that had arrived before the end
   bool connecting_ = false;       // a client's attempt is with the connection manager
   bool handshaking_ = false;      // the connection manager knows the peer
+  bool split_ = false;            // the peer offers a range that is several memory regions
   Envelope peer_words_;
   SendQueue send_;
   FlowControl flow_;

@@ -220,7 +220,7 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(CmId id, const
     return absl::UnavailableError(absl::StrCat("the client's handshake could not be taken over: ", strerror(errno)));
   }
   std::unique_ptr<VerbsConnection> connection = MakeConnection(Role::kServer);
-  absl::Status status = connection->Accept(std::move(id), client, depths, welcome, grant_atomics);
+  absl::Status status = connection->Accept(std::move(id), client, depths, welcome, grant_atomics, offers_->splits);
   if (!status.ok()) return status;
   SetTimer();
   return connection;
@@ -230,12 +230,16 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(CmId id, const
 void VerbsEndpoint::AddOffers() {
   for (; known_offers_ < offers_->offers.size(); ++known_offers_) {
     const Offers::Offer& offer = offers_->offers[known_offers_];
-    LocalMemory::Range range;
-    range.begin = offer.base;
-    range.end = offer.base + offer.bytes;
-    range.lkey = offer.region->lkey;
-    range.lands_reads = !device_->traits().iwarp;
-    memory_.Add(range);
+    char* begin = offer.base;
+    for (const MemoryRegion& region : offer.regions) {
+      LocalMemory::Range range;
+      range.begin = begin;
+      range.end = begin + region->length;
+      range.lkey = region->lkey;
+      range.lands_reads = !device_->traits().iwarp;
+      memory_.Add(range);
+      begin += offer.stride_bytes;
+    }
   }
 }
 

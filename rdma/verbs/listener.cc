@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -12,8 +13,10 @@
 #include "rdma/verbs/envelope.h"
 #include "rdma/verbs/limits.h"
 #include "rdma/verbs/loopback.h"
+#include "rdma/verbs/negotiation.h"
 #include "rdma/verbs/numa_node.h"
 #include "rdma/verbs/request.h"
+#include "rdma/verbs/split_range.h"
 
 namespace farlook::rdma::verbs {
 
@@ -60,14 +63,34 @@ absl::StatusOr<RemoteRange> VerbsListener::Offer(const SharedRange& range, Acces
   if (range.bytes == 0 || range.base == nullptr) return absl::InvalidArgumentError("an empty range");
   const bool atomics = access == Access::kRemoteReadAtomic && offers_->device->traits().atomics;
   const int flags = IBV_ACCESS_REMOTE_READ | (atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-  absl::StatusOr<MemoryRegion> region =
-      Register(*offers_->device, range.base, range.bytes, flags, "the memory that the server offers");
-  if (!region.ok()) return region.status();
+  const uint64_t most = offers_->device->traits().max_region_bytes;
+  const absl::StatusOr<RegionPlan> plan = PlanRegions(most, range.bytes);
+  if (!plan.ok()) return plan.status();
+  if (plan->regions > 1 && reinterpret_cast<uintptr_t>(range.base) % kRegionAlignment != 0) {
+    return absl::InvalidArgumentError("a range that takes several memory regions begins at a page");
+  }
+  if (plan->regions > 1 && offers_->splits.size() == kMaxSplitRanges) {
+    return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxSplitRanges,
+                                                     " ranges are longer than this device's memory regions, of ", most,
+                                                     " bytes (max_mr_size); offer less memory"));
+  }
+  Offers::Offer offer{range.base, range.bytes, access, plan->stride_bytes, {}};
+  SplitRange split{reinterpret_cast<uintptr_t>(range.base), plan->stride_bytes, {}};
+  for (size_t i = 0; i < plan->regions; ++i) {
+    const uint64_t begin = i * plan->stride_bytes;
+    const uint64_t bytes = std::min(range.bytes - begin, most);
+    absl::StatusOr<MemoryRegion> region =
+        Register(*offers_->device, range.base + begin, bytes, flags, "the memory that the server offers");
+    if (!region.ok()) return region.status();
+    split.keys.push_back((*region)->rkey);
+    offer.regions.push_back(*std::move(region));
+  }
   RemoteRange remote;
-  remote.address = reinterpret_cast<uintptr_t>(range.base);
+  remote.address = split.address;
   remote.bytes = range.bytes;
-  remote.rkey = (*region)->rkey;
-  offers_->offers.push_back({range.base, range.bytes, access, *std::move(region)});
+  remote.rkey = offer.rkey();
+  offers_->offers.push_back(std::move(offer));
+  if (plan->regions > 1) offers_->splits.push_back(std::move(split));
   return remote;
 }
 

@@ -34,14 +34,14 @@ void VerbsRequest::Reject(absl::string_view reason) {
 absl::StatusOr<std::unique_ptr<Connection>> VerbsRequest::Accept(Endpoint* endpoint, absl::string_view welcome,
                                                                  absl::Span<const uint32_t> rkeys) {
   if (id_ == nullptr) return absl::FailedPreconditionError("the request was answered before");
-  if (welcome.size() > kMaxWelcomeBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a welcome of ", welcome.size(), " bytes; the limit is ", kMaxWelcomeBytes));
+  const size_t most = kMaxWelcomeBytes - SplitBytes(offers_->splits);
+  if (welcome.size() > most) {
+    return absl::InvalidArgumentError(absl::StrCat("a welcome of ", welcome.size(), " bytes; the limit is ", most));
   }
   bool atomics = false;
   for (const uint32_t rkey : rkeys) {
     const auto offer = std::find_if(offers_->offers.begin(), offers_->offers.end(),
-                                    [rkey](const Offers::Offer& o) { return o.region->rkey == rkey; });
+                                    [rkey](const Offers::Offer& o) { return o.rkey() == rkey; });
     if (offer == offers_->offers.end()) {
       return absl::InvalidArgumentError(absl::StrCat("no range was offered with key ", rkey));
     }
