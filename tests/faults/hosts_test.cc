@@ -55,7 +55,7 @@ std::unique_ptr<Client> ConnectTo(const std::string& address, int64_t timeout_ms
 
 std::vector<std::string> ServerThere(int port) {
   return {"server/kv_server", "--listen=" + There(port), absl::StrCat("--listen=", kShm),
-          "--memory=64MiB",   "--huge_pages=none",       "--counter_memory=0"};
+          "--memory=128MiB",  "--huge_pages=none",       "--counter_memory=0"};
 }
 
 // ---- One reads what the other changes ----
@@ -67,7 +67,7 @@ constexpr char kSplit[] = "split";  // there is one since it began
 
 std::string Key(int i) { return absl::StrCat("key", i); }
 
-constexpr int kMost = 300'000;  // keys beside those fit in the server's memory
+constexpr int kMost = 200'000;  // keys beside those fit in the server's memory
 
 // Puts `count` keys without a value after `first` others, so that the index grows. Beyond kMost the oldest go.
 bool Grow(Client* client, int first, int count) {
