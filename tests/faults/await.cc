@@ -9,10 +9,10 @@ namespace farlook {
 
 using std::chrono::steady_clock;
 
-bool Await(absl::FunctionRef<bool()> condition) {
+bool Await(absl::FunctionRef<bool()> condition, unsigned every_us) {
   for (const auto end = steady_clock::now() + kBound; steady_clock::now() < end;) {
     if (condition()) return true;
-    usleep(20'000);
+    usleep(every_us);
   }
   return false;
 }

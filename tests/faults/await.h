@@ -13,8 +13,8 @@ namespace farlook {
 // How long anything may take: emulated, on a busy machine.
 inline constexpr auto kBound = std::chrono::seconds(60);
 
-// Looks every 20 ms whether `condition` holds. False: it did not within kBound.
-bool Await(absl::FunctionRef<bool()> condition);
+// Looks every `every_us` whether `condition` holds. False: it did not within kBound.
+bool Await(absl::FunctionRef<bool()> condition, unsigned every_us = 20'000);
 
 // The same, and prints how long it took: "WHO knew after 2940 ms". For what has a bound of some seconds, which an
 // emulated device on a busy machine cannot be held to; docs/verification.md tells what was measured.

@@ -1,7 +1,6 @@
 // The link between a client and its server is cut, for a while or for ever (tests/vm, --links=2).
 //
 // The server listens on shared memory too, for an observer who does not depend on the link.
-#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,11 +12,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "client/client.h"
 #include "gtest/gtest.h"
-#include "kv/message.h"
-#include "rdma/transport.h"
 #include "tests/faults/await.h"
 #include "tests/faults/device.h"
 #include "tests/faults/load.h"
@@ -27,8 +23,6 @@ namespace farlook {
 namespace {
 
 using std::chrono::steady_clock;
-
-constexpr auto kLiveness = std::chrono::seconds(3);  // the default
 
 class LinkTest : public testing::Test {
  protected:
@@ -98,41 +92,6 @@ void LinkTest::ExpectAllEndsWellWhenCutFor(int64_t ms) {
 TEST_F(LinkTest, CutForASecondItIsAsIfNothingHadBeen) { ExpectAllEndsWellWhenCutFor(1'000); }
 
 TEST_F(LinkTest, CutForTenSecondsItIsAsIfNothingHadBeen) { ExpectAllEndsWellWhenCutFor(10'000); }
-
-// Nobody sends anything but the probes.
-TEST_F(LinkTest, CutWhileNothingIsUnderWayBothSidesKnow) {
-  auto endpoint = rdma::CreateEndpoint(server_->address());
-  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-  auto connection = (*endpoint)->Connect(server_->address(), kv::Hello().Encode(), /*timeout_ms=*/60'000);
-  ASSERT_TRUE(connection.ok()) << connection.status();
-  // Sleeps for a moment, as a client with nothing to do would.
-  const auto sleep = [&] {
-    rdma::Completion done[1];
-    (*endpoint)->Poll(absl::MakeSpan(done));
-    pollfd fd = {(*endpoint)->fd(), POLLIN, 0};
-    if ((*endpoint)->Arm()) poll(&fd, 1, /*timeout_ms=*/20);
-  };
-  ASSERT_TRUE(Await([&] {
-    sleep();
-    return (*connection)->alive();
-  }));
-  // Expect: with the link up both probe, and nobody takes the other for gone.
-  const auto end = steady_clock::now() + kLiveness + std::chrono::seconds(1);
-  while ((*connection)->alive() && steady_clock::now() < end) sleep();
-  EXPECT_TRUE((*connection)->alive()) << (*connection)->status();
-  EXPECT_EQ(ServerStat(observer_, "connections"), 2);
-  std::thread server([] {
-    EXPECT_TRUE(
-        AwaitAndTell("the server of a silent client", [] { return ServerStat(observer_, "connections") == 1; }));
-  });
-  std::thread cutter([] { Link("cut"); });
-  EXPECT_TRUE(AwaitAndTell("the client of a silent server", [&] {
-    sleep();
-    return !(*connection)->alive();
-  }));
-  server.join();
-  cutter.join();
-}
 
 TEST_F(LinkTest, CutForEverBothSidesKnowAndNothingIsLeft) {
   // siw connects within rdma_connect(), and keeps its caller for as long as TCP tries: two minutes, usually.
