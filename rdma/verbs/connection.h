@@ -158,7 +158,7 @@ class VerbsConnection final : public Connection {
   void Agree(const Envelope& peer, const ReadDepths& depths);
   bool PostAtomic(SendQueue::Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                   uint64_t operand, uint64_t desired);
-  uint32_t KeyOfRegion(uint32_t rkey, uint64_t remote_address) const;
+  bool PostReadOfRegion(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey);
   void Listed();
   void Issue();
   // Something waits for room, or makes no sense, or the device has not taken it.
