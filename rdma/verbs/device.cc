@@ -46,13 +46,14 @@ uint32_t NotNegative(int value) { return value > 0 ? static_cast<uint32_t>(value
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Device>> Device::Open(const std::string& name, uint8_t port) {
+absl::StatusOr<std::shared_ptr<Device>> Device::Open(const std::string& name, uint8_t port, Posters posters) {
   PrepareForFork();
   int error = 0;
   ibv_context* const context = OpenByName(name, &error);
   if (context == nullptr) return CannotOpen(name, error);
   std::shared_ptr<Device> device(new Device(name, port, context));
   if (absl::Status status = device->Begin(); !status.ok()) return status;
+  if (posters == Posters::kOneThread) device->MakeThreadDomain();
   return device;
 }
 
@@ -81,6 +82,19 @@ absl::Status Device::Begin() {
   domain_.reset(ibv_alloc_pd(context_.get()));
   if (domain_ == nullptr) return CannotCreate("a protection domain", name_, errno);
   return absl::OkStatus();
+}
+
+// Whatever keeps it from being made, queue pairs work without: the provider has none (EOPNOTSUPP), or the adapter has
+// no doorbell left to give away. What is really broken shows when the queue pair is made.
+void Device::MakeThreadDomain() {
+  ibv_td_init_attr of_thread = {};
+  thread_domain_.reset(ibv_alloc_td(context_.get(), &of_thread));
+  if (thread_domain_ == nullptr) return;
+  ibv_parent_domain_init_attr of_both = {};
+  of_both.pd = domain_.get();
+  of_both.td = thread_domain_.get();
+  parent_domain_.reset(ibv_alloc_parent_domain(context_.get(), &of_both));
+  if (parent_domain_ == nullptr) thread_domain_.reset();
 }
 
 std::string Device::PortTrouble() const {

@@ -45,8 +45,12 @@ struct QueuePairEvents {
 
 class Device {
  public:
+  // Which threads post to its queue pairs. One: they are made in a thread domain, where the provider has any, so that
+  // each has a doorbell of its own and takes no locks. See "Thread domains" in docs/design-notes.md.
+  enum class Posters { kOneThread, kSeveralThreads };
+
   // Opens the device `name` and looks at its port. Errors as of diagnosis.h.
-  static absl::StatusOr<std::shared_ptr<Device>> Open(const std::string& name, uint8_t port);
+  static absl::StatusOr<std::shared_ptr<Device>> Open(const std::string& name, uint8_t port, Posters posters);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -54,7 +58,11 @@ class Device {
   const std::string& name() const { return name_; }
   uint8_t port() const { return port_; }
   ibv_context* context() const { return context_.get(); }
+  // Where memory and shared receive queues are registered.
   ibv_pd* domain() const { return domain_.get(); }
+  // Where queue pairs are made: domain(), or its parent domain with the thread domain in it. For the device both are
+  // one, so that the keys of memory in domain() hold there.
+  ibv_pd* queue_pair_domain() const { return parent_domain_ != nullptr ? parent_domain_.get() : domain_.get(); }
   const DeviceTraits& traits() const { return traits_; }
 
   // Set by events. Any thread.
@@ -75,17 +83,22 @@ class Device {
   struct Closer {
     void operator()(ibv_context* context) const { ibv_close_device(context); }
     void operator()(ibv_pd* domain) const { ibv_dealloc_pd(domain); }
+    void operator()(ibv_td* domain) const { ibv_dealloc_td(domain); }
   };
 
   Device(std::string name, uint8_t port, ibv_context* context);
   absl::Status Begin();
+  void MakeThreadDomain();
   void Handle(const ibv_async_event& event);
   void TellAll(ibv_event_type event);
 
   const std::string name_;
   const uint8_t port_;
   const std::unique_ptr<ibv_context, Closer> context_;
+  // Destroyed from the last to the first.
   std::unique_ptr<ibv_pd, Closer> domain_;
+  std::unique_ptr<ibv_td, Closer> thread_domain_;  // null: none
+  std::unique_ptr<ibv_pd, Closer> parent_domain_;  // of both; null: none
   DeviceTraits traits_;
   std::atomic<bool> gone_{false};
   absl::Mutex mutex_;

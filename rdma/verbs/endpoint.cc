@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::ForClient(const Ad
   if (!remote.ok()) return remote.status();
   absl::StatusOr<DevicePort> port = DeviceTowards(*remote, FormatAddress(address));
   if (!port.ok()) return port.status();
-  absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(port->name, port->port);
+  absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(port->name, port->port, Device::Posters::kOneThread);
   if (!device.ok()) return device.status();
   std::unique_ptr<VerbsEndpoint> endpoint(new VerbsEndpoint(*std::move(device), nullptr, options));
   if (absl::Status status = endpoint->Begin(); !status.ok()) return status;

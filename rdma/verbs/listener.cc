@@ -28,7 +28,8 @@ absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Addre
   absl::StatusOr<DevicePort> port = DeviceAt(*local, shown);
   if (!port.ok()) return port.status();
   auto offers = std::make_shared<Offers>();
-  absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(port->name, port->port);
+  absl::StatusOr<std::shared_ptr<Device>> device =
+      Device::Open(port->name, port->port, Device::Posters::kSeveralThreads);
   if (!device.ok()) return device.status();
   offers->device = *std::move(device);
   offers->options = options;

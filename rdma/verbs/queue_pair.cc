@@ -42,7 +42,7 @@ absl::StatusOr<QueuePair> QueuePair::Create(const Device& device, const QueuePla
     ibv_qp_init_attr attributes = wanted;
     attributes.cap.max_inline_data = inline_bytes;
     QueuePair pair;
-    pair.handle_.reset(ibv_create_qp(device.domain(), &attributes));
+    pair.handle_.reset(ibv_create_qp(device.queue_pair_domain(), &attributes));
     if (pair.handle_ != nullptr) {
       pair.inline_bytes_ = attributes.cap.max_inline_data;
       pair.iwarp_ = device.traits().iwarp;
