@@ -2,7 +2,6 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -24,26 +23,6 @@ enum Source : uint32_t { kCompletions, kManager, kTimer, kWake, kAsync, kSources
 
 // Completions taken in one Poll() whatever they are: SENDs that completed are not for the user.
 constexpr int kMaxRounds = 8;
-
-constexpr size_t kHugePageBytes = size_t{2} << 20;
-
-class VerbsBuffer final : public Buffer {
- public:
-  VerbsBuffer(VerbsEndpoint* endpoint, shm::Mapping mapping, MemoryRegion region, bool readable)
-      : endpoint_(endpoint), mapping_(std::move(mapping)), region_(std::move(region)) {
-    bytes_ = absl::MakeSpan(mapping_.data(), mapping_.bytes());
-    if (!readable) return;
-    remote_.address = reinterpret_cast<uintptr_t>(mapping_.data());
-    remote_.bytes = mapping_.bytes();
-    remote_.rkey = region_->rkey;
-  }
-  ~VerbsBuffer() override { endpoint_->Free(mapping_.data()); }
-
- private:
-  VerbsEndpoint* const endpoint_;
-  const shm::Mapping mapping_;
-  const MemoryRegion region_;  // goes before the memory
-};
 
 void Remove(std::vector<VerbsConnection*>& from, const VerbsConnection* connection) {
   from.erase(std::remove(from.begin(), from.end(), connection), from.end());
@@ -84,6 +63,7 @@ VerbsEndpoint::VerbsEndpoint(std::shared_ptr<Device> device, std::shared_ptr<Off
     : device_(std::move(device)),
       offers_(std::move(offers)),
       tick_ns_(TickNs(options.liveness_ms)),
+      memory_(device_.get(), offers_.get()),
       messages_(device_.get()),
       completions_(device_.get(), this),
       receives_(device_.get(), &messages_),
@@ -106,7 +86,7 @@ absl::Status VerbsEndpoint::Begin() {
   absl::StatusOr<EventChannel> channel = MakeEventChannel();
   if (!channel.ok()) return channel.status();
   channel_ = *std::move(channel);
-  if (absl::Status status = MakeProbeWords(); !status.ok()) return status;
+  if (absl::Status status = memory_.Begin(); !status.ok()) return status;
   if (absl::Status status = receives_.Begin(/*shared=*/offers_ != nullptr, this); !status.ok()) return status;
   if (absl::Status status = completions_.Begin(receives_.shared_receives()); !status.ok()) return status;
   const bool watched = Watch(completions_.fd(), kCompletions) && Watch(channel_->fd, kManager) &&
@@ -115,57 +95,11 @@ absl::Status VerbsEndpoint::Begin() {
   return watched ? absl::OkStatus() : NoDescriptors("an epoll entry");
 }
 
-absl::Status VerbsEndpoint::MakeProbeWords() {
-  absl::StatusOr<shm::Mapping> memory = shm::MapAnonymous(2 * kProbeAlignment);
-  if (!memory.ok()) return memory.status();
-  probe_memory_ = *std::move(memory);
-  char* const landing = probe_memory_.data() + kProbeAlignment;
-  absl::StatusOr<MemoryRegion> word =
-      Register(*device_, probe_memory_.data(), kProbeAlignment, IBV_ACCESS_REMOTE_READ, "a word for probes");
-  if (!word.ok()) return word.status();
-  probe_word_ = *std::move(word);
-  // On iWARP a peer can write where a probe lands; nobody looks there.
-  absl::StatusOr<MemoryRegion> other =
-      Register(*device_, landing, kProbeAlignment, device_->traits().iwarp ? IBV_ACCESS_REMOTE_WRITE : 0, "probes");
-  if (!other.ok()) return other.status();
-  probe_landing_ = *std::move(other);
-  return absl::OkStatus();
-}
-
-RemoteRange VerbsEndpoint::probe_word() const {
-  RemoteRange word;
-  word.address = reinterpret_cast<uintptr_t>(probe_memory_.data());
-  word.bytes = sizeof(uint64_t);
-  word.rkey = probe_word_->rkey;
-  return word;
-}
-
 bool VerbsEndpoint::Watch(int descriptor, uint32_t what) {
   epoll_event event = {};
   event.events = EPOLLIN;
   event.data.u32 = what;
   return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
-}
-
-absl::StatusOr<std::unique_ptr<Buffer>> VerbsEndpoint::Allocate(size_t bytes, bool readable_by_peers) {
-  if (bytes == 0) return absl::InvalidArgumentError("a buffer of 0 bytes");
-  absl::StatusOr<shm::Mapping> mapping = shm::MapAnonymous(bytes);
-  if (!mapping.ok()) return mapping.status();
-  // Registering touches every page: there are fewer large ones.
-  if (bytes >= kHugePageBytes) madvise(mapping->data(), mapping->bytes(), MADV_HUGEPAGE);
-  // See bounce.h. A server's buffers stay closed, whatever the device.
-  const bool iwarp = device_->traits().iwarp;
-  const bool opened = iwarp && offers_ == nullptr;
-  const int access = (readable_by_peers ? IBV_ACCESS_REMOTE_READ : 0) | (opened ? IBV_ACCESS_REMOTE_WRITE : 0);
-  absl::StatusOr<MemoryRegion> region = Register(*device_, mapping->data(), mapping->bytes(), access, "a buffer");
-  if (!region.ok()) return region.status();
-  LocalMemory::Range range;
-  range.begin = mapping->data();
-  range.end = range.begin + mapping->bytes();
-  range.lkey = (*region)->lkey;
-  range.lands_reads = !iwarp || opened;
-  memory_.Add(range);
-  return std::make_unique<VerbsBuffer>(this, *std::move(mapping), *std::move(region), readable_by_peers);
 }
 
 // ---- Connections ----
@@ -176,11 +110,10 @@ std::unique_ptr<VerbsConnection> VerbsEndpoint::MakeConnection(Role role) {
   if (free == by_tag_.end()) by_tag_.push_back(nullptr);
   SendResources resources;
   resources.device = device_.get();
-  resources.memory = &memory_;
+  resources.memory = memory_.local();
   resources.messages = &messages_;
   resources.credits = &credits_;
-  resources.probe_landing = {reinterpret_cast<uintptr_t>(probe_memory_.data() + kProbeAlignment), sizeof(uint64_t),
-                             probe_landing_->lkey};
+  resources.probe_landing = memory_.probe_landing();
   auto connection = std::make_unique<VerbsConnection>(static_cast<ConnectionHost*>(this), resources, role, tag);
   by_tag_[tag] = connection.get();
   if (next_tick_ns_ == 0) next_tick_ns_ = Clock::Real().NowNs() + tick_ns_;
@@ -215,7 +148,7 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Connect(absl::string_
 absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(CmId id, const Envelope& client,
                                                                   const ReadDepths& depths, absl::string_view welcome,
                                                                   bool grant_atomics) {
-  AddOffers();
+  memory_.AddOffers();
   if (rdma_migrate_id(id.get(), channel_.get()) != 0) {
     return absl::UnavailableError(absl::StrCat("the client's handshake could not be taken over: ", strerror(errno)));
   }
@@ -224,23 +157,6 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(CmId id, const
   if (!status.ok()) return status;
   SetTimer();
   return connection;
-}
-
-// A server pulls values into what it offers.
-void VerbsEndpoint::AddOffers() {
-  for (; known_offers_ < offers_->offers.size(); ++known_offers_) {
-    const Offers::Offer& offer = offers_->offers[known_offers_];
-    char* begin = offer.base;
-    for (const MemoryRegion& region : offer.regions) {
-      LocalMemory::Range range;
-      range.begin = begin;
-      range.end = begin + region->length;
-      range.lkey = region->lkey;
-      range.lands_reads = !device_->traits().iwarp;
-      memory_.Add(range);
-      begin += offer.stride_bytes;
-    }
-  }
 }
 
 void VerbsEndpoint::List(VerbsConnection* connection) {

@@ -23,15 +23,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "rdma/shm/sealed_memory.h"
 #include "rdma/shm/unique_fd.h"
 #include "rdma/transport.h"
 #include "rdma/verbs/cm.h"
 #include "rdma/verbs/completion_queues.h"
 #include "rdma/verbs/connection.h"
 #include "rdma/verbs/device.h"
+#include "rdma/verbs/endpoint_memory.h"
 #include "rdma/verbs/limits.h"
-#include "rdma/verbs/local_memory.h"
 #include "rdma/verbs/message_pool.h"
 #include "rdma/verbs/offers.h"
 #include "rdma/verbs/read_credits.h"
@@ -52,7 +51,9 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   // Endpoint:
   absl::StatusOr<std::unique_ptr<Connection>> Connect(absl::string_view address, absl::string_view hello,
                                                       int64_t timeout_ms) override;
-  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) override {
+    return memory_.Allocate(bytes, readable_by_peers);
+  }
   size_t Poll(absl::Span<Completion> out) override;
   bool Arm() override;
   int fd() const override { return epoll_.get(); }
@@ -60,9 +61,6 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   // Accepts a client that `id` stands for, whose events came to another channel until now. See VerbsConnection::Accept.
   absl::StatusOr<std::unique_ptr<Connection>> Accept(CmId id, const Envelope& client, const ReadDepths& depths,
                                                      absl::string_view welcome, bool grant_atomics);
-
-  // For buffers.
-  void Free(const char* begin) { memory_.Remove(begin); }
 
  private:
   // What a completion of a receive queue brought, and the user has until the next Poll().
@@ -73,17 +71,15 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
 
   VerbsEndpoint(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers, const TransportOptions& options);
   absl::Status Begin();
-  absl::Status MakeProbeWords();
   bool Watch(int descriptor, uint32_t what);
   std::unique_ptr<VerbsConnection> MakeConnection(Role role);
-  void AddOffers();
 
   // ConnectionHost:
   const Device& device() const override { return *device_; }
   CompletionQueues& completions() override { return completions_; }
   ReceiveQueue& receives() override { return receives_; }
   AsyncSink* sink() override { return this; }
-  RemoteRange probe_word() const override;
+  RemoteRange probe_word() const override { return memory_.probe_word(); }
   void List(VerbsConnection* connection) override;
   void Attend(VerbsConnection* connection) override;
   void RoomReturned() override { room_returned_ = true; }
@@ -118,16 +114,12 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   shm::UniqueFd timer_;
   shm::UniqueFd wake_;
   EventChannel channel_;
-  shm::Mapping probe_memory_;  // the word that peers READ, and, in another page, where their words land
-  MemoryRegion probe_word_;
-  MemoryRegion probe_landing_;
+  EndpointMemory memory_;
   MessagePool messages_;
   CompletionQueues completions_;
   ReceiveQueue receives_;
-  LocalMemory memory_;
   ReadCredits credits_;
   std::vector<PairParts> parked_;
-  size_t known_offers_ = 0;
 
   bool armed_ = false;
   bool room_returned_ = false;
