@@ -206,6 +206,45 @@ TEST(CountersTest, AnIdleClientKeepsNoCellAndIsNotHarmed) {
   EXPECT_EQ(idle->FetchAdd("mine", 1).value_or(-1), 3);
 }
 
+// Cells are all taken, so that an early one would go to another counter, which would show the holder's add.
+TEST(CountersTest, ACellIsNobodysUntilEachHolderHasAcknowledged) {
+  ServerProcess server({"--memory=16MiB", "--counter_memory=4096", "--counter_patience=10m"});
+  const auto holder = MustConnect(server), other = MustConnect(server);
+  ASSERT_TRUE(holder->CreateCounter("mine", 1).ok());
+  ASSERT_EQ(holder->FetchAdd("mine", 1).value_or(-1), 1);
+  const auto free = static_cast<size_t>(ServerStat(other.get(), "counter_cells_free"));
+  std::vector<std::string> names;
+  for (size_t i = 0; i <= free; ++i) names.push_back(absl::StrCat("c", i));
+  std::vector<Operation> creates(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    creates[i].type = Operation::Type::kCreateCounter;
+    creates[i].key = names[i];
+    creates[i].operand = 1000;
+  }
+  other->RunAll(absl::MakeSpan(creates).first(free));
+  for (size_t i = 0; i < free; ++i) ASSERT_TRUE(creates[i].status.ok()) << creates[i].status;
+
+  // Expect: while the holder does not look, nobody gets its cell.
+  ASSERT_TRUE(other->DeleteCounter("mine").ok());
+  for (int i = 0; i < 20; ++i) {
+    const absl::Status early = other->CreateCounter(names[free], 1000);
+    ASSERT_TRUE(absl::IsResourceExhausted(early)) << early;
+  }
+  // Expect: when it goes on, it finds no counter, and changes none.
+  EXPECT_TRUE(absl::IsNotFound(holder->FetchAdd("mine", 1).status()));
+  const auto end = steady_clock::now() + std::chrono::seconds(60);
+  absl::Status late;
+  do {
+    holder->Ping().IgnoreError();  // it looks, and acknowledges
+    late = other->CreateCounter(names[free], 1000);
+  } while (absl::IsResourceExhausted(late) && steady_clock::now() < end);
+  EXPECT_TRUE(late.ok()) << late;
+  const std::vector<absl::string_view> keys(names.begin(), names.end());
+  std::vector<Client::CounterResult> results;
+  ASSERT_TRUE(other->MultiReadCounter(keys, &results).ok());
+  for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i].value, 1000) << names[i];
+}
+
 TEST(CountersTest, AllAtOnceAndBothKinds) {
   ServerProcess server({"--memory=16MiB", "--counter_memory=64KiB"});
   const auto client = MustConnect(server);
