@@ -149,6 +149,7 @@ class VerbsConnection final : public Connection {
  private:
   enum class State : uint8_t { kDialing, kWelcomed, kConnected, kEnding, kOver };
 
+  void ResolveAddress();
   void OnDialEvent(const rdma_cm_event& event);
   void OnRoute();
   void OnAnswer(const rdma_cm_event& event);
@@ -187,7 +188,8 @@ class VerbsConnection final : public Connection {
 
   PairParts parts_;
 
-  std::string shown_;  // the address dialed
+  std::string shown_;     // the address dialed
+  SocketAddress remote_;  // the same
   std::string hello_;
   int64_t timeout_ms_ = 0;
   int64_t deadline_ns_ = 0;  // of dialing, then of draining

@@ -1,4 +1,5 @@
 // How a VerbsConnection comes to be, on either side. See connection.h.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -74,10 +75,14 @@ void VerbsConnection::Dial(rdma_event_channel* channel, const SocketAddress& rem
     return Break(CannotOpen("the connection manager", errno), /*deliver_messages=*/false);
   }
   parts_.id.reset(id);
-  SocketAddress target = remote;
-  // Our own deadline ends it: this one is for the kernel to stop trying then.
-  if (rdma_resolve_addr(id, nullptr, target.get(), static_cast<int>(timeout_ms + 1)) != 0) {
-    return Break(NoDeviceAt(shown_, errno), /*deliver_messages=*/false);
+  remote_ = remote;
+  ResolveAddress();
+}
+
+void VerbsConnection::ResolveAddress() {
+  const int64_t wait_ms = std::min<int64_t>(timeout_ms_ + 1, kResolveMs);
+  if (rdma_resolve_addr(parts_.id.get(), nullptr, remote_.get(), static_cast<int>(wait_ms)) != 0) {
+    Break(NoDeviceAt(shown_, errno), /*deliver_messages=*/false);
   }
 }
 
@@ -86,6 +91,9 @@ void VerbsConnection::TimeOut() { Break(ConnectTimedOut(shown_, timeout_ms_), /*
 void VerbsConnection::OnDialEvent(const rdma_cm_event& event) {
   connecting_ = false;
   switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_ERROR:
+      if (event.status == -ETIMEDOUT) return ResolveAddress();  // until the deadline; see kResolveMs
+      return Break(CannotConnect(shown_, event.event, event.status), /*deliver_messages=*/false);
     case RDMA_CM_EVENT_ADDR_RESOLVED:
       if (host_->device().name() != ibv_get_device_name(parts_.id->verbs->device)) {
         return Break(absl::UnavailableError(absl::StrCat(
@@ -93,6 +101,7 @@ void VerbsConnection::OnDialEvent(const rdma_cm_event& event) {
                          ", and this client uses ", host_->device().name(), "; make a new client")),
                      /*deliver_messages=*/false);
       }
+      // Our own deadline ends it: this one is for the kernel to stop trying then.
       if (rdma_resolve_route(parts_.id.get(), static_cast<int>(timeout_ms_ + 1)) != 0) {
         Break(CannotConnect(shown_, RDMA_CM_EVENT_ROUTE_ERROR, errno), /*deliver_messages=*/false);
       }
