@@ -199,6 +199,7 @@ class FakeEndpoint final : public rdma::Endpoint {
 
   bool Arm() override { return network_->events_.empty(); }
   int fd() const override { return -1; }
+  void Wake() override {}
 
  private:
   FakeNetwork* const network_;

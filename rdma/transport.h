@@ -234,6 +234,8 @@ class Endpoint {
   // readable for nothing). Poll() disarms.
   virtual bool Arm() = 0;
   virtual int fd() const = 0;
+  // Ends one sleep, this one or the next. Any thread.
+  virtual void Wake() = 0;
 };
 
 // What came in at a listener and waits for an answer. Destroying it without an answer rejects it.

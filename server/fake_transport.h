@@ -101,6 +101,7 @@ class FakeEndpoint : public rdma::Endpoint {
     return events_.empty();
   }
   int fd() const override { return -1; }
+  void Wake() override {}
 
   void Push(FakePeer* peer, rdma::Completion completion, absl::string_view message = {}) {
     completion.connection = peer->connection;

@@ -21,6 +21,7 @@
 #include "kv/table.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
+#include "rdma/wake_fd.h"
 #include "server/acceptor.h"
 #include "server/byte_size.h"
 #include "server/cell_domain.h"
@@ -28,7 +29,6 @@
 #include "server/log.h"
 #include "server/partition_locks.h"
 #include "server/stat_text.h"
-#include "server/wake_fd.h"
 #include "server/worker.h"
 #include "server/worker_thread.h"
 
@@ -124,7 +124,6 @@ class Server::Impl {
 
  private:
   struct Seat {  // of one worker
-    WakeFd wake;
     std::vector<std::unique_ptr<rdma::Endpoint>> endpoints;
     std::unique_ptr<Worker> worker;
     std::unique_ptr<WorkerThread> thread;
@@ -156,7 +155,7 @@ class Server::Impl {
   std::string atomics_;                    // see CellDomain::name
   std::vector<std::unique_ptr<Seat>> seats_;
   std::unique_ptr<Acceptor> acceptor_;
-  WakeFd acceptor_wake_;
+  rdma::WakeFd acceptor_wake_;
   std::atomic<bool> acceptor_done_{false};
   std::thread acceptor_thread_;
   bool running_ = false;
@@ -254,7 +253,6 @@ absl::Status Server::Impl::Offer() {
 absl::Status Server::Impl::MakeWorker(int number) {
   seats_.push_back(std::make_unique<Seat>());
   Seat& seat = *seats_.back();
-  if (!seat.wake.ok()) return absl::ResourceExhaustedError("no file descriptors left (raise ulimit -n)");
 
   Shared shared;
   shared.table = table_.get();
@@ -276,8 +274,8 @@ absl::Status Server::Impl::MakeWorker(int number) {
   sessions.keep_ns = options_.keep_sessions_ms * 1'000'000;
   sessions.random = Random64;
 
-  WakeFd* wake = &seat.wake;
-  seat.worker = std::make_unique<Worker>(shared, std::move(sessions), [wake] { wake->Wake(); });
+  // One of its endpoints ends the sleep on all.
+  seat.worker = std::make_unique<Worker>(shared, std::move(sessions), [&seat] { seat.endpoints[0]->Wake(); });
   for (size_t i = 0; i < listeners_.size(); ++i) {
     auto endpoint = listeners_[i]->CreateEndpoint();
     if (!endpoint.ok()) return endpoint.status();
@@ -314,7 +312,7 @@ void Server::Impl::StartEachThread() {
     Seat& seat = *seats_[i];
     std::vector<rdma::Endpoint*> endpoints;
     for (const auto& endpoint : seat.endpoints) endpoints.push_back(endpoint.get());
-    seat.thread = std::make_unique<WorkerThread>(static_cast<int>(i), seat.worker.get(), endpoints, &seat.wake, &clock_,
+    seat.thread = std::make_unique<WorkerThread>(static_cast<int>(i), seat.worker.get(), endpoints, &clock_,
                                                  options_.spin_us * 1000);
   }
   acceptor_thread_ = std::thread([this] { RunAcceptor(); });

@@ -23,22 +23,21 @@ void Pause() {
 #endif
 }
 
-std::vector<pollfd> ToSleepOn(absl::Span<rdma::Endpoint* const> endpoints, const WakeFd& wake) {
+std::vector<pollfd> ToSleepOn(absl::Span<rdma::Endpoint* const> endpoints) {
   std::vector<pollfd> fds;
   for (const rdma::Endpoint* endpoint : endpoints) fds.push_back({endpoint->fd(), POLLIN, 0});
-  fds.push_back({wake.fd(), POLLIN, 0});
   return fds;
 }
 
 }  // namespace
 
-WorkerThread::WorkerThread(int number, Worker* worker, absl::Span<rdma::Endpoint* const> endpoints, WakeFd* wake,
+WorkerThread::WorkerThread(int number, Worker* worker, absl::Span<rdma::Endpoint* const> endpoints,
                            const rdma::Clock* clock, int64_t spin_ns)
     : worker_(worker),
-      wake_(wake),
+      wakes_(endpoints[0]),
       clock_(clock),
       spin_ns_(spin_ns),
-      fds_(ToSleepOn(endpoints, *wake)),
+      fds_(ToSleepOn(endpoints)),
       thread_([this, number] {
         pthread_setname_np(pthread_self(), absl::StrCat("worker", number).c_str());
         Run();
@@ -48,7 +47,7 @@ WorkerThread::~WorkerThread() = default;
 
 void WorkerThread::Drain(int64_t deadline_ns) {
   drain_deadline_ns_.store(std::max<int64_t>(deadline_ns, 1), std::memory_order_relaxed);
-  wake_->Wake();
+  wakes_->Wake();
 }
 
 bool WorkerThread::Join() {
@@ -65,14 +64,19 @@ void WorkerThread::Run() {
       drained_ = worker_->drained();
       if (drained_ || clock_->NowNs() > deadline_ns + kGraceNs) return;
     }
-    if (worker_->Poll() > 0) {
-      idle_since_ns = 0;
-      continue;
-    }
-    const int64_t now_ns = clock_->NowNs();
-    if (idle_since_ns == 0) idle_since_ns = now_ns;
-    if (now_ns - idle_since_ns < spin_ns_) {
-      Pause();
+    const bool busy = worker_->Poll() > 0;
+    if (spin_ns_ > 0) {
+      if (busy) {
+        idle_since_ns = 0;
+        continue;
+      }
+      const int64_t now_ns = clock_->NowNs();
+      if (idle_since_ns == 0) idle_since_ns = now_ns;
+      if (now_ns - idle_since_ns < spin_ns_) {
+        Pause();
+        continue;
+      }
+    } else if (busy && !worker_->settled()) {
       continue;
     }
     if (worker_->Arm()) {
@@ -89,7 +93,6 @@ void WorkerThread::Sleep(int64_t due_ns) {
     timeout = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
   }
   ppoll(fds_.data(), fds_.size(), due_ns == Worker::kNever ? nullptr : &timeout, nullptr);
-  if ((fds_.back().revents & POLLIN) != 0) wake_->Clear();
 }
 
 }  // namespace farlook::server

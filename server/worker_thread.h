@@ -17,7 +17,6 @@
 #include "absl/types/span.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
-#include "server/wake_fd.h"
 #include "server/worker.h"
 
 namespace farlook::server {
@@ -25,10 +24,10 @@ namespace farlook::server {
 // Thread safety: one thread makes, drains and joins it.
 class WorkerThread {
  public:
-  // `wake` is what the worker's wake function signals. All outlive this; nobody else touches the worker, except as its
-  // header allows, until Join().
-  WorkerThread(int number, Worker* worker, absl::Span<rdma::Endpoint* const> endpoints, WakeFd* wake,
-               const rdma::Clock* clock, int64_t spin_ns);
+  // There is an endpoint at least; the worker's wake function wakes one. All outlive this; nobody else touches the
+  // worker, except as its header allows, until Join().
+  WorkerThread(int number, Worker* worker, absl::Span<rdma::Endpoint* const> endpoints, const rdma::Clock* clock,
+               int64_t spin_ns);
   ~WorkerThread();  // REQUIRES Join()
 
   // Has the worker drain until `deadline_ns` at the latest, and the thread end.
@@ -41,12 +40,12 @@ class WorkerThread {
   void Sleep(int64_t due_ns);
 
   Worker* const worker_;
-  WakeFd* const wake_;
+  rdma::Endpoint* const wakes_;  // one of the endpoints
   const rdma::Clock* const clock_;
   const int64_t spin_ns_;
   std::atomic<int64_t> drain_deadline_ns_{0};  // 0: serve
   bool drained_ = false;                       // of the thread, until it ended
-  std::vector<pollfd> fds_;                    // of the endpoints, and last the wake's
+  std::vector<pollfd> fds_;                    // of the endpoints
   std::thread thread_;
 };
 

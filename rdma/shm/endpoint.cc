@@ -54,8 +54,12 @@ absl::StatusOr<std::unique_ptr<ShmEndpoint>> ShmEndpoint::Create() {
   UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer.ok()) return NoDescriptors("a timer");
   std::unique_ptr<ShmEndpoint> endpoint(new ShmEndpoint(std::move(epoll), std::move(timer)));
+  if (!endpoint->wake_.ok()) return NoDescriptors("an event descriptor");
   if (!endpoint->arena_.ok()) return absl::ResourceExhaustedError("no memory for an endpoint to receive messages in");
-  if (!endpoint->Watch(endpoint->timer_.get(), nullptr, /*writing=*/false)) return NoDescriptors("an epoll entry");
+  if (!endpoint->Watch(endpoint->timer_.get(), nullptr, /*writing=*/false) ||
+      !endpoint->Watch(endpoint->wake_.fd(), nullptr, /*writing=*/false)) {
+    return NoDescriptors("an epoll entry");
+  }
   return endpoint;
 }
 
@@ -178,6 +182,7 @@ void ShmEndpoint::CheckEvents() {
     if (connection == nullptr) {
       uint64_t expirations;
       [[maybe_unused]] const ssize_t bytes = read(timer_.get(), &expirations, sizeof(expirations));
+      wake_.Clear();
       continue;
     }
     PollAgain(connection);

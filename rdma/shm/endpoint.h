@@ -26,6 +26,7 @@
 #include "rdma/shm/receive_arena.h"
 #include "rdma/shm/unique_fd.h"
 #include "rdma/transport.h"
+#include "rdma/wake_fd.h"
 
 namespace farlook::rdma::shm {
 
@@ -41,6 +42,7 @@ class ShmEndpoint final : public Endpoint, private ConnectionHost {
   size_t Poll(absl::Span<Completion> out) override;
   bool Arm() override;
   int fd() const override { return epoll_.get(); }
+  void Wake() override { wake_.Wake(); }
 
   // A connection that a listener accepted.
   std::unique_ptr<Connection> Adopt(Link link);
@@ -65,6 +67,7 @@ class ShmEndpoint final : public Endpoint, private ConnectionHost {
   void RetireSilent(size_t index);
 
   const UniqueFd epoll_;
+  WakeFd wake_;
   const UniqueFd timer_;
   const Clock& clock_;
   bool armed_ = false;

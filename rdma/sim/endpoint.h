@@ -37,7 +37,7 @@ class SimEndpoint : public Endpoint {
   Network& network() { return *network_; }
   Party party() const { return party_; }
   void Push(Completion completion, absl::string_view message = {});
-  void Wake() {
+  void Wake() override {
     if (wake_) wake_();
   }
   // Something was posted there: the next Poll() starts it, if nobody rings.

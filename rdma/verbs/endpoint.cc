@@ -1,7 +1,6 @@
 #include "rdma/verbs/endpoint.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -81,7 +80,6 @@ absl::Status VerbsEndpoint::Begin() {
   if (!epoll_.ok()) return NoDescriptors("an epoll descriptor");
   timer_ = shm::UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer_.ok()) return NoDescriptors("a timer");
-  wake_ = shm::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.ok()) return NoDescriptors("an event descriptor");
   absl::StatusOr<EventChannel> channel = MakeEventChannel();
   if (!channel.ok()) return channel.status();
@@ -90,7 +88,7 @@ absl::Status VerbsEndpoint::Begin() {
   if (absl::Status status = receives_.Begin(/*shared=*/offers_ != nullptr, this); !status.ok()) return status;
   if (absl::Status status = completions_.Begin(receives_.shared_receives()); !status.ok()) return status;
   const bool watched = Watch(completions_.fd(), kCompletions) && Watch(channel_->fd, kManager) &&
-                       Watch(timer_.get(), kTimer) && Watch(wake_.get(), kWake) &&
+                       Watch(timer_.get(), kTimer) && Watch(wake_.fd(), kWake) &&
                        (offers_ != nullptr || Watch(device_->async_fd(), kAsync));
   return watched ? absl::OkStatus() : NoDescriptors("an epoll entry");
 }
@@ -364,7 +362,8 @@ void VerbsEndpoint::CheckEvents() {
         if (read(timer_.get(), &ignored, sizeof(ignored)) == sizeof(ignored)) OnTimer();
         break;
       case kWake:
-        if (read(wake_.get(), &ignored, sizeof(ignored)) == sizeof(ignored)) OnWake();
+        wake_.Clear();
+        OnWake();
         break;
       case kAsync:
         device_->HandleAsyncEvents();
@@ -431,11 +430,6 @@ void VerbsEndpoint::SetTimer() {
 void VerbsEndpoint::OnQueuesLost(ibv_event_type event) {
   queues_lost_.store(event, std::memory_order_relaxed);
   OnQueuePairFailed();
-}
-
-void VerbsEndpoint::OnQueuePairFailed() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t bytes = write(wake_.get(), &one, sizeof(one));
 }
 
 void VerbsEndpoint::OnWake() {

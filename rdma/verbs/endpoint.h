@@ -35,6 +35,7 @@
 #include "rdma/verbs/offers.h"
 #include "rdma/verbs/read_credits.h"
 #include "rdma/verbs/receive_queue.h"
+#include "rdma/wake_fd.h"
 
 namespace farlook::rdma::verbs {
 
@@ -57,6 +58,7 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   size_t Poll(absl::Span<Completion> out) override;
   bool Arm() override;
   int fd() const override { return epoll_.get(); }
+  void Wake() override { wake_.Wake(); }
 
   // Accepts a client that `id` stands for, whose events came to another channel until now. See VerbsConnection::Accept.
   absl::StatusOr<std::unique_ptr<Connection>> Accept(CmId id, const Envelope& client, const ReadDepths& depths,
@@ -91,7 +93,7 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
 
   // AsyncSink, on another thread perhaps:
   void OnQueuesLost(ibv_event_type event) override;
-  void OnQueuePairFailed() override;
+  void OnQueuePairFailed() override { Wake(); }
 
   void Recycle();
   void AdvanceAll();
@@ -112,7 +114,7 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   const int64_t tick_ns_;
   shm::UniqueFd epoll_;
   shm::UniqueFd timer_;
-  shm::UniqueFd wake_;
+  WakeFd wake_;
   EventChannel channel_;
   EndpointMemory memory_;
   MessagePool messages_;

@@ -1,6 +1,6 @@
 // An eventfd: one thread wakes another that polls it.
-#ifndef FARLOOK_SERVER_WAKE_FD_H_
-#define FARLOOK_SERVER_WAKE_FD_H_
+#ifndef FARLOOK_RDMA_WAKE_FD_H_
+#define FARLOOK_RDMA_WAKE_FD_H_
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 
-namespace farlook::server {
+namespace farlook::rdma {
 
 // Thread safety: any thread may call Wake().
 class WakeFd {
@@ -39,6 +39,6 @@ class WakeFd {
   const int fd_;
 };
 
-}  // namespace farlook::server
+}  // namespace farlook::rdma
 
-#endif  // FARLOOK_SERVER_WAKE_FD_H_
+#endif  // FARLOOK_RDMA_WAKE_FD_H_
