@@ -93,11 +93,6 @@ class Worker {
   // Sleeping: if Arm() returns true, call Poll() when an endpoint's fd() is
   // readable, after a wake, or at due_ns() at the latest.  False: Poll() again.
   bool Arm();
-  // After Poll(): what there is to do yet comes in where Arm() looks. Else Poll() until it returns 0 before Arm().
-  bool settled() const {
-    return unfinished_.empty() && phase_ == Phase::kServing && (counter_links_ == nullptr || !counter_links_->busy());
-  }
-
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   int64_t due_ns() const { return due_ns_; }
 

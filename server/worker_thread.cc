@@ -64,19 +64,14 @@ void WorkerThread::Run() {
       drained_ = worker_->drained();
       if (drained_ || clock_->NowNs() > deadline_ns + kGraceNs) return;
     }
-    const bool busy = worker_->Poll() > 0;
-    if (spin_ns_ > 0) {
-      if (busy) {
-        idle_since_ns = 0;
-        continue;
-      }
-      const int64_t now_ns = clock_->NowNs();
-      if (idle_since_ns == 0) idle_since_ns = now_ns;
-      if (now_ns - idle_since_ns < spin_ns_) {
-        Pause();
-        continue;
-      }
-    } else if (busy && !worker_->settled()) {
+    if (worker_->Poll() > 0) {
+      idle_since_ns = 0;
+      continue;
+    }
+    const int64_t now_ns = clock_->NowNs();
+    if (idle_since_ns == 0) idle_since_ns = now_ns;
+    if (now_ns - idle_since_ns < spin_ns_) {
+      Pause();
       continue;
     }
     if (worker_->Arm()) {
