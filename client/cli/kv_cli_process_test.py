@@ -23,6 +23,8 @@ def wait_until_caught(process, signal_number):
       return
     time.sleep(0.01)
   raise AssertionError("never caught")
+# Where tools/coverage wants to be told what ran.
+COVERAGE = {name: value for name, value in os.environ.items() if name == "LLVM_PROFILE_FILE"}
 
 
 class KvCliTest(unittest.TestCase):
@@ -31,7 +33,7 @@ class KvCliTest(unittest.TestCase):
     self.directory = tempfile.TemporaryDirectory()
     self.table = os.path.join(self.directory.name, "table")
     open(self.table, "w").close()
-    self.environment = {"FARLOOK_ADDRESS": "file://" + self.table}
+    self.environment = {**COVERAGE, "FARLOOK_ADDRESS": "file://" + self.table}
 
   def tearDown(self):
     self.directory.cleanup()
@@ -84,7 +86,7 @@ class KvCliTest(unittest.TestCase):
     self.check("get", "k", out=b"v")
 
   def test_help_and_version_need_no_server(self):
-    self.environment = {}
+    self.environment = dict(COVERAGE)
     for arguments in (["help"], ["--help"], ["-h"]):
       self.assertIn(b"Exit codes:", self.check(*arguments).stdout)
     self.assertIn(b"no\nscan", self.check("export", "--help").stdout)

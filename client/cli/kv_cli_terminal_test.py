@@ -19,6 +19,8 @@ BINARY = os.path.abspath(sys.argv.pop())
 SECONDS = 60  # for anything to happen
 CONTROL_C, CONTROL_D, TAB, UP = "\x03", "\x04", "\t", "\x1b[A"
 PROMPT = "farlook> "
+# Where tools/coverage wants to be told what ran.
+COVERAGE = {name: value for name, value in os.environ.items() if name == "LLVM_PROFILE_FILE"}
 
 
 class Terminal:
@@ -95,7 +97,7 @@ class TerminalTest(unittest.TestCase):
     suppressions = os.path.join(self.home, "suppressions")
     with open(suppressions, "w", encoding="ascii") as file:
       file.write("leak:wcsdup\n")
-    self.environment = {"FARLOOK_ADDRESS": "file://" + self.table, "HOME": self.home, "TERM": "xterm",
+    self.environment = {**COVERAGE, "FARLOOK_ADDRESS": "file://" + self.table, "HOME": self.home, "TERM": "xterm",
                         "LSAN_OPTIONS": "print_suppressions=0:suppressions=" + suppressions}
 
   def tearDown(self):

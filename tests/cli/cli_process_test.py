@@ -19,6 +19,8 @@ SERVER = os.path.abspath(sys.argv.pop())
 CLI = os.path.abspath(sys.argv.pop())
 SECONDS = 120  # for anything to happen
 PATIENT = "--timeout_ms=20000"  # this machine may be busy with other tests
+# Where tools/coverage wants to be told what ran.
+COVERAGE = {name: value for name, value in os.environ.items() if name == "LLVM_PROFILE_FILE"}
 
 
 class CliTest(unittest.TestCase):
@@ -56,7 +58,7 @@ class CliTest(unittest.TestCase):
 
   def run_cli(self, *arguments, stdin=b""):
     return subprocess.run([CLI, PATIENT, *arguments], input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
-                          timeout=SECONDS, env={"FARLOOK_ADDRESS": self.address})
+                          timeout=SECONDS, env={**COVERAGE, "FARLOOK_ADDRESS": self.address})
 
   def check(self, *arguments, code=0, out=None, err=None, stdin=b""):
     """Runs kv_cli; expects the exit code, exactly `out` and, somewhere in the errors, `err`."""
@@ -73,7 +75,7 @@ class CliTest(unittest.TestCase):
   def session(self):
     """A kv_cli that waits for lines."""
     process = subprocess.Popen([CLI, PATIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               env={"FARLOOK_ADDRESS": self.address})
+                               env={**COVERAGE, "FARLOOK_ADDRESS": self.address})
     def end():
       for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()
@@ -213,7 +215,7 @@ class CliTest(unittest.TestCase):
     # A pipe that stays open, so that the import is under way for as long as the test wants.
     reader, writer = os.pipe()
     process = subprocess.Popen([CLI, "import", "--format=tsv", "--timeout_ms=500", "--in_flight=4"], stdin=reader,
-                               stderr=subprocess.PIPE, env={"FARLOOK_ADDRESS": self.address})
+                               stderr=subprocess.PIPE, env={**COVERAGE, "FARLOOK_ADDRESS": self.address})
     os.close(reader)
     with os.fdopen(writer, "wb", buffering=0) as pipe:
       pipe.write(b"".join(b"k%d\tv\n" % i for i in range(1, 101)))

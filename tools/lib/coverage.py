@@ -16,12 +16,30 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEASURED = ("kv/", "rdma/", "server/", "client/")
 # Tests, and what only tests use.
 NOT_PRODUCT = ("_test.cc", "_tests.cc", "_fuzz.cc", "_benchmark.cc", "_testing.h", "/testing.h", "/testing.cc", "/raw_client.h")
-NOT_PRODUCT_PARTS = ("/test_", "/fake_transport", "/mini_server", "/conformance/", "rdma/sim/", "store_tracer", "_on_memory_main")
+NOT_PRODUCT_PARTS = ("/test_", "/fake_transport", "/mini_server", "/conformance/", "rdma/sim/", "store_tracer", "_on_memory_main",
+                     "pretended_device")
 TESTS = ["//kv/...", "//rdma/...", "//server/...", "//client/...", "//tests/cli/...", "//tests/counters/...",
          "//tests/doctor/...", "//tests/failnth/...", "//tests/faults/..."]
-# Run in a guest each, on rxe.
-VERBS_PROGRAMS = ["//rdma/verbs:conformance", "//rdma/verbs:hostile", "//client:client_test",
-                  "//tests/failnth:fail_nth_verbs", "//tests/faults:faults_test"]
+DOCTOR = "tests/doctor/doctor_test.py"
+# Run in a guest each: options of tests/vm/run, and the program, a label or a path with arguments.
+IN_GUESTS = [
+    ([], ["//rdma/verbs:conformance"]),
+    (["--device=siw"], ["//rdma/verbs:conformance"]),
+    ([], ["//rdma/verbs:hostile"]),
+    (["--device=siw"], ["//rdma/verbs:hostile"]),
+    ([], ["//client:client_test"]),
+    ([], ["//tests/failnth:fail_nth_verbs"]),
+    ([], ["//tests/faults:faults_test"]),
+    ([], ["//tests/faults:crowd"]),
+    (["--links=2"], ["//tests/faults:link"]),
+    (["--device=siw", "--links=2"], ["//tests/faults:link"]),
+    ([], ["//tests/verbs:short_regions"]),
+    ([], [DOCTOR, "client/cli/kv_cli", "server/kv_server"]),
+]
+VERBS_PROGRAMS = sorted({program[0] for _, program in IN_GUESTS if program[0].startswith("//")})
+# In the guest: what its processes ran is merged there, for files that it writes are gone with it, but for those asked for.
+IN_GUEST = ('mkdir -p /tmp/profiles; export LLVM_PROFILE_FILE=/tmp/profiles/%m.profraw; to=$1; shift; "$@"; '
+            'llvm-profdata-14 merge -sparse -o "$to" /tmp/profiles/*.profraw')
 CONFIG = "--config=covered"
 
 
@@ -89,13 +107,17 @@ def binaries(targets):
 
 
 def run_in_guests(profiles, jobs):
-    bazel("build", CONFIG, f"--jobs={jobs}", "--show_result=0", *VERBS_PROGRAMS, "//server:kv_server")
-    for label in VERBS_PROGRAMS:
-        program = f"bazel-bin/{label[2:].replace(':', '/')}"
-        profile = profiles / (label.replace("/", "_").replace(":", "_") + ".profraw")
-        # Files that a guest writes are gone with it, but for those that are asked for.
-        subprocess.run(["tests/vm/run", "--device=rxe", f"--keep={profile}", "--", "env", f"LLVM_PROFILE_FILE={profile}",
-                        program], cwd=ROOT, check=False)
+    bazel("build", CONFIG, f"--jobs={jobs}", "--show_result=0", *VERBS_PROGRAMS, "//client/cli:kv_cli", "//server:kv_server")
+    for number, (options, (program, *args)) in enumerate(IN_GUESTS):
+        profile = profiles / f"guest{number}.profdata"
+        directory = ROOT / "bazel-bin"
+        if program.startswith("//"):
+            program = program[2:].replace(":", "/")
+            directory = directory / f"{program}.runfiles" / "farlook"
+        else:
+            program = ROOT / program
+        subprocess.run([ROOT / "tests/vm/run", "--timeout=900", *options, f"--keep={profile}", "--", "sh", "-c", IN_GUEST, "sh", profile,
+                        program, *args], cwd=directory, check=False)
 
 
 def main(argv):
@@ -116,7 +138,7 @@ def main(argv):
                      "--nocache_test_results", *targets, check=False)
         if args.verbs:
             run_in_guests(profiles, args.jobs)
-        raw = sorted(str(path) for path in profiles.glob("*.profraw"))
+        raw = sorted(str(path) for path in profiles.glob("*.prof*"))
         if not raw:
             print("coverage: no test wrote down what it ran", file=sys.stderr)
             return 1
