@@ -11,6 +11,8 @@ import time
 import unittest
 
 BINARY = os.path.abspath(sys.argv.pop())
+# Where tools/coverage wants to be told what ran.
+COVERAGE = {name: value for name, value in os.environ.items() if name == "LLVM_PROFILE_FILE"}
 
 
 def wait_until_caught(process, signal_number):
@@ -23,8 +25,6 @@ def wait_until_caught(process, signal_number):
       return
     time.sleep(0.01)
   raise AssertionError("never caught")
-# Where tools/coverage wants to be told what ran.
-COVERAGE = {name: value for name, value in os.environ.items() if name == "LLVM_PROFILE_FILE"}
 
 
 class KvCliTest(unittest.TestCase):
