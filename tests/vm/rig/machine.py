@@ -196,7 +196,7 @@ def _qemu(hardware, host, directory, shared):
         other = "b" if host == "a" else "a"
         command += ["-netdev", f"dgram,id=net,local.type=unix,local.path={directory.parent}/wire-{host},"
                                f"remote.type=unix,remote.path={directory.parent}/wire-{other}",
-                    "-device", "virtio-net-pci,netdev=net,romfile="]
+                    "-device", "virtio-net-pci,netdev=net,romfile=,mrg_rxbuf=off,event_idx=off"]
     if hardware.numa:  # an adapter that belongs to the second node, on a wire to nowhere
         command += ["-device", "pxb-pcie,id=node1,bus=pcie.0,bus_nr=128,numa_node=1",
                     "-device", "pcie-root-port,id=port1,bus=node1,chassis=1",
