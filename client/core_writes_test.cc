@@ -184,6 +184,26 @@ TEST_F(CoreTest, WhatTimedOutIsSentAgainToo) {
   ExpectNoViolations();  // a number sent again bears the same contents
 }
 
+TEST_F(CoreTest, ValuesArePulledByTheKeysOfTheConnection) {
+  Connect();
+  network_.hold_requests = true;
+  auto expired = Start(Type::kPut, "expired", Pattern(9000, 1), 10),
+       waiting = Start(Type::kPut, "waiting", Pattern(9000, 2));
+  Poll();
+  clock_.AdvanceMs(10);
+  EXPECT_EQ(Poll(), 1);
+  expired.reset();
+  network_.Break();
+  network_.ChangeKeys();
+  network_.hold_requests = false;
+  EXPECT_EQ(Poll(), 1);
+  EXPECT_TRUE(waiting->status().ok()) << waiting->status();
+  EXPECT_EQ(core_->stats().resent_requests, 2);
+  EXPECT_TRUE(Get("expired") == Pattern(9000, 1));
+  EXPECT_TRUE(Get("waiting") == Pattern(9000, 2));
+  ExpectNoViolations();
+}
+
 TEST_F(CoreTest, AResumptionThatBreaksAgainIsTakenUpAgain) {
   Connect();
   network_.hold_requests = true;

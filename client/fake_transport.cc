@@ -132,23 +132,28 @@ class FakeConnection final : public rdma::Connection {
 
 class FakeBuffer final : public rdma::Buffer {
  public:
-  FakeBuffer(std::map<const char*, size_t>* registered, std::map<uint32_t, absl::Span<char>>* offered, size_t bytes,
-             uint32_t rkey)
-      : registered_(registered), offered_(offered), memory_(new uint64_t[(bytes + 7) / 8]()) {
+  FakeBuffer(FakeNetwork* network, size_t bytes, bool readable_by_peers)
+      : network_(network), memory_(new uint64_t[(bytes + 7) / 8]()) {
     bytes_ = absl::MakeSpan(reinterpret_cast<char*>(memory_.get()), bytes);
-    registered_->emplace(bytes_.data(), bytes);
-    if (rkey == 0) return;
-    remote_ = {0, bytes, rkey};
-    offered_->emplace(rkey, bytes_);
+    network_->registered_.emplace(bytes_.data(), bytes);
+    if (!readable_by_peers) return;
+    network_->readable_.push_back(this);
+    ChangeKey();
   }
   ~FakeBuffer() override {
-    registered_->erase(bytes_.data());
-    offered_->erase(remote_.rkey);
+    network_->registered_.erase(bytes_.data());
+    network_->offered_.erase(remote_.rkey);
+    std::erase(network_->readable_, this);
+  }
+
+  void ChangeKey() {
+    network_->offered_.erase(remote_.rkey);
+    remote_ = {0, bytes_.size(), network_->next_rkey_++};
+    network_->offered_.emplace(remote_.rkey, bytes_);
   }
 
  private:
-  std::map<const char*, size_t>* const registered_;
-  std::map<uint32_t, absl::Span<char>>* const offered_;
+  FakeNetwork* const network_;
   const std::unique_ptr<uint64_t[]> memory_;
 };
 
@@ -180,8 +185,7 @@ class FakeEndpoint final : public rdma::Endpoint {
   }
 
   absl::StatusOr<std::unique_ptr<rdma::Buffer>> Allocate(size_t bytes, bool readable_by_peers) override {
-    const uint32_t key = readable_by_peers ? network_->next_rkey_++ : 0;
-    return std::make_unique<FakeBuffer>(&network_->registered_, &network_->offered_, bytes, key);
+    return std::make_unique<FakeBuffer>(network_, bytes, readable_by_peers);
   }
 
   size_t Poll(absl::Span<rdma::Completion> out) override {
@@ -297,6 +301,10 @@ void FakeNetwork::Break() {
   }
   held_requests_.clear();
   connection_->End(absl::UnavailableError("the link broke"));
+}
+
+void FakeNetwork::ChangeKeys() {
+  for (FakeBuffer* buffer : readable_) buffer->ChangeKey();
 }
 
 }  // namespace farlook::client

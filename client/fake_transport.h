@@ -36,6 +36,7 @@ class FakeClock final : public rdma::Clock {
   mutable int64_t readings = 0;
 };
 
+class FakeBuffer;
 class FakeConnection;
 
 // What the test decides, and sees. Outlives the endpoints.
@@ -70,6 +71,8 @@ class FakeNetwork {
   size_t held_reads() const { return held_reads_.size(); }
   // Breaks the connection: what is held is flushed or lost.
   void Break();
+  // As if the client's device had been taken away and were back: readable buffers have other keys.
+  void ChangeKeys();
   // The client gets these bytes as a message.
   void Inject(absl::string_view message);
 
@@ -83,6 +86,7 @@ class FakeNetwork {
   std::vector<std::string> sent;  // every message posted
 
  private:
+  friend class FakeBuffer;
   friend class FakeConnection;
   friend class FakeEndpoint;
   struct HeldRead {
@@ -104,6 +108,7 @@ class FakeNetwork {
   uint64_t session_ = 0;
   std::map<const char*, size_t> registered_;      // local memory
   std::map<uint32_t, absl::Span<char>> offered_;  // of it, by rkey, what the server may READ
+  std::vector<FakeBuffer*> readable_;
   uint32_t next_rkey_ = 100;
   std::vector<HeldRead> posted_reads_, held_reads_;
   std::vector<std::string> held_requests_;

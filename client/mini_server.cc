@@ -12,6 +12,17 @@
 #include "kv/words.h"
 
 namespace farlook::client {
+namespace {
+
+// Of a message, what is the same each time that it is sent.
+std::string Contents(kv::Request request, absl::string_view message) {
+  if (request.type != kv::RequestType::kPutPulled) return std::string(message);
+  request.source.rkey = 0;
+  char head[kv::kMaxRequestHeadBytes];
+  return std::string(head, request.EncodeHead(head));
+}
+
+}  // namespace
 
 MiniServer::MiniServer(uint64_t incarnation, absl::Span<char> region)
     : incarnation_(incarnation), region_(region), owns_region_(region.empty()) {
@@ -69,12 +80,13 @@ void MiniServer::Watch(uint64_t session_id, absl::string_view message) {
   }
   Session& session = sessions_[session_id];
   const uint64_t number = request->number;
+  const std::string contents = Contents(*request, message);
   const auto known = session.posted.find(number);
   if (known != session.posted.end()) {
-    if (known->second != message) violations.push_back(absl::StrCat("number ", number, " came with other contents"));
+    if (known->second != contents) violations.push_back(absl::StrCat("number ", number, " came with other contents"));
     return;
   }
-  session.posted.emplace(number, message);
+  session.posted.emplace(number, contents);
   if (number != 1 && session.posted.count(number - 1) == 0) violations.push_back(absl::StrCat("skipped to ", number));
   // The client does not send n before every number up to n - W has its answer.
   for (uint64_t i = 1; i + window <= number; ++i) {

@@ -131,6 +131,12 @@ absl::Status Session::Prepare(Operation* operation, Sent* sent) {
 
 kv::Request Session::RequestOf(uint64_t number) {
   const Sent& sent = At(number);
+  if (sent.operation == nullptr) {
+    kv::Request request = *kv::Request::Decode(sent.copy);
+    // The memory that is pulled from may have another key than on the connection before.
+    if (request.type == kv::RequestType::kPutPulled) request.source.rkey = sent.value.rkey();
+    return request;
+  }
   const Operation& operation = *sent.operation;
   kv::Request request;
   request.type = TypeOf(operation);
@@ -155,8 +161,6 @@ kv::Request Session::RequestOf(uint64_t number) {
 }
 
 bool Session::Post(rdma::Connection* connection, uint64_t number) {
-  const Sent& sent = At(number);
-  if (sent.operation == nullptr) return connection->PostSend(sent.copy, absl::string_view());
   const kv::Request request = RequestOf(number);
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);

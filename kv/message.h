@@ -107,7 +107,8 @@ struct ValueSource {
   uint32_t rkey = 0;
 };
 
-// Requests are numbered from 1 within a session. A request sent again bears the same number and the same contents.
+// Requests are numbered from 1 within a session. A request sent again bears the same number and the same contents, but
+// for the rkey of a ValueSource, which is that of the connection.
 //      0 type u8 | 1 condition u8 | 2 key bytes u16 | 4 value bytes u32 | 8 number u64 | 16 version u64 | 24 zero u64
 //     32 key | value, or ValueSource at the next multiple of 8 after the key
 // Of counters: 16 operand i64 | 24 desired i64.

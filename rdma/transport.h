@@ -137,7 +137,8 @@ class Buffer {
  public:
   virtual ~Buffer() = default;
   absl::Span<char> bytes() const { return bytes_; }
-  const RemoteRange& remote() const { return remote_; }  // rkey is 0 unless allocated as readable by peers
+  // Its rkey is 0 unless allocated as readable by peers. It may be another one for the next connection.
+  const RemoteRange& remote() const { return remote_; }
 
  protected:
   absl::Span<char> bytes_;
@@ -216,8 +217,9 @@ class Endpoint {
   virtual ~Endpoint() = default;  // REQUIRES: its connections and buffers are destroyed
 
   // Begins to connect to `address`, sending `hello` (at most kMaxHelloBytes). kConnected or kDisconnected follows
-  // within `timeout_ms`. Errors at once: INVALID_ARGUMENT for an address this backend does not understand. Does not
-  // block for longer than resolving a numeric address takes.
+  // within `timeout_ms`. Errors at once: INVALID_ARGUMENT for an address this backend does not understand; while the
+  // device that the endpoint used is gone, what keeps it from using another. Does not block for longer than resolving a
+  // numeric address takes.
   virtual absl::StatusOr<std::unique_ptr<Connection>> Connect(absl::string_view address, absl::string_view hello,
                                                               int64_t timeout_ms) = 0;
 
@@ -245,11 +247,15 @@ class ConnectionRequest {
   virtual absl::string_view hello() const = 0;  // as sent, perhaps padded with zeros; untrusted
   virtual std::string peer() const = 0;
 
+  // A range, as Listener::Offer() returned it, with the key that it has for this client: another one, where the
+  // listener's device was taken away and came back since.
+  virtual RemoteRange Current(const RemoteRange& offered) const { return offered; }
+
   // Accepts, on the thread of `endpoint` (made by the same listener). `welcome` has at most kMaxWelcomeBytes, where
-  // ranges are split up to kMaxSplitBytes less. The client may use the ranges whose keys are in `rkeys` and no other:
-  // on shm it has no others; on rdma all connections of a listener share a protection domain, and a client could guess
-  // the key of another range and READ it, but do atomics only if one of `rkeys` is of kRemoteReadAtomic. The connection
-  // may be used at once; kDisconnected tells when the client was gone before.
+  // ranges are split up to kMaxSplitBytes less. The client may use the ranges whose keys, as of Offer(), are in `rkeys`
+  // and no other: on shm it has no others; on rdma all connections of a listener share a protection domain, and a
+  // client could guess the key of another range and READ it, but do atomics only if one of `rkeys` is of
+  // kRemoteReadAtomic. The connection may be used at once; kDisconnected tells when the client was gone before.
   virtual absl::StatusOr<std::unique_ptr<Connection>> Accept(Endpoint* endpoint, absl::string_view welcome,
                                                              absl::Span<const uint32_t> rkeys) = 0;
 
@@ -283,6 +289,9 @@ class Listener {
   // Offers memory to clients. The range must outlive the listener and its endpoints. Call before the first Accept.
   virtual absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access) = 0;
 
+  // OK, or why no client can come at present: UNAVAILABLE while its device is gone. As of the last Next().
+  virtual absl::Status status() const { return absl::OkStatus(); }
+
   // Fixed. Two listeners of kCpu share one domain; two of kDevice need not.
   virtual AtomicDomain atomic_domain() const { return AtomicDomain::kNone; }
 
@@ -295,7 +304,7 @@ class Listener {
   // A completion queue for connections accepted here, for one worker thread.
   virtual absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint() = 0;
 
-  // The next request, or null when none waits. fd() is readable while one may wait.
+  // The next request, or null when none waits. fd() is readable while one may wait, or Next() has something else to do.
   virtual std::unique_ptr<ConnectionRequest> Next() = 0;
   virtual int fd() const = 0;
 

@@ -1,8 +1,10 @@
 #include "server/acceptor.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/session.h"
 
@@ -10,7 +12,11 @@ namespace farlook::server {
 
 Acceptor::Acceptor(uint64_t incarnation, std::vector<rdma::Listener*> listeners, std::vector<Worker*> workers,
                    const rdma::Clock* clock)
-    : incarnation_(incarnation), listeners_(std::move(listeners)), workers_(std::move(workers)), clock_(clock) {}
+    : incarnation_(incarnation),
+      listeners_(std::move(listeners)),
+      workers_(std::move(workers)),
+      clock_(clock),
+      away_(listeners_.size()) {}
 
 size_t Acceptor::Poll() {
   size_t taken = 0;
@@ -21,8 +27,22 @@ size_t Acceptor::Poll() {
       Route(std::move(request), static_cast<int>(port));
       ++taken;
     }
+    LogChange(port);
   }
   return taken;
+}
+
+void Acceptor::LogChange(size_t port) {
+  const absl::Status status = listeners_[port]->status();
+  if (status.ok() != away_[port]) return;
+  away_[port] = !status.ok();
+  const std::string address = listeners_[port]->address();
+  if (status.ok()) {
+    Log(LogLevel::kInfo, "listening again", {{"address", address}});
+  } else {
+    Log(LogLevel::kWarning, "no client can come until this is over",
+        {{"address", address}, {"reason", status.message()}});
+  }
 }
 
 void Acceptor::Route(std::unique_ptr<rdma::ConnectionRequest> request, int port) {

@@ -43,6 +43,7 @@ class Acceptor {
  private:
   static constexpr size_t kMaxRequestsPerPoll = 64;
 
+  void LogChange(size_t port);
   void Route(std::unique_ptr<rdma::ConnectionRequest> request, int port);
   void Reject(rdma::ConnectionRequest& request, absl::string_view reason);
   Worker* WorkerFor(const kv::Hello& hello) const;
@@ -51,6 +52,7 @@ class Acceptor {
   const std::vector<rdma::Listener*> listeners_;
   const std::vector<Worker*> workers_;
   const rdma::Clock* const clock_;
+  std::vector<bool> away_;  // listeners that no client can come to, as logged
   std::atomic<bool> shutdown_{false};
   Counter rejected_;
   RateLimit log_limit_;

@@ -60,7 +60,8 @@ void Worker::Reject(Arrival& arrival, absl::string_view reason) {
 }
 
 kv::Welcome Worker::WelcomeFor(const Arrival& arrival, const Session& session, bool resumed) const {
-  const rdma::RemoteRange& table = ports_[static_cast<size_t>(arrival.port)].table;
+  const Port& port = ports_[static_cast<size_t>(arrival.port)];
+  const rdma::RemoteRange table = arrival.request->Current(port.table);
   kv::Welcome welcome;
   if (resumed) welcome.flags |= kv::Welcome::kResumed;
   if (session.read_only()) welcome.flags |= kv::Welcome::kReadOnly;
@@ -69,8 +70,8 @@ kv::Welcome Worker::WelcomeFor(const Arrival& arrival, const Session& session, b
   welcome.incarnation = shared_.incarnation;
   welcome.window = session.window();
   welcome.table = {table.address, table.bytes, table.rkey};
-  const rdma::RemoteRange& cells = ports_[static_cast<size_t>(arrival.port)].cells;
-  if (!session.read_only() && cells.rkey != 0) {
+  if (!session.read_only() && port.cells.rkey != 0) {
+    const rdma::RemoteRange cells = arrival.request->Current(port.cells);
     welcome.counters = {cells.address, cells.bytes, cells.rkey};
     welcome.atomics = kv::AtomicsOfEach(shared_.max_clients);
   }
@@ -94,9 +95,10 @@ void Worker::Open(Arrival arrival, Session* session, bool resumed) {
   }
   const Port& port = ports_[static_cast<size_t>(arrival.port)];
   const kv::Welcome welcome = WelcomeFor(arrival, *session, resumed);
-  const std::array<uint32_t, 2> rkeys = {welcome.table.rkey, welcome.counters.rkey};
-  auto connection = arrival.request->Accept(port.endpoint, welcome.Encode(),
-                                            absl::MakeConstSpan(rkeys).first(welcome.counters.rkey != 0 ? 2 : 1));
+  const bool counters = welcome.counters.rkey != 0;
+  const std::array<uint32_t, 2> rkeys = {port.table.rkey, port.cells.rkey};
+  auto connection =
+      arrival.request->Accept(port.endpoint, welcome.Encode(), absl::MakeConstSpan(rkeys).first(counters ? 2 : 1));
   if (!connection.ok()) {
     shared_.clients->fetch_sub(1, std::memory_order_relaxed);
     load_.fetch_sub(1, std::memory_order_relaxed);
@@ -112,7 +114,7 @@ void Worker::Open(Arrival arrival, Session* session, bool resumed) {
   link->connection = *std::move(connection);
   link->connection->context = link.get();
   link->session = session;
-  link->has_cells_key = welcome.counters.rkey != 0;
+  link->has_cells_key = counters;
   link->pulls =
       std::make_unique<PullQueue>(shared_.table, shared_.locks, shared_.clock, &stats_, link->connection.get());
   session->connection = link.get();

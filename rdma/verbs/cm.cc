@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "rdma/shm/unique_fd.h"
@@ -87,14 +89,16 @@ absl::StatusOr<DevicePort> DeviceAt(SocketAddress local, absl::string_view shown
   if (!channel.ok()) return channel.status();
   rdma_cm_id* made = nullptr;
   if (rdma_create_id(channel->get(), &made, nullptr, RDMA_PS_TCP) != 0) return NoDeviceAt(shown, errno);
-  const CmId id(made);
+  CmId id(made);
   local.set_port(0);
   if (rdma_bind_addr(id.get(), local.get()) != 0) return NoDeviceAt(shown, errno);
-  if (id->verbs != nullptr) return DevicePort{ibv_get_device_name(id->verbs->device), id->port_num};
+  if (id->verbs != nullptr) {
+    return DevicePort{ibv_get_device_name(id->verbs->device), id->port_num, *std::move(channel), std::move(id)};
+  }
   // A wildcard address: as memory is registered with one device, there must be no choice.
   const std::vector<std::string> names = DeviceNames();
   if (names.empty()) return NoDevice();
-  if (names.size() == 1) return DevicePort{names[0], 1};
+  if (names.size() == 1) return DevicePort{names[0], 1, nullptr, nullptr};
   return absl::InvalidArgumentError(
       absl::StrCat(shown, ": this host has several RDMA devices; write the address of the one to use"));
 }

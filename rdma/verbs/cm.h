@@ -47,12 +47,17 @@ absl::StatusOr<SocketAddress> Resolve(const Address& address);
 // "10.0.0.7:41000".
 std::string ToText(const sockaddr* address);
 
-// The device and the port through which this host talks to `remote`, or at which it has the address `local`, found
-// without sending anything. Errors as of NoDeviceAt() and CannotOpen().
+// A port of a device, and an id that is bound to it, by whose events the connection manager tells when the device goes.
 struct DevicePort {
   std::string name;
   uint8_t port = 1;
+  // Null where the address is one of all interfaces.
+  EventChannel channel;
+  CmId id;
 };
+
+// Through which this host talks to `remote`, or at which it has the address `local`, found without sending anything.
+// Errors as of NoDeviceAt() and CannotOpen().
 absl::StatusOr<DevicePort> DeviceTowards(const SocketAddress& remote, absl::string_view shown);
 absl::StatusOr<DevicePort> DeviceAt(SocketAddress local, absl::string_view shown);
 

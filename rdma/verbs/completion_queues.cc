@@ -11,7 +11,7 @@
 
 namespace farlook::rdma::verbs {
 
-CompletionQueues::~CompletionQueues() {
+void CompletionQueues::End() {
   if (channel_ == nullptr) return;
   while (TakeEvent()) {
   }
@@ -20,10 +20,14 @@ CompletionQueues::~CompletionQueues() {
     if (queue.events > 0) ibv_ack_cq_events(queue.queue, queue.events);
     ibv_destroy_cq(queue.queue);
   }
+  queues_.clear();
   ibv_destroy_comp_channel(channel_);
+  channel_ = nullptr;
+  device_ = nullptr;
 }
 
-absl::Status CompletionQueues::Begin(uint32_t shared_entries) {
+absl::Status CompletionQueues::Begin(const Device* device, uint32_t shared_entries) {
+  device_ = device;
   shared_entries_ = shared_entries;
   channel_ = ibv_create_comp_channel(device_->context());
   if (channel_ == nullptr) return CannotCreate("a completion channel", device_->name(), errno);
@@ -78,7 +82,7 @@ void CompletionQueues::Arm() {
 bool CompletionQueues::TakeEvent() {
   ibv_cq* woken = nullptr;
   void* context = nullptr;
-  if (ibv_get_cq_event(channel_, &woken, &context) != 0) return false;
+  if (channel_ == nullptr || ibv_get_cq_event(channel_, &woken, &context) != 0) return false;
   for (Queue& queue : queues_) {
     if (queue.queue == woken) ++queue.events;
   }

@@ -17,16 +17,18 @@
 
 namespace farlook::rdma::verbs {
 
-// Thread safety: none. Device and sink outlive it.
+// Thread safety: none. Of one device at a time, which is there from Begin() to End(). The sink outlives it.
 class CompletionQueues {
  public:
-  CompletionQueues(const Device* device, AsyncSink* sink) : device_(device), sink_(sink) {}
-  ~CompletionQueues();
+  explicit CompletionQueues(AsyncSink* sink) : sink_(sink) {}
+  ~CompletionQueues() { End(); }
   CompletionQueues(const CompletionQueues&) = delete;
   CompletionQueues& operator=(const CompletionQueues&) = delete;
 
-  // Once, first. `shared_entries`: set aside in each queue, for receives that any connection may complete.
-  absl::Status Begin(uint32_t shared_entries);
+  // `shared_entries`: set aside in each queue, for receives that any connection may complete.
+  absl::Status Begin(const Device* device, uint32_t shared_entries);
+  // Afterwards there are no queues. REQUIRES: nothing is reserved.
+  void End();
 
   // Room for `entries`, until Release() with the same. RESOURCE_EXHAUSTED.
   absl::StatusOr<ibv_cq*> Reserve(uint32_t entries);
@@ -56,7 +58,7 @@ class CompletionQueues {
 
   absl::Status Add();
 
-  const Device* const device_;
+  const Device* device_ = nullptr;
   AsyncSink* const sink_;
   uint32_t shared_entries_ = 0;
   ibv_comp_channel* channel_ = nullptr;

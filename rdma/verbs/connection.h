@@ -70,6 +70,9 @@ class ConnectionHost {
   virtual void RoomReturned() = 0;
   // Looks at the connection manager's events now.
   virtual void LookAtEvents() = 0;
+  virtual void OnDeviceRemoved() = 0;
+  // The way to the peer of `connection` does not lead through the device any more.
+  virtual void OnDeviceUnfit(const VerbsConnection* connection) = 0;
 
   // The queue pair with this number is made, and is destroyed.
   virtual void Enter(uint32_t pair_number, VerbsConnection* connection) = 0;

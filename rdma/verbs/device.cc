@@ -1,6 +1,7 @@
 #include "rdma/verbs/device.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -42,31 +43,42 @@ ibv_context* OpenByName(const std::string& name, int* error) {
   return context;
 }
 
+// librdmacm has opened the device too, and keeps it open as long as the process lives, or until it learns by and by
+// that the device is gone; Soft-RoCE and siw do not go before. So the files behind its context are closed: nobody asks
+// anything of it any more but to be closed. REQUIRES: an id is bound to the device, for else the context may be gone
+// itself.
+void CloseFiles(const ibv_context* context) {
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (nothing < 0) return;
+  dup3(nothing, context->async_fd, O_CLOEXEC);
+  dup3(nothing, context->cmd_fd, O_CLOEXEC);
+  close(nothing);
+}
+
 uint32_t NotNegative(int value) { return value > 0 ? static_cast<uint32_t>(value) : 0; }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Device>> Device::Open(const std::string& name, uint8_t port, Posters posters) {
+absl::StatusOr<std::shared_ptr<Device>> Device::Open(DevicePort at, Posters posters) {
   PrepareForFork();
   int error = 0;
-  ibv_context* const context = OpenByName(name, &error);
-  if (context == nullptr) return CannotOpen(name, error);
-  std::shared_ptr<Device> device(new Device(name, port, context));
+  ibv_context* const context = OpenByName(at.name, &error);
+  if (context == nullptr) return CannotOpen(at.name, error);
+  std::shared_ptr<Device> device(new Device(std::move(at), context));
   if (absl::Status status = device->Begin(); !status.ok()) return status;
   if (posters == Posters::kOneThread) device->MakeThreadDomain();
   return device;
 }
 
-Device::Device(std::string name, uint8_t port, ibv_context* context)
-    : name_(std::move(name)), port_(port), context_(context) {}
-
-Device::~Device() = default;
+Device::~Device() {
+  if (removed_.load(std::memory_order_relaxed) && at_.id != nullptr) CloseFiles(at_.id->verbs);
+}
 
 absl::Status Device::Begin() {
   ibv_device_attr attributes = {};
-  if (const int error = ibv_query_device(context_.get(), &attributes); error != 0) return CannotOpen(name_, error);
+  if (const int error = ibv_query_device(context_.get(), &attributes); error != 0) return CannotOpen(at_.name, error);
   ibv_port_attr port = {};
-  if (const int error = ibv_query_port(context_.get(), port_, &port); error != 0) return CannotOpen(name_, error);
+  if (const int error = ibv_query_port(context_.get(), at_.port, &port); error != 0) return CannotOpen(at_.name, error);
   traits_.iwarp = context_->device->transport_type == IBV_TRANSPORT_IWARP;
   traits_.atomics = HasAtomics(attributes.atomic_cap);
   traits_.max_serve_reads = NotNegative(attributes.max_qp_rd_atom);
@@ -78,9 +90,9 @@ absl::Status Device::Begin() {
   traits_.max_shared_receives = attributes.max_srq > 0 ? NotNegative(attributes.max_srq_wr) : 0;
   traits_.max_message_bytes = port.max_msg_sz;
   traits_.max_region_bytes = attributes.max_mr_size;
-  fcntl(async_fd(), F_SETFL, fcntl(async_fd(), F_GETFL) | O_NONBLOCK);
+  fcntl(context_->async_fd, F_SETFL, fcntl(context_->async_fd, F_GETFL) | O_NONBLOCK);
   domain_.reset(ibv_alloc_pd(context_.get()));
-  if (domain_ == nullptr) return CannotCreate("a protection domain", name_, errno);
+  if (domain_ == nullptr) return CannotCreate("a protection domain", at_.name, errno);
   return absl::OkStatus();
 }
 
@@ -98,21 +110,25 @@ void Device::MakeThreadDomain() {
 }
 
 std::string Device::PortTrouble() const {
-  if (gone()) return absl::StrCat("the RDMA device ", name_, " is gone");
+  if (gone()) return std::string(DeviceGone(at_.name).message());
   ibv_port_attr port = {};
-  if (ibv_query_port(context_.get(), port_, &port) != 0 || port.state == IBV_PORT_ACTIVE) return "";
-  return PortDown(name_, port.state);
+  if (ibv_query_port(context_.get(), at_.port, &port) != 0 || port.state == IBV_PORT_ACTIVE) return "";
+  return PortDown(at_.name, port.state);
 }
 
 // ---- Asynchronous events ----
 
-void Device::HandleAsyncEvents() {
+void Device::HandleEvents() {
   ibv_async_event event;
   while (ibv_get_async_event(context_.get(), &event) == 0) {
     Handle(event);
     // Destroying a queue waits for this, so what the event names was there until now.
     ibv_ack_async_event(&event);
   }
+  if (at_.channel == nullptr) return;
+  ForEachEvent(at_.channel.get(), [this](const rdma_cm_event& told) {
+    if (told.event == RDMA_CM_EVENT_DEVICE_REMOVAL) SetRemoved();
+  });
 }
 
 void Device::Handle(const ibv_async_event& event) {
@@ -164,6 +180,11 @@ void Device::Handle(const ibv_async_event& event) {
 void Device::SetGone() {
   gone_.store(true, std::memory_order_relaxed);
   TellAll(IBV_EVENT_DEVICE_FATAL);
+}
+
+void Device::SetRemoved() {
+  removed_.store(true, std::memory_order_relaxed);
+  SetGone();
 }
 
 void Device::TellAll(ibv_event_type event) {

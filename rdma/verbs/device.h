@@ -2,7 +2,8 @@
 // device can do, and its asynchronous events.
 //
 // A listener and its endpoints share one, so that the memory that the listener offers is registered once. A client's
-// endpoint has its own: what goes wrong there is its own business.
+// endpoint has its own: what goes wrong there is its own business. A device that is gone stays so, for whoever has it:
+// they let go of it, and open it anew when it is back.
 //
 // fork(): with kernels from 5.12 on a child gets copies of pinned pages, and nothing is needed. For older ones
 // ibv_fork_init() keeps registered memory out of children; a child must not use connections of its parent in any case.
@@ -14,15 +15,18 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "rdma/verbs/cm.h"
 #include "rdma/verbs/negotiation.h"
 
 namespace farlook::rdma::verbs {
@@ -49,14 +53,19 @@ class Device {
   // each has a doorbell of its own and takes no locks. See "Thread domains" in docs/design-notes.md.
   enum class Posters { kOneThread, kSeveralThreads };
 
-  // Opens the device `name` and looks at its port. Errors as of diagnosis.h.
-  static absl::StatusOr<std::shared_ptr<Device>> Open(const std::string& name, uint8_t port, Posters posters);
+  // Opens the device and looks at its port. Errors as of diagnosis.h.
+  static absl::StatusOr<std::shared_ptr<Device>> Open(DevicePort at, Posters posters);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  const std::string& name() const { return name_; }
-  uint8_t port() const { return port_; }
+  const std::string& name() const { return at_.name; }
+  uint8_t port() const { return at_.port; }
+  // Not of the same name only: one that was taken away and came back is another.
+  bool Is(ibv_device* device) const {
+    return name() == ibv_get_device_name(device) &&
+           ibv_get_device_index(device) == ibv_get_device_index(context_->device);
+  }
   ibv_context* context() const { return context_.get(); }
   // Where memory and shared receive queues are registered.
   ibv_pd* domain() const { return domain_.get(); }
@@ -70,10 +79,12 @@ class Device {
   // The sentence of PortDown(), or nothing: asks the device, for messages about what broke.
   std::string PortTrouble() const;
 
-  // Readable when HandleAsyncEvents() has something to do. One thread.
-  int async_fd() const { return context_->async_fd; }
-  void HandleAsyncEvents();
+  // Readable when HandleEvents() has something to do. One thread. The second is -1 where nobody tells of the removal.
+  std::array<int, 2> event_fds() const { return {context_->async_fd, at_.channel != nullptr ? at_.channel->fd : -1}; }
+  void HandleEvents();
+  // Any thread. Removed: the kernel said so. Else it may be there still, for others.
   void SetGone();
+  void SetRemoved();
 
   // Between these calls the sink is told. REQUIRES that its queues are destroyed before it is removed.
   void AddSink(AsyncSink* sink);
@@ -86,14 +97,13 @@ class Device {
     void operator()(ibv_td* domain) const { ibv_dealloc_td(domain); }
   };
 
-  Device(std::string name, uint8_t port, ibv_context* context);
+  Device(DevicePort at, ibv_context* context) : at_(std::move(at)), context_(context) {}
   absl::Status Begin();
   void MakeThreadDomain();
   void Handle(const ibv_async_event& event);
   void TellAll(ibv_event_type event);
 
-  const std::string name_;
-  const uint8_t port_;
+  const DevicePort at_;
   const std::unique_ptr<ibv_context, Closer> context_;
   // Destroyed from the last to the first.
   std::unique_ptr<ibv_pd, Closer> domain_;
@@ -101,6 +111,7 @@ class Device {
   std::unique_ptr<ibv_pd, Closer> parent_domain_;  // of both; null: none
   DeviceTraits traits_;
   std::atomic<bool> gone_{false};
+  std::atomic<bool> removed_{false};
   absl::Mutex mutex_;
   std::vector<AsyncSink*> sinks_ ABSL_GUARDED_BY(mutex_);
 };

@@ -98,6 +98,11 @@ absl::Status CannotRegister(absl::string_view what, uint64_t bytes, int error) {
       absl::StrCat("cannot register ", bytes, " bytes for ", what, ": ", strerror(error)));
 }
 
+absl::Status DeviceGone(absl::string_view device) {
+  return absl::UnavailableError(
+      absl::StrCat("the RDMA device ", device, " is gone: taken away, or failed; rdma link shows which there are"));
+}
+
 absl::Status CannotCreate(absl::string_view what, absl::string_view device, int error) {
   if (error == ENODEV || error == EIO) {
     return absl::UnavailableError(absl::StrCat("the RDMA device ", device, " is gone (no ", what, " could be made)"));

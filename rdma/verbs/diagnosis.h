@@ -37,6 +37,9 @@ absl::Status CannotRegister(absl::string_view what, uint64_t bytes, int error);
 // After making a queue pair, a completion queue or so failed with `error`.
 absl::Status CannotCreate(absl::string_view what, absl::string_view device, int error);
 
+// UNAVAILABLE: the device was taken away, or failed. Connections use it again when it is back.
+absl::Status DeviceGone(absl::string_view device);
+
 // After listening at `address` failed with `error`. ALREADY_EXISTS, PERMISSION_DENIED, or as NoDeviceAt.
 absl::Status CannotListen(absl::string_view address, int error);
 

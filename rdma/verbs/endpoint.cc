@@ -38,44 +38,29 @@ absl::Status NoDescriptors(absl::string_view what) {
 
 absl::StatusOr<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::ForClient(const Address& address,
                                                                         const TransportOptions& options) {
-  absl::StatusOr<SocketAddress> remote = Resolve(address);
-  if (!remote.ok()) return remote.status();
-  absl::StatusOr<DevicePort> port = DeviceTowards(*remote, FormatAddress(address));
-  if (!port.ok()) return port.status();
-  absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(port->name, port->port, Device::Posters::kOneThread);
-  if (!device.ok()) return device.status();
-  std::unique_ptr<VerbsEndpoint> endpoint(new VerbsEndpoint(*std::move(device), nullptr, options));
+  std::unique_ptr<VerbsEndpoint> endpoint(new VerbsEndpoint(options));
   if (absl::Status status = endpoint->Begin(); !status.ok()) return status;
+  if (absl::Status status = endpoint->UseDeviceTowards(address); !status.ok()) return status;
   return endpoint;
 }
 
 absl::StatusOr<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::ForServer(std::shared_ptr<Offers> offers,
                                                                         const TransportOptions& options) {
   std::shared_ptr<Device> device = offers->device;
-  std::unique_ptr<VerbsEndpoint> endpoint(new VerbsEndpoint(std::move(device), std::move(offers), options));
+  std::unique_ptr<VerbsEndpoint> endpoint(new VerbsEndpoint(options));
   if (absl::Status status = endpoint->Begin(); !status.ok()) return status;
+  if (absl::Status status = endpoint->Use(std::move(device), std::move(offers)); !status.ok()) return status;
   return endpoint;
 }
-
-VerbsEndpoint::VerbsEndpoint(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers,
-                             const TransportOptions& options)
-    : device_(std::move(device)),
-      offers_(std::move(offers)),
-      tick_ns_(TickNs(options.liveness_ms)),
-      memory_(device_.get(), offers_.get()),
-      messages_(device_.get()),
-      completions_(device_.get(), this),
-      receives_(device_.get(), &messages_),
-      credits_(options.max_outstanding) {}
 
 VerbsEndpoint::~VerbsEndpoint() {
   // What is parked is waited for: queue pairs go before their queues.
   parked_.clear();
-  device_->RemoveSink(this);
+  LeaveDevice();
 }
 
+// What there is without a device too.
 absl::Status VerbsEndpoint::Begin() {
-  device_->AddSink(this);
   epoll_ = shm::UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.ok()) return NoDescriptors("an epoll descriptor");
   timer_ = shm::UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -84,13 +69,72 @@ absl::Status VerbsEndpoint::Begin() {
   absl::StatusOr<EventChannel> channel = MakeEventChannel();
   if (!channel.ok()) return channel.status();
   channel_ = *std::move(channel);
-  if (absl::Status status = memory_.Begin(); !status.ok()) return status;
-  if (absl::Status status = receives_.Begin(/*shared=*/offers_ != nullptr, this); !status.ok()) return status;
-  if (absl::Status status = completions_.Begin(receives_.shared_receives()); !status.ok()) return status;
-  const bool watched = Watch(completions_.fd(), kCompletions) && Watch(channel_->fd, kManager) &&
-                       Watch(timer_.get(), kTimer) && Watch(wake_.fd(), kWake) &&
-                       (offers_ != nullptr || Watch(device_->async_fd(), kAsync));
+  const bool watched = Watch(channel_->fd, kManager) && Watch(timer_.get(), kTimer) && Watch(wake_.fd(), kWake);
   return watched ? absl::OkStatus() : NoDescriptors("an epoll entry");
+}
+
+// ---- Devices come and go ----
+
+absl::Status VerbsEndpoint::UseDeviceTowards(const Address& address) {
+  absl::StatusOr<SocketAddress> remote = Resolve(address);
+  if (!remote.ok()) return remote.status();
+  absl::StatusOr<DevicePort> port = DeviceTowards(*remote, FormatAddress(address));
+  if (!port.ok()) return port.status();
+  absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(*std::move(port), Device::Posters::kOneThread);
+  if (!device.ok()) return device.status();
+  return Use(*std::move(device), nullptr);
+}
+
+absl::Status VerbsEndpoint::Use(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers) {
+  device_ = std::move(device);
+  offers_ = std::move(offers);
+  device_->AddSink(this);
+  absl::Status status = BeginOnDevice();
+  // Told to those who were there then; who came later sees it here.
+  if (status.ok() && device_->gone()) status = DeviceGone(device_->name());
+  if (!status.ok()) LeaveDevice();
+  return status;
+}
+
+absl::Status VerbsEndpoint::BeginOnDevice() {
+  const Device* const device = device_.get();
+  messages_.Begin(device);
+  if (absl::Status status = memory_.Begin(device, offers_.get()); !status.ok()) return status;
+  if (absl::Status status = receives_.Begin(device, /*shared=*/offers_ != nullptr, this); !status.ok()) return status;
+  if (absl::Status status = completions_.Begin(device, receives_.shared_receives()); !status.ok()) return status;
+  bool watched = Watch(completions_.fd(), kCompletions);
+  if (offers_ != nullptr) return watched ? absl::OkStatus() : NoDescriptors("an epoll entry");
+  for (const int descriptor : device->event_fds()) watched = watched && (descriptor < 0 || Watch(descriptor, kAsync));
+  return watched ? absl::OkStatus() : NoDescriptors("an epoll entry");
+}
+
+// Nothing of the device is in use any more.
+bool VerbsEndpoint::idle() const {
+  const auto is_null = [](const VerbsConnection* connection) { return connection == nullptr; };
+  return parked_.empty() && delivered_.empty() && std::all_of(by_tag_.begin(), by_tag_.end(), is_null);
+}
+
+// REQUIRES: idle(), but for messages that nobody asks for any more.
+void VerbsEndpoint::LeaveDevice() {
+  if (device_ == nullptr) return;
+  backlog_.clear();
+  backlog_begin_ = 0;
+  delivered_.clear();
+  receives_.End();
+  completions_.End();
+  messages_.End();
+  memory_.End();
+  device_->RemoveSink(this);
+  offers_.reset();
+  device_.reset();
+}
+
+// As if it were gone, unless others use it.
+void VerbsEndpoint::OnDeviceUnfit(const VerbsConnection* connection) {
+  const bool alone = std::all_of(by_tag_.begin(), by_tag_.end(), [connection](const VerbsConnection* other) {
+    return other == nullptr || other == connection || !other->alive();
+  });
+  if (alone) device_->SetGone();
 }
 
 bool VerbsEndpoint::Watch(int descriptor, uint32_t what) {
@@ -129,6 +173,13 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Connect(absl::string_
     return absl::InvalidArgumentError(
         absl::StrCat("a hello of ", hello.size(), " bytes; the limit is ", kMaxHelloBytes));
   }
+  if (device_ == nullptr) {
+    if (absl::Status status = UseDeviceTowards(*parsed); !status.ok()) return status;
+  }
+  if (device_->gone()) {  // which the next Poll() leaves
+    polls_until_check_ = 1;
+    return DeviceGone(device_->name());
+  }
   timeout_ms = std::clamp<int64_t>(timeout_ms, 0, INT32_MAX - 1);
   std::unique_ptr<VerbsConnection> connection = MakeConnection(Role::kClient);
   absl::StatusOr<SocketAddress> remote = Resolve(*parsed);
@@ -143,9 +194,13 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Connect(absl::string_
   return connection;
 }
 
-absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(CmId id, const Envelope& client,
-                                                                  const ReadDepths& depths, absl::string_view welcome,
-                                                                  bool grant_atomics) {
+absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(const std::shared_ptr<Offers>& offers, CmId id,
+                                                                  const Envelope& client, const ReadDepths& depths,
+                                                                  absl::string_view welcome, bool grant_atomics) {
+  if (device_ == nullptr) {
+    if (absl::Status status = Use(offers->device, offers); !status.ok()) return status;
+  }
+  if (device_->gone() || offers_ != offers) return DeviceGone(device_->name());
   memory_.AddOffers();
   if (rdma_migrate_id(id.get(), channel_.get()) != 0) {
     return absl::UnavailableError(absl::StrCat("the client's handshake could not be taken over: ", strerror(errno)));
@@ -199,6 +254,7 @@ void VerbsEndpoint::Forget(VerbsConnection* connection) {
   by_tag_[connection->tag] = nullptr;
   if (connection->listed) Remove(listed_, connection);
   Remove(attended_, connection);
+  if (device_->gone()) Wake();  // to leave it, if this was the last
 }
 
 // ---- Polling ----
@@ -366,13 +422,14 @@ void VerbsEndpoint::CheckEvents() {
         OnWake();
         break;
       case kAsync:
-        device_->HandleAsyncEvents();
+        device_->HandleEvents();
         break;
     }
   }
   const bool dialing = std::any_of(by_tag_.begin(), by_tag_.end(),
                                    [](const VerbsConnection* c) { return c != nullptr && c->dialing(); });
   if (dialing) polls_until_check_ = 1;
+  if (device_ != nullptr && device_->gone() && idle()) LeaveDevice();
 }
 
 void VerbsEndpoint::LookAtEvents() {
@@ -438,7 +495,7 @@ void VerbsEndpoint::OnWake() {
     if (connection == nullptr) continue;
     if (lost >= 0) {
       connection->QueuesLost(device_->gone()
-                                 ? absl::StrCat("the RDMA device ", device_->name(), " is gone")
+                                 ? DeviceGone(device_->name()).message()
                                  : absl::StrCat("a queue of ", device_->name(),
                                                 " failed: ", ibv_event_type_str(static_cast<ibv_event_type>(lost))));
     } else {

@@ -4,6 +4,9 @@
 // device, and a timer for probes and deadlines. Poll() looks at the completion queue, in memory, and at the descriptor
 // (a system call) rarely or after sleeping.
 //
+// When its device is gone the connections end. Once they are destroyed the endpoint lets go of the device, and goes on
+// with the one that is there for the next connection; the buffers stay.
+//
 // Thread safety: one thread, but for the calls of AsyncSink.
 #ifndef FARLOOK_RDMA_VERBS_ENDPOINT_H_
 #define FARLOOK_RDMA_VERBS_ENDPOINT_H_
@@ -61,7 +64,9 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   void Wake() override { wake_.Wake(); }
 
   // Accepts a client that `id` stands for, whose events came to another channel until now. See VerbsConnection::Accept.
-  absl::StatusOr<std::unique_ptr<Connection>> Accept(CmId id, const Envelope& client, const ReadDepths& depths,
+  // UNAVAILABLE where `offers` are of another device than that of connections which have not ended yet.
+  absl::StatusOr<std::unique_ptr<Connection>> Accept(const std::shared_ptr<Offers>& offers, CmId id,
+                                                     const Envelope& client, const ReadDepths& depths,
                                                      absl::string_view welcome, bool grant_atomics);
 
  private:
@@ -71,8 +76,17 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
     VerbsConnection* connection;  // null: gone
   };
 
-  VerbsEndpoint(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers, const TransportOptions& options);
+  explicit VerbsEndpoint(const TransportOptions& options)
+      : tick_ns_(TickNs(options.liveness_ms)),
+        completions_(this),
+        receives_(&messages_),
+        credits_(options.max_outstanding) {}
   absl::Status Begin();
+  absl::Status UseDeviceTowards(const Address& address);
+  absl::Status Use(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers);
+  absl::Status BeginOnDevice();
+  void LeaveDevice();
+  bool idle() const;
   bool Watch(int descriptor, uint32_t what);
   std::unique_ptr<VerbsConnection> MakeConnection(Role role);
 
@@ -86,6 +100,8 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   void Attend(VerbsConnection* connection) override;
   void RoomReturned() override { room_returned_ = true; }
   void LookAtEvents() override;
+  void OnDeviceRemoved() override { device_->SetRemoved(); }
+  void OnDeviceUnfit(const VerbsConnection* connection) override;
   void Enter(uint32_t pair_number, VerbsConnection* connection) override;
   void Leave(uint32_t pair_number, VerbsConnection* connection) override;
   void Forget(VerbsConnection* connection) override;
@@ -109,9 +125,9 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   void OnWake();
   void SetTimer();
 
-  const std::shared_ptr<Device> device_;
-  const std::shared_ptr<Offers> offers_;  // of a listener; null for a client
   const int64_t tick_ns_;
+  std::shared_ptr<Device> device_;  // null: none at present
+  std::shared_ptr<Offers> offers_;  // of a listener, on the device; null for a client
   shm::UniqueFd epoll_;
   shm::UniqueFd timer_;
   WakeFd wake_;

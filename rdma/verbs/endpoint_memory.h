@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,18 +19,21 @@
 
 namespace farlook::rdma::verbs {
 
-// Thread safety: none. Device and offers outlive it, and it outlives its buffers.
+// Thread safety: none. Of one device at a time, which is there, with the offers, from Begin() to End(). The buffers
+// stay when devices change: only their keys are others then. It outlives them.
 class EndpointMemory {
  public:
-  // `offers`: of a listener; null for a client.
-  EndpointMemory(const Device* device, const Offers* offers) : device_(device), offers_(offers) {}
+  EndpointMemory();
+  ~EndpointMemory();
   EndpointMemory(const EndpointMemory&) = delete;
   EndpointMemory& operator=(const EndpointMemory&) = delete;
 
-  // Once, first: makes the words for probes. Errors as of Register().
-  absl::Status Begin();
+  // Registers the words for probes, and the buffers that there are. `offers`: of a listener; null for a client. Errors
+  // as of Register(); End() is due then too.
+  absl::Status Begin(const Device* device, const Offers* offers);
+  void End();
 
-  // As of Endpoint.
+  // As of Endpoint. UNAVAILABLE while there is no device.
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers);
 
   // What was offered since the last call.
@@ -43,12 +47,15 @@ class EndpointMemory {
   ibv_sge probe_landing() const;
 
  private:
-  const Device* const device_;
-  const Offers* const offers_;
+  class OwnBuffer;
+
+  const Device* device_ = nullptr;
+  const Offers* offers_ = nullptr;
   shm::Mapping probe_memory_;  // the word, and, in another page, the landing
   MemoryRegion probe_word_;
   MemoryRegion probe_landing_;
   LocalMemory local_;
+  std::vector<OwnBuffer*> buffers_;
   size_t known_offers_ = 0;
 };
 

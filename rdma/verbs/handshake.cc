@@ -93,12 +93,14 @@ void VerbsConnection::OnDialEvent(const rdma_cm_event& event) {
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_ERROR:
       if (event.status == -ETIMEDOUT) return ResolveAddress();  // until the deadline; see kResolveMs
+      if (event.status == -ENODEV) host_->OnDeviceUnfit(this);
       return Break(CannotConnect(shown_, event.event, event.status), /*deliver_messages=*/false);
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-      if (host_->device().name() != ibv_get_device_name(parts_.id->verbs->device)) {
-        return Break(absl::UnavailableError(absl::StrCat(
-                         shown_, ": the route now leads through ", ibv_get_device_name(parts_.id->verbs->device),
-                         ", and this client uses ", host_->device().name(), "; make a new client")),
+      if (!host_->device().Is(parts_.id->verbs->device)) {
+        host_->OnDeviceUnfit(this);
+        return Break(absl::UnavailableError(absl::StrCat(shown_, ": the route now leads through ",
+                                                         ibv_get_device_name(parts_.id->verbs->device),
+                                                         ", and other connections through ", host_->device().name())),
                      /*deliver_messages=*/false);
       }
       // Our own deadline ends it: this one is for the kernel to stop trying then.
@@ -199,7 +201,8 @@ absl::Status VerbsConnection::Accept(CmId id, const Envelope& client, const Read
 void VerbsConnection::OnCmEvent(const rdma_cm_event& event) {
   switch (event.event) {
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-      return QueuesLost(absl::StrCat("the RDMA device ", host_->device().name(), " was removed"));
+      host_->OnDeviceRemoved();
+      return QueuesLost(DeviceGone(host_->device().name()).message());
     // The address moved to another adapter (bonding): requests go on, or fail by themselves.
     case RDMA_CM_EVENT_ADDR_CHANGE:
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:

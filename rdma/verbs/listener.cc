@@ -1,6 +1,8 @@
 #include "rdma/verbs/listener.h"
 
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,97 +21,191 @@
 #include "rdma/verbs/split_range.h"
 
 namespace farlook::rdma::verbs {
+namespace {
 
-absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Address& address,
-                                                                     const TransportOptions& options) {
-  const std::string shown = FormatAddress(address);
-  absl::StatusOr<SocketAddress> local = Resolve(address);
-  if (!local.ok()) return local.status();
-  absl::StatusOr<DevicePort> port = DeviceAt(*local, shown);
-  if (!port.ok()) return port.status();
-  auto offers = std::make_shared<Offers>();
-  absl::StatusOr<std::shared_ptr<Device>> device =
-      Device::Open(port->name, port->port, Device::Posters::kSeveralThreads);
-  if (!device.ok()) return device.status();
-  offers->device = *std::move(device);
-  offers->options = options;
-  absl::StatusOr<EventChannel> channel = MakeEventChannel();
-  if (!channel.ok()) return channel.status();
-  shm::UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  std::unique_ptr<VerbsListener> listener(
-      new VerbsListener(shown, std::move(offers), *std::move(channel), std::move(epoll)));
-  if (absl::Status status = listener->Listen(*local); !status.ok()) return status;
-  if (!listener->Watch(listener->channel_->fd) || !listener->Watch(listener->offers_->device->async_fd())) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot make a descriptor for the listener: ", strerror(errno), " (see ulimit -n)"));
-  }
-  return listener;
+constexpr int64_t kLookForDeviceSeconds = 1;
+
+absl::Status NoDescriptor() {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot make a descriptor for the listener: ", strerror(errno), " (see ulimit -n)"));
 }
 
-absl::Status VerbsListener::Listen(SocketAddress local) {
-  rdma_cm_id* id = nullptr;
-  if (rdma_create_id(channel_.get(), &id, nullptr, RDMA_PS_TCP) != 0) return CannotListen(address_, errno);
-  id_.reset(id);
-  if (rdma_bind_addr(id, local.get()) != 0 || rdma_listen(id, kBacklog) != 0) return CannotListen(address_, errno);
-  return absl::OkStatus();
-}
-
-bool VerbsListener::Watch(int descriptor) {
-  epoll_event event = {};
-  event.events = EPOLLIN;
-  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
-}
-
-absl::StatusOr<RemoteRange> VerbsListener::Offer(const SharedRange& range, Access access) {
-  if (range.bytes == 0 || range.base == nullptr) return absl::InvalidArgumentError("an empty range");
-  const bool atomics = access == Access::kRemoteReadAtomic && offers_->device->traits().atomics;
+// Registers a range with the device of `offers`, for the key that the listener's user knows it by; 0: the one that it
+// gets.
+absl::StatusOr<RemoteRange> Register(Offers* offers, const SharedRange& range, Access access, uint32_t name) {
+  const DeviceTraits& traits = offers->device->traits();
+  const bool atomics = access == Access::kRemoteReadAtomic && traits.atomics;
   const int flags = IBV_ACCESS_REMOTE_READ | (atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-  const uint64_t most = offers_->device->traits().max_region_bytes;
+  const uint64_t most = traits.max_region_bytes;
   const absl::StatusOr<RegionPlan> plan = PlanRegions(most, range.bytes);
   if (!plan.ok()) return plan.status();
   if (plan->regions > 1 && reinterpret_cast<uintptr_t>(range.base) % kRegionAlignment != 0) {
     return absl::InvalidArgumentError("a range that takes several memory regions begins at a page");
   }
-  if (plan->regions > 1 && offers_->splits.size() == kMaxSplitRanges) {
+  if (plan->regions > 1 && offers->splits.size() == kMaxSplitRanges) {
     return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxSplitRanges,
                                                      " ranges are longer than this device's memory regions, of ", most,
                                                      " bytes (max_mr_size); offer less memory"));
   }
-  Offers::Offer offer{range.base, range.bytes, access, plan->stride_bytes, {}};
+  Offers::Offer offer{range.base, range.bytes, access, plan->stride_bytes, {}, name};
   SplitRange split{reinterpret_cast<uintptr_t>(range.base), plan->stride_bytes, {}};
   for (size_t i = 0; i < plan->regions; ++i) {
     const uint64_t begin = i * plan->stride_bytes;
     const uint64_t bytes = std::min(range.bytes - begin, most);
     absl::StatusOr<MemoryRegion> region =
-        Register(*offers_->device, range.base + begin, bytes, flags, "the memory that the server offers");
+        verbs::Register(*offers->device, range.base + begin, bytes, flags, "the memory that the server offers");
     if (!region.ok()) return region.status();
     split.keys.push_back((*region)->rkey);
     offer.regions.push_back(*std::move(region));
   }
+  if (name == 0) offer.name = offer.rkey();
   RemoteRange remote;
   remote.address = split.address;
   remote.bytes = range.bytes;
   remote.rkey = offer.rkey();
-  offers_->offers.push_back(std::move(offer));
-  if (plan->regions > 1) offers_->splits.push_back(std::move(split));
+  offers->offers.push_back(std::move(offer));
+  if (plan->regions > 1) offers->splits.push_back(std::move(split));
   return remote;
 }
 
-AtomicDomain VerbsListener::atomic_domain() const {
-  return offers_->device->traits().atomics ? AtomicDomain::kDevice : AtomicDomain::kNone;
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Address& address,
+                                                                     const TransportOptions& options) {
+  absl::StatusOr<SocketAddress> local = Resolve(address);
+  if (!local.ok()) return local.status();
+  std::unique_ptr<VerbsListener> listener(new VerbsListener(FormatAddress(address), *local, options));
+  if (absl::Status status = listener->Begin(); !status.ok()) return status;
+  if (absl::Status status = listener->UseDevice(); !status.ok()) return status;
+  const Device& device = *listener->offers_->device;
+  listener->atomic_domain_ = device.traits().atomics ? AtomicDomain::kDevice : AtomicDomain::kNone;
+  listener->numa_node_ = NumaNodeOf(device.name());
+  return listener;
+}
+
+VerbsListener::~VerbsListener() {
+  if (offers_ != nullptr) offers_->device->RemoveSink(this);
+}
+
+absl::Status VerbsListener::Begin() {
+  absl::StatusOr<EventChannel> channel = MakeEventChannel();
+  if (!channel.ok()) return channel.status();
+  channel_ = *std::move(channel);
+  epoll_ = shm::UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  timer_ = shm::UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!epoll_.ok() || !timer_.ok() || !wake_.ok()) return NoDescriptor();
+  for (const int descriptor : {channel_->fd, timer_.get(), wake_.fd()}) {
+    if (absl::Status status = Watch(descriptor); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerbsListener::Watch(int descriptor) {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0 ? absl::OkStatus() : NoDescriptor();
+}
+
+// ---- Devices come and go ----
+
+// The one that the address belongs to now.
+absl::Status VerbsListener::UseDevice() {
+  absl::StatusOr<DevicePort> port = DeviceAt(local_, address_);
+  if (!port.ok()) return port.status();
+  absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(*std::move(port), Device::Posters::kSeveralThreads);
+  if (!device.ok()) return device.status();
+  auto offers = std::make_shared<Offers>();
+  offers->device = *std::move(device);
+  offers->options = options_;
+  if (absl::Status status = Prepare(offers.get()); !status.ok()) return status;
+  offers_ = std::move(offers);
+  offers_->device->AddSink(this);
+  absl::Status status;
+  for (const int descriptor : offers_->device->event_fds()) {
+    if (status.ok() && descriptor >= 0) status = Watch(descriptor);
+  }
+  if (status.ok()) status = Listen();
+  for (size_t i = 0; status.ok() && i < itself_.size(); ++i) {
+    RemoteRange range = itself_[i].range;
+    range.rkey = offers_->Named(range.rkey)->rkey();
+    absl::StatusOr<std::unique_ptr<VerbsLoopback>> loopback = VerbsLoopback::Create(offers_, range);
+    status = loopback.status();
+    if (loopback.ok()) itself_[i].loopback->Set(*std::move(loopback));
+  }
+  if (!status.ok()) LeaveDevice(status);
+  return status;
+}
+
+// All that was offered before.
+absl::Status VerbsListener::Prepare(Offers* offers) {
+  if (!itself_.empty() && !offers->device->traits().atomics) {
+    return absl::FailedPreconditionError(absl::StrCat(address_, ": the device there now (", offers->device->name(),
+                                                      ") has no atomics, which this server's counters need"));
+  }
+  for (const Wanted& wanted : wanted_) {
+    absl::StatusOr<RemoteRange> range = Register(offers, wanted.range, wanted.access, wanted.named.rkey);
+    if (!range.ok()) return range.status();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerbsListener::Listen() {
+  rdma_cm_id* id = nullptr;
+  if (rdma_create_id(channel_.get(), &id, nullptr, RDMA_PS_TCP) != 0) return CannotListen(address_, errno);
+  id_.reset(id);
+  SocketAddress local = local_;
+  if (rdma_bind_addr(id, local.get()) != 0 || rdma_listen(id, kBacklog) != 0) return CannotListen(address_, errno);
+  return absl::OkStatus();
+}
+
+// What endpoints and unanswered requests have of it they let go of by themselves.
+void VerbsListener::LeaveDevice(absl::Status why) {
+  status_ = std::move(why);
+  requests_.clear();
+  id_.reset();
+  for (const Itself& itself : itself_) itself.loopback->Set(nullptr);
+  for (const int descriptor : offers_->device->event_fds()) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
+  }
+  offers_->device->RemoveSink(this);
+  offers_.reset();
+  itimerspec every = {};
+  every.it_value.tv_sec = every.it_interval.tv_sec = kLookForDeviceSeconds;
+  timerfd_settime(timer_.get(), 0, &every, nullptr);
+}
+
+void VerbsListener::LookForDevice() {
+  uint64_t ticks;
+  if (read(timer_.get(), &ticks, sizeof(ticks)) != sizeof(ticks)) return;
+  status_ = UseDevice();
+  if (!status_.ok()) return;
+  const itimerspec never = {};
+  timerfd_settime(timer_.get(), 0, &never, nullptr);
+}
+
+// ---- What is offered ----
+
+absl::StatusOr<RemoteRange> VerbsListener::Offer(const SharedRange& range, Access access) {
+  if (range.bytes == 0 || range.base == nullptr) return absl::InvalidArgumentError("an empty range");
+  if (offers_ == nullptr) return status_;
+  absl::StatusOr<RemoteRange> named = Register(offers_.get(), range, access, /*name=*/0);
+  if (named.ok()) wanted_.push_back({range, access, *named});
+  return named;
 }
 
 absl::StatusOr<std::unique_ptr<Loopback>> VerbsListener::ConnectToItself(const RemoteRange& range) {
   if (atomic_domain() != AtomicDomain::kDevice) return Listener::ConnectToItself(range);
+  if (offers_ == nullptr) return status_;
   absl::StatusOr<std::unique_ptr<VerbsLoopback>> loopback = VerbsLoopback::Create(offers_, range);
   if (!loopback.ok()) return loopback.status();
-  return *std::move(loopback);
+  itself_.push_back({range, std::make_shared<LoopbackOfListener::Current>()});
+  itself_.back().loopback->Set(*std::move(loopback));
+  return std::make_unique<LoopbackOfListener>(itself_.back().loopback);
 }
 
-int VerbsListener::numa_node() const { return NumaNodeOf(offers_->device->name()); }
-
 absl::StatusOr<std::unique_ptr<Endpoint>> VerbsListener::CreateEndpoint() {
-  absl::StatusOr<std::unique_ptr<VerbsEndpoint>> endpoint = VerbsEndpoint::ForServer(offers_, offers_->options);
+  if (offers_ == nullptr) return status_;
+  absl::StatusOr<std::unique_ptr<VerbsEndpoint>> endpoint = VerbsEndpoint::ForServer(offers_, options_);
   if (!endpoint.ok()) return endpoint.status();
   return *std::move(endpoint);
 }
@@ -118,8 +214,14 @@ absl::StatusOr<std::unique_ptr<Endpoint>> VerbsListener::CreateEndpoint() {
 
 std::unique_ptr<ConnectionRequest> VerbsListener::Next() {
   if (requests_.empty()) {
-    offers_->device->HandleAsyncEvents();
+    if (offers_ != nullptr) offers_->device->HandleEvents();
     ForEachEvent(channel_.get(), [this](const rdma_cm_event& event) { OnEvent(event); });
+    if (offers_ == nullptr) {
+      LookForDevice();
+    } else if (offers_->device->gone()) {
+      wake_.Clear();
+      LeaveDevice(DeviceGone(offers_->device->name()));
+    }
   }
   if (requests_.empty()) return nullptr;
   std::unique_ptr<ConnectionRequest> request = std::move(requests_.front());
@@ -132,7 +234,8 @@ void VerbsListener::OnEvent(const rdma_cm_event& event) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
       return OnRequest(event);
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-      return offers_->device->SetGone();
+      if (offers_ != nullptr) offers_->device->SetRemoved();
+      return;
     default:
       // About a request that is not answered yet, on whatever thread: it is noticed there.
       return;
@@ -142,7 +245,7 @@ void VerbsListener::OnEvent(const rdma_cm_event& event) {
 void VerbsListener::OnRequest(const rdma_cm_event& event) {
   CmId id(event.id);
   id->context = nullptr;
-  if (offers_->device->name() != ibv_get_device_name(id->verbs->device)) {
+  if (offers_ == nullptr || !offers_->device->Is(id->verbs->device)) {
     return RejectId(std::move(id), "the server's memory is not registered with the device that you came to");
   }
   absl::string_view hello;

@@ -1,10 +1,15 @@
 // The server's end of an rdma:// address.
+//
+// When its device is gone it looks each second whether there is one at the address again. Then it registers all that it
+// offers anew, and listens: the ranges have other keys for the clients that come then (ConnectionRequest::Current).
 #ifndef FARLOOK_RDMA_VERBS_LISTENER_H_
 #define FARLOOK_RDMA_VERBS_LISTENER_H_
 
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,43 +18,73 @@
 #include "rdma/transport.h"
 #include "rdma/verbs/cm.h"
 #include "rdma/verbs/device.h"
+#include "rdma/verbs/loopback.h"
 #include "rdma/verbs/offers.h"
+#include "rdma/wake_fd.h"
 
 namespace farlook::rdma::verbs {
 
-class VerbsListener final : public Listener {
+class VerbsListener final : public Listener, private AsyncSink {
  public:
   // Errors as of CannotListen() and Device::Open(). An address of all interfaces (0.0.0.0) is good where the host has
   // one RDMA device only, as what is offered is registered with one.
   static absl::StatusOr<std::unique_ptr<VerbsListener>> Create(const Address& address, const TransportOptions& options);
+  ~VerbsListener() override;
 
   // Listener:
   std::string address() const override { return address_; }
+  absl::Status status() const override { return status_; }
   // RESOURCE_EXHAUSTED: the memlock limit, or the range is longer than the device's memory regions may be.
   absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access) override;
-  AtomicDomain atomic_domain() const override;
+  AtomicDomain atomic_domain() const override { return atomic_domain_; }
   absl::StatusOr<std::unique_ptr<Loopback>> ConnectToItself(const RemoteRange& range) override;
   absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint() override;
   std::unique_ptr<ConnectionRequest> Next() override;
   int fd() const override { return epoll_.get(); }
-  int numa_node() const override;
+  int numa_node() const override { return numa_node_; }
 
  private:
-  VerbsListener(std::string address, std::shared_ptr<Offers> offers, EventChannel channel, shm::UniqueFd epoll)
-      : address_(std::move(address)),
-        offers_(std::move(offers)),
-        channel_(std::move(channel)),
-        epoll_(std::move(epoll)) {}
-  absl::Status Listen(SocketAddress local);
-  bool Watch(int descriptor);
+  // What is offered on each device that comes.
+  struct Wanted {
+    SharedRange range;
+    Access access;
+    RemoteRange named;  // as it was returned
+  };
+  struct Itself {
+    RemoteRange range;
+    std::shared_ptr<LoopbackOfListener::Current> loopback;
+  };
+
+  VerbsListener(std::string address, const SocketAddress& local, const TransportOptions& options)
+      : address_(std::move(address)), local_(local), options_(options) {}
+  absl::Status Begin();
+  absl::Status UseDevice();
+  absl::Status Prepare(Offers* offers);
+  absl::Status Listen();
+  void LeaveDevice(absl::Status why);
+  void LookForDevice();
+  absl::Status Watch(int descriptor);
   void OnEvent(const rdma_cm_event& event);
   void OnRequest(const rdma_cm_event& event);
 
+  // AsyncSink, on any thread:
+  void OnQueuesLost(ibv_event_type) override { wake_.Wake(); }
+  void OnQueuePairFailed() override {}
+
   const std::string address_;
-  const std::shared_ptr<Offers> offers_;
+  const SocketAddress local_;
+  const TransportOptions options_;
+  AtomicDomain atomic_domain_ = AtomicDomain::kNone;
+  int numa_node_ = -1;
+  absl::Status status_;
+  std::vector<Wanted> wanted_;
+  std::vector<Itself> itself_;
+  std::shared_ptr<Offers> offers_;  // null: the device is gone
   // From here on destroyed from the last to the first: requests not asked for, the listening id, its channel.
-  const EventChannel channel_;
-  const shm::UniqueFd epoll_;
+  EventChannel channel_;
+  shm::UniqueFd epoll_;
+  shm::UniqueFd timer_;  // while there is no device
+  WakeFd wake_;
   CmId id_;
   std::deque<std::unique_ptr<ConnectionRequest>> requests_;
 };

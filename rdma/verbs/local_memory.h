@@ -31,7 +31,12 @@ class LocalMemory {
     last_ = Range();
   }
 
-  // Valid until Add() or Remove() or the next Find(). Null: not registered, or not as a whole in one range.
+  void Clear() {
+    ranges_.clear();
+    last_ = Range();
+  }
+
+  // Valid until Add(), Remove(), Clear() or the next Find(). Null: not registered, or not as a whole in one range.
   const Range* Find(const char* data, uint64_t bytes) {
     if (Holds(last_, data, bytes)) return &last_;
     Range wanted;

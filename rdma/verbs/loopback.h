@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -66,6 +67,49 @@ class VerbsLoopback final : public Loopback, private AsyncSink {
   QueuePair pair_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // the last, which closed the queue pair
   int64_t failed_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// What a listener hands out in place of the loopback on its device, which may go and come back.
+//
+// Thread safety: any thread.
+class LoopbackOfListener final : public Loopback {
+ public:
+  // Shared with the listener.
+  class Current {
+   public:
+    void Set(std::shared_ptr<VerbsLoopback> loopback) {
+      absl::MutexLock lock(&mutex_);
+      loopback_.swap(loopback);  // the old one is destroyed after the lock is released
+    }
+    std::shared_ptr<VerbsLoopback> Get() {
+      absl::MutexLock lock(&mutex_);
+      return loopback_;
+    }
+
+   private:
+    absl::Mutex mutex_;
+    std::shared_ptr<VerbsLoopback> loopback_ ABSL_GUARDED_BY(mutex_);  // null: the device is gone
+  };
+
+  explicit LoopbackOfListener(std::shared_ptr<Current> current) : current_(std::move(current)) {}
+
+  absl::Status Read(uint64_t remote_address, uint64_t* value) override {
+    return With([&](VerbsLoopback& now) { return now.Read(remote_address, value); });
+  }
+  absl::Status FetchAdd(uint64_t remote_address, uint64_t delta, uint64_t* old_value) override {
+    return With([&](VerbsLoopback& now) { return now.FetchAdd(remote_address, delta, old_value); });
+  }
+  absl::Status CompareSwap(uint64_t remote_address, uint64_t expected, uint64_t desired, uint64_t* old_value) override {
+    return With([&](VerbsLoopback& now) { return now.CompareSwap(remote_address, expected, desired, old_value); });
+  }
+
+ private:
+  absl::Status With(absl::FunctionRef<absl::Status(VerbsLoopback&)> call) {
+    const std::shared_ptr<VerbsLoopback> now = current_->Get();
+    return now != nullptr ? call(*now) : absl::UnavailableError("the RDMA device of the server's atomics is gone");
+  }
+
+  const std::shared_ptr<Current> current_;
 };
 
 }  // namespace farlook::rdma::verbs

@@ -14,12 +14,14 @@
 
 namespace farlook::rdma::verbs {
 
-// Thread safety: none. The device outlives it.
+// Thread safety: none. Of one device at a time, which is there from Begin() to End().
 class MessagePool {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  explicit MessagePool(const Device* device) : device_(device) {}
+  void Begin(const Device* device) { device_ = device; }
+  // REQUIRES: no slot is of use any more.
+  void End();
 
   // A slot nobody else has, until Put(); kNone when there is no memory. Grows by chunks of kSlotsPerChunk, which stay.
   uint32_t Take();
@@ -43,7 +45,7 @@ class MessagePool {
 
   absl::Status Grow();
 
-  const Device* const device_;
+  const Device* device_ = nullptr;
   std::vector<Chunk> chunks_;
   std::vector<uint32_t> free_;
 };

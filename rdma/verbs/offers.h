@@ -1,7 +1,9 @@
-// What a listener offers, and where. Shared with its endpoints and requests, which are used on other threads.
+// What a listener offers on one device, and where. Shared with its endpoints and requests, which are used on other
+// threads. A device that comes back has its own: the same memory with other keys.
 #ifndef FARLOOK_RDMA_VERBS_OFFERS_H_
 #define FARLOOK_RDMA_VERBS_OFFERS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -19,6 +21,8 @@ struct Offers {
     Access access;
     uint64_t stride_bytes;              // from one region's beginning to the next one's
     std::vector<MemoryRegion> regions;  // one, unless the device asks for more (split_range.h)
+    // The key of its first region on the first device, by which the listener's user knows the range.
+    uint32_t name;
 
     uint32_t rkey() const { return regions[0]->rkey; }
   };
@@ -26,6 +30,13 @@ struct Offers {
   TransportOptions options;
   std::vector<Offer> offers;       // fixed before the first Accept
   std::vector<SplitRange> splits;  // those of more than one region, as clients are told
+
+  // Null: no such range was offered.
+  const Offer* Named(uint32_t name) const {
+    const auto named = [name](const Offer& offer) { return offer.name == name; };
+    const auto found = std::find_if(offers.begin(), offers.end(), named);
+    return found != offers.end() ? &*found : nullptr;
+  }
 };
 
 }  // namespace farlook::rdma::verbs

@@ -1,6 +1,5 @@
 #include "rdma/verbs/request.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,16 +39,22 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsRequest::Accept(Endpoint* endpo
   }
   bool atomics = false;
   for (const uint32_t rkey : rkeys) {
-    const auto offer = std::find_if(offers_->offers.begin(), offers_->offers.end(),
-                                    [rkey](const Offers::Offer& o) { return o.rkey() == rkey; });
-    if (offer == offers_->offers.end()) {
+    const Offers::Offer* const offer = offers_->Named(rkey);
+    if (offer == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("no range was offered with key ", rkey));
     }
     atomics = atomics || offer->access == Access::kRemoteReadAtomic;
   }
   // Endpoints of this listener are of this class.
-  return static_cast<VerbsEndpoint*>(endpoint)->Accept(std::move(id_), client_, depths_, welcome,
+  return static_cast<VerbsEndpoint*>(endpoint)->Accept(offers_, std::move(id_), client_, depths_, welcome,
                                                        atomics && offers_->device->traits().atomics);
+}
+
+RemoteRange VerbsRequest::Current(const RemoteRange& offered) const {
+  const Offers::Offer* const offer = offers_->Named(offered.rkey);
+  RemoteRange current = offered;
+  if (offer != nullptr) current.rkey = offer->rkey();
+  return current;
 }
 
 }  // namespace farlook::rdma::verbs

@@ -28,6 +28,7 @@ class VerbsRequest final : public ConnectionRequest {
   std::string peer() const override { return peer_; }
   absl::StatusOr<std::unique_ptr<Connection>> Accept(Endpoint* endpoint, absl::string_view welcome,
                                                      absl::Span<const uint32_t> rkeys) override;
+  RemoteRange Current(const RemoteRange& offered) const override;
   void Reject(absl::string_view reason) override;
 
  private:
