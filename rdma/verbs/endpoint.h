@@ -76,6 +76,9 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
     VerbsConnection* connection;  // null: gone
   };
 
+  // What an epoll event is about.
+  enum Source : uint32_t { kCompletions, kManager, kTimer, kWake, kAsync, kSources };
+
   explicit VerbsEndpoint(const TransportOptions& options)
       : tick_ns_(TickNs(options.liveness_ms)),
         completions_(this),
