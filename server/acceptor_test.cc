@@ -1,10 +1,12 @@
 #include "server/acceptor.h"
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "server/session.h"
@@ -54,6 +56,25 @@ class AcceptorTest : public ::testing::Test {
   std::vector<std::unique_ptr<TestWorker>> workers_;
   std::unique_ptr<Acceptor> acceptor_;
 };
+
+TEST_F(AcceptorTest, SaysOnceWhenNobodyCanComeAndOnceWhenTheyCanAgain) {
+  const auto said = [this] {
+    testing::internal::CaptureStderr();
+    PollAll();
+    PollAll();
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said(), "");
+  listeners_[1].away = absl::UnavailableError("the device is gone");
+  const std::string lost = said();
+  EXPECT_TRUE(absl::StrContains(lost, "no client can come")) << lost;
+  EXPECT_TRUE(absl::StrContains(lost, "the device is gone")) << lost;
+  EXPECT_EQ(std::count(lost.begin(), lost.end(), '\n'), 1) << lost;
+  listeners_[1].away = absl::OkStatus();
+  const std::string back = said();
+  EXPECT_TRUE(absl::StrContains(back, "listening again")) << back;
+  EXPECT_EQ(std::count(back.begin(), back.end(), '\n'), 1) << back;
+}
 
 TEST_F(AcceptorTest, SpreadsNewClientsEvenly) {
   std::vector<int> clients(3);

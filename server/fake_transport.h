@@ -222,8 +222,10 @@ class FakeListener : public rdma::Listener {
     return request;
   }
   int fd() const override { return -1; }
+  absl::Status status() const override { return away; }
 
   std::deque<FakeCall*> calls;
+  absl::Status away;  // not OK: why no client can come
 };
 
 inline void FakePeer::Send(absl::string_view message) {

@@ -178,8 +178,8 @@ void Device::Handle(const ibv_async_event& event) {
 }
 
 void Device::SetGone() {
-  gone_.store(true, std::memory_order_relaxed);
-  TellAll(IBV_EVENT_DEVICE_FATAL);
+  // Each id that is bound to the device hears of its removal; once is enough for all.
+  if (!gone_.exchange(true, std::memory_order_relaxed)) TellAll(IBV_EVENT_DEVICE_FATAL);
 }
 
 void Device::SetRemoved() {

@@ -100,7 +100,7 @@ void VerbsConnection::OnDialEvent(const rdma_cm_event& event) {
         host_->OnDeviceUnfit(this);
         return Break(absl::UnavailableError(absl::StrCat(shown_, ": the route now leads through ",
                                                          ibv_get_device_name(parts_.id->verbs->device),
-                                                         ", and other connections through ", host_->device().name())),
+                                                         ", no longer through ", host_->device().name())),
                      /*deliver_messages=*/false);
       }
       // Our own deadline ends it: this one is for the kernel to stop trying then.

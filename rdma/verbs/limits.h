@@ -74,6 +74,8 @@ inline constexpr uint32_t kPollsPerEventCheck = 128;
 // The peer's hardware address is asked for anew so often. The kernel asks three times within seconds, and then waits
 // for an answer as long as it is told to: a link that comes back after that would not be noticed.
 inline constexpr int64_t kResolveMs = 1000;
+// A listener whose device is gone looks for one so often. Nobody tells it of a new one.
+inline constexpr int64_t kLookForDeviceSeconds = 1;
 // Connection requests that the kernel keeps for a listener which does not look.
 inline constexpr int kBacklog = 1024;
 // A client that was accepted and does not complete the handshake within so many ticks (see liveness.h) is gone.

@@ -23,8 +23,6 @@
 namespace farlook::rdma::verbs {
 namespace {
 
-constexpr int64_t kLookForDeviceSeconds = 1;
-
 absl::Status NoDescriptor() {
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot make a descriptor for the listener: ", strerror(errno), " (see ulimit -n)"));

@@ -43,12 +43,7 @@ std::unique_ptr<Client> MustConnect(const ServerProcess& server, bool read_only 
   ClientOptions options;
   options.timeout_ms = 60'000;
   options.read_only = read_only;
-  auto client = Client::Connect(server.address(), options);
-  if (!client.ok()) {
-    ADD_FAILURE() << client.status();
-    std::abort();
-  }
-  return *std::move(client);
+  return farlook::MustConnect(server.address(), options);
 }
 
 TEST(StormTest, SumsAreExactWhileCellsGoFromCounterToCounter) {

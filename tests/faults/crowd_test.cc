@@ -32,16 +32,7 @@ using std::chrono::steady_clock;
 const std::vector<std::string> kFlags = {"--memory=64MiB", "--counter_memory=0", "--max_kept_sessions=16",
                                          "--log_level=error"};
 
-std::unique_ptr<Client> MustConnect(const ServerProcess& server) {
-  ClientOptions options;
-  options.timeout_ms = 120'000;  // emulated, on a busy machine
-  auto client = Client::Connect(server.address(), options);
-  if (!client.ok()) {
-    ADD_FAILURE() << client.status();
-    std::abort();
-  }
-  return *std::move(client);
-}
+constexpr int64_t kTimeoutMs = 120'000;  // emulated, on a busy machine
 
 // ---- At once ----
 
@@ -49,12 +40,12 @@ TEST(CrowdTest, TwoHundredClientsAtOnceAreServedAndNoReceiverIsNotReady) {
   constexpr size_t kThreads = 8, kOfEach = 25, kPuts = 20;
   const uint64_t errors = ReceiverNotReadyErrors();
   ServerProcess server(kFlags);
-  auto observer = MustConnect(server);
+  auto observer = MustConnect(server.address(), kTimeoutMs);
   std::vector<std::unique_ptr<Client>> clients(kThreads * kOfEach);
   std::vector<std::thread> threads;
   for (size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      for (size_t i = 0; i < kOfEach; ++i) clients[t * kOfEach + i] = MustConnect(server);
+      for (size_t i = 0; i < kOfEach; ++i) clients[t * kOfEach + i] = MustConnect(server.address(), kTimeoutMs);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -122,7 +113,7 @@ void ExpectNothingIsLeft(const Footprint& before, const Footprint& after, int64_
 void LiveShortly(const ServerProcess& server, int how) {
   if (how % 4 == 0) usleep(static_cast<useconds_t>(how % 7) * 1000);
   if (how % 4 == 0) raise(SIGKILL);
-  auto client = MustConnect(server);
+  auto client = MustConnect(server.address(), kTimeoutMs);
   if (how % 4 == 1) raise(SIGKILL);
   const std::string large(100'000, 'l');  // is pulled
   std::vector<std::string> keys;
@@ -141,7 +132,7 @@ void LiveShortly(const ServerProcess& server, int how) {
 
 TEST(CrowdTest, OfAThousandKilledClientsNothingIsLeft) {
   ServerProcess server(kFlags);
-  auto observer = MustConnect(server);
+  auto observer = MustConnect(server.address(), kTimeoutMs);
   ASSERT_TRUE(observer->Put("stays", "here").ok());
   Footprint half;
   const int64_t rounds = Repeat(40, 1000);
@@ -210,7 +201,7 @@ TEST(CrowdTest, TenThousandNoisyConnectsAndTheServerServesOn) {
   ServerProcess server(kFlags);
   const std::string& address = server.address();
   const int port = std::atoi(address.substr(address.rfind(':') + 1).c_str());
-  auto honest = MustConnect(server);
+  auto honest = MustConnect(server.address(), kTimeoutMs);
   ASSERT_TRUE(honest->Put("key", SelfVerifying("key", 0)).ok());
   Footprint half;
   const int64_t rounds = Repeat(50, 10'000);

@@ -30,15 +30,6 @@ constexpr int kKeys = 2000;
 // its own.
 const std::vector<std::string> kFlags = {"--memory=64MiB", "--counter_memory=0"};
 
-std::unique_ptr<Client> MustConnect(const ServerProcess& server, const ClientOptions& options = {}) {
-  auto client = Client::Connect(server.address(), options);
-  if (!client.ok()) {
-    ADD_FAILURE() << client.status();
-    std::abort();
-  }
-  return *std::move(client);
-}
-
 // What may run in a server beside it: the thread sanitizer's own thread.
 #ifdef ABSL_HAVE_THREAD_SANITIZER
 constexpr int64_t kOthersNs = 20'000'000;  // less than 100 ns for each of the reads
@@ -121,7 +112,7 @@ int64_t CpuNsAsleep(const ServerProcess& server) {
 
 TEST(FaultsTest, AStoppedServerStillAnswersEveryReadAndWritesEndInTime) {
   ServerProcess server(kFlags);
-  auto client = MustConnect(server);
+  auto client = MustConnect(server.address());
   Fill(client.get());
   server.Signal(SIGSTOP);
   const int64_t cpu_ns = CpuNsAsleep(server);  // a signal takes a moment, and the server's time
@@ -150,7 +141,7 @@ TEST(FaultsTest, AStoppedServerStillAnswersEveryReadAndWritesEndInTime) {
 TEST(FaultsTest, ReadsTakeNoTimeOfTheServer) {
   // On RDMA it would look now and then whether its client is still there, whatever that does.
   ServerProcess server({"--memory=64MiB", "--counter_memory=0", "--liveness=1h"});
-  auto client = MustConnect(server);
+  auto client = MustConnect(server.address());
   Fill(client.get());
   // A client that looks at its answers tells the server, now and then, that it has; the first read does that.
   ASSERT_TRUE(client->Get(Key(0)).ok());
@@ -163,7 +154,7 @@ TEST(FaultsTest, AKilledServerIsUnavailableAtOnceAndItsSuccessorIsANewIncarnatio
   ServerProcess server(kFlags);
   ClientOptions options;
   options.timeout_ms = 60'000;  // so that "at once" is told from a timeout
-  auto client = MustConnect(server, options);
+  auto client = MustConnect(server.address(), options);
   Fill(client.get());
   const uint64_t incarnation = client->incarnation();
   server.Signal(SIGKILL);
@@ -191,7 +182,7 @@ TEST(FaultsTest, AKilledServerIsUnavailableAtOnceAndItsSuccessorIsANewIncarnatio
 // long as it lives; nothing of one comes to be in the next.
 TEST(FaultsTest, AServerIsKilledInTheMiddleOfLoadAndWhatItsSuccessorAcknowledgesIsThere) {
   ServerProcess server(kFlags);
-  auto client = MustConnect(server);
+  auto client = MustConnect(server.address());
   Load load(client.get(), "load", /*timeout_ms=*/30'000);
   constexpr uint64_t kTimes = 2;
   for (uint64_t time = 1; time <= kTimes; ++time) {
@@ -223,7 +214,7 @@ TEST(FaultsTest, AServerIsKilledInTheMiddleOfLoadAndWhatItsSuccessorAcknowledges
 // Clients that are killed in the middle of writes, many times: the server goes on, and what was theirs comes back.
 TEST(FaultsTest, KilledClientsLeaveNothingBehind) {
   ServerProcess server(kFlags);
-  auto client = MustConnect(server);
+  auto client = MustConnect(server.address());
   std::mt19937_64 random(17);
   for (int round = 0; round < (rdma::TestsUseRdma() ? 6 : 15); ++round) {
     int ready[2];
@@ -264,7 +255,7 @@ TEST(FaultsTest, ReadersInOtherProcessesSeeOnlyWhatWasWritten) {
   std::vector<pid_t> readers(rdma::TestsUseRdma() ? 1 : 2);  // a guest has two processors in all
   int stop[2];
   ASSERT_EQ(pipe(stop), 0);
-  auto client = MustConnect(server);
+  auto client = MustConnect(server.address());
   Fill(client.get());
   // The first segment splits when some 20,000 keys are there; after that, one more with each twelfth of them.
   while (ServerStat(client.get(), "splits") == 0) Grow(client.get(), 1000);
@@ -327,7 +318,7 @@ TEST(FaultsTest, ReadersInOtherProcessesSeeOnlyWhatWasWritten) {
 
 TEST(FaultsTest, AFullServerSaysSoAndLosesNothing) {
   ServerProcess server({"--memory=32MiB", "--counter_memory=0"});
-  auto client = MustConnect(server);
+  auto client = MustConnect(server.address());
   int n = 0;
   absl::Status status;
   for (; status.ok(); ++n) status = client->Put(Key(n), SelfVerifying(Key(n), 1)).status();
@@ -343,7 +334,7 @@ TEST(FaultsTest, AskedToEndTheServerDoesAndItsClientsSeeIt) {
   ServerProcess server(kFlags);
   ClientOptions options;
   options.timeout_ms = 60'000;  // on an emulated device all takes its time
-  auto client = MustConnect(server, options);
+  auto client = MustConnect(server.address(), options);
   Fill(client.get());
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 0);

@@ -37,17 +37,6 @@ void Link(const char* how) { ASSERT_EQ(system(absl::StrCat("link ", how).c_str()
 // siw connects within rdma_connect(), and keeps its caller for as long as TCP tries: two minutes, usually. Now 3 s.
 void LetTcpGiveUpSoon() { std::ofstream("/proc/sys/net/ipv4/tcp_syn_retries") << 1; }
 
-std::unique_ptr<Client> MustConnect(const std::string& address, int64_t timeout_ms) {
-  ClientOptions options;
-  options.timeout_ms = timeout_ms;
-  auto client = Client::Connect(address, options);
-  if (!client.ok()) {
-    ADD_FAILURE() << client.status();
-    std::abort();
-  }
-  return *std::move(client);
-}
-
 class LinkTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {

@@ -2,6 +2,7 @@
 //
 // Soft-RoCE and siw go only when nobody has them open any more: that `rdma link delete` returns shows that nothing is
 // kept.
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -32,17 +33,6 @@ constexpr int64_t kTimeoutMs = 60'000;
 
 int Shell(const std::string& command) { return std::system(command.c_str()); }
 
-std::unique_ptr<Client> MustConnect(const std::string& address) {
-  ClientOptions options;
-  options.timeout_ms = kTimeoutMs;
-  auto client = Client::Connect(address, options);
-  if (!client.ok()) {
-    ADD_FAILURE() << client.status();
-    std::abort();
-  }
-  return *std::move(client);
-}
-
 // A device, and the interface that it is made of.
 struct Adapter {
   const char* device_variable;
@@ -64,6 +54,17 @@ struct Adapter {
 constexpr Adapter kServers = {"FARLOOK_RDMA_DEVICE", "v1"};
 constexpr Adapter kClients = {"FARLOOK_RDMA_PEER_DEVICE", "v0"};
 
+// Of this process.
+int QueuePairsOn(const Adapter& adapter) {
+  const std::string lines =
+      absl::StrCat("rdma resource show qp link ", adapter.name(), " | grep -c 'pid ", getpid(), " '");
+  FILE* const pipe = popen(lines.c_str(), "r");
+  int count = -1;
+  if (pipe == nullptr || std::fscanf(pipe, "%d", &count) != 1) ADD_FAILURE() << "`rdma` does not tell";
+  if (pipe != nullptr) pclose(pipe);
+  return count;
+}
+
 class RemovalTest : public testing::Test {
  protected:
   // Works while the device goes and comes back, and until the client works again. Expect: all that it was told holds.
@@ -71,11 +72,11 @@ class RemovalTest : public testing::Test {
 
   const std::string local_ = absl::StrCat("shm:///tmp/farlook_removal_", getpid());
   ServerProcess server_{{"--memory=64MiB", "--counter_memory=64KiB", "--listen=" + local_}};
-  const std::unique_ptr<Client> observer_ = MustConnect(local_);
+  const std::unique_ptr<Client> observer_ = MustConnect(local_, kTimeoutMs);
 };
 
 void RemovalTest::WorkWhile(const Adapter& adapter) {
-  auto client = MustConnect(server_.address());
+  auto client = MustConnect(server_.address(), kTimeoutMs);
   ASSERT_TRUE(client->CreateCounter("counter").ok());
   ASSERT_TRUE(client->FetchAdd("counter", 1).ok());
   const std::string large(1 << 20, 'x');
@@ -123,6 +124,26 @@ void RemovalTest::WorkWhile(const Adapter& adapter) {
 TEST_F(RemovalTest, OfTheServersDeviceItListensOnTheNextOne) { WorkWhile(kServers); }
 
 TEST_F(RemovalTest, OfTheClientsDeviceItGoesOnWithTheNextOne) { WorkWhile(kClients); }
+
+// The last: afterwards packets between the two addresses take the short way, each through the server's device.
+TEST_F(RemovalTest, OfTheRouteTheClientGoesOnThroughAnotherDevice) {
+  auto client = MustConnect(server_.address(), kTimeoutMs);
+  ASSERT_TRUE(client->Put("key", "before").ok());
+  EXPECT_EQ(QueuePairsOn(kClients), 1);
+  while (Shell("ip rule del pref 10 2>/dev/null") == 0) {
+  }
+  server_.Signal(SIGKILL);
+  server_.Wait();
+  server_.Restart();
+  const std::string large(1 << 20, 'x');
+  absl::Status status;
+  EXPECT_TRUE(Await([&] { return (status = client->Put("large", large).status()).ok(); })) << status;
+  const absl::StatusOr<Value> found = client->Get("large");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE(found->data == large);
+  EXPECT_EQ(QueuePairsOn(kClients), 0);
+  EXPECT_EQ(QueuePairsOn(kServers), 1);
+}
 
 }  // namespace
 }  // namespace farlook

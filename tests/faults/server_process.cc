@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <thread>
 #include <utility>
@@ -73,6 +74,19 @@ int64_t ServerProcess::CpuNs() const {
   timespec time;
   if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &time) != 0) return -1;
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+std::unique_ptr<Client> MustConnect(const std::string& address, const ClientOptions& options) {
+  auto client = Client::Connect(address, options);
+  if (client.ok()) return *std::move(client);
+  std::fprintf(stderr, "no connection to %s: %s\n", address.c_str(), client.status().ToString().c_str());
+  std::abort();
+}
+
+std::unique_ptr<Client> MustConnect(const std::string& address, int64_t timeout_ms) {
+  ClientOptions options;
+  options.timeout_ms = timeout_ms;
+  return MustConnect(address, options);
 }
 
 int64_t ServerStat(Client* client, absl::string_view name) {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,10 @@ class ServerProcess {
   const std::string address_;
   pid_t pid_ = -1;
 };
+
+// A client of the server at `address`. Ends the test program when it does not get connected.
+std::unique_ptr<Client> MustConnect(const std::string& address, const ClientOptions& options = {});
+std::unique_ptr<Client> MustConnect(const std::string& address, int64_t timeout_ms);
 
 // A figure of the server's statistics (docs/operations.md), or -1.
 int64_t ServerStat(Client* client, absl::string_view name);

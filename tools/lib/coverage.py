@@ -33,6 +33,7 @@ IN_GUESTS = [
     ([], ["//tests/faults:crowd"]),
     (["--links=2"], ["//tests/faults:link"]),
     (["--device=siw", "--links=2"], ["//tests/faults:link"]),
+    (["--links=2"], ["//tests/faults:removal"]),
     ([], ["//tests/verbs:short_regions"]),
     ([], [DOCTOR, "client/cli/kv_cli", "server/kv_server"]),
 ]
