@@ -1,4 +1,4 @@
-// CPU seconds of this process and of others.
+// CPU time of this process and of others.
 #ifndef FARLOOK_BENCH_CPU_TIME_H_
 #define FARLOOK_BENCH_CPU_TIME_H_
 
@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 
 namespace farlook::bench {
 
@@ -25,14 +24,16 @@ inline CpuTime operator-(const CpuTime& later, const CpuTime& earlier) {
 // Of all threads of this process, to the microsecond.
 CpuTime OwnCpuTime();
 
-// Of all threads of process `pid`, in ticks of 10 ms (proc(5)). NOT_FOUND when there is no such process.
-absl::StatusOr<CpuTime> CpuTimeOf(pid_t pid);
-
-// The same to the nanosecond, as the scheduler counts: it moves only when a thread of the process has run.
+// Of all threads of process `pid`, those that ended too, in nanoseconds, user and system together, as the scheduler
+// counts them. It moves only when a thread has run: two equal values say that none did. What a thread runs is added
+// when it stops, and at each tick of the scheduler until then (1 to 10 ms), so a process that is running is told up to
+// a tick late. NOT_FOUND when there is no such process.
 absl::StatusOr<int64_t> CpuNsOf(pid_t pid);
 
-// What /proc/PID/stat says. INVALID_ARGUMENT when it is not of that form.
-absl::StatusOr<CpuTime> ParseProcStat(absl::string_view stat);
+// The same when the process has done what it was asked for and sleeps, which is when no thread has run for 20 ms: what
+// its requests cost it is then counted whole. Of a process that does not come to rest within a second, what CpuNsOf
+// said first.
+absl::StatusOr<int64_t> CpuNsAtRest(pid_t pid);
 
 }  // namespace farlook::bench
 

@@ -37,8 +37,8 @@ class Phase {
     absl::Status status = AwaitConnections();
 
     auto result = std::make_unique<PhaseResult>();
+    const absl::StatusOr<int64_t> server_ns = ServerCpuNs();
     const CpuTime client = OwnCpuTime();
-    const absl::StatusOr<CpuTime> server = ServerCpuTime();
     const int64_t start_ns = NowNs();
     {
       absl::MutexLock lock(&mutex_);
@@ -50,8 +50,8 @@ class Phase {
       result->runtime_ns = NowNs() - start_ns;
       result->client = OwnCpuTime() - client;
       result->client_resident_bytes = ResidentBytes();
-      const absl::StatusOr<CpuTime> server_end = ServerCpuTime();
-      if (server.ok() && server_end.ok()) result->server = *server_end - *server;
+      const absl::StatusOr<int64_t> server_end_ns = ServerCpuNs();
+      if (server_ns.ok() && server_end_ns.ok()) result->server_cpu_ns = *server_end_ns - *server_ns;
     }
     {
       absl::MutexLock lock(&mutex_);
@@ -118,9 +118,9 @@ class Phase {
     return connect_status_;
   }
 
-  absl::StatusOr<CpuTime> ServerCpuTime() const {
+  absl::StatusOr<int64_t> ServerCpuNs() const {
     if (options_.server_pid == 0) return absl::UnknownError("no server's process is known");
-    return CpuTimeOf(options_.server_pid);
+    return CpuNsAtRest(options_.server_pid);
   }
 
   // Until all threads are done: prints status lines and ends the phase when its time is over.

@@ -40,8 +40,8 @@ struct PhaseResult {
   int64_t operations = 0;  // that ended, however
   int64_t runtime_ns = 0;  // from when all were connected until the last thread was done
   CpuTime client;
-  std::optional<CpuTime> server;
-  int64_t client_resident_bytes = 0;  // of this process, when the last thread was done
+  std::optional<int64_t> server_cpu_ns;  // of the server's process, where it is known
+  int64_t client_resident_bytes = 0;     // of this process, when the last thread was done
   Measurements totals;
   bool failed = false;  // an operation did not return OK
 };

@@ -17,8 +17,8 @@ double Throughput(const PhaseResult& result) {
                                 : static_cast<double>(result.operations) * 1e9 / static_cast<double>(result.runtime_ns);
 }
 
-double MicrosecondsPerOperation(const CpuTime& time, const PhaseResult& result) {
-  return result.operations == 0 ? 0 : time.total_s() * 1e6 / static_cast<double>(result.operations);
+double MicrosecondsPerOperation(double us, const PhaseResult& result) {
+  return result.operations == 0 ? 0 : us / static_cast<double>(result.operations);
 }
 
 // YCSB: "50th", "99.9".
@@ -48,10 +48,14 @@ class Lines {
   std::string text_;
 };
 
-void AddCpu(absl::string_view who, const CpuTime& time, const PhaseResult& result, Lines* lines) {
-  lines->Add("CPU", absl::StrCat(who, "User(s)"), time.user_s, 3);
-  lines->Add("CPU", absl::StrCat(who, "System(s)"), time.system_s, 3);
-  lines->Add("CPU", absl::StrCat(who, "PerOperation(us)"), MicrosecondsPerOperation(time, result), 3);
+void AddCpu(const PhaseResult& result, Lines* lines) {
+  lines->Add("CPU", "ClientUser(s)", result.client.user_s, 3);
+  lines->Add("CPU", "ClientSystem(s)", result.client.system_s, 3);
+  lines->Add("CPU", "ClientPerOperation(us)", MicrosecondsPerOperation(result.client.total_s() * 1e6, result), 3);
+  if (!result.server_cpu_ns.has_value()) return;
+  lines->Add("CPU", "Server(ns)", absl::StrCat(*result.server_cpu_ns));
+  lines->Add("CPU", "ServerPerOperation(us)",
+             MicrosecondsPerOperation(static_cast<double>(*result.server_cpu_ns) / 1000, result), 6);
 }
 
 void AddLatencies(const std::string& section, const std::vector<double>& percentiles, const Histogram& histogram,
@@ -73,10 +77,16 @@ nlohmann::json JsonLatencies(const std::vector<double>& percentiles, const Histo
   return json;
 }
 
-nlohmann::json JsonCpu(const CpuTime& time, const PhaseResult& result) {
-  return {{"user_s", time.user_s},
-          {"system_s", time.system_s},
-          {"us_per_operation", MicrosecondsPerOperation(time, result)}};
+nlohmann::json JsonClientCpu(const PhaseResult& result) {
+  return {{"user_s", result.client.user_s},
+          {"system_s", result.client.system_s},
+          {"us_per_operation", MicrosecondsPerOperation(result.client.total_s() * 1e6, result)}};
+}
+
+nlohmann::json JsonServerCpu(const PhaseResult& result) {
+  if (!result.server_cpu_ns.has_value()) return nullptr;
+  return {{"ns", *result.server_cpu_ns},
+          {"us_per_operation", MicrosecondsPerOperation(static_cast<double>(*result.server_cpu_ns) / 1000, result)}};
 }
 
 }  // namespace
@@ -100,8 +110,7 @@ std::string TextReport(const RunDescription& run, const Environment& environment
 
   lines.Add("OVERALL", "RunTime(ms)", absl::StrCat(result.runtime_ns / 1'000'000));
   lines.Add("OVERALL", "Throughput(ops/sec)", Throughput(result), 3);
-  AddCpu("Client", result.client, result, &lines);
-  if (result.server.has_value()) AddCpu("Server", *result.server, result, &lines);
+  AddCpu(result, &lines);
 
   for (size_t i = 0; i < kMetrics; ++i) {
     const Metric metric = static_cast<Metric>(i);
@@ -133,11 +142,10 @@ nlohmann::json JsonPhase(const RunDescription& run, const PhaseResult& result) {
                          {"operations", result.operations},
                          {"runtime_ns", result.runtime_ns},
                          {"throughput_per_s", Throughput(result)},
-                         {"client_cpu", JsonCpu(result.client, result)},
-                         {"server_cpu", nullptr},
+                         {"client_cpu", JsonClientCpu(result)},
+                         {"server_cpu", JsonServerCpu(result)},
                          {"client_resident_bytes", result.client_resident_bytes},
                          {"metrics", nlohmann::json::object()}};
-  if (result.server.has_value()) json["server_cpu"] = JsonCpu(*result.server, result);
   for (size_t i = 0; i < kMetrics; ++i) {
     const Metric metric = static_cast<Metric>(i);
     const Series* series = result.totals.series(metric);

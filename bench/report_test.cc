@@ -66,8 +66,12 @@ TEST_F(ReportTest, CpuTimesStandBesideTheThroughput) {
   EXPECT_THAT(Text(), HasSubstr("[CPU], ClientUser(s), 1.500\n[CPU], ClientSystem(s), 0.500\n"
                                 "[CPU], ClientPerOperation(us), 500000.000\n"));
   EXPECT_THAT(Text(), Not(HasSubstr("Server")));
-  result_.server = CpuTime{0, 0};
-  EXPECT_THAT(Text(), HasSubstr("[CPU], ServerUser(s), 0.000\n[CPU], ServerSystem(s), 0.000\n"));
+  result_.server_cpu_ns = 10;
+  EXPECT_THAT(Text(), HasSubstr("[CPU], Server(ns), 10\n[CPU], ServerPerOperation(us), 0.002500\n"));
+  EXPECT_EQ(JsonPhase(run_, result_)["server_cpu"]["ns"], 10);
+  EXPECT_EQ(JsonPhase(run_, result_)["server_cpu"]["us_per_operation"], 0.0025);
+  result_.server_cpu_ns = 0;
+  EXPECT_THAT(Text(), HasSubstr("[CPU], Server(ns), 0\n"));
 }
 
 TEST_F(ReportTest, OrdinalsAreEnglish) {

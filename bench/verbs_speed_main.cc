@@ -260,18 +260,6 @@ class VerbsSpeed {
     return absl::OkStatus();
   }
 
-  // The server's CPU time, when it has done all that is left of the last request and sleeps.
-  absl::StatusOr<int64_t> ServerCpuNsAsleep() const {
-    absl::StatusOr<int64_t> ns = CpuNsOf(server_->pid());
-    for (int looks = 0; ns.ok() && looks < 100; ++looks) {
-      usleep(20'000);
-      absl::StatusOr<int64_t> now_ns = CpuNsOf(server_->pid());
-      if (!now_ns.ok() || *now_ns == *ns) return now_ns;
-      ns = now_ns;
-    }
-    return ns;
-  }
-
   // Adds to counters whose cells are known: one FETCH_ADD each.
   absl::Status Atomics() {
     const int64_t operations = absl::GetFlag(FLAGS_operations);
@@ -285,7 +273,7 @@ class VerbsSpeed {
     const KeyRange counters = {.first = small_.count, .count = std::min<int64_t>(small_.count, 500)};
     if (absl::Status status = CreateAll(reader_.get(), counters); !status.ok()) return status;
     const ClientStats before = reader_->stats();
-    const absl::StatusOr<int64_t> cpu_before_ns = ServerCpuNsAsleep();
+    const absl::StatusOr<int64_t> cpu_before_ns = CpuNsAtRest(server_->pid());
     if (!cpu_before_ns.ok()) return cpu_before_ns.status();
     const auto add = TimeAdds(reader_.get(), counters, operations);
     if (!add.ok()) return add.status();

@@ -60,7 +60,7 @@ def plots(results):
         served = {row["store"]: (row["server_cpu_ns"] or {}).get("median") for row in rows if row["has_server"]}
         drawn.append((f"server-cpu-{case.workload}-{case.mode}-{case.value_bytes}-{case.threads}-{case.distribution}",
                       svg.bars(case.title().replace(" thread,", " thr.,").replace(" threads,", " thr.,"),
-                               "server CPU per operation", served, lambda ns: "0 ticks" if ns == 0 else duration(ns))))
+                               "server CPU per operation", served, duration)))
     return [(name, plot) for name, plot in drawn if plot]
 
 
@@ -162,8 +162,8 @@ for one READ of the value. Lookups by message are gets that ask Farlook's server
 <h2>All figures</h2>
 <p>x floor: how many times the floor's figure in the same run (operations per second: a share of it); the floor is
 perftest where it was measured, for what it has figures of. Spread: greatest
-less least of the repeats, as a share of the median. Latencies in batches are of whole batches. Server CPU is counted in
-ticks of 10 ms over a run; where there was none, the figure is what one would have been. B/key: memory for each key, key and value included.</p>{tables}
+less least of the repeats, as a share of the median. Latencies in batches are of whole batches. Server CPU is what the
+scheduler counted, to the nanosecond, of all threads of the server's process; 0 ns says that none of them ran. B/key: memory for each key, key and value included.</p>{tables}
 <h2>Where these figures come from</h2>{facts}
 </body></html>
 """

@@ -1,10 +1,6 @@
 """Figures as people read them, and the table in the terminal."""
 
-import math
-
 from stores import STORES
-
-TICK_NS = 10_000_000  # in which the kernel tells a process's CPU time
 
 
 def three_digits(value):
@@ -22,7 +18,7 @@ def duration(ns):
     for limit, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
         if ns >= limit * 0.9995:
             return f"{three_digits(ns / limit)} {unit}"
-    return f"{ns:.0f} ns"
+    return f"{ns:.0f} ns" if ns == 0 or ns >= 9.5 else f"{ns:.2g} ns" if ns >= 0.001 else "< 0.001 ns"
 
 
 def cell(figure, show):
@@ -37,12 +33,7 @@ def server_cpu(row):
     """A store in the client's process has no server."""
     if not row["has_server"]:
         return "no server"
-    figure = row["server_cpu_ns"]
-    if figure is None:
-        return "-"
-    if figure["median"] == 0 and row["operations"]["median"] > 0:
-        return f"< {duration(math.ceil(TICK_NS / row['operations']['median']))}"
-    return duration(figure["median"])
+    return cell(row["server_cpu_ns"], duration)
 
 
 HEADINGS = ("ops/s", "spread", "x floor", "get p50", "x floor", "p99", "p99.9", "write p50", "p99", "client CPU",

@@ -200,6 +200,8 @@ class PartsTest(unittest.TestCase):
   def test_figures_have_three_digits(self):
     self.assertEqual([text.count(n) for n in (0, 999, 1000, 999_700, 1_234_567)], ["0", "999", "1.00 k", "1.00 M", "1.23 M"])
     self.assertEqual([text.duration(n) for n in (5, 1500, 45_600, 2e9)], ["5 ns", "1.50 us", "45.6 us", "2.00 s"])
+    self.assertEqual([text.duration(ns) for ns in (0, 0.0004, 0.0251, 3.14, 9.6)],
+                     ["0 ns", "< 0.001 ns", "0.025 ns", "3.1 ns", "10 ns"])
     self.assertTrue(all(re.match(r"[\d.,]+ ?\w*$", text.count(10**n)) for n in range(10)))
 
 
