@@ -158,8 +158,8 @@ class ClientImpl;
 class Client {
  public:
   // Connects to a kv_server at "shm:///path" or "rdma://host:port". Errors: INVALID_ARGUMENT for the address;
-  // UNAVAILABLE when nothing answers there within timeout_ms; PERMISSION_DENIED and FAILED_PRECONDITION with the
-  // server's reason.
+  // UNAVAILABLE when nothing answers there within timeout_ms; RESOURCE_EXHAUSTED when this process lacks descriptors or
+  // memory (a server that does answers nobody); PERMISSION_DENIED and FAILED_PRECONDITION with the server's reason.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(absl::string_view address, const ClientOptions& options = {});
   ~Client();  // gives up what is in flight
   Client(const Client&) = delete;

@@ -59,6 +59,7 @@ absl::Status Waiter::Connect(int64_t timeout_ms) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kResourceExhausted:
       return refused;
     default:
       return absl::UnavailableError(refused.message());

@@ -33,6 +33,9 @@ absl::Status NoServer(absl::string_view path, int error) {
     case EPROTOTYPE:
     case ENOTSOCK:
       return absl::FailedPreconditionError(absl::StrCat(path, " is not the socket of a Farlook server"));
+    case ENOMEM:
+    case ENOBUFS:
+      return absl::ResourceExhaustedError(absl::StrCat("no memory to connect to ", path, ": ", strerror(error)));
     default:
       return absl::UnavailableError(absl::StrCat("cannot connect to ", path, ": ", strerror(error)));
   }
