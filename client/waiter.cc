@@ -1,6 +1,6 @@
 #include "client/waiter.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
 #include <limits>
@@ -44,8 +44,9 @@ void Waiter::Sleep(int64_t now_ns, int64_t end_ns) {
     const int64_t left_ms = (end_ns - now_ns + 999'999) / 1'000'000;
     wait_ms = wait_ms < 0 ? left_ms : std::min(wait_ms, left_ms);
   }
-  pollfd fd = {core_->fd(), POLLIN, 0};
-  poll(&fd, 1, static_cast<int>(std::min<int64_t>(wait_ms, std::numeric_limits<int>::max())));
+  epoll_event event;
+  epoll_wait(core_->fd(), &event, /*maxevents=*/1,
+             static_cast<int>(std::min<int64_t>(wait_ms, std::numeric_limits<int>::max())));
 }
 
 absl::Status Waiter::Connect(int64_t timeout_ms) {

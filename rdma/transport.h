@@ -233,7 +233,8 @@ class Endpoint {
 
   // Sleeping. Arm() returns false when there is something to poll already; otherwise true, and from then on fd()
   // becomes readable when there is, or when there is room again after a post call returned false (it may become
-  // readable for nothing). Poll() disarms.
+  // readable for nothing). Poll() disarms. fd() is an epoll descriptor: one is polled beside others, or waited on by
+  // epoll_wait() when it is alone, which costs less; what its events say is the endpoint's affair.
   virtual bool Arm() = 0;
   virtual int fd() const = 0;
   // Ends one sleep, this one or the next. Any thread.
