@@ -1,6 +1,9 @@
 // Keys and scrambled positions equal those that the Java YCSB made (testdata/keys.tsv).
+#include <cstdint>
 #include <fstream>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "bench/fnv.h"
 #include "bench/key_name.h"
@@ -35,6 +38,23 @@ TEST(KeyNameTest, OrderedKeysAreTheNumberItself) {
   std::string name = "what was here before, longer than any key";
   BuildKeyName(42, KeyNaming{.ordered = true}, &name);
   EXPECT_EQ(name, "user42");
+}
+
+TEST(KeyNameTest, NumbersOfAllLengthsAreWrittenInFull) {
+  std::vector<int64_t> numbers = {0, -1, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  for (int64_t power = 1; power <= std::numeric_limits<int64_t>::max() / 10; power *= 10) {
+    for (int64_t number : {power - 1, power, power + 1, power * 7 + power / 3, 10 * (power - 1) + 9}) {
+      numbers.push_back(number);
+    }
+  }
+  for (int64_t number = 0; number < 10'000; ++number) numbers.push_back(number * 10'001);
+  for (int64_t number : numbers) {
+    std::string name;
+    BuildKeyName(number, KeyNaming{.ordered = true}, &name);
+    EXPECT_EQ(name, "user" + std::to_string(number));
+    BuildKeyName(number, KeyNaming{.ordered = true, .zero_padding = 30}, &name);
+    EXPECT_EQ(name, "user" + std::string(30 - std::to_string(number).size(), '0') + std::to_string(number));
+  }
 }
 
 TEST(KeyNameTest, ZeroPaddingFillsUpToAndNeverCuts) {

@@ -46,13 +46,24 @@ inline void StorePart(char* to, uint64_t word, size_t bytes) {
   if (bytes & 1) StoreAligned(to, static_cast<uint8_t>(word));
 }
 
+inline void CopyLine(char* to, const char* from) {
+#pragma GCC unroll 8
+  for (size_t i = 0; i < 64; i += 8) StoreAligned(to + i, LoadWord(from + i));
+}
+
+// So far ahead of a long copy lines are prefetched, into the second cache. Moves of words fill the processor's window
+// after some lines, so that it waits for memory again and again; 64 KiB took 10.7 us without, 7.2 with, and memcpy 6.7
+// (on pages of 2 MiB 12.0, 7.7 and 7.9). 1 and 2 KiB ahead are less good, 8 are no better.
+inline constexpr ptrdiff_t kPrefetchAheadBytes = 4096;
+
 // Both aligned to 8 bytes. Loads whole words: up to 7 bytes beyond the end of `from`, which are inside its page.
 inline void CopyAligned(char* to, const char* from, size_t bytes) {
   const char* const whole_end = from + (bytes & ~size_t{7});
-  for (; whole_end - from >= 64; from += 64, to += 64) {
-#pragma GCC unroll 8
-    for (size_t i = 0; i < 64; i += 8) StoreAligned(to + i, LoadWord(from + i));
+  for (; whole_end - from >= 64 + kPrefetchAheadBytes; from += 64, to += 64) {
+    __builtin_prefetch(from + kPrefetchAheadBytes, /*rw=*/0, /*locality=*/2);
+    CopyLine(to, from);
   }
+  for (; whole_end - from >= 64; from += 64, to += 64) CopyLine(to, from);
   if ((bytes & 32) != 0) {
 #pragma GCC unroll 4
     for (size_t i = 0; i < 32; i += 8) StoreAligned(to + i, LoadWord(from + i));

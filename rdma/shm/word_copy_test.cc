@@ -36,6 +36,22 @@ TEST(WordCopyTest, EveryLengthAtEveryAlignment) {
   }
 }
 
+TEST(WordCopyTest, LongOnesWithinWhatIsPrefetchedAndBeyond) {
+  constexpr size_t kMost = 2 * kPrefetchAheadBytes + 200;
+  std::vector<uint64_t> from(kMost / 8 + 1), to(kMost / 8 + 3);
+  std::mt19937_64 random(1);
+  for (uint64_t& word : from) word = random();
+  for (size_t bytes = kPrefetchAheadBytes - 8; bytes <= kMost; ++bytes) {
+    memset(to.data(), 0x55, to.size() * 8);
+    char* const begin = reinterpret_cast<char*>(to.data() + 1);
+    const Sge piece = {begin, static_cast<uint32_t>(bytes)};
+    ExecuteRead(&piece, 1, reinterpret_cast<const char*>(from.data()));
+    ASSERT_EQ(memcmp(begin, from.data(), bytes), 0) << bytes;
+    ASSERT_EQ(begin[-1], 0x55) << bytes;
+    ASSERT_EQ(begin[bytes], 0x55) << bytes;
+  }
+}
+
 TEST(WordCopyTest, AnySplitIntoPieces) {
   const Source source;
   for (uint64_t seed = 1; seed <= 20'000; ++seed) {
