@@ -155,7 +155,7 @@ void ShmEndpoint::RetireSilent(size_t index) {
   ShmConnection* const connection = polled_[index];
   connection->silent_polls = 0;
   connection->SetSleeping(true);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  RingConsumer::FenceSleep();
   if (connection->Ready()) {
     connection->SetSleeping(false);
     return;
@@ -207,7 +207,7 @@ void ShmEndpoint::StepDialing() {
 bool ShmEndpoint::Arm() {
   armed_ = true;
   for (ShmConnection* connection : polled_) connection->SetSleeping(true);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  RingConsumer::FenceSleep();
   for (ShmConnection* connection : polled_) {
     if (connection->Ready()) {
       Disarm();

@@ -1,9 +1,11 @@
 // Litmus tests of what ring, gate and word copies promise to order. Each hands on plain memory, so that the thread
 // sanitizer sees an order that is missing where the processor happens to keep it. See docs/memory-order.md.
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -46,6 +48,118 @@ TEST(OrderTest, Ring) {
     consumer.PublishHead();
   }
   producing.join();
+}
+
+// Two threads that act at nearly the same time, again and again; bounded in time, since on one processor a round takes
+// the scheduler's leave. Orders nothing of what they do.
+class Rounds {
+ public:
+  // For each thread: false when there were enough.
+  bool Begin(size_t self) {
+    if (self == 0 && (++begun_ > kMost || std::chrono::steady_clock::now() > end_)) {
+      over_.store(true, std::memory_order_relaxed);
+    }
+    Meet(self);
+    return !over_.load(std::memory_order_relaxed);
+  }
+  // Both have done their part.
+  void Meet(size_t self) {
+    const uint64_t round = at_[self].value.load(std::memory_order_relaxed) + 1;
+    at_[self].value.store(round, std::memory_order_release);
+    for (int turn = 0; at_[1 - self].value.load(std::memory_order_acquire) < round; ++turn) {
+      if (turn > 1'000) std::this_thread::yield();
+    }
+    // Whoever comes last leaves first: a little later each time, the other one may.
+    for (uint64_t turn = 0; turn < round % 64 && self == (round / 64) % 2; ++turn) {
+      (void)at_[self].value.load(std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  static constexpr uint64_t kMost = 1'000'000;
+  struct alignas(2 * kCacheLineBytes) Line {
+    std::atomic<uint64_t> value{0};
+  };
+  Line at_[2];
+  std::atomic<bool> over_{false};
+  uint64_t begun_ = 0;
+  const std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+};
+
+// Of a message and a consumer that falls asleep at the same time, one side sees the other: or the message would lie
+// there. Needs the fences on both sides. The sanitizer does not know them; the processor does without them what is
+// forbidden.
+TEST(OrderTest, AMessageOrTheSleeperIsSeen) {
+  constexpr size_t kCells = 16;
+  std::unique_ptr<Cell[]> cells(new Cell[kCells]());
+  ConsumerLine consumer_line{};
+  ProducerLine producer_line{};
+  Rounds rounds;
+  bool wakes = false;
+  std::thread producing([&] {
+    RingProducer producer(cells.get(), kCells, &consumer_line, &producer_line);
+    while (rounds.Begin(1)) {
+      EXPECT_TRUE(producer.Send("message", {}));
+      wakes = producer.TakeSleeper();
+      rounds.Meet(1);
+    }
+  });
+  RingConsumer consumer(cells.get(), kCells, &consumer_line, &producer_line);
+  alignas(8) char message[RingConsumer::RoomFor(kMaxMessageBytes)];
+  size_t lost = 0, slept = 0;
+  while (rounds.Begin(0)) {
+    consumer.SetSleeping(true);
+    RingConsumer::FenceSleep();
+    const bool sleeps = !consumer.Ready();
+    rounds.Meet(0);
+    slept += sleeps;
+    lost += sleeps && !wakes;
+    consumer.SetSleeping(false);
+    size_t bytes = 0;
+    EXPECT_EQ(consumer.Receive(message, &bytes), Received::kMessage);
+    consumer.PublishHead();
+  }
+  producing.join();
+  EXPECT_EQ(lost, 0u) << "of " << slept << " sleeps";
+}
+
+// The same of a producer that waits for room and a consumer that makes some.
+TEST(OrderTest, RoomOrWhoWaitsForItIsSeen) {
+  constexpr size_t kCells = 128;  // room for one of the longest messages
+  static_assert(kCells >= kMaxMessageCells && kCells < 2 * kMaxMessageCells);
+  std::unique_ptr<Cell[]> cells(new Cell[kCells]());
+  ConsumerLine consumer_line{};
+  ProducerLine producer_line{};
+  Rounds rounds;
+  bool wakes = false;
+  std::thread consuming([&] {
+    RingConsumer consumer(cells.get(), kCells, &consumer_line, &producer_line);
+    alignas(8) char message[RingConsumer::RoomFor(kMaxMessageBytes)];
+    size_t bytes = 0;
+    while (rounds.Begin(1)) {
+      rounds.Meet(1);
+      EXPECT_EQ(consumer.Receive(message, &bytes), Received::kMessage);
+      rounds.Meet(1);
+      wakes = consumer.PublishHead();
+      rounds.Meet(1);
+    }
+  });
+  RingProducer producer(cells.get(), kCells, &consumer_line, &producer_line);
+  const std::string message(kMaxMessageBytes, 'm');
+  size_t lost = 0, slept = 0;
+  while (rounds.Begin(0)) {
+    EXPECT_TRUE(producer.Send(message, {}));
+    EXPECT_FALSE(producer.Send(message, {}));
+    rounds.Meet(0);
+    rounds.Meet(0);
+    const bool sleeps = producer.AwaitRoom();
+    rounds.Meet(0);
+    slept += sleeps;
+    lost += sleeps && !wakes;
+    producer_line.wants_room.store(0, std::memory_order_relaxed);
+  }
+  consuming.join();
+  EXPECT_EQ(lost, 0u) << "of " << slept << " sleeps";
 }
 
 // Where the server found the gate closed and nobody inside, no client touches what is behind it any more, and all that

@@ -169,8 +169,9 @@ class RingConsumer {
     return TakeFlag(producer_->wants_room);
   }
 
-  // Falling asleep: SetSleeping(true) on every ring, one seq_cst fence, then sleep if no ring is Ready().
+  // Falling asleep: SetSleeping(true) on every ring, FenceSleep() once, then sleep if no ring is Ready().
   void SetSleeping(bool sleeping) { consumer_->sleeping.store(sleeping ? 1 : 0, std::memory_order_relaxed); }
+  static void FenceSleep() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
  private:
   bool TagArrived(uint64_t tag) const { return tag >> 32 == static_cast<uint32_t>(1 + next_ / cells_); }
