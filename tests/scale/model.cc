@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <deque>
 #include <queue>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "bench/random.h"
@@ -22,16 +24,35 @@ struct Adapter {
   Queue engine, out, in, doorbell;
 };
 
-struct Server {
-  Adapter adapter;
-  std::vector<Queue> workers;
+// A client or a worker: when it gets its processor it handles all that waits for it, and rings once for each
+// connection.
+struct Process {
+  std::deque<size_t> waiting;
+  std::vector<size_t> posting;  // what the last turn handled
+  bool expected = false;        // a turn of it is to come
+  double free_ns = 0;
 };
 
-enum class Stage : uint8_t { kBegin, kPost, kRequest, kHandle, kReply, kReturn, kDone };
+// Turns are last of what happens at one time, and so find all that came; workers' are before clients'.
+enum class Stage : uint8_t {
+  kBegin,
+  kClientPosts,
+  kRequest,
+  kArrived,
+  kWorkerPosts,
+  kReply,
+  kReturn,
+  kReturned,
+  kDone,
+  kWorkerTurn,
+  kClientTurn
+};
 
 struct Op {
   int client = 0, server = 0;
   bool message = false, get = false;
+  bool begun = false;  // its client has worked on it
+  bool woken = false;  // its client slept until the one before ended
   int reads_left = 0;
   double begun_ns = 0;
 };
@@ -39,11 +60,13 @@ struct Op {
 struct Event {
   double time_ns;
   uint64_t order;
-  size_t op;
+  size_t subject;  // an operation; of a turn, the process
   Stage stage;
   bool operator>(const Event& other) const {
-    return time_ns != other.time_ns ? time_ns > other.time_ns : order > other.order;
+    if (time_ns != other.time_ns) return time_ns > other.time_ns;
+    return Rank() != other.Rank() ? Rank() > other.Rank() : order > other.order;
   }
+  Stage Rank() const { return std::max(stage, Stage::kDone); }
 };
 
 class Model {
@@ -54,9 +77,9 @@ class Model {
         clients_(static_cast<size_t>(s.clients)),
         hosts_(static_cast<size_t>((s.clients + s.cpu.clients_per_host - 1) / s.cpu.clients_per_host)),
         servers_(static_cast<size_t>(s.servers)),
+        workers_(servers_.size() * static_cast<size_t>(s.cpu.workers)),
         pairs_(clients_.size() * servers_.size()),
         ops_(static_cast<size_t>(s.clients) * static_cast<size_t>(s.in_flight)) {
-    for (Server& server : servers_) server.workers.resize(static_cast<size_t>(s.cpu.workers));
     // What is left of the round trip when nobody waits for anybody.
     const double served = 2 / s.nic.sends_per_second * 1e9 + 1e9 / s.nic.reads_per_second + s.nic.doorbell_ns +
                           2 * 64 * 1e9 / s.nic.bytes_per_second;
@@ -79,16 +102,17 @@ class Model {
       const Event event = events_.top();
       events_.pop();
       now_ns = event.time_ns;
-      Op& op = ops_[event.op];
       if (event.stage != Stage::kDone) {
         Step(event);
         continue;
       }
+      Op& op = ops_[event.subject];
       ++ended;
       if (ended == all / 3) from_ns = now_ns;
       if (ended > all / 3) took.push_back(now_ns - op.begun_ns);
+      op.woken = op.message;
       Draw(&op);
-      At(now_ns, event.op, Stage::kBegin);
+      At(now_ns, event.subject, Stage::kBegin);
     }
     std::sort(took.begin(), took.end());
     Result result;
@@ -104,13 +128,17 @@ class Model {
     std::deque<size_t> waiting;
   };
 
-  void At(double time_ns, size_t op, Stage stage) { events_.push({time_ns, order_++, op, stage}); }
+  void At(double time_ns, size_t subject, Stage stage) { events_.push({time_ns, order_++, subject, stage}); }
   // With one processor for everything, every queue of work is that one.
   Queue& Of(Queue& queue) { return s_.cpu.shared ? processor_ : queue; }
   Adapter& HostOf(const Op& op) { return hosts_[static_cast<size_t>(op.client / s_.cpu.clients_per_host)]; }
-  Server& ServerOf(const Op& op) { return servers_[static_cast<size_t>(op.server)]; }
   Pair& PairOf(const Op& op) {
     return pairs_[static_cast<size_t>(op.client) * servers_.size() + static_cast<size_t>(op.server)];
+  }
+  // A connection belongs to one worker.
+  size_t WorkerOf(const Op& op) const {
+    const auto workers = static_cast<size_t>(s_.cpu.workers);
+    return static_cast<size_t>(op.server) * workers + static_cast<size_t>(op.client) % workers;
   }
   double Wire(double bytes) const { return bytes * 1e9 / s_.nic.bytes_per_second; }
   double SendNs(int queue_pairs) { return 1e9 / s_.nic.sends_per_second + Miss(queue_pairs); }
@@ -127,6 +155,7 @@ class Model {
     op->server = static_cast<int>(hash % static_cast<uint64_t>(s_.servers));
     op->get = random_.NextDouble() < s_.reads;
     op->message = !op->get || s_.by_message;
+    op->begun = false;
     op->reads_left = 0;
     if (op->message) return;
     const Counts& c = s_.counts;
@@ -144,76 +173,176 @@ class Model {
     while (op->reads_left > 0 && random_.NextDouble() < c.extra_reads / (2 + c.extra_reads)) op->reads_left += 2;
   }
 
+  // A turn of `process`, as soon as it has its processor. One that does everything serves adapters first.
+  void Expect(Process* process, size_t number, Stage turn, double now) {
+    if (process->expected || process->waiting.empty()) return;
+    process->expected = true;
+    At(std::max({now, process->free_ns, s_.cpu.shared ? processor_.free_ns : 0}), number, turn);
+  }
+
+  // What waits for `process`, if its turn has come. Otherwise that is put off.
+  std::vector<size_t> Take(Process* process, size_t number, Stage turn, double now) {
+    process->expected = false;
+    if (s_.cpu.shared && processor_.free_ns > now) {
+      Expect(process, number, turn, now);
+      return {};
+    }
+    // Beside others who have work, who handles much at once only changes their order.
+    std::deque<size_t>& waiting = process->waiting;
+    const auto end = s_.cpu.shared ? waiting.end() : waiting.begin() + 1;
+    const std::vector<size_t> batch(waiting.begin(), end);
+    waiting.erase(waiting.begin(), end);
+    return batch;
+  }
+
+  void Until(Process* process, double end_ns) {
+    process->free_ns = end_ns;
+    if (s_.cpu.shared) processor_.free_ns = end_ns;
+  }
+
+  // One ring for each connection that something is posted on.
+  double Ring(Queue* doorbell, size_t connections, double now) {
+    for (; connections > 0; --connections) now = Of(*doorbell).Serve(now, s_.nic.doorbell_ns);
+    return now;
+  }
+
+  void ClientTurn(size_t number, double now) {
+    Process& client = clients_[number];
+    std::vector<size_t> batch = Take(&client, number, Stage::kClientTurn, now);
+    if (batch.empty()) return;
+    double t = now;
+    if (std::any_of(batch.begin(), batch.end(), [this](size_t i) { return !ops_[i].begun && ops_[i].woken; })) {
+      t += s_.cpu.wake_ns;
+    }
+    for (const size_t i : batch) {
+      if (!std::exchange(ops_[i].begun, true)) t += s_.cpu.client_ns;
+    }
+    Until(&client, t);
+    client.posting = std::move(batch);
+    At(t, number, Stage::kClientPosts);
+  }
+
+  void ClientPosts(size_t number, double now) {
+    const std::vector<size_t>& batch = clients_[number].posting;
+    std::set<int> connections, reading;
+    for (const size_t i : batch) {
+      connections.insert(ops_[i].server);
+      if (!ops_[i].message) reading.insert(ops_[i].server);
+    }
+    const double t = Ring(&HostOf(ops_[batch[0]]).doorbell, connections.size(), now);
+    if (s_.nic.batch_ns > 0) {
+      for (const int server : reading) Of(servers_[static_cast<size_t>(server)].engine).Serve(t, s_.nic.batch_ns);
+    }
+    for (const size_t i : batch) Post(i, t);
+    Expect(&clients_[number], number, Stage::kClientTurn, now);
+  }
+
+  void Post(size_t i, double now) {
+    const Op& op = ops_[i];
+    if (!op.message) {
+      Pair& pair = PairOf(op);
+      if (pair.reading >= s_.nic.read_depth) return pair.waiting.push_back(i);
+      ++pair.reading;
+    }
+    Adapter& host = HostOf(op);
+    const Counts& c = s_.counts;
+    const double bytes = op.message ? c.request_bytes + (op.get ? 0 : c.value_bytes) : 32;
+    const double t = Of(host.engine).Serve(now, SendNs(ClientPairs()));
+    At(host.out.Serve(t, Wire(bytes)) + one_way_ns_, i, Stage::kRequest);
+  }
+
+  void WorkerTurn(size_t number, double now) {
+    Process& worker = workers_[number];
+    std::vector<size_t> batch = Take(&worker, number, Stage::kWorkerTurn, now);
+    if (batch.empty()) return;
+    const double t = now + s_.cpu.wake_ns + static_cast<double>(batch.size()) * s_.cpu.request_ns;
+    Until(&worker, t);
+    worker.posting = std::move(batch);
+    At(t, number, Stage::kWorkerPosts);
+  }
+
+  void WorkerPosts(size_t number, double now) {
+    Adapter& adapter = servers_[number / static_cast<size_t>(s_.cpu.workers)];
+    const std::vector<size_t>& batch = workers_[number].posting;
+    std::set<int> connections;
+    for (const size_t i : batch) connections.insert(ops_[i].client);
+    const double t = Ring(&adapter.doorbell, connections.size(), now);
+    for (const size_t i : batch) At(Of(adapter.engine).Serve(t, SendNs(s_.clients)), i, Stage::kReply);
+    Expect(&workers_[number], number, Stage::kWorkerTurn, now);
+  }
+
   // A lookup ends with an item, which comes after a bucket.
   double ReadBytes(const Op& op) const {
     return op.reads_left % 2 == 0 ? s_.counts.bucket_bytes : s_.counts.item_bytes;
   }
 
-  void Step(const Event& event) {
-    Op& op = ops_[event.op];
-    const double now = event.time_ns;
-    Adapter& host = HostOf(op);
-    Server& server = ServerOf(op);
+  double ReplyBytes(const Op& op) const {
     const Counts& c = s_.counts;
+    return op.message ? c.request_bytes + (op.get ? c.value_bytes : 0) : ReadBytes(op);
+  }
+
+  void Step(const Event& event) {
+    const double now = event.time_ns;
+    if (event.stage == Stage::kClientTurn) return ClientTurn(event.subject, now);
+    if (event.stage == Stage::kClientPosts) return ClientPosts(event.subject, now);
+    if (event.stage == Stage::kWorkerTurn) return WorkerTurn(event.subject, now);
+    if (event.stage == Stage::kWorkerPosts) return WorkerPosts(event.subject, now);
+    Op& op = ops_[event.subject];
+    Adapter& host = HostOf(op);
+    Adapter& adapter = servers_[static_cast<size_t>(op.server)];
     switch (event.stage) {
       case Stage::kBegin:
         op.begun_ns = now;
-        return At(Of(clients_[static_cast<size_t>(op.client)]).Serve(now, s_.cpu.client_ns), event.op, Stage::kPost);
-      case Stage::kPost: {
-        if (!op.message) {
-          Pair& pair = PairOf(op);
-          if (pair.reading >= s_.nic.read_depth) return pair.waiting.push_back(event.op);
-          ++pair.reading;
-        }
-        const double bytes = op.message ? c.request_bytes + (op.get ? 0 : c.value_bytes) : 32;
-        double t = host.doorbell.Serve(now, s_.nic.doorbell_ns);
-        t = Of(host.engine).Serve(t, SendNs(ClientPairs()));
-        t = host.out.Serve(t, Wire(bytes));
-        return At(t + one_way_ns_, event.op, Stage::kRequest);
-      }
+        return Hand(&clients_[static_cast<size_t>(op.client)], static_cast<size_t>(op.client), Stage::kClientTurn,
+                    event);
       case Stage::kRequest:
         if (op.message) {
-          const double t = server.adapter.in.Serve(now, Wire(c.request_bytes + (op.get ? 0 : c.value_bytes)));
-          return At(Of(server.adapter.engine).Serve(t, SendNs(s_.clients)), event.op, Stage::kHandle);
+          const double bytes = s_.counts.request_bytes + (op.get ? 0 : s_.counts.value_bytes);
+          const double t = adapter.in.Serve(now, Wire(bytes));
+          return At(Of(adapter.engine).Serve(t, SendNs(s_.clients)), event.subject, Stage::kArrived);
         } else {
           const double ns = 1e9 / s_.nic.reads_per_second + Miss(s_.clients);
-          return At(Of(server.adapter.engine).Serve(now, ns), event.op, Stage::kReply);
+          return At(Of(adapter.engine).Serve(now, ns), event.subject, Stage::kReply);
         }
-      case Stage::kHandle: {
-        // A connection belongs to one worker.
-        Queue& worker = server.workers[static_cast<size_t>(op.client) % server.workers.size()];
-        const double t = Of(worker).Serve(now, s_.cpu.request_ns);
-        return At(Of(server.adapter.engine).Serve(t, SendNs(s_.clients)), event.op, Stage::kReply);
-      }
-      case Stage::kReply: {
-        const double bytes = op.message ? c.request_bytes + (op.get ? c.value_bytes : 0) : ReadBytes(op);
-        return At(server.adapter.out.Serve(now, Wire(bytes)) + one_way_ns_, event.op, Stage::kReturn);
-      }
+      case Stage::kArrived:
+        return Hand(&workers_[WorkerOf(op)], WorkerOf(op), Stage::kWorkerTurn, event);
+      case Stage::kReply:
+        return At(adapter.out.Serve(now, Wire(ReplyBytes(op))) + one_way_ns_, event.subject, Stage::kReturn);
       case Stage::kReturn: {
-        const double bytes = op.message ? c.request_bytes + (op.get ? c.value_bytes : 0) : ReadBytes(op);
-        double t = host.in.Serve(now, Wire(bytes));
+        double t = host.in.Serve(now, Wire(ReplyBytes(op)));
         t = Of(host.engine).Serve(t, SendNs(ClientPairs()));
-        if (op.message) return At(t, event.op, Stage::kDone);
+        return At(t, event.subject, Stage::kReturned);
+      }
+      case Stage::kReturned: {
+        if (op.message) return At(now, event.subject, Stage::kDone);
         Pair& pair = PairOf(op);
         --pair.reading;
         if (!pair.waiting.empty()) {
-          At(t, pair.waiting.front(), Stage::kPost);
+          Post(pair.waiting.front(), Ring(&host.doorbell, 1, now));
           pair.waiting.pop_front();
         }
-        return At(t, event.op, --op.reads_left > 0 ? Stage::kPost : Stage::kDone);
+        if (--op.reads_left == 0) return At(now, event.subject, Stage::kDone);
+        return Hand(&clients_[static_cast<size_t>(op.client)], static_cast<size_t>(op.client), Stage::kClientTurn,
+                    event);
       }
-      case Stage::kDone:
+      default:
         return;
     }
+  }
+
+  void Hand(Process* process, size_t number, Stage turn, const Event& event) {
+    process->waiting.push_back(event.subject);
+    Expect(process, number, turn, event.time_ns);
   }
 
   const Scenario s_;
   bench::Random random_{1};
   bench::ZipfianGenerator zipfian_;
   Queue processor_;
-  std::vector<Queue> clients_;
+  std::vector<Process> clients_;
   std::vector<Adapter> hosts_;
-  std::vector<Server> servers_;
+  std::vector<Adapter> servers_;
+  std::vector<Process> workers_;  // of all servers
   std::vector<Pair> pairs_;
   std::vector<Op> ops_;
   double one_way_ns_ = 0;

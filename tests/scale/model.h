@@ -20,7 +20,8 @@ struct Nic {
   int read_depth;           // READs under way on one queue pair
   int cached_queue_pairs;   // whose state it holds
   double miss_ns;           // by which a message takes longer whose queue pair it does not
-  double doorbell_ns;       // of a host, whose clients share the way to the adapter
+  double doorbell_ns;       // of a host, whose clients share the way to the adapter: once for what is posted together
+  double batch_ns = 0;      // by which READs that are posted together take longer than each of them
 };
 
 // What a processor spends.
@@ -29,7 +30,10 @@ struct Cpu {
   double request_ns;     // for each message that a server handles
   int workers;           // of a server
   int clients_per_host;  // they share an adapter
-  bool shared = false;   // one processor does everything, the adapters' work too, as Soft-RoCE on one host
+  bool shared = false;   // one processor does everything, the adapters' work too, as Soft-RoCE on one host: a client or
+                         // worker gets it when no adapter wants it, workers before clients, and handles at once what
+                         // came meanwhile
+  double wake_ns = 0;    // of a client or a worker that slept until a message came
 };
 
 // What operations ask for: see counts.h.

@@ -1,5 +1,7 @@
 #include "tests/scale/model.h"
 
+#include <limits>
+
 #include "gtest/gtest.h"
 
 namespace farlook::scale {
@@ -103,11 +105,45 @@ TEST(ModelTest, DoorbellsOfAHostAreOneQueue) {
   EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / 200, 5e4);
 }
 
-TEST(ModelTest, OneProcessorForEverything) {
+// No round trip but what it consists of.
+Scenario OneProcessor() {
   Scenario s = Plain();
+  s.nic.round_trip_ns = 0;
+  s.nic.bytes_per_second = std::numeric_limits<double>::infinity();
   s.cpu.shared = true;
+  return s;
+}
+
+TEST(ModelTest, OneProcessorForEverything) {
+  EXPECT_NEAR(Simulate(OneProcessor()).operations_per_second, 1e9 / (100 + 50 + 2 * 25 + 50), 1e4);
+}
+
+TEST(ModelTest, WhatIsPostedTogetherRingsOnce) {
+  Scenario s = OneProcessor();
+  s.nic.batch_ns = 400;
+  EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / (100 + 2 * 25 + 50 + 450), 1e4);
   s.in_flight = 16;
-  EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / (100 + 2 * 25 + 50), 5e4);
+  EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / (100 + 2 * 25 + 50 + 450.0 / 16), 5e4);
+  // Another client's READs are posted by themselves.
+  s.in_flight = 1;
+  s.clients = 16;
+  s.cpu.clients_per_host = 16;
+  EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / (100 + 2 * 25 + 50 + 450), 1e4);
+}
+
+TEST(ModelTest, WhoSleepsIsWokenOnceForAllThatCame) {
+  Scenario s = OneProcessor();
+  s.by_message = true;
+  s.cpu.wake_ns = 3'000;
+  const double each = 100 + 500 + 4 * 25;
+  EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / (each + 2 * 50 + 2 * 3'000), 1e3);
+  s.in_flight = 16;
+  EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / (each + (2 * 50 + 2 * 3'000) / 16.0), 2e4);
+  // A worker that is woken goes before the other clients, and finds one message.
+  s.in_flight = 1;
+  s.clients = 8;
+  s.cpu.clients_per_host = 8;
+  EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / (each + 2 * 50 + 2 * 3'000), 1e3);
 }
 
 }  // namespace

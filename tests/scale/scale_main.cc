@@ -18,7 +18,8 @@ constexpr std::pair<const char*, double> kWorkloads[] = {{"A", 0.5}, {"B", 0.95}
 constexpr int kClients[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1'000};
 constexpr int kMeasuredClients[] = {1, 8, 64};
 
-void Main(uint64_t value_bytes) {
+// Returns the counts of C.
+Counts Main(uint64_t value_bytes) {
   std::map<std::pair<std::string, int>, Counts> counts;
   std::puts("counts\tworkload\tclients\tREADs/get\tmessages/get\tmessages/put\tone READ\ttwo\tthree");
   for (const auto& [name, reads] : kWorkloads) {
@@ -34,7 +35,7 @@ void Main(uint64_t value_bytes) {
     }
   }
   std::puts("model\tnic\tworkload\tlookups\tservers\tclients\toperations/s\tmedian ns\tp99 ns");
-  for (const Nic* nic : {&kConnectX3, &kConnectX5}) {
+  for (const Nic* nic : {&kConnectIb, &kConnectX6}) {
     for (const auto& [name, reads] : kWorkloads) {
       for (const bool by_message : {false, true}) {
         for (const int servers : {1, 8, 64}) {
@@ -46,6 +47,7 @@ void Main(uint64_t value_bytes) {
             s.by_message = by_message;
             s.servers = servers;
             s.clients = clients;
+            s.operations = 20'000 + 80 * static_cast<uint64_t>(clients);  // queues take time to fill
             // Of the measured numbers of clients the largest that is not more.
             const int* measured = std::upper_bound(std::begin(kMeasuredClients), std::end(kMeasuredClients), clients);
             s.counts = counts.at({name, *(measured - 1)});
@@ -58,30 +60,54 @@ void Main(uint64_t value_bytes) {
       }
     }
   }
+  return counts.at({"C", kMeasuredClients[2]});
 }
 
-// What bench/verbs_speed measures on rxe: get of 64 bytes; 1,497 and 2,467 instructions of the client at 2 ns.
-void Rxe() {
-  std::puts("rxe\tREADs\tin flight\toperations/s\tmedian ns");
-  const auto print = [](double client_ns, bool known, int in_flight) {
-    Scenario s;
-    s.nic = kRxe;
-    s.cpu = {client_ns, 0, 1, 1, /*shared=*/true};
-    s.counts.one_read = known ? 1 : 0;
-    s.counts.two_reads = known ? 0 : 1;
-    s.in_flight = in_flight;
-    const Result r = Simulate(s);
-    std::printf("rxe\t%d\t%d\t%.0f\t%.0f\n", known ? 1 : 2, in_flight, r.operations_per_second, r.median_ns);
-  };
-  print(1'497 * 2, true, 1);
-  print(2'467 * 2, false, 1);
-  for (const int in_flight : {16, 64, 256, 1'024}) print(1'497 * 2, true, in_flight);
+// What becomes of the conclusions when a parameter is half or twice what it is thought to be.
+// Workload C, one server.
+void Sensitivity(const Counts& counts) {
+  std::puts("sensitivity\tnic\tparameter\ttimes\tREAD, 64 clients\tmessage\tREAD, 1,000 clients\tmessage");
+  const std::pair<const char*, double Nic::*> kParameters[] = {{"round trip", &Nic::round_trip_ns},
+                                                               {"READs a second", &Nic::reads_per_second},
+                                                               {"messages a second", &Nic::sends_per_second},
+                                                               {"bytes a second", &Nic::bytes_per_second},
+                                                               {"price of a miss", &Nic::miss_ns},
+                                                               {"doorbell", &Nic::doorbell_ns}};
+  for (const Nic* nic : {&kConnectIb, &kConnectX6}) {
+    const auto print = [nic, &counts](const char* name, double times, const Nic& changed) {
+      std::printf("sensitivity\t%s\t%s\t%.1f", nic->name, name, times);
+      for (const int clients : {64, 1'000}) {
+        for (const bool by_message : {false, true}) {
+          Scenario s;
+          s.nic = changed;
+          s.cpu = kHosts;
+          s.counts = counts;
+          s.clients = clients;
+          s.by_message = by_message;
+          s.operations = 100'000;
+          std::printf("\t%.1f", Simulate(s).operations_per_second / 1e6);
+        }
+      }
+      std::puts("");
+    };
+    print("as it is", 1, *nic);
+    for (const double times : {0.5, 2.0}) {
+      for (const auto& [name, field] : kParameters) {
+        Nic changed = *nic;
+        changed.*field *= times;
+        print(name, times, changed);
+      }
+      Nic changed = *nic;
+      changed.cached_queue_pairs = static_cast<int>(changed.cached_queue_pairs * times);
+      print("queue pairs held", times, changed);
+    }
+  }
 }
 
 }  // namespace
 }  // namespace farlook::scale
 
 int main(int argc, char** argv) {
-  farlook::scale::Main(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100);
-  farlook::scale::Rxe();
+  using farlook::scale::Main, farlook::scale::Sensitivity;
+  Sensitivity(Main(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100));
 }

@@ -1,0 +1,38 @@
+// What clients of the product get done, measured: on Soft-RoCE in a guest of tests/vm it is what the model is held to.
+#ifndef FARLOOK_TESTS_SCALE_RXE_RATE_H_
+#define FARLOOK_TESTS_SCALE_RXE_RATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/client.h"
+
+namespace farlook::scale {
+
+inline constexpr int64_t kRateKeys = 1'000;
+inline constexpr size_t kRateValueBytes = 64;
+inline constexpr int kRatePutsPercent = 5;  // of workload B
+
+struct Work {
+  Operation::Type type = Operation::Type::kGet;
+  Lookups lookups = Lookups::kReads;
+  int puts_percent = 0;  // of the operations; the others are of `type`
+  int clients = 1;       // threads, each with a connection
+  int in_flight = 1;     // of each
+};
+
+// Operations per second of all clients together, keys zipfian. Each client has got each key before, and sleeps while it
+// waits. An error is the first operation's that failed. `around`, if any, is called with true when all are connected,
+// and with false when they are done. REQUIRES: PutKeys.
+absl::StatusOr<double> RateOf(const std::string& address, const Work& work, int64_t operations,
+                              const std::function<void(bool begins)>& around);
+
+absl::Status PutKeys(const std::string& address);
+
+}  // namespace farlook::scale
+
+#endif  // FARLOOK_TESTS_SCALE_RXE_RATE_H_
