@@ -53,9 +53,9 @@ absl::StatusOr<int64_t> CpuNsOf(pid_t pid) {
 }
 
 absl::StatusOr<int64_t> CpuNsAtRest(pid_t pid) {
-  const absl::StatusOr<int64_t> first_ns = CpuNsOf(pid);
+  absl::StatusOr<int64_t> first_ns = CpuNsOf(pid);
   for (int looks = 0; first_ns.ok() && looks < kLooks; ++looks) {
-    const absl::StatusOr<int64_t> ns = CpuNsOf(pid);
+    absl::StatusOr<int64_t> ns = CpuNsOf(pid);
     if (!ns.ok() || (AllThreadsSleep(pid) && CpuNsOf(pid) == ns)) return ns;
     usleep(kLookEveryUs);
   }
