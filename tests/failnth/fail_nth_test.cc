@@ -1,6 +1,17 @@
 // Every system call and allocation of start-up, connect, load and shutdown fails once.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
 #include "client/cell_cache.h"
 #include "gtest/gtest.h"
+#include "rdma/shared_memory.h"
 #include "tests/failnth/calls.h"
 #include "tests/failnth/campaign.h"
 
@@ -51,6 +62,37 @@ TEST(FailNthTest, ACacheWhosePagesCannotBeGivenBackIsEmptyWhenCleared) {
   Forget();
   EXPECT_STREQ(report.name, "madvise");
   EXPECT_EQ(cache.Find(id), 0u);
+}
+
+// A server's memory is cleared by several threads. Where some cannot be started, the others do their part.
+TEST(FailNthTest, MemoryIsAllocatedByWhatThreadsThereAre) {
+  rdma::SharedMemoryOptions options;
+  options.bytes = 257 << 20;  // three threads have something to do
+  options.huge_pages = rdma::HugePages::kNone;
+  options.prefault_threads = 3;
+  const auto create = [&options](const Choice& choice, Report* report) {
+    Expect(choice, report);
+    absl::StatusOr<rdma::SharedMemory> memory = rdma::SharedMemory::Create(options);
+    Forget();
+    return memory;
+  };
+  uintptr_t place = 0;  // where they are started
+  for (uint64_t nth = 1; place == 0; ++nth) {
+    Report report = {};
+    create({Kind::kSystemCall, /*place=*/0, nth, /*error=*/0}, &report).IgnoreError();
+    ASSERT_TRUE(report.failed) << "no thread was started";
+    if (std::string(report.name) == "std::thread") place = report.site;
+  }
+  for (const uint64_t nth : {1, 2}) {
+    Report report = {};
+    const absl::StatusOr<rdma::SharedMemory> memory = create({Kind::kSystemCall, place, nth, /*error=*/0}, &report);
+    ASSERT_STREQ(report.name, "std::thread");
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    std::vector<unsigned char> resident(memory->bytes() / static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+    ASSERT_EQ(mincore(memory->data(), memory->bytes(), resident.data()), 0);
+    EXPECT_EQ(std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return (page & 1) != 0; }),
+              static_cast<ptrdiff_t>(resident.size()));
+  }
 }
 
 }  // namespace
