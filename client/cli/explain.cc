@@ -80,6 +80,10 @@ std::string Explain(const absl::Status& status, const Options& options) {
       return absl::StrCat("no answer within ", options.timeout_ms,
                           " ms: the server is stopped, overloaded or out of reach; --timeout_ms=N waits longer", cause);
     case Code::kResourceExhausted:
+      // Else it is this process that lacks something, and the message says what.
+      if (!status.message().empty() && !absl::StartsWith(status.message(), "the server")) {
+        return std::string(status.message());
+      }
       return absl::StrCat("the server's memory is full: delete keys, or start kv_server with more --memory", cause);
     case Code::kPermissionDenied:
       if (options.read_only) return absl::StrCat("not with --read_only: leave it out to write", cause);

@@ -76,7 +76,8 @@ Dialer::Progress Dialer::Dial(int64_t now_ns) {
   if (!link_.socket.ok()) {
     link_.socket = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!link_.socket.ok()) {
-      return Fail(absl::ResourceExhaustedError(absl::StrCat("cannot make a socket: ", strerror(errno))));
+      return Fail(
+          absl::ResourceExhaustedError(absl::StrCat("cannot make a socket: ", strerror(errno), " (raise ulimit -n)")));
     }
   }
   sockaddr_un address = {};
@@ -101,6 +102,11 @@ Dialer::Progress Dialer::ReadAnswer() {
       return Fail(absl::UnavailableError(absl::StrCat("the server at shm://", path_, " went away without an answer")));
     case Io::kDone:
       break;
+  }
+  if (packet.fds_lost) {
+    return Fail(
+        absl::ResourceExhaustedError(absl::StrCat("no room for the descriptors that the server at shm://", path_,
+                                                  " hands over: too many open files (raise ulimit -n)")));
   }
   AnswerPacket answer;
   if (absl::Status status = DecodeAnswer(packet.view(), packet.fds.size(), &answer); !status.ok()) {

@@ -83,6 +83,7 @@ Io ReceivePacket(int socket, ReceivedPacket* packet) {
   }
   if (received == 0) return Io::kClosed;  // end of file; nobody sends empty packets
   packet->bytes = static_cast<size_t>(received);
+  packet->fds_lost = (message.msg_flags & MSG_CTRUNC) != 0;
   return Io::kDone;
 }
 

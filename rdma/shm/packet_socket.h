@@ -30,6 +30,7 @@ struct ReceivedPacket {
   char data[kMaxPacketBytes + 1];  // one more than any packet, so that a longer one is noticed
   size_t bytes = 0;
   absl::InlinedVector<UniqueFd, 2> fds;
+  bool fds_lost = false;  // there came more than this process may open, or than any packet has
 
   absl::string_view view() const { return absl::string_view(data, bytes); }
 };

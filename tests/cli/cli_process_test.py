@@ -184,6 +184,21 @@ class CliTest(unittest.TestCase):
     self.check("delete", *["k%d" % i for i in range(50)])
     self.check("put", "k0", value)
 
+  def test_too_few_descriptors(self):
+    told = 0
+    for descriptors in range(4, 24):
+      result = subprocess.run(
+          ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(descriptors), CLI, PATIENT, "put", "k", "v"],
+          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=SECONDS,
+          env={**COVERAGE, "FARLOOK_ADDRESS": self.address})
+      error = result.stderr.decode().lower()
+      if result.returncode == 0 or "kv_cli: " not in error or "shared libraries" in error:
+        continue  # enough; or too few to start a program at all
+      self.assertIn("too many open files", error)
+      self.assertNotIn("memory is full", error)
+      told += 1
+    self.assertGreater(told, 2)
+
   def test_no_server(self):
     self.stop_server()
     self.check("get", "k", "--timeout_ms=100", code=3, err="start it with kv_server --listen=" + self.address)
