@@ -190,7 +190,7 @@ class Model {
     // Beside others who have work, who handles much at once only changes their order.
     std::deque<size_t>& waiting = process->waiting;
     const auto end = s_.cpu.shared ? waiting.end() : waiting.begin() + 1;
-    const std::vector<size_t> batch(waiting.begin(), end);
+    std::vector<size_t> batch(waiting.begin(), end);
     waiting.erase(waiting.begin(), end);
     return batch;
   }

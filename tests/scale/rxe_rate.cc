@@ -144,7 +144,8 @@ absl::StatusOr<double> RateOf(const std::string& address, const Work& work, int6
   for (const absl::Status& status : statuses) {
     if (!status.ok()) return status;
   }
-  return static_cast<double>(operations / work.clients * work.clients) / took.count();
+  const int64_t done = operations / work.clients * work.clients;
+  return static_cast<double>(done) / took.count();
 }
 
 }  // namespace farlook::scale
