@@ -27,7 +27,7 @@ VerbsConnection::VerbsConnection(ConnectionHost* host, const SendResources& reso
 VerbsConnection::~VerbsConnection() {
   if (state_ != State::kEnding && state_ != State::kOver) {
     parts_.pair.Fail();
-    if (handshaking_) rdma_disconnect(parts_.id.get());
+    HangUp();
   }
   DestroyPair();
   host_->Forget(this);
@@ -191,6 +191,8 @@ void VerbsConnection::CheckAsync() {
   const int event = parts_.events->failed.exchange(-1, std::memory_order_relaxed);
   if (event < 0 || state_ == State::kEnding || state_ == State::kOver) return;
   host_->LookAtEvents();  // why a queue pair ended, the connection manager may know better
+  if (state_ == State::kEnding || state_ == State::kOver) return;
+  failed_ = true;
   Break(absl::UnavailableError(absl::StrCat("the queue pair to ", peer_,
                                             " ended: ", ibv_event_type_str(static_cast<ibv_event_type>(event)))),
         /*deliver_messages=*/true);
@@ -215,6 +217,7 @@ ABSL_ATTRIBUTE_NOINLINE void VerbsConnection::BreakBy(ibv_wc_status status) {
     if (dialing()) return;
   }
   if (state_ == State::kEnding || state_ == State::kOver) return;
+  failed_ = true;
   std::string why = absl::StrCat(peer_, ": ", WcSentence(status));
   if (status == IBV_WC_RETRY_EXC_ERR) {
     const std::string port = host_->device().PortTrouble();
@@ -230,8 +233,13 @@ void VerbsConnection::Break(absl::Status status, bool deliver_messages) {
   status_ = std::move(status);
   deadline_ns_ = Clock::Real().NowNs() + kDrainTimeoutNs;
   parts_.pair.Fail();
-  if (handshaking_) rdma_disconnect(parts_.id.get());
+  HangUp();
   host_->Attend(this);
+}
+
+// The peer is to know at once. Where it was the port perhaps, when the id is destroyed: see VerbsEndpoint::Dismiss().
+void VerbsConnection::HangUp() {
+  if (handshaking_ && !failed_ && !host_->device().MustBeSilent()) rdma_disconnect(parts_.id.get());
 }
 
 size_t VerbsConnection::Announce(absl::Span<Completion> out) {
@@ -274,7 +282,7 @@ void VerbsConnection::DestroyPair() {
     host_->Leave(number, this);
   }
   // After the queue pair: until then the connection manager could not tell the peer of its end.
-  parts_.id.reset();
+  if (parts_.id != nullptr) host_->Dismiss(std::move(parts_.id), failed_);
   if (parts_.completions != nullptr) host_->completions().Release(parts_.completions, parts_.completion_entries);
   parts_.completions = nullptr;
   if (parts_.window != 0) host_->receives().Release(parts_.window, parts_.slots);

@@ -78,6 +78,9 @@ class ConnectionHost {
   virtual void Enter(uint32_t pair_number, VerbsConnection* connection) = 0;
   virtual void Leave(uint32_t pair_number, VerbsConnection* connection) = 0;
   virtual void Forget(VerbsConnection* connection) = 0;
+  // Destroys the id of a connection that ended, whose peer is told so if it does not know, when that may be. `failed`:
+  // a request failed, as when the port goes down.
+  virtual void Dismiss(CmId id, bool failed) = 0;
   // Keeps what is still connecting, and cannot be destroyed without waiting, until the attempt ends.
   virtual void Park(PairParts parts) = 0;
 };
@@ -169,6 +172,7 @@ class VerbsConnection final : public Connection {
   void IssuedInPart(bool taken);
   void BreakBy(ibv_wc_status status);
   void Break(absl::Status status, bool deliver_messages);
+  void HangUp();
   void DestroyPair();
 
   ConnectionHost* const host_;
@@ -179,6 +183,7 @@ class VerbsConnection final : public Connection {
   bool receives_open_ = false;    // the queue pair has a receive queue of its own
   bool deliver_messages_ = true;  // that had arrived before the end
   bool connecting_ = false;       // a client's attempt is with the connection manager
+  bool failed_ = false;           // the queue pair broke by itself
   bool handshaking_ = false;      // the connection manager knows the peer
   bool split_ = false;            // the peer offers a range that is several memory regions
   Envelope peer_words_;

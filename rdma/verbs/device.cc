@@ -111,9 +111,16 @@ void Device::MakeThreadDomain() {
 
 std::string Device::PortTrouble() const {
   if (gone()) return std::string(DeviceGone(at_.name).message());
+  const std::optional<ibv_port_state> state = InactiveState();
+  return state.has_value() ? PortDown(at_.name, *state) : "";
+}
+
+bool Device::MustBeSilent() const { return !traits_.iwarp && !gone() && InactiveState().has_value(); }
+
+std::optional<ibv_port_state> Device::InactiveState() const {
   ibv_port_attr port = {};
-  if (ibv_query_port(context_.get(), at_.port, &port) != 0 || port.state == IBV_PORT_ACTIVE) return "";
-  return PortDown(at_.name, port.state);
+  if (ibv_query_port(context_.get(), at_.port, &port) != 0 || port.state == IBV_PORT_ACTIVE) return std::nullopt;
+  return port.state;
 }
 
 // ---- Asynchronous events ----

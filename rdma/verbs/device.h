@@ -18,6 +18,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,6 +79,9 @@ class Device {
   bool gone() const { return gone_.load(std::memory_order_relaxed); }
   // The sentence of PortDown(), or nothing: asks the device, for messages about what broke.
   std::string PortTrouble() const;
+  // Whether the connection manager must not send anything now. On Soft-RoCE what it sends while the interface is down
+  // ends its own queue pair for good (Linux 6.1, "A port that is down" in docs/design-notes.md). Asks the device.
+  bool MustBeSilent() const;
 
   // Readable when HandleEvents() has something to do. One thread. The second is -1 where nobody tells of the removal.
   std::array<int, 2> event_fds() const { return {context_->async_fd, at_.channel != nullptr ? at_.channel->fd : -1}; }
@@ -99,6 +103,8 @@ class Device {
 
   Device(DevicePort at, ibv_context* context) : at_(std::move(at)), context_(context) {}
   absl::Status Begin();
+  // Nothing where it is active, or does not say.
+  std::optional<ibv_port_state> InactiveState() const;
   void MakeThreadDomain();
   void Handle(const ibv_async_event& event);
   void TellAll(ibv_event_type event);

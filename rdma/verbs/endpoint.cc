@@ -20,6 +20,9 @@ namespace {
 // Completions taken in one Poll() whatever they are: SENDs that completed are not for the user.
 constexpr int kMaxRounds = 8;
 
+// How long the connection manager says nothing of a connection that failed: see Dismiss().
+constexpr int64_t kSilenceNs = 1'000'000'000;
+
 void Remove(std::vector<VerbsConnection*>& from, const VerbsConnection* connection) {
   from.erase(std::remove(from.begin(), from.end(), connection), from.end());
 }
@@ -340,6 +343,15 @@ void VerbsEndpoint::ReleaseParked() {
                 parked_.end());
 }
 
+void VerbsEndpoint::Dismiss(CmId id, bool failed) {
+  // That the port is down the device knows a moment later than its requests.
+  if (device_->gone() || device_->traits().iwarp || (!failed && !device_->MustBeSilent())) return;
+  id->context = nullptr;
+  silent_.push_back(std::move(id));
+  if (silent_until_ns_ == 0) silent_until_ns_ = Clock::Real().NowNs() + kSilenceNs;
+  SetTimer();
+}
+
 void VerbsEndpoint::OnTimer() {
   const int64_t now_ns = Clock::Real().NowNs();
   const bool tick = next_tick_ns_ != 0 && now_ns >= next_tick_ns_;
@@ -351,11 +363,16 @@ void VerbsEndpoint::OnTimer() {
     if (tick) connection->Tick();
   }
   if (tick) next_tick_ns_ = any ? now_ns + tick_ns_ : 0;
+  if (silent_until_ns_ != 0 && now_ns >= silent_until_ns_) {
+    if (!device_->MustBeSilent()) silent_.clear();
+    silent_until_ns_ = silent_.empty() ? 0 : now_ns + kSilenceNs;
+  }
   SetTimer();
 }
 
 void VerbsEndpoint::SetTimer() {
   int64_t due_ns = next_tick_ns_;
+  if (due_ns == 0 || (silent_until_ns_ != 0 && silent_until_ns_ < due_ns)) due_ns = silent_until_ns_;
   for (const VerbsConnection* connection : by_tag_) {
     if (connection == nullptr || !connection->dialing()) continue;
     if (due_ns == 0 || connection->deadline_ns() < due_ns) due_ns = connection->deadline_ns();

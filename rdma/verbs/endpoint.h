@@ -108,6 +108,7 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   void Enter(uint32_t pair_number, VerbsConnection* connection) override;
   void Leave(uint32_t pair_number, VerbsConnection* connection) override;
   void Forget(VerbsConnection* connection) override;
+  void Dismiss(CmId id, bool failed) override;
   void Park(PairParts parts) override { parked_.push_back(std::move(parts)); }
 
   // AsyncSink, on another thread perhaps:
@@ -141,6 +142,8 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   ReceiveQueue receives_;
   ReadCredits credits_;
   std::vector<PairParts> parked_;
+  std::vector<CmId> silent_;     // dismissed, not destroyed yet
+  int64_t silent_until_ns_ = 0;  // then they may be, if the port is up. 0: there are none
 
   bool armed_ = false;
   bool room_returned_ = false;

@@ -104,6 +104,8 @@ bool VerbsEndpoint::idle() const {
 // REQUIRES: idle(), but for messages that nobody asks for any more.
 void VerbsEndpoint::LeaveDevice() {
   if (device_ == nullptr) return;
+  silent_.clear();
+  silent_until_ns_ = 0;
   backlog_.clear();
   backlog_begin_ = 0;
   delivered_.clear();

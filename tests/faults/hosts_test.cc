@@ -35,8 +35,9 @@ using std::chrono::steady_clock;
 // Each test has a port of its own: what it leaves on the other host is not in the way of the next.
 std::string Here(int port) { return absl::StrCat("rdma://", std::getenv("FARLOOK_RDMA_ADDRESS"), ":", port); }
 std::string There(int port) { return absl::StrCat("rdma://", std::getenv("FARLOOK_RDMA_PEER_ADDRESS"), ":", port); }
-constexpr int kChangesPort = 7471, kLostClientPort = 7472, kLostServerPort = 7473;
-constexpr char kShm[] = "shm:///tmp/farlook_hosts";  // of the server of this host
+constexpr int kChangesPort = 7471, kLostClientPort = 7472, kLostServerPort = 7473, kDownPort = 7474;
+// Of the server of the host that asks.
+std::string Shm(int port) { return absl::StrCat("shm:///tmp/farlook_hosts_", port); }
 
 std::string self;  // this program
 
@@ -54,7 +55,7 @@ std::unique_ptr<Client> ConnectTo(const std::string& address, int64_t timeout_ms
 }
 
 std::vector<std::string> ServerThere(int port) {
-  return {"server/kv_server", "--listen=" + There(port), absl::StrCat("--listen=", kShm),
+  return {"server/kv_server", "--listen=" + There(port), "--listen=" + Shm(port),
           "--memory=128MiB",  "--huge_pages=none",       "--counter_memory=0"};
 }
 
@@ -88,7 +89,7 @@ bool Grow(Client* client, int first, int count) {
 
 // The other host's part: puts, deletes, grows the table and reuses its memory until it is told to stop.
 int Change() {
-  auto client = ConnectTo(kShm, 60'000);
+  auto client = ConnectTo(Shm(kChangesPort), 60'000);
   int grown = 0;
   // From the first segment that splits, at some 20,000 keys, the next is not far.
   for (; ServerStat(client.get(), "splits") == 0; grown += 1000) {
@@ -201,9 +202,9 @@ int Log() {
 }
 
 TEST(HostsTest, AClientWhoseHostIsLostLeavesItsWritesAndNothingElse) {
-  ServerProcess server(
-      {"--memory=64MiB", "--counter_memory=0", absl::StrCat("--listen=", kShm), "--listen=" + Here(kLostClientPort)});
-  auto observer = ConnectTo(kShm, 60'000);
+  ServerProcess server({"--memory=64MiB", "--counter_memory=0", "--listen=" + Shm(kLostClientPort),
+                        "--listen=" + Here(kLostClientPort)});
+  auto observer = ConnectTo(Shm(kLostClientPort), 60'000);
   PeerProcess client({self, "--log"});
   ASSERT_TRUE(Await([&] { return ServerStat(observer.get(), "keys") > 100; }));
   EXPECT_EQ(DeviceObjectsOf(server.pid()).queue_pairs, 1);
@@ -263,6 +264,46 @@ TEST(HostsTest, AServerWhoseHostIsLostIsKnownToBeGoneAndItsSuccessorIsFound) {
   EXPECT_GE(load.ended(absl::StatusCode::kOk), before + 100);
   EXPECT_NE(client->incarnation(), incarnation);
   EXPECT_EQ(client->stats().incarnation_changes, 1u);
+  load.Check(client.get());
+}
+
+// ---- A port goes down and comes back ----
+
+// Of this host's device, or of the other one's. See `link --help`.
+void Link(bool here, const char* how) {
+  if (here) {
+    ASSERT_EQ(system(absl::StrCat("link ", how).c_str()), 0);
+  } else {
+    EXPECT_EQ(PeerProcess({"link", how}).Wait(), 0);
+  }
+}
+
+TEST(HostsTest, AfterAPortWasDownTheClientConnectsAgainAndNothingIsLost) {
+  PeerProcess server(ServerThere(kDownPort));
+  auto client = ConnectTo(There(kDownPort), /*timeout_ms=*/180'000);
+  Load load(client.get(), "down", 180'000);
+  for (const bool here : {true, false}) {
+    const uint64_t begun = load.ended(), reconnects = client->stats().reconnects;
+    std::atomic<bool> working{false}, mended{false};
+    std::thread disturber([&] {
+      Await([&] { return working.load(); });
+      Link(here, "down");
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      Link(here, "up");
+      mended = true;
+    });
+    uint64_t before = 0;
+    const auto end = steady_clock::now() + std::chrono::seconds(200);
+    load.Run([&] {
+      working = load.ended() > begun + 100;
+      const uint64_t done = load.ended(absl::StatusCode::kOk);
+      if (!mended || client->stats().reconnects == reconnects) before = done;
+      return done < before + 100 && steady_clock::now() < end;
+    });
+    disturber.join();
+    EXPECT_GT(client->stats().reconnects, reconnects) << (here ? "the client's port" : "the server's port");
+    EXPECT_GE(load.ended(absl::StatusCode::kOk), before + 100) << (here ? "the client's port" : "the server's port");
+  }
   load.Check(client.get());
 }
 
