@@ -21,9 +21,8 @@ namespace {
 
 // Writes numbers to the pipe, as they are given out, until it is killed.
 [[noreturn]] void Draw(const std::string& address, int pipe_fd) {
-  auto client = Client::Connect(address);
-  if (!client.ok()) _exit(1);
-  Sequence orders(client->get(), "orders", /*block=*/7);
+  auto client = MustConnect(address);
+  Sequence orders(client.get(), "orders", /*block=*/7);
   while (true) {
     absl::StatusOr<int64_t> number = orders.Next();
     if (!number.ok() || write(pipe_fd, &*number, sizeof *number) != sizeof *number) _exit(2);

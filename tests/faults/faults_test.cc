@@ -221,12 +221,11 @@ TEST(FaultsTest, KilledClientsLeaveNothingBehind) {
     ASSERT_EQ(pipe(ready), 0);
     const pid_t child = fork();
     if (child == 0) {
-      auto own = Client::Connect(server.address());
-      if (!own.ok()) _exit(1);
+      auto own = MustConnect(server.address());
       const std::string large(300'000, 'l');  // these are pulled
       for (uint64_t i = 0;; ++i) {
         const bool pulled = i % 7 == 3;
-        if (!(*own)->Put(absl::StrCat("child", i % 50), pulled ? large : SelfVerifying("child", i)).ok()) _exit(2);
+        if (!own->Put(absl::StrCat("child", i % 50), pulled ? large : SelfVerifying("child", i)).ok()) _exit(2);
         if (i == 20 && write(ready[1], "x", 1) != 1) _exit(3);
       }
     }
@@ -263,15 +262,14 @@ TEST(FaultsTest, ReadersInOtherProcessesSeeOnlyWhatWasWritten) {
     reader = fork();
     if (reader != 0) continue;
     close(stop[1]);
-    auto own = Client::Connect(server.address());
-    if (!own.ok()) _exit(1);
+    auto own = MustConnect(server.address());
     std::mt19937_64 random(static_cast<uint64_t>(getpid()));
     std::map<int, int64_t> seen;  // no reader goes back in time
     std::string value;
     uint64_t found = 0;
     for (;;) {
       const int i = static_cast<int>(random() % (2 * kKeys));
-      const absl::Status status = (*own)->Get(Key(i), &value, nullptr, 20'000);
+      const absl::Status status = own->Get(Key(i), &value, nullptr, 20'000);
       if (absl::IsNotFound(status)) {
         if (i < kKeys / 2) _exit(2);  // these are never deleted
       } else if (!status.ok()) {
@@ -332,14 +330,12 @@ TEST(FaultsTest, AFullServerSaysSoAndLosesNothing) {
 
 TEST(FaultsTest, AskedToEndTheServerDoesAndItsClientsSeeIt) {
   ServerProcess server(kFlags);
-  ClientOptions options;
-  options.timeout_ms = 60'000;  // on an emulated device all takes its time
-  auto client = MustConnect(server.address(), options);
+  auto client = MustConnect(server.address());
   Fill(client.get());
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), 0);
   EXPECT_EQ(client->Get(Key(1)).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(Client::Connect(server.address(), options).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Client::Connect(server.address()).status().code(), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -44,8 +44,9 @@ class ServerProcess {
 };
 
 // A client of the server at `address`. Ends the test program when it does not get connected.
-std::unique_ptr<Client> MustConnect(const std::string& address, const ClientOptions& options = {});
-std::unique_ptr<Client> MustConnect(const std::string& address, int64_t timeout_ms);
+std::unique_ptr<Client> MustConnect(const std::string& address, const ClientOptions& options);
+// `timeout_ms`: of an emulated device on a busy machine.
+std::unique_ptr<Client> MustConnect(const std::string& address, int64_t timeout_ms = 60'000);
 
 // A figure of the server's statistics (docs/operations.md), or -1.
 int64_t ServerStat(Client* client, absl::string_view name);
