@@ -30,9 +30,9 @@ CpuTime OwnCpuTime();
 // a tick late. NOT_FOUND when there is no such process.
 absl::StatusOr<int64_t> CpuNsOf(pid_t pid);
 
-// The same when the process has done what it was asked for and sleeps, which is when no thread has run for 20 ms: what
-// its requests cost it is then counted whole. Of a process that does not come to rest within a second, what CpuNsOf
-// said first.
+// The same when the process has done what it was asked for and all of its threads sleep: what its requests cost it is
+// then counted whole. Looks each millisecond, a thousand times at most; of a process that does not come to rest then,
+// what CpuNsOf said first.
 absl::StatusOr<int64_t> CpuNsAtRest(pid_t pid);
 
 }  // namespace farlook::bench

@@ -279,7 +279,7 @@ class VerbsSpeed {
     if (!add.ok()) return add.status();
     const auto adds = RateOf(Operation::Type::kFetchAdd, reader_.get(), counters, 16, 4 * operations);
     if (!adds.ok()) return adds.status();
-    const absl::StatusOr<int64_t> cpu_after_ns = CpuNsOf(server_->pid());
+    const absl::StatusOr<int64_t> cpu_after_ns = CpuNsAtRest(server_->pid());
     if (!cpu_after_ns.ok()) return cpu_after_ns.status();
     figures_->AddAtMost("FetchAdd, cell known, p50", add->p50_ns / 1e3, "us", 1.15 * latency->typical_us,
                         "1.15 of ib_atomic_lat");
