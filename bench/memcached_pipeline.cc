@@ -200,9 +200,16 @@ size_t MemcachedPipeline::Poll(absl::Span<DbRequest*> done, int64_t wait_ns) {
 void MemcachedPipeline::Write() {
   size_t written = 0;
   while (written < output_.size() && !broken_) {
-    const ssize_t bytes = send(fd_, output_.data() + written, output_.size() - written, MSG_NOSIGNAL);
-    if (bytes < 0 && errno != EINTR) Break(std::strerror(errno));
-    if (bytes > 0) written += static_cast<size_t>(bytes);
+    const ssize_t bytes = send(fd_, output_.data() + written, output_.size() - written, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (bytes > 0) {
+      written += static_cast<size_t>(bytes);
+    } else if (bytes < 0 && errno == EAGAIN) {
+      // memcached takes nothing more until its answers have somewhere to go.
+      pollfd fd = {fd_, POLLIN | POLLOUT, 0};
+      if (poll(&fd, 1, -1) > 0 && (fd.revents & ~POLLOUT) != 0) Receive();
+    } else if (bytes < 0 && errno != EINTR) {
+      Break(std::strerror(errno));
+    }
   }
   output_.clear();
 }
@@ -212,7 +219,10 @@ void MemcachedPipeline::ReadSome(int64_t wait_ns) {
   timeout.tv_sec = wait_ns / 1'000'000'000;
   timeout.tv_nsec = wait_ns % 1'000'000'000;
   pollfd fd = {fd_, POLLIN, 0};
-  if (ppoll(&fd, 1, &timeout, nullptr) <= 0) return;
+  if (ppoll(&fd, 1, &timeout, nullptr) > 0) Receive();
+}
+
+void MemcachedPipeline::Receive() {
   // What is left of the last read moves to the front: the beginning of one answer at most.
   input_.erase(0, taken_);
   taken_ = 0;

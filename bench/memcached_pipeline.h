@@ -60,6 +60,7 @@ class MemcachedPipeline {
   void End(DbRequest* request, DbStatus status, absl::string_view error = "");
   void Write();
   void ReadSome(int64_t wait_ns);
+  void Receive();
   void Break(absl::string_view why);
 
   const int fd_;

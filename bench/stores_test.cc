@@ -264,6 +264,27 @@ TEST_P(StoresTest, PatchesOfManyThreadsAreAllKept) {
   EXPECT_EQ(Get("k"), Record({all, all, all}));
 }
 
+// More than the sockets between hold, in both directions: who only writes, until all is written, waits for ever.
+TEST_P(StoresTest, ManyLongValuesAreUnderWay) {
+  constexpr size_t kRequests = 64;
+  const std::string value = Record({std::string(200'000, 'v')});
+  ASSERT_EQ(db_->Insert("k", value), DbStatus::kOk);
+  const std::unique_ptr<Db> db = Connect(kRequests);
+  std::vector<DbRequest> requests(kRequests);
+  for (size_t i = 0; i < kRequests; ++i) {
+    requests[i].kind = i % 2 == 0 ? DbRequest::Kind::kRead : DbRequest::Kind::kReplace;
+    requests[i].key = "k";
+    requests[i].record = value;
+  }
+  RunAll(db.get(), absl::MakeSpan(requests));
+  for (const DbRequest& request : requests) {
+    ASSERT_EQ(request.status, DbStatus::kOk) << db->last_error();
+    if (request.kind == DbRequest::Kind::kRead) {
+      EXPECT_TRUE(request.result.record == value);
+    }
+  }
+}
+
 TEST_P(StoresTest, TheServersProcessIsKnown) { EXPECT_EQ(backend_->server_pid(), pid_); }
 
 TEST_P(StoresTest, AServerThatIsGoneIsSaid) {
