@@ -40,7 +40,7 @@ Options (one dash or two):
     -s                  a status line on stderr each interval
     -status.interval S  seconds between them (10)
     -l LABEL            begins each status line
-    -json FILE          write the results to FILE too, as JSON
+    -json FILE          write the results to FILE too, as JSON; "-" is stdout, and no text then
     -help
 
 Properties of YCSB 0.17 that count here (with their defaults):
@@ -63,6 +63,8 @@ Of this driver:
     loadmaxexecutiontime    maxexecutiontime of a load, where it differs (0: no limit)
     seed                    of all random choices (random; printed with the results)
     farlook.server_pid      process whose CPU time is reported as the server's
+    server.cpu_teller       tcp://HOST:PORT of who tells it when that process is on another host
+                            (bench/comparison/cpu_teller.py); without it, it is looked for on this host
 
 An update writes one field of a record unless writeallfields; a store of whole values reads,
 changes and compares-and-sets. Workloads A to F are in bench/workloads; E needs scans and is refused.

@@ -121,8 +121,11 @@ class DbBackend {
   // Thread safety: any thread; the Db belongs to it. The backend outlives all its Dbs.
   virtual absl::StatusOr<std::unique_ptr<Db>> Connect(const ConnectOptions& options) = 0;
 
-  // The process whose CPU time is the server's, or 0 when unknown.
+  // The process whose CPU time is the server's, by the number that it has on its host, or 0 when unknown.
   virtual pid_t server_pid() const { return 0; }
+
+  // Whether that is this host.
+  virtual bool server_is_here() const { return true; }
 };
 
 }  // namespace farlook::bench

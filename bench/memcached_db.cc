@@ -218,6 +218,7 @@ class MemcachedBackend : public DbBackend {
   }
 
   pid_t server_pid() const override { return server_pid_; }
+  bool server_is_here() const override { return IsThisHost(options_.address); }
 
  private:
   const MemcachedOptions options_;

@@ -32,6 +32,11 @@ TEST(PerftestTest, SaysWhatWasPrintedInstead) {
   EXPECT_FALSE(ParsePerftest("ib_read_lat", " #bytes #iterations t_min\n short line\n").ok());
 }
 
+TEST(PerftestTest, ConnectsByRdmaCmWhereNoDeviceIsKnown) {
+  EXPECT_EQ(PerftestConnection("192.0.2.1"), "-R");  // RFC 5737: nobody's
+  EXPECT_EQ(PerftestConnection("localhost"), "-R");
+}
+
 TEST(PerftestTest, AProgramThatIsNotThere) {
   const auto result = RunPerftest("ib_none_lat", {}, "127.0.0.1");
   EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition) << result.status();

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "bench/now.h"
 #include "bench/pipelined_loop.h"
+#include "bench/remote_cpu.h"
 #include "bench/resident.h"
 #include "bench/serial_loop.h"
 #include "bench/status_line.h"
@@ -38,6 +39,7 @@ class Phase {
 
     auto result = std::make_unique<PhaseResult>();
     const absl::StatusOr<int64_t> server_ns = ServerCpuNs();
+    if (status.ok() && options_.cpu_teller) status = server_ns.status();
     const CpuTime client = OwnCpuTime();
     const int64_t start_ns = NowNs();
     {
@@ -52,6 +54,7 @@ class Phase {
       result->client_resident_bytes = ResidentBytes();
       const absl::StatusOr<int64_t> server_end_ns = ServerCpuNs();
       if (server_ns.ok() && server_end_ns.ok()) result->server_cpu_ns = *server_end_ns - *server_ns;
+      if (options_.cpu_teller) status = server_end_ns.status();
     }
     {
       absl::MutexLock lock(&mutex_);
@@ -120,6 +123,7 @@ class Phase {
 
   absl::StatusOr<int64_t> ServerCpuNs() const {
     if (options_.server_pid == 0) return absl::UnknownError("no server's process is known");
+    if (options_.cpu_teller) return RemoteCpuNsAtRest(*options_.cpu_teller, options_.server_pid);
     return CpuNsAtRest(options_.server_pid);
   }
 

@@ -16,6 +16,7 @@
 #include "bench/cpu_time.h"
 #include "bench/db.h"
 #include "bench/measurements.h"
+#include "bench/store_address.h"
 
 namespace farlook::bench {
 
@@ -32,7 +33,8 @@ struct PhaseOptions {
   double status_interval_s = 0;  // 0: no status lines
   std::string label;             // begins them
   uint64_t seed = 1;
-  pid_t server_pid = 0;  // 0: unknown
+  pid_t server_pid = 0;                    // 0: unknown
+  std::optional<StoreAddress> cpu_teller;  // who tells its CPU time when it is on another host (remote_cpu.h)
 };
 
 struct PhaseResult {
@@ -46,7 +48,8 @@ struct PhaseResult {
   bool failed = false;  // an operation did not return OK
 };
 
-// Connects the threads, then runs them together. An error is that of a thread that could not connect; nothing was run.
+// Connects the threads, then runs them together. An error is that of a thread that could not connect, or of the
+// teller; nothing was run, or is reported.
 // Ends early, with what was done, once *stop is true (and sets it itself when the time is over or the load fails).
 //
 // REQUIRES: options.operations > 0 or options.max_seconds > 0; options.batch == 1 or options.inflight == 1.

@@ -317,6 +317,7 @@ class RedisBackend : public DbBackend {
   }
 
   pid_t server_pid() const override { return server_pid_; }
+  bool server_is_here() const override { return IsThisHost(options_.address); }
 
  private:
   const RedisOptions options_;

@@ -61,6 +61,14 @@ PhaseOptions ReadCommon(PropertyReader* reader, RunConfig* config) {
   phase.label = reader->String("label", "");
   phase.seed = reader->Has("seed") ? static_cast<uint64_t>(reader->Int("seed", 0)) : std::random_device()();
   phase.server_pid = static_cast<pid_t>(reader->Int("farlook.server_pid", 0, 0, 1 << 30));
+  if (reader->Has("server.cpu_teller")) {
+    absl::StatusOr<StoreAddress> teller = ParseStoreAddress(reader->String("server.cpu_teller", ""));
+    if (teller.ok() && !teller->host.empty()) {
+      phase.cpu_teller = *std::move(teller);
+    } else {
+      reader->Fail("server.cpu_teller", "is not tcp://HOST:PORT");
+    }
+  }
   ReadMeasurement(reader, &phase, config);
   return phase;
 }

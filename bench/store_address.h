@@ -18,6 +18,9 @@ struct StoreAddress {
 // "unix:///path" or "tcp://host:port". INVALID_ARGUMENT says what is expected.
 absl::StatusOr<StoreAddress> ParseStoreAddress(absl::string_view text);
 
+// Whether it is an address of this host, so that processes listening there are this host's.
+bool IsThisHost(const StoreAddress& address);
+
 }  // namespace farlook::bench
 
 #endif  // FARLOOK_BENCH_STORE_ADDRESS_H_

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,7 +76,8 @@ class Results {
         run_{.db = config.db, .command_line = command_line, .percentiles = config.percentiles},
         environment_(DescribeEnvironment()) {
     if (!config.export_path.empty()) text_file_.open(config.export_path, std::ios::trunc);
-    if (!json_path_.empty()) json_file_.open(json_path_, std::ios::trunc);
+    json_to_stdout_ = json_path_ == "-";
+    if (!json_path_.empty() && !json_to_stdout_) json_file_.open(json_path_, std::ios::trunc);
     to_file_ = !config.export_path.empty();
   }
 
@@ -86,21 +88,23 @@ class Results {
     const std::string text = TextReport(run_, environment_, result);
     json_.push_back(JsonPhase(run_, result));
     if (to_file_) return (text_file_ << text << std::flush).good();
+    if (json_to_stdout_) return true;
     return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   }
 
   bool Finish() {
     if (json_path_.empty()) return true;
     const nlohmann::json report = JsonReport(run_, environment_, json_);
-    json_file_ << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
-    return json_file_.good();
+    std::ostream& out = json_to_stdout_ ? std::cout : json_file_;
+    out << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+    return out.good();
   }
 
  private:
   const std::string json_path_;
   const RunDescription run_;
   const Environment environment_;
-  bool to_file_ = false;
+  bool to_file_ = false, json_to_stdout_ = false;
   std::ofstream text_file_;
   std::ofstream json_file_;
   std::vector<nlohmann::json> json_;
@@ -110,7 +114,9 @@ class Results {
 int RunPhases(const RunConfig& config, CoreWorkload* workload, DbBackend* backend, Results* results) {
   int code = kAllOk;
   for (PhaseOptions options : config.phases) {
-    if (options.server_pid == 0) options.server_pid = backend->server_pid();
+    if (options.server_pid == 0 && (backend->server_is_here() || options.cpu_teller)) {
+      options.server_pid = backend->server_pid();
+    }
     stop.store(caught_signal.load() != 0);  // the phase before may have ended by its own limit
     absl::StatusOr<std::unique_ptr<PhaseResult>> result = RunPhase(options, workload, backend, &stop);
     if (!result.ok()) return Complain(result.status(), kUnreachable);

@@ -1,16 +1,33 @@
 """What the kernel tells of this machine's RDMA devices."""
 
+import json
 import pathlib
+import subprocess
+
+CLASS = "/sys/class/infiniband"
 
 
-def rdma_devices(root="/sys/class/infiniband"):
+def read(path):
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def roce_device_at(address, root=CLASS, interface=None):
+    """The device over the network interface that has this address; None without one, and for iWARP."""
+    if interface is None:
+        done = subprocess.run(["ip", "-j", "addr", "show", "to", address], stdout=subprocess.PIPE, text=True, check=False)
+        interface = next((entry["ifname"] for entry in json.loads(done.stdout or "[]") if "ifname" in entry), None)
+    for device in sorted(pathlib.Path(root).glob("*")):
+        names = {read(path) for path in device.glob("ports/1/gid_attrs/ndevs/*")}
+        if interface in names and not read(device / "node_type").startswith("4:"):
+            return device.name
+    return None
+
+
+def rdma_devices(root=CLASS):
     """One line for each device: its name, driver or interface, link, rate and firmware, as far as they are known."""
-
-    def read(path):
-        try:
-            return path.read_text(encoding="utf-8").strip()
-        except OSError:
-            return ""
 
     lines = []
     for device in sorted(pathlib.Path(root).glob("*")):

@@ -7,6 +7,7 @@ directory. Cases are given as WORKLOADS:SIZES:THREADS:MODES:DISTRIBUTIONS, each 
     bench/compare                                    quick: about two minutes
     bench/compare --cases C:64,1000:1,2:single,batch64:uniform --cases A:1000:1:inflight16:zipfian
     bench/compare --full --workloads A,C             the full choice, of two workloads
+    bench/compare --clients-on "ssh HOST" ...        servers here, clients there: see bench/README.md
 
 Exit codes: 0 all ran, 1 something failed, 2 wrong arguments, 130 interrupted.
 """
@@ -31,7 +32,7 @@ import text  # pylint: disable=wrong-import-position
 from devices import rdma_devices  # pylint: disable=wrong-import-position
 from processes import Failure  # pylint: disable=wrong-import-position
 from runner import Runner  # pylint: disable=wrong-import-position
-from stores import MIB, RDMA_HOST, STORES  # pylint: disable=wrong-import-position
+from stores import BETWEEN_HOSTS, MIB, RDMA_HOST, STORES  # pylint: disable=wrong-import-position
 from summary import summarize  # pylint: disable=wrong-import-position
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -79,7 +80,9 @@ def parse(argv):
                         ("threads", "of the client"), ("modes", ",".join(cases.MODES)),
                         ("distributions", "uniform,zipfian")):
         parser.add_argument(f"--{name}", metavar="LIST", help=f"instead of those chosen ({known})")
-    parser.add_argument("--stores", metavar="LIST", default=",".join(STORES), help=f"of {','.join(STORES)} (all)")
+    parser.add_argument("--stores", metavar="LIST", help=f"of {','.join(STORES)} (all)")
+    parser.add_argument("--clients-on", metavar="COMMAND", default="", help="what runs a command on another host, such as "
+                        "\"ssh HOST\": clients run there, by the same path; only stores on RDMA and TCP")
     parser.add_argument("--repeats", type=int, metavar="N", help="of each case (quick: 1, else 5)")
     parser.add_argument("--seconds", type=float, metavar="S", help="of each run (quick: 0.5, else 3)")
     parser.add_argument("--operations", type=int, metavar="N", help="of each run, in place of --seconds")
@@ -99,7 +102,11 @@ def parse(argv):
     cpus = len(os.sched_getaffinity(0))
     specifications = args.cases or (cases.full(cpus) if args.full else cases.quick(cpus))
     args.cpus = cpus
-    args.stores = args.stores.split(",")
+    args.clients_on = shlex.split(args.clients_on)
+    if args.clients_on and not RDMA_HOST:
+        parser.error("--clients-on needs $FARLOOK_RDMA_ADDRESS: where clients reach this host's servers")
+    possible = BETWEEN_HOSTS if args.clients_on else STORES
+    args.stores = args.stores.split(",") if args.stores else list(possible)
     for name, (of_quick, otherwise) in {"repeats": (1, 5), "seconds": (0.5, 3), "records": (50_000, 1_000_000)}.items():
         if getattr(args, name) is None:
             setattr(args, name, of_quick if quick else otherwise)
@@ -108,6 +115,8 @@ def parse(argv):
         if store not in STORES:
             here = "" if RDMA_HOST else "; those on RDMA need $FARLOOK_RDMA_ADDRESS, as tests/vm/run sets it"
             parser.error(f"no store {store!r}; there are: {', '.join(STORES)}{here}")
+        if store not in possible:
+            parser.error(f"{store!r} is not for clients on another host; there are: {', '.join(possible)}")
     args.stores = [store for store in STORES if store in args.stores]
     given = [name for name in TARGETS if getattr(args, name)]
     if given and len(given) < len(TARGETS):
@@ -157,13 +166,13 @@ def compare(args):
         "run": {"begun": time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(begun)), "took_s": time.time() - begun,
                 "load_before": load_before, "load_after": os.getloadavg()[0], "repeats": args.repeats, "pin": args.pin,
                 "each": f"{args.operations} operations" if args.operations else f"{args.seconds:g} s",
-                "records": args.records, "coverage": coverage,
+                "records": args.records, "coverage": coverage, "clients_on": shlex.join(args.clients_on),
                 "command": shlex.join(["bench/compare"] + sys.argv[1:])},
         "versions": runner.versions, "settings": runner.settings, "memory": runner.memory, "failures": runner.failures,
         "results": results, "runs": runner.runs}
     (output / "compare.json").write_text(json.dumps(report, default=plain, indent=1) + "\n", encoding="utf-8")
     (output / "compare.html").write_text(page.page(report, results), encoding="utf-8")
-    for name, plot in page.plots(results):
+    for name, _, plot in page.plots(results):
         (output / f"{name}.svg").write_text(svg.alone(plot), encoding="utf-8")
     print(text.table(results))
     print(coverage)

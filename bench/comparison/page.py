@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 import svg
 from cases import MODES, WORKLOADS, size_text
 from stores import BY_MESSAGE, STORES
-from text import HEADINGS, cell, columns, count, duration, server_cpu, times
+from text import cell, count, duration, server_cpu, times
 
 STYLE = """
 *{box-sizing:border-box}
@@ -28,15 +28,20 @@ tr.ours td{font-weight:600}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;font-size:.9rem;margin:0}
 dt{opacity:.75}
 dd{margin:0;min-width:0;overflow-wrap:anywhere}
+small{display:block;opacity:.7;font-size:.85em;font-weight:400}
+summary{cursor:pointer;padding:6px 0}
 .bad{border:2px solid #dc2626;padding:8px}
 @media (max-width:560px){th:first-child,td:first-child{white-space:normal;min-width:8.5em;padding-left:0}dl.facts{grid-template-columns:1fr}dd{margin-bottom:6px}}
-@media print{body{max-width:none;padding:0;font-size:10pt}.wide{overflow:visible}table{font-size:6.4pt}th,td{padding:2px 3px}
+@media print{details::details-content{content-visibility:visible;display:block}body{max-width:none;padding:0;font-size:10pt}.wide{overflow:visible}table{font-size:6.4pt}th,td{padding:2px 3px}
  h2,h3{break-after:avoid}section,table,tr{break-inside:avoid}.plots{grid-template-columns:1fr 1fr}}
 """
 
 
+MOST_UNFOLDED = 24  # cases; with more, what is below a heading is folded by the length of values
+
+
 def plots(results):
-    """(file's name, SVG) of all that can be drawn."""
+    """(file's name, bytes of a value, SVG) of all that can be drawn."""
     drawn = []
     for result in results:
         case, rows = result["case"], result["rows"]
@@ -44,7 +49,7 @@ def plots(results):
             continue
         name = f"latency-{case.mode}-{case.value_bytes}-{case.threads}-{case.distribution}"
         title = f"Gets {MODES[case.mode][0].removeprefix('reads ')}: {size_text(case.value_bytes)}, {case.threads} thr., {case.distribution}"
-        drawn.append((name, svg.distribution(title, {row["store"]: row["read_curve"] for row in rows})))
+        drawn.append((name, case.value_bytes, svg.distribution(title, {row["store"]: row["read_curve"] for row in rows})))
     groups = {}
     for result in results:
         case = result["case"]
@@ -53,15 +58,25 @@ def plots(results):
             group.setdefault(row["store"], {})[case.threads] = row["ops_per_s"]["median"]
     for (workload, size, mode, distribution), series in groups.items():
         if len({threads for points in series.values() for threads in points}) > 1:
-            drawn.append((f"threads-{workload}-{mode}-{size}-{distribution}", svg.throughput(
+            drawn.append((f"threads-{workload}-{mode}-{size}-{distribution}", size, svg.throughput(
                 f"{workload}, {size_text(size)}, {MODES[mode][0]}, {distribution}", series)))
     for result in results:
         case, rows = result["case"], result["rows"]
         served = {row["store"]: (row["server_cpu_ns"] or {}).get("median") for row in rows if row["has_server"]}
         drawn.append((f"server-cpu-{case.workload}-{case.mode}-{case.value_bytes}-{case.threads}-{case.distribution}",
-                      svg.bars(case.title().replace(" thread,", " thr.,").replace(" threads,", " thr.,"),
+                      case.value_bytes, svg.bars(case.title().replace(" thread,", " thr.,").replace(" threads,", " thr.,"),
                                "server CPU per operation", served, duration)))
-    return [(name, plot) for name, plot in drawn if plot]
+    return [(name, size, plot) for name, size, plot in drawn if plot]
+
+
+def by_size(parts, folded, wrapped):
+    """HTML of (bytes of a value, part)s, in that order; folded, what has values of one length opens together."""
+    parts = list(parts)
+    if not folded:
+        return wrapped(part for _, part in parts)
+    return "".join(f"<details><summary>Values of {size_text(size)}: {len(mine)}</summary>{wrapped(mine)}</details>"
+                   for size in sorted({size for size, _ in parts})
+                   for mine in [[part for of, part in parts if of == size]])
 
 
 def pairs(entries, kind=""):
@@ -69,10 +84,32 @@ def pairs(entries, kind=""):
 
 
 def html_table(headings, rows, classes):
+    """Of texts, or pairs of a figure and how many times the floor's it is."""
+
+    def content(part):
+        return escape(part) if isinstance(part, str) else f"{escape(part[0])}<small>{escape(part[1])}</small>"
+
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    body = "".join(f'<tr class="{kind}">' + "".join(f"<td>{escape(part)}</td>" for part in row) + "</tr>"
+    body = "".join(f'<tr class="{kind}">' + "".join(f"<td>{content(part)}</td>" for part in row) + "</tr>"
                    for row, kind in zip(rows, classes))
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+FIGURES = (("get p50", "read_p50_ns"), ("p99", "read_p99_ns"), ("p99.9", "read_p99.9_ns"), ("write p50", "write_p50_ns"),
+           ("p99", "write_p99_ns"), ("p99.9", "write_p99.9_ns"), ("client CPU", "client_cpu_ns"))
+HEADINGS = ("store", "ops/s", "spread", *(heading for heading, _ in FIGURES), "server CPU", "B/key")
+
+
+def figures(row):
+    """One for each of HEADINGS."""
+    def beside(shown, figure):
+        ratio = row["to_floor"].get(figure)
+        return shown if ratio is None else (shown, f"{times(ratio)} x")
+
+    per_key = "-" if row["bytes_per_key"] is None else f"{row['bytes_per_key']:,.0f}"
+    return (row["store"], beside(cell(row["ops_per_s"], count), "ops_per_s"), f"{row['ops_per_s']['spread'] * 100:.0f} %",
+            *(beside(cell(row[figure], duration), figure) for _, figure in FIGURES), server_cpu(row),
+            beside(per_key, "bytes_per_key"))
 
 
 def ours(store):
@@ -85,8 +122,9 @@ def headlines(results):
     stores = [name for name in STORES if any(name == row["store"] for result in results for row in result["rows"])]
     if not any(map(ours, stores)):
         return "<p>Farlook was not measured.</p>"
-    return "".join(f"<h3>{escape(STORES[store])}: {escape(store)}</h3>{headline(results, store, stores)}"
-                   for store in filter(ours, stores))
+    return "".join(f"<h3>{escape(STORES[store])}: {escape(store)}</h3>"
+                   + by_size(((result["case"].value_bytes, result) for result in results), len(results) > MOST_UNFOLDED,
+                             lambda some, store=store: headline(some, store, stores)) for store in filter(ours, stores))
 
 
 def headline(results, store, stores):
@@ -110,26 +148,33 @@ def headline(results, store, stores):
 
 def page(report, results):
     machine, run = report["machine"], report["run"]
-    drawn = plots(results)
+    where, not_pinned, hosts = "on one machine", "Not pinned: server and client share the processors.", []
+    if run["clients_on"]:
+        where, not_pinned = "servers on one host, clients on another", "Not pinned."
+        hosts = [("clients", f"on another host, by <code>{escape(run['clients_on'])}</code>, and the machine is theirs; the "
+                  "load average and the RDMA devices are those of the servers' host")]
+    drawn, folded = plots(results), len(results) > MOST_UNFOLDED
 
     def section(prefix):
-        return '<div class="plots">' + "".join(f"<div>{p}</div>" for name, p in drawn if name.startswith(prefix)) + "</div>"
+        return by_size(((size, plot) for name, size, plot in drawn if name.startswith(prefix)), folded,
+                       lambda some: '<div class="plots">' + "".join(f"<div>{plot}</div>" for plot in some) + "</div>")
 
     failures = "".join(f'<div class="bad"><b>{escape(f["store"])}, {escape(f["case"])} failed</b><br><code>'
                        f'{escape(f["why"])}</code></div>' for f in report["failures"])
-    threads = ("<h2>Throughput by threads</h2>" + section("threads-")) if any(n.startswith("threads-") for n, _ in drawn) else ""
-    tables = "".join(
-        f"<section><h3>{escape(result['case'].title())}</h3>"
-        + ("" if result["rows"][0]["pinned"] else "<p>Not pinned: server and client share the processors.</p>")
-        + html_table(("store",) + HEADINGS, [(row["store"],) + columns(row) for row in result["rows"]],
-                     ["ours" if ours(row["store"]) else "" for row in result["rows"]]) + "</section>"
-        for result in results)
+    threads = ("<h2>Throughput by threads</h2>" + section("threads-")) if any(n.startswith("threads-") for n, _, _ in drawn) else ""
+    tables = by_size((
+        (result["case"].value_bytes, f"<section><h3>{escape(result['case'].title())}</h3>"
+        + ("" if result["rows"][0]["pinned"] else f"<p>{not_pinned}</p>")
+        + html_table(HEADINGS, [figures(row) for row in result["rows"]],
+                     ["ours" if ours(row["store"]) else "" for row in result["rows"]]) + "</section>")
+        for result in results), folded, "".join)
     facts = pairs([
         ("machine", escape(f"{machine.get('cpu')}, {machine.get('usable_cpus')} processors, "
                            f"{machine.get('memory_gib', 0):.0f} GiB")),
         ("RDMA devices", escape("; ".join(machine.get("rdma_devices", [])) or "none")),
         ("kernel", escape(str(machine.get("kernel")))),
         ("built by", escape(str(machine.get("compiler")))), ("commit", escape(str(machine.get("commit")))),
+        *hosts,
         ("when", escape(f"{run['begun']}, {run['took_s']:.0f} s")),
         ("load average", escape(f"{run['load_before']:.1f} before, {run['load_after']:.1f} after "
                                 "(with a quiet machine: near 0 before)")),
@@ -147,7 +192,7 @@ def page(report, results):
 <meta name="color-scheme" content="light dark"><title>Farlook compared</title>
 <style>{svg.style()}{STYLE}</style></head><body>
 <h1>Farlook compared</h1>
-<p>The same YCSB workloads, keys, values and client program against each store, on one machine, in one run.
+<p>The same YCSB workloads, keys, values and client program against each store, {where}, in one run.
 {escape(workloads)}. A record is one value; a write replaces it whole.</p>
 {failures}
 <h2>What was measured</h2>{ran}
@@ -160,8 +205,8 @@ for one READ of the value. Lookups by message are gets that ask Farlook's server
 {threads}
 <h2>Server CPU per operation</h2>{section("server-cpu-")}
 <h2>All figures</h2>
-<p>x floor: how many times the floor's figure in the same run (operations per second: a share of it); the floor is
-perftest where it was measured, for what it has figures of. Spread: greatest
+<p>Below each figure: how many times the floor's in the same run (operations per second: a share of it; the floor has no
+server); the floor is perftest where it was measured, for what it has figures of. Spread: greatest
 less least of the repeats, as a share of the median. Latencies in batches are of whole batches. Server CPU is what the
 scheduler counted, to the nanosecond, of all threads of the server's process; 0 ns says that none of them ran. B/key: memory for each key, key and value included.</p>{tables}
 <h2>Where these figures come from</h2>{facts}

@@ -12,6 +12,7 @@ import time
 
 import processes
 from cases import WORKLOADS
+from devices import roce_device_at
 
 NAME = "perftest"
 ITERATIONS = 2000
@@ -57,10 +58,13 @@ def percentile(values, percent):
     return values[min(len(values) - 1, int(len(values) * percent / 100))]
 
 
-def run(command, host):
-    """A server and a client, both here. Returns (output, None) or (None, why)."""
-    # -R: connect by rdma_cm, which every device can; -F: the clock's frequency may vary.
-    command = [command[0], "-R", "-F", "-p", str(processes.free_port()), *command[1:]]
+def run(command, host, clients_on):
+    """A server here, and a client, here too or where `clients_on` runs it. Returns (output, None) or (None, why)."""
+    # By rdma_cm (-R), the only way of iWARP, a server polls until its client has ended, and where processors are few it
+    # takes them from what is measured. -F: the clock's frequency may vary.
+    device = None if clients_on else roce_device_at(host)  # the other host's device would have to be asked for
+    connection = ["-d", device] if device else ["-R"]
+    command = [command[0], *connection, "-F", "-p", str(processes.free_port()), *command[1:]]
     server = processes.start(command, os.devnull)
     deadline, said = time.monotonic() + LIMIT_S, ""
     try:
@@ -69,7 +73,7 @@ def run(command, host):
             left = deadline - time.monotonic()
             if left <= 0 or server.poll() is not None:
                 break
-            done = subprocess.run([*command, host], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            done = subprocess.run([*clients_on, *command, host], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, timeout=left, check=False)
             if done.returncode == 0:
                 return done.stdout, None
@@ -81,13 +85,13 @@ def run(command, host):
     return None, f"{' '.join(command)} {host}: {said or 'its server ended'}"
 
 
-def measure(case, host, percentiles):
+def measure(case, host, percentiles, clients_on=()):
     """What runner.measured() gives of a store, as far as there is such a figure. Returns (figures, None) or (None, why)."""
     figures = dict.fromkeys(
         [f"{kind}_p{p}_ns" for kind in ("read", "write") for p in (50, 99, 99.9)] + ["client_cpu_ns", "server_cpu_ns"])
     figures.update(operations=ITERATIONS, read_curve=None, write_curve=None)
     for command in commands(case):
-        output, why = run(command, host)
+        output, why = run(command, host, clients_on)
         if why:
             return None, why
         if command[0] == "ib_read_bw":

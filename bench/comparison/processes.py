@@ -81,19 +81,20 @@ def resident_bytes(pid):
 
 
 def run(command, cpus, seconds):
-    """Runs to its end, or for so long. Returns (exit code, errors)."""
+    """Runs to its end, or for so long. Returns (exit code, output, errors)."""
     def prepare():
         die_with_parent()
         os.sched_setaffinity(0, cpus)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, preexec_fn=prepare)
     try:
-        _, errors = process.communicate(timeout=seconds)
-        return process.returncode, errors
+        output, errors = process.communicate(timeout=seconds)
+        return process.returncode, output, errors
     except subprocess.TimeoutExpired:
-        return -1, f"no end within {seconds} s"
+        return -1, "", f"no end within {seconds} s"
     finally:
         # subprocess.run() waits a quarter of a second for it when interrupted, and then leaves it.
         process.kill()
         process.wait()
+        process.stdout.close()
         process.stderr.close()

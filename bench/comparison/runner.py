@@ -1,8 +1,10 @@
 """Runs the cases: servers up, records loaded, every store in turn, again and again."""
 
+import contextlib
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import sys
 import tempfile
@@ -10,8 +12,9 @@ import time
 
 import processes
 from cases import Case, size_text
+from cpu_teller import cpu_teller
 from processes import Failure
-from stores import PerftestStore, start_stores
+from stores import RDMA_HOST, PerftestStore, start_stores
 
 # Enough of them to draw the curve.
 PERCENTILES = (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99)
@@ -28,12 +31,15 @@ class Runner:
         self.runs, self.failures, self.versions, self.settings, self.memory, self.machine = [], [], {}, {}, [], None
         self.total = len(cases) * len(args.stores) * args.repeats
         self.done, self.begun = 0, time.monotonic()
+        self.teller = None  # properties of clients on another host
 
     def cpus(self, threads):
         """(of the server, of the client): apart, or both share all. By default apart on machines that have twice as many.
         With fewer, a store that is pinned cannot dodge what else runs there, and a server on a processor of its own must
         be woken from idling for each request: sharing is what stores that answer requests like better."""
         wanted = SERVER_CPUS + threads
+        if self.args.clients_on:
+            return set(self.all_cpus), set(self.all_cpus)
         if len(self.all_cpus) >= (wanted if self.args.pin == "apart" else 2 * wanted) and self.args.pin != "no":
             return set(self.all_cpus[:SERVER_CPUS]), set(self.all_cpus[SERVER_CPUS:SERVER_CPUS + threads])
         return set(self.all_cpus), set(self.all_cpus)
@@ -58,36 +64,50 @@ class Runner:
                                                      records * (value_bytes + 100) * 3 // 2)
             self.versions.update(versions)
             self.settings.update({server.name: server.settings() for server in servers})
-            self.load(stores, value_bytes, records, directory)
-            for repeat in range(self.args.repeats):
-                for case in cases:
-                    # Another store begins each time, so that none always follows the same one.
-                    for store in stores[repeat % len(stores):] + stores[:repeat % len(stores)]:
-                        self.run_one(case, store, records, repeat, directory)
+            with self.telling([server.pid for server in servers]):
+                self.load(stores, value_bytes, records)
+                for repeat in range(self.args.repeats):
+                    for case in cases:
+                        # Another store begins each time, so that none always follows the same one.
+                        for store in stores[repeat % len(stores):] + stores[:repeat % len(stores)]:
+                            self.run_one(case, store, records, repeat)
         finally:
             for server in servers:
                 server.stop()
             shutil.rmtree(directory, ignore_errors=True)
             shutil.rmtree(self.bench.memory_directory, ignore_errors=True)
 
-    def ycsb(self, store, case, records, directory, phases, more):
+    @contextlib.contextmanager
+    def telling(self, pids):
+        """Meanwhile clients on another host can ask for the CPU time of these servers."""
+        if not self.args.clients_on:
+            yield
+            return
+        with cpu_teller(RDMA_HOST, pids) as (host, port):
+            self.teller = f"tcp://{host}:{port}"
+            yield
+
+    def ycsb(self, store, case, records, phases, more):
         """Returns (JSON or None, what it said)."""
-        path = directory / "result.json"
-        path.unlink(missing_ok=True)
         properties = {**case.properties(), **store.properties, "recordcount": records, "seed": 42,
                       "hdrhistogram.percentiles": ",".join(map(str, PERCENTILES)), **more}
-        command = [self.bench.ycsb, "-db", store.db, *phases, "-json", path]
+        if self.teller and store.server:
+            properties["server.cpu_teller"] = self.teller
+        command = [self.bench.ycsb, "-db", store.db, *phases, "-json", "-"]
         for name, value in properties.items():
             command += ["-p", f"{name}={value}"]
+        if self.args.clients_on:  # one word for each, whether a shell reads them there (ssh) or not
+            words = ["env", f"FARLOOK_COMMIT={os.environ['FARLOOK_COMMIT']}", *command]
+            command = [*self.args.clients_on, *map(shlex.quote, words)]
         server_cpus, client_cpus = self.cpus(case.threads)
-        if store.server:
+        if store.server and not self.args.clients_on:
             processes.pin(store.server.pid, server_cpus)
-        code, errors = processes.run(command, client_cpus, RUN_LIMIT_S)
+        code, output, errors = processes.run(command, client_cpus, RUN_LIMIT_S)
         if code != 0:
             return None, f"exit code {code}: {errors[-2000:].strip()}: {' '.join(map(str, command))}"
-        return json.loads(path.read_text(encoding="utf-8")), errors
+        return json.loads(output), errors
 
-    def load(self, stores, value_bytes, records, directory):
+    def load(self, stores, value_bytes, records):
         case = Case(value_bytes, "C", "single", 1, "uniform")
         loaded = set()
         for store in stores:
@@ -96,14 +116,14 @@ class Runner:
             self.say(f"loading {records:,} records of {size_text(value_bytes)} into {store.title}")
             if store.in_process:
                 # What it takes more than with no records to speak of.
-                none, _ = self.ycsb(store, case, 1, directory, ["-load"], {})
-                all_of_them, output = self.ycsb(store, case, records, directory, ["-load"], {})
+                none, _ = self.ycsb(store, case, 1, ["-load"], {})
+                all_of_them, output = self.ycsb(store, case, records, ["-load"], {})
                 if none is None or all_of_them is None:
                     raise Failure(f"{store.title} could not be loaded: {output}")
                 used = (all_of_them["phases"][0]["client_resident_bytes"] - none["phases"][0]["client_resident_bytes"])
             else:
                 if (store.server or store) not in loaded:
-                    result, output = self.ycsb(store, case, records, directory, ["-load"], {"inflight": 64})
+                    result, output = self.ycsb(store, case, records, ["-load"], {"inflight": 64})
                     if result is None:
                         raise Failure(f"{store.title} could not be loaded: {output}")
                 loaded.add(store.server or store)
@@ -111,11 +131,11 @@ class Runner:
             self.memory.append({"store": store.name, "value_bytes": value_bytes, "records": records,
                                 "bytes_per_key": used / records})
 
-    def run_one(self, case, store, records, repeat, directory):
+    def run_one(self, case, store, records, repeat):
         if isinstance(store, PerftestStore):
-            run, output = store.measure(case, PERCENTILES)
+            run, output = store.measure(case, PERCENTILES, self.args.clients_on)
         else:
-            run, output = self.run_ycsb(case, store, records, directory)
+            run, output = self.run_ycsb(case, store, records)
         self.done += 1
         if run is None:
             self.failures.append({"case": case.title(), "store": store.name, "why": output})
@@ -126,7 +146,7 @@ class Runner:
         self.runs.append(run)
         self.progress(case, store, repeat, f"{run['ops_per_s']:,.0f} ops/s")
 
-    def run_ycsb(self, case, store, records, directory):
+    def run_ycsb(self, case, store, records):
         """Returns (figures, None) or (None, why)."""
         phases = ["-load", "-t"] if store.in_process else ["-t"]
         # Workload D ends early rather than grow the store by more than a fifth.
@@ -134,7 +154,7 @@ class Runner:
                   "maxexecutiontime": 0 if self.args.operations else self.args.seconds}
         if store.in_process:
             limits["loadmaxexecutiontime"] = 0
-        result, output = self.ycsb(store, case, records, directory, phases, limits)
+        result, output = self.ycsb(store, case, records, phases, limits)
         if result is None:
             return None, output
         self.machine = {**result["machine"], **{k: result["run"][k] for k in ("compiler", "commit")}}

@@ -101,8 +101,8 @@ class InProcessStore(Store):
 class PerftestStore(Store):
     """No store: programs that READ and SEND bare bytes. ycsb has no part in it."""
 
-    def measure(self, case, percentiles):
-        return perftest.measure(case, RDMA_HOST, percentiles)
+    def measure(self, case, percentiles, clients_on):
+        return perftest.measure(case, RDMA_HOST, percentiles, clients_on)
 
 
 BY_MESSAGE = "-msg"  # how the names of stores end whose gets ask the server
@@ -119,6 +119,8 @@ STORES = {  # by name, in the order of reports
     "floor": "floor: bare loads and copies",
     **({perftest.NAME: "perftest, the floor on verbs: READs, and SENDs there and back"} if RDMA_HOST else {}),
 }
+BETWEEN_HOSTS = [name for name in STORES if name.startswith("farlook-rdma") or name.endswith("-tcp") or
+                 name in ("map", "floor", perftest.NAME)]
 FLOORS = (perftest.NAME, "floor")  # the first of these that has a figure is what others' are compared with
 
 
