@@ -69,6 +69,14 @@ absl::StatusOr<BufferPool::Piece> BufferPool::Take(size_t bytes) {
   return piece;
 }
 
+bool BufferPool::UsedUpFor(size_t bytes) const {
+  const size_t piece_bytes = std::bit_ceil(std::max(bytes, kMinPieceBytes));
+  return piece_bytes <= kChunkBytes && max_chunks_ > 0 && chunks_.size() == max_chunks_ &&
+         std::none_of(chunks_.begin(), chunks_.end(), [piece_bytes](const auto& chunk) {
+           return chunk->idle() || (chunk->piece_bytes == piece_bytes && chunk->free != 0);
+         });
+}
+
 BufferPool::Piece& BufferPool::Piece::operator=(Piece&& other) noexcept {
   if (this == &other) return *this;
   Release();

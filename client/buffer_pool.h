@@ -1,7 +1,7 @@
 // Registered memory for what is read from a server or offered to it. Registering costs a system call, so pieces are cut
 // from chunks that stay; a chunk whose pieces are all back may be cut to another size. What does not fit, because it is
 // larger than a chunk or because the chunks are used up, gets memory of its own, given back at once when its user is
-// done: what stays is bounded, what is under way is not refused.
+// done: what stays is bounded, what is under way is not refused. (Gets of many values at once wait rather: UsedUpFor.)
 #ifndef FARLOOK_CLIENT_BUFFER_POOL_H_
 #define FARLOOK_CLIENT_BUFFER_POOL_H_
 
@@ -55,6 +55,10 @@ class BufferPool {
 
   // At least `bytes`; what they hold is undefined. RESOURCE_EXHAUSTED as from Endpoint::Allocate.
   absl::StatusOr<Piece> Take(size_t bytes);
+
+  // Whether Take(bytes) would have to allocate memory of its own for what fits into chunks, all of which are in use:
+  // who waits for another piece to come back saves that.
+  bool UsedUpFor(size_t bytes) const;
 
   // All that is allocated now.
   uint64_t memory_bytes() const { return memory_bytes_; }

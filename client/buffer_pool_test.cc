@@ -47,6 +47,26 @@ TEST_F(BufferPoolTest, AnIdleChunkIsCutToAnotherSize) {
   EXPECT_EQ(pool.memory_bytes(), BufferPool::kChunkBytes);
 }
 
+TEST_F(BufferPoolTest, TellsWhenItIsUsedUp) {
+  BufferPool pool(endpoint_.get(), false, 2 * BufferPool::kChunkBytes);
+  EXPECT_FALSE(pool.UsedUpFor(5000));
+  std::vector<BufferPool::Piece> pieces;
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_FALSE(pool.UsedUpFor(5000)) << i;
+    pieces.push_back(*pool.Take(5000));
+  }
+  EXPECT_TRUE(pool.UsedUpFor(5000));
+  EXPECT_TRUE(pool.UsedUpFor(100));
+  EXPECT_FALSE(pool.UsedUpFor(65537)) << "never fits";
+  pieces.erase(pieces.begin());
+  EXPECT_FALSE(pool.UsedUpFor(8192));
+  EXPECT_TRUE(pool.UsedUpFor(4096)) << "the chunk has another size";
+  pieces.erase(pieces.begin(), pieces.begin() + 7);
+  EXPECT_FALSE(pool.UsedUpFor(4096)) << "the chunk is idle";
+  BufferPool none(endpoint_.get(), false, 0);
+  EXPECT_FALSE(none.UsedUpFor(100)) << "nothing would come back";
+}
+
 TEST_F(BufferPoolTest, NamesPiecesAsPeersSeeThem) {
   BufferPool pool(endpoint_.get(), true, BufferPool::kChunkBytes);
   auto first = *pool.Take(2000), second = *pool.Take(2000), own = *pool.Take(100'000);

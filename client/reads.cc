@@ -36,6 +36,7 @@ void Reads::Disconnect() {
   }
   while (Operation* operation = waiting_.Pop()) again.Push(operation);
   waiting_ = again;
+  unplaced_.clear();
   stalled_.clear();
   refreshing_.clear();
   refresher_ = nullptr;
@@ -144,7 +145,7 @@ inline void Reads::Read(Flight* flight) {
   const kv::Range& wanted = flight->lookup.wanted();
   flight->posted_bytes = 0;
   if (wanted.bytes > kStagingBytes || flight->large) [[unlikely]] {
-    if (absl::Status status = PlaceLarge(flight); !status.ok()) return End(flight, std::move(status));
+    if (!PlaceLarge(flight)) return;
   } else {
     flight->to[0] = {flight->staging, wanted.bytes};
   }
@@ -156,7 +157,8 @@ inline void Reads::Read(Flight* flight) {
     stalled_.push_back(flight);
 }
 
-absl::Status Reads::PlaceLarge(Flight* flight) {
+// False: the flight has ended, or waits for memory (unplaced_).
+bool Reads::PlaceLarge(Flight* flight) {
   const uint32_t bytes = flight->lookup.wanted().bytes;
   const uint32_t head_bytes = flight->lookup.item_head_bytes();
   Operation* operation = flight->operation;
@@ -172,22 +174,36 @@ absl::Status Reads::PlaceLarge(Flight* flight) {
       flight->to[1] = {operation->buffer.data(), static_cast<uint32_t>(room)};
       flight->direct = true;
     } else if (operation->string != nullptr && rest_bytes >= kMinStringBytes) {
-      if (!Resize(operation->string, rest_bytes)) return NoMemoryForValue(rest_bytes);
+      if (!Resize(operation->string, rest_bytes)) {
+        End(flight, NoMemoryForValue(rest_bytes));
+        return false;
+      }
       flight->to[1] = {operation->string->data(), rest_bytes};
       flight->direct = true;
     }
   }
   const uint32_t staged_bytes = flight->direct ? head_bytes : bytes;
   flight->to[0] = {flight->staging, staged_bytes};
-  if (staged_bytes <= kStagingBytes) return absl::OkStatus();
+  if (staged_bytes <= kStagingBytes) return true;
   if (flight->piece_bytes < staged_bytes) {
+    // Given back first: those that wait must not hold what each other waits for.
+    flight->piece.Release();
+    flight->piece_bytes = 0;
+    // More at once would be no faster, and memory of its own for each costs system calls. Only flights use this pool.
+    if (parts_.pool->UsedUpFor(staged_bytes)) {
+      unplaced_.push_back(flight);
+      return false;
+    }
     auto piece = parts_.pool->Take(staged_bytes);
-    if (!piece.ok()) return piece.status();
+    if (!piece.ok()) {
+      End(flight, piece.status());
+      return false;
+    }
     flight->piece = *std::move(piece);
     flight->piece_bytes = staged_bytes;
   }
   flight->to[0].data = flight->piece.data();
-  return absl::OkStatus();
+  return true;
 }
 
 // Posts what is not posted yet of the READ. False: not all found room.
@@ -351,7 +367,14 @@ void Reads::Proceed() {
     if (!Post(stalled_.front())) break;
     stalled_.pop_front();
   }
-  while (!waiting_.empty() && stalled_.empty()) {
+  // Each at most once: who finds no memory is the last again.
+  for (size_t tries = unplaced_.size(); tries > 0; --tries) {
+    Flight* flight = unplaced_.front();
+    if (parts_.pool->UsedUpFor(flight->to[0].bytes)) break;
+    unplaced_.pop_front();
+    Read(flight);
+  }
+  while (!waiting_.empty() && stalled_.empty() && unplaced_.empty()) {
     Flight* flight = Acquire();
     if (flight == nullptr) break;
     Begin(flight, waiting_.Pop(), kv::Slot(), /*from_cache=*/true);
@@ -369,6 +392,7 @@ int64_t Reads::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expire
   Deadlines deadlines(now_ns);
   for (Flight& flight : flights_) {
     if (flight.operation == nullptr || !deadlines.Over(*flight.operation)) continue;
+    std::erase(unplaced_, &flight);
     std::erase(stalled_, &flight);
     std::erase(refreshing_, &flight);
     Operation* operation = std::exchange(flight.operation, nullptr);

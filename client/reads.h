@@ -77,7 +77,7 @@ class Reads {
   bool TakePosted() { return std::exchange(posted_, false); }
 
   // Whether Proceed() has something to do.
-  bool held_up() const { return !waiting_.empty() || stalled(); }
+  bool held_up() const { return !waiting_.empty() || !unplaced_.empty() || stalled(); }
 
   // Operations that were overtaken by writers too often: for the server to answer.
   OperationQueue* overtaken() { return &overtaken_; }
@@ -139,7 +139,7 @@ class Reads {
   void Continue(Flight* flight, kv::Lookup::Step step);
   void Advance(Flight* flight, kv::Lookup::Step step);
   void Read(Flight* flight);
-  absl::Status PlaceLarge(Flight* flight);
+  bool PlaceLarge(Flight* flight);
   bool Post(Flight* flight);
   bool PostLarge(Flight* flight);
   void Arrived(Flight* flight);
@@ -169,6 +169,7 @@ class Reads {
   Flight* free_ = nullptr;  // the last used first: it is warm
   OperationQueue waiting_;  // for a connection or a flight
   OperationQueue overtaken_;
+  std::deque<Flight*> unplaced_;     // waiting for the pool's memory, the oldest first
   std::deque<Flight*> stalled_;      // not wholly posted, the oldest first
   std::vector<Flight*> refreshing_;  // waiting for the directory
   Flight* refresher_ = nullptr;      // the one of them that the refresh under way is for
