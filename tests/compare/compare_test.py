@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ COMPARE = os.path.abspath("bench/compare")
 sys.path.insert(0, os.path.abspath("bench/comparison"))
 
 import cases  # pylint: disable=wrong-import-position
+import cpu_teller  # pylint: disable=wrong-import-position
 import devices  # pylint: disable=wrong-import-position
 import perftest  # pylint: disable=wrong-import-position
 import summary  # pylint: disable=wrong-import-position
@@ -130,20 +132,77 @@ class CompareTest(unittest.TestCase):
       time.sleep(0.05)
     self.assertEqual(left, [])
 
+  def test_clients_elsewhere_are_told_the_servers_cpu(self):
+    # "env" runs a command on the same host, as "ssh HOST" does on another.
+    run = subprocess.run(
+        self.command("--cases", "A:64:1:single:zipfian", "--operations", "300", "--repeats", "1", "--records", "100",
+                     "--clients-on", "env THERE=1", "--stores", "redis-tcp,memcached-tcp,map,floor"),
+        env=dict(os.environ, FARLOOK_RDMA_ADDRESS="127.0.0.1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, timeout=SECONDS, check=False)
+    self.assertEqual(run.returncode, 0, run)
+    with open(os.path.join(self.directory, "compare.json"), encoding="utf-8") as file:
+      report = json.load(file)
+    self.assertEqual(report["failures"], [])
+    self.assertEqual(report["run"]["clients_on"], "env THERE=1")
+    rows = {row["store"]: row for row in report["results"][0]["rows"]}
+    self.assertEqual(list(rows), ["redis-tcp", "memcached-tcp", "map", "floor"])
+    for store in ("redis-tcp", "memcached-tcp"):
+      self.assertGreater(rows[store]["server_cpu_ns"]["median"], 0)
+      self.assertFalse(rows[store]["pinned"])
+
   def test_wrong_arguments_are_named(self):
+    there = dict(os.environ, FARLOOK_RDMA_ADDRESS="127.0.0.1")
+    run = subprocess.run(self.command("--clients-on", "ssh there", "--stores", "lmdb"), stderr=subprocess.PIPE, text=True,
+                         env=there, timeout=SECONDS, check=False)
+    self.assertEqual(run.returncode, 2, run)
+    self.assertIn("'lmdb'", run.stderr)
     for arguments, word in ((["--cases", "X:1:1:single:uniform"], "'X'"), (["--cases", "C:64"], "WORKLOADS"),
                             (["--stores", "oracle"], "oracle"), (["--sizes", "1"], "1 bytes"),
                             (["--repeats", "-1"], "--repeats"), (["--repeats", "0"], "--repeats"), (["--seconds", "0"], "--seconds"),
                             (["--operations", "0"], "--operations"), (["--threads", "0"], "'0'"),
                             (["--cases", "C:many:1:single:uniform"], "'many'"), (["--sizes", "17000000"], "16777216"),
                             (["--ycsb", ""], "--ycsb"), (["--ycsb", "/nowhere"], "/nowhere"),
-                            (["--stores", "farlook-rdma"], "FARLOOK_RDMA_ADDRESS")):
+                            (["--stores", "farlook-rdma"], "FARLOOK_RDMA_ADDRESS"),
+                            (["--clients-on", "ssh there"], "FARLOOK_RDMA_ADDRESS")):
       run = subprocess.run(self.command(*arguments), stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False)
       self.assertEqual(run.returncode, 2, run)
       self.assertIn(word, run.stderr)
 
 
 class PartsTest(unittest.TestCase):
+
+  def test_the_cpu_of_servers_is_told(self):
+    def ask(address, question):
+      with socket.create_connection(address) as connection, connection.makefile("rw") as file:
+        file.write(question + "\n")
+        file.flush()
+        return file.read()
+
+    with subprocess.Popen(["sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 1000"],
+                          start_new_session=True) as burner:
+      try:
+        with cpu_teller.cpu_teller("127.0.0.1", [burner.pid]) as address:
+          deadline, told = time.monotonic() + SECONDS, 0
+          while not (told > 1_000_000 and told == int(ask(address, str(burner.pid)))) and time.monotonic() < deadline:
+            told = int(ask(address, str(burner.pid)))
+          self.assertGreater(told, 1_000_000, "nanoseconds, of the loop")
+          with open("/proc/%d/schedstat" % burner.pid, encoding="ascii") as file:
+            self.assertEqual(told, int(file.read().split()[0]))
+          self.assertIn("no server of this run", ask(address, str(os.getpid())))
+          self.assertIn("invalid literal", ask(address, "GET / HTTP/1.1"))
+      finally:
+        os.killpg(burner.pid, signal.SIGKILL)
+
+  def test_the_device_at_an_address_is_found_unless_it_is_iwarp(self):
+    with tempfile.TemporaryDirectory() as root:
+      for path, content in {"rxe0/ports/1/gid_attrs/ndevs/0": "eth0", "rxe0/node_type": "1: CA",
+                            "siw0/ports/1/gid_attrs/ndevs/0": "eth1", "siw0/node_type": "4: RNIC"}.items():
+        os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+        with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+          file.write(content + "\n")
+      self.assertEqual([devices.roce_device_at("", root, interface) for interface in ("eth0", "eth1", "eth2")],
+                       ["rxe0", None, None])
+    self.assertIsNone(devices.roce_device_at("192.0.2.1"), "nobody's address")
 
   def test_a_record_has_exactly_the_bytes_of_the_case(self):
     # See bench/record.h: one byte for the count of fields, and the length in 7 bits a byte.

@@ -161,6 +161,7 @@ class HostsTest(RigTest):
         done = self.expect(run("--hosts=2", "--other=echo of b; rping -s -P -a 10.0.0.2", command=RPING + """
             is() { [[ $2 == "$3" ]] || { echo "$1: '$2', not '$3'"; exit 99; }; }
             rping_to 10.0.0.2 || exit 98
+            busybox ping -c 1 -W 5 -s 4100 10.0.0.2 || exit 91  # a packet of rxe's largest MTU
             is address "$(peer run sh -c 'echo $FARLOOK_RDMA_ADDRESS $FARLOOK_RDMA_PEER_ADDRESS; exit 5'; echo $?)" \
                 '10.0.0.2 10.0.0.1
 5'

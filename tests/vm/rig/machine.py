@@ -192,11 +192,11 @@ def _qemu(hardware, host, directory, shared):
     # 2 ns of the guest's time for each of its instructions; time without any is skipped.
     command += ["-accel", "tcg", "-icount", "shift=1,sleep=off", "-seed", "1"] if hardware.icount else \
                ["-accel", "tcg,thread=multi"]
-    if hardware.wire:  # without the last two options it stops under load: see the traps in tests/vm/README.md
+    if hardware.wire:  # the last three options: see the traps in tests/vm/README.md
         other = "b" if host == "a" else "a"
         command += ["-netdev", f"dgram,id=net,local.type=unix,local.path={directory.parent}/wire-{host},"
                                f"remote.type=unix,remote.path={directory.parent}/wire-{other}",
-                    "-device", "virtio-net-pci,netdev=net,romfile=,mrg_rxbuf=off,event_idx=off"]
+                    "-device", "virtio-net-pci,netdev=net,romfile=,mrg_rxbuf=off,event_idx=off,host_mtu=4200"]
     if hardware.numa:  # an adapter that belongs to the second node, on a wire to nowhere
         command += ["-device", "pxb-pcie,id=node1,bus=pcie.0,bus_nr=128,numa_node=1",
                     "-device", "pcie-root-port,id=port1,bus=node1,chassis=1",

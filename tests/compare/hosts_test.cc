@@ -1,0 +1,48 @@
+// bench/compare between two hosts: servers on the one, clients on the other.
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace farlook {
+namespace {
+
+TEST(CompareBetweenHostsTest, ClientsAreOnTheOtherHostAndTheServersCpuIsTold) {
+  const std::string directory = absl::StrCat(testing::TempDir(), "/compare");
+  const std::string command = absl::StrCat(
+      "python3 bench/comparison/main.py --kv_server server/kv_server --ycsb bench/ycsb --kv_cli client/cli/kv_cli "
+      "--clients-on 'peer run' --cases C:64:1:single:zipfian --cases A:64:1:inflight16:zipfian --operations 400 "
+      "--records 200 --memory-mib 4 --repeats 1 --output ",
+      directory);
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  std::ifstream file(absl::StrCat(directory, "/compare.json"));
+  const nlohmann::json report = nlohmann::json::parse(file);
+  EXPECT_EQ(report["failures"].size(), 0u) << report["failures"];
+  EXPECT_EQ(report["run"]["clients_on"], "peer run");
+  ASSERT_EQ(report["results"].size(), 2u);
+  for (const nlohmann::json& result : report["results"]) {
+    SCOPED_TRACE(result["case"].dump());
+    std::map<std::string, nlohmann::json> rows;
+    for (const nlohmann::json& row : result["rows"]) rows[row["store"]] = row;
+    EXPECT_EQ(rows.size(), 7u);
+    for (const char* store :
+         {"farlook-rdma", "farlook-rdma-msg", "redis-tcp", "memcached-tcp", "map", "floor", "perftest"}) {
+      ASSERT_TRUE(rows.count(store)) << store;
+      EXPECT_GT(rows[store]["ops_per_s"]["median"].get<double>(), 0) << store;
+    }
+    const auto server_ns = [&rows](const char* store) { return rows[store]["server_cpu_ns"]["median"].get<double>(); };
+    for (const char* store : {"farlook-rdma-msg", "redis-tcp", "memcached-tcp"})
+      EXPECT_GT(server_ns(store), 0) << store;
+    // READs alone leave the other host's server asleep.
+    if (result["case"]["workload"] == "C") {
+      EXPECT_EQ(server_ns("farlook-rdma"), 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace farlook
