@@ -34,7 +34,7 @@ RECORDED = {
     "instructions of such a Get beyond both READs'": "get_beyond_reads",
     "instructions of such a Get, all in all": "get_of_16_in_flight",
     "instructions of such a Put, all in all": "put_and_both_sides_asleep",
-    "instructions of such a FetchAdd beyond ib_atomic_lat's": "fetch_add_beyond_atomic",
+    "instructions of such a FetchAdd, all in all": "fetch_add",
 }
 SERVER_CPU = "the server's CPU time during them"  # atomics; none, which on virtual time is exact
 ROWS = [

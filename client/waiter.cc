@@ -19,8 +19,8 @@ int64_t NowNs() { return rdma::Clock::Real().NowNs(); }
 }  // namespace
 
 void Waiter::Wait(absl::FunctionRef<bool()> done, int64_t end_ns) {
-  const int64_t spin_until_ns = NowNs() + spin_us_ * 1000;
   bool spinning = spin_us_ > 0;
+  const int64_t spin_until_ns = spinning ? NowNs() + spin_us_ * 1000 : 0;
   for (uint32_t turn = 1;; ++turn) {
     const bool tick = !spinning || turn % kTurnsPerTick == 0;
     if (tick) {

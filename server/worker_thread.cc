@@ -69,11 +69,13 @@ void WorkerThread::Run() {
       idle_since_ns = 0;
       continue;
     }
-    const int64_t now_ns = clock_->NowNs();
-    if (idle_since_ns == 0) idle_since_ns = now_ns;
-    if (now_ns - idle_since_ns < spin_ns_) {
-      Pause();
-      continue;
+    if (spin_ns_ > 0) {
+      const int64_t now_ns = clock_->NowNs();
+      if (idle_since_ns == 0) idle_since_ns = now_ns;
+      if (now_ns - idle_since_ns < spin_ns_) {
+        Pause();
+        continue;
+      }
     }
     if (worker_->Arm()) {
       Sleep(worker_->due_ns());
