@@ -34,11 +34,13 @@ def _clang_tidy_impl(target, ctx):
         ctx.actions.run_shell(
             # On success it still counts, on stderr, the warnings of the system's headers that it did not show.
             command = """
-              if ! clang-tidy-14 --quiet --config-file="$1" "$2" -- \
-                  -std=c++20 -iquote . >"$3" 2>"$3.err"; then
-                cat "$3"; grep -v ' generated\\.$' "$3.err"; exit 1
+              config=$1 source=$2 report=$3
+              shift 3
+              if ! clang-tidy-14 --quiet --config-file="$config" "$source" -- \
+                  -std=c++20 -iquote . "$@" >"$report" 2>"$report.err"; then
+                cat "$report"; grep -v ' generated\\.$' "$report.err"; exit 1
               fi""",
-            arguments = [ctx.file._config.path, source.path, report.path],
+            arguments = [ctx.file._config.path, source.path, report.path] + getattr(ctx.rule.attr, "copts", []),
             inputs = depset(
                 [source, ctx.file._config] + private_headers,
                 transitive = [context.headers] + deps,
