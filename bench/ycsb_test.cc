@@ -155,6 +155,22 @@ TEST(YcsbTest, TheJsonHoldsBothPhases) {
   EXPECT_TRUE(json["phases"][1]["metrics"]["READ"]["latency_ns"]["p99.9"].is_number());
 }
 
+TEST(YcsbTest, JsonAloneGoesToStdout) {
+  const Finished run = RunWorkload("a", {"--json", "-"});
+  EXPECT_EQ(run.code, 0);
+  EXPECT_EQ(nlohmann::json::parse(run.out)["phases"].size(), 2u);
+}
+
+TEST(YcsbTest, AServersCpuTimeThatNobodyTellsIsAnError) {
+  const std::string pid = "farlook.server_pid=" + std::to_string(getpid());
+  const Finished silent = RunWorkload("a", {"-p", pid, "-p", "server.cpu_teller=tcp://127.0.0.1:1"});
+  EXPECT_EQ(silent.code, 2);
+  EXPECT_THAT(silent.err, HasSubstr("nobody tells the server's CPU time at 127.0.0.1:1"));
+  const Finished wrong = RunWorkload("a", {"-p", pid, "-p", "server.cpu_teller=unix:///tmp/x"});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("server.cpu_teller"));
+}
+
 TEST(YcsbTest, ResultsGoToTheExportFile) {
   const std::string path = testing::TempDir() + "/result.txt";
   const Finished run = RunWorkload("c", {"-p", "exportfile=" + path});

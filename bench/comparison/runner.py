@@ -31,7 +31,7 @@ class Runner:
         self.runs, self.failures, self.versions, self.settings, self.memory, self.machine = [], [], {}, {}, [], None
         self.total = len(cases) * len(args.stores) * args.repeats
         self.done, self.begun = 0, time.monotonic()
-        self.teller = None  # properties of clients on another host
+        self.teller = None  # where clients on another host ask for the servers' CPU time
 
     def cpus(self, threads):
         """(of the server, of the client): apart, or both share all. By default apart on machines that have twice as many.

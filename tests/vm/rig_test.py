@@ -38,14 +38,16 @@ class RigTest(unittest.TestCase):
 class CommandTest(RigTest):
     def test_status_output_directory_environment_and_kept_files_pass_through(self):
         with tempfile.TemporaryDirectory(dir="/tmp") as directory:
-            kept = pathlib.Path(directory, "kept file")
-            done = run(f"--keep={kept}", THEIRS="a 'b'\n$c", command=f"""
+            kept, deeper = pathlib.Path(directory, "kept file"), pathlib.Path(directory, "new/kept")
+            done = run(f"--keep={kept}", f"--keep={deeper}", THEIRS="a 'b'\n$c", command=f"""
+                mkdir '{deeper.parent}'; echo too >'{deeper}'
                 pwd; printf '%s' "$THEIRS"; echo wrong >&2; echo brought >'{kept}'; touch '{directory}/lost'; exit 7""")
             self.expect(done, 7)
             self.assertEqual(done.stdout, f"{os.getcwd()}\na 'b'\n$c")
             self.assertEqual(done.stderr, "wrong\n")
             self.assertEqual(kept.read_text(encoding="utf-8"), "brought\n")
-            self.assertEqual(os.listdir(directory), [kept.name])
+            self.assertEqual(deeper.read_text(encoding="utf-8"), "too\n")
+            self.assertEqual(sorted(os.listdir(directory)), [kept.name, deeper.parent.name])
 
     def test_a_signal_is_a_status(self):
         self.expect(run(command="kill -SEGV $$"), 128 + 11)

@@ -95,6 +95,7 @@ class Session:
             self._show_kernels()
         for number, path in enumerate(self.keep):
             if (kept := self.shared / f"a/kept/{number}").exists():
+                pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)  # the guest may have made it for itself
                 shutil.copyfile(kept, path)
         return code
 
