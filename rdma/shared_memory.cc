@@ -45,7 +45,7 @@ const auto& KindOf(HugePages pages) { return kKinds[static_cast<size_t>(pages)];
 
 bool IsHugetlb(HugePages pages) { return pages == HugePages::k1GiB || pages == HugePages::k2MiB; }
 
-absl::Status Bind(const shm::Mapping& mapping, int node) {
+absl::Status Bind(const Mapping& mapping, int node) {
   if (node < 0) return absl::OkStatus();
   constexpr size_t kBits = 8 * sizeof(unsigned long);                      // NOLINT(runtime/int): of mbind
   std::vector<unsigned long> mask(static_cast<size_t>(node) / kBits + 1);  // NOLINT(runtime/int)
@@ -60,7 +60,7 @@ absl::Status Bind(const shm::Mapping& mapping, int node) {
 }
 
 // Has the kernel allocate every page, so that running short is an error of this call. 0 or an errno.
-int Prefault(const shm::Mapping& mapping, int threads) {
+int Prefault(const Mapping& mapping, int threads) {
   if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
   const uint64_t steps = (mapping.bytes() + kPrefaultStepBytes - 1) / kPrefaultStepBytes;
   threads = static_cast<int>(std::clamp<uint64_t>(
@@ -159,10 +159,10 @@ absl::StatusOr<SharedMemory> SharedMemory::CreateWith(const SharedMemoryOptions&
   if (!IsHugetlb(pages)) {
     if (absl::Status status = CheckAvailable(options.bytes, options.numa_node); !status.ok()) return status;
   }
-  absl::StatusOr<shm::UniqueFd> fd = shm::CreateSealable("farlook-memory", options.bytes, KindOf(pages).memfd_flags);
+  absl::StatusOr<UniqueFd> fd = CreateSealable("farlook-memory", options.bytes, KindOf(pages).memfd_flags);
   if (!fd.ok()) return IsHugetlb(pages) ? NotSoManyPages(options.bytes, pages) : fd.status();
   // Of hugetlb this reserves the pages, or fails.
-  absl::StatusOr<shm::Mapping> mapping = shm::Map(fd->get(), options.bytes, /*writable=*/true);
+  absl::StatusOr<Mapping> mapping = Map(fd->get(), options.bytes, /*writable=*/true);
   if (!mapping.ok()) return IsHugetlb(pages) ? NotSoManyPages(options.bytes, pages) : mapping.status();
   if (absl::Status status = Bind(*mapping, options.numa_node); !status.ok()) return status;
   if (want_transparent) madvise(mapping->data(), mapping->bytes(), MADV_HUGEPAGE);
@@ -171,9 +171,8 @@ absl::StatusOr<SharedMemory> SharedMemory::CreateWith(const SharedMemoryOptions&
   } else if (error != 0) {
     return NotSoManyPages(options.bytes, pages);
   }
-  const shm::Sealing sealing =
-      options.access == Access::kRemoteRead ? shm::Sealing::kReadOnly : shm::Sealing::kFixedSize;
-  if (absl::Status status = shm::Seal(fd->get(), sealing); !status.ok()) return status;
+  const Sealing sealing = options.access == Access::kRemoteRead ? Sealing::kReadOnly : Sealing::kFixedSize;
+  if (absl::Status status = Seal(fd->get(), sealing); !status.ok()) return status;
 
   HugePages got = pages;
   if (want_transparent) {

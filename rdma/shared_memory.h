@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "rdma/shm/sealed_memory.h"
-#include "rdma/shm/unique_fd.h"
+#include "rdma/host/sealed_memory.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/transport.h"
 
 namespace farlook::rdma {
@@ -64,12 +64,12 @@ class SharedMemory {
   const std::string& advice() const { return advice_; }
 
  private:
-  SharedMemory(shm::UniqueFd fd, shm::Mapping mapping, HugePages got)
+  SharedMemory(UniqueFd fd, Mapping mapping, HugePages got)
       : fd_(std::move(fd)), mapping_(std::move(mapping)), got_(got) {}
   static absl::StatusOr<SharedMemory> CreateWith(const SharedMemoryOptions& options, HugePages pages);
 
-  shm::UniqueFd fd_;
-  shm::Mapping mapping_;
+  UniqueFd fd_;
+  Mapping mapping_;
   HugePages got_;
   std::string advice_;
 };

@@ -6,9 +6,9 @@
 
 #include "absl/base/attributes.h"
 #include "absl/base/optimization.h"
+#include "rdma/host/word_copy.h"
 #include "rdma/shm/packet.h"
 #include "rdma/shm/packet_socket.h"
-#include "rdma/shm/word_copy.h"
 
 namespace farlook::rdma::shm {
 namespace {

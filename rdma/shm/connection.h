@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/shm/buffer_registry.h"
 #include "rdma/shm/dialer.h"
 #include "rdma/shm/link.h"
@@ -21,7 +22,6 @@
 #include "rdma/shm/receive_arena.h"
 #include "rdma/shm/ring.h"
 #include "rdma/shm/segment.h"
-#include "rdma/shm/unique_fd.h"
 #include "rdma/shm/work_queue.h"
 #include "rdma/transport.h"
 

@@ -7,10 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/shm/link.h"
 #include "rdma/shm/packet.h"
 #include "rdma/shm/packet_socket.h"
-#include "rdma/shm/unique_fd.h"
 
 namespace farlook::rdma::shm {
 

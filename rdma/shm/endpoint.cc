@@ -13,7 +13,7 @@
 #include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
-#include "rdma/shm/sealed_memory.h"
+#include "rdma/host/sealed_memory.h"
 
 namespace farlook::rdma::shm {
 namespace {

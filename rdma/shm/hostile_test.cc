@@ -24,13 +24,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rdma/clock.h"
+#include "rdma/host/sealed_memory.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/shared_memory.h"
 #include "rdma/shm/limits.h"
 #include "rdma/shm/packet.h"
 #include "rdma/shm/packet_socket.h"
 #include "rdma/shm/raw_client.h"
-#include "rdma/shm/sealed_memory.h"
-#include "rdma/shm/unique_fd.h"
 #include "rdma/transport.h"
 
 namespace farlook::rdma::shm {

@@ -21,8 +21,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "rdma/shm/sealed_memory.h"
-#include "rdma/shm/unique_fd.h"
+#include "rdma/host/sealed_memory.h"
+#include "rdma/host/unique_fd.h"
 
 namespace farlook::rdma::shm {
 

@@ -4,10 +4,10 @@
 
 #include <string>
 
+#include "rdma/host/unique_fd.h"
 #include "rdma/shm/life_sign.h"
 #include "rdma/shm/peer_memory.h"
 #include "rdma/shm/segment.h"
-#include "rdma/shm/unique_fd.h"
 
 namespace farlook::rdma::shm {
 

@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rdma/host/sealed_memory.h"
 #include "rdma/shm/endpoint.h"
 #include "rdma/shm/limits.h"
 #include "rdma/shm/packet_socket.h"
 #include "rdma/shm/peer_memory.h"
-#include "rdma/shm/sealed_memory.h"
 
 namespace farlook::rdma::shm {
 namespace {

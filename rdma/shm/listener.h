@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/clock.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/shm/life_sign.h"
 #include "rdma/shm/request.h"
 #include "rdma/shm/socket_address.h"
-#include "rdma/shm/unique_fd.h"
 #include "rdma/transport.h"
 
 namespace farlook::rdma::shm {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "rdma/host/word_copy.h"
 #include "rdma/shm/atomic_gate.h"
 #include "rdma/shm/ring.h"
-#include "rdma/shm/word_copy.h"
 
 namespace farlook::rdma::shm {
 namespace {

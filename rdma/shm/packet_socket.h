@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/shm/packet.h"
-#include "rdma/shm/unique_fd.h"
 
 namespace farlook::rdma::shm {
 

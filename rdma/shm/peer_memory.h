@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "rdma/host/sealed_memory.h"
 #include "rdma/shm/limits.h"
-#include "rdma/shm/sealed_memory.h"
 #include "rdma/transport.h"
 
 namespace farlook::rdma::shm {

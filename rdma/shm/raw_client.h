@@ -13,11 +13,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
+#include "rdma/host/sealed_memory.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/shm/packet.h"
 #include "rdma/shm/packet_socket.h"
-#include "rdma/shm/sealed_memory.h"
 #include "rdma/shm/segment.h"
-#include "rdma/shm/unique_fd.h"
 
 namespace farlook::rdma::shm {
 

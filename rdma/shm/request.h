@@ -9,9 +9,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/shm/life_sign.h"
 #include "rdma/shm/packet.h"
-#include "rdma/shm/unique_fd.h"
 #include "rdma/transport.h"
 
 namespace farlook::rdma::shm {

@@ -17,11 +17,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rdma/host/sealed_memory.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/shm/atomic_gate.h"
 #include "rdma/shm/limits.h"
 #include "rdma/shm/ring.h"
-#include "rdma/shm/sealed_memory.h"
-#include "rdma/shm/unique_fd.h"
 
 namespace farlook::rdma::shm {
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "rdma/shm/unique_fd.h"
+#include "rdma/host/unique_fd.h"
 
 namespace farlook::rdma::shm {
 

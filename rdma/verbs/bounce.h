@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "rdma/shm/sealed_memory.h"
+#include "rdma/host/sealed_memory.h"
 #include "rdma/verbs/device.h"
 #include "rdma/verbs/limits.h"
 
@@ -55,7 +55,7 @@ class Bounce {
 
  private:
   absl::Status Begin() {
-    absl::StatusOr<shm::Mapping> memory = shm::MapAnonymous(kBounceBytes);
+    absl::StatusOr<Mapping> memory = MapAnonymous(kBounceBytes);
     if (!memory.ok()) return memory.status();
     memory_ = *std::move(memory);
     absl::StatusOr<MemoryRegion> region =
@@ -66,7 +66,7 @@ class Bounce {
   }
 
   const Device* const device_;
-  shm::Mapping memory_;
+  Mapping memory_;
   MemoryRegion region_;
   std::deque<uint64_t> begins_;  // of the pieces taken, oldest first
   std::deque<uint64_t> ends_;

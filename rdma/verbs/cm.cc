@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "rdma/shm/unique_fd.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/verbs/diagnosis.h"
 
 namespace farlook::rdma::verbs {
@@ -74,7 +74,7 @@ std::string ToText(const sockaddr* address) {
 
 absl::StatusOr<DevicePort> DeviceTowards(const SocketAddress& remote, absl::string_view shown) {
   // Connecting a datagram socket sends nothing; it looks up the route, and with it this side's address.
-  const shm::UniqueFd socket(::socket(remote.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const UniqueFd socket(::socket(remote.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   SocketAddress local;
   socklen_t bytes = sizeof(local.storage);
   if (!socket.ok() || connect(socket.get(), remote.get(), remote.bytes()) != 0 ||

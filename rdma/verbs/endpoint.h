@@ -26,7 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "rdma/shm/unique_fd.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/transport.h"
 #include "rdma/verbs/cm.h"
 #include "rdma/verbs/completion_queues.h"
@@ -132,8 +132,8 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   const int64_t tick_ns_;
   std::shared_ptr<Device> device_;  // null: none at present
   std::shared_ptr<Offers> offers_;  // of a listener, on the device; null for a client
-  shm::UniqueFd epoll_;
-  shm::UniqueFd timer_;
+  UniqueFd epoll_;
+  UniqueFd timer_;
   WakeFd wake_;
   EventChannel channel_;
   EndpointMemory memory_;

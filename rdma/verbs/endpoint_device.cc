@@ -48,9 +48,9 @@ VerbsEndpoint::~VerbsEndpoint() {
 
 // What there is without a device too.
 absl::Status VerbsEndpoint::Begin() {
-  epoll_ = shm::UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.ok()) return NoDescriptors("an epoll descriptor");
-  timer_ = shm::UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  timer_ = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer_.ok()) return NoDescriptors("a timer");
   if (!wake_.ok()) return NoDescriptors("an event descriptor");
   absl::StatusOr<EventChannel> channel = MakeEventChannel();

@@ -17,7 +17,7 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 class EndpointMemory::OwnBuffer final : public Buffer {
  public:
-  OwnBuffer(EndpointMemory* memory, shm::Mapping mapping, bool readable)
+  OwnBuffer(EndpointMemory* memory, Mapping mapping, bool readable)
       : memory_(memory), mapping_(std::move(mapping)), readable_(readable) {
     bytes_ = absl::MakeSpan(mapping_.data(), mapping_.bytes());
     if (readable_) remote_ = {reinterpret_cast<uintptr_t>(mapping_.data()), mapping_.bytes(), 0};
@@ -36,7 +36,7 @@ class EndpointMemory::OwnBuffer final : public Buffer {
 
  private:
   EndpointMemory* const memory_;
-  const shm::Mapping mapping_;
+  const Mapping mapping_;
   const bool readable_;
   MemoryRegion region_;  // goes before the memory
 };
@@ -67,7 +67,7 @@ absl::Status EndpointMemory::Begin(const Device* device, const Offers* offers) {
   device_ = device;
   offers_ = offers;
   if (probe_memory_.data() == nullptr) {
-    absl::StatusOr<shm::Mapping> memory = shm::MapAnonymous(2 * kProbeAlignment);
+    absl::StatusOr<Mapping> memory = MapAnonymous(2 * kProbeAlignment);
     if (!memory.ok()) return memory.status();
     probe_memory_ = *std::move(memory);
   }
@@ -112,7 +112,7 @@ ibv_sge EndpointMemory::probe_landing() const {
 absl::StatusOr<std::unique_ptr<Buffer>> EndpointMemory::Allocate(size_t bytes, bool readable_by_peers) {
   if (bytes == 0) return absl::InvalidArgumentError("a buffer of 0 bytes");
   if (device_ == nullptr) return absl::UnavailableError("no memory is registered while the RDMA device is gone");
-  absl::StatusOr<shm::Mapping> mapping = shm::MapAnonymous(bytes);
+  absl::StatusOr<Mapping> mapping = MapAnonymous(bytes);
   if (!mapping.ok()) return mapping.status();
   // Registering touches every page: there are fewer large ones.
   if (bytes >= kHugePageBytes) madvise(mapping->data(), mapping->bytes(), MADV_HUGEPAGE);

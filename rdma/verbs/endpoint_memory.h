@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "rdma/shm/sealed_memory.h"
+#include "rdma/host/sealed_memory.h"
 #include "rdma/transport.h"
 #include "rdma/verbs/device.h"
 #include "rdma/verbs/local_memory.h"
@@ -51,7 +51,7 @@ class EndpointMemory {
 
   const Device* device_ = nullptr;
   const Offers* offers_ = nullptr;
-  shm::Mapping probe_memory_;  // the word, and, in another page, the landing
+  Mapping probe_memory_;  // the word, and, in another page, the landing
   MemoryRegion probe_word_;
   MemoryRegion probe_landing_;
   LocalMemory local_;

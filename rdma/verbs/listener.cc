@@ -89,8 +89,8 @@ absl::Status VerbsListener::Begin() {
   absl::StatusOr<EventChannel> channel = MakeEventChannel();
   if (!channel.ok()) return channel.status();
   channel_ = *std::move(channel);
-  epoll_ = shm::UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  timer_ = shm::UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  timer_ = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!epoll_.ok() || !timer_.ok() || !wake_.ok()) return NoDescriptor();
   for (const int descriptor : {channel_->fd, timer_.get(), wake_.fd()}) {
     if (absl::Status status = Watch(descriptor); !status.ok()) return status;

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/address.h"
-#include "rdma/shm/unique_fd.h"
+#include "rdma/host/unique_fd.h"
 #include "rdma/transport.h"
 #include "rdma/verbs/cm.h"
 #include "rdma/verbs/device.h"
@@ -82,8 +82,8 @@ class VerbsListener final : public Listener, private AsyncSink {
   std::shared_ptr<Offers> offers_;  // null: the device is gone
   // From here on destroyed from the last to the first: requests not asked for, the listening id, its channel.
   EventChannel channel_;
-  shm::UniqueFd epoll_;
-  shm::UniqueFd timer_;  // while there is no device
+  UniqueFd epoll_;
+  UniqueFd timer_;  // while there is no device
   WakeFd wake_;
   CmId id_;
   std::deque<std::unique_ptr<ConnectionRequest>> requests_;

@@ -51,7 +51,7 @@ absl::StatusOr<ibv_ah_attr> PathToItself(const Device& device, const ibv_port_at
 absl::StatusOr<std::unique_ptr<VerbsLoopback>> VerbsLoopback::Create(std::shared_ptr<Offers> offers,
                                                                      const RemoteRange& range) {
   std::unique_ptr<VerbsLoopback> loopback(new VerbsLoopback(std::move(offers), range.rkey));
-  absl::StatusOr<shm::Mapping> landing = shm::MapAnonymous(sizeof(uint64_t));
+  absl::StatusOr<Mapping> landing = MapAnonymous(sizeof(uint64_t));
   if (!landing.ok()) return landing.status();
   loopback->landing_ = *std::move(landing);
   absl::StatusOr<MemoryRegion> region =

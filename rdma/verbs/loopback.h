@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "rdma/shm/sealed_memory.h"
+#include "rdma/host/sealed_memory.h"
 #include "rdma/transport.h"
 #include "rdma/verbs/device.h"
 #include "rdma/verbs/offers.h"
@@ -57,7 +57,7 @@ class VerbsLoopback final : public Loopback, private AsyncSink {
 
   const std::shared_ptr<Offers> offers_;
   const uint32_t rkey_;
-  shm::Mapping landing_;  // of what a word held
+  Mapping landing_;  // of what a word held
   MemoryRegion landing_region_;
   QueuePairEvents events_;
 

@@ -13,7 +13,7 @@ void MessagePool::End() {
 absl::Status MessagePool::Grow() {
   constexpr size_t kChunkBytes = kSlotsPerChunk * kSlotBytes;
   Chunk chunk;
-  absl::StatusOr<shm::Mapping> memory = shm::MapAnonymous(kChunkBytes);
+  absl::StatusOr<Mapping> memory = MapAnonymous(kChunkBytes);
   if (!memory.ok()) return memory.status();
   chunk.memory = *std::move(memory);
   absl::StatusOr<MemoryRegion> region = Register(*device_, chunk.memory.data(), kChunkBytes, 0, "messages");

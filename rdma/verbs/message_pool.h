@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "rdma/shm/sealed_memory.h"
+#include "rdma/host/sealed_memory.h"
 #include "rdma/verbs/device.h"
 #include "rdma/verbs/limits.h"
 
@@ -39,7 +39,7 @@ class MessagePool {
  private:
   // The region goes before the memory.
   struct Chunk {
-    shm::Mapping memory;
+    Mapping memory;
     MemoryRegion region;
   };
 

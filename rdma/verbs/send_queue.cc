@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "absl/base/optimization.h"
-#include "rdma/shm/word_copy.h"
+#include "rdma/host/word_copy.h"
 
 namespace farlook::rdma::verbs {
 namespace {
@@ -292,7 +292,7 @@ ABSL_ATTRIBUTE_NOINLINE void SendQueue::LandBounced(Entry& entry, WcStatus statu
     for (size_t i = 0; i < entry.pieces; ++i) {
       pieces[i] = {reinterpret_cast<char*>(entry.to[i].addr), entry.to[i].length};
     }
-    shm::ExecuteRead(pieces, entry.pieces, entry.bounce);
+    ExecuteRead(pieces, entry.pieces, entry.bounce);
   }
   bounce_.FreeOldest();
 }

@@ -26,6 +26,9 @@ ALLOWED = {
     "tools": set(),
 }
 PACKAGES = set(ALLOWED) - {"third_party", "tools"}
+# Within rdma/ the backends know nothing of each other, nor does what they share (rdma/host) know any of them.
+BACKENDS = ("rdma/shm", "rdma/verbs", "rdma/sim")
+FOLDERS = {user: [used for used in BACKENDS if used != user] for user in BACKENDS + ("rdma/host",)}
 FOR_ALL = {"third_party", "tools"}
 # What users of the store may see from anywhere; that server/ and kv/ do not use it is left to the check of dependencies.
 PUBLIC = {"//client:client", "//client:kv_cli", "//client/cli:kv_cli", "//server:kv_server", "//bench:ycsb"}
@@ -49,6 +52,15 @@ SYSTEM = [
 
 def top(path):
     return path.split("/", 1)[0]
+
+
+def forbidden_folder(user, used):
+    """The folders of FOLDERS that make the arrow between two paths a forbidden one; None where it is allowed."""
+    for folder, others in FOLDERS.items():
+        for other in others:
+            if user.startswith(folder + "/") and used.startswith(other + "/"):
+                return folder, other
+    return None
 
 
 def test_only(root):
@@ -89,6 +101,8 @@ def forbidden(name, quoted, header, beside, is_test):
         yield "a path from the top of the tree is wanted"
     elif quoted and top(header) in PACKAGES and top(header) not in ALLOWED[package]:
         yield f"{package}/ must not depend on {top(header)}/"
+    elif quoted and forbidden_folder(name, header):
+        yield "{}/ must not depend on {}/".format(*forbidden_folder(name, header))
     elif quoted and header.endswith((".cc", ".c")):
         yield "a source is not a header"
     if is_test or name.endswith(("_test.cc", "_fuzz.cc", "_benchmark.cc")):
@@ -115,6 +129,9 @@ def query_violations(document):
             used = top(label[2:].split(":")[0])
             if label.startswith("//") and used in PACKAGES and used not in ALLOWED[package]:
                 violations.append(f"{name}: depends on {label}: {package}/ must not depend on {used}/")
+            folders = forbidden_folder(name[2:].replace(":", "/"), label[2:].replace(":", "/"))
+            if folders:
+                violations.append(f"{name}: depends on {label}: {folders[0]}/ must not depend on {folders[1]}/")
         tags = [s.get("value") for s in rule.findall("list[@name='tags']/string")]
         # Those tagged "verbs" are run by a stage of their own.
         if rule.get("class").endswith("_test") and "manual" in tags and "verbs" not in tags:

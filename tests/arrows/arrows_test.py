@@ -72,6 +72,17 @@ class IncludesTest(unittest.TestCase):
                            ("bench", "server"), ("client", "bench"), ("server", "bench"), ("server", "tests")]:
             self.assertNotIn(used, arrows.ALLOWED[user])
 
+    def test_backends_of_rdma_do_not_know_each_other(self):
+        backends = ["rdma/shm", "rdma/verbs", "rdma/sim"]
+        for user in backends + ["rdma/host", "rdma", "rdma/shm_benchmarks"]:
+            for used in backends + ["rdma/host"]:
+                with self.subTest(user=user, used=used):
+                    self.tree.write(f"{user}/x.cc", f'#include "{used}/y.h"\n')
+                    bound = user in backends + ["rdma/host"] and used in backends and used != user
+                    self.assertEqual(self.tree.violations(), [
+                        f"{user}/x.cc:1: includes {used}/y.h: {user}/ must not depend on {used}/"] if bound else [])
+            (self.tree.root / user / "x.cc").unlink()
+
     def test_tests_of_a_package_are_bound_too(self):
         self.tree.write("kv/item_test.cc", '#include "rdma/transport.h"\n')
         self.assertEqual(len(self.tree.violations()), 1)
@@ -148,6 +159,14 @@ class QueryTest(unittest.TestCase):
     def test_forbidden_dependency(self):
         self.assertEqual(violations_of(rule("//kv/sub:item", "//rdma/shm:ring")),
                          ["//kv/sub:item: depends on //rdma/shm:ring: kv/ must not depend on rdma/"])
+
+    def test_forbidden_dependency_between_folders(self):
+        self.assertEqual(violations_of(rule("//rdma/verbs:cm", "//rdma/host:unique_fd"),
+                                       rule("//rdma:transport", "//rdma/shm:endpoint", "//rdma/verbs:endpoint")), [])
+        for user, used in [("verbs", "shm"), ("shm", "verbs"), ("host", "shm")]:
+            self.assertEqual(violations_of(rule(f"//rdma/{user}:x", f"//rdma/{used}:y")),
+                             [f"//rdma/{user}:x: depends on //rdma/{used}:y: "
+                              f"rdma/{user}/ must not depend on rdma/{used}/"])
 
     def test_forbidden_visibility(self):
         for visibility in ["//visibility:public", "//rdma:__pkg__", "//rdma:__subpackages__", "//:wrong", "//:other"]:

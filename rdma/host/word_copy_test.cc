@@ -1,4 +1,4 @@
-#include "rdma/shm/word_copy.h"
+#include "rdma/host/word_copy.h"
 
 #include <cstring>
 #include <random>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-namespace farlook::rdma::shm {
+namespace farlook::rdma {
 namespace {
 
 // 8-byte aligned bytes 1, 2, 3, ...
@@ -76,4 +76,4 @@ TEST(WordCopyTest, AnySplitIntoPieces) {
 }
 
 }  // namespace
-}  // namespace farlook::rdma::shm
+}  // namespace farlook::rdma

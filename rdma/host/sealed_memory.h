@@ -3,8 +3,8 @@
 // Why seals: who maps a file that its owner then truncates dies of SIGBUS; and a descriptor, also a read-only one, can
 // be reopened for writing through /proc/self/fd. So every descriptor that crosses the socket is a memfd whose size is
 // sealed, and the receiver checks seals and size before it maps.
-#ifndef FARLOOK_RDMA_SHM_SEALED_MEMORY_H_
-#define FARLOOK_RDMA_SHM_SEALED_MEMORY_H_
+#ifndef FARLOOK_RDMA_HOST_SEALED_MEMORY_H_
+#define FARLOOK_RDMA_HOST_SEALED_MEMORY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "rdma/shm/unique_fd.h"
+#include "rdma/host/unique_fd.h"
 
-namespace farlook::rdma::shm {
+namespace farlook::rdma {
 
 // Who receives the descriptor...
 enum class Sealing : uint8_t {
@@ -66,6 +66,6 @@ absl::StatusOr<Mapping> Map(int fd, size_t bytes, bool writable);
 // Private zeroed memory, page aligned. RESOURCE_EXHAUSTED.
 absl::StatusOr<Mapping> MapAnonymous(size_t bytes);
 
-}  // namespace farlook::rdma::shm
+}  // namespace farlook::rdma
 
-#endif  // FARLOOK_RDMA_SHM_SEALED_MEMORY_H_
+#endif  // FARLOOK_RDMA_HOST_SEALED_MEMORY_H_

@@ -1,12 +1,12 @@
 // A file descriptor with one owner.
-#ifndef FARLOOK_RDMA_SHM_UNIQUE_FD_H_
-#define FARLOOK_RDMA_SHM_UNIQUE_FD_H_
+#ifndef FARLOOK_RDMA_HOST_UNIQUE_FD_H_
+#define FARLOOK_RDMA_HOST_UNIQUE_FD_H_
 
 #include <unistd.h>
 
 #include <utility>
 
-namespace farlook::rdma::shm {
+namespace farlook::rdma {
 
 class UniqueFd {
  public:
@@ -33,6 +33,6 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-}  // namespace farlook::rdma::shm
+}  // namespace farlook::rdma
 
-#endif  // FARLOOK_RDMA_SHM_UNIQUE_FD_H_
+#endif  // FARLOOK_RDMA_HOST_UNIQUE_FD_H_

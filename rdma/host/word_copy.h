@@ -2,8 +2,8 @@
 //
 // The source changes while it is copied, and so may whoever else looks at the destination: a server pulls values into
 // memory that clients READ. Atomic loads and stores keep both defined; on x86 they are plain moves.
-#ifndef FARLOOK_RDMA_SHM_WORD_COPY_H_
-#define FARLOOK_RDMA_SHM_WORD_COPY_H_
+#ifndef FARLOOK_RDMA_HOST_WORD_COPY_H_
+#define FARLOOK_RDMA_HOST_WORD_COPY_H_
 
 #include <atomic>
 #include <bit>
@@ -13,10 +13,9 @@
 
 #include "absl/base/attributes.h"
 #include "absl/base/optimization.h"
-#include "absl/types/span.h"
 #include "rdma/transport.h"
 
-namespace farlook::rdma::shm {
+namespace farlook::rdma {
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -121,6 +120,6 @@ inline void ExecuteRead(const Sge* pieces, size_t count, const char* from) {
   }
 }
 
-}  // namespace farlook::rdma::shm
+}  // namespace farlook::rdma
 
-#endif  // FARLOOK_RDMA_SHM_WORD_COPY_H_
+#endif  // FARLOOK_RDMA_HOST_WORD_COPY_H_

@@ -1,4 +1,4 @@
-#include "rdma/shm/sealed_memory.h"
+#include "rdma/host/sealed_memory.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace farlook::rdma::shm {
+namespace farlook::rdma {
 namespace {
 
 constexpr size_t kHugeBytes = size_t{2} << 20;
@@ -125,4 +125,4 @@ absl::StatusOr<Mapping> MapAnonymous(size_t bytes) {
   return Mapping(static_cast<char*>(data), rounded);
 }
 
-}  // namespace farlook::rdma::shm
+}  // namespace farlook::rdma
