@@ -1,6 +1,6 @@
 // What the algorithms of kv/ take over plain memory, without a transport: hash, checksum, lookup, put.
 //
-//   bazel run --config=opt //bench:kv_benchmark
+//     bazel run --config=opt //bench:kv_benchmark
 //
 // Lookups are given as a table that fits the cache (4,096 keys) and one that does not (2^20 keys), which is to be
 // compared with floor_main's D: a lookup has two dependent loads.

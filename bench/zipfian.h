@@ -3,7 +3,7 @@
 // The method is that of Gray et al., "Quickly generating billion-record synthetic databases" (SIGMOD 1994). Its
 // constants are computed just as YCSB 0.17 does, with its quirks, so that equal random numbers give equal keys:
 //   * when the number of items grows, zeta is extended by the new terms, but eta goes on using the first number of
-//   items;
+//     items;
 //   * when it shrinks, nothing is recomputed.
 //
 // Thread safety: each object belongs to one thread; copy one for each (the first computation of zeta is the dear part).

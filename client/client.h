@@ -13,15 +13,18 @@
 //
 // Errors, of every operation (absl/status/status.h advises on retrying):
 //     NOT_FOUND            the key is absent (Get, Exists' false, Replace, Delete, CompareAndSet); the table is
-//     unchanged ALREADY_EXISTS       Insert: the key is present; the table is unchanged ABORTED CompareAndSet: the
-//     version is another; the table is unchanged; Get again and decide anew INVALID_ARGUMENT     key empty or longer
-//     than 1,024 bytes, or value longer than the server's limit OUT_OF_RANGE         GetInto: the buffer is too short;
-//     value_bytes says what it takes RESOURCE_EXHAUSTED   the server's memory is full; the table is unchanged
+//                          unchanged
+//     ALREADY_EXISTS       Insert: the key is present; the table is unchanged
+//     ABORTED              CompareAndSet: the version is another; the table is unchanged; Get again and decide anew
+//     INVALID_ARGUMENT     key empty or longer than 1,024 bytes, or value longer than the server's limit
+//     OUT_OF_RANGE         GetInto: the buffer is too short; value_bytes says what it takes
+//     RESOURCE_EXHAUSTED   the server's memory is full; the table is unchanged
 //     PERMISSION_DENIED    a write by a read-only client, or the server refuses this client
 //     DEADLINE_EXCEEDED    not done in time; a write may still be done later, once
 //     UNAVAILABLE          no server answers at the address, or it went away; a write was not done
 //     UNKNOWN              a write was sent, and the session that would tell its outcome is gone: it was done once, or
-//     not DATA_LOSS            the server could not pull a large value, or not intact; the table is unchanged
+//                          not
+//     DATA_LOSS            the server could not pull a large value, or not intact; the table is unchanged
 //     FAILED_PRECONDITION  the key names a counter, or a value where a counter was asked for
 //
 // While no server answers at the address, operations fail with UNAVAILABLE at once. A connection that breaks while its

@@ -3,8 +3,7 @@
 // When to try again (docs/operations.md tells users):
 //   * A connection that broke after it had given an answer: at once.
 //   * Otherwise after a pause that doubles from min_backoff_ms to max_backoff_ms, each shortened by up to a half at
-//   random
-//     so that many clients of one server do not come together.
+//     random, so that many clients of one server do not come together.
 //   * Only while an operation waits: an idle client makes no attempts.
 //   * refused(): the last attempt was answered with no, or not at all. Until the next one is due nobody needs to wait.
 #ifndef FARLOOK_CLIENT_CONNECTOR_H_

@@ -3,15 +3,12 @@
 //
 // What happens when a connection is lost (see also connector.h):
 //   * The server still accepts: the session is resumed. Gets begin anew; requests without an answer are sent again
-//   under
-//     their old numbers, and the server answers from memory what it had done. No operation fails for it.
+//     under their old numbers, and the server answers from memory what it had done. No operation fails for it.
 //   * The server no longer knows the session: writes that were sent end with UNKNOWN, the others run in a new session.
 //   * It is another incarnation: the same, and location cache and directory are dropped; a CompareAndSet that was not
-//   sent
-//     yet ends with ABORTED, since its version belongs to a table that is gone. The next error says what happened.
+//     sent yet ends with ABORTED, since its version belongs to a table that is gone. The next error says what happened.
 //   * No server accepts: every operation ends at once, with UNKNOWN if it is a write that was sent, else UNAVAILABLE.
-//   So do
-//     those started before the next attempt is due.
+//     So do those started before the next attempt is due.
 #ifndef FARLOOK_CLIENT_CORE_H_
 #define FARLOOK_CLIENT_CORE_H_
 

@@ -2,7 +2,7 @@
 //
 //     cell known  -> FETCH_ADD, COMPARE_SWAP or READ -> it was live: done
 //                                                    -> dead: forget the cell, ask the server, who looks the key up
-//                                                    afresh
+//                                                       afresh
 //                                                    -> out of range: an add is taken back; an error
 //     cell not known, or not to be used -> a request (session.h), whose reply tells the cell
 //
@@ -14,8 +14,7 @@
 //   * A CellNotice is acknowledged when its cells are forgotten and every flight that was under way then has ended.
 //     Flights that begin later cannot know those cells: what tells cells (replies) is in order with the notices.
 //   * A flight whose operation ended by its deadline stays until its atomic has completed; the word that receives the
-//   old
-//     value belongs to the transport until then.
+//     old value belongs to the transport until then.
 #ifndef FARLOOK_CLIENT_COUNTERS_H_
 #define FARLOOK_CLIENT_COUNTERS_H_
 

@@ -7,11 +7,9 @@
 //
 // Invariants:
 //   * A flight whose operation ended by its deadline keeps its memory until its READs have completed. Where that memory
-//   is
-//     the caller's, the operation ends only after the connection is destroyed.
+//     is the caller's, the operation ends only after the connection is destroyed.
 //   * NOT_FOUND is believed only if the whole lookup took less than kMaxBucketReadNs, so that each of its READs did:
-//   only
-//     then is the clock read. What is Found proves itself.
+//     only then is the clock read. What is Found proves itself.
 #ifndef FARLOOK_CLIENT_READS_H_
 #define FARLOOK_CLIENT_READS_H_
 

@@ -4,15 +4,13 @@
 //
 // Invariants:
 //   * Numbers are given, from 1 on, to requests whose SEND was posted, and to no other. Number n is not given before
-//   every
-//     number up to n - window has its answer.
-//   * A number's contents never change, but for the key of the memory that a value is pulled from. Until it is
-//     answered they can be sent again: from the operation, or, once that has ended by its deadline, from a copy. A
-//     large value was copied to a registered buffer when it was announced.
+//     every number up to n - window has its answer.
+//   * A number's contents never change, but for the key of the memory that a value is pulled from. Until it is answered
+//     they can be sent again: from the operation, or, once that has ended by its deadline, from a copy. A large value
+//     was copied to a registered buffer when it was announced.
 //   * A request whose operation has ended keeps number and credit until answered.
 //   * When the session is gone, what was sent and not answered is of unknown outcome; it is never executed again. What
-//   only
-//     asked (get, ping, stat) may be asked again.
+//     only asked (get, ping, stat) may be asked again.
 #ifndef FARLOOK_CLIENT_SESSION_H_
 #define FARLOOK_CLIENT_SESSION_H_
 

@@ -2,9 +2,8 @@
 //
 // Invariants:
 //   * A slot never moves within its segment. A split leaves the old segment as it is and builds two new ones.
-//   * A segment's memory is a segment for ever: the index never gives a page back. A reader with an
-//   old
-//     directory therefore always READs a bucket, and its id tells whether it is the right one.
+//   * A segment's memory is a segment for ever: the index never gives a page back. A reader with an old directory
+//     therefore always READs a bucket, and its id tells whether it is the right one.
 //   * A retired segment's descriptions are zero and its slots stay as they were for at least kQuarantineNs.
 // See "Retired segments" in docs/design-notes.md.
 #ifndef FARLOOK_KV_INDEX_H_

@@ -3,9 +3,9 @@
 //
 //     cached location -> item          valid: Found, else as if nothing were known
 //     bucket          -> each item whose fingerprint matches, one after the other -> the linked overflow bucket, alike
-//     nothing matched -> NotFound;  only whole, live items of other keys -> all of it once more, and NotFound only if
-//     slots and versions are the same;  anything else -> from the bucket again, at most kMaxRounds times, then
-//     AskServer
+//     nothing matched -> NotFound
+//     only whole, live items of other keys -> all of it once more, and NotFound only if slots and versions are the same
+//     anything else   -> from the bucket again, at most kMaxRounds times, then AskServer
 //
 // Nothing that is fed is trusted: offsets and lengths are checked against the region before they are asked for.
 #ifndef FARLOOK_KV_LOOKUP_H_

@@ -158,8 +158,8 @@ enum class Code : uint8_t {
 inline constexpr int kCodes = 13;
 absl::string_view CodeName(Code code);
 
-//      0 code u8 | 1 zero u8 | 2 zero u16 | 4 payload bytes u32 | 8 number u64 | 16 version u64 | 24 slot u64 | 32
-//      payload
+//      0 code u8 | 1 zero u8 | 2 zero u16 | 4 payload bytes u32 | 8 number u64 | 16 version u64 | 24 slot u64
+//     32 payload
 struct Reply {
   static constexpr size_t kHeaderBytes = 32;
 

@@ -7,8 +7,8 @@
 // has no threads); calls for different partitions may run at the same time. Readers of the region need no lock at all.
 //
 // Ordering: every store to the region is a release (words.h). A write is, in this order:
-//     version word of the new item as DEAD -> its body -> old item DEAD -> slot, in place -> version word alive ->
-//     return
+//     version word of the new item as DEAD -> its body -> old item DEAD -> slot, in place
+//         -> version word alive -> return
 // See docs/protocol.md, "Writing". Do not change the order: tests/ and the model say what breaks.
 #ifndef FARLOOK_KV_TABLE_H_
 #define FARLOOK_KV_TABLE_H_

@@ -10,9 +10,8 @@
 namespace farlook::rdma {
 
 // RESOURCE_EXHAUSTED unless `bytes` in ordinary pages are likely to be had: available memory of the host, of
-// `numa_node`
-// (-1: any), and the limit of this process's control group. Asking first matters: for pages of shared memory that it
-// promised and does not have, the kernel kills a process instead of failing a call.
+// `numa_node` (-1: any), and the limit of this process's control group. Asking first matters: for pages of shared
+// memory that it promised and does not have, the kernel kills a process instead of failing a call.
 absl::Status CheckAvailable(uint64_t bytes, int numa_node);
 
 // INVALID_ARGUMENT, naming those that exist, unless `node` is one or -1.

@@ -43,8 +43,7 @@ class SharedMemory {
  public:
   // Blocks while the kernel clears the pages (some GB/s). Errors name the cure:
   //   INVALID_ARGUMENT    no bytes; a node that does not exist; kRemoteReadAtomic in hugetlb pages (a peer who may
-  //   write
-  //                       could punch holes, whose next access here would be a SIGBUS)
+  //                       write could punch holes, whose next access here would be a SIGBUS)
   //   RESOURCE_EXHAUSTED  not so much memory, or not so many huge pages; nothing is left allocated
   static absl::StatusOr<SharedMemory> Create(const SharedMemoryOptions& options);
 

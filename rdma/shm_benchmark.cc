@@ -1,7 +1,7 @@
 // The hot paths of the shm backend, each beside its floor: a READ and a copy, a batch of READs and bare loads, a
 // message's round trip and that of a cache line.
 //
-//   bazel run --config=opt //rdma:shm_benchmark
+//     bazel run --config=opt //rdma:shm_benchmark
 #include <pthread.h>
 #include <sched.h>
 #include <sys/select.h>

@@ -4,8 +4,7 @@
 // The order of things, each visible before the next:
 //     create: the cell gets its value -> the item is written, alive (here it takes effect)
 //     delete: the cell is poisoned (here it takes effect) -> the item DEAD -> its slot cleared -> the list of holders
-//     is
-//             taken -> ... all have acknowledged or are gone ... -> the cell may be another counter's
+//             is taken -> ... all have acknowledged or are gone ... -> the cell may be another counter's
 // See "Counters" in docs/protocol.md.
 //
 // Thread safety: any thread. Execute takes the lock of the key's partition, and within it this class's own.

@@ -72,9 +72,15 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
   --check                     find what would stop this server, print what mends it, and do not start
   --help, --version
 
-Sizes take k, m, g, t (KiB, MiB, GiB, TiB). SIGTERM and SIGINT stop it in order. Exit codes: 0 stopped as asked, or --check found
-no trouble; 1 bad
-flag; 2 address cannot be used; 3 not enough memory or other resources; 4 no permission; 5 anything else.
+Sizes take k, m, g, t (KiB, MiB, GiB, TiB). SIGTERM and SIGINT stop it in order.
+
+Exit codes:
+  0  stopped as asked, or --check found no trouble
+  1  bad flag
+  2  address cannot be used
+  3  not enough memory or other resources
+  4  no permission
+  5  anything else
 )";
 
 enum ExitCode : int { kStopped = 0, kBadFlag = 1, kBadAddress = 2, kNoResources = 3, kNoPermission = 4, kOther = 5 };

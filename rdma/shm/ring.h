@@ -13,8 +13,7 @@
 //   * A position grows for ever; its cell is position mod cells, its lap 1 + position / cells.
 //   * The consumer publishes how far it has read once in a quarter of the ring.
 //   * Of a hostile other side the worst is nonsense in messages: every shared word is loaded once, then checked;
-//   indices
-//     are masked; what a side needs for its own safety it keeps in its own memory.
+//     indices are masked; what a side needs for its own safety it keeps in its own memory.
 //
 // Ordering: the release of a tag pairs with the consumer's acquire of it; the release of `head` with the producer's
 // acquire. Falling asleep and waking are Dekker's: each side stores (tag, `sleeping`; `head`, `wants_room`), passes a

@@ -1,7 +1,7 @@
 // Measures what tests/scale/rxe.h records, and prints it beside the model's:
 //
 //     tests/vm/run --icount -- bazel-bin/tests/scale/rxe_rates --server=bazel-bin/server/kv_server
-//     --address=rdma://10.0.0.1:7471
+//         --address=rdma://10.0.0.1:7471
 //
 // Then, on rxe and on shm, what the parameters were taken from that perftest does not show.
 #include <algorithm>
