@@ -50,7 +50,7 @@ def size_text(size):
 
 
 def field_bytes(value_bytes):
-    """The length of the only field of a record of so many bytes: see bench/record.h for the 2 to 4 others."""
+    """The length of the only field of a record of so many bytes: see bench/stores/record.h for the 2 to 4 others."""
     for overhead in (2, 3, 4):
         length = value_bytes - overhead
         if length >= 0 and 1 + (1 if length < 128 else 2 if length < 16384 else 3) == overhead:

@@ -20,7 +20,7 @@ def all_threads_sleep(pid):
 
 
 def cpu_ns_at_rest(pid):
-    """When the process has done what it was asked for; as bench/cpu_time.h does it."""
+    """When the process has done what it was asked for; as bench/common/clocks.h does it."""
     first = cpu_ns(pid)
     for _ in range(LOOKS):
         now = cpu_ns(pid)

@@ -37,7 +37,7 @@ from summary import summarize  # pylint: disable=wrong-import-position
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MOST_SECONDS = 600  # of a run: runner.RUN_LIMIT_S is more
-TARGETS = {"kv_server": "//server:kv_server", "ycsb": "//bench:ycsb", "kv_cli": "//client/cli:kv_cli"}
+TARGETS = {"kv_server": "//server:kv_server", "ycsb": "//bench/ycsb:ycsb", "kv_cli": "//client/cli:kv_cli"}
 
 
 def commit():

@@ -168,7 +168,7 @@ def start_stores(names, bench, directory, data_bytes):
             socket, port = directory / "memcached", free_port()
             unix = name == "memcached-unix"  # one process listens at either
             memcached = serve(Server, "memcached", versions["memcached"],
-                              [HERE.parent / "run_memcached", "-t", "1", "-U", "0", "-M", "-c", "1024",
+                              [HERE.parent / "stores/run_memcached", "-t", "1", "-U", "0", "-M", "-c", "1024",
                                "-m", data_bytes * 2 // MIB + 256,
                                *(["-s", socket] if unix else ["-l", TCP_HOST, "-p", port])],
                               str(socket) if unix else (TCP_HOST, port), directory / f"{name}.log")

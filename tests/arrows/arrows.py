@@ -31,7 +31,7 @@ BACKENDS = ("rdma/shm", "rdma/verbs", "rdma/sim")
 FOLDERS = {user: [used for used in BACKENDS if used != user] for user in BACKENDS + ("rdma/host",)}
 FOR_ALL = {"third_party", "tools"}
 # What users of the store may see from anywhere; that server/ and kv/ do not use it is left to the check of dependencies.
-PUBLIC = {"//client:client", "//client:kv_cli", "//client/cli:kv_cli", "//server:kv_server", "//bench:ycsb"}
+PUBLIC = {"//client:client", "//client:kv_cli", "//client/cli:kv_cli", "//server:kv_server", "//bench/ycsb:ycsb"}
 
 SOURCE = (".h", ".cc", ".c", ".inc")
 # Tests and what only they use may start threads and look at clocks anywhere.

@@ -26,7 +26,7 @@ class Tree:
         self.write("rdma/verbs.cc", "#include <infiniband/verbs.h>\n#include \"rdma/transport.h\"\n")
         self.write("server/worker.h", '#include <thread>\n#include "kv/item.h"\n#include "rdma/transport.h"\n')
         self.write("client/client.h", '#include "kv/item.h"\n#include "rdma/transport.h"\n')
-        self.write("bench/ycsb.cc", '#include "client/client.h"\n')
+        self.write("bench/ycsb/run.cc", '#include "client/client.h"\n')
         self.write("tests/all_test.cc", '#include "client/client.h"\n#include "server/worker.h"\n')
 
     def write(self, name, text):

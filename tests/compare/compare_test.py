@@ -205,7 +205,7 @@ class PartsTest(unittest.TestCase):
     self.assertIsNone(devices.roce_device_at("192.0.2.1"), "nobody's address")
 
   def test_a_record_has_exactly_the_bytes_of_the_case(self):
-    # See bench/record.h: one byte for the count of fields, and the length in 7 bits a byte.
+    # See bench/stores/record.h: one byte for the count of fields, and the length in 7 bits a byte.
     for size, field in ((64, 62), (129, 127), (131, 128), (1000, 997), (65536, 65532)):
       self.assertEqual(cases.field_bytes(size), field)
     self.assertRaises(ValueError, cases.field_bytes, 130)

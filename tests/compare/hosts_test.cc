@@ -14,7 +14,7 @@ namespace {
 TEST(CompareBetweenHostsTest, ClientsAreOnTheOtherHostAndTheServersCpuIsTold) {
   const std::string directory = absl::StrCat(testing::TempDir(), "/compare");
   const std::string command = absl::StrCat(
-      "python3 bench/comparison/main.py --kv_server server/kv_server --ycsb bench/ycsb --kv_cli client/cli/kv_cli "
+      "python3 bench/comparison/main.py --kv_server server/kv_server --ycsb bench/ycsb/ycsb --kv_cli client/cli/kv_cli "
       "--clients-on 'peer run' --cases C:64:1:single:zipfian --cases A:64:1:inflight16:zipfian --operations 400 "
       "--records 200 --memory-mib 4 --repeats 1 --output ",
       directory);

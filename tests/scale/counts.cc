@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/random.h"
-#include "bench/zipfian.h"
+#include "bench/common/random.h"
+#include "bench/common/zipfian.h"
 #include "client/core.h"
 #include "kv/item.h"
 #include "kv/limits.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/random.h"
-#include "bench/zipfian.h"
+#include "bench/common/random.h"
+#include "bench/common/zipfian.h"
 
 namespace farlook::scale {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "bench/server_process.h"
+#include "bench/micro/server_process.h"
 #include "tests/scale/rxe.h"
 #include "tests/scale/rxe_rate.h"
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/random.h"
-#include "bench/zipfian.h"
+#include "bench/common/random.h"
+#include "bench/common/zipfian.h"
 
 namespace farlook::scale {
 namespace {

@@ -17,7 +17,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TARGETS = ["//server:kv_server", "//bench:ycsb", "//client/cli:kv_cli"]
+TARGETS = ["//server:kv_server", "//bench/ycsb:ycsb", "//client/cli:kv_cli"]
 WORKLOADS = {
     "A": "half reads, half updates",
     "B": "95 % reads, 5 % updates",

@@ -1,0 +1,213 @@
+#include "bench/micro/client_speed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "bench/common/clocks.h"
+#include "bench/common/key_name.h"
+#include "bench/common/random.h"
+
+namespace farlook::bench {
+namespace {
+
+// The driver's own part of a timed operation: the key, known before.
+class RandomKeys {
+ public:
+  explicit RandomKeys(const KeyRange& range) : range_(range), random_(range.value_bytes + 1) {}
+
+  void Next(std::string* key) {
+    const int64_t number = range_.first + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(range_.count)));
+    BuildKeyName(number, KeyNaming{}, key);
+  }
+
+ private:
+  const KeyRange range_;
+  Random random_;
+};
+
+// Each time as it was, since figures of a histogram, right to 1 part in 128, are no use where two nearly equal ones are
+// subtracted.
+class Times {
+ public:
+  explicit Times(int64_t count) { times_ns_.reserve(static_cast<size_t>(count)); }
+
+  void Record(int64_t time_ns) { times_ns_.push_back(time_ns); }
+
+  // REQUIRES: something was recorded.
+  int64_t Percentile(double percent) {
+    const auto rank = static_cast<size_t>(std::ceil(percent / 100 * static_cast<double>(times_ns_.size())));
+    const auto at = times_ns_.begin() + static_cast<ptrdiff_t>(std::max<size_t>(rank, 1) - 1);
+    std::nth_element(times_ns_.begin(), at, times_ns_.end());
+    return *at;
+  }
+
+ private:
+  std::vector<int64_t> times_ns_;
+};
+
+// Of `parts` that each time is of.
+Percentiles Summarize(Times* times, double clock_ns, size_t parts) {
+  const auto each = [&](double percent) {
+    return std::max(0.0, static_cast<double>(times->Percentile(percent)) - clock_ns) / static_cast<double>(parts);
+  };
+  return {each(50), each(99)};
+}
+
+absl::Status Missing(const std::string& key, size_t expected, size_t got) {
+  return absl::InternalError(absl::StrCat(key, " has ", got, " bytes, not ", expected));
+}
+
+}  // namespace
+
+double ClockNs() {
+  constexpr int kReadings = 100'000;
+  Times times(kReadings);
+  for (int i = 0; i < kReadings; ++i) {
+    const int64_t start_ns = NowNs();
+    times.Record(NowNs() - start_ns);
+  }
+  return static_cast<double>(times.Percentile(50));
+}
+
+absl::StatusOr<double> PutAll(Client* client, const KeyRange& range, size_t in_flight) {
+  struct Slot {
+    Operation operation;
+    std::string key;
+  };
+  const std::unique_ptr<Slot[]> slots(new Slot[in_flight]);
+  const std::string value(range.value_bytes, 'v');
+  std::vector<Slot*> free;
+  for (size_t i = 0; i < in_flight; ++i) {
+    slots[i].operation.type = Operation::Type::kPut;
+    slots[i].operation.value = value;
+    slots[i].operation.timeout_ms = 60'000;
+    slots[i].operation.tag = &slots[i];
+    free.push_back(&slots[i]);
+  }
+  std::vector<Operation*> to_start, ended(in_flight);
+  absl::Status error;
+  int64_t next = 0;
+  const int64_t start_ns = NowNs();
+  while ((next < range.count && error.ok()) || free.size() < in_flight) {
+    to_start.clear();
+    while (!free.empty() && next < range.count && error.ok()) {
+      Slot* slot = free.back();
+      free.pop_back();
+      BuildKeyName(range.first + next++, KeyNaming{}, &slot->key);
+      slot->operation.key = slot->key;
+      to_start.push_back(&slot->operation);
+    }
+    if (!to_start.empty()) client->Start(absl::MakeConstSpan(to_start));
+    const size_t count = client->Poll(absl::MakeSpan(ended));
+    for (size_t i = 0; i < count; ++i) {
+      if (!ended[i]->status.ok() && error.ok()) error = ended[i]->status;
+      free.push_back(static_cast<Slot*>(ended[i]->tag));
+    }
+  }
+  if (!error.ok()) return error;
+  return static_cast<double>(range.count) * 1e9 / static_cast<double>(NowNs() - start_ns);
+}
+
+absl::StatusOr<Percentiles> TimeGets(Client* client, const KeyRange& range, int64_t operations) {
+  const double clock_ns = ClockNs();
+  RandomKeys keys(range);
+  Times times(operations);
+  std::string key;
+  std::vector<char> buffer(range.value_bytes + 1);
+  for (int64_t i = 0; i < operations; ++i) {
+    keys.Next(&key);
+    const int64_t start_ns = NowNs();
+    const absl::StatusOr<size_t> bytes = client->GetInto(key, absl::MakeSpan(buffer));
+    times.Record(NowNs() - start_ns);
+    if (!bytes.ok()) return bytes.status();
+    if (*bytes != range.value_bytes) return Missing(key, range.value_bytes, *bytes);
+  }
+  return Summarize(&times, clock_ns, 1);
+}
+
+absl::StatusOr<Percentiles> TimePuts(Client* client, const KeyRange& range, int64_t operations) {
+  const double clock_ns = ClockNs();
+  RandomKeys keys(range);
+  Times times(operations);
+  std::string key;
+  const std::string value(range.value_bytes, 'w');
+  for (int64_t i = 0; i < operations; ++i) {
+    keys.Next(&key);
+    const int64_t start_ns = NowNs();
+    const absl::StatusOr<uint64_t> version = client->Put(key, value);
+    times.Record(NowNs() - start_ns);
+    if (!version.ok()) return version.status();
+  }
+  return Summarize(&times, clock_ns, 1);
+}
+
+absl::Status CreateAll(Client* client, const KeyRange& range) {
+  constexpr int64_t kBatch = 128;
+  std::vector<std::string> names(kBatch);
+  std::vector<Operation> operations(kBatch);
+  for (const Operation::Type type : {Operation::Type::kCreateCounter, Operation::Type::kFetchAdd}) {
+    for (int64_t first = 0; first < range.count; first += kBatch) {
+      const auto batch = absl::MakeSpan(operations).first(static_cast<size_t>(std::min(kBatch, range.count - first)));
+      for (size_t i = 0; i < batch.size(); ++i) {
+        BuildKeyName(range.first + first + static_cast<int64_t>(i), KeyNaming{}, &names[i]);
+        batch[i] = Operation();
+        batch[i].type = type;
+        batch[i].key = names[i];
+        batch[i].timeout_ms = 60'000;
+      }
+      client->RunAll(batch);
+      for (const Operation& operation : batch) {
+        if (!operation.status.ok()) return operation.status;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Percentiles> TimeAdds(Client* client, const KeyRange& range, int64_t operations) {
+  const double clock_ns = ClockNs();
+  RandomKeys keys(range);
+  Times times(operations);
+  std::string key;
+  for (int64_t i = 0; i < operations; ++i) {
+    keys.Next(&key);
+    const int64_t start_ns = NowNs();
+    const absl::StatusOr<int64_t> before = client->FetchAdd(key, 1);
+    times.Record(NowNs() - start_ns);
+    if (!before.ok()) return before.status();
+  }
+  return Summarize(&times, clock_ns, 1);
+}
+
+absl::StatusOr<Percentiles> TimeMultiGets(Client* client, const KeyRange& range, size_t batch, int64_t operations) {
+  const double clock_ns = ClockNs();
+  RandomKeys random(range);
+  Times times(operations);
+  std::vector<std::string> names(batch);
+  std::vector<absl::string_view> keys(batch);
+  std::vector<Client::Result> results;
+  for (int64_t i = 0; i < operations; ++i) {
+    for (size_t k = 0; k < batch; ++k) {
+      random.Next(&names[k]);
+      keys[k] = names[k];
+    }
+    const int64_t start_ns = NowNs();
+    const absl::Status status = client->MultiGet(keys, &results);
+    times.Record(NowNs() - start_ns);
+    if (!status.ok()) return status;
+    for (size_t k = 0; k < batch; ++k) {
+      const size_t bytes = results[k].value.data.size();
+      if (!results[k].status.ok() || bytes != range.value_bytes) return Missing(names[k], range.value_bytes, bytes);
+    }
+  }
+  return Summarize(&times, clock_ns, batch);
+}
+
+}  // namespace farlook::bench

@@ -1,0 +1,49 @@
+// Floors: what the machine itself takes for the steps that Farlook's operations are made of.
+//
+// A figure of Farlook says little without them. Each is measured in the same run, over memory as large as the store's,
+// with the same page size (bench/micro/floor_memory.h), and printed beside it. Each is the median of about a hundred
+// batches, so that being off the CPU now and then does not count.
+#ifndef FARLOOK_BENCH_MICRO_FLOOR_H_
+#define FARLOOK_BENCH_MICRO_FLOOR_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "bench/micro/floor_memory.h"
+
+namespace farlook::bench {
+
+// D: nanoseconds of one load from a random 64-byte line, whose address depends on what the load before returned. The
+// address is computed from a linear congruential generator plus the loaded word, some 2 ns of the figure. One thread.
+double DependentLoadNs(const FloorMemory& memory, int64_t loads, uint64_t seed = 1);
+
+// Nanoseconds of copying `bytes` from a random line to a buffer in the cache, each copy begun when the one before has
+// arrived. So this includes the first miss, as a READ of an item does. REQUIRES: 0 < bytes <= memory.size().
+double ColdCopyNs(const FloorMemory& memory, size_t bytes, int64_t copies, uint64_t seed = 1);
+
+// Nanoseconds of copying `bytes` that are in the cache already. REQUIRES: as above.
+double HotCopyNs(const FloorMemory& memory, size_t bytes, int64_t copies);
+
+// Nanoseconds of one uncontended lock-prefixed add to a random line, each at an address that depends on the one before.
+double ColdLockedAddNs(const FloorMemory& memory, int64_t adds, uint64_t seed = 1);
+
+enum class Peer : uint8_t { kThread, kProcess };
+
+// Nanoseconds for a cache line to go from the core of CPU `a` to that of `b` and back: each writes what the other waits
+// for. The peer is a thread, or another process with the line in shared memory.
+//
+// FAILED_PRECONDITION when this process may not run on both, or they are the same; DEADLINE_EXCEEDED when the peer did
+// not answer for a second (it got no CPU). The calling thread's affinity is as before when it returns.
+absl::StatusOr<double> CacheLineRoundTripNs(int a, int b, Peer peer, int64_t round_trips);
+
+// The first two CPUs that this process may run on. FAILED_PRECONDITION when there is but one.
+struct CpuPair {
+  int a;
+  int b;
+};
+absl::StatusOr<CpuPair> FirstTwoCpus();
+
+}  // namespace farlook::bench
+
+#endif  // FARLOOK_BENCH_MICRO_FLOOR_H_

@@ -1,0 +1,242 @@
+// The local hot paths, run under callgrind so that their instructions can be counted: see bench/micro/instructions.py.
+//
+// One thread, the same keys and the same hash seed each time, and a server that is there for the handshake and for the
+// writes only, so that two runs execute the same instructions. Reads go through the real client over real shared
+// memory. Of a put, the client's part and the table's are counted, and nothing of the server in between.
+#include <unistd.h>
+#include <valgrind/callgrind.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "bench/common/environment.h"
+#include "bench/common/key_name.h"
+#include "bench/micro/floor_memory.h"
+#include "client/client.h"
+#include "client/mini_server.h"
+#include "kv/message.h"
+#include "kv/table.h"
+#include "rdma/shared_memory.h"
+#include "rdma/transport.h"
+
+namespace farlook::bench {
+namespace {
+
+constexpr int64_t kKeys = 4096;
+constexpr size_t kValueBytes = 100;
+constexpr size_t kBatch = 64;
+
+[[noreturn]] void Fail(absl::string_view what) {
+  std::fprintf(stderr, "hot_paths: %.*s\n", static_cast<int>(what.size()), what.data());
+  std::exit(1);
+}
+
+// A MiniServer that listens on shm, and runs when it is told to.
+class Server {
+ public:
+  explicit Server(const std::string& address) {
+    rdma::SharedMemoryOptions options;
+    options.bytes = client::MiniServer::kRegionBytes;
+    options.huge_pages = rdma::HugePages::kNone;
+    memory_ = std::make_unique<rdma::SharedMemory>(*rdma::SharedMemory::Create(options));
+    server_ =
+        std::make_unique<client::MiniServer>(/*incarnation=*/1, absl::MakeSpan(memory_->data(), memory_->bytes()));
+    listener_ = *rdma::Listen(address);
+    range_ = *listener_->Offer(memory_->range(), rdma::Access::kRemoteRead);
+    endpoint_ = *listener_->CreateEndpoint();
+  }
+
+  client::MiniServer& mini() { return *server_; }
+
+  void AcceptOne() {
+    while (true) {
+      const std::unique_ptr<rdma::ConnectionRequest> request = listener_->Next();
+      if (request == nullptr) {
+        usleep(1000);
+        continue;
+      }
+      auto accepted = server_->Accept(request->hello(), {range_.address, range_.bytes, range_.rkey});
+      if (!accepted.ok()) Fail("the handshake failed");
+      session_ = accepted->session;
+      auto connection = request->Accept(endpoint_.get(), accepted->welcome, {&range_.rkey, 1});
+      if (!connection.ok()) Fail("the connection failed");
+      connections_.push_back(*std::move(connection));
+      return;
+    }
+  }
+
+  // Answers what has arrived on the last connection.
+  void Answer() {
+    rdma::Completion completions[16];
+    const size_t count = endpoint_->Poll(absl::MakeSpan(completions));
+    for (size_t i = 0; i < count; ++i) {
+      if (completions[i].opcode != rdma::Opcode::kReceive) continue;
+      const absl::string_view message(completions[i].message.data(), completions[i].message.size());
+      const auto pull = [](const kv::ValueSource&, uint32_t) { return std::string(); };
+      connections_.back()->PostSend(server_->Answer(session_, message, pull), "");
+      connections_.back()->Ring();
+    }
+  }
+
+ private:
+  std::unique_ptr<rdma::SharedMemory> memory_;
+  std::unique_ptr<client::MiniServer> server_;
+  std::unique_ptr<rdma::Listener> listener_;
+  rdma::RemoteRange range_;
+  std::unique_ptr<rdma::Endpoint> endpoint_;
+  std::vector<std::unique_ptr<rdma::Connection>> connections_;
+  uint64_t session_ = 0;
+};
+
+// Callgrind counts from Begin() to End(), again and again, until Dump() writes the sum down under a name.
+class Counter {
+ public:
+  static void Begin() { CALLGRIND_TOGGLE_COLLECT; }
+  static void End() { CALLGRIND_TOGGLE_COLLECT; }
+  static void Dump(const char* name, int64_t operations) {
+    // Callgrind looks at the name later.
+    static auto* const names = new std::deque<std::string>;
+    names->push_back(absl::StrCat(name, "/", operations));
+    CALLGRIND_DUMP_STATS_AT(names->back().c_str());
+    CALLGRIND_ZERO_STATS;
+  }
+};
+
+class HotPaths {
+ public:
+  // The address is as long each time: it may be copied.
+  HotPaths()
+      : address_(absl::StrCat("shm:///tmp/farlook_hot_", absl::Dec(getpid(), absl::kZeroPad10))), server_(address_) {
+    for (int64_t i = 0; i < 2 * kKeys; ++i) {
+      std::string key;
+      BuildKeyName(i, KeyNaming{}, &key);
+      (i < kKeys ? keys_ : absent_).push_back(key);
+    }
+    const std::string value(kValueBytes, 'v');
+    for (const std::string& key : keys_) {
+      if (server_.mini().Put(key, value).code != kv::Code::kOk) Fail("a put failed");
+    }
+  }
+  ~HotPaths() { unlink(address_.substr(std::strlen("shm://")).c_str()); }
+
+  void Run() {
+    std::unique_ptr<Client> client = Connect(/*location_cache_bytes=*/0);
+    CountGets(client.get(), keys_, "get");
+    CountGets(client.get(), absent_, "get_absent");
+    CountMultiGets(client.get());
+    CountPuts(client.get());
+    client = Connect(/*location_cache_bytes=*/16 << 20);
+    CountGets(client.get(), keys_, "get_remembering", /*warm=*/false);
+    CountGets(client.get(), keys_, "get_remembered");
+    CountTablePuts();
+  }
+
+ private:
+  std::unique_ptr<Client> Connect(int64_t location_cache_bytes) {
+    std::thread accepting([this] { server_.AcceptOne(); });
+    ClientOptions options;
+    options.location_cache_bytes = location_cache_bytes;
+    options.timeout_ms = 600'000;
+    absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(address_, options);
+    accepting.join();
+    if (!client.ok()) Fail(client.status().ToString());
+    return *std::move(client);
+  }
+
+  // A first round, uncounted, fills what is filled once: buffers, the allocator, what the linker binds late.
+  void CountGets(Client* client, const std::vector<std::string>& keys, const char* name, bool warm = true) {
+    std::string value;
+    for (int round = warm ? 0 : 1; round < 2; ++round) {
+      for (const std::string& key : keys) {
+        if (round == 1) Counter::Begin();
+        const absl::Status status = client->Get(key, &value);
+        if (round == 1) Counter::End();
+        if (status.ok() != (&keys == &keys_)) Fail(status.ToString());
+      }
+    }
+    Counter::Dump(name, static_cast<int64_t>(keys.size()));
+  }
+
+  void CountMultiGets(Client* client) {
+    std::vector<absl::string_view> batch(kBatch);
+    std::vector<Client::Result> results;
+    for (int round = 0; round < 2; ++round) {
+      for (size_t first = 0; first < keys_.size(); first += kBatch) {
+        for (size_t i = 0; i < kBatch; ++i) batch[i] = keys_[first + i];
+        if (round == 1) Counter::Begin();
+        const absl::Status status = client->MultiGet(batch, &results);
+        if (round == 1) Counter::End();
+        if (!status.ok()) Fail(status.ToString());
+      }
+    }
+    Counter::Dump("multi_get_64", kKeys);
+  }
+
+  void CountPuts(Client* client) {
+    const std::string value(kValueBytes, 'w');
+    for (int round = 0; round < 2; ++round) {
+      for (const std::string& key : keys_) {
+        farlook::Operation operation;
+        operation.type = farlook::Operation::Type::kPut;
+        operation.key = key;
+        operation.value = value;
+        if (round == 1) Counter::Begin();
+        client->Start(&operation);
+        if (round == 1) Counter::End();
+        server_.Answer();
+        farlook::Operation* done = nullptr;
+        if (round == 1) Counter::Begin();
+        const size_t ended = client->Poll(absl::MakeSpan(&done, 1));
+        if (round == 1) Counter::End();
+        if (ended != 1 || !operation.status.ok()) Fail("a put was not answered");
+      }
+    }
+    Counter::Dump("put_client", kKeys);
+  }
+
+  void CountTablePuts() {
+    absl::StatusOr<FloorMemory> memory = FloorMemory::Map(size_t{64} << 20, PageSize::k4KiB);
+    if (!memory.ok()) Fail("no memory");
+    std::memset(memory->data(), 0, memory->size());
+    kv::TableOptions options;
+    options.incarnation = 1;
+    options.hash_seed = 2;
+    auto table = *kv::Table::Create(absl::MakeSpan(memory->data(), memory->size()), options);
+    const std::string value(kValueBytes, 'v');
+    for (int round = 0; round < 2; ++round) {
+      for (const std::string& key : keys_) {
+        if (round == 1) Counter::Begin();
+        const auto result = table->Put(table->HashOf(key), key, value, kv::Condition::kAlways, 0, /*now_ns=*/round);
+        if (round == 1) Counter::End();
+        if (result.code != kv::Code::kOk) Fail("a put failed");
+      }
+    }
+    Counter::Dump("put_table", kKeys);
+  }
+
+  const std::string address_;
+  Server server_;
+  std::vector<std::string> keys_, absent_;
+};
+
+}  // namespace
+}  // namespace farlook::bench
+
+int main() {
+  std::printf("%s\n", farlook::bench::DescribeEnvironment().compiler.c_str());
+  farlook::bench::HotPaths().Run();
+  return 0;
+}

@@ -1,0 +1,138 @@
+#include "bench/micro/perftest.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace farlook::bench {
+namespace {
+
+constexpr int kAttempts = 50;  // of a client whose server is not there yet
+constexpr useconds_t kBetweenUs = 50'000;
+
+// A perftest server, which serves one client and ends.
+pid_t StartServer(const std::string& command) {
+  fflush(stdout);  // or the child would print again what waits there
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  setpgid(0, 0);
+  if (freopen("/dev/null", "w", stdout) == nullptr || freopen("/dev/null", "w", stderr) == nullptr) _exit(126);
+  execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+  _exit(127);
+}
+
+// What the command prints on both streams.
+std::string Output(const std::string& command, int* status) {
+  std::string text;
+  FILE* const pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
+  if (pipe == nullptr) {
+    *status = -1;
+    return "";
+  }
+  char buffer[4096];
+  for (size_t bytes; (bytes = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) text.append(buffer, bytes);
+  *status = pclose(pipe);
+  return text;
+}
+
+// The network interface that has the address, or "".
+std::string InterfaceOf(const std::string& host) {
+  in_addr wanted;
+  ifaddrs* all = nullptr;
+  if (inet_pton(AF_INET, host.c_str(), &wanted) != 1 || getifaddrs(&all) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, freeifaddrs);
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    if (reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr.s_addr == wanted.s_addr) return each->ifa_name;
+  }
+  return "";
+}
+
+std::string Line(const std::filesystem::path& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+}  // namespace
+
+std::string PerftestConnection(const std::string& host) {
+  const std::string interface = InterfaceOf(host);
+  std::error_code none;
+  for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
+    if (interface.empty() || absl::StartsWith(Line(device.path() / "node_type"), "4:")) continue;  // 4: RNIC
+    for (const auto& gid : std::filesystem::directory_iterator(device.path() / "ports/1/gid_attrs/ndevs", none)) {
+      if (Line(gid.path()) == interface) return absl::StrCat("-d ", device.path().filename().string());
+    }
+  }
+  return "-R";
+}
+
+absl::StatusOr<PerftestResult> ParsePerftest(absl::string_view tool, absl::string_view output) {
+  bool header = false;
+  for (absl::string_view line : absl::StrSplit(output, '\n')) {
+    if (absl::StrContains(line, "#bytes")) {
+      header = true;
+      continue;
+    }
+    if (!header) continue;
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    PerftestResult result;
+    if (absl::EndsWith(tool, "_lat")) {
+      if (fields.size() >= 5 && absl::SimpleAtod(fields[4], &result.typical_us)) return result;
+    } else if (fields.size() >= 5) {
+      double megabytes, millions;  // perftest's MB are 2^20 bytes
+      if (absl::SimpleAtod(fields[3], &megabytes) && absl::SimpleAtod(fields[4], &millions)) {
+        result.bytes_per_s = megabytes * (1 << 20);
+        result.messages_per_s = millions * 1e6;
+        return result;
+      }
+    }
+    break;
+  }
+  return absl::InternalError(absl::StrCat(tool, " printed no figures: ", output));
+}
+
+absl::StatusOr<PerftestResult> RunPerftest(const std::string& tool, const std::vector<std::string>& args,
+                                           const std::string& host) {
+  // -F: the clock's frequency may vary.
+  const std::string command =
+      absl::StrCat("exec ", tool, " ", PerftestConnection(host), " -F ", absl::StrJoin(args, " "));
+  const pid_t server = StartServer(command);
+  if (server < 0) return absl::ResourceExhaustedError("cannot fork");
+  std::string output;
+  int status = -1;
+  // Until the server listens, a client ends at once.
+  for (int attempt = 0; status != 0 && attempt < kAttempts; ++attempt) {
+    usleep(kBetweenUs);
+    output = Output(absl::StrCat(command, " ", host), &status);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) break;
+  }
+  kill(server, SIGKILL);
+  waitpid(server, nullptr, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+    return absl::FailedPreconditionError(absl::StrCat(tool, " is not installed: apt install perftest"));
+  }
+  if (status != 0) return absl::InternalError(absl::StrCat(command, " ", host, " fails: ", output));
+  return ParsePerftest(tool, output);
+}
+
+}  // namespace farlook::bench

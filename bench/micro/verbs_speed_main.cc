@@ -1,0 +1,363 @@
+// verbs_speed: the speed that Farlook promises on verbs, each figure beside perftest's of the same run.
+//
+//     verbs_speed --server=PATH/kv_server --host=10.0.0.1 [--json=FILE]
+//
+// Starts a server of its own on this host, at --host, an address of an RDMA device. What it measures takes its meaning
+// from where it runs: on virtual time (tests/vm/run --icount) latencies repeat to about 1 %, and
+// nanoseconds / 2 are instructions of the guest; elsewhere, only the ratios mean something. One processor suffices:
+// whoever waits sleeps. Exit codes: 0 all limits hold, 1 wrong input or something cannot be run, 3 a limit does not
+// hold.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "bench/common/clocks.h"
+#include "bench/common/environment.h"
+#include "bench/common/figures.h"
+#include "bench/common/key_name.h"
+#include "bench/micro/client_speed.h"
+#include "bench/micro/perftest.h"
+#include "bench/micro/server_process.h"
+#include "client/client.h"
+#include "kv/item.h"
+#include "kv/limits.h"
+#include "kv/size_class.h"
+#include "nlohmann/json.hpp"
+
+ABSL_FLAG(std::string, server, "", "path of the kv_server to start; required");
+ABSL_FLAG(std::string, host, "", "address of an RDMA device of this host; required");
+ABSL_FLAG(int, port, 7471, "where the server is to listen");
+ABSL_FLAG(int64_t, keys, 2000, "keys with values of 64 bytes");
+ABSL_FLAG(int64_t, operations, 2000, "of each kind that is timed");
+ABSL_FLAG(int64_t, large_mib, 16, "length of the large value; at most the server's limit");
+ABSL_FLAG(double, virtual_ns, 0, "nanoseconds of an instruction, where time is virtual: 2 with tests/vm/run --icount");
+ABSL_FLAG(bool, only_warm, false, "nothing but Gets whose location is known, for a profile");
+ABSL_FLAG(std::string, json, "", "file for the figures as JSON");
+
+namespace farlook::bench {
+namespace {
+
+constexpr size_t kSmallBytes = 64;
+
+std::string Size(uint64_t bytes) { return absl::StrCat("-s ", bytes); }
+std::string Count(int64_t n) { return absl::StrCat("-n ", n); }
+
+// Keeps `in_flight` operations on keys of the range, kGet or kFetchAdd, under way until `operations` ended. Operations
+// per second.
+absl::StatusOr<double> RateOf(Operation::Type type, Client* client, const KeyRange& range, size_t in_flight,
+                              int64_t operations) {
+  struct Slot {
+    Operation operation;
+    std::string key;
+    char buffer[kSmallBytes];
+  };
+  const std::unique_ptr<Slot[]> slots(new Slot[in_flight]);
+  std::vector<Operation*> batch, ended(in_flight);
+  for (size_t i = 0; i < in_flight; ++i) {
+    slots[i].operation.type = type;
+    slots[i].operation.operand = 1;
+    slots[i].operation.buffer = absl::MakeSpan(slots[i].buffer);
+    slots[i].operation.timeout_ms = 60'000;
+    slots[i].operation.tag = &slots[i];
+    batch.push_back(&slots[i].operation);
+  }
+  absl::Status error;
+  int64_t started = 0;
+  const int64_t begin_ns = NowNs();
+  for (int64_t done = 0; done < operations;) {
+    batch.resize(std::min(batch.size(), static_cast<size_t>(operations - started)));
+    for (Operation* operation : batch) {
+      Slot* const slot = static_cast<Slot*>(operation->tag);
+      BuildKeyName(range.first + started++ * 7919 % range.count, KeyNaming{}, &slot->key);
+      operation->key = slot->key;
+    }
+    client->Start(absl::MakeConstSpan(batch));
+    batch.clear();
+    const size_t count = client->Poll(absl::MakeSpan(ended));
+    for (size_t i = 0; i < count; ++i) {
+      if (!ended[i]->status.ok() && error.ok()) error = ended[i]->status;
+      if (error.ok()) batch.push_back(ended[i]);
+    }
+    done += static_cast<int64_t>(count);
+    if (!error.ok() && client->in_flight() == 0) return error;
+  }
+  return static_cast<double>(operations) * 1e9 / static_cast<double>(NowNs() - begin_ns);
+}
+
+class VerbsSpeed {
+ public:
+  explicit VerbsSpeed(Figures* figures) : figures_(figures) {
+    small_ = {.first = 0, .count = absl::GetFlag(FLAGS_keys), .value_bytes = kSmallBytes};
+    std::string key;
+    BuildKeyName(0, KeyNaming{}, &key);
+    item_bytes_ = kv::SizeClassBytes(kv::SizeClassFor(kv::ItemBytes(key.size(), kSmallBytes)));
+  }
+
+  absl::Status Measure() {
+    for (auto step : {&VerbsSpeed::Floors, &VerbsSpeed::Start, &VerbsSpeed::Warm, &VerbsSpeed::Cold, &VerbsSpeed::Many,
+                      &VerbsSpeed::Write, &VerbsSpeed::Atomics, &VerbsSpeed::Large}) {
+      absl::Status status = (this->*step)();
+      if (!status.ok()) return status;
+      if (absl::GetFlag(FLAGS_only_warm) && step == &VerbsSpeed::Warm) break;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<PerftestResult> Run(const std::string& tool, const std::vector<std::string>& args) {
+    return RunPerftest(tool, args, absl::GetFlag(FLAGS_host));
+  }
+
+  absl::Status Floors() {
+    const std::string n = Count(absl::GetFlag(FLAGS_operations));
+    const auto item = Run("ib_read_lat", {Size(item_bytes_), n});
+    if (!item.ok()) return item.status();
+    const auto bucket = Run("ib_read_lat", {Size(kv::kBucketBytes), n});
+    if (!bucket.ok()) return bucket.status();
+    const auto rate = Run("ib_read_bw", {Size(item_bytes_), n, "-o 16"});
+    if (!rate.ok()) return rate.status();
+    const auto send = Run("ib_send_lat", {Size(kSmallBytes), n, "-e"});
+    if (!send.ok()) return send.status();
+    const auto small = Run("ib_read_lat", {Size(kSmallBytes), n});
+    if (!small.ok()) return small.status();
+    const auto wide = Run("ib_read_bw", {Size(1 << 20), Count(12 * absl::GetFlag(FLAGS_large_mib))});
+    if (!wide.ok()) return wide.status();
+    item_us_ = item->typical_us;
+    bucket_us_ = bucket->typical_us;
+    small_us_ = small->typical_us;
+    rate_ = rate->messages_per_s;
+    send_us_ = 2 * send->typical_us;
+    wide_ = wide->bytes_per_s;
+    figures_->Add(absl::StrCat("floor: ib_read_lat of an item, ", item_bytes_, " bytes"), item_us_, "us");
+    figures_->Add(absl::StrCat("floor: ib_read_lat of a bucket, ", kv::kBucketBytes, " bytes"), bucket_us_, "us");
+    figures_->Add("floor: ib_read_lat of 64 bytes", small_us_, "us");
+    figures_->Add("floor: ib_read_bw -o 16 of an item", rate_ / 1e3, "k/s");
+    figures_->Add("floor: ib_send_lat -e of 64 bytes, there and back", send_us_, "us");
+    figures_->Add("floor: ib_read_bw of 1 MiB", wide_ / (1 << 20), "MiB/s");
+    return absl::OkStatus();
+  }
+
+  // With `spin_us` 0 whoever waits sleeps at once: perftest's -e.
+  absl::StatusOr<std::unique_ptr<Client>> Connect(int64_t cache_bytes, int64_t spin_us) {
+    ClientOptions options;
+    options.timeout_ms = 60'000;
+    options.location_cache_bytes = cache_bytes;
+    options.spin_us = spin_us;
+    options.max_in_flight = 4096;
+    return Client::Connect(server_->address(), options);
+  }
+
+  absl::Status Start() {
+    auto server = ServerProcess::Start(
+        absl::GetFlag(FLAGS_server),
+        {"--memory=192MiB", "--workers=1", "--spin_us=0", "--log_level=warning", "--liveness=1h"}, 120'000,
+        absl::StrCat("rdma://", absl::GetFlag(FLAGS_host), ":", absl::GetFlag(FLAGS_port)));
+    if (!server.ok()) return server.status();
+    server_ = *std::move(server);
+    auto client = Connect(-1, 1'000'000);  // READs end without another process's turn: spinning is right
+    if (!client.ok()) return client.status();
+    reader_ = *std::move(client);
+    auto writer = Connect(-1, 0);
+    if (!writer.ok()) return writer.status();
+    writer_ = *std::move(writer);
+    return PutAll(writer_.get(), small_, 16).status();
+  }
+
+  // Of the guest, in so much virtual time.
+  static std::optional<double> Instructions(double ns) {
+    const double each = absl::GetFlag(FLAGS_virtual_ns);
+    return each > 0 ? std::optional<double>(ns / each) : std::nullopt;
+  }
+
+  // READs for each Get between two moments.
+  static double ReadsPerGet(const ClientStats& before, const ClientStats& after) {
+    return static_cast<double>(after.bucket_reads + after.item_reads - before.bucket_reads - before.item_reads) /
+           static_cast<double>(after.gets - before.gets);
+  }
+
+  absl::Status Warm() {
+    // Each key once, so that its location is known.
+    std::string key;
+    for (int64_t i = 0; i < small_.count; ++i) {
+      BuildKeyName(small_.first + i, KeyNaming{}, &key);
+      if (auto value = reader_->Get(key); !value.ok()) return value.status();
+    }
+    const ClientStats before = reader_->stats();
+    const auto get = TimeGets(reader_.get(), small_, absl::GetFlag(FLAGS_operations));
+    if (!get.ok()) return get.status();
+    figures_->AddAtMost("Get of 64 bytes, location known, p50", get->p50_ns / 1e3, "us", 1.08 * item_us_,
+                        "1.08 READs of the item");
+    figures_->AddAtMost("READs of such a Get", ReadsPerGet(before, reader_->stats()), "", 1.0, "one round trip");
+    if (const auto beyond = Instructions(get->p50_ns - item_us_ * 1e3)) {
+      figures_->AddAtMost("instructions of such a Get beyond the READ's", *beyond, "", 1200,
+                          "all of the client's work");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Cold() {
+    const auto client = Connect(0, 1'000'000);
+    if (!client.ok()) return client.status();
+    const ClientStats before = (*client)->stats();
+    const auto get = TimeGets(client->get(), small_, absl::GetFlag(FLAGS_operations));
+    if (!get.ok()) return get.status();
+    figures_->AddAtMost("Get of 64 bytes, nothing known, p50", get->p50_ns / 1e3, "us", 1.10 * (bucket_us_ + item_us_),
+                        "1.10 of both READs");
+    figures_->AddAtMost("READs of such a Get, beside the item", ReadsPerGet(before, (*client)->stats()) - 1, "", 1.07,
+                        "at any load");
+    if (const auto beyond = Instructions(get->p50_ns - (bucket_us_ + item_us_) * 1e3)) {
+      figures_->Add("instructions of such a Get beyond both READs'", *beyond, "");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Many() {
+    const int64_t operations = 4 * absl::GetFlag(FLAGS_operations);
+    std::vector<double> rates;
+    for (const size_t in_flight : {16, 64, 256, 1024, 3072}) {
+      const auto rate =
+          RateOf(Operation::Type::kGet, reader_.get(), small_, in_flight, std::max<int64_t>(operations, 2 * in_flight));
+      if (!rate.ok()) return rate.status();
+      rates.push_back(*rate);
+      const std::string name = absl::StrCat("async Get, ", in_flight, " in flight");
+      if (in_flight == 16) {
+        figures_->AddAtLeast(name, *rate / 1e3, "k/s", 0.9 * rate_ / 1e3, "0.9 of ib_read_bw");
+        if (const auto each = Instructions(1e9 / *rate))
+          figures_->Add("instructions of such a Get, all in all", *each, "");
+      } else if (in_flight == 3072) {
+        figures_->AddAtLeast(name, *rate / 1e3, "k/s", 0.95 * *std::max_element(rates.begin(), rates.end()) / 1e3,
+                             "0.95 of the best");
+      } else {
+        figures_->Add(name, *rate / 1e3, "k/s");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Write() {
+    const auto put = TimePuts(writer_.get(), small_, absl::GetFlag(FLAGS_operations));
+    if (!put.ok()) return put.status();
+    figures_->AddAtMost("Put of 64 bytes, both sides sleep, p50", put->p50_ns / 1e3, "us", 1.3 * send_us_,
+                        "1.3 round trips of ib_send_lat -e");
+    figures_->AddAtMost("the same, against a READ", put->p50_ns / 1e3, "us", 2.5 * small_us_, "2.5 READs of 64 bytes");
+    if (const auto all = Instructions(put->p50_ns)) {
+      figures_->Add("instructions of such a Put, all in all", *all, "");
+    }
+    return absl::OkStatus();
+  }
+
+  // Adds to counters whose cells are known: one FETCH_ADD each.
+  absl::Status Atomics() {
+    const int64_t operations = absl::GetFlag(FLAGS_operations);
+    const auto latency = Run("ib_atomic_lat", {Count(operations)});
+    if (!latency.ok()) return latency.status();
+    const auto rate = Run("ib_atomic_bw", {Count(4 * operations), "-o 16"});
+    if (!rate.ok()) return rate.status();
+    figures_->Add("floor: ib_atomic_lat", latency->typical_us, "us");
+    figures_->Add("floor: ib_atomic_bw -o 16", rate->messages_per_s / 1e3, "k/s");
+
+    const KeyRange counters = {.first = small_.count, .count = std::min<int64_t>(small_.count, 500)};
+    if (absl::Status status = CreateAll(reader_.get(), counters); !status.ok()) return status;
+    const ClientStats before = reader_->stats();
+    const absl::StatusOr<int64_t> cpu_before_ns = CpuNsAtRest(server_->pid());
+    if (!cpu_before_ns.ok()) return cpu_before_ns.status();
+    const auto add = TimeAdds(reader_.get(), counters, operations);
+    if (!add.ok()) return add.status();
+    const auto adds = RateOf(Operation::Type::kFetchAdd, reader_.get(), counters, 16, 4 * operations);
+    if (!adds.ok()) return adds.status();
+    const absl::StatusOr<int64_t> cpu_after_ns = CpuNsAtRest(server_->pid());
+    if (!cpu_after_ns.ok()) return cpu_after_ns.status();
+    figures_->AddAtMost("FetchAdd, cell known, p50", add->p50_ns / 1e3, "us", 1.15 * latency->typical_us,
+                        "1.15 of ib_atomic_lat");
+    if (const auto all = Instructions(add->p50_ns)) {
+      figures_->Add("instructions of such a FetchAdd, all in all", *all, "");
+    }
+    figures_->AddAtLeast("async FetchAdd, 16 in flight", *adds / 1e3, "k/s", 0.85 * rate->messages_per_s / 1e3,
+                         "0.85 of ib_atomic_bw");
+    const ClientStats& after = reader_->stats();
+    figures_->AddAtMost("atomics of a FetchAdd",
+                        static_cast<double>(after.atomics - before.atomics) / static_cast<double>(5 * operations), "",
+                        1, "one round trip");
+    figures_->AddAtMost("the server's CPU time during them", static_cast<double>(*cpu_after_ns - *cpu_before_ns) / 1e6,
+                        "ms", 0, "none");
+    return absl::OkStatus();
+  }
+
+  absl::Status Large() {
+    const int64_t mib = absl::GetFlag(FLAGS_large_mib);
+    const std::string value(static_cast<size_t>(mib) << 20, 'x');
+    std::string back;
+    int64_t put_ns = INT64_MAX, get_ns = INT64_MAX;
+    for (int i = 0; i < 3; ++i) {  // the first makes room on both sides
+      int64_t start_ns = NowNs();
+      // The server READs the value while the client sleeps, as perftest's passive side does.
+      if (auto put = writer_->Put("large", value); !put.ok()) return put.status();
+      put_ns = std::min(put_ns, NowNs() - start_ns);
+      start_ns = NowNs();
+      if (absl::Status get = reader_->Get("large", &back); !get.ok()) return get;
+      get_ns = std::min(get_ns, NowNs() - start_ns);
+      if (back != value) return absl::InternalError("a large value came back different");
+    }
+    const auto mib_per_s = [mib](int64_t ns) { return static_cast<double>(mib) * 1e9 / static_cast<double>(ns); };
+    const double limit = 0.8 * wide_ / (1 << 20);
+    figures_->AddAtLeast(absl::StrCat("Put of ", mib, " MiB"), mib_per_s(put_ns), "MiB/s", limit, "0.8 of ib_read_bw");
+    figures_->AddAtLeast(absl::StrCat("Get of ", mib, " MiB"), mib_per_s(get_ns), "MiB/s", limit, "0.8 of ib_read_bw");
+    return absl::OkStatus();
+  }
+
+  Figures* const figures_;
+  KeyRange small_;
+  uint64_t item_bytes_ = 0;
+  double item_us_ = 0, bucket_us_ = 0, small_us_ = 0, rate_ = 0, send_us_ = 0, wide_ = 0;
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<Client> reader_, writer_;
+};
+
+int Main() {
+  if (absl::GetFlag(FLAGS_server).empty() || absl::GetFlag(FLAGS_host).empty() || absl::GetFlag(FLAGS_keys) < 1 ||
+      absl::GetFlag(FLAGS_operations) < 2 || absl::GetFlag(FLAGS_large_mib) < 1) {
+    std::fprintf(stderr, "verbs_speed: needs --server=PATH/kv_server and --host=ADDRESS; --help\n");
+    return 1;
+  }
+  const Environment environment = DescribeEnvironment();
+  std::printf("machine: %s, %d CPUs, %s\nbuilt by: %s; commit %s\n", environment.cpu.c_str(), environment.cpus,
+              environment.kernel.c_str(), environment.compiler.c_str(), environment.commit.c_str());
+  std::printf("perftest connects by %s\n", PerftestConnection(absl::GetFlag(FLAGS_host)).c_str());
+  Figures figures;
+  const absl::Status status = VerbsSpeed(&figures).Measure();
+  std::fputs(figures.Text().c_str(), stdout);
+  if (!status.ok()) {
+    std::fprintf(stderr, "verbs_speed: %s\n", status.ToString().c_str());
+    return 1;
+  }
+  const std::string json = absl::GetFlag(FLAGS_json);
+  const nlohmann::json found = {
+      {"built_by", environment.compiler}, {"kernel", environment.kernel}, {"figures", figures.Json()}};
+  if (!json.empty() && !(std::ofstream(json) << found.dump(2) << std::endl)) {
+    std::fprintf(stderr, "verbs_speed: cannot write %s\n", json.c_str());
+    return 1;
+  }
+  return figures.hold() ? 0 : 3;
+}
+
+}  // namespace
+}  // namespace farlook::bench
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("measures the speed that Farlook promises on verbs, each figure beside perftest's");
+  absl::ParseCommandLine(argc, argv);
+  return farlook::bench::Main();
+}

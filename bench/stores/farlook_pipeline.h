@@ -1,0 +1,71 @@
+// Many YCSB operations under way at once over one Farlook client.
+#ifndef FARLOOK_BENCH_STORES_FARLOOK_PIPELINE_H_
+#define FARLOOK_BENCH_STORES_FARLOOK_PIPELINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "bench/stores/db.h"
+#include "client/client.h"
+
+namespace farlook::bench {
+
+// A status of the client as one of the driver's. See the list of errors in client/client.h.
+DbStatus ToDbStatus(const absl::Status& status);
+
+// The asynchronous half of `-db farlook`: see Db::Submit and Db::Poll. A patch is a get and a compare-and-set, from the
+// get again when another writer was faster, at most `patch_attempts` times.
+//
+// What is submitted is handed to the client by the next Poll(), all together, so that the first READs of many
+// operations are posted as one.
+//
+// Thread safety: belongs to one thread. Invariants: a Flight is in exactly one of free_, to_start_, or with the client.
+class FarlookPipeline {
+ public:
+  // `client` outlives this, and is destroyed before anything submitted is.
+  FarlookPipeline(Client* client, size_t inflight, int64_t patch_attempts, int64_t spin_ns);
+
+  void Submit(DbRequest* request);
+  size_t Poll(absl::Span<DbRequest*> done, int64_t wait_ns);
+
+  // Of the last request that was not kOk.
+  const absl::Status& last_error() const { return last_error_; }
+
+ private:
+  // A request, and what the client writes to and reads from for it.
+  struct Flight {
+    Operation operation;
+    DbRequest* request = nullptr;
+    std::string read;     // kPatch: the record as it is
+    std::string patched;  // kPatch: as it shall be
+    int64_t attempts = 0;
+  };
+
+  void Begin(Flight* flight, Operation::Type type);
+  // Prepares the compare-and-set of `record`, patched. False when it is not a record of that form.
+  bool BeginSet(Flight* flight, absl::string_view record, uint64_t version);
+  // Takes an ended client operation further. True when the request has ended.
+  bool Advance(Flight* flight);
+  void End(Flight* flight, DbStatus status);
+  size_t PollClient(absl::Span<DbRequest*> done);
+  void Sleep(int64_t wait_ns);
+
+  Client* const client_;
+  const int64_t patch_attempts_;
+  const int64_t spin_ns_;
+  const std::unique_ptr<Flight[]> flights_;
+  std::vector<Flight*> free_;
+  std::vector<Operation*> to_start_;
+  std::vector<Operation*> ended_;   // scratch
+  std::vector<DbRequest*> failed_;  // ended without the client
+  absl::Status last_error_;
+};
+
+}  // namespace farlook::bench
+
+#endif  // FARLOOK_BENCH_STORES_FARLOOK_PIPELINE_H_

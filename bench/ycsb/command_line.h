@@ -1,0 +1,32 @@
+// The command line of ycsb, in YCSB's own form.
+#ifndef FARLOOK_BENCH_YCSB_COMMAND_LINE_H_
+#define FARLOOK_BENCH_YCSB_COMMAND_LINE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/common/properties.h"
+#include "bench/stores/db_registry.h"
+
+namespace farlook::bench {
+
+struct CommandLine {
+  bool help = false;
+  std::string json_path;  // empty: none
+
+  // Of the files in their order, then those given with -p and by options (threadcount, target, db, status, label).
+  Properties properties;
+  bool load = false;  // -load
+  bool run = false;   // -t; both: the one, then the other
+};
+
+// Without the program's name. INVALID_ARGUMENT for an unknown option or a missing value; a properties file's error.
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& args);
+
+// What --help prints.
+std::string HelpText(const DbRegistry& registry);
+
+}  // namespace farlook::bench
+
+#endif  // FARLOOK_BENCH_YCSB_COMMAND_LINE_H_

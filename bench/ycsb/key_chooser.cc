@@ -1,0 +1,179 @@
+#include "bench/ycsb/key_chooser.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "bench/common/zipfian.h"
+
+namespace farlook::bench {
+namespace {
+
+struct NamedDistribution {
+  absl::string_view name;
+  Distribution distribution;
+};
+
+constexpr NamedDistribution kDistributions[] = {
+    {"uniform", Distribution::kUniform},       {"zipfian", Distribution::kZipfian},
+    {"latest", Distribution::kLatest},         {"hotspot", Distribution::kHotspot},
+    {"sequential", Distribution::kSequential}, {"exponential", Distribution::kExponential},
+};
+
+// Gives every chooser its Clone() by copying.
+template <class Derived>
+class Cloneable : public KeyChooser {
+ public:
+  std::unique_ptr<KeyChooser> Clone() const override {
+    return std::make_unique<Derived>(static_cast<const Derived&>(*this));
+  }
+};
+
+class UniformChooser : public Cloneable<UniformChooser> {
+ public:
+  explicit UniformChooser(const KeySpace& space) : first_(space.first), count_(static_cast<uint64_t>(space.count)) {}
+  int64_t Next(Random* random) override { return first_ + static_cast<int64_t>(random->Below(count_)); }
+
+ private:
+  int64_t first_;
+  uint64_t count_;
+};
+
+class ZipfianChooser : public Cloneable<ZipfianChooser> {
+ public:
+  ZipfianChooser(const KeySpace& space, const AcknowledgedCounter* inserted)
+      // The end is inclusive in YCSB too: one key more than can exist, thrown away when drawn.
+      : zipfian_(space.first, space.first + space.count + space.expected_new_keys), inserted_(inserted) {}
+
+  int64_t Next(Random* random) override {
+    // Ends: the keys that are there have a positive share of every draw.
+    while (true) {
+      const int64_t key = zipfian_.Next(random);
+      if (key <= inserted_->last()) return key;
+    }
+  }
+
+ private:
+  ScrambledZipfianGenerator zipfian_;
+  const AcknowledgedCounter* inserted_;
+};
+
+// The newest record is the most frequent one.
+class LatestChooser : public Cloneable<LatestChooser> {
+ public:
+  explicit LatestChooser(const AcknowledgedCounter* inserted)
+      : zipfian_(0, std::max<int64_t>(0, inserted->last() - 1)), inserted_(inserted) {}
+
+  int64_t Next(Random* random) override {
+    const int64_t last = inserted_->last();
+    // eta stays that of the first number of items (see zipfian.h), so a table that grew from nearly nothing can draw
+    // beyond its beginning. YCSB would ask for a negative record.
+    return last < 1 ? 0 : std::max<int64_t>(0, last - zipfian_.Next(random, last));
+  }
+
+ private:
+  ZipfianGenerator zipfian_;
+  const AcknowledgedCounter* inserted_;
+};
+
+class HotspotChooser : public Cloneable<HotspotChooser> {
+ public:
+  explicit HotspotChooser(const KeySpace& space)
+      : first_(space.first),
+        hot_(static_cast<int64_t>(static_cast<double>(space.count) * space.hotspot_data_fraction)),
+        cold_(space.count - hot_),
+        // YCSB divides by zero where one of the sets is empty; here the other set gets it all.
+        hot_share_(hot_ == 0    ? 0
+                   : cold_ == 0 ? 1
+                                : space.hotspot_operation_fraction) {}
+
+  int64_t Next(Random* random) override {
+    if (random->NextDouble() < hot_share_) return first_ + static_cast<int64_t>(random->Below(Size(hot_)));
+    return first_ + hot_ + static_cast<int64_t>(random->Below(Size(cold_)));
+  }
+
+ private:
+  static uint64_t Size(int64_t count) { return static_cast<uint64_t>(count); }
+
+  int64_t first_;
+  int64_t hot_;
+  int64_t cold_;
+  double hot_share_;
+};
+
+// One after the other, all threads together.
+class SequentialChooser : public Cloneable<SequentialChooser> {
+ public:
+  explicit SequentialChooser(const KeySpace& space)
+      : first_(space.first), count_(space.count), next_(std::make_shared<std::atomic<int64_t>>(0)) {}
+
+  int64_t Next(Random*) override { return first_ + next_->fetch_add(1, std::memory_order_relaxed) % count_; }
+
+ private:
+  int64_t first_;
+  int64_t count_;
+  std::shared_ptr<std::atomic<int64_t>> next_;
+};
+
+// Exponentially rarer with age.
+class ExponentialChooser : public Cloneable<ExponentialChooser> {
+ public:
+  ExponentialChooser(const KeySpace& space, const AcknowledgedCounter* inserted)
+      : gamma_(-std::log(1.0 - space.exponential_percentile / 100.0) /
+               (static_cast<double>(space.record_count) * space.exponential_fraction)),
+        inserted_(inserted) {}
+
+  int64_t Next(Random* random) override {
+    while (true) {
+      // The age may be anything up to infinity (the logarithm of 0): compared before it becomes an integer.
+      const double age = -std::log(random->NextDouble()) / gamma_;
+      const int64_t last = inserted_->last();
+      if (age < static_cast<double>(last) + 1) return last - static_cast<int64_t>(age);
+    }
+  }
+
+ private:
+  double gamma_;
+  const AcknowledgedCounter* inserted_;
+};
+
+}  // namespace
+
+absl::StatusOr<Distribution> ParseDistribution(absl::string_view name) {
+  std::string names;
+  for (const NamedDistribution& entry : kDistributions) {
+    if (entry.name == name) return entry.distribution;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", entry.name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("unknown distribution \"", name, "\"; there are: ", names));
+}
+
+absl::string_view DistributionName(Distribution distribution) {
+  for (const NamedDistribution& entry : kDistributions) {
+    if (entry.distribution == distribution) return entry.name;
+  }
+  return "?";
+}
+
+std::unique_ptr<KeyChooser> NewKeyChooser(Distribution distribution, const KeySpace& space,
+                                          const AcknowledgedCounter* inserted) {
+  switch (distribution) {
+    case Distribution::kUniform:
+      break;
+    case Distribution::kZipfian:
+      return std::make_unique<ZipfianChooser>(space, inserted);
+    case Distribution::kLatest:
+      return std::make_unique<LatestChooser>(inserted);
+    case Distribution::kHotspot:
+      return std::make_unique<HotspotChooser>(space);
+    case Distribution::kSequential:
+      return std::make_unique<SequentialChooser>(space);
+    case Distribution::kExponential:
+      return std::make_unique<ExponentialChooser>(space, inserted);
+  }
+  return std::make_unique<UniformChooser>(space);
+}
+
+}  // namespace farlook::bench

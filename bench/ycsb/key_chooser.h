@@ -1,0 +1,57 @@
+// Which record the next operation touches: the request distributions of YCSB's core workload.
+#ifndef FARLOOK_BENCH_YCSB_KEY_CHOOSER_H_
+#define FARLOOK_BENCH_YCSB_KEY_CHOOSER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "bench/common/random.h"
+#include "bench/ycsb/acknowledged_counter.h"
+
+namespace farlook::bench {
+
+enum class Distribution : uint8_t { kUniform, kZipfian, kLatest, kHotspot, kSequential, kExponential };
+
+// By YCSB's name of it, or an error that lists the names.
+absl::StatusOr<Distribution> ParseDistribution(absl::string_view name);
+absl::string_view DistributionName(Distribution distribution);
+
+// What the distributions need to know; the defaults are YCSB's.
+struct KeySpace {
+  int64_t first = 0;              // insertstart
+  int64_t count = 1;              // insertcount: records [first, first + count) were loaded
+  int64_t record_count = 1;       // recordcount
+  int64_t expected_new_keys = 0;  // operationcount * insertproportion * 2, as YCSB foresees them
+  double hotspot_data_fraction = 0.2;
+  double hotspot_operation_fraction = 0.8;
+  double exponential_percentile = 95;
+  double exponential_fraction = 0.8571428571;
+};
+
+// Thread safety: belongs to one thread; Clone() for another.
+class KeyChooser {
+ public:
+  virtual ~KeyChooser() = default;
+
+  // The number of a record; never above inserted.last(), never negative.
+  virtual int64_t Next(Random* random) = 0;
+
+  // Another for another thread, without computing anything dear again.
+  virtual std::unique_ptr<KeyChooser> Clone() const = 0;
+};
+
+// Draws of `distribution` over `space`, of records that `inserted` says are there. `inserted` must outlive the choosers
+// and all their clones. For kZipfian, draws beyond inserted->last() are thrown away and drawn again, so that the
+// popular keys stay the same while the table grows. For kLatest, zeta over record_count items is computed here.
+//
+// REQUIRES: space.count >= 1, and inserted.last() >= space.first.
+std::unique_ptr<KeyChooser> NewKeyChooser(Distribution distribution, const KeySpace& space,
+                                          const AcknowledgedCounter* inserted);
+
+}  // namespace farlook::bench
+
+#endif  // FARLOOK_BENCH_YCSB_KEY_CHOOSER_H_

@@ -1,0 +1,44 @@
+// When a thread's operations should begin under -target.
+#ifndef FARLOOK_BENCH_YCSB_PACER_H_
+#define FARLOOK_BENCH_YCSB_PACER_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "bench/common/random.h"
+
+namespace farlook::bench {
+
+// Operation n of a thread is due at start + n * tick, however long the ones before took: a store that stalls is not
+// excused by a driver that waits for it ("coordinated omission"). Without a target everything is due now.
+//
+// Thread safety: belongs to one thread.
+class Pacer {
+ public:
+  // Operations per second of this thread, or 0 for as fast as possible. `spin` waits by looking at the clock, for
+  // precision at the price of a CPU; else by sleeping. Waiting ends early once *stop is true.
+  Pacer(double operations_per_s, bool spin, const std::atomic<bool>* stop);
+
+  bool active() const { return tick_ns_ > 0; }
+
+  // Begins the schedule, after a random part of a tick so that threads do not march in step (as YCSB does, at rates of
+  // at most 1,000 per second).
+  void Start(Random* random);
+
+  // When the next operation is due; 0 without a target. Does not wait.
+  int64_t NextDue();
+
+  // Waits until `due_ns`.
+  void WaitUntil(int64_t due_ns) const;
+
+ private:
+  int64_t tick_ns_;
+  bool spin_;
+  const std::atomic<bool>* stop_;
+  int64_t start_ns_ = 0;
+  int64_t next_ = 0;
+};
+
+}  // namespace farlook::bench
+
+#endif  // FARLOOK_BENCH_YCSB_PACER_H_

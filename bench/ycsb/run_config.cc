@@ -1,0 +1,118 @@
+#include "bench/ycsb/run_config.h"
+
+#include <algorithm>
+#include <random>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace farlook::bench {
+namespace {
+
+constexpr int64_t kMaxThreads = 4096;
+constexpr int64_t kMaxBatch = 1 << 16;
+constexpr double kMaxSeconds = 1e9;
+
+// Of YCSB, without a meaning here.
+constexpr const char* kWithoutEffect[] = {"table", "measurement.trackjvm", "readallfieldsbyname", "exporter"};
+
+std::vector<double> ReadPercentiles(PropertyReader* reader) {
+  std::vector<double> percentiles;
+  const std::string text = reader->String("hdrhistogram.percentiles", "50,90,95,99,99.9");
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    double percentile;
+    if (!absl::SimpleAtod(part, &percentile) || !(percentile >= 0 && percentile <= 100)) {
+      reader->Fail("hdrhistogram.percentiles", "is not a list of numbers from 0 to 100 with commas between");
+      break;
+    }
+    percentiles.push_back(percentile);
+  }
+  return percentiles;
+}
+
+void ReadMeasurement(PropertyReader* reader, PhaseOptions* phase, RunConfig* config) {
+  const std::string type = reader->String("measurementtype", "hdrhistogram");
+  if (type == "histogram") {
+    config->warnings.push_back("measurementtype=histogram: measured as hdrhistogram");
+  } else if (type != "hdrhistogram") {
+    reader->Fail("measurementtype", "is not supported; there is hdrhistogram");
+  }
+  const std::string interval = reader->String("measurement.interval", phase->target > 0 ? "both" : "op");
+  if (interval != "op" && interval != "both" && interval != "intended") {
+    reader->Fail("measurement.interval", "is unknown; there are: op, both, intended");
+  }
+  phase->with_intended = interval != "op";
+}
+
+// What both phases have in common.
+PhaseOptions ReadCommon(PropertyReader* reader, RunConfig* config) {
+  PhaseOptions phase;
+  phase.threads = static_cast<int>(reader->Int("threadcount", 1, 1, kMaxThreads));
+  phase.target = reader->Double("target", 0, 0, 1e9);
+  phase.spin = reader->Bool("spin.sleep", false);
+  phase.batch = static_cast<size_t>(reader->Int("batchsize", 1, 1, kMaxBatch));
+  phase.inflight = static_cast<size_t>(reader->Int("inflight", 1, 1, kMaxBatch));
+  if (phase.batch > 1 && phase.inflight > 1) reader->Fail("inflight", "cannot be combined with batchsize");
+  phase.max_seconds = reader->Double("maxexecutiontime", 0, 0, kMaxSeconds);
+  const double interval_s = reader->Double("status.interval", 10, 0.001, kMaxSeconds);
+  phase.status_interval_s = reader->Bool("status", false) ? interval_s : 0;
+  phase.label = reader->String("label", "");
+  phase.seed = reader->Has("seed") ? static_cast<uint64_t>(reader->Int("seed", 0)) : std::random_device()();
+  phase.server_pid = static_cast<pid_t>(reader->Int("farlook.server_pid", 0, 0, 1 << 30));
+  if (reader->Has("server.cpu_teller")) {
+    absl::StatusOr<StoreAddress> teller = ParseStoreAddress(reader->String("server.cpu_teller", ""));
+    if (teller.ok() && !teller->host.empty()) {
+      phase.cpu_teller = *std::move(teller);
+    } else {
+      reader->Fail("server.cpu_teller", "is not tcp://HOST:PORT");
+    }
+  }
+  ReadMeasurement(reader, &phase, config);
+  return phase;
+}
+
+}  // namespace
+
+absl::StatusOr<RunConfig> ReadRunConfig(const CommandLine& line, const WorkloadConfig& workload,
+                                        PropertyReader* reader) {
+  RunConfig config;
+  config.db = reader->String("db", "");
+  if (config.db.empty()) reader->Fail("db", "is missing: say which store with -db; see --help");
+  config.percentiles = ReadPercentiles(reader);
+  config.export_path = reader->String("exportfile", "");
+  for (const char* name : kWithoutEffect) {
+    if (reader->Has(name)) config.warnings.push_back(absl::StrCat("property ", name, " has no effect here"));
+  }
+
+  const PhaseOptions common = ReadCommon(reader, &config);
+  const bool transactions = reader->Bool("dotransactions", true);
+  const bool load = line.load || (!line.run && !transactions);
+  if (workload.insertion_retries > 0 && common.inflight > 1 && load) {
+    reader->Fail("core_workload_insertion_retry_limit", "cannot be combined with inflight");
+  }
+  if (load) {
+    config.phases.push_back(common);
+    config.phases.back().load = true;
+    config.phases.back().operations = workload.keys.count;
+    config.phases.back().max_seconds = reader->Double("loadmaxexecutiontime", common.max_seconds, 0, kMaxSeconds);
+  }
+  if (line.run || !load) {
+    config.phases.push_back(common);
+    config.phases.back().operations = workload.operation_count;
+    if (workload.operation_count == 0 && common.max_seconds == 0) {
+      reader->Fail("operationcount", "is missing or 0, which needs maxexecutiontime to end the run");
+    }
+  }
+  for (PhaseOptions& phase : config.phases) {
+    if (phase.operations == 0 || phase.threads <= phase.operations) continue;
+    phase.threads = static_cast<int>(phase.operations);
+    config.warnings.push_back(
+        absl::StrCat("more threads than ", phase.load ? "records" : "operations", ": using ", phase.threads));
+  }
+  if (!reader->status().ok()) return reader->status();
+  return config;
+}
+
+}  // namespace farlook::bench

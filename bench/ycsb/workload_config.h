@@ -1,0 +1,50 @@
+// What a workload file says, checked: the core properties of YCSB 0.17 by their standard names.
+#ifndef FARLOOK_BENCH_YCSB_WORKLOAD_CONFIG_H_
+#define FARLOOK_BENCH_YCSB_WORKLOAD_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "bench/common/key_name.h"
+#include "bench/common/properties.h"
+#include "bench/ycsb/key_chooser.h"
+
+namespace farlook::bench {
+
+// The defaults are YCSB's.
+struct WorkloadConfig {
+  int64_t operation_count = 0;  // 0: until the time is over
+  KeySpace keys;                // also recordcount, insertstart, insertcount
+  KeyNaming naming;
+  Distribution request_distribution = Distribution::kUniform;
+
+  size_t field_count = 10;
+  std::string field_name_prefix = "field";
+  enum class Lengths : uint8_t { kConstant, kUniform, kZipfian } field_lengths = Lengths::kConstant;
+  int64_t field_length = 100;     // bytes; the most, unless constant
+  int64_t min_field_length = 1;   // bytes
+  bool read_all_fields = true;    // else one at random
+  bool write_all_fields = false;  // else one at random
+  bool data_integrity = false;
+
+  // Relative weights.
+  double read_proportion = 0.95;
+  double update_proportion = 0.05;
+  double insert_proportion = 0;
+  double read_modify_write_proportion = 0;
+
+  // Of inserts in the load phase that failed.
+  int64_t insertion_retries = 0;
+  double insertion_retry_interval_s = 3;
+  bool keep_going_on_error = false;
+};
+
+// INVALID_ARGUMENT naming the property where a value is malformed or out of range, or values contradict each other; and
+// where the workload needs what a hash table does not have (scans).
+absl::StatusOr<WorkloadConfig> ReadWorkloadConfig(PropertyReader* reader);
+
+}  // namespace farlook::bench
+
+#endif  // FARLOOK_BENCH_YCSB_WORKLOAD_CONFIG_H_
