@@ -21,6 +21,7 @@ Partition::Partition(absl::Span<char> region, const Hasher* hasher, PagePool* po
       max_value_bytes_(options.max_value_bytes),
       index_(region.data(), hasher, pool, directory, prefix, bits),
       slabs_(pool, region.size() / kPageBytes),
+      versions_(options.first_version >> bits),
       scratch_(kScratchBytes) {}
 
 bool Partition::Init() {

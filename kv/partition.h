@@ -80,7 +80,7 @@ class Partition {
   const uint64_t max_value_bytes_;
   Index index_;
   Slabs slabs_;
-  uint64_t versions_ = 0;
+  uint64_t versions_;
   std::vector<char> scratch_;
 
   Figure keys_, key_bytes_, value_bytes_, puts_, deletes_, moved_items_;

@@ -28,6 +28,7 @@ absl::StatusOr<std::unique_ptr<Table>> Table::Create(absl::Span<char> region, co
     return absl::InvalidArgumentError(
         absl::StrCat("values of up to ", options.max_value_bytes, " bytes: the limit is ", kMaxValueBytes));
   }
+  if (options.first_version >= kMaxFirstVersion) return absl::InvalidArgumentError("first version above 2^47");
   if (options.incarnation == 0) return absl::InvalidArgumentError("incarnation 0");
   auto table = std::unique_ptr<Table>(new Table(region, options));
   for (auto& partition : table->partitions_) {

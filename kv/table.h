@@ -36,7 +36,12 @@ struct TableOptions {
   uint64_t hash_seed = 0;    // random
   int partitions = 1;        // a power of two, at most 64
   uint64_t max_value_bytes = kDefaultMaxValueBytes;
+  // Below this no version lies. Random, below kMaxFirstVersion, so that a condition on a version of another incarnation
+  // does not hold here by chance.
+  uint64_t first_version = 0;
 };
+// Leaves room for as many versions again, and 15 bits above them.
+inline constexpr uint64_t kMaxFirstVersion = uint64_t{1} << 47;
 
 // What a write did. `version` and `slot` are those of the item that the key has now, where it has one and the call
 // found out: after kOk of a put, after kExists, kVersionMismatch. A delete's kOk has the version that was deleted.

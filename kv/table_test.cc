@@ -63,6 +63,23 @@ TEST_F(TableTest, WhatIsPutIsRead) {
   EXPECT_EQ(Delete("a").code, Code::kNotFound);
 }
 
+TEST_F(TableTest, VersionsBeginWhereTheOptionsSay) {
+  TestMemory memory(64 * kMiB);
+  TableOptions options;
+  options.incarnation = 0x1234;
+  options.partitions = 4;
+  options.first_version = kMaxFirstVersion - 1;
+  auto table = Table::Create(memory.span(), options);
+  ASSERT_TRUE(table.ok()) << table.status();
+  for (const absl::string_view key : {"a", "b", "c", "d", "e"}) {
+    const WriteResult put = (*table)->Put((*table)->HashOf(key), key, "v", Condition::kAlways, 0, now_);
+    EXPECT_GE(put.version, kMaxFirstVersion - 1);
+    EXPECT_LT(put.version, kMaxFirstVersion + 100);
+  }
+  options.first_version = kMaxFirstVersion;
+  EXPECT_FALSE(Table::Create(memory.span(), options).ok());
+}
+
 TEST_F(TableTest, ConditionsThatDoNotHoldChangeNothing) {
   Make(16 * kMiB);
   EXPECT_EQ(Put("k", "v", Condition::kPresent).code, Code::kNotFound);

@@ -213,6 +213,7 @@ absl::Status Server::Impl::MakeTable() {
   table.hash_seed = Random64();
   table.partitions = facts_.partitions;
   table.max_value_bytes = options_.max_value_bytes;
+  table.first_version = 1 + Random64() % (kv::kMaxFirstVersion - 1);
   auto made = kv::Table::Create(absl::MakeSpan(memory_[0]->data(), memory_[0]->bytes()), table);
   if (!made.ok()) return made.status();
   table_ = *std::move(made);

@@ -108,6 +108,28 @@ TEST_F(ServerTest, ServesAClient) {
   EXPECT_EQ(client.Ask(Make(RequestType::kStat, 7, "keys")).payload, "keys 0\n");
 }
 
+TEST_F(ServerTest, AVersionOfTheServerBeforeIsNotOneOfThisOnes) {
+  Start();
+  uint64_t version;
+  {
+    TestClient client(server_->addresses()[0]);
+    const TestClient::Answer put = client.Ask(Put(1, "balance", "100"));
+    ASSERT_EQ(put.code, Code::kOk);
+    version = put.version;
+    EXPECT_LT(version, uint64_t{1} << 48) << "the bits above are kept free";
+  }
+  server_.reset();
+  Start();
+  TestClient client(server_->addresses()[0]);
+  ASSERT_EQ(client.Ask(Put(1, "balance", "7")).code, Code::kOk);
+  kv::Request cas = Put(2, "balance", "99");
+  cas.condition = kv::Condition::kVersion;
+  cas.version = version;
+  // Expect: what was read from the server before does not let this one's value be replaced.
+  EXPECT_EQ(client.Ask(cas).code, Code::kVersionMismatch);
+  EXPECT_EQ(client.Ask(Make(RequestType::kGet, 3, "balance")).payload, "7");
+}
+
 TEST_F(ServerTest, PullsALargeValueFromTheClient) {
   Start();
   TestClient client(server_->addresses()[0]);
