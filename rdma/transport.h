@@ -42,9 +42,6 @@ class Connection;
 inline constexpr size_t kMaxHelloBytes = 40;
 inline constexpr size_t kMaxWelcomeBytes = 180;
 inline constexpr size_t kMaxRejectBytes = 144;
-// Of a welcome's bytes the verbs backend takes so many where the device's memory regions are shorter than what the
-// listener offers (rdma/verbs/split_range.h): a welcome that leaves them free is accepted on every device.
-inline constexpr size_t kMaxSplitBytes = 88;
 
 // The longest message that a SEND carries. Receive buffers have this size.
 inline constexpr size_t kMaxMessageBytes = 4096;
@@ -252,8 +249,8 @@ class ConnectionRequest {
   // listener's device was taken away and came back since.
   virtual RemoteRange Current(const RemoteRange& offered) const { return offered; }
 
-  // Accepts, on the thread of `endpoint` (made by the same listener). `welcome` has at most kMaxWelcomeBytes, where
-  // ranges are split up to kMaxSplitBytes less. The client may use the ranges whose keys, as of Offer(), are in `rkeys`
+  // Accepts, on the thread of `endpoint` (made by the same listener). `welcome` has at most kMaxWelcomeBytes. The
+  // client may use the ranges whose keys, as of Offer(), are in `rkeys`
   // and no other: on shm it has no others; on rdma all connections of a listener share a protection domain, and a
   // client could guess the key of another range and READ it, but do atomics only if one of `rkeys` is of
   // kRemoteReadAtomic. The connection may be used at once; kDisconnected tells when the client was gone before.

@@ -16,7 +16,6 @@
 #include "rdma/verbs/local_memory.h"
 #include "rdma/verbs/negotiation.h"
 #include "rdma/verbs/signalling.h"
-#include "rdma/verbs/split_range.h"
 #include "rdma/verbs/wc_status.h"
 
 namespace farlook::rdma::verbs {
@@ -64,35 +63,6 @@ TEST(NegotiationTest, QueuesAreWhatTheDeviceHas) {
   EXPECT_EQ(can.max_read_bytes, 4096u);
   EXPECT_FALSE(CapabilitiesOf(Device(), plan, {16, 30}, /*atomics=*/false).atomics) << "not granted";
   EXPECT_EQ(CompletionEntries(Device()), 1000u);
-  EXPECT_TRUE(CheckRegionBytes(Device(), 1 << 20).ok());
-  EXPECT_EQ(CheckRegionBytes(Device(), (1 << 20) + 1).code(), absl::StatusCode::kResourceExhausted);
-}
-
-TEST(NegotiationTest, RangesAreSplitInFewRegions) {
-  constexpr uint64_t kMiB = uint64_t{1} << 20;
-  EXPECT_EQ(PlanRegions(kMiB, kMiB)->regions, 1u);
-  EXPECT_EQ(PlanRegions(2 * kMiB, 3 * kMiB)->regions, 3u);
-  EXPECT_EQ(PlanRegions(2 * kMiB, 3 * kMiB)->stride_bytes, kMiB);
-  // Expect: at the beginnings of huge pages.
-  EXPECT_EQ(PlanRegions(64 * kMiB, 100 * kMiB)->stride_bytes, 62 * kMiB);
-  EXPECT_EQ(PlanRegions(64 * kMiB, 8 * 62 * kMiB)->regions, 8u);
-  EXPECT_EQ(PlanRegions(64 * kMiB, 8 * 62 * kMiB + 1).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(PlanRegions(kMiB, kMiB + 1).status().code(), absl::StatusCode::kResourceExhausted) << "no room for a READ";
-  EXPECT_EQ(PlanRegions(0, 1).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(PlanRegions(UINT64_MAX, uint64_t{1} << 44)->regions, 1u);
-}
-
-TEST(SplitRangeTest, EachAddressHasTheKeyOfItsStride) {
-  const std::vector<SplitRange> splits = {{0x10000, 0x1000, {7, 8, 9}}, {0x40000, 0x2000, {10, 11}}};
-  EXPECT_EQ(KeyAt(splits, 7, 0x10000), 7u);
-  EXPECT_EQ(KeyAt(splits, 7, 0x10fff), 7u);
-  EXPECT_EQ(KeyAt(splits, 7, 0x11000), 8u);
-  EXPECT_EQ(KeyAt(splits, 7, 0x12fff), 9u);
-  EXPECT_EQ(KeyAt(splits, 10, 0x42000), 11u);
-  // Expect: what is not there is for the device to refuse.
-  EXPECT_EQ(KeyAt(splits, 7, 0x13000), 7u);
-  EXPECT_EQ(KeyAt(splits, 7, 0xffff), 7u);
-  EXPECT_EQ(KeyAt(splits, 12, 0x11000), 12u) << "another range";
 }
 
 // Two sides that send and read at random never overrun each other, and never both come to a standstill.

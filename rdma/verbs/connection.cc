@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "rdma/clock.h"
 #include "rdma/verbs/diagnosis.h"
-#include "rdma/verbs/split_range.h"
 #include "rdma/verbs/wc_status.h"
 
 namespace farlook::rdma::verbs {
@@ -39,15 +38,8 @@ inline void VerbsConnection::Listed() {
   if (!listed) host_->List(this);
 }
 
-// Apart, with the arguments of PostRead(), which need not be saved then: few devices have memory regions so short.
-ABSL_ATTRIBUTE_NOINLINE bool VerbsConnection::PostReadOfRegion(uint64_t wr_id, absl::Span<const Sge> to,
-                                                               uint64_t remote_address, uint32_t rkey) {
-  return send_.Read(wr_id, to, remote_address, KeyAt(peer_words_.splits, rkey, remote_address));
-}
-
 bool VerbsConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
   if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return false;
-  if (ABSL_PREDICT_FALSE(split_)) return PostReadOfRegion(wr_id, to, remote_address, rkey);
   return send_.Read(wr_id, to, remote_address, rkey);
 }
 
@@ -64,7 +56,6 @@ bool VerbsConnection::PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint6
 bool VerbsConnection::PostAtomic(SendQueue::Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address,
                                  uint32_t rkey, uint64_t operand, uint64_t desired) {
   if (state_ != State::kConnected || !capabilities_.atomics) return false;
-  if (ABSL_PREDICT_FALSE(split_)) rkey = KeyAt(peer_words_.splits, rkey, remote_address);
   return send_.Atomic(kind, wr_id, old_value, remote_address, rkey, operand, desired);
 }
 

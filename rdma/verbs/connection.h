@@ -118,7 +118,7 @@ class VerbsConnection final : public Connection {
   // A server's: accepts the client behind `id`, whose events come to this connection from now on. An error: it is
   // rejected, and the connection is of no use.
   absl::Status Accept(CmId id, const Envelope& client, const ReadDepths& depths, absl::string_view welcome,
-                      bool grant_atomics, const std::vector<SplitRange>& splits);
+                      bool grant_atomics);
 
   // ---- For the endpoint.
 
@@ -165,7 +165,6 @@ class VerbsConnection final : public Connection {
   void Agree(const Envelope& peer, const ReadDepths& depths);
   bool PostAtomic(SendQueue::Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                   uint64_t operand, uint64_t desired);
-  bool PostReadOfRegion(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey);
   void Listed();
   void Issue();
   // Something waits for room, or makes no sense, or the device has not taken it.
@@ -185,7 +184,6 @@ class VerbsConnection final : public Connection {
   bool connecting_ = false;       // a client's attempt is with the connection manager
   bool failed_ = false;           // the queue pair broke by itself
   bool handshaking_ = false;      // the connection manager knows the peer
-  bool split_ = false;            // the peer offers a range that is several memory regions
   Envelope peer_words_;
   SendQueue send_;
   FlowControl flow_;

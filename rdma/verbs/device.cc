@@ -211,7 +211,11 @@ void Device::RemoveSink(AsyncSink* sink) {
 
 absl::StatusOr<MemoryRegion> Register(const Device& device, void* data, uint64_t bytes, int access,
                                       absl::string_view what) {
-  if (absl::Status status = CheckRegionBytes(device.traits(), bytes); !status.ok()) return status;
+  if (bytes > device.traits().max_region_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, ": ", bytes, " bytes are more than one memory region of the RDMA device ", device.name(),
+                     " takes, ", device.traits().max_region_bytes, " (max_mr_size in ibv_devinfo -v)"));
+  }
   MemoryRegion region(ibv_reg_mr(device.domain(), data, bytes, IBV_ACCESS_LOCAL_WRITE | access));
   if (region == nullptr) return CannotRegister(what, bytes, errno);
   return region;

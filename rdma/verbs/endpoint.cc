@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(const std::sha
     return absl::UnavailableError(absl::StrCat("the client's handshake could not be taken over: ", strerror(errno)));
   }
   std::unique_ptr<VerbsConnection> connection = MakeConnection(Role::kServer);
-  absl::Status status = connection->Accept(std::move(id), client, depths, welcome, grant_atomics, offers_->splits);
+  absl::Status status = connection->Accept(std::move(id), client, depths, welcome, grant_atomics);
   if (!status.ok()) return status;
   SetTimer();
   return connection;

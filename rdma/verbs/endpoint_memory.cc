@@ -124,16 +124,12 @@ absl::StatusOr<std::unique_ptr<Buffer>> EndpointMemory::Allocate(size_t bytes, b
 void EndpointMemory::AddOffers() {
   for (; known_offers_ < offers_->offers.size(); ++known_offers_) {
     const Offers::Offer& offer = offers_->offers[known_offers_];
-    const char* begin = offer.base;
-    for (const MemoryRegion& region : offer.regions) {
-      LocalMemory::Range range;
-      range.begin = begin;
-      range.end = begin + region->length;
-      range.lkey = region->lkey;
-      range.lands_reads = !device_->traits().iwarp;
-      local_.Add(range);
-      begin += offer.stride_bytes;
-    }
+    LocalMemory::Range range;
+    range.begin = offer.base;
+    range.end = offer.base + offer.bytes;
+    range.lkey = offer.region->lkey;
+    range.lands_reads = !device_->traits().iwarp;
+    local_.Add(range);
   }
 }
 

@@ -12,11 +12,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr uint8_t kAtomics = 1;
-constexpr int kSplitsShift = 1;
-constexpr uint8_t kSplitsMask = 3;
-constexpr size_t kSplitHeadBytes = 12;
-static_assert(kMaxSplitRanges <= kSplitsMask);
-static_assert(kMaxSplitRanges * (kSplitHeadBytes + 4 * kMaxRegions) <= kMaxSplitBytes, "users have the rest");
 constexpr uint64_t kMaxProbePage = (uint64_t{1} << 48) - 1;
 
 void PutHead(size_t user_bytes, char* to) {
@@ -43,56 +38,17 @@ absl::Status CheckHead(absl::string_view bytes, size_t head_bytes, size_t* user_
   return absl::OkStatus();
 }
 
-std::string EncodeSplit(const SplitRange& split) {
-  std::string bytes(kSplitHeadBytes, '\0');
-  const uint64_t page = split.address / kRegionAlignment;
-  const auto stride = static_cast<uint32_t>(split.stride_bytes / kRegionAlignment);
-  const auto keys = static_cast<uint16_t>(split.keys.size());
-  memcpy(bytes.data(), &page, 6);
-  memcpy(bytes.data() + 6, &stride, 4);
-  memcpy(bytes.data() + 10, &keys, 2);
-  bytes.append(reinterpret_cast<const char*>(split.keys.data()), 4 * split.keys.size());
-  return bytes;
-}
-
-// Takes one off the beginning of `*bytes`. False: there is none that makes sense.
-bool DecodeSplit(absl::string_view* bytes, SplitRange* split) {
-  if (bytes->size() < kSplitHeadBytes) return false;
-  uint64_t page = 0;
-  uint32_t stride = 0;
-  uint16_t keys = 0;
-  memcpy(&page, bytes->data(), 6);
-  memcpy(&stride, bytes->data() + 6, 4);
-  memcpy(&keys, bytes->data() + 10, 2);
-  bytes->remove_prefix(kSplitHeadBytes);
-  if (stride == 0 || keys < 2 || keys > kMaxRegions || bytes->size() < size_t{4} * keys) return false;
-  split->address = page * kRegionAlignment;
-  split->stride_bytes = stride * kRegionAlignment;
-  split->keys.resize(keys);
-  memcpy(split->keys.data(), bytes->data(), size_t{4} * keys);
-  bytes->remove_prefix(size_t{4} * keys);
-  return true;
-}
-
 }  // namespace
-
-size_t SplitBytes(const std::vector<SplitRange>& splits) {
-  size_t bytes = 0;
-  for (const SplitRange& split : splits) bytes += kSplitHeadBytes + 4 * split.keys.size();
-  return bytes;
-}
 
 std::string EncodeEnvelope(const Envelope& envelope, absl::string_view user) {
   char head[kEnvelopeBytes];
   PutHead(user.size(), head);
   head[4] = static_cast<char>(envelope.window);
-  head[5] = static_cast<char>((envelope.atomics ? kAtomics : 0) | envelope.splits.size() << kSplitsShift);
+  head[5] = static_cast<char>(envelope.atomics ? kAtomics : 0);
   const uint64_t page = envelope.probe_address / kProbeAlignment;
   memcpy(head + 6, &page, 6);
   memcpy(head + 12, &envelope.probe_rkey, 4);
-  std::string bytes = absl::StrCat(absl::string_view(head, sizeof(head)), user);
-  for (const SplitRange& split : envelope.splits) bytes += EncodeSplit(split);
-  return bytes;
+  return absl::StrCat(absl::string_view(head, sizeof(head)), user);
 }
 
 absl::StatusOr<Envelope> DecodeEnvelope(absl::string_view bytes, absl::string_view* user) {
@@ -110,13 +66,6 @@ absl::StatusOr<Envelope> DecodeEnvelope(absl::string_view bytes, absl::string_vi
   envelope.probe_address = page * kProbeAlignment;
   memcpy(&envelope.probe_rkey, bytes.data() + 12, 4);
   *user = bytes.substr(kEnvelopeBytes, user_bytes);
-  envelope.splits.resize(static_cast<uint8_t>(bytes[5]) >> kSplitsShift & kSplitsMask);
-  absl::string_view rest = bytes.substr(kEnvelopeBytes + user_bytes);
-  for (SplitRange& split : envelope.splits) {
-    if (envelope.splits.size() > kMaxSplitRanges || !DecodeSplit(&rest, &split)) {
-      return absl::InvalidArgumentError("the handshake tells of memory regions in a way that makes no sense");
-    }
-  }
   return envelope;
 }
 

@@ -8,11 +8,10 @@
 //          2      1   version, 1                                        the same
 //          3      1   length of the user's part                         the same
 //          4      1   window: messages that the other side may send     the reason
-//          5      1   flags: 1 atomics are granted to the other side; 2 and 4: this many (0 to 2) split ranges follow
+//          5      1   flags: 1 atomics are granted to the other side; others are 0 and ignored
 //          6      6   address of a readable 8-byte word / 4096          (see liveness.h)
 //         12      4   its rkey
-//         16          the user's part, and after it the split ranges (split_range.h), each with
-//                     6 bytes address / 4096, 4 bytes stride / 4096, 2 bytes number of keys (2 to 8), 4 bytes each key
+//         16          the user's part
 //
 //     46 4c 01 05  40 01  34 12 00 00 00 00  78 56 00 00  68 65 6c 6c 6f     window 64, atomics, word at 0x1234000
 //                                                                            with rkey 0x5678, "hello"
@@ -22,12 +21,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/split_range.h"
 
 namespace farlook::rdma::verbs {
 
@@ -47,13 +44,9 @@ struct Envelope {
   bool atomics = false;
   uint64_t probe_address = 0;  // a multiple of kProbeAlignment, below 2^60
   uint32_t probe_rkey = 0;
-  std::vector<SplitRange> splits;  // at most kMaxSplitRanges
 };
 
-// What they add to an envelope.
-size_t SplitBytes(const std::vector<SplitRange>& splits);
-
-// REQUIRES: `user` has at most kMaxWelcomeBytes, less SplitBytes().
+// REQUIRES: `user` has at most kMaxWelcomeBytes.
 std::string EncodeEnvelope(const Envelope& envelope, absl::string_view user);
 
 // Takes untrusted bytes. `*user` receives a view into them. FAILED_PRECONDITION: another version. INVALID_ARGUMENT: not

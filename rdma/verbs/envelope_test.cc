@@ -41,33 +41,6 @@ TEST(EnvelopeTest, RoundTripsAlsoWhenPadded) {
   EXPECT_EQ(EncodeReject(std::string(500, 'r')).size(), kRejectHeadBytes + kMaxRejectBytes);
 }
 
-TEST(EnvelopeTest, SplitRangesFollowTheUsersPart) {
-  Envelope envelope = Example();
-  envelope.splits = {{0x7000000000, 0x200000, {1, 2, 3}}, {0x5000, 0x1000, {4, 5, 6, 7, 8, 9, 10, 0xfffffff0}}};
-  const std::string bytes = EncodeEnvelope(envelope, "hello");
-  EXPECT_EQ(bytes.size(), EncodeEnvelope(Example(), "hello").size() + SplitBytes(envelope.splits));
-  absl::string_view user;
-  const std::string padded = bytes + std::string(20, '\0');
-  absl::StatusOr<Envelope> decoded = DecodeEnvelope(padded, &user);
-  ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_EQ(user, "hello");
-  EXPECT_TRUE(decoded->atomics);
-  ASSERT_EQ(decoded->splits.size(), 2u);
-  EXPECT_EQ(decoded->splits[0].address, 0x7000000000u);
-  EXPECT_EQ(decoded->splits[0].stride_bytes, 0x200000u);
-  EXPECT_EQ(decoded->splits[0].keys, envelope.splits[0].keys);
-  EXPECT_EQ(decoded->splits[1].keys, envelope.splits[1].keys);
-  for (size_t length = 0; length < bytes.size(); ++length) {
-    EXPECT_FALSE(DecodeEnvelope(bytes.substr(0, length), &user).ok()) << length;
-  }
-  std::string one_key = bytes;
-  one_key[kEnvelopeBytes + 5 + 10] = 1;
-  EXPECT_FALSE(DecodeEnvelope(one_key, &user).ok());
-  std::string no_stride = bytes;
-  no_stride.replace(kEnvelopeBytes + 5 + 6, 4, 4, '\0');
-  EXPECT_FALSE(DecodeEnvelope(no_stride, &user).ok());
-}
-
 TEST(EnvelopeTest, WhatIsWrongIsTold) {
   absl::string_view user;
   std::string bytes = EncodeEnvelope(Example(), "hello");

@@ -56,7 +56,6 @@ rdma_conn_param VerbsConnection::Parameters(absl::string_view private_data, cons
 
 void VerbsConnection::Agree(const Envelope& peer, const ReadDepths& depths) {
   peer_words_ = peer;
-  split_ = !peer.splits.empty();
   flow_.Begin(parts_.window, peer.window);
   capabilities_ = CapabilitiesOf(host_->device().traits(), plan_, depths, peer.atomics);
 }
@@ -173,8 +172,7 @@ void VerbsConnection::OnReject(const rdma_cm_event& event) {
 // ---- Server ----
 
 absl::Status VerbsConnection::Accept(CmId id, const Envelope& client, const ReadDepths& depths,
-                                     absl::string_view welcome, bool grant_atomics,
-                                     const std::vector<SplitRange>& splits) {
+                                     absl::string_view welcome, bool grant_atomics) {
   parts_.id = std::move(id);
   parts_.id->context = this;
   peer_ = ToText(rdma_get_peer_addr(parts_.id.get()));
@@ -184,7 +182,6 @@ absl::Status VerbsConnection::Accept(CmId id, const Envelope& client, const Read
   Envelope own;
   own.window = static_cast<uint8_t>(parts_.window);
   own.atomics = grant_atomics;
-  own.splits = splits;
   own.probe_address = host_->probe_word().address;
   own.probe_rkey = host_->probe_word().rkey;
   const std::string data = EncodeEnvelope(own, welcome);

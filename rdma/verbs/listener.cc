@@ -18,7 +18,6 @@
 #include "rdma/verbs/negotiation.h"
 #include "rdma/verbs/numa_node.h"
 #include "rdma/verbs/request.h"
-#include "rdma/verbs/split_range.h"
 
 namespace farlook::rdma::verbs {
 namespace {
@@ -34,35 +33,20 @@ absl::StatusOr<RemoteRange> Register(Offers* offers, const SharedRange& range, A
   const DeviceTraits& traits = offers->device->traits();
   const bool atomics = access == Access::kRemoteReadAtomic && traits.atomics;
   const int flags = IBV_ACCESS_REMOTE_READ | (atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-  const uint64_t most = traits.max_region_bytes;
-  const absl::StatusOr<RegionPlan> plan = PlanRegions(most, range.bytes);
-  if (!plan.ok()) return plan.status();
-  if (plan->regions > 1 && reinterpret_cast<uintptr_t>(range.base) % kRegionAlignment != 0) {
-    return absl::InvalidArgumentError("a range that takes several memory regions begins at a page");
+  if (range.bytes > traits.max_region_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("one memory region of the RDMA device ", offers->device->name(), " takes ",
+                     traits.max_region_bytes, " bytes (max_mr_size in ibv_devinfo -v), and the server is to offer ",
+                     range.bytes, " in one; give it less (--memory, --counter_memory), or use another device"));
   }
-  if (plan->regions > 1 && offers->splits.size() == kMaxSplitRanges) {
-    return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxSplitRanges,
-                                                     " ranges are longer than this device's memory regions, of ", most,
-                                                     " bytes (max_mr_size); offer less memory"));
-  }
-  Offers::Offer offer{range.base, range.bytes, access, plan->stride_bytes, {}, name};
-  SplitRange split{reinterpret_cast<uintptr_t>(range.base), plan->stride_bytes, {}};
-  for (size_t i = 0; i < plan->regions; ++i) {
-    const uint64_t begin = i * plan->stride_bytes;
-    const uint64_t bytes = std::min(range.bytes - begin, most);
-    absl::StatusOr<MemoryRegion> region =
-        verbs::Register(*offers->device, range.base + begin, bytes, flags, "the memory that the server offers");
-    if (!region.ok()) return region.status();
-    split.keys.push_back((*region)->rkey);
-    offer.regions.push_back(*std::move(region));
-  }
-  if (name == 0) offer.name = offer.rkey();
+  absl::StatusOr<MemoryRegion> region =
+      verbs::Register(*offers->device, range.base, range.bytes, flags, "the memory that the server offers");
+  if (!region.ok()) return region.status();
   RemoteRange remote;
-  remote.address = split.address;
+  remote.address = reinterpret_cast<uintptr_t>(range.base);
   remote.bytes = range.bytes;
-  remote.rkey = offer.rkey();
-  offers->offers.push_back(std::move(offer));
-  if (plan->regions > 1) offers->splits.push_back(std::move(split));
+  remote.rkey = (*region)->rkey;
+  offers->offers.push_back({range.base, range.bytes, access, *std::move(region), name != 0 ? name : remote.rkey});
   return remote;
 }
 

@@ -55,7 +55,7 @@ class LocalMemory {
     return data >= range.begin && data < range.end && bytes <= static_cast<uint64_t>(range.end - data);
   }
 
-  std::vector<Range> ranges_;  // by where they begin; one may end a little after the next begins (split_range.h)
+  std::vector<Range> ranges_;  // by where they begin; no two overlap
   Range last_;                 // the one found last, or nothing
 };
 

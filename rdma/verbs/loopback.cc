@@ -98,7 +98,7 @@ absl::Status VerbsLoopback::Read(uint64_t remote_address, uint64_t* value) {
   ibv_send_wr request = {};
   request.opcode = IBV_WR_RDMA_READ;
   request.wr.rdma.remote_addr = remote_address;
-  request.wr.rdma.rkey = KeyAt(remote_address);
+  request.wr.rdma.rkey = rkey_;
   return Execute(&request, value);
 }
 
@@ -106,7 +106,7 @@ absl::Status VerbsLoopback::FetchAdd(uint64_t remote_address, uint64_t delta, ui
   ibv_send_wr request = {};
   request.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
   request.wr.atomic.remote_addr = remote_address;
-  request.wr.atomic.rkey = KeyAt(remote_address);
+  request.wr.atomic.rkey = rkey_;
   request.wr.atomic.compare_add = delta;
   return Execute(&request, old_value);
 }
@@ -116,7 +116,7 @@ absl::Status VerbsLoopback::CompareSwap(uint64_t remote_address, uint64_t expect
   ibv_send_wr request = {};
   request.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
   request.wr.atomic.remote_addr = remote_address;
-  request.wr.atomic.rkey = KeyAt(remote_address);
+  request.wr.atomic.rkey = rkey_;
   request.wr.atomic.compare_add = expected;
   request.wr.atomic.swap = desired;
   return Execute(&request, old_value);

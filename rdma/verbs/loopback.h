@@ -21,7 +21,6 @@
 #include "rdma/verbs/device.h"
 #include "rdma/verbs/offers.h"
 #include "rdma/verbs/queue_pair.h"
-#include "rdma/verbs/split_range.h"
 
 namespace farlook::rdma::verbs {
 
@@ -45,7 +44,6 @@ class VerbsLoopback final : public Loopback, private AsyncSink {
   };
 
   VerbsLoopback(std::shared_ptr<Offers> offers, uint32_t rkey) : offers_(std::move(offers)), rkey_(rkey) {}
-  uint32_t KeyAt(uint64_t remote_address) const { return verbs::KeyAt(offers_->splits, rkey_, remote_address); }
   absl::Status Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Execute(ibv_send_wr* request, uint64_t* result);

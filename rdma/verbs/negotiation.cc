@@ -4,12 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "rdma/verbs/limits.h"
-#include "rdma/verbs/split_range.h"
 
 namespace farlook::rdma::verbs {
 namespace {
-
-constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 
 uint8_t Depth(uint32_t a, uint32_t b) { return static_cast<uint8_t>(std::min({a, b, uint32_t{UINT8_MAX}})); }
 
@@ -54,27 +51,6 @@ Capabilities CapabilitiesOf(const DeviceTraits& device, const QueuePlan& plan, c
   can.max_read_sges = plan.send_sges;
   can.max_read_bytes = std::min(device.max_message_bytes, kMaxReadBytes);
   return can;
-}
-
-absl::Status CheckRegionBytes(const DeviceTraits& device, uint64_t bytes) {
-  if (bytes <= device.max_region_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("a range of ", bytes,
-                                                   " bytes does not fit in one memory region of this device, which "
-                                                   "takes ",
-                                                   device.max_region_bytes, " (max_mr_size)"));
-}
-
-absl::StatusOr<RegionPlan> PlanRegions(uint64_t max_region_bytes, uint64_t bytes) {
-  if (bytes <= max_region_bytes) return RegionPlan{bytes, 1};
-  const uint64_t room = max_region_bytes > kMaxReadBytes ? max_region_bytes - kMaxReadBytes : 0;
-  // Where it can be, at the beginning of a huge page.
-  const uint64_t stride = room - room % (room >= kHugePageBytes ? kHugePageBytes : kRegionAlignment);
-  const uint64_t regions = stride > 0 ? (bytes + stride - 1) / stride : UINT64_MAX;
-  if (regions <= kMaxRegions) return RegionPlan{stride, static_cast<size_t>(regions)};
-  return absl::ResourceExhaustedError(absl::StrCat("a memory region of this device takes ", max_region_bytes,
-                                                   " bytes (max_mr_size), and ", bytes, " bytes are more than ",
-                                                   kMaxRegions, " such regions hold; offer ", kMaxRegions * stride,
-                                                   " bytes at most (--memory)"));
 }
 
 }  // namespace farlook::rdma::verbs

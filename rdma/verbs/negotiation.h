@@ -4,7 +4,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -61,17 +60,6 @@ uint32_t CompletionEntries(const DeviceTraits& device);
 
 // `atomics`: granted by the peer. `bounces`: READs land in a bounce buffer.
 Capabilities CapabilitiesOf(const DeviceTraits& device, const QueuePlan& plan, const ReadDepths& depths, bool atomics);
-
-// RESOURCE_EXHAUSTED for a buffer that does not fit in one memory region of the device.
-absl::Status CheckRegionBytes(const DeviceTraits& device, uint64_t bytes);
-
-// As how many memory regions, each of at most `max_region_bytes`, a listener registers a range. See split_range.h.
-struct RegionPlan {
-  uint64_t stride_bytes = 0;
-  size_t regions = 1;
-};
-// RESOURCE_EXHAUSTED: as more than kMaxRegions.
-absl::StatusOr<RegionPlan> PlanRegions(uint64_t max_region_bytes, uint64_t bytes);
 
 }  // namespace farlook::rdma::verbs
 

@@ -10,7 +10,6 @@
 
 #include "rdma/transport.h"
 #include "rdma/verbs/device.h"
-#include "rdma/verbs/split_range.h"
 
 namespace farlook::rdma::verbs {
 
@@ -19,17 +18,15 @@ struct Offers {
     char* base;
     uint64_t bytes;
     Access access;
-    uint64_t stride_bytes;              // from one region's beginning to the next one's
-    std::vector<MemoryRegion> regions;  // one, unless the device asks for more (split_range.h)
-    // The key of its first region on the first device, by which the listener's user knows the range.
+    MemoryRegion region;
+    // Its key on the first device, by which the listener's user knows the range.
     uint32_t name;
 
-    uint32_t rkey() const { return regions[0]->rkey; }
+    uint32_t rkey() const { return region->rkey; }
   };
   std::shared_ptr<Device> device;
   TransportOptions options;
-  std::vector<Offer> offers;       // fixed before the first Accept
-  std::vector<SplitRange> splits;  // those of more than one region, as clients are told
+  std::vector<Offer> offers;  // fixed before the first Accept
 
   // Null: no such range was offered.
   const Offer* Named(uint32_t name) const {

@@ -33,9 +33,9 @@ void VerbsRequest::Reject(absl::string_view reason) {
 absl::StatusOr<std::unique_ptr<Connection>> VerbsRequest::Accept(Endpoint* endpoint, absl::string_view welcome,
                                                                  absl::Span<const uint32_t> rkeys) {
   if (id_ == nullptr) return absl::FailedPreconditionError("the request was answered before");
-  const size_t most = kMaxWelcomeBytes - SplitBytes(offers_->splits);
-  if (welcome.size() > most) {
-    return absl::InvalidArgumentError(absl::StrCat("a welcome of ", welcome.size(), " bytes; the limit is ", most));
+  if (welcome.size() > kMaxWelcomeBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a welcome of ", welcome.size(), " bytes; the limit is ", kMaxWelcomeBytes));
   }
   bool atomics = false;
   for (const uint32_t rkey : rkeys) {

@@ -34,7 +34,6 @@ IN_GUESTS = [
     (["--links=2"], ["//tests/faults:link"]),
     (["--device=siw", "--links=2"], ["//tests/faults:link"]),
     (["--links=2"], ["//tests/faults:removal"]),
-    ([], ["//tests/verbs:short_regions"]),
     ([], [DOCTOR, "client/cli/kv_cli", "server/kv_server"]),
 ]
 VERBS_PROGRAMS = sorted({program[0] for _, program in IN_GUESTS if program[0].startswith("//")})
