@@ -5,6 +5,11 @@
 // was already ("Testing for linearizability"). Keys are independent, so each is checked by itself. An operation that
 // does not change the key and fits now may be put here without loss, so only writes make it branch; an unknown outcome
 // is an operation that may be put at any later place, or left out.
+//
+// The order has to respect the clock, the order of what each client did (Operation::began), and that of the writes of
+// one session. A version belongs to one write: whoever is told it (a get, an insert that found the key there, a
+// compare-and-set that failed, and one that succeeded) met that write's value. Where the write's own outcome is
+// unknown, the first to be told binds the version to it.
 #ifndef FARLOOK_TESTS_HISTORY_CHECK_H_
 #define FARLOOK_TESTS_HISTORY_CHECK_H_
 

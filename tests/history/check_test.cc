@@ -1,7 +1,9 @@
 // The checker against histories made by hand, right and wrong, and against random ones that a register really gave.
 #include "tests/history/check.h"
 
+#include <algorithm>
 #include <random>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "tests/history/history.h"
@@ -104,6 +106,133 @@ TEST(CheckTest, UnknownOutcomesHappenOnceOrNever) {
   EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), Unknown(Cas(3, 4, 2, 6)), Get(5, 6, 2)})) << "its condition never held";
 }
 
+// The same client did them in this order, one when the other had ended.
+KeyHistory OneAfterTheOther(KeyHistory history) {
+  uint64_t place = 0;
+  for (Operation& operation : history) {
+    operation.client = 1;
+    operation.began = ++place;
+    operation.ended = ++place;
+  }
+  return history;
+}
+
+TEST(CheckTest, ConsecutiveOperationsOfOneClientAreNotConcurrent) {
+  // Their times touch, are equal, or are known as spans that overlap.
+  for (const KeyHistory& history : {KeyHistory{Put(1, 2, 1), Miss(2, 3)},
+                                    {Put(5, 5, 1), Miss(5, 5)},
+                                    {Put(1, 20, 1), Miss(3, 25)},
+                                    {Put(1, 2, 1), Put(2, 3, 2), Get(3, 4, 1)},
+                                    {Put(1, 9, 1), Delete(2, 9), Get(3, 9, 1)},
+                                    {Put(1, 9, 1), Replace(1, 9, 2, Outcome::kNotFound)}}) {
+    EXPECT_TRUE(Right(history)) << "of several clients";
+    EXPECT_TRUE(Wrong(OneAfterTheOther(history)));
+    KeyHistory reversed = OneAfterTheOther(history);
+    std::reverse(reversed.begin(), reversed.end());
+    EXPECT_TRUE(Wrong(reversed)) << "however it was written down";
+  }
+  EXPECT_TRUE(Right(OneAfterTheOther({Put(1, 20, 1), Get(3, 25, 1), Delete(3, 25), Miss(3, 25)})));
+  // What it did itself narrows when another client's operation was.
+  KeyHistory history = OneAfterTheOther({Put(10, 30, 1), Get(1, 40, 1), Put(2, 50, 2), Get(3, 60, 2)});
+  history.push_back(Miss(7, 9));
+  EXPECT_TRUE(Right(history));
+  history.back() = Miss(31, 32);
+  EXPECT_TRUE(Wrong(history));
+  // Operations that one client has under way together are concurrent.
+  history = OneAfterTheOther({Put(1, 9, 1), Miss(1, 9)});
+  std::swap(history[0].ended, history[1].began);
+  EXPECT_TRUE(Right(history));
+  // What has an unknown outcome may still happen behind what the client did next.
+  history = OneAfterTheOther({Put(1, 2, 1), Unknown(Put(3, 4, 2)), Get(5, 6, 1), Get(7, 8, 2)});
+  EXPECT_TRUE(Right(history));
+  history = OneAfterTheOther({Put(1, 2, 1), Unknown(Delete(2, 2)), Get(2, 2, 1), Miss(2, 2)});
+  EXPECT_TRUE(Right(history));
+  std::swap(history[2], history[3]);
+  std::swap(history[2].began, history[3].began);
+  std::swap(history[2].ended, history[3].ended);
+  EXPECT_TRUE(Wrong(history));
+}
+
+TEST(CheckTest, AVersionIsOfOneWriteThoughItsOutcomeIsUnknown) {
+  const auto exists = [](int64_t at, uint64_t version) { return Insert(at, at, 99, Outcome::kExists, version); };
+  const auto mismatch = [](int64_t at, uint64_t version) { return Cas(at, at, 98, 5, Outcome::kMismatch, version); };
+  const auto present = [](int64_t at, uint64_t version) { return Get(at, at, 0, version); };
+  const Operation put = Unknown(Put(3, 4, 2)), other = Unknown(Put(3, 4, 3));
+  EXPECT_TRUE(Right({Put(1, 2, 1, 7), put, exists(5, 7), exists(6, 9)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), exists(5, 9)})) << "that version nobody wrote";
+  for (const auto& met : {exists(6, 9), mismatch(6, 9), present(6, 9)}) {
+    EXPECT_TRUE(Right({Put(1, 2, 1, 7), put, met}));
+    EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, met, Get(7, 8, 1, 7)})) << "it was there, and is undone";
+    EXPECT_TRUE(Right({Put(1, 2, 1, 7), put, met, exists(7, 9), mismatch(8, 9), present(9, 9), Get(10, 11, 2, 9)}));
+    EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, met, exists(7, 10)})) << "one write, two versions";
+    EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, met, Get(10, 11, 2, 10)}));
+    EXPECT_TRUE(Right({Put(1, 2, 1, 7), put, other, met, exists(7, 10)}));
+    EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, other, met, exists(7, 10), exists(8, 9)})) << "it came again";
+    EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, other, met, Put(7, 8, 4, 11), exists(9, 9)})) << "one version, two writes";
+    // A condition binds too.
+    EXPECT_TRUE(Right({Put(1, 2, 1, 7), put, met, Cas(7, 8, 4, 9, Outcome::kOk, 10), Get(9, 10, 4, 10)}));
+    EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, met, Cas(7, 8, 4, 10, Outcome::kOk, 11)}));
+    EXPECT_TRUE(Right({Put(1, 2, 1, 7), put, met, Unknown(Cas(7, 8, 4, 9)), Get(9, 10, 4, 10)}));
+    EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, met, Unknown(Cas(7, 8, 4, 10)), Get(9, 10, 4, 11)}));
+  }
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, Cas(5, 6, 4, 9, Outcome::kOk, 10), exists(7, 9)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, Cas(5, 6, 4, 9, Outcome::kMismatch, 9)})) << "that is the one it wanted";
+  // Who is told first is not known: the first that is tried is wrong.
+  EXPECT_TRUE(Right({Put(1, 2, 1, 7), put, other, Insert(5, 9, 97, Outcome::kExists, 9),
+                     Insert(5, 9, 96, Outcome::kExists, 10), Get(10, 11, 2, 9)}));
+  EXPECT_TRUE(Right({Put(1, 2, 1, 7), put, other, Insert(5, 9, 97, Outcome::kExists, 9),
+                     Insert(5, 9, 96, Outcome::kExists, 10), Get(10, 11, 2, 10)}));
+}
+
+TEST(CheckTest, WritesOfOneSessionTakeEffectInTheirOrder) {
+  const auto in_session = [](KeyHistory history) {
+    uint64_t place = 0;
+    for (Operation& operation : history) {
+      operation.client = 1;
+      operation.began = ++place;  // all under way together
+      operation.session = operation.type == Type::kGet ? 0 : 3;
+    }
+    return history;
+  };
+  for (const KeyHistory& history : {KeyHistory{Put(1, 9, 1), Put(1, 9, 2), Get(10, 11, 1)},
+                                    {Put(0, 0, 9), Put(1, 9, 1), Delete(1, 9), Get(10, 11, 1)},
+                                    {Put(1, 9, 1), Insert(1, 9, 2), Get(10, 11, 1)},
+                                    {Put(1, 9, 1), Replace(1, 9, 2, Outcome::kNotFound), Get(10, 11, 1)},
+                                    // A put that ended in its client's eyes overwrites a later one.
+                                    {Unknown(Put(1, 2, 1)), Put(3, 4, 2), Get(5, 6, 2), Get(7, 8, 1)},
+                                    {Unknown(Put(1, 2, 1)), Unknown(Put(1, 2, 2)), Get(5, 6, 2), Get(7, 8, 1)}}) {
+    EXPECT_TRUE(Right(history));
+    EXPECT_TRUE(Wrong(in_session(history)));
+  }
+  for (const KeyHistory& history :
+       {KeyHistory{Put(1, 9, 1), Put(1, 9, 2), Get(10, 11, 2)},
+        {Unknown(Put(1, 2, 1)), Put(3, 4, 2), Get(5, 6, 2)},
+        {Unknown(Put(1, 2, 1)), Unknown(Put(1, 2, 2)), Unknown(Put(1, 2, 3)), Get(5, 6, 1), Get(7, 8, 3)}}) {
+    EXPECT_TRUE(Right(in_session(history)));
+  }
+  KeyHistory history = in_session({Unknown(Put(1, 2, 1)), Put(3, 4, 2), Get(5, 6, 2), Get(7, 8, 1)});
+  history[1].session = 4;
+  EXPECT_TRUE(Right(history)) << "of another session";
+}
+
+TEST(CheckTest, WhatIsOverAtItsTimeDoesNotHappenLater) {
+  const auto until = [](Operation operation, int64_t ns) {
+    operation.until_ns = ns;
+    return operation;
+  };
+  const Operation put = Unknown(Put(3, 4, 2));
+  EXPECT_TRUE(Right({Put(1, 2, 1), put, Get(10, 11, 1), Get(12, 13, 2)}));
+  EXPECT_TRUE(Right({Put(1, 2, 1), until(put, 10), Get(10, 11, 1), Get(12, 13, 2)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), until(put, 9), Get(10, 11, 1), Get(12, 13, 2)}));
+  EXPECT_TRUE(Right({Put(1, 2, 1), until(put, 9), Get(10, 11, 2), Get(12, 13, 2)}));
+  EXPECT_TRUE(Right({Put(1, 2, 1), until(put, 9), Get(10, 11, 1), Get(12, 13, 1)}));
+  // Not found since it was deleted, not since it had not been put: a read that decides when the put was.
+  EXPECT_TRUE(Right({until(put, 9), Miss(10, 20), Delete(11, 20), Miss(21, 22)}));
+  EXPECT_TRUE(Wrong({until(put, 9), Miss(10, 11), Delete(12, 20), Miss(21, 22)}));
+  EXPECT_TRUE(Right({Put(1, 2, 1), until(put, 9), until(Unknown(Put(3, 4, 3)), 15), Get(10, 11, 2), Get(14, 18, 3)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1), until(put, 9), until(Unknown(Put(3, 4, 3)), 15), Get(14, 18, 3), Get(20, 21, 2)}));
+}
+
 TEST(CheckTest, ATableThatBeginsAnewIsEmpty) {
   const Operation wipe = {Type::kWipe, Outcome::kOk, 0, 3, 8, 0, 0, 0, 0};
   EXPECT_TRUE(Right({Put(1, 2, 1), wipe, Miss(9, 10)}));
@@ -173,7 +302,10 @@ KeyHistory Random(uint64_t seed, bool break_one) {
     if (o.type != Type::kGet && random() % 10 == 0) {
       o.outcome = Outcome::kPending;
       o.version = 0;
+      if (random() % 2 == 0) o.until_ns = now + static_cast<int64_t>(random() % 40);
     }
+    o.began = static_cast<uint64_t>(i) + 1;
+    if (o.type != Type::kGet && o.client < 4) o.session = 1;
     history.push_back(o);
   }
   if (break_one) {

@@ -2,7 +2,8 @@
 //
 // A value names the write that wrote it: each write of a history has a number of its own and its value says which. Who
 // records, in simulation or against real processes, adds an Operation when it is handed in and fills in the rest when
-// it ends. The clock's resolution only needs to be such that "ended before the other began" is never said wrongly.
+// it ends. The clock's resolution only needs to be such that "ended before the other began" is never said wrongly. What
+// one client did in which order, that client knows better than any clock: see `began`.
 #ifndef FARLOOK_TESTS_HISTORY_HISTORY_H_
 #define FARLOOK_TESTS_HISTORY_HISTORY_H_
 
@@ -57,6 +58,17 @@ struct Operation {
   int64_t operand = 0;    // of an operation on a counter, as above
   int64_t expected_counter = 0;
   int64_t counter = 0;  // what the counter was before; kOk, kExists and kMismatch of these operations say it
+
+  // Places in the order of what this client did: each begin and each end of an operation is one, from 1 on. 0: not
+  // known. What began behind the end of another was not concurrent with it, even where the clock shows no difference,
+  // or where it is known only within which span of time each of them lies.
+  uint64_t began = 0;
+  uint64_t ended = 0;
+  // Not 0: writes of this client with the same number take effect in the order in which they began, also where they are
+  // concurrent. One that never ended takes effect before those that began later and took effect, or never.
+  uint64_t session = 0;
+  // Of unknown outcome: takes effect before whatever begins later than this, or never.
+  int64_t until_ns = kNever;
 };
 
 // Whether the operation asks for a counter.

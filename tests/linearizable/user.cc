@@ -41,6 +41,7 @@ bool User::Ask(Asked* asked) {
   history::Operation record;
   operation.type = DrawType(/*counter=*/key % 2 == 1);
   record.type = history::TypeOf(operation.type);
+  record.began = ++places_;
   asked->key = absl::StrCat("key", key);
   operation.key = asked->key;
   operation.string = &asked->found;
@@ -85,6 +86,7 @@ void User::Ended(const Asked& asked) {
   const auto place = static_cast<size_t>(key);
   history::Operation record = asked.entry->operation;
   record.end_ns = end_ns;
+  record.ended = ++places_;
   const auto outcome = history::OutcomeOf(record.type, operation.status, operation.version != 0);
   if (!outcome.has_value()) {
     board_->Violate(absl::StrCat(ToString(record), " ended with ", operation.status.ToString()));

@@ -42,6 +42,7 @@ class User {
   std::mt19937_64 random_;
   std::array<uint64_t, Board::kKeys> versions_{};
   std::array<int64_t, Board::kKeys> numbers_{};
+  uint64_t places_ = 0;  // in the order of what it did
 };
 
 // A client of its own, in a loop, until the board says stop. Returns the exit code of its process.

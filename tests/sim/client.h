@@ -100,6 +100,7 @@ class SimClient {
   int64_t wake_ns_ = 0;     // when a Poll() is scheduled, 0: it is not
   uint64_t life_ = 0;
   int writes_under_way_ = 0;
+  uint64_t places_ = 0;  // in the order of what it did
   bool ending_ = false;
   bool confirmed_ = false;
   int next_read_ = 1 << 30;

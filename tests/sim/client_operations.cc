@@ -114,6 +114,7 @@ void SimClient::Begin(Operation::Type type, int key, bool must_answer) {
   record.type = TypeOf(type);
   record.client = number_;
   record.begin_ns = world_->now_ns();
+  record.began = ++places_;
   const bool of_counter = history::IsOfCounter(record.type);
   const uint64_t write = world_->writes.size();
   if (Makes(type)) {
@@ -223,6 +224,7 @@ void SimClient::Ended(Slot* slot) {
   const Operation& operation = slot->operation;
   history::Operation& record = world_->HistoryOf(server_, slot->key)[slot->place];
   record.end_ns = world_->now_ns();
+  record.ended = ++places_;
   if (Writes(record.type)) --writes_under_way_;
   const auto outcome = history::OutcomeOf(record.type, operation.status, operation.version != 0);
   if (!outcome.has_value()) {
