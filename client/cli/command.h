@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "client/cli/arguments.h"
 #include "client/cli/console.h"
-#include "client/cli/exit_code.h"
+#include "client/cli/explain.h"
 #include "client/cli/options.h"
 #include "client/cli/store.h"
 

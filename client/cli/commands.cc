@@ -4,15 +4,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/counter_commands.h"
-#include "client/cli/doctor_command.h"
 #include "client/cli/encoding.h"
-#include "client/cli/export_command.h"
-#include "client/cli/help.h"
-#include "client/cli/import_command.h"
-#include "client/cli/key_commands.h"
 #include "client/cli/nearest.h"
-#include "client/cli/server_commands.h"
 
 namespace farlook::cli {
 namespace {

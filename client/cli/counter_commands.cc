@@ -1,5 +1,3 @@
-#include "client/cli/counter_commands.h"
-
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -9,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
 #include "client/cli/encoding.h"
 #include "client/cli/json_line.h"
 

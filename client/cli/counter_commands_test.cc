@@ -1,6 +1,5 @@
-#include "client/cli/counter_commands.h"
-
-#include "client/cli/command_testing.h"
+#include "client/cli/commands.h"
+#include "client/cli/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

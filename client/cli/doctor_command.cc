@@ -1,5 +1,3 @@
-#include "client/cli/doctor_command.h"
-
 #include <chrono>
 #include <string>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
 #include "client/cli/json_line.h"
 #include "rdma/doctor.h"
 #include "rdma/finding.h"

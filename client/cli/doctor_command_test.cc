@@ -1,7 +1,6 @@
-#include "client/cli/doctor_command.h"
-
 #include "absl/status/status.h"
-#include "client/cli/command_testing.h"
+#include "client/cli/commands.h"
+#include "client/cli/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -37,6 +37,22 @@ absl::string_view WhatBecameOfTheWrite(const Request& request) {
 
 }  // namespace
 
+ExitCode ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return ExitCode::kOk;
+    case absl::StatusCode::kNotFound:
+      return ExitCode::kNotFound;
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kAborted:
+      return ExitCode::kConditionFailed;
+    case absl::StatusCode::kCancelled:
+      return ExitCode::kInterrupted;
+    default:
+      return ExitCode::kError;
+  }
+}
+
 std::string Explain(const Request& request, const Options& options) {
   const std::string key = Quoted(request.key);
   const absl::Status& status = request.status;

@@ -1,5 +1,3 @@
-#include "client/cli/export_command.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -8,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "client/cli/commands.h"
 #include "client/cli/encoding.h"
 #include "client/cli/input.h"
 #include "client/cli/pair_format.h"

@@ -1,5 +1,3 @@
-#include "client/cli/help.h"
-
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,3 @@
-#include "client/cli/import_command.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
 #include "client/cli/input.h"
 #include "client/cli/json_line.h"
 #include "client/cli/pair_format.h"

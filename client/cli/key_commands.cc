@@ -1,11 +1,10 @@
-#include "client/cli/key_commands.h"
-
 #include <cstdint>
 #include <string>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
 #include "client/cli/encoding.h"
 #include "client/cli/input.h"
 #include "client/cli/json_line.h"

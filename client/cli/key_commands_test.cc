@@ -1,9 +1,8 @@
-#include "client/cli/key_commands.h"
-
 #include <string>
 #include <vector>
 
-#include "client/cli/command_testing.h"
+#include "client/cli/commands.h"
+#include "client/cli/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/arguments.h"
+#include "client/cli/commands.h"
 #include "client/cli/console.h"
-#include "client/cli/exit_code.h"
-#include "client/cli/help.h"
+#include "client/cli/explain.h"
 #include "client/cli/runner.h"
 #include "client/cli/session.h"
 

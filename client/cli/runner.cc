@@ -7,7 +7,6 @@
 #include "client/cli/commands.h"
 #include "client/cli/encoding.h"
 #include "client/cli/explain.h"
-#include "client/cli/help.h"
 #include "client/cli/nearest.h"
 
 namespace farlook::cli {

@@ -11,7 +11,7 @@
 #include "client/cli/arguments.h"
 #include "client/cli/command.h"
 #include "client/cli/console.h"
-#include "client/cli/exit_code.h"
+#include "client/cli/explain.h"
 #include "client/cli/options.h"
 #include "client/cli/store.h"
 

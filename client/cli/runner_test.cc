@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/command_testing.h"
 #include "client/cli/commands.h"
+#include "client/cli/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

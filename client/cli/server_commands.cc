@@ -1,5 +1,3 @@
-#include "client/cli/server_commands.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "client/cli/commands.h"
 #include "client/cli/figures.h"
 #include "client/cli/interrupt.h"
 #include "client/cli/json_line.h"

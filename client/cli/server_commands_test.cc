@@ -1,8 +1,7 @@
-#include "client/cli/server_commands.h"
-
 #include <string>
 
-#include "client/cli/command_testing.h"
+#include "client/cli/commands.h"
+#include "client/cli/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -3,7 +3,7 @@
 #define FARLOOK_CLIENT_CLI_SESSION_H_
 
 #include "client/cli/console.h"
-#include "client/cli/exit_code.h"
+#include "client/cli/explain.h"
 #include "client/cli/options.h"
 #include "client/cli/runner.h"
 

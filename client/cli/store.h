@@ -68,7 +68,10 @@ class Store {
   virtual uint64_t incarnation() const = 0;
 
   // Starts `request` and waits until it ended. REQUIRES: no other request is in flight.
-  void Run(Request* request);
+  void Run(Request* request) {
+    Start(request);
+    while (Poll() == nullptr) Wait();
+  }
 };
 
 }  // namespace farlook::cli

@@ -2,10 +2,18 @@
 #ifndef FARLOOK_CLIENT_CLI_TESTING_H_
 #define FARLOOK_CLIENT_CLI_TESTING_H_
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
+#include "client/cli/command.h"
+#include "client/cli/console.h"
+#include "client/cli/explain.h"
+#include "client/cli/memory_store.h"
 #include "client/cli/output.h"
+#include "client/cli/runner.h"
+#include "gtest/gtest.h"
 
 namespace farlook::cli {
 
@@ -36,6 +44,44 @@ class CapturedOutput {
  private:
   ScratchFile file_;
   Output output_{file_.fd(), "captured output"};
+};
+
+// A fixture for tests of commands: each is run as kv_cli would run it, on a MemoryStore.
+class CommandTest : public testing::Test {
+ protected:
+  CommandTest() { SetStdin(""); }
+
+  // Runs `words`, a whole command line. Out() and Err() then give what this one printed.
+  ExitCode Run(const std::vector<std::string>& words) {
+    ScratchFile out;
+    ScratchFile err;
+    Options defaults;
+    defaults.address = "shm:///test";
+    ExitCode code;
+    {
+      Console console(stdin_->fd(), out.fd(), err.fd());
+      console.set_prefix("kv_cli: ");
+      Runner runner(mode_, &console, [this](const Options&) { return &store_; });
+      code = runner.Run(words, defaults);
+    }
+    out_ = out.Content();
+    err_ = err.Content();
+    return code;
+  }
+
+  void SetStdin(absl::string_view content) { stdin_ = std::make_unique<ScratchFile>(content); }
+  void set_mode(Mode mode) { mode_ = mode; }
+
+  MemoryStore& store() { return store_; }
+  const std::string& Out() const { return out_; }
+  const std::string& Err() const { return err_; }
+
+ private:
+  MemoryStore store_;
+  std::unique_ptr<ScratchFile> stdin_;
+  Mode mode_ = Mode::kOneShot;
+  std::string out_;
+  std::string err_;
 };
 
 }  // namespace farlook::cli

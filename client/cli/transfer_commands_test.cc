@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/command_testing.h"
 #include "client/cli/interrupt.h"
+#include "client/cli/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
