@@ -56,7 +56,7 @@ ClientCore::ClientCore(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_vi
       outgoing_(endpoint_.get(), /*readable_by_peers=*/true, kIdlePoolBytes),
       directory_(endpoint_.get()),
       session_(&outgoing_, std::max(1u, options.max_in_flight), &stats_),
-      reads_({endpoint_.get(), &staging_, &directory_, &cache_, &time_, &finished_, &stats_},
+      reads_({endpoint_.get(), &staging_, &directory_, &session_, &cache_, &time_, &finished_, &stats_},
              std::max(1u, options.max_in_flight)),
       direct_({&time_, &finished_, &stats_}),
       counters_({endpoint_.get(), &session_, &finished_, &stats_}, std::max(1u, options.max_in_flight),
@@ -133,7 +133,6 @@ void ClientCore::LookAfterPause() {
 
 bool ClientCore::PostAll() {
   if (phase_ == Phase::kReady) {
-    while (Operation* operation = reads_.overtaken()->Pop()) session_.Submit(operation);
     if (reads_.held_up()) reads_.Proceed();
     if (counters_.wants_attention()) counters_.Proceed();
     const auto failed = [this](Operation* operation, absl::Status why) { finished_.End(operation, std::move(why)); };

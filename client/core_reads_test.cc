@@ -272,6 +272,37 @@ TEST_F(CoreTest, AGetOvertakenByWritersAsksTheServer) {
   ExpectNoViolations();
 }
 
+// Its last READ is told together with what makes the client break the connection: nobody has asked the server yet.
+TEST_F(CoreTest, AGetThatWasOvertakenReconnectsWhenItsConnectionIsLostBeforeTheServerIsAsked) {
+  server_->Put("key", "value");
+  Connect();
+  kv::ItemView item;
+  ASSERT_EQ(server_->table().Get(server_->table().HashOf("key"), "key", &item).code, kv::Code::kOk);
+  char* const version = const_cast<char*>(item.value.data()) - kv::ValueOffset(3);
+  const uint64_t alive = kv::LoadWord(version);
+  const auto die = [&] { kv::StoreWord(version, alive | kv::kDeadBit); };
+  die();
+  const uint64_t before = network_.reads;
+  EXPECT_EQ(Do(Type::kGet, "key")->status(), absl::OkStatus());
+  const uint64_t rounds = network_.reads - before;
+
+  network_.hold_reads = true;
+  auto get = Start(Type::kGet, "key");
+  for (uint64_t i = 1; i < rounds; ++i) {
+    network_.ReleaseReads();
+    core_->Poll({});
+  }
+  ASSERT_EQ(network_.held_reads(), 1);
+  network_.hold_reads = false;
+  network_.ReleaseReads();
+  network_.Inject("no reply");
+  kv::StoreWord(version, alive);
+  PollFor(options_.timeout_ms + 1, get->operation);
+  EXPECT_EQ(get->status(), absl::OkStatus());
+  EXPECT_EQ(get->result, "value");
+  EXPECT_EQ(core_->stats().reconnects, 1);
+}
+
 TEST_F(CoreTest, FollowsATableThatGrows) {
   server_->Put("0", "0");
   Connect();

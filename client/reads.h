@@ -28,6 +28,7 @@
 #include "client/last_time.h"
 #include "client/location_cache.h"
 #include "client/operation_queue.h"
+#include "client/session.h"
 #include "kv/hash.h"
 #include "kv/lookup.h"
 #include "kv/message.h"
@@ -43,6 +44,7 @@ class Reads {
     rdma::Endpoint* endpoint;
     BufferPool* pool;
     DirectoryReader* directory;
+    Session* session;  // takes the gets that the server has to answer
     LocationCache* cache;
     LastTime* time;
     Finished* finished;
@@ -76,9 +78,6 @@ class Reads {
 
   // Whether Proceed() has something to do.
   bool held_up() const { return !waiting_.empty() || !unplaced_.empty() || stalled(); }
-
-  // Operations that were overtaken by writers too often: for the server to answer.
-  OperationQueue* overtaken() { return &overtaken_; }
 
   // Whether an operation's time is over while a READ may still write to its memory: the connection must be destroyed,
   // and Disconnect() called, before Expire().
@@ -166,7 +165,6 @@ class Reads {
   std::vector<std::unique_ptr<rdma::Buffer>> staging_;
   Flight* free_ = nullptr;  // the last used first: it is warm
   OperationQueue waiting_;  // for a connection or a flight
-  OperationQueue overtaken_;
   std::deque<Flight*> unplaced_;     // waiting for the pool's memory, the oldest first
   std::deque<Flight*> stalled_;      // not wholly posted, the oldest first
   std::vector<Flight*> refreshing_;  // waiting for the directory
