@@ -5,6 +5,7 @@
 
 #include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
+#include "client/status.h"
 #include "kv/cell_notice.h"
 #include "kv/limits.h"
 #include "kv/slot.h"
@@ -343,6 +344,11 @@ void ClientCore::OnAnswer(Operation* operation, const kv::Reply& reply) {
 }
 
 void ClientCore::OnGetAnswer(Operation* operation, const kv::Reply& reply) {
+  if (reply.code == kv::Code::kNotFound) {
+    operation->version = 0;
+    ++stats_.misses;
+    return finished_.EndAbsent(operation);
+  }
   absl::Status status = StatusOf(reply.code);
   if (status.ok() && reply.payload.empty() && !reply.slot.empty() && operation->type == Operation::Type::kGet) {
     return reads_.SubmitAt(operation, reply.slot);  // too long for a message, or empty
@@ -351,8 +357,6 @@ void ClientCore::OnGetAnswer(Operation* operation, const kv::Reply& reply) {
   if (status.ok()) {
     ++stats_.hits;
     if (operation->type == Operation::Type::kGet) status = Deliver(reply.payload, operation);
-  } else if (reply.code == kv::Code::kNotFound) {
-    ++stats_.misses;
   }
   finished_.End(operation, std::move(status));
 }

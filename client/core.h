@@ -132,8 +132,8 @@ class ClientCore {
   bool PostAll();
   // Posts what may be posted now, and rings. True if that were READs or atomics, which may be done already.
   bool Post() {
-    if (phase_ != Phase::kReady || reads_.held_up() || session_.sendable() ||
-        counters_.wants_attention()) [[unlikely]] {
+    if (phase_ != Phase::kReady || reads_.held_up() || session_.sendable() || counters_.wants_attention())
+        [[unlikely]] {
       return PostAll();
     }
     if (!reads_.TakePosted()) return false;

@@ -72,6 +72,7 @@ TEST_F(DirectTest, EndsAtOnceWithoutAPostAndWithoutTheClock) {
   auto other = Begin(Type::kGet, "other");
   ASSERT_TRUE(other->done());
   EXPECT_EQ(other->code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(other->status().message().empty());
   EXPECT_EQ(other->operation.version, 0);
   EXPECT_EQ(network_.reads, reads);
   EXPECT_EQ(core_->stats().gets, 3);

@@ -48,6 +48,7 @@ TEST_P(CoreLookupsTest, TheServerAnswersAndNothingIsRead) {
   EXPECT_EQ(longest->operation.version, put.version);
   const auto absent = Do(Type::kGet, "other");
   EXPECT_EQ(absent->code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(absent->status().message().empty());
   EXPECT_EQ(absent->operation.version, 0);
   EXPECT_TRUE(Do(Type::kExists, "key")->status().ok());
   EXPECT_EQ(Do(Type::kExists, "other")->code(), absl::StatusCode::kNotFound);

@@ -22,7 +22,9 @@ TEST_F(CoreTest, FindsWhatIsThereAndReportsWhatIsNot) {
   EXPECT_EQ(get->result, "value");
   kv::ItemView item;
   EXPECT_EQ(get->operation.version, server_->table().Get(server_->table().HashOf("key"), "key", &item).version);
-  EXPECT_EQ(Do(Type::kGet, "other")->code(), absl::StatusCode::kNotFound);
+  const auto absent = Do(Type::kGet, "other");
+  EXPECT_EQ(absent->code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(absent->status().message().empty());
   EXPECT_TRUE(Do(Type::kExists, "key")->status().ok());
   EXPECT_EQ(Do(Type::kExists, "other")->code(), absl::StatusCode::kNotFound);
   // Expect: no message was sent for any of it.

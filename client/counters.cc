@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/deadlines.h"
+#include "client/status.h"
 #include "kv/cell_notice.h"
 #include "kv/cell_region.h"
 #include "kv/counter_value.h"
@@ -26,18 +27,8 @@ absl::Status OutOfRange(int64_t value, bool add) {
 }
 
 absl::Status StatusFor(const Operation& operation, const kv::Reply& reply) {
-  switch (reply.code) {
-    case kv::Code::kWrongKind:
-      return absl::FailedPreconditionError("the key names a value, not a counter");
-    case kv::Code::kExists:
-      return absl::AlreadyExistsError("there is a counter of this key");
-    case kv::Code::kNoMemory:
-      return absl::ResourceExhaustedError("the server has no memory for another counter");
-    case kv::Code::kOutOfRange:
-      return OutOfRange(static_cast<int64_t>(reply.version), operation.type == Type::kFetchAdd);
-    default:
-      return StatusOf(reply.code);
-  }
+  if (reply.code != kv::Code::kOutOfRange) return CounterStatusOf(reply.code);
+  return OutOfRange(static_cast<int64_t>(reply.version), operation.type == Type::kFetchAdd);
 }
 
 }  // namespace

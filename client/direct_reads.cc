@@ -162,7 +162,7 @@ size_t DirectReads::EndAbsent(size_t count, int64_t since_ns) {
   for (Operation* operation : absl::MakeConstSpan(batch_->absent, count)) {
     operation->version = 0;
     parts_.finished->Begun(operation);
-    parts_.finished->End(operation, absl::Status(absl::StatusCode::kNotFound, ""));
+    parts_.finished->EndAbsent(operation);
   }
   return count;
 }

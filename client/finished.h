@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "client/client.h"
 #include "client/operation_queue.h"
+#include "client/status.h"
 
 namespace farlook::client {
 
@@ -42,6 +43,14 @@ class Finished {
     Close(operation);
   }
 
+  // The same, for a get whose key is absent.
+  void EndAbsent(Operation* operation) {
+    if (!news_.empty()) [[unlikely]]
+      return End(operation, absent_);
+    operation->status = absent_;
+    Close(operation);
+  }
+
   // What the user ought to hear: it is added to the next error.
   void Announce(absl::string_view news) { news_ = std::string(news); }
 
@@ -62,6 +71,8 @@ class Finished {
     if (!operation->internal.blocking) queue_.Push(operation);
   }
 
+  // Each client's own: the count of its copies is not shared with other threads.
+  const absl::Status absent_ = absl::NotFoundError(kAbsent);
   OperationQueue queue_;
   size_t in_flight_ = 0;
   std::string news_;

@@ -123,7 +123,7 @@ void Reads::Advance(Flight* flight, Step step) {
         if (NotFoundInTime(flight)) {
           if (flight->from_cache) parts_.cache->Erase(flight->lookup.hash());
           ++parts_.stats->misses;
-          return End(flight, absl::Status(absl::StatusCode::kNotFound, ""));
+          return EndAbsent(flight);
         }
         if (++flight->restarts > kMaxRestarts) return Ask(flight);
         Count(*flight);
@@ -358,6 +358,13 @@ void Reads::End(Flight* flight, absl::Status status) {
   Count(*flight);
   Release(flight);
   parts_.finished->End(operation, std::move(status));
+}
+
+void Reads::EndAbsent(Flight* flight) {
+  Operation* operation = flight->operation;
+  Count(*flight);
+  Release(flight);
+  parts_.finished->EndAbsent(operation);
 }
 
 void Reads::Proceed() {

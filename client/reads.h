@@ -150,6 +150,7 @@ class Reads {
   void Ask(Flight* flight);
   void Count(const Flight& flight);
   void End(Flight* flight, absl::Status status);
+  void EndAbsent(Flight* flight);
 
   const Parts parts_;
   const uint32_t max_in_flight_;
@@ -163,8 +164,8 @@ class Reads {
 
   std::deque<Flight> flights_;  // grows up to max_flights_; addresses stay, and are the wr_ids
   std::vector<std::unique_ptr<rdma::Buffer>> staging_;
-  Flight* free_ = nullptr;  // the last used first: it is warm
-  OperationQueue waiting_;  // for a connection or a flight
+  Flight* free_ = nullptr;           // the last used first: it is warm
+  OperationQueue waiting_;           // for a connection or a flight
   std::deque<Flight*> unplaced_;     // waiting for the pool's memory, the oldest first
   std::deque<Flight*> stalled_;      // not wholly posted, the oldest first
   std::vector<Flight*> refreshing_;  // waiting for the directory

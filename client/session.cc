@@ -268,36 +268,4 @@ void Session::Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::Fu
   queue_.Extract(chosen, take);
 }
 
-absl::Status StatusOf(kv::Code code) {
-  switch (code) {
-    case kv::Code::kOk:
-      return absl::OkStatus();
-    case kv::Code::kNotFound:
-      return absl::Status(absl::StatusCode::kNotFound, "");
-    case kv::Code::kExists:
-      return absl::AlreadyExistsError("the key is present");
-    case kv::Code::kVersionMismatch:
-      return absl::AbortedError("the key has another version");
-    case kv::Code::kNoMemory:
-      return absl::ResourceExhaustedError("the server's memory is full");
-    case kv::Code::kIndexFull:
-      return absl::ResourceExhaustedError("too many keys whose hashes collide");
-    case kv::Code::kTooLarge:
-      return absl::InvalidArgumentError("the value is longer than the server's limit");
-    case kv::Code::kReadOnly:
-      return absl::PermissionDeniedError("this client may only read");
-    case kv::Code::kBadValue:
-      return absl::DataLossError("the server could not pull the value, or not intact");
-    case kv::Code::kOutcomeUnknown:
-      return absl::UnknownError("the server no longer knows the outcome of this request");
-    case kv::Code::kWrongKind:
-      return absl::FailedPreconditionError("the key names a counter");
-    case kv::Code::kShuttingDown:
-      return absl::UnavailableError("the server is shutting down; nothing was done");
-    case kv::Code::kOutOfRange:
-      return absl::OutOfRangeError("the counter is out of its range");
-  }
-  return absl::InternalError("the server sent an unknown code");
-}
-
 }  // namespace farlook::client

@@ -124,9 +124,6 @@ inline bool IsWrite(Operation::Type type) {
          type != Operation::Type::kStat && type != Operation::Type::kReadCounter;
 }
 
-// What an operation's user is told for the server's answer.
-absl::Status StatusOf(kv::Code code);
-
 }  // namespace farlook::client
 
 #endif  // FARLOOK_CLIENT_SESSION_H_

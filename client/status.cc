@@ -1,0 +1,57 @@
+#include "client/status.h"
+
+namespace farlook::client {
+
+absl::Status StatusOf(kv::Code code) {
+  switch (code) {
+    case kv::Code::kOk:
+      return absl::OkStatus();
+    case kv::Code::kNotFound:
+      return absl::NotFoundError(kAbsent);
+    case kv::Code::kExists:
+      return absl::AlreadyExistsError("the key is present, and was left as it is; a Put or Replace overwrites it");
+    case kv::Code::kVersionMismatch:
+      return absl::AbortedError("the key has another version, and was left as it is; Get it again and decide anew");
+    case kv::Code::kNoMemory:
+      return absl::ResourceExhaustedError(
+          "the server's memory is full; delete keys, or start kv_server with more --memory");
+    case kv::Code::kIndexFull:
+      return absl::ResourceExhaustedError(
+          "the server's index is full for keys whose hashes collide with this one's; use another key");
+    case kv::Code::kTooLarge:
+      return absl::InvalidArgumentError("the value is longer than the server's limit, its --max_value_bytes");
+    case kv::Code::kReadOnly:
+      return absl::PermissionDeniedError("this client may only read; connect without read_only to write");
+    case kv::Code::kBadValue:
+      return absl::DataLossError("the server could not pull the value, or not intact; nothing was written: try again");
+    case kv::Code::kOutcomeUnknown:
+      return absl::UnknownError(
+          "the server no longer knows whether it carried out this request; read the key to see what is there");
+    case kv::Code::kWrongKind:
+      return absl::FailedPreconditionError("the key names a counter; use the calls for counters, or another key");
+    case kv::Code::kShuttingDown:
+      return absl::UnavailableError("the server is shutting down; nothing was done: try again when it is back");
+    case kv::Code::kOutOfRange:
+      return absl::OutOfRangeError("the counter is out of its range");
+  }
+  return absl::InternalError("the server sent a code that this client does not know; use one of the same release");
+}
+
+absl::Status CounterStatusOf(kv::Code code) {
+  switch (code) {
+    case kv::Code::kNotFound:
+      return absl::NotFoundError("there is no counter of this key; CreateCounter makes one");
+    case kv::Code::kExists:
+      return absl::AlreadyExistsError("there is a counter of this key already, and it was left as it is");
+    case kv::Code::kNoMemory:
+      return absl::ResourceExhaustedError(
+          "the server has no memory for another counter; delete counters, or start kv_server with more "
+          "--counter_memory");
+    case kv::Code::kWrongKind:
+      return absl::FailedPreconditionError("the key names a value, not a counter");
+    default:
+      return StatusOf(code);
+  }
+}
+
+}  // namespace farlook::client
