@@ -165,7 +165,6 @@ class Search {
   // Of what is placed, one for each in the order of placing: the latest begin; and by session the latest write.
   std::vector<int64_t> latest_begin_ns_;
   std::vector<std::vector<uint64_t>> latest_write_;
-  bool began_anew_ = false;
   size_t required_ = 0;  // not placed, and not optional
 
   // Which entries are placed, as a hash: the XOR of random numbers, one for each. The memory holds 128 bits.
@@ -186,7 +185,6 @@ bool Search::PrepareWrites(const std::vector<Timed>& order, std::string* why) {
   version_of_.push_back(0);
   for (const Timed& timed : order) {
     const Operation& operation = *timed.operation;
-    began_anew_ = began_anew_ || operation.type == Type::kWipe;
     if (operation.write == 0) continue;
     states_[operation.write] = static_cast<uint32_t>(version_of_.size());
     version_of_.push_back(operation.outcome == Outcome::kOk ? operation.version : 0);
@@ -211,12 +209,12 @@ bool Search::PrepareWrites(const std::vector<Timed>& order, std::string* why) {
   return PrepareVersions(why);
 }
 
-// A version is of one write.
+// A version is of one write, also where the table began anew in between: it then counts from a random number.
 bool Search::PrepareVersions(std::string* why) {
   for (uint32_t state = 1; state < version_of_.size(); ++state) {
     if (version_of_[state] == 0) continue;
     const auto [other, fresh] = versions_.emplace(version_of_[state], state);
-    if (fresh || began_anew_) continue;
+    if (fresh) continue;
     *why = absl::StrCat("two writes have version ", other->first);
     return false;
   }
@@ -258,7 +256,7 @@ void Search::PrepareEntries(const std::vector<Timed>& order) {
     entry.alike = entry.optional && (IsAlike(operation) || (unseen && operation.type == Type::kCreateCounter)) &&
                   found.count(operation.write) == 0;
     entry.needs = entry.found;
-    const uint64_t met = began_anew_ || entry.found != 0 ? 0 : VersionMet(operation);
+    const uint64_t met = entry.found != 0 ? 0 : VersionMet(operation);
     if (const auto state = versions_.find(met); state != versions_.end()) {
       entry.needs = state->second;
     } else if (met != 0) {
@@ -310,13 +308,11 @@ void Search::ForEachNext(Visit visit) {
   }
 }
 
-// A write that nobody was told the version of has the one that the first says who met it, unless that is another's. As
-// long as versions count anew when the table does, it may have any.
+// A write that nobody was told the version of has the one that the first says who met it, unless that is another's.
 bool Search::HasVersion(const Entry& entry, State state) const {
   const uint64_t met = VersionMet(*entry.operation);
   if (met == 0) return true;
   if (version_of_[state] != 0) return version_of_[state] == met;
-  if (began_anew_) return true;
   return entry.loose != 0 && (bound_ == entry.loose || (bound_ == 0 && loose_[entry.loose].placed == 0));
 }
 

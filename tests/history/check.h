@@ -9,7 +9,8 @@
 // The order has to respect the clock, the order of what each client did (Operation::began), and that of the writes of
 // one session. A version belongs to one write: whoever is told it (a get, an insert that found the key there, a
 // compare-and-set that failed, and one that succeeded) met that write's value. Where the write's own outcome is
-// unknown, the first to be told binds the version to it.
+// unknown, the first to be told binds the version to it. A table that begins anew
+// does not use its old versions again.
 #ifndef FARLOOK_TESTS_HISTORY_CHECK_H_
 #define FARLOOK_TESTS_HISTORY_CHECK_H_
 

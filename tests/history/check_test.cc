@@ -241,6 +241,20 @@ TEST(CheckTest, ATableThatBeginsAnewIsEmpty) {
   EXPECT_TRUE(Wrong({Put(1, 2, 1), wipe, Miss(4, 5), Get(6, 7, 1)}));
 }
 
+TEST(CheckTest, AVersionOfTheTableBeforeFitsNothing) {
+  const Operation wipe = {Type::kWipe, Outcome::kOk, 0, 3, 8, 0, 0, 0, 0};
+  // A balance of 100, a server that dies and comes back, a balance of 7: who still knows the first must not change it.
+  EXPECT_TRUE(Right({Put(1, 2, 1, 7), wipe, Put(9, 10, 2, 19), Cas(11, 12, 3, 7, Outcome::kMismatch, 19)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), wipe, Put(9, 10, 2, 19), Cas(11, 12, 3, 7, Outcome::kOk, 20)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), wipe, Put(9, 10, 2, 7), Cas(11, 12, 3, 7, Outcome::kOk, 8)})) << "counted anew";
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), wipe, Put(9, 10, 2, 7)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), wipe, Put(9, 10, 2), Cas(11, 12, 3, 7, Outcome::kOk, 8)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), wipe, Unknown(Put(9, 10, 2)), Cas(11, 12, 3, 7, Outcome::kOk, 8)}));
+  EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), wipe, Unknown(Put(9, 10, 2)), Unknown(Cas(11, 12, 3, 7)), Get(13, 14, 3, 8)}));
+  EXPECT_TRUE(Wrong({Unknown(Put(1, 2, 1)), Get(2, 3, 0, 7), wipe, Put(9, 10, 2), Cas(11, 12, 3, 7)}));
+  EXPECT_TRUE(Right({Unknown(Put(1, 2, 1)), wipe, Get(9, 10, 0, 7), Cas(11, 12, 3, 7)})) << "it came after all";
+}
+
 TEST(CheckTest, ManyUnknownOutcomesDoNotTakeForEver) {
   KeyHistory history;
   for (uint64_t i = 1; i <= 60; ++i) history.push_back(Unknown(Put(1, 2, i)));

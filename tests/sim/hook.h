@@ -47,6 +47,7 @@ enum class Break : uint8_t {
   kCellToldFromMemory,
   kHolderNotEnrolled,
   kGateNotWaitedFor,
+  kVersionsBeginAnew,
   kCount,
 };
 inline Break active_break = Break::kNone;

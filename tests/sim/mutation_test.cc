@@ -55,6 +55,7 @@ constexpr Mutation kMutations[] = {
     {Break::kCellToldFromMemory, "CellToldInAReplyFromMemory", Focus::kCounters},
     {Break::kHolderNotEnrolled, "CellToldToAConnectionThatIsNotWaitedFor"},
     {Break::kGateNotWaitedFor, "ClientStoppedWithinAnAtomicNotWaitedFor", Focus::kCounters},
+    {Break::kVersionsBeginAnew, "VersionsBeginAnewWithTheTable"},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

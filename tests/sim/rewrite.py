@@ -45,6 +45,9 @@ EDITS = [
     # Versions are used for four writes each.
     ("kv/partition.h", "return ++versions_ << bits_ | prefix_;",
      "++versions_; return (BROKEN(kVersionReused) ? (versions_ + 3) / 4 : versions_) << bits_ | prefix_;"),
+    # Each incarnation counts versions from the same number on.
+    ("kv/partition.cc", "versions_(options.first_version >> bits)",
+     "versions_(BROKEN(kVersionsBeginAnew) ? 0 : options.first_version >> bits)"),
     # A delete clears the slot before the item is dead.
     ("kv/partition.cc", "  StoreWord(found.item + kVersionOffset, result.version | kDeadBit);  // here the delete takes effect\n",
      "  if (BROKEN(kDeleteClearsSlotFirst)) StoreWord(found.slot, 0);\n"

@@ -91,6 +91,7 @@ void SimServer::Start() {
   kv::TableOptions options;
   options.incarnation = world_->random.Next() | 1;
   options.hash_seed = kHashSeed;
+  options.first_version = 1 + world_->random.Below(kv::kMaxFirstVersion - 1);
   options.partitions = worker_count == 1 ? 1 : 4;
   SimServer* const paused = std::exchange(running, nullptr);  // another, which is not the one that stores now
   parts.table = *kv::Table::Create({region, region_bytes}, options);
