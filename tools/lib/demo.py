@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+import disk_cache
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGETS = ["//server:kv_server", "//bench/ycsb:ycsb", "//client/cli:kv_cli"]
 WORKLOADS = {
@@ -177,10 +179,14 @@ def build():
     if shutil.which("bazel") is None:
         raise Failure("bazel is missing; tools/setup installs it")
     say("building (--config=opt) ...")
+    cache = disk_cache.directory()
+    flags = disk_cache.prepare(cache)
     # The caller's bazel-bin may lead to another configuration by the time it is used.
-    if subprocess.run(["bazel", "build", "--config=opt", "--show_result=0", "--ui_event_filters=-info", *TARGETS],
+    if subprocess.run(["bazel", "build", "--config=opt", "--show_result=0", "--ui_event_filters=-info", *flags, *TARGETS],
                       cwd=ROOT, check=False).returncode != 0:
         raise Failure("the build failed; its output is above")
+    if flags:
+        disk_cache.clean(cache)
     info = subprocess.run(["bazel", "info", "--config=opt", "bazel-bin"], cwd=ROOT, check=True,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     return [pathlib.Path(info.stdout.strip()) / target[2:].replace(":", "/") for target in TARGETS]

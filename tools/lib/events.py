@@ -12,6 +12,7 @@ class Outcome:
     def __init__(self, passed=0):
         self.passed = passed
         self.targets = 0
+        self.cached = 0  # of those, targets that had passed before and were not run again
         self.failures = []  # strings
         self.logs = {}  # path of the log of each test target that failed, by label
 
@@ -26,7 +27,7 @@ class Outcome:
 def read_events(path, exit_code):
     """The Outcome of the invocation that wrote `path` and ended with `exit_code`."""
     outcome = Outcome()
-    logs, texts, status, broken = {}, {}, {}, []
+    logs, texts, status, broken, cached = {}, {}, {}, [], set()
     try:
         with open(path, encoding="utf-8") as file:
             events = [json.loads(line) for line in file if line.strip()]
@@ -38,6 +39,8 @@ def read_events(path, exit_code):
         if "testResult" in name and "testResult" in event:
             key = name["testResult"]
             result = event["testResult"]
+            if result.get("cachedLocally") or result.get("executionInfo", {}).get("cachedRemotely"):
+                cached.add(key["label"])
             for output in result.get("testActionOutput", []):
                 if output["name"] == "test.xml":
                     # The last attempt counts.
@@ -53,6 +56,7 @@ def read_events(path, exit_code):
         count_target(label, overall, logs.get(label, {}).values(), outcome)
         if overall not in ("PASSED", "FLAKY") and label in texts:
             outcome.logs[label] = texts[label]
+    outcome.cached = len(cached)
     for label in broken:
         if status.get(label) not in ("FAILED", "TIMEOUT", "FAILED_TO_BUILD", "INCOMPLETE"):
             outcome.fail(label, "does not build")

@@ -4,18 +4,23 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree as xml
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
 import coverage  # noqa: E402  pylint: disable=wrong-import-position
 import demo  # noqa: E402  pylint: disable=wrong-import-position
+import disk_cache  # noqa: E402  pylint: disable=wrong-import-position
 import events  # noqa: E402  pylint: disable=wrong-import-position
+import graph  # noqa: E402  pylint: disable=wrong-import-position
 import readme  # noqa: E402  pylint: disable=wrong-import-position
+import test as tools_test  # noqa: E402  pylint: disable=wrong-import-position
 
 
 class Coverage(unittest.TestCase):
@@ -106,6 +111,13 @@ class EventsTest(Scratch):
         broken = {"id": {"targetCompleted": {"label": "//a:lib"}}, "completed": {}}
         self.assertEqual(self.outcome(extra=[broken], exit_code=1).failures, ["//a:lib: does not build"])
 
+    def test_what_was_not_run_again_is_counted(self):
+        def result(label, **how):
+            return {"id": {"testResult": {"label": label}}, "testResult": how}
+        self.assertEqual(self.outcome(extra=[result("//a:x", cachedLocally=True),
+                                             result("//a:y", executionInfo={"cachedRemotely": True}),
+                                             result("//a:z", cachedLocally=False, executionInfo={})]).cached, 2)
+
     def test_nothing_that_bazel_says_is_lost(self):
         self.assertEqual(self.outcome(exit_code=37).failures, ["bazel: ended with exit code 37"])
         self.assertEqual(events.read_events(self.directory / "none", 0).failed, 1)
@@ -145,6 +157,129 @@ class ReadmeTest(Scratch):
         command = f"bash -c {started[:-2]!r} &"
         self.assertEqual(self.run_steps((command, ""), ("kill %1", "")), [None, None])
         self.assertEqual(self.run_steps((command, ""))[1], "leaves a program running")
+
+
+    def test_builds_take_the_flags_and_nothing_else_does(self):
+        bazel = self.write("real", '#!/bin/sh\necho "$@"\n')
+        bazel.chmod(0o755)
+        steps = [("bazel build //x", "--home build --flag //x"), ("bazel info", "--home info")]
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual([None, None],
+                             [why for _, why in readme.run(self.directory, [str(bazel), "--home"], steps, ["--flag"])])
+
+
+class DocumentsTest(Scratch):
+    def wrong(self):
+        return [what for what, why in readme.documents(self.directory) if why is not None]
+
+    def test_links_and_named_sections_exist(self):
+        (self.directory / "docs").mkdir()
+        (self.directory / "kv").mkdir()
+        self.write("docs/a.md", "# Title\n## Some thing\n[b](b.md#x) [web](https://x.y/z)\n")
+        self.write("docs/b.md", "[a](a.md)\n")
+        self.write("kv/x.h", '// See "Some thing" in docs/a.md, and docs/a.md, "Title"; "Some\n// thing" in\n// docs/a.md\n')
+        self.assertEqual(self.wrong(), [])
+        self.write("docs/b.md", "[c](c.md)\n")
+        self.write("kv/x.h", '// See "Some" in docs/a.md. docs/none.md, "Title"\n')
+        self.assertEqual(self.wrong(), ["docs/b.md's link c.md", 'kv/x.h: "Some" in docs/a.md',
+                                        'kv/x.h: "Title" in docs/none.md'])
+
+
+class DiskCacheTest(Scratch):
+    DAY = 24 * 3600
+    NOW = 1_800_000_000
+
+    def entry(self, name, size, days_read, days_written):
+        path = self.directory / "cas" / name[:2] / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * size)
+        os.utime(path, (self.NOW - days_read * self.DAY, self.NOW - days_written * self.DAY))
+        return path
+
+    def clean(self, max_bytes):
+        return disk_cache.clean(self.directory, max_bytes=max_bytes, max_age_s=14 * self.DAY, now=self.NOW)
+
+    def test_it_lies_in_the_users_cache_directory(self):
+        self.assertEqual(disk_cache.directory({"HOME": "/home/u"}), pathlib.Path("/home/u/.cache/farlook/bazel"))
+        self.assertEqual(disk_cache.directory({"HOME": "/home/u", "XDG_CACHE_HOME": "/c"}),
+                         pathlib.Path("/c/farlook/bazel"))
+        self.assertEqual(disk_cache.directory({"HOME": "/home/u", "XDG_CACHE_HOME": "c"}),
+                         pathlib.Path("/home/u/.cache/farlook/bazel"))
+        self.assertIsNone(disk_cache.directory({}))
+
+    def test_what_was_long_not_used_goes(self):
+        old = self.entry("aa1", 10, days_read=15, days_written=15)
+        read = self.entry("aa2", 10, days_read=1, days_written=40)
+        written = self.entry("bb3", 10, days_read=40, days_written=13)  # as where reads are not noted
+        self.assertEqual(self.clean(1000), (1, 10, 20))
+        self.assertEqual([False, True, True], [path.exists() for path in (old, read, written)])
+
+    def test_of_too_much_the_longest_unused_goes(self):
+        third = self.entry("aa1", 30, days_read=1, days_written=9)
+        first = self.entry("aa2", 30, days_read=3, days_written=3)
+        second = self.entry("bb3", 30, days_read=2, days_written=8)
+        self.assertEqual(self.clean(60), (1, 30, 60))
+        self.assertEqual([True, False, True], [path.exists() for path in (third, first, second)])
+        self.assertEqual(self.clean(59), (1, 30, 30))
+        self.assertTrue(third.exists() and not second.exists())
+
+    def test_an_empty_cache_is_clean(self):
+        self.assertEqual(self.clean(0), (0, 0, 0))
+
+    def test_other_compilers_forget_what_was_built(self):
+        real, disk_cache._packages = disk_cache._packages, lambda: "gcc-12 1\n"
+        try:
+            cache = self.directory / "farlook" / "bazel"
+            self.assertEqual(disk_cache.prepare(cache), [f"--disk_cache={cache}"])
+            action = cache / "ac" / "00" / "0011"
+            action.parent.mkdir(parents=True)
+            action.touch()
+            disk_cache.prepare(cache)
+            self.assertTrue(action.exists())
+            disk_cache._packages = lambda: "gcc-12 2\n"
+            disk_cache.prepare(cache)
+            self.assertFalse(action.exists())
+            action.touch()
+            disk_cache.prepare(cache)
+            self.assertTrue(action.exists())
+        finally:
+            disk_cache._packages = real
+
+    def test_without_a_place_for_it_there_is_none(self):
+        self.assertEqual(disk_cache.prepare(None), [])
+        self.assertEqual(disk_cache.prepare(self.write("file", "") / "bazel"), [])
+
+
+class RunnerTest(Scratch):
+    def command(self, *argv):
+        """What Bazel is called with."""
+        said = self.directory / "said"
+        bazel = self.write("bazel", f'#!/bin/sh\necho "$@" >{said}\n')
+        bazel.chmod(0o755)
+        args = tools_test.parse([*argv, "--no-cache"])
+        args.scratch = self.directory
+        runner = tools_test.Runner(args)
+        runner.bazel = [str(bazel)]
+        runner._graph = graph.Graph.__new__(graph.Graph)
+        runner._graph.rules = {
+            name: xml.fromstring(f'<rule class="cc_test"><list name="tags"><string value="{tag}"/></list></rule>')
+            for name, tag in (("//a:long", "slow"), ("//a:short", "other"))}
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            runner.gcc(events.Outcome())
+        self.printed = printed.getvalue()
+        return said.read_text(encoding="utf-8").split()
+
+    def test_tests_are_run_though_they_passed_before(self):
+        self.assertIn("--nocache_test_results", self.command())
+        self.assertIn("--nocache_test_results", self.command("--only=gcc", "//kv:item_test"))
+        self.assertNotIn("--nocache_test_results", self.command("--quick"))
+
+
+    def test_quick_leaves_out_what_is_slow_and_says_so(self):
+        self.assertIn("--test_tag_filters=-slow", self.command("--quick"))
+        self.assertIn("left out by --quick, being tagged slow: //a:long\n", self.printed)
+        self.assertNotIn("--test_tag_filters=-slow", self.command())
+        self.assertNotIn("left out", self.printed)
 
 
 class DemoTest(unittest.TestCase):

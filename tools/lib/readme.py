@@ -9,12 +9,14 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
 
 # What would take too long in full, or is what runs this.
 INSTEAD = {"tools/demo": "tools/demo --quick", "tools/test": "tools/test --list"}
+SOURCES = ["bench", "client", "kv", "rdma", "server", "tests"]
 ADDRESS = "/tmp/farlook"  # moved to a directory of the run's own
 TIMEOUT_S = 900
 
@@ -62,12 +64,16 @@ def matches(expected, printed):
     return re.fullmatch(pattern.strip(), printed.strip(), re.DOTALL) is not None
 
 
-def environment(directory, bazel):
-    """With `bazel` meaning the given command, startup options and all."""
+def environment(directory, bazel, flags):
+    """With `bazel` meaning the given command, startup options and all, and builds taking `flags`."""
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
-    if len(bazel) > 1:
+    real = shutil.which(bazel[0])
+    if real is not None and (len(bazel) > 1 or flags):
+        command = shlex.join([real] + bazel[1:])
         shim = pathlib.Path(directory) / "bazel"
-        shim.write_text(f'#!/bin/sh\nexec {shlex.join(["/usr/bin/bazel"] + bazel[1:])} "$@"\n', encoding="utf-8")
+        shim.write_text("#!/bin/sh\nverb=$1\nshift\ncase $verb in\n"
+                        f'build | run | test) exec {command} "$verb" {shlex.join(flags)} "$@" ;;\n'
+                        f'*) exec {command} "$verb" "$@" ;;\nesac\n', encoding="utf-8")
         shim.chmod(0o755)
         env["PATH"] = f"{directory}:{env['PATH']}"
     return env
@@ -82,12 +88,12 @@ def end_session(leader):
                 os.kill(int(stat.parent.name), signal.SIGTERM)
 
 
-def run(root, bazel, wanted):
+def run(root, bazel, wanted, flags=()):
     """Yields (command, None or why it is not as told)."""
     with tempfile.TemporaryDirectory(prefix="farlook-readme-") as directory:
         process = subprocess.Popen(["bash", "-c", script([command for command, _ in wanted], directory)], cwd=root,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                                   errors="replace", env=environment(directory, bazel))
+                                   errors="replace", env=environment(directory, bazel, flags))
         try:
             output = process.communicate(timeout=TIMEOUT_S)[0]
         except subprocess.TimeoutExpired:
@@ -131,12 +137,34 @@ def static(root, text):
         yield f"README's path {path}", None if (root / path).exists() else "does not exist"
 
 
-def check(root, bazel):
-    """Yields (what, None or why it is wrong) of everything that the README tells."""
+def documents(root):
+    """Yields (what, None or why) of the links of all documents, and of all sources that name a section of one."""
+    for path in sorted((root / "docs").rglob("*.md")):
+        for link in sorted(set(re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")))):
+            if not (path.parent / link).exists():
+                yield f"{path.relative_to(root)}'s link {link}", "does not exist"
+    named = re.compile(r'"([A-Z][^"\n]*)"\s+in\s+`?docs/([\w-]+\.md)|docs/([\w-]+\.md), "([^"\n]+)"')
+    for folder in SOURCES:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in (".h", ".cc", ".py", ".pml", ".md") or not path.is_file():
+                continue
+            text = re.sub(r"\n *(//|#|\*) ?", " ", path.read_text(encoding="utf-8", errors="replace"))
+            for one, in_, of, other in named.findall(text):
+                document = root / "docs" / (in_ or of)
+                heading = one or other
+                if not document.exists() or f" {heading}\n" not in "".join(
+                        re.findall(r"^#+( .*\n)", document.read_text(encoding="utf-8"), re.MULTILINE)):
+                    yield f'{path.relative_to(root)}: "{heading}" in docs/{document.name}', "is no section"
+    yield "links and named sections of documents", None
+
+
+def check(root, bazel, flags=()):
+    """Yields (what, None or why it is wrong) of everything that the README tells. Its builds take `flags` besides."""
     text = (root / "README.md").read_text(encoding="utf-8")
     yield from static(root, text)
+    yield from documents(root)
     wanted = steps(text)
     if not wanted:
         yield "README", "has no commands"
         return
-    yield from run(root, bazel, wanted)
+    yield from run(root, bazel, wanted, flags)

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+import disk_cache
 from events import Outcome, read_events
 from graph import Graph
 
@@ -44,6 +45,7 @@ class Runner:
         self.args = args
         self.bazel = ["bazel"] + ([f"--output_base={args.output_base}"] if args.output_base else [])
         self.scratch = pathlib.Path(args.scratch)
+        self.cache = [] if args.no_cache else disk_cache.prepare(disk_cache.directory())
         self._graph = None
 
     def graph(self):
@@ -65,9 +67,11 @@ class Runner:
         command = self.bazel + [what, "--keep_going", "--color=no", "--curses=no", "--show_result=0",
                                 "--show_progress_rate_limit=60", "--ui_event_filters=-info",
                                 f"--build_event_json_file={events}", f"--jobs={self.args.jobs}",
-                                f"--target_pattern_file={patterns}", *flags]
+                                f"--target_pattern_file={patterns}", *self.cache, *flags]
         if what == "test":
             command += ["--test_summary=terse", "--test_output=summary", "--build_tests_only=0"]
+            if not self.args.quick:  # a test that passed once, in this clone or another, is run all the same
+                command += ["--nocache_test_results"]
             if self.args.filter:
                 command += [f"--test_filter={self.args.filter}"]
         code = subprocess.run(command, cwd=ROOT, check=False).returncode
@@ -85,6 +89,7 @@ class Runner:
             return
         outcome.passed += result.passed
         outcome.targets += result.targets
+        outcome.cached += result.cached
         outcome.failures += result.failures
 
     @staticmethod
@@ -119,7 +124,14 @@ class Runner:
         self.command(outcome, "arrows (bazel query)", arrows + ["--query", "--bazel", " ".join(self.bazel)])
 
     def gcc(self, outcome):
-        self.bazel_test(outcome, self.targets(), "--config=opt")
+        if not self.args.quick:
+            self.bazel_test(outcome, self.targets(), "--config=opt")
+            return
+        slow = self.graph().tagged("slow")
+        print(f"left out by --quick, being tagged slow: {' '.join(sorted(slow))}", flush=True)
+        self.bazel_test(outcome, self.targets(), "--config=opt", "--test_tag_filters=-slow", "--build_tag_filters=-slow")
+        print(f"not run again by --quick: {outcome.cached} of {outcome.targets} test targets, which passed before with the "
+              "same inputs", flush=True)
 
     def verbs(self, outcome):
         self.bazel_test(outcome, self.targets(self.graph().tagged("verbs")), "--config=opt")
@@ -128,7 +140,7 @@ class Runner:
         self.bazel_test(outcome, self.targets(), "--config=clang")
 
     def readme(self, outcome):
-        for name, why in __import__("readme").check(ROOT, self.bazel):
+        for name, why in __import__("readme").check(ROOT, self.bazel, self.cache):
             if why is None:
                 outcome.passed += 1
             else:
@@ -160,7 +172,8 @@ def parse(argv):
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET",
                         help="Bazel patterns to test instead of //... (not for format, arrows, readme)")
-    parser.add_argument("--quick", action="store_true", help=f"only the stages {', '.join(QUICK)}")
+    parser.add_argument("--quick", action="store_true", help=f"for the developer: only the stages {', '.join(QUICK)}, only tests that a change since their last "
+                             "run can have affected, and none tagged slow")
     parser.add_argument("--only", metavar="STAGE,...", help="only these stages")
     parser.add_argument("--skip", metavar="STAGE,...", default="", help="not these stages")
     parser.add_argument("--filter", metavar="PATTERN", help="only test cases that match (gtest's filter)")
@@ -168,6 +181,8 @@ def parse(argv):
     parser.add_argument("--fuzz-seconds", type=int, default=8, metavar="N", help="for each fuzz target (8)")
     parser.add_argument("--seed", type=int, default=0, help="of the fuzzers (0: random, and printed)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="at once (as many as processors)")
+    parser.add_argument("--no-cache", action="store_true",
+                        help=f"compile everything here, without {disk_cache.directory() or 'a disk cache'}")
     parser.add_argument("--output_base", metavar="DIR", help="Bazel's, if not the usual one")
     args = parser.parse_args(argv)
     if args.list:
@@ -221,7 +236,15 @@ def main(argv):
                   f"{results[stage][1]:.0f} s", flush=True)
             if interrupted:
                 break
+        if runner.cache:
+            tidy_up(disk_cache.directory())
     return summarize(args, results, time.monotonic() - start, interrupted)
+
+
+def tidy_up(cache):
+    files, freed, left = disk_cache.clean(cache)
+    print(f"\ndisk cache {cache}: {left / 2**30:.1f} GiB"
+          + (f"; deleted {files} files, {freed / 2**30:.1f} GiB, as too old or too much" if files else ""), flush=True)
 
 
 def summarize(args, results, seconds, interrupted):
