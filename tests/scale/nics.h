@@ -1,4 +1,4 @@
-// Adapters whose figures are published. docs/scale.md says where each figure is from.
+// Adapters whose figures are published. docs/reports/2026-11-22-scale.md says where each figure is from.
 #ifndef FARLOOK_TESTS_SCALE_NICS_H_
 #define FARLOOK_TESTS_SCALE_NICS_H_
 

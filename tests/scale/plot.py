@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draws what tests/scale:scale prints: docs/scale/*.svg.
+"""Draws what tests/scale:scale prints: docs/reports/2026-11-22-scale/*.svg.
 
     bazel build --config=opt //tests/scale:scale
-    bazel-bin/tests/scale/scale 100 | tests/scale/plot.py docs/scale
+    bazel-bin/tests/scale/scale 100 | tests/scale/plot.py docs/reports/2026-11-22-scale
 """
 
 import collections

@@ -1,5 +1,5 @@
-// Prints what docs/scale.md shows, as lines of tab-separated values: the counts of the real client, then the model's
-// curves.
+// Prints what docs/reports/2026-11-22-scale.md shows, as lines of tab-separated values: the counts of the real client,
+// then the model's curves.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
