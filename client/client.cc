@@ -22,25 +22,48 @@ class ClientImpl {
         waiter(&core, options.spin_us),
         multi_get(&core, &waiter) {}
 
+  // Says to the engines what a public operation is.
+  static client::Operation* Prepare(Operation* operation, bool blocking) {
+    using Type = Operation::Type;
+    using client::Kind;
+    static constexpr Kind kKinds[] = {Kind::kGet,         Kind::kExists,        Kind::kPut,      Kind::kPut,
+                                      Kind::kPut,         Kind::kPut,           Kind::kDelete,   Kind::kPing,
+                                      Kind::kStat,        Kind::kCreateCounter, Kind::kFetchAdd, Kind::kCompareSwap,
+                                      Kind::kReadCounter, Kind::kDeleteCounter};
+    if (operation->type == Type::kPut) [[likely]] {
+      operation->kind = Kind::kPut;
+      operation->condition = Condition();
+    } else {
+      operation->kind = kKinds[static_cast<size_t>(operation->type)];
+      operation->condition = Condition();
+      if (operation->type == Type::kInsert) operation->condition = Condition::IfAbsent();
+      if (operation->type == Type::kReplace) operation->condition = Condition::IfPresent();
+      if (operation->type == Type::kCompareAndSet) operation->condition = Condition::IfVersion(operation->version);
+    }
+    operation->to = {operation->string, operation->buffer};
+    operation->blocking = blocking;
+    return operation;
+  }
+
   // Starts an operation and waits until it is done.
-  absl::Status Run(Operation* operation) {
-    operation->internal.blocking = true;
+  absl::Status Run(client::Operation* operation) {
+    operation->blocking = true;
     core.StartUntimed(absl::MakeSpan(&operation, 1));
     core.ProgressNowAndThen();
-    if (!operation->internal.done) [[unlikely]] {
+    if (!operation->done) [[unlikely]] {
       core.SetDeadlines(absl::MakeSpan(&operation, 1));
-      waiter.Wait([operation] { return operation->internal.done; });
+      waiter.Wait([operation] { return operation->done; });
     }
     return std::move(operation->status);
   }
 
-  absl::StatusOr<uint64_t> Write(Operation::Type type, absl::string_view key, absl::string_view value, uint64_t version,
+  absl::StatusOr<uint64_t> Write(client::Kind kind, absl::string_view key, absl::string_view value, Condition condition,
                                  int64_t timeout_ms) {
-    Operation operation;
-    operation.type = type;
+    client::Operation operation;
+    operation.kind = kind;
     operation.key = key;
     operation.value = value;
-    operation.version = version;
+    operation.condition = condition;
     operation.timeout_ms = timeout_ms;
     if (absl::Status status = Run(&operation); !status.ok()) return status;
     return operation.version;
@@ -49,23 +72,21 @@ class ClientImpl {
   // The same for many.
   void RunAll(absl::Span<Operation> operations) {
     pointers.clear();
-    for (Operation& operation : operations) {
-      operation.internal.blocking = true;
-      pointers.push_back(&operation);
-    }
+    for (Operation& operation : operations) pointers.push_back(Prepare(&operation, /*blocking=*/true));
     core.StartUntimed(pointers);
     core.Progress();
     size_t done = 0;  // all before this are
     const auto all_done = [&] {
-      while (done < operations.size() && operations[done].internal.done) ++done;
+      while (done < operations.size() && pointers[done]->done) ++done;
       return done == operations.size();
     };
-    if (all_done()) return;
-    core.SetDeadlines(pointers);
-    waiter.Wait(all_done);
+    if (!all_done()) {
+      core.SetDeadlines(pointers);
+      waiter.Wait(all_done);
+    }
   }
 
-  absl::StatusOr<int64_t> Count(Operation* operation, absl::string_view key, int64_t timeout_ms) {
+  absl::StatusOr<int64_t> Count(client::Operation* operation, absl::string_view key, int64_t timeout_ms) {
     operation->key = key;
     operation->timeout_ms = timeout_ms;
     if (absl::Status status = Run(operation); !status.ok()) return status;
@@ -86,7 +107,7 @@ class ClientImpl {
   }
 
   std::vector<Operation> batch;  // of a call for many counters
-  std::vector<Operation*> pointers;
+  std::vector<client::Operation*> pointers;
   ClientCore core;
   client::Waiter waiter;
   client::MultiGetter multi_get;
@@ -109,9 +130,9 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(absl::string_view addres
 }
 
 absl::Status Client::Get(absl::string_view key, std::string* value, uint64_t* version, int64_t timeout_ms) {
-  Operation operation;
+  client::Operation operation;
   operation.key = key;
-  operation.string = value;
+  operation.to.string = value;
   operation.timeout_ms = timeout_ms;
   absl::Status status = impl_->Run(&operation);
   if (version != nullptr && status.ok()) *version = operation.version;
@@ -126,9 +147,9 @@ absl::StatusOr<Value> Client::Get(absl::string_view key, int64_t timeout_ms) {
 
 absl::StatusOr<size_t> Client::GetInto(absl::string_view key, absl::Span<char> buffer, uint64_t* version,
                                        int64_t timeout_ms) {
-  Operation operation;
+  client::Operation operation;
   operation.key = key;
-  operation.buffer = buffer;
+  operation.to.buffer = buffer;
   operation.timeout_ms = timeout_ms;
   if (absl::Status status = impl_->Run(&operation); !status.ok()) return status;
   if (version != nullptr) *version = operation.version;
@@ -142,8 +163,8 @@ absl::Status Client::MultiGet(absl::Span<const absl::string_view> keys, std::vec
 }
 
 absl::StatusOr<bool> Client::Exists(absl::string_view key, int64_t timeout_ms) {
-  Operation operation;
-  operation.type = Operation::Type::kExists;
+  client::Operation operation;
+  operation.kind = client::Kind::kExists;
   operation.key = key;
   operation.timeout_ms = timeout_ms;
   absl::Status status = impl_->Run(&operation);
@@ -153,50 +174,51 @@ absl::StatusOr<bool> Client::Exists(absl::string_view key, int64_t timeout_ms) {
 }
 
 absl::StatusOr<uint64_t> Client::Put(absl::string_view key, absl::string_view value, int64_t timeout_ms) {
-  return impl_->Write(Operation::Type::kPut, key, value, 0, timeout_ms);
+  return impl_->Write(client::Kind::kPut, key, value, Condition::Always(), timeout_ms);
 }
 
 absl::StatusOr<uint64_t> Client::Insert(absl::string_view key, absl::string_view value, int64_t timeout_ms) {
-  return impl_->Write(Operation::Type::kInsert, key, value, 0, timeout_ms);
+  return impl_->Write(client::Kind::kPut, key, value, Condition::IfAbsent(), timeout_ms);
 }
 
 absl::StatusOr<uint64_t> Client::Replace(absl::string_view key, absl::string_view value, int64_t timeout_ms) {
-  return impl_->Write(Operation::Type::kReplace, key, value, 0, timeout_ms);
+  return impl_->Write(client::Kind::kPut, key, value, Condition::IfPresent(), timeout_ms);
 }
 
 absl::StatusOr<uint64_t> Client::CompareAndSet(absl::string_view key, absl::string_view value, uint64_t version,
                                                int64_t timeout_ms) {
-  return impl_->Write(Operation::Type::kCompareAndSet, key, value, version, timeout_ms);
+  return impl_->Write(client::Kind::kPut, key, value, Condition::IfVersion(version), timeout_ms);
 }
 
 absl::Status Client::Delete(absl::string_view key, int64_t timeout_ms) {
-  return impl_->Write(Operation::Type::kDelete, key, absl::string_view(), 0, timeout_ms).status();
+  return impl_->Write(client::Kind::kDelete, key, absl::string_view(), Condition::Always(), timeout_ms).status();
 }
 
 absl::Status Client::Ping(int64_t timeout_ms) {
-  return impl_->Write(Operation::Type::kPing, absl::string_view(), absl::string_view(), 0, timeout_ms).status();
+  return impl_->Write(client::Kind::kPing, absl::string_view(), absl::string_view(), Condition::Always(), timeout_ms)
+      .status();
 }
 
 absl::StatusOr<std::string> Client::ServerStats(int64_t timeout_ms) {
   std::string text;
-  Operation operation;
-  operation.type = Operation::Type::kStat;
-  operation.string = &text;
+  client::Operation operation;
+  operation.kind = client::Kind::kStat;
+  operation.to.string = &text;
   operation.timeout_ms = timeout_ms;
   if (absl::Status status = impl_->Run(&operation); !status.ok()) return status;
   return text;
 }
 
 absl::Status Client::CreateCounter(absl::string_view key, int64_t initial, int64_t timeout_ms) {
-  Operation operation;
-  operation.type = Operation::Type::kCreateCounter;
+  client::Operation operation;
+  operation.kind = client::Kind::kCreateCounter;
   operation.operand = initial;
   return impl_->Count(&operation, key, timeout_ms).status();
 }
 
 absl::StatusOr<int64_t> Client::FetchAdd(absl::string_view key, int64_t delta, const FetchAddOptions& options) {
-  Operation operation;
-  operation.type = Operation::Type::kFetchAdd;
+  client::Operation operation;
+  operation.kind = client::Kind::kFetchAdd;
   operation.operand = delta;
   operation.exactly_once = options.exactly_once;
   return impl_->Count(&operation, key, options.timeout_ms);
@@ -204,22 +226,22 @@ absl::StatusOr<int64_t> Client::FetchAdd(absl::string_view key, int64_t delta, c
 
 absl::StatusOr<int64_t> Client::CompareSwap(absl::string_view key, int64_t expected, int64_t desired,
                                             int64_t timeout_ms) {
-  Operation operation;
-  operation.type = Operation::Type::kCompareSwap;
+  client::Operation operation;
+  operation.kind = client::Kind::kCompareSwap;
   operation.expected = expected;
   operation.operand = desired;
   return impl_->Count(&operation, key, timeout_ms);
 }
 
 absl::StatusOr<int64_t> Client::ReadCounter(absl::string_view key, int64_t timeout_ms) {
-  Operation operation;
-  operation.type = Operation::Type::kReadCounter;
+  client::Operation operation;
+  operation.kind = client::Kind::kReadCounter;
   return impl_->Count(&operation, key, timeout_ms);
 }
 
 absl::Status Client::DeleteCounter(absl::string_view key, int64_t timeout_ms) {
-  Operation operation;
-  operation.type = Operation::Type::kDeleteCounter;
+  client::Operation operation;
+  operation.kind = client::Kind::kDeleteCounter;
   return impl_->Count(&operation, key, timeout_ms).status();
 }
 
@@ -250,9 +272,17 @@ absl::Status Client::MultiReadCounter(absl::Span<const absl::string_view> keys, 
 
 void Client::RunAll(absl::Span<Operation> operations) { impl_->RunAll(operations); }
 
-void Client::Start(Operation* operation) { impl_->core.Start(operation); }
-void Client::Start(absl::Span<Operation* const> operations) { impl_->core.Start(operations); }
-size_t Client::Poll(absl::Span<Operation*> done) { return impl_->core.Poll(done); }
+void Client::Start(Operation* operation) { impl_->core.Start(ClientImpl::Prepare(operation, /*blocking=*/false)); }
+void Client::Start(absl::Span<Operation* const> operations) {
+  std::vector<client::Operation*>& records = impl_->pointers;
+  records.clear();
+  for (Operation* operation : operations) records.push_back(ClientImpl::Prepare(operation, /*blocking=*/false));
+  impl_->core.Start(records);
+}
+size_t Client::Poll(absl::Span<Operation*> done) {
+  static_assert(sizeof(Operation*) == sizeof(client::Operation*));  // a base, and nothing virtual: the same bits
+  return impl_->core.Poll(absl::MakeSpan(reinterpret_cast<client::Operation**>(done.data()), done.size()));
+}
 size_t Client::in_flight() const { return impl_->core.in_flight(); }
 bool Client::Arm() { return impl_->core.Arm(); }
 int Client::fd() const { return impl_->core.fd(); }

@@ -44,34 +44,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "client/operation.h"
+#include "farlook/options.h"
+#include "farlook/stats.h"
 
 namespace farlook {
-
-// How a get finds its value.
-enum class Lookups : uint8_t {
-  kReads,     // with READs: no instruction of the server
-  kMessages,  // the server is asked, and looks it up: one round trip, at the cost of its CPU; gets then need it to run.
-              // The client READs only values that do not fit in a reply (4 KiB), or are empty, where the reply says.
-              // For measuring what READs are worth, and for networks where a message costs less than they do
-};
-
-struct ClientOptions {
-  int64_t timeout_ms = 1000;  // of an operation that gives none of its own, and of Connect
-  bool read_only = false;     // asks for no right to write
-  Lookups lookups = Lookups::kReads;
-  uint32_t max_in_flight = 256;  // operations that run at once; more wait in the client. The server may grant fewer
-                                 // writes at once
-  int64_t location_cache_bytes = -1;  // bound of the memory for locations of items; 0 none; -1: 16 MiB where a READ is
-                                      // a round trip, none where it is a cache miss (shm)
-  int64_t counter_cache_bytes = 16 << 20;  // bound of the memory for the cells of counters, 32 bytes each; taken from
-                                           // the first counter on, touched as it fills. 0: every operation on a
-                                           // counter is a message
-  int64_t min_backoff_ms = 1;              // between attempts to reconnect: doubles, with jitter, up to max_backoff_ms
-  int64_t max_backoff_ms = 200;
-  int64_t spin_us = 50;             // a waiting call polls this long before it sleeps
-  int64_t liveness_ms = 3000;       // in which a server that is silently gone is noticed (rdma)
-  uint32_t max_outstanding = 1024;  // READs with the devices at once, of all clients of the process (rdma)
-};
 
 // A value and the version that CompareAndSet wants. A key's version changes with every write to it and is never 0.
 struct Value {
@@ -81,7 +58,7 @@ struct Value {
 
 // One asynchronous operation. It belongs to the caller; from Start() until Poll() returns it, neither it nor what its
 // key, value and buffer point to may change.
-struct Operation {
+struct Operation : client::Operation {
   enum class Type : uint8_t {
     kGet,            // key -> buffer or *string
     kExists,         // key; status OK or NOT_FOUND
@@ -101,59 +78,10 @@ struct Operation {
     kDeleteCounter,  // key -> counter
   };
 
-  // In.
   Type type = Type::kGet;
-  absl::string_view key;
-  absl::string_view value;
-  uint64_t version = 0;           // kCompareAndSet: expected. Out: of the item now there, where known (else 0)
   absl::Span<char> buffer;        // receives the value, if `string` is null. Undefined bytes unless status is OK
   std::string* string = nullptr;  // kGet: receives the value, resized
-  int64_t timeout_ms = 0;         // 0: the client's
   void* tag = nullptr;            // the caller's
-
-  // Out.
-  absl::Status status;
-  size_t value_bytes = 0;  // kGet: of the value, also when the buffer was too short
-
-  // The client's own, from Start() until Poll() returns it.
-  struct Internal {
-    Operation* next = nullptr;
-    int64_t deadline_ns = 0;
-    bool blocking = false;  // a call waits for it: Poll() does not return it
-    bool done = false;
-  };
-  Internal internal;
-
-  // Of counters. In:
-  int64_t operand = 0;
-  int64_t expected = 0;
-  bool exactly_once = false;
-  // Out: the value before the operation took effect; also with OUT_OF_RANGE and ALREADY_EXISTS.
-  int64_t counter = 0;
-};
-
-// What happened, since Connect. Each figure only grows.
-struct ClientStats {
-  uint64_t gets = 0;  // Get, GetInto, MultiGet's keys, Exists
-  uint64_t hits = 0;
-  uint64_t misses = 0;           // NOT_FOUND
-  uint64_t puts = 0;             // writes of all kinds that were sent
-  uint64_t bucket_reads = 0;     // READs of buckets
-  uint64_t item_reads = 0;       // READs of items
-  uint64_t read_retries = 0;     // rounds that had to begin again: torn, dead, changed
-  uint64_t cached_hits = 0;      // gets answered at the location remembered
-  uint64_t stale_locations = 0;  // remembered locations that no longer held the key
-  uint64_t directory_refreshes = 0;
-  uint64_t server_gets = 0;    // gets that asked the server: since they had to, or for Lookups::kMessages
-  uint64_t pulled_values = 0;  // writes whose value the server pulled
-  uint64_t reconnects = 0;
-  uint64_t resent_requests = 0;      // after a reconnect
-  uint64_t timeouts = 0;             // operations that ended with DEADLINE_EXCEEDED
-  uint64_t incarnation_changes = 0;  // reconnects that found another server process, and so an empty table
-  uint64_t atomics = 0;              // posted on counters' cells, and READs of cells
-  uint64_t counter_requests = 0;     // answers of the server about counters
-  uint64_t dead_cells = 0;           // atomics that found their counter deleted
-  uint64_t unknown_atomics = 0;      // operations that ended with UNKNOWN since a connection broke under their atomic
 };
 
 class ClientImpl;

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
+#include "farlook/options.h"
 #include "kv/message.h"
 #include "rdma/transport.h"
 

@@ -20,25 +20,23 @@ constexpr int64_t kDefaultCacheBytes = 16 << 20;
 constexpr int kMaxRounds = 64;
 constexpr int kQuietLooks = 3;
 
-// Admit() compares types.
-constexpr bool IsGet(Operation::Type type) { return type < Operation::Type::kPut; }
-static_assert(IsGet(Operation::Type::kGet) && IsGet(Operation::Type::kExists) &&
-                  Operation::Type::kGet < Operation::Type::kExists,
-              "gets come first, kGet the first of them");
-
 absl::Status CheckOperation(const Operation& operation, bool read_only) {
   if (operation.key.size() > kv::kMaxKeyBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a key of ", operation.key.size(), " bytes is longer than ", kv::kMaxKeyBytes));
   }
-  if (IsCounter(operation.type)) {
+  if (IsCounter(operation.kind)) {
     if (absl::Status status = Counters::Check(operation); !status.ok()) return status;
   }
-  const bool keyless = operation.type == Operation::Type::kPing || operation.type == Operation::Type::kStat;
+  const bool keyless = operation.kind == Kind::kPing || operation.kind == Kind::kStat;
   if (operation.key.empty() && !keyless) return absl::InvalidArgumentError("the key is empty");
-  if (!IsWrite(operation.type)) return absl::OkStatus();
+  if (!IsWrite(operation.kind)) return absl::OkStatus();
   if (read_only) return absl::PermissionDeniedError("this client asked to read only");
-  if (operation.value.size() > kv::kMaxValueBytes && operation.type != Operation::Type::kDelete) {
+  if (operation.kind == Kind::kDelete && operation.condition.kind() == Condition::Kind::kIfAbsent) {
+    return absl::InvalidArgumentError(
+        "a Delete that is to find no key deletes nothing: IfPresent or IfVersion is meant");
+  }
+  if (operation.value.size() > kv::kMaxValueBytes && operation.kind != Kind::kDelete) {
     return absl::InvalidArgumentError(
         absl::StrCat("a value of ", operation.value.size(), " bytes is longer than any server's limit"));
   }
@@ -51,7 +49,7 @@ ClientCore::ClientCore(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_vi
                        const ClientOptions& options, const rdma::Clock& clock, uint64_t random_seed)
     : endpoint_(std::move(endpoint)),
       options_(options),
-      first_by_message_(options.lookups == Lookups::kMessages ? Operation::Type::kGet : Operation::Type::kPut),
+      gets_by_reads_(options.lookups == Lookups::kReads),
       time_(clock),
       staging_(endpoint_.get(), /*readable_by_peers=*/false, kIdlePoolBytes),
       outgoing_(endpoint_.get(), /*readable_by_peers=*/true, kIdlePoolBytes),
@@ -86,19 +84,19 @@ void ClientCore::SetDeadlines(absl::Span<Operation* const> operations) {
 }
 
 void ClientCore::SetDeadline(Operation* operation, int64_t deadline_ns) {
-  operation->internal.deadline_ns = deadline_ns;
+  operation->deadline_ns = deadline_ns;
   earliest_ns_ = std::min(earliest_ns_, deadline_ns);
 }
 
 void ClientCore::Admit(Operation* operation) {
   finished_.Begun(operation);
-  operation->internal.deadline_ns = kNoDeadline;
-  const bool by_reads = operation->type < first_by_message_;
+  operation->deadline_ns = kNoDeadline;
+  operation->version = 0;
+  const bool by_reads = IsGet(operation->kind) && gets_by_reads_;
   const bool key_fits = operation->key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
   if (!by_reads || !key_fits) [[unlikely]]
     return AdmitOther(operation);
   ++stats_.gets;
-  operation->version = 0;
   reads_.Submit(operation);
 }
 
@@ -106,14 +104,13 @@ void ClientCore::Admit(Operation* operation) {
 ABSL_ATTRIBUTE_NOINLINE void ClientCore::AdmitOther(Operation* operation) {
   if (absl::Status status = CheckOperation(*operation, options_.read_only); !status.ok()) {
     finished_.End(operation, std::move(status));
-  } else if (IsCounter(operation->type)) {
+  } else if (IsCounter(operation->kind)) {
     if (!local_) LookAfterPause();
     counters_.Submit(operation);
   } else {
-    if (IsGet(operation->type)) {
+    if (IsGet(operation->kind)) {
       ++stats_.gets;
       ++stats_.server_gets;
-      operation->version = 0;
     }
     session_.Submit(operation);
   }
@@ -266,11 +263,9 @@ void ClientCore::OnNewIncarnation() {
   EndSession("the server process that it was sent to is gone");
   cache_.Clear();
   // Versions count anew in another incarnation, and may fit by chance.
-  session_.Withdraw([](const Operation& operation) { return operation.type == Operation::Type::kCompareAndSet; },
-                    [this](Operation* operation) {
-                      operation->version = 0;
-                      finished_.End(operation, absl::AbortedError(kNews));
-                    });
+  session_.Withdraw(
+      [](const Operation& operation) { return operation.condition.kind() == Condition::Kind::kIfVersion; },
+      [this](Operation* operation) { finished_.End(operation, absl::AbortedError(kNews)); });
 }
 
 void ClientCore::OnDirectoryRead() {
@@ -321,23 +316,23 @@ void ClientCore::OnMessage(absl::string_view message) {
 
 void ClientCore::OnAnswer(Operation* operation, const kv::Reply& reply) {
   absl::Status status = StatusOf(reply.code);
-  switch (operation->type) {
-    case Operation::Type::kGet:
-    case Operation::Type::kExists:
+  switch (operation->kind) {
+    case Kind::kGet:
+    case Kind::kExists:
       return OnGetAnswer(operation, reply);
-    case Operation::Type::kStat:
+    case Kind::kStat:
       if (status.ok()) status = Deliver(reply.payload, operation);
       break;
-    case Operation::Type::kPing:
+    case Kind::kPing:
       break;
-    case Operation::Type::kCreateCounter:
-    case Operation::Type::kFetchAdd:
-    case Operation::Type::kCompareSwap:
-    case Operation::Type::kReadCounter:
-    case Operation::Type::kDeleteCounter:
+    case Kind::kCreateCounter:
+    case Kind::kFetchAdd:
+    case Kind::kCompareSwap:
+    case Kind::kReadCounter:
+    case Kind::kDeleteCounter:
       return counters_.Answered(operation, reply);
     default:
-      operation->version = operation->type == Operation::Type::kDelete && status.ok() ? 0 : reply.version;
+      operation->version = operation->kind == Kind::kDelete && status.ok() ? 0 : reply.version;
       if (cache_.enabled()) Remember(*operation, reply);
   }
   finished_.End(operation, std::move(status));
@@ -350,13 +345,13 @@ void ClientCore::OnGetAnswer(Operation* operation, const kv::Reply& reply) {
     return finished_.EndAbsent(operation);
   }
   absl::Status status = StatusOf(reply.code);
-  if (status.ok() && reply.payload.empty() && !reply.slot.empty() && operation->type == Operation::Type::kGet) {
+  if (status.ok() && reply.payload.empty() && !reply.slot.empty() && operation->kind == Kind::kGet) {
     return reads_.SubmitAt(operation, reply.slot);  // too long for a message, or empty
   }
   operation->version = status.ok() ? reply.version : 0;
   if (status.ok()) {
     ++stats_.hits;
-    if (operation->type == Operation::Type::kGet) status = Deliver(reply.payload, operation);
+    if (operation->kind == Kind::kGet) status = Deliver(reply.payload, operation);
   }
   finished_.End(operation, std::move(status));
 }
@@ -364,8 +359,7 @@ void ClientCore::OnGetAnswer(Operation* operation, const kv::Reply& reply) {
 // So that a writer's next read of the key is one round trip.
 void ClientCore::Remember(const Operation& operation, const kv::Reply& reply) {
   const uint64_t hash = (*hasher_)(operation.key);
-  if (reply.code == kv::Code::kNotFound ||
-      (reply.code == kv::Code::kOk && operation.type == Operation::Type::kDelete)) {
+  if (reply.code == kv::Code::kNotFound || (reply.code == kv::Code::kOk && operation.kind == Kind::kDelete)) {
     cache_.Erase(hash);
   } else if (!reply.slot.empty() && reply.slot.fingerprint() == kv::FingerprintOf(hash)) {
     cache_.Insert(hash, reply.slot);

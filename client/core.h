@@ -5,8 +5,9 @@
 //   * The server still accepts: the session is resumed. Gets begin anew; requests without an answer are sent again
 //     under their old numbers, and the server answers from memory what it had done. No operation fails for it.
 //   * The server no longer knows the session: writes that were sent end with UNKNOWN, the others run in a new session.
-//   * It is another incarnation: the same, and location cache and directory are dropped; a CompareAndSet that was not
-//     sent yet ends with ABORTED, since its version belongs to a table that is gone. The next error says what happened.
+//   * It is another incarnation: the same, and location cache and directory are dropped; a write with IfVersion that was
+//     not sent yet ends with ABORTED, since its version belongs to a table that is gone. The next error says what
+//     happened.
 //   * No server accepts: every operation ends at once, with UNKNOWN if it is a write that was sent, else UNAVAILABLE.
 //     So do those started before the next attempt is due.
 #ifndef FARLOOK_CLIENT_CORE_H_
@@ -24,7 +25,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "client/buffer_pool.h"
-#include "client/client.h"
 #include "client/connector.h"
 #include "client/counters.h"
 #include "client/direct_reads.h"
@@ -32,8 +32,11 @@
 #include "client/finished.h"
 #include "client/last_time.h"
 #include "client/location_cache.h"
+#include "client/operation.h"
 #include "client/reads.h"
 #include "client/session.h"
+#include "farlook/options.h"
+#include "farlook/stats.h"
 #include "kv/hash.h"
 #include "kv/message.h"
 #include "rdma/clock.h"
@@ -75,7 +78,7 @@ class ClientCore {
       if (direct_.Run(operations) == operations.size()) [[likely]]
         return;
       for (Operation* operation : operations) {
-        if (!operation->internal.done) Admit(operation);
+        if (!operation->done) Admit(operation);
       }
     } else {
       for (Operation* operation : operations) Admit(operation);
@@ -152,8 +155,7 @@ class ClientCore {
 
   const std::unique_ptr<rdma::Endpoint> endpoint_;
   const ClientOptions options_;
-  // Operations of the types before this one are answered with READs; kGet: none are.
-  const Operation::Type first_by_message_;
+  const bool gets_by_reads_;  // else by messages
   LastTime time_;
   ClientStats stats_;
   Finished finished_;

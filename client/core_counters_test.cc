@@ -15,7 +15,6 @@
 namespace farlook::client {
 namespace {
 
-using Type = Operation::Type;
 using absl::StatusCode;
 
 constexpr int64_t kEnd = kv::kCounterEnd;
@@ -27,17 +26,17 @@ class CoreCountersTest : public CoreTest {
     network_.capabilities.atomics = true;
   }
 
-  std::unique_ptr<OwnedOperation> Begin(Type type, absl::string_view key, int64_t operand = 0, int64_t expected = 0,
+  std::unique_ptr<OwnedOperation> Begin(Kind kind, absl::string_view key, int64_t operand = 0, int64_t expected = 0,
                                         int64_t timeout_ms = 0) {
-    auto owned = std::make_unique<OwnedOperation>(type, key);
+    auto owned = std::make_unique<OwnedOperation>(kind, key);
     owned->operation.operand = operand;
     owned->operation.expected = expected;
     owned->operation.timeout_ms = timeout_ms;
     core_->Start(&owned->operation);
     return owned;
   }
-  std::unique_ptr<OwnedOperation> Count(Type type, absl::string_view key, int64_t operand = 0, int64_t expected = 0) {
-    auto owned = Begin(type, key, operand, expected);
+  std::unique_ptr<OwnedOperation> Count(Kind kind, absl::string_view key, int64_t operand = 0, int64_t expected = 0) {
+    auto owned = Begin(kind, key, operand, expected);
     PollFor(options_.timeout_ms + 1, owned->operation);
     Poll();
     EXPECT_TRUE(owned->done());
@@ -45,12 +44,12 @@ class CoreCountersTest : public CoreTest {
   }
   // The value before, or -999 with a failure.
   int64_t Add(absl::string_view key, int64_t delta) {
-    auto add = Count(Type::kFetchAdd, key, delta);
+    auto add = Count(Kind::kFetchAdd, key, delta);
     EXPECT_TRUE(add->status().ok()) << add->status();
     return add->status().ok() ? add->operation.counter : -999;
   }
   void Create(absl::string_view key, int64_t initial = 0) {
-    auto create = Count(Type::kCreateCounter, key, initial);
+    auto create = Count(Kind::kCreateCounter, key, initial);
     ASSERT_TRUE(create->status().ok()) << create->status();
   }
   void Notice(uint64_t sequence, const std::vector<std::string>& keys) {
@@ -69,13 +68,13 @@ TEST_F(CoreCountersTest, TheFirstUseIsAMessageAndAllLaterOnesAreAtomics) {
   EXPECT_EQ(network_.atomics, 0u);
   EXPECT_EQ(network_.sent.size(), 1u);
   EXPECT_EQ(Add("c", 3), 7);
-  auto swap = Count(Type::kCompareSwap, "c", /*operand=*/100, /*expected=*/10);
+  auto swap = Count(Kind::kCompareSwap, "c", /*operand=*/100, /*expected=*/10);
   EXPECT_TRUE(swap->status().ok());
   EXPECT_EQ(swap->operation.counter, 10);
-  swap = Count(Type::kCompareSwap, "c", 200, 10);
+  swap = Count(Kind::kCompareSwap, "c", 200, 10);
   EXPECT_TRUE(swap->status().ok());
   EXPECT_EQ(swap->operation.counter, 100);
-  auto read = Count(Type::kReadCounter, "c");
+  auto read = Count(Kind::kReadCounter, "c");
   EXPECT_EQ(read->operation.counter, 100);
   EXPECT_EQ(network_.atomics, 3u);
   EXPECT_EQ(network_.sent.size(), 1u);
@@ -88,7 +87,7 @@ TEST_F(CoreCountersTest, ACreatorKnowsTheCell) {
   Create("c", 1);
   EXPECT_EQ(Add("c", 1), 1);
   EXPECT_EQ(network_.sent.size(), 1u);
-  auto again = Count(Type::kCreateCounter, "c", 9);
+  auto again = Count(Kind::kCreateCounter, "c", 9);
   EXPECT_EQ(again->code(), StatusCode::kAlreadyExists);
   EXPECT_EQ(again->operation.counter, 2);
 }
@@ -102,8 +101,8 @@ TEST_F(CoreCountersTest, WithoutAtomicsOrWithoutTheKeyEverythingIsAMessage) {
     Create(key, 1);
     EXPECT_EQ(Add(key, 1), 1);
     EXPECT_EQ(Add(key, 1), 2);
-    EXPECT_EQ(Count(Type::kReadCounter, key)->operation.counter, 3);
-    EXPECT_EQ(Count(Type::kCompareSwap, key, 9, 3)->operation.counter, 3);
+    EXPECT_EQ(Count(Kind::kReadCounter, key)->operation.counter, 3);
+    EXPECT_EQ(Count(Kind::kCompareSwap, key, 9, 3)->operation.counter, 3);
     EXPECT_EQ(*server_->Cell(key), 9);
     EXPECT_EQ(network_.atomics, 0u);
     core_.reset();
@@ -113,7 +112,7 @@ TEST_F(CoreCountersTest, WithoutAtomicsOrWithoutTheKeyEverythingIsAMessage) {
 TEST_F(CoreCountersTest, ExactlyOnceIsAMessage) {
   Connect();
   Create("c", 1);
-  OwnedOperation add(Type::kFetchAdd, "c");
+  OwnedOperation add(Kind::kFetchAdd, "c");
   add.operation.operand = 4;
   add.operation.exactly_once = true;
   network_.lose_replies = true;
@@ -136,9 +135,9 @@ TEST_F(CoreCountersTest, AnAtomicUnderABrokenConnectionIsOfUnknownOutcomeAndNotR
   Connect();
   Create("c", 1);
   network_.hold_reads = true;
-  auto add = Begin(Type::kFetchAdd, "c", 4);
-  auto swap = Begin(Type::kCompareSwap, "c", 4, 1);
-  auto read = Begin(Type::kReadCounter, "c");
+  auto add = Begin(Kind::kFetchAdd, "c", 4);
+  auto swap = Begin(Kind::kCompareSwap, "c", 4, 1);
+  auto read = Begin(Kind::kReadCounter, "c");
   Poll();
   ASSERT_EQ(network_.held_reads(), 3u);
   network_.Break();
@@ -166,7 +165,7 @@ TEST_F(CoreCountersTest, WhatWasNotPostedIsDoneOnTheNextConnection) {
   Connect();
   Create("c", 1);
   network_.read_room = 0;
-  auto add = Begin(Type::kFetchAdd, "c", 4);
+  auto add = Begin(Kind::kFetchAdd, "c", 4);
   Poll();
   network_.Break();
   network_.read_room = SIZE_MAX;
@@ -180,7 +179,7 @@ TEST_F(CoreCountersTest, ADeadCellIsLookedUpAfreshBeforeNotFound) {
   Connect();
   Create("c", 1);
   server_->DeleteCounter("c");
-  auto add = Count(Type::kFetchAdd, "c", 1);
+  auto add = Count(Kind::kFetchAdd, "c", 1);
   EXPECT_EQ(add->code(), StatusCode::kNotFound);
   EXPECT_EQ(core_->stats().dead_cells, 1u);
   Create("c", 10);
@@ -191,9 +190,9 @@ TEST_F(CoreCountersTest, ADeadCellIsLookedUpAfreshBeforeNotFound) {
   EXPECT_EQ(Add("c", 1), 50);
   EXPECT_EQ(*server_->Cell("c"), 51);
   EXPECT_EQ(Add("c", 1), 51);
-  for (const Type type : {Type::kCompareSwap, Type::kReadCounter}) {
+  for (const Kind kind : {Kind::kCompareSwap, Kind::kReadCounter}) {
     server_->DeleteCounter("c");
-    EXPECT_EQ(Count(type, "c", 1, 1)->code(), StatusCode::kNotFound);  // a READ's operand means nothing
+    EXPECT_EQ(Count(kind, "c", 1, 1)->code(), StatusCode::kNotFound);  // a READ's operand means nothing
     Create("c");
   }
 }
@@ -201,13 +200,13 @@ TEST_F(CoreCountersTest, ADeadCellIsLookedUpAfreshBeforeNotFound) {
 TEST_F(CoreCountersTest, AnAddBeyondTheEndIsTakenBackAndAnError) {
   Connect();
   Create("c", kEnd - 3);
-  auto add = Count(Type::kFetchAdd, "c", 3);
+  auto add = Count(Kind::kFetchAdd, "c", 3);
   EXPECT_EQ(add->code(), StatusCode::kOutOfRange) << add->status();
   EXPECT_EQ(add->operation.counter, kEnd - 3);
   EXPECT_EQ(*server_->Cell("c"), kEnd - 3);
   EXPECT_EQ(Add("c", 2), kEnd - 3);
   Create("d", -kEnd);
-  EXPECT_EQ(Count(Type::kFetchAdd, "d", -1)->code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(Count(Kind::kFetchAdd, "d", -1)->code(), StatusCode::kOutOfRange);
   EXPECT_EQ(*server_->Cell("d"), -kEnd);
 }
 
@@ -215,24 +214,24 @@ TEST_F(CoreCountersTest, ACounterOutOfRangeIsAnErrorUntilItIsReset) {
   Connect();
   Create("c", 0);
   *server_->Cell("c") = kEnd + 7;
-  EXPECT_EQ(Count(Type::kFetchAdd, "c", -100)->code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(Count(Kind::kFetchAdd, "c", -100)->code(), StatusCode::kOutOfRange);
   EXPECT_EQ(*server_->Cell("c"), kEnd + 7);
-  auto read = Count(Type::kReadCounter, "c");
+  auto read = Count(Kind::kReadCounter, "c");
   EXPECT_EQ(read->code(), StatusCode::kOutOfRange);
   EXPECT_EQ(read->operation.counter, kEnd + 7);
-  EXPECT_EQ(Count(Type::kCompareSwap, "c", 5, 6)->code(), StatusCode::kOutOfRange);
-  EXPECT_TRUE(Count(Type::kCompareSwap, "c", 5, kEnd + 7)->status().ok());
+  EXPECT_EQ(Count(Kind::kCompareSwap, "c", 5, 6)->code(), StatusCode::kOutOfRange);
+  EXPECT_TRUE(Count(Kind::kCompareSwap, "c", 5, kEnd + 7)->status().ok());
   EXPECT_EQ(*server_->Cell("c"), 5);
 }
 
 TEST_F(CoreCountersTest, ImpossibleNumbersAreRefusedAtOnce) {
   Connect();
-  EXPECT_EQ(Count(Type::kFetchAdd, "c", kv::kMaxCounterDelta + 1)->code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(Count(Type::kCreateCounter, "c", kEnd)->code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(Count(Type::kCompareSwap, "c", kEnd, 0)->code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(Count(Type::kCompareSwap, "c", 0, std::numeric_limits<int64_t>::max())->code(),
+  EXPECT_EQ(Count(Kind::kFetchAdd, "c", kv::kMaxCounterDelta + 1)->code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Count(Kind::kCreateCounter, "c", kEnd)->code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Count(Kind::kCompareSwap, "c", kEnd, 0)->code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Count(Kind::kCompareSwap, "c", 0, std::numeric_limits<int64_t>::max())->code(),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(Count(Type::kFetchAdd, "", 1)->code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Count(Kind::kFetchAdd, "", 1)->code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(network_.sent.empty());
 }
 
@@ -240,9 +239,9 @@ TEST_F(CoreCountersTest, ValuesAndCountersAreToldApart) {
   Connect();
   Create("c", 1);
   ASSERT_TRUE(Put("v", "text").ok());
-  EXPECT_EQ(Do(Type::kGet, "c")->code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Do(Type::kPut, "c", "text")->code(), StatusCode::kFailedPrecondition);
-  auto add = Count(Type::kFetchAdd, "v", 1);
+  EXPECT_EQ(Do(Kind::kGet, "c")->code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Do(Kind::kPut, "c", "text")->code(), StatusCode::kFailedPrecondition);
+  auto add = Count(Kind::kFetchAdd, "v", 1);
   EXPECT_EQ(add->code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(add->status().message(), "the key names a value, not a counter");
 }
@@ -264,13 +263,13 @@ TEST_F(CoreCountersTest, ANoticeIsAcknowledgedWhenAllThatWasUnderWayHasCompleted
   Connect();
   Create("c", 1);
   network_.hold_reads = true;
-  auto first = Begin(Type::kFetchAdd, "c", 1);
-  auto second = Begin(Type::kReadCounter, "c");
+  auto first = Begin(Kind::kFetchAdd, "c", 1);
+  auto second = Begin(Kind::kReadCounter, "c");
   Poll();
   server_->DeleteCounter("c");
   Notice(7, {"c"});
   EXPECT_TRUE(server_->acknowledged.empty());
-  auto later = Begin(Type::kFetchAdd, "c", 1);  // by message: it does not know the cell
+  auto later = Begin(Kind::kFetchAdd, "c", 1);  // by message: it does not know the cell
   Poll();
   network_.ReleaseReads();
   Poll();
@@ -284,7 +283,7 @@ TEST_F(CoreCountersTest, AnOperationThatExpiredStillHoldsItsCellUntilItsAtomicCo
   Connect();
   Create("c", kEnd - 1);
   network_.hold_reads = true;
-  auto add = Begin(Type::kFetchAdd, "c", 1, 0, /*timeout_ms=*/10);
+  auto add = Begin(Kind::kFetchAdd, "c", 1, 0, /*timeout_ms=*/10);
   Poll();
   clock_.AdvanceMs(20);
   Poll();
@@ -317,7 +316,7 @@ TEST_F(CoreCountersTest, ANoticeDoesNotOutliveItsConnection) {
   Connect();
   Create("c", 1);
   network_.hold_reads = true;
-  auto add = Begin(Type::kFetchAdd, "c", 1);
+  auto add = Begin(Kind::kFetchAdd, "c", 1);
   Poll();
   Notice(7, {"c"});
   network_.Break();
@@ -351,7 +350,7 @@ TEST_F(CoreCountersTest, ManyMoreThanMayBeInFlightAreAllDoneInTheEnd) {
   Create("c", 0);
   network_.read_room = 3;
   std::vector<std::unique_ptr<OwnedOperation>> adds;
-  for (int i = 0; i < 100; ++i) adds.push_back(Begin(Type::kFetchAdd, "c", 1));
+  for (int i = 0; i < 100; ++i) adds.push_back(Begin(Kind::kFetchAdd, "c", 1));
   Poll();
   network_.read_room = SIZE_MAX;
   for (auto& add : adds) PollFor(100, add->operation);
@@ -365,7 +364,7 @@ TEST_F(CoreCountersTest, ADeadServersMemoryIsNotBelieved) {
   Connect();
   Create("c", 0);
   network_.hold_reads = true;
-  auto add = Begin(Type::kFetchAdd, "c", 1);
+  auto add = Begin(Kind::kFetchAdd, "c", 1);
   network_.server_alive = false;
   network_.ReleaseReads();
   network_.accepting = true;
@@ -380,10 +379,10 @@ TEST_F(CoreCountersTest, AReadOnlyClientReadsCountersByMessage) {
   options_.read_only = true;
   server_->offer_cells = false;
   Connect();
-  EXPECT_EQ(Count(Type::kReadCounter, "c")->operation.counter, 5);
-  EXPECT_EQ(Count(Type::kFetchAdd, "c", 1)->code(), StatusCode::kPermissionDenied);
-  EXPECT_EQ(Count(Type::kCreateCounter, "d")->code(), StatusCode::kPermissionDenied);
-  EXPECT_EQ(Count(Type::kDeleteCounter, "c")->code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(Count(Kind::kReadCounter, "c")->operation.counter, 5);
+  EXPECT_EQ(Count(Kind::kFetchAdd, "c", 1)->code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(Count(Kind::kCreateCounter, "d")->code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(Count(Kind::kDeleteCounter, "c")->code(), StatusCode::kPermissionDenied);
 }
 
 TEST_F(CoreCountersTest, AFalseCellIsNotUsed) {
@@ -391,7 +390,7 @@ TEST_F(CoreCountersTest, AFalseCellIsNotUsed) {
   server_->table().InsertCounter(server_->table().HashOf("c"), "c", 64, 1);
   *server_->Cell("c") = 1;
   network_.hold_requests = true;
-  auto add = Begin(Type::kFetchAdd, "c", 1);
+  auto add = Begin(Kind::kFetchAdd, "c", 1);
   Poll();
   kv::Reply reply;
   reply.number = 1;
@@ -402,7 +401,7 @@ TEST_F(CoreCountersTest, AFalseCellIsNotUsed) {
   Poll();
   ASSERT_TRUE(add->done());
   network_.hold_requests = false;
-  auto next = Begin(Type::kFetchAdd, "c", 1);
+  auto next = Begin(Kind::kFetchAdd, "c", 1);
   Poll();
   EXPECT_EQ(network_.atomics, 0u);
 }
@@ -420,7 +419,7 @@ TEST_F(CoreCountersTest, NoMoreAtomicsAreInFlightThanTheServerGrants) {
     Add("c", 1);  // this connection is told the cell
     const uint64_t before = network_.atomics;
     std::vector<std::unique_ptr<OwnedOperation>> adds;
-    for (int i = 0; i < 8; ++i) adds.push_back(Begin(Type::kFetchAdd, "c", 1));
+    for (int i = 0; i < 8; ++i) adds.push_back(Begin(Kind::kFetchAdd, "c", 1));
     EXPECT_EQ(network_.atomics - before, granted);
     for (const auto& add : adds) {
       PollFor(options_.timeout_ms + 1, add->operation);

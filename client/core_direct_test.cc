@@ -10,8 +10,6 @@
 namespace farlook::client {
 namespace {
 
-using Type = Operation::Type;
-
 class DirectTest : public CoreTest {
  protected:
   DirectTest() {
@@ -20,9 +18,9 @@ class DirectTest : public CoreTest {
   }
 
   // As the blocking calls begin.
-  std::unique_ptr<OwnedOperation> Begin(Type type, absl::string_view key) {
-    auto owned = std::make_unique<OwnedOperation>(type, key);
-    owned->operation.internal.blocking = true;
+  std::unique_ptr<OwnedOperation> Begin(Kind kind, absl::string_view key) {
+    auto owned = std::make_unique<OwnedOperation>(kind, key);
+    owned->operation.blocking = true;
     Operation* operation = &owned->operation;
     core_->StartUntimed(absl::MakeSpan(&operation, 1));
     return owned;
@@ -45,7 +43,7 @@ class DirectTest : public CoreTest {
 TEST_F(DirectTest, WhatIsStartedIsReturnedByPoll) {
   server_->Put("key", "value");
   Connect();
-  OwnedOperation get(Type::kGet, "key");
+  OwnedOperation get(Kind::kGet, "key");
   core_->Start(&get.operation);
   EXPECT_EQ(core_->in_flight(), 1);
   Operation* ended = nullptr;
@@ -59,17 +57,17 @@ TEST_F(DirectTest, EndsAtOnceWithoutAPostAndWithoutTheClock) {
   Connect();
   const int64_t readings = clock_.readings;
   const uint64_t reads = network_.reads;
-  auto get = Begin(Type::kGet, "key");
+  auto get = Begin(Kind::kGet, "key");
   ASSERT_TRUE(get->done());
   EXPECT_TRUE(get->status().ok());
   EXPECT_EQ(get->result, "value");
   EXPECT_EQ(get->operation.value_bytes, 5);
   EXPECT_EQ(get->operation.version, kv::LoadWord(VersionOf("key")));
-  EXPECT_TRUE(Begin(Type::kExists, "key")->done());
+  EXPECT_TRUE(Begin(Kind::kExists, "key")->done());
   EXPECT_EQ(clock_.readings, readings);
   EXPECT_EQ(network_.reads, reads);
   EXPECT_EQ(network_.reads_now, 4);
-  auto other = Begin(Type::kGet, "other");
+  auto other = Begin(Kind::kGet, "other");
   ASSERT_TRUE(other->done());
   EXPECT_EQ(other->code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(other->status().message().empty());
@@ -90,8 +88,8 @@ TEST_F(DirectTest, ManyOfEveryKindAtOnce) {
   std::vector<std::unique_ptr<OwnedOperation>> gets;
   std::vector<Operation*> operations;
   for (int i = 0; i < 1000; ++i) {
-    gets.push_back(std::make_unique<OwnedOperation>(Type::kGet, i % 99 == 0 ? "" : std::to_string(i)));
-    gets.back()->operation.internal.blocking = true;
+    gets.push_back(std::make_unique<OwnedOperation>(Kind::kGet, i % 99 == 0 ? "" : std::to_string(i)));
+    gets.back()->operation.blocking = true;
     operations.push_back(&gets.back()->operation);
   }
   core_->StartUntimed(operations);
@@ -120,18 +118,18 @@ TEST_F(DirectTest, ABufferReceivesTheValueOrItsLength) {
     SCOPED_TRACE(bytes);
     server_->Put("key", Pattern(bytes));
     std::string buffer(bytes + 1, 'x');
-    OwnedOperation get(Type::kGet, "key");
-    get.operation.string = nullptr;
-    get.operation.internal.blocking = true;
+    OwnedOperation get(Kind::kGet, "key");
+    get.operation.to.string = nullptr;
+    get.operation.blocking = true;
     Operation* operation = &get.operation;
-    operation->buffer = absl::MakeSpan(buffer).first(bytes);
+    operation->to.buffer = absl::MakeSpan(buffer).first(bytes);
     core_->StartUntimed(absl::MakeSpan(&operation, 1));
     Finish(&get);
     EXPECT_TRUE(get.status().ok());
     EXPECT_TRUE(buffer.substr(0, bytes) == Pattern(bytes));
     EXPECT_EQ(buffer.back(), 'x');
     if (bytes == 0) continue;
-    operation->buffer = absl::MakeSpan(buffer).first(bytes - 1);
+    operation->to.buffer = absl::MakeSpan(buffer).first(bytes - 1);
     core_->StartUntimed(absl::MakeSpan(&operation, 1));
     Finish(&get);
     EXPECT_EQ(get.code(), absl::StatusCode::kOutOfRange);
@@ -147,7 +145,7 @@ TEST_F(DirectTest, AnItemThatIsDeadOrTornIsLeftToTheOthers) {
   for (const uint64_t wrong : {word | kv::kDeadBit, word + 1}) {
     kv::StoreWord(version, wrong);
     network_.hold_reads = true;
-    auto get = Begin(Type::kGet, "key");
+    auto get = Begin(Kind::kGet, "key");
     EXPECT_FALSE(get->done());
     kv::StoreWord(version, word);
     network_.hold_reads = false;
@@ -163,7 +161,7 @@ TEST_F(DirectTest, WhateverReadIsNotMadeTheGetIsAnsweredAllTheSame) {
   server_->Put("key", "value");
   for (size_t room = 0; room < 3; ++room) {
     network_.now_room = room;
-    auto get = Begin(Type::kGet, "key");
+    auto get = Begin(Kind::kGet, "key");
     Finish(get.get());
     EXPECT_EQ(get->result, "value") << room;
   }
@@ -177,7 +175,7 @@ TEST_F(DirectTest, FollowsATableThatGrows) {
     server_->now_ns += 100'000'000;
   }
   for (int i = 0; i < 20'000; i += 11) {
-    auto get = Begin(Type::kGet, std::to_string(i));
+    auto get = Begin(Kind::kGet, std::to_string(i));
     Finish(get.get());
     ASSERT_EQ(get->result, std::to_string(i));
   }
@@ -193,7 +191,7 @@ TEST_F(DirectTest, AnAbsenceThatTookTooLongIsNotBelieved) {
     network_.before_read_now = nullptr;
   };
   network_.hold_reads = true;
-  auto get = Begin(Type::kGet, "key");
+  auto get = Begin(Kind::kGet, "key");
   ASSERT_FALSE(get->done());
   server_->Put("key", "value");
   network_.hold_reads = false;
@@ -209,7 +207,7 @@ TEST_F(DirectTest, WhatWasReadAfterTheServerDiedIsNotBelieved) {
     if (bytes != kv::kBucketBytes) network_.server_alive = false;  // between bucket and item
   };
   network_.accepting = false;
-  auto get = Begin(Type::kGet, "key");
+  auto get = Begin(Kind::kGet, "key");
   EXPECT_FALSE(get->done());
   Finish(get.get());
   EXPECT_EQ(get->code(), absl::StatusCode::kDeadlineExceeded);
@@ -220,11 +218,11 @@ TEST_F(DirectTest, ABrokenConnectionIsMadeAnewAndUsed) {
   Connect();
   server_->Put("key", "value");
   network_.Break();
-  auto get = Begin(Type::kGet, "key");
+  auto get = Begin(Kind::kGet, "key");
   Finish(get.get());
   EXPECT_EQ(get->result, "value");
   const uint64_t reads_now = network_.reads_now;
-  EXPECT_TRUE(Begin(Type::kGet, "key")->done());
+  EXPECT_TRUE(Begin(Kind::kGet, "key")->done());
   EXPECT_EQ(network_.reads_now - reads_now, 2);
   ExpectNoViolations();
 }

@@ -15,7 +15,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "client/client.h"
 #include "client/core.h"
 #include "client/fake_transport.h"
 #include "client/mini_server.h"
@@ -85,24 +84,25 @@ class Hostile {
     Operation* done[16];
     for (int i = 0; i < 20; ++i) {
       const size_t count = core_->Poll(absl::MakeSpan(done));
-      for (size_t j = 0; j < count; ++j) ++static_cast<Started*>(done[j]->tag)->returned;
+      for (size_t j = 0; j < count; ++j) ++static_cast<Started*>(done[j]->owner)->returned;
     }
   }
 
-  Operation* Start(Operation::Type type, absl::string_view key, size_t value_bytes) {
+  Operation* Start(Kind kind, absl::string_view key, size_t value_bytes, Condition condition = Condition::Always()) {
     started_.emplace_back();
     Started& started = started_.back();
     started.key = std::string(key);
     started.value = std::string(value_bytes, 'v');
     Operation& operation = started.operation;
-    operation.type = type;
+    operation.kind = kind;
+    operation.condition = condition;
     operation.key = started.key;
     operation.value = started.value;
-    operation.tag = &started;
+    operation.owner = &started;
     if (value_bytes % 2 == 0) {
-      operation.string = &started.result;
+      operation.to.string = &started.result;
     } else {
-      operation.buffer = absl::MakeSpan(started.buffer);
+      operation.to.buffer = absl::MakeSpan(started.buffer);
     }
     core_->Start(&operation);
     return &operation;
@@ -110,11 +110,18 @@ class Hostile {
 
   void StartOne() {
     if (started_.size() >= kMaxOperations) return;
-    const auto type =
-        static_cast<Operation::Type>(input_->Byte() % (static_cast<int>(Operation::Type::kDeleteCounter) + 1));
+    static constexpr std::pair<Kind, Condition> kAsked[] = {
+        {Kind::kGet, Condition::Always()},         {Kind::kExists, Condition::Always()},
+        {Kind::kPut, Condition::Always()},         {Kind::kPut, Condition::IfAbsent()},
+        {Kind::kPut, Condition::IfPresent()},      {Kind::kPut, Condition::IfVersion(0)},
+        {Kind::kDelete, Condition::Always()},      {Kind::kPing, Condition::Always()},
+        {Kind::kStat, Condition::Always()},        {Kind::kCreateCounter, Condition::Always()},
+        {Kind::kFetchAdd, Condition::Always()},    {Kind::kCompareSwap, Condition::Always()},
+        {Kind::kReadCounter, Condition::Always()}, {Kind::kDeleteCounter, Condition::Always()}};
+    const auto& [kind, condition] = kAsked[input_->Byte() % std::size(kAsked)];
     const char key = static_cast<char>('a' + input_->Byte() % 10);
     const uint8_t length = input_->Byte();
-    Start(type, std::string(1, key), length < 250 ? length : size_t{1000} * (length - 245));
+    Start(kind, std::string(1, key), length < 250 ? length : size_t{1000} * (length - 245), condition);
   }
 
   // From now on nobody uses the table but READs: the server's own code trusts its memory.
@@ -233,12 +240,12 @@ class Hostile {
     network_.reject = absl::OkStatus();
     bool put = false;
     for (int i = 0; i < 50 && !put; ++i) {
-      const Operation* operation = Start(Operation::Type::kPut, "good", 10);
+      const Operation* operation = Start(Kind::kPut, "good", 10);
       Wait(*operation);
       put = operation->status.ok();
     }
     Require(put);
-    const Operation* get = Start(Operation::Type::kGet, "good", 0);
+    const Operation* get = Start(Kind::kGet, "good", 0);
     Wait(*get);
     Require(get->status.ok() && started_.back().result == std::string(10, 'v'));
     Require(good->violations.empty());
@@ -246,11 +253,11 @@ class Hostile {
   }
 
   void Wait(const Operation& operation) {
-    for (int i = 0; i < 300 && static_cast<Started*>(operation.tag)->returned == 0; ++i) {
+    for (int i = 0; i < 300 && static_cast<Started*>(operation.owner)->returned == 0; ++i) {
       Poll();
       clock_.AdvanceMs(5);
     }
-    Require(static_cast<Started*>(operation.tag)->returned == 1);
+    Require(static_cast<Started*>(operation.owner)->returned == 1);
   }
 
   Input* const input_;

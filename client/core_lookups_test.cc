@@ -8,8 +8,6 @@
 namespace farlook::client {
 namespace {
 
-using Type = Operation::Type;
-
 // Whether READs are made at once (on this host), and whether locations are remembered.
 struct Way {
   bool local;
@@ -42,16 +40,16 @@ TEST_P(CoreLookupsTest, TheServerAnswersAndNothingIsRead) {
   const auto put = server_->Put("longest", Pattern(kv::kMaxReplyPayloadBytes));
   ConnectAndCount();
   EXPECT_EQ(Get("key"), "value");
-  const auto longest = Do(Type::kGet, "longest");
+  const auto longest = Do(Kind::kGet, "longest");
   EXPECT_TRUE(longest->result == Pattern(kv::kMaxReplyPayloadBytes));
   EXPECT_EQ(longest->operation.value_bytes, kv::kMaxReplyPayloadBytes);
   EXPECT_EQ(longest->operation.version, put.version);
-  const auto absent = Do(Type::kGet, "other");
+  const auto absent = Do(Kind::kGet, "other");
   EXPECT_EQ(absent->code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(absent->status().message().empty());
   EXPECT_EQ(absent->operation.version, 0);
-  EXPECT_TRUE(Do(Type::kExists, "key")->status().ok());
-  EXPECT_EQ(Do(Type::kExists, "other")->code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Do(Kind::kExists, "key")->status().ok());
+  EXPECT_EQ(Do(Kind::kExists, "other")->code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(server_->executed, 5);
   EXPECT_EQ(Reads(), 0);
   EXPECT_EQ(core_->stats().gets, 5);
@@ -64,8 +62,8 @@ TEST_P(CoreLookupsTest, TheServerAnswersAndNothingIsRead) {
 TEST_P(CoreLookupsTest, BlockingCallsAskTheServerToo) {
   server_->Put("key", "value");
   ConnectAndCount();
-  OwnedOperation get(Type::kGet, "key");
-  get.operation.internal.blocking = true;
+  OwnedOperation get(Kind::kGet, "key");
+  get.operation.blocking = true;
   Operation* const operation = &get.operation;
   core_->StartUntimed(absl::MakeSpan(&operation, 1));
   core_->SetDeadline(operation, core_->DeadlineFromNow(0));
@@ -86,7 +84,7 @@ TEST_P(CoreLookupsTest, WhatDoesNotFitInAReplyIsReadWhereTheReplySays) {
     // Expect: the item alone, no bucket.
     EXPECT_EQ(core_->stats().bucket_reads, 0);
     const uint64_t reads = Reads();
-    EXPECT_TRUE(Do(Type::kExists, "key")->status().ok());
+    EXPECT_TRUE(Do(Kind::kExists, "key")->status().ok());
     EXPECT_EQ(Reads(), reads);
     EXPECT_EQ(core_->stats().server_gets, 2);
     EXPECT_EQ(core_->stats().hits, 2);
@@ -96,13 +94,13 @@ TEST_P(CoreLookupsTest, WhatDoesNotFitInAReplyIsReadWhereTheReplySays) {
 TEST_P(CoreLookupsTest, KeysAndBuffersThatDoNotFitAreErrors) {
   server_->Put("key", "value");
   Connect();
-  EXPECT_EQ(Do(Type::kGet, "")->code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Do(Type::kGet, std::string(kv::kMaxKeyBytes + 1, 'k'))->code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Do(Type::kGet, std::string(kv::kMaxKeyBytes, 'k'))->code(), absl::StatusCode::kNotFound);
-  OwnedOperation get(Type::kGet, "key");
+  EXPECT_EQ(Do(Kind::kGet, "")->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Do(Kind::kGet, std::string(kv::kMaxKeyBytes + 1, 'k'))->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Do(Kind::kGet, std::string(kv::kMaxKeyBytes, 'k'))->code(), absl::StatusCode::kNotFound);
+  OwnedOperation get(Kind::kGet, "key");
   char small[4];
-  get.operation.string = nullptr;
-  get.operation.buffer = absl::MakeSpan(small);
+  get.operation.to.string = nullptr;
+  get.operation.to.buffer = absl::MakeSpan(small);
   core_->Start(&get.operation);
   Poll();
   ASSERT_TRUE(get.done());
@@ -116,7 +114,7 @@ TEST_P(CoreLookupsTest, ABrokenConnectionIsNotNoticed) {
   Connect();
   network_.hold_requests = true;
   std::vector<std::unique_ptr<OwnedOperation>> gets;
-  for (int i = 0; i < 100; ++i) gets.push_back(Start(Type::kGet, std::to_string(i)));
+  for (int i = 0; i < 100; ++i) gets.push_back(Start(Kind::kGet, std::to_string(i)));
   Poll();
   for (const auto& get : gets) ASSERT_FALSE(get->done());
   EXPECT_EQ(network_.held_requests(), server_->window);

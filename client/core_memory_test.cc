@@ -11,14 +11,12 @@
 namespace farlook::client {
 namespace {
 
-using Type = Operation::Type;
-
 TEST_F(CoreTest, StaysWithinItsMemory) {
   Connect();
   std::vector<std::unique_ptr<OwnedOperation>> operations;
   for (int i = 0; i < 300; ++i) server_->Put(std::to_string(i), Pattern(1000));
-  for (int i = 0; i < 300; ++i) operations.push_back(Start(Type::kGet, std::to_string(i)));
-  for (int i = 0; i < 300; ++i) operations.push_back(Start(Type::kPut, std::to_string(i), Pattern(8000)));
+  for (int i = 0; i < 300; ++i) operations.push_back(Start(Kind::kGet, std::to_string(i)));
+  for (int i = 0; i < 300; ++i) operations.push_back(Start(Kind::kPut, std::to_string(i), Pattern(8000)));
   Poll();
   Poll();
   for (const auto& operation : operations) EXPECT_TRUE(operation->status().ok()) << operation->status();
@@ -30,7 +28,7 @@ TEST_F(CoreTest, GetsWaitForTheMemoryOfOthers) {
   Connect();
   for (int i = 0; i < 300; ++i) server_->Put(std::to_string(i), Pattern(5000 + i, i));
   std::vector<std::unique_ptr<OwnedOperation>> gets;
-  for (int i = 0; i < 300; ++i) gets.push_back(Start(Type::kGet, std::to_string(i)));
+  for (int i = 0; i < 300; ++i) gets.push_back(Start(Kind::kGet, std::to_string(i)));
   Operation* done[16];
   for (int round = 0; round < 100; ++round) {
     EXPECT_LE(core_->memory_bytes(), 1 << 20) << round;
@@ -50,7 +48,7 @@ TEST_F(CoreTest, GetsThatWaitForMemoryEndToo) {
   for (int round = 0; round < 4; ++round) {
     std::vector<std::unique_ptr<OwnedOperation>> gets;
     network_.hold_reads = round == 1 || round == 2;
-    for (int i = 0; i < 100; ++i) gets.push_back(Start(Type::kGet, std::to_string(i), "", round == 1 ? 10 : 1000));
+    for (int i = 0; i < 100; ++i) gets.push_back(Start(Kind::kGet, std::to_string(i), "", round == 1 ? 10 : 1000));
     if (network_.hold_reads) {
       // The buckets arrive, the items do not.
       Poll();
@@ -87,7 +85,7 @@ TEST_F(CoreTest, GetsThatWaitForMoreMemoryHoldNone) {
   for (int i = 0; i < 100; ++i) server_->Put(std::to_string(i), Pattern(5000, i));
   std::vector<std::unique_ptr<OwnedOperation>> gets;
   network_.hold_reads = true;
-  for (int i = 0; i < 100; ++i) gets.push_back(Start(Type::kGet, std::to_string(i)));
+  for (int i = 0; i < 100; ++i) gets.push_back(Start(Kind::kGet, std::to_string(i)));
   Poll();
   network_.ReleaseReads();  // of buckets
   Poll();

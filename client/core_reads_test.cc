@@ -12,21 +12,19 @@
 namespace farlook::client {
 namespace {
 
-using Type = Operation::Type;
-
 TEST_F(CoreTest, FindsWhatIsThereAndReportsWhatIsNot) {
   server_->Put("key", "value");
   Connect();
-  auto get = Do(Type::kGet, "key");
+  auto get = Do(Kind::kGet, "key");
   EXPECT_TRUE(get->status().ok());
   EXPECT_EQ(get->result, "value");
   kv::ItemView item;
   EXPECT_EQ(get->operation.version, server_->table().Get(server_->table().HashOf("key"), "key", &item).version);
-  const auto absent = Do(Type::kGet, "other");
+  const auto absent = Do(Kind::kGet, "other");
   EXPECT_EQ(absent->code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(absent->status().message().empty());
-  EXPECT_TRUE(Do(Type::kExists, "key")->status().ok());
-  EXPECT_EQ(Do(Type::kExists, "other")->code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Do(Kind::kExists, "key")->status().ok());
+  EXPECT_EQ(Do(Kind::kExists, "other")->code(), absl::StatusCode::kNotFound);
   // Expect: no message was sent for any of it.
   EXPECT_EQ(server_->executed, 0);
   EXPECT_EQ(core_->stats().gets, 4);
@@ -36,14 +34,14 @@ TEST_F(CoreTest, FindsWhatIsThereAndReportsWhatIsNot) {
 
 TEST_F(CoreTest, RefusesKeysThatCannotBe) {
   Connect();
-  EXPECT_EQ(Do(Type::kGet, "")->code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Do(Type::kPut, "", "x")->code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Do(Type::kGet, std::string(1025, 'k'))->code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Do(Type::kGet, std::string(1024, 'k'))->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Do(Kind::kGet, "")->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Do(Kind::kPut, "", "x")->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Do(Kind::kGet, std::string(1025, 'k'))->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Do(Kind::kGet, std::string(1024, 'k'))->code(), absl::StatusCode::kNotFound);
   const std::string zeros("a\0b", 3);
   EXPECT_TRUE(Put(zeros, "z").ok());
   EXPECT_EQ(Get(zeros), "z");
-  EXPECT_EQ(Do(Type::kGet, "a")->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Do(Kind::kGet, "a")->code(), absl::StatusCode::kNotFound);
 }
 
 struct Way {
@@ -74,10 +72,10 @@ TEST_P(CoreReadsTest, ValuesOfEveryLengthArriveInStringAndBuffer) {
       std::string buffer(bytes + 2, 'x');
       Operation operation;
       operation.key = key;
-      operation.buffer = absl::MakeSpan(buffer).subspan(1, bytes);
+      operation.to.buffer = absl::MakeSpan(buffer).subspan(1, bytes);
       core_->Start(&operation);
       Poll();
-      ASSERT_TRUE(operation.internal.done);
+      ASSERT_TRUE(operation.done);
       EXPECT_TRUE(operation.status.ok()) << operation.status;
       EXPECT_EQ(operation.value_bytes, bytes);
       EXPECT_TRUE(buffer.substr(1, bytes) == value);
@@ -85,7 +83,7 @@ TEST_P(CoreReadsTest, ValuesOfEveryLengthArriveInStringAndBuffer) {
       EXPECT_EQ(buffer.back(), 'x');
       // Expect: a longer one as well.
       buffer.assign(2 * bytes + 2000, 'x');
-      operation.buffer = absl::MakeSpan(buffer);
+      operation.to.buffer = absl::MakeSpan(buffer);
       core_->Start(&operation);
       Poll();
       EXPECT_TRUE(operation.status.ok());
@@ -105,10 +103,10 @@ TEST_P(CoreReadsTest, ABufferThatIsTooShortIsSaidToBe) {
       std::string buffer(room + 1, 'x');
       Operation operation;
       operation.key = "key";
-      operation.buffer = absl::MakeSpan(buffer).first(room);
+      operation.to.buffer = absl::MakeSpan(buffer).first(room);
       core_->Start(&operation);
       Poll();
-      ASSERT_TRUE(operation.internal.done);
+      ASSERT_TRUE(operation.done);
       EXPECT_EQ(operation.status.code(), absl::StatusCode::kOutOfRange);
       EXPECT_EQ(operation.value_bytes, bytes);
       EXPECT_EQ(buffer.back(), 'x');
@@ -127,7 +125,7 @@ TEST_F(CoreTest, ManyGetsShareOneDoorbellForEachRoundOfReads) {
   std::vector<Operation*> operations;
   for (int i = 0; i < 50; ++i) {
     server_->Put("key" + std::to_string(i), "value" + std::to_string(i));
-    gets.push_back(std::make_unique<OwnedOperation>(Type::kGet, "key" + std::to_string(i)));
+    gets.push_back(std::make_unique<OwnedOperation>(Kind::kGet, "key" + std::to_string(i)));
     operations.push_back(&gets.back()->operation);
   }
   const uint64_t rings = network_.rings;
@@ -144,7 +142,7 @@ TEST_F(CoreTest, MoreOperationsThanFlightsWaitTheirTurn) {
   server_->Put("key", "value");
   network_.hold_reads = true;
   std::vector<std::unique_ptr<OwnedOperation>> gets;
-  for (int i = 0; i < 30; ++i) gets.push_back(Start(Type::kGet, "key"));
+  for (int i = 0; i < 30; ++i) gets.push_back(Start(Kind::kGet, "key"));
   Poll();
   EXPECT_EQ(network_.held_reads(), 4);
   network_.hold_reads = false;
@@ -157,7 +155,7 @@ TEST_F(CoreTest, ReadsThatFindNoRoomArePostedLater) {
   Connect();
   server_->Put("key", "value");
   network_.read_room = 0;
-  auto first = Start(Type::kGet, "key"), second = Start(Type::kGet, "key");
+  auto first = Start(Kind::kGet, "key"), second = Start(Kind::kGet, "key");
   Poll();
   EXPECT_FALSE(first->done());
   EXPECT_EQ(core_->wait_ms(), 1);  // room makes no event
@@ -172,7 +170,7 @@ TEST_F(CoreTest, AGetEndsAtItsDeadlineAndItsReadMayComeLater) {
   server_->Put("key", "value");
   server_->Put("other", "another value");
   network_.hold_reads = true;
-  auto get = Start(Type::kGet, "key", "", /*timeout_ms=*/10);
+  auto get = Start(Kind::kGet, "key", "", /*timeout_ms=*/10);
   Poll();
   clock_.AdvanceMs(9);
   EXPECT_EQ(Poll(), 0);
@@ -183,7 +181,7 @@ TEST_F(CoreTest, AGetEndsAtItsDeadlineAndItsReadMayComeLater) {
   EXPECT_EQ(core_->stats().timeouts, 1);
   get.reset();
   // Expect: another get does not use the memory that the READ may still write to; it sees what it asked for at once.
-  auto other = Start(Type::kGet, "other");
+  auto other = Start(Kind::kGet, "other");
   EXPECT_EQ(network_.held_reads(), 2);
   network_.hold_reads = false;
   network_.ReleaseReads(/*newest_first=*/true);
@@ -200,7 +198,7 @@ TEST_F(CoreTest, AReadIntoTheCallersMemoryNeverOutlivesTheOperation) {
   auto buffer = std::make_unique<std::string>(6000, 'x');
   Operation operation;
   operation.key = "key";
-  operation.buffer = absl::MakeSpan(*buffer);
+  operation.to.buffer = absl::MakeSpan(*buffer);
   operation.timeout_ms = 10;
   core_->Start(&operation);
   network_.hold_reads = true;
@@ -208,20 +206,20 @@ TEST_F(CoreTest, AReadIntoTheCallersMemoryNeverOutlivesTheOperation) {
   ASSERT_EQ(network_.held_reads(), 1);
   clock_.AdvanceMs(10);
   Poll();
-  EXPECT_TRUE(operation.internal.done);
+  EXPECT_TRUE(operation.done);
   EXPECT_EQ(operation.status.code(), absl::StatusCode::kDeadlineExceeded);
   // Expect: the connection that carried it is gone, and so is the READ.
   EXPECT_EQ(network_.held_reads(), 0);
   buffer.reset();
   network_.hold_reads = false;
   network_.ReleaseReads();
-  EXPECT_TRUE(Do(Type::kExists, "key")->status().ok());
+  EXPECT_TRUE(Do(Kind::kExists, "key")->status().ok());
 }
 
 TEST_F(CoreTest, AnAbsenceThatTookTooLongToReadIsNotBelieved) {
   Connect();
   network_.hold_reads = true;
-  auto get = Start(Type::kGet, "key");
+  auto get = Start(Kind::kGet, "key");
   Poll();
   clock_.AdvanceMs(kv::kMaxBucketReadNs / 1'000'000 + 1);
   const uint64_t reads = network_.reads;
@@ -236,7 +234,7 @@ TEST_F(CoreTest, AnAbsenceThatTookTooLongToReadIsNotBelieved) {
 TEST_F(CoreTest, AHitReadsNoClock) {
   Connect();
   server_->Put("key", "value");
-  OwnedOperation get(Type::kGet, "key");
+  OwnedOperation get(Kind::kGet, "key");
   Operation* operations[] = {&get.operation};
   const int64_t readings = clock_.readings;
   core_->StartUntimed(operations);
@@ -256,7 +254,7 @@ TEST_F(CoreTest, AGetOvertakenByWritersAsksTheServer) {
     char* version = server_->region().data() + at.slot.offset() + kv::kVersionOffset;
     network_.hold_requests = true;
     kv::StoreWord(version, kv::LoadWord(version) | kv::kDeadBit);
-    auto get = Start(Type::kGet, key);
+    auto get = Start(Kind::kGet, key);
     Poll();
     ASSERT_FALSE(get->done());
     ASSERT_EQ(network_.held_requests(), 1);
@@ -285,11 +283,11 @@ TEST_F(CoreTest, AGetThatWasOvertakenReconnectsWhenItsConnectionIsLostBeforeTheS
   const auto die = [&] { kv::StoreWord(version, alive | kv::kDeadBit); };
   die();
   const uint64_t before = network_.reads;
-  EXPECT_EQ(Do(Type::kGet, "key")->status(), absl::OkStatus());
+  EXPECT_EQ(Do(Kind::kGet, "key")->status(), absl::OkStatus());
   const uint64_t rounds = network_.reads - before;
 
   network_.hold_reads = true;
-  auto get = Start(Type::kGet, "key");
+  auto get = Start(Kind::kGet, "key");
   for (uint64_t i = 1; i < rounds; ++i) {
     network_.ReleaseReads();
     core_->Poll({});
@@ -318,7 +316,7 @@ TEST_F(CoreTest, FollowsATableThatGrows) {
   EXPECT_EQ(core_->stats().server_gets, 0);
   // Expect: absent keys are found absent too.
   for (int i = 0; i < 1000; ++i)
-    ASSERT_EQ(Do(Type::kGet, "no" + std::to_string(i))->code(), absl::StatusCode::kNotFound);
+    ASSERT_EQ(Do(Kind::kGet, "no" + std::to_string(i))->code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(CoreTest, ManyGetsShareARefreshOfTheDirectory) {
@@ -328,7 +326,7 @@ TEST_F(CoreTest, ManyGetsShareARefreshOfTheDirectory) {
     server_->now_ns += 100'000'000;
   }
   std::vector<std::unique_ptr<OwnedOperation>> gets;
-  for (int i = 0; i < 200; ++i) gets.push_back(Start(Type::kGet, std::to_string(i)));
+  for (int i = 0; i < 200; ++i) gets.push_back(Start(Kind::kGet, std::to_string(i)));
   Poll();
   for (const auto& get : gets) EXPECT_TRUE(get->status().ok()) << get->status();
   EXPECT_GE(core_->stats().directory_refreshes, 1);
@@ -344,7 +342,7 @@ TEST_F(CoreTest, ARefreshThatFindsNoRoomIsPostedLater) {
     server_->now_ns += 100'000'000;
   }
   network_.read_room = 1;  // for the bucket
-  auto get = Start(Type::kGet, "0");
+  auto get = Start(Kind::kGet, "0");
   Poll();
   ASSERT_EQ(core_->stats().directory_refreshes, 1);
   ASSERT_FALSE(get->done());
@@ -375,12 +373,12 @@ TEST_F(CoreTest, RemembersWhereItemsLie) {
   // Expect: a write tells its place, a delete takes it away.
   EXPECT_TRUE(Put("new", "value").ok());
   EXPECT_EQ(reads("new"), 1);
-  EXPECT_TRUE(Do(Type::kDelete, "new")->status().ok());
+  EXPECT_TRUE(Do(Kind::kDelete, "new")->status().ok());
   EXPECT_EQ(reads("new"), 1);  // of the bucket: nothing matches
   EXPECT_EQ(core_->stats().stale_locations, 1);
   // Another client deletes.
   server_->Delete("key");
-  EXPECT_EQ(Do(Type::kGet, "key")->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Do(Kind::kGet, "key")->code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(reads("key"), 1);
 }
 
@@ -407,7 +405,7 @@ TEST_F(CoreTest, NoiseInTheTableEndsInAStatusByTheDeadline) {
     }
     network_.hold_requests = true;
     std::vector<std::unique_ptr<OwnedOperation>> gets;
-    for (int i = 0; i < 20; ++i) gets.push_back(Start(Type::kGet, std::to_string(random() % 1100), "", 50));
+    for (int i = 0; i < 20; ++i) gets.push_back(Start(Kind::kGet, std::to_string(random() % 1100), "", 50));
     for (int ms = 0; ms <= 50; ++ms) {
       Poll();
       clock_.AdvanceMs(1);
@@ -427,7 +425,7 @@ TEST_F(CoreTest, MemoryOfAServerThatDiedIsNotBelieved) {
   server_->Put("key", "value");
   network_.server_alive = false;
   network_.accepting = false;
-  auto get = Start(Type::kGet, "key", "", 10);
+  auto get = Start(Kind::kGet, "key", "", 10);
   PollFor(20, get->operation);
   EXPECT_EQ(get->code(), absl::StatusCode::kDeadlineExceeded);
 }

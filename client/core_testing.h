@@ -10,24 +10,27 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "client/client.h"
 #include "client/core.h"
 #include "client/fake_transport.h"
 #include "client/mini_server.h"
+#include "client/operation.h"
+#include "farlook/options.h"
 #include "gtest/gtest.h"
 
 namespace farlook::client {
 
 // An operation that owns what it names, so that it can be destroyed when it has ended.
 struct OwnedOperation {
-  OwnedOperation(Operation::Type type, absl::string_view key_bytes, absl::string_view value_bytes = "")
+  OwnedOperation(Kind kind, absl::string_view key_bytes, absl::string_view value_bytes = "",
+                 Condition condition = Condition::Always())
       : key(key_bytes), value(value_bytes) {
-    operation.type = type;
+    operation.kind = kind;
     operation.key = key;
     operation.value = value;
-    operation.string = &result;
+    operation.condition = condition;
+    operation.to.string = &result;
   }
-  bool done() const { return operation.internal.done; }
+  bool done() const { return operation.done; }
   const absl::Status& status() const { return operation.status; }
   absl::StatusCode code() const { return operation.status.code(); }
 
@@ -61,34 +64,40 @@ class CoreTest : public testing::Test {
   }
   // With time passing, `ms` at most, until the operation is done.
   void PollFor(int64_t ms, const Operation& operation) {
-    for (int64_t i = 0; i <= ms && !operation.internal.done; ++i) {
+    for (int64_t i = 0; i <= ms && !operation.done; ++i) {
       Poll();
       clock_.AdvanceMs(1);
     }
   }
 
-  std::unique_ptr<OwnedOperation> Start(Operation::Type type, absl::string_view key, absl::string_view value = "",
+  std::unique_ptr<OwnedOperation> Start(Kind kind, absl::string_view key, absl::string_view value = "",
                                         int64_t timeout_ms = 0) {
-    auto owned = std::make_unique<OwnedOperation>(type, key, value);
+    auto owned = std::make_unique<OwnedOperation>(kind, key, value);
     owned->operation.timeout_ms = timeout_ms;
     core_->Start(&owned->operation);
     return owned;
   }
   // Starts one and lets it end.
-  std::unique_ptr<OwnedOperation> Do(Operation::Type type, absl::string_view key, absl::string_view value = "") {
-    auto owned = Start(type, key, value);
+  std::unique_ptr<OwnedOperation> Do(Kind kind, absl::string_view key, absl::string_view value = "") {
+    auto owned = Start(kind, key, value);
     PollFor(options_.timeout_ms + 1, owned->operation);
     Poll();  // what ended in Start() is the client's until Poll() has returned it
     EXPECT_TRUE(owned->done());
     return owned;
   }
+  // The same for a put with a condition.
+  std::unique_ptr<OwnedOperation> PutIf(Condition condition, absl::string_view key, absl::string_view value) {
+    auto owned = std::make_unique<OwnedOperation>(Kind::kPut, key, value, condition);
+    core_->Start(&owned->operation);
+    Poll();
+    EXPECT_TRUE(owned->done());
+    return owned;
+  }
   std::string Get(absl::string_view key) {
-    auto get = Do(Operation::Type::kGet, key);
+    auto get = Do(Kind::kGet, key);
     return get->status().ok() ? get->result : get->status().ToString();
   }
-  absl::Status Put(absl::string_view key, absl::string_view value) {
-    return Do(Operation::Type::kPut, key, value)->status();
-  }
+  absl::Status Put(absl::string_view key, absl::string_view value) { return Do(Kind::kPut, key, value)->status(); }
   void ExpectNoViolations() {
     for (const std::string& violation : server_->violations) ADD_FAILURE() << violation;
   }

@@ -5,40 +5,46 @@
 namespace farlook::client {
 namespace {
 
-using Type = Operation::Type;
-
 uint64_t NumberOf(const std::string& message) { return kv::Request::Decode(message)->number; }
 
 TEST_F(CoreTest, WritesAnswerAsTheirConditionsSay) {
   Connect();
-  EXPECT_EQ(Do(Type::kReplace, "key", "x")->code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(Do(Type::kInsert, "key", "one")->status().ok());
-  EXPECT_EQ(Do(Type::kInsert, "key", "x")->code(), absl::StatusCode::kAlreadyExists);
-  auto replace = Do(Type::kReplace, "key", "two");
+  EXPECT_EQ(PutIf(Condition::IfPresent(), "key", "x")->code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(PutIf(Condition::IfAbsent(), "key", "one")->status().ok());
+  EXPECT_EQ(PutIf(Condition::IfAbsent(), "key", "x")->code(), absl::StatusCode::kAlreadyExists);
+  auto replace = PutIf(Condition::IfPresent(), "key", "two");
   EXPECT_TRUE(replace->status().ok());
   EXPECT_EQ(Get("key"), "two");
   const uint64_t version = replace->operation.version;
   EXPECT_NE(version, 0);
 
-  OwnedOperation set(Type::kCompareAndSet, "key", "three");
-  set.operation.version = version;
-  core_->Start(&set.operation);
-  Poll();
-  EXPECT_TRUE(set.status().ok()) << set.status();
-  EXPECT_NE(set.operation.version, version);
+  auto set = PutIf(Condition::IfVersion(version), "key", "three");
+  EXPECT_TRUE(set->status().ok()) << set->status();
+  EXPECT_NE(set->operation.version, version);
   // Expect: the version has been used up.
-  OwnedOperation again(Type::kCompareAndSet, "key", "four");
-  again.operation.version = version;
-  core_->Start(&again.operation);
-  Poll();
-  EXPECT_EQ(again.code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(again.operation.version, set.operation.version);
+  auto again = PutIf(Condition::IfVersion(version), "key", "four");
+  EXPECT_EQ(again->code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(again->operation.version, set->operation.version);
   EXPECT_EQ(Get("key"), "three");
 
-  EXPECT_TRUE(Do(Type::kDelete, "key")->status().ok());
-  EXPECT_EQ(Do(Type::kDelete, "key")->code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(Do(Type::kPing, "")->status().ok());
-  auto stat = Do(Type::kStat, "");
+  // A delete has conditions too; one that is to find nothing makes no sense.
+  for (const Condition wrong : {Condition::IfVersion(version), Condition::IfAbsent()}) {
+    OwnedOperation stale(Kind::kDelete, "key", "", wrong);
+    core_->Start(&stale.operation);
+    Poll();
+    EXPECT_EQ(stale.code(), wrong.kind() == Condition::Kind::kIfAbsent ? absl::StatusCode::kInvalidArgument
+                                                                       : absl::StatusCode::kAborted);
+  }
+  OwnedOperation remove(Kind::kDelete, "key", "", Condition::IfVersion(set->operation.version));
+  core_->Start(&remove.operation);
+  Poll();
+  EXPECT_TRUE(remove.status().ok()) << remove.status();
+  EXPECT_TRUE(Put("key", "value").ok());
+
+  EXPECT_TRUE(Do(Kind::kDelete, "key")->status().ok());
+  EXPECT_EQ(Do(Kind::kDelete, "key")->code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Do(Kind::kPing, "")->status().ok());
+  auto stat = Do(Kind::kStat, "");
   EXPECT_EQ(stat->result.substr(0, 9), "executed ");
   ExpectNoViolations();
 }
@@ -78,7 +84,7 @@ TEST_F(CoreTest, NeverSendsBeforeTheWindowAllows) {
   Connect();
   network_.hold_requests = true;
   std::vector<std::unique_ptr<OwnedOperation>> puts;
-  for (int i = 0; i < 12; ++i) puts.push_back(Start(Type::kPut, "key" + std::to_string(i), "value"));
+  for (int i = 0; i < 12; ++i) puts.push_back(Start(Kind::kPut, "key" + std::to_string(i), "value"));
   Poll();
   ASSERT_EQ(network_.held_requests(), 4);
   // The answers of 2, 3 and 4 free nothing: 5 may not be sent before 1 is answered.
@@ -99,10 +105,10 @@ TEST_F(CoreTest, AFullRingDelaysAndSkipsNoNumber) {
   Connect();
   network_.send_room = 1;
   std::vector<std::unique_ptr<OwnedOperation>> puts;
-  for (int i = 0; i < 3; ++i) puts.push_back(Start(Type::kPut, "key", Pattern(i == 1 ? 9000 : 10)));
+  for (int i = 0; i < 3; ++i) puts.push_back(Start(Kind::kPut, "key", Pattern(i == 1 ? 9000 : 10)));
   EXPECT_EQ(Poll(), 1);
   // The one at the head of the queue, whose value was copied for the server already, ends by its deadline.
-  puts.push_back(Start(Type::kPut, "late", "value", /*timeout_ms=*/5000));
+  puts.push_back(Start(Kind::kPut, "late", "value", /*timeout_ms=*/5000));
   clock_.AdvanceMs(options_.timeout_ms);
   EXPECT_EQ(Poll(), 2);
   EXPECT_EQ(puts[1]->code(), absl::StatusCode::kDeadlineExceeded);
@@ -117,7 +123,7 @@ TEST_F(CoreTest, AWriteThatTimedOutKeepsNumberCreditAndMemoryUntilAnswered) {
   server_->window = 3;
   Connect();
   network_.hold_requests = true;
-  auto first = Start(Type::kPut, "a", "1", 10), second = Start(Type::kPut, "b", Pattern(9000, 1), 10);
+  auto first = Start(Kind::kPut, "a", "1", 10), second = Start(Kind::kPut, "b", Pattern(9000, 1), 10);
   Poll();
   clock_.AdvanceMs(10);
   EXPECT_EQ(Poll(), 2);
@@ -125,7 +131,7 @@ TEST_F(CoreTest, AWriteThatTimedOutKeepsNumberCreditAndMemoryUntilAnswered) {
   // The caller's memory is gone; the library still has what it must, and gives it to nobody else.
   first.reset();
   second.reset();
-  auto third = Start(Type::kPut, "c", Pattern(9000, 2)), fourth = Start(Type::kPut, "d", "4");
+  auto third = Start(Kind::kPut, "c", Pattern(9000, 2)), fourth = Start(Kind::kPut, "d", "4");
   Poll();
   EXPECT_EQ(network_.held_requests(), 3) << "a credit was given back before its answer";
   network_.hold_requests = false;
@@ -143,7 +149,7 @@ TEST_F(CoreTest, ABrokenConnectionIsResumedAndNothingIsDoneTwice) {
   Connect();
   network_.hold_requests = true;
   std::vector<std::unique_ptr<OwnedOperation>> puts;
-  for (int i = 0; i < 5; ++i) puts.push_back(Start(Type::kPut, "key" + std::to_string(i), Pattern(i == 3 ? 9000 : 9)));
+  for (int i = 0; i < 5; ++i) puts.push_back(Start(Kind::kPut, "key" + std::to_string(i), Pattern(i == 3 ? 9000 : 9)));
   Poll();
   // 2 and 4 are answered; 1 and 5 are done, but the answers are lost; 3 never arrives... in one order or another.
   network_.ReleaseRequests({1, 3});
@@ -167,7 +173,7 @@ TEST_F(CoreTest, ABrokenConnectionIsResumedAndNothingIsDoneTwice) {
 TEST_F(CoreTest, WhatTimedOutIsSentAgainToo) {
   Connect();
   network_.hold_requests = true;
-  auto small = Start(Type::kPut, "small", "value", 10), large = Start(Type::kPut, "large", Pattern(9000), 10);
+  auto small = Start(Kind::kPut, "small", "value", 10), large = Start(Kind::kPut, "large", Pattern(9000), 10);
   Poll();
   network_.lose_replies = true;
   network_.ReleaseRequests();
@@ -187,8 +193,8 @@ TEST_F(CoreTest, WhatTimedOutIsSentAgainToo) {
 TEST_F(CoreTest, ValuesArePulledByTheKeysOfTheConnection) {
   Connect();
   network_.hold_requests = true;
-  auto expired = Start(Type::kPut, "expired", Pattern(9000, 1), 10),
-       waiting = Start(Type::kPut, "waiting", Pattern(9000, 2));
+  auto expired = Start(Kind::kPut, "expired", Pattern(9000, 1), 10),
+       waiting = Start(Kind::kPut, "waiting", Pattern(9000, 2));
   Poll();
   clock_.AdvanceMs(10);
   EXPECT_EQ(Poll(), 1);
@@ -208,7 +214,7 @@ TEST_F(CoreTest, AResumptionThatBreaksAgainIsTakenUpAgain) {
   Connect();
   network_.hold_requests = true;
   std::vector<std::unique_ptr<OwnedOperation>> puts;
-  for (int i = 0; i < 6; ++i) puts.push_back(Start(Type::kPut, "key" + std::to_string(i), "value"));
+  for (int i = 0; i < 6; ++i) puts.push_back(Start(Kind::kPut, "key" + std::to_string(i), "value"));
   Poll();
   for (int i = 0; i < 5; ++i) {
     network_.Break();
@@ -234,9 +240,9 @@ TEST_F(CoreTest, WithTheSessionGoneTheOutcomeIsUnknownAndNothingIsSentAgain) {
   Connect();
   network_.hold_requests = true;
   std::vector<std::unique_ptr<OwnedOperation>> puts;
-  for (int i = 0; i < 4; ++i) puts.push_back(Start(Type::kPut, "key" + std::to_string(i), "value"));
-  auto expired = Start(Type::kPut, "key9", "value", 1);
-  auto ping = Start(Type::kPing, "");
+  for (int i = 0; i < 4; ++i) puts.push_back(Start(Kind::kPut, "key" + std::to_string(i), "value"));
+  auto expired = Start(Kind::kPut, "key9", "value", 1);
+  auto ping = Start(Kind::kPing, "");
   Poll();
   server_->ForgetSessions();
   network_.Break();
@@ -248,7 +254,7 @@ TEST_F(CoreTest, WithTheSessionGoneTheOutcomeIsUnknownAndNothingIsSentAgain) {
   EXPECT_TRUE(puts[2]->status().ok());
   EXPECT_TRUE(puts[3]->status().ok());
   EXPECT_TRUE(ping->status().ok());
-  EXPECT_EQ(Do(Type::kGet, "key0")->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Do(Kind::kGet, "key0")->code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(core_->stats().incarnation_changes, 0);
   ExpectNoViolations();
 }
@@ -259,10 +265,9 @@ TEST_F(CoreTest, AnotherIncarnationIsNoticedAndSaid) {
   Connect();
   EXPECT_TRUE(Put("key", "value").ok());
   network_.hold_requests = true;
-  auto sent = Start(Type::kPut, "key", "x");
-  auto queued = Start(Type::kPut, "queued", "y");
-  OwnedOperation set(Type::kCompareAndSet, "key", "z");
-  set.operation.version = 1;
+  auto sent = Start(Kind::kPut, "key", "x");
+  auto queued = Start(Kind::kPut, "queued", "y");
+  OwnedOperation set(Kind::kPut, "key", "z", Condition::IfVersion(1));
   core_->Start(&set.operation);
   Poll();
   MiniServer restarted(4712);
@@ -276,7 +281,7 @@ TEST_F(CoreTest, AnotherIncarnationIsNoticedAndSaid) {
   EXPECT_EQ(set.code(), absl::StatusCode::kAborted);  // its version belongs to another table
   EXPECT_EQ(core_->incarnation(), 4712);
   EXPECT_EQ(core_->stats().incarnation_changes, 1);
-  EXPECT_EQ(Do(Type::kGet, "key")->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Do(Kind::kGet, "key")->code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Get("queued"), "y");
   EXPECT_EQ(core_->stats().stale_locations, 0);
   EXPECT_TRUE(restarted.violations.empty());
@@ -288,31 +293,31 @@ TEST_F(CoreTest, AGetThatFindsAnEmptiedTableSaysWhy) {
   MiniServer restarted(4712);
   network_.server = &restarted;
   network_.Break();
-  auto get = Do(Type::kGet, "key");
+  auto get = Do(Kind::kGet, "key");
   EXPECT_EQ(get->code(), absl::StatusCode::kNotFound);
   EXPECT_NE(get->status().message().find("incarnation"), absl::string_view::npos) << get->status();
   // Expect: once.
-  EXPECT_EQ(Do(Type::kGet, "key")->status().message().find("incarnation"), absl::string_view::npos);
+  EXPECT_EQ(Do(Kind::kGet, "key")->status().message().find("incarnation"), absl::string_view::npos);
 }
 
 TEST_F(CoreTest, WithNoServerOperationsFailAtOnce) {
   Connect();
   network_.hold_requests = true;
-  auto sent = Start(Type::kPut, "key", "value");
+  auto sent = Start(Kind::kPut, "key", "value");
   Poll();
   network_.server = nullptr;
   network_.Break();
   Poll();
   EXPECT_EQ(sent->code(), absl::StatusCode::kUnknown);
-  auto put = Start(Type::kPut, "key", "value");
-  auto get = Start(Type::kGet, "key");
+  auto put = Start(Kind::kPut, "key", "value");
+  auto get = Start(Kind::kGet, "key");
   EXPECT_EQ(Poll(), 2);
   EXPECT_EQ(put->code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(get->code(), absl::StatusCode::kUnavailable);
   // Expect: attempts keep a growing distance, however many operations fail meanwhile.
   const uint64_t connects = network_.connects;
   for (int i = 0; i < 2000; ++i) {
-    auto one = Start(Type::kGet, "key");
+    auto one = Start(Kind::kGet, "key");
     EXPECT_EQ(Poll(), 1);
     EXPECT_EQ(one->code(), absl::StatusCode::kUnavailable);
     clock_.AdvanceMs(1);
@@ -344,7 +349,7 @@ TEST_F(CoreTest, AServerThatDoesNotAnswerTheHandshakeCostsTheDeadlineAndNoMore) 
   Connect();
   network_.accepting = false;
   network_.Break();
-  auto get = Start(Type::kGet, "key", "", 20), put = Start(Type::kPut, "key", "value", 30);
+  auto get = Start(Kind::kGet, "key", "", 20), put = Start(Kind::kPut, "key", "value", 30);
   Poll();
   clock_.AdvanceMs(20);
   EXPECT_EQ(Poll(), 1);
@@ -361,7 +366,7 @@ TEST_F(CoreTest, AServersReasonToRefuseIsPassedOn) {
   Poll();
   EXPECT_FALSE(core_->ready());
   EXPECT_EQ(core_->refused(), network_.reject);
-  auto get = Start(Type::kGet, "key");
+  auto get = Start(Kind::kGet, "key");
   Poll();
   EXPECT_EQ(get->status(), network_.reject);
 }
@@ -374,7 +379,7 @@ TEST_F(CoreTest, NonsenseFromTheServerBreaksTheConnectionAndNothingElse) {
   for (const std::string& nonsense : {std::string("short"), header, from_the_future, std::string(200, '\xff')}) {
     const uint64_t connects = network_.connects;
     network_.Inject(nonsense);
-    auto put = Start(Type::kPut, "key", "value");
+    auto put = Start(Kind::kPut, "key", "value");
     PollFor(300, put->operation);
     EXPECT_TRUE(put->status().ok()) << put->status();
     EXPECT_EQ(network_.connects, connects + 1);
@@ -386,7 +391,7 @@ TEST_F(CoreTest, AServerThatRefusesItsMemoryIsTriedAgainWithPauses) {
   Connect();
   server_->Put("key", "value");
   network_.rkey = 8;  // the server now says another key than it did
-  auto get = Start(Type::kGet, "key", "", 500);
+  auto get = Start(Kind::kGet, "key", "", 500);
   const uint64_t connects = network_.connects;
   get->operation.timeout_ms = 500;
   PollFor(10, get->operation);
@@ -398,7 +403,7 @@ TEST_F(CoreTest, GivesUpWhatIsInFlightWhenDestroyed) {
   Connect();
   network_.hold_reads = true;
   network_.hold_requests = true;
-  auto get = Start(Type::kGet, "key"), put = Start(Type::kPut, "key", Pattern(9000));
+  auto get = Start(Kind::kGet, "key"), put = Start(Kind::kPut, "key", Pattern(9000));
   Poll();
   core_.reset();
   EXPECT_FALSE(get->done());

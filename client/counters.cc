@@ -13,7 +13,6 @@ namespace farlook::client {
 namespace {
 
 using kv::CellState;
-using Type = Operation::Type;
 
 constexpr absl::string_view kRange = "a counter's range, [-2^61, 2^61)";
 
@@ -28,7 +27,7 @@ absl::Status OutOfRange(int64_t value, bool add) {
 
 absl::Status StatusFor(const Operation& operation, const kv::Reply& reply) {
   if (reply.code != kv::Code::kOutOfRange) return CounterStatusOf(reply.code);
-  return OutOfRange(static_cast<int64_t>(reply.version), operation.type == Type::kFetchAdd);
+  return OutOfRange(static_cast<int64_t>(reply.version), operation.kind == Kind::kFetchAdd);
 }
 
 }  // namespace
@@ -40,16 +39,16 @@ Counters::~Counters() = default;
 
 absl::Status Counters::Check(const Operation& operation) {
   const auto live = [](int64_t value) { return kv::StateOf(value) == CellState::kLive; };
-  switch (operation.type) {
-    case Type::kFetchAdd:
+  switch (operation.kind) {
+    case Kind::kFetchAdd:
       if (kv::ValidDelta(operation.operand)) return absl::OkStatus();
       return absl::InvalidArgumentError(absl::StrCat(operation.operand, " at once: at most 2^40 either way"));
-    case Type::kCompareSwap:
+    case Kind::kCompareSwap:
       if (kv::StateOf(operation.expected) == CellState::kDead) {
         return absl::InvalidArgumentError(absl::StrCat("no counter ever has the value ", operation.expected));
       }
       [[fallthrough]];
-    case Type::kCreateCounter:
+    case Kind::kCreateCounter:
       if (live(operation.operand)) return absl::OkStatus();
       return absl::InvalidArgumentError(absl::StrCat(operation.operand, " is outside of ", kRange));
     default:
@@ -79,7 +78,7 @@ void Counters::Disconnect() {
   for (Flight& flight : flights_) {
     if (flight.step == Step::kIdle) continue;
     Operation* const operation = flight.operation;
-    const bool unknown = flight.type != Type::kReadCounter && flight.step != Step::kPost;
+    const bool unknown = flight.kind != Kind::kReadCounter && flight.step != Step::kPost;
     Release(&flight);
     if (operation == nullptr) continue;
     if (unknown) {
@@ -103,19 +102,19 @@ void Counters::Disconnect() {
 
 bool Counters::MayUseCell(const Operation& operation) const {
   if (!direct_) return false;
-  switch (operation.type) {
-    case Type::kFetchAdd:
+  switch (operation.kind) {
+    case Kind::kFetchAdd:
       return !operation.exactly_once;
-    case Type::kCompareSwap:  // what is out of range is reset by the server
+    case Kind::kCompareSwap:  // what is out of range is reset by the server
       return !operation.exactly_once && kv::StateOf(operation.expected) == CellState::kLive;
     default:
-      return operation.type == Type::kReadCounter;
+      return operation.kind == Kind::kReadCounter;
   }
 }
 
 void Counters::Submit(Operation* operation) {
   operation->counter = 0;
-  if (operation->type == Type::kCreateCounter || operation->type == Type::kDeleteCounter || operation->exactly_once) {
+  if (operation->kind == Kind::kCreateCounter || operation->kind == Kind::kDeleteCounter || operation->exactly_once) {
     parts_.session->Submit(operation);  // which waits for a connection by itself
   } else if (connection_ == nullptr || !waiting_.empty() || !Begin(operation)) {
     waiting_.Push(operation);
@@ -131,7 +130,7 @@ bool Counters::Begin(Operation* operation) {
       Flight* const flight = Acquire();
       if (flight == nullptr) return false;
       flight->operation = operation;
-      flight->type = operation->type;
+      flight->kind = operation->kind;
       flight->cell = cell;
       flight->hash = id.hash;
       flight->operand = operation->operand;
@@ -192,9 +191,9 @@ bool Counters::Post(Flight* flight) {
   bool done;
   if (flight->step == Step::kUndo) {
     done = connection_->PostFetchAdd(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(-flight->operand));
-  } else if (flight->type == Type::kFetchAdd) {
+  } else if (flight->kind == Kind::kFetchAdd) {
     done = connection_->PostFetchAdd(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(flight->operand));
-  } else if (flight->type == Type::kCompareSwap) {
+  } else if (flight->kind == Kind::kCompareSwap) {
     done = connection_->PostCompareSwap(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(flight->expected),
                                         static_cast<uint64_t>(flight->operand));
   } else {
@@ -237,7 +236,7 @@ void Counters::Completed(uint64_t wr_id) {
   const int64_t old = static_cast<int64_t>(*WordOf(*flight));
   if (flight->step == Step::kUndoPosted) return End(flight, OutOfRange(flight->expected, /*add=*/true));
   CellState state = kv::StateOf(old);
-  if (flight->type == Type::kFetchAdd) state = kv::StateOfAdd(old, flight->operand);
+  if (flight->kind == Kind::kFetchAdd) state = kv::StateOfAdd(old, flight->operand);
   if (state == CellState::kLive) [[likely]]
     return EndLive(flight, old);
   if (state == CellState::kDead) {
@@ -250,7 +249,7 @@ void Counters::Completed(uint64_t wr_id) {
     return;
   }
   if (flight->operation != nullptr) flight->operation->counter = old;
-  if (flight->type != Type::kFetchAdd) return End(flight, OutOfRange(old, /*add=*/false));
+  if (flight->kind != Kind::kFetchAdd) return End(flight, OutOfRange(old, /*add=*/false));
   flight->expected = old;
   flight->step = Step::kUndo;
   PostOrStall(flight);

@@ -28,10 +28,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "client/cell_cache.h"
-#include "client/client.h"
 #include "client/finished.h"
+#include "client/operation.h"
 #include "client/operation_queue.h"
 #include "client/session.h"
+#include "farlook/stats.h"
 #include "kv/hash.h"
 #include "kv/message.h"
 #include "rdma/transport.h"
@@ -104,7 +105,7 @@ class Counters {
     int64_t operand = 0;
     int64_t expected = 0;
     uint32_t index = 0;
-    Operation::Type type = Operation::Type::kReadCounter;
+    Kind kind = Kind::kReadCounter;
     Step step = Step::kIdle;
     bool noticed = false;  // was under way when the notice came that is owed an answer
     Flight* next_free = nullptr;
@@ -143,9 +144,6 @@ class Counters {
   bool posted_ = false;
   bool attention_ = false;
 };
-
-// Whether the operation is about a counter.
-inline bool IsCounter(Operation::Type type) { return type >= Operation::Type::kCreateCounter; }
 
 }  // namespace farlook::client
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "client/client.h"
+#include "client/operation.h"
 
 namespace farlook::client {
 
@@ -21,8 +21,8 @@ class Deadlines {
 
   // Whether the operation's time is over. If not, its deadline counts for earliest_ns().
   bool Over(const Operation& operation) {
-    if (operation.internal.deadline_ns <= now_ns_) return true;
-    earliest_ns_ = std::min(earliest_ns_, operation.internal.deadline_ns);
+    if (operation.deadline_ns <= now_ns_) return true;
+    earliest_ns_ = std::min(earliest_ns_, operation.deadline_ns);
     return false;
   }
   // The same as a function, for OperationQueue::Extract. It refers to this.

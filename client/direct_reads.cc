@@ -15,7 +15,7 @@ namespace {
 using Step = kv::Lookup::Step;
 
 bool IsGet(const Operation& operation) {
-  return (operation.type == Operation::Type::kGet || operation.type == Operation::Type::kExists) &&
+  return (operation.kind == Kind::kGet || operation.kind == Kind::kExists) &&
          operation.key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
 }
 
@@ -23,12 +23,12 @@ bool IsGet(const Operation& operation) {
 inline bool Found(const kv::ItemView& item, Operation* operation) {
   if (item.flags != static_cast<uint16_t>(kv::ItemKind::kValue)) [[unlikely]]
     return false;
-  if (operation->type == Operation::Type::kGet && !Copy(item.value, operation)) [[unlikely]]
+  if (operation->kind == Kind::kGet && !Copy(item.value, operation)) [[unlikely]]
     return false;
   if (!operation->status.ok()) [[unlikely]]
     operation->status = absl::OkStatus();
   operation->version = item.version;
-  operation->internal.done = true;
+  operation->done = true;
   return true;
 }
 
@@ -62,7 +62,7 @@ size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
   }
   while (wanting > 0) wanting = Turn(wanting);
   if (!connection_->alive()) [[unlikely]] {
-    for (Operation* operation : operations) operation->internal.done = false;
+    for (Operation* operation : operations) operation->done = false;
     return 0;
   }
   const size_t absent = counts_.absent == 0 ? 0 : EndAbsent(counts_.absent, since_ns);
@@ -79,7 +79,7 @@ size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
 inline bool DirectReads::Begin(Get* get) {
   while (next_ != end_) {
     Operation* operation = *next_++;
-    operation->internal.done = false;
+    operation->done = false;
     if (!IsGet(*operation)) [[unlikely]]
       continue;
     get->operation = operation;

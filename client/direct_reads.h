@@ -21,9 +21,11 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "client/client.h"
 #include "client/finished.h"
 #include "client/last_time.h"
+#include "client/operation.h"
+#include "farlook/options.h"
+#include "farlook/stats.h"
 #include "kv/lookup.h"
 #include "kv/message.h"
 #include "rdma/transport.h"

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "client/operation.h"
 #include "client/operation_queue.h"
 #include "client/status.h"
 
@@ -23,7 +23,7 @@ class Finished {
  public:
   // An operation was handed in.
   void Begun(Operation* operation) {
-    operation->internal.done = false;
+    operation->done = false;
     operation->value_bytes = 0;
     ++in_flight_;
   }
@@ -66,9 +66,9 @@ class Finished {
 
  private:
   void Close(Operation* operation) {
-    operation->internal.done = true;
+    operation->done = true;
     --in_flight_;
-    if (!operation->internal.blocking) queue_.Push(operation);
+    if (!operation->blocking) queue_.Push(operation);
   }
 
   // Each client's own: the count of its copies is not shared with other threads.
@@ -96,12 +96,12 @@ inline absl::Status NoMemoryForValue(size_t bytes) {
 // there is no memory for the string; NotCopied() says so.
 inline bool Copy(absl::string_view value, Operation* operation) {
   operation->value_bytes = value.size();
-  char* to = operation->buffer.data();
-  if (std::string* const string = operation->string; string != nullptr) {
+  char* to = operation->to.buffer.data();
+  if (std::string* const string = operation->to.string; string != nullptr) {
     // What was read last into the same string often had the same length, and then there is less to do.
     if (string->size() != value.size() && !Resize(string, value.size())) return false;
     to = string->data();
-  } else if (value.size() > operation->buffer.size()) {
+  } else if (value.size() > operation->to.buffer.size()) {
     return false;
   }
   if (!value.empty()) std::memcpy(to, value.data(), value.size());
@@ -110,9 +110,9 @@ inline bool Copy(absl::string_view value, Operation* operation) {
 
 // After Copy() returned false.
 inline absl::Status NotCopied(absl::string_view value, const Operation& operation) {
-  if (operation.string != nullptr) return NoMemoryForValue(value.size());
+  if (operation.to.string != nullptr) return NoMemoryForValue(value.size());
   return absl::OutOfRangeError(
-      absl::StrCat("the value has ", value.size(), " bytes, the buffer ", operation.buffer.size()));
+      absl::StrCat("the value has ", value.size(), " bytes, the buffer ", operation.to.buffer.size()));
 }
 
 // Copy(). OUT_OF_RANGE when it is longer than the buffer, RESOURCE_EXHAUSTED when there is no memory for the string.

@@ -35,8 +35,8 @@ absl::Status MultiGetter::Run(absl::Span<const absl::string_view> keys, absl::Sp
     for (size_t i = 0; i < count; ++i) {
       Operation& operation = operations_[i];
       operation.key = keys[begin + i];
-      operation.string = &results[begin + i].value.data;
-      operation.internal.blocking = true;
+      operation.to.string = &results[begin + i].value.data;
+      operation.blocking = true;
     }
     core_->StartUntimed(absl::MakeConstSpan(pointers_).first(count));
     core_->ProgressNowAndThen();
@@ -52,7 +52,7 @@ absl::Status MultiGetter::Run(absl::Span<const absl::string_view> keys, absl::Sp
 
 bool MultiGetter::AllDone(size_t count) const {
   return std::all_of(operations_.begin(), operations_.begin() + static_cast<std::ptrdiff_t>(count),
-                     [](const Operation& operation) { return operation.internal.done; });
+                     [](const Operation& operation) { return operation.done; });
 }
 
 }  // namespace farlook::client

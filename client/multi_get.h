@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "client/client.h"
 #include "client/core.h"
+#include "client/operation.h"
 #include "client/waiter.h"
 
 namespace farlook::client {

@@ -65,7 +65,7 @@ TEST_F(MultiGetTest, ManyBatchesHaveOneDeadline) {
 TEST_F(MultiGetTest, OneKeyThatIsAbsentIsNoError) {
   ConnectTicking();
   for (int i = 0; i < 10; ++i) {
-    auto put = Start(Operation::Type::kPut, "key" + std::to_string(i), "value" + std::to_string(i), 1'000'000);
+    auto put = Start(Kind::kPut, "key" + std::to_string(i), "value" + std::to_string(i), 1'000'000);
     for (int turn = 0; turn < 100 && !put->done(); ++turn) Poll();
     ASSERT_TRUE(put->status().ok()) << put->status();
   }

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "client/client.h"
+#include "client/operation.h"
 
 namespace farlook::client {
 
@@ -17,8 +17,8 @@ class OperationQueue {
   Operation* front() const { return head_; }
 
   void Push(Operation* operation) {
-    operation->internal.next = nullptr;
-    (head_ == nullptr ? head_ : tail_->internal.next) = operation;
+    operation->next = nullptr;
+    (head_ == nullptr ? head_ : tail_->next) = operation;
     tail_ = operation;
     ++size_;
   }
@@ -27,7 +27,7 @@ class OperationQueue {
   Operation* Pop() {
     Operation* operation = head_;
     if (operation == nullptr) return nullptr;
-    head_ = operation->internal.next;
+    head_ = operation->next;
     --size_;
     return operation;
   }

@@ -165,20 +165,20 @@ bool Reads::PlaceLarge(Flight* flight) {
   flight->large = true;
   flight->direct = false;
   flight->to[1] = {nullptr, 0};
-  if (capabilities_.any_local_memory && !flight->whole && operation->type == Operation::Type::kGet &&
+  if (capabilities_.any_local_memory && !flight->whole && operation->kind == Kind::kGet &&
       flight->lookup.wants_item() && bytes >= head_bytes + kMinDirectBytes) {
     const uint32_t rest_bytes = bytes - head_bytes;
-    if (operation->string == nullptr && !operation->buffer.empty()) {
+    if (operation->to.string == nullptr && !operation->to.buffer.empty()) {
       // What follows the value in the item's memory means nothing, so a buffer of just the value's length will do.
-      const uint64_t room = std::min<uint64_t>(rest_bytes, operation->buffer.size());
-      flight->to[1] = {operation->buffer.data(), static_cast<uint32_t>(room)};
+      const uint64_t room = std::min<uint64_t>(rest_bytes, operation->to.buffer.size());
+      flight->to[1] = {operation->to.buffer.data(), static_cast<uint32_t>(room)};
       flight->direct = true;
-    } else if (operation->string != nullptr && rest_bytes >= kMinStringBytes) {
-      if (!Resize(operation->string, rest_bytes)) {
+    } else if (operation->to.string != nullptr && rest_bytes >= kMinStringBytes) {
+      if (!Resize(operation->to.string, rest_bytes)) {
         End(flight, NoMemoryForValue(rest_bytes));
         return false;
       }
-      flight->to[1] = {operation->string->data(), rest_bytes};
+      flight->to[1] = {operation->to.string->data(), rest_bytes};
       flight->direct = true;
     }
   }
@@ -299,8 +299,8 @@ void Reads::Found(Flight* flight) {
   operation->version = item.version;
   if (flight->direct) [[unlikely]] {
     operation->value_bytes = item.value.size();
-    if (operation->string != nullptr) operation->string->resize(item.value.size());
-  } else if (operation->type == Operation::Type::kGet && !Copy(item.value, operation)) [[unlikely]] {
+    if (operation->to.string != nullptr) operation->to.string->resize(item.value.size());
+  } else if (operation->kind == Kind::kGet && !Copy(item.value, operation)) [[unlikely]] {
     return EndNotCopied(flight);
   }
   Count(*flight);
@@ -391,7 +391,7 @@ void Reads::Proceed() {
 bool Reads::ExpiryNeedsBreak(int64_t now_ns) const {
   return std::any_of(flights_.begin(), flights_.end(), [now_ns](const Flight& flight) {
     return flight.operation != nullptr && flight.direct && flight.pending > 0 &&
-           flight.operation->internal.deadline_ns <= now_ns;
+           flight.operation->deadline_ns <= now_ns;
   });
 }
 

@@ -12,47 +12,45 @@ namespace farlook::client {
 namespace {
 
 kv::RequestType TypeOf(const Operation& operation) {
-  switch (operation.type) {
-    case Operation::Type::kGet:
-    case Operation::Type::kExists:
+  switch (operation.kind) {
+    case Kind::kGet:
+    case Kind::kExists:
       return kv::RequestType::kGet;
-    case Operation::Type::kDelete:
+    case Kind::kDelete:
       return kv::RequestType::kDelete;
-    case Operation::Type::kPing:
+    case Kind::kPing:
       return kv::RequestType::kPing;
-    case Operation::Type::kStat:
+    case Kind::kStat:
       return kv::RequestType::kStat;
-    case Operation::Type::kCreateCounter:
+    case Kind::kCreateCounter:
       return kv::RequestType::kCounterCreate;
-    case Operation::Type::kFetchAdd:
+    case Kind::kFetchAdd:
       return kv::RequestType::kCounterAdd;
-    case Operation::Type::kCompareSwap:
+    case Kind::kCompareSwap:
       return kv::RequestType::kCounterSwap;
-    case Operation::Type::kReadCounter:
+    case Kind::kReadCounter:
       return kv::RequestType::kCounterRead;
-    case Operation::Type::kDeleteCounter:
+    case Kind::kDeleteCounter:
       return kv::RequestType::kCounterDelete;
-    case Operation::Type::kPut:
-    case Operation::Type::kInsert:
-    case Operation::Type::kReplace:
-    case Operation::Type::kCompareAndSet:
+    case Kind::kPut:
       break;
   }
   const bool fits = kv::FitsInMessage(operation.key.size(), operation.value.size());
   return fits ? kv::RequestType::kPut : kv::RequestType::kPutPulled;
 }
 
-kv::Condition ConditionOf(Operation::Type type) {
-  switch (type) {
-    case Operation::Type::kInsert:
+kv::Condition OnWire(Condition::Kind kind) {
+  switch (kind) {
+    case Condition::Kind::kIfAbsent:
       return kv::Condition::kAbsent;
-    case Operation::Type::kReplace:
+    case Condition::Kind::kIfPresent:
       return kv::Condition::kPresent;
-    case Operation::Type::kCompareAndSet:
+    case Condition::Kind::kIfVersion:
       return kv::Condition::kVersion;
-    default:
-      return kv::Condition::kAlways;
+    case Condition::Kind::kAlways:
+      break;
   }
+  return kv::Condition::kAlways;
 }
 
 }  // namespace
@@ -96,7 +94,7 @@ void Session::End(absl::FunctionRef<void(Operation*)> unknown) {
     Operation* operation = At(number).operation;
     At(number) = Sent();
     if (operation == nullptr) continue;
-    if (IsWrite(operation->type)) {
+    if (IsWrite(operation->kind)) {
       unknown(operation);
     } else {
       again.Push(operation);
@@ -140,14 +138,14 @@ kv::Request Session::RequestOf(uint64_t number) {
   const Operation& operation = *sent.operation;
   kv::Request request;
   request.type = TypeOf(operation);
-  request.condition = ConditionOf(operation.type);
+  request.condition = OnWire(operation.condition.kind());
   request.number = number;
   request.key = operation.key;
-  if (operation.type == Operation::Type::kCompareAndSet) request.version = operation.version;
-  if (operation.type == Operation::Type::kCompareSwap) {
+  request.version = operation.condition.version();
+  if (operation.kind == Kind::kCompareSwap) {
     request.operand = operation.expected;
     request.desired = operation.operand;
-  } else if (operation.type == Operation::Type::kCreateCounter || operation.type == Operation::Type::kFetchAdd) {
+  } else if (operation.kind == Kind::kCreateCounter || operation.kind == Kind::kFetchAdd) {
     request.operand = operation.operand;
   }
   if (request.type == kv::RequestType::kPut) {
@@ -199,7 +197,7 @@ bool Session::Send(rdma::Connection* connection, absl::FunctionRef<void(Operatio
     ++next_;
     ++repeat_;
     posted = true;
-    if (IsWrite(operation->type)) ++stats_->puts;
+    if (IsWrite(operation->kind)) ++stats_->puts;
     if (sent.value.data() != nullptr) {
       ++stats_->pulled_values;
       ++pulls_;

@@ -23,8 +23,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/buffer_pool.h"
-#include "client/client.h"
+#include "client/operation.h"
 #include "client/operation_queue.h"
+#include "farlook/stats.h"
 #include "kv/hash.h"
 #include "kv/message.h"
 #include "rdma/transport.h"
@@ -117,12 +118,6 @@ class Session {
   bool awaits_memory_ = false;  // queue_.front() found none, but one of pulls_ will give some back
   const Operation* prepared_ = nullptr;  // At(next_) is prepared for this one, whose SEND found no room
 };
-
-// Whether the operation changes the table.
-inline bool IsWrite(Operation::Type type) {
-  return type != Operation::Type::kGet && type != Operation::Type::kExists && type != Operation::Type::kPing &&
-         type != Operation::Type::kStat && type != Operation::Type::kReadCounter;
-}
 
 }  // namespace farlook::client
 

@@ -87,7 +87,7 @@ class Server {
 
 struct Client {
   struct Slot {
-    Operation operation;
+    client::Operation operation;
     std::string key, found;
   };
   std::unique_ptr<client::ClientCore> core;
@@ -185,13 +185,13 @@ class Run {
 
   void Begin(Client* client, Client::Slot* slot) {
     slot->key = KeyOf(warming_ ? client->warmed++ % load_.keys : static_cast<uint64_t>(zipfian_.Next(&random_)));
-    slot->operation = Operation();
+    slot->operation = client::Operation();
     slot->operation.key = slot->key;
-    slot->operation.tag = slot;
+    slot->operation.owner = slot;
     if (warming_ || random_.NextDouble() < load_.reads) {
-      slot->operation.string = &slot->found;
+      slot->operation.to.string = &slot->found;
     } else {
-      slot->operation.type = Operation::Type::kPut;
+      slot->operation.kind = client::Kind::kPut;
       slot->operation.value = value_;
     }
     client->core->Start(&slot->operation);
@@ -207,12 +207,12 @@ class Run {
     while (ended < operations) {
       server_.Poll();
       for (Client& client : clients_) {
-        std::array<Operation*, 16> done;
+        std::array<client::Operation*, 16> done;
         const size_t count = client.core->Poll(absl::MakeSpan(done));
         for (size_t i = 0; i < count; ++i) {
           ++ended;
           failed_ += !done[i]->status.ok();
-          if (begun++ < operations) Begin(&client, static_cast<Client::Slot*>(done[i]->tag));
+          if (begun++ < operations) Begin(&client, static_cast<Client::Slot*>(done[i]->owner));
         }
       }
       if (!scheduler_.idle()) scheduler_.RunOne(scheduler_.next_ns());

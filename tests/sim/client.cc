@@ -102,16 +102,16 @@ void SimClient::ReadAll() {
 
 void SimClient::Poll() {
   if (world_->now_ns() < stopped_until_ns_) return WakeAfter(0);
-  std::array<Operation*, 8> done;
+  std::array<client::Operation*, 8> done;
   while (const size_t count = core_->Poll(absl::MakeSpan(done))) {
-    for (size_t i = 0; i < count; ++i) Ended(static_cast<Slot*>(done[i]->tag));
+    for (size_t i = 0; i < count; ++i) Ended(static_cast<Slot*>(done[i]->owner));
   }
   const auto most = static_cast<size_t>(world_->plan.in_flight);
   for (; next_read_ < reads() && core_->in_flight() < most; ++next_read_) {
     const int key = next_read_ % world_->plan.keys;
     const bool counter = next_read_ >= world_->plan.keys;
     if (counter && !world_->NamesCounters(key)) continue;
-    Begin(counter ? Operation::Type::kReadCounter : Operation::Type::kGet, key, /*must_answer=*/true);
+    Begin({counter ? history::Type::kReadCounter : history::Type::kGet}, key, /*must_answer=*/true);
   }
   while (world_->operations_left > 0 && core_->in_flight() < most && world_->now_ns() >= world_->quiet_until_ns) {
     --world_->operations_left;

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "client/client.h"
 #include "client/core.h"
+#include "client/operation.h"
+#include "farlook/stats.h"
 #include "rdma/sim/network.h"
+#include "tests/history/history.h"
 #include "tests/sim/world.h"
 
 namespace farlook::sim {
@@ -52,7 +54,7 @@ class SimClient {
 
  private:
   struct Slot {
-    Operation operation;
+    client::Operation operation;
     std::string value, found;
     std::array<std::unique_ptr<char[]>, 2> buffers;  // of kBufferBytes, for gets into the caller's memory
     int key = 0;
@@ -73,11 +75,16 @@ class SimClient {
   // client_operations.cc
   void BeginAny();
   bool OnlyReads() const;
-  Operation::Type DrawOfValue();
-  Operation::Type DrawOfCounter();
+  // What to begin.
+  struct Ask {
+    history::Type type;
+    bool exists = false;  // a kGet that asks only whether the key is there
+  };
+  Ask DrawOfValue();
+  Ask DrawOfCounter();
   uint32_t DrawBytes();
   Slot* FreeSlot();
-  void Begin(Operation::Type type, int key, bool must_answer);
+  void Begin(Ask ask, int key, bool must_answer);
   void AskCounter(Slot* slot, uint64_t write, history::Operation* record);
   void Ended(Slot* slot);
   void Found(const Slot& slot, history::Operation* record);

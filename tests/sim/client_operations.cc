@@ -13,16 +13,36 @@ namespace farlook::sim {
 namespace {
 
 using history::Outcome;
-using history::TypeOf;
 using history::Writes;
-using OpType = Operation::Type;
+using OpType = history::Type;
 
 // A caller's memory: for short values only, or for all.
 constexpr std::array<size_t, 2> kBufferBytes = {300, 500'000};
 
 // Whether the operation makes a value, or a counter, that names its write.
 bool Makes(OpType type) {
-  return Writes(TypeOf(type)) && type != OpType::kDelete && type != OpType::kDeleteCounter && type != OpType::kFetchAdd;
+  return Writes(type) && type != OpType::kDelete && type != OpType::kDeleteCounter && type != OpType::kFetchAdd;
+}
+
+client::Kind KindOf(OpType type) {
+  switch (type) {
+    case OpType::kDelete:
+      return client::Kind::kDelete;
+    case OpType::kCreateCounter:
+      return client::Kind::kCreateCounter;
+    case OpType::kFetchAdd:
+      return client::Kind::kFetchAdd;
+    case OpType::kCompareSwap:
+      return client::Kind::kCompareSwap;
+    case OpType::kReadCounter:
+      return client::Kind::kReadCounter;
+    case OpType::kDeleteCounter:
+      return client::Kind::kDeleteCounter;
+    case OpType::kGet:
+      return client::Kind::kGet;
+    default:
+      return client::Kind::kPut;  // with a condition
+  }
 }
 
 }  // namespace
@@ -73,25 +93,25 @@ void SimClient::BeginAny() {
 // While the server stands still somebody must go on reading.
 bool SimClient::OnlyReads() const { return read_only_ || writes_under_way_ * 2 >= world_->plan.in_flight; }
 
-Operation::Type SimClient::DrawOfValue() {
+SimClient::Ask SimClient::DrawOfValue() {
   rdma::sim::Random& random = world_->random;
   const uint64_t dice = random.Below(100);
-  if (dice < 40 || OnlyReads()) return random.OneIn(10) ? OpType::kExists : OpType::kGet;
-  if (dice < 66) return OpType::kPut;
-  if (dice < 74) return OpType::kInsert;
-  if (dice < 79) return OpType::kReplace;
-  if (dice < 88) return OpType::kCompareAndSet;
-  return world_->plan.grows && !random.OneIn(4) ? OpType::kInsert : OpType::kDelete;
+  if (dice < 40 || OnlyReads()) return {OpType::kGet, /*exists=*/random.OneIn(10)};
+  if (dice < 66) return {OpType::kPut};
+  if (dice < 74) return {OpType::kInsert};
+  if (dice < 79) return {OpType::kReplace};
+  if (dice < 88) return {OpType::kCompareAndSet};
+  return {world_->plan.grows && !random.OneIn(4) ? OpType::kInsert : OpType::kDelete};
 }
 
-Operation::Type SimClient::DrawOfCounter() {
+SimClient::Ask SimClient::DrawOfCounter() {
   rdma::sim::Random& random = world_->random;
   const uint64_t dice = random.Below(100);
-  if (dice < 20 || OnlyReads()) return random.OneIn(4) ? OpType::kGet : OpType::kReadCounter;
-  if (dice < 70) return OpType::kFetchAdd;
-  if (dice < 82) return OpType::kCompareSwap;
-  if (dice < 95) return OpType::kCreateCounter;
-  return OpType::kDeleteCounter;
+  if (dice < 20 || OnlyReads()) return {random.OneIn(4) ? OpType::kGet : OpType::kReadCounter};
+  if (dice < 70) return {OpType::kFetchAdd};
+  if (dice < 82) return {OpType::kCompareSwap};
+  if (dice < 95) return {OpType::kCreateCounter};
+  return {OpType::kDeleteCounter};
 }
 
 SimClient::Slot* SimClient::FreeSlot() {
@@ -100,18 +120,19 @@ SimClient::Slot* SimClient::FreeSlot() {
   return found->get();
 }
 
-void SimClient::Begin(Operation::Type type, int key, bool must_answer) {
+void SimClient::Begin(Ask ask, int key, bool must_answer) {
   rdma::sim::Random& random = world_->random;
   Slot& slot = *FreeSlot();
   slot.free = false;
   slot.key = key;
   slot.must_answer = must_answer;
-  Operation& operation = slot.operation = Operation();
-  operation.type = type;
+  const OpType type = ask.type;
+  client::Operation& operation = slot.operation = client::Operation();
+  operation.kind = ask.exists ? client::Kind::kExists : KindOf(type);
   operation.key = world_->keys[static_cast<size_t>(key)];
-  operation.tag = &slot;
+  operation.owner = &slot;
   history::Operation record;
-  record.type = TypeOf(type);
+  record.type = type;
   record.client = number_;
   record.begin_ns = world_->now_ns();
   record.began = ++places_;
@@ -129,17 +150,20 @@ void SimClient::Begin(Operation::Type type, int key, bool must_answer) {
   if (Writes(record.type)) ++writes_under_way_;
   if (type == OpType::kCompareAndSet) {
     const uint64_t seen = versions_[static_cast<size_t>(key)];
-    operation.version = record.expected = seen != 0 && !random.OneIn(8) ? seen : 1 + random.Below(2'000);
+    record.expected = seen != 0 && !random.OneIn(8) ? seen : 1 + random.Below(2'000);
+    operation.condition = Condition::IfVersion(record.expected);
   }
+  if (type == OpType::kInsert) operation.condition = Condition::IfAbsent();
+  if (type == OpType::kReplace) operation.condition = Condition::IfPresent();
   if (of_counter) AskCounter(&slot, write, &record);
-  if (type == OpType::kGet) {
+  if (type == OpType::kGet && !ask.exists) {
     if (!must_answer && random.OneIn(4)) {
       const size_t which = random.OneIn(2) ? 0 : 1;
       std::unique_ptr<char[]>& buffer = slot.buffers[which];
       if (buffer == nullptr) buffer.reset(new char[kBufferBytes[which]]);  // not cleared: that would take long
-      operation.buffer = absl::MakeSpan(buffer.get(), kBufferBytes[which]);
+      operation.to.buffer = absl::MakeSpan(buffer.get(), kBufferBytes[which]);
     } else {
-      operation.string = &slot.found;
+      operation.to.string = &slot.found;
     }
   }
   if (!must_answer && random.OneIn(10)) operation.timeout_ms = random.Between(1, 50);
@@ -155,9 +179,9 @@ void SimClient::Begin(Operation::Type type, int key, bool must_answer) {
 
 // The numbers of an operation on a counter; `write` is its own where it makes one.
 void SimClient::AskCounter(Slot* slot, uint64_t write, history::Operation* record) {
-  Operation* const operation = &slot->operation;
+  client::Operation* const operation = &slot->operation;
   rdma::sim::Random& random = world_->random;
-  switch (operation->type) {
+  switch (record->type) {
     case OpType::kFetchAdd: {
       // Of all sizes: sums tell which adds they are of.
       const int64_t delta = random.Between(1, random.OneIn(30) ? 3 : history::kMaxDelta);
@@ -183,10 +207,10 @@ void SimClient::AskCounter(Slot* slot, uint64_t write, history::Operation* recor
 
 // What a get found must be whole, of this key, and say which write it is of.
 void SimClient::Found(const Slot& slot, history::Operation* record) {
-  const Operation& operation = slot.operation;
-  const absl::string_view value = operation.string != nullptr
+  const client::Operation& operation = slot.operation;
+  const absl::string_view value = operation.to.string != nullptr
                                       ? absl::string_view(slot.found)
-                                      : absl::string_view(operation.buffer.data(), operation.value_bytes);
+                                      : absl::string_view(operation.to.buffer.data(), operation.value_bytes);
   record->found = history::WriteOfValue(value);
   if (!CheckWrite(slot.key, record->found, "a get")) return;
   if (world_->writes[record->found].bytes != value.size() || !history::IsWhole(value, record->found)) {
@@ -209,9 +233,9 @@ bool SimClient::CheckWrite(int key, uint64_t write, absl::string_view what) {
 
 // The number that a counter had must be of this key.
 void SimClient::FoundCounter(const Slot& slot, history::Operation* record) {
-  const Operation& operation = slot.operation;
+  const client::Operation& operation = slot.operation;
   record->counter = operation.counter;
-  if (operation.type == OpType::kCompareSwap && operation.counter != operation.expected) {
+  if (record->type == OpType::kCompareSwap && operation.counter != operation.expected) {
     record->outcome = Outcome::kMismatch;
   }
   const uint64_t write = history::WriteOfNumber(operation.counter);
@@ -221,7 +245,7 @@ void SimClient::FoundCounter(const Slot& slot, history::Operation* record) {
 }
 
 void SimClient::Ended(Slot* slot) {
-  const Operation& operation = slot->operation;
+  const client::Operation& operation = slot->operation;
   history::Operation& record = world_->HistoryOf(server_, slot->key)[slot->place];
   record.end_ns = world_->now_ns();
   record.ended = ++places_;
@@ -233,10 +257,10 @@ void SimClient::Ended(Slot* slot) {
   record.outcome = outcome.value_or(Outcome::kNothing);
   const bool says_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
   record.version = says_version && !history::IsOfCounter(record.type) ? operation.version : 0;
-  if (record.outcome == Outcome::kOk && operation.type == OpType::kGet) Found(*slot, &record);
+  if (record.outcome == Outcome::kOk && operation.kind == client::Kind::kGet) Found(*slot, &record);
   if (TellsCounter(record)) FoundCounter(*slot, &record);
   // An atomic on a cell says nothing of the session.
-  if (record.outcome == Outcome::kOk && Makes(operation.type) && operation.type != OpType::kCompareSwap) {
+  if (record.outcome == Outcome::kOk && Makes(record.type) && record.type != OpType::kCompareSwap) {
     confirmed_ = true;
   }
   if (record.version != 0) versions_[static_cast<size_t>(slot->key)] = record.version;
@@ -248,7 +272,7 @@ void SimClient::Ended(Slot* slot) {
   slot->free = true;
   if (slot->must_answer && record.outcome != Outcome::kOk && record.outcome != Outcome::kNotFound &&
       record.outcome != Outcome::kWrongKind) {
-    const bool counter = operation.type == OpType::kReadCounter;
+    const bool counter = record.type == OpType::kReadCounter;
     next_read_ = std::min(next_read_, slot->key + (counter ? world_->plan.keys : 0));
   }
 }

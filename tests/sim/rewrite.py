@@ -103,8 +103,8 @@ EDITS = [
      "  window_ = std::min(granted, max_window_) + (BROKEN(kCreditsOffByOne) ? 1u : 0u);\n"
      "}"),
     # A write whose session is gone is not reported as unknown but sent again.
-    ("client/session.cc", "    if (IsWrite(operation->type)) {\n      unknown(operation);\n",
-     "    if (IsWrite(operation->type) && !BROKEN(kUnknownSentAgain)) {\n      unknown(operation);\n"),
+    ("client/session.cc", "    if (IsWrite(operation->kind)) {\n      unknown(operation);\n",
+     "    if (IsWrite(operation->kind) && !BROKEN(kUnknownSentAgain)) {\n      unknown(operation);\n"),
     # The client takes all numbers below the last answer for answered.
     ("client/session.cc", "  while (floor_ < next_ && At(floor_).answered) ++floor_;\n",
      "  while (floor_ < next_ && (At(floor_).answered || (BROKEN(kFloorTooHigh) && floor_ < number))) ++floor_;\n"),
@@ -133,8 +133,8 @@ EDITS = [
     ("client/counters.cc", "  stalled_.clear();\n  cache_.Clear();\n",
      "  stalled_.clear();\n  if (!BROKEN(kCellsOutliveConnection)) cache_.Clear();\n"),
     # It repeats an atomic whose completion was lost.
-    ("client/counters.cc", "    const bool unknown = flight.type != Type::kReadCounter && flight.step != Step::kPost;\n",
-     "    const bool unknown = flight.type != Type::kReadCounter && flight.step != Step::kPost && !BROKEN(kAtomicRepeated);\n"),
+    ("client/counters.cc", "    const bool unknown = flight.kind != Kind::kReadCounter && flight.step != Step::kPost;\n",
+     "    const bool unknown = flight.kind != Kind::kReadCounter && flight.step != Step::kPost && !BROKEN(kAtomicRepeated);\n"),
     # A reply that is sent again names the cell that the counter had.
     ("server/worker.cc", "  if (kv::IsCounterRequest(request.type)) outcome.slot = kv::Slot();\n",
      "  if (kv::IsCounterRequest(request.type) && !BROKEN(kCellToldFromMemory)) outcome.slot = kv::Slot();\n"),

@@ -38,7 +38,6 @@ SOURCES = [
 HEADERS = [
     "client/buffer_pool.h",
     "client/cell_cache.h",
-    "client/client.h",
     "client/connector.h",
     "client/core.h",
     "client/counters.h",
@@ -48,6 +47,7 @@ HEADERS = [
     "client/finished.h",
     "client/last_time.h",
     "client/location_cache.h",
+    "client/operation.h",
     "client/operation_queue.h",
     "client/reads.h",
     "client/session.h",

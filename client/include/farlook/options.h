@@ -1,0 +1,99 @@
+// Options, a struct for each kind of call. Set fields by name; a default means what the field's absence meant before it
+// existed, so that new ones break no caller:
+//
+//     client->Put(key, value, {.condition = farlook::Condition::IfAbsent(), .timeout_ms = 20});
+//
+// In all of them `timeout_ms` is the time that the call may take, from its beginning to its end; 0: the client's.
+#ifndef FARLOOK_OPTIONS_H_
+#define FARLOOK_OPTIONS_H_
+
+#include <cstdint>
+
+namespace farlook {
+
+// How a get finds its value.
+enum class Lookups : uint8_t {
+  kReads,     // with READs: no instruction of the server
+  kMessages,  // the server is asked, and looks it up: one round trip, at the cost of its CPU; gets then need it to run.
+              // The client READs only values that do not fit in a reply (4 KiB), or are empty, where the reply says.
+              // For measuring what READs are worth, and for networks where a message costs less than they do
+};
+
+// Of Client::Connect.
+struct ClientOptions {
+  int64_t timeout_ms = 1000;  // of Connect, and of each call whose options give none
+  bool read_only = false;     // asks for no right to write
+  Lookups lookups = Lookups::kReads;
+  uint32_t max_in_flight = 256;  // operations that run at once; more wait in the client. The server may grant fewer
+                                 // writes at once
+  int64_t location_cache_bytes = -1;  // bound of the memory for locations of items; 0 none; -1: 16 MiB where a READ is
+                                      // a round trip, none where it is a cache miss (shm)
+  int64_t counter_cache_bytes = 16 << 20;  // bound of the memory for the cells of counters, 32 bytes each; taken from
+                                           // the first counter on, touched as it fills. 0: every operation on a
+                                           // counter is a message
+  int64_t min_backoff_ms = 1;              // between attempts to reconnect: doubles, with jitter, up to max_backoff_ms
+  int64_t max_backoff_ms = 200;
+  int64_t spin_us = 50;             // a waiting call polls this long before it sleeps
+  int64_t liveness_ms = 3000;       // in which a server that is silently gone is noticed (rdma)
+  uint32_t max_outstanding = 1024;  // READs with the devices at once, of all clients of the process (rdma)
+  // What to do where no server answers yet, or it is shutting down or full: go on trying until the time of Connect, or
+  // of the operation, is over. False: fail at once, with UNAVAILABLE or RESOURCE_EXHAUSTED.
+  bool wait_for_server = false;
+};
+
+// When a write takes effect.
+class Condition {
+ public:
+  enum class Kind : uint8_t { kAlways, kIfAbsent, kIfPresent, kIfVersion };
+
+  constexpr Condition() = default;
+  static constexpr Condition Always() { return Condition(); }
+  static constexpr Condition IfAbsent() { return Condition(Kind::kIfAbsent, 0); }
+  static constexpr Condition IfPresent() { return Condition(Kind::kIfPresent, 0); }
+  // Only if the key's version is `version`, from a get or from a write.
+  static constexpr Condition IfVersion(uint64_t version) { return Condition(Kind::kIfVersion, version); }
+
+  constexpr Kind kind() const { return kind_; }
+  constexpr uint64_t version() const { return version_; }  // 0 unless IfVersion
+
+ private:
+  constexpr Condition(Kind kind, uint64_t version) : version_(version), kind_(kind) {}
+
+  uint64_t version_ = 0;
+  Kind kind_ = Kind::kAlways;
+};
+
+// Of Get, GetInto and Exists; of MultiGet, for each key.
+struct GetOptions {
+  int64_t timeout_ms = 0;
+};
+
+// Of Put; of MultiPut, for each key.
+struct PutOptions {
+  Condition condition;
+  int64_t timeout_ms = 0;
+};
+
+// Of Delete; of MultiDelete, for each key.
+struct DeleteOptions {
+  Condition condition;  // Always, IfPresent or IfVersion; a key that is absent is NOT_FOUND in any case
+  int64_t timeout_ms = 0;
+};
+
+// Of what is done to counters; of a batch of them, for each.
+struct CounterOptions {
+  // The change is a message with a number, which the server carries out once however often it has to be sent: a
+  // connection that breaks is no reason for UNKNOWN, as long as the server and this client's session live. Costs the
+  // server's CPU.
+  bool exactly_once = false;
+  int64_t timeout_ms = 0;
+};
+
+// Of Ping and ServerStats.
+struct ServerOptions {
+  int64_t timeout_ms = 0;
+};
+
+}  // namespace farlook
+
+#endif  // FARLOOK_OPTIONS_H_

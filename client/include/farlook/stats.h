@@ -1,0 +1,44 @@
+// What a client counts about itself.
+#ifndef FARLOOK_STATS_H_
+#define FARLOOK_STATS_H_
+
+#include <cstdint>
+
+namespace farlook {
+
+// What happened since Connect. Each figure only grows.
+struct ClientStats {
+  // Gets: Get, GetInto, Exists, each key of MultiGet, and their asynchronous operations.
+  uint64_t gets = 0;
+  uint64_t hits = 0;
+  uint64_t misses = 0;  // NOT_FOUND
+
+  // How gets were answered.
+  uint64_t bucket_reads = 0;         // READs of buckets of the index
+  uint64_t item_reads = 0;           // READs of items
+  uint64_t read_retries = 0;         // rounds that had to begin again: torn, dead, changed
+  uint64_t cached_hits = 0;          // gets answered at the location remembered
+  uint64_t stale_locations = 0;      // remembered locations that no longer held the key
+  uint64_t directory_refreshes = 0;  // READs of the index's directory, since it had grown
+  uint64_t server_gets = 0;          // gets that asked the server: since they had to, or for Lookups::kMessages
+
+  // Writes.
+  uint64_t puts = 0;           // writes of all kinds that were sent
+  uint64_t pulled_values = 0;  // those whose value the server pulled, since it was too long for a message
+
+  // Trouble.
+  uint64_t reconnects = 0;
+  uint64_t resent_requests = 0;      // after a reconnect
+  uint64_t timeouts = 0;             // operations that ended with DEADLINE_EXCEEDED
+  uint64_t incarnation_changes = 0;  // reconnects that found another server process, and so an empty table
+
+  // Counters.
+  uint64_t atomics = 0;           // posted on counters' cells, and READs of cells
+  uint64_t counter_requests = 0;  // answers of the server about counters
+  uint64_t dead_cells = 0;        // atomics that found their counter deleted
+  uint64_t unknown_atomics = 0;   // operations that ended with UNKNOWN since a connection broke under their atomic
+};
+
+}  // namespace farlook
+
+#endif  // FARLOOK_STATS_H_
