@@ -4,14 +4,11 @@
 
 namespace farlook::bench {
 
-void BuildKeyName(int64_t number, const KeyNaming& naming, std::string* name) {
-  if (!naming.ordered) number = FnvHash64(number);
+void BuildKeyName(int64_t number, std::string* name) {
   char digits[24];
-  const std::to_chars_result end = std::to_chars(digits, digits + sizeof(digits), number);
-  const int length = static_cast<int>(end.ptr - digits);
+  const std::to_chars_result end = std::to_chars(digits, digits + sizeof(digits), FnvHash64(number));
   name->assign("user");
-  if (length < naming.zero_padding) name->append(static_cast<size_t>(naming.zero_padding - length), '0');
-  name->append(digits, static_cast<size_t>(length));
+  name->append(digits, static_cast<size_t>(end.ptr - digits));
 }
 
 }  // namespace farlook::bench

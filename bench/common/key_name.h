@@ -1,4 +1,4 @@
-// Names of records: "user" and a number, the record's own (ordered) or its hash (hashed).
+// Names of records: "user" and the hash of the record's number.
 //
 // The hash is YCSB's, which its scrambled zipfian order is made with too. It has the shape of FNV-1a over the 8 octets
 // of a number, lowest first, and ends with Java's Math.abs. Other people's results depend on the data that it gives, so
@@ -24,14 +24,9 @@ constexpr int64_t FnvHash64(int64_t value) {
   return static_cast<int64_t>(negative ? 0 - hash : hash);
 }
 
-struct KeyNaming {
-  bool ordered = false;
-  int zero_padding = 1;  // least digits of the number
-};
-
 // Replaces *name by the key of record `number`, as CoreWorkload.buildKeyName of YCSB 0.17. No allocation once *name has
 // grown to its size.
-void BuildKeyName(int64_t number, const KeyNaming& naming, std::string* name);
+void BuildKeyName(int64_t number, std::string* name);
 
 }  // namespace farlook::bench
 

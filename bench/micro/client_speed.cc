@@ -24,7 +24,7 @@ class RandomKeys {
 
   void Next(std::string* key) {
     const int64_t number = range_.first + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(range_.count)));
-    BuildKeyName(number, KeyNaming{}, key);
+    BuildKeyName(number, key);
   }
 
  private:
@@ -100,7 +100,7 @@ absl::StatusOr<double> PutAll(Client* client, const KeyRange& range, size_t in_f
     while (!free.empty() && next < range.count && error.ok()) {
       Slot* slot = free.back();
       free.pop_back();
-      BuildKeyName(range.first + next++, KeyNaming{}, &slot->key);
+      BuildKeyName(range.first + next++, &slot->key);
       slot->operation.key = slot->key;
       to_start.push_back(&slot->operation);
     }
@@ -156,7 +156,7 @@ absl::Status CreateAll(Client* client, const KeyRange& range) {
     for (int64_t first = 0; first < range.count; first += kBatch) {
       const auto batch = absl::MakeSpan(operations).first(static_cast<size_t>(std::min(kBatch, range.count - first)));
       for (size_t i = 0; i < batch.size(); ++i) {
-        BuildKeyName(range.first + first + static_cast<int64_t>(i), KeyNaming{}, &names[i]);
+        BuildKeyName(range.first + first + static_cast<int64_t>(i), &names[i]);
         batch[i] = Operation();
         batch[i].type = type;
         batch[i].key = names[i];

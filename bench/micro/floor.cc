@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstring>
 #include <new>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -179,18 +178,6 @@ double ColdCopyNs(const FloorMemory& memory, size_t bytes, int64_t copies, uint6
   return timer.MedianNs();
 }
 
-double HotCopyNs(const FloorMemory& memory, size_t bytes, int64_t copies) {
-  std::vector<char> buffer(bytes);
-  BatchTimer timer(copies);
-  timer.Start();
-  for (int64_t i = 0; i < copies; ++i) {
-    std::memcpy(buffer.data(), memory.data(), bytes);
-    Keep(buffer.data());
-    timer.Step();
-  }
-  return timer.MedianNs();
-}
-
 double ColdLockedAddNs(const FloorMemory& memory, int64_t adds, uint64_t seed) {
   const uint64_t expected = Word(memory.data());
   LineWalk walk(memory, kLineBytes, seed);
@@ -207,7 +194,7 @@ double ColdLockedAddNs(const FloorMemory& memory, int64_t adds, uint64_t seed) {
   return timer.MedianNs();
 }
 
-absl::StatusOr<double> CacheLineRoundTripNs(int a, int b, Peer peer, int64_t round_trips) {
+absl::StatusOr<double> CacheLineRoundTripNs(int a, int b, int64_t round_trips) {
   if (a == b || a < 0 || b < 0 || a >= CPU_SETSIZE || b >= CPU_SETSIZE || round_trips < 2) {
     return absl::FailedPreconditionError(absl::StrCat("no round trips between CPU ", a, " and ", b));
   }
@@ -220,14 +207,7 @@ absl::StatusOr<double> CacheLineRoundTripNs(int a, int b, Peer peer, int64_t rou
   if (page == MAP_FAILED) return absl::ResourceExhaustedError("cannot map a page");
   Line* line = new (page) Line;
 
-  absl::StatusOr<double> result = 0.0;
-  if (peer == Peer::kProcess) {
-    result = AskProcess(a, b, round_trips, line);
-  } else {
-    std::thread thread(Answer, b, round_trips, line);
-    result = Ask(a, round_trips, line);
-    thread.join();
-  }
+  absl::StatusOr<double> result = AskProcess(a, b, round_trips, line);
   munmap(page, 4096);
   sched_setaffinity(0, sizeof(before), &before);
   return result;

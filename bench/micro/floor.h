@@ -22,20 +22,15 @@ double DependentLoadNs(const FloorMemory& memory, int64_t loads, uint64_t seed =
 // arrived. So this includes the first miss, as a READ of an item does. REQUIRES: 0 < bytes <= memory.size().
 double ColdCopyNs(const FloorMemory& memory, size_t bytes, int64_t copies, uint64_t seed = 1);
 
-// Nanoseconds of copying `bytes` that are in the cache already. REQUIRES: as above.
-double HotCopyNs(const FloorMemory& memory, size_t bytes, int64_t copies);
-
 // Nanoseconds of one uncontended lock-prefixed add to a random line, each at an address that depends on the one before.
 double ColdLockedAddNs(const FloorMemory& memory, int64_t adds, uint64_t seed = 1);
 
-enum class Peer : uint8_t { kThread, kProcess };
-
 // Nanoseconds for a cache line to go from the core of CPU `a` to that of `b` and back: each writes what the other waits
-// for. The peer is a thread, or another process with the line in shared memory.
+// for. CPU `b` runs another process, with the line in shared memory.
 //
 // FAILED_PRECONDITION when this process may not run on both, or they are the same; DEADLINE_EXCEEDED when the peer did
 // not answer for a second (it got no CPU). The calling thread's affinity is as before when it returns.
-absl::StatusOr<double> CacheLineRoundTripNs(int a, int b, Peer peer, int64_t round_trips);
+absl::StatusOr<double> CacheLineRoundTripNs(int a, int b, int64_t round_trips);
 
 // The first two CPUs that this process may run on. FAILED_PRECONDITION when there is but one.
 struct CpuPair {

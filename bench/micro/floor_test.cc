@@ -52,27 +52,21 @@ TEST_F(FloorTest, ADependentLoadTakesTime) {
   EXPECT_LT(d, 100'000);
 }
 
-TEST_F(FloorTest, CopiesTakeTimeAndColdOnesMore) {
-  const double cold = ColdCopyNs(memory_, 1000, 100'000);
-  const double hot = HotCopyNs(memory_, 1000, 100'000);
-  EXPECT_GT(hot, 0);
-  EXPECT_GT(cold, hot / 2);
-}
+TEST_F(FloorTest, ACopyTakesTime) { EXPECT_GT(ColdCopyNs(memory_, 1000, 100'000), 0.5); }
 
 TEST_F(FloorTest, ALockedAddLeavesTheMemoryAsItWas) {
   EXPECT_GT(ColdLockedAddNs(memory_, 100'000), 0.5);
   for (size_t i = 0; i < memory_.size(); i += 4096) ASSERT_EQ(memory_.data()[i], 0x5a);
 }
 
-TEST(CacheLineTest, RoundTripsWorkWithThreadsAndProcesses) {
+TEST(CacheLineTest, RoundTripsWork) {
   const absl::StatusOr<CpuPair> cpus = FirstTwoCpus();
   if (!cpus.ok()) GTEST_SKIP() << cpus.status();
   cpu_set_t before, after;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
-  for (Peer peer : {Peer::kThread, Peer::kProcess}) {
-    const absl::StatusOr<double> ns = CacheLineRoundTripNs(cpus->a, cpus->b, peer, 1000);
-    // On a busy machine the peer may have to wait for its CPU.
-    if (absl::IsDeadlineExceeded(ns.status())) continue;
+  const absl::StatusOr<double> ns = CacheLineRoundTripNs(cpus->a, cpus->b, 1000);
+  // On a busy machine the peer may have to wait for its CPU.
+  if (!absl::IsDeadlineExceeded(ns.status())) {
     ASSERT_TRUE(ns.ok()) << ns.status();
     EXPECT_GT(*ns, 1);
   }
@@ -81,9 +75,9 @@ TEST(CacheLineTest, RoundTripsWorkWithThreadsAndProcesses) {
 }
 
 TEST(CacheLineTest, CpusThatAreNotThereAreRefused) {
-  EXPECT_FALSE(CacheLineRoundTripNs(0, 0, Peer::kThread, 10).ok());
-  EXPECT_FALSE(CacheLineRoundTripNs(0, CPU_SETSIZE - 1, Peer::kThread, 10).ok());
-  EXPECT_FALSE(CacheLineRoundTripNs(-1, 0, Peer::kThread, 10).ok());
+  EXPECT_FALSE(CacheLineRoundTripNs(0, 0, 10).ok());
+  EXPECT_FALSE(CacheLineRoundTripNs(0, CPU_SETSIZE - 1, 10).ok());
+  EXPECT_FALSE(CacheLineRoundTripNs(-1, 0, 10).ok());
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ class HotPaths {
       : address_(absl::StrCat("shm:///tmp/farlook_hot_", absl::Dec(getpid(), absl::kZeroPad10))), server_(address_) {
     for (int64_t i = 0; i < 2 * kKeys; ++i) {
       std::string key;
-      BuildKeyName(i, KeyNaming{}, &key);
+      BuildKeyName(i, &key);
       (i < kKeys ? keys_ : absent_).push_back(key);
     }
     const std::string value(kValueBytes, 'v');

@@ -3,7 +3,7 @@
 //     bazel run --config=opt //bench/micro:kv_benchmark
 //
 // Lookups are given as a table that fits the cache (4,096 keys) and one that does not (2^20 keys), which is to be
-// compared with the D of floors: a lookup has two dependent loads.
+// compared with the D that speed prints: a lookup has two dependent loads.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -31,7 +31,7 @@ constexpr size_t kValueBytes = 100;
 
 std::string Key(int64_t number) {
   std::string key;
-  BuildKeyName(number, KeyNaming{}, &key);
+  BuildKeyName(number, &key);
   return key;
 }
 
@@ -115,7 +115,7 @@ void BM_LookupHit(benchmark::State& state) {
   Random random(1);
   std::string key;
   for (auto _ : state) {
-    BuildKeyName(static_cast<int64_t>(random.Below(static_cast<uint64_t>(store.keys()))), KeyNaming{}, &key);
+    BuildKeyName(static_cast<int64_t>(random.Below(static_cast<uint64_t>(store.keys()))), &key);
     if (!reader.Find(key)) state.SkipWithError("not found");
   }
 }
@@ -127,7 +127,7 @@ void BM_LookupMiss(benchmark::State& state) {
   Random random(1);
   std::string key;
   for (auto _ : state) {
-    BuildKeyName(store.keys() + static_cast<int64_t>(random.Below(1 << 30)), KeyNaming{}, &key);
+    BuildKeyName(store.keys() + static_cast<int64_t>(random.Below(1 << 30)), &key);
     if (reader.Find(key)) state.SkipWithError("found");
   }
 }
@@ -139,7 +139,7 @@ void BM_PutOverOld(benchmark::State& state) {
   std::string key;
   const std::string value(kValueBytes, 'w');
   for (auto _ : state) {
-    BuildKeyName(static_cast<int64_t>(random.Below(static_cast<uint64_t>(store.keys()))), KeyNaming{}, &key);
+    BuildKeyName(static_cast<int64_t>(random.Below(static_cast<uint64_t>(store.keys()))), &key);
     store.Put(key, value);
   }
 }

@@ -60,7 +60,7 @@ absl::Status MeasureFloors(const CpuPair& cpus, Floors* floors, Figures* figures
   floors->load_ns = DependentLoadNs(*memory, steps);
   // What a copy adds to the load that it begins with.
   floors->copy_1000_ns = std::max(0.0, ColdCopyNs(*memory, 1000, steps) - floors->load_ns);
-  const absl::StatusOr<double> round_trip = CacheLineRoundTripNs(cpus.a, cpus.b, Peer::kProcess, steps);
+  const absl::StatusOr<double> round_trip = CacheLineRoundTripNs(cpus.a, cpus.b, steps);
   if (!round_trip.ok()) return round_trip.status();
   floors->round_trip_ns = *round_trip;
   // Over as much memory as the counters have, in pages as small as theirs.

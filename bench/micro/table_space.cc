@@ -44,12 +44,12 @@ class SpaceTable {
   }
 
   kv::Code Put(int64_t number, absl::string_view value) {
-    BuildKeyName(number, KeyNaming{}, &key_);
+    BuildKeyName(number, &key_);
     return table_->Put(table_->HashOf(key_), key_, value, kv::Condition::kAlways, 0, Tick()).code;
   }
 
   kv::Code Delete(int64_t number) {
-    BuildKeyName(number, KeyNaming{}, &key_);
+    BuildKeyName(number, &key_);
     return table_->Delete(table_->HashOf(key_), key_, kv::Condition::kAlways, 0, Tick()).code;
   }
 
@@ -71,7 +71,7 @@ class SpaceTable {
     const kv::ReaderContext context{&table_->hasher(), &directory, memory_.size()};
     int64_t reads = 0;
     for (int i = 0; i < kLookupsPerSize; ++i) {
-      BuildKeyName(static_cast<int64_t>(random->Below(static_cast<uint64_t>(keys))), KeyNaming{}, &key_);
+      BuildKeyName(static_cast<int64_t>(random->Below(static_cast<uint64_t>(keys))), &key_);
       kv::Lookup::Step found = lookup_.Start(context, key_, table_->HashOf(key_));
       while (found == kv::Lookup::Step::kRead) found = lookup_.Feed(Bytes(lookup_.wanted()), /*late=*/false);
       if (found != kv::Lookup::Step::kFound) return -1;

@@ -81,7 +81,7 @@ absl::StatusOr<double> RateOf(Operation::Type type, Client* client, const KeyRan
     batch.resize(std::min(batch.size(), static_cast<size_t>(operations - started)));
     for (Operation* operation : batch) {
       Slot* const slot = static_cast<Slot*>(operation->tag);
-      BuildKeyName(range.first + started++ * 7919 % range.count, KeyNaming{}, &slot->key);
+      BuildKeyName(range.first + started++ * 7919 % range.count, &slot->key);
       operation->key = slot->key;
     }
     client->Start(absl::MakeConstSpan(batch));
@@ -102,7 +102,7 @@ class VerbsSpeed {
   explicit VerbsSpeed(Figures* figures) : figures_(figures) {
     small_ = {.first = 0, .count = absl::GetFlag(FLAGS_keys), .value_bytes = kSmallBytes};
     std::string key;
-    BuildKeyName(0, KeyNaming{}, &key);
+    BuildKeyName(0, &key);
     item_bytes_ = kv::SizeClassBytes(kv::SizeClassFor(kv::ItemBytes(key.size(), kSmallBytes)));
   }
 
@@ -192,7 +192,7 @@ class VerbsSpeed {
     // Each key once, so that its location is known.
     std::string key;
     for (int64_t i = 0; i < small_.count; ++i) {
-      BuildKeyName(small_.first + i, KeyNaming{}, &key);
+      BuildKeyName(small_.first + i, &key);
       if (auto value = reader_->Get(key); !value.ok()) return value.status();
     }
     const ClientStats before = reader_->stats();

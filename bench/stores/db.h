@@ -40,6 +40,9 @@ enum class DbStatus : uint8_t {
 };
 inline constexpr size_t kDbStatuses = 9;
 
+// Compare-and-sets of a Patch, each after another writer was faster, before it is a kConflict.
+inline constexpr int64_t kPatchAttempts = 1000;
+
 // "OK", "NOT_FOUND", ...
 absl::string_view DbStatusName(DbStatus status);
 

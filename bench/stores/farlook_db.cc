@@ -24,15 +24,12 @@ namespace {
 struct FarlookOptions {
   std::string address;
   ClientOptions client;
-  int64_t patch_attempts = 1000;
 };
 
 class FarlookDb : public Db {
  public:
   FarlookDb(std::unique_ptr<Client> client, const FarlookOptions& options, size_t inflight)
-      : patch_attempts_(options.patch_attempts),
-        pipeline_(client.get(), inflight, options.patch_attempts, options.client.spin_us * 1000),
-        client_(std::move(client)) {}
+      : pipeline_(client.get(), inflight, options.client.spin_us * 1000), client_(std::move(client)) {}
 
   DbStatus Read(absl::string_view key, ReadResult* result) override {
     return result->status = Get(key, &result->buffer, &result->record, &result->version);
@@ -59,7 +56,7 @@ class FarlookDb : public Db {
   DbStatus Patch(absl::string_view key, absl::Span<const FieldWrite> writes, const ReadResult* basis) override {
     absl::string_view record;
     uint64_t version = 0;
-    for (int64_t attempt = 0; attempt < patch_attempts_; ++attempt) {
+    for (int64_t attempt = 0; attempt < kPatchAttempts; ++attempt) {
       if (attempt == 0 && basis != nullptr) {
         record = basis->record;
         version = basis->version;
@@ -99,7 +96,6 @@ class FarlookDb : public Db {
     return ToDbStatus(status);
   }
 
-  const int64_t patch_attempts_;
   std::string read_, patched_;  // of Patch
   std::vector<Client::Result> batch_;
   absl::Status last_error_;
@@ -140,7 +136,6 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
   const std::string lookups = reader->String("farlook.lookups", "reads");
   if (lookups != "reads" && lookups != "messages") reader->Fail("farlook.lookups", "is neither reads nor messages");
   options.client.lookups = lookups == "messages" ? Lookups::kMessages : Lookups::kReads;
-  options.patch_attempts = reader->Int("farlook.patch_attempts", options.patch_attempts, 1, int64_t{1} << 40);
   if (!reader->status().ok()) return reader->status();
 
   // One connection now, to say at once when there is no server.
@@ -160,9 +155,8 @@ void RegisterFarlookDb(DbRegistry* registry) {
                                            "                                   farlook.timeout_ms (1000), "
                                            "farlook.location_cache_bytes (-1: the\n"
                                            "                                   client decides), farlook.spin_us (50), "
-                                           "farlook.patch_attempts (1000),\n"
-                                           "                                   farlook.lookups (reads; messages: the "
-                                           "server looks up)",
+                                           "farlook.lookups\n"
+                                           "                                   (reads; messages: the server looks up)",
                                    .open = Open});
 }
 

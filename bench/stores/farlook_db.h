@@ -11,7 +11,6 @@
 //     farlook.lookups               reads; or messages: the server looks up, which is what one-sided reads are
 //                                   to be compared with (reads)
 //     farlook.spin_us               a waiting thread polls this long before it sleeps (50)
-//     farlook.patch_attempts        compare-and-sets of an update before it is a CONFLICT (1000)
 //     farlook.server_pid            process whose CPU time is the server's (that which listens, on this host)
 #ifndef FARLOOK_BENCH_STORES_FARLOOK_DB_H_
 #define FARLOOK_BENCH_STORES_FARLOOK_DB_H_

@@ -34,12 +34,8 @@ DbStatus ToDbStatus(const absl::Status& status) {
   }
 }
 
-FarlookPipeline::FarlookPipeline(Client* client, size_t inflight, int64_t patch_attempts, int64_t spin_ns)
-    : client_(client),
-      patch_attempts_(patch_attempts),
-      spin_ns_(spin_ns),
-      flights_(new Flight[inflight]),
-      ended_(inflight) {
+FarlookPipeline::FarlookPipeline(Client* client, size_t inflight, int64_t spin_ns)
+    : client_(client), spin_ns_(spin_ns), flights_(new Flight[inflight]), ended_(inflight) {
   for (size_t i = 0; i < inflight; ++i) free_.push_back(&flights_[i]);
 }
 
@@ -102,7 +98,7 @@ bool FarlookPipeline::Advance(Flight* flight) {
       return true;
     }
     if (operation.type == Operation::Type::kCompareAndSet && absl::IsAborted(operation.status) &&
-        ++flight->attempts < patch_attempts_) {
+        ++flight->attempts < kPatchAttempts) {
       Begin(flight, Operation::Type::kGet);
       return false;
     }

@@ -19,7 +19,7 @@ namespace farlook::bench {
 DbStatus ToDbStatus(const absl::Status& status);
 
 // The asynchronous half of `-db farlook`: see Db::Submit and Db::Poll. A patch is a get and a compare-and-set, from the
-// get again when another writer was faster, at most `patch_attempts` times.
+// get again when another writer was faster, at most kPatchAttempts times.
 //
 // What is submitted is handed to the client by the next Poll(), all together, so that the first READs of many
 // operations are posted as one.
@@ -28,7 +28,7 @@ DbStatus ToDbStatus(const absl::Status& status);
 class FarlookPipeline {
  public:
   // `client` outlives this, and is destroyed before anything submitted is.
-  FarlookPipeline(Client* client, size_t inflight, int64_t patch_attempts, int64_t spin_ns);
+  FarlookPipeline(Client* client, size_t inflight, int64_t spin_ns);
 
   void Submit(DbRequest* request);
   size_t Poll(absl::Span<DbRequest*> done, int64_t wait_ns);
@@ -56,7 +56,6 @@ class FarlookPipeline {
   void Sleep(int64_t wait_ns);
 
   Client* const client_;
-  const int64_t patch_attempts_;
   const int64_t spin_ns_;
   const std::unique_ptr<Flight[]> flights_;
   std::vector<Flight*> free_;

@@ -43,22 +43,21 @@ using Txn = std::unique_ptr<MDB_txn, AbortTxn>;
 class LmdbDb : public Db {
  public:
   // `reader` has been reset.
-  LmdbDb(MDB_env* env, MDB_dbi dbi, Txn reader, bool copy)
-      : env_(env), dbi_(dbi), reader_(std::move(reader)), copy_(copy) {}
+  LmdbDb(MDB_env* env, MDB_dbi dbi, Txn reader) : env_(env), dbi_(dbi), reader_(std::move(reader)) {}
 
   DbStatus Read(absl::string_view key, ReadResult* result) override {
-    if (const int error = BeginReading()) return result->status = Note(error);
+    if (const int error = mdb_txn_renew(reader_.get())) return result->status = Note(error);
     result->status = Get(key, result);
-    EndReading();
+    mdb_txn_reset(reader_.get());
     return result->status;
   }
 
   void ReadBatch(absl::Span<const absl::string_view> keys, absl::Span<ReadResult> results) override {
-    const int error = BeginReading();
+    const int error = mdb_txn_renew(reader_.get());
     for (size_t i = 0; i < keys.size(); ++i) {
       results[i].status = error == 0 ? Get(keys[i], &results[i]) : Note(error);
     }
-    EndReading();
+    if (error == 0) mdb_txn_reset(reader_.get());
   }
 
   DbStatus Insert(absl::string_view key, absl::string_view record) override {
@@ -90,28 +89,11 @@ class LmdbDb : public Db {
   std::string last_error() const override { return error_; }
 
  private:
-  // Where records are not copied, the transaction stays open until the next use, and the views hold so long.
-  int BeginReading() {
-    if (open_) mdb_txn_reset(reader_.get());
-    const int error = mdb_txn_renew(reader_.get());
-    open_ = error == 0;
-    return error;
-  }
-  void EndReading() {
-    if (!open_ || !copy_) return;
-    mdb_txn_reset(reader_.get());
-    open_ = false;
-  }
-
   DbStatus Get(absl::string_view key, ReadResult* result) {
     MDB_val name = ToVal(key), value;
     if (const int error = mdb_get(reader_.get(), dbi_, &name, &value)) return Note(error);
-    if (copy_) {
-      result->buffer.assign(static_cast<const char*>(value.mv_data), value.mv_size);
-      result->record = result->buffer;
-    } else {
-      result->record = ToView(value);
-    }
+    result->buffer.assign(static_cast<const char*>(value.mv_data), value.mv_size);
+    result->record = result->buffer;
     return DbStatus::kOk;
   }
 
@@ -143,15 +125,13 @@ class LmdbDb : public Db {
   MDB_env* const env_;
   const MDB_dbi dbi_;
   const Txn reader_;
-  const bool copy_;
-  bool open_ = false;
   std::string patched_;
   std::string error_;
 };
 
 class LmdbBackend : public DbBackend {
  public:
-  LmdbBackend(Env env, MDB_dbi dbi, bool copy) : env_(std::move(env)), dbi_(dbi), copy_(copy) {}
+  LmdbBackend(Env env, MDB_dbi dbi) : env_(std::move(env)), dbi_(dbi) {}
 
   absl::StatusOr<std::unique_ptr<Db>> Connect(const ConnectOptions&) override {
     MDB_txn* reader = nullptr;
@@ -159,20 +139,17 @@ class LmdbBackend : public DbBackend {
       return absl::UnavailableError(absl::StrCat("lmdb gives no read transaction: ", mdb_strerror(error)));
     }
     mdb_txn_reset(reader);
-    return std::make_unique<LmdbDb>(env_.get(), dbi_, Txn(reader), copy_);
+    return std::make_unique<LmdbDb>(env_.get(), dbi_, Txn(reader));
   }
 
  private:
   const Env env_;
   const MDB_dbi dbi_;
-  const bool copy_;
 };
 
 absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
   const std::string path = reader->String("lmdb.path", "");
   const int64_t map_mib = reader->Int("lmdb.map_mib", 4096, 1, int64_t{1} << 24);
-  const bool sync = reader->Bool("lmdb.sync", false);
-  const bool copy = reader->Bool("lmdb.copy", true);
   if (path.empty()) reader->Fail("lmdb.path", "is missing: the directory of the file");
   if (!reader->status().ok()) return reader->status();
 
@@ -186,7 +163,7 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
   if (error == 0) error = mdb_env_set_mapsize(raw, static_cast<size_t>(map_mib) << 20);
   if (error == 0) error = mdb_env_set_maxreaders(raw, kMaxReaders);
   // MDB_NOTLS: a read transaction belongs to its Db, not to the thread that began it.
-  const unsigned flags = MDB_NOTLS | MDB_WRITEMAP | (sync ? 0u : MDB_NOSYNC | MDB_NOMETASYNC);
+  const unsigned flags = MDB_NOTLS | MDB_WRITEMAP | MDB_NOSYNC | MDB_NOMETASYNC;
   if (error == 0) error = mdb_env_open(raw, path.c_str(), flags, 0600);
   int stale = 0;
   if (error == 0) error = mdb_reader_check(raw, &stale);
@@ -200,15 +177,14 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
     }
   }
   if (error != 0) return absl::UnavailableError(absl::StrCat("cannot open lmdb at ", path, ": ", mdb_strerror(error)));
-  return std::make_unique<LmdbBackend>(std::move(env), dbi, copy);
+  return std::make_unique<LmdbBackend>(std::move(env), dbi);
 }
 
 }  // namespace
 
 void RegisterLmdbDb(DbRegistry* registry) {
-  registry->Add("lmdb", DbEntry{.help = "an LMDB file at -p lmdb.path=DIRECTORY; also lmdb.map_mib (4096),\n"
-                                        "                                   lmdb.sync (false), lmdb.copy (true)",
-                                .open = Open});
+  registry->Add("lmdb",
+                DbEntry{.help = "an LMDB file at -p lmdb.path=DIRECTORY; also lmdb.map_mib (4096)", .open = Open});
 }
 
 }  // namespace farlook::bench

@@ -4,14 +4,12 @@
 // it for every read, or once for a whole batch. Each write is a transaction of its own, and an update of some fields
 // reads and writes in one.
 //
-// A record is copied out before the transaction ends, as every other store hands over bytes that stay;
-// `lmdb.copy=false` looks at it in place instead, until the next use of the transaction.
+// A record is copied out before the transaction ends, as every other store hands over bytes that stay. No commit waits
+// for the disk.
 //
 // Properties (defaults):
 //     lmdb.path     directory of the file; made when it is missing (needed)
 //     lmdb.map_mib  bound of the file's size (4096)
-//     lmdb.sync     whether a commit waits for the disk (false)
-//     lmdb.copy     whether reads copy (true)
 #ifndef FARLOOK_BENCH_STORES_LMDB_DB_H_
 #define FARLOOK_BENCH_STORES_LMDB_DB_H_
 

@@ -41,7 +41,6 @@ struct MemcachedOptions {
   StoreAddress address;
   std::string address_text;
   int64_t timeout_ms = 10'000;
-  int64_t patch_attempts = 1000;
 };
 
 absl::StatusOr<Connection> ConnectTo(const MemcachedOptions& options) {
@@ -119,7 +118,7 @@ class MemcachedDb : public Db {
   DbStatus Patch(absl::string_view key, absl::Span<const FieldWrite> writes, const ReadResult* basis) override {
     absl::string_view record;
     uint64_t version = 0;
-    for (int64_t attempt = 0; attempt < options_.patch_attempts; ++attempt) {
+    for (int64_t attempt = 0; attempt < kPatchAttempts; ++attempt) {
       if (attempt == 0 && basis != nullptr) {
         record = basis->record;
         version = basis->version;
@@ -209,8 +208,7 @@ class MemcachedBackend : public DbBackend {
     if (!connection.ok()) return connection.status();
     std::unique_ptr<MemcachedPipeline> pipeline;
     if (connect.inflight > 1) {
-      absl::StatusOr<std::unique_ptr<MemcachedPipeline>> made =
-          MemcachedPipeline::Connect(options_.address, options_.patch_attempts);
+      absl::StatusOr<std::unique_ptr<MemcachedPipeline>> made = MemcachedPipeline::Connect(options_.address);
       if (!made.ok()) return made.status();
       pipeline = *std::move(made);
     }
@@ -229,7 +227,6 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
   MemcachedOptions options;
   options.address_text = reader->String("memcached.address", "tcp://127.0.0.1:11211");
   options.timeout_ms = reader->Int("memcached.timeout_ms", options.timeout_ms, 1, 3'600'000);
-  options.patch_attempts = reader->Int("memcached.patch_attempts", options.patch_attempts, 1, int64_t{1} << 40);
   const absl::StatusOr<StoreAddress> address = ParseStoreAddress(options.address_text);
   if (!address.ok()) reader->Fail("memcached.address", address.status().message());
   if (!reader->status().ok()) return reader->status();
@@ -249,8 +246,7 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
 void RegisterMemcachedDb(DbRegistry* registry) {
   registry->Add("memcached", DbEntry{.help = "a memcached at -p memcached.address=unix:///path or tcp://host:port\n"
                                              "                                   (tcp://127.0.0.1:11211); also "
-                                             "memcached.timeout_ms (10000),\n"
-                                             "                                   memcached.patch_attempts (1000)",
+                                             "memcached.timeout_ms (10000)",
                                      .open = Open});
 }
 

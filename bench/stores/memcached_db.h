@@ -10,7 +10,6 @@
 // Properties (defaults):
 //     memcached.address         unix:///path or tcp://host:port (tcp://127.0.0.1:11211)
 //     memcached.timeout_ms      of each operation (10000)
-//     memcached.patch_attempts  compare-and-sets of an update before it is a CONFLICT (1000)
 #ifndef FARLOOK_BENCH_STORES_MEMCACHED_DB_H_
 #define FARLOOK_BENCH_STORES_MEMCACHED_DB_H_
 

@@ -57,11 +57,10 @@ int ConnectHost(const std::string& host, int port) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MemcachedPipeline>> MemcachedPipeline::Connect(const StoreAddress& address,
-                                                                              int64_t patch_attempts) {
+absl::StatusOr<std::unique_ptr<MemcachedPipeline>> MemcachedPipeline::Connect(const StoreAddress& address) {
   const int fd = address.path.empty() ? ConnectHost(address.host, address.port) : ConnectPath(address.path);
   if (fd < 0) return absl::UnavailableError(absl::StrCat("cannot connect to memcached: ", std::strerror(errno)));
-  return std::unique_ptr<MemcachedPipeline>(new MemcachedPipeline(fd, patch_attempts));
+  return std::unique_ptr<MemcachedPipeline>(new MemcachedPipeline(fd));
 }
 
 MemcachedPipeline::~MemcachedPipeline() { close(fd_); }
@@ -161,7 +160,7 @@ void MemcachedPipeline::TakeWord(const Sent& sent, absl::string_view word) {
     End(request, DbStatus::kOk);
   } else if (word == "END" || word == "NOT_STORED" || word == "NOT_FOUND") {
     End(request, DbStatus::kNotFound, "no such record");
-  } else if (word == "EXISTS" && sent.attempts + 1 < patch_attempts_) {
+  } else if (word == "EXISTS" && sent.attempts + 1 < kPatchAttempts) {
     SendGets(request, sent.attempts + 1);
   } else if (word == "EXISTS") {
     End(request, DbStatus::kConflict, word);

@@ -21,14 +21,13 @@
 namespace farlook::bench {
 
 // The asynchronous half of `-db memcached`: see Db::Submit and Db::Poll. A patch is a gets and a cas, from the gets
-// again when another writer was faster, at most `patch_attempts` times. Once the connection fails, so does everything.
+// again when another writer was faster, at most kPatchAttempts times. Once the connection fails, so does everything.
 //
 // Thread safety: belongs to one thread. Invariants: requests in sent_ are in the order of their answers; input_ from
 // taken_ on is what no answer was made of yet.
 class MemcachedPipeline {
  public:
-  static absl::StatusOr<std::unique_ptr<MemcachedPipeline>> Connect(const StoreAddress& address,
-                                                                    int64_t patch_attempts);
+  static absl::StatusOr<std::unique_ptr<MemcachedPipeline>> Connect(const StoreAddress& address);
   ~MemcachedPipeline();
   MemcachedPipeline(const MemcachedPipeline&) = delete;
   MemcachedPipeline& operator=(const MemcachedPipeline&) = delete;
@@ -46,7 +45,7 @@ class MemcachedPipeline {
     int64_t attempts;  // compare-and-sets of a patch
   };
 
-  MemcachedPipeline(int fd, int64_t patch_attempts) : fd_(fd), patch_attempts_(patch_attempts) {}
+  explicit MemcachedPipeline(int fd) : fd_(fd) {}
 
   void SendGets(DbRequest* request, int64_t attempts);
   void SendStore(absl::string_view verb, DbRequest* request, absl::string_view record, uint64_t version,
@@ -64,7 +63,6 @@ class MemcachedPipeline {
   void Break(absl::string_view why);
 
   const int fd_;
-  const int64_t patch_attempts_;
   bool broken_ = false;
   std::string output_;  // not written yet
   std::string input_;

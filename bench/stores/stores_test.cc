@@ -302,21 +302,19 @@ TEST_P(StoresTest, AServerThatIsGoneIsSaid) {
   EXPECT_NE(db->last_error(), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, StoresTest,
-    testing::Values(
-        Store{"map", "map", {}, {}}, Store{"floor", "floor", {}, {}},
-        Store{"lmdb", "lmdb", {}, {{"lmdb.path", "$D/lmdb"}, {"lmdb.map_mib", "64"}}},
-        Store{"lmdb_in_place", "lmdb", {}, {{"lmdb.path", "$D/lmdb"}, {"lmdb.map_mib", "64"}, {"lmdb.copy", "false"}}},
-        Store{"redis",
-              "redis",
-              {"redis-server", "--port", "0", "--unixsocket", "$D/s", "--save", "", "--appendonly", "no"},
-              {{"redis.address", "unix://$D/s"}}},
-        Store{"memcached",
-              "memcached",
-              {"bench/stores/run_memcached", "-s", "$D/s", "-t", "1"},
-              {{"memcached.address", "unix://$D/s"}}}),
-    [](const testing::TestParamInfo<Store>& store) { return store.param.test_name; });
+INSTANTIATE_TEST_SUITE_P(All, StoresTest,
+                         testing::Values(Store{"map", "map", {}, {}}, Store{"floor", "floor", {}, {}},
+                                         Store{"lmdb", "lmdb", {}, {{"lmdb.path", "$D/lmdb"}, {"lmdb.map_mib", "64"}}},
+                                         Store{"redis",
+                                               "redis",
+                                               {"redis-server", "--port", "0", "--unixsocket", "$D/s", "--save", "",
+                                                "--appendonly", "no"},
+                                               {{"redis.address", "unix://$D/s"}}},
+                                         Store{"memcached",
+                                               "memcached",
+                                               {"bench/stores/run_memcached", "-s", "$D/s", "-t", "1"},
+                                               {{"memcached.address", "unix://$D/s"}}}),
+                         [](const testing::TestParamInfo<Store>& store) { return store.param.test_name; });
 
 }  // namespace
 }  // namespace farlook::bench

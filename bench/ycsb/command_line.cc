@@ -16,7 +16,6 @@ const std::map<std::string, std::string>& PropertyOptions() {
       {"-threads", "threadcount"},
       {"-target", "target"},
       {"-db", "db"},
-      {"-l", "label"},
       {"-status.interval", "status.interval"},
   };
   return options;
@@ -39,7 +38,6 @@ Options (one dash or two):
                         begun ("Intended-"), so that a store that stalls is not excused
     -s                  a status line on stderr each interval
     -status.interval S  seconds between them (10)
-    -l LABEL            begins each status line
     -json FILE          write the results to FILE too, as JSON; "-" is stdout, and no text then
     -help
 
@@ -47,16 +45,10 @@ Properties of YCSB 0.17 that count here (with their defaults):
     recordcount (needed), operationcount, insertstart (0), insertcount, workload,
     readproportion (0.95), updateproportion (0.05), insertproportion (0),
     readmodifywriteproportion (0), scanproportion (0; must be 0: a hash table has no scans),
-    requestdistribution (uniform, zipfian, latest, hotspot, sequential, exponential),
-    hotspotdatafraction (0.2), hotspotopnfraction (0.8), exponential.percentile (95),
-    exponential.frac (0.8571428571), insertorder (hashed, ordered), zeropadding (1),
-    fieldcount (10), fieldlength (100), minfieldlength (1), fieldnameprefix (field),
-    fieldlengthdistribution (constant, uniform, zipfian), readallfields (true),
-    writeallfields (false), dataintegrity (false), maxexecutiontime (seconds; 0: no limit),
-    core_workload_insertion_retry_limit (0), core_workload_insertion_retry_interval (3),
-    core_workload_insertion_keep_going_on_error (false), threadcount, target, db, status,
-    status.interval, label, exportfile, spin.sleep (false), measurementtype (hdrhistogram),
-    measurement.interval (op; both with -target), hdrhistogram.percentiles (50,90,95,99,99.9)
+    requestdistribution (uniform, zipfian, latest), fieldcount (10), fieldlength (100),
+    readallfields (true), writeallfields (false), dataintegrity (false),
+    maxexecutiontime (seconds; 0: no limit), threadcount, target, db, status,
+    status.interval, hdrhistogram.percentiles (50,90,95,99,99.9)
 Of this driver:
     batchsize (1)           reads are gathered and made N at a time; [READ-BATCH] times the whole
     inflight (1)            N operations under way at once on each thread

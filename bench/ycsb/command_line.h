@@ -15,7 +15,7 @@ struct CommandLine {
   bool help = false;
   std::string json_path;  // empty: none
 
-  // Of the files in their order, then those given with -p and by options (threadcount, target, db, status, label).
+  // Of the files in their order, then those given with -p and by options (threadcount, target, db, status).
   Properties properties;
   bool load = false;  // -load
   bool run = false;   // -t; both: the one, then the other

@@ -21,12 +21,12 @@ std::string Error(const std::vector<std::string>& args) {
 
 TEST(CommandLineTest, OptionsOfYcsbAreProperties) {
   const absl::StatusOr<CommandLine> line =
-      ParseCommandLine({"-load", "-db", "map", "-threads", "4", "-target", "100", "-s", "-l", "x"});
+      ParseCommandLine({"-load", "-db", "map", "-threads", "4", "-target", "100", "-s"});
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_TRUE(line->load);
   EXPECT_FALSE(line->run);
-  EXPECT_THAT(line->properties, ElementsAre(Pair("db", "map"), Pair("label", "x"), Pair("status", "true"),
-                                            Pair("target", "100"), Pair("threadcount", "4")));
+  EXPECT_THAT(line->properties,
+              ElementsAre(Pair("db", "map"), Pair("status", "true"), Pair("target", "100"), Pair("threadcount", "4")));
 }
 
 TEST(CommandLineTest, TwoDashesAndEqualsSignsDoToo) {

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<std::string> FieldNames(const WorkloadConfig& config) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < config.field_count; ++i) names.push_back(absl::StrCat(config.field_name_prefix, i));
+  for (size_t i = 0; i < config.field_count; ++i) names.push_back(absl::StrCat("field", i));
   return names;
 }
 
@@ -22,18 +22,14 @@ CoreWorkload::CoreWorkload(const WorkloadConfig& config)
       field_names_(FieldNames(config)),
       next_load_(config.keys.first),
       inserted_(config.keys.record_count),
-      keys_(NewKeyChooser(config.request_distribution, config.keys, &inserted_)) {
-  if (config.field_lengths == WorkloadConfig::Lengths::kZipfian) {
-    lengths_.emplace(config.min_field_length, config.field_length);
-  }
-}
+      keys_(NewKeyChooser(config.request_distribution, config.keys, &inserted_)) {}
 
 std::unique_ptr<WorkloadThread> CoreWorkload::NewThread(uint64_t seed) {
   return std::make_unique<WorkloadThread>(this, seed);
 }
 
 WorkloadThread::WorkloadThread(CoreWorkload* shared, uint64_t seed)
-    : shared_(shared), random_(seed), keys_(shared->keys_->Clone()), lengths_(shared->lengths_) {}
+    : shared_(shared), random_(seed), keys_(shared->keys_->Clone()) {}
 
 Operation WorkloadThread::NextOperation() {
   const WorkloadConfig& config = shared_->config_;
@@ -48,22 +44,8 @@ Operation WorkloadThread::NextOperation() {
   return config.update_proportion > 0 ? Operation::kUpdate : Operation::kRead;
 }
 
-size_t WorkloadThread::NextFieldLength() {
-  const WorkloadConfig& config = shared_->config_;
-  switch (config.field_lengths) {
-    case WorkloadConfig::Lengths::kConstant:
-      break;
-    case WorkloadConfig::Lengths::kUniform:
-      return static_cast<size_t>(config.min_field_length) + static_cast<size_t>(random_.Below(static_cast<uint64_t>(
-                                                                config.field_length - config.min_field_length + 1)));
-    case WorkloadConfig::Lengths::kZipfian:
-      return static_cast<size_t>(lengths_->Next(&random_));
-  }
-  return static_cast<size_t>(config.field_length);
-}
-
 void WorkloadThread::FieldValue(const std::string& key, size_t field, std::string* bytes) {
-  const size_t length = NextFieldLength();
+  const size_t length = static_cast<size_t>(shared_->config_.field_length);
   if (shared_->config_.data_integrity) {
     DeterministicFieldValue(key, shared_->field_names_[field], length, bytes);
   } else {
@@ -82,13 +64,13 @@ void WorkloadThread::WholeRecord(Task* task) {
 }
 
 void WorkloadThread::PrepareRead(Task* task) {
-  BuildKeyName(task->number, shared_->config_.naming, &task->read.key);
+  BuildKeyName(task->number, &task->read.key);
   task->read.kind = DbRequest::Kind::kRead;
   task->read_field = shared_->config_.read_all_fields ? std::nullopt : std::make_optional(NextField());
 }
 
 void WorkloadThread::PrepareUpdate(Task* task) {
-  BuildKeyName(task->number, shared_->config_.naming, &task->write.key);
+  BuildKeyName(task->number, &task->write.key);
   task->write.basis = nullptr;
   if (shared_->config_.write_all_fields) {
     task->write.kind = DbRequest::Kind::kReplace;
@@ -104,7 +86,7 @@ void WorkloadThread::PrepareUpdate(Task* task) {
 void WorkloadThread::NextLoad(Task* task) {
   task->operation = Operation::kInsert;
   task->number = shared_->next_load_.fetch_add(1, std::memory_order_relaxed);
-  BuildKeyName(task->number, shared_->config_.naming, &task->write.key);
+  BuildKeyName(task->number, &task->write.key);
   task->write.kind = DbRequest::Kind::kInsert;
   WholeRecord(task);
 }
@@ -113,7 +95,7 @@ void WorkloadThread::NextTransaction(Task* task) {
   task->operation = NextOperation();
   if (task->operation == Operation::kInsert) {
     task->number = shared_->inserted_.Next();
-    BuildKeyName(task->number, shared_->config_.naming, &task->write.key);
+    BuildKeyName(task->number, &task->write.key);
     task->write.kind = DbRequest::Kind::kInsert;
     WholeRecord(task);
     return;

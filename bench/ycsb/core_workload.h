@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "bench/common/random.h"
-#include "bench/common/zipfian.h"
 #include "bench/stores/db.h"
 #include "bench/ycsb/acknowledged_counter.h"
 #include "bench/ycsb/key_chooser.h"
@@ -54,7 +53,6 @@ class CoreWorkload {
   std::atomic<int64_t> next_load_;
   AcknowledgedCounter inserted_;  // by transactions; the loaded records count as acknowledged
   const std::unique_ptr<KeyChooser> keys_;
-  std::optional<ZipfianGenerator> lengths_;
 };
 
 // Thread safety: belongs to one thread.
@@ -81,7 +79,6 @@ class WorkloadThread {
  private:
   Operation NextOperation();
   size_t NextField() { return static_cast<size_t>(random_.Below(shared_->config_.field_count)); }
-  size_t NextFieldLength();
   void FieldValue(const std::string& key, size_t field, std::string* bytes);
   void WholeRecord(Task* task);
   void PrepareRead(Task* task);
@@ -90,7 +87,6 @@ class WorkloadThread {
   CoreWorkload* const shared_;
   Random random_;
   const std::unique_ptr<KeyChooser> keys_;
-  std::optional<ZipfianGenerator> lengths_;
   std::vector<std::string> values_;       // of WholeRecord
   std::vector<absl::string_view> views_;  // of values_, and of Verify
   std::string expected_;                  // of Verify

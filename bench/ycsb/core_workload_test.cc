@@ -130,33 +130,6 @@ TEST(CoreWorkloadTest, InsertedRecordsAreReadOnlyOnceTheyAreFinished) {
   EXPECT_TRUE(newest);
 }
 
-TEST(CoreWorkloadTest, FieldLengthsFollowTheirDistribution) {
-  for (WorkloadConfig::Lengths lengths : {WorkloadConfig::Lengths::kUniform, WorkloadConfig::Lengths::kZipfian}) {
-    WorkloadConfig config = Config(1000);
-    config.field_lengths = lengths;
-    config.min_field_length = 3;
-    config.field_length = 12;
-    CoreWorkload workload(config);
-    const auto thread = workload.NewThread(7);
-    std::map<size_t, int> seen;
-    Task task;
-    std::vector<absl::string_view> fields;
-    for (int i = 0; i < 1000; ++i) {
-      thread->NextLoad(&task);
-      ASSERT_TRUE(DecodeRecord(task.write.record, &fields));
-      ASSERT_EQ(fields.size(), 10u);
-      for (absl::string_view field : fields) ++seen[field.size()];
-    }
-    EXPECT_EQ(seen.begin()->first, 3u);
-    EXPECT_EQ(seen.rbegin()->first, 12u);
-    if (lengths == WorkloadConfig::Lengths::kZipfian) {
-      EXPECT_GT(seen[3], 3 * seen[12]);
-    } else {
-      EXPECT_NEAR(seen[3], 1000, 200);
-    }
-  }
-}
-
 class VerifyTest : public testing::Test {
  protected:
   static WorkloadConfig IntegrityConfig() {

@@ -1,7 +1,6 @@
 #include "bench/ycsb/key_chooser.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -17,9 +16,9 @@ struct NamedDistribution {
 };
 
 constexpr NamedDistribution kDistributions[] = {
-    {"uniform", Distribution::kUniform},       {"zipfian", Distribution::kZipfian},
-    {"latest", Distribution::kLatest},         {"hotspot", Distribution::kHotspot},
-    {"sequential", Distribution::kSequential}, {"exponential", Distribution::kExponential},
+    {"uniform", Distribution::kUniform},
+    {"zipfian", Distribution::kZipfian},
+    {"latest", Distribution::kLatest},
 };
 
 // Gives every chooser its Clone() by copying.
@@ -78,67 +77,6 @@ class LatestChooser : public Cloneable<LatestChooser> {
   const AcknowledgedCounter* inserted_;
 };
 
-class HotspotChooser : public Cloneable<HotspotChooser> {
- public:
-  explicit HotspotChooser(const KeySpace& space)
-      : first_(space.first),
-        hot_(static_cast<int64_t>(static_cast<double>(space.count) * space.hotspot_data_fraction)),
-        cold_(space.count - hot_),
-        // YCSB divides by zero where one of the sets is empty; here the other set gets it all.
-        hot_share_(hot_ == 0    ? 0
-                   : cold_ == 0 ? 1
-                                : space.hotspot_operation_fraction) {}
-
-  int64_t Next(Random* random) override {
-    if (random->NextDouble() < hot_share_) return first_ + static_cast<int64_t>(random->Below(Size(hot_)));
-    return first_ + hot_ + static_cast<int64_t>(random->Below(Size(cold_)));
-  }
-
- private:
-  static uint64_t Size(int64_t count) { return static_cast<uint64_t>(count); }
-
-  int64_t first_;
-  int64_t hot_;
-  int64_t cold_;
-  double hot_share_;
-};
-
-// One after the other, all threads together.
-class SequentialChooser : public Cloneable<SequentialChooser> {
- public:
-  explicit SequentialChooser(const KeySpace& space)
-      : first_(space.first), count_(space.count), next_(std::make_shared<std::atomic<int64_t>>(0)) {}
-
-  int64_t Next(Random*) override { return first_ + next_->fetch_add(1, std::memory_order_relaxed) % count_; }
-
- private:
-  int64_t first_;
-  int64_t count_;
-  std::shared_ptr<std::atomic<int64_t>> next_;
-};
-
-// Exponentially rarer with age.
-class ExponentialChooser : public Cloneable<ExponentialChooser> {
- public:
-  ExponentialChooser(const KeySpace& space, const AcknowledgedCounter* inserted)
-      : gamma_(-std::log(1.0 - space.exponential_percentile / 100.0) /
-               (static_cast<double>(space.record_count) * space.exponential_fraction)),
-        inserted_(inserted) {}
-
-  int64_t Next(Random* random) override {
-    while (true) {
-      // The age may be anything up to infinity (the logarithm of 0): compared before it becomes an integer.
-      const double age = -std::log(random->NextDouble()) / gamma_;
-      const int64_t last = inserted_->last();
-      if (age < static_cast<double>(last) + 1) return last - static_cast<int64_t>(age);
-    }
-  }
-
- private:
-  double gamma_;
-  const AcknowledgedCounter* inserted_;
-};
-
 }  // namespace
 
 absl::StatusOr<Distribution> ParseDistribution(absl::string_view name) {
@@ -166,12 +104,6 @@ std::unique_ptr<KeyChooser> NewKeyChooser(Distribution distribution, const KeySp
       return std::make_unique<ZipfianChooser>(space, inserted);
     case Distribution::kLatest:
       return std::make_unique<LatestChooser>(inserted);
-    case Distribution::kHotspot:
-      return std::make_unique<HotspotChooser>(space);
-    case Distribution::kSequential:
-      return std::make_unique<SequentialChooser>(space);
-    case Distribution::kExponential:
-      return std::make_unique<ExponentialChooser>(space, inserted);
   }
   return std::make_unique<UniformChooser>(space);
 }

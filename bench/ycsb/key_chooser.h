@@ -1,8 +1,7 @@
-// Which record the next operation touches: the request distributions of YCSB's core workload.
+// Which record the next operation touches: the request distributions of YCSB's workloads.
 #ifndef FARLOOK_BENCH_YCSB_KEY_CHOOSER_H_
 #define FARLOOK_BENCH_YCSB_KEY_CHOOSER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -14,22 +13,18 @@
 
 namespace farlook::bench {
 
-enum class Distribution : uint8_t { kUniform, kZipfian, kLatest, kHotspot, kSequential, kExponential };
+enum class Distribution : uint8_t { kUniform, kZipfian, kLatest };
 
 // By YCSB's name of it, or an error that lists the names.
 absl::StatusOr<Distribution> ParseDistribution(absl::string_view name);
 absl::string_view DistributionName(Distribution distribution);
 
-// What the distributions need to know; the defaults are YCSB's.
+// What the distributions need to know.
 struct KeySpace {
   int64_t first = 0;              // insertstart
   int64_t count = 1;              // insertcount: records [first, first + count) were loaded
   int64_t record_count = 1;       // recordcount
   int64_t expected_new_keys = 0;  // operationcount * insertproportion * 2, as YCSB foresees them
-  double hotspot_data_fraction = 0.2;
-  double hotspot_operation_fraction = 0.8;
-  double exponential_percentile = 95;
-  double exponential_fraction = 0.8571428571;
 };
 
 // Thread safety: belongs to one thread; Clone() for another.

@@ -21,7 +21,7 @@ std::map<int64_t, int> Count(KeyChooser* chooser, uint64_t seed, int draws = kDr
 }
 
 TEST(KeyChooserTest, NamesAreYcsbsAndOthersAreRefused) {
-  for (const char* name : {"uniform", "zipfian", "latest", "hotspot", "sequential", "exponential"}) {
+  for (const char* name : {"uniform", "zipfian", "latest"}) {
     ASSERT_TRUE(ParseDistribution(name).ok()) << name;
     EXPECT_EQ(DistributionName(*ParseDistribution(name)), name);
   }
@@ -91,55 +91,8 @@ TEST(KeyChooserTest, LatestOfOneRecordIsThatRecord) {
   EXPECT_EQ(seen.rbegin()->first, 5);
 }
 
-TEST(KeyChooserTest, HotspotGivesTheHotSetItsShare) {
-  AcknowledgedCounter inserted(1000);
-  const auto chooser = NewKeyChooser(Distribution::kHotspot, {.first = 0, .count = 1000}, &inserted);
-  int hot = 0;
-  for (const auto& [key, n] : Count(chooser.get(), 18)) {
-    ASSERT_LT(key, 1000);
-    if (key < 200) hot += n;
-  }
-  EXPECT_NEAR(hot, 0.8 * kDraws, 5 * std::sqrt(kDraws * 0.8 * 0.2));
-}
-
-TEST(KeyChooserTest, AnEmptyHotOrColdSetGetsNothing) {
-  AcknowledgedCounter inserted(10);
-  for (double fraction : {0.0, 1.0}) {
-    const auto chooser =
-        NewKeyChooser(Distribution::kHotspot, {.first = 0, .count = 10, .hotspot_data_fraction = fraction}, &inserted);
-    const std::map<int64_t, int> seen = Count(chooser.get(), 19, 1000);
-    EXPECT_EQ(seen.begin()->first, 0);
-    EXPECT_EQ(seen.rbegin()->first, 9);
-  }
-}
-
-TEST(KeyChooserTest, SequentialGoesRoundAndClonesShareThePlace) {
-  AcknowledgedCounter inserted(13);
-  const auto chooser = NewKeyChooser(Distribution::kSequential, {.first = 10, .count = 3}, &inserted);
-  const auto clone = chooser->Clone();
-  Random random(1);
-  EXPECT_EQ(chooser->Next(&random), 10);
-  EXPECT_EQ(clone->Next(&random), 11);
-  EXPECT_EQ(chooser->Next(&random), 12);
-  EXPECT_EQ(clone->Next(&random), 10);
-}
-
-// YCSB's defaults: 95 % of the draws within the newest 0.857 of the records.
-TEST(KeyChooserTest, ExponentialPutsThePercentileIntoTheFraction) {
-  AcknowledgedCounter inserted(10000);
-  const auto chooser = NewKeyChooser(Distribution::kExponential, {.count = 10000, .record_count = 10000}, &inserted);
-  int recent = 0;
-  const std::map<int64_t, int> seen = Count(chooser.get(), 20);
-  EXPECT_GE(seen.begin()->first, 0);
-  EXPECT_EQ(seen.rbegin()->first, 9999);
-  for (const auto& [key, n] : seen) recent += 9999 - key < 8571 ? n : 0;
-  // Draws older than the oldest record (exp(-2.9957 / 0.857), 3 % of all) are drawn again.
-  EXPECT_NEAR(recent, kDraws * 0.95 / (1 - std::exp(-2.995732 / 0.8571428571)), 0.005 * kDraws);
-}
-
 TEST(KeyChooserTest, ClonesDrawTheSameFromTheSameSeed) {
-  for (Distribution distribution : {Distribution::kUniform, Distribution::kZipfian, Distribution::kLatest,
-                                    Distribution::kHotspot, Distribution::kExponential}) {
+  for (Distribution distribution : {Distribution::kUniform, Distribution::kZipfian, Distribution::kLatest}) {
     AcknowledgedCounter inserted(1000);
     const auto chooser = NewKeyChooser(distribution, {.count = 1000, .record_count = 1000}, &inserted);
     const auto clone = chooser->Clone();

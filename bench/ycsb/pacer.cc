@@ -17,9 +17,8 @@ constexpr int64_t kLongestSleepNs = kSecond / 20;
 
 }  // namespace
 
-Pacer::Pacer(double operations_per_s, bool spin, const std::atomic<bool>* stop)
+Pacer::Pacer(double operations_per_s, const std::atomic<bool>* stop)
     : tick_ns_(operations_per_s > 0 ? std::max<int64_t>(1, static_cast<int64_t>(kSecond / operations_per_s)) : 0),
-      spin_(spin),
       stop_(stop) {}
 
 void Pacer::Start(Random* random) {
@@ -38,7 +37,6 @@ void Pacer::WaitUntil(int64_t due_ns) const {
   while (!stop_->load(std::memory_order_relaxed)) {
     const int64_t now_ns = NowNs();
     if (now_ns >= due_ns) return;
-    if (spin_) continue;
     const int64_t until_ns = std::min(due_ns, now_ns + kLongestSleepNs);
     timespec until;
     until.tv_sec = until_ns / kSecond;

@@ -15,9 +15,9 @@ namespace farlook::bench {
 // Thread safety: belongs to one thread.
 class Pacer {
  public:
-  // Operations per second of this thread, or 0 for as fast as possible. `spin` waits by looking at the clock, for
-  // precision at the price of a CPU; else by sleeping. Waiting ends early once *stop is true.
-  Pacer(double operations_per_s, bool spin, const std::atomic<bool>* stop);
+  // Operations per second of this thread, or 0 for as fast as possible. Waiting ends early once *stop is
+  // true.
+  Pacer(double operations_per_s, const std::atomic<bool>* stop);
 
   bool active() const { return tick_ns_ > 0; }
 
@@ -33,7 +33,6 @@ class Pacer {
 
  private:
   int64_t tick_ns_;
-  bool spin_;
   const std::atomic<bool>* stop_;
   int64_t start_ns_ = 0;
   int64_t next_ = 0;

@@ -89,7 +89,6 @@ class Phase {
     worker.load = options_.load;
     worker.operations = options_.operations / options_.threads + (thread < options_.operations % options_.threads);
     worker.operations_per_s = options_.target / options_.threads;
-    worker.spin = options_.spin;
     worker.with_intended = options_.with_intended;
     worker.seed = options_.seed + static_cast<uint64_t>(thread) + (options_.load ? 1'000'000 : 0);
     return worker;
@@ -193,7 +192,7 @@ class Phase {
       progress.operations_to_do += std::max<int64_t>(0, worker->operations_to_do() - done);
       now->Merge(worker->measurements());
     }
-    std::fprintf(stderr, "%s\n", StatusLine(options_.label, progress, *now, *last->before).c_str());
+    std::fprintf(stderr, "%s\n", StatusLine(progress, *now, *last->before).c_str());
     *last = {now_ns, progress.operations, std::move(now)};
   }
 

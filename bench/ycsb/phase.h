@@ -25,13 +25,11 @@ struct PhaseOptions {
   int64_t operations = 0;  // 0: until max_seconds are over
   int threads = 1;
   double target = 0;  // operations per second of all threads together; 0: as fast as possible
-  bool spin = false;
   bool with_intended = false;
   size_t batch = 1;
   size_t inflight = 1;
   double max_seconds = 0;        // 0: no limit
   double status_interval_s = 0;  // 0: no status lines
-  std::string label;             // begins them
   uint64_t seed = 1;
   pid_t server_pid = 0;                    // 0: unknown
   std::optional<StoreAddress> cpu_teller;  // who tells its CPU time when it is on another host (remote_cpu.h)

@@ -16,7 +16,9 @@ constexpr int64_t kMaxBatch = 1 << 16;
 constexpr double kMaxSeconds = 1e9;
 
 // Of YCSB, without a meaning here.
-constexpr const char* kWithoutEffect[] = {"table", "measurement.trackjvm", "readallfieldsbyname", "exporter"};
+constexpr const char* kWithoutEffect[] = {
+    "table", "measurement.trackjvm", "measurement.interval", "readallfieldsbyname", "exporter", "minfieldlength",
+    "label"};
 
 std::vector<double> ReadPercentiles(PropertyReader* reader) {
   std::vector<double> percentiles;
@@ -32,33 +34,17 @@ std::vector<double> ReadPercentiles(PropertyReader* reader) {
   return percentiles;
 }
 
-void ReadMeasurement(PropertyReader* reader, PhaseOptions* phase, RunConfig* config) {
-  const std::string type = reader->String("measurementtype", "hdrhistogram");
-  if (type == "histogram") {
-    config->warnings.push_back("measurementtype=histogram: measured as hdrhistogram");
-  } else if (type != "hdrhistogram") {
-    reader->Fail("measurementtype", "is not supported; there is hdrhistogram");
-  }
-  const std::string interval = reader->String("measurement.interval", phase->target > 0 ? "both" : "op");
-  if (interval != "op" && interval != "both" && interval != "intended") {
-    reader->Fail("measurement.interval", "is unknown; there are: op, both, intended");
-  }
-  phase->with_intended = interval != "op";
-}
-
 // What both phases have in common.
-PhaseOptions ReadCommon(PropertyReader* reader, RunConfig* config) {
+PhaseOptions ReadCommon(PropertyReader* reader) {
   PhaseOptions phase;
   phase.threads = static_cast<int>(reader->Int("threadcount", 1, 1, kMaxThreads));
   phase.target = reader->Double("target", 0, 0, 1e9);
-  phase.spin = reader->Bool("spin.sleep", false);
   phase.batch = static_cast<size_t>(reader->Int("batchsize", 1, 1, kMaxBatch));
   phase.inflight = static_cast<size_t>(reader->Int("inflight", 1, 1, kMaxBatch));
   if (phase.batch > 1 && phase.inflight > 1) reader->Fail("inflight", "cannot be combined with batchsize");
   phase.max_seconds = reader->Double("maxexecutiontime", 0, 0, kMaxSeconds);
   const double interval_s = reader->Double("status.interval", 10, 0.001, kMaxSeconds);
   phase.status_interval_s = reader->Bool("status", false) ? interval_s : 0;
-  phase.label = reader->String("label", "");
   phase.seed = reader->Has("seed") ? static_cast<uint64_t>(reader->Int("seed", 0)) : std::random_device()();
   phase.server_pid = static_cast<pid_t>(reader->Int("farlook.server_pid", 0, 0, 1 << 30));
   if (reader->Has("server.cpu_teller")) {
@@ -69,7 +55,7 @@ PhaseOptions ReadCommon(PropertyReader* reader, RunConfig* config) {
       reader->Fail("server.cpu_teller", "is not tcp://HOST:PORT");
     }
   }
-  ReadMeasurement(reader, &phase, config);
+  phase.with_intended = phase.target > 0;
   return phase;
 }
 
@@ -81,17 +67,18 @@ absl::StatusOr<RunConfig> ReadRunConfig(const CommandLine& line, const WorkloadC
   config.db = reader->String("db", "");
   if (config.db.empty()) reader->Fail("db", "is missing: say which store with -db; see --help");
   config.percentiles = ReadPercentiles(reader);
-  config.export_path = reader->String("exportfile", "");
+  if (const std::string type = reader->String("measurementtype", "hdrhistogram"); type != "hdrhistogram") {
+    reader->Fail("measurementtype", "is not supported; there is hdrhistogram");
+  }
+  if (reader->Has("exportfile"))
+    reader->Fail("exportfile", "is not supported: give -json FILE, or redirect the output");
   for (const char* name : kWithoutEffect) {
     if (reader->Has(name)) config.warnings.push_back(absl::StrCat("property ", name, " has no effect here"));
   }
 
-  const PhaseOptions common = ReadCommon(reader, &config);
+  const PhaseOptions common = ReadCommon(reader);
   const bool transactions = reader->Bool("dotransactions", true);
   const bool load = line.load || (!line.run && !transactions);
-  if (workload.insertion_retries > 0 && common.inflight > 1 && load) {
-    reader->Fail("core_workload_insertion_retry_limit", "cannot be combined with inflight");
-  }
   if (load) {
     config.phases.push_back(common);
     config.phases.back().load = true;

@@ -17,7 +17,6 @@ struct RunConfig {
   std::string db;
   std::vector<PhaseOptions> phases;  // one or two
   std::vector<double> percentiles;
-  std::string export_path;            // of the text results; empty: stdout
   std::vector<std::string> warnings;  // sentences for stderr
 };
 

@@ -9,8 +9,6 @@
 namespace farlook::bench {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-
 class SerialLoop {
  public:
   SerialLoop(Worker* worker, Db* db, size_t batch)
@@ -82,18 +80,11 @@ class SerialLoop {
   }
 
   DbStatus Insert(Task* task, int64_t due_ns) {
-    const int64_t retries = worker_->options().load ? worker_->config().insertion_retries : 0;
-    for (int64_t retry = 0;; ++retry) {
-      OperationTimes times = Begin(due_ns);
-      const DbStatus status = db_->Insert(task->write.key, task->write.record);
-      times.end_ns = NowNs();
-      worker_->Ended(Metric::kInsert, status, times, *db_);
-      if (status == DbStatus::kOk || retry == retries || worker_->stopped()) return status;
-      // As YCSB: between 0.8 and 1.2 of the interval.
-      const double wait_s =
-          worker_->config().insertion_retry_interval_s * (0.8 + 0.4 * worker_->random()->NextDouble());
-      worker_->pacer().WaitUntil(NowNs() + static_cast<int64_t>(wait_s * kSecond));
-    }
+    OperationTimes times = Begin(due_ns);
+    const DbStatus status = db_->Insert(task->write.key, task->write.record);
+    times.end_ns = NowNs();
+    worker_->Ended(Metric::kInsert, status, times, *db_);
+    return status;
   }
 
   void ReadHeld() {

@@ -45,11 +45,10 @@ void AppendSummary(absl::string_view name, const Histogram& interval, std::strin
 
 }  // namespace
 
-std::string StatusLine(const std::string& label, const Progress& progress, const Measurements& now,
-                       const Measurements& before) {
+std::string StatusLine(const Progress& progress, const Measurements& now, const Measurements& before) {
   const absl::Time wall = absl::FromUnixNanos(progress.wall_ns);
   const int64_t milliseconds = progress.wall_ns / 1'000'000 % 1000;
-  std::string line = absl::StrCat(label, absl::FormatTime("%Y-%m-%d %H:%M:%S", wall, absl::LocalTimeZone()), ":",
+  std::string line = absl::StrCat(absl::FormatTime("%Y-%m-%d %H:%M:%S", wall, absl::LocalTimeZone()), ":",
                                   absl::Dec(milliseconds, absl::kZeroPad3), " ", progress.elapsed_ns / 1'000'000'000,
                                   " sec: ", progress.operations, " operations; ");
   if (progress.operations > 0 && progress.interval_ns > 0) {

@@ -20,22 +20,21 @@ TEST(StatusLineTest, ALineHasTheFormOfYcsb) {
   before.Record(Metric::kRead, {.start_ns = 0, .end_ns = 5000}, false);
   now.Merge(before);
   now.Record(Metric::kRead, {.start_ns = 0, .end_ns = 100}, false);
-  const std::string line = StatusLine("run 1 ",
-                                      {.wall_ns = 1718272801'007'000'000,
+  const std::string line = StatusLine({.wall_ns = 1718272801'007'000'000,
                                        .elapsed_ns = 10 * kSecond,
                                        .interval_ns = 2 * kSecond,
                                        .operations = 5000,
                                        .last_operations = 3999,
                                        .operations_to_do = 30000},
                                       now, before);
-  EXPECT_THAT(line, ContainsRegex("^run 1 20[0-9-]+ [0-9:]+:[0-9][0-9]:007 10 sec: 5000 operations; "
+  EXPECT_THAT(line, ContainsRegex("^20[0-9-]+ [0-9:]+:[0-9][0-9]:007 10 sec: 5000 operations; "
                                   "500.5 current ops/sec; est completion in 1 minute \\[READ: Count=1,"));
   EXPECT_THAT(line, EndsWith("Max=0.1, Min=0.1, Avg=0.1, 50=0.1, 90=0.1, 99=0.1, 99.9=0.1, 99.99=0.1]"));
 }
 
 TEST(StatusLineTest, BeforeTheFirstOperationThereIsNoRate) {
   const Measurements none;
-  const std::string line = StatusLine("", {.operations_to_do = 100}, none, none);
+  const std::string line = StatusLine({.operations_to_do = 100}, none, none);
   EXPECT_THAT(line, EndsWith(" 0 sec: 0 operations;"));
   EXPECT_THAT(line, Not(HasSubstr("ops/sec")));
 }
@@ -44,7 +43,7 @@ TEST(StatusLineTest, IntendedLatenciesStandBeside) {
   const Measurements none;
   Measurements now;
   now.Record(Metric::kUpdate, {.intended_ns = -1000, .start_ns = 0, .end_ns = 1000}, true);
-  const std::string line = StatusLine("", {.interval_ns = 1, .operations = 1}, now, none);
+  const std::string line = StatusLine({.interval_ns = 1, .operations = 1}, now, none);
   EXPECT_THAT(line, HasSubstr("[UPDATE: Count=1, Max=1,"));
   EXPECT_THAT(line, HasSubstr("[Intended-UPDATE: Count=1, Max=2,"));
 }

@@ -24,7 +24,7 @@ Worker::Worker(const WorkerOptions& options, CoreWorkload* workload, std::atomic
       stop_(stop),
       failures_(failures),
       thread_(workload->NewThread(options.seed)),
-      pacer_(options.operations_per_s, options.spin, stop) {}
+      pacer_(options.operations_per_s, stop) {}
 
 bool Worker::TakeTurn() {
   if (stopped() || (options_.operations > 0 && begun_ == options_.operations)) return false;
@@ -54,7 +54,7 @@ void Worker::Finished(const Task& task, DbStatus inserted) {
     measurements_.CountReturn(Metric::kVerify, verdict);
   }
   if (options_.load) {
-    if (inserted != DbStatus::kOk && !config().keep_going_on_error) stop_->store(true, std::memory_order_relaxed);
+    if (inserted != DbStatus::kOk) stop_->store(true, std::memory_order_relaxed);
   } else if (!thread_->Finished(task)) {
     std::fputs("ycsb: an insert is 2^20 inserts late; stopping\n", stderr);
     stop_->store(true, std::memory_order_relaxed);

@@ -19,7 +19,6 @@ struct WorkerOptions {
   bool load = false;            // insert records; else do transactions
   int64_t operations = 0;       // 0: until stopped
   double operations_per_s = 0;  // 0: as fast as possible
-  bool spin = false;            // while waiting for the next operation's time
   bool with_intended = false;   // measure from the intended start too
   uint64_t seed = 1;
 };
@@ -86,8 +85,7 @@ class Worker {
 // Carries operations out one after the other, each waited for (serial_loop.cc), until the worker has no more turns.
 //
 // With batch > 1, reads are held back until there are that many and then made as one ReadBatch; each is measured with
-// the time of the whole batch, the batch also as READ-BATCH. Other operations, drawn meanwhile, go first. Inserts of
-// the load are tried again as the workload's configuration says.
+// the time of the whole batch, the batch also as READ-BATCH. Other operations, drawn meanwhile, go first.
 void RunSerially(Worker* worker, Db* db, size_t batch);
 
 // Keeps many operations under way at once (pipelined_loop.cc), until the worker has no more turns and all it began has

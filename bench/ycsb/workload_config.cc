@@ -12,10 +12,28 @@ constexpr int64_t kMaxFieldBytes = int64_t{1} << 30;
 // Above it, sums of record numbers could leave 64 bits; nothing comes near.
 constexpr int64_t kMaxRecords = int64_t{1} << 50;
 
+// What YCSB knows more kinds of than this driver.
+constexpr struct {
+  const char* name;
+  const char* only;
+} kOnlyKinds[] = {
+    {"insertorder", "hashed"},
+    {"zeropadding", "1"},
+    {"fieldnameprefix", "field"},
+    {"fieldlengthdistribution", "constant"},
+    {"core_workload_insertion_retry_limit", "0"},
+    {"core_workload_insertion_keep_going_on_error", "false"},
+};
+
 void ReadClass(PropertyReader* reader) {
   const std::string name = reader->String("workload", "core");
   if (name != "core" && !absl::EndsWith(name, "ycsb.workloads.CoreWorkload")) {
     reader->Fail("workload", "is unknown; there is site.ycsb.workloads.CoreWorkload");
+  }
+  for (const auto& kind : kOnlyKinds) {
+    if (reader->String(kind.name, kind.only) != kind.only) {
+      reader->Fail(kind.name, absl::StrCat("is not supported; there is ", kind.only));
+    }
   }
 }
 
@@ -31,45 +49,20 @@ void ReadKeys(PropertyReader* reader, WorkloadConfig* config) {
                  absl::StrCat("and insertstart=", keys.first, " go beyond recordcount=", keys.record_count));
   }
 
-  const std::string order = reader->String("insertorder", "hashed");
-  config->naming.ordered = order == "ordered";
-  if (order != "hashed" && order != "ordered") reader->Fail("insertorder", "is neither hashed nor ordered");
-  config->naming.zero_padding = static_cast<int>(reader->Int("zeropadding", 1, 0, 1000));
-
   const absl::StatusOr<Distribution> distribution = ParseDistribution(reader->String("requestdistribution", "uniform"));
   if (distribution.ok()) {
     config->request_distribution = *distribution;
   } else {
     reader->Fail("requestdistribution", absl::StrCat("is an ", distribution.status().message()));
   }
-  keys.hotspot_data_fraction = reader->Double("hotspotdatafraction", keys.hotspot_data_fraction, 0, 1);
-  keys.hotspot_operation_fraction = reader->Double("hotspotopnfraction", keys.hotspot_operation_fraction, 0, 1);
-  keys.exponential_percentile = reader->Double("exponential.percentile", keys.exponential_percentile, 0.001, 99.999);
-  keys.exponential_fraction = reader->Double("exponential.frac", keys.exponential_fraction, 1e-9, 1);
 }
 
 void ReadFields(PropertyReader* reader, WorkloadConfig* config) {
   config->field_count = static_cast<size_t>(reader->Int("fieldcount", 10, 1, kMaxFields));
-  config->field_name_prefix = reader->String("fieldnameprefix", "field");
   config->field_length = reader->Int("fieldlength", 100, 0, kMaxFieldBytes);
-  config->min_field_length = reader->Int("minfieldlength", 1, 0, kMaxFieldBytes);
-  const std::string lengths = reader->String("fieldlengthdistribution", "constant");
-  if (lengths == "uniform") {
-    config->field_lengths = WorkloadConfig::Lengths::kUniform;
-  } else if (lengths == "zipfian") {
-    config->field_lengths = WorkloadConfig::Lengths::kZipfian;
-  } else if (lengths != "constant") {
-    reader->Fail("fieldlengthdistribution", "is unknown; there are: constant, uniform, zipfian");
-  }
-  if (config->field_lengths != WorkloadConfig::Lengths::kConstant && config->min_field_length > config->field_length) {
-    reader->Fail("minfieldlength", absl::StrCat("is above fieldlength=", config->field_length));
-  }
   config->read_all_fields = reader->Bool("readallfields", true);
   config->write_all_fields = reader->Bool("writeallfields", false);
   config->data_integrity = reader->Bool("dataintegrity", false);
-  if (config->data_integrity && config->field_lengths != WorkloadConfig::Lengths::kConstant) {
-    reader->Fail("dataintegrity", "needs fieldlengthdistribution=constant");
-  }
 }
 
 void ReadOperations(PropertyReader* reader, WorkloadConfig* config) {
@@ -94,10 +87,6 @@ void ReadOperations(PropertyReader* reader, WorkloadConfig* config) {
   config->keys.expected_new_keys =
       static_cast<int64_t>(static_cast<double>(config->operation_count) * config->insert_proportion * 2.0);
   if (config->keys.expected_new_keys > kMaxRecords) reader->Fail("insertproportion", "foresees too many inserts");
-
-  config->insertion_retries = reader->Int("core_workload_insertion_retry_limit", 0, 0, 1'000'000);
-  config->insertion_retry_interval_s = reader->Double("core_workload_insertion_retry_interval", 3, 0, 3600);
-  config->keep_going_on_error = reader->Bool("core_workload_insertion_keep_going_on_error", false);
 }
 
 }  // namespace

@@ -4,10 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "absl/status/statusor.h"
-#include "bench/common/key_name.h"
 #include "bench/common/properties.h"
 #include "bench/ycsb/key_chooser.h"
 
@@ -17,14 +15,10 @@ namespace farlook::bench {
 struct WorkloadConfig {
   int64_t operation_count = 0;  // 0: until the time is over
   KeySpace keys;                // also recordcount, insertstart, insertcount
-  KeyNaming naming;
   Distribution request_distribution = Distribution::kUniform;
 
   size_t field_count = 10;
-  std::string field_name_prefix = "field";
-  enum class Lengths : uint8_t { kConstant, kUniform, kZipfian } field_lengths = Lengths::kConstant;
-  int64_t field_length = 100;     // bytes; the most, unless constant
-  int64_t min_field_length = 1;   // bytes
+  int64_t field_length = 100;     // bytes
   bool read_all_fields = true;    // else one at random
   bool write_all_fields = false;  // else one at random
   bool data_integrity = false;
@@ -34,11 +28,6 @@ struct WorkloadConfig {
   double update_proportion = 0.05;
   double insert_proportion = 0;
   double read_modify_write_proportion = 0;
-
-  // Of inserts in the load phase that failed.
-  int64_t insertion_retries = 0;
-  double insertion_retry_interval_s = 3;
-  bool keep_going_on_error = false;
 };
 
 // INVALID_ARGUMENT naming the property where a value is malformed or out of range, or values contradict each other; and

@@ -75,19 +75,16 @@ class Results {
       : json_path_(line.json_path),
         run_{.db = config.db, .command_line = command_line, .percentiles = config.percentiles},
         environment_(DescribeEnvironment()) {
-    if (!config.export_path.empty()) text_file_.open(config.export_path, std::ios::trunc);
     json_to_stdout_ = json_path_ == "-";
     if (!json_path_.empty() && !json_to_stdout_) json_file_.open(json_path_, std::ios::trunc);
-    to_file_ = !config.export_path.empty();
   }
 
   // Before anything is measured: false when a file cannot be written.
-  bool Writable() const { return (!to_file_ || text_file_.good()) && (json_path_.empty() || json_file_.good()); }
+  bool Writable() const { return json_path_.empty() || json_file_.good(); }
 
   bool Add(const PhaseResult& result) {
     const std::string text = TextReport(run_, environment_, result);
     json_.push_back(JsonPhase(run_, result));
-    if (to_file_) return (text_file_ << text << std::flush).good();
     if (json_to_stdout_) return true;
     return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   }
@@ -104,8 +101,7 @@ class Results {
   const std::string json_path_;
   const RunDescription run_;
   const Environment environment_;
-  bool to_file_ = false, json_to_stdout_ = false;
-  std::ofstream text_file_;
+  bool json_to_stdout_ = false;
   std::ofstream json_file_;
   std::vector<nlohmann::json> json_;
 };

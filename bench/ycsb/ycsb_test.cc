@@ -137,8 +137,8 @@ TEST(YcsbTest, ATargetIsKeptAndIntendedLatenciesAreReported) {
 }
 
 TEST(YcsbTest, StatusLinesAppearEachInterval) {
-  const Finished run = RunWorkload("b", {"-target", "4000", "-s", "-status.interval", "0.1", "-l", "mine "});
-  EXPECT_THAT(run.err, ContainsRegex("\nmine 20[^\n]* sec: [0-9]+ operations; [0-9.]+ current ops/sec; "
+  const Finished run = RunWorkload("b", {"-target", "4000", "-s", "-status.interval", "0.1"});
+  EXPECT_THAT(run.err, ContainsRegex("\n20[^\n]* sec: [0-9]+ operations; [0-9.]+ current ops/sec; "
                                      "[^\n]*\\[READ: Count=[0-9]+, Max="));
   EXPECT_THAT(run.out, Not(HasSubstr("current ops/sec")));
 }
@@ -169,14 +169,6 @@ TEST(YcsbTest, AServersCpuTimeThatNobodyTellsIsAnError) {
   const Finished wrong = RunWorkload("a", {"-p", pid, "-p", "server.cpu_teller=unix:///tmp/x"});
   EXPECT_EQ(wrong.code, 1);
   EXPECT_THAT(wrong.err, HasSubstr("server.cpu_teller"));
-}
-
-TEST(YcsbTest, ResultsGoToTheExportFile) {
-  const std::string path = testing::TempDir() + "/result.txt";
-  const Finished run = RunWorkload("c", {"-p", "exportfile=" + path});
-  EXPECT_EQ(run.code, 0);
-  EXPECT_EQ(run.out, "");
-  EXPECT_THAT(ReadAll(path), HasSubstr("[READ], Return=OK, 2000"));
 }
 
 TEST(YcsbTest, TheSameSeedMakesTheSameMix) {
@@ -261,7 +253,6 @@ TEST(YcsbTest, UnknownPropertiesAreAWarning) {
 
 TEST(YcsbTest, ResultsThatCannotBeWrittenAreReported) {
   EXPECT_EQ(RunWorkload("c", {"--json", "/nowhere/result.json"}).code, 5);
-  EXPECT_EQ(RunWorkload("c", {"-p", "exportfile=/nowhere/result.txt"}).code, 5);
   EXPECT_EQ(RunWorkload("c", {"--json", "/dev/full"}).code, 5);
 }
 

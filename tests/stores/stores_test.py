@@ -110,10 +110,6 @@ class StoresTest(unittest.TestCase):
   def test_lmdb(self):
     self.check_all("lmdb", "-p", "lmdb.map_mib=256", "-p", "lmdb.path=%s/lmdb" % self.directory)
 
-  def test_lmdb_without_copies(self):
-    self.check("lmdb", "c", "-p", "lmdb.path=%s/lmdb" % self.directory, "-p", "lmdb.copy=false",
-               "-p", "batchsize=16")
-
   def test_floor(self):
     for workload in "abcdf":
       for shape in ("batchsize=1", "batchsize=16", "inflight=16"):
