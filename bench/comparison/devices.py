@@ -1,8 +1,6 @@
 """What the kernel tells of this machine's RDMA devices."""
 
-import json
 import pathlib
-import subprocess
 
 CLASS = "/sys/class/infiniband"
 
@@ -14,16 +12,10 @@ def read(path):
         return ""
 
 
-def roce_device_at(address, root=CLASS, interface=None):
-    """The device over the network interface that has this address; None without one, and for iWARP."""
-    if interface is None:
-        done = subprocess.run(["ip", "-j", "addr", "show", "to", address], stdout=subprocess.PIPE, text=True, check=False)
-        interface = next((entry["ifname"] for entry in json.loads(done.stdout or "[]") if "ifname" in entry), None)
-    for device in sorted(pathlib.Path(root).glob("*")):
-        names = {read(path) for path in device.glob("ports/1/gid_attrs/ndevs/*")}
-        if interface in names and not read(device / "node_type").startswith("4:"):
-            return device.name
-    return None
+def is_roce(device, root=CLASS):
+    """False for iWARP, and for a device that is not there."""
+    kind = read(pathlib.Path(root) / device / "node_type")
+    return bool(device and kind) and not kind.startswith("4:")
 
 
 def rdma_devices(root=CLASS):

@@ -12,7 +12,7 @@ import time
 
 import processes
 from cases import WORKLOADS
-from devices import roce_device_at
+from devices import is_roce
 
 NAME = "perftest"
 ITERATIONS = 2000
@@ -62,8 +62,8 @@ def run(command, host, clients_on):
     """A server here, and a client, here too or where `clients_on` runs it. Returns (output, None) or (None, why)."""
     # By rdma_cm (-R), the only way of iWARP, a server polls until its client has ended, and where processors are few it
     # takes them from what is measured. -F: the clock's frequency may vary.
-    device = None if clients_on else roce_device_at(host)  # the other host's device would have to be asked for
-    connection = ["-d", device] if device else ["-R"]
+    device = "" if clients_on else os.environ.get("FARLOOK_RDMA_DEVICE", "")  # the other host's may have another name
+    connection = ["-d", device] if is_roce(device) else ["-R"]
     command = [command[0], *connection, "-F", "-p", str(processes.free_port()), *command[1:]]
     server = processes.start(command, os.devnull)
     deadline, said = time.monotonic() + LIMIT_S, ""

@@ -1,17 +1,12 @@
 #include "bench/micro/perftest.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
+#include <cstdlib>
 #include <fstream>
-#include <memory>
-#include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -52,38 +47,18 @@ std::string Output(const std::string& command, int* status) {
   return text;
 }
 
-// The network interface that has the address, or "".
-std::string InterfaceOf(const std::string& host) {
-  in_addr wanted;
-  ifaddrs* all = nullptr;
-  if (inet_pton(AF_INET, host.c_str(), &wanted) != 1 || getifaddrs(&all) != 0) return "";
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, freeifaddrs);
-  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
-    if (reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr.s_addr == wanted.s_addr) return each->ifa_name;
-  }
-  return "";
-}
-
-std::string Line(const std::filesystem::path& path) {
-  std::string line;
-  std::ifstream file(path);
-  std::getline(file, line);
-  return line;
-}
-
 }  // namespace
 
-std::string PerftestConnection(const std::string& host) {
-  const std::string interface = InterfaceOf(host);
-  std::error_code none;
-  for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
-    if (interface.empty() || absl::StartsWith(Line(device.path() / "node_type"), "4:")) continue;  // 4: RNIC
-    for (const auto& gid : std::filesystem::directory_iterator(device.path() / "ports/1/gid_attrs/ndevs", none)) {
-      if (Line(gid.path()) == interface) return absl::StrCat("-d ", device.path().filename().string());
-    }
-  }
-  return "-R";
+std::string PerftestConnection(absl::string_view device) {
+  std::string type;
+  std::ifstream file(absl::StrCat("/sys/class/infiniband/", device, "/node_type"));
+  const bool is_roce = !device.empty() && std::getline(file, type) && !absl::StartsWith(type, "4:");  // 4: RNIC
+  return is_roce ? absl::StrCat("-d ", device) : "-R";
+}
+
+std::string PerftestConnection() {
+  const char* const device = std::getenv("FARLOOK_RDMA_DEVICE");
+  return PerftestConnection(device == nullptr ? "" : device);
 }
 
 absl::StatusOr<PerftestResult> ParsePerftest(absl::string_view tool, absl::string_view output) {
@@ -114,8 +89,7 @@ absl::StatusOr<PerftestResult> ParsePerftest(absl::string_view tool, absl::strin
 absl::StatusOr<PerftestResult> RunPerftest(const std::string& tool, const std::vector<std::string>& args,
                                            const std::string& host) {
   // -F: the clock's frequency may vary.
-  const std::string command =
-      absl::StrCat("exec ", tool, " ", PerftestConnection(host), " -F ", absl::StrJoin(args, " "));
+  const std::string command = absl::StrCat("exec ", tool, " ", PerftestConnection(), " -F ", absl::StrJoin(args, " "));
   const pid_t server = StartServer(command);
   if (server < 0) return absl::ResourceExhaustedError("cannot fork");
   std::string output;

@@ -20,10 +20,12 @@ struct PerftestResult {
 // Reads the figures out of what `tool` printed. INTERNAL when they are not there.
 absl::StatusOr<PerftestResult> ParsePerftest(absl::string_view tool, absl::string_view output);
 
-// The options by which perftest connects over `host`, an address of this machine. By rdma_cm (-R) a server polls until
-// its client has ended, and where processors are few it takes them from what is measured: a floor too low. So that is
-// left to iWARP, which knows no other way, and to addresses of which sysfs does not tell the device.
-std::string PerftestConnection(const std::string& host);
+// The options by which perftest connects over `device`. By rdma_cm (-R) a server polls until its client has ended, and
+// where processors are few it takes them from what is measured: a floor too low. So that is left to iWARP, which knows
+// no other way, and to a device that is not there or not named.
+std::string PerftestConnection(absl::string_view device);
+// Over $FARLOOK_RDMA_DEVICE.
+std::string PerftestConnection();
 
 // Runs `tool` ("ib_read_lat") with `args`, as server and as client, both here, over `host`.
 // FAILED_PRECONDITION when it is not installed; INTERNAL with what it printed.

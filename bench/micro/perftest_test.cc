@@ -33,8 +33,8 @@ TEST(PerftestTest, SaysWhatWasPrintedInstead) {
 }
 
 TEST(PerftestTest, ConnectsByRdmaCmWhereNoDeviceIsKnown) {
-  EXPECT_EQ(PerftestConnection("192.0.2.1"), "-R");  // RFC 5737: nobody's
-  EXPECT_EQ(PerftestConnection("localhost"), "-R");
+  EXPECT_EQ(PerftestConnection(""), "-R");
+  EXPECT_EQ(PerftestConnection("no_such_device"), "-R");
 }
 
 TEST(PerftestTest, AProgramThatIsNotThere) {

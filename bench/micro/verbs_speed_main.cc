@@ -335,7 +335,7 @@ int Main() {
   const Environment environment = DescribeEnvironment();
   std::printf("machine: %s, %d CPUs, %s\nbuilt by: %s; commit %s\n", environment.cpu.c_str(), environment.cpus,
               environment.kernel.c_str(), environment.compiler.c_str(), environment.commit.c_str());
-  std::printf("perftest connects by %s\n", PerftestConnection(absl::GetFlag(FLAGS_host)).c_str());
+  std::printf("perftest connects by %s\n", PerftestConnection().c_str());
   Figures figures;
   const absl::Status status = VerbsSpeed(&figures).Measure();
   std::fputs(figures.Text().c_str(), stdout);

@@ -193,16 +193,14 @@ class PartsTest(unittest.TestCase):
       finally:
         os.killpg(burner.pid, signal.SIGKILL)
 
-  def test_the_device_at_an_address_is_found_unless_it_is_iwarp(self):
+  def test_perftest_names_the_device_unless_it_is_iwarp(self):
     with tempfile.TemporaryDirectory() as root:
-      for path, content in {"rxe0/ports/1/gid_attrs/ndevs/0": "eth0", "rxe0/node_type": "1: CA",
-                            "siw0/ports/1/gid_attrs/ndevs/0": "eth1", "siw0/node_type": "4: RNIC"}.items():
+      for path, content in {"rxe0/node_type": "1: CA", "siw0/node_type": "4: RNIC"}.items():
         os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
         with open(os.path.join(root, path), "w", encoding="utf-8") as file:
           file.write(content + "\n")
-      self.assertEqual([devices.roce_device_at("", root, interface) for interface in ("eth0", "eth1", "eth2")],
-                       ["rxe0", None, None])
-    self.assertIsNone(devices.roce_device_at("192.0.2.1"), "nobody's address")
+      self.assertEqual([devices.is_roce(name, root) for name in ("rxe0", "siw0", "none", "")],
+                       [True, False, False, False])
 
   def test_a_record_has_exactly_the_bytes_of_the_case(self):
     # See bench/stores/record.h: one byte for the count of fields, and the length in 7 bits a byte.
