@@ -29,34 +29,11 @@ void ExportKey(const Context& context, absl::string_view text, uint64_t line, Tr
 }
 
 void ExportList(const Context& context, const Input& input, Transfer* transfer) {
-  LineReader reader(&input, kMaxLineBytes);
-  const uint64_t total_bytes = input.file_bytes();
-  const auto start_line = static_cast<uint64_t>(context.options.start_line);
-  std::string text;
-  while (transfer->going_on()) {
-    if (!reader.ready()) {
-      transfer->Settle();
-      context.console.out().Flush();  // for who waits for the answer before writing the next key
-    }
-    const LineReader::Result result = reader.Next(&text);
-    if (result == LineReader::Result::kEnd) break;
-    if (result == LineReader::Result::kError) {
-      transfer->Stop(ExitCodeOf(reader.status()), reader.status().message(), reader.line_number() + 1);
-      break;
-    }
-    transfer->SetInput(reader.consumed_bytes(), total_bytes);
-    if (reader.line_number() < start_line) continue;
-    if (!context.console.out().status().ok()) break;
-    if (result == LineReader::Result::kTooLong) {
-      transfer->Reject("the line is longer than any key", reader.line_number());
-      continue;
-    }
-    absl::string_view key = text;
+  TransferLines(context, input, kMaxLineBytes, transfer, [&](absl::string_view key, uint64_t line) {
     // A raw key may end so; in the other encodings it is of an editor that ends lines in its own way.
     if (context.options.key_encoding != KeyEncoding::kRaw) absl::ConsumeSuffix(&key, "\r");
-    if (!key.empty()) ExportKey(context, key, reader.line_number(), transfer);
-  }
-  transfer->Finish();
+    if (!key.empty()) ExportKey(context, key, line, transfer);
+  });
 }
 
 void ExportOperands(const Context& context, Transfer* transfer) {

@@ -18,7 +18,7 @@ namespace {
 // The longest key and value that any server takes, each byte written as \u00xx.
 constexpr size_t kMaxLineBytes = 6 * (kv::kMaxValueBytes + kv::kMaxKeyBytes) + 4096;
 
-void ImportLine(const Context& context, const std::string& text, uint64_t line, Transfer* transfer) {
+void ImportLine(const Context& context, absl::string_view text, uint64_t line, Transfer* transfer) {
   absl::StatusOr<Pair> pair = ParsePair(text, context.options.format);
   if (!pair.ok()) return transfer->Reject(absl::StrCat("the line ", pair.status().message()), line);
   Request request;
@@ -27,34 +27,6 @@ void ImportLine(const Context& context, const std::string& text, uint64_t line, 
   request.value = std::move(pair->value);
   request.timeout_ms = context.options.timeout_ms;
   transfer->Start(std::move(request), line);
-}
-
-void ImportAll(const Context& context, const Input& input, Transfer* transfer) {
-  LineReader reader(&input, kMaxLineBytes);
-  const uint64_t total_bytes = input.file_bytes();
-  const auto start_line = static_cast<uint64_t>(context.options.start_line);
-  std::string text;
-  while (transfer->going_on()) {
-    if (!reader.ready()) transfer->Settle();
-    const LineReader::Result result = reader.Next(&text);
-    if (result == LineReader::Result::kEnd) break;
-    if (result == LineReader::Result::kError) {
-      transfer->Stop(ExitCodeOf(reader.status()), reader.status().message(), reader.line_number() + 1);
-      break;
-    }
-    transfer->SetInput(reader.consumed_bytes(), total_bytes);
-    if (reader.line_number() < start_line) continue;
-    if (result == LineReader::Result::kTooLong) {
-      transfer->Reject(absl::StrCat("the line is longer than ", kMaxLineBytes, " bytes"), reader.line_number());
-    } else if (!text.empty()) {
-      ImportLine(context, text, reader.line_number(), transfer);
-    }
-  }
-  transfer->Finish();
-  if (reader.line_number() < start_line && transfer->going_on()) {
-    context.Fail(ExitCode::kOk, absl::StrCat("nothing to do: the input has ", reader.line_number(),
-                                             " lines, --start_line is ", start_line));
-  }
 }
 
 }  // namespace
@@ -72,7 +44,13 @@ ExitCode RunImport(Context& context) {
   if (!input.ok()) return context.Fail(ExitCode::kError, input.status().message());
 
   Transfer transfer(context, [](const Request&) {});
-  ImportAll(context, *input, &transfer);
+  const uint64_t lines =
+      TransferLines(context, *input, kMaxLineBytes, &transfer,
+                    [&](absl::string_view text, uint64_t line) { ImportLine(context, text, line, &transfer); });
+  if (lines < static_cast<uint64_t>(context.options.start_line) && transfer.going_on()) {
+    context.Fail(ExitCode::kOk, absl::StrCat("nothing to do: the input has ", lines, " lines, --start_line is ",
+                                             context.options.start_line));
+  }
 
   const ProgressFigures& figures = transfer.figures();
   const uint64_t failed = figures.failures - transfer.existing();

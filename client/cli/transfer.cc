@@ -130,4 +130,33 @@ void Transfer::Finish() {
                                      " (from the beginning, if the server has been started anew)"));
 }
 
+uint64_t TransferLines(const Context& context, const Input& input, size_t max_line_bytes, Transfer* transfer,
+                       const std::function<void(absl::string_view text, uint64_t line)>& start) {
+  LineReader reader(&input, max_line_bytes);
+  const uint64_t total_bytes = input.file_bytes();
+  const auto start_line = static_cast<uint64_t>(context.options.start_line);
+  std::string text;
+  while (transfer->going_on() && context.console.out().status().ok()) {
+    if (!reader.ready()) {
+      transfer->Settle();
+      context.console.out().Flush();  // for who waits for the answer before writing the next line
+    }
+    const LineReader::Result result = reader.Next(&text);
+    if (result == LineReader::Result::kEnd) break;
+    if (result == LineReader::Result::kError) {
+      transfer->Stop(ExitCodeOf(reader.status()), reader.status().message(), reader.line_number() + 1);
+      break;
+    }
+    transfer->SetInput(reader.consumed_bytes(), total_bytes);
+    if (reader.line_number() < start_line) continue;
+    if (result == LineReader::Result::kTooLong) {
+      transfer->Reject(absl::StrCat("the line is longer than ", max_line_bytes, " bytes"), reader.line_number());
+    } else if (!text.empty()) {
+      start(text, reader.line_number());
+    }
+  }
+  transfer->Finish();
+  return reader.line_number();
+}
+
 }  // namespace farlook::cli

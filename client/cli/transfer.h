@@ -3,6 +3,7 @@
 #ifndef FARLOOK_CLIENT_CLI_TRANSFER_H_
 #define FARLOOK_CLIENT_CLI_TRANSFER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/command.h"
+#include "client/cli/input.h"
 #include "client/cli/ordered_window.h"
 #include "client/cli/progress.h"
 
@@ -68,6 +70,11 @@ class Transfer {
   bool stopped_ = false;
   ExitCode code_ = ExitCode::kOk;
 };
+
+// Calls `start` with each line of `input` from --start_line on, but for empty ones, until the input or the transfer
+// ends; then finishes the transfer. Returns how many lines there were, or were read.
+uint64_t TransferLines(const Context& context, const Input& input, size_t max_line_bytes, Transfer* transfer,
+                       const std::function<void(absl::string_view text, uint64_t line)>& start);
 
 }  // namespace farlook::cli
 
