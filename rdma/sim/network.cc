@@ -90,6 +90,11 @@ int64_t Network::DrawDelay(NetworkFault slow, int side) {
   return Happens(slow, side) ? delay_ns + random().Between(0, options.slow_ns) : delay_ns;
 }
 
+int64_t Network::DrawPause(int side) {
+  if (Happens(NetworkFault::kSlowRead, side)) return random().Between(0, options.slow_ns);
+  return random().OneIn(4) ? random().Between(0, options.max_delay_ns) : 0;
+}
+
 int64_t Network::DrawNotice(int side) {
   const int64_t delay_ns = DrawDelay();
   return Happens(NetworkFault::kLateNotice, side) ? delay_ns + random().Between(0, options.max_notice_ns) : delay_ns;

@@ -4,7 +4,9 @@
 // unless the Scheduler runs; a party is told through its endpoint's wake function that there is something to poll.
 //
 // What is simulated, beyond what rdma/transport.h promises:
-//   * The words of a READ are fetched one by one in random order, while others store (BeforeStore()).
+//   * The words of a READ are fetched one by one in random order, while others store (BeforeStore()). So are those of
+//     READs at once, on one host: the call runs what others do meanwhile, and whoever makes it must not be entered
+//     again, or destroyed, before it returns.
 //   * A connection breaks at random. What is under way in each direction is lost from some moment on, so an atomic's
 //     completion may be lost before or after its effect; each side learns of it at a moment of its own.
 //   * A peer that is gone is noticed late. Until then the other side goes on, and messages sent before still arrive.
@@ -114,6 +116,8 @@ class Network {
   // A draw of how long it takes one way; much longer if the fault says so.
   int64_t DrawDelay();
   int64_t DrawDelay(NetworkFault slow, int side);
+  // How long a side that reads at once may be stopped at one place: mostly not at all.
+  int64_t DrawPause(int side);
   // Until that side knows that its peer is gone.
   int64_t DrawNotice(int side);
   // Queues that were found full: of SENDs and READs, and of receives.

@@ -16,7 +16,8 @@ inline constexpr int kClient = 0, kServer = 1;
 enum class NetworkFault : uint8_t {
   kSlowMessage,          // takes up to slow_ns more; what follows it waits
   kSlowConnect,          // a request to connect, or the answer to one, likewise
-  kSlowRead,             // a READ takes up to slow_ns more, its words spread over all of it
+  kSlowRead,             // a READ takes up to slow_ns more, its words spread over all of it; who READs at once is
+                         // stopped for as long before, within or after
   kBroken,               // at a doorbell: the connection breaks about now
   kLateNotice,           // for up to max_notice_ns the side does not know that its peer is gone
   kLostConnect,          // a request to connect, or the answer to one

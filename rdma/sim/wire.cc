@@ -80,18 +80,48 @@ void Wire::Received(int i) {
 
 // ---- READs and atomics.
 
-const Region* Wire::Resolve(int i, const Work& work) const {
-  const Region* region = network_->FindRegion(work.rkey);
+const Region* Wire::Resolve(int i, Opcode opcode, uint64_t address, uint64_t bytes, uint32_t rkey) const {
+  const Region* region = network_->FindRegion(rkey);
   if (region == nullptr) return nullptr;
   const Side& peer = sides_[static_cast<size_t>(1 - i)];
   if (region->endpoint != nullptr ? region->endpoint != peer.endpoint
-                                  : std::find(granted.begin(), granted.end(), work.rkey) == granted.end()) {
+                                  : std::find(granted.begin(), granted.end(), rkey) == granted.end()) {
     return nullptr;
   }
-  if (work.address < region->remote.address || work.address - region->remote.address > region->bytes) return nullptr;
-  if (work.bytes > region->bytes - (work.address - region->remote.address) || work.address % 8 != 0) return nullptr;
-  if (work.opcode != Opcode::kRead && region->access != Access::kRemoteReadAtomic) return nullptr;
+  if (address < region->remote.address || address - region->remote.address > region->bytes) return nullptr;
+  if (bytes > region->bytes - (address - region->remote.address) || address % 8 != 0) return nullptr;
+  if (opcode != Opcode::kRead && region->access != Access::kRemoteReadAtomic) return nullptr;
   return region;
+}
+
+// All are under way together. The reader may be stopped before, while or after their words are fetched; its own CPU
+// fetches them, from memory that stays mapped whatever becomes of the peer.
+size_t Wire::ReadNow(int i, absl::Span<const NowRead> reads, uint32_t rkey) {
+  if (!network_->options.capabilities.local || side(i).state != State::kUp) return 0;
+  constexpr int64_t kNsPerRead = 10;
+  Scheduler& scheduler = network_->scheduler();
+  const auto pass = [&] { scheduler.RunUntil(scheduler.now_ns() + network_->DrawPause(i)); };
+  pass();
+  std::vector<std::unique_ptr<WordRead>> under_way;
+  const int64_t start_ns = network_->now_ns();
+  int64_t end_ns = start_ns + network_->DrawPause(i);
+  for (const NowRead& read : reads) {
+    const Region* region = Resolve(i, Opcode::kRead, read.remote_address, read.bytes, rkey);
+    if (region == nullptr) break;
+    end_ns += kNsPerRead;
+    under_way.push_back(std::make_unique<WordRead>(region->base + (read.remote_address - region->remote.address),
+                                                   read.bytes, start_ns, end_ns, &network_->random()));
+    network_->Begin(under_way.back().get(), side(i).party);
+  }
+  for (size_t n = 0; n < under_way.size(); ++n) {
+    // Longer if the reader is stopped meanwhile.
+    while (network_->now_ns() < under_way[n]->end_ns()) scheduler.RunUntil(under_way[n]->end_ns());
+    network_->BeforeStore(reads[n].to, reads[n].bytes);
+    under_way[n]->Finish(reads[n].to);
+    network_->End(under_way[n].get());
+  }
+  pass();
+  return under_way.size();
 }
 
 void Wire::StartReads(int i) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "rdma/sim/network.h"
 #include "rdma/sim/read.h"
 
@@ -70,6 +71,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // Whether work may be posted, and finds room.
   bool HasRoom(int i);
   void Ring(int i);
+  // READs at once: others go on meanwhile, but side `i` does not.
+  size_t ReadNow(int i, absl::Span<const NowRead> reads, uint32_t rkey);
   // Ends one side: what is posted is flushed, then comes kDisconnected. The other side learns of it later.
   void End(int i, absl::Status status);
   // `i` itself ends it.
@@ -84,7 +87,10 @@ class Wire : public std::enable_shared_from_this<Wire> {
   bool quiescent() const { return inside_ == nullptr; }
 
  private:
-  const Region* Resolve(int i, const Work& work) const;
+  const Region* Resolve(int i, const Work& work) const {
+    return Resolve(i, work.opcode, work.address, work.bytes, work.rkey);
+  }
+  const Region* Resolve(int i, Opcode opcode, uint64_t address, uint64_t bytes, uint32_t rkey) const;
   void Send(int i, std::string message);
   void Arrive(int to, std::string message);
   void StartReads(int i);
