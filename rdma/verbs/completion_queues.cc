@@ -11,7 +11,7 @@
 
 namespace farlook::rdma::verbs {
 
-void CompletionQueues::End() {
+CompletionQueues::~CompletionQueues() {
   if (channel_ == nullptr) return;
   while (TakeEvent()) {
   }
@@ -20,14 +20,10 @@ void CompletionQueues::End() {
     if (queue.events > 0) ibv_ack_cq_events(queue.queue, queue.events);
     ibv_destroy_cq(queue.queue);
   }
-  queues_.clear();
   ibv_destroy_comp_channel(channel_);
-  channel_ = nullptr;
-  device_ = nullptr;
 }
 
-absl::Status CompletionQueues::Begin(const Device* device, uint32_t shared_entries) {
-  device_ = device;
+absl::Status CompletionQueues::Begin(uint32_t shared_entries) {
   shared_entries_ = shared_entries;
   channel_ = ibv_create_comp_channel(device_->context());
   if (channel_ == nullptr) return CannotCreate("a completion channel", device_->name(), errno);

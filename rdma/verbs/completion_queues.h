@@ -17,18 +17,18 @@
 
 namespace farlook::rdma::verbs {
 
-// Thread safety: none. Of one device at a time, which is there from Begin() to End(). The sink outlives it.
+// Thread safety: none. Device and sink outlive it.
 class CompletionQueues {
  public:
-  explicit CompletionQueues(AsyncSink* sink) : sink_(sink) {}
-  ~CompletionQueues() { End(); }
+  CompletionQueues(const Device* device, AsyncSink* sink) : device_(device), sink_(sink) {}
+  // REQUIRES: nothing is reserved.
+  ~CompletionQueues();
   CompletionQueues(const CompletionQueues&) = delete;
   CompletionQueues& operator=(const CompletionQueues&) = delete;
 
-  // `shared_entries`: set aside in each queue, for receives that any connection may complete.
-  absl::Status Begin(const Device* device, uint32_t shared_entries);
-  // Afterwards there are no queues. REQUIRES: nothing is reserved.
-  void End();
+  // Once, before anything else. `shared_entries`: set aside in each queue, for receives that any connection may
+  // complete.
+  absl::Status Begin(uint32_t shared_entries);
 
   // Room for `entries`, until Release() with the same. RESOURCE_EXHAUSTED.
   absl::StatusOr<ibv_cq*> Reserve(uint32_t entries);
@@ -58,7 +58,7 @@ class CompletionQueues {
 
   absl::Status Add();
 
-  const Device* device_ = nullptr;
+  const Device* const device_;
   AsyncSink* const sink_;
   uint32_t shared_entries_ = 0;
   ibv_comp_channel* channel_ = nullptr;

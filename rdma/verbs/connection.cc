@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
@@ -13,30 +14,26 @@
 
 namespace farlook::rdma::verbs {
 
-VerbsConnection::VerbsConnection(ConnectionHost* host, const SendResources& resources, Role role,
-                                 uint32_t connection_tag)
-    : tag(connection_tag),
-      host_(host),
+VerbsConnection::VerbsConnection(ConnectionTable* table, EndpointDevice* device, Role role)
+    : tag(table->Add(this)),
+      table_(table),
+      device_(device),
       role_(role),
       state_(role == Role::kClient ? State::kDialing : State::kConnected),
-      send_(resources) {
-  parts_.events->sink = host->sink();
+      send_(device->send_resources()) {
+  pair_.tag = tag;
 }
 
 VerbsConnection::~VerbsConnection() {
   if (state_ != State::kEnding && state_ != State::kOver) {
-    parts_.pair.Fail();
+    pair_.queue_pair.Fail();
     HangUp();
   }
   DestroyPair();
-  host_->Forget(this);
+  table_->Remove(this);
 }
 
 // ---- Posting ----
-
-inline void VerbsConnection::Listed() {
-  if (!listed) host_->List(this);
-}
 
 bool VerbsConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
   if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return false;
@@ -76,7 +73,7 @@ bool VerbsConnection::PostSend(absl::string_view head, absl::string_view body) {
 
 void VerbsConnection::Issue() {
   if (ABSL_PREDICT_FALSE(held_ || state_ != State::kConnected)) return;
-  const bool taken = send_.Issue(parts_.pair.get());
+  const bool taken = send_.Issue(pair_.queue_pair.get());
   if (ABSL_PREDICT_FALSE(!taken || !send_.all_issued())) IssuedInPart(taken);
 }
 
@@ -89,7 +86,7 @@ ABSL_ATTRIBUTE_NOINLINE void VerbsConnection::IssuedInPart(bool taken) {
               "this side posted a request of no or too many bytes or pieces, or for memory that is not registered"),
           /*deliver_messages=*/false);
   } else {
-    Listed();  // the rest goes when completions made room
+    table_->List(this);  // the rest goes when completions made room
   }
 }
 
@@ -104,7 +101,7 @@ bool VerbsConnection::Advance() {
 
 bool VerbsConnection::OnCompletion(const ibv_wc& wc, Completion* done) {
   if (ABSL_PREDICT_FALSE(wc.status != IBV_WC_SUCCESS)) {
-    BreakBy(wc.status);
+    FailedBy(wc.status);
   } else {
     liveness_.Heard();
   }
@@ -117,13 +114,13 @@ bool VerbsConnection::OnCompletion(const ibv_wc& wc, Completion* done) {
 
 bool VerbsConnection::OnReceive(const ibv_wc& wc, const char* slot, Completion* done) {
   if (ABSL_PREDICT_FALSE(wc.status != IBV_WC_SUCCESS)) {
-    BreakBy(wc.status);
+    FailedBy(wc.status);
     return false;
   }
   liveness_.Heard();
   if (ABSL_PREDICT_FALSE(held_ && role_ == Role::kServer)) {
     held_ = false;  // who sends has all of the handshake
-    Listed();
+    table_->List(this);
   }
   if (ABSL_PREDICT_FALSE(state_ == State::kOver || !deliver_messages_)) return false;
   MessageHeader header;
@@ -137,7 +134,7 @@ bool VerbsConnection::OnReceive(const ibv_wc& wc, const char* slot, Completion* 
   }
   if (ABSL_PREDICT_FALSE(wants_room_) && flow_.may_send()) {
     wants_room_ = false;
-    host_->RoomReturned();
+    table_->room_returned = true;
   }
   if (bytes == sizeof(header)) return false;  // it came for its header
   *done = Completion();
@@ -149,11 +146,7 @@ bool VerbsConnection::OnReceive(const ibv_wc& wc, const char* slot, Completion* 
 
 void VerbsConnection::Reposted() {
   flow_.Reposted();
-  if (flow_.owes_credits() && state_ == State::kConnected) Listed();
-}
-
-void VerbsConnection::Disown(uint32_t slot) {
-  parts_.slots.erase(std::remove(parts_.slots.begin(), parts_.slots.end(), slot), parts_.slots.end());
+  if (flow_.owes_credits() && state_ == State::kConnected) table_->List(this);
 }
 
 // ---- Time and trouble ----
@@ -179,11 +172,9 @@ void VerbsConnection::Tick() {
 }
 
 void VerbsConnection::CheckAsync() {
-  const int event = parts_.events->failed.exchange(-1, std::memory_order_relaxed);
+  const int event = pair_.events->failed.exchange(-1, std::memory_order_relaxed);
   if (event < 0 || state_ == State::kEnding || state_ == State::kOver) return;
-  host_->LookAtEvents();  // why a queue pair ended, the connection manager may know better
-  if (state_ == State::kEnding || state_ == State::kOver) return;
-  failed_ = true;
+  pair_.failed = true;
   Break(absl::UnavailableError(absl::StrCat("the queue pair to ", peer_,
                                             " ended: ", ibv_event_type_str(static_cast<ibv_event_type>(event)))),
         /*deliver_messages=*/true);
@@ -199,19 +190,27 @@ void VerbsConnection::Disconnect() {
   Break(absl::UnavailableError("disconnected by this side"), /*deliver_messages=*/false);
 }
 
-ABSL_ATTRIBUTE_NOINLINE void VerbsConnection::BreakBy(ibv_wc_status status) {
-  if (state_ == State::kEnding || state_ == State::kOver) return;
+// What is flushed was ended by something else, which the connection manager may know.
+ABSL_ATTRIBUTE_NOINLINE void VerbsConnection::FailedBy(ibv_wc_status status) {
   if (status == IBV_WC_WR_FLUSH_ERR) {
-    // What is flushed was ended by something else, which the connection manager may know. Of one that is not connected
-    // yet it will say what, if it has not: siw flushes before it tells of a rejection. If not even that, time ends it.
-    host_->LookAtEvents();
-    if (dialing()) return;
+    table_->Suspect(this);
+  } else {
+    BreakBy(status);
   }
+}
+
+// The connection manager will say what ended a connection that is not connected yet: siw flushes before it tells of a
+// rejection. If it does not, time ends it.
+void VerbsConnection::BreakAsFlushed() {
+  if (!dialing()) BreakBy(IBV_WC_WR_FLUSH_ERR);
+}
+
+void VerbsConnection::BreakBy(ibv_wc_status status) {
   if (state_ == State::kEnding || state_ == State::kOver) return;
-  failed_ = true;
+  pair_.failed = true;
   std::string why = absl::StrCat(peer_, ": ", WcSentence(status));
   if (status == IBV_WC_RETRY_EXC_ERR) {
-    const std::string port = host_->device().PortTrouble();
+    const std::string port = device_->device().PortTrouble();
     if (!port.empty()) absl::StrAppend(&why, " (", port, ")");
   }
   Break(absl::UnavailableError(why), /*deliver_messages=*/true);
@@ -223,14 +222,14 @@ void VerbsConnection::Break(absl::Status status, bool deliver_messages) {
   state_ = State::kEnding;
   status_ = std::move(status);
   deadline_ns_ = Clock::Real().NowNs() + kDrainTimeoutNs;
-  parts_.pair.Fail();
+  pair_.queue_pair.Fail();
   HangUp();
-  host_->Attend(this);
+  table_->Attend(this);
 }
 
-// The peer is to know at once. Where it was the port perhaps, when the id is destroyed: see VerbsEndpoint::Dismiss().
+// The peer is to know at once. Where it was the port perhaps, when the id is destroyed: see EndpointDevice::Dismiss().
 void VerbsConnection::HangUp() {
-  if (handshaking_ && !failed_ && !host_->device().MustBeSilent()) rdma_disconnect(parts_.id.get());
+  if (handshaking_ && !pair_.failed && !device_->device().MustBeSilent()) rdma_disconnect(pair_.id.get());
 }
 
 size_t VerbsConnection::Announce(absl::Span<Completion> out) {
@@ -260,25 +259,15 @@ size_t VerbsConnection::End(absl::Span<Completion> out, int64_t now_ns) {
 }
 
 void VerbsConnection::DestroyPair() {
-  receives_open_ = false;
-  // On iWARP the kernel waits, up to ten seconds, for the peer's part in a handshake before it lets the queue pair go.
-  if (connecting_ && host_->device().traits().iwarp) {
-    connecting_ = false;
-    parts_.id->context = nullptr;
-    return host_->Park(std::exchange(parts_, PairParts()));
+  if (pair_.queue_pair.ok()) {
+    const std::vector<uint32_t> with_user = table_->Leave(pair_.queue_pair.number(), this);
+    if (pair_.own_receives) {
+      std::erase_if(pair_.slots, [&with_user](uint32_t slot) {
+        return std::find(with_user.begin(), with_user.end(), slot) != with_user.end();
+      });
+    }
   }
-  if (parts_.pair.ok()) {
-    const uint32_t number = parts_.pair.number();
-    parts_.pair.reset();
-    host_->Leave(number, this);
-  }
-  // After the queue pair: until then the connection manager could not tell the peer of its end.
-  if (parts_.id != nullptr) host_->Dismiss(std::move(parts_.id), failed_);
-  if (parts_.completions != nullptr) host_->completions().Release(parts_.completions, parts_.completion_entries);
-  parts_.completions = nullptr;
-  if (parts_.window != 0) host_->receives().Release(parts_.window, parts_.slots);
-  parts_.window = 0;
-  parts_.slots.clear();
+  device_->Retire(std::exchange(pair_, Pair()));
 }
 
 }  // namespace farlook::rdma::verbs

@@ -15,80 +15,28 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "rdma/transport.h"
 #include "rdma/verbs/cm.h"
-#include "rdma/verbs/completion_queues.h"
-#include "rdma/verbs/device.h"
+#include "rdma/verbs/connection_table.h"
+#include "rdma/verbs/endpoint_device.h"
 #include "rdma/verbs/envelope.h"
 #include "rdma/verbs/flow_control.h"
 #include "rdma/verbs/liveness.h"
 #include "rdma/verbs/negotiation.h"
-#include "rdma/verbs/queue_pair.h"
-#include "rdma/verbs/receive_queue.h"
+#include "rdma/verbs/pair.h"
 #include "rdma/verbs/send_queue.h"
 
 namespace farlook::rdma::verbs {
 
-class VerbsConnection;
-
-// A queue pair and what it needs to live. Members are destroyed from the last to the first.
-struct PairParts {
-  CmId id;
-  uint32_t window = 0;
-  ibv_cq* completions = nullptr;
-  uint32_t completion_entries = 0;
-  std::unique_ptr<QueuePairEvents> events = std::make_unique<QueuePairEvents>();
-  QueuePair pair;
-  std::vector<uint32_t> slots;  // posted to a receive queue of its own
-  bool over = false;            // for the endpoint: the attempt to connect ended
-};
-
-// What a connection needs of its endpoint.
-class ConnectionHost {
- public:
-  virtual ~ConnectionHost() = default;
-
-  virtual const Device& device() const = 0;
-  virtual CompletionQueues& completions() = 0;
-  virtual ReceiveQueue& receives() = 0;
-  virtual AsyncSink* sink() = 0;
-  // The word that the peer may READ.
-  virtual RemoteRange probe_word() const = 0;
-
-  // Advance() is to be called by the next Poll().
-  virtual void List(VerbsConnection* connection) = 0;
-  // Announce() or End() is to be called by the next Poll().
-  virtual void Attend(VerbsConnection* connection) = 0;
-  // There is room again after a post was refused: a sleeper is to wake up.
-  virtual void RoomReturned() = 0;
-  // Looks at the connection manager's events now.
-  virtual void LookAtEvents() = 0;
-  virtual void OnDeviceRemoved() = 0;
-  // The way to the peer of `connection` does not lead through the device any more.
-  virtual void OnDeviceUnfit(const VerbsConnection* connection) = 0;
-
-  // The queue pair with this number is made, and is destroyed.
-  virtual void Enter(uint32_t pair_number, VerbsConnection* connection) = 0;
-  virtual void Leave(uint32_t pair_number, VerbsConnection* connection) = 0;
-  virtual void Forget(VerbsConnection* connection) = 0;
-  // Destroys the id of a connection that ended, whose peer is told so if it does not know, when that may be. `failed`:
-  // a request failed, as when the port goes down.
-  virtual void Dismiss(CmId id, bool failed) = 0;
-  // Keeps what is still connecting, and cannot be destroyed without waiting, until the attempt ends.
-  virtual void Park(PairParts parts) = 0;
-};
-
 class VerbsConnection final : public Connection {
  public:
-  // `tag` names the connection among those of its endpoint.
-  VerbsConnection(ConnectionHost* host, const SendResources& resources, Role role, uint32_t tag);
+  // Table and device are its endpoint's, and outlive it.
+  VerbsConnection(ConnectionTable* table, EndpointDevice* device, Role role);
   ~VerbsConnection() override;
 
   // Connection:
@@ -124,9 +72,16 @@ class VerbsConnection final : public Connection {
 
   void OnCmEvent(const rdma_cm_event& event);
   void Tick();
-  // An asynchronous event of the queue pair, if there was one, or of all queues.
+  // Whether the device told that the queue pair failed. Then CheckAsync() is due, once the connection manager's events
+  // were looked at, which may know better why.
+  bool pair_failed() const { return pair_.events->failed.load(std::memory_order_relaxed) >= 0; }
   void CheckAsync();
+  // A queue that all connections share failed, or the device is gone.
   void QueuesLost(absl::string_view why);
+  // As of ConnectionTable::Suspect().
+  void BreakAsFlushed();
+  // A client's: the way to the server does not lead through the device any more.
+  bool device_unfit() const { return device_unfit_; }
 
   // A completion of something that this side posted. True: `*done` is for the user.
   bool OnCompletion(const ibv_wc& wc, Completion* done);
@@ -134,9 +89,8 @@ class VerbsConnection final : public Connection {
   bool OnReceive(const ibv_wc& wc, const char* slot, Completion* done);
   // A message's slot was posted again.
   void Reposted();
-  // The slot is of the queue pair's own receive queue no more, as the user still has it.
-  void Disown(uint32_t slot);
-  ibv_qp* own_receives() const { return receives_open_ ? parts_.pair.get() : nullptr; }
+  // Its queue pair, if that has a receive queue of its own.
+  ibv_qp* own_receives() const { return pair_.own_receives ? pair_.queue_pair.get() : nullptr; }
 
   // Sends what waits to be sent; false when there is nothing more of it.
   bool Advance();
@@ -149,8 +103,8 @@ class VerbsConnection final : public Connection {
   size_t End(absl::Span<Completion> out, int64_t now_ns);
 
   const uint32_t tag;
-  bool listed = false;       // see ConnectionHost
-  uint64_t attended_at = 0;  // the number of the endpoint's Poll
+  bool listed = false;       // for ConnectionTable
+  uint64_t attended_at = 0;  // the number of the Poll()
 
  private:
   enum class State : uint8_t { kDialing, kWelcomed, kConnected, kEnding, kOver };
@@ -165,25 +119,24 @@ class VerbsConnection final : public Connection {
   void Agree(const Envelope& peer, const ReadDepths& depths);
   bool PostAtomic(SendQueue::Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                   uint64_t operand, uint64_t desired);
-  void Listed();
   void Issue();
   // Something waits for room, or makes no sense, or the device has not taken it.
   void IssuedInPart(bool taken);
+  void FailedBy(ibv_wc_status status);
   void BreakBy(ibv_wc_status status);
   void Break(absl::Status status, bool deliver_messages);
   void HangUp();
   void DestroyPair();
 
-  ConnectionHost* const host_;
+  ConnectionTable* const table_;
+  EndpointDevice* const device_;
   const Role role_;
   State state_;
   bool held_ = true;              // nothing is issued before the handshake is complete on both sides
   bool wants_room_ = false;       // a PostSend failed
-  bool receives_open_ = false;    // the queue pair has a receive queue of its own
   bool deliver_messages_ = true;  // that had arrived before the end
-  bool connecting_ = false;       // a client's attempt is with the connection manager
-  bool failed_ = false;           // the queue pair broke by itself
   bool handshaking_ = false;      // the connection manager knows the peer
+  bool device_unfit_ = false;
   Envelope peer_words_;
   SendQueue send_;
   FlowControl flow_;
@@ -192,7 +145,7 @@ class VerbsConnection final : public Connection {
   Capabilities capabilities_;
   QueuePlan plan_;
 
-  PairParts parts_;
+  Pair pair_;
 
   std::string shown_;     // the address dialed
   SocketAddress remote_;  // the same

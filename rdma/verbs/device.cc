@@ -148,7 +148,7 @@ void Device::Handle(const ibv_async_event& event) {
     case IBV_EVENT_QP_LAST_WQE_REACHED: {
       auto* const events = static_cast<QueuePairEvents*>(event.element.qp->qp_context);
       events->failed.store(event.event_type, std::memory_order_relaxed);
-      events->sink->OnQueuePairFailed();
+      events->sink->OnSomethingToDo();
       return;
     }
     // Shared queues: all their connections end.

@@ -38,8 +38,8 @@ class AsyncSink {
   virtual ~AsyncSink() = default;
   // The device is gone, or a queue that all connections share failed.
   virtual void OnQueuesLost(ibv_event_type event) = 0;
-  // A queue pair's `failed` was set.
-  virtual void OnQueuePairFailed() = 0;
+  // There is something to do for the sink's owner on its own thread: a queue pair's `failed` was set, for one.
+  virtual void OnSomethingToDo() = 0;
 };
 
 // What a queue pair's qp_context points to.

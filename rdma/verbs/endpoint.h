@@ -17,32 +17,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
+#include <optional>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "rdma/host/unique_fd.h"
 #include "rdma/transport.h"
+#include "rdma/verbs/buffers.h"
 #include "rdma/verbs/cm.h"
-#include "rdma/verbs/completion_queues.h"
 #include "rdma/verbs/connection.h"
+#include "rdma/verbs/connection_table.h"
 #include "rdma/verbs/device.h"
-#include "rdma/verbs/endpoint_memory.h"
+#include "rdma/verbs/endpoint_device.h"
 #include "rdma/verbs/limits.h"
-#include "rdma/verbs/message_pool.h"
 #include "rdma/verbs/offers.h"
-#include "rdma/verbs/read_credits.h"
-#include "rdma/verbs/receive_queue.h"
 #include "rdma/wake_fd.h"
 
 namespace farlook::rdma::verbs {
 
-class VerbsEndpoint final : public Endpoint, private ConnectionHost, private AsyncSink {
+class VerbsEndpoint final : public Endpoint, private AsyncSink {
  public:
   // A client's, on the device through which `address` is reached. Errors as of diagnosis.h.
   static absl::StatusOr<std::unique_ptr<VerbsEndpoint>> ForClient(const Address& address,
@@ -56,7 +51,7 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   absl::StatusOr<std::unique_ptr<Connection>> Connect(absl::string_view address, absl::string_view hello,
                                                       int64_t timeout_ms) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) override {
-    return memory_.Allocate(bytes, readable_by_peers);
+    return buffers_.Allocate(bytes, readable_by_peers);
   }
   size_t Poll(absl::Span<Completion> out) override;
   bool Arm() override;
@@ -70,20 +65,10 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
                                                      absl::string_view welcome, bool grant_atomics);
 
  private:
-  // What a completion of a receive queue brought, and the user has until the next Poll().
-  struct Delivered {
-    uint32_t slot;
-    VerbsConnection* connection;  // null: gone
-  };
-
   // What an epoll event is about.
   enum Source : uint32_t { kCompletions, kManager, kTimer, kWake, kAsync, kSources };
 
-  explicit VerbsEndpoint(const TransportOptions& options)
-      : tick_ns_(TickNs(options.liveness_ms)),
-        completions_(this),
-        receives_(&messages_),
-        credits_(options.max_outstanding) {}
+  explicit VerbsEndpoint(const TransportOptions& options) : options_(options), tick_ns_(TickNs(options.liveness_ms)) {}
   absl::Status Begin();
   absl::Status UseDeviceTowards(const Address& address);
   absl::Status Use(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers);
@@ -92,28 +77,11 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   bool idle() const;
   bool Watch(int descriptor, uint32_t what);
   std::unique_ptr<VerbsConnection> MakeConnection(Role role);
-
-  // ConnectionHost:
-  const Device& device() const override { return *device_; }
-  CompletionQueues& completions() override { return completions_; }
-  ReceiveQueue& receives() override { return receives_; }
-  AsyncSink* sink() override { return this; }
-  RemoteRange probe_word() const override { return memory_.probe_word(); }
-  void List(VerbsConnection* connection) override;
-  void Attend(VerbsConnection* connection) override;
-  void RoomReturned() override { room_returned_ = true; }
-  void LookAtEvents() override;
-  void OnDeviceRemoved() override { device_->SetRemoved(); }
-  void OnDeviceUnfit(const VerbsConnection* connection) override;
-  void Enter(uint32_t pair_number, VerbsConnection* connection) override;
-  void Leave(uint32_t pair_number, VerbsConnection* connection) override;
-  void Forget(VerbsConnection* connection) override;
-  void Dismiss(CmId id, bool failed) override;
-  void Park(PairParts parts) override { parked_.push_back(std::move(parts)); }
+  void LeaveIfUnfit(const VerbsConnection* connection);
 
   // AsyncSink, on another thread perhaps:
   void OnQueuesLost(ibv_event_type event) override;
-  void OnQueuePairFailed() override { Wake(); }
+  void OnSomethingToDo() override { Wake(); }
 
   void Recycle();
   void AdvanceAll();
@@ -122,41 +90,26 @@ class VerbsEndpoint final : public Endpoint, private ConnectionHost, private Asy
   size_t TakeCompletions(absl::Span<Completion> out, bool* drained);
   bool Handle(const ibv_wc& wc, Completion* done);
   bool HandleReceive(const ibv_wc& wc, Completion* done);
-  bool FillBacklog();
   void CheckEvents();
-  void ReleaseParked();
+  void LookAtEvents();
+  void BreakSuspects();
   void OnTimer();
   void OnWake();
   void SetTimer();
 
+  const TransportOptions options_;
   const int64_t tick_ns_;
-  std::shared_ptr<Device> device_;  // null: none at present
-  std::shared_ptr<Offers> offers_;  // of a listener, on the device; null for a client
   UniqueFd epoll_;
   UniqueFd timer_;
   WakeFd wake_;
   EventChannel channel_;
-  EndpointMemory memory_;
-  MessagePool messages_;
-  CompletionQueues completions_;
-  ReceiveQueue receives_;
-  ReadCredits credits_;
-  std::vector<PairParts> parked_;
-  std::vector<CmId> silent_;     // dismissed, not destroyed yet
-  int64_t silent_until_ns_ = 0;  // then they may be, if the port is up. 0: there are none
+  Buffers buffers_;
+  ConnectionTable connections_;
+  std::optional<EndpointDevice> device_;  // empty: none at present
 
   bool armed_ = false;
-  bool room_returned_ = false;
   uint32_t polls_until_check_ = kPollsPerEventCheck;
-  uint64_t polls_ = 0;
-  int64_t next_tick_ns_ = 0;                                 // 0: none is due
-  std::vector<VerbsConnection*> by_tag_;                     // null: free
-  std::vector<VerbsConnection*> listed_;                     // Advance() is due
-  std::vector<VerbsConnection*> attended_;                   // Announce() or End() is due
-  absl::flat_hash_map<uint32_t, VerbsConnection*> by_pair_;  // queue pair number
-  std::vector<Delivered> delivered_;
-  std::vector<ibv_wc> backlog_;  // taken from the completion queues, not handled: from backlog_begin_ on, or empty
-  size_t backlog_begin_ = 0;
+  int64_t next_tick_ns_ = 0;  // 0: none is due
 
   std::atomic<int> queues_lost_{-1};  // the ibv_event_type that says so, or -1
 };

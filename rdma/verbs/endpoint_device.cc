@@ -1,136 +1,168 @@
-// How a VerbsEndpoint comes by its device, and lets go of it. See endpoint.h.
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
+#include "rdma/verbs/endpoint_device.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "rdma/verbs/diagnosis.h"
-#include "rdma/verbs/endpoint.h"
+#include "rdma/clock.h"
+#include "rdma/verbs/limits.h"
 
 namespace farlook::rdma::verbs {
 namespace {
 
-absl::Status NoDescriptors(absl::string_view what) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("cannot make ", what, ": ", strerror(errno), " (see ulimit -n for the limit of open files)"));
-}
+// How long the connection manager says nothing of a connection that failed: see Dismiss().
+constexpr int64_t kSilenceNs = 1'000'000'000;
 
 }  // namespace
 
-// ---- Making ----
+EndpointDevice::EndpointDevice(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers, AsyncSink* sink,
+                               uint32_t max_outstanding)
+    : device_(std::move(device)),
+      offers_(std::move(offers)),
+      told_(device_.get(), sink),
+      memory_(device_.get(), offers_.get()),
+      messages_(device_.get()),
+      completions_(device_.get(), sink),
+      receives_(device_.get(), &messages_),
+      credits_(max_outstanding) {}
 
-absl::StatusOr<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::ForClient(const Address& address,
-                                                                        const TransportOptions& options) {
-  std::unique_ptr<VerbsEndpoint> endpoint(new VerbsEndpoint(options));
-  if (absl::Status status = endpoint->Begin(); !status.ok()) return status;
-  if (absl::Status status = endpoint->UseDeviceTowards(address); !status.ok()) return status;
-  return endpoint;
+EndpointDevice::~EndpointDevice() = default;
+
+absl::Status EndpointDevice::Begin() {
+  if (absl::Status status = memory_.Begin(); !status.ok()) return status;
+  if (absl::Status status = receives_.Begin(/*shared=*/offers_ != nullptr, told_.sink); !status.ok()) return status;
+  return completions_.Begin(receives_.shared_receives());
 }
 
-absl::StatusOr<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::ForServer(std::shared_ptr<Offers> offers,
-                                                                        const TransportOptions& options) {
-  std::shared_ptr<Device> device = offers->device;
-  std::unique_ptr<VerbsEndpoint> endpoint(new VerbsEndpoint(options));
-  if (absl::Status status = endpoint->Begin(); !status.ok()) return status;
-  if (absl::Status status = endpoint->Use(std::move(device), std::move(offers)); !status.ok()) return status;
-  return endpoint;
+SendResources EndpointDevice::send_resources() {
+  return {device_.get(), memory_.local(), &messages_, &credits_, memory_.probe_landing()};
 }
 
-VerbsEndpoint::~VerbsEndpoint() {
-  // What is parked is waited for: queue pairs go before their queues.
-  parked_.clear();
-  LeaveDevice();
+// ---- Queue pairs ----
+
+absl::Status EndpointDevice::MakePair(const QueuePlan& plan, bool grant_atomics, Pair* pair) {
+  absl::StatusOr<uint32_t> window = receives_.Reserve();
+  if (!window.ok()) return window.status();
+  pair->window = *window;
+  pair->own_receives = !shares_receives();
+  const uint32_t entries = plan.hardware_depth + (pair->own_receives ? pair->window : 0);
+  absl::StatusOr<ibv_cq*> completions = completions_.Reserve(entries);
+  if (!completions.ok()) return completions.status();
+  pair->completions = *completions;
+  pair->completion_entries = entries;
+
+  QueuePair::Queues queues;
+  queues.completions = pair->completions;
+  queues.shared_receives = receives_.shared();
+  queues.receives = pair->own_receives ? pair->window : 0;
+  pair->events->sink = told_.sink;
+  absl::StatusOr<QueuePair> made = QueuePair::Create(*device_, plan, queues, pair->events.get());
+  if (!made.ok()) return made.status();
+  pair->queue_pair = *std::move(made);
+  if (absl::Status status = pair->queue_pair.Initialize(pair->id.get(), grant_atomics); !status.ok()) return status;
+  return receives_.Fill(pair->queue_pair.get(), pair->window, &pair->slots);
 }
 
-// What there is without a device too.
-absl::Status VerbsEndpoint::Begin() {
-  epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_.ok()) return NoDescriptors("an epoll descriptor");
-  timer_ = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!timer_.ok()) return NoDescriptors("a timer");
-  if (!wake_.ok()) return NoDescriptors("an event descriptor");
-  absl::StatusOr<EventChannel> channel = MakeEventChannel();
-  if (!channel.ok()) return channel.status();
-  channel_ = *std::move(channel);
-  const bool watched = Watch(channel_->fd, kManager) && Watch(timer_.get(), kTimer) && Watch(wake_.fd(), kWake);
-  return watched ? absl::OkStatus() : NoDescriptors("an epoll entry");
+void EndpointDevice::Retire(Pair pair) {
+  // On iWARP the kernel waits, up to ten seconds, for the peer's part in a handshake before it lets the queue pair go.
+  if (pair.connecting && device_->traits().iwarp) {
+    pair.id->context = nullptr;
+    parked_.push_back({std::move(pair)});
+  } else {
+    Release(&pair, /*sent=*/true);
+    // After the queue pair: until then the connection manager could not tell the peer of its end.
+    if (pair.id != nullptr) Dismiss(std::move(pair.id), pair.failed);
+  }
+  // The endpoint leaves a device that is gone when its last connection is.
+  if (device_->gone()) told_.sink->OnSomethingToDo();
 }
 
-// ---- Devices come and go ----
-
-absl::Status VerbsEndpoint::UseDeviceTowards(const Address& address) {
-  absl::StatusOr<SocketAddress> remote = Resolve(address);
-  if (!remote.ok()) return remote.status();
-  absl::StatusOr<DevicePort> port = DeviceTowards(*remote, FormatAddress(address));
-  if (!port.ok()) return port.status();
-  absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(*std::move(port), Device::Posters::kOneThread);
-  if (!device.ok()) return device.status();
-  return Use(*std::move(device), nullptr);
+// Destroys the queue pair. What it has completed is in the queues then, and nothing comes after it. Its number may be
+// used again, so nothing of it may stay there. `sent`: its tag is in the wr_id of what it sent.
+void EndpointDevice::Release(Pair* pair, bool sent) {
+  if (pair->queue_pair.ok()) {
+    const uint32_t number = pair->queue_pair.number();
+    pair->queue_pair.reset();
+    while (SetAside()) {
+    }
+    const auto gone = [&](const ibv_wc& wc) {
+      const bool receive = (wc.wr_id & ReceiveQueue::kReceive) != 0;
+      if (!receive) return sent && wc.wr_id >> 32 == pair->tag;
+      if (wc.qp_num == number && shares_receives()) receives_.Repost(static_cast<uint32_t>(wc.wr_id), nullptr);
+      return wc.qp_num == number;
+    };
+    backlog_.erase(std::remove_if(backlog_.begin() + static_cast<ptrdiff_t>(backlog_begin_), backlog_.end(), gone),
+                   backlog_.end());
+    if (backlog_begin_ == backlog_.size()) {
+      backlog_.clear();
+      backlog_begin_ = 0;
+    }
+  }
+  if (pair->completions != nullptr) completions_.Release(pair->completions, pair->completion_entries);
+  if (pair->window != 0) receives_.Release(pair->window, pair->slots);
 }
 
-absl::Status VerbsEndpoint::Use(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers) {
-  device_ = std::move(device);
-  offers_ = std::move(offers);
-  device_->AddSink(this);
-  absl::Status status = BeginOnDevice();
-  // Told to those who were there then; who came later sees it here.
-  if (status.ok() && device_->gone()) status = DeviceGone(device_->name());
-  if (!status.ok()) LeaveDevice();
-  return status;
+void EndpointDevice::OnEvent(const rdma_cm_event& event) {
+  for (Parked& parked : parked_) {
+    if (parked.pair.id.get() == event.id) parked.over = true;
+  }
 }
 
-absl::Status VerbsEndpoint::BeginOnDevice() {
-  const Device* const device = device_.get();
-  messages_.Begin(device);
-  if (absl::Status status = memory_.Begin(device, offers_.get()); !status.ok()) return status;
-  if (absl::Status status = receives_.Begin(device, /*shared=*/offers_ != nullptr, this); !status.ok()) return status;
-  if (absl::Status status = completions_.Begin(device, receives_.shared_receives()); !status.ok()) return status;
-  bool watched = Watch(completions_.fd(), kCompletions);
-  if (offers_ != nullptr) return watched ? absl::OkStatus() : NoDescriptors("an epoll entry");
-  for (const int descriptor : device->event_fds()) watched = watched && (descriptor < 0 || Watch(descriptor, kAsync));
-  return watched ? absl::OkStatus() : NoDescriptors("an epoll entry");
+void EndpointDevice::ReleaseParked() {
+  for (Parked& parked : parked_) {
+    if (!parked.over) continue;
+    parked.pair.queue_pair.Fail();
+    rdma_disconnect(parked.pair.id.get());
+    Release(&parked.pair, /*sent=*/false);
+  }
+  parked_.erase(std::remove_if(parked_.begin(), parked_.end(), [](const Parked& parked) { return parked.over; }),
+                parked_.end());
 }
 
-// Nothing of the device is in use any more.
-bool VerbsEndpoint::idle() const {
-  const auto is_null = [](const VerbsConnection* connection) { return connection == nullptr; };
-  return parked_.empty() && delivered_.empty() && std::all_of(by_tag_.begin(), by_tag_.end(), is_null);
+// Destroys the id of a connection that ended; `failed`: a request failed, as when the port goes down. Destroying makes
+// the connection manager tell the peer, if it does not know: never through a port that is down (Device::MustBeSilent).
+void EndpointDevice::Dismiss(CmId id, bool failed) {
+  // That the port is down the device knows a moment later than its requests.
+  if (device_->gone() || device_->traits().iwarp || (!failed && !device_->MustBeSilent())) return;
+  id->context = nullptr;
+  silent_.push_back(std::move(id));
+  if (silent_until_ns_ != 0) return;
+  silent_until_ns_ = Clock::Real().NowNs() + kSilenceNs;
+  told_.sink->OnSomethingToDo();  // when OnTimer() is due has changed
 }
 
-// REQUIRES: idle(), but for messages that nobody asks for any more.
-void VerbsEndpoint::LeaveDevice() {
-  if (device_ == nullptr) return;
-  silent_.clear();
-  silent_until_ns_ = 0;
+void EndpointDevice::OnTimer(int64_t now_ns) {
+  if (silent_until_ns_ == 0 || now_ns < silent_until_ns_) return;
+  if (!device_->MustBeSilent()) silent_.clear();
+  silent_until_ns_ = silent_.empty() ? 0 : now_ns + kSilenceNs;
+}
+
+// ---- Completions ----
+
+// Takes completions that are there, to be polled later. False: there are none.
+bool EndpointDevice::SetAside() {
+  ibv_wc completions[kCompletionsPerPoll];
+  const int taken = completions_.Poll(completions, kCompletionsPerPoll);
+  if (taken <= 0) return false;
+  backlog_.insert(backlog_.end(), completions, completions + taken);
+  return true;
+}
+
+ABSL_ATTRIBUTE_NOINLINE int EndpointDevice::PollBacklog(ibv_wc* to, int most) {
+  const size_t count = std::min(static_cast<size_t>(most), backlog_.size() - backlog_begin_);
+  std::copy_n(backlog_.begin() + static_cast<ptrdiff_t>(backlog_begin_), count, to);
+  backlog_begin_ += count;
+  if (backlog_begin_ < backlog_.size()) return most;
   backlog_.clear();
   backlog_begin_ = 0;
-  delivered_.clear();
-  receives_.End();
-  completions_.End();
-  messages_.End();
-  memory_.End();
-  device_->RemoveSink(this);
-  offers_.reset();
-  device_.reset();
+  const int more = completions_.Poll(to + count, most - static_cast<int>(count));
+  return static_cast<int>(count) + std::max(more, 0);
 }
 
-// As if it were gone, unless others use it.
-void VerbsEndpoint::OnDeviceUnfit(const VerbsConnection* connection) {
-  const bool alone = std::all_of(by_tag_.begin(), by_tag_.end(), [connection](const VerbsConnection* other) {
-    return other == nullptr || other == connection || !other->alive();
-  });
-  if (alone) device_->SetGone();
-}
-
-bool VerbsEndpoint::Watch(int descriptor, uint32_t what) {
-  epoll_event event = {};
-  event.events = EPOLLIN;
-  event.data.u32 = what;
-  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
+bool EndpointDevice::Arm() {
+  if (!backlog_.empty()) return false;
+  completions_.Arm();
+  // What came before the request for a wake-up wakes nobody.
+  return !SetAside();
 }
 
 }  // namespace farlook::rdma::verbs

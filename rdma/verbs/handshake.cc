@@ -14,31 +14,11 @@ namespace farlook::rdma::verbs {
 // ---- Both sides ----
 
 absl::Status VerbsConnection::MakePair(bool grant_atomics) {
-  plan_ = PlanQueues(host_->device().traits(), role_);
-  absl::StatusOr<uint32_t> window = host_->receives().Reserve();
-  if (!window.ok()) return window.status();
-  parts_.window = *window;
-  ibv_srq* const shared = host_->receives().shared();
-  const uint32_t entries = plan_.hardware_depth + (shared == nullptr ? parts_.window : 0);
-  absl::StatusOr<ibv_cq*> completions = host_->completions().Reserve(entries);
-  if (!completions.ok()) return completions.status();
-  parts_.completions = *completions;
-  parts_.completion_entries = entries;
-
-  QueuePair::Queues queues;
-  queues.completions = parts_.completions;
-  queues.shared_receives = shared;
-  queues.receives = shared == nullptr ? parts_.window : 0;
-  absl::StatusOr<QueuePair> pair = QueuePair::Create(host_->device(), plan_, queues, parts_.events.get());
-  if (!pair.ok()) return pair.status();
-  parts_.pair = *std::move(pair);
-  receives_open_ = shared == nullptr;
-  host_->Enter(parts_.pair.number(), this);
-  if (absl::Status status = parts_.pair.Initialize(parts_.id.get(), grant_atomics); !status.ok()) return status;
-  if (absl::Status status = host_->receives().Fill(parts_.pair.get(), parts_.window, &parts_.slots); !status.ok())
-    return status;
-  send_.Begin(plan_, parts_.pair.inline_bytes(), tag);
-  return absl::OkStatus();
+  plan_ = PlanQueues(device_->device().traits(), role_);
+  absl::Status status = device_->MakePair(plan_, grant_atomics, &pair_);
+  if (pair_.queue_pair.ok()) table_->Enter(pair_.queue_pair.number(), this);
+  if (status.ok()) send_.Begin(plan_, pair_.queue_pair.inline_bytes(), tag);
+  return status;
 }
 
 rdma_conn_param VerbsConnection::Parameters(absl::string_view private_data, const ReadDepths& depths) const {
@@ -49,15 +29,15 @@ rdma_conn_param VerbsConnection::Parameters(absl::string_view private_data, cons
   parameters.initiator_depth = depths.ask;
   parameters.retry_count = kRetries;
   parameters.rnr_retry_count = kRnrRetries;
-  parameters.qp_num = parts_.pair.number();
-  parameters.srq = host_->receives().shared() != nullptr ? 1 : 0;
+  parameters.qp_num = pair_.queue_pair.number();
+  parameters.srq = device_->shares_receives() ? 1 : 0;
   return parameters;
 }
 
 void VerbsConnection::Agree(const Envelope& peer, const ReadDepths& depths) {
   peer_words_ = peer;
-  flow_.Begin(parts_.window, peer.window);
-  capabilities_ = CapabilitiesOf(host_->device().traits(), plan_, depths, peer.atomics);
+  flow_.Begin(pair_.window, peer.window);
+  capabilities_ = CapabilitiesOf(device_->device().traits(), plan_, depths, peer.atomics);
 }
 
 // ---- Client ----
@@ -73,14 +53,14 @@ void VerbsConnection::Dial(rdma_event_channel* channel, const SocketAddress& rem
   if (rdma_create_id(channel, &id, this, RDMA_PS_TCP) != 0) {
     return Break(CannotOpen("the connection manager", errno), /*deliver_messages=*/false);
   }
-  parts_.id.reset(id);
+  pair_.id.reset(id);
   remote_ = remote;
   ResolveAddress();
 }
 
 void VerbsConnection::ResolveAddress() {
   const int64_t wait_ms = std::min<int64_t>(timeout_ms_ + 1, kResolveMs);
-  if (rdma_resolve_addr(parts_.id.get(), nullptr, remote_.get(), static_cast<int>(wait_ms)) != 0) {
+  if (rdma_resolve_addr(pair_.id.get(), nullptr, remote_.get(), static_cast<int>(wait_ms)) != 0) {
     Break(NoDeviceAt(shown_, errno), /*deliver_messages=*/false);
   }
 }
@@ -88,22 +68,22 @@ void VerbsConnection::ResolveAddress() {
 void VerbsConnection::TimeOut() { Break(ConnectTimedOut(shown_, timeout_ms_), /*deliver_messages=*/false); }
 
 void VerbsConnection::OnDialEvent(const rdma_cm_event& event) {
-  connecting_ = false;
+  pair_.connecting = false;
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_ERROR:
       if (event.status == -ETIMEDOUT) return ResolveAddress();  // until the deadline; see kResolveMs
-      if (event.status == -ENODEV) host_->OnDeviceUnfit(this);
+      if (event.status == -ENODEV) device_unfit_ = true;
       return Break(CannotConnect(shown_, event.event, event.status), /*deliver_messages=*/false);
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-      if (!host_->device().Is(parts_.id->verbs->device)) {
-        host_->OnDeviceUnfit(this);
+      if (!device_->device().Is(pair_.id->verbs->device)) {
+        device_unfit_ = true;
         return Break(absl::UnavailableError(absl::StrCat(shown_, ": the route now leads through ",
-                                                         ibv_get_device_name(parts_.id->verbs->device),
-                                                         ", no longer through ", host_->device().name())),
+                                                         ibv_get_device_name(pair_.id->verbs->device),
+                                                         ", no longer through ", device_->device().name())),
                      /*deliver_messages=*/false);
       }
       // Our own deadline ends it: this one is for the kernel to stop trying then.
-      if (rdma_resolve_route(parts_.id.get(), static_cast<int>(timeout_ms_ + 1)) != 0) {
+      if (rdma_resolve_route(pair_.id.get(), static_cast<int>(timeout_ms_ + 1)) != 0) {
         Break(CannotConnect(shown_, RDMA_CM_EVENT_ROUTE_ERROR, errno), /*deliver_messages=*/false);
       }
       return;
@@ -124,13 +104,13 @@ void VerbsConnection::OnRoute() {
     return Break(std::move(status), /*deliver_messages=*/false);
   }
   Envelope own;
-  own.window = static_cast<uint8_t>(parts_.window);
-  own.probe_address = host_->probe_word().address;
-  own.probe_rkey = host_->probe_word().rkey;
+  own.window = static_cast<uint8_t>(pair_.window);
+  own.probe_address = device_->memory().probe_word().address;
+  own.probe_rkey = device_->memory().probe_word().rkey;
   const std::string data = EncodeEnvelope(own, hello_);
-  rdma_conn_param parameters = Parameters(data, OfferedDepths(host_->device().traits()));
-  connecting_ = rdma_connect(parts_.id.get(), &parameters) == 0;
-  if (!connecting_) Break(CannotConnect(shown_, RDMA_CM_EVENT_CONNECT_ERROR, errno), /*deliver_messages=*/false);
+  rdma_conn_param parameters = Parameters(data, OfferedDepths(device_->device().traits()));
+  pair_.connecting = rdma_connect(pair_.id.get(), &parameters) == 0;
+  if (!pair_.connecting) Break(CannotConnect(shown_, RDMA_CM_EVENT_CONNECT_ERROR, errno), /*deliver_messages=*/false);
 }
 
 void VerbsConnection::OnAnswer(const rdma_cm_event& event) {
@@ -144,17 +124,17 @@ void VerbsConnection::OnAnswer(const rdma_cm_event& event) {
   welcome_ = std::string(welcome);
   const rdma_conn_param& answer = event.param.conn;
   absl::StatusOr<ReadDepths> depths =
-      AgreedDepths(host_->device().traits(), answer.responder_resources, answer.initiator_depth);
+      AgreedDepths(device_->device().traits(), answer.responder_resources, answer.initiator_depth);
   if (!depths.ok()) return Break(depths.status(), /*deliver_messages=*/false);
-  if (absl::Status status = parts_.pair.Start(parts_.id.get(), *depths); !status.ok()) {
+  if (absl::Status status = pair_.queue_pair.Start(pair_.id.get(), *depths); !status.ok()) {
     return Break(std::move(status), /*deliver_messages=*/false);
   }
   Agree(*server, *depths);
-  if (event.event == RDMA_CM_EVENT_CONNECT_RESPONSE && rdma_establish(parts_.id.get()) != 0) {
+  if (event.event == RDMA_CM_EVENT_CONNECT_RESPONSE && rdma_establish(pair_.id.get()) != 0) {
     return Break(CannotConnect(shown_, RDMA_CM_EVENT_CONNECT_ERROR, errno), /*deliver_messages=*/false);
   }
   state_ = State::kWelcomed;
-  host_->Attend(this);
+  table_->Attend(this);
 }
 
 void VerbsConnection::OnReject(const rdma_cm_event& event) {
@@ -173,20 +153,20 @@ void VerbsConnection::OnReject(const rdma_cm_event& event) {
 
 absl::Status VerbsConnection::Accept(CmId id, const Envelope& client, const ReadDepths& depths,
                                      absl::string_view welcome, bool grant_atomics) {
-  parts_.id = std::move(id);
-  parts_.id->context = this;
-  peer_ = ToText(rdma_get_peer_addr(parts_.id.get()));
+  pair_.id = std::move(id);
+  pair_.id->context = this;
+  peer_ = ToText(rdma_get_peer_addr(pair_.id.get()));
   if (absl::Status status = MakePair(grant_atomics); !status.ok()) return status;
-  if (absl::Status status = parts_.pair.Start(parts_.id.get(), depths); !status.ok()) return status;
+  if (absl::Status status = pair_.queue_pair.Start(pair_.id.get(), depths); !status.ok()) return status;
   Agree(client, depths);
   Envelope own;
-  own.window = static_cast<uint8_t>(parts_.window);
+  own.window = static_cast<uint8_t>(pair_.window);
   own.atomics = grant_atomics;
-  own.probe_address = host_->probe_word().address;
-  own.probe_rkey = host_->probe_word().rkey;
+  own.probe_address = device_->memory().probe_word().address;
+  own.probe_rkey = device_->memory().probe_word().rkey;
   const std::string data = EncodeEnvelope(own, welcome);
   rdma_conn_param parameters = Parameters(data, depths);
-  if (rdma_accept(parts_.id.get(), &parameters) != 0) {
+  if (rdma_accept(pair_.id.get(), &parameters) != 0) {
     return absl::UnavailableError(absl::StrCat("the client (", peer_, ") is gone: ", strerror(errno)));
   }
   handshaking_ = true;
@@ -198,8 +178,7 @@ absl::Status VerbsConnection::Accept(CmId id, const Envelope& client, const Read
 void VerbsConnection::OnCmEvent(const rdma_cm_event& event) {
   switch (event.event) {
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-      host_->OnDeviceRemoved();
-      return QueuesLost(DeviceGone(host_->device().name()).message());
+      return QueuesLost(DeviceGone(device_->device().name()).message());
     // The address moved to another adapter (bonding): requests go on, or fail by themselves.
     case RDMA_CM_EVENT_ADDR_CHANGE:
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
@@ -212,7 +191,7 @@ void VerbsConnection::OnCmEvent(const rdma_cm_event& event) {
     case RDMA_CM_EVENT_ESTABLISHED:
       if (state_ != State::kConnected) return;
       held_ = false;
-      if (!listed) host_->List(this);
+      table_->List(this);
       return;
     case RDMA_CM_EVENT_DISCONNECTED:
       return Break(absl::UnavailableError(absl::StrCat("the peer (", peer_,

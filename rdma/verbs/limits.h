@@ -9,7 +9,7 @@
 
 namespace farlook::rdma::verbs {
 
-// ---- Messages. A message is preceded by a header (see message_header.h) and lands in one receive buffer.
+// ---- Messages. A message is preceded by a header (flow_control.h) and lands in one receive buffer.
 
 inline constexpr size_t kMessageHeaderBytes = 8;
 inline constexpr size_t kSlotBytes = 4160;

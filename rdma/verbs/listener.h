@@ -69,7 +69,7 @@ class VerbsListener final : public Listener, private AsyncSink {
 
   // AsyncSink, on any thread:
   void OnQueuesLost(ibv_event_type) override { wake_.Wake(); }
-  void OnQueuePairFailed() override {}
+  void OnSomethingToDo() override {}
 
   const std::string address_;
   const SocketAddress local_;

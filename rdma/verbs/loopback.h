@@ -51,7 +51,7 @@ class VerbsLoopback final : public Loopback, private AsyncSink {
 
   // AsyncSink: who waits finds out by itself.
   void OnQueuesLost(ibv_event_type) override {}
-  void OnQueuePairFailed() override {}
+  void OnSomethingToDo() override {}
 
   const std::shared_ptr<Offers> offers_;
   const uint32_t rkey_;

@@ -4,12 +4,6 @@
 
 namespace farlook::rdma::verbs {
 
-void MessagePool::End() {
-  chunks_.clear();
-  free_.clear();
-  device_ = nullptr;
-}
-
 absl::Status MessagePool::Grow() {
   constexpr size_t kChunkBytes = kSlotsPerChunk * kSlotBytes;
   Chunk chunk;

@@ -14,14 +14,12 @@
 
 namespace farlook::rdma::verbs {
 
-// Thread safety: none. Of one device at a time, which is there from Begin() to End().
+// Thread safety: none. The device outlives it.
 class MessagePool {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  void Begin(const Device* device) { device_ = device; }
-  // REQUIRES: no slot is of use any more.
-  void End();
+  explicit MessagePool(const Device* device) : device_(device) {}
 
   // A slot nobody else has, until Put(); kNone when there is no memory. Grows by chunks of kSlotsPerChunk, which stay.
   uint32_t Take();
@@ -45,7 +43,7 @@ class MessagePool {
 
   absl::Status Grow();
 
-  const Device* device_ = nullptr;
+  const Device* const device_;
   std::vector<Chunk> chunks_;
   std::vector<uint32_t> free_;
 };

@@ -9,8 +9,7 @@
 
 namespace farlook::rdma::verbs {
 
-absl::Status ReceiveQueue::Begin(const Device* device, bool shared, AsyncSink* sink) {
-  device_ = device;
+absl::Status ReceiveQueue::Begin(bool shared, AsyncSink* sink) {
   if (!shared || device_->traits().max_shared_receives == 0) return absl::OkStatus();
   ibv_srq_init_attr attributes = {};
   attributes.srq_context = sink;
@@ -20,12 +19,6 @@ absl::Status ReceiveQueue::Begin(const Device* device, bool shared, AsyncSink* s
   if (shared_ == nullptr) return CannotCreate("a shared receive queue", device_->name(), errno);
   capacity_ = std::min(attributes.attr.max_wr, kMaxSharedReceives);
   return absl::OkStatus();
-}
-
-void ReceiveQueue::End() {
-  shared_.reset();
-  capacity_ = reserved_ = posted_ = 0;
-  device_ = nullptr;
 }
 
 absl::StatusOr<uint32_t> ReceiveQueue::Reserve() {

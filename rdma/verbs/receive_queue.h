@@ -19,18 +19,16 @@
 
 namespace farlook::rdma::verbs {
 
-// Thread safety: none. Of one device at a time, which is there from Begin() to End(). The pool outlives it.
+// Thread safety: none. Device and pool outlive it.
 class ReceiveQueue {
  public:
   // The mark of receives in wr_id; the lower half is the slot.
   static constexpr uint64_t kReceive = uint64_t{1} << 63;
 
-  explicit ReceiveQueue(MessagePool* pool) : pool_(pool) {}
+  ReceiveQueue(const Device* device, MessagePool* pool) : device_(device), pool_(pool) {}
 
   // Makes the shared queue, if `shared` and the device knows such.
-  absl::Status Begin(const Device* device, bool shared, AsyncSink* sink);
-  // REQUIRES: no window is reserved.
-  void End();
+  absl::Status Begin(bool shared, AsyncSink* sink);
   ibv_srq* shared() const { return shared_.get(); }
   // Completions of receives that any connection may have.
   uint32_t shared_receives() const { return capacity_; }
@@ -56,7 +54,7 @@ class ReceiveQueue {
 
   int Post(uint32_t slot, ibv_qp* pair);
 
-  const Device* device_ = nullptr;
+  const Device* const device_;
   MessagePool* const pool_;
   std::unique_ptr<ibv_srq, Closer> shared_;
   uint32_t capacity_ = 0;  // of the shared queue

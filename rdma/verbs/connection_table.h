@@ -1,0 +1,59 @@
+// Which connections an endpoint has, how what arrives finds its connection, and which of them the next Poll() is to
+// look at. The endpoint and its connections share it; it calls neither.
+#ifndef FARLOOK_RDMA_VERBS_CONNECTION_TABLE_H_
+#define FARLOOK_RDMA_VERBS_CONNECTION_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace farlook::rdma::verbs {
+
+class VerbsConnection;
+
+// Thread safety: none.
+struct ConnectionTable {
+  // A message that the user has until the next Poll().
+  struct Delivered {
+    uint32_t slot;
+    VerbsConnection* connection;  // null: it has no queue pair any more
+  };
+
+  // A new connection, and the tag that names it from now on; and its end.
+  uint32_t Add(VerbsConnection* connection);
+  void Remove(VerbsConnection* connection);
+  // The queue pair with this number is made, and is to be destroyed: then the slots of its messages that the user still
+  // has.
+  void Enter(uint32_t pair_number, VerbsConnection* connection) { by_pair[pair_number] = connection; }
+  std::vector<uint32_t> Leave(uint32_t pair_number, const VerbsConnection* connection);
+
+  // Null: there is none.
+  VerbsConnection* WithTag(uint64_t tag) const { return tag < by_tag.size() ? by_tag[tag] : nullptr; }
+  VerbsConnection* WithPair(uint32_t pair_number) const {
+    const auto found = by_pair.find(pair_number);
+    return found != by_pair.end() ? found->second : nullptr;
+  }
+
+  // Something waits to be sent: Advance() is due.
+  void List(VerbsConnection* connection);
+  // It is to be told to the user as connected, or as ended: Announce() or End() is due.
+  void Attend(VerbsConnection* connection);
+  // Its requests were flushed, which something else is the cause of: BreakAsFlushed() is due once the connection
+  // manager's events were looked at, which may tell the cause.
+  void Suspect(VerbsConnection* connection);
+
+  uint64_t polls = 0;                    // how many Poll() there were
+  bool room_returned = false;            // there is room again after a post was refused: a sleeper is to wake up
+  std::vector<VerbsConnection*> by_tag;  // null: free
+  absl::flat_hash_map<uint32_t, VerbsConnection*> by_pair;
+  std::vector<VerbsConnection*> listed;
+  std::vector<VerbsConnection*> attended;
+  std::vector<VerbsConnection*> suspects;
+  std::vector<Delivered> delivered;
+};
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_CONNECTION_TABLE_H_
