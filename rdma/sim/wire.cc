@@ -193,6 +193,7 @@ void Wire::ExecuteAtomic(int i, const std::shared_ptr<Work>& work) {
   }
   if (!AtomicArrives(i, *work)) return;  // flushed, or will be
   if (inside_ == work) inside_ = nullptr;
+  work->effected = true;
   const Region* region = Resolve(i, *work);
   if (region == nullptr) {
     work->status = WcStatus::kRemoteAccess;
@@ -219,7 +220,7 @@ void Wire::CloseGate() {
     return;
   }
   for (const std::shared_ptr<Work>& work : client.running) {
-    if (work->opcode == Opcode::kRead || !work->started || work->done) continue;
+    if (work->opcode == Opcode::kRead || !work->started || work->effected) continue;
     work->inside = true;
     inside_ = work;
     return;

@@ -32,6 +32,7 @@ struct Work {
   std::string message;
 
   bool started = false;
+  bool effected = false;  // an atomic that took effect, though its completion may be lost
   bool done = false;
   WcStatus status = WcStatus::kSuccess;
   std::unique_ptr<WordRead> read;

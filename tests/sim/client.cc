@@ -74,6 +74,7 @@ void SimClient::Kill() {
   ending_ = false;
   // Writes may yet be done; nobody waits for them.
   slots_.clear();
+  waiting_.clear();
   writes_under_way_ = 0;
 }
 
@@ -101,11 +102,13 @@ void SimClient::ReadAll() {
 }
 
 void SimClient::Poll() {
+  if (busy_) return;  // it looks again when it is not
   if (world_->now_ns() < stopped_until_ns_) return WakeAfter(0);
   std::array<client::Operation*, 8> done;
   while (const size_t count = core_->Poll(absl::MakeSpan(done))) {
     for (size_t i = 0; i < count; ++i) Ended(static_cast<Slot*>(done[i]->owner));
   }
+  EndCalls();
   const auto most = static_cast<size_t>(world_->plan.in_flight);
   for (; next_read_ < reads() && core_->in_flight() < most; ++next_read_) {
     const int key = next_read_ % world_->plan.keys;
@@ -113,13 +116,19 @@ void SimClient::Poll() {
     if (counter && !world_->NamesCounters(key)) continue;
     Begin({counter ? history::Type::kReadCounter : history::Type::kGet}, key, /*must_answer=*/true);
   }
-  while (world_->operations_left > 0 && core_->in_flight() < most && world_->now_ns() >= world_->quiet_until_ns) {
+  while (world_->operations_left > 0 && waiting_.empty() && core_->in_flight() < most &&
+         world_->now_ns() >= world_->quiet_until_ns) {
     --world_->operations_left;
-    BeginAny();
+    int begun = 1;
+    if (world_->random.Below(100) < static_cast<uint64_t>(world_->plan.calls)) {
+      begun = Call();
+    } else {
+      BeginAny();
+    }
     if (world_->random.PerMillion(world_->plan.pauses)) {
       world_->quiet_until_ns = world_->now_ns() + world_->random.Between(0, 60'000'000);
     }
-    if (on_begin) on_begin();
+    for (int i = 0; i < begun && on_begin; ++i) on_begin();
     if (!alive()) return;
     if (world_->now_ns() < stopped_until_ns_) return WakeAfter(0);
   }

@@ -29,13 +29,16 @@ class SimClient {
   rdma::sim::SimClock& clock() { return clock_; }
   bool alive() const { return core_ != nullptr; }
   bool ending() const { return ending_; }
-  bool idle() const { return !alive() || core_->in_flight() == 0; }
+  bool idle() const { return !alive() || (!busy_ && waiting_.empty() && core_->in_flight() == 0); }
+  // It is within a call that lets others go on: it can be stopped, but not killed.
+  bool busy() const { return busy_; }
   // A write has been answered since the connection came to be.
   bool confirmed() const { return confirmed_; }
   void Welcomed() { confirmed_ = false; }
 
   void Start();
-  void Kill();  // what it had under way never ends
+  // What it had under way never ends. REQUIRES !busy().
+  void Kill();
   void Stop(int64_t ns);
   void JumpClock(int64_t ns) {
     clock_.offset_ns += ns;
@@ -48,6 +51,7 @@ class SimClient {
   bool has_read_all() const { return next_read_ >= reads() && idle(); }
 
   const ClientStats& stats() const { return total_; }
+  uint64_t ended_at_once() const { return ended_at_once_; }
   std::string State();  // for a trace
   // Called once for each operation that begins.
   std::function<void()> on_begin;
@@ -84,7 +88,11 @@ class SimClient {
   Ask DrawOfCounter();
   uint32_t DrawBytes();
   Slot* FreeSlot();
+  void Draw(Ask* ask, int* key);
+  Slot* Prepare(Ask ask, int key, bool must_answer);
   void Begin(Ask ask, int key, bool must_answer);
+  int Call();  // how many operations
+  void EndCalls();
   void AskCounter(Slot* slot, uint64_t write, history::Operation* record);
   void Ended(Slot* slot);
   void Found(const Slot& slot, history::Operation* record);
@@ -99,6 +107,7 @@ class SimClient {
   rdma::sim::SimClock clock_;
   std::unique_ptr<client::ClientCore> core_;
   std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<Slot*> waiting_;      // what a call waits for
   std::vector<uint64_t> versions_;  // last seen, by key
   std::vector<int64_t> numbers_;    // of counters, likewise
   ClientStats total_;
@@ -107,7 +116,9 @@ class SimClient {
   int64_t wake_ns_ = 0;     // when a Poll() is scheduled, 0: it is not
   uint64_t life_ = 0;
   int writes_under_way_ = 0;
-  uint64_t places_ = 0;  // in the order of what it did
+  uint64_t ended_at_once_ = 0;  // when the call that began them returned
+  uint64_t places_ = 0;         // in the order of what it did
+  bool busy_ = false;
   bool ending_ = false;
   bool confirmed_ = false;
   int next_read_ = 1 << 30;

@@ -72,7 +72,8 @@ uint32_t SimClient::DrawBytes() {
   }
 }
 
-void SimClient::BeginAny() {
+// What to do next, and with which key.
+void SimClient::Draw(Ask* ask, int* drawn) {
   rdma::sim::Random& random = world_->random;
   int keys = world_->plan.keys;
   // Growth goes on all through the run.
@@ -87,7 +88,57 @@ void SimClient::BeginAny() {
     key |= key + 2 < world_->plan.keys ? 2 : 0;
   }
   const bool counter = world_->NamesCounters(key) && (!world_->NamesValues(key) || random.OneIn(2));
-  Begin(counter ? DrawOfCounter() : DrawOfValue(), key, /*must_answer=*/false);
+  *ask = counter ? DrawOfCounter() : DrawOfValue();
+  *drawn = key;
+}
+
+void SimClient::BeginAny() {
+  Ask ask;
+  int key = 0;
+  Draw(&ask, &key);
+  Begin(ask, key, /*must_answer=*/false);
+}
+
+// A call that waits, as client.h makes them, for one or for several at once. What is done when it returns was read at
+// once; others went on meanwhile. While it waits for the rest this client begins nothing else.
+int SimClient::Call() {
+  rdma::sim::Random& random = world_->random;
+  std::vector<client::Operation*> operations;
+  const auto count = static_cast<size_t>(random.OneIn(2) ? 1 : random.Between(2, 12));
+  while (operations.size() < count) {
+    Ask ask;
+    int key = 0;
+    Draw(&ask, &key);
+    if (world_->random.OneIn(2) && world_->NamesValues(key)) ask = {OpType::kGet, /*exists=*/random.OneIn(10)};
+    if (!operations.empty() && world_->operations_left > 0) --world_->operations_left;
+    Slot* slot = Prepare(ask, key, /*must_answer=*/false);
+    slot->operation.blocking = true;
+    waiting_.push_back(slot);
+    operations.push_back(&slot->operation);
+  }
+  const int64_t since_ns = world_->now_ns();
+  busy_ = true;
+  core_->StartUntimed(operations);
+  busy_ = false;
+  stopped_ns_ += world_->now_ns() - since_ns;
+  core_->ProgressNowAndThen();
+  const size_t all = waiting_.size();
+  EndCalls();
+  if (core_->local()) ended_at_once_ += all - waiting_.size();
+  operations.clear();
+  for (Slot* slot : waiting_) operations.push_back(&slot->operation);
+  if (!operations.empty()) core_->SetDeadlines(operations);
+  Wake();
+  return static_cast<int>(count);
+}
+
+// Of what a call waits for.
+void SimClient::EndCalls() {
+  std::erase_if(waiting_, [this](Slot* slot) {
+    if (!slot->operation.done) return false;
+    Ended(slot);
+    return true;
+  });
 }
 
 // While the server stands still somebody must go on reading.
@@ -120,7 +171,7 @@ SimClient::Slot* SimClient::FreeSlot() {
   return found->get();
 }
 
-void SimClient::Begin(Ask ask, int key, bool must_answer) {
+SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   rdma::sim::Random& random = world_->random;
   Slot& slot = *FreeSlot();
   slot.free = false;
@@ -174,8 +225,10 @@ void SimClient::Begin(Ask ask, int key, bool must_answer) {
   auto& history = world_->HistoryOf(server_, key);
   slot.place = history.size();
   history.push_back(record);
-  core_->Start(&operation);
+  return &slot;
 }
+
+void SimClient::Begin(Ask ask, int key, bool must_answer) { core_->Start(&Prepare(ask, key, must_answer)->operation); }
 
 // The numbers of an operation on a counter; `write` is its own where it makes one.
 void SimClient::AskCounter(Slot* slot, uint64_t write, history::Operation* record) {

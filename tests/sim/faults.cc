@@ -65,7 +65,10 @@ void FaultMaker::OnOperation(SimClient* client) {
     server->Stop(ns);
   }
   if (happens(Fault::kClientStop)) {
-    client->Stop(random.Between(10'000, random.OneIn(2) ? 1'000'000 : 150'000'000));
+    // This one between two operations, or another wherever it is.
+    const size_t any = random.Below(2 * clients_.size());
+    (any < clients_.size() ? clients_[any].get() : client)
+        ->Stop(random.Between(10'000, random.OneIn(2) ? 1'000'000 : 150'000'000));
   }
   if (MayJump() && happens(Fault::kServerJumps)) {
     last_jump_ns_ = world.now_ns();
@@ -94,6 +97,7 @@ void FaultMaker::KillServer(SimServer* server) {
 void FaultMaker::KillClient(SimClient* client) {
   world_->scheduler.After(world_->random.Between(0, 20'000), [this, client] {
     if (over_ || !client->alive()) return;
+    if (client->busy()) return KillClient(client);  // what it only read, nobody else can tell
     world_->Note(absl::StrCat("client ", client->party(), " dies"));
     client->Kill();
     world_->scheduler.After(world_->random.Between(1'000, 10'000'000), [this, client] {

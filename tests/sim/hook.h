@@ -48,6 +48,9 @@ enum class Break : uint8_t {
   kHolderNotEnrolled,
   kGateNotWaitedFor,
   kVersionsBeginAnew,
+  kAliveNotAsked,
+  kLateNotFoundAtOnce,
+  kOldDirectoryAtOnce,
   kCount,
 };
 inline Break active_break = Break::kNone;

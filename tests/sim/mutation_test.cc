@@ -56,6 +56,9 @@ constexpr Mutation kMutations[] = {
     {Break::kHolderNotEnrolled, "CellToldToAConnectionThatIsNotWaitedFor"},
     {Break::kGateNotWaitedFor, "ClientStoppedWithinAnAtomicNotWaitedFor", Focus::kCounters},
     {Break::kVersionsBeginAnew, "VersionsBeginAnewWithTheTable"},
+    {Break::kAliveNotAsked, "ReadAtOnceFromAServerThatIsGone"},
+    {Break::kLateNotFoundAtOnce, "LateNotFoundBelievedOfAGetAtOnce", Focus::kCalls},
+    {Break::kOldDirectoryAtOnce, "NotFoundAtOnceWithAnOldDirectory"},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

@@ -134,6 +134,7 @@ Plan DrawPlan(uint64_t seed) {
   plan.cells_shared = !random.OneIn(6);
   plan.cells = static_cast<int>(random.OneIn(2) ? random.Between(1, 6) : random.Between(10, 60));
   plan.patience_ns = random.OneIn(3) ? random.Between(1'000'000, 50'000'000) : kLongPatienceNs;
+  plan.calls = static_cast<int>(random.OneIn(3) ? 0 : random.Between(5, 60));
   return plan;
 }
 
@@ -180,6 +181,7 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
     FocusOnMoves(&plan);
     return plan;
   }
+  if (focus == Focus::kCalls) plan.calls = 60;
   plan.grows = focus != Focus::kLarge;
   plan.large_values = focus == Focus::kLarge;
   plan.keys = plan.grows ? 300 : 80;
@@ -197,6 +199,11 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
     plan.rates[static_cast<size_t>(Fault::kSlowReads)] = 100'000;
     plan.network.slow_ns = focus == Focus::kGrowth ? 1'000'000 : 300'000'000;
     plan.pauses = focus == Focus::kGrowth ? 0 : 10'000;
+  }
+  if (focus == Focus::kCalls) {
+    plan.faults |= BitOf(Fault::kServerDeath);
+    plan.network.capabilities.local = plan.network.capabilities.any_local_memory = true;
+    plan.rates[static_cast<size_t>(Fault::kSlowReads)] = 10'000;
   }
   plan.counters = plan.moves = false;
   return plan;

@@ -96,6 +96,7 @@ struct Plan {
   bool counters = false;     // some keys name counters, some now this and now that
   bool cells_shared = true;  // clients change counters' cells themselves; else by message
   int cells = 0;             // of all counters of a server
+  int calls = 0;             // of what clients do, per cent: begun by calls that wait, so READ at once on one host
   int64_t patience_ns = 0;   // for the acknowledgement that counters were deleted
   rdma::sim::NetworkOptions network;
 
@@ -117,6 +118,7 @@ enum class Focus : uint8_t {
   kLarge,       // large values in memory that is full
   kCounters,    // few counters and fewer cells
   kMoves,       // memory full of sparse slabs
+  kCalls,       // growth, and gets at once whose clients are stopped in the middle; servers die
 };
 Plan DrawPlan(uint64_t seed, Focus focus);
 

@@ -88,6 +88,18 @@ EDITS = [
     ("client/reads.cc", "{ return parts_.time->NowNs() - flight->since_ns <= kv::kMaxBucketReadNs; }",
      "{ return BROKEN(kLateNotFound) || parts_.time->NowNs() - flight->since_ns <= kv::kMaxBucketReadNs; }"),
 
+    # ---- Gets at once.
+    # What was read counts though the server was gone by then.
+    ("client/direct_reads.cc", "  if (!connection_->alive()) [[unlikely]] {\n",
+     "  if (!connection_->alive() && !BROKEN(kAliveNotAsked)) [[unlikely]] {\n"),
+    # A "not found" is believed however long the call took; or with a directory that does not lead there any more.
+    ("client/direct_reads.cc", "  if (parts_.time->NowNs() - since_ns > kv::kMaxBucketReadNs) return 0;\n",
+     "  if (parts_.time->NowNs() - since_ns > kv::kMaxBucketReadNs && !BROKEN(kLateNotFoundAtOnce)) return 0;\n"),
+    ("client/direct_reads.cc", "    case Step::kRefresh:\n",
+     "    case Step::kRefresh:\n"
+     "      if (BROKEN(kOldDirectoryAtOnce)) batch_->absent[counts_.absent++] = get->operation;\n"
+     "      return false;\n"),
+
     # ---- Sessions.
     ("server/session.cc", "  const Entry& entry = at(number);\n  return {entry.code",
      "  const Entry& entry = at(BROKEN(kReplyOfAnotherNumber) && number > 1 ? number - 1 : number);\n"

@@ -123,6 +123,7 @@ RunResult Simulation::Run() {
     result.cached_hits += stats.cached_hits;
     result.stale_locations += stats.stale_locations;
     result.server_gets += stats.server_gets;
+    result.ended_at_once += client->ended_at_once();
     result.directory_refreshes += stats.directory_refreshes;
     result.reconnects += stats.reconnects;
     result.resent_requests += stats.resent_requests;
