@@ -1,32 +1,39 @@
-// One connection of the verbs backend, on either side: a queue pair, and the connection manager's id that brought it
-// about and tells of its end.
+// One connection of the verbs backend, on either side, as its user has it. Three things take turns at its queue pair:
+//
+//     Dialing, AcceptClient()  ->  LiveConnection  ->  EndingConnection
+//     (handshake.h)                (live_connection.h)  (ending_connection.h)
+//
+// This is which of them it is now, and why it came to an end:
 //
 //     client   kDialing -> kWelcomed -> kConnected -+-> kEnding -> kOver
 //     server               kConnected --------------+
 //
-// Ending has two phases. First the queue pair is put in the error state, and what the device has is flushed. When all
-// of that has come, the queue pair is destroyed; then nothing of the peer can arrive any more, and what is left is
-// reported, and kDisconnected.
+// They call nobody but the device (endpoint_device.h): what follows from what they say is decided here. What the
+// endpoint is to do is put on the lists of ConnectionTable.
 #ifndef FARLOOK_RDMA_VERBS_CONNECTION_H_
 #define FARLOOK_RDMA_VERBS_CONNECTION_H_
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "absl/base/optimization.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "rdma/transport.h"
 #include "rdma/verbs/cm.h"
 #include "rdma/verbs/connection_table.h"
+#include "rdma/verbs/ending_connection.h"
 #include "rdma/verbs/endpoint_device.h"
 #include "rdma/verbs/envelope.h"
-#include "rdma/verbs/flow_control.h"
-#include "rdma/verbs/liveness.h"
+#include "rdma/verbs/handshake.h"
+#include "rdma/verbs/live_connection.h"
 #include "rdma/verbs/negotiation.h"
 #include "rdma/verbs/pair.h"
 #include "rdma/verbs/send_queue.h"
@@ -57,11 +64,13 @@ class VerbsConnection final : public Connection {
   // ---- Beginning.
 
   // A client's: dials `remote`. What goes wrong shows as kDisconnected.
-  void Dial(rdma_event_channel* channel, const SocketAddress& remote, std::string shown, absl::string_view hello,
+  void Dial(rdma_event_channel* channel, const SocketAddress& remote, std::string address, absl::string_view hello,
             int64_t timeout_ms, int64_t deadline_ns);
   bool dialing() const { return state_ == State::kDialing; }
-  int64_t deadline_ns() const { return deadline_ns_; }
+  int64_t deadline_ns() const { return dialing_->deadline_ns(); }
   void TimeOut();
+  // A client's: the way to the server does not lead through the device any more.
+  bool device_unfit() const { return dialing_.has_value() && dialing_->device_unfit(); }
 
   // A server's: accepts the client behind `id`, whose events come to this connection from now on. An error: it is
   // rejected, and the connection is of no use.
@@ -80,8 +89,6 @@ class VerbsConnection final : public Connection {
   void QueuesLost(absl::string_view why);
   // As of ConnectionTable::Suspect().
   void BreakAsFlushed();
-  // A client's: the way to the server does not lead through the device any more.
-  bool device_unfit() const { return device_unfit_; }
 
   // A completion of something that this side posted. True: `*done` is for the user.
   bool OnCompletion(const ibv_wc& wc, Completion* done);
@@ -109,49 +116,28 @@ class VerbsConnection final : public Connection {
  private:
   enum class State : uint8_t { kDialing, kWelcomed, kConnected, kEnding, kOver };
 
-  void ResolveAddress();
-  void OnDialEvent(const rdma_cm_event& event);
-  void OnRoute();
-  void OnAnswer(const rdma_cm_event& event);
-  void OnReject(const rdma_cm_event& event);
-  absl::Status MakePair(bool grant_atomics);
-  rdma_conn_param Parameters(absl::string_view private_data, const ReadDepths& depths) const;
-  void Agree(const Envelope& peer, const ReadDepths& depths);
   bool PostAtomic(SendQueue::Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                   uint64_t operand, uint64_t desired);
+  void OnDialEvent(const rdma_cm_event& event);
+  void GoLive(const Agreement& agreement);
   void Issue();
-  // Something waits for room, or makes no sense, or the device has not taken it.
-  void IssuedInPart(bool taken);
+  void NotAllIssued(LiveConnection::Issued issued);
   void FailedBy(ibv_wc_status status);
   void BreakBy(ibv_wc_status status);
   void Break(absl::Status status, bool deliver_messages);
-  void HangUp();
   void DestroyPair();
 
   ConnectionTable* const table_;
   EndpointDevice* const device_;
   const Role role_;
   State state_;
-  bool held_ = true;              // nothing is issued before the handshake is complete on both sides
-  bool wants_room_ = false;       // a PostSend failed
-  bool deliver_messages_ = true;  // that had arrived before the end
-  bool handshaking_ = false;      // the connection manager knows the peer
-  bool device_unfit_ = false;
-  Envelope peer_words_;
-  SendQueue send_;
-  FlowControl flow_;
-  Liveness liveness_;
-  uint32_t held_ticks_ = 0;
-  Capabilities capabilities_;
-  QueuePlan plan_;
-
+  bool wants_room_ = false;             // a PostSend failed
+  bool deliver_messages_ = true;        // that had arrived before the end
+  std::optional<LiveConnection> live_;  // from kWelcomed or kConnected on
+  std::optional<Dialing> dialing_;
+  std::optional<EndingConnection> ending_;
   Pair pair_;
-
-  std::string shown_;     // the address dialed
-  SocketAddress remote_;  // the same
-  std::string hello_;
-  int64_t timeout_ms_ = 0;
-  int64_t deadline_ns_ = 0;  // of dialing, then of draining
+  Capabilities capabilities_;
   std::string welcome_;
   std::string peer_;
   absl::Status status_;

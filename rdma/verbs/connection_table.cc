@@ -45,6 +45,7 @@ void ConnectionTable::Attend(VerbsConnection* connection) {
 
 void ConnectionTable::Suspect(VerbsConnection* connection) {
   if (std::find(suspects.begin(), suspects.end(), connection) == suspects.end()) suspects.push_back(connection);
+  Attend(connection);
 }
 
 }  // namespace farlook::rdma::verbs

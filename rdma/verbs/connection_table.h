@@ -40,8 +40,8 @@ struct ConnectionTable {
   void List(VerbsConnection* connection);
   // It is to be told to the user as connected, or as ended: Announce() or End() is due.
   void Attend(VerbsConnection* connection);
-  // Its requests were flushed, which something else is the cause of: BreakAsFlushed() is due once the connection
-  // manager's events were looked at, which may tell the cause.
+  // Its requests were flushed, which something else is the cause of: BreakAsFlushed() is due, by this Poll(), once the
+  // connection manager's events were looked at, which may tell the cause. It is attended, too.
   void Suspect(VerbsConnection* connection);
 
   uint64_t polls = 0;                    // how many Poll() there were

@@ -204,9 +204,9 @@ size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
   if (ABSL_PREDICT_TRUE(device_.has_value())) {
     count += TakeCompletions(absl::MakeSpan(out.data() + count, out.size() - count), &drained);
   }
-  if (ABSL_PREDICT_FALSE(!connections_.suspects.empty())) BreakSuspects();
-  if (ABSL_PREDICT_FALSE(drained && !connections_.attended.empty())) {
-    count += EndAll(absl::MakeSpan(out.data() + count, out.size() - count));
+  if (ABSL_PREDICT_FALSE(!connections_.attended.empty())) {
+    if (!connections_.suspects.empty()) BreakSuspects();
+    if (drained) count += EndAll(absl::MakeSpan(out.data() + count, out.size() - count));
   }
   // The completions made room.
   if (!connections_.listed.empty()) AdvanceAll();

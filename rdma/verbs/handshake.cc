@@ -1,27 +1,28 @@
-// How a VerbsConnection comes to be, on either side. See connection.h.
+#include "rdma/verbs/handshake.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rdma/clock.h"
-#include "rdma/verbs/connection.h"
 #include "rdma/verbs/diagnosis.h"
+#include "rdma/verbs/limits.h"
 
 namespace farlook::rdma::verbs {
+namespace {
 
-// ---- Both sides ----
-
-absl::Status VerbsConnection::MakePair(bool grant_atomics) {
-  plan_ = PlanQueues(device_->device().traits(), role_);
-  absl::Status status = device_->MakePair(plan_, grant_atomics, &pair_);
-  if (pair_.queue_pair.ok()) table_->Enter(pair_.queue_pair.number(), this);
-  if (status.ok()) send_.Begin(plan_, pair_.queue_pair.inline_bytes(), tag);
-  return status;
+// What this side says of itself, around its user's part.
+std::string OwnWords(EndpointDevice* device, const Pair& pair, bool grant_atomics, absl::string_view user) {
+  Envelope own;
+  own.window = static_cast<uint8_t>(pair.window);
+  own.atomics = grant_atomics;
+  own.probe_address = device->memory().probe_word().address;
+  own.probe_rkey = device->memory().probe_word().rkey;
+  return EncodeEnvelope(own, user);
 }
 
-rdma_conn_param VerbsConnection::Parameters(absl::string_view private_data, const ReadDepths& depths) const {
+rdma_conn_param Parameters(const EndpointDevice& device, const Pair& pair, absl::string_view private_data,
+                           const ReadDepths& depths) {
   rdma_conn_param parameters = {};
   parameters.private_data = private_data.data();
   parameters.private_data_len = static_cast<uint8_t>(private_data.size());
@@ -29,178 +30,119 @@ rdma_conn_param VerbsConnection::Parameters(absl::string_view private_data, cons
   parameters.initiator_depth = depths.ask;
   parameters.retry_count = kRetries;
   parameters.rnr_retry_count = kRnrRetries;
-  parameters.qp_num = pair_.queue_pair.number();
-  parameters.srq = device_->shares_receives() ? 1 : 0;
+  parameters.qp_num = pair.queue_pair.number();
+  parameters.srq = device.shares_receives() ? 1 : 0;
   return parameters;
 }
 
-void VerbsConnection::Agree(const Envelope& peer, const ReadDepths& depths) {
-  peer_words_ = peer;
-  flow_.Begin(pair_.window, peer.window);
-  capabilities_ = CapabilitiesOf(device_->device().traits(), plan_, depths, peer.atomics);
+Agreement Agree(const Device& device, const QueuePlan& plan, const Envelope& peer, const ReadDepths& depths) {
+  return {plan, peer, CapabilitiesOf(device.traits(), plan, depths, peer.atomics)};
 }
+
+}  // namespace
 
 // ---- Client ----
 
-void VerbsConnection::Dial(rdma_event_channel* channel, const SocketAddress& remote, std::string shown,
-                           absl::string_view hello, int64_t timeout_ms, int64_t deadline_ns) {
-  shown_ = std::move(shown);
-  peer_ = shown_;
-  hello_ = std::string(hello);
-  timeout_ms_ = timeout_ms;
-  deadline_ns_ = deadline_ns;
+absl::Status Dialing::Begin(rdma_event_channel* channel, void* context) {
   rdma_cm_id* id = nullptr;
-  if (rdma_create_id(channel, &id, this, RDMA_PS_TCP) != 0) {
-    return Break(CannotOpen("the connection manager", errno), /*deliver_messages=*/false);
-  }
-  pair_.id.reset(id);
-  remote_ = remote;
-  ResolveAddress();
+  if (rdma_create_id(channel, &id, context, RDMA_PS_TCP) != 0) return CannotOpen("the connection manager", errno);
+  pair_->id.reset(id);
+  return ResolveAddress();
 }
 
-void VerbsConnection::ResolveAddress() {
+absl::Status Dialing::ResolveAddress() {
   const int64_t wait_ms = std::min<int64_t>(timeout_ms_ + 1, kResolveMs);
-  if (rdma_resolve_addr(pair_.id.get(), nullptr, remote_.get(), static_cast<int>(wait_ms)) != 0) {
-    Break(NoDeviceAt(shown_, errno), /*deliver_messages=*/false);
-  }
+  SocketAddress remote = remote_;
+  const int error = rdma_resolve_addr(pair_->id.get(), nullptr, remote.get(), static_cast<int>(wait_ms));
+  return error == 0 ? absl::OkStatus() : NoDeviceAt(address_, errno);
 }
 
-void VerbsConnection::TimeOut() { Break(ConnectTimedOut(shown_, timeout_ms_), /*deliver_messages=*/false); }
+absl::Status Dialing::TimedOut() const { return ConnectTimedOut(address_, timeout_ms_); }
 
-void VerbsConnection::OnDialEvent(const rdma_cm_event& event) {
-  pair_.connecting = false;
+absl::Status Dialing::OnEvent(const rdma_cm_event& event) {
+  pair_->connecting = false;
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_ERROR:
       if (event.status == -ETIMEDOUT) return ResolveAddress();  // until the deadline; see kResolveMs
-      if (event.status == -ENODEV) device_unfit_ = true;
-      return Break(CannotConnect(shown_, event.event, event.status), /*deliver_messages=*/false);
+      device_unfit_ = event.status == -ENODEV;
+      return CannotConnect(address_, event.event, event.status);
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-      if (!device_->device().Is(pair_.id->verbs->device)) {
-        device_unfit_ = true;
-        return Break(absl::UnavailableError(absl::StrCat(shown_, ": the route now leads through ",
-                                                         ibv_get_device_name(pair_.id->verbs->device),
-                                                         ", no longer through ", device_->device().name())),
-                     /*deliver_messages=*/false);
-      }
-      // Our own deadline ends it: this one is for the kernel to stop trying then.
-      if (rdma_resolve_route(pair_.id.get(), static_cast<int>(timeout_ms_ + 1)) != 0) {
-        Break(CannotConnect(shown_, RDMA_CM_EVENT_ROUTE_ERROR, errno), /*deliver_messages=*/false);
-      }
-      return;
+      return OnAddress();
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
       return OnRoute();
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
     case RDMA_CM_EVENT_ESTABLISHED:  // on iWARP
       return OnAnswer(event);
     case RDMA_CM_EVENT_REJECTED:
-      return OnReject(event);
+      return Rejected(event);
     default:
-      return Break(CannotConnect(shown_, event.event, event.status), /*deliver_messages=*/false);
+      return CannotConnect(address_, event.event, event.status);
   }
 }
 
-void VerbsConnection::OnRoute() {
-  if (absl::Status status = MakePair(/*grant_atomics=*/false); !status.ok()) {
-    return Break(std::move(status), /*deliver_messages=*/false);
+absl::Status Dialing::OnAddress() {
+  ibv_device* const through = pair_->id->verbs->device;
+  if (!device().Is(through)) {
+    device_unfit_ = true;
+    return absl::UnavailableError(absl::StrCat(address_, ": the route now leads through ", ibv_get_device_name(through),
+                                               ", no longer through ", device().name()));
   }
-  Envelope own;
-  own.window = static_cast<uint8_t>(pair_.window);
-  own.probe_address = device_->memory().probe_word().address;
-  own.probe_rkey = device_->memory().probe_word().rkey;
-  const std::string data = EncodeEnvelope(own, hello_);
-  rdma_conn_param parameters = Parameters(data, OfferedDepths(device_->device().traits()));
-  pair_.connecting = rdma_connect(pair_.id.get(), &parameters) == 0;
-  if (!pair_.connecting) Break(CannotConnect(shown_, RDMA_CM_EVENT_CONNECT_ERROR, errno), /*deliver_messages=*/false);
+  // The deadline of this side ends it: this one is for the kernel to stop trying then.
+  const int error = rdma_resolve_route(pair_->id.get(), static_cast<int>(timeout_ms_ + 1));
+  return error == 0 ? absl::OkStatus() : CannotConnect(address_, RDMA_CM_EVENT_ROUTE_ERROR, errno);
 }
 
-void VerbsConnection::OnAnswer(const rdma_cm_event& event) {
-  handshaking_ = true;
+absl::Status Dialing::OnRoute() {
+  plan_ = PlanQueues(device().traits(), Role::kClient);
+  if (absl::Status status = device_->MakePair(plan_, /*grant_atomics=*/false, pair_); !status.ok()) return status;
+  const std::string data = OwnWords(device_, *pair_, /*grant_atomics=*/false, hello_);
+  rdma_conn_param parameters = Parameters(*device_, *pair_, data, OfferedDepths(device().traits()));
+  pair_->connecting = rdma_connect(pair_->id.get(), &parameters) == 0;
+  return pair_->connecting ? absl::OkStatus() : CannotConnect(address_, RDMA_CM_EVENT_CONNECT_ERROR, errno);
+}
+
+absl::Status Dialing::OnAnswer(const rdma_cm_event& event) {
+  pair_->peer_is_known = true;
   absl::string_view welcome;
   absl::StatusOr<Envelope> server = DecodeEnvelope(PrivateData(event), &welcome);
-  if (!server.ok()) {
-    return Break(absl::FailedPreconditionError(absl::StrCat(shown_, ": ", server.status().message())),
-                 /*deliver_messages=*/false);
-  }
+  if (!server.ok()) return absl::FailedPreconditionError(absl::StrCat(address_, ": ", server.status().message()));
   welcome_ = std::string(welcome);
   const rdma_conn_param& answer = event.param.conn;
   absl::StatusOr<ReadDepths> depths =
-      AgreedDepths(device_->device().traits(), answer.responder_resources, answer.initiator_depth);
-  if (!depths.ok()) return Break(depths.status(), /*deliver_messages=*/false);
-  if (absl::Status status = pair_.queue_pair.Start(pair_.id.get(), *depths); !status.ok()) {
-    return Break(std::move(status), /*deliver_messages=*/false);
+      AgreedDepths(device().traits(), answer.responder_resources, answer.initiator_depth);
+  if (!depths.ok()) return depths.status();
+  if (absl::Status status = pair_->queue_pair.Start(pair_->id.get(), *depths); !status.ok()) return status;
+  if (event.event == RDMA_CM_EVENT_CONNECT_RESPONSE && rdma_establish(pair_->id.get()) != 0) {
+    return CannotConnect(address_, RDMA_CM_EVENT_CONNECT_ERROR, errno);
   }
-  Agree(*server, *depths);
-  if (event.event == RDMA_CM_EVENT_CONNECT_RESPONSE && rdma_establish(pair_.id.get()) != 0) {
-    return Break(CannotConnect(shown_, RDMA_CM_EVENT_CONNECT_ERROR, errno), /*deliver_messages=*/false);
-  }
-  state_ = State::kWelcomed;
-  table_->Attend(this);
+  agreement_ = Agree(device(), plan_, *server, *depths);
+  return absl::OkStatus();
 }
 
-void VerbsConnection::OnReject(const rdma_cm_event& event) {
+absl::Status Dialing::Rejected(const rdma_cm_event& event) const {
   absl::StatusOr<absl::string_view> reason = DecodeReject(PrivateData(event));
-  if (reason.ok()) {
-    return Break(absl::PermissionDeniedError(absl::StrCat(shown_, ": ", *reason)), /*deliver_messages=*/false);
-  }
+  if (reason.ok()) return absl::PermissionDeniedError(absl::StrCat(address_, ": ", *reason));
   if (reason.status().code() == absl::StatusCode::kFailedPrecondition) {
-    return Break(absl::FailedPreconditionError(absl::StrCat(shown_, ": ", reason.status().message())),
-                 /*deliver_messages=*/false);
+    return absl::FailedPreconditionError(absl::StrCat(address_, ": ", reason.status().message()));
   }
-  Break(CannotConnect(shown_, event.event, event.status), /*deliver_messages=*/false);
+  return CannotConnect(address_, event.event, event.status);
 }
 
 // ---- Server ----
 
-absl::Status VerbsConnection::Accept(CmId id, const Envelope& client, const ReadDepths& depths,
-                                     absl::string_view welcome, bool grant_atomics) {
-  pair_.id = std::move(id);
-  pair_.id->context = this;
-  peer_ = ToText(rdma_get_peer_addr(pair_.id.get()));
-  if (absl::Status status = MakePair(grant_atomics); !status.ok()) return status;
-  if (absl::Status status = pair_.queue_pair.Start(pair_.id.get(), depths); !status.ok()) return status;
-  Agree(client, depths);
-  Envelope own;
-  own.window = static_cast<uint8_t>(pair_.window);
-  own.atomics = grant_atomics;
-  own.probe_address = device_->memory().probe_word().address;
-  own.probe_rkey = device_->memory().probe_word().rkey;
-  const std::string data = EncodeEnvelope(own, welcome);
-  rdma_conn_param parameters = Parameters(data, depths);
-  if (rdma_accept(pair_.id.get(), &parameters) != 0) {
-    return absl::UnavailableError(absl::StrCat("the client (", peer_, ") is gone: ", strerror(errno)));
+absl::StatusOr<Agreement> AcceptClient(EndpointDevice* device, Pair* pair, const Envelope& client,
+                                       const ReadDepths& depths, absl::string_view welcome, bool grant_atomics) {
+  const QueuePlan plan = PlanQueues(device->device().traits(), Role::kServer);
+  if (absl::Status status = device->MakePair(plan, grant_atomics, pair); !status.ok()) return status;
+  if (absl::Status status = pair->queue_pair.Start(pair->id.get(), depths); !status.ok()) return status;
+  const std::string data = OwnWords(device, *pair, grant_atomics, welcome);
+  rdma_conn_param parameters = Parameters(*device, *pair, data, depths);
+  if (rdma_accept(pair->id.get(), &parameters) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("the client (", ToText(rdma_get_peer_addr(pair->id.get())), ") is gone: ", strerror(errno)));
   }
-  handshaking_ = true;
-  return absl::OkStatus();
-}
-
-// ---- Events of the connection manager ----
-
-void VerbsConnection::OnCmEvent(const rdma_cm_event& event) {
-  switch (event.event) {
-    case RDMA_CM_EVENT_DEVICE_REMOVAL:
-      return QueuesLost(DeviceGone(device_->device().name()).message());
-    // The address moved to another adapter (bonding): requests go on, or fail by themselves.
-    case RDMA_CM_EVENT_ADDR_CHANGE:
-    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
-      return;
-    default:
-      break;
-  }
-  if (state_ == State::kDialing) return OnDialEvent(event);
-  switch (event.event) {
-    case RDMA_CM_EVENT_ESTABLISHED:
-      if (state_ != State::kConnected) return;
-      held_ = false;
-      table_->List(this);
-      return;
-    case RDMA_CM_EVENT_DISCONNECTED:
-      return Break(absl::UnavailableError(absl::StrCat("the peer (", peer_,
-                                                       ") closed the connection, or its process "
-                                                       "ended")),
-                   /*deliver_messages=*/true);
-    default:
-      return Break(CannotConnect(peer_, event.event, event.status), /*deliver_messages=*/true);
-  }
+  pair->peer_is_known = true;
+  return Agree(device->device(), plan, client, depths);
 }
 
 }  // namespace farlook::rdma::verbs

@@ -26,6 +26,7 @@ struct Pair {
   bool own_receives = false;    // it has a receive queue of its own
   std::vector<uint32_t> slots;  // posted there
   bool connecting = false;      // a client's attempt is with the connection manager
+  bool peer_is_known = false;   // to the connection manager, which can tell the peer of the end
   bool failed = false;          // it broke by itself
 };
 

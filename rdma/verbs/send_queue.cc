@@ -24,17 +24,18 @@ bool IsUsers(SendQueue::Kind kind) { return kind != SendQueue::Kind::kSend && ki
 
 }  // namespace
 
+SendQueue::SendQueue(const SendResources& resources, const QueuePlan& plan, uint32_t inline_bytes, uint32_t tag)
+    : resources_(resources),
+      plan_(plan),
+      inline_bytes_(inline_bytes),
+      tag_(uint64_t{tag} << 32),
+      mask_(std::bit_ceil(uint64_t{plan.send_depth} + kOtherEntries) - 1),
+      bounce_(resources.device) {}
+
 SendQueue::~SendQueue() {
   Completion ignored;
   while (FlushNext(&ignored)) {
   }
-}
-
-void SendQueue::Begin(const QueuePlan& plan, uint32_t inline_bytes, uint32_t tag) {
-  plan_ = plan;
-  inline_bytes_ = inline_bytes;
-  tag_ = uint64_t{tag} << 32;
-  mask_ = std::bit_ceil(uint64_t{plan.send_depth} + kOtherEntries) - 1;
 }
 
 // ---- Posting ----

@@ -46,13 +46,11 @@ class SendQueue {
   // Without a completion of its own towards the user: kSend, kProbe.
   enum class Kind : uint8_t { kRead, kFetchAdd, kCompareSwap, kSend, kProbe };
 
-  explicit SendQueue(const SendResources& resources) : resources_(resources), bounce_(resources.device) {}
+  // `tag` comes back in the upper half of the completions' wr_id.
+  SendQueue(const SendResources& resources, const QueuePlan& plan, uint32_t inline_bytes, uint32_t tag);
   ~SendQueue();
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
-
-  // Once, before anything else. `tag` comes back in the upper half of the completions' wr_id.
-  void Begin(const QueuePlan& plan, uint32_t inline_bytes, uint32_t tag);
 
   // ---- Posting. False: no room. A request that makes no sense is queued, and fails when its turn comes.
 
@@ -123,11 +121,11 @@ class SendQueue {
   void LandBounced(Entry& entry, WcStatus status);
 
   const SendResources resources_;
-  QueuePlan plan_;
-  uint32_t inline_bytes_ = 0;
-  uint64_t tag_ = 0;
+  const QueuePlan plan_;
+  const uint32_t inline_bytes_;
+  const uint64_t tag_;
   std::unique_ptr<Entry[]> ring_;  // from the first post on: a server with many clients pulls from few
-  uint64_t mask_ = 0;
+  const uint64_t mask_;
   uint64_t retired_ = 0;
   uint64_t issued_ = 0;
   uint64_t queued_ = 0;

@@ -1,0 +1,124 @@
+// A connection between two sides that agreed: what is posted, what arrives, and whether the peer is still there.
+//
+// It says what happened and leaves it to its owner what follows from that (connection.h).
+#ifndef FARLOOK_RDMA_VERBS_LIVE_CONNECTION_H_
+#define FARLOOK_RDMA_VERBS_LIVE_CONNECTION_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+#include "absl/base/optimization.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "rdma/transport.h"
+#include "rdma/verbs/endpoint_device.h"
+#include "rdma/verbs/flow_control.h"
+#include "rdma/verbs/handshake.h"
+#include "rdma/verbs/limits.h"
+#include "rdma/verbs/liveness.h"
+#include "rdma/verbs/pair.h"
+#include "rdma/verbs/send_queue.h"
+
+namespace farlook::rdma::verbs {
+
+// Thread safety: none. Device and pair outlive it.
+class LiveConnection {
+ public:
+  // Nothing is issued before Release(): a server's has to wait until the client has all of the handshake.
+  LiveConnection(EndpointDevice* device, const Pair& pair, const Agreement& agreement);
+
+  // ---- Posting, as of Connection.
+
+  bool Read(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
+    return send_.Read(wr_id, to, remote_address, rkey);
+  }
+  bool Atomic(SendQueue::Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
+              uint64_t operand, uint64_t desired) {
+    return send_.Atomic(kind, wr_id, old_value, remote_address, rkey, operand, desired);
+  }
+  // REQUIRES: 1 to kMaxMessageBytes in all.
+  bool Send(absl::string_view head, absl::string_view body) {
+    if (ABSL_PREDICT_FALSE(!flow_.may_send() || !send_.CanSend(head.size() + body.size()))) return false;
+    send_.Send(flow_.Send(), head, body);
+    return true;
+  }
+  // Whether the peer has room for a message.
+  bool may_send() const { return flow_.may_send(); }
+
+  // ---- Issuing.
+
+  enum class Issued : uint8_t {
+    kAll,
+    kPart,      // the rest waits for completions
+    kNotTaken,  // the device takes nothing; errno says why
+    kNonsense,  // the next request makes no sense
+  };
+  Issued Issue() {
+    if (ABSL_PREDICT_FALSE(held_)) return Issued::kAll;
+    const bool taken = send_.Issue(queue_pair_);
+    if (ABSL_PREDICT_TRUE(taken && send_.all_issued())) return Issued::kAll;
+    return IssuedInPart(taken);
+  }
+  // Tells the peer how much it may send, if that is due and there is room.
+  void SendCredits();
+  // Whether Issue() or SendCredits() has more to do.
+  bool has_more() const { return !send_.all_issued() || flow_.owes_credits(); }
+
+  bool held() const { return held_; }
+  void Release() { held_ = false; }
+
+  // ---- What arrives.
+
+  // The device completed something that this side posted. True: `*done` is for the user, but for whose connection it
+  // is.
+  bool OnCompletion(const ibv_wc& wc, WcStatus status, Completion* done) {
+    if (ABSL_PREDICT_TRUE(status == WcStatus::kSuccess)) liveness_.Heard();
+    return send_.Complete(static_cast<uint32_t>(wc.wr_id), status, done);
+  }
+
+  enum class Arrived : uint8_t {
+    kMessage,
+    kHeader,     // it came for its header
+    kMalformed,  // or more than the peer was granted
+  };
+  // `*message` receives a view into the slot.
+  Arrived OnMessage(const ibv_wc& wc, const char* slot, absl::Span<const char>* message);
+  void Heard() { liveness_.Heard(); }
+  // A message's slot was posted again. True: SendCredits() is due.
+  bool Reposted() {
+    flow_.Reposted();
+    return flow_.owes_credits();
+  }
+
+  // ---- Time.
+
+  enum class Ticked : uint8_t {
+    kFine,
+    kProbe,           // Issue() is due
+    kDead,            // the peer does not answer
+    kNotEstablished,  // the client did not complete the handshake in time
+  };
+  Ticked Tick();
+
+  // ---- Ending: of the device, what it will complete still; and then what it did not.
+
+  uint32_t in_flight() const { return send_.in_flight(); }
+  bool FlushNext(Completion* done) { return send_.FlushNext(done); }
+
+ private:
+  Issued IssuedInPart(bool taken) const;
+
+  bool held_ = true;
+  uint32_t held_ticks_ = 0;
+  ibv_qp* const queue_pair_;
+  SendQueue send_;
+  FlowControl flow_;
+  Liveness liveness_;
+  const uint64_t probe_address_;
+  const uint32_t probe_rkey_;
+};
+
+}  // namespace farlook::rdma::verbs
+
+#endif  // FARLOOK_RDMA_VERBS_LIVE_CONNECTION_H_
