@@ -56,8 +56,9 @@ void WordRead::KeepWords(const char* at, uint64_t bytes, int64_t now_ns) {
   const uint64_t end = std::min(words_, (static_cast<uint64_t>(at + bytes - from_) + 7) / 8);
   for (uint64_t word = first; word < end; ++word) {
     if (MomentOf(word) > now_ns) continue;
-    const auto same = [word](const auto& kept) { return kept.first == word; };
-    if (std::any_of(kept_.begin(), kept_.end(), same)) continue;
+    if (is_kept_.empty()) is_kept_.resize(words_);
+    if (is_kept_[word]) continue;
+    is_kept_[word] = true;
     uint64_t value = 0;
     std::memcpy(&value, from_ + 8 * word, std::min<uint64_t>(8, bytes_ - 8 * word));
     kept_.emplace_back(word, value);

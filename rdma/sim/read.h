@@ -60,6 +60,7 @@ class WordRead {
   int64_t stopped_at_ns_ = 0;
   int64_t stop_ns_ = 0;
   std::vector<std::pair<uint64_t, uint64_t>> kept_;  // word, what it held when it was fetched
+  std::vector<bool> is_kept_;                        // by word, from the first that is kept on
 };
 
 }  // namespace farlook::rdma::sim

@@ -13,7 +13,7 @@ const std::string& Filler() {
   static const std::string* const filler = [] {
     auto* text = new std::string;
     std::mt19937_64 random(4711);
-    while (text->size() < (1 << 20) + 4'096) {
+    while (text->size() < kMaxValueBytes + 4'096) {
       const uint64_t word = random();
       text->append(reinterpret_cast<const char*>(&word), sizeof word);
     }

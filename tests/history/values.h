@@ -17,7 +17,10 @@ inline constexpr int kCounterShift = 44;
 // Adds to one counter of which it has the number, times the largest delta, must stay below 2^43.
 inline constexpr int64_t kMaxDelta = int64_t{1} << 33;
 
-// REQUIRES write > 0, 8 <= bytes < 1 MiB.
+// Of a value: longer than two pages of a server's memory.
+inline constexpr uint32_t kMaxValueBytes = 5 << 20;
+
+// REQUIRES write > 0, 8 <= bytes <= kMaxValueBytes.
 std::string MakeValue(uint64_t write, uint32_t bytes);
 // The write that a value says it is of; 0: none.
 uint64_t WriteOfValue(absl::string_view value);

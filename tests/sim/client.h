@@ -51,6 +51,7 @@ class SimClient {
   bool has_read_all() const { return next_read_ >= reads() && idle(); }
 
   const ClientStats& stats() const { return total_; }
+  uint64_t long_found() const { return long_found_; }
   uint64_t ended_at_once() const { return ended_at_once_; }
   std::string State();  // for a trace
   // Called once for each operation that begins.
@@ -116,6 +117,7 @@ class SimClient {
   int64_t wake_ns_ = 0;     // when a Poll() is scheduled, 0: it is not
   uint64_t life_ = 0;
   int writes_under_way_ = 0;
+  uint64_t long_found_ = 0;     // values longer than a page
   uint64_t ended_at_once_ = 0;  // when the call that began them returned
   uint64_t places_ = 0;         // in the order of what it did
   bool busy_ = false;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kv/limits.h"
 #include "tests/history/outcome.h"
 #include "tests/history/values.h"
 #include "tests/sim/client.h"
@@ -17,7 +18,7 @@ using history::Writes;
 using OpType = history::Type;
 
 // A caller's memory: for short values only, or for all.
-constexpr std::array<size_t, 2> kBufferBytes = {300, 500'000};
+constexpr std::array<size_t, 2> kBufferBytes = {300, 500'000};  // the second for longer ones where they occur
 
 // Whether the operation makes a value, or a counter, that names its write.
 bool Makes(OpType type) {
@@ -49,6 +50,12 @@ client::Kind KindOf(OpType type) {
 
 uint32_t SimClient::DrawBytes() {
   rdma::sim::Random& random = world_->random;
+  if (world_->plan.long_values) {
+    // Items of less than a page, of two, and of three.
+    return static_cast<uint32_t>(random.OneIn(4)   ? random.Between(8, 600'000)
+                                 : random.OneIn(2) ? random.Between(kv::kPageBytes, 2 * kv::kPageBytes)
+                                                   : random.Between(2 * kv::kPageBytes, history::kMaxValueBytes));
+  }
   if (world_->plan.large_values && !random.OneIn(4)) {
     // Of one size and then of another, by turns: slabs become sparse.
     constexpr uint32_t kTurns[] = {60'000, 130'000};
@@ -211,8 +218,9 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
     if (!must_answer && random.OneIn(4)) {
       const size_t which = random.OneIn(2) ? 0 : 1;
       std::unique_ptr<char[]>& buffer = slot.buffers[which];
-      if (buffer == nullptr) buffer.reset(new char[kBufferBytes[which]]);  // not cleared: that would take long
-      operation.to.buffer = absl::MakeSpan(buffer.get(), kBufferBytes[which]);
+      const size_t bytes = which == 1 && world_->plan.long_values ? history::kMaxValueBytes : kBufferBytes[which];
+      if (buffer == nullptr) buffer.reset(new char[bytes]);  // not cleared: that would take long
+      operation.to.buffer = absl::MakeSpan(buffer.get(), bytes);
     } else {
       operation.to.string = &slot.found;
     }
@@ -310,7 +318,10 @@ void SimClient::Ended(Slot* slot) {
   record.outcome = outcome.value_or(Outcome::kNothing);
   const bool says_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
   record.version = says_version && !history::IsOfCounter(record.type) ? operation.version : 0;
-  if (record.outcome == Outcome::kOk && operation.kind == client::Kind::kGet) Found(*slot, &record);
+  if (record.outcome == Outcome::kOk && operation.kind == client::Kind::kGet) {
+    Found(*slot, &record);
+    if (world_->writes[record.found].bytes > kv::kPageBytes) ++long_found_;
+  }
   if (TellsCounter(record)) FoundCounter(*slot, &record);
   // An atomic on a cell says nothing of the session.
   if (record.outcome == Outcome::kOk && Makes(record.type) && record.type != OpType::kCompareSwap) {

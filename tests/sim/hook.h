@@ -51,6 +51,7 @@ enum class Break : uint8_t {
   kAliveNotAsked,
   kLateNotFoundAtOnce,
   kOldDirectoryAtOnce,
+  kOldPlaceAfterMove,
   kCount,
 };
 inline Break active_break = Break::kNone;

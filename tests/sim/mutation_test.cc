@@ -59,6 +59,8 @@ constexpr Mutation kMutations[] = {
     {Break::kAliveNotAsked, "ReadAtOnceFromAServerThatIsGone"},
     {Break::kLateNotFoundAtOnce, "LateNotFoundBelievedOfAGetAtOnce", Focus::kCalls},
     {Break::kOldDirectoryAtOnce, "NotFoundAtOnceWithAnOldDirectory"},
+    {Break::kChecksumIgnored, "ChecksumOfALongItemNotVerified", Focus::kLong},
+    {Break::kOldPlaceAfterMove, "WhereAnItemWasBeforeAMoveTakenForItsPlace"},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

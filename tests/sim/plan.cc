@@ -94,10 +94,10 @@ Plan DrawPlan(uint64_t seed) {
   plan.servers = random.OneIn(4) ? 2 : 1;
   plan.grows = random.OneIn(2);
   plan.large_values = !plan.grows && random.OneIn(5);
-  plan.moves = !plan.grows && !plan.large_values && random.OneIn(6);
-  plan.operations = static_cast<int>(plan.large_values ? random.Between(500, 900)
-                                     : plan.grows      ? random.Between(3'000, 6'000)
-                                                       : random.Between(1'500, 4'000));
+  plan.moves = !plan.large_values && random.OneIn(6);
+  plan.operations = static_cast<int>(plan.large_values           ? random.Between(500, 900)
+                                     : plan.grows && !plan.moves ? random.Between(3'000, 6'000)
+                                                                 : random.Between(1'500, 4'000));
   plan.keys = static_cast<int>(plan.grows          ? random.Between(150, 400)
                                : plan.large_values ? random.Between(60, 90)
                                                    : random.Between(2, 24));
@@ -135,13 +135,21 @@ Plan DrawPlan(uint64_t seed) {
   plan.cells = static_cast<int>(random.OneIn(2) ? random.Between(1, 6) : random.Between(10, 60));
   plan.patience_ns = random.OneIn(3) ? random.Between(1'000'000, 50'000'000) : kLongPatienceNs;
   plan.calls = static_cast<int>(random.OneIn(3) ? 0 : random.Between(5, 60));
+  if (plan.large_values && random.OneIn(4)) {
+    plan.long_values = true;
+    plan.operations = static_cast<int>(random.Between(60, 150));
+    plan.keys = static_cast<int>(random.Between(2, 8));
+    // Each of them is a great many stores.
+    plan.nested = plan.nested_near = static_cast<uint32_t>(random.Between(5, 500));
+    network.capabilities.max_read_bytes = std::max<uint64_t>(network.capabilities.max_read_bytes, 64 << 10);
+  }
   return plan;
 }
 
 namespace {
 
 void FocusOnCounters(Plan* plan) {
-  plan->grows = plan->large_values = false;
+  plan->grows = plan->large_values = plan->long_values = false;
   plan->counters = plan->cells_shared = true;
   plan->operations = 3'000;
   plan->clients = 5;
@@ -156,8 +164,20 @@ void FocusOnCounters(Plan* plan) {
   }
 }
 
+void FocusOnLong(Plan* plan) {
+  plan->grows = plan->moves = plan->counters = false;
+  plan->large_values = plan->long_values = true;
+  plan->operations = 120;
+  plan->clients = 6;
+  plan->in_flight = 3;
+  plan->servers = 1;
+  plan->keys = 2;
+  plan->nested = plan->nested_near = 200;
+  plan->network.capabilities.max_read_bytes = 256 << 10;
+}
+
 void FocusOnMoves(Plan* plan) {
-  plan->grows = plan->large_values = plan->counters = false;
+  plan->grows = plan->large_values = plan->long_values = plan->counters = false;
   plan->moves = true;
   plan->operations = 1'500;
   plan->clients = 6;
@@ -177,6 +197,10 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
     FocusOnCounters(&plan);
     return plan;
   }
+  if (focus == Focus::kLong) {
+    FocusOnLong(&plan);
+    return plan;
+  }
   if (focus == Focus::kMoves) {
     FocusOnMoves(&plan);
     return plan;
@@ -184,6 +208,7 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
   if (focus == Focus::kCalls) plan.calls = 60;
   plan.grows = focus != Focus::kLarge;
   plan.large_values = focus == Focus::kLarge;
+  plan.long_values = false;
   plan.keys = plan.grows ? 300 : 80;
   plan.operations = plan.grows ? 5'000 : 1'000;
   plan.clients = 8;

@@ -83,6 +83,7 @@ struct Plan {
   Focus focus{};
   bool grows = false;         // keys fill few buckets, so that they overflow and split
   bool large_values = false;  // that fill the server's memory
+  bool long_values = false;   // some longer than a page of the server's memory
   bool moves = false;         // items move, since memory is full and its slabs sparse
   int values = 0;             // what lengths they have
   int in_flight = 0;          // of one client
@@ -118,6 +119,7 @@ enum class Focus : uint8_t {
   kLarge,       // large values in memory that is full
   kCounters,    // few counters and fewer cells
   kMoves,       // memory full of sparse slabs
+  kLong,        // values longer than a page
   kCalls,       // growth, and gets at once whose clients are stopped in the middle; servers die
 };
 Plan DrawPlan(uint64_t seed, Focus focus);

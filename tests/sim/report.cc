@@ -32,6 +32,7 @@ void Totals::Add(const RunResult& result) {
   sum.events += result.events;
   sum.splits += result.splits;
   sum.moved_items += result.moved_items;
+  sum.moved_in_growth += result.moved_in_growth;
   sum.read_retries += result.read_retries;
   sum.cached_hits += result.cached_hits;
   sum.stale_locations += result.stale_locations;
@@ -39,6 +40,7 @@ void Totals::Add(const RunResult& result) {
   sum.ended_in_pauses += result.ended_in_pauses;
   sum.server_gets += result.server_gets;
   sum.ended_at_once += result.ended_at_once;
+  sum.long_found += result.long_found;
   sum.directory_refreshes += result.directory_refreshes;
   sum.reconnects += result.reconnects;
   sum.resent_requests += result.resent_requests;
@@ -80,8 +82,9 @@ std::string Totals::ToString() const {
   return absl::StrCat(runs, " runs, ", undecided, " undecided; operations ", sum.operations, ", events ", sum.events,
                       ", pauses between stores ", sum.pauses, ", operations ended in them ", sum.ended_in_pauses,
                       ", cached hits ", sum.cached_hits, ", splits ", sum.splits, ", moved items ", sum.moved_items,
-                      ", read retries ", sum.read_retries, ", stale locations ", sum.stale_locations,
-                      ", gets by message ", sum.server_gets, ", gets at once ", sum.ended_at_once,
+                      ", of them in growth ", sum.moved_in_growth, ", read retries ", sum.read_retries,
+                      ", stale locations ", sum.stale_locations, ", gets by message ", sum.server_gets,
+                      ", gets of more than a page ", sum.long_found, ", gets at once ", sum.ended_at_once,
                       ", directory refreshes ", sum.directory_refreshes, ", reconnects ", sum.reconnects,
                       ", requests sent again ", sum.resent_requests, ", pulled values ", sum.pulled_values,
                       ", timeouts ", sum.timeouts, ", server deaths ", sum.restarts, ", replies of no memory ",

@@ -56,6 +56,10 @@ EDITS = [
     ("kv/partition.cc", "    StoreWord(from + kVersionOffset, version | kDeadBit);\n",
      "    if (!BROKEN(kMovedStaysAlive)) StoreWord(from + kVersionOffset, version | kDeadBit);\n"),
 
+    # A put makes room by moving items, perhaps the one that it replaces, and does not look again where that is.
+    ("kv/partition.cc", "    found = Find(hash, key);  // it may have been moved\n",
+     "    if (!BROKEN(kOldPlaceAfterMove)) found = Find(hash, key);\n"),
+
     # ---- Splitting.
     # The slots of a segment that was split are cleared before its descriptions say that it is retired; or they never do.
     ("kv/index.cc", "  for (uint32_t b = 0; b < kBuckets; ++b) StoreWord(BucketAt(old, b), 0);\n",

@@ -108,7 +108,8 @@ RunResult Simulation::Run() {
   }
   RunResult result;
   for (const auto& server : servers_) {
-    result.splits += server->stats().splits;
+    result.splits += server->splits();
+    if (server->splits() > 0) result.moved_in_growth += server->stats().moved_items;
     result.moved_items += server->stats().moved_items;
     result.no_memory += server->no_memory();
     result.restarts += static_cast<uint64_t>(server->starts() - 1);
@@ -123,6 +124,7 @@ RunResult Simulation::Run() {
     result.cached_hits += stats.cached_hits;
     result.stale_locations += stats.stale_locations;
     result.server_gets += stats.server_gets;
+    result.long_found += client->long_found();
     result.ended_at_once += client->ended_at_once();
     result.directory_refreshes += stats.directory_refreshes;
     result.reconnects += stats.reconnects;

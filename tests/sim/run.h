@@ -20,12 +20,14 @@ struct RunResult {
   uint64_t events = 0;
   uint64_t splits = 0;
   uint64_t moved_items = 0;
+  uint64_t moved_in_growth = 0;  // by servers whose segments split too
   uint64_t read_retries = 0;
   uint64_t cached_hits = 0;
   uint64_t stale_locations = 0;
   uint64_t pauses = 0;           // between two stores
   uint64_t ended_in_pauses = 0;  // operations
   uint64_t server_gets = 0;
+  uint64_t long_found = 0;     // values longer than a page of the server's memory
   uint64_t ended_at_once = 0;  // gets, on one host
   uint64_t directory_refreshes = 0;
   uint64_t reconnects = 0;

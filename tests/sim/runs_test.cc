@@ -32,11 +32,13 @@ TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
   EXPECT_GT(sum.operations, 60'000u);
   EXPECT_GT(sum.splits, 60u);
   EXPECT_GT(sum.moved_items, 50u);
+  EXPECT_GT(sum.moved_in_growth, 50u);
   EXPECT_GT(sum.read_retries, 1'000u);
   EXPECT_GT(sum.stale_locations, 1'000u);
   EXPECT_GT(sum.directory_refreshes, 100u);
   EXPECT_GT(sum.server_gets, 0u);
   EXPECT_GT(sum.ended_at_once, 5'000u);
+  EXPECT_GT(sum.long_found, 5u);
   EXPECT_GT(sum.reconnects, 100u);
   EXPECT_GT(sum.resent_requests, 100u);
   EXPECT_GT(sum.pulled_values, 100u);

@@ -80,7 +80,10 @@ void SimServer::ClearArena() {
 void SimServer::Start() {
   running_world = world_;
   // As small as may be; larger where slabs of several sizes must have room to be sparse.
-  const uint64_t region_bytes = (world_->plan.large_values ? 2 : 1) * kv::kMinRegionBytes;
+  const uint64_t region_bytes = (world_->plan.long_values    ? 4
+                                 : world_->plan.large_values ? 2
+                                                             : 1) *
+                                kv::kMinRegionBytes;
   char* region = TakeMemory(region_bytes);
   ++starts_;
   parts_ = std::make_unique<Parts>();
@@ -106,6 +109,7 @@ void SimServer::Start() {
     }
   }
   if (world_->plan.moves) MakeSparse(parts.table.get());
+  parts.splits_before = parts.table->stats().splits;
   parts.locks = std::make_unique<server::PartitionLocks>(parts.table.get());
   const absl::Span<char> cells = CreateCounters(options.incarnation);
   running = paused;

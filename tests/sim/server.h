@@ -34,6 +34,8 @@ class SimServer {
   bool alive() const { return parts_ != nullptr; }
   bool ending() const { return ending_; }
   kv::TableStats stats() const { return parts_ ? parts_->table->stats() : kv::TableStats(); }
+  // Since clients may come.
+  uint64_t splits() const { return stats().splits - (parts_ ? parts_->splits_before : 0); }
   int starts() const { return starts_; }
   uint64_t no_memory() const;  // replies that said so
   // Cells of deleted counters that are not free yet.
@@ -55,6 +57,7 @@ class SimServer {
   struct Killed {};
   struct Parts {  // of one incarnation; destroyed from the last to the first
     std::unique_ptr<kv::Table> table;
+    uint64_t splits_before = 0;
     std::unique_ptr<server::PartitionLocks> locks;
     std::unique_ptr<server::Counters> counters;  // null without
     std::atomic<int64_t> clients{0};
