@@ -122,6 +122,20 @@ class Device {
   std::vector<AsyncSink*> sinks_ ABSL_GUARDED_BY(mutex_);
 };
 
+// As long as it lives a sink is told of a device's events. It outlives the sink's queues.
+class SinkRegistration {
+ public:
+  SinkRegistration(Device* device, AsyncSink* sink) : device_(device), sink_(sink) { device_->AddSink(sink_); }
+  ~SinkRegistration() { device_->RemoveSink(sink_); }
+  SinkRegistration(const SinkRegistration&) = delete;
+  SinkRegistration& operator=(const SinkRegistration&) = delete;
+  AsyncSink* sink() const { return sink_; }
+
+ private:
+  Device* const device_;
+  AsyncSink* const sink_;
+};
+
 // A memory region with one owner.
 struct RegionCloser {
   void operator()(ibv_mr* region) const { ibv_dereg_mr(region); }

@@ -29,7 +29,7 @@ EndpointDevice::~EndpointDevice() = default;
 
 absl::Status EndpointDevice::Begin() {
   if (absl::Status status = memory_.Begin(); !status.ok()) return status;
-  if (absl::Status status = receives_.Begin(/*shared=*/offers_ != nullptr, told_.sink); !status.ok()) return status;
+  if (absl::Status status = receives_.Begin(/*shared=*/offers_ != nullptr, told_.sink()); !status.ok()) return status;
   return completions_.Begin(receives_.shared_receives());
 }
 
@@ -54,7 +54,7 @@ absl::Status EndpointDevice::MakePair(const QueuePlan& plan, bool grant_atomics,
   queues.completions = pair->completions;
   queues.shared_receives = receives_.shared();
   queues.receives = pair->own_receives ? pair->window : 0;
-  pair->events->sink = told_.sink;
+  pair->events->sink = told_.sink();
   absl::StatusOr<QueuePair> made = QueuePair::Create(*device_, plan, queues, pair->events.get());
   if (!made.ok()) return made.status();
   pair->queue_pair = *std::move(made);
@@ -73,7 +73,7 @@ void EndpointDevice::Retire(Pair pair) {
     if (pair.id != nullptr) Dismiss(std::move(pair.id), pair.failed);
   }
   // The endpoint leaves a device that is gone when its last connection is.
-  if (device_->gone()) told_.sink->OnSomethingToDo();
+  if (device_->gone()) told_.sink()->OnSomethingToDo();
 }
 
 // Destroys the queue pair. What it has completed is in the queues then, and nothing comes after it. Its number may be
@@ -127,7 +127,7 @@ void EndpointDevice::Dismiss(CmId id, bool failed) {
   silent_.push_back(std::move(id));
   if (silent_until_ns_ != 0) return;
   silent_until_ns_ = Clock::Real().NowNs() + kSilenceNs;
-  told_.sink->OnSomethingToDo();  // when OnTimer() is due has changed
+  told_.sink()->OnSomethingToDo();  // when OnTimer() is due has changed
 }
 
 void EndpointDevice::OnTimer(int64_t now_ns) {

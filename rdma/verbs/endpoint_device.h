@@ -90,13 +90,6 @@ class EndpointDevice {
   void OnTimer(int64_t now_ns);
 
  private:
-  // Of a sink that is told of the device's events. Goes after the queues.
-  struct Told {
-    Told(Device* to, AsyncSink* who) : device(to), sink(who) { device->AddSink(sink); }
-    ~Told() { device->RemoveSink(sink); }
-    Device* const device;
-    AsyncSink* const sink;
-  };
   // An iWARP client's queue pair whose handshake the kernel has under way.
   struct Parked {
     Pair pair;
@@ -111,7 +104,7 @@ class EndpointDevice {
   // Destroyed from the last to the first.
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<Offers> offers_;
-  const Told told_;
+  const SinkRegistration told_;
   RegisteredMemory memory_;
   MessagePool messages_;
   CompletionQueues completions_;

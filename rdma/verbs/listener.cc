@@ -27,29 +27,6 @@ absl::Status NoDescriptor() {
       absl::StrCat("cannot make a descriptor for the listener: ", strerror(errno), " (see ulimit -n)"));
 }
 
-// Registers a range with the device of `offers`, for the key that the listener's user knows it by; 0: the one that it
-// gets.
-absl::StatusOr<RemoteRange> Register(Offers* offers, const SharedRange& range, Access access, uint32_t name) {
-  const DeviceTraits& traits = offers->device->traits();
-  const bool atomics = access == Access::kRemoteReadAtomic && traits.atomics;
-  const int flags = IBV_ACCESS_REMOTE_READ | (atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0);
-  if (range.bytes > traits.max_region_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("one memory region of the RDMA device ", offers->device->name(), " takes ",
-                     traits.max_region_bytes, " bytes (max_mr_size in ibv_devinfo -v), and the server is to offer ",
-                     range.bytes, " in one; give it less (--memory, --counter_memory), or use another device"));
-  }
-  absl::StatusOr<MemoryRegion> region =
-      verbs::Register(*offers->device, range.base, range.bytes, flags, "the memory that the server offers");
-  if (!region.ok()) return region.status();
-  RemoteRange remote;
-  remote.address = reinterpret_cast<uintptr_t>(range.base);
-  remote.bytes = range.bytes;
-  remote.rkey = (*region)->rkey;
-  offers->offers.push_back({range.base, range.bytes, access, *std::move(region), name != 0 ? name : remote.rkey});
-  return remote;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Address& address,
@@ -59,15 +36,13 @@ absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Addre
   std::unique_ptr<VerbsListener> listener(new VerbsListener(FormatAddress(address), *local, options));
   if (absl::Status status = listener->Begin(); !status.ok()) return status;
   if (absl::Status status = listener->UseDevice(); !status.ok()) return status;
-  const Device& device = *listener->offers_->device;
+  const Device& device = listener->device_->device();
   listener->atomic_domain_ = device.traits().atomics ? AtomicDomain::kDevice : AtomicDomain::kNone;
   listener->numa_node_ = NumaNodeOf(device.name());
   return listener;
 }
 
-VerbsListener::~VerbsListener() {
-  if (offers_ != nullptr) offers_->device->RemoveSink(this);
-}
+VerbsListener::~VerbsListener() = default;
 
 absl::Status VerbsListener::Begin() {
   absl::StatusOr<EventChannel> channel = MakeEventChannel();
@@ -92,51 +67,31 @@ absl::Status VerbsListener::Watch(int descriptor) {
 
 // The one that the address belongs to now.
 absl::Status VerbsListener::UseDevice() {
-  absl::StatusOr<DevicePort> port = DeviceAt(local_, address_);
-  if (!port.ok()) return port.status();
-  absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(*std::move(port), Device::Posters::kSeveralThreads);
+  absl::StatusOr<std::unique_ptr<ListenerDevice>> device = ListenerDevice::Open(local_, address_, options_);
   if (!device.ok()) return device.status();
-  auto offers = std::make_shared<Offers>();
-  offers->device = *std::move(device);
-  offers->options = options_;
-  if (absl::Status status = Prepare(offers.get()); !status.ok()) return status;
-  offers_ = std::move(offers);
-  offers_->device->AddSink(this);
-  absl::Status status;
-  for (const int descriptor : offers_->device->event_fds()) {
-    if (status.ok() && descriptor >= 0) status = Watch(descriptor);
+  if (absl::Status status = Prepare(device->get()); !status.ok()) return status;
+  if (absl::Status status = (*device)->Listen(channel_.get(), epoll_.get(), this); !status.ok()) return status;
+  std::vector<std::shared_ptr<VerbsLoopback>> loopbacks;
+  for (const Itself& itself : itself_) {
+    absl::StatusOr<std::shared_ptr<VerbsLoopback>> loopback = (*device)->ConnectToItself(itself.range);
+    if (!loopback.ok()) return loopback.status();
+    loopbacks.push_back(*std::move(loopback));
   }
-  if (status.ok()) status = Listen();
-  for (size_t i = 0; status.ok() && i < itself_.size(); ++i) {
-    RemoteRange range = itself_[i].range;
-    range.rkey = offers_->Named(range.rkey)->rkey();
-    absl::StatusOr<std::unique_ptr<VerbsLoopback>> loopback = VerbsLoopback::Create(offers_, range);
-    status = loopback.status();
-    if (loopback.ok()) itself_[i].loopback->Set(*std::move(loopback));
-  }
-  if (!status.ok()) LeaveDevice(status);
-  return status;
-}
-
-// All that was offered before.
-absl::Status VerbsListener::Prepare(Offers* offers) {
-  if (!itself_.empty() && !offers->device->traits().atomics) {
-    return absl::FailedPreconditionError(absl::StrCat(address_, ": the device there now (", offers->device->name(),
-                                                      ") has no atomics, which this server's counters need"));
-  }
-  for (const Wanted& wanted : wanted_) {
-    absl::StatusOr<RemoteRange> range = Register(offers, wanted.range, wanted.access, wanted.named.rkey);
-    if (!range.ok()) return range.status();
-  }
+  for (size_t i = 0; i < itself_.size(); ++i) itself_[i].loopback->Set(std::move(loopbacks[i]));
+  device_ = *std::move(device);
   return absl::OkStatus();
 }
 
-absl::Status VerbsListener::Listen() {
-  rdma_cm_id* id = nullptr;
-  if (rdma_create_id(channel_.get(), &id, nullptr, RDMA_PS_TCP) != 0) return CannotListen(address_, errno);
-  id_.reset(id);
-  SocketAddress local = local_;
-  if (rdma_bind_addr(id, local.get()) != 0 || rdma_listen(id, kBacklog) != 0) return CannotListen(address_, errno);
+// All that was offered before.
+absl::Status VerbsListener::Prepare(ListenerDevice* device) {
+  if (!itself_.empty() && !device->device().traits().atomics) {
+    return absl::FailedPreconditionError(absl::StrCat(address_, ": the device there now (", device->device().name(),
+                                                      ") has no atomics, which this server's counters need"));
+  }
+  for (const Wanted& wanted : wanted_) {
+    absl::StatusOr<RemoteRange> range = device->Offer(wanted.range, wanted.access, wanted.named.rkey);
+    if (!range.ok()) return range.status();
+  }
   return absl::OkStatus();
 }
 
@@ -144,13 +99,8 @@ absl::Status VerbsListener::Listen() {
 void VerbsListener::LeaveDevice(absl::Status why) {
   status_ = std::move(why);
   requests_.clear();
-  id_.reset();
   for (const Itself& itself : itself_) itself.loopback->Set(nullptr);
-  for (const int descriptor : offers_->device->event_fds()) {
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
-  }
-  offers_->device->RemoveSink(this);
-  offers_.reset();
+  device_.reset();
   itimerspec every = {};
   every.it_value.tv_sec = every.it_interval.tv_sec = kLookForDeviceSeconds;
   timerfd_settime(timer_.get(), 0, &every, nullptr);
@@ -169,16 +119,16 @@ void VerbsListener::LookForDevice() {
 
 absl::StatusOr<RemoteRange> VerbsListener::Offer(const SharedRange& range, Access access) {
   if (range.bytes == 0 || range.base == nullptr) return absl::InvalidArgumentError("an empty range");
-  if (offers_ == nullptr) return status_;
-  absl::StatusOr<RemoteRange> named = Register(offers_.get(), range, access, /*name=*/0);
+  if (device_ == nullptr) return status_;
+  absl::StatusOr<RemoteRange> named = device_->Offer(range, access, /*name=*/0);
   if (named.ok()) wanted_.push_back({range, access, *named});
   return named;
 }
 
 absl::StatusOr<std::unique_ptr<Loopback>> VerbsListener::ConnectToItself(const RemoteRange& range) {
   if (atomic_domain() != AtomicDomain::kDevice) return Listener::ConnectToItself(range);
-  if (offers_ == nullptr) return status_;
-  absl::StatusOr<std::unique_ptr<VerbsLoopback>> loopback = VerbsLoopback::Create(offers_, range);
+  if (device_ == nullptr) return status_;
+  absl::StatusOr<std::shared_ptr<VerbsLoopback>> loopback = device_->ConnectToItself(range);
   if (!loopback.ok()) return loopback.status();
   itself_.push_back({range, std::make_shared<LoopbackOfListener::Current>()});
   itself_.back().loopback->Set(*std::move(loopback));
@@ -186,8 +136,8 @@ absl::StatusOr<std::unique_ptr<Loopback>> VerbsListener::ConnectToItself(const R
 }
 
 absl::StatusOr<std::unique_ptr<Endpoint>> VerbsListener::CreateEndpoint() {
-  if (offers_ == nullptr) return status_;
-  absl::StatusOr<std::unique_ptr<VerbsEndpoint>> endpoint = VerbsEndpoint::ForServer(offers_, options_);
+  if (device_ == nullptr) return status_;
+  absl::StatusOr<std::unique_ptr<VerbsEndpoint>> endpoint = VerbsEndpoint::ForServer(device_->offers(), options_);
   if (!endpoint.ok()) return endpoint.status();
   return *std::move(endpoint);
 }
@@ -196,13 +146,13 @@ absl::StatusOr<std::unique_ptr<Endpoint>> VerbsListener::CreateEndpoint() {
 
 std::unique_ptr<ConnectionRequest> VerbsListener::Next() {
   if (requests_.empty()) {
-    if (offers_ != nullptr) offers_->device->HandleEvents();
+    if (device_ != nullptr) device_->device().HandleEvents();
     ForEachEvent(channel_.get(), [this](const rdma_cm_event& event) { OnEvent(event); });
-    if (offers_ == nullptr) {
+    if (device_ == nullptr) {
       LookForDevice();
-    } else if (offers_->device->gone()) {
+    } else if (device_->device().gone()) {
       wake_.Clear();
-      LeaveDevice(DeviceGone(offers_->device->name()));
+      LeaveDevice(DeviceGone(device_->device().name()));
     }
   }
   if (requests_.empty()) return nullptr;
@@ -216,7 +166,7 @@ void VerbsListener::OnEvent(const rdma_cm_event& event) {
     case RDMA_CM_EVENT_CONNECT_REQUEST:
       return OnRequest(event);
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-      if (offers_ != nullptr) offers_->device->SetRemoved();
+      if (device_ != nullptr) device_->device().SetRemoved();
       return;
     default:
       // About a request that is not answered yet, on whatever thread: it is noticed there.
@@ -227,7 +177,7 @@ void VerbsListener::OnEvent(const rdma_cm_event& event) {
 void VerbsListener::OnRequest(const rdma_cm_event& event) {
   CmId id(event.id);
   id->context = nullptr;
-  if (offers_ == nullptr || !offers_->device->Is(id->verbs->device)) {
+  if (device_ == nullptr || !device_->device().Is(id->verbs->device)) {
     return RejectId(std::move(id), "the server's memory is not registered with the device that you came to");
   }
   absl::string_view hello;
@@ -235,9 +185,9 @@ void VerbsListener::OnRequest(const rdma_cm_event& event) {
   if (!client.ok()) return RejectId(std::move(id), client.status().message());
   const rdma_conn_param& asked = event.param.conn;
   absl::StatusOr<ReadDepths> depths =
-      AgreedDepths(offers_->device->traits(), asked.responder_resources, asked.initiator_depth);
+      AgreedDepths(device_->device().traits(), asked.responder_resources, asked.initiator_depth);
   if (!depths.ok()) return RejectId(std::move(id), depths.status().message());
-  requests_.push_back(std::make_unique<VerbsRequest>(std::move(id), *client, hello, *depths, offers_));
+  requests_.push_back(std::make_unique<VerbsRequest>(std::move(id), *client, hello, *depths, device_->offers()));
 }
 
 }  // namespace farlook::rdma::verbs

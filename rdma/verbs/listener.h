@@ -18,8 +18,8 @@
 #include "rdma/transport.h"
 #include "rdma/verbs/cm.h"
 #include "rdma/verbs/device.h"
+#include "rdma/verbs/listener_device.h"
 #include "rdma/verbs/loopback.h"
-#include "rdma/verbs/offers.h"
 #include "rdma/wake_fd.h"
 
 namespace farlook::rdma::verbs {
@@ -34,7 +34,7 @@ class VerbsListener final : public Listener, private AsyncSink {
   // Listener:
   std::string address() const override { return address_; }
   absl::Status status() const override { return status_; }
-  // RESOURCE_EXHAUSTED: the memlock limit, or the range is longer than the device's memory regions may be.
+  // Errors as of ListenerDevice::Offer().
   absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access) override;
   AtomicDomain atomic_domain() const override { return atomic_domain_; }
   absl::StatusOr<std::unique_ptr<Loopback>> ConnectToItself(const RemoteRange& range) override;
@@ -59,8 +59,7 @@ class VerbsListener final : public Listener, private AsyncSink {
       : address_(std::move(address)), local_(local), options_(options) {}
   absl::Status Begin();
   absl::Status UseDevice();
-  absl::Status Prepare(Offers* offers);
-  absl::Status Listen();
+  absl::Status Prepare(ListenerDevice* device);
   void LeaveDevice(absl::Status why);
   void LookForDevice();
   absl::Status Watch(int descriptor);
@@ -79,13 +78,12 @@ class VerbsListener final : public Listener, private AsyncSink {
   absl::Status status_;
   std::vector<Wanted> wanted_;
   std::vector<Itself> itself_;
-  std::shared_ptr<Offers> offers_;  // null: the device is gone
   // From here on destroyed from the last to the first: requests not asked for, the listening id, its channel.
   EventChannel channel_;
   UniqueFd epoll_;
   UniqueFd timer_;  // while there is no device
   WakeFd wake_;
-  CmId id_;
+  std::unique_ptr<ListenerDevice> device_;  // null: it is gone
   std::deque<std::unique_ptr<ConnectionRequest>> requests_;
 };
 
