@@ -44,9 +44,9 @@ ibv_context* OpenByName(const std::string& name, int* error) {
 }
 
 // librdmacm has opened the device too, and keeps it open as long as the process lives, or until it learns by and by
-// that the device is gone; Soft-RoCE and siw do not go before. So the files behind its context are closed: nobody asks
-// anything of it any more but to be closed. REQUIRES: an id is bound to the device, for else the context may be gone
-// itself.
+// that the device is gone; Soft-RoCE and siw do not go before. So this closes the files behind librdmacm's
+// context, of which nothing is asked from then on but to close. REQUIRES: an id is bound to the device, for else the
+// context may be gone itself.
 void CloseFiles(const ibv_context* context) {
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (nothing < 0) return;

@@ -2,8 +2,8 @@
 // device can do, and its asynchronous events.
 //
 // A listener and its endpoints share one, so that the memory that the listener offers is registered once. A client's
-// endpoint has its own: what goes wrong there is its own business. A device that is gone stays so, for whoever has it:
-// they let go of it, and open it anew when it is back.
+// endpoint opens the device for itself, so that a failure there ends no other endpoint's connections. A Device that is
+// gone stays so: its users let go of it, and open another one when the device is back.
 //
 // fork(): with kernels from 5.12 on a child gets copies of pinned pages, and nothing is needed. For older ones
 // ibv_fork_init() keeps registered memory out of children; a child must not use connections of its parent in any case.
@@ -32,7 +32,7 @@
 
 namespace farlook::rdma::verbs {
 
-// Who is told of asynchronous events, on the thread that reads them. Does not call back.
+// Is told of asynchronous events, on the thread that reads them. It must not call the device back.
 class AsyncSink {
  public:
   virtual ~AsyncSink() = default;
@@ -83,7 +83,8 @@ class Device {
   // ends its own queue pair for good (Linux 6.1, "A port that is down" in docs/design-notes.md). Asks the device.
   bool MustBeSilent() const;
 
-  // Readable when HandleEvents() has something to do. One thread. The second is -1 where nobody tells of the removal.
+  // Readable when HandleEvents() has something to do. One thread. The second is -1 at an address of all
+  // interfaces, where the connection manager does not tell of the removal.
   std::array<int, 2> event_fds() const { return {context_->async_fd, at_.channel != nullptr ? at_.channel->fd : -1}; }
   void HandleEvents();
   // Any thread. Removed: the kernel said so. Else it may be there still, for others.

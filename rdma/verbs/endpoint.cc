@@ -79,7 +79,7 @@ absl::Status VerbsEndpoint::UseDeviceTowards(const Address& address) {
 absl::Status VerbsEndpoint::Use(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers) {
   device_.emplace(std::move(device), std::move(offers), static_cast<AsyncSink*>(this), options_.max_outstanding);
   absl::Status status = BeginOnDevice();
-  // Told to those who were there then; who came later sees it here.
+  // A device that went before this endpoint was its sink did not tell it.
   if (status.ok() && device_->device().gone()) status = DeviceGone(device_->device().name());
   if (!status.ok()) LeaveDevice();
   return status;
@@ -104,7 +104,8 @@ bool VerbsEndpoint::idle() const {
          std::all_of(connections_.by_tag.begin(), connections_.by_tag.end(), is_null);
 }
 
-// REQUIRES: idle(), but for messages that nobody asks for any more, and what is waited for.
+// REQUIRES: no connection is left. Messages that the user had until the next Poll() go with the device; handshakes that
+// iWARP's kernel has under way are waited for.
 void VerbsEndpoint::LeaveDevice() {
   connections_.delivered.clear();
   buffers_.Leave();

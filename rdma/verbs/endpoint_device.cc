@@ -161,7 +161,7 @@ ABSL_ATTRIBUTE_NOINLINE int EndpointDevice::PollBacklog(ibv_wc* to, int most) {
 bool EndpointDevice::Arm() {
   if (!backlog_.empty()) return false;
   completions_.Arm();
-  // What came before the request for a wake-up wakes nobody.
+  // A completion that came before the queues were armed ends no sleep.
   return !SetAside();
 }
 

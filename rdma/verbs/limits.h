@@ -74,7 +74,7 @@ inline constexpr uint32_t kPollsPerEventCheck = 128;
 // The peer's hardware address is asked for anew so often. The kernel asks three times within seconds, and then waits
 // for an answer as long as it is told to: a link that comes back after that would not be noticed.
 inline constexpr int64_t kResolveMs = 1000;
-// A listener whose device is gone looks for one so often. Nobody tells it of a new one.
+// A listener whose device is gone looks for one so often. No event tells it of a new one.
 inline constexpr int64_t kLookForDeviceSeconds = 1;
 // Connection requests that the kernel keeps for a listener which does not look.
 inline constexpr int kBacklog = 1024;
@@ -100,9 +100,9 @@ inline constexpr uint8_t kRnrRetries = 6;
 
 // Longer than its retries take, also on adapters that take four times as long for them.
 inline constexpr int64_t kLoopbackTimeoutNs = 5'000'000'000;
-// After a failure nobody waits again for so long: calls fail at once.
+// For so long after a failure the loopback's calls fail at once, in place of waiting for the same again.
 inline constexpr int64_t kLoopbackPauseNs = 1'000'000'000;
-// Who waits lets others have the processor after so many looks: they may be what it waits for.
+// A call that waits yields the processor after so many polls: the answer may need it, where the device is software.
 inline constexpr uint32_t kLoopbackPolls = 256;
 
 }  // namespace farlook::rdma::verbs

@@ -49,7 +49,7 @@ class VerbsLoopback final : public Loopback, private AsyncSink {
   absl::Status Execute(ibv_send_wr* request, uint64_t* result);
   absl::Status Await() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // AsyncSink: who waits finds out by itself.
+  // AsyncSink. The call that waits learns of a failure from its completion, or from the lack of it.
   void OnQueuesLost(ibv_event_type) override {}
   void OnSomethingToDo() override {}
 

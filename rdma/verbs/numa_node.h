@@ -9,7 +9,7 @@
 namespace farlook::rdma::verbs {
 
 // The NUMA node of the RDMA device `name`; of the interface's adapter, where it is a software device. -1: the host has
-// one node, or nobody knows. `sys` is /sys but in tests.
+// one node, or does not tell. `sys` is /sys but in tests.
 int NumaNodeOf(absl::string_view name, const std::string& sys = "/sys");
 
 }  // namespace farlook::rdma::verbs

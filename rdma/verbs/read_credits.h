@@ -18,7 +18,7 @@ class ReadCredits {
   explicit ReadCredits(uint32_t max_outstanding) : max_outstanding_(max_outstanding) {}
 
   // False: not now. Then this endpoint has at least kUnaskedReads under way, whose completions are the time to ask
-  // again; so nobody has to be woken when another endpoint gives one back.
+  // again; so no endpoint has to be woken when another endpoint gives one back.
   bool Take() {
     if (own_ >= kUnaskedReads && in_process_.load(std::memory_order_relaxed) >= max_outstanding_) return false;
     ++own_;

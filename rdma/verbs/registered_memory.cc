@@ -15,7 +15,7 @@ absl::Status RegisteredMemory::Begin() {
       Register(*device_, probe_memory_.data(), kProbeAlignment, IBV_ACCESS_REMOTE_READ, "a word for probes");
   if (!word.ok()) return word.status();
   probe_word_ = *std::move(word);
-  // On iWARP a peer can write where a probe lands; nobody looks there.
+  // On iWARP a peer can write where a probe lands; this side never reads that.
   absl::StatusOr<MemoryRegion> other =
       Register(*device_, landing, kProbeAlignment, device_->traits().iwarp ? IBV_ACCESS_REMOTE_WRITE : 0, "probes");
   if (!other.ok()) return other.status();

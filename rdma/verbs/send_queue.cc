@@ -264,7 +264,7 @@ bool SendQueue::Issue(ibv_qp* pair) {
   return !Fill(issued_, &request, &piece) || Hand(pair, &request, 1);
 }
 
-// Apart: whoever waits for each READ pays neither for the loops nor for the stack.
+// A function of its own, so that a caller who posts one READ at a time pays for neither its loops nor its stack.
 ABSL_ATTRIBUTE_NOINLINE bool SendQueue::IssueMany(ibv_qp* pair) {
   ibv_send_wr requests[kDoorbellBatch];
   ibv_sge pieces[kDoorbellBatch];
