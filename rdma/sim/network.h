@@ -82,7 +82,7 @@ class Network {
   }
 
   // Called when a side that is itself connected, and whose peer is, ends a connection that no fault has touched.
-  std::function<void(Party, bool is_server)> on_healthy_end;
+  std::function<void(Party, bool is_server, Party peer)> on_healthy_end;
   // Called when a client is connected, with what the server answered.
   std::function<void(Party client, absl::string_view welcome)> on_welcome;
   // One line for each thing that happens; nothing is put together while it is empty.

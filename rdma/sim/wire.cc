@@ -294,7 +294,7 @@ void Wire::End(int i, absl::Status status) {
 
 void Wire::Leave(int i, absl::Status status) {
   if (!faulty_ && side(0).state == State::kUp && side(1).state == State::kUp && network_->on_healthy_end) {
-    network_->on_healthy_end(side(i).party, i == kServer);
+    network_->on_healthy_end(side(i).party, i == kServer, side(1 - i).party);
   }
   End(i, std::move(status));
 }

@@ -30,6 +30,9 @@ FaultMaker::FaultMaker(World* world, std::vector<std::unique_ptr<SimServer>>* se
   if (!world_->has(Fault::kShortSendQueues)) options.capabilities.send_queue_depth = kAmple;
   if (!world_->has(Fault::kShortReceivesAtClients)) options.receives[rdma::sim::kClient] = kAmple;
   if (!world_->has(Fault::kShortReceivesAtServers)) options.receives[rdma::sim::kServer] = kAmple;
+  for (const auto& server : servers_) {
+    hostile_.push_back(std::make_unique<Hostile>(world_, server->party(), server->address()));
+  }
   // Margins of docs/design-notes.md, "Retired segments": 25 ms are believed, 100 ms kept.
   const auto set_clock = [this](rdma::sim::SimClock* clock, Fault fault) {
     if (!world_->Strikes(fault)) return;
@@ -79,6 +82,9 @@ void FaultMaker::OnOperation(SimClient* client) {
     client->JumpClock(random.Between(0, 2'000'000'000));
   }
   if (happens(Fault::kStrangers)) SendStranger(*client);
+  if (happens(Fault::kHostileClients)) {
+    hostile_[static_cast<size_t>(client->server())]->Wake(static_cast<int>(random.Between(20, 300)));
+  }
   if (happens(Fault::kServerDeath)) KillServer(server);
   if (happens(Fault::kClientDeath)) KillClient(client);
 }
@@ -130,8 +136,8 @@ void FaultMaker::SendStranger(const SimClient& client) {
   strangers_.push_back(std::move(stranger));
 }
 
-void FaultMaker::OnHealthyEnd(rdma::sim::Party party, bool is_server) {
-  if (over_ || party >= kStrangers) return;
+void FaultMaker::OnHealthyEnd(rdma::sim::Party party, bool is_server, rdma::sim::Party peer) {
+  if (over_ || party >= kStrangers || peer >= kStrangers) return;
   if (is_server) {
     for (const auto& server : servers_) {
       if (server->party() == party && server->ending()) return;
@@ -149,6 +155,18 @@ void FaultMaker::OnHealthyEnd(rdma::sim::Party party, bool is_server) {
   world_->Violate(absl::StrCat("client ", party, " gave up a connection that was whole"));
 }
 
+void FaultMaker::End() {
+  over_ = true;
+  for (const auto& hostile : hostile_) hostile->End();
+}
+
+uint64_t FaultMaker::hostile_connections() const {
+  uint64_t count = 0;
+  for (const auto& hostile : hostile_) count += hostile->accepted();
+  return count;
+}
+
+// Who is hostile stays so.
 void FaultMaker::Heal() {
   world_->Note("no faults from now on");
   world_->healed = true;

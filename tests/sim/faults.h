@@ -11,6 +11,7 @@
 #include "rdma/sim/network.h"
 #include "rdma/transport.h"
 #include "tests/sim/client.h"
+#include "tests/sim/hostile.h"
 #include "tests/sim/server.h"
 #include "tests/sim/world.h"
 
@@ -24,12 +25,13 @@ class FaultMaker {
   // An operation of that client has begun.
   void OnOperation(SimClient* client);
   // A party ended a connection that was whole.
-  void OnHealthyEnd(rdma::sim::Party party, bool is_server);
+  void OnHealthyEnd(rdma::sim::Party party, bool is_server, rdma::sim::Party peer);
 
   // No faults from now on; who is dead comes back.
   void Heal();
   // The run is over.
-  void End() { over_ = true; }
+  void End();
+  uint64_t hostile_connections() const;
 
  private:
   void KillClient(SimClient* client);
@@ -46,6 +48,7 @@ class FaultMaker {
     std::unique_ptr<rdma::Connection> connection;
   };
   std::vector<std::unique_ptr<Stranger>> strangers_;
+  std::vector<std::unique_ptr<Hostile>> hostile_;  // one for each server
   int64_t last_jump_ns_ = 0;
   bool over_ = false;
 };

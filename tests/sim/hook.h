@@ -52,6 +52,7 @@ enum class Break : uint8_t {
   kLateNotFoundAtOnce,
   kOldDirectoryAtOnce,
   kOldPlaceAfterMove,
+  kPatienceWithoutEnd,
   kCount,
 };
 inline Break active_break = Break::kNone;

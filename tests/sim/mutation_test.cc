@@ -61,6 +61,7 @@ constexpr Mutation kMutations[] = {
     {Break::kOldDirectoryAtOnce, "NotFoundAtOnceWithAnOldDirectory"},
     {Break::kChecksumIgnored, "ChecksumOfALongItemNotVerified", Focus::kLong},
     {Break::kOldPlaceAfterMove, "WhereAnItemWasBeforeAMoveTakenForItsPlace"},
+    {Break::kPatienceWithoutEnd, "WhoAcknowledgesNothingIsWaitedForForEver", Focus::kCounters},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

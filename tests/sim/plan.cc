@@ -38,7 +38,8 @@ absl::string_view NameOf(Fault fault) {
                                                  "client_jumps",
                                                  "server_jumps",
                                                  "strangers",
-                                                 "evictions"};
+                                                 "evictions",
+                                                 "hostile_clients"};
   static_assert(sizeof kNames / sizeof kNames[0] == static_cast<size_t>(Fault::kCount));
   return kNames[static_cast<size_t>(fault)];
 }
@@ -76,6 +77,7 @@ void DrawRates(rdma::sim::Random* random, Plan* plan) {
       {Fault::kClientJumps, 2, 6},
       {Fault::kServerJumps, 2, 6},
       {Fault::kStrangers, 2, 6},
+      {Fault::kHostileClients, 2, 10},
   };
   for (const Rates& rates : kRates) {
     plan->rates[static_cast<size_t>(rates.fault)] = random->OneIn(2) ? rates.rare : rates.frequent;

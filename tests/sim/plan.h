@@ -47,8 +47,9 @@ enum class Fault : uint8_t {
   kServerClocks,
   kClientJumps,
   kServerJumps,
-  kStrangers,  // who try to resume others' sessions
-  kEvictions,  // the server keeps few sessions
+  kStrangers,       // who try to resume others' sessions
+  kEvictions,       // the server keeps few sessions
+  kHostileClients,  // who keep no promise
   kCount,
 };
 inline constexpr size_t kFaults = static_cast<size_t>(Fault::kCount);

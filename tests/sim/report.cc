@@ -40,6 +40,7 @@ void Totals::Add(const RunResult& result) {
   sum.ended_in_pauses += result.ended_in_pauses;
   sum.server_gets += result.server_gets;
   sum.ended_at_once += result.ended_at_once;
+  sum.hostile_connections += result.hostile_connections;
   sum.long_found += result.long_found;
   sum.directory_refreshes += result.directory_refreshes;
   sum.reconnects += result.reconnects;
@@ -79,17 +80,17 @@ uint64_t Totals::RarestPair() const {
 }
 
 std::string Totals::ToString() const {
-  return absl::StrCat(runs, " runs, ", undecided, " undecided; operations ", sum.operations, ", events ", sum.events,
-                      ", pauses between stores ", sum.pauses, ", operations ended in them ", sum.ended_in_pauses,
-                      ", cached hits ", sum.cached_hits, ", splits ", sum.splits, ", moved items ", sum.moved_items,
-                      ", of them in growth ", sum.moved_in_growth, ", read retries ", sum.read_retries,
-                      ", stale locations ", sum.stale_locations, ", gets by message ", sum.server_gets,
-                      ", gets of more than a page ", sum.long_found, ", gets at once ", sum.ended_at_once,
-                      ", directory refreshes ", sum.directory_refreshes, ", reconnects ", sum.reconnects,
-                      ", requests sent again ", sum.resent_requests, ", pulled values ", sum.pulled_values,
-                      ", timeouts ", sum.timeouts, ", server deaths ", sum.restarts, ", replies of no memory ",
-                      sum.no_memory, ", atomics ", sum.atomics, ", requests about counters ", sum.counter_requests,
-                      ", dead cells met ", sum.dead_cells, ", unknown atomics ", sum.unknown_atomics);
+  return absl::StrCat(
+      runs, " runs, ", undecided, " undecided; operations ", sum.operations, ", events ", sum.events,
+      ", pauses between stores ", sum.pauses, ", operations ended in them ", sum.ended_in_pauses, ", cached hits ",
+      sum.cached_hits, ", splits ", sum.splits, ", moved items ", sum.moved_items, ", of them in growth ",
+      sum.moved_in_growth, ", read retries ", sum.read_retries, ", stale locations ", sum.stale_locations,
+      ", gets by message ", sum.server_gets, ", gets of more than a page ", sum.long_found, ", hostile connections ",
+      sum.hostile_connections, ", gets at once ", sum.ended_at_once, ", directory refreshes ", sum.directory_refreshes,
+      ", reconnects ", sum.reconnects, ", requests sent again ", sum.resent_requests, ", pulled values ",
+      sum.pulled_values, ", timeouts ", sum.timeouts, ", server deaths ", sum.restarts, ", replies of no memory ",
+      sum.no_memory, ", atomics ", sum.atomics, ", requests about counters ", sum.counter_requests, ", dead cells met ",
+      sum.dead_cells, ", unknown atomics ", sum.unknown_atomics);
 }
 
 }  // namespace farlook::sim

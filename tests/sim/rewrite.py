@@ -158,6 +158,9 @@ EDITS = [
     ("server/worker.cc", "  if (link.has_cells_key && !link.closing) counter_links_->Enroll(link);\n",
      "  if (BROKEN(kHolderNotEnrolled)) return shared_.counters->Execute(request, hash, link.has_cells_key);\n"
      "  if (link.has_cells_key && !link.closing) counter_links_->Enroll(link);\n"),
+    # A client that does not acknowledge that counters were deleted is never dropped.
+    ("server/counter_links.cc", "now_ns - waiting_.front()->told_ns >= patience_ns_)",
+     "(now_ns - waiting_.front()->told_ns >= patience_ns_ && !BROKEN(kPatienceWithoutEnd)))"),
     # A client that is stopped within an atomic is not waited for.
     ("server/counter_links.cc", "  if (link.connection->quiescent()) {\n",
      "  if (link.connection->quiescent() || BROKEN(kGateNotWaitedFor)) {\n"),

@@ -68,8 +68,8 @@ void Simulation::Setup() {
     client->on_begin = [this, raw = client.get()] { faults_->OnOperation(raw); };
     client->Start();
   }
-  world_.network.on_healthy_end = [this](rdma::sim::Party party, bool is_server) {
-    faults_->OnHealthyEnd(party, is_server);
+  world_.network.on_healthy_end = [this](rdma::sim::Party party, bool is_server, rdma::sim::Party peer) {
+    faults_->OnHealthyEnd(party, is_server, peer);
   };
   if (world_.noting) world_.network.trace = [this](const std::string& text) { world_.Note(text); };
 }
@@ -114,6 +114,7 @@ RunResult Simulation::Run() {
     result.no_memory += server->no_memory();
     result.restarts += static_cast<uint64_t>(server->starts() - 1);
   }
+  result.hostile_connections = faults_->hostile_connections();
   faults_->End();
   world_.network.on_healthy_end = nullptr;
   world_.network.on_welcome = nullptr;

@@ -27,6 +27,7 @@ struct RunResult {
   uint64_t pauses = 0;           // between two stores
   uint64_t ended_in_pauses = 0;  // operations
   uint64_t server_gets = 0;
+  uint64_t hostile_connections = 0;
   uint64_t long_found = 0;     // values longer than a page of the server's memory
   uint64_t ended_at_once = 0;  // gets, on one host
   uint64_t directory_refreshes = 0;

@@ -39,6 +39,7 @@ TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
   EXPECT_GT(sum.server_gets, 0u);
   EXPECT_GT(sum.ended_at_once, 5'000u);
   EXPECT_GT(sum.long_found, 5u);
+  EXPECT_GT(sum.hostile_connections, 30u);
   EXPECT_GT(sum.reconnects, 100u);
   EXPECT_GT(sum.resent_requests, 100u);
   EXPECT_GT(sum.pulled_values, 100u);

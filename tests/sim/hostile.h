@@ -1,0 +1,56 @@
+// A client of a simulated run that keeps no promise: garbage, requests that are cut short or changed, numbers beyond
+// its window, values that cannot be pulled, READs where it has no right to; it does not read what it is answered,
+// acknowledges nothing, and comes and goes. What it writes is of keys of its own.
+#ifndef FARLOOK_TESTS_SIM_HOSTILE_H_
+#define FARLOOK_TESTS_SIM_HOSTILE_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "rdma/sim/network.h"
+#include "rdma/transport.h"
+#include "tests/sim/world.h"
+
+namespace farlook::sim {
+
+// Thread safety: one thread. Its connection ends before the network does.
+class Hostile {
+ public:
+  // Parties from here on are hostile.
+  static constexpr rdma::sim::Party kFirst = 3000;
+
+  Hostile(World* world, int number, std::string address);
+
+  // It does some more.
+  void Wake(int acts);
+  // It is gone.
+  void End();
+  // Connections that a server accepted.
+  uint64_t accepted() const { return accepted_; }
+
+ private:
+  void Act();
+  void Come();
+  void Look();
+  void Say();
+  void ReachOut();
+  std::string Request();
+
+  World* const world_;
+  const std::string address_;
+  std::unique_ptr<rdma::Endpoint> endpoint_;
+  std::unique_ptr<rdma::Connection> connection_;
+  std::array<uint64_t, 64> memory_{};
+  int acts_left_ = 0;
+  uint64_t numbers_ = 0;  // of requests, on this connection
+  uint64_t accepted_ = 0;
+  bool connected_ = false;
+  bool deaf_ = false;  // does not look at what it is told
+  bool over_ = false;
+};
+
+}  // namespace farlook::sim
+
+#endif  // FARLOOK_TESTS_SIM_HOSTILE_H_
