@@ -164,6 +164,8 @@ void FocusOnCounters(Plan* plan) {
     plan->faults |= BitOf(fault);
     plan->rates[static_cast<size_t>(fault)] = fault == Fault::kClientStop ? 60 : 10'000;
   }
+  plan->faults |= BitOf(Fault::kHostileClients);
+  plan->rates[static_cast<size_t>(Fault::kHostileClients)] = 10;
 }
 
 void FocusOnLong(Plan* plan) {
