@@ -1,51 +1,34 @@
-// The blocking calls: each starts an operation on the core and waits until it is done.
-#include "client/client.h"
+// The calls that wait: each starts an operation, or a batch of them, on the core and waits until it is done. Operations
+// that do not wait go to the core as they are.
+#include "farlook/client.h"
 
+#include <iterator>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/batch.h"
 #include "client/core.h"
-#include "client/multi_get.h"
+#include "client/operation.h"
+#include "client/view.h"
 #include "client/waiter.h"
+#include "farlook/async.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
 
 namespace farlook {
 
-using client::ClientCore;
+using client::Kind;
+using client::View;
 
 class ClientImpl {
  public:
-  ClientImpl(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_view address, const ClientOptions& options)
-      : core(std::move(endpoint), address, options, rdma::Clock::Real(), std::random_device()()),
+  ClientImpl(std::unique_ptr<rdma::Endpoint> endpoint, std::string_view address, const ClientOptions& options)
+      : core(std::move(endpoint), View(address), options, rdma::Clock::Real(), std::random_device()()),
         waiter(&core, options.spin_us),
-        multi_get(&core, &waiter) {}
+        batch(&core, &waiter) {}
 
-  // Says to the engines what a public operation is.
-  static client::Operation* Prepare(Operation* operation, bool blocking) {
-    using Type = Operation::Type;
-    using client::Kind;
-    static constexpr Kind kKinds[] = {Kind::kGet,         Kind::kExists,        Kind::kPut,      Kind::kPut,
-                                      Kind::kPut,         Kind::kPut,           Kind::kDelete,   Kind::kPing,
-                                      Kind::kStat,        Kind::kCreateCounter, Kind::kFetchAdd, Kind::kCompareSwap,
-                                      Kind::kReadCounter, Kind::kDeleteCounter};
-    if (operation->type == Type::kPut) [[likely]] {
-      operation->kind = Kind::kPut;
-      operation->condition = Condition();
-    } else {
-      operation->kind = kKinds[static_cast<size_t>(operation->type)];
-      operation->condition = Condition();
-      if (operation->type == Type::kInsert) operation->condition = Condition::IfAbsent();
-      if (operation->type == Type::kReplace) operation->condition = Condition::IfPresent();
-      if (operation->type == Type::kCompareAndSet) operation->condition = Condition::IfVersion(operation->version);
-    }
-    operation->to = {operation->string, operation->buffer};
-    operation->blocking = blocking;
-    return operation;
-  }
-
-  // Starts an operation and waits until it is done.
+  // Starts a get and waits until it is done. Most are at once, and then no clock is read.
   absl::Status Run(client::Operation* operation) {
     operation->blocking = true;
     core.StartUntimed(absl::MakeSpan(&operation, 1));
@@ -57,236 +40,331 @@ class ClientImpl {
     return std::move(operation->status);
   }
 
-  absl::StatusOr<uint64_t> Write(client::Kind kind, absl::string_view key, absl::string_view value, Condition condition,
-                                 int64_t timeout_ms) {
-    client::Operation operation;
-    operation.kind = kind;
-    operation.key = key;
-    operation.value = value;
-    operation.condition = condition;
-    operation.timeout_ms = timeout_ms;
-    if (absl::Status status = Run(&operation); !status.ok()) return status;
-    return operation.version;
+  // The same for what is no get: its request bears the deadline.
+  absl::Status RunTimed(client::Operation* operation, Kind kind, std::string_view key, int64_t timeout_ms) {
+    operation->kind = kind;
+    operation->key = View(key);
+    operation->blocking = true;
+    core.StartUntil(absl::MakeSpan(&operation, 1), core.DeadlineFromNow(timeout_ms));
+    core.ProgressNowAndThen();
+    if (!operation->done) waiter.Wait([operation] { return operation->done; });
+    return std::move(operation->status);
   }
 
-  // The same for many.
-  void RunAll(absl::Span<Operation> operations) {
-    pointers.clear();
-    for (Operation& operation : operations) pointers.push_back(Prepare(&operation, /*blocking=*/true));
-    core.StartUntimed(pointers);
-    core.Progress();
-    size_t done = 0;  // all before this are
-    const auto all_done = [&] {
-      while (done < operations.size() && pointers[done]->done) ++done;
-      return done == operations.size();
-    };
-    if (!all_done()) {
-      core.SetDeadlines(pointers);
-      waiter.Wait(all_done);
-    }
-  }
-
-  absl::StatusOr<int64_t> Count(client::Operation* operation, absl::string_view key, int64_t timeout_ms) {
-    operation->key = key;
-    operation->timeout_ms = timeout_ms;
-    if (absl::Status status = Run(operation); !status.ok()) return status;
+  absl::StatusOr<int64_t> Count(client::Operation* operation, Kind kind, std::string_view key,
+                                const CounterOptions& options) {
+    operation->exactly_once = options.exactly_once;
+    if (absl::Status status = RunTimed(operation, kind, key, options.timeout_ms); !status.ok()) return status;
     return operation->counter;
   }
 
-  absl::Status CountMany(absl::Span<const absl::string_view> keys, std::vector<Client::CounterResult>* results) {
-    RunAll(absl::MakeSpan(batch));
-    absl::Status first_error;
-    results->resize(keys.size());
-    for (size_t i = 0; i < keys.size(); ++i) {
-      Client::CounterResult& result = (*results)[i];
-      result.status = std::move(batch[i].status);
-      result.value = batch[i].counter;
-      if (!result.status.ok() && !absl::IsNotFound(result.status) && first_error.ok()) first_error = result.status;
-    }
-    return first_error;
+  // ---- Operations that do not wait.
+
+  static client::Operation* RecordOf(AsyncOperation* operation) { return &operation->record(); }
+
+  size_t Poll(std::span<AsyncOperation*> done) {
+    size_t count = 0;
+    while (ready_first_ != nullptr && count < done.size()) done[count++] = PopReady();
+    client::Operation* ended[64];
+    size_t taken = 0;
+    do {
+      taken = core.Poll(absl::MakeSpan(ended));
+      for (size_t i = 0; i < taken; ++i) {
+        auto* const operation = static_cast<AsyncOperation*>(ended[i]->owner);
+        if (operation->then_) [[unlikely]] {
+          Call(operation);
+        } else if (count < done.size()) {
+          done[count++] = operation;
+        } else {
+          PushReady(operation);
+        }
+      }
+    } while (taken == std::size(ended));
+    return count;
   }
 
-  std::vector<Operation> batch;  // of a call for many counters
-  std::vector<client::Operation*> pointers;
-  ClientCore core;
+  size_t Wait(std::span<AsyncOperation*> done) {
+    const uint64_t calls_before = calls_;
+    for (;;) {
+      const size_t count = Poll(done);
+      if (count > 0 || calls_ != calls_before || ready_first_ != nullptr || core.in_flight() == 0) return count;
+      waiter.Wait([this] { return core.has_ended(); });
+    }
+  }
+
+  static void SetThen(AsyncOperation* operation, std::function<void(AsyncOperation*)> then) {
+    operation->then_ = std::move(then);
+  }
+
+  size_t ready() const { return ready_; }
+
+  std::vector<client::Operation*> records;  // scratch
+  client::ClientCore core;
   client::Waiter waiter;
-  client::MultiGetter multi_get;
+  client::Batch batch;
+
+ private:
+  // The operation is its callback's from here on, which may destroy it or start it again.
+  void Call(AsyncOperation* operation) {
+    ++calls_;
+    const std::function<void(AsyncOperation*)> then = std::exchange(operation->then_, nullptr);
+    then(operation);
+  }
+
+  // Those that have ended while callbacks were looked for, and found no room.
+  void PushReady(AsyncOperation* operation) {
+    operation->next_ = nullptr;
+    (ready_first_ == nullptr ? ready_first_ : ready_last_->next_) = operation;
+    ready_last_ = operation;
+    ++ready_;
+  }
+  AsyncOperation* PopReady() {
+    --ready_;
+    return std::exchange(ready_first_, ready_first_->next_);
+  }
+
+  AsyncOperation* ready_first_ = nullptr;
+  AsyncOperation* ready_last_ = nullptr;  // undefined while there is none
+  size_t ready_ = 0;
+  uint64_t calls_ = 0;  // of callbacks
 };
 
 Client::Client(std::unique_ptr<ClientImpl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 
-absl::StatusOr<std::unique_ptr<Client>> Client::Connect(absl::string_view address, const ClientOptions& options) {
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address, const ClientOptions& options) {
   rdma::TransportOptions transport;
   transport.liveness_ms = options.liveness_ms;
   transport.max_outstanding = options.max_outstanding;
-  auto endpoint = rdma::CreateEndpoint(address, transport);
+  auto endpoint = rdma::CreateEndpoint(View(address), transport);
   if (!endpoint.ok()) return endpoint.status();
   auto impl = std::make_unique<ClientImpl>(*std::move(endpoint), address, options);
-  if (absl::Status status = impl->waiter.Connect(options.timeout_ms); !status.ok()) {
-    return absl::Status(status.code(), absl::StrCat("cannot connect to ", address, ": ", status.message()));
+  if (absl::Status status = impl->waiter.Connect(options.timeout_ms, options.wait_for_server); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("cannot connect to ", View(address), ": ", status.message()));
   }
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 
-absl::Status Client::Get(absl::string_view key, std::string* value, uint64_t* version, int64_t timeout_ms) {
+// ---- Values.
+
+absl::Status Client::Get(std::string_view key, Value* value, const GetOptions& options) {
   client::Operation operation;
-  operation.key = key;
-  operation.to.string = value;
-  operation.timeout_ms = timeout_ms;
+  operation.key = View(key);
+  operation.to.string = &value->data;
+  operation.timeout_ms = options.timeout_ms;
   absl::Status status = impl_->Run(&operation);
-  if (version != nullptr && status.ok()) *version = operation.version;
+  value->version = operation.version;
   return status;
 }
 
-absl::StatusOr<Value> Client::Get(absl::string_view key, int64_t timeout_ms) {
+absl::StatusOr<Value> Client::Get(std::string_view key, const GetOptions& options) {
   Value value;
-  if (absl::Status status = Get(key, &value.data, &value.version, timeout_ms); !status.ok()) return status;
+  if (absl::Status status = Get(key, &value, options); !status.ok()) return status;
   return value;
 }
 
-absl::StatusOr<size_t> Client::GetInto(absl::string_view key, absl::Span<char> buffer, uint64_t* version,
-                                       int64_t timeout_ms) {
+absl::StatusOr<size_t> Client::GetInto(std::string_view key, std::span<char> buffer, const GetOptions& options,
+                                       uint64_t* version) {
   client::Operation operation;
-  operation.key = key;
-  operation.to.buffer = buffer;
-  operation.timeout_ms = timeout_ms;
+  operation.key = View(key);
+  operation.to.buffer = absl::MakeSpan(buffer.data(), buffer.size());
+  operation.timeout_ms = options.timeout_ms;
   if (absl::Status status = impl_->Run(&operation); !status.ok()) return status;
   if (version != nullptr) *version = operation.version;
   return operation.value_bytes;
 }
 
-absl::Status Client::MultiGet(absl::Span<const absl::string_view> keys, std::vector<Result>* results,
-                              int64_t timeout_ms) {
-  results->resize(keys.size());
-  return impl_->multi_get.Run(keys, absl::MakeSpan(*results), timeout_ms);
-}
-
-absl::StatusOr<bool> Client::Exists(absl::string_view key, int64_t timeout_ms) {
+absl::StatusOr<bool> Client::Exists(std::string_view key, const GetOptions& options) {
   client::Operation operation;
-  operation.kind = client::Kind::kExists;
-  operation.key = key;
-  operation.timeout_ms = timeout_ms;
+  operation.kind = Kind::kExists;
+  operation.key = View(key);
+  operation.timeout_ms = options.timeout_ms;
   absl::Status status = impl_->Run(&operation);
   if (status.ok()) return true;
   if (absl::IsNotFound(status)) return false;
   return status;
 }
 
-absl::StatusOr<uint64_t> Client::Put(absl::string_view key, absl::string_view value, int64_t timeout_ms) {
-  return impl_->Write(client::Kind::kPut, key, value, Condition::Always(), timeout_ms);
+absl::StatusOr<uint64_t> Client::Put(std::string_view key, std::string_view value, const PutOptions& options) {
+  client::Operation operation;
+  operation.value = View(value);
+  operation.condition = options.condition;
+  if (absl::Status status = impl_->RunTimed(&operation, Kind::kPut, key, options.timeout_ms); !status.ok()) {
+    return status;
+  }
+  return operation.version;
 }
 
-absl::StatusOr<uint64_t> Client::Insert(absl::string_view key, absl::string_view value, int64_t timeout_ms) {
-  return impl_->Write(client::Kind::kPut, key, value, Condition::IfAbsent(), timeout_ms);
+absl::Status Client::Delete(std::string_view key, const DeleteOptions& options) {
+  client::Operation operation;
+  operation.condition = options.condition;
+  return impl_->RunTimed(&operation, Kind::kDelete, key, options.timeout_ms);
 }
 
-absl::StatusOr<uint64_t> Client::Replace(absl::string_view key, absl::string_view value, int64_t timeout_ms) {
-  return impl_->Write(client::Kind::kPut, key, value, Condition::IfPresent(), timeout_ms);
+// ---- Batches.
+
+namespace {
+
+absl::Status NotAsMany(absl::string_view what, size_t count, size_t keys) {
+  return absl::InvalidArgumentError(absl::StrCat("a batch of ", keys, " keys has ", count, " ", what));
 }
 
-absl::StatusOr<uint64_t> Client::CompareAndSet(absl::string_view key, absl::string_view value, uint64_t version,
-                                               int64_t timeout_ms) {
-  return impl_->Write(client::Kind::kPut, key, value, Condition::IfVersion(version), timeout_ms);
+void TakeVersion(client::Operation* operation, Result<uint64_t>* result) {
+  client::TakeStatus(operation, &result->status);
+  result->value = operation->version;
 }
 
-absl::Status Client::Delete(absl::string_view key, int64_t timeout_ms) {
-  return impl_->Write(client::Kind::kDelete, key, absl::string_view(), Condition::Always(), timeout_ms).status();
+void TakeCounter(client::Operation* operation, Result<int64_t>* result) {
+  client::TakeStatus(operation, &result->status);
+  result->value = operation->counter;
 }
 
-absl::Status Client::Ping(int64_t timeout_ms) {
-  return impl_->Write(client::Kind::kPing, absl::string_view(), absl::string_view(), Condition::Always(), timeout_ms)
-      .status();
+}  // namespace
+
+absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::vector<Result<Value>>* results,
+                              const GetOptions& options) {
+  results->resize(keys.size());
+  Result<Value>* const to = results->data();
+  return impl_->batch.Run(
+      Kind::kGet, keys.size(), options.timeout_ms,
+      [&](size_t i, client::Operation* operation) {
+        operation->key = View(keys[i]);
+        operation->to.string = &to[i].value.data;
+      },
+      [&](size_t i, client::Operation* operation) {
+        to[i].value.version = operation->version;
+        if (!operation->status.ok()) [[unlikely]]
+          to[i].value.data.clear();
+        client::TakeStatus(operation, &to[i].status);
+      });
 }
 
-absl::StatusOr<std::string> Client::ServerStats(int64_t timeout_ms) {
+absl::Status Client::MultiPut(std::span<const std::string_view> keys, std::span<const std::string_view> values,
+                              std::vector<Result<uint64_t>>* results, const PutOptions& options) {
+  if (values.size() != keys.size()) return NotAsMany("values", values.size(), keys.size());
+  results->resize(keys.size());
+  return impl_->batch.Run(
+      Kind::kPut, keys.size(), options.timeout_ms,
+      [&](size_t i, client::Operation* operation) {
+        operation->key = View(keys[i]);
+        operation->value = View(values[i]);
+        operation->condition = options.condition;
+      },
+      [&](size_t i, client::Operation* operation) { TakeVersion(operation, &(*results)[i]); });
+}
+
+absl::Status Client::MultiDelete(std::span<const std::string_view> keys, std::vector<Result<uint64_t>>* results,
+                                 const DeleteOptions& options) {
+  results->resize(keys.size());
+  return impl_->batch.Run(
+      Kind::kDelete, keys.size(), options.timeout_ms,
+      [&](size_t i, client::Operation* operation) {
+        operation->key = View(keys[i]);
+        operation->condition = options.condition;
+      },
+      [&](size_t i, client::Operation* operation) { TakeVersion(operation, &(*results)[i]); });
+}
+
+absl::Status Client::MultiFetchAdd(std::span<const std::string_view> keys, std::span<const int64_t> deltas,
+                                   std::vector<Result<int64_t>>* results, const CounterOptions& options) {
+  if (deltas.size() != keys.size()) return NotAsMany("deltas", deltas.size(), keys.size());
+  results->resize(keys.size());
+  return impl_->batch.Run(
+      Kind::kFetchAdd, keys.size(), options.timeout_ms,
+      [&](size_t i, client::Operation* operation) {
+        operation->key = View(keys[i]);
+        operation->operand = deltas[i];
+        operation->exactly_once = options.exactly_once;
+      },
+      [&](size_t i, client::Operation* operation) { TakeCounter(operation, &(*results)[i]); });
+}
+
+absl::Status Client::MultiReadCounter(std::span<const std::string_view> keys, std::vector<Result<int64_t>>* results,
+                                      const CounterOptions& options) {
+  results->resize(keys.size());
+  return impl_->batch.Run(
+      Kind::kReadCounter, keys.size(), options.timeout_ms,
+      [&](size_t i, client::Operation* operation) {
+        operation->key = View(keys[i]);
+        operation->exactly_once = options.exactly_once;
+      },
+      [&](size_t i, client::Operation* operation) { TakeCounter(operation, &(*results)[i]); });
+}
+
+// ---- Counters.
+
+absl::Status Client::CreateCounter(std::string_view key, int64_t initial, const CounterOptions& options) {
+  client::Operation operation;
+  operation.operand = initial;
+  return impl_->Count(&operation, Kind::kCreateCounter, key, options).status();
+}
+
+absl::StatusOr<int64_t> Client::FetchAdd(std::string_view key, int64_t delta, const CounterOptions& options) {
+  client::Operation operation;
+  operation.operand = delta;
+  return impl_->Count(&operation, Kind::kFetchAdd, key, options);
+}
+
+absl::StatusOr<int64_t> Client::CompareSwap(std::string_view key, int64_t expected, int64_t desired,
+                                            const CounterOptions& options) {
+  client::Operation operation;
+  operation.expected = expected;
+  operation.operand = desired;
+  return impl_->Count(&operation, Kind::kCompareSwap, key, options);
+}
+
+absl::StatusOr<int64_t> Client::ReadCounter(std::string_view key, const CounterOptions& options) {
+  client::Operation operation;
+  return impl_->Count(&operation, Kind::kReadCounter, key, options);
+}
+
+absl::StatusOr<int64_t> Client::DeleteCounter(std::string_view key, const CounterOptions& options) {
+  client::Operation operation;
+  return impl_->Count(&operation, Kind::kDeleteCounter, key, options);
+}
+
+// ---- The server.
+
+absl::Status Client::Ping(const ServerOptions& options) {
+  client::Operation operation;
+  return impl_->RunTimed(&operation, Kind::kPing, {}, options.timeout_ms);
+}
+
+absl::StatusOr<std::string> Client::ServerStats(const ServerOptions& options) {
   std::string text;
   client::Operation operation;
-  operation.kind = client::Kind::kStat;
   operation.to.string = &text;
-  operation.timeout_ms = timeout_ms;
-  if (absl::Status status = impl_->Run(&operation); !status.ok()) return status;
+  if (absl::Status status = impl_->RunTimed(&operation, Kind::kStat, {}, options.timeout_ms); !status.ok()) {
+    return status;
+  }
   return text;
 }
 
-absl::Status Client::CreateCounter(absl::string_view key, int64_t initial, int64_t timeout_ms) {
-  client::Operation operation;
-  operation.kind = client::Kind::kCreateCounter;
-  operation.operand = initial;
-  return impl_->Count(&operation, key, timeout_ms).status();
+// ---- Operations that do not wait.
+
+void Client::Start(AsyncOperation* operation) {
+  client::Operation* const record = ClientImpl::RecordOf(operation);
+  impl_->core.StartUntil(absl::MakeConstSpan(&record, 1), impl_->core.DeadlineFromNow(record->timeout_ms));
 }
 
-absl::StatusOr<int64_t> Client::FetchAdd(absl::string_view key, int64_t delta, const FetchAddOptions& options) {
-  client::Operation operation;
-  operation.kind = client::Kind::kFetchAdd;
-  operation.operand = delta;
-  operation.exactly_once = options.exactly_once;
-  return impl_->Count(&operation, key, options.timeout_ms);
+void Client::Start(AsyncOperation* operation, std::function<void(AsyncOperation*)> then) {
+  ClientImpl::SetThen(operation, std::move(then));
+  Start(operation);
 }
 
-absl::StatusOr<int64_t> Client::CompareSwap(absl::string_view key, int64_t expected, int64_t desired,
-                                            int64_t timeout_ms) {
-  client::Operation operation;
-  operation.kind = client::Kind::kCompareSwap;
-  operation.expected = expected;
-  operation.operand = desired;
-  return impl_->Count(&operation, key, timeout_ms);
+void Client::Start(std::span<AsyncOperation* const> operations) {
+  impl_->records.clear();
+  for (AsyncOperation* operation : operations) impl_->records.push_back(ClientImpl::RecordOf(operation));
+  impl_->core.Start(impl_->records);
 }
 
-absl::StatusOr<int64_t> Client::ReadCounter(absl::string_view key, int64_t timeout_ms) {
-  client::Operation operation;
-  operation.kind = client::Kind::kReadCounter;
-  return impl_->Count(&operation, key, timeout_ms);
-}
-
-absl::Status Client::DeleteCounter(absl::string_view key, int64_t timeout_ms) {
-  client::Operation operation;
-  operation.kind = client::Kind::kDeleteCounter;
-  return impl_->Count(&operation, key, timeout_ms).status();
-}
-
-absl::Status Client::MultiFetchAdd(absl::Span<const absl::string_view> keys, absl::Span<const int64_t> deltas,
-                                   std::vector<CounterResult>* results, const FetchAddOptions& options) {
-  impl_->batch.assign(keys.size(), Operation());
-  for (size_t i = 0; i < keys.size(); ++i) {
-    Operation& operation = impl_->batch[i];
-    operation.type = Operation::Type::kFetchAdd;
-    operation.key = keys[i];
-    operation.operand = deltas[i];
-    operation.exactly_once = options.exactly_once;
-    operation.timeout_ms = options.timeout_ms;
-  }
-  return impl_->CountMany(keys, results);
-}
-
-absl::Status Client::MultiReadCounter(absl::Span<const absl::string_view> keys, std::vector<CounterResult>* results,
-                                      int64_t timeout_ms) {
-  impl_->batch.assign(keys.size(), Operation());
-  for (size_t i = 0; i < keys.size(); ++i) {
-    impl_->batch[i].type = Operation::Type::kReadCounter;
-    impl_->batch[i].key = keys[i];
-    impl_->batch[i].timeout_ms = timeout_ms;
-  }
-  return impl_->CountMany(keys, results);
-}
-
-void Client::RunAll(absl::Span<Operation> operations) { impl_->RunAll(operations); }
-
-void Client::Start(Operation* operation) { impl_->core.Start(ClientImpl::Prepare(operation, /*blocking=*/false)); }
-void Client::Start(absl::Span<Operation* const> operations) {
-  std::vector<client::Operation*>& records = impl_->pointers;
-  records.clear();
-  for (Operation* operation : operations) records.push_back(ClientImpl::Prepare(operation, /*blocking=*/false));
-  impl_->core.Start(records);
-}
-size_t Client::Poll(absl::Span<Operation*> done) {
-  static_assert(sizeof(Operation*) == sizeof(client::Operation*));  // a base, and nothing virtual: the same bits
-  return impl_->core.Poll(absl::MakeSpan(reinterpret_cast<client::Operation**>(done.data()), done.size()));
-}
-size_t Client::in_flight() const { return impl_->core.in_flight(); }
-bool Client::Arm() { return impl_->core.Arm(); }
+size_t Client::Poll(std::span<AsyncOperation*> done) { return impl_->Poll(done); }
+size_t Client::Wait(std::span<AsyncOperation*> done) { return impl_->Wait(done); }
+size_t Client::in_flight() const { return impl_->core.in_flight() + impl_->ready(); }
+bool Client::Arm() { return impl_->ready() == 0 && impl_->core.Arm(); }
 int Client::fd() const { return impl_->core.fd(); }
 int64_t Client::wait_ms() const { return impl_->core.wait_ms(); }
+
 const ClientStats& Client::stats() const { return impl_->core.stats(); }
 uint64_t Client::incarnation() const { return impl_->core.incarnation(); }
 uint64_t Client::memory_bytes() const { return impl_->core.memory_bytes(); }

@@ -1,11 +1,15 @@
 // The blocking client with a small server in a thread of its own; over shared memory, or RDMA.
-#include "client/client.h"
+
+#include "farlook/client.h"
 
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "client/mini_server.h"
+#include "farlook/async.h"
 #include "gtest/gtest.h"
 #include "kv/message.h"
 #include "rdma/clock.h"
@@ -183,26 +188,29 @@ TEST_F(ClientTest, CallsDoWhatTheySay) {
   auto client = Connect();
   ASSERT_NE(client, nullptr);
   EXPECT_EQ(client->Get("key").status().code(), absl::StatusCode::kNotFound);
-  const auto inserted = client->Insert("key", "one");
+  const auto inserted = client->Put("key", "one", {.condition = Condition::IfAbsent()});
   ASSERT_TRUE(inserted.ok());
-  EXPECT_EQ(client->Insert("key", "x").status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(client->Put("key", "x", {.condition = Condition::IfAbsent()}).status().code(),
+            absl::StatusCode::kAlreadyExists);
   auto got = client->Get("key");
   ASSERT_TRUE(got.ok());
   EXPECT_EQ(got->data, "one");
   EXPECT_EQ(got->version, *inserted);
   EXPECT_TRUE(*client->Exists("key"));
   EXPECT_FALSE(*client->Exists("other"));
-  const auto set = client->CompareAndSet("key", "two", got->version);
+  const auto set = client->Put("key", "two", {.condition = Condition::IfVersion(got->version)});
   ASSERT_TRUE(set.ok()) << set.status();
-  EXPECT_EQ(client->CompareAndSet("key", "three", got->version).status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(client->Replace("other", "x").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(client->Replace("key", "four").ok());
+  EXPECT_EQ(client->Put("key", "three", {.condition = Condition::IfVersion(got->version)}).status().code(),
+            absl::StatusCode::kAborted);
+  EXPECT_EQ(client->Put("other", "x", {.condition = Condition::IfPresent()}).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_TRUE(client->Put("key", "four", {.condition = Condition::IfPresent()}).ok());
   char buffer[10];
   uint64_t version = 0;
-  EXPECT_EQ(*client->GetInto("key", absl::MakeSpan(buffer), &version), 4);
+  EXPECT_EQ(*client->GetInto("key", buffer, {}, &version), 4);
   EXPECT_EQ(absl::string_view(buffer, 4), "four");
   EXPECT_NE(version, 0);
-  EXPECT_EQ(client->GetInto("key", absl::MakeSpan(buffer).first(3)).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(client->GetInto("key", std::span(buffer).first(3)).status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_TRUE(client->Delete("key").ok());
   EXPECT_EQ(client->Delete("key").code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(client->Ping().ok());
@@ -222,8 +230,8 @@ TEST_F(ClientTest, MultiGetAnswersEachKey) {
       ASSERT_TRUE(client->Put(names.back(), absl::StrCat("value", i)).ok());
     }
   }
-  const std::vector<absl::string_view> keys(names.begin(), names.end());
-  std::vector<Client::Result> results;
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  std::vector<Result<Value>> results;
   ClientOptions by_message = Patient();
   by_message.lookups = Lookups::kMessages;
   auto asking = Connect(by_message);
@@ -239,7 +247,7 @@ TEST_F(ClientTest, MultiGetAnswersEachKey) {
   EXPECT_EQ(asking->stats().server_gets, 1000);
   EXPECT_EQ(asking->stats().bucket_reads, 0);
   EXPECT_TRUE(client->MultiGet({}, &results).ok());
-  const absl::string_view bad[] = {"key1", "", "key2"};
+  const std::string_view bad[] = {"key1", "", "key2"};
   EXPECT_EQ(client->MultiGet(bad, &results).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(results[2].value.data, "value2");
 }
@@ -255,7 +263,7 @@ TEST_F(ClientTest, LargeValuesGoThereAndBack) {
     ASSERT_TRUE(put.ok()) << put.status();
     EXPECT_TRUE(client->Get("key")->data == value);
     std::string buffer(bytes, 'x');
-    EXPECT_EQ(*client->GetInto("key", absl::MakeSpan(buffer)), bytes);
+    EXPECT_EQ(*client->GetInto("key", buffer), bytes);
     EXPECT_TRUE(buffer == value);
   }
   EXPECT_LE(client->memory_bytes(), MostMemory());
@@ -277,24 +285,20 @@ TEST_F(ClientTest, AsynchronousOperationsEndThroughPollAndWakeItsDescriptor) {
   ASSERT_NE(client, nullptr);
   std::vector<std::string> keys;
   for (int i = 0; i < 500; ++i) keys.push_back(absl::StrCat("key", i));
-  std::vector<Operation> operations(500);
+  std::deque<PutOperation> operations;
   for (int i = 0; i < 500; ++i) {
-    operations[i].type = Operation::Type::kPut;
-    operations[i].key = keys[i];
-    operations[i].value = keys[i];
-    operations[i].timeout_ms = 10'000;
-    operations[i].tag = &keys[i];
-    client->Start(&operations[i]);
+    operations.emplace_back(keys[i], Borrowed{keys[i]}, PutOptions{.timeout_ms = 10'000}).set_tag(&keys[i]);
+    client->Start(&operations.back());
   }
   // A call in between ends on its own, and takes nobody's completion.
   EXPECT_TRUE(client->Ping().ok());
   size_t ended = 0;
   while (client->in_flight() > 0) {
-    Operation* done[7];
-    const size_t count = client->Poll(absl::MakeSpan(done));
+    AsyncOperation* done[7];
+    const size_t count = client->Poll(done);
     for (size_t i = 0; i < count; ++i) {
-      EXPECT_TRUE(done[i]->status.ok()) << done[i]->status;
-      EXPECT_EQ(static_cast<std::string*>(done[i]->tag)->data(), done[i]->key.data());
+      EXPECT_TRUE(done[i]->status().ok()) << done[i]->status();
+      EXPECT_EQ(*static_cast<std::string*>(done[i]->tag()), done[i]->key());
     }
     ended += count;
     if (count > 0 || !client->Arm()) continue;
@@ -311,12 +315,12 @@ TEST_F(ClientTest, AServerThatDoesNotAnswerCostsTheDeadlineAndReadsGoOn) {
   ASSERT_NE(client, nullptr);
   ASSERT_TRUE(client->Put("key", "value").ok());
   server.SetDeaf(true);
-  EXPECT_EQ(client->Put("key", "x", /*timeout_ms=*/20).status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(client->Ping(20).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(client->Put("key", "x", {.timeout_ms = 20}).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(client->Ping({.timeout_ms = 20}).code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(client->Get("key")->data, "value");
   // Expect: it is done later, once.
   server.SetDeaf(false);
-  EXPECT_TRUE(client->Ping(10'000).ok());
+  EXPECT_TRUE(client->Ping({.timeout_ms = 10'000}).ok());
   EXPECT_EQ(client->Get("key")->data, "x");
 }
 
@@ -327,7 +331,8 @@ TEST_F(ClientTest, ABrokenConnectionIsNotNoticedByItsUser) {
   for (int i = 0; i < 300; ++i) {
     if (i % 10 == 0) server.BreakConnections();
     // Insert of a new key: were it done twice, the second would say so.
-    const auto inserted = client->Insert(absl::StrCat("key", i), i % 7 == 0 ? std::string(9000, 'v') : "v");
+    const auto inserted = client->Put(absl::StrCat("key", i), i % 7 == 0 ? std::string(9000, 'v') : "v",
+                                      {.condition = Condition::IfAbsent()});
     ASSERT_TRUE(inserted.ok()) << i << ": " << inserted.status();
     ASSERT_TRUE(client->Get(absl::StrCat("key", i)).ok());
   }
@@ -368,10 +373,11 @@ TEST_F(ClientTest, ReadersSeeWholeValuesWhileTheServerWrites) {
   std::vector<std::thread> readers;
   for (int i = 1; i < 3; ++i) {
     readers.emplace_back([&, i] {
-      std::string value;
+      Value found;
+      const std::string& value = found.data;
       for (uint64_t n = 0; !stop.load(std::memory_order_relaxed); ++n) {
         const std::string key = absl::StrCat("key", n % 50);
-        const absl::Status status = clients[i]->Get(key, &value, nullptr, 10'000);
+        const absl::Status status = clients[i]->Get(key, &found, {.timeout_ms = 10'000});
         ASSERT_TRUE(status.ok()) << status;
         ASSERT_EQ(value.substr(0, key.size() + 1), key + " ");
         ASSERT_TRUE(std::all_of(value.begin() + static_cast<std::ptrdiff_t>(key.size()) + 1, value.end(),
@@ -381,11 +387,159 @@ TEST_F(ClientTest, ReadersSeeWholeValuesWhileTheServerWrites) {
   }
   for (uint64_t round = 1; round < 100; ++round) {
     for (int key = 0; key < 50; ++key) {
-      ASSERT_TRUE(clients[0]->Put(absl::StrCat("key", key), value_of(key, round), 10'000).ok());
+      ASSERT_TRUE(clients[0]->Put(absl::StrCat("key", key), value_of(key, round), {.timeout_ms = 10'000}).ok());
     }
   }
   stop.store(true, std::memory_order_relaxed);
   for (std::thread& reader : readers) reader.join();
+}
+
+TEST_F(ClientTest, ConditionsOfDeletes) {
+  ThreadedServer server(address_, 1);
+  auto client = Connect();
+  ASSERT_NE(client, nullptr);
+  const auto first = client->Put("key", "one"), second = client->Put("key", "two");
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(client->Delete("key", {.condition = Condition::IfVersion(*first)}).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(client->Delete("key", {.condition = Condition::IfAbsent()}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(client->Get("key")->data, "two");
+  EXPECT_TRUE(client->Delete("key", {.condition = Condition::IfVersion(*second)}).ok());
+  EXPECT_EQ(client->Delete("key", {.condition = Condition::IfVersion(*second)}).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ClientTest, BatchesOfWritesAnswerEachKey) {
+  ThreadedServer server(address_, 1);
+  auto client = Connect();
+  ASSERT_NE(client, nullptr);
+  constexpr size_t kCount = 700;  // several runs
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kCount; ++i) names.push_back(absl::StrCat("key", i));
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  std::vector<Result<uint64_t>> results;
+  ASSERT_TRUE(client->MultiPut(keys, keys, &results, {.condition = Condition::IfAbsent()}).ok());
+  for (size_t i = 0; i < kCount; i += 99) {
+    const auto got = client->Get(names[i]);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(got->data, names[i]);
+    EXPECT_EQ(got->version, results[i].value);
+  }
+  // Expect: those that are there are told apart from those that are not, and the call says the first error.
+  ASSERT_TRUE(client->Delete(names[7]).ok());
+  const std::vector<Result<uint64_t>> before = results;
+  EXPECT_EQ(client->MultiPut(keys, keys, &results, {.condition = Condition::IfAbsent()}).code(),
+            absl::StatusCode::kAlreadyExists);
+  for (size_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(results[i].status.code(), i == 7 ? absl::StatusCode::kOk : absl::StatusCode::kAlreadyExists);
+    if (i != 7) {
+      EXPECT_EQ(results[i].value, before[i].value);
+    }
+  }
+  // Expect: a key that is absent is no error of the call.
+  ASSERT_TRUE(client->Delete(names[9]).ok());
+  EXPECT_TRUE(client->MultiDelete(keys, &results).ok());
+  for (size_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(results[i].status.code(), i == 9 ? absl::StatusCode::kNotFound : absl::StatusCode::kOk);
+  }
+  EXPECT_EQ(client->MultiPut(keys, {}, &results).code(), absl::StatusCode::kInvalidArgument);
+  std::vector<Result<int64_t>> sums;
+  EXPECT_EQ(client->MultiFetchAdd(keys, {}, &sums).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ClientTest, WritesToOneKeyTakeEffectInTheOrderTheyWereStarted) {
+  ThreadedServer server(address_, 1);
+  auto client = Connect();
+  ASSERT_NE(client, nullptr);
+  std::string last;
+  for (int round = 0; round < 20; ++round) {
+    std::deque<PutOperation> puts;
+    for (int i = 0; i < 8; ++i) {
+      // Every other one is pulled.
+      last = absl::StrCat(round, " ", i, " ", std::string(i % 2 == round % 2 ? 20'000 : 10, 'v'));
+      client->Start(&puts.emplace_back("key", Borrowed{last}));
+      puts.back().set_value(last);  // small ones are sent by now; large ones have been copied
+    }
+    AsyncOperation* done[8];
+    while (client->in_flight() > 0) client->Wait(done);
+    for (const PutOperation& put : puts) EXPECT_TRUE(put.status().ok()) << put.status();
+    EXPECT_TRUE(client->Get("key")->data == last) << round;
+  }
+}
+
+TEST_F(ClientTest, ACallbackOwnsItsOperationAndMayStartItAgainOrDestroyIt) {
+  ThreadedServer server(address_, 1);
+  auto client = Connect();
+  ASSERT_NE(client, nullptr);
+  ASSERT_TRUE(client->Put("key", "value").ok());
+  int calls = 0;
+  std::function<void(AsyncOperation*)> again = [&](AsyncOperation* ended) {
+    EXPECT_EQ(static_cast<GetOperation*>(ended)->value(), "value");
+    EXPECT_EQ(client->Get("key")->data, "value");  // a call that waits may be made
+    if (++calls < 5) {
+      client->Start(ended, again);
+    } else {
+      delete ended;
+    }
+  };
+  client->Start(new GetOperation("key"), again);
+  // Beside it one that is polled: neither keeps the other from its end.
+  PutOperation put("other", std::string("x"));
+  client->Start(&put);
+  AsyncOperation* done[1];
+  size_t polled = 0;
+  while (client->in_flight() > 0) polled += client->Wait(done);
+  EXPECT_EQ(calls, 5);
+  EXPECT_EQ(polled, 1);
+  EXPECT_EQ(done[0], &put);
+  EXPECT_TRUE(put.status().ok()) << put.status();
+  EXPECT_EQ(client->Wait(done), 0);
+}
+
+TEST_F(ClientTest, APollWithoutRoomRunsCallbacksAndKeepsTheOthers) {
+  ThreadedServer server(address_, 1);
+  auto client = Connect();
+  ASSERT_NE(client, nullptr);
+  std::deque<GetOperation> gets;
+  int calls = 0;
+  for (int i = 0; i < 200; ++i) {
+    gets.emplace_back(absl::StrCat(i));
+    if (i % 2 == 0) {
+      client->Start(&gets.back(), [&](AsyncOperation*) { ++calls; });
+    } else {
+      client->Start(&gets.back());
+    }
+  }
+  for (int i = 0; i < 10'000 && calls < 100; ++i) client->Poll({});
+  EXPECT_EQ(calls, 100);
+  EXPECT_EQ(client->in_flight(), 100);
+  EXPECT_FALSE(client->Arm());
+  AsyncOperation* done[200];
+  size_t count = 0;
+  while (count < 100) count += client->Poll(std::span(done).subspan(count));
+  EXPECT_EQ(client->in_flight(), 0);
+  for (size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(done[i], &gets[2 * i + 1]);  // in the order in which they ended
+    EXPECT_EQ(done[i]->status().code(), absl::StatusCode::kNotFound);
+  }
+}
+
+TEST_F(ClientTest, WaitsForAServerThatIsNotThereYet) {
+  ClientOptions options = Patient();
+  options.timeout_ms = 50;
+  EXPECT_EQ(Client::Connect(address_, options).status().code(), absl::StatusCode::kUnavailable);
+  options.wait_for_server = true;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(Client::Connect(address_, options).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
+  options.timeout_ms = 60'000;
+  std::unique_ptr<ThreadedServer> server;
+  std::thread starting([&] {
+    poll(nullptr, 0, 30);
+    server = std::make_unique<ThreadedServer>(address_, 1);
+  });
+  auto client = Client::Connect(address_, options);
+  starting.join();
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_TRUE((*client)->Put("key", "value").ok());
 }
 
 }  // namespace

@@ -69,8 +69,16 @@ ClientCore::~ClientCore() = default;
 void ClientCore::Start(absl::Span<Operation* const> operations) {
   // Not at once as in StartUntimed(): Poll() is to return them.
   for (Operation* operation : operations) Admit(operation);
-  Post();
   SetDeadlines(operations);
+  Post();
+}
+
+void ClientCore::StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns) {
+  for (Operation* operation : operations) {
+    Admit(operation);
+    SetDeadline(operation, deadline_ns);
+  }
+  Post();
 }
 
 int64_t ClientCore::DeadlineAt(int64_t now_ns, int64_t timeout_ms) const {

@@ -67,6 +67,8 @@ class ClientCore {
   void Start(absl::Span<Operation* const> operations);
   size_t Poll(absl::Span<Operation*> done);
   size_t in_flight() const { return finished_.in_flight(); }
+  // Whether Poll() has something to return, without progress.
+  bool has_ended() const { return !finished_.empty(); }
   bool Arm();
   int fd() const { return endpoint_->fd(); }
   int64_t wait_ms();
@@ -95,6 +97,8 @@ class ClientCore {
     calls_without_progress_ = 0;
     Progress();
   }
+  // Starts them so that they end by `deadline_ns`, which what is sent for them bears.
+  void StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns);
   void SetDeadlines(absl::Span<Operation* const> operations);
   void SetDeadline(Operation* operation, int64_t deadline_ns);
   // When an operation must end that begins now; 0 means the client's timeout.

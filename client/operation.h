@@ -31,14 +31,20 @@ enum class Kind : uint8_t {
   kDeleteCounter,  // key
 };
 
-constexpr bool IsGet(Kind kind) { return kind == Kind::kGet || kind == Kind::kExists; }
+// Whether `kind` is one of `kinds`: two instructions for any choice.
+template <typename... Kinds>
+constexpr bool IsOneOf(Kind kind, Kinds... kinds) {
+  return ((uint32_t{1} << static_cast<int>(kind)) & (... | (uint32_t{1} << static_cast<int>(kinds)))) != 0;
+}
+constexpr bool IsGet(Kind kind) { return IsOneOf(kind, Kind::kGet, Kind::kExists); }
 constexpr bool IsCounter(Kind kind) {
-  return kind == Kind::kCreateCounter || kind == Kind::kFetchAdd || kind == Kind::kCompareSwap ||
-         kind == Kind::kReadCounter || kind == Kind::kDeleteCounter;
+  return IsOneOf(kind, Kind::kCreateCounter, Kind::kFetchAdd, Kind::kCompareSwap, Kind::kReadCounter,
+                 Kind::kDeleteCounter);
 }
 // Whether it may change the table.
 constexpr bool IsWrite(Kind kind) {
-  return !IsGet(kind) && kind != Kind::kPing && kind != Kind::kStat && kind != Kind::kReadCounter;
+  return IsOneOf(kind, Kind::kPut, Kind::kDelete, Kind::kCreateCounter, Kind::kFetchAdd, Kind::kCompareSwap,
+                 Kind::kDeleteCounter);
 }
 
 // Where a value goes: to a string, which is resized; else to a buffer, whose bytes are undefined unless the status is

@@ -14,6 +14,11 @@ namespace {
 // A spinning caller looks at the clock only once in so many looks at the transport.
 constexpr uint32_t kTurnsPerTick = 8;
 
+// A server that is not there yet, is shutting down, or has as many clients as it may have.
+bool MayGetBetter(const absl::Status& refused) {
+  return absl::IsUnavailable(refused) || absl::IsResourceExhausted(refused) || absl::IsDeadlineExceeded(refused);
+}
+
 int64_t NowNs() { return rdma::Clock::Real().NowNs(); }
 
 }  // namespace
@@ -49,10 +54,17 @@ void Waiter::Sleep(int64_t now_ns, int64_t end_ns) {
              static_cast<int>(std::min<int64_t>(wait_ms, std::numeric_limits<int>::max())));
 }
 
-absl::Status Waiter::Connect(int64_t timeout_ms) {
-  core_->Connect();
+absl::Status Waiter::Connect(int64_t timeout_ms, bool wait_for_server) {
   const int64_t end_ns = NowNs() + std::clamp<int64_t>(timeout_ms, 0, INT64_MAX / 4'000'000) * 1'000'000;
-  Wait([this] { return core_->ready() || !core_->refused().ok(); }, end_ns);
+  core_->Connect();
+  const auto decided = [this, wait_for_server] {
+    if (core_->ready()) return true;
+    if (core_->refused().ok()) return false;
+    if (!wait_for_server || !MayGetBetter(core_->refused())) return true;
+    core_->Connect();  // once more, when its time has come
+    return false;
+  };
+  Wait(decided, end_ns);
   if (core_->ready()) return absl::OkStatus();
   const absl::Status& refused = core_->refused();
   if (refused.ok()) return absl::UnavailableError("no server answered within the time given");

@@ -21,7 +21,8 @@ class Waiter {
   void Wait(absl::FunctionRef<bool()> done, int64_t end_ns = ClientCore::kNoDeadline);
 
   // Connects. UNAVAILABLE when nothing answers in time; else the server's reason, or what is wrong with the address.
-  absl::Status Connect(int64_t timeout_ms);
+  // `wait_for_server`: while the reason may pass, it goes on trying until the time is over.
+  absl::Status Connect(int64_t timeout_ms, bool wait_for_server = false);
 
  private:
   void Sleep(int64_t now_ns, int64_t end_ns);

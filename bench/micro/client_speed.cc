@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +15,7 @@
 #include "bench/common/clocks.h"
 #include "bench/common/key_name.h"
 #include "bench/common/random.h"
+#include "farlook/async.h"
 
 namespace farlook::bench {
 namespace {
@@ -77,38 +80,31 @@ double ClockNs() {
 }
 
 absl::StatusOr<double> PutAll(Client* client, const KeyRange& range, size_t in_flight) {
-  struct Slot {
-    Operation operation;
-    std::string key;
-  };
-  const std::unique_ptr<Slot[]> slots(new Slot[in_flight]);
+  const std::unique_ptr<PutOperation[]> puts(new PutOperation[in_flight]);
   const std::string value(range.value_bytes, 'v');
-  std::vector<Slot*> free;
+  std::string key;
+  std::vector<AsyncOperation*> free, to_start, ended(in_flight);
   for (size_t i = 0; i < in_flight; ++i) {
-    slots[i].operation.type = Operation::Type::kPut;
-    slots[i].operation.value = value;
-    slots[i].operation.timeout_ms = 60'000;
-    slots[i].operation.tag = &slots[i];
-    free.push_back(&slots[i]);
+    puts[i].set_value(Borrowed{value});
+    puts[i].set_options({.timeout_ms = 60'000});
+    free.push_back(&puts[i]);
   }
-  std::vector<Operation*> to_start, ended(in_flight);
   absl::Status error;
   int64_t next = 0;
   const int64_t start_ns = NowNs();
   while ((next < range.count && error.ok()) || free.size() < in_flight) {
     to_start.clear();
     while (!free.empty() && next < range.count && error.ok()) {
-      Slot* slot = free.back();
+      to_start.push_back(free.back());
       free.pop_back();
-      BuildKeyName(range.first + next++, &slot->key);
-      slot->operation.key = slot->key;
-      to_start.push_back(&slot->operation);
+      BuildKeyName(range.first + next++, &key);
+      to_start.back()->set_key(key);
     }
-    if (!to_start.empty()) client->Start(absl::MakeConstSpan(to_start));
-    const size_t count = client->Poll(absl::MakeSpan(ended));
+    if (!to_start.empty()) client->Start(to_start);
+    const size_t count = client->Poll(ended);
     for (size_t i = 0; i < count; ++i) {
-      if (!ended[i]->status.ok() && error.ok()) error = ended[i]->status;
-      free.push_back(static_cast<Slot*>(ended[i]->tag));
+      if (!ended[i]->status().ok() && error.ok()) error = ended[i]->status();
+      free.push_back(ended[i]);
     }
   }
   if (!error.ok()) return error;
@@ -124,7 +120,7 @@ absl::StatusOr<Percentiles> TimeGets(Client* client, const KeyRange& range, int6
   for (int64_t i = 0; i < operations; ++i) {
     keys.Next(&key);
     const int64_t start_ns = NowNs();
-    const absl::StatusOr<size_t> bytes = client->GetInto(key, absl::MakeSpan(buffer));
+    const absl::StatusOr<size_t> bytes = client->GetInto(key, buffer);
     times.Record(NowNs() - start_ns);
     if (!bytes.ok()) return bytes.status();
     if (*bytes != range.value_bytes) return Missing(key, range.value_bytes, *bytes);
@@ -150,22 +146,22 @@ absl::StatusOr<Percentiles> TimePuts(Client* client, const KeyRange& range, int6
 
 absl::Status CreateAll(Client* client, const KeyRange& range) {
   constexpr int64_t kBatch = 128;
-  std::vector<std::string> names(kBatch);
-  std::vector<Operation> operations(kBatch);
-  for (const Operation::Type type : {Operation::Type::kCreateCounter, Operation::Type::kFetchAdd}) {
-    for (int64_t first = 0; first < range.count; first += kBatch) {
-      const auto batch = absl::MakeSpan(operations).first(static_cast<size_t>(std::min(kBatch, range.count - first)));
-      for (size_t i = 0; i < batch.size(); ++i) {
-        BuildKeyName(range.first + first + static_cast<int64_t>(i), &names[i]);
-        batch[i] = Operation();
-        batch[i].type = type;
-        batch[i].key = names[i];
-        batch[i].timeout_ms = 60'000;
-      }
-      client->RunAll(batch);
-      for (const Operation& operation : batch) {
-        if (!operation.status.ok()) return operation.status;
-      }
+  const CounterOptions options = {.timeout_ms = 60'000};
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < range.count; ++i) {
+    BuildKeyName(range.first + i, &names.emplace_back());
+    if (absl::Status status = client->CreateCounter(names.back(), 0, options); !status.ok()) return status;
+  }
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  const std::vector<int64_t> deltas(keys.size());
+  std::vector<Result<int64_t>> results;
+  for (size_t first = 0; first < keys.size(); first += kBatch) {
+    const size_t count = std::min<size_t>(kBatch, keys.size() - first);
+    absl::Status status = client->MultiFetchAdd(std::span(keys).subspan(first, count),
+                                                std::span(deltas).subspan(first, count), &results, options);
+    if (!status.ok()) return status;
+    for (const Result<int64_t>& result : results) {
+      if (!result.status.ok()) return result.status;
     }
   }
   return absl::OkStatus();
@@ -191,8 +187,8 @@ absl::StatusOr<Percentiles> TimeMultiGets(Client* client, const KeyRange& range,
   RandomKeys random(range);
   Times times(operations);
   std::vector<std::string> names(batch);
-  std::vector<absl::string_view> keys(batch);
-  std::vector<Client::Result> results;
+  std::vector<std::string_view> keys(batch);
+  std::vector<Result<Value>> results;
   for (int64_t i = 0; i < operations; ++i) {
     for (size_t k = 0; k < batch; ++k) {
       random.Next(&names[k]);

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "client/client.h"
+#include "farlook/client.h"
 
 namespace farlook::bench {
 
@@ -33,8 +33,7 @@ absl::StatusOr<Percentiles> TimePuts(Client* client, const KeyRange& range, int6
 // The same of FetchAdds of 1 to counters, which CreateAll() made.
 absl::StatusOr<Percentiles> TimeAdds(Client* client, const KeyRange& range, int64_t operations);
 
-// Creates counters of these keys (value_bytes does not matter), many at once, and uses each once, so that this client
-// knows its cell.
+// Creates counters of these keys (value_bytes does not matter) and uses each once, so that this client knows its cell.
 absl::Status CreateAll(Client* client, const KeyRange& range);
 
 // The same of MultiGets of `batch` keys; for each key.

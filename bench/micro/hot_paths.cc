@@ -13,6 +13,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,8 +26,9 @@
 #include "bench/common/environment.h"
 #include "bench/common/key_name.h"
 #include "bench/micro/floor_memory.h"
-#include "client/client.h"
 #include "client/mini_server.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 #include "kv/message.h"
 #include "kv/table.h"
 #include "rdma/shared_memory.h"
@@ -158,7 +160,7 @@ class HotPaths {
 
   // A first round, uncounted, fills what is filled once: buffers, the allocator, what the linker binds late.
   void CountGets(Client* client, const std::vector<std::string>& keys, const char* name, bool warm = true) {
-    std::string value;
+    Value value;
     for (int round = warm ? 0 : 1; round < 2; ++round) {
       for (const std::string& key : keys) {
         if (round == 1) Counter::Begin();
@@ -171,8 +173,8 @@ class HotPaths {
   }
 
   void CountMultiGets(Client* client) {
-    std::vector<absl::string_view> batch(kBatch);
-    std::vector<Client::Result> results;
+    std::vector<std::string_view> batch(kBatch);
+    std::vector<Result<Value>> results;
     for (int round = 0; round < 2; ++round) {
       for (size_t first = 0; first < keys_.size(); first += kBatch) {
         for (size_t i = 0; i < kBatch; ++i) batch[i] = keys_[first + i];
@@ -189,19 +191,16 @@ class HotPaths {
     const std::string value(kValueBytes, 'w');
     for (int round = 0; round < 2; ++round) {
       for (const std::string& key : keys_) {
-        farlook::Operation operation;
-        operation.type = farlook::Operation::Type::kPut;
-        operation.key = key;
-        operation.value = value;
+        PutOperation operation(key, Borrowed{value});
         if (round == 1) Counter::Begin();
         client->Start(&operation);
         if (round == 1) Counter::End();
         server_.Answer();
-        farlook::Operation* done = nullptr;
+        AsyncOperation* done = nullptr;
         if (round == 1) Counter::Begin();
-        const size_t ended = client->Poll(absl::MakeSpan(&done, 1));
+        const size_t ended = client->Poll({&done, 1});
         if (round == 1) Counter::End();
-        if (ended != 1 || !operation.status.ok()) Fail("a put was not answered");
+        if (ended != 1 || !operation.status().ok()) Fail("a put was not answered");
       }
     }
     Counter::Dump("put_client", kKeys);

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "bench/common/clocks.h"
-#include "client/client.h"
+#include "farlook/client.h"
 
 namespace farlook::bench {
 namespace {

@@ -28,7 +28,7 @@
 #include "bench/micro/floor.h"
 #include "bench/micro/floor_memory.h"
 #include "bench/micro/server_process.h"
-#include "client/client.h"
+#include "farlook/client.h"
 #include "nlohmann/json.hpp"
 
 ABSL_FLAG(std::string, server, "", "path of the kv_server to start; required");

@@ -31,7 +31,8 @@
 #include "bench/micro/client_speed.h"
 #include "bench/micro/perftest.h"
 #include "bench/micro/server_process.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 #include "kv/item.h"
 #include "kv/limits.h"
 #include "kv/size_class.h"
@@ -55,40 +56,41 @@ constexpr size_t kSmallBytes = 64;
 std::string Size(uint64_t bytes) { return absl::StrCat("-s ", bytes); }
 std::string Count(int64_t n) { return absl::StrCat("-n ", n); }
 
-// Keeps `in_flight` operations on keys of the range, kGet or kFetchAdd, under way until `operations` ended. Operations
-// per second.
-absl::StatusOr<double> RateOf(Operation::Type type, Client* client, const KeyRange& range, size_t in_flight,
-                              int64_t operations) {
-  struct Slot {
-    Operation operation;
-    std::string key;
-    char buffer[kSmallBytes];
-  };
-  const std::unique_ptr<Slot[]> slots(new Slot[in_flight]);
-  std::vector<Operation*> batch, ended(in_flight);
-  for (size_t i = 0; i < in_flight; ++i) {
-    slots[i].operation.type = type;
-    slots[i].operation.operand = 1;
-    slots[i].operation.buffer = absl::MakeSpan(slots[i].buffer);
-    slots[i].operation.timeout_ms = 60'000;
-    slots[i].operation.tag = &slots[i];
-    batch.push_back(&slots[i].operation);
+// A get of a small value, and an add of 1 to a counter, as RateOf() wants them.
+struct SmallGet {
+  SmallGet() {
+    operation.set_options({.timeout_ms = 60'000});
+    operation.Into(buffer);
   }
+  GetOperation operation;
+  char buffer[kSmallBytes];
+};
+struct Add {
+  FetchAddOperation operation{"", 1, {.timeout_ms = 60'000}};
+};
+
+// Keeps `in_flight` operations on keys of the range, SmallGet's or Add's, under way until `operations` ended.
+// Operations per second.
+template <typename Slot>
+absl::StatusOr<double> RateOf(Client* client, const KeyRange& range, size_t in_flight, int64_t operations) {
+  const std::unique_ptr<Slot[]> slots(new Slot[in_flight]);
+  std::vector<AsyncOperation*> batch, ended(in_flight);
+  for (size_t i = 0; i < in_flight; ++i) batch.push_back(&slots[i].operation);
+  std::string key;
   absl::Status error;
   int64_t started = 0;
   const int64_t begin_ns = NowNs();
   for (int64_t done = 0; done < operations;) {
     batch.resize(std::min(batch.size(), static_cast<size_t>(operations - started)));
-    for (Operation* operation : batch) {
-      Slot* const slot = static_cast<Slot*>(operation->tag);
-      BuildKeyName(range.first + started++ * 7919 % range.count, &slot->key);
-      operation->key = slot->key;
+    for (AsyncOperation* operation : batch) {
+      BuildKeyName(range.first + started++ * 7919 % range.count, &key);
+      operation->set_key(key);
     }
-    client->Start(absl::MakeConstSpan(batch));
+    client->Start(batch);
     batch.clear();
-    const size_t count = client->Poll(absl::MakeSpan(ended));
+    const size_t count = client->Poll(ended);
     for (size_t i = 0; i < count; ++i) {
-      if (!ended[i]->status.ok() && error.ok()) error = ended[i]->status;
+      if (!ended[i]->status().ok() && error.ok()) error = ended[i]->status();
       if (error.ok()) batch.push_back(ended[i]);
     }
     done += static_cast<int64_t>(count);
@@ -229,7 +231,7 @@ class VerbsSpeed {
     std::vector<double> rates;
     for (const size_t in_flight : {16, 64, 256, 1024, 3072}) {
       const auto rate =
-          RateOf(Operation::Type::kGet, reader_.get(), small_, in_flight, std::max<int64_t>(operations, 2 * in_flight));
+          RateOf<SmallGet>(reader_.get(), small_, in_flight, std::max<int64_t>(operations, 2 * in_flight));
       if (!rate.ok()) return rate.status();
       rates.push_back(*rate);
       const std::string name = absl::StrCat("async Get, ", in_flight, " in flight");
@@ -276,7 +278,7 @@ class VerbsSpeed {
     if (!cpu_before_ns.ok()) return cpu_before_ns.status();
     const auto add = TimeAdds(reader_.get(), counters, operations);
     if (!add.ok()) return add.status();
-    const auto adds = RateOf(Operation::Type::kFetchAdd, reader_.get(), counters, 16, 4 * operations);
+    const auto adds = RateOf<Add>(reader_.get(), counters, 16, 4 * operations);
     if (!adds.ok()) return adds.status();
     const absl::StatusOr<int64_t> cpu_after_ns = CpuNsAtRest(server_->pid());
     if (!cpu_after_ns.ok()) return cpu_after_ns.status();
@@ -299,7 +301,7 @@ class VerbsSpeed {
   absl::Status Large() {
     const int64_t mib = absl::GetFlag(FLAGS_large_mib);
     const std::string value(static_cast<size_t>(mib) << 20, 'x');
-    std::string back;
+    Value back;
     int64_t put_ns = INT64_MAX, get_ns = INT64_MAX;
     for (int i = 0; i < 3; ++i) {  // the first makes room on both sides
       int64_t start_ns = NowNs();
@@ -309,7 +311,7 @@ class VerbsSpeed {
       start_ns = NowNs();
       if (absl::Status get = reader_->Get("large", &back); !get.ok()) return get;
       get_ns = std::min(get_ns, NowNs() - start_ns);
-      if (back != value) return absl::InternalError("a large value came back different");
+      if (back.data != value) return absl::InternalError("a large value came back different");
     }
     const auto mib_per_s = [mib](int64_t ns) { return static_cast<double>(mib) * 1e9 / static_cast<double>(ns); };
     const double limit = 0.8 * wide_ / (1 << 20);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,7 @@
 #include "absl/strings/strip.h"
 #include "bench/stores/farlook_pipeline.h"
 #include "bench/stores/record.h"
-#include "client/client.h"
+#include "farlook/client.h"
 
 namespace farlook::bench {
 namespace {
@@ -36,8 +37,10 @@ class FarlookDb : public Db {
   }
 
   void ReadBatch(absl::Span<const absl::string_view> keys, absl::Span<ReadResult> results) override {
+    keys_.clear();
+    for (absl::string_view key : keys) keys_.push_back(Std(key));
     // Each result has its own status; the overall one says nothing more.
-    (void)client_->MultiGet(keys, &batch_);
+    (void)client_->MultiGet(keys_, &batch_);
     for (size_t i = 0; i < keys.size(); ++i) {
       results[i].status = Note(batch_[i].status);
       results[i].record = batch_[i].value.data;
@@ -46,11 +49,11 @@ class FarlookDb : public Db {
   }
 
   DbStatus Insert(absl::string_view key, absl::string_view record) override {
-    return Note(client_->Put(key, record).status());
+    return Note(client_->Put(Std(key), Std(record)).status());
   }
 
   DbStatus Replace(absl::string_view key, absl::string_view record) override {
-    return Note(client_->Replace(key, record).status());
+    return Note(client_->Put(Std(key), Std(record), {.condition = Condition::IfPresent()}).status());
   }
 
   DbStatus Patch(absl::string_view key, absl::Span<const FieldWrite> writes, const ReadResult* basis) override {
@@ -68,7 +71,8 @@ class FarlookDb : public Db {
         Note(absl::DataLossError(absl::StrCat("the record of ", key, " has no such field")));
         return DbStatus::kUnexpectedState;
       }
-      const DbStatus set = Note(client_->CompareAndSet(key, patched_, version).status());
+      const DbStatus set =
+          Note(client_->Put(Std(key), patched_, {.condition = Condition::IfVersion(version)}).status());
       if (set != DbStatus::kConflict) return set;
     }
     return DbStatus::kConflict;
@@ -86,8 +90,11 @@ class FarlookDb : public Db {
 
  private:
   DbStatus Get(absl::string_view key, std::string* buffer, absl::string_view* record, uint64_t* version) {
-    const DbStatus status = Note(client_->Get(key, buffer, version));
+    value_.data.swap(*buffer);  // so that its memory is used again
+    const DbStatus status = Note(client_->Get(Std(key), &value_));
+    value_.data.swap(*buffer);
     *record = *buffer;
+    *version = value_.version;
     return status;
   }
 
@@ -97,7 +104,9 @@ class FarlookDb : public Db {
   }
 
   std::string read_, patched_;  // of Patch
-  std::vector<Client::Result> batch_;
+  Value value_;                 // of Get
+  std::vector<std::string_view> keys_;
+  std::vector<farlook::Result<Value>> batch_;
   absl::Status last_error_;
   FarlookPipeline pipeline_;
   std::unique_ptr<Client> client_;  // last: gives up what is in flight before that goes

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "bench/common/clocks.h"
@@ -39,12 +40,21 @@ FarlookPipeline::FarlookPipeline(Client* client, size_t inflight, int64_t spin_n
   for (size_t i = 0; i < inflight; ++i) free_.push_back(&flights_[i]);
 }
 
-void FarlookPipeline::Begin(Flight* flight, Operation::Type type) {
-  Operation& operation = flight->operation;
-  operation.type = type;
-  operation.key = flight->request->key;
-  operation.tag = flight;
-  to_start_.push_back(&operation);
+void FarlookPipeline::Begin(Flight* flight, AsyncOperation* operation) {
+  operation->set_key(Std(flight->request->key));
+  operation->set_tag(flight);
+  to_start_.push_back(operation);
+}
+
+void FarlookPipeline::BeginGet(Flight* flight, std::string* value) {
+  flight->get.Into(value);
+  Begin(flight, &flight->get);
+}
+
+void FarlookPipeline::BeginPut(Flight* flight, absl::string_view value, Condition condition) {
+  flight->put.set_value(Borrowed{Std(value)});
+  flight->put.set_options({.condition = condition});
+  Begin(flight, &flight->put);
 }
 
 bool FarlookPipeline::BeginSet(Flight* flight, absl::string_view record, uint64_t version) {
@@ -52,9 +62,7 @@ bool FarlookPipeline::BeginSet(Flight* flight, absl::string_view record, uint64_
     last_error_ = absl::DataLossError(absl::StrCat("the record of ", flight->request->key, " has no such field"));
     return false;
   }
-  flight->operation.value = flight->patched;
-  flight->operation.version = version;
-  Begin(flight, Operation::Type::kCompareAndSet);
+  BeginPut(flight, flight->patched, Condition::IfVersion(version));
   return true;
 }
 
@@ -65,21 +73,17 @@ void FarlookPipeline::Submit(DbRequest* request) {
   flight->attempts = 0;
   switch (request->kind) {
     case DbRequest::Kind::kRead:
-      flight->operation.string = &request->result.buffer;
-      Begin(flight, Operation::Type::kGet);
+      BeginGet(flight, &request->result.buffer);
       break;
     case DbRequest::Kind::kInsert:
-      flight->operation.value = request->record;
-      Begin(flight, Operation::Type::kPut);
+      BeginPut(flight, request->record, Condition::Always());
       break;
     case DbRequest::Kind::kReplace:
-      flight->operation.value = request->record;
-      Begin(flight, Operation::Type::kReplace);
+      BeginPut(flight, request->record, Condition::IfPresent());
       break;
     case DbRequest::Kind::kPatch:
-      flight->operation.string = &flight->read;
       if (request->basis == nullptr) {
-        Begin(flight, Operation::Type::kGet);
+        BeginGet(flight, &flight->get.value());
       } else if (!BeginSet(flight, request->basis->record, request->basis->version)) {
         End(flight, DbStatus::kUnexpectedState);
         failed_.push_back(request);
@@ -88,27 +92,26 @@ void FarlookPipeline::Submit(DbRequest* request) {
   }
 }
 
-bool FarlookPipeline::Advance(Flight* flight) {
-  const Operation& operation = flight->operation;
+bool FarlookPipeline::Advance(Flight* flight, const AsyncOperation* ended) {
+  const absl::Status& status = ended->status();
   DbRequest* request = flight->request;
   if (request->kind == DbRequest::Kind::kPatch) {
-    if (operation.type == Operation::Type::kGet && operation.status.ok()) {
-      if (BeginSet(flight, flight->read, operation.version)) return false;
+    if (ended == &flight->get && status.ok()) {
+      if (BeginSet(flight, flight->get.value(), ended->version())) return false;
       End(flight, DbStatus::kUnexpectedState);
       return true;
     }
-    if (operation.type == Operation::Type::kCompareAndSet && absl::IsAborted(operation.status) &&
-        ++flight->attempts < kPatchAttempts) {
-      Begin(flight, Operation::Type::kGet);
+    if (ended == &flight->put && absl::IsAborted(status) && ++flight->attempts < kPatchAttempts) {
+      BeginGet(flight, &flight->get.value());
       return false;
     }
   }
-  if (request->kind == DbRequest::Kind::kRead && operation.status.ok()) {
+  if (request->kind == DbRequest::Kind::kRead && status.ok()) {
     request->result.record = request->result.buffer;
-    request->result.version = operation.version;
+    request->result.version = ended->version();
   }
-  if (!operation.status.ok()) last_error_ = operation.status;
-  End(flight, ToDbStatus(operation.status));
+  if (!status.ok()) last_error_ = status;
+  End(flight, ToDbStatus(status));
   return true;
 }
 
@@ -123,15 +126,15 @@ size_t FarlookPipeline::PollClient(absl::Span<DbRequest*> done) {
   failed_.resize(failed_.size() - count);
 
   if (!to_start_.empty()) {
-    client_->Start(absl::MakeConstSpan(to_start_));
+    client_->Start(to_start_);
     to_start_.clear();
   }
   const size_t room = std::min(done.size() - count, ended_.size());
-  const size_t ended = client_->Poll(absl::MakeSpan(ended_).first(room));
+  const size_t ended = client_->Poll(std::span(ended_).first(room));
   for (size_t i = 0; i < ended; ++i) {
-    Flight* flight = static_cast<Flight*>(ended_[i]->tag);
+    Flight* flight = static_cast<Flight*>(ended_[i]->tag());
     DbRequest* request = flight->request;
-    if (Advance(flight)) done[count++] = request;
+    if (Advance(flight, ended_[i])) done[count++] = request;
   }
   return count;
 }

@@ -6,16 +6,22 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "bench/stores/db.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 
 namespace farlook::bench {
 
-// A status of the client as one of the driver's. See the list of errors in client/client.h.
+// The client's interface knows only the standard's views.
+inline std::string_view Std(absl::string_view bytes) { return {bytes.data(), bytes.size()}; }
+
+// A status of the client as one of the driver's. See the list of errors in farlook/client.h.
 DbStatus ToDbStatus(const absl::Status& status);
 
 // The asynchronous half of `-db farlook`: see Db::Submit and Db::Poll. A patch is a get and a compare-and-set, from the
@@ -39,18 +45,21 @@ class FarlookPipeline {
  private:
   // A request, and what the client writes to and reads from for it.
   struct Flight {
-    Operation operation;
+    GetOperation get;
+    PutOperation put;
     DbRequest* request = nullptr;
-    std::string read;     // kPatch: the record as it is
-    std::string patched;  // kPatch: as it shall be
+    std::string patched;  // kPatch: the record as it shall be
     int64_t attempts = 0;
   };
 
-  void Begin(Flight* flight, Operation::Type type);
+  void Begin(Flight* flight, AsyncOperation* operation);
+  void BeginGet(Flight* flight, std::string* value);
+  // `value` lives until the put has ended.
+  void BeginPut(Flight* flight, absl::string_view value, Condition condition);
   // Prepares the compare-and-set of `record`, patched. False when it is not a record of that form.
   bool BeginSet(Flight* flight, absl::string_view record, uint64_t version);
   // Takes an ended client operation further. True when the request has ended.
-  bool Advance(Flight* flight);
+  bool Advance(Flight* flight, const AsyncOperation* ended);
   void End(Flight* flight, DbStatus status);
   size_t PollClient(absl::Span<DbRequest*> done);
   void Sleep(int64_t wait_ns);
@@ -59,9 +68,9 @@ class FarlookPipeline {
   const int64_t spin_ns_;
   const std::unique_ptr<Flight[]> flights_;
   std::vector<Flight*> free_;
-  std::vector<Operation*> to_start_;
-  std::vector<Operation*> ended_;   // scratch
-  std::vector<DbRequest*> failed_;  // ended without the client
+  std::vector<AsyncOperation*> to_start_;
+  std::vector<AsyncOperation*> ended_;  // scratch
+  std::vector<DbRequest*> failed_;      // ended without the client
   absl::Status last_error_;
 };
 

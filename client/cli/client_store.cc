@@ -3,43 +3,55 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 
 namespace farlook::cli {
 namespace {
 
 constexpr int64_t kMaxWaitMs = 100;
 
-Operation::Type TypeOf(Request::Type type) {
-  switch (type) {
-    case Request::Type::kGet:
-      return Operation::Type::kGet;
-    case Request::Type::kExists:
-      return Operation::Type::kExists;
-    case Request::Type::kPut:
-      return Operation::Type::kPut;
-    case Request::Type::kInsert:
-      return Operation::Type::kInsert;
-    case Request::Type::kReplace:
-      return Operation::Type::kReplace;
-    case Request::Type::kCompareAndSet:
-      return Operation::Type::kCompareAndSet;
-    case Request::Type::kDelete:
-      return Operation::Type::kDelete;
-    case Request::Type::kCreateCounter:
-      return Operation::Type::kCreateCounter;
-    case Request::Type::kFetchAdd:
-      return Operation::Type::kFetchAdd;
-    case Request::Type::kCompareSwap:
-      return Operation::Type::kCompareSwap;
-    case Request::Type::kReadCounter:
-      return Operation::Type::kReadCounter;
-    case Request::Type::kDeleteCounter:
-      return Operation::Type::kDeleteCounter;
+// What a command asks for, as an operation of the client's.
+std::unique_ptr<AsyncOperation> OperationOf(const Request& request) {
+  using Type = Request::Type;
+  const std::string& key = request.key;
+  const int64_t timeout_ms = request.timeout_ms;
+  const GetOptions get{.timeout_ms = timeout_ms};
+  // Of one command there is no next that an atomic would be faster for.
+  const CounterOptions counter{.exactly_once = true, .timeout_ms = timeout_ms};
+  const auto put = [&](Condition condition) {
+    return std::make_unique<PutOperation>(key, Borrowed{request.value},
+                                          PutOptions{.condition = condition, .timeout_ms = timeout_ms});
+  };
+  switch (request.type) {
+    case Type::kGet:
+      return std::make_unique<GetOperation>(key, get);
+    case Type::kExists:
+      return std::make_unique<ExistsOperation>(key, get);
+    case Type::kPut:
+      return put(Condition::Always());
+    case Type::kInsert:
+      return put(Condition::IfAbsent());
+    case Type::kReplace:
+      return put(Condition::IfPresent());
+    case Type::kCompareAndSet:
+      return put(Condition::IfVersion(request.version));
+    case Type::kDelete:
+      return std::make_unique<DeleteOperation>(key, DeleteOptions{.timeout_ms = timeout_ms});
+    case Type::kCreateCounter:
+      return std::make_unique<CreateCounterOperation>(key, request.operand, counter);
+    case Type::kFetchAdd:
+      return std::make_unique<FetchAddOperation>(key, request.operand, counter);
+    case Type::kCompareSwap:
+      return std::make_unique<CompareSwapOperation>(key, request.expected, request.operand, counter);
+    case Type::kReadCounter:
+      return std::make_unique<ReadCounterOperation>(key, counter);
+    case Type::kDeleteCounter:
+      return std::make_unique<DeleteCounterOperation>(key, counter);
   }
-  return Operation::Type::kGet;
+  return nullptr;
 }
 
 }  // namespace
@@ -55,46 +67,27 @@ absl::StatusOr<std::unique_ptr<Store>> ClientStore::Connect(const Options& optio
   return std::make_unique<ClientStore>(*std::move(client));
 }
 
-Operation* ClientStore::NewOperation() {
-  if (free_.empty()) return &operations_.emplace_back();
-  Operation* operation = free_.back();
-  free_.pop_back();
-  *operation = Operation();
-  return operation;
-}
-
 void ClientStore::Start(Request* request) {
-  Operation* operation = NewOperation();
-  operation->type = TypeOf(request->type);
-  operation->key = request->key;
-  operation->value = request->value;
-  operation->version = request->version;
-  operation->operand = request->operand;
-  operation->expected = request->expected;
-  operation->exactly_once = true;  // of one command there is no next that an atomic would be faster for
-  operation->timeout_ms = request->timeout_ms;
-  operation->tag = request;
-  if (request->type == Request::Type::kGet) operation->string = &request->value;
-  client_->Start(operation);
+  std::unique_ptr<AsyncOperation>& operation = in_flight_[request];
+  operation = OperationOf(*request);
+  operation->set_tag(request);
+  if (request->type == Request::Type::kGet) static_cast<GetOperation&>(*operation).Into(&request->value);
+  client_->Start(operation.get());
 }
 
 Request* ClientStore::Poll() {
-  if (next_done_ == done_count_) {
-    next_done_ = 0;
-    done_count_ = client_->Poll(absl::MakeSpan(done_));
-    if (done_count_ == 0) return nullptr;
-  }
-  Operation* operation = done_[next_done_++];
-  auto* request = static_cast<Request*>(operation->tag);
-  request->status = std::move(operation->status);
-  request->version = operation->version;
-  request->counter = operation->counter;
-  free_.push_back(operation);
+  AsyncOperation* ended = nullptr;
+  if (client_->Poll({&ended, 1}) == 0) return nullptr;
+  auto* request = static_cast<Request*>(ended->tag());
+  request->status = ended->status();
+  request->version = ended->version();
+  if (IsCounter(request->type)) request->counter = static_cast<CounterOperation*>(ended)->value();
+  in_flight_.erase(request);
   return request;
 }
 
 void ClientStore::Wait() {
-  if (next_done_ < done_count_ || !client_->Arm()) return;
+  if (!client_->Arm()) return;
   const int64_t wait_ms = client_->wait_ms();
   const int64_t bounded_ms = wait_ms < 0 ? kMaxWaitMs : std::min(wait_ms, kMaxWaitMs);
   struct pollfd poll_fd = {.fd = client_->fd(), .events = POLLIN, .revents = 0};

@@ -2,20 +2,18 @@
 #ifndef FARLOOK_CLIENT_CLI_CLIENT_STORE_H_
 #define FARLOOK_CLIENT_CLI_CLIENT_STORE_H_
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cli/options.h"
 #include "client/cli/store.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 
 namespace farlook::cli {
 
@@ -29,22 +27,16 @@ class ClientStore : public Store {
   void Start(Request* request) override;
   Request* Poll() override;
   void Wait() override;
-  absl::Status Ping(int64_t timeout_ms) override { return client_->Ping(timeout_ms); }
-  absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) override { return client_->ServerStats(timeout_ms); }
+  absl::Status Ping(int64_t timeout_ms) override { return client_->Ping({.timeout_ms = timeout_ms}); }
+  absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) override {
+    return client_->ServerStats({.timeout_ms = timeout_ms});
+  }
   std::string ClientStats() const override;
   uint64_t incarnation() const override { return client_->incarnation(); }
 
  private:
-  Operation* NewOperation();
-
-  // Operations that the client, until it returned them, points to. `free_` are those not in use.
-  std::deque<Operation> operations_;
-  std::vector<Operation*> free_;
-  // What the last Poll() of the client returned, from done_[next_done_] on not yet given out.
-  std::array<Operation*, 64> done_{};
-  size_t done_count_ = 0;
-  size_t next_done_ = 0;
-  const std::unique_ptr<Client> client_;  // last: its destructor may still touch the operations
+  std::unordered_map<Request*, std::unique_ptr<AsyncOperation>> in_flight_;
+  const std::unique_ptr<Client> client_;  // last: destroyed before the operations
 };
 
 }  // namespace farlook::cli

@@ -13,7 +13,7 @@
 namespace farlook::cli {
 
 // One operation on a key. It owns its bytes: lines of input are gone long before the operations they began have ended.
-// The error codes of `status` are those of client/client.h.
+// The error codes of `status` are those of farlook/client.h.
 struct Request {
   enum class Type {
     kGet,

@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/client.h"
+#include "farlook/client.h"
 
 namespace farlook {
 

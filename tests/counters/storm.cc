@@ -6,7 +6,8 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 #include "rdma/test_address.h"
 
 namespace farlook {
@@ -98,17 +99,13 @@ class StormClient {
   }
 
   void Delete(int key) {
-    Operation operation;
-    const std::string name = Name(key);
-    operation.type = Operation::Type::kDeleteCounter;
-    operation.key = name;
-    client_->RunAll(absl::MakeSpan(&operation, 1));
-    if (!operation.status.ok()) {
-      Expected(operation.status);
+    const absl::StatusOr<int64_t> last = client_->DeleteCounter(Name(key));
+    if (!last.ok()) {
+      Expected(last.status());
       return;
     }
-    const uint32_t creation = CheckStormValue(board_, key, operation.counter, "a delete found");
-    const auto adds = static_cast<uint32_t>(AddsIn(key, operation.counter));
+    const uint32_t creation = CheckStormValue(board_, key, *last, "a delete found");
+    const auto adds = static_cast<uint32_t>(AddsIn(key, *last));
     if (board_->final[creation].exchange(1 + adds) != 0 && creation != 0) {
       Violation(board_, absl::StrCat("creation ", creation, " was deleted twice"));
     }

@@ -12,7 +12,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 #include "gtest/gtest.h"
 #include "tests/faults/server_process.h"
 #include "tests/faults/values.h"
@@ -149,15 +150,11 @@ void StormRun::ExpectExactSums(const std::string& address) {
   auto client = Client::Connect(address, options);
   ASSERT_TRUE(client.ok()) << client.status();
   for (int key = 0; key < kStormKeys; ++key) {
-    Operation operation;
-    const std::string name = absl::StrCat("storm", key);
-    operation.type = Operation::Type::kDeleteCounter;
-    operation.key = name;
-    (*client)->RunAll(absl::MakeSpan(&operation, 1));
-    if (!operation.status.ok()) continue;
-    const uint32_t creation = CheckStormValue(board_, key, operation.counter, "the end found");
+    const absl::StatusOr<int64_t> last = (*client)->DeleteCounter(absl::StrCat("storm", key));
+    if (!last.ok()) continue;
+    const uint32_t creation = CheckStormValue(board_, key, *last, "the end found");
     board_->final[creation] =
-        1 + static_cast<uint32_t>(operation.counter >> (key * kStormFieldBits) & ((1 << kStormFieldBits) - 1));
+        1 + static_cast<uint32_t>(*last >> (key * kStormFieldBits) & ((1 << kStormFieldBits) - 1));
   }
   uint64_t missing = 0, unseen = 0;
   for (uint32_t i = kStormKeys; i < kStormCreations; ++i) {

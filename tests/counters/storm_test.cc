@@ -7,16 +7,19 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 #include "gtest/gtest.h"
 #include "rdma/test_address.h"
 #include "tests/counters/storm_run.h"
@@ -106,22 +109,19 @@ class Adders {
  private:
   static bool Add(const ServerProcess& server, int64_t adds, int exactly_once) {
     const auto adder = MustConnect(server);
-    std::string keys[kInFlight];
-    Operation operations[kInFlight];
+    FetchAddOperation operations[kInFlight];
     int64_t started = 0, ended = 0;
     for (; started < kInFlight; ++started) {
-      keys[started] = absl::StrCat("sum", started % kKeys);
-      operations[started].type = Operation::Type::kFetchAdd;
-      operations[started].key = keys[started];
-      operations[started].operand = 1;
-      operations[started].exactly_once = started < exactly_once;
+      operations[started].set_key(absl::StrCat("sum", started % kKeys));
+      operations[started].set_delta(1);
+      operations[started].set_options({.exactly_once = started < exactly_once});
       adder->Start(&operations[started]);
     }
     while (ended < adds) {
-      Operation* done[kInFlight];
-      const size_t count = adder->Poll(absl::MakeSpan(done));
+      AsyncOperation* done[kInFlight];
+      const size_t count = adder->Poll(done);
       for (size_t i = 0; i < count; ++i) {
-        if (!done[i]->status.ok()) return false;
+        if (!done[i]->status().ok()) return false;
         ++ended;
         if (started < adds) {
           adder->Start(done[i]);
@@ -210,14 +210,10 @@ TEST(CountersTest, ACellIsNobodysUntilEachHolderHasAcknowledged) {
   const auto free = static_cast<size_t>(ServerStat(other.get(), "counter_cells_free"));
   std::vector<std::string> names;
   for (size_t i = 0; i <= free; ++i) names.push_back(absl::StrCat("c", i));
-  std::vector<Operation> creates(names.size());
-  for (size_t i = 0; i < names.size(); ++i) {
-    creates[i].type = Operation::Type::kCreateCounter;
-    creates[i].key = names[i];
-    creates[i].operand = 1000;
+  for (size_t i = 0; i < free; ++i) {
+    const absl::Status created = other->CreateCounter(names[i], 1000);
+    ASSERT_TRUE(created.ok()) << created;
   }
-  other->RunAll(absl::MakeSpan(creates).first(free));
-  for (size_t i = 0; i < free; ++i) ASSERT_TRUE(creates[i].status.ok()) << creates[i].status;
 
   // Expect: while the holder does not look, nobody gets its cell.
   ASSERT_TRUE(other->DeleteCounter("mine").ok());
@@ -234,8 +230,8 @@ TEST(CountersTest, ACellIsNobodysUntilEachHolderHasAcknowledged) {
     late = other->CreateCounter(names[free], 1000);
   } while (absl::IsResourceExhausted(late) && steady_clock::now() < end);
   EXPECT_TRUE(late.ok()) << late;
-  const std::vector<absl::string_view> keys(names.begin(), names.end());
-  std::vector<Client::CounterResult> results;
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  std::vector<Result<int64_t>> results;
   ASSERT_TRUE(other->MultiReadCounter(keys, &results).ok());
   for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i].value, 1000) << names[i];
 }
@@ -245,22 +241,21 @@ TEST(CountersTest, AllAtOnceAndBothKinds) {
   const auto client = MustConnect(server);
   const int count = rdma::TestsUseRdma() ? 100 : 500;
   std::vector<std::string> names;
-  std::vector<absl::string_view> keys;
+  std::vector<std::string_view> keys;
   std::vector<int64_t> deltas;
   for (int i = 0; i < count; ++i) names.push_back(absl::StrCat("many", i));
   for (int i = 0; i < count; ++i) {
     keys.push_back(names[static_cast<size_t>(i)]);
     deltas.push_back(i);
   }
-  std::vector<Operation> creates(static_cast<size_t>(count));
-  for (size_t i = 0; i < names.size(); ++i) {
-    creates[i].type = Operation::Type::kCreateCounter;
-    creates[i].key = keys[i];
-    creates[i].operand = 1000;
+  std::deque<CreateCounterOperation> creates;
+  for (const std::string& name : names) {
+    client->Start(&creates.emplace_back(name, 1000), [](AsyncOperation* create) {
+      EXPECT_TRUE(create->status().ok()) << create->key() << ": " << create->status();
+    });
   }
-  client->RunAll(absl::MakeSpan(creates));
-  for (const Operation& create : creates) ASSERT_TRUE(create.status.ok()) << create.status;
-  std::vector<Client::CounterResult> results;
+  while (client->in_flight() > 0) client->Wait({});
+  std::vector<Result<int64_t>> results;
   for (const bool exactly_once : {false, true}) {
     ASSERT_TRUE(client->MultiFetchAdd(keys, deltas, &results, {.exactly_once = exactly_once}).ok());
     for (int i = 0; i < count; ++i) EXPECT_EQ(results[static_cast<size_t>(i)].value, 1000 + (exactly_once ? i : 0));

@@ -15,7 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "client/client.h"
+#include "farlook/client.h"
 #include "server/log.h"
 #include "server/server.h"
 #include "tests/failnth/belongings.h"
@@ -126,17 +126,17 @@ class Run {
     return true;
   }
 
-  bool PutAndGet(absl::string_view key, absl::string_view value) {
+  bool PutAndGet(std::string_view key, std::string_view value) {
     if (!Succeeds("a put", [&] { return client_->Put(key, value).status(); })) return false;
-    std::string found;
+    Value found;
     if (!Succeeds("a get", [&] { return client_->Get(key, &found); })) return false;
-    if (found != value) absl::StrAppend(&trouble_, key, " has another value than was put\n");
+    if (found.data != value) absl::StrAppend(&trouble_, std::string(key), " has another value than was put\n");
     return true;
   }
 
   void Reread() {
-    std::vector<absl::string_view> keys = {"small", "large", "absent"};
-    std::vector<Client::Result> results;
+    std::vector<std::string_view> keys = {"small", "large", "absent"};
+    std::vector<Result<Value>> results;
     if (!Succeeds("gets", [&] { return client_->MultiGet(keys, &results); })) return;
     if (results[0].value.data.size() != 100 || results[1].value.data.size() != 100'000 ||
         !absl::IsNotFound(results[2].status)) {
@@ -155,7 +155,7 @@ class Run {
     int64_t least = 0;
     int64_t most = 0;
     for (int i = 0; i < 3; ++i) {
-      Client::FetchAddOptions options;
+      CounterOptions options;
       options.exactly_once = i == 1;
       if (!Succeeds("an add", [&] {
             const absl::Status status = client_->FetchAdd("counter", 1, options).status();
@@ -177,7 +177,7 @@ class Run {
     }
     if (sum < least || sum > most) absl::StrAppend(&trouble_, "a counter of ", least, " to ", most, " is ", sum, "\n");
     Succeeds("a counter's delete", [&] {
-      const absl::Status status = client_->DeleteCounter("counter");
+      const absl::Status status = client_->DeleteCounter("counter").status();
       return absl::IsNotFound(status) ? absl::OkStatus() : status;
     });
   }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <random>
 #include <string>
@@ -14,7 +15,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 #include "gtest/gtest.h"
 #include "kv/message.h"
 #include "rdma/verbs/envelope.h"
@@ -53,27 +55,26 @@ TEST(CrowdTest, TwoHundredClientsAtOnceAreServedAndNoReceiverIsNotReady) {
 
   // Each puts as much at once as it may: far more messages than the server has buffers for.
   std::vector<std::string> keys, values;
-  std::vector<Operation> puts(clients.size() * kPuts);
+  std::vector<PutOperation> puts(clients.size() * kPuts);
   for (size_t i = 0; i < puts.size(); ++i) {
     keys.push_back(absl::StrCat("key", i));
     values.push_back(SelfVerifying(keys.back(), i));
   }
   for (size_t i = 0; i < puts.size(); ++i) {
-    puts[i].type = Operation::Type::kPut;
-    puts[i].key = keys[i];
-    puts[i].value = values[i];
+    puts[i].set_key(keys[i]);
+    puts[i].set_value(Borrowed{values[i]});
     clients[i % clients.size()]->Start(&puts[i]);
   }
   size_t ended = 0;
   const auto end = steady_clock::now() + std::chrono::seconds(120);
   while (ended < puts.size() && steady_clock::now() < end) {
     for (const auto& client : clients) {
-      Operation* done[kPuts];
-      ended += client->Poll(absl::MakeSpan(done));
+      AsyncOperation* done[kPuts];
+      ended += client->Poll(done);
     }
   }
   ASSERT_EQ(ended, puts.size());
-  for (const Operation& put : puts) ASSERT_TRUE(put.status.ok()) << put.status;
+  for (const PutOperation& put : puts) ASSERT_TRUE(put.status().ok()) << put.status();
   // Each reads what another wrote.
   for (size_t i = 0; i < clients.size(); ++i) {
     auto value = clients[(i + 1) % clients.size()]->Get(keys[i]);
@@ -118,15 +119,12 @@ void LiveShortly(const ServerProcess& server, int how) {
   const std::string large(100'000, 'l');  // is pulled
   std::vector<std::string> keys;
   for (int i = 0; i < 20; ++i) keys.push_back(absl::StrCat("killed", how % 10, "-", i));
-  std::vector<Operation> puts(keys.size());
-  for (size_t i = 0; i < puts.size(); ++i) {
-    puts[i].type = Operation::Type::kPut;
-    puts[i].key = keys[i];
-    puts[i].value = i % 10 == 9 ? absl::string_view(large) : absl::string_view(keys[i]);
-    client->Start(&puts[i]);
+  std::deque<PutOperation> puts;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    client->Start(&puts.emplace_back(keys[i], Borrowed{i % 10 == 9 ? large : keys[i]}));
   }
-  Operation* done[20];
-  for (int polls = how % 4 == 2 ? 5 : 200; polls > 0; --polls) client->Poll(absl::MakeSpan(done));
+  AsyncOperation* done[20];
+  for (int polls = how % 4 == 2 ? 5 : 200; polls > 0; --polls) client->Poll(done);
   raise(SIGKILL);
 }
 

@@ -7,12 +7,14 @@
 #include <map>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/config.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 #include "gtest/gtest.h"
 #include "rdma/test_address.h"
 #include "tests/faults/load.h"
@@ -44,15 +46,12 @@ std::string Key(int i) { return absl::StrCat("key", i); }
 
 // Puts, in flight together. `values` may be fewer than the keys: the others are empty.
 void PutMany(Client* client, const std::vector<std::string>& keys, const std::vector<std::string>& values) {
-  std::vector<Operation> puts(keys.size());
-  for (size_t i = 0; i < keys.size(); ++i) {
-    puts[i].type = Operation::Type::kPut;
-    puts[i].key = keys[i];
-    if (i < values.size()) puts[i].value = values[i];
-    puts[i].timeout_ms = 60'000;
-  }
-  client->RunAll(absl::MakeSpan(puts));
-  for (const Operation& put : puts) ASSERT_TRUE(put.status.ok()) << put.status;
+  std::vector<std::string_view> views(values.begin(), values.end());
+  views.resize(keys.size());
+  std::vector<Result<uint64_t>> results;
+  const absl::Status status = client->MultiPut(std::vector<std::string_view>(keys.begin(), keys.end()), views, &results,
+                                               {.timeout_ms = 60'000});
+  ASSERT_TRUE(status.ok()) << status;
 }
 
 void Fill(Client* client) {
@@ -81,15 +80,15 @@ void ReadMany(Client* client, int64_t count) {
     values.push_back(SelfVerifying(keys.back(), 0));
   }
   std::minstd_rand random(static_cast<uint32_t>(count));
-  std::vector<Client::Result> results;
+  std::vector<Result<Value>> results;
   for (; count > 0; count -= kBatch) {
     size_t which[kBatch];
-    absl::string_view batch[kBatch];
+    std::string_view batch[kBatch];
     for (size_t i = 0; i < kBatch; ++i) {
       which[i] = random() % kKeys;
       batch[i] = keys[which[i]];
     }
-    const absl::Status status = client->MultiGet(batch, &results, /*timeout_ms=*/60'000);
+    const absl::Status status = client->MultiGet(batch, &results, {.timeout_ms = 60'000});
     ASSERT_TRUE(status.ok()) << status;
     for (size_t i = 0; i < kBatch; ++i) {
       ASSERT_TRUE(results[i].status.ok()) << results[i].status;
@@ -125,12 +124,12 @@ TEST(FaultsTest, AStoppedServerStillAnswersEveryReadAndWritesEndInTime) {
   EXPECT_EQ(client->Get("absent").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(server.CpuNs(), cpu_ns) << "a read ran instructions of the server";
   const auto begun = steady_clock::now();
-  EXPECT_EQ(client->Put("late", "value", /*timeout_ms=*/200).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(client->Put("late", "value", {.timeout_ms = 200}).status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_LT(steady_clock::now() - begun, std::chrono::seconds(20));
   EXPECT_EQ(client->stats().server_gets, 0u);
   server.Signal(SIGCONT);
   // Expect: the late write is done once, and the client goes on.
-  auto put = client->Put("after", "value", /*timeout_ms=*/30000);
+  auto put = client->Put("after", "value", {.timeout_ms = 30000});
   ASSERT_TRUE(put.ok()) << put.status();
   auto late = client->Get("late");
   ASSERT_TRUE(late.ok()) << late.status();
@@ -265,17 +264,17 @@ TEST(FaultsTest, ReadersInOtherProcessesSeeOnlyWhatWasWritten) {
     auto own = MustConnect(server.address());
     std::mt19937_64 random(static_cast<uint64_t>(getpid()));
     std::map<int, int64_t> seen;  // no reader goes back in time
-    std::string value;
+    Value value;
     uint64_t found = 0;
     for (;;) {
       const int i = static_cast<int>(random() % (2 * kKeys));
-      const absl::Status status = own->Get(Key(i), &value, nullptr, 20'000);
+      const absl::Status status = own->Get(Key(i), &value, {.timeout_ms = 20'000});
       if (absl::IsNotFound(status)) {
         if (i < kKeys / 2) _exit(2);  // these are never deleted
       } else if (!status.ok()) {
         _exit(3);
       } else {
-        const int64_t sequence = Verify(Key(i), value);
+        const int64_t sequence = Verify(Key(i), value.data);
         if (sequence < 0) _exit(4);
         if (sequence < seen[i]) _exit(5);
         seen[i] = sequence;
@@ -296,10 +295,10 @@ TEST(FaultsTest, ReadersInOtherProcessesSeeOnlyWhatWasWritten) {
   for (uint64_t sequence = 1; sequence <= writes; ++sequence) {
     const int i = static_cast<int>(random() % (2 * kKeys));
     if (i >= kKeys / 2 && random() % 3 == 0) {
-      const absl::Status status = client->Delete(Key(i), 20'000);
+      const absl::Status status = client->Delete(Key(i), {.timeout_ms = 20'000});
       ASSERT_TRUE(status.ok() || absl::IsNotFound(status)) << status;
     } else {
-      const absl::StatusOr<uint64_t> put = client->Put(Key(i), SelfVerifying(Key(i), sequence), 20'000);
+      const absl::StatusOr<uint64_t> put = client->Put(Key(i), SelfVerifying(Key(i), sequence), {.timeout_ms = 20'000});
       ASSERT_TRUE(put.ok()) << put.status();
     }
     if (sequence % (writes / 20) == 0) Grow(client.get(), 400);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -18,7 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 #include "gtest/gtest.h"
 #include "tests/faults/await.h"
 #include "tests/faults/device.h"
@@ -68,23 +70,24 @@ constexpr char kSplit[] = "split";  // there is one since it began
 
 std::string Key(int i) { return absl::StrCat("key", i); }
 
+using Views = std::vector<std::string_view>;
+
 constexpr int kMost = 200'000;  // keys beside those fit in the server's memory
 
 // Puts `count` keys without a value after `first` others, so that the index grows. Beyond kMost the oldest go.
 bool Grow(Client* client, int first, int count) {
-  std::vector<std::string> keys;
-  std::vector<Operation> writes;
-  const auto add = [&](Operation::Type type, int key) {
-    keys.push_back(absl::StrCat("more", key));
-    writes.emplace_back().type = type;
-  };
+  std::vector<std::string> puts, deletes;
   for (int i = first; i < first + count; ++i) {
-    add(Operation::Type::kPut, i);
-    if (i >= kMost) add(Operation::Type::kDelete, i - kMost);
+    puts.push_back(absl::StrCat("more", i));
+    if (i >= kMost) deletes.push_back(absl::StrCat("more", i - kMost));
   }
-  for (size_t i = 0; i < writes.size(); ++i) writes[i].key = keys[i];
-  client->RunAll(absl::MakeSpan(writes));
-  return std::all_of(writes.begin(), writes.end(), [](const Operation& write) { return write.status.ok(); });
+  const Views put_keys(puts.begin(), puts.end()), delete_keys(deletes.begin(), deletes.end());
+  std::vector<Result<uint64_t>> results;
+  const auto was_done = [](const Result<uint64_t>& result) { return result.status.ok(); };
+  if (!client->MultiDelete(delete_keys, &results).ok() || !std::all_of(results.begin(), results.end(), was_done)) {
+    return false;
+  }
+  return client->MultiPut(put_keys, Views(puts.size()), &results).ok();
 }
 
 // The other host's part: puts, deletes, grows the table and reuses its memory until it is told to stop.
@@ -101,32 +104,30 @@ int Change() {
   std::mt19937_64 random(7);
   int64_t more_splits = 0;
   uint64_t sequence = 1;
-  std::vector<Operation> writes(64);
-  std::vector<std::string> keys(writes.size()), values(writes.size());
+  constexpr size_t kWrites = 64;
+  std::vector<std::string> puts, values, deletes;
+  std::vector<Result<uint64_t>> results;
   while (absl::IsNotFound(client->Get(kStop).status())) {
-    for (size_t i = 0; i < writes.size(); ++i) {
-      // Those of one batch take effect in any order, so none twice.
-      const int key = static_cast<int>((random() % (kKeys / writes.size())) * writes.size() + i);
-      const unsigned what = random() % 8;
-      writes[i] = Operation();
-      writes[i].type = Operation::Type::kPut;
-      keys[i] = Key(key);
-      if (what <= 2 && key >= kKept) {
-        writes[i].type = Operation::Type::kDelete;
+    puts.clear();
+    values.clear();
+    deletes.clear();
+    for (size_t i = 0; i < kWrites; ++i) {
+      const int key = static_cast<int>((random() % (kKeys / kWrites)) * kWrites + i);
+      if (random() % 8 <= 2 && key >= kKept) {
+        deletes.push_back(Key(key));
       } else {
-        values[i] = SelfVerifying(keys[i], sequence++);
+        puts.push_back(Key(key));
+        values.push_back(SelfVerifying(puts.back(), sequence++));
       }
-      writes[i].key = keys[i];
-      if (writes[i].type == Operation::Type::kPut) writes[i].value = values[i];
     }
-    client->RunAll(absl::MakeSpan(writes));
+    absl::Status status =
+        client->MultiPut(Views(puts.begin(), puts.end()), Views(values.begin(), values.end()), &results);
+    status.Update(client->MultiDelete(Views(deletes.begin(), deletes.end()), &results));
     if (!Grow(client.get(), grown, 32)) return 4;
     grown += 32;
-    for (const Operation& write : writes) {
-      if (!write.status.ok() && !absl::IsNotFound(write.status)) {
-        std::fprintf(stderr, "a write failed: %s\n", write.status.ToString().c_str());
-        return 1;
-      }
+    if (!status.ok()) {
+      std::fprintf(stderr, "a write failed: %s\n", status.ToString().c_str());
+      return 1;
     }
     if (more_splits == 0) {
       more_splits = ServerStat(client.get(), "splits") - splits;
@@ -152,7 +153,7 @@ TEST(HostsTest, EveryValueReadWhileTheOtherHostChangesThemIsRight) {
   const int64_t reads = Repeat(4'000, 1'000'000);
   std::vector<int64_t> seen(kKeys, 0);  // nobody goes back in time
   std::mt19937_64 random(8);
-  std::vector<Client::Result> results;
+  std::vector<Result<Value>> results;
   int64_t found = 0, changed = 0;
   // Expect: one split at the least while it reads. The writer may be the slower one.
   const auto end = steady_clock::now() + 2 * kBound;
@@ -161,7 +162,7 @@ TEST(HostsTest, EveryValueReadWhileTheOtherHostChangesThemIsRight) {
                                            steady_clock::now() < end);) {
     if (found >= told + step) std::fprintf(stderr, "%lld values\n", static_cast<long long>(told = found));
     size_t which[kBatch];
-    absl::string_view batch[kBatch];
+    std::string_view batch[kBatch];
     for (size_t i = 0; i < kBatch; ++i) {
       which[i] = (random() % (kKeys / kBatch)) * kBatch + i;
       batch[i] = keys[which[i]];
@@ -174,7 +175,7 @@ TEST(HostsTest, EveryValueReadWhileTheOtherHostChangesThemIsRight) {
         continue;
       }
       ASSERT_TRUE(results[i].status.ok()) << results[i].status;
-      const int64_t sequence = Verify(batch[i], results[i].value.data);
+      const int64_t sequence = Verify(keys[which[i]], results[i].value.data);
       ASSERT_GE(sequence, seen[which[i]]) << batch[i] << " (-1: not what was written)";
       if (sequence > seen[which[i]]) ++changed;
       seen[which[i]] = sequence;
@@ -197,7 +198,11 @@ TEST(HostsTest, EveryValueReadWhileTheOtherHostChangesThemIsRight) {
 int Log() {
   auto client = ConnectTo(There(kLostClientPort), 60'000);
   for (int i = 0;; ++i) {
-    if (!client->Insert(absl::StrCat("log", i), SelfVerifying(absl::StrCat("log", i), 0)).ok()) return 1;
+    if (!client
+             ->Put(absl::StrCat("log", i), SelfVerifying(absl::StrCat("log", i), 0),
+                   {.condition = Condition::IfAbsent()})
+             .ok())
+      return 1;
   }
 }
 

@@ -19,7 +19,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 #include "gtest/gtest.h"
 #include "tests/faults/await.h"
 #include "tests/faults/device.h"
@@ -168,23 +169,22 @@ class AddsTest : public testing::Test {
     EXPECT_TRUE(client_->CreateCounter(once_.key).ok());
     for (size_t i = 0; i < kInFlight; ++i) {
       Tally* const tally = i % 4 == 0 ? &once_ : &plain_;
-      operations_[i].type = Operation::Type::kFetchAdd;
-      operations_[i].key = tally->key;
-      operations_[i].operand = 1;
-      operations_[i].exactly_once = tally == &once_;
-      operations_[i].timeout_ms = tally == &once_ ? 2'000 : 60'000;  // the client goes on trying with these
-      operations_[i].tag = tally;
+      operations_[i].set_key(tally->key);
+      operations_[i].set_delta(1);
+      // The client goes on trying with those that are done once.
+      operations_[i].set_options({.exactly_once = tally == &once_, .timeout_ms = tally == &once_ ? 2'000 : 60'000});
+      operations_[i].set_tag(tally);
     }
   }
   ~AddsTest() override { Link("up"); }
 
   // Each add that ended is followed by another until `enough`; then until all have ended.
   void AddUntil(absl::FunctionRef<bool()> enough) {
-    for (Operation& operation : operations_) client_->Start(&operation);
+    for (FetchAddOperation& operation : operations_) client_->Start(&operation);
     const auto end = steady_clock::now() + 2 * kBound;
     while (client_->in_flight() != 0) {
-      Operation* ended[kInFlight];
-      const size_t count = client_->Poll(absl::MakeSpan(ended));
+      AsyncOperation* ended[kInFlight];
+      const size_t count = client_->Poll(ended);
       for (size_t i = 0; i < count; ++i) Count(*ended[i]);
       const bool again = !enough() && steady_clock::now() < end;
       for (size_t i = 0; i < count && again; ++i) client_->Start(ended[i]);
@@ -231,12 +231,12 @@ class AddsTest : public testing::Test {
   const std::unique_ptr<Client> observer_ = MustConnect(local_, /*timeout_ms=*/60'000);
   const std::unique_ptr<Client> client_ = MustConnect(server_.address(), /*timeout_ms=*/60'000);
   Tally plain_{"plain"}, once_{"once"};
-  std::vector<Operation> operations_{kInFlight};
+  std::vector<FetchAddOperation> operations_ = std::vector<FetchAddOperation>(kInFlight);
 
  private:
-  static void Count(const Operation& operation) {
-    auto* const tally = static_cast<Tally*>(operation.tag);
-    switch (operation.status.code()) {
+  static void Count(const AsyncOperation& operation) {
+    auto* const tally = static_cast<Tally*>(operation.tag());
+    switch (operation.status().code()) {
       case absl::StatusCode::kOk:
         ++tally->done;
         return;
@@ -246,7 +246,7 @@ class AddsTest : public testing::Test {
         return;
       default:
         // Not done, since nobody is there.
-        EXPECT_TRUE(absl::IsUnavailable(operation.status)) << tally->key << ": " << operation.status;
+        EXPECT_TRUE(absl::IsUnavailable(operation.status())) << tally->key << ": " << operation.status();
         usleep(1'000);
     }
   }

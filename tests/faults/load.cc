@@ -21,8 +21,6 @@ constexpr int kManyKeys = 500;  // above, none is
 
 int64_t NowNs() { return rdma::Clock::Real().NowNs(); }
 
-bool IsWrite(const Operation& operation) { return operation.type != Operation::Type::kGet; }
-
 }  // namespace
 
 Load::Load(Client* client, std::string name, int64_t timeout_ms)
@@ -41,11 +39,11 @@ void Load::Run(absl::FunctionRef<bool()> more) {
     const bool going_on = more();
     for (; going_on && !idle.empty(); idle.pop_back()) Start(idle.back());
     if (idle.size() == slots_.size()) return;
-    Operation* done[kInFlight];
-    const size_t count = client_->Poll(absl::MakeSpan(done));
+    AsyncOperation* done[kInFlight];
+    const size_t count = client_->Poll(done);
     if (client_->incarnation() != incarnation_) ForgetOldIncarnation();
     for (size_t i = 0; i < count; ++i) {
-      auto* const slot = static_cast<Slot*>(done[i]->tag);
+      auto* const slot = static_cast<Slot*>(done[i]->tag());
       End(slot);
       idle.push_back(slot);
     }
@@ -75,57 +73,60 @@ void Load::Start(Slot* slot) {
   chosen.attempt = ++sequence_;
   slot->key = key;
   slot->name = Name(key);
-  slot->value = SelfVerifying(slot->name, static_cast<uint64_t>(sequence_));
-  slot->operation = Operation();
-  Operation& operation = slot->operation;
-  operation.key = slot->name;
-  operation.value = slot->value;
-  operation.timeout_ms = timeout_ms_;
-  operation.tag = slot;
+  slot->get = nullptr;
+  slot->deletes = false;
+  const auto put = [&](Condition condition) {
+    return std::make_unique<PutOperation>(slot->name, SelfVerifying(slot->name, static_cast<uint64_t>(sequence_)),
+                                          PutOptions{.condition = condition, .timeout_ms = timeout_ms_});
+  };
   const unsigned what = random_() % 4;
   if (chosen.state.sequence == kAbsent) {
-    operation.type = what < 2 ? Operation::Type::kInsert : Operation::Type::kPut;
+    slot->operation = put(what < 2 ? Condition::IfAbsent() : Condition::Always());
   } else if (what == 0) {
-    operation.type = Operation::Type::kPut;
+    slot->operation = put(Condition::Always());
   } else if (what == 1) {
-    operation.type = Operation::Type::kDelete;
+    slot->operation = std::make_unique<DeleteOperation>(slot->name, DeleteOptions{.timeout_ms = timeout_ms_});
+    slot->deletes = true;
     chosen.attempt = kAbsent;
   } else {
-    operation.type = Operation::Type::kGet;
-    operation.string = &slot->found;
+    auto get = std::make_unique<GetOperation>(slot->name, GetOptions{.timeout_ms = timeout_ms_});
+    slot->get = get.get();
+    slot->operation = std::move(get);
   }
+  slot->operation->set_tag(slot);
   slot->begun_ns = NowNs();
-  client_->Start(&operation);
+  client_->Start(slot->operation.get());
 }
 
 void Load::End(Slot* slot) {
   longest_ns_ = std::max(longest_ns_, NowNs() - slot->begun_ns);
-  ++ended_[slot->operation.status.code()];
-  if (absl::IsUnavailable(slot->operation.status)) usleep(1000);  // at once: who goes on without a pause learns nothing
+  ++ended_[slot->operation->status().code()];
+  if (absl::IsUnavailable(slot->operation->status()))
+    usleep(1000);  // at once: who goes on without a pause learns nothing
   Key& key = keys_[static_cast<size_t>(slot->key)];
   key.busy = false;
-  IsWrite(slot->operation) ? OnWrite(*slot, &key) : OnGet(*slot, key);
+  slot->get == nullptr ? OnWrite(*slot, &key) : OnGet(*slot, key);
 }
 
 void Load::OnGet(const Slot& slot, const Key& key) {
-  const Operation& get = slot.operation;
-  switch (get.status.code()) {
+  const GetOperation& get = *slot.get;
+  switch (get.status().code()) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
       return;
     case absl::StatusCode::kNotFound:
-      EXPECT_EQ(key.state.sequence, kAbsent) << get.status;
+      EXPECT_EQ(key.state.sequence, kAbsent) << get.status();
       return;
     default:
-      ASSERT_TRUE(get.status.ok()) << get.status;
-      EXPECT_EQ(Verify(slot.name, slot.found), key.state.sequence) << slot.name;
-      EXPECT_EQ(get.version, key.state.version) << slot.name;
+      ASSERT_TRUE(get.status().ok()) << get.status();
+      EXPECT_EQ(Verify(slot.name, get.value()), key.state.sequence) << slot.name;
+      EXPECT_EQ(get.version(), key.state.version) << slot.name;
   }
 }
 
 void Load::OnWrite(const Slot& slot, Key* key) {
-  const Operation& write = slot.operation;
-  switch (write.status.code()) {
+  const AsyncOperation& write = *slot.operation;
+  switch (write.status().code()) {
     case absl::StatusCode::kUnavailable:
       return;  // it was not done
     case absl::StatusCode::kUnknown:
@@ -133,12 +134,12 @@ void Load::OnWrite(const Slot& slot, Key* key) {
       key->doubtful = true;
       return;
     case absl::StatusCode::kNotFound:
-      EXPECT_EQ(write.type, Operation::Type::kDelete) << write.status;
+      EXPECT_TRUE(slot.deletes) << write.status();
       EXPECT_EQ(key->state.sequence, kAbsent) << slot.name << " was there";
       return;
     default:
-      ASSERT_TRUE(write.status.ok()) << write.status;
-      key->state = {key->attempt, write.version};
+      ASSERT_TRUE(write.status().ok()) << write.status();
+      key->state = {key->attempt, write.version()};
   }
 }
 
@@ -155,7 +156,7 @@ void Load::Check(Client* observer) {
   for (size_t i = 0; i < keys_.size(); ++i) {
     const Key& key = keys_[i];
     const std::string name = Name(static_cast<int>(i));
-    auto found = observer->Get(name, /*timeout_ms=*/60'000);
+    auto found = observer->Get(name, {.timeout_ms = 60'000});
     ASSERT_TRUE(found.ok() || absl::IsNotFound(found.status())) << found.status();
     const int64_t sequence = found.ok() ? Verify(name, found->data) : kAbsent;
     EXPECT_TRUE(!found.ok() || sequence >= 0) << name << " holds what was never written to it";

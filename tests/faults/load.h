@@ -5,13 +5,15 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 
 namespace farlook {
 
@@ -53,10 +55,12 @@ class Load {
     bool doubtful = false;
   };
   struct Slot {
-    Operation operation;
+    std::unique_ptr<AsyncOperation> operation;
+    const GetOperation* get = nullptr;  // `operation`, if it is one
+    bool deletes = false;
     int key = 0;
     int64_t begun_ns = 0;
-    std::string name, value, found;
+    std::string name;
   };
 
   std::string Name(int key) const;

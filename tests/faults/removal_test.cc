@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "client/client.h"
+#include "farlook/client.h"
 #include "gtest/gtest.h"
 #include "tests/faults/await.h"
 #include "tests/faults/load.h"

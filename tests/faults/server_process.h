@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "client/client.h"
+#include "farlook/client.h"
 
 namespace farlook {
 

@@ -17,7 +17,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "client/client.h"
+#include "farlook/client.h"
 #include "gtest/gtest.h"
 #include "kv/message.h"
 #include "rdma/transport.h"

@@ -9,36 +9,6 @@
 
 namespace farlook::history {
 
-// The type of an operation of client/client.h, or of the copy of it that simulations are made of; without Ping and
-// Stat.
-template <typename ClientType>
-constexpr Type TypeOf(ClientType type) {
-  switch (type) {
-    case ClientType::kPut:
-      return Type::kPut;
-    case ClientType::kInsert:
-      return Type::kInsert;
-    case ClientType::kReplace:
-      return Type::kReplace;
-    case ClientType::kCompareAndSet:
-      return Type::kCompareAndSet;
-    case ClientType::kDelete:
-      return Type::kDelete;
-    case ClientType::kCreateCounter:
-      return Type::kCreateCounter;
-    case ClientType::kFetchAdd:
-      return Type::kFetchAdd;
-    case ClientType::kCompareSwap:
-      return Type::kCompareSwap;
-    case ClientType::kReadCounter:
-      return Type::kReadCounter;
-    case ClientType::kDeleteCounter:
-      return Type::kDeleteCounter;
-    default:
-      return Type::kGet;
-  }
-}
-
 // Whether an operation of this type may change the key.
 constexpr bool Writes(Type type) { return type != Type::kGet && type != Type::kReadCounter; }
 

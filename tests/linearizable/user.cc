@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstdio>
+#include <span>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -14,7 +16,7 @@ namespace farlook {
 namespace {
 
 using history::Outcome;
-using Type = Operation::Type;
+using history::Type;
 
 }  // namespace
 
@@ -37,43 +39,62 @@ Type User::DrawType(bool counter) {
 bool User::Ask(Asked* asked) {
   const auto key = static_cast<int>(Below(Board::kKeys));
   const auto place = static_cast<size_t>(key);
-  Operation& operation = asked->operation = Operation();
   history::Operation record;
-  operation.type = DrawType(/*counter=*/key % 2 == 1);
-  record.type = history::TypeOf(operation.type);
+  const Type type = record.type = DrawType(/*counter=*/key % 2 == 1);
   record.began = ++places_;
-  asked->key = absl::StrCat("key", key);
-  operation.key = asked->key;
-  operation.string = &asked->found;
-  operation.timeout_ms = Below(20) == 0 ? 1 + static_cast<int64_t>(Below(5)) : 2'000;
+  const std::string name = absl::StrCat("key", key);
+  const int64_t timeout_ms = Below(20) == 0 ? 1 + static_cast<int64_t>(Below(5)) : 2'000;
   // Numbers are few.
-  const bool makes = history::Writes(record.type) && operation.type != Type::kDelete &&
-                     operation.type != Type::kDeleteCounter && operation.type != Type::kFetchAdd;
+  const bool makes =
+      history::Writes(type) && type != Type::kDelete && type != Type::kDeleteCounter && type != Type::kFetchAdd;
   const uint64_t write = makes ? board_->NewWrite(key) : 0;
   if (makes && write == 0) return false;
-  switch (operation.type) {
-    case Type::kCompareAndSet:
-      operation.version = record.expected = versions_[place] != 0 ? versions_[place] : 1;
-      [[fallthrough]];
+  const auto put = [&](Condition condition) {
+    record.write = write;
+    return std::make_unique<PutOperation>(
+        name, history::MakeValue(write, static_cast<uint32_t>(8 + Below(Below(20) == 0 ? 9'000 : 300))),
+        PutOptions{.condition = condition, .timeout_ms = timeout_ms});
+  };
+  CounterOptions options{.timeout_ms = timeout_ms};
+  switch (type) {
     case Type::kPut:
+      asked->operation = put(Condition::Always());
+      break;
     case Type::kInsert:
+      asked->operation = put(Condition::IfAbsent());
+      break;
     case Type::kReplace:
-      record.write = write;
-      asked->value = history::MakeValue(write, static_cast<uint32_t>(8 + Below(Below(20) == 0 ? 9'000 : 300)));
-      operation.value = asked->value;
+      asked->operation = put(Condition::IfPresent());
+      break;
+    case Type::kCompareAndSet:
+      record.expected = versions_[place] != 0 ? versions_[place] : 1;
+      asked->operation = put(Condition::IfVersion(record.expected));
+      break;
+    case Type::kDelete:
+      asked->operation = std::make_unique<DeleteOperation>(name, DeleteOptions{.timeout_ms = timeout_ms});
       break;
     case Type::kCompareSwap:
-      operation.expected = record.expected_counter = numbers_[place];
-      [[fallthrough]];
+      record.expected_counter = numbers_[place];
+      record.operand = history::FirstNumberOf(write);
+      asked->operation = std::make_unique<CompareSwapOperation>(name, record.expected_counter, record.operand, options);
+      break;
     case Type::kCreateCounter:
-      operation.operand = record.operand = history::FirstNumberOf(write);
+      record.operand = history::FirstNumberOf(write);
+      asked->operation = std::make_unique<CreateCounterOperation>(name, record.operand, options);
       break;
     case Type::kFetchAdd:
-      operation.operand = record.operand = 1 + static_cast<int64_t>(Below(history::kMaxDelta));
-      operation.exactly_once = Below(4) == 0;
+      record.operand = 1 + static_cast<int64_t>(Below(history::kMaxDelta));
+      options.exactly_once = Below(4) == 0;
+      asked->operation = std::make_unique<FetchAddOperation>(name, record.operand, options);
+      break;
+    case Type::kReadCounter:
+      asked->operation = std::make_unique<ReadCounterOperation>(name, options);
+      break;
+    case Type::kDeleteCounter:
+      asked->operation = std::make_unique<DeleteCounterOperation>(name, options);
       break;
     default:
-      break;
+      asked->operation = std::make_unique<GetOperation>(name, GetOptions{.timeout_ms = timeout_ms});
   }
   asked->entry = board_->Begin(lane_, key, record);
   return asked->entry != nullptr;
@@ -81,28 +102,29 @@ bool User::Ask(Asked* asked) {
 
 void User::Ended(const Asked& asked) {
   const int64_t end_ns = HostNowNs();
-  const Operation& operation = asked.operation;
+  const AsyncOperation& operation = *asked.operation;
   const int key = asked.entry->key;
   const auto place = static_cast<size_t>(key);
   history::Operation record = asked.entry->operation;
   record.end_ns = end_ns;
   record.ended = ++places_;
-  const auto outcome = history::OutcomeOf(record.type, operation.status, operation.version != 0);
+  const auto outcome = history::OutcomeOf(record.type, operation.status(), operation.version() != 0);
   if (!outcome.has_value()) {
-    board_->Violate(absl::StrCat(ToString(record), " ended with ", operation.status.ToString()));
+    board_->Violate(absl::StrCat(ToString(record), " ended with ", operation.status().ToString()));
   }
   record.outcome = outcome.value_or(Outcome::kNothing);
   const bool says_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
-  if (says_version && !history::IsOfCounter(record.type)) record.version = operation.version;
+  if (says_version && !history::IsOfCounter(record.type)) record.version = operation.version();
   if (record.version != 0) versions_[place] = record.version;
   if (record.outcome == Outcome::kOk && record.type == history::Type::kGet) {
-    record.found = history::WriteOfValue(asked.found);
-    if (!Board::IsOf(record.found, key) || !history::IsWhole(asked.found, record.found)) {
+    const std::string& found = static_cast<const GetOperation&>(operation).value();
+    record.found = history::WriteOfValue(found);
+    if (!Board::IsOf(record.found, key) || !history::IsWhole(found, record.found)) {
       board_->Violate(absl::StrCat(ToString(record), ": that is no value of key ", key));
     }
   }
   if (TellsCounter(record)) {
-    record.counter = numbers_[place] = operation.counter;
+    record.counter = numbers_[place] = static_cast<const CounterOperation&>(operation).value();
     if (record.type == history::Type::kCompareSwap && record.counter != record.expected_counter) {
       record.outcome = Outcome::kMismatch;
     }
@@ -116,30 +138,22 @@ void User::Ended(const Asked& asked) {
 bool User::Step() {
   std::array<Asked, kMostAtOnce> asked;
   const size_t count = 1 + Below(kMostAtOnce);
-  std::array<Operation, kMostAtOnce> operations;
   size_t begun = 0;
-  for (; begun < count; ++begun) {
-    if (!Ask(&asked[begun])) break;
-    operations[begun] = asked[begun].operation;
-  }
-  client_->RunAll(absl::MakeSpan(operations).first(begun));
-  for (size_t i = 0; i < begun; ++i) {
-    asked[i].operation = operations[i];
-    Ended(asked[i]);
-  }
+  while (begun < count && Ask(&asked[begun])) ++begun;
+  std::array<AsyncOperation*, kMostAtOnce> operations;
+  for (size_t i = 0; i < begun; ++i) operations[i] = asked[i].operation.get();
+  client_->Start(std::span(operations).first(begun));
+  std::array<AsyncOperation*, kMostAtOnce> ended;
+  for (size_t left = begun; left > 0;) left -= client_->Wait(ended);
+  for (size_t i = 0; i < begun; ++i) Ended(asked[i]);
   return begun == count;
 }
 
 int RunUser(Board* board, int lane, const std::string& address, uint32_t seed) {
   ClientOptions options;
   options.timeout_ms = 60'000;
-  // The server may be dead just now.
-  const int64_t end_ns = HostNowNs() + 60'000'000'000;
-  auto client = Client::Connect(address, options);
-  while (!client.ok() && HostNowNs() < end_ns) {
-    usleep(10'000);
-    client = Client::Connect(address, options);
-  }
+  options.wait_for_server = true;  // it may be dead just now
+  const auto client = Client::Connect(address, options);
   if (!client.ok()) {
     std::fprintf(stderr, "%s\n", client.status().ToString().c_str());
     return 1;

@@ -5,10 +5,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <string>
 
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
+#include "tests/history/history.h"
 #include "tests/linearizable/board.h"
 
 namespace farlook {
@@ -26,13 +29,12 @@ class User {
  private:
   static constexpr int kMostAtOnce = 3;
   struct Asked {
-    Operation operation;
-    std::string key, value, found;
+    std::unique_ptr<AsyncOperation> operation;
     Board::Entry* entry = nullptr;
   };
 
   uint64_t Below(uint64_t n) { return random_() % n; }
-  Operation::Type DrawType(bool counter);
+  history::Type DrawType(bool counter);
   bool Ask(Asked* asked);
   void Ended(const Asked& asked);
 

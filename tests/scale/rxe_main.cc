@@ -78,11 +78,11 @@ absl::Status Rates(const std::string& address) {
 }
 
 absl::Status Parameters(const std::string& address) {
-  for (const auto& [name, type, lookups] : {std::tuple("get", Operation::Type::kGet, Lookups::kReads),
-                                            std::tuple("get by message", Operation::Type::kGet, Lookups::kMessages),
-                                            std::tuple("ping", Operation::Type::kPing, Lookups::kReads)}) {
+  for (const auto& [name, pings, lookups] :
+       {std::tuple("get", false, Lookups::kReads), std::tuple("get by message", false, Lookups::kMessages),
+        std::tuple("ping", true, Lookups::kReads)}) {
     for (const int in_flight : {1, 2, 4, 8, 16, 64}) {
-      const auto rate = RateOf(address, {.type = type, .lookups = lookups, .in_flight = in_flight},
+      const auto rate = RateOf(address, {.pings = pings, .lookups = lookups, .in_flight = in_flight},
                                absl::GetFlag(FLAGS_operations), nullptr);
       if (!rate.ok()) return rate.status();
       std::printf("%.6s\t%s\t%d in flight\t%.3f us all of them\n", address.c_str(), name, in_flight,

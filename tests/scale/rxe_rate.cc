@@ -1,7 +1,5 @@
 #include "tests/scale/rxe_rate.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -42,32 +40,30 @@ class Pipeline {
         ended_(static_cast<size_t>(work.in_flight)) {
     for (int i = 0; i < work.in_flight; ++i) {
       Slot& slot = slots_[static_cast<size_t>(i)];
-      slot.operation.buffer = absl::MakeSpan(slot.buffer);
-      slot.operation.tag = &slot;
+      slot.get.Into(slot.buffer);
+      slot.put.set_value(Borrowed{value_});
+      for (AsyncOperation* operation :
+           {static_cast<AsyncOperation*>(&slot.get), static_cast<AsyncOperation*>(&slot.put),
+            static_cast<AsyncOperation*>(&slot.ping)}) {
+        operation->set_tag(&slot);
+      }
     }
   }
 
   absl::Status Run(int64_t operations) {
-    std::vector<Operation*> batch;
-    for (int i = 0; i < work_.in_flight; ++i) batch.push_back(&slots_[static_cast<size_t>(i)].operation);
+    std::vector<AsyncOperation*> batch;
+    for (int i = 0; i < work_.in_flight; ++i) batch.push_back(&slots_[static_cast<size_t>(i)].get);
     absl::Status error;
     int64_t started = 0;
     for (int64_t done = 0; done < operations;) {
       batch.resize(std::min(batch.size(), static_cast<size_t>(operations - started)));
-      for (Operation* operation : batch) Draw(operation);
+      for (AsyncOperation*& operation : batch) operation = Draw(static_cast<Slot*>(operation->tag()));
       started += static_cast<int64_t>(batch.size());
-      client_->Start(absl::MakeConstSpan(batch));
+      client_->Start(batch);
       batch.clear();
-      size_t count = client_->Poll(absl::MakeSpan(ended_));
-      while (count == 0) {
-        if (client_->Arm()) {
-          pollfd fd{client_->fd(), POLLIN, 0};
-          ::poll(&fd, 1, static_cast<int>(client_->wait_ms()));
-        }
-        count = client_->Poll(absl::MakeSpan(ended_));
-      }
+      const size_t count = client_->Wait(ended_);
       for (size_t i = 0; i < count; ++i) {
-        if (!ended_[i]->status.ok() && error.ok()) error = ended_[i]->status;
+        if (!ended_[i]->status().ok() && error.ok()) error = ended_[i]->status();
         batch.push_back(ended_[i]);
       }
       done += static_cast<int64_t>(count);
@@ -78,18 +74,22 @@ class Pipeline {
 
  private:
   struct Slot {
-    Operation operation;
-    std::string key;
+    GetOperation get;
+    PutOperation put;
+    PingOperation ping;
     char buffer[kRateValueBytes];
   };
 
-  void Draw(Operation* operation) {
-    Slot* const slot = static_cast<Slot*>(operation->tag);
-    slot->key = Key(keys_.Next(&random_));
-    operation->key = slot->key;
-    const bool put = random_.Below(100) < static_cast<uint64_t>(work_.puts_percent);
-    operation->type = put ? Operation::Type::kPut : work_.type;
-    operation->value = put ? absl::string_view(value_) : absl::string_view();
+  AsyncOperation* Draw(Slot* slot) {
+    const std::string key = Key(keys_.Next(&random_));
+    AsyncOperation* operation = &slot->get;
+    if (random_.Below(100) < static_cast<uint64_t>(work_.puts_percent)) {
+      operation = &slot->put;
+    } else if (work_.pings) {
+      return &slot->ping;
+    }
+    operation->set_key(key);
+    return operation;
   }
 
   Client* const client_;
@@ -98,7 +98,7 @@ class Pipeline {
   bench::ZipfianGenerator keys_;
   const std::string value_;
   const std::unique_ptr<Slot[]> slots_;
-  std::vector<Operation*> ended_;
+  std::vector<AsyncOperation*> ended_;
 };
 
 }  // namespace
@@ -116,7 +116,7 @@ absl::Status PutKeys(const std::string& address) {
 absl::StatusOr<double> RateOf(const std::string& address, const Work& work, int64_t operations,
                               const std::function<void(bool begins)>& around) {
   std::vector<std::unique_ptr<Client>> clients;
-  std::string value;
+  Value value;
   for (int i = 0; i < work.clients; ++i) {
     auto client = Connect(address, work.lookups);
     if (!client.ok()) return client.status();

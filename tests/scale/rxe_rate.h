@@ -9,7 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/client.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
 
 namespace farlook::scale {
 
@@ -18,9 +19,9 @@ inline constexpr size_t kRateValueBytes = 64;
 inline constexpr int kRatePutsPercent = 5;  // of workload B
 
 struct Work {
-  Operation::Type type = Operation::Type::kGet;
+  bool pings = false;  // in place of gets
   Lookups lookups = Lookups::kReads;
-  int puts_percent = 0;  // of the operations; the others are of `type`
+  int puts_percent = 0;  // of the operations; the others are gets
   int clients = 1;       // threads, each with a connection
   int in_flight = 1;     // of each
 };

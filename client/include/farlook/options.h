@@ -70,13 +70,14 @@ struct GetOptions {
 
 // Of Put; of MultiPut, for each key.
 struct PutOptions {
-  Condition condition;
+  Condition condition = Condition::Always();
   int64_t timeout_ms = 0;
 };
 
 // Of Delete; of MultiDelete, for each key.
 struct DeleteOptions {
-  Condition condition;  // Always, IfPresent or IfVersion; a key that is absent is NOT_FOUND in any case
+  Condition condition =
+      Condition::Always();  // Always, IfPresent or IfVersion; a key that is absent is NOT_FOUND in any case
   int64_t timeout_ms = 0;
 };
 

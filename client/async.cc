@@ -1,0 +1,142 @@
+// The public operations fill the engines' record that each of them contains.
+#include "farlook/async.h"
+
+#include <new>
+#include <utility>
+
+#include "client/operation.h"
+#include "client/view.h"
+
+namespace farlook {
+
+using client::Kind;
+using client::View;
+
+AsyncOperation::AsyncOperation() {
+  static_assert(sizeof(client::Operation) <= kRecordBytes && alignof(client::Operation) <= 8,
+                "the record has its place in every operation");
+  new (record_) client::Operation;
+  record().owner = this;
+}
+
+AsyncOperation::~AsyncOperation() { record().~Operation(); }
+
+void AsyncOperation::set_key(std::string_view key) {
+  key_ = key;
+  record().key = key_;
+}
+
+const absl::Status& AsyncOperation::status() const { return record().status; }
+uint64_t AsyncOperation::version() const { return record().version; }
+
+GetOperation::GetOperation(std::string_view key, const GetOptions& options) {
+  set_key(key);
+  set_options(options);
+  record().kind = Kind::kGet;
+  record().to.string = &value_;
+}
+
+void GetOperation::set_options(const GetOptions& options) { record().timeout_ms = options.timeout_ms; }
+void GetOperation::Into(std::string* string) { record().to = {string, {}}; }
+void GetOperation::Into(std::span<char> buffer) { record().to = {nullptr, {buffer.data(), buffer.size()}}; }
+size_t GetOperation::value_bytes() const { return record().value_bytes; }
+
+ExistsOperation::ExistsOperation(std::string_view key, const GetOptions& options) {
+  set_key(key);
+  set_options(options);
+  record().kind = Kind::kExists;
+}
+
+void ExistsOperation::set_options(const GetOptions& options) { record().timeout_ms = options.timeout_ms; }
+
+PutOperation::PutOperation(std::string_view key, const PutOptions& options) {
+  set_key(key);
+  set_options(options);
+  record().kind = Kind::kPut;
+}
+
+PutOperation::PutOperation(std::string_view key, std::string value, const PutOptions& options)
+    : PutOperation(key, options) {
+  set_value(std::move(value));
+}
+
+PutOperation::PutOperation(std::string_view key, Borrowed value, const PutOptions& options)
+    : PutOperation(key, options) {
+  set_value(value);
+}
+
+void PutOperation::set_value(std::string value) {
+  value_ = std::move(value);
+  record().value = value_;
+}
+
+void PutOperation::set_value(Borrowed value) { record().value = View(value.bytes); }
+
+void PutOperation::set_options(const PutOptions& options) {
+  record().condition = options.condition;
+  record().timeout_ms = options.timeout_ms;
+}
+
+DeleteOperation::DeleteOperation(std::string_view key, const DeleteOptions& options) {
+  set_key(key);
+  set_options(options);
+  record().kind = Kind::kDelete;
+}
+
+void DeleteOperation::set_options(const DeleteOptions& options) {
+  record().condition = options.condition;
+  record().timeout_ms = options.timeout_ms;
+}
+
+PingOperation::PingOperation(const ServerOptions& options) {
+  record().kind = Kind::kPing;
+  record().timeout_ms = options.timeout_ms;
+}
+
+CounterOperation::CounterOperation(std::string_view key, const CounterOptions& options) {
+  set_key(key);
+  set_options(options);
+}
+
+int64_t CounterOperation::value() const { return record().counter; }
+
+void CounterOperation::set_options(const CounterOptions& options) {
+  record().exactly_once = options.exactly_once;
+  record().timeout_ms = options.timeout_ms;
+}
+
+void CounterOperation::set_operands(int64_t operand, int64_t expected) {
+  record().operand = operand;
+  record().expected = expected;
+}
+
+CreateCounterOperation::CreateCounterOperation(std::string_view key, int64_t initial, const CounterOptions& options)
+    : CounterOperation(key, options) {
+  record().kind = Kind::kCreateCounter;
+  set_operands(initial, 0);
+}
+
+FetchAddOperation::FetchAddOperation(std::string_view key, int64_t delta, const CounterOptions& options)
+    : CounterOperation(key, options) {
+  record().kind = Kind::kFetchAdd;
+  set_operands(delta, 0);
+}
+
+CompareSwapOperation::CompareSwapOperation(std::string_view key, int64_t expected, int64_t desired,
+                                           const CounterOptions& options)
+    : CounterOperation(key, options) {
+  record().kind = Kind::kCompareSwap;
+  set_operands(desired, expected);
+}
+
+ReadCounterOperation::ReadCounterOperation(std::string_view key, const CounterOptions& options)
+    : CounterOperation(key, options) {
+  record().kind = Kind::kReadCounter;
+}
+
+DeleteCounterOperation::DeleteCounterOperation(std::string_view key, const CounterOptions& options)
+    : CounterOperation(key, options) {
+  record().kind = Kind::kDeleteCounter;
+}
+
+}  // namespace farlook

@@ -1,0 +1,170 @@
+// Operations that do not wait: for Client::Start, Poll and Wait.
+//
+//     farlook::GetOperation get("key");
+//     farlook::PutOperation put("other", std::string("value"), {.condition = farlook::Condition::IfAbsent()});
+//     client->Start(&get);
+//     client->Start(&put, [](farlook::AsyncOperation* ended) { std::cout << ended->status() << "\n"; });
+//     while (client->in_flight() > 0) {
+//       farlook::AsyncOperation* done[16];
+//       for (size_t i = client->Wait(done); i > 0; --i) Use(done[i - 1]);
+//     }
+//
+// An operation is the caller's memory, and holds its key; it may be started again when it has ended. It is in flight
+// from Start() until Poll() or Wait() returns it or its callback begins: until then nothing of it may be changed, and
+// it is destroyed only after that, or after its Client.
+//
+// Order: writes of one client to one key take effect in the order in which they were started, of small and of large
+// values alike, and so do changes of one counter that are exactly_once. Everything else that is in flight together may
+// take effect in any order: a get that is to see a write is started when the write has ended.
+#ifndef FARLOOK_ASYNC_H_
+#define FARLOOK_ASYNC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "farlook/options.h"
+
+namespace farlook {
+
+namespace client {
+struct Operation;
+}  // namespace client
+
+// What all of them have. Thread safety: belongs to its client's thread while in flight.
+class AsyncOperation {
+ public:
+  virtual ~AsyncOperation();
+  AsyncOperation(const AsyncOperation&) = delete;
+  AsyncOperation& operator=(const AsyncOperation&) = delete;
+
+  const std::string& key() const { return key_; }
+  // Copies it. REQUIRES not in flight, as everything that changes an operation does.
+  void set_key(std::string_view key);
+  // The caller's, for whatever it wants to find again.
+  void set_tag(void* tag) { tag_ = tag; }
+  void* tag() const { return tag_; }
+
+  // How it ended. See the errors in client.h.
+  const absl::Status& status() const;
+  // Of the item now there, where known: what was read or written, or what a condition did not fit. Else 0.
+  uint64_t version() const;
+
+ protected:
+  AsyncOperation();
+  client::Operation& record() { return *reinterpret_cast<client::Operation*>(record_); }
+  const client::Operation& record() const { return *reinterpret_cast<const client::Operation*>(record_); }
+
+ private:
+  friend class ClientImpl;
+  static constexpr size_t kRecordBytes = 224;
+
+  std::string key_;
+  void* tag_ = nullptr;
+  AsyncOperation* next_ = nullptr;  // of those that have ended and were not returned
+  std::function<void(AsyncOperation*)> then_;
+  alignas(8) std::byte record_[kRecordBytes];  // the engines': client/operation.h
+};
+
+// Reads a value: into value(), or where Into() says.
+class GetOperation final : public AsyncOperation {
+ public:
+  explicit GetOperation(std::string_view key = {}, const GetOptions& options = {});
+  void set_options(const GetOptions& options);
+  // The value goes to the caller's memory: a string, which is resized, or a buffer, OUT_OF_RANGE if it is too short.
+  void Into(std::string* string);
+  void Into(std::span<char> buffer);
+
+  // Unless OK, its bytes mean nothing.
+  std::string& value() { return value_; }
+  const std::string& value() const { return value_; }
+  // The value's length, also where the buffer was too short.
+  size_t value_bytes() const;
+
+ private:
+  std::string value_;
+};
+
+// Asks whether the key is there: status() is OK or NOT_FOUND.
+class ExistsOperation final : public AsyncOperation {
+ public:
+  explicit ExistsOperation(std::string_view key = {}, const GetOptions& options = {});
+  void set_options(const GetOptions& options);
+};
+
+// A value that the operation refers to and does not hold: it stays unchanged while the operation is in flight.
+struct Borrowed {
+  std::string_view bytes;
+};
+
+class PutOperation final : public AsyncOperation {
+ public:
+  explicit PutOperation(std::string_view key = {}, const PutOptions& options = {});
+  PutOperation(std::string_view key, std::string value, const PutOptions& options = {});
+  PutOperation(std::string_view key, Borrowed value, const PutOptions& options = {});
+  void set_value(std::string value);  // its own from now on
+  void set_value(Borrowed value);
+  void set_options(const PutOptions& options);
+
+ private:
+  std::string value_;
+};
+
+class DeleteOperation final : public AsyncOperation {
+ public:
+  explicit DeleteOperation(std::string_view key = {}, const DeleteOptions& options = {});
+  void set_options(const DeleteOptions& options);
+};
+
+// Asks the server's CPU for an answer.
+class PingOperation final : public AsyncOperation {
+ public:
+  explicit PingOperation(const ServerOptions& options = {});
+};
+
+// What those of counters have.
+class CounterOperation : public AsyncOperation {
+ public:
+  // The value before the operation took effect; also with OUT_OF_RANGE and ALREADY_EXISTS.
+  int64_t value() const;
+  void set_options(const CounterOptions& options);
+
+ protected:
+  CounterOperation(std::string_view key, const CounterOptions& options);
+  void set_operands(int64_t operand, int64_t expected);
+};
+
+class CreateCounterOperation final : public CounterOperation {
+ public:
+  explicit CreateCounterOperation(std::string_view key = {}, int64_t initial = 0, const CounterOptions& options = {});
+};
+
+class FetchAddOperation final : public CounterOperation {
+ public:
+  explicit FetchAddOperation(std::string_view key = {}, int64_t delta = 0, const CounterOptions& options = {});
+  void set_delta(int64_t delta) { set_operands(delta, 0); }
+};
+
+// Sets the counter to `desired` if it is `expected`, which value() tells.
+class CompareSwapOperation final : public CounterOperation {
+ public:
+  CompareSwapOperation(std::string_view key, int64_t expected, int64_t desired, const CounterOptions& options = {});
+};
+
+class ReadCounterOperation final : public CounterOperation {
+ public:
+  explicit ReadCounterOperation(std::string_view key = {}, const CounterOptions& options = {});
+};
+
+class DeleteCounterOperation final : public CounterOperation {
+ public:
+  explicit DeleteCounterOperation(std::string_view key = {}, const CounterOptions& options = {});
+};
+
+}  // namespace farlook
+
+#endif  // FARLOOK_ASYNC_H_
