@@ -3,8 +3,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <memory>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 
@@ -12,47 +10,6 @@ namespace farlook::cli {
 namespace {
 
 constexpr int64_t kMaxWaitMs = 100;
-
-// What a command asks for, as an operation of the client's.
-std::unique_ptr<AsyncOperation> OperationOf(const Request& request) {
-  using Type = Request::Type;
-  const std::string& key = request.key;
-  const int64_t timeout_ms = request.timeout_ms;
-  const GetOptions get{.timeout_ms = timeout_ms};
-  // Of one command there is no next that an atomic would be faster for.
-  const CounterOptions counter{.exactly_once = true, .timeout_ms = timeout_ms};
-  const auto put = [&](Condition condition) {
-    return std::make_unique<PutOperation>(key, Borrowed{request.value},
-                                          PutOptions{.condition = condition, .timeout_ms = timeout_ms});
-  };
-  switch (request.type) {
-    case Type::kGet:
-      return std::make_unique<GetOperation>(key, get);
-    case Type::kExists:
-      return std::make_unique<ExistsOperation>(key, get);
-    case Type::kPut:
-      return put(Condition::Always());
-    case Type::kInsert:
-      return put(Condition::IfAbsent());
-    case Type::kReplace:
-      return put(Condition::IfPresent());
-    case Type::kCompareAndSet:
-      return put(Condition::IfVersion(request.version));
-    case Type::kDelete:
-      return std::make_unique<DeleteOperation>(key, DeleteOptions{.timeout_ms = timeout_ms});
-    case Type::kCreateCounter:
-      return std::make_unique<CreateCounterOperation>(key, request.operand, counter);
-    case Type::kFetchAdd:
-      return std::make_unique<FetchAddOperation>(key, request.operand, counter);
-    case Type::kCompareSwap:
-      return std::make_unique<CompareSwapOperation>(key, request.expected, request.operand, counter);
-    case Type::kReadCounter:
-      return std::make_unique<ReadCounterOperation>(key, counter);
-    case Type::kDeleteCounter:
-      return std::make_unique<DeleteCounterOperation>(key, counter);
-  }
-  return nullptr;
-}
 
 }  // namespace
 
@@ -67,23 +24,9 @@ absl::StatusOr<std::unique_ptr<Store>> ClientStore::Connect(const Options& optio
   return std::make_unique<ClientStore>(*std::move(client));
 }
 
-void ClientStore::Start(Request* request) {
-  std::unique_ptr<AsyncOperation>& operation = in_flight_[request];
-  operation = OperationOf(*request);
-  operation->set_tag(request);
-  if (request->type == Request::Type::kGet) static_cast<GetOperation&>(*operation).Into(&request->value);
-  client_->Start(operation.get());
-}
-
-Request* ClientStore::Poll() {
+AsyncOperation* ClientStore::Poll() {
   AsyncOperation* ended = nullptr;
-  if (client_->Poll({&ended, 1}) == 0) return nullptr;
-  auto* request = static_cast<Request*>(ended->tag());
-  request->status = ended->status();
-  request->version = ended->version();
-  if (IsCounter(request->type)) request->counter = static_cast<CounterOperation*>(ended)->value();
-  in_flight_.erase(request);
-  return request;
+  return client_->Poll({&ended, 1}) == 1 ? ended : nullptr;
 }
 
 void ClientStore::Wait() {

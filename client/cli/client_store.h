@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cli/options.h"
 #include "client/cli/store.h"
-#include "farlook/async.h"
 #include "farlook/client.h"
 
 namespace farlook::cli {
@@ -24,8 +22,8 @@ class ClientStore : public Store {
 
   explicit ClientStore(std::unique_ptr<Client> client) : client_(std::move(client)) {}
 
-  void Start(Request* request) override;
-  Request* Poll() override;
+  void Start(AsyncOperation* operation) override { client_->Start(operation); }
+  AsyncOperation* Poll() override;
   void Wait() override;
   absl::Status Ping(int64_t timeout_ms) override { return client_->Ping({.timeout_ms = timeout_ms}); }
   absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) override {
@@ -35,8 +33,7 @@ class ClientStore : public Store {
   uint64_t incarnation() const override { return client_->incarnation(); }
 
  private:
-  std::unordered_map<Request*, std::unique_ptr<AsyncOperation>> in_flight_;
-  const std::unique_ptr<Client> client_;  // last: destroyed before the operations
+  const std::unique_ptr<Client> client_;
 };
 
 }  // namespace farlook::cli

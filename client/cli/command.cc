@@ -10,9 +10,9 @@ ExitCode Context::Fail(ExitCode code, absl::string_view message) const {
   return code;
 }
 
-ExitCode Context::Fail(const Request& request) const {
-  NoteStatus(request.status);
-  return Fail(ExitCodeOf(request.status), Explain(request, options));
+ExitCode Context::Fail(const AsyncOperation& operation, Action action) const {
+  NoteStatus(operation.status());
+  return Fail(ExitCodeOf(operation.status()), Explain(operation, action, options));
 }
 
 ExitCode Context::Fail(const absl::Status& status) const {

@@ -15,6 +15,7 @@
 #include "client/cli/explain.h"
 #include "client/cli/options.h"
 #include "client/cli/store.h"
+#include "farlook/async.h"
 
 namespace farlook::cli {
 
@@ -42,8 +43,8 @@ struct Context {
 
   // Prints "<command>: <message>" as an error and returns `code`.
   ExitCode Fail(ExitCode code, absl::string_view message) const;
-  // Prints what `request`, which failed, met with; returns its code.
-  ExitCode Fail(const Request& request) const;
+  // Prints what `operation`, which failed, met with; returns its code.
+  ExitCode Fail(const AsyncOperation& operation, Action action) const;
   // The same for an operation without a key.
   ExitCode Fail(const absl::Status& status) const;
   // Sets *server_gone if that is what `status` says. Fail() does it too.

@@ -10,25 +10,23 @@
 #include "client/cli/commands.h"
 #include "client/cli/encoding.h"
 #include "client/cli/json_line.h"
+#include "farlook/async.h"
 
 namespace farlook::cli {
 namespace {
 
-using Type = Request::Type;
-
-// The request for the key that is the first operand; says what is wrong with it otherwise.
-std::optional<Request> MakeRequest(const Context& context, Type type) {
+// The key that is the first operand; says what is wrong with it otherwise.
+std::optional<std::string> KeyOf(const Context& context) {
   const std::string& text = context.operands[0].text;
   absl::StatusOr<std::string> key = DecodeKey(text, context.options.key_encoding);
-  if (!key.ok()) {
-    context.Fail(ExitCode::kUsage, absl::StrCat("key ", Quoted(text), ": ", key.status().message()));
-    return std::nullopt;
-  }
-  Request request;
-  request.type = type;
-  request.key = *std::move(key);
-  request.timeout_ms = context.options.timeout_ms;
-  return request;
+  if (key.ok()) return *std::move(key);
+  context.Fail(ExitCode::kUsage, absl::StrCat("key ", Quoted(text), ": ", key.status().message()));
+  return std::nullopt;
+}
+
+// Of one command there is no next that an atomic would be faster for: a message that is carried out once.
+CounterOptions OptionsOf(const Context& context) {
+  return {.exactly_once = true, .timeout_ms = context.options.timeout_ms};
 }
 
 // The number that the operand at `position` is, or `otherwise` if there is none; says so if it is no number.
@@ -41,64 +39,63 @@ std::optional<int64_t> NumberAt(const Context& context, size_t position, int64_t
   return std::nullopt;
 }
 
-void PrintValue(const Context& context, const Request& request, int64_t value) {
+void PrintValue(const Context& context, const std::string& key, int64_t value) {
   Output& out = context.console.out();
   if (context.options.json) {
     JsonLine line;
-    out.WriteLine(line.Bytes("key", request.key).NumberOrBytes("counter", absl::StrCat(value)).ToString());
+    out.WriteLine(line.Bytes("key", key).NumberOrBytes("counter", absl::StrCat(value)).ToString());
   } else {
     out.WriteLine(absl::StrCat(value));
   }
 }
 
 ExitCode Add(Context& context, int64_t sign) {
-  const std::optional<int64_t> delta = NumberAt(context, 1, 1);
-  if (!delta.has_value()) return ExitCode::kUsage;
-  if (*delta == std::numeric_limits<int64_t>::min()) return context.Fail(ExitCode::kUsage, "at most 2^40 at once");
-  std::optional<Request> request = MakeRequest(context, Type::kFetchAdd);
-  if (!request.has_value()) return ExitCode::kUsage;
-  request->operand = sign * *delta;
-  context.store->Run(&*request);
-  if (!request->status.ok()) return context.Fail(*request);
-  PrintValue(context, *request, request->counter + request->operand);
+  const std::optional<int64_t> number = NumberAt(context, 1, 1);
+  if (!number.has_value()) return ExitCode::kUsage;
+  if (*number == std::numeric_limits<int64_t>::min()) return context.Fail(ExitCode::kUsage, "at most 2^40 at once");
+  const std::optional<std::string> key = KeyOf(context);
+  if (!key.has_value()) return ExitCode::kUsage;
+  const int64_t delta = sign * *number;
+  FetchAddOperation add(*key, delta, OptionsOf(context));
+  context.store->Run(&add);
+  if (!add.status().ok()) return context.Fail(add, Action::kChangeCounter);
+  PrintValue(context, *key, add.value() + delta);
   return ExitCode::kOk;
 }
 
-ExitCode Read(Context& context, Request& request) {
-  context.store->Run(&request);
-  if (!request.status.ok()) return context.Fail(request);
-  PrintValue(context, request, request.counter);
+ExitCode Read(Context& context, const std::string& key) {
+  ReadCounterOperation read(key, OptionsOf(context));
+  context.store->Run(&read);
+  if (!read.status().ok()) return context.Fail(read, Action::kReadCounter);
+  PrintValue(context, key, read.value());
   return ExitCode::kOk;
 }
 
-ExitCode Create(Context& context, Request& request) {
+ExitCode Create(Context& context, const std::string& key) {
   const std::optional<int64_t> initial = NumberAt(context, 2, 0);
   if (!initial.has_value()) return ExitCode::kUsage;
-  request.type = Type::kCreateCounter;
-  request.operand = *initial;
-  context.store->Run(&request);
-  return request.status.ok() ? ExitCode::kOk : context.Fail(request);
+  CreateCounterOperation create(key, *initial, OptionsOf(context));
+  context.store->Run(&create);
+  return create.status().ok() ? ExitCode::kOk : context.Fail(create, Action::kChangeCounter);
 }
 
-ExitCode Swap(Context& context, Request& request) {
+ExitCode Swap(Context& context, const std::string& key) {
   const std::optional<int64_t> expected = NumberAt(context, 2, 0), desired = NumberAt(context, 3, 0);
   if (!expected.has_value() || !desired.has_value()) return ExitCode::kUsage;
-  request.type = Type::kCompareSwap;
-  request.expected = *expected;
-  request.operand = *desired;
-  context.store->Run(&request);
-  if (!request.status.ok()) return context.Fail(request);
-  if (request.counter != *expected) {
+  CompareSwapOperation swap(key, *expected, *desired, OptionsOf(context));
+  context.store->Run(&swap);
+  if (!swap.status().ok()) return context.Fail(swap, Action::kChangeCounter);
+  if (swap.value() != *expected) {
     return context.Fail(ExitCode::kConditionFailed,
-                        absl::StrCat("counter ", Quoted(request.key), " is ", request.counter, ": left as it is"));
+                        absl::StrCat("counter ", Quoted(key), " is ", swap.value(), ": left as it is"));
   }
   return ExitCode::kOk;
 }
 
-ExitCode Delete(Context& context, Request& request) {
-  request.type = Type::kDeleteCounter;
-  context.store->Run(&request);
-  return request.status.ok() ? ExitCode::kOk : context.Fail(request);
+ExitCode Delete(Context& context, const std::string& key) {
+  DeleteCounterOperation remove(key, OptionsOf(context));
+  context.store->Run(&remove);
+  return remove.status().ok() ? ExitCode::kOk : context.Fail(remove, Action::kChangeCounter);
 }
 
 }  // namespace
@@ -107,14 +104,14 @@ ExitCode RunIncrement(Context& context) { return Add(context, 1); }
 ExitCode RunDecrement(Context& context) { return Add(context, -1); }
 
 ExitCode RunCounter(Context& context) {
-  std::optional<Request> request = MakeRequest(context, Type::kReadCounter);
-  if (!request.has_value()) return ExitCode::kUsage;
+  const std::optional<std::string> key = KeyOf(context);
+  if (!key.has_value()) return ExitCode::kUsage;
   const size_t operands = context.operands.size();
-  if (operands == 1) return Read(context, *request);
+  if (operands == 1) return Read(context, *key);
   const std::string& what = context.operands[1].text;
-  if (what == "create" && operands <= 3) return Create(context, *request);
-  if (what == "swap" && operands == 4) return Swap(context, *request);
-  if (what == "delete" && operands == 2) return Delete(context, *request);
+  if (what == "create" && operands <= 3) return Create(context, *key);
+  if (what == "swap" && operands == 4) return Swap(context, *key);
+  if (what == "delete" && operands == 2) return Delete(context, *key);
   return context.Fail(ExitCode::kUsage,
                       "say counter KEY, counter KEY create [INITIAL], counter KEY swap EXPECTED "
                       "DESIRED, or counter KEY delete");

@@ -69,7 +69,7 @@ TEST_F(CounterCommandsTest, NonsenseIsRefusedBeforeAnythingIsDone) {
 }
 
 TEST_F(CounterCommandsTest, AnUnknownOutcomeSaysHowToFindOut) {
-  store().set_fault([](uint64_t, const Request&) { return absl::UnknownError("gone"); });
+  store().set_fault([](uint64_t, const client::Operation&) { return absl::UnknownError("gone"); });
   EXPECT_EQ(Run({"incr", "c"}), ExitCode::kError);
   EXPECT_THAT(Err(), HasSubstr("`counter KEY` prints the value"));
 }

@@ -25,7 +25,8 @@ TEST_F(DoctorCommandTest, WithoutOperandItIsTheAddressOfTheSession) {
 }
 
 TEST_F(DoctorCommandTest, ACpuThatDoesNotAnswerIsTrouble) {
-  store().set_fault([](uint64_t, const Request&) { return absl::DeadlineExceededError("no answer within 1000 ms"); });
+  store().set_fault(
+      [](uint64_t, const client::Operation&) { return absl::DeadlineExceededError("no answer within 1000 ms"); });
   EXPECT_EQ(Run({"doctor"}), ExitCode::kError);
   EXPECT_THAT(Out(), HasSubstr("trouble  its CPU does not answer"));
 }

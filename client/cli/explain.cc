@@ -8,28 +8,28 @@
 namespace farlook::cli {
 namespace {
 
-using Type = Request::Type;
 using Code = absl::StatusCode;
 
-bool IsWrite(Type type) { return type != Type::kGet && type != Type::kExists && type != Type::kReadCounter; }
+bool IsCounter(Action action) { return action == Action::kReadCounter || action == Action::kChangeCounter; }
 
-std::string NotFound(const Request& request) {
-  std::string missing = absl::StrCat("no such key ", Quoted(request.key));
-  if (IsCounter(request.type)) return absl::StrCat("no such counter ", Quoted(request.key));
-  switch (request.type) {
-    case Type::kReplace:
-      return absl::StrCat(missing, ": nothing was stored; insert or put would");
-    case Type::kCompareAndSet:
-      return absl::StrCat(missing, ": nothing was stored; insert stores what does not exist");
+std::string NotFound(const std::string& key, Action action) {
+  switch (action) {
+    case Action::kReadCounter:
+    case Action::kChangeCounter:
+      return absl::StrCat("no such counter ", key);
+    case Action::kReplace:
+      return absl::StrCat("no such key ", key, ": nothing was stored; insert or put would");
+    case Action::kCompareAndSet:
+      return absl::StrCat("no such key ", key, ": nothing was stored; insert stores what does not exist");
     default:
-      return missing;
+      return absl::StrCat("no such key ", key);
   }
 }
 
 // What a write that got no answer leaves open.
-absl::string_view WhatBecameOfTheWrite(const Request& request) {
-  if (!IsWrite(request.type)) return "";
-  if (IsCounter(request.type)) {
+absl::string_view WhatBecameOfTheWrite(Action action) {
+  if (action == Action::kRead || action == Action::kReadCounter) return "";
+  if (IsCounter(action)) {
     return "; the change may have been done, or may still be, once: `counter KEY` prints the value";
   }
   return "; the write may have been done, or may still be, once: get the key to see";
@@ -53,31 +53,31 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
-std::string Explain(const Request& request, const Options& options) {
-  const std::string key = Quoted(request.key);
-  const absl::Status& status = request.status;
+std::string Explain(const AsyncOperation& operation, Action action, const Options& options) {
+  const std::string key = Quoted(operation.key());
+  const absl::Status& status = operation.status();
   const std::string cause = status.message().empty() ? "" : absl::StrCat(" (", status.message(), ")");
   switch (status.code()) {
     case Code::kNotFound:
-      return NotFound(request);
+      return NotFound(key, action);
     case Code::kAlreadyExists:
-      if (IsCounter(request.type)) return absl::StrCat("counter ", key, " exists already: left as it is");
+      if (IsCounter(action)) return absl::StrCat("counter ", key, " exists already: left as it is");
       return absl::StrCat("key ", key, " exists already: left as it is; put or replace would overwrite it");
     case Code::kAborted:
       return absl::StrCat("key ", key, " has another version",
-                          request.version == 0 ? "" : absl::StrCat(" now, ", request.version),
+                          operation.version() == 0 ? "" : absl::StrCat(" now, ", operation.version()),
                           ": left as it is; get it again and decide anew");
     case Code::kDeadlineExceeded:
-      return absl::StrCat("key ", key, ": ", Explain(status, options), WhatBecameOfTheWrite(request));
+      return absl::StrCat("key ", key, ": ", Explain(status, options), WhatBecameOfTheWrite(action));
     case Code::kUnknown:
       return absl::StrCat("key ", key, ": the connection broke before the answer came", cause,
-                          WhatBecameOfTheWrite(request));
+                          WhatBecameOfTheWrite(action));
     case Code::kInvalidArgument:
       return absl::StrCat("key ", key, ": ", status.message().empty() ? "key or value is too long" : status.message());
     case Code::kOutOfRange:
       return absl::StrCat("counter ", key, ": ", status.message());
     case Code::kFailedPrecondition:
-      if (IsCounter(request.type)) return absl::StrCat("key ", key, " names a value, not a counter");
+      if (IsCounter(action)) return absl::StrCat("key ", key, " names a value, not a counter");
       return absl::StrCat("key ", key, " names a counter, not a value", cause);
     case Code::kResourceExhausted:
       return absl::StrCat("key ", key, " was not stored: ", Explain(status, options));

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "client/cli/options.h"
-#include "client/cli/store.h"
+#include "farlook/async.h"
 
 namespace farlook::cli {
 
@@ -26,9 +26,11 @@ inline ExitCode Worst(ExitCode a, ExitCode b) { return std::max(a, b); }
 
 ExitCode ExitCodeOf(const absl::Status& status);
 
-// Of an operation on a key that failed. REQUIRES: request.status is not OK; request.version is the version now there,
-// or 0 where that is not known.
-std::string Explain(const Request& request, const Options& options);
+// What an operation was to do, as far as that matters to who reads of its failure.
+enum class Action { kRead, kWrite, kReplace, kCompareAndSet, kReadCounter, kChangeCounter };
+
+// Of an operation on a key that failed. REQUIRES: its status is not OK.
+std::string Explain(const AsyncOperation& operation, Action action, const Options& options);
 
 // Of an operation that concerns the server, or of connecting to it.
 std::string Explain(const absl::Status& status, const Options& options);

@@ -22,10 +22,7 @@ constexpr size_t kMaxLineBytes = 4 * kv::kMaxKeyBytes + 1;
 void ExportKey(const Context& context, absl::string_view text, uint64_t line, Transfer* transfer) {
   absl::StatusOr<std::string> key = DecodeKey(text, context.options.key_encoding);
   if (!key.ok()) return transfer->Reject(absl::StrCat("key ", Quoted(text), ": ", key.status().message()), line);
-  Request request;
-  request.key = *std::move(key);
-  request.timeout_ms = context.options.timeout_ms;
-  transfer->Start(std::move(request), line);
+  transfer->Get(*key, line);
 }
 
 void ExportList(const Context& context, const Input& input, Transfer* transfer) {
@@ -59,8 +56,8 @@ ExitCode RunExport(Context& context) {
                         "give keys, or a list of them with --keys=FILE: the table has no scan that would find them");
   }
 
-  Transfer transfer(context, [&](const Request& request) {
-    context.console.out().WriteLine(FormatPair(request.key, request.value, request.version, context.options.format));
+  Transfer transfer(context, [&](const GetOperation& get) {
+    context.console.out().WriteLine(FormatPair(get.key(), get.value(), get.version(), context.options.format));
   });
   if (from_list) {
     const absl::StatusOr<Input> input = Input::Open(path, context.console.in_fd());

@@ -21,12 +21,8 @@ constexpr size_t kMaxLineBytes = 6 * (kv::kMaxValueBytes + kv::kMaxKeyBytes) + 4
 void ImportLine(const Context& context, absl::string_view text, uint64_t line, Transfer* transfer) {
   absl::StatusOr<Pair> pair = ParsePair(text, context.options.format);
   if (!pair.ok()) return transfer->Reject(absl::StrCat("the line ", pair.status().message()), line);
-  Request request;
-  request.type = context.options.insert_only ? Request::Type::kInsert : Request::Type::kPut;
-  request.key = std::move(pair->key);
-  request.value = std::move(pair->value);
-  request.timeout_ms = context.options.timeout_ms;
-  transfer->Start(std::move(request), line);
+  transfer->Put(pair->key, std::move(pair->value),
+                context.options.insert_only ? Condition::IfAbsent() : Condition::Always(), line);
 }
 
 }  // namespace
@@ -43,7 +39,7 @@ ExitCode RunImport(Context& context) {
                                                  : Input::Open(context.operands[0].text, context.console.in_fd());
   if (!input.ok()) return context.Fail(ExitCode::kError, input.status().message());
 
-  Transfer transfer(context, [](const Request&) {});
+  Transfer transfer(context);
   const uint64_t lines =
       TransferLines(context, *input, kMaxLineBytes, &transfer,
                     [&](absl::string_view text, uint64_t line) { ImportLine(context, text, line, &transfer); });

@@ -8,20 +8,11 @@
 #include "client/cli/encoding.h"
 #include "client/cli/input.h"
 #include "client/cli/json_line.h"
+#include "farlook/async.h"
 #include "kv/limits.h"
 
 namespace farlook::cli {
 namespace {
-
-using Type = Request::Type;
-
-Request MakeRequest(const Context& context, Type type, std::string key) {
-  Request request;
-  request.type = type;
-  request.key = std::move(key);
-  request.timeout_ms = context.options.timeout_ms;
-  return request;
-}
 
 // Of each operand as a key: calls `act(key)`. Returns the worst of what it returned.
 template <typename Act>
@@ -79,45 +70,45 @@ bool TakeValue(const Context& context, size_t position, std::string* value, Exit
   return true;
 }
 
-void PrintWritten(const Context& context, const Request& request) {
+void PrintWritten(const Context& context, const PutOperation& put) {
   Output& out = context.console.out();
   if (context.options.json) {
-    out.WriteLine(JsonLine().Bytes("key", request.key).Number("version", request.version).ToString());
+    out.WriteLine(JsonLine().Bytes("key", put.key()).Number("version", put.version()).ToString());
   } else if (context.options.print_version) {
-    out.WriteLine(absl::StrCat(request.version));
+    out.WriteLine(absl::StrCat(put.version()));
   } else if (context.mode == Mode::kInteractive) {
-    out.WriteLine(absl::StrCat("stored, version ", request.version));
+    out.WriteLine(absl::StrCat("stored, version ", put.version()));
   }
 }
 
 // A write whose key is the first operand and whose value stands at `value_position`.
-ExitCode Write(const Context& context, Type type, size_t value_position, uint64_t version) {
+ExitCode Write(const Context& context, Action action, const Condition& condition, size_t value_position) {
   absl::StatusOr<std::string> key = DecodeKey(context.operands[0].text, context.options.key_encoding);
   if (!key.ok()) {
     return context.Fail(ExitCode::kUsage,
                         absl::StrCat("key ", Quoted(context.operands[0].text), ": ", key.status().message()));
   }
-  Request request = MakeRequest(context, type, *std::move(key));
-  request.version = version;
+  std::string value;
   ExitCode code = ExitCode::kOk;
-  if (!TakeValue(context, value_position, &request.value, &code)) return code;
-  context.store->Run(&request);
-  if (!request.status.ok()) return context.Fail(request);
-  PrintWritten(context, request);
+  if (!TakeValue(context, value_position, &value, &code)) return code;
+  PutOperation put(*key, std::move(value), {.condition = condition, .timeout_ms = context.options.timeout_ms});
+  context.store->Run(&put);
+  if (!put.status().ok()) return context.Fail(put, action);
+  PrintWritten(context, put);
   return ExitCode::kOk;
 }
 
-void PrintValue(const Context& context, const Request& request) {
+void PrintValue(const Context& context, const GetOperation& get) {
   Output& out = context.console.out();
   if (context.options.json) {
     JsonLine line;
-    line.Bytes("key", request.key);
-    if (!context.options.print_version) line.Bytes("value", request.value);
-    out.WriteLine(line.Number("version", request.version).ToString());
+    line.Bytes("key", get.key());
+    if (!context.options.print_version) line.Bytes("value", get.value());
+    out.WriteLine(line.Number("version", get.version()).ToString());
   } else if (context.options.print_version) {
-    out.WriteLine(absl::StrCat(request.version));
+    out.WriteLine(absl::StrCat(get.version()));
   } else {
-    out.Write(request.value);
+    out.Write(get.value());
     // Exact bytes for files and pipes. A person, or who reads the answers of a session, must see where one ends.
     if (out.is_terminal() || context.mode != Mode::kOneShot) out.Write("\n");
   }
@@ -129,37 +120,37 @@ ExitCode RunGet(Context& context) {
   if (context.operands.size() > 1 && !context.options.json && !context.options.print_version) {
     return context.Fail(ExitCode::kUsage, "several values in a row could not be told apart: give one key, or --json");
   }
-  return ForEachKey(context, [&](std::string key) {
-    Request request = MakeRequest(context, Type::kGet, std::move(key));
-    context.store->Run(&request);
-    if (!request.status.ok()) return context.Fail(request);
-    PrintValue(context, request);
+  return ForEachKey(context, [&](const std::string& key) {
+    GetOperation get(key, {.timeout_ms = context.options.timeout_ms});
+    context.store->Run(&get);
+    if (!get.status().ok()) return context.Fail(get, Action::kRead);
+    PrintValue(context, get);
     return ExitCode::kOk;
   });
 }
 
 ExitCode RunExists(Context& context) {
-  return ForEachKey(context, [&](std::string key) {
-    Request request = MakeRequest(context, Type::kExists, std::move(key));
-    context.store->Run(&request);
-    const bool exists = request.status.ok();
-    if (!exists && request.status.code() != absl::StatusCode::kNotFound) return context.Fail(request);
+  return ForEachKey(context, [&](const std::string& key) {
+    ExistsOperation operation(key, {.timeout_ms = context.options.timeout_ms});
+    context.store->Run(&operation);
+    const bool exists = operation.status().ok();
+    if (!exists && !absl::IsNotFound(operation.status())) return context.Fail(operation, Action::kRead);
     if (context.options.json) {
-      context.console.out().WriteLine(JsonLine().Bytes("key", request.key).Bool("exists", exists).ToString());
+      context.console.out().WriteLine(JsonLine().Bytes("key", key).Bool("exists", exists).ToString());
     } else {
       context.console.out().WriteLine(exists ? "true" : "false");
     }
-    return ExitCodeOf(request.status);
+    return ExitCodeOf(operation.status());
   });
 }
 
 ExitCode RunDelete(Context& context) {
-  return ForEachKey(context, [&](std::string key) {
-    Request request = MakeRequest(context, Type::kDelete, std::move(key));
-    context.store->Run(&request);
-    if (!request.status.ok()) return context.Fail(request);
+  return ForEachKey(context, [&](const std::string& key) {
+    DeleteOperation remove(key, {.timeout_ms = context.options.timeout_ms});
+    context.store->Run(&remove);
+    if (!remove.status().ok()) return context.Fail(remove, Action::kWrite);
     if (context.options.json) {
-      context.console.out().WriteLine(JsonLine().Bytes("key", request.key).Bool("deleted", true).ToString());
+      context.console.out().WriteLine(JsonLine().Bytes("key", key).Bool("deleted", true).ToString());
     } else if (context.mode == Mode::kInteractive) {
       context.console.out().WriteLine("deleted");
     }
@@ -167,9 +158,9 @@ ExitCode RunDelete(Context& context) {
   });
 }
 
-ExitCode RunPut(Context& context) { return Write(context, Type::kPut, 1, 0); }
-ExitCode RunInsert(Context& context) { return Write(context, Type::kInsert, 1, 0); }
-ExitCode RunReplace(Context& context) { return Write(context, Type::kReplace, 1, 0); }
+ExitCode RunPut(Context& context) { return Write(context, Action::kWrite, Condition::Always(), 1); }
+ExitCode RunInsert(Context& context) { return Write(context, Action::kWrite, Condition::IfAbsent(), 1); }
+ExitCode RunReplace(Context& context) { return Write(context, Action::kReplace, Condition::IfPresent(), 1); }
 
 ExitCode RunCompareAndSet(Context& context) {
   uint64_t version;
@@ -179,7 +170,7 @@ ExitCode RunCompareAndSet(Context& context) {
         absl::StrCat(Quoted(context.operands[1].text),
                      " is no version: `get --print_version KEY` prints one; insert stores what does not exist"));
   }
-  return Write(context, Type::kCompareAndSet, 2, version);
+  return Write(context, Action::kCompareAndSet, Condition::IfVersion(version), 2);
 }
 
 }  // namespace farlook::cli

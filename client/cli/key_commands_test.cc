@@ -159,7 +159,7 @@ TEST_F(KeyCommandsTest, EveryErrorOfTheStoreEndsInAnExitCodeAndASentence) {
       {absl::InternalError("odd"), ExitCode::kError, "INTERNAL: odd"},
   };
   for (const auto& c : kCases) {
-    store().set_fault([&](uint64_t, const Request&) { return c.status; });
+    store().set_fault([&](uint64_t, const client::Operation&) { return c.status; });
     EXPECT_EQ(Run({"put", "k", "v"}), c.code) << c.status;
     EXPECT_THAT(Err(), HasSubstr(c.sentence));
     EXPECT_EQ(Run({"delete", "k"}), c.code);
@@ -170,7 +170,8 @@ TEST_F(KeyCommandsTest, EveryErrorOfTheStoreEndsInAnExitCodeAndASentence) {
 }
 
 TEST_F(KeyCommandsTest, AWriteWithReadOnlyNamesTheFlag) {
-  store().set_fault([&](uint64_t, const Request&) { return absl::PermissionDeniedError("read-only client"); });
+  store().set_fault(
+      [&](uint64_t, const client::Operation&) { return absl::PermissionDeniedError("read-only client"); });
   EXPECT_EQ(Run({"--read_only", "put", "k", "v"}), ExitCode::kError);
   EXPECT_THAT(Err(), HasSubstr("not with --read_only: leave it out to write"));
 }

@@ -53,10 +53,9 @@ absl::StatusOr<std::unique_ptr<Store>> ConnectToFile(const Options& options) {
   const char* delay = getenv("DELAY_MS");
   const int64_t delay_us = delay == nullptr ? 0 : atoll(delay) * 1000;
   const bool read_only = options.read_only;
-  store->set_fault([=](uint64_t number, const Request& request) {
+  store->set_fault([=](uint64_t number, const client::Operation& operation) {
     if (delay_us > 0) usleep(static_cast<useconds_t>(delay_us));
-    const bool write = request.type != Request::Type::kGet && request.type != Request::Type::kExists;
-    if (read_only && write) return absl::PermissionDeniedError("read-only client");
+    if (read_only && client::IsWrite(operation.kind)) return absl::PermissionDeniedError("read-only client");
     return number < first ? absl::OkStatus() : absl::Status(static_cast<absl::StatusCode>(code), "injected");
   });
   return store;

@@ -7,101 +7,112 @@
 #include "kv/limits.h"
 
 namespace farlook::cli {
-void MemoryStore::Start(Request* request) {
-  in_flight_.push_back(request);
+namespace {
+
+// The engines' record within an operation, which whoever derives from that may name: this store is the engine here.
+struct Record : AsyncOperation {
+  static client::Operation& Of(AsyncOperation& operation) {
+    constexpr client::Operation& (AsyncOperation::*kRecord)() = &Record::record;
+    return (operation.*kRecord)();
+  }
+};
+
+std::string Key(const client::Operation& operation) { return std::string(operation.key.data(), operation.key.size()); }
+
+}  // namespace
+
+void MemoryStore::Start(AsyncOperation* operation) {
+  in_flight_.push_back(operation);
   most_in_flight_ = std::max(most_in_flight_, in_flight_.size());
 }
 
-Request* MemoryStore::Poll() {
+AsyncOperation* MemoryStore::Poll() {
   if (in_flight_.empty()) return nullptr;
   std::swap(in_flight_[random_() % in_flight_.size()], in_flight_.back());
-  Request* request = in_flight_.back();
+  AsyncOperation* operation = in_flight_.back();
   in_flight_.pop_back();
-  Apply(request);
-  return request;
+  Apply(&Record::Of(*operation));
+  return operation;
 }
 
-void MemoryStore::Apply(Request* request) {
+void MemoryStore::Apply(client::Operation* operation) {
   ++operations_;
-  request->status = fault_ ? fault_(operations_, *request) : absl::OkStatus();
-  if (!request->status.ok()) return;
-  if (request->key.empty() || request->key.size() > kv::kMaxKeyBytes) {
-    request->status =
-        absl::InvalidArgumentError(absl::StrCat("key of ", request->key.size(), " bytes; 1 to 1024 are allowed"));
-    return;
-  }
-  const auto found = items_.find(request->key);
-  if (IsCounter(request->type)) {
-    request->status = found != items_.end() ? absl::FailedPreconditionError("") : Count(request);
-    return;
-  }
-  if (counters_.count(request->key) != 0) {
-    request->status = absl::FailedPreconditionError("");
-    return;
-  }
-  switch (request->type) {
-    case Request::Type::kGet:
-      if (found != items_.end()) {
-        request->value = found->second.value;
-        request->version = found->second.version;
-      }
-      [[fallthrough]];
-    case Request::Type::kExists:
-      if (found == items_.end()) request->status = absl::NotFoundError("");
-      break;
-    case Request::Type::kDelete:
-      if (found == items_.end()) {
-        request->status = absl::NotFoundError("");
-      } else {
-        items_.erase(found);
-      }
-      break;
-    default:
-      request->status = Write(request);
+  operation->status = fault_ ? fault_(operations_, *operation) : absl::OkStatus();
+  operation->version = 0;
+  if (!operation->status.ok()) return;
+  if (operation->key.empty() || operation->key.size() > kv::kMaxKeyBytes) {
+    operation->status =
+        absl::InvalidArgumentError(absl::StrCat("key of ", operation->key.size(), " bytes; 1 to 1024 are allowed"));
+  } else if (client::IsCounter(operation->kind)) {
+    operation->status = items_.count(Key(*operation)) != 0 ? absl::FailedPreconditionError("") : Count(operation);
+  } else if (counters_.count(Key(*operation)) != 0) {
+    operation->status = absl::FailedPreconditionError("");
+  } else {
+    operation->status = client::IsGet(operation->kind) ? Read(operation) : Write(operation);
   }
 }
 
-absl::Status MemoryStore::Write(Request* request) {
-  const auto found = items_.find(request->key);
-  const bool exists = found != items_.end();
-  const uint64_t expected = std::exchange(request->version, exists ? found->second.version : 0);
-  if (request->type == Request::Type::kInsert && exists) return absl::AlreadyExistsError("");
-  if (request->type == Request::Type::kReplace && !exists) return absl::NotFoundError("");
-  if (request->type == Request::Type::kCompareAndSet) {
-    if (!exists) return absl::NotFoundError("");
-    if (request->version != expected) return absl::AbortedError("");
-  }
-  request->version = ++last_version_;
-  items_[request->key] = {request->value, request->version};
+absl::Status MemoryStore::Read(client::Operation* operation) {
+  const auto found = items_.find(Key(*operation));
+  if (found == items_.end()) return absl::NotFoundError("");
+  operation->version = found->second.version;
+  if (operation->kind == client::Kind::kGet) *operation->to.string = found->second.value;
   return absl::OkStatus();
 }
 
-absl::Status MemoryStore::Count(Request* request) {
-  const auto found = counters_.find(request->key);
-  if (request->type == Request::Type::kCreateCounter) {
+absl::Status MemoryStore::Write(client::Operation* operation) {
+  const std::string key = Key(*operation);
+  const auto found = items_.find(key);
+  const bool exists = found != items_.end();
+  operation->version = exists ? found->second.version : 0;
+  if (operation->kind == client::Kind::kDelete)
+    return items_.erase(key) != 0 ? absl::OkStatus() : absl::NotFoundError("");
+  switch (operation->condition.kind()) {
+    case Condition::Kind::kAlways:
+      break;
+    case Condition::Kind::kIfAbsent:
+      if (exists) return absl::AlreadyExistsError("");
+      break;
+    case Condition::Kind::kIfPresent:
+      if (!exists) return absl::NotFoundError("");
+      break;
+    case Condition::Kind::kIfVersion:
+      if (!exists) return absl::NotFoundError("");
+      if (operation->version != operation->condition.version()) return absl::AbortedError("");
+      break;
+  }
+  operation->version = ++last_version_;
+  items_[key] = {std::string(operation->value.data(), operation->value.size()), operation->version};
+  return absl::OkStatus();
+}
+
+absl::Status MemoryStore::Count(client::Operation* operation) {
+  const std::string key = Key(*operation);
+  const auto found = counters_.find(key);
+  if (operation->kind == client::Kind::kCreateCounter) {
     if (found != counters_.end()) return absl::AlreadyExistsError("");
-    counters_[request->key] = request->operand;
+    counters_[key] = operation->operand;
     return absl::OkStatus();
   }
   if (found == counters_.end()) return absl::NotFoundError("");
-  request->counter = found->second;
-  if (request->type == Request::Type::kFetchAdd) found->second += request->operand;
-  if (request->type == Request::Type::kCompareSwap && found->second == request->expected) {
-    found->second = request->operand;
+  operation->counter = found->second;
+  if (operation->kind == client::Kind::kFetchAdd) found->second += operation->operand;
+  if (operation->kind == client::Kind::kCompareSwap && found->second == operation->expected) {
+    found->second = operation->operand;
   }
-  if (request->type == Request::Type::kDeleteCounter) counters_.erase(found);
+  if (operation->kind == client::Kind::kDeleteCounter) counters_.erase(found);
   return absl::OkStatus();
 }
 
 absl::Status MemoryStore::Ping(int64_t) {
   ++operations_;
-  return fault_ ? fault_(operations_, Request()) : absl::OkStatus();
+  return fault_ ? fault_(operations_, client::Operation()) : absl::OkStatus();
 }
 
 absl::StatusOr<std::string> MemoryStore::ServerStats(int64_t) {
   ++operations_;
   if (fault_) {
-    if (absl::Status status = fault_(operations_, Request()); !status.ok()) return status;
+    if (absl::Status status = fault_(operations_, client::Operation()); !status.ok()) return status;
   }
   if (!server_stats_.ok() || !server_stats_->empty()) return server_stats_;
   return absl::StrCat("requests ", operations_, "\nkeys ", items_.size(), "\nhuge_pages none\n");

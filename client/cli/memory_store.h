@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "client/cli/store.h"
+#include "client/operation.h"
 
 namespace farlook::cli {
 
@@ -28,7 +29,7 @@ class MemoryStore : public Store {
   void Put(const std::string& key, const std::string& value) { items_[key] = {value, ++last_version_}; }
 
   // Called for each operation before it takes effect, with its number from 1: a status that is not OK is its result.
-  using Fault = std::function<absl::Status(uint64_t number, const Request& request)>;
+  using Fault = std::function<absl::Status(uint64_t number, const client::Operation& operation)>;
   void set_fault(Fault fault) { fault_ = std::move(fault); }
   void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }
   void set_server_stats(absl::StatusOr<std::string> stats) { server_stats_ = std::move(stats); }
@@ -36,8 +37,8 @@ class MemoryStore : public Store {
   size_t most_in_flight() const { return most_in_flight_; }
   uint64_t operations() const { return operations_; }
 
-  void Start(Request* request) override;
-  Request* Poll() override;
+  void Start(AsyncOperation* operation) override;
+  AsyncOperation* Poll() override;
   void Wait() override {}
   absl::Status Ping(int64_t timeout_ms) override;
   absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) override;
@@ -45,14 +46,15 @@ class MemoryStore : public Store {
   uint64_t incarnation() const override { return incarnation_; }
 
  private:
-  void Apply(Request* request);
-  absl::Status Write(Request* request);
-  absl::Status Count(Request* request);
+  void Apply(client::Operation* operation);
+  absl::Status Read(client::Operation* operation);
+  absl::Status Write(client::Operation* operation);
+  absl::Status Count(client::Operation* operation);
 
   std::mt19937 random_;
   std::map<std::string, Item> items_;
   std::map<std::string, int64_t> counters_;
-  std::vector<Request*> in_flight_;
+  std::vector<AsyncOperation*> in_flight_;
   Fault fault_;
   absl::StatusOr<std::string> server_stats_ = std::string();
   uint64_t incarnation_ = 1;

@@ -10,43 +10,55 @@ namespace {
 // seen stands for those that follow.
 constexpr size_t kFirstGets = 8;
 
-bool IsGet(const Request& request) { return request.type == Request::Type::kGet; }
-
 }  // namespace
 
 OrderedWindow::~OrderedWindow() {
   while (in_flight_ > 0) Wait();
 }
 
-size_t OrderedWindow::BytesToReserve(const Request& request) const {
-  return request.key.size() + (IsGet(request) ? largest_value_bytes_ : request.value.size());
-}
-
-bool OrderedWindow::CanStart(const Request& request) const {
+bool OrderedWindow::HasRoom(size_t bytes) const {
   if (entries_.empty()) return true;
-  if (entries_.size() >= max_requests_) return false;
-  if (held_bytes_ + BytesToReserve(request) > max_bytes_) return false;
-  if (IsGet(request)) return entries_.size() < kFirstGets + completed_;
-  return !keys_being_written_.contains(request.key);
+  return entries_.size() < max_operations_ && held_bytes_ + bytes <= max_bytes_;
 }
 
-void OrderedWindow::Start(Request request, uint64_t line) {
+bool OrderedWindow::CanGet(const std::string& key) const {
+  return HasRoom(key.size() + largest_value_bytes_) && (entries_.empty() || entries_.size() < kFirstGets + completed_);
+}
+
+bool OrderedWindow::CanPut(const std::string& key, const std::string& value) const {
+  return HasRoom(key.size() + value.size()) && !keys_being_written_.contains(key);
+}
+
+OrderedWindow::Entry& OrderedWindow::Add(size_t bytes, uint64_t line) {
   Entry& entry = entries_.emplace_back();
-  static_cast<Request&>(entry) = std::move(request);
   entry.line = line;
-  entry.held_bytes = BytesToReserve(entry);
-  held_bytes_ += entry.held_bytes;
-  if (!IsGet(entry)) keys_being_written_.insert(entry.key);
+  entry.held_bytes = bytes;
+  held_bytes_ += bytes;
+  return entry;
+}
+
+void OrderedWindow::Start(Entry* entry, AsyncOperation* operation) {
+  operation->set_tag(entry);
   ++in_flight_;
-  store_->Start(&entry);
+  store_->Start(operation);
 }
 
-void OrderedWindow::AddRejected(absl::Status status, uint64_t line) {
-  Entry& entry = entries_.emplace_back();
-  entry.status = std::move(status);
-  entry.line = line;
+void OrderedWindow::Get(const std::string& key, const GetOptions& options, uint64_t line) {
+  Entry& entry = Add(key.size() + largest_value_bytes_, line);
+  Start(&entry, &entry.get.emplace(key, options));
+}
+
+void OrderedWindow::Put(const std::string& key, std::string value, const PutOptions& options, uint64_t line) {
+  Entry& entry = Add(key.size() + value.size(), line);
+  entry.put.emplace(key, std::move(value), options);
+  keys_being_written_.insert(entry.put->key());
+  Start(&entry, &*entry.put);
+}
+
+void OrderedWindow::Reject(absl::Status why, uint64_t line) {
+  Entry& entry = Add(0, line);
+  entry.why_rejected = std::move(why);
   entry.done = true;
-  entry.rejected = true;
 }
 
 void OrderedWindow::PopFront() {
@@ -56,29 +68,29 @@ void OrderedWindow::PopFront() {
 
 void OrderedWindow::Wait() {
   if (in_flight_ == 0) return;
-  Request* request = store_->Poll();
-  if (request == nullptr) {
+  AsyncOperation* ended = store_->Poll();
+  if (ended == nullptr) {
     store_->Wait();
-    request = store_->Poll();
+    ended = store_->Poll();
   }
-  for (; request != nullptr; request = store_->Poll()) TakeDone(request);
+  for (; ended != nullptr; ended = store_->Poll()) TakeDone(static_cast<Entry*>(ended->tag()));
 }
 
-void OrderedWindow::TakeDone(Request* request) {
-  Entry& entry = *static_cast<Entry*>(request);
-  entry.done = true;
+void OrderedWindow::TakeDone(Entry* entry) {
+  entry->done = true;
   --in_flight_;
   ++completed_;
-  held_bytes_ -= entry.held_bytes;
-  entry.pair_bytes = entry.key.size() + entry.value.size();
-  if (IsGet(entry)) {
-    largest_value_bytes_ = std::max(largest_value_bytes_, entry.value.size());
+  held_bytes_ -= entry->held_bytes;
+  if (entry->get.has_value()) {
+    entry->pair_bytes = entry->held_bytes = entry->get->key().size() + entry->get->value().size();
+    largest_value_bytes_ = std::max(largest_value_bytes_, entry->get->value().size());
   } else {
-    keys_being_written_.erase(entry.key);
-    entry.value = std::string();  // written: its memory is of no more use
+    entry->pair_bytes = entry->held_bytes;
+    keys_being_written_.erase(entry->put->key());
+    entry->put->set_value(std::string());  // written: its memory is of no more use
+    entry->held_bytes = entry->put->key().size();
   }
-  entry.held_bytes = entry.key.size() + entry.value.size();
-  held_bytes_ += entry.held_bytes;
+  held_bytes_ += entry->held_bytes;
 }
 
 }  // namespace farlook::cli

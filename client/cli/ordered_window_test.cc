@@ -13,20 +13,6 @@
 namespace farlook::cli {
 namespace {
 
-Request Put(std::string key, std::string value) {
-  Request request;
-  request.type = Request::Type::kPut;
-  request.key = std::move(key);
-  request.value = std::move(value);
-  return request;
-}
-
-Request Get(std::string key) {
-  Request request;
-  request.key = std::move(key);
-  return request;
-}
-
 // Takes all that is done at the front.
 void Take(OrderedWindow* window, std::vector<uint64_t>* lines) {
   while (const OrderedWindow::Entry* entry = window->DoneFront()) {
@@ -35,12 +21,13 @@ void Take(OrderedWindow* window, std::vector<uint64_t>* lines) {
   }
 }
 
-void StartWhenPossible(OrderedWindow* window, Request request, uint64_t line, std::vector<uint64_t>* lines) {
-  while (!window->CanStart(request)) {
+void PutWhenPossible(OrderedWindow* window, const std::string& key, const std::string& value, uint64_t line,
+                     std::vector<uint64_t>* lines) {
+  while (!window->CanPut(key, value)) {
     window->Wait();
     Take(window, lines);
   }
-  window->Start(std::move(request), line);
+  window->Put(key, value, {}, line);
 }
 
 TEST(OrderedWindowTest, ResultsComeInOrderThoughTheStoreHasNone) {
@@ -48,7 +35,7 @@ TEST(OrderedWindowTest, ResultsComeInOrderThoughTheStoreHasNone) {
   OrderedWindow window(&store, 16, 1 << 20);
   std::vector<uint64_t> lines;
   for (uint64_t line = 1; line <= 1000; ++line) {
-    StartWhenPossible(&window, Put(absl::StrCat("k", line), "v"), line, &lines);
+    PutWhenPossible(&window, absl::StrCat("k", line), "v", line, &lines);
   }
   while (!window.empty()) {
     window.Wait();
@@ -66,7 +53,7 @@ TEST(OrderedWindowTest, WritesOfOneKeyKeepTheirOrder) {
   {
     OrderedWindow window(&store, 16, 1 << 20);
     for (uint64_t line = 1; line <= 1000; ++line) {
-      StartWhenPossible(&window, Put(absl::StrCat("k", line % 7), absl::StrCat(line)), line, &lines);
+      PutWhenPossible(&window, absl::StrCat("k", line % 7), absl::StrCat(line), line, &lines);
     }
   }
   for (int i = 0; i < 7; ++i) {
@@ -77,10 +64,10 @@ TEST(OrderedWindowTest, WritesOfOneKeyKeepTheirOrder) {
 TEST(OrderedWindowTest, BytesAreBounded) {
   MemoryStore store;
   OrderedWindow window(&store, 100, 1000);
-  EXPECT_TRUE(window.CanStart(Put("k", std::string(5000, 'x')))) << "one alone may be larger";
-  window.Start(Put("a", std::string(600, 'x')), 1);
-  EXPECT_FALSE(window.CanStart(Put("b", std::string(600, 'x'))));
-  EXPECT_TRUE(window.CanStart(Put("b", "x")));
+  EXPECT_TRUE(window.CanPut("k", std::string(5000, 'x'))) << "one alone may be larger";
+  window.Put("a", std::string(600, 'x'), {}, 1);
+  EXPECT_FALSE(window.CanPut("b", std::string(600, 'x')));
+  EXPECT_TRUE(window.CanPut("b", "x"));
 }
 
 TEST(OrderedWindowTest, GetsStartSlowlyAndReserveTheLargestValue) {
@@ -89,7 +76,7 @@ TEST(OrderedWindowTest, GetsStartSlowlyAndReserveTheLargestValue) {
   OrderedWindow window(&store, 100, 1000);
   std::vector<uint64_t> lines;
   int started = 0;
-  while (window.CanStart(Get("large"))) window.Start(Get("large"), static_cast<uint64_t>(++started));
+  while (window.CanGet("large")) window.Get("large", {}, static_cast<uint64_t>(++started));
   EXPECT_EQ(started, 8);
   // Expect: once a length is known, two fit in the bytes.
   while (!window.empty()) {
@@ -97,15 +84,15 @@ TEST(OrderedWindowTest, GetsStartSlowlyAndReserveTheLargestValue) {
     Take(&window, &lines);
   }
   started = 0;
-  while (window.CanStart(Get("large"))) window.Start(Get("large"), static_cast<uint64_t>(++started));
+  while (window.CanGet("large")) window.Get("large", {}, static_cast<uint64_t>(++started));
   EXPECT_EQ(started, 2);
 }
 
 TEST(OrderedWindowTest, FailuresOfTheInputHaveTheirTurn) {
   MemoryStore store;
   OrderedWindow window(&store, 16, 1000);
-  window.Start(Put("a", "v"), 1);
-  window.AddRejected(absl::InvalidArgumentError("bad line"), 2);
+  window.Put("a", "v", {}, 1);
+  window.Reject(absl::InvalidArgumentError("bad line"), 2);
   EXPECT_EQ(window.DoneFront(), nullptr);
   window.Wait();
   std::vector<uint64_t> lines;

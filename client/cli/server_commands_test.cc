@@ -39,7 +39,7 @@ TEST_F(ServerCommandsTest, WatchPrintsRates) {
 }
 
 TEST_F(ServerCommandsTest, WatchGoesOnWhenTheServerComesBack) {
-  store().set_fault([&](uint64_t number, const Request&) {
+  store().set_fault([&](uint64_t number, const client::Operation&) {
     if (number == 4) store().set_incarnation(2);
     return number == 2 ? absl::UnavailableError("") : absl::OkStatus();
   });
@@ -50,7 +50,7 @@ TEST_F(ServerCommandsTest, WatchGoesOnWhenTheServerComesBack) {
 }
 
 TEST_F(ServerCommandsTest, WatchOfNoServerEndsAtOnce) {
-  store().set_fault([](uint64_t, const Request&) { return absl::UnavailableError(""); });
+  store().set_fault([](uint64_t, const client::Operation&) { return absl::UnavailableError(""); });
   EXPECT_EQ(Run({"watch"}), ExitCode::kError);
   EXPECT_EQ(store().operations(), 1u);
 }
@@ -62,7 +62,7 @@ TEST_F(ServerCommandsTest, PingPrintsTheRoundTrip) {
   EXPECT_THAT(Out(), HasSubstr("3 answers: least "));
   EXPECT_EQ(Run({"ping", "--json"}), ExitCode::kOk);
   EXPECT_THAT(Out(), MatchesRegex("\\{\"address\":\"shm:///test\",\"round_trip_us\":[0-9.e-]+\\}\n"));
-  store().set_fault([](uint64_t, const Request&) { return absl::DeadlineExceededError(""); });
+  store().set_fault([](uint64_t, const client::Operation&) { return absl::DeadlineExceededError(""); });
   EXPECT_EQ(Run({"ping", "--timeout_ms=50"}), ExitCode::kError);
   EXPECT_THAT(Err(), HasSubstr("no answer within 50 ms"));
 }

@@ -3,57 +3,24 @@
 #ifndef FARLOOK_CLIENT_CLI_STORE_H_
 #define FARLOOK_CLIENT_CLI_STORE_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "farlook/async.h"
 
 namespace farlook::cli {
-
-// One operation on a key. It owns its bytes: lines of input are gone long before the operations they began have ended.
-// The error codes of `status` are those of farlook/client.h.
-struct Request {
-  enum class Type {
-    kGet,
-    kExists,
-    kPut,
-    kInsert,
-    kReplace,
-    kCompareAndSet,
-    kDelete,
-    // Of counters.
-    kCreateCounter,
-    kFetchAdd,
-    kCompareSwap,
-    kReadCounter,
-    kDeleteCounter,
-  };
-
-  Type type = Type::kGet;
-  std::string key;
-  std::string value;       // in: what to write; out: what kGet found
-  uint64_t version = 0;    // in: what kCompareAndSet expects; out: of the item now there
-  int64_t timeout_ms = 0;  // 0: the store's
-  int64_t operand = 0;     // in: first value, delta or desired value of a counter
-  int64_t expected = 0;    // in: what kCompareSwap expects
-  int64_t counter = 0;     // out: the counter's value before
-
-  absl::Status status;
-};
-
-inline bool IsCounter(Request::Type type) { return type >= Request::Type::kCreateCounter; }
 
 // Thread safety: belongs to one thread.
 class Store {
  public:
   virtual ~Store() = default;
 
-  // Begins `request`. It belongs to the store until Poll() returns it.
-  virtual void Start(Request* request) = 0;
-  // Makes progress; returns a request that ended, or null. Never blocks.
-  virtual Request* Poll() = 0;
+  // Begins `operation`. It belongs to the store until Poll() returns it.
+  virtual void Start(AsyncOperation* operation) = 0;
+  // Makes progress; returns an operation that ended, or null. Never blocks.
+  virtual AsyncOperation* Poll() = 0;
   // Sleeps until Poll() may have something to return, a signal arrives, or 100 ms are over.
   virtual void Wait() = 0;
 
@@ -67,9 +34,9 @@ class Store {
   // Another number than before means that the server was started anew, with an empty table.
   virtual uint64_t incarnation() const = 0;
 
-  // Starts `request` and waits until it ended. REQUIRES: no other request is in flight.
-  void Run(Request* request) {
-    Start(request);
+  // Starts `operation` and waits until it ended. REQUIRES: no other is in flight.
+  void Run(AsyncOperation* operation) {
+    Start(operation);
     while (Poll() == nullptr) Wait();
   }
 };

@@ -31,22 +31,30 @@ void Transfer::SetInput(uint64_t input_bytes, uint64_t total_bytes) {
   figures_.total_bytes = total_bytes;
 }
 
-void Transfer::Start(Request request, uint64_t line) {
-  if (MakeRoom(request, line)) window_.Start(std::move(request), line);
-}
-
-void Transfer::Reject(absl::string_view why, uint64_t line) {
-  if (MakeRoom(Request(), line)) window_.AddRejected(absl::InvalidArgumentError(why), line);
-  TakeDone();
-}
-
-bool Transfer::MakeRoom(const Request& request, uint64_t line) {
-  while (!stopped_ && !window_.CanStart(request)) {
+// Waits until `can()` says that there is room. False when no further line is to be begun.
+template <typename Can>
+bool Transfer::MakeRoom(Can can, uint64_t line) {
+  while (!stopped_ && !can()) {
     window_.Wait();
     TakeDone();
   }
   if (!stopped_ && Interrupted()) Stop(ExitCode::kInterrupted, "interrupted", line);
   return !stopped_;
+}
+
+void Transfer::Get(const std::string& key, uint64_t line) {
+  if (!MakeRoom([&] { return window_.CanGet(key); }, line)) return;
+  window_.Get(key, {.timeout_ms = context_.options.timeout_ms}, line);
+}
+
+void Transfer::Put(const std::string& key, std::string value, const Condition& condition, uint64_t line) {
+  if (!MakeRoom([&] { return window_.CanPut(key, value); }, line)) return;
+  window_.Put(key, std::move(value), {.condition = condition, .timeout_ms = context_.options.timeout_ms}, line);
+}
+
+void Transfer::Reject(absl::string_view why, uint64_t line) {
+  if (MakeRoom([&] { return window_.CanReject(); }, line)) window_.Reject(absl::InvalidArgumentError(why), line);
+  TakeDone();
 }
 
 void Transfer::TakeDone() {
@@ -58,11 +66,11 @@ void Transfer::TakeDone() {
 }
 
 void Transfer::Take(const OrderedWindow::Entry& entry) {
-  switch (entry.status.code()) {
+  switch (entry.status().code()) {
     case absl::StatusCode::kOk:
       ++figures_.pairs;
       figures_.pair_bytes += entry.pair_bytes;
-      use_(entry);
+      if (entry.get.has_value() && use_) use_(*entry.get);
       return;
     case absl::StatusCode::kAlreadyExists:
       ReportFirst(entry, ++existing_);
@@ -79,22 +87,27 @@ void Transfer::Take(const OrderedWindow::Entry& entry) {
       break;
     default:
       // What ails the server will ail the next line too.
-      context_.NoteStatus(entry.status);
-      StopAt(ExitCodeOf(entry.status), Explain(entry, context_.options), entry.line);
+      context_.NoteStatus(entry.status());
+      StopAt(ExitCodeOf(entry.status()), Why(entry), entry.line);
       return;
   }
   ++figures_.failures;
-  code_ = Worst(code_, ExitCodeOf(entry.status));
+  code_ = Worst(code_, ExitCodeOf(entry.status()));
+}
+
+std::string Transfer::Why(const OrderedWindow::Entry& entry) const {
+  if (entry.get.has_value()) return Explain(*entry.get, Action::kRead, context_.options);
+  if (entry.put.has_value()) return Explain(*entry.put, Action::kWrite, context_.options);
+  return std::string(entry.why_rejected.message());
 }
 
 void Transfer::Report(const OrderedWindow::Entry& entry) {
-  const std::string why = entry.rejected ? std::string(entry.status.message()) : Explain(entry, context_.options);
-  context_.Fail(ExitCodeOf(entry.status), absl::StrCat(AtLine(entry.line), why));
+  context_.Fail(ExitCodeOf(entry.status()), absl::StrCat(AtLine(entry.line), Why(entry)));
 }
 
 void Transfer::ReportFirst(const OrderedWindow::Entry& entry, uint64_t count) {
   if (count <= kMostReported) Report(entry);
-  if (count == kMostReported) context_.Fail(ExitCodeOf(entry.status), "... more of these are only counted");
+  if (count == kMostReported) context_.Fail(ExitCodeOf(entry.status()), "... more of these are only counted");
 }
 
 void Transfer::Settle() {

@@ -1,5 +1,5 @@
-// What import and export have in common: many requests in flight whose ends are taken in order, counted, reported with
-// their line, and shown on a progress bar.
+// What import and export have in common: many operations in flight whose ends are taken in order, counted, reported
+// with their line, and shown on a progress bar.
 #ifndef FARLOOK_CLIENT_CLI_TRANSFER_H_
 #define FARLOOK_CLIENT_CLI_TRANSFER_H_
 
@@ -19,19 +19,20 @@ namespace farlook::cli {
 
 class Transfer {
  public:
-  // What to do with a request that succeeded. Called in the order of lines. Its value is there only for kGet.
-  using Use = std::function<void(const Request&)>;
+  // What to do with a get that succeeded. Called in the order of lines.
+  using Use = std::function<void(const GetOperation&)>;
 
   // `context` outlives it.
-  Transfer(const Context& context, Use use);
+  explicit Transfer(const Context& context, Use use = nullptr);
 
   // Whether more lines may be given: nothing fatal happened, nor Ctrl-C, nor too many errors.
   bool going_on() const { return !stopped_; }
   // How much of the input was read; `total_bytes` is 0 where that is not known.
   void SetInput(uint64_t input_bytes, uint64_t total_bytes);
-  // Starts the request of one line as soon as there is room for it. Lines count from 1; 0: there are no lines.
-  void Start(Request request, uint64_t line);
-  // Reports, in its turn, that a line makes no request.
+  // Each starts the operation of one line as soon as there is room for it. Lines count from 1; 0: there are no lines.
+  void Get(const std::string& key, uint64_t line);
+  void Put(const std::string& key, std::string value, const Condition& condition, uint64_t line);
+  // Reports, in its turn, that a line makes no operation.
   void Reject(absl::string_view why, uint64_t line);
   // Waits for what is in flight and uses it. To be called before waiting for input: while nobody polls the store, its
   // operations make no progress.
@@ -49,10 +50,12 @@ class Transfer {
   uint64_t resume_line() const { return resume_line_; }
 
  private:
-  bool MakeRoom(const Request& request, uint64_t line);
+  template <typename Can>
+  bool MakeRoom(Can can, uint64_t line);
   void TakeDone();
   void Take(const OrderedWindow::Entry& entry);
   void StopAt(ExitCode code, absl::string_view why, uint64_t line);
+  std::string Why(const OrderedWindow::Entry& entry) const;
   void Report(const OrderedWindow::Entry& entry);
   // The same, but not thousands of a kind that is no error.
   void ReportFirst(const OrderedWindow::Entry& entry, uint64_t count);

@@ -25,7 +25,7 @@ class TransferTest : public CommandTest {
  protected:
   // The `number`th operation and all after it fail.
   void FailFrom(uint64_t number, absl::Status status) {
-    store().set_fault([=](uint64_t n, const Request&) { return n < number ? absl::OkStatus() : status; });
+    store().set_fault([=](uint64_t n, const client::Operation&) { return n < number ? absl::OkStatus() : status; });
   }
 };
 
@@ -161,7 +161,7 @@ TEST_F(TransferTest, AFullServerStopsTheImport) {
 }
 
 TEST_F(TransferTest, ImportNoticesThatTheServerWasStartedAnew) {
-  store().set_fault([&](uint64_t number, const Request&) {
+  store().set_fault([&](uint64_t number, const client::Operation&) {
     if (number == 5) store().set_incarnation(2);
     return absl::OkStatus();
   });
@@ -172,7 +172,7 @@ TEST_F(TransferTest, ImportNoticesThatTheServerWasStartedAnew) {
 
 TEST_F(TransferTest, CtrlCStopsTheImportInGoodOrder) {
   CatchInterrupts();
-  store().set_fault([&](uint64_t number, const Request&) {
+  store().set_fault([&](uint64_t number, const client::Operation&) {
     if (number == 20) raise(SIGINT);
     return absl::OkStatus();
   });
