@@ -1,7 +1,8 @@
 """Runs the README's commands, in one shell as a reader would, and compares what they print.
 
 A ```console block holds commands, each after "$ ", and what they print; "..." stands for anything. A ```cpp block is a
-piece of a source that the README names. Links and paths in `code` lead to files that exist.
+piece of a source that the README names, one of docs/guide.md a piece of tests/guide. Links and paths in `code` lead to
+files that exist.
 """
 
 import contextlib
@@ -137,6 +138,14 @@ def static(root, text):
         yield f"README's path {path}", None if (root / path).exists() else "does not exist"
 
 
+def guide(root):
+    """Yields (what, None or why) of the guide's code, which tests/guide compiles and runs."""
+    sources = [path.read_text(encoding="utf-8") for path in sorted((root / "tests/guide").glob("*.cc"))]
+    for number, block in enumerate(blocks((root / "docs/guide.md").read_text(encoding="utf-8"), "cpp")):
+        found = any(block in source for source in sources)
+        yield f"docs/guide.md's C++ block {number + 1}", None if found else "is in no source of tests/guide"
+
+
 def documents(root):
     """Yields (what, None or why) of the links of all documents, and of all sources that name a section of one."""
     for path in sorted((root / "docs").rglob("*.md")):
@@ -162,6 +171,7 @@ def check(root, bazel, flags=()):
     """Yields (what, None or why it is wrong) of everything that the README tells. Its builds take `flags` besides."""
     text = (root / "README.md").read_text(encoding="utf-8")
     yield from static(root, text)
+    yield from guide(root)
     yield from documents(root)
     wanted = steps(text)
     if not wanted:
