@@ -522,6 +522,23 @@ TEST_F(ClientTest, APollWithoutRoomRunsCallbacksAndKeepsTheOthers) {
   }
 }
 
+TEST_F(ClientTest, OperationsWaitForAServerThatComesBackWhereTheOptionSaysSo) {
+  auto server = std::make_unique<ThreadedServer>(address_, 1);
+  ClientOptions options = Patient();
+  options.wait_for_server = true;
+  auto client = Connect(options);
+  ASSERT_NE(client, nullptr);
+  server.reset();
+  EXPECT_EQ(client->Get("key", {.timeout_ms = 30}).status().code(), absl::StatusCode::kDeadlineExceeded);
+  std::thread starting([&] {
+    poll(nullptr, 0, 30);
+    server = std::make_unique<ThreadedServer>(address_, 2);
+  });
+  const auto put = client->Put("key", "value", {.timeout_ms = 60'000});
+  starting.join();
+  EXPECT_TRUE(put.ok()) << put.status();
+}
+
 TEST_F(ClientTest, WaitsForAServerThatIsNotThereYet) {
   ClientOptions options = Patient();
   options.timeout_ms = 50;

@@ -409,6 +409,9 @@ void ClientCore::EndSession(absl::string_view why) {
 
 // Nobody needs to wait for a server that is not there.
 void ClientCore::Refuse(const absl::Status& why) {
+  if (options_.wait_for_server && (absl::IsUnavailable(why) || absl::IsResourceExhausted(why))) {
+    return;  // they go on waiting, until their deadlines
+  }
   const absl::StatusCode code =
       why.code() == absl::StatusCode::kPermissionDenied ? why.code() : absl::StatusCode::kUnavailable;
   const auto end = [this, &why, code](Operation* operation) {
