@@ -11,6 +11,10 @@ writes what is now, to be committed with its reason. For a guest on virtual time
 server and kernel, all on one processor. Where the guest's kernel is another than the recorded one, its own part differs,
 and only what grew by more than a quarter is an error.
 
+Where the polling loops of client and server meet is decided by chance: of nine runs of one program two counted 60
+instructions more for a Get than the others. So what has grown is counted again, up to three times in all, and the least
+of each operation is compared.
+
     verbs_instructions.py PATH_OF_VERBS_SPEED PATH_OF_KV_SERVER PATH_OF_JSON [--record]
 """
 
@@ -27,6 +31,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import instructions  # noqa: E402  pylint: disable=wrong-import-position
 
 GROWTH_ON_ANOTHER_KERNEL = 0.25
+TRIES = 3
 SIZE = ["--keys=200", "--operations=200", "--large_mib=1", "--virtual_ns=2"]
 # Rows that are recorded, and their names there.
 RECORDED = {
@@ -105,7 +110,13 @@ def main(argv):
     if found[what] != recorded[what]:
       growth = limit
       print(f"{what}: recorded with {recorded[what]}, now {found[what]}; the limit is {growth * 100:.0f} %.")
-  if instructions.compare(recorded["instructions_per_operation"], found["instructions_per_operation"], growth):
+  counts = found["instructions_per_operation"]
+  for _ in range(1, TRIES):
+    if not instructions.compare(recorded["instructions_per_operation"], counts, growth):
+      return 0
+    again = measure(verbs_speed, kv_server)["instructions_per_operation"]
+    counts = {name: min(count, again[name]) for name, count in counts.items()}
+  if instructions.compare(recorded["instructions_per_operation"], counts, growth):
     print("An operation on verbs executes more instructions than bench/micro/verbs_instructions.json says, or is not in it.\n"
           f"If that is meant, record it, and commit the file with the reason:\n{__doc__}")
     return 1
