@@ -98,12 +98,12 @@ class ThreadedServer {
   }
 
   void Accept(rdma::ConnectionRequest& request) {
-    auto accepted = server_->Accept(request.hello(), {range_.address, range_.bytes, range_.rkey});
-    if (!accepted.ok()) return request.Reject(accepted.status().message());
-    auto connection = request.Accept(endpoint_.get(), accepted->welcome, {&range_.rkey, 1});
+    auto accept = server_->Accept(request.hello(), {range_.address, range_.bytes, range_.rkey});
+    if (!accept.ok()) return request.Reject(accept.status().message());
+    auto connection = request.Accept(endpoint_.get(), *accept, {&range_.rkey, 1});
     if (!connection.ok()) return;
     rdma::Connection* const key = connection->get();
-    peers_[key] = {*std::move(connection), accepted->session, {}};
+    peers_[key] = {*std::move(connection), 0, {}};
   }
 
   void Handle(const rdma::Completion& completion) {
@@ -120,7 +120,8 @@ class ThreadedServer {
   void Answer(Peer& peer) {
     for (const std::string& message : std::exchange(peer.unanswered, {})) {
       const auto pull = [&](const kv::ValueSource& source, uint32_t bytes) { return Pull(peer, source, bytes); };
-      const std::string reply = server_->Answer(peer.session, message, pull);
+      const std::string reply = server_->Answer(&peer.session, message, pull);
+      if (reply.empty()) continue;
       while (!peer.connection->PostSend(reply, "") && peer.connection->alive()) Poll();
       peer.connection->Ring();
     }

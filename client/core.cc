@@ -6,8 +6,12 @@
 #include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "client/status.h"
+#include "client/work_request_id.h"
 #include "kv/cell_notice.h"
+#include "kv/directory.h"
+#include "kv/handshake.h"
 #include "kv/limits.h"
+#include "kv/lookup.h"
 #include "kv/slot.h"
 
 namespace farlook::client {
@@ -51,54 +55,48 @@ ClientCore::ClientCore(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_vi
       options_(options),
       gets_by_reads_(options.lookups == Lookups::kReads),
       time_(clock),
+      timeouts_(&time_, options.timeout_ms),
       staging_(endpoint_.get(), /*readable_by_peers=*/false, kIdlePoolBytes),
       outgoing_(endpoint_.get(), /*readable_by_peers=*/true, kIdlePoolBytes),
-      directory_(endpoint_.get()),
-      session_(&outgoing_, std::max(1u, options.max_in_flight), &stats_),
-      reads_({endpoint_.get(), &staging_, &directory_, &session_, &cache_, &time_, &finished_, &stats_},
+      link_(endpoint_.get(), std::string(address), options, random_seed),
+      session_({&outgoing_, &time_, &timeouts_, &finished_, &stats_, &posted_}, std::max(1u, options.max_in_flight)),
+      reads_({endpoint_.get(), &staging_, link_.directory(), &session_, &cache_, &time_, &finished_, &stats_, &posted_},
              std::max(1u, options.max_in_flight)),
-      direct_({&time_, &finished_, &stats_}),
-      counters_({endpoint_.get(), &session_, &finished_, &stats_}, std::max(1u, options.max_in_flight),
-                static_cast<uint64_t>(std::max<int64_t>(0, options.counter_cache_bytes))),
-      connector_(endpoint_.get(), std::string(address), options, random_seed) {}
+      direct_({&cache_, &time_, &finished_, &stats_}, options.lookups == Lookups::kReads),
+      counters_({endpoint_.get(), &session_, &finished_, &stats_, &posted_}, std::max(1u, options.max_in_flight),
+                static_cast<uint64_t>(std::max<int64_t>(0, options.counter_cache_bytes))) {}
 
-ClientCore::~ClientCore() = default;
+ClientCore::~ClientCore() {
+  if (link_.ready()) session_.SayGoodbye();
+  link_.Lost(time_.last_ns());  // before the memory that its work requests name
+}
 
 // ---- Operations begin.
 
 void ClientCore::Start(absl::Span<Operation* const> operations) {
   // Not at once as in StartUntimed(): Poll() is to return them.
-  for (Operation* operation : operations) Admit(operation);
-  SetDeadlines(operations);
-  Post();
-}
-
-void ClientCore::StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns) {
+  const int64_t now_ns = time_.NowNs();
   for (Operation* operation : operations) {
-    Admit(operation);
-    SetDeadline(operation, deadline_ns);
+    const int64_t deadline_ns = timeouts_.At(now_ns, operation->timeout_ms);
+    Admit(operation, deadline_ns);
+    timeouts_.Note(deadline_ns);
   }
   Post();
 }
 
-int64_t ClientCore::DeadlineAt(int64_t now_ns, int64_t timeout_ms) const {
-  if (timeout_ms <= 0) timeout_ms = options_.timeout_ms;
-  return now_ns + std::clamp<int64_t>(timeout_ms, 0, (kNoDeadline - 1 - now_ns) / 1'000'000) * 1'000'000;
+void ClientCore::StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns) {
+  for (Operation* operation : operations) Admit(operation, deadline_ns);
+  timeouts_.Note(deadline_ns);
+  Post();
 }
 
 void ClientCore::SetDeadlines(absl::Span<Operation* const> operations) {
-  const int64_t now_ns = time_.NowNs();
-  for (Operation* operation : operations) SetDeadline(operation, DeadlineAt(now_ns, operation->timeout_ms));
+  for (Operation* operation : operations) timeouts_.Begin(operation);
 }
 
-void ClientCore::SetDeadline(Operation* operation, int64_t deadline_ns) {
-  operation->deadline_ns = deadline_ns;
-  earliest_ns_ = std::min(earliest_ns_, deadline_ns);
-}
-
-void ClientCore::Admit(Operation* operation) {
+void ClientCore::Admit(Operation* operation, int64_t deadline_ns) {
   finished_.Begun(operation);
-  operation->deadline_ns = kNoDeadline;
+  operation->deadline_ns = deadline_ns;
   operation->version = 0;
   const bool by_reads = IsGet(operation->kind) && gets_by_reads_;
   const bool key_fits = operation->key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
@@ -107,7 +105,6 @@ void ClientCore::Admit(Operation* operation) {
   ++stats_.gets;
   reads_.Submit(operation);
 }
-
 // What is not answered with READs, or makes no sense. Apart, so that gets need little of the stack.
 ABSL_ATTRIBUTE_NOINLINE void ClientCore::AdmitOther(Operation* operation) {
   if (absl::Status status = CheckOperation(*operation, options_.read_only); !status.ok()) {
@@ -124,11 +121,11 @@ ABSL_ATTRIBUTE_NOINLINE void ClientCore::AdmitOther(Operation* operation) {
   }
 }
 
-// What becomes of an atomic on a connection that ended while nobody looked, nobody knows. On this host a post tells;
-// elsewhere it goes out, so the news of the end, which may be there already, is looked for first.
+// If the connection broke while the client was idle, the client cannot tell whether an atomic posted now ran. On this
+// host the post says so; elsewhere it goes out, so the client first looks for the news of the end.
 void ClientCore::LookAfterPause() {
   const int64_t now_ns = time_.NowNs();
-  if (now_ns - std::exchange(counted_ns_, now_ns) < kPauseNs || phase_ != Phase::kReady) return;
+  if (now_ns - std::exchange(counted_ns_, now_ns) < kPauseNs || !link_.ready()) return;
   // An endpoint looks further than at the completions when it was to sleep and none of those woke it; wake-ups of
   // earlier ones may still be there.
   for (int round = 0, quiet = 0; round < kMaxRounds && quiet < kQuietLooks; ++round) {
@@ -138,19 +135,16 @@ void ClientCore::LookAfterPause() {
 }
 
 bool ClientCore::PostAll() {
-  if (phase_ == Phase::kReady) {
-    if (reads_.held_up()) reads_.Proceed();
-    if (counters_.wants_attention()) counters_.Proceed();
-    const auto failed = [this](Operation* operation, absl::Status why) { finished_.End(operation, std::move(why)); };
-    const bool sent = session_.sendable() && session_.Send(connector_.connection(), failed);
-    const bool counted = counters_.TakePosted();
-    const bool posted = reads_.TakePosted() || counted;
-    if (sent || posted) connector_.connection()->Ring();
-    return posted;
+  if (!link_.ready()) {
+    if (link_.state() == Link::State::kGreeting || link_.state() == Link::State::kLoading) link_.Pump();
+    return false;
   }
-  if (phase_ != Phase::kLoading || !directory_.Post()) return false;
-  connector_.connection()->Ring();
-  return true;
+  if (reads_.wants_pump()) reads_.Pump();
+  if (counters_.wants_pump()) counters_.Pump();
+  if (session_.wants_pump()) session_.Pump();  // after those that hand operations to it
+  const Posted posted = std::exchange(posted_, Posted());
+  if (posted.messages || posted.fetches) link_.connection()->Ring();
+  return posted.fetches;
 }
 
 // ---- Completions.
@@ -165,24 +159,23 @@ void ClientCore::Progress() {
 bool ClientCore::Handle() {
   const size_t count = endpoint_->Poll(absl::MakeSpan(completions_));
   if (count == 0) return false;
-  if (phase_ == Phase::kReady && !connector_.connection()->alive()) [[unlikely]] {
+  if (link_.ready() && !link_.connection()->alive()) [[unlikely]] {
     HandleLast(count);
     return true;
   }
   bool answered = false;
   for (size_t i = 0; i < count; ++i) {
     const rdma::Completion& completion = completions_[i];
-    if (completion.connection != connector_.connection()) continue;
-    // What Reads posts has even numbers; the directory and the counters have odd ones.
+    if (completion.connection != link_.connection()) continue;
     if (completion.opcode == rdma::Opcode::kRead && completion.status == rdma::WcStatus::kSuccess &&
-        (completion.wr_id & 1) == 0) [[likely]] {
+        WorkRequestId::OwnerOf(completion.wr_id) == WorkRequestId::Owner::kReads) [[likely]] {
       answered = true;
       reads_.Completed(completion.wr_id);
     } else {
       Dispatch(completion);
     }
   }
-  if (answered) connector_.Proven();
+  if (answered) link_.Proven();
   return true;
 }
 
@@ -192,7 +185,7 @@ void ClientCore::HandleLast(size_t count) {
   for (int round = 0; count > 0 && round < kMaxRounds; ++round) {
     for (size_t i = 0; i < count; ++i) {
       const rdma::Completion& completion = completions_[i];
-      if (completion.connection != connector_.connection() || completion.opcode == rdma::Opcode::kRead ||
+      if (completion.connection != link_.connection() || completion.opcode == rdma::Opcode::kRead ||
           completion.opcode == rdma::Opcode::kFetchAdd || completion.opcode == rdma::Opcode::kCompareSwap) {
         continue;
       }
@@ -200,7 +193,7 @@ void ClientCore::HandleLast(size_t count) {
     }
     count = endpoint_->Poll(absl::MakeSpan(completions_));
   }
-  if (phase_ == Phase::kReady) Lose(absl::UnavailableError("the server process is gone"));
+  if (link_.ready()) Lose(absl::UnavailableError("the server process is gone"));
 }
 
 void ClientCore::Dispatch(const rdma::Completion& completion) {
@@ -214,8 +207,8 @@ void ClientCore::Dispatch(const rdma::Completion& completion) {
             absl::StrCat("a READ or atomic failed with work completion status ", static_cast<int>(completion.status))));
         return;
       }
-      if (!Counters::Owns(completion.wr_id)) return OnDirectoryRead();
-      connector_.Proven();
+      if (WorkRequestId::OwnerOf(completion.wr_id) == WorkRequestId::Owner::kDirectory) return OnDirectoryRead();
+      link_.Proven();
       counters_.Completed(completion.wr_id);
       return;
     case rdma::Opcode::kReceive:
@@ -225,42 +218,27 @@ void ClientCore::Dispatch(const rdma::Completion& completion) {
       OnConnected();
       return;
     case rdma::Opcode::kDisconnected:
-      Lose(connector_.connection()->status());
+      Lose(link_.connection()->status());
       return;
   }
 }
 
 void ClientCore::OnConnected() {
-  auto welcome = connector_.Connected();
-  if (!welcome.ok()) return FailAttempt(welcome.status());
+  if (absl::Status status = link_.OnConnected(); !status.ok()) return FailAttempt(std::move(status));
   if (std::exchange(was_connected_, true)) ++stats_.reconnects;
-  rdma::Connection* connection = connector_.connection();
-  local_ = connection->capabilities().local;
-  const bool resumed = (welcome->flags & kv::Welcome::kResumed) != 0;
-  welcome_ = *welcome;
-
-  if (welcome_.incarnation != incarnation_ || !directory_.loaded()) {
-    if (incarnation_ != 0 && welcome_.incarnation != incarnation_) OnNewIncarnation();
-    if (incarnation_ == 0) {
+  local_ = link_.connection()->capabilities().local;
+  if (link_.incarnation() != incarnation_) {
+    if (incarnation_ != 0) {
+      OnNewIncarnation();
+    } else {
       cache_.Resize(static_cast<uint64_t>(options_.location_cache_bytes >= 0 ? options_.location_cache_bytes
                                                                              : (local_ ? 0 : kDefaultCacheBytes)));
     }
-    EndSession("the server does not know this client's session");
-    incarnation_ = welcome_.incarnation;
-    phase_ = Phase::kLoading;
-    if (absl::Status status = directory_.Load(connection, welcome_.table); !status.ok()) {
-      FailAttempt(std::move(status));
-    }
-    return;
+    incarnation_ = link_.incarnation();
   }
-  directory_.Reconnect(connection, welcome_.table);
-  if (resumed && session_.exists()) {
-    session_.Resume(welcome_);
-  } else {
-    EndSession("the server no longer knows this client's session");
-    session_.Begin(welcome_, &*hasher_);
+  if (absl::Status status = link_.Greet(session_.MakeHello(options_.read_only)); !status.ok()) {
+    FailAttempt(std::move(status));
   }
-  BeginReady();
 }
 
 void ClientCore::OnNewIncarnation() {
@@ -277,52 +255,54 @@ void ClientCore::OnNewIncarnation() {
 }
 
 void ClientCore::OnDirectoryRead() {
-  auto done = directory_.Completed();
-  if (!done.ok()) {
-    if (phase_ == Phase::kLoading) return FailAttempt(done.status());
-    return Lose(done.status());
-  }
-  if (!*done) {
-    if (phase_ == Phase::kReady && directory_.Post()) connector_.connection()->Ring();
-    return;  // while loading, Post() posts the next
-  }
-  if (phase_ == Phase::kReady) return reads_.Refreshed();
+  const bool was_ready = link_.ready();
+  auto done = link_.OnDirectoryRead();
+  if (!done.ok()) return was_ready ? Lose(done.status()) : FailAttempt(done.status());
+  if (was_ready && *done) return reads_.Refreshed();
+  if (!was_ready && link_.ready()) BeginReady();
+}
 
-  const kv::RegionHeader& header = directory_.directory()->header();
-  if (header.incarnation != welcome_.incarnation) {
-    return FailAttempt(absl::FailedPreconditionError("the server's memory is of another incarnation than it says"));
+void ClientCore::OnFirstMessage(absl::string_view message) {
+  if (absl::Status status = link_.OnFirstMessage(message, time_.NowNs()); !status.ok()) {
+    return FailAttempt(std::move(status));
   }
-  hasher_.emplace(header.hash_seed);
-  session_.Begin(welcome_, &*hasher_);
-  BeginReady();
+  if (link_.ready()) BeginReady();
 }
 
 void ClientCore::BeginReady() {
-  phase_ = Phase::kReady;
   connect_wanted_ = false;
-  rdma::Connection* connection = connector_.connection();
-  const kv::ReaderContext context = {&*hasher_, directory_.directory(), directory_.directory()->header().region_bytes};
-  reads_.Connect(connection, welcome_.table, context);
-  // It remembers no locations: where a READ is a cache miss, that rarely pays.
-  if (local_ && !cache_.enabled() && options_.lookups == Lookups::kReads)
-    direct_.Connect(connection, welcome_.table, context);
-  counters_.Connect(connection, welcome_.counters, welcome_.atomics, &*hasher_);
+  if ((link_.welcome().flags & kv::Welcome::kResumed) == 0) {
+    EndSession("the server no longer knows this client's session");
+  }
+  kv::Directory* const directory = link_.directory()->directory();
+  const kv::ReaderContext context = {link_.hasher(), directory, directory->header().region_bytes};
+  const Ready ready = {link_.connection(),  link_.table(),    context,
+                       link_.incarnation(), &link_.welcome(), link_.welcome_ns()};
+  for (Engine* engine : engines_) engine->Connect(ready);
   Post();
 }
 
 void ClientCore::OnMessage(absl::string_view message) {
-  if (kv::CellNotice::Is(message) && phase_ == Phase::kReady) [[unlikely]] {
+  if (link_.state() == Link::State::kGreeting) return OnFirstMessage(message);
+  if (kv::CellNotice::Is(message) && link_.ready()) [[unlikely]] {
     if (absl::Status status = counters_.Noticed(message); !status.ok()) Lose(std::move(status));
     return;
   }
-  auto answer = phase_ == Phase::kReady ? session_.Receive(message)
-                                        : absl::InvalidArgumentError("a message before the first request");
-  if (!answer.ok()) return Lose(answer.status());
-  connector_.Proven();
-  if (answer->operation != nullptr) OnAnswer(answer->operation, answer->reply);
+  if (!link_.ready()) return Lose(absl::InvalidArgumentError("a message before the first request"));
+  auto reply = kv::Reply::Decode(message);
+  if (!reply.ok()) return Lose(reply.status());
+  Operation* operation = nullptr;
+  if (absl::Status status = session_.Answered(*reply, &operation); !status.ok()) return Lose(std::move(status));
+  link_.Proven();
+  if (operation != nullptr) OnAnswer(operation, *reply);
 }
 
 void ClientCore::OnAnswer(Operation* operation, const kv::Reply& reply) {
+  if (operation->kind == Kind::kPut && reply.code == kv::Code::kOk) [[likely]] {
+    operation->version = reply.version;
+    if (cache_.enabled()) Remember(*operation, reply);
+    return finished_.End(operation);
+  }
   absl::Status status = StatusOf(reply.code);
   switch (operation->kind) {
     case Kind::kGet:
@@ -366,7 +346,7 @@ void ClientCore::OnGetAnswer(Operation* operation, const kv::Reply& reply) {
 
 // So that a writer's next read of the key is one round trip.
 void ClientCore::Remember(const Operation& operation, const kv::Reply& reply) {
-  const uint64_t hash = (*hasher_)(operation.key);
+  const uint64_t hash = (*link_.hasher())(operation.key);
   if (reply.code == kv::Code::kNotFound || (reply.code == kv::Code::kOk && operation.kind == Kind::kDelete)) {
     cache_.Erase(hash);
   } else if (!reply.slot.empty() && reply.slot.fingerprint() == kv::FingerprintOf(hash)) {
@@ -377,27 +357,22 @@ void ClientCore::Remember(const Operation& operation, const kv::Reply& reply) {
 // ---- Connections end and begin.
 
 void ClientCore::Lose(absl::Status why) {
-  if (phase_ == Phase::kConnecting) return FailAttempt(std::move(why));
+  if (link_.state() == Link::State::kDialling) return FailAttempt(link_.Explain(why));
   trouble_ = std::move(why);
-  directory_.Disconnect();
-  connector_.Lost(time_.NowNs());  // destroys the connection; only then is the memory of its READs free
-  reads_.Disconnect();
-  direct_.Disconnect();
-  counters_.Disconnect();
-  phase_ = Phase::kDown;
+  link_.Lost(time_.NowNs());  // destroys the connection; only then is the memory of its READs free
+  for (Engine* engine : engines_) engine->Lost();
+  posted_ = Posted();
 }
 
 void ClientCore::FailAttempt(absl::Status why) {
   trouble_ = why;
-  directory_.Disconnect();
-  connector_.Failed(std::move(why), time_.NowNs());
-  reads_.Disconnect();
-  direct_.Disconnect();
-  counters_.Disconnect();
-  phase_ = Phase::kDown;
+  link_.Failed(why, time_.NowNs());
+  for (Engine* engine : engines_) engine->Lost();
+  posted_ = Posted();
+  EndSession(why.message());
+  if (link_.refused().ok()) return;  // to be waited out
   connect_wanted_ = false;
-  EndSession(connector_.refused().message());
-  Refuse(connector_.refused());
+  Refuse(link_.refused());
 }
 
 // What was sent and has no answer never gets one.
@@ -409,29 +384,23 @@ void ClientCore::EndSession(absl::string_view why) {
 
 // Nobody needs to wait for a server that is not there.
 void ClientCore::Refuse(const absl::Status& why) {
-  if (options_.wait_for_server && (absl::IsUnavailable(why) || absl::IsResourceExhausted(why))) {
-    return;  // they go on waiting, until their deadlines
+  absl::StatusCode code = absl::StatusCode::kUnavailable;
+  for (const absl::StatusCode kept : {absl::StatusCode::kPermissionDenied, absl::StatusCode::kResourceExhausted,
+                                      absl::StatusCode::kFailedPrecondition}) {
+    if (why.code() == kept) code = kept;
   }
-  const absl::StatusCode code =
-      why.code() == absl::StatusCode::kPermissionDenied ? why.code() : absl::StatusCode::kUnavailable;
   const auto end = [this, &why, code](Operation* operation) {
     finished_.End(operation, absl::Status(code, why.message()));
   };
-  reads_.Withdraw(end);
-  counters_.Withdraw(end);
-  session_.Withdraw([](const Operation&) { return true; }, end);
+  for (Engine* engine : engines_) engine->Withdraw(end);
 }
 
 void ClientCore::Attempt(int64_t now_ns) {
-  if (now_ns < connector_.due_ns()) {
-    if (!connector_.refused().ok()) Refuse(connector_.refused());
+  if (now_ns < link_.due_ns()) {
+    if (!link_.refused().ok()) Refuse(link_.refused());
     return;
   }
-  if (absl::Status status = connector_.Begin(session_.MakeHello(options_.read_only)); !status.ok()) {
-    FailAttempt(std::move(status));
-    return;
-  }
-  phase_ = Phase::kConnecting;
+  if (absl::Status status = link_.Dial(session_.id()); !status.ok()) FailAttempt(std::move(status));
 }
 
 // ---- Time.
@@ -442,9 +411,14 @@ size_t ClientCore::Poll(absl::Span<Operation*> done) {
   return finished_.Take(done);
 }
 
+bool ClientCore::wanted() const {
+  return connect_wanted_ ||
+         std::any_of(engines_.begin(), engines_.end(), [](const Engine* engine) { return engine->waiting(); });
+}
+
 void ClientCore::Tick(int64_t now_ns) {
-  if (now_ns >= earliest_ns_) Expire(now_ns);
-  if (phase_ == Phase::kDown) {
+  if (now_ns >= timeouts_.earliest_ns()) Expire(now_ns);
+  if (link_.state() == Link::State::kDown) {
     if (wanted()) Attempt(now_ns);
   } else {
     Post();
@@ -458,10 +432,12 @@ void ClientCore::Expire(int64_t now_ns) {
                                  trouble_.ok() ? "not done in time"
                                                : absl::StrCat("not done in time; last trouble: ", trouble_.message())));
   };
-  if (reads_.ExpiryNeedsBreak(now_ns)) Lose(absl::DeadlineExceededError("a READ into the caller's memory hangs"));
-  const int64_t of_reads_ns = reads_.Expire(now_ns, expired);
-  const int64_t of_counters_ns = counters_.Expire(now_ns, expired);
-  earliest_ns_ = std::min({of_reads_ns, of_counters_ns, session_.Expire(now_ns, expired)});
+  const bool hangs = std::any_of(engines_.begin(), engines_.end(),
+                                 [now_ns](const Engine* engine) { return engine->ExpiryNeedsBreak(now_ns); });
+  if (hangs) Lose(absl::DeadlineExceededError("a READ into the caller's memory hangs"));
+  int64_t earliest_ns = kNoDeadline;
+  for (Engine* engine : engines_) earliest_ns = std::min(earliest_ns, engine->Expire(now_ns, expired));
+  timeouts_.SetEarliest(earliest_ns);
 }
 
 bool ClientCore::Arm() {
@@ -473,20 +449,21 @@ bool ClientCore::Arm() {
 int64_t ClientCore::wait_ms() {
   if (in_flight() == 0 && !connect_wanted_) return -1;
   const int64_t now_ns = time_.NowNs();
-  int64_t next_ns = earliest_ns_;
-  if (phase_ == Phase::kDown && wanted()) next_ns = std::min(next_ns, connector_.due_ns());
+  int64_t next_ns = timeouts_.earliest_ns();
+  if (link_.state() == Link::State::kDown && wanted()) next_ns = std::min(next_ns, link_.due_ns());
   // Room in a queue makes no event: look again soon.
-  if (phase_ == Phase::kReady && (reads_.stalled() || session_.sendable() || counters_.held_up())) {
-    next_ns = std::min(next_ns, now_ns + 1'000'000);
-  }
+  const bool held_up =
+      std::any_of(engines_.begin(), engines_.end(), [](const Engine* engine) { return engine->held_up(); });
+  if (link_.ready() && held_up) next_ns = std::min(next_ns, now_ns + 1'000'000);
   if (next_ns == kNoDeadline) return -1;
   return std::max<int64_t>(0, (next_ns - now_ns + 999'999) / 1'000'000);
 }
 
 uint64_t ClientCore::memory_bytes() const {
-  return sizeof *this + cache_.memory_bytes() + directory_.memory_bytes() + staging_.memory_bytes() +
-         outgoing_.memory_bytes() + session_.memory_bytes() + reads_.memory_bytes() + direct_.memory_bytes() +
-         counters_.memory_bytes();
+  uint64_t bytes = sizeof *this + cache_.memory_bytes() + link_.directory()->memory_bytes() + staging_.memory_bytes() +
+                   outgoing_.memory_bytes();
+  for (const Engine* engine : engines_) bytes += engine->memory_bytes();
+  return bytes;
 }
 
 }  // namespace farlook::client

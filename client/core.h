@@ -1,7 +1,7 @@
 // The client without threads and without sleep: handed a transport, a clock and a seed, it makes progress when polled.
 // The blocking Client wraps it; a simulator drives it with virtual time.
 //
-// What happens when a connection is lost (see also connector.h):
+// What happens when a connection is lost (see also link.h):
 //   * The server still accepts: the session is resumed. Gets begin anew; requests without an answer are sent again
 //     under their old numbers, and the server answers from memory what it had done. No operation fails for it.
 //   * The server no longer knows the session: writes that were sent end with UNKNOWN, the others run in a new session.
@@ -16,28 +16,26 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "client/buffer_pool.h"
-#include "client/connector.h"
 #include "client/counters.h"
 #include "client/direct_reads.h"
-#include "client/directory_reader.h"
+#include "client/engine.h"
 #include "client/finished.h"
 #include "client/last_time.h"
+#include "client/link.h"
 #include "client/location_cache.h"
 #include "client/operation.h"
 #include "client/reads.h"
 #include "client/session.h"
+#include "client/timeouts.h"
 #include "farlook/options.h"
 #include "farlook/stats.h"
-#include "kv/hash.h"
 #include "kv/message.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
@@ -48,7 +46,7 @@ namespace farlook::client {
 class ClientCore {
  public:
   // No deadline yet: see StartUntimed().
-  static constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t kNoDeadline = Timeouts::kNever;
 
   ClientCore(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_view address, const ClientOptions& options,
              const rdma::Clock& clock, uint64_t random_seed);
@@ -58,9 +56,9 @@ class ClientCore {
 
   // Connects at the next Poll() even though no operation waits. Afterwards ready(), or refused() says why not.
   void Connect() { connect_wanted_ = true; }
-  bool ready() const { return phase_ == Phase::kReady; }
+  bool ready() const { return link_.ready(); }
   // Why the last attempt to connect failed, or OK.
-  const absl::Status& refused() const { return connector_.refused(); }
+  const absl::Status& refused() const { return link_.refused(); }
 
   // See Client.
   void Start(Operation* operation) { Start(absl::MakeSpan(&operation, 1)); }
@@ -80,10 +78,10 @@ class ClientCore {
       if (direct_.Run(operations) == operations.size()) [[likely]]
         return;
       for (Operation* operation : operations) {
-        if (!operation->done) Admit(operation);
+        if (!operation->done) Admit(operation, kNoDeadline);
       }
     } else {
-      for (Operation* operation : operations) Admit(operation);
+      for (Operation* operation : operations) Admit(operation, kNoDeadline);
     }
     Post();
   }
@@ -99,10 +97,11 @@ class ClientCore {
   }
   // Starts them so that they end by `deadline_ns`, which what is sent for them bears.
   void StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns);
+  // Of those that have none yet.
   void SetDeadlines(absl::Span<Operation* const> operations);
-  void SetDeadline(Operation* operation, int64_t deadline_ns);
+  void SetDeadline(Operation* operation, int64_t deadline_ns) { timeouts_.Set(operation, deadline_ns); }
   // When an operation must end that begins now; 0 means the client's timeout.
-  int64_t DeadlineFromNow(int64_t timeout_ms) { return DeadlineAt(time_.NowNs(), timeout_ms); }
+  int64_t DeadlineFromNow(int64_t timeout_ms) { return timeouts_.At(time_.NowNs(), timeout_ms); }
 
   const ClientStats& stats() const { return stats_; }
   uint64_t incarnation() const { return incarnation_; }
@@ -111,26 +110,19 @@ class ClientCore {
   bool local() const { return local_; }
 
  private:
-  enum class Phase : uint8_t {
-    kDown,        // no connection
-    kConnecting,  // handshake under way
-    kLoading,     // connected; reading header and directory
-    kReady,
-  };
-
   static constexpr uint32_t kCallsForEachProgress = 16;
   static constexpr int64_t kPauseNs = 10'000'000;
 
-  void Admit(Operation* operation);
+  void Admit(Operation* operation, int64_t deadline_ns);
   void AdmitOther(Operation* operation);
   void LookAfterPause();
   bool Handle();
   void HandleLast(size_t count);
-  int64_t DeadlineAt(int64_t now_ns, int64_t timeout_ms) const;
   void Dispatch(const rdma::Completion& completion);
   void OnConnected();
   void OnNewIncarnation();
   void OnDirectoryRead();
+  void OnFirstMessage(absl::string_view message);
   void OnMessage(absl::string_view message);
   void OnAnswer(Operation* operation, const kv::Reply& reply);
   void OnGetAnswer(Operation* operation, const kv::Reply& reply);
@@ -139,12 +131,11 @@ class ClientCore {
   bool PostAll();
   // Posts what may be posted now, and rings. True if that were READs or atomics, which may be done already.
   bool Post() {
-    if (phase_ != Phase::kReady || reads_.held_up() || session_.sendable() || counters_.wants_attention())
-        [[unlikely]] {
+    if (!link_.ready() || reads_.wants_pump() || session_.wants_pump() || counters_.wants_pump()) [[unlikely]]
       return PostAll();
-    }
-    if (!reads_.TakePosted()) return false;
-    connector_.connection()->Ring();
+    if (!posted_.fetches) return false;
+    posted_ = Posted();
+    link_.connection()->Ring();
     return true;
   }
 
@@ -155,35 +146,33 @@ class ClientCore {
   void Tick(int64_t now_ns);
   void Expire(int64_t now_ns);
   void Attempt(int64_t now_ns);
-  bool wanted() const { return connect_wanted_ || reads_.waiting() || session_.waiting() || counters_.waiting(); }
+  bool wanted() const;
 
   const std::unique_ptr<rdma::Endpoint> endpoint_;
   const ClientOptions options_;
   const bool gets_by_reads_;  // else by messages
   LastTime time_;
+  Timeouts timeouts_;
   ClientStats stats_;
   Finished finished_;
   BufferPool staging_;   // what is read
   BufferPool outgoing_;  // what the server pulls
-  DirectoryReader directory_;
-  std::optional<kv::Hasher> hasher_;
   LocationCache cache_;
+  Posted posted_;
+  Link link_;  // its connection is destroyed first of all: see ~ClientCore
   Session session_;
   Reads reads_;
   DirectReads direct_;
   Counters counters_;
-  Connector connector_;  // last: its connection is destroyed before the buffers
+  const std::array<Engine*, 4> engines_ = {&reads_, &direct_, &counters_, &session_};
 
-  Phase phase_ = Phase::kDown;
   bool connect_wanted_ = false;
   bool local_ = false;
   bool was_connected_ = false;
   uint32_t calls_without_progress_ = 0;
-  int64_t counted_ns_ = 0;  // when an operation on a counter last began
-  absl::Status trouble_;    // what last went wrong with a connection
-  kv::Welcome welcome_;
-  uint64_t incarnation_ = 0;           // of the server last connected to
-  int64_t earliest_ns_ = kNoDeadline;  // no deadline is earlier
+  int64_t counted_ns_ = 0;    // when an operation on a counter last began
+  absl::Status trouble_;      // what last went wrong with a connection
+  uint64_t incarnation_ = 0;  // of the server last connected to
   std::array<rdma::Completion, 64> completions_;
 };
 

@@ -394,8 +394,9 @@ TEST_F(CoreCountersTest, AFalseCellIsNotUsed) {
   Poll();
   kv::Reply reply;
   reply.number = 1;
-  reply.slot = kv::Slot(uint64_t{1} << 40);
-  char bytes[kv::Reply::kHeaderBytes];
+  char bytes[kv::Reply::kHeaderBytes + kv::CounterResult::kBytes];
+  kv::CounterResult{1, uint64_t{1} << 40}.Encode(bytes + kv::Reply::kHeaderBytes);
+  reply.payload = {bytes + kv::Reply::kHeaderBytes, kv::CounterResult::kBytes};
   reply.EncodeHead(bytes);
   network_.Inject({bytes, sizeof bytes});
   Poll();

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/deadlines.h"
 #include "client/status.h"
+#include "client/work_request_id.h"
 #include "kv/cell_notice.h"
 #include "kv/cell_region.h"
 #include "kv/counter_value.h"
@@ -25,9 +26,9 @@ absl::Status OutOfRange(int64_t value, bool add) {
                                             "; a CompareSwap that expects this value resets it"));
 }
 
-absl::Status StatusFor(const Operation& operation, const kv::Reply& reply) {
-  if (reply.code != kv::Code::kOutOfRange) return CounterStatusOf(reply.code);
-  return OutOfRange(static_cast<int64_t>(reply.version), operation.kind == Kind::kFetchAdd);
+absl::Status StatusFor(const Operation& operation, kv::Code code) {
+  if (code != kv::Code::kOutOfRange) return CounterStatusOf(code);
+  return OutOfRange(operation.counter, operation.kind == Kind::kFetchAdd);
 }
 
 }  // namespace
@@ -58,20 +59,19 @@ absl::Status Counters::Check(const Operation& operation) {
 
 // ---- Connections.
 
-void Counters::Connect(rdma::Connection* connection, const kv::WireRange& cells, uint32_t atomics,
-                       const kv::Hasher* hasher) {
-  connection_ = connection;
-  cells_ = cells;
-  hasher_ = hasher;
-  direct_ = cells.rkey != 0 && connection->capabilities().atomics;
-  max_flights_ = direct_ ? std::min(max_in_flight_, atomics) : max_in_flight_;
+void Counters::Connect(const Ready& ready) {
+  connection_ = ready.connection;
+  cells_ = ready.welcome->counters;
+  hasher_ = ready.context.hasher;
+  direct_ = cells_.rkey != 0 && connection_->capabilities().atomics;
+  max_flights_ = direct_ ? std::min(max_in_flight_, ready.welcome->atomics) : max_in_flight_;
   // None is under way. Another server may have granted more.
   flights_.clear();
   free_ = nullptr;
   attention_ = true;
 }
 
-void Counters::Disconnect() {
+void Counters::Lost() {
   connection_ = nullptr;
   direct_ = false;
   OperationQueue again;
@@ -95,7 +95,6 @@ void Counters::Disconnect() {
   cache_.Clear();
   owed_ = 0;
   noticed_ = 0;
-  posted_ = false;
 }
 
 // ---- Operations begin.
@@ -114,9 +113,7 @@ bool Counters::MayUseCell(const Operation& operation) const {
 
 void Counters::Submit(Operation* operation) {
   operation->counter = 0;
-  if (operation->kind == Kind::kCreateCounter || operation->kind == Kind::kDeleteCounter || operation->exactly_once) {
-    parts_.session->Submit(operation);  // which waits for a connection by itself
-  } else if (connection_ == nullptr || !waiting_.empty() || !Begin(operation)) {
+  if (connection_ == nullptr || !waiting_.empty() || !Begin(operation)) {
     waiting_.Push(operation);
     attention_ = true;
   }
@@ -184,7 +181,7 @@ uint64_t* Counters::WordOf(const Flight& flight) const {
 // ---- Posting.
 
 bool Counters::Post(Flight* flight) {
-  const uint64_t wr_id = kFirstWorkRequest + 2 * uint64_t{flight->index};
+  const uint64_t wr_id = WorkRequestId::Of(WorkRequestId::Owner::kCounters, flight);
   const uint64_t address = cells_.address + flight->cell;
   // The word belongs to the transport until Completed(), or until the connection is destroyed.
   uint64_t* const word = WordOf(*flight);
@@ -202,7 +199,7 @@ bool Counters::Post(Flight* flight) {
   }
   if (!done) return false;
   flight->step = flight->step == Step::kUndo ? Step::kUndoPosted : Step::kPosted;
-  posted_ = true;
+  parts_.posted->fetches = true;
   ++parts_.stats->atomics;
   return true;
 }
@@ -213,11 +210,7 @@ void Counters::PostOrStall(Flight* flight) {
     stalled_.push_back(flight);
 }
 
-void Counters::Proceed() {
-  if (connection_ == nullptr) {
-    attention_ = false;  // until the next connection
-    return;
-  }
+void Counters::Pump() {
   while (!stalled_.empty() && Post(stalled_.front())) stalled_.erase(stalled_.begin());
   while (!waiting_.empty() && stalled_.empty() && (free_ != nullptr || flights_.size() < max_flights_)) {
     Operation* const operation = waiting_.Pop();
@@ -232,7 +225,7 @@ void Counters::Proceed() {
 // ---- Completions.
 
 void Counters::Completed(uint64_t wr_id) {
-  Flight* const flight = &flights_[(wr_id - kFirstWorkRequest) / 2];
+  Flight* const flight = WorkRequestId::FlightOf<Flight>(wr_id);
   const int64_t old = static_cast<int64_t>(*WordOf(*flight));
   if (flight->step == Step::kUndoPosted) return End(flight, OutOfRange(flight->expected, /*add=*/true));
   CellState state = kv::StateOf(old);
@@ -272,11 +265,17 @@ void Counters::End(Flight* flight, absl::Status status) {
 
 void Counters::Answered(Operation* operation, const kv::Reply& reply) {
   ++parts_.stats->counter_requests;
-  operation->counter = static_cast<int64_t>(reply.version);
-  if (direct_ && kv::ValidCell(reply.slot.word(), cells_.bytes)) {
-    cache_.Insert(CellCache::IdOf(*hasher_, operation->key), reply.slot.word());
+  const bool tells =
+      reply.code == kv::Code::kOk || reply.code == kv::Code::kExists || reply.code == kv::Code::kOutOfRange;
+  kv::CounterResult result;
+  if (tells && !kv::CounterResult::Decode(reply.payload, &result)) {
+    return parts_.finished->End(operation, absl::InternalError("the server's answer about a counter makes no sense"));
   }
-  parts_.finished->End(operation, StatusFor(*operation, reply));
+  operation->counter = result.value;
+  if (direct_ && result.cell != 0 && kv::ValidCell(result.cell, cells_.bytes)) {
+    cache_.Insert(CellCache::IdOf(*hasher_, operation->key), result.cell);
+  }
+  parts_.finished->End(operation, StatusFor(*operation, reply.code));
 }
 
 // ---- What was deleted.
@@ -300,12 +299,11 @@ void Counters::Acknowledge() {
   if (owed_ == 0 || noticed_ != 0) return;
   kv::Request request;
   request.type = kv::RequestType::kCellsDropped;
-  request.operand = static_cast<int64_t>(owed_);
-  char bytes[kv::Request::kHeaderBytes];
-  request.EncodeHead(bytes);
-  if (!connection_->PostSend({bytes, sizeof bytes}, {})) return;
+  request.operands.operand = static_cast<int64_t>(owed_);
+  char bytes[kv::kMaxRequestHeadBytes];
+  if (!connection_->PostSend({bytes, request.EncodeHead(bytes)}, {})) return;
   owed_ = 0;
-  posted_ = true;
+  parts_.posted->messages = true;
 }
 
 // ---- Time.

@@ -28,11 +28,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "client/cell_cache.h"
+#include "client/engine.h"
 #include "client/finished.h"
 #include "client/operation.h"
 #include "client/operation_queue.h"
 #include "client/session.h"
 #include "farlook/stats.h"
+#include "kv/handshake.h"
 #include "kv/hash.h"
 #include "kv/message.h"
 #include "rdma/transport.h"
@@ -40,13 +42,14 @@
 namespace farlook::client {
 
 // Thread safety: one thread. What it is made with outlives it.
-class Counters {
+class Counters final : public Engine {
  public:
   struct Parts {
     rdma::Endpoint* endpoint;
     Session* session;
     Finished* finished;
     ClientStats* stats;
+    Posted* posted;
   };
   Counters(const Parts& parts, uint32_t max_in_flight, uint64_t cache_bytes);
   ~Counters();
@@ -54,17 +57,13 @@ class Counters {
   // INVALID_ARGUMENT where a number is out of its range.
   static absl::Status Check(const Operation& operation);
 
-  // Connected: what waits may begin. `cells` and `atomics` are as in the Welcome, `hasher` the table's.
-  void Connect(rdma::Connection* connection, const kv::WireRange& cells, uint32_t atomics, const kv::Hasher* hasher);
-  // The connection is destroyed. What was posted has an unknown outcome; the others wait for the next connection.
-  void Disconnect();
+  void Connect(const Ready& ready) override;
+  void Lost() override;  // what was posted has an unknown outcome; the others wait for the next connection
 
   // Begins an operation on a counter, or lets it wait. REQUIRES Check() said OK.
   void Submit(Operation* operation);
 
-  // Work requests of counters have odd numbers, above all others that are odd.
-  static bool Owns(uint64_t wr_id) { return (wr_id & 1) != 0 && wr_id >= kFirstWorkRequest; }
-  // One of them completed, successfully.
+  // A work request of WorkRequestId::Owner::kCounters completed, successfully.
   void Completed(uint64_t wr_id);
   // The server answered a request about a counter.
   void Answered(Operation* operation, const kv::Reply& reply);
@@ -72,22 +71,17 @@ class Counters {
   absl::Status Noticed(absl::string_view message);
 
   // Posts what may be posted now.
-  void Proceed();
-  // Whether Proceed() or TakePosted() may have something to do: one load, for the path of gets.
-  bool wants_attention() const { return attention_; }
-  // Whether something waits.
-  bool held_up() const { return !waiting_.empty() || !stalled_.empty() || (owed_ != 0 && noticed_ == 0); }
-  // Whether something was posted since the last call: Ring().
-  bool TakePosted() { return std::exchange(posted_, false); }
+  void Pump() override;
+  // Whether Pump() may have something to do: one load, for the path of gets.
+  bool wants_pump() const { return attention_; }
 
-  // As Reads.
-  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired);
-  void Withdraw(absl::FunctionRef<void(Operation*)> take);
-  bool waiting() const { return !waiting_.empty(); }
-  uint64_t memory_bytes() const;
+  bool waiting() const override { return !waiting_.empty(); }
+  bool held_up() const override { return !waiting_.empty() || !stalled_.empty() || (owed_ != 0 && noticed_ == 0); }
+  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) override;
+  void Withdraw(absl::FunctionRef<void(Operation*)> take) override;
+  uint64_t memory_bytes() const override;
 
  private:
-  static constexpr uint64_t kFirstWorkRequest = 3;
   static constexpr size_t kWordsInBuffer = 512;
   static constexpr uint32_t kMaxFlights = 1024;  // for the sake of memory; the server may grant fewer
 
@@ -130,7 +124,7 @@ class Counters {
   // Set while connected.
   rdma::Connection* connection_ = nullptr;
   bool direct_ = false;  // this connection has the key to the cells, and atomics
-  kv::WireRange cells_;
+  kv::ServerRange cells_;
   uint32_t max_flights_ = 0;  // as many as the server granted, at most max_in_flight_
   const kv::Hasher* hasher_ = nullptr;
 
@@ -141,7 +135,6 @@ class Counters {
   std::vector<Flight*> stalled_;  // found the send queue full
   uint64_t owed_ = 0;             // the sequence of the notice that is to be acknowledged; 0: none
   uint32_t noticed_ = 0;          // flights that it has to wait for
-  bool posted_ = false;
   bool attention_ = false;
 };
 

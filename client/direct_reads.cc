@@ -34,12 +34,13 @@ inline bool Found(const kv::ItemView& item, Operation* operation) {
 
 }  // namespace
 
-void DirectReads::Connect(rdma::Connection* connection, const kv::WireRange& table, const kv::ReaderContext& context) {
+void DirectReads::Connect(const Ready& ready) {
+  if (!enabled_ || parts_.cache->enabled() || !ready.connection->capabilities().local) return;
   if (batch_ == nullptr) batch_.reset(new (std::nothrow) Batch);  // staging is not touched before use
   if (batch_ == nullptr) return;                                  // without it, the general path does
-  connection_ = connection;
-  table_ = table;
-  context_ = context;
+  connection_ = ready.connection;
+  table_ = ready.table;
+  context_ = ready.context;
 }
 
 size_t DirectReads::Run(absl::Span<Operation* const> operations) {

@@ -17,34 +17,44 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "client/engine.h"
 #include "client/finished.h"
 #include "client/last_time.h"
+#include "client/location_cache.h"
 #include "client/operation.h"
 #include "farlook/options.h"
 #include "farlook/stats.h"
+#include "kv/handshake.h"
 #include "kv/lookup.h"
-#include "kv/message.h"
 #include "rdma/transport.h"
 
 namespace farlook::client {
 
 // Thread safety: one thread. What it is made with outlives it.
-class DirectReads {
+class DirectReads final : public Engine {
  public:
   struct Parts {
+    const LocationCache* cache;
     LastTime* time;
     Finished* finished;
     ClientStats* stats;
   };
-  explicit DirectReads(const Parts& parts) : parts_(parts) {}
+  // `enabled`: it is used on connections that are local, unless locations are remembered: where a READ is a cache miss,
+  // that rarely pays, and whoever wants it anyway gets it from Reads.
+  DirectReads(const Parts& parts, bool enabled) : parts_(parts), enabled_(enabled) {}
 
-  // As Reads::Connect, for a connection that is local.
-  void Connect(rdma::Connection* connection, const kv::WireRange& table, const kv::ReaderContext& context);
-  void Disconnect() { connection_ = nullptr; }
+  void Connect(const Ready& ready) override;
+  void Lost() override { connection_ = nullptr; }
+  // None is ever left in flight.
+  int64_t Expire(int64_t /*now_ns*/, absl::FunctionRef<void(Operation*)> /*expired*/) override {
+    return std::numeric_limits<int64_t>::max();
+  }
 
   bool connected() const { return connection_ != nullptr; }
 
@@ -52,7 +62,7 @@ class DirectReads {
   // buffer or string. They are new, and a call waits for them. REQUIRES connected().
   size_t Run(absl::Span<Operation* const> operations);
 
-  uint64_t memory_bytes() const { return batch_ == nullptr ? 0 : sizeof(Batch); }
+  uint64_t memory_bytes() const override { return batch_ == nullptr ? 0 : sizeof(Batch); }
 
  private:
   // Operations whose answers count together.
@@ -92,10 +102,11 @@ class DirectReads {
   size_t EndAbsent(size_t count, int64_t since_ns);
 
   const Parts parts_;
+  const bool enabled_;
 
   // Set while connected.
   rdma::Connection* connection_ = nullptr;
-  kv::WireRange table_;
+  kv::ServerRange table_;
   kv::ReaderContext context_{};
 
   std::unique_ptr<Batch> batch_;

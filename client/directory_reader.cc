@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/work_request_id.h"
+
 namespace farlook::client {
 
-absl::Status DirectoryReader::Load(rdma::Connection* connection, const kv::WireRange& table) {
+absl::Status DirectoryReader::Load(rdma::Connection* connection, const kv::ServerRange& table) {
   if (buffer_ == nullptr) {
     auto buffer = endpoint_->Allocate(kPieceBytes, /*readable_by_peers=*/false);
     if (!buffer.ok()) return buffer.status();
@@ -20,7 +22,7 @@ absl::Status DirectoryReader::Load(rdma::Connection* connection, const kv::WireR
   return absl::OkStatus();
 }
 
-void DirectoryReader::Reconnect(rdma::Connection* connection, const kv::WireRange& table) {
+void DirectoryReader::Reconnect(rdma::Connection* connection, const kv::ServerRange& table) {
   connection_ = connection;
   table_ = table;
 }
@@ -40,9 +42,10 @@ bool DirectoryReader::Refresh(uint64_t hash, kv::DirectoryEntry seen) {
 bool DirectoryReader::Post() {
   if (!wanted_ || connection_ == nullptr) return false;
   const kv::Range& range = directory_->wanted();
+  const uint64_t wr_id = WorkRequestId::Of(WorkRequestId::Owner::kDirectory);
   const rdma::Sge to = {buffer_->bytes().data(), range.bytes};
   // The buffer belongs to the transport until Completed(), or until the connection is destroyed.
-  if (!connection_->PostRead(kWorkRequest, {&to, 1}, table_.address + range.offset, table_.rkey)) return false;
+  if (!connection_->PostRead(wr_id, {&to, 1}, table_.address + range.offset, table_.rkey)) return false;
   wanted_ = false;
   return true;
 }

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kv/directory.h"
-#include "kv/message.h"
+#include "kv/handshake.h"
 #include "kv/segment.h"
 #include "rdma/transport.h"
 
@@ -18,17 +18,15 @@ namespace farlook::client {
 // Thread safety: one thread. The endpoint outlives it.
 class DirectoryReader {
  public:
-  // The wr_id of its READs.
-  static constexpr uint64_t kWorkRequest = 1;
-  // The longest of them.
+  // The longest of its READs, which are of WorkRequestId::Owner::kDirectory.
   static constexpr uint32_t kPieceBytes = 64 << 10;
 
   explicit DirectoryReader(rdma::Endpoint* endpoint) : endpoint_(endpoint) {}
 
   // Knows nothing from here on, and begins to load all over `connection`.
-  absl::Status Load(rdma::Connection* connection, const kv::WireRange& table);
+  absl::Status Load(rdma::Connection* connection, const kv::ServerRange& table);
   // The same region over a new connection.
-  void Reconnect(rdma::Connection* connection, const kv::WireRange& table);
+  void Reconnect(rdma::Connection* connection, const kv::ServerRange& table);
   // The connection is destroyed. What was known stays.
   void Disconnect();
 
@@ -54,7 +52,7 @@ class DirectoryReader {
   std::unique_ptr<rdma::Buffer> buffer_;
   std::optional<kv::Directory> directory_;
   rdma::Connection* connection_ = nullptr;
-  kv::WireRange table_;
+  kv::ServerRange table_;
   bool wanted_ = false;  // a READ is wanted and not posted
 };
 

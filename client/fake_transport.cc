@@ -64,7 +64,7 @@ class FakeConnection final : public rdma::Connection {
     std::string message(head);
     message.append(body.data(), body.size());
     network_->server->Watch(network_->session_, message);
-    network_->sent.push_back(message);
+    if (network_->session_ != 0) network_->sent.push_back(message);
     network_->held_requests_.push_back(std::move(message));
     return true;
   }
@@ -172,13 +172,14 @@ class FakeEndpoint final : public rdma::Endpoint {
     } else if (!network_->reject.ok()) {
       connection->End(network_->reject);
     } else {
-      const kv::WireRange cells{FakeNetwork::kCellsAddress, network_->server->cells().size(), FakeNetwork::kCellsRkey};
-      auto welcome = network_->server->Accept(hello, {0, network_->server->region().size(), network_->rkey}, cells);
-      if (welcome.ok()) {
-        network_->session_ = welcome->session;
-        connection->Accept(welcome->welcome);
+      const kv::ServerRange cells{FakeNetwork::kCellsAddress, network_->server->cells().size(),
+                                  FakeNetwork::kCellsRkey};
+      auto accept = network_->server->Accept(hello, {0, network_->server->region().size(), network_->rkey}, cells);
+      if (accept.ok()) {
+        network_->session_ = 0;
+        connection->Accept(*std::move(accept));
       } else {
-        connection->End(absl::PermissionDeniedError(welcome.status().message()));
+        connection->End(absl::PermissionDeniedError(accept.status().message()));
       }
     }
     return connection;
@@ -273,7 +274,7 @@ void FakeNetwork::Serve(const std::string& message) {
     if (offered == offered_.end() || source.address + bytes > offered->second.size()) return std::string();
     return std::string(offered->second.data() + source.address, bytes);
   };
-  std::string reply = server->Answer(session_, message, pull);
+  std::string reply = server->Answer(&session_, message, pull);
   if (!lose_replies && !reply.empty()) {
     Complete({0, connection_, rdma::Opcode::kReceive, rdma::WcStatus::kSuccess, {}}, std::move(reply));
   }

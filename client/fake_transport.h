@@ -83,7 +83,7 @@ class FakeNetwork {
   uint64_t rings = 0;
   uint64_t read_pieces = 0;
   uint64_t atomics = 0;
-  std::vector<std::string> sent;  // every message posted
+  std::vector<std::string> sent;  // every message posted but Hellos
 
  private:
   friend class FakeBuffer;

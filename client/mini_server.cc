@@ -15,11 +15,11 @@ namespace farlook::client {
 namespace {
 
 // Of a message, what is the same each time that it is sent.
-std::string Contents(kv::Request request, absl::string_view message) {
-  if (request.type != kv::RequestType::kPutPulled) return std::string(message);
+std::string Contents(kv::Request request) {
   request.source.rkey = 0;
+  request.deadline_us = 0;
   char head[kv::kMaxRequestHeadBytes];
-  return std::string(head, request.EncodeHead(head));
+  return absl::StrCat(absl::string_view(head, request.EncodeHead(head)), request.value);
 }
 
 }  // namespace
@@ -42,10 +42,25 @@ MiniServer::~MiniServer() {
   if (owns_region_) munmap(region_.data(), region_.size());
 }
 
-absl::StatusOr<MiniServer::Accepted> MiniServer::Accept(absl::string_view bytes, const kv::WireRange& range,
-                                                        const kv::WireRange& cells) {
-  auto hello = kv::Hello::Decode(bytes);
-  if (!hello.ok()) return hello.status();
+absl::StatusOr<std::string> MiniServer::Accept(absl::string_view connect, const kv::ServerRange& range,
+                                               const kv::ServerRange& cells) {
+  auto data = kv::ConnectData::Decode(connect);
+  if (!data.ok()) return data.status();
+  cells_range_ = cells;
+  kv::AcceptData accept;
+  accept.version = data->version();
+  accept.incarnation = incarnation_;
+  accept.table = range;
+  return accept.Encode();
+}
+
+std::string MiniServer::Greet(uint64_t* session, absl::string_view message) {
+  if (!refusal.text.empty()) return refusal.Encode();
+  auto hello = kv::Hello::Decode(message);
+  if (!hello.ok()) {
+    violations.push_back(std::string(hello.status().message()));
+    return std::string();
+  }
   kv::Welcome welcome;
   const auto known = sessions_.find(hello->session);
   if (known != sessions_.end() && hello->incarnation == incarnation_) {
@@ -56,31 +71,36 @@ absl::StatusOr<MiniServer::Accepted> MiniServer::Accept(absl::string_view bytes,
   } else {
     welcome.session = ++last_session_;
   }
+  *session = welcome.session;
   welcome.epoch = sessions_[welcome.session].epoch;
-  welcome.incarnation = incarnation_;
   welcome.window = window;
-  welcome.table = range;
   if (offer_cells) {
-    welcome.counters = cells;
+    welcome.counters = cells_range_;
     welcome.atomics = atomics;
   }
   welcome.max_value_bytes = max_value_bytes;
-  return Accepted{welcome.Encode(), welcome.session};
+  welcome.time_us = time_us;
+  return welcome.Encode();
 }
 
 void MiniServer::Watch(uint64_t session_id, absl::string_view message) {
+  if (session_id == 0) {
+    if (!kv::IsFirstMessage(message, kv::FirstMessage::kHello)) violations.push_back("the first message is no Hello");
+    return;
+  }
   auto request = kv::Request::Decode(message);
   if (!request.ok()) {
     violations.push_back(std::string(request.status().message()));
     return;
   }
   if (request->type == kv::RequestType::kCellsDropped) {
-    acknowledged.push_back(static_cast<uint64_t>(request->operand));
+    acknowledged.push_back(static_cast<uint64_t>(request->operands.operand));
     return;
   }
+  if (!kv::IsNumbered(request->type)) return;
   Session& session = sessions_[session_id];
   const uint64_t number = request->number;
-  const std::string contents = Contents(*request, message);
+  const std::string contents = Contents(*request);
   const auto known = session.posted.find(number);
   if (known != session.posted.end()) {
     if (known->second != contents) violations.push_back(absl::StrCat("number ", number, " came with other contents"));
@@ -94,13 +114,17 @@ void MiniServer::Watch(uint64_t session_id, absl::string_view message) {
   }
 }
 
-std::string MiniServer::Answer(uint64_t session_id, absl::string_view message, const Pull& pull) {
+std::string MiniServer::Answer(uint64_t* session, absl::string_view message, const Pull& pull) {
+  if (*session == 0) return Greet(session, message);
   auto request = kv::Request::Decode(message);
-  if (!request.ok() || request->type == kv::RequestType::kCellsDropped) return std::string();
-  auto& replies = sessions_[session_id].replies;
+  if (!request.ok()) return std::string();
+  if (request->type == kv::RequestType::kGoodbye) sessions_.erase(*session);
+  if (!kv::IsNumbered(request->type)) return std::string();
+  auto& replies = sessions_[*session].replies;
   const auto known = replies.find(request->number);
   if (known != replies.end()) return known->second;
-  ++executed;
+  const bool over = request->deadline_us != 0 && request->deadline_us <= time_us;
+  if (!over) ++executed;
   return replies[request->number] = Execute(*request, pull);
 }
 
@@ -110,7 +134,9 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
   kv::ItemView item;
   std::string value(request.value);
   std::string payload;
-  switch (request.type) {
+  const bool over = request.deadline_us != 0 && request.deadline_us <= time_us;
+  if (over) result.code = kv::Code::kExpired;
+  switch (over ? kv::RequestType::kGoodbye : request.type) {
     case kv::RequestType::kPutPulled:
       value = pull(request.source, request.value_bytes);
       if (value.size() != request.value_bytes || table_->hasher()(value) != request.source.hash) {
@@ -140,9 +166,10 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
     case kv::RequestType::kCounterSwap:
     case kv::RequestType::kCounterRead:
     case kv::RequestType::kCounterDelete:
-      result = ExecuteCounter(request, hash);
+      result.code = ExecuteCounter(request, hash, &payload);
       break;
     case kv::RequestType::kCellsDropped:
+    case kv::RequestType::kGoodbye:
       break;
   }
   kv::Reply reply;
@@ -150,34 +177,44 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
   reply.number = request.number;
   reply.version = result.version;
   reply.slot = result.slot;
+  reply.time_us = time_us;
   reply.payload = payload;
   std::string bytes(kv::Reply::kHeaderBytes, '\0');
   reply.EncodeHead(bytes.data());
   return bytes + payload;
 }
 
-kv::WriteResult MiniServer::ExecuteCounter(const kv::Request& request, uint64_t hash) {
+// The answer's payload tells value and cell.
+kv::Code MiniServer::ExecuteCounter(const kv::Request& request, uint64_t hash, std::string* payload) {
+  const auto tell = [payload](int64_t value, uint64_t cell) {
+    payload->resize(kv::CounterResult::kBytes);
+    kv::CounterResult{value, cell}.Encode(payload->data());
+  };
   uint64_t cell = 0;
   const kv::Code code = table_->FindCounter(hash, request.key, &cell);
   if (request.type == kv::RequestType::kCounterCreate && code == kv::Code::kNotFound) {
     cell = next_cell_;
     next_cell_ += kv::kCellStrideBytes;
-    kv::StoreWord(cells_.data() + cell, static_cast<uint64_t>(request.operand));
+    kv::StoreWord(cells_.data() + cell, static_cast<uint64_t>(request.operands.operand));
     const kv::WriteResult result = table_->InsertCounter(hash, request.key, cell, now_ns);
-    return {result.code, static_cast<uint64_t>(request.operand), kv::Slot(cell)};
+    if (result.code == kv::Code::kOk) tell(request.operands.operand, cell);
+    return result.code;
   }
-  if (code != kv::Code::kOk) return {code, 0, kv::Slot()};
+  if (code != kv::Code::kOk) return code;
   int64_t* const word = Cell(request.key);
   const int64_t old = *word;
   if (request.type == kv::RequestType::kCounterDelete) {
     DeleteCounter(request.key);
-    return {kv::Code::kOk, static_cast<uint64_t>(old), kv::Slot()};
+    tell(old, 0);
+    return kv::Code::kOk;
   }
-  kv::WriteResult result{kv::Code::kOk, static_cast<uint64_t>(old), kv::Slot(cell)};
-  if (request.type == kv::RequestType::kCounterCreate) result.code = kv::Code::kExists;
-  if (request.type == kv::RequestType::kCounterAdd) *word += request.operand;
-  if (request.type == kv::RequestType::kCounterSwap && old == request.operand) *word = request.desired;
-  return result;
+  tell(old, cell);
+  if (request.type == kv::RequestType::kCounterCreate) return kv::Code::kExists;
+  if (request.type == kv::RequestType::kCounterAdd) *word += request.operands.operand;
+  if (request.type == kv::RequestType::kCounterSwap && old == request.operands.operand) {
+    *word = request.operands.desired;
+  }
+  return kv::Code::kOk;
 }
 
 int64_t* MiniServer::Cell(absl::string_view key) {

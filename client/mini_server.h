@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kv/handshake.h"
 #include "kv/message.h"
 #include "kv/table.h"
 
@@ -30,21 +31,20 @@ class MiniServer {
   absl::Span<char> region() { return region_; }
   kv::Table& table() { return *table_; }
 
-  // The handshake. `range` is what the transport made of region().
-  struct Accepted {
-    std::string welcome;
-    uint64_t session;
-  };
-  absl::StatusOr<Accepted> Accept(absl::string_view hello, const kv::WireRange& range, const kv::WireRange& cells = {});
-  // Answers a message. A request that was answered before gets the same answer again. `pull` READs what a ValueSource
-  // names; an empty answer means that it could not.
+  // A connection comes with this ConnectData: what to accept it with. `range` is what the transport made of region().
+  absl::StatusOr<std::string> Accept(absl::string_view connect, const kv::ServerRange& range,
+                                     const kv::ServerRange& cells = {});
+  // Answers a message; an empty answer is none. The first of a connection, whose session is 0, is a Hello, which makes
+  // a session or resumes one. A request that was answered before gets the same answer again. `pull` READs what a
+  // ValueSource names; an empty result means that it could not.
   using Pull = std::function<std::string(const kv::ValueSource&, uint32_t bytes)>;
-  std::string Answer(uint64_t session, absl::string_view message, const Pull& pull);
+  std::string Answer(uint64_t* session, absl::string_view message, const Pull& pull);
 
   // Watches what a client posts, in its order: numbers and contents are as the protocol wants them.
   void Watch(uint64_t session, absl::string_view message);
 
   void ForgetSessions() { sessions_.clear(); }
+  size_t sessions() const { return sessions_.size(); }
 
   // Puts past the protocol.
   kv::WriteResult Put(absl::string_view key, absl::string_view value);
@@ -60,10 +60,12 @@ class MiniServer {
   uint32_t atomics = 1024;             // granted with them
   std::vector<uint64_t> acknowledged;  // sequences of notices
 
+  kv::Refusal refusal;  // with a text: what Hellos get
   uint32_t window = 8;
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
   uint64_t executed = 0;  // requests that were carried out, not answered from memory
   int64_t now_ns = 1;
+  uint64_t time_us = 1'000'000;         // of the server's clock
   std::vector<std::string> violations;  // of the protocol, by the client
 
  private:
@@ -73,13 +75,15 @@ class MiniServer {
     std::map<uint64_t, std::string> replies;  // likewise
   };
 
-  kv::WriteResult ExecuteCounter(const kv::Request& request, uint64_t hash);
+  kv::Code ExecuteCounter(const kv::Request& request, uint64_t hash, std::string* payload);
+  std::string Greet(uint64_t* session, absl::string_view message);
   std::string Execute(const kv::Request& request, const Pull& pull);
 
   const uint64_t incarnation_;
   absl::Span<char> region_;
   const bool owns_region_;
   std::unique_ptr<kv::Table> table_;
+  kv::ServerRange cells_range_;
   alignas(64) std::array<char, 4096> cells_ = {};
   uint64_t next_cell_ = 64;
   uint64_t last_session_ = 1000;

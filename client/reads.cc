@@ -17,15 +17,15 @@ Reads::Reads(const Parts& parts, uint32_t max_in_flight) : parts_(parts), max_in
 
 Reads::~Reads() = default;
 
-void Reads::Connect(rdma::Connection* connection, const kv::WireRange& table, const kv::ReaderContext& context) {
-  connection_ = connection;
-  capabilities_ = connection->capabilities();
-  table_ = table;
-  context_ = context;
+void Reads::Connect(const Ready& ready) {
+  connection_ = ready.connection;
+  capabilities_ = connection_->capabilities();
+  table_ = ready.table;
+  context_ = ready.context;
   max_flights_ = capabilities_.local ? std::min(max_in_flight_, kLocalFlights) : max_in_flight_;
 }
 
-void Reads::Disconnect() {
+void Reads::Lost() {
   connection_ = nullptr;
   OperationQueue again;
   for (Flight& flight : flights_) {
@@ -40,7 +40,6 @@ void Reads::Disconnect() {
   stalled_.clear();
   refreshing_.clear();
   refresher_ = nullptr;
-  posted_ = false;
 }
 
 // One more flight, or null when there are as many as there may be (or memory is short: then they wait for each other).
@@ -211,20 +210,20 @@ inline bool Reads::Post(Flight* flight) {
   if (flight->large) [[unlikely]]
     return PostLarge(flight);
   // The memory belongs to the transport until Completed(), or until the connection is destroyed.
-  const uint64_t wr_id = reinterpret_cast<uintptr_t>(flight);
+  const uint64_t wr_id = WorkRequestId::Of(WorkRequestId::Owner::kReads, flight);
   const rdma::Sge* to = &flight->to[0];
   if (!connection_->PostRead(wr_id, {to, 1}, table_.address + flight->lookup.wanted().offset, table_.rkey)) {
     return false;
   }
   flight->posted_bytes = to->bytes;
   flight->pending = 1;
-  posted_ = true;
+  parts_.posted->fetches = true;
   return true;
 }
 
 // The same for what takes several READs or pieces.
 bool Reads::PostLarge(Flight* flight) {
-  const uint64_t wr_id = reinterpret_cast<uintptr_t>(flight);
+  const uint64_t wr_id = WorkRequestId::Of(WorkRequestId::Owner::kReads, flight);
   const uint64_t start = table_.address + flight->lookup.wanted().offset;
   const uint64_t limit = capabilities_.max_read_bytes / 8 * 8;
   const rdma::Sge head = flight->to[0], rest = flight->to[1];
@@ -244,7 +243,7 @@ bool Reads::PostLarge(Flight* flight) {
     if (!connection_->PostRead(wr_id, {pieces, count}, start + at, table_.rkey)) return false;
     flight->posted_bytes += bytes;
     ++flight->pending;
-    posted_ = true;
+    parts_.posted->fetches = true;
   }
   return true;
 }
@@ -323,7 +322,7 @@ bool Reads::Refresh(Flight* flight) {
   if (!parts_.directory->busy()) {
     if (parts_.directory->Refresh(flight->lookup.hash(), flight->lookup.stale_entry())) return true;
     ++parts_.stats->directory_refreshes;
-    posted_ |= parts_.directory->Post();
+    parts_.posted->fetches |= parts_.directory->Post();
     refresher_ = flight;
   }
   refreshing_.push_back(flight);
@@ -367,9 +366,8 @@ void Reads::EndAbsent(Flight* flight) {
   parts_.finished->EndAbsent(operation);
 }
 
-void Reads::Proceed() {
-  if (connection_ == nullptr) return;
-  posted_ |= parts_.directory->Post();
+void Reads::Pump() {
+  parts_.posted->fetches |= parts_.directory->Post();
   while (!stalled_.empty()) {
     if (!Post(stalled_.front())) break;
     stalled_.pop_front();

@@ -23,23 +23,25 @@
 #include "absl/status/status.h"
 #include "client/buffer_pool.h"
 #include "client/directory_reader.h"
+#include "client/engine.h"
 #include "client/finished.h"
 #include "client/last_time.h"
 #include "client/location_cache.h"
 #include "client/operation.h"
 #include "client/operation_queue.h"
 #include "client/session.h"
+#include "client/work_request_id.h"
 #include "farlook/stats.h"
+#include "kv/handshake.h"
 #include "kv/hash.h"
 #include "kv/lookup.h"
-#include "kv/message.h"
 #include "kv/slot.h"
 #include "rdma/transport.h"
 
 namespace farlook::client {
 
 // Thread safety: one thread. What it is made with outlives it.
-class Reads {
+class Reads final : public Engine {
  public:
   struct Parts {
     rdma::Endpoint* endpoint;
@@ -50,48 +52,39 @@ class Reads {
     LastTime* time;
     Finished* finished;
     ClientStats* stats;
+    Posted* posted;
   };
   Reads(const Parts& parts, uint32_t max_in_flight);
   ~Reads();
 
-  // Connected, the directory loaded: what waits may begin. `context` is of the region.
-  void Connect(rdma::Connection* connection, const kv::WireRange& table, const kv::ReaderContext& context);
-  // The connection is destroyed. Operations in flight wait for the next one and begin anew.
-  void Disconnect();
+  void Connect(const Ready& ready) override;
+  void Lost() override;  // operations in flight begin anew over the next connection
 
   // Begins a kGet or kExists, or lets it wait.
   void Submit(Operation* operation);
   // The same, where the item is said to lie at `slot`.
   void SubmitAt(Operation* operation, kv::Slot slot);
 
-  // A READ whose wr_id is not DirectoryReader::kWorkRequest completed, successfully.
+  // A READ of WorkRequestId::Owner::kReads completed, successfully.
   void Completed(uint64_t wr_id) {
-    Flight* flight = reinterpret_cast<Flight*>(static_cast<uintptr_t>(wr_id));
+    Flight* flight = WorkRequestId::FlightOf<Flight>(wr_id);
     if (--flight->pending == 0) [[likely]]
       Arrived(flight);
   }
   // A refresh of the directory is done.
   void Refreshed();
   // Begins what waits for a flight, and posts what found no room.
-  void Proceed();
-  // Whether READs were posted since the last call: Ring().
-  bool TakePosted() { return std::exchange(posted_, false); }
+  void Pump() override;
+  // Whether Pump() has something to do.
+  bool wants_pump() const { return !waiting_.empty() || !unplaced_.empty() || held_up(); }
 
-  // Whether Proceed() has something to do.
-  bool held_up() const { return !waiting_.empty() || !unplaced_.empty() || stalled(); }
-
-  // Whether an operation's time is over while a READ may still write to its memory: the connection must be destroyed,
-  // and Disconnect() called, before Expire().
-  bool ExpiryNeedsBreak(int64_t now_ns) const;
-  // Hands every operation whose time is over to `expired`, and returns the earliest deadline of the others.
-  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired);
-  // Hands every operation that waits for a connection to `take`. REQUIRES disconnected.
-  void Withdraw(absl::FunctionRef<void(Operation*)> take);
-
-  bool waiting() const { return !waiting_.empty(); }
+  bool waiting() const override { return !waiting_.empty(); }
   // Whether a READ found no room: also that of the directory, for which others wait.
-  bool stalled() const { return !stalled_.empty() || parts_.directory->wants_post(); }
-  uint64_t memory_bytes() const;
+  bool held_up() const override { return !stalled_.empty() || parts_.directory->wants_post(); }
+  bool ExpiryNeedsBreak(int64_t now_ns) const override;
+  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) override;
+  void Withdraw(absl::FunctionRef<void(Operation*)> take) override;
+  uint64_t memory_bytes() const override;
 
  private:
   static constexpr uint32_t kStagingBytes = 512;    // of a flight's own
@@ -159,7 +152,7 @@ class Reads {
   // Set while connected.
   rdma::Connection* connection_ = nullptr;
   rdma::Capabilities capabilities_;
-  kv::WireRange table_;
+  kv::ServerRange table_;
   kv::ReaderContext context_{};
   uint32_t max_flights_ = 0;
 
@@ -171,7 +164,6 @@ class Reads {
   std::deque<Flight*> stalled_;      // not wholly posted, the oldest first
   std::vector<Flight*> refreshing_;  // waiting for the directory
   Flight* refresher_ = nullptr;      // the one of them that the refresh under way is for
-  bool posted_ = false;
 };
 
 }  // namespace farlook::client

@@ -68,24 +68,36 @@ kv::Hello Session::MakeHello(bool read_only) const {
 
 void Session::SetWindow(uint32_t granted) { window_ = std::min(granted, max_window_); }
 
-void Session::Begin(const kv::Welcome& welcome, const kv::Hasher* hasher) {
+void Session::SayGoodbye() {
+  if (!exists() || connection_ == nullptr) return;
+  kv::Request request;
+  request.type = kv::RequestType::kGoodbye;
+  char head[kv::kMaxRequestHeadBytes];
+  if (connection_->PostSend(absl::string_view(head, request.EncodeHead(head)), {})) connection_->Ring();
+}
+
+void Session::Connect(const Ready& ready) {
+  connection_ = ready.connection;
+  clock_.Hear(ready.welcome->time_us, ready.welcome_ns);
+  epoch_ = ready.welcome->epoch;
+  if (!exists()) return Begin(ready);
+  id_ = ready.welcome->session;  // another one, where the server did not keep the session since it never wrote
+  // A server that grants more than at first does not change what this side has room for.
+  SetWindow(std::min<uint32_t>(ready.welcome->window, static_cast<uint32_t>(sent_.size())));
+  repeat_ = floor_;
+}
+
+void Session::Begin(const Ready& ready) {
+  const kv::Welcome& welcome = *ready.welcome;
   id_ = welcome.session;
-  epoch_ = welcome.epoch;
-  incarnation_ = welcome.incarnation;
+  incarnation_ = ready.incarnation;
   max_value_bytes_ = welcome.max_value_bytes;
-  hasher_ = hasher;
+  hasher_ = ready.context.hasher;
   SetWindow(welcome.window);
   // Not replaced by a smaller one: Sent has no copy, and a window that was granted once will be again.
   const size_t room = std::bit_ceil(static_cast<size_t>(window_));
   if (sent_.size() < room) sent_ = std::vector<Sent>(room);
   floor_ = next_ = repeat_ = 1;
-}
-
-void Session::Resume(const kv::Welcome& welcome) {
-  epoch_ = welcome.epoch;
-  // A server that grants more than at first does not change what this side has room for.
-  SetWindow(std::min<uint32_t>(welcome.window, static_cast<uint32_t>(sent_.size())));
-  repeat_ = floor_;
 }
 
 void Session::End(absl::FunctionRef<void(Operation*)> unknown) {
@@ -119,7 +131,7 @@ absl::Status Session::Prepare(Operation* operation, Sent* sent) {
   }
   sent->operation = operation;
   if (TypeOf(*operation) != kv::RequestType::kPutPulled) return absl::OkStatus();
-  auto piece = outgoing_->Take(operation->value.size());
+  auto piece = parts_.outgoing->Take(operation->value.size());
   if (!piece.ok()) return piece.status();
   sent->value = *std::move(piece);
   std::memcpy(sent->value.data(), operation->value.data(), operation->value.size());
@@ -131,6 +143,8 @@ kv::Request Session::RequestOf(uint64_t number) {
   const Sent& sent = At(number);
   if (sent.operation == nullptr) {
     kv::Request request = *kv::Request::Decode(sent.copy);
+    // Its user was told that its time is over: the server is not to begin it any more.
+    request.deadline_us = kv::Request::kLongOver;
     // The memory that is pulled from may have another key than on the connection before.
     if (request.type == kv::RequestType::kPutPulled) request.source.rkey = sent.value.rkey();
     return request;
@@ -142,11 +156,11 @@ kv::Request Session::RequestOf(uint64_t number) {
   request.number = number;
   request.key = operation.key;
   request.version = operation.condition.version();
+  request.deadline_us = clock_.At(operation.deadline_ns);
   if (operation.kind == Kind::kCompareSwap) {
-    request.operand = operation.expected;
-    request.desired = operation.operand;
+    request.operands = {operation.expected, operation.operand};
   } else if (operation.kind == Kind::kCreateCounter || operation.kind == Kind::kFetchAdd) {
-    request.operand = operation.operand;
+    request.operands.operand = operation.operand;
   }
   if (request.type == kv::RequestType::kPut) {
     request.value = operation.value;
@@ -158,21 +172,28 @@ kv::Request Session::RequestOf(uint64_t number) {
   return request;
 }
 
-bool Session::Post(rdma::Connection* connection, uint64_t number) {
+bool Session::Post(uint64_t number) {
   const kv::Request request = RequestOf(number);
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
-  return connection->PostSend(absl::string_view(head, head_bytes), request.value);
+  if (!connection_->PostSend(absl::string_view(head, head_bytes), request.value)) return false;
+  parts_.posted->messages = true;
+  return true;
 }
 
-bool Session::Send(rdma::Connection* connection, absl::FunctionRef<void(Operation*, absl::Status)> failed) {
-  bool posted = false;
+// After a resumption. The queue waits until all of it found room.
+void Session::Repeat() {
   for (; repeat_ < next_; ++repeat_) {
     if (At(repeat_).answered) continue;
-    if (!Post(connection, repeat_)) return posted;
-    ++stats_->resent_requests;
-    posted = true;
+    if (!Post(repeat_)) return;
+    ++parts_.stats->resent_requests;
   }
+}
+
+void Session::Pump() {
+  if (repeat_ < next_) [[unlikely]]
+    Repeat();
+  if (repeat_ < next_) return;
   while (!queue_.empty() && next_ < floor_ + window_ && !awaits_memory_) {
     Operation* operation = queue_.front();
     Sent& sent = At(next_);
@@ -181,35 +202,33 @@ bool Session::Send(rdma::Connection* connection, absl::FunctionRef<void(Operatio
         sent = Sent();
         if (absl::IsResourceExhausted(status) && pulls_ > 0) {
           awaits_memory_ = true;
-          return posted;
+          return;
         }
         queue_.Pop();
-        failed(operation, std::move(status));
+        parts_.finished->End(operation, std::move(status));
         continue;
       }
       prepared_ = operation;
     }
-    if (!Post(connection, next_)) return posted;
+    if (!Post(next_)) return;
     prepared_ = nullptr;
     queue_.Pop();
     sent.answered = false;
     ++live_;
     ++next_;
     ++repeat_;
-    posted = true;
-    if (IsWrite(operation->kind)) ++stats_->puts;
+    if (IsWrite(operation->kind)) ++parts_.stats->puts;
     if (sent.value.data() != nullptr) {
-      ++stats_->pulled_values;
+      ++parts_.stats->pulled_values;
       ++pulls_;
     }
   }
-  return posted;
 }
 
-absl::StatusOr<Session::Answer> Session::Receive(absl::string_view message) {
-  auto reply = kv::Reply::Decode(message);
-  if (!reply.ok()) return reply.status();
-  const uint64_t number = reply->number;
+absl::Status Session::Answered(const kv::Reply& reply, Operation** answered) {
+  if (clock_.stale(parts_.time->last_ns())) [[unlikely]]
+    clock_.Hear(reply.time_us, parts_.time->NowNs());
+  const uint64_t number = reply.number;
   if (number < floor_ || number >= next_ || At(number).answered) {
     return absl::InvalidArgumentError(absl::StrCat("the server answered request ", number, ", which is not open"));
   }
@@ -228,7 +247,8 @@ absl::StatusOr<Session::Answer> Session::Receive(absl::string_view message) {
     sent.copy = std::string();
   }
   while (floor_ < next_ && At(floor_).answered) ++floor_;
-  return Answer{operation, *reply};
+  *answered = operation;
+  return absl::OkStatus();
 }
 
 // From here on the operation's key and value may be gone.

@@ -5,9 +5,11 @@
 // Invariants:
 //   * Numbers are given, from 1 on, to requests whose SEND was posted, and to no other. Number n is not given before
 //     every number up to n - window has its answer.
-//   * A number's contents never change, but for the key of the memory that a value is pulled from. Until it is answered
-//     they can be sent again: from the operation, or, once that has ended by its deadline, from a copy. A large value
-//     was copied to a registered buffer when it was announced.
+//   * A number's contents never change, but for the deadline and the key of the memory that a value is pulled from.
+//     Until it is answered they can be sent again: from the operation, or, once that has ended by its deadline, from a
+//     copy, which says that it is long over: the server does not begin it. A large value was copied to a registered
+//     buffer when it was announced.
+//   * Requests are sent in the order in which they were submitted, and numbered so: of one key they take effect so.
 //   * A request whose operation has ended keeps number and credit until answered.
 //   * When the session is gone, what was sent and not answered is of unknown outcome; it is never executed again. What
 //     only asked (get, ping, stat) may be asked again.
@@ -23,9 +25,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/buffer_pool.h"
+#include "client/engine.h"
+#include "client/finished.h"
+#include "client/last_time.h"
 #include "client/operation.h"
 #include "client/operation_queue.h"
+#include "client/server_clock.h"
+#include "client/timeouts.h"
 #include "farlook/stats.h"
+#include "kv/handshake.h"
 #include "kv/hash.h"
 #include "kv/message.h"
 #include "rdma/transport.h"
@@ -33,52 +41,65 @@
 namespace farlook::client {
 
 // Thread safety: one thread. The pool (readable by peers) and the stats outlive it.
-class Session {
+class Session final : public Engine {
  public:
+  struct Parts {
+    BufferPool* outgoing;
+    LastTime* time;
+    Timeouts* timeouts;
+    Finished* finished;
+    ClientStats* stats;
+    Posted* posted;
+  };
   // Never has more than `max_window` requests outstanding, whatever the server grants; REQUIRES > 0.
-  Session(BufferPool* outgoing, uint32_t max_window, ClientStats* stats)
-      : outgoing_(outgoing), max_window_(max_window), stats_(stats) {}
+  Session(const Parts& parts, uint32_t max_window) : parts_(parts), max_window_(max_window) {}
 
   // A session is known; it may be that no connection carries it now.
   bool exists() const { return id_ != 0; }
+  uint64_t id() const { return id_; }
   // What to say when connecting: asks to resume the session that exists, or for a new one.
   kv::Hello MakeHello(bool read_only) const;
+  // Says that the client will not come back: the server need not keep the session. Best effort.
+  void SayGoodbye();
 
-  // A new session. REQUIRES !exists(). `hasher` is the region's and lives as long as the session.
-  void Begin(const kv::Welcome& welcome, const kv::Hasher* hasher);
-  // The same session on a new connection: Send() repeats, in order, what has no answer.
-  void Resume(const kv::Welcome& welcome);
+  // The same session, if it exists: Pump() repeats, in order, what has no answer. Else a new one. REQUIRES that the
+  // Welcome resumed the one that exists; where it did not, End() comes first.
+  void Connect(const Ready& ready) override;
+  void Lost() override { connection_ = nullptr; }
   // The session is gone. Hands each operation that was sent to `unknown` if it writes; else it goes back to the queue.
   // REQUIRES the connection that carried it is destroyed.
   void End(absl::FunctionRef<void(Operation*)> unknown);
 
-  // Queues an operation. It is sent by the next Send().
-  void Submit(Operation* operation) { queue_.Push(operation); }
-  // Posts what may be posted now: what a resumption repeats, then the queue. True if anything was posted: Ring(). An
-  // operation that cannot be sent at all ends through `failed(operation, status)`.
-  bool Send(rdma::Connection* connection, absl::FunctionRef<void(Operation*, absl::Status)> failed);
+  // Queues an operation. It is sent by the next Pump().
+  void Submit(Operation* operation) {
+    parts_.timeouts->Begin(operation);
+    queue_.Push(operation);
+  }
+  // Posts what may be posted now: what a resumption repeats, then the queue. An operation that cannot be sent at all
+  // ends.
+  void Pump() override;
 
-  // A message of the server. `operation` is null if it has ended already. The reply points into the message.
-  struct Answer {
-    Operation* operation;
-    kv::Reply reply;
-  };
-  // An error: the server talks nonsense; break the connection.
-  absl::StatusOr<Answer> Receive(absl::string_view message);
+  // The server answered. `*operation` is whose request it was: null if it has ended already. An error: the server talks
+  // nonsense; break the connection.
+  absl::Status Answered(const kv::Reply& reply, Operation** operation);
 
-  // Hands every operation whose time is over to `expired`, and returns the earliest deadline of the others.
-  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired);
   // Takes those out of the queue for which `which` is true.
   void Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take);
+  void Withdraw(absl::FunctionRef<void(Operation*)> take) override {
+    Withdraw([](const Operation&) { return true; }, take);
+  }
 
   // Whether any operation waits for an answer or to be sent.
-  bool waiting() const { return live_ > 0 || !queue_.empty(); }
-  // Whether Send() has something that it may post.
-  bool sendable() const { return repeat_ < next_ || (!queue_.empty() && next_ < floor_ + window_ && !awaits_memory_); }
+  bool waiting() const override { return live_ > 0 || !queue_.empty(); }
+  // Whether Pump() has something that it may post.
+  bool wants_pump() const {
+    return repeat_ < next_ || (!queue_.empty() && next_ < floor_ + window_ && !awaits_memory_);
+  }
+  bool held_up() const override { return wants_pump(); }
+  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) override;
 
-  uint64_t incarnation() const { return incarnation_; }
   uint64_t max_value_bytes() const { return max_value_bytes_; }
-  uint64_t memory_bytes() const { return sent_.capacity() * sizeof(Sent); }
+  uint64_t memory_bytes() const override { return sent_.capacity() * sizeof(Sent); }
 
  private:
   // A number that was given.
@@ -91,15 +112,18 @@ class Session {
   };
 
   Sent& At(uint64_t number) { return sent_[number & (sent_.size() - 1)]; }
+  void Begin(const Ready& ready);
+  void Repeat();
   absl::Status Prepare(Operation* operation, Sent* sent);
   kv::Request RequestOf(uint64_t number);
-  bool Post(rdma::Connection* connection, uint64_t number);
+  bool Post(uint64_t number);
   void KeepCopy(uint64_t number);
   void SetWindow(uint32_t granted);
 
-  BufferPool* const outgoing_;
+  const Parts parts_;
   const uint32_t max_window_;
-  ClientStats* const stats_;
+  ServerClock clock_;
+  rdma::Connection* connection_ = nullptr;  // null unless connected
   const kv::Hasher* hasher_ = nullptr;
 
   uint64_t id_ = 0;

@@ -33,6 +33,11 @@ absl::Status StatusOf(kv::Code code) {
       return absl::UnavailableError("the server is shutting down; nothing was done: try again when it is back");
     case kv::Code::kOutOfRange:
       return absl::OutOfRangeError("the counter is out of its range");
+    case kv::Code::kExpired:
+      return absl::DeadlineExceededError("its time was over before the server began it: nothing was done");
+    case kv::Code::kUnsupported:
+      return absl::UnimplementedError(
+          "the server does not know what this request asks for: nothing was done; run a later release of it");
   }
   return absl::InternalError("the server sent a code that this client does not know; use one of the same release");
 }

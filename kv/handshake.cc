@@ -199,8 +199,6 @@ absl::StatusOr<RejectData> RejectData::Decode(absl::string_view bytes) {
   return data;
 }
 
-namespace v2 {
-
 std::string Hello::Encode() const {
   std::string bytes = BeginFirstMessage(FirstMessage::kHello, version);
   AppendField(kClient, Value<4>().Add(flags).bytes(), &bytes);
@@ -290,8 +288,6 @@ absl::StatusOr<Welcome> Welcome::Decode(absl::string_view bytes) {
   if (welcome.time_us == 0) return Malformed("welcome: no time");
   return welcome;
 }
-
-}  // namespace v2
 
 std::string Refusal::Encode() const {
   std::string bytes = BeginFirstMessage(FirstMessage::kRefusal, version);

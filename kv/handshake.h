@@ -37,10 +37,12 @@ inline constexpr uint32_t kCriticalFlags = 0xffff'0000;
 //     12 zero u32 | 16 session u64
 struct ConnectData {
   static constexpr size_t kBytes = 24;
+  // As in the Hello, and said here too, since the accept grants keys: a read-only client gets none to counters' cells.
+  enum Flags : uint32_t { kReadOnly = 1 };
 
   uint8_t min_version = kMinVersion;
   uint8_t max_version = kMaxVersion;
-  uint32_t flags = 0;    // none defined yet
+  uint32_t flags = 0;
   uint64_t session = 0;  // that the client means to resume, so that the acceptor finds its worker; 0: none
 
   std::string Encode() const;
@@ -119,8 +121,6 @@ inline bool IsFirstMessage(absl::string_view message, FirstMessage type) {
   return !message.empty() && static_cast<uint8_t>(message[0]) == static_cast<uint8_t>(type);
 }
 
-namespace v2 {  // until message.h has given up these names
-
 // Client to server.
 struct Hello {
   enum Flags : uint32_t { kReadOnly = 1 };
@@ -166,8 +166,6 @@ struct Welcome {
   std::string Encode() const;
   static absl::StatusOr<Welcome> Decode(absl::string_view bytes);
 };
-
-}  // namespace v2
 
 // Server to client: no Welcome. The connection ends.
 struct Refusal {

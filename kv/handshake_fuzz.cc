@@ -35,8 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   kv::Fuzz<kv::ConnectData>(bytes, encode);
   kv::Fuzz<kv::AcceptData>(bytes, encode);
   kv::Fuzz<kv::RejectData>(bytes, [](const auto& reject) { return reject.Encode(144); });
-  kv::Fuzz<kv::v2::Hello>(bytes, encode);
-  kv::Fuzz<kv::v2::Welcome>(bytes, encode);
+  kv::Fuzz<kv::Hello>(bytes, encode);
+  kv::Fuzz<kv::Welcome>(bytes, encode);
   kv::Fuzz<kv::Refusal>(bytes, encode);
   return 0;
 }

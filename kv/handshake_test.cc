@@ -10,9 +10,6 @@
 namespace farlook::kv {
 namespace {
 
-using v2::Hello;
-using v2::Welcome;
-
 // The bytes of docs/protocol.md.
 constexpr char kConnect[] =
     "46524c4b18000202"   // "FRLK", 24 bytes, versions 2 to 2

@@ -13,18 +13,6 @@ void Check(bool holds) {
   if (!holds) std::abort();
 }
 
-template <typename Handshake>
-void FuzzHandshake(absl::string_view bytes) {
-  const auto message = Handshake::Decode(bytes);
-  if (!message.ok()) {
-    Check(!message.status().message().empty());
-    return;
-  }
-  const std::string encoded = message->Encode();
-  const auto again = Handshake::Decode(encoded);
-  Check(again.ok() && again->Encode() == encoded);
-}
-
 void FuzzRequest(absl::string_view bytes) {
   const auto request = Request::Decode(bytes);
   if (!request.ok()) {
@@ -60,8 +48,6 @@ void FuzzNotice(absl::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
-  farlook::kv::FuzzHandshake<farlook::kv::Hello>(bytes);
-  farlook::kv::FuzzHandshake<farlook::kv::Welcome>(bytes);
   farlook::kv::FuzzRequest(bytes);
   farlook::kv::FuzzReply(bytes);
   farlook::kv::FuzzNotice(bytes);

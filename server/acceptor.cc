@@ -10,13 +10,8 @@
 
 namespace farlook::server {
 
-Acceptor::Acceptor(uint64_t incarnation, std::vector<rdma::Listener*> listeners, std::vector<Worker*> workers,
-                   const rdma::Clock* clock)
-    : incarnation_(incarnation),
-      listeners_(std::move(listeners)),
-      workers_(std::move(workers)),
-      clock_(clock),
-      away_(listeners_.size()) {}
+Acceptor::Acceptor(std::vector<rdma::Listener*> listeners, std::vector<Worker*> workers, const rdma::Clock* clock)
+    : listeners_(std::move(listeners)), workers_(std::move(workers)), clock_(clock), away_(listeners_.size()) {}
 
 size_t Acceptor::Poll() {
   size_t taken = 0;
@@ -46,31 +41,35 @@ void Acceptor::LogChange(size_t port) {
 }
 
 void Acceptor::Route(std::unique_ptr<rdma::ConnectionRequest> request, int port) {
-  const absl::StatusOr<kv::Hello> hello = kv::Hello::Decode(request->hello());
-  if (!hello.ok()) return Reject(*request, hello.status().message());
+  const absl::StatusOr<kv::ConnectData> connect = kv::ConnectData::Decode(request->hello());
+  if (!connect.ok()) return Reject(*request, kv::RefusalFor(connect.status()), connect.status().message());
   if (shutdown_.load(std::memory_order_relaxed)) {
-    return Reject(*request, kShuttingDownReason);
+    return Reject(*request, kv::RefusalCode::kShuttingDown, kShuttingDownReason);
   }
-  WorkerFor(*hello)->Deliver({std::move(request), *hello, port});
+  WorkerFor(*connect)->Deliver({std::move(request), *connect, port});
 }
 
-Worker* Acceptor::WorkerFor(const kv::Hello& hello) const {
-  if (hello.session != 0 && hello.incarnation == incarnation_) {
-    const auto owner = static_cast<size_t>(SessionTable::OwnerOf(hello.session));
+// A session of another server finds the worker of that number, where it is as good as any.
+Worker* Acceptor::WorkerFor(const kv::ConnectData& connect) const {
+  if (connect.session != 0) {
+    const auto owner = static_cast<size_t>(SessionTable::OwnerOf(connect.session));
     if (owner < workers_.size()) return workers_[owner];
   }
   return *std::min_element(workers_.begin(), workers_.end(),
                            [](const Worker* a, const Worker* b) { return a->load() < b->load(); });
 }
 
-void Acceptor::Reject(rdma::ConnectionRequest& request, absl::string_view reason) {
+void Acceptor::Reject(rdma::ConnectionRequest& request, kv::RefusalCode code, absl::string_view reason) {
   rejected_.Add();
   uint64_t suppressed;
   if (log_limit_.Allow(clock_->NowNs(), &suppressed)) {
     Log(LogLevel::kWarning, "client rejected",
         {{"peer", request.peer()}, {"reason", reason}, {"suppressed", suppressed}});
   }
-  request.Reject(reason.substr(0, rdma::kMaxRejectBytes));
+  kv::RejectData data;
+  data.code = code;
+  data.text = std::string(reason);
+  request.Reject(data.Encode(rdma::kMaxRejectBytes));
 }
 
 }  // namespace farlook::server

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "kv/message.h"
+#include "kv/handshake.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
 #include "server/log.h"
@@ -27,8 +27,7 @@ namespace farlook::server {
 class Acceptor {
  public:
   // All outlive it.  Listener i is port i of every worker.
-  Acceptor(uint64_t incarnation, std::vector<rdma::Listener*> listeners, std::vector<Worker*> workers,
-           const rdma::Clock* clock);
+  Acceptor(std::vector<rdma::Listener*> listeners, std::vector<Worker*> workers, const rdma::Clock* clock);
 
   // Takes the requests that wait; returns how many.  Bounded, so that one busy
   // listener does not starve another.
@@ -45,10 +44,9 @@ class Acceptor {
 
   void LogChange(size_t port);
   void Route(std::unique_ptr<rdma::ConnectionRequest> request, int port);
-  void Reject(rdma::ConnectionRequest& request, absl::string_view reason);
-  Worker* WorkerFor(const kv::Hello& hello) const;
+  void Reject(rdma::ConnectionRequest& request, kv::RefusalCode code, absl::string_view reason);
+  Worker* WorkerFor(const kv::ConnectData& connect) const;
 
-  const uint64_t incarnation_;
   const std::vector<rdma::Listener*> listeners_;
   const std::vector<Worker*> workers_;
   const rdma::Clock* const clock_;

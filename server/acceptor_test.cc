@@ -25,8 +25,8 @@ class AcceptorTest : public ::testing::Test {
       workers_.push_back(std::make_unique<TestWorker>(kRegionBytes, 16, 100, i));
       workers.push_back(&workers_.back()->worker());
     }
-    acceptor_ = std::make_unique<Acceptor>(
-        kTestIncarnation, std::vector<rdma::Listener*>{&listeners_[0], &listeners_[1]}, workers, &clock_);
+    acceptor_ =
+        std::make_unique<Acceptor>(std::vector<rdma::Listener*>{&listeners_[0], &listeners_[1]}, workers, &clock_);
   }
 
   FakeCall* Call(std::string hello, int port = 0) {
@@ -34,6 +34,13 @@ class AcceptorTest : public ::testing::Test {
     calls_.back().hello = std::move(hello);
     listeners_[port].calls.push_back(&calls_.back());
     return &calls_.back();
+  }
+  FakeCall* Call(const kv::Hello& hello, int port = 0) {
+    kv::ConnectData connect;
+    connect.session = hello.session;
+    FakeCall* call = Call(connect.Encode(), port);
+    call->first = hello.Encode();
+    return call;
   }
   void PollAll() {
     while (acceptor_->Poll() > 0) {
@@ -79,7 +86,7 @@ TEST_F(AcceptorTest, SaysOnceWhenNobodyCanComeAndOnceWhenTheyCanAgain) {
 TEST_F(AcceptorTest, SpreadsNewClientsEvenly) {
   std::vector<int> clients(3);
   for (int i = 0; i < 9; ++i) {
-    FakeCall* call = Call(kv::Hello().Encode());
+    FakeCall* call = Call(kv::Hello());
     PollAll();
     ++clients[static_cast<size_t>(WorkerOf(call))];
   }
@@ -87,7 +94,7 @@ TEST_F(AcceptorTest, SpreadsNewClientsEvenly) {
 }
 
 TEST_F(AcceptorTest, SpreadsThemAlsoBeforeTheyAreLetIn) {
-  for (int i = 0; i < 9; ++i) Call(kv::Hello().Encode());
+  for (int i = 0; i < 9; ++i) Call(kv::Hello());
   EXPECT_EQ(acceptor_->Poll(), 9u);
   for (auto& worker : workers_) EXPECT_EQ(worker->worker().load(), 3);
   PollAll();
@@ -96,23 +103,23 @@ TEST_F(AcceptorTest, SpreadsThemAlsoBeforeTheyAreLetIn) {
 TEST_F(AcceptorTest, TheLeastLoadedIsNext) {
   std::vector<FakeCall*> calls;
   for (int i = 0; i < 6; ++i) {
-    calls.push_back(Call(kv::Hello().Encode()));
+    calls.push_back(Call(kv::Hello()));
     PollAll();
   }
   const int left = WorkerOf(calls[4]);
   calls[4]->peer.Break();
   PollAll();
-  FakeCall* next = Call(kv::Hello().Encode());
+  FakeCall* next = Call(kv::Hello());
   PollAll();
   EXPECT_EQ(WorkerOf(next), left);
 }
 
 TEST_F(AcceptorTest, AResumptionGoesToTheOwnerWhicheverTheListener) {
   for (int i = 0; i < 6; ++i) {
-    FakeCall* call = Call(kv::Hello().Encode());
+    FakeCall* call = Call(kv::Hello());
     PollAll();
     const int owner = WorkerOf(call);
-    FakeCall* next = Call(TestWorker::HelloAfter(call).Encode(), 1);
+    FakeCall* next = Call(TestWorker::HelloAfter(call), 1);
     PollAll();
     EXPECT_EQ(WorkerOf(next), owner);
     EXPECT_EQ(TestWorker::WelcomeOf(next).flags, kv::Welcome::kResumed);
@@ -125,10 +132,10 @@ TEST_F(AcceptorTest, SessionsOfAnotherServerGoAnywhere) {
   hello.session = 640 + 1;
   hello.epoch = 1;
   hello.incarnation = kTestIncarnation + 1;
-  FakeCall* other_life = Call(hello.Encode());
+  FakeCall* other_life = Call(hello);
   hello.incarnation = kTestIncarnation;
   hello.session = 640 + 63;  // of a worker that does not exist
-  FakeCall* no_worker = Call(hello.Encode());
+  FakeCall* no_worker = Call(hello);
   PollAll();
   for (FakeCall* call : {other_life, no_worker}) {
     ASSERT_TRUE(call->accepted);
@@ -136,14 +143,14 @@ TEST_F(AcceptorTest, SessionsOfAnotherServerGoAnywhere) {
   }
 }
 
-TEST_F(AcceptorTest, RejectsBadHellosWithTheReason) {
-  const std::string good = kv::Hello().Encode();
+TEST_F(AcceptorTest, RejectsWhatIsNoClientWithTheReason) {
+  const std::string good = kv::ConnectData().Encode();
   std::vector<FakeCall*> bad;
   bad.push_back(Call(""));
   bad.push_back(Call(good.substr(0, good.size() - 1)));
   bad.push_back(Call(std::string(rdma::kMaxHelloBytes, '\0')));
   bad.push_back(Call(std::string(rdma::kMaxHelloBytes, '\xff')));
-  for (size_t at : {0, 4, 6, 8}) {  // magic, version, length, flags
+  for (size_t at : {0, 4, 6, 10}) {  // magic, length, versions, flags that must be known
     std::string changed = good;
     changed[at] = static_cast<char>(changed[at] ^ 0x40);
     bad.push_back(Call(changed));
@@ -152,25 +159,24 @@ TEST_F(AcceptorTest, RejectsBadHellosWithTheReason) {
   for (FakeCall* call : bad) {
     EXPECT_FALSE(call->accepted);
     ASSERT_TRUE(call->rejected);
-    EXPECT_NE(*call->rejected, "");
+    EXPECT_NE(TestWorker::RejectOf(call).text, "");
     EXPECT_LE(call->rejected->size(), rdma::kMaxRejectBytes);
   }
   EXPECT_EQ(acceptor_->rejected(), bad.size());
   for (auto& worker : workers_) EXPECT_EQ(worker->worker().load(), 0);
 }
 
-TEST_F(AcceptorTest, AHelloMayBePadded) {
-  FakeCall* call = Call(kv::Hello().Encode() + std::string(rdma::kMaxHelloBytes - kv::Hello::kBytes, '\0'));
+TEST_F(AcceptorTest, PrivateDataMayBePadded) {
+  FakeCall* call = Call(kv::ConnectData().Encode() + std::string(rdma::kMaxHelloBytes - kv::ConnectData::kBytes, '\0'));
   PollAll();
   EXPECT_TRUE(call->accepted);
 }
 
 TEST_F(AcceptorTest, TurnsEverybodyAwayWhenShuttingDown) {
   acceptor_->Shutdown();
-  FakeCall* call = Call(kv::Hello().Encode());
+  FakeCall* call = Call(kv::Hello());
   PollAll();
-  ASSERT_TRUE(call->rejected);
-  EXPECT_TRUE(absl::StrContains(*call->rejected, "shutting down"));
+  EXPECT_EQ(TestWorker::RejectOf(call).code, kv::RefusalCode::kShuttingDown);
 }
 
 }  // namespace

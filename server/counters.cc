@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "kv/counter_value.h"
-#include "kv/slot.h"
 
 namespace farlook::server {
 namespace {
@@ -11,11 +10,10 @@ namespace {
 using kv::CellState;
 using kv::Code;
 
-// The value travels in the field of the version.
-Outcome WithValue(Code code, int64_t value) { return {code, static_cast<uint64_t>(value), {}}; }
+Outcome WithValue(Code code, int64_t value) { return {code, 0, {}, {value, 0}}; }
 
 // What only a device that failed leaves behind.
-constexpr Outcome kDeviceFailed = {Code::kOutcomeUnknown, 0, {}};
+constexpr Code kDeviceFailed = Code::kOutcomeUnknown;
 
 }  // namespace
 
@@ -31,14 +29,14 @@ Outcome Counters::Execute(const kv::Request& request, uint64_t hash, bool tell_c
   if (request.type == kv::RequestType::kCounterCreate && code == Code::kNotFound) {
     outcome = Create(request, hash, &cell);
   } else if (code != Code::kOk) {
-    return {code, 0, {}};
+    return {code};
   } else {
     switch (request.type) {
       case kv::RequestType::kCounterAdd:
-        outcome = Add(request.operand, cell);
+        outcome = Add(request.operands.operand, cell);
         break;
       case kv::RequestType::kCounterSwap:
-        outcome = Swap(request.operand, request.desired, cell);
+        outcome = Swap(request.operands.operand, request.operands.desired, cell);
         break;
       case kv::RequestType::kCounterDelete:
         return Delete(request, hash, cell);
@@ -47,7 +45,7 @@ Outcome Counters::Execute(const kv::Request& request, uint64_t hash, bool tell_c
         if (request.type == kv::RequestType::kCounterCreate) outcome.code = Code::kExists;
     }
   }
-  if (tell_cell && cell != 0) outcome.slot = kv::Slot(cell);
+  if (tell_cell) outcome.counter.cell = cell;
   return outcome;
 }
 
@@ -59,15 +57,15 @@ bool Counters::Set(uint64_t cell, int64_t value) {
 
 Outcome Counters::Create(const kv::Request& request, uint64_t hash, uint64_t* cell) {
   const uint64_t fresh = AllocateCell();
-  if (fresh == 0) return {Code::kNoMemory, 0, {}};
-  if (!Set(fresh, request.operand)) return kDeviceFailed;  // the cell is lost, which is the safe side
+  if (fresh == 0) return {Code::kNoMemory};
+  if (!Set(fresh, request.operands.operand)) return kDeviceFailed;  // the cell is lost, which is the safe side
   const kv::WriteResult inserted = table_->InsertCounter(hash, request.key, fresh, clock_->NowNs());
   if (inserted.code != Code::kOk) {
     if (Set(fresh, static_cast<int64_t>(kv::kPoison))) FreeCell(fresh);
-    return {inserted.code, 0, {}};
+    return {inserted.code};
   }
   *cell = fresh;
-  return WithValue(Code::kOk, request.operand);
+  return WithValue(Code::kOk, request.operands.operand);
 }
 
 Outcome Counters::Add(int64_t delta, uint64_t cell) {

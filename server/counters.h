@@ -49,8 +49,8 @@ class Counters {
   Counters(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, absl::Span<char> region,
            std::unique_ptr<CellWriter> writer);
 
-  // Carries out a request about a counter, whose key has this hash. Outcome::version is the value before; its slot
-  // names the cell where `tell_cell`. REQUIRES IsCounterRequest; for `tell_cell`: the asking connection is enrolled.
+  // Carries out a request about a counter, whose key has this hash. Outcome::counter bears the cell where `tell_cell`.
+  // REQUIRES IsCounterRequest; for `tell_cell`: the asking connection is enrolled.
   Outcome Execute(const kv::Request& request, uint64_t hash, bool tell_cell);
 
   // A worker takes part: `wake` is called, from any thread, when there are notices for its connections.

@@ -42,22 +42,21 @@ class CountersTest : public testing::Test {
     request.type = type;
     request.number = 1;
     request.key = key;
-    request.operand = operand;
-    request.desired = desired;
+    request.operands = {operand, desired};
     return counters_->Execute(request, table_->HashOf(key), tell);
   }
   Outcome Create(absl::string_view key, int64_t initial = 0) { return Do(RequestType::kCounterCreate, key, initial); }
   Outcome Add(absl::string_view key, int64_t delta) { return Do(RequestType::kCounterAdd, key, delta); }
   Outcome Read(absl::string_view key) { return Do(RequestType::kCounterRead, key); }
   Outcome Delete(absl::string_view key) { return Do(RequestType::kCounterDelete, key); }
-  static int64_t Value(const Outcome& outcome) { return static_cast<int64_t>(outcome.version); }
+  static int64_t Value(const Outcome& outcome) { return outcome.counter.value; }
   // As a client's atomic would.
   int64_t AddToCell(uint64_t cell, int64_t delta) {
     int64_t old;
     CpuCellWriter(region_).FetchAdd(cell, delta, &old);
     return old;
   }
-  static uint64_t Cell(const Outcome& outcome) { return outcome.slot.word(); }
+  static uint64_t Cell(const Outcome& outcome) { return outcome.counter.cell; }
 
   FakeClock clock_;
   kv::TestMemory memory_, cells_;

@@ -47,7 +47,8 @@ struct FakePeer {
 
   rdma::Connection* connection = nullptr;  // null once destroyed
   FakeEndpoint* endpoint = nullptr;
-  std::deque<std::string> sent;  // messages, from the server
+  std::deque<std::string> sent;  // messages, from the server, after the first
+  std::string first;             // the server's first message
   std::deque<Read> reads;        // posted and not completed
   bool disconnecting = false;    // Disconnect() was called, or Break()
   bool closed_here = false;      // Disconnect() was called
@@ -149,7 +150,13 @@ class FakeConnection : public rdma::Connection {
   bool PostCompareSwap(uint64_t, uint64_t*, uint64_t, uint32_t, uint64_t, uint64_t) override { return false; }
   void Ring() override {
     ++peer_->rings;
-    for (std::string& message : unrung_) peer_->sent.push_back(std::move(message));
+    for (std::string& message : unrung_) {
+      if (peer_->first.empty()) {
+        peer_->first = std::move(message);
+      } else {
+        peer_->sent.push_back(std::move(message));
+      }
+    }
     unrung_.clear();
   }
   void Disconnect() override {
@@ -173,7 +180,8 @@ class FakeConnection : public rdma::Connection {
 
 // What the test sees of a request to connect; outlives it.
 struct FakeCall {
-  std::string hello;
+  std::string hello;  // with the connection request
+  std::string first;  // a message that is sent as soon as the connection is there, if not empty
   rdma::Capabilities capabilities;
   absl::Status accept_status;           // what Accept() says
   std::string welcome;                  // set by Accept()
@@ -198,7 +206,9 @@ class FakeRequest : public rdma::ConnectionRequest {
     call_->welcome = std::string(welcome);
     call_->rkeys.assign(rkeys.begin(), rkeys.end());
     call_->peer.endpoint = static_cast<FakeEndpoint*>(endpoint);
-    return std::make_unique<FakeConnection>(&call_->peer, call_->capabilities);
+    auto connection = std::make_unique<FakeConnection>(&call_->peer, call_->capabilities);
+    if (!call_->first.empty()) call_->peer.Send(call_->first);
+    return connection;
   }
   void Reject(absl::string_view reason) override { call_->rejected = std::string(reason); }
 

@@ -14,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "kv/message.h"
+#include "kv/handshake.h"
 #include "rdma/transport.h"
 
 namespace farlook::server {
@@ -22,7 +22,7 @@ namespace farlook::server {
 // A client that waits to be let in.
 struct Arrival {
   std::unique_ptr<rdma::ConnectionRequest> request;
-  kv::Hello hello;
+  kv::ConnectData connect;
   int port = 0;  // which listener it came in at
 };
 

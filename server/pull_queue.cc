@@ -5,6 +5,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "server/log.h"
+#include "server/shared.h"
 
 namespace farlook::server {
 namespace {
@@ -39,6 +40,7 @@ PullQueue::~PullQueue() {
 void PullQueue::Add(const kv::Request& request, uint64_t hash) {
   Waiting waiting{request, std::string(request.key), hash};
   waiting.request.key = {};  // points into the message, which is gone at the next Poll
+  waiting.request.options = {};
   waiting_.push_back(std::move(waiting));
   stats_->pulls.Add();
 }
@@ -66,14 +68,17 @@ void PullQueue::Begin() {
   pull.number = waiting.request.number;
   pull.condition = waiting.request.condition;
   pull.version = waiting.request.version;
+  pull.deadline_us = waiting.request.deadline_us;
+  pull.hash = waiting.hash;
   pull.source = waiting.request.source;
+  if (IsOver(pull.deadline_us, clock_->NowNs())) return End(pull, /*cut=*/false, Outcome{kv::Code::kExpired});
   kv::Code code;
   {
     absl::MutexLock lock(locks_->of(waiting.hash));
     code = table_->Reserve(waiting.hash, waiting.key, waiting.request.value_bytes, &pull.reservation, clock_->NowNs());
   }
   if (code != kv::Code::kOk) {
-    End(pull, /*cut=*/false, Outcome{code, 0, {}});
+    End(pull, /*cut=*/false, Outcome{code});
   } else {
     EndIfComplete(pull);  // a value of no bytes
   }
@@ -97,6 +102,11 @@ bool PullQueue::PostReads(size_t index) {
     progress = true;
   }
   return progress;
+}
+
+bool PullQueue::Has(uint64_t hash) const {
+  return std::any_of(pulls_.begin(), pulls_.end(), [hash](const Pull& p) { return p.in_use && p.hash == hash; }) ||
+         std::any_of(waiting_.begin(), waiting_.end(), [hash](const Waiting& w) { return w.hash == hash; });
 }
 
 bool PullQueue::wants_post() const {
@@ -132,7 +142,7 @@ void PullQueue::EndIfComplete(Pull& pull) {
   if (pull.failed) {
     Abandon(pull);
     stats_->failed_pulls.Add();
-    End(pull, /*cut=*/false, Outcome{kv::Code::kBadValue, 0, {}});
+    End(pull, /*cut=*/false, Outcome{kv::Code::kBadValue});
   } else if (pull.offset == pull.reservation.value.size() && !pull.flushed) {
     Publish(pull);
   } else if (pull.flushed || closed_) {
@@ -147,14 +157,19 @@ void PullQueue::Publish(Pull& pull) {
   if (hash != pull.source.hash) {
     Abandon(pull);
     stats_->failed_pulls.Add();
-    End(pull, /*cut=*/false, Outcome{kv::Code::kBadValue, 0, {}});
+    End(pull, /*cut=*/false, Outcome{kv::Code::kBadValue});
     return;
   }
   stats_->pulled_bytes.Add(value.size());
-  kv::WriteResult result;
+  kv::WriteResult result{kv::Code::kExpired, 0, {}};
   {
     absl::MutexLock lock(locks_->of(pull.reservation.hash));
-    result = table_->Publish(pull.reservation, pull.condition, pull.version, clock_->NowNs());
+    const int64_t now_ns = clock_->NowNs();
+    if (IsOver(pull.deadline_us, now_ns)) {
+      table_->Abandon(pull.reservation);
+    } else {
+      result = table_->Publish(pull.reservation, pull.condition, pull.version, now_ns);
+    }
   }
   End(pull, /*cut=*/false, Outcome{result.code, result.version, result.slot});
 }

@@ -12,6 +12,8 @@
 //     is published or abandoned only when every READ posted for it completed;
 //   * nothing unverified is published: the hash is computed over the
 //     destination, after the last READ;
+//   * nothing is begun, and nothing published, whose deadline has passed: it ends
+//     kAnswered, kExpired;
 //   * at most kMaxActive reservations are held for one connection, whatever it
 //     asks for.
 #ifndef FARLOOK_SERVER_PULL_QUEUE_H_
@@ -84,6 +86,9 @@ class PullQueue {
   // Whether nothing waits and nothing is under way.
   bool idle() const { return active_ == 0 && waiting_.empty(); }
 
+  // Whether a value for a key of this hash waits, or is under way.
+  bool Has(uint64_t hash) const;
+
  private:
   struct Pull {
     bool in_use = false;
@@ -93,6 +98,8 @@ class PullQueue {
     uint32_t posted = 0;   // READs posted and not completed
     uint64_t number = 0;
     uint64_t version = 0;
+    uint64_t deadline_us = 0;
+    uint64_t hash = 0;
     uint64_t offset = 0;  // bytes for which READs were posted
     kv::ValueSource source;
     kv::Reservation reservation;
@@ -112,7 +119,7 @@ class PullQueue {
 
   kv::Table* const table_;
   PartitionLocks* const locks_;
-  // Read under the lock: see Worker::TableNowNs.
+  // Read under the lock: see Executor::Write.
   const rdma::Clock* const clock_;
   WorkerStats* const stats_;
   rdma::Connection* const connection_;

@@ -157,6 +157,7 @@ TEST_F(PullTest, TooLargeAndNoMemoryAreAnsweredWithoutARead) {
   request.number = 3;
   EXPECT_FALSE(t_.Ask(call, request));
   request.number = 4;
+  request.key = "other";
   EXPECT_EQ(t_.Ask(call, request)->code, Code::kNoMemory);
 }
 
@@ -165,13 +166,109 @@ TEST_F(PullTest, TheConditionIsCheckedWhenTheValueIsThere) {
   kv::Request request = t_.MakePulled(1, "key", Value(100));
   request.condition = Condition::kAbsent;
   Start(call, request);
-  t_.Ask(call, MakePut(2, "key", "quicker"));
+  t_.Ask(t_.Connect(), MakePut(1, "key", "quicker"));
   TestWorker::ServeReads(call, Value(100));
   t_.PollAll();
   auto reply = TestWorker::TakeReply(call);
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->code, Code::kExists);
   EXPECT_EQ(t_.ReadKey("key"), "quicker");
+}
+
+TEST_F(PullTest, WritesOfOneSessionToOneKeyTakeEffectInOrder) {
+  FakeCall* call = t_.Connect();
+  const std::string first = Value(100), third = Value(200);
+  call->peer.Send(Encode(t_.MakePulled(1, "key", first)));
+  call->peer.Send(Encode(MakePut(2, "key", "second")));
+  call->peer.Send(Encode(t_.MakePulled(3, "key", third)));
+  call->peer.Send(Encode(MakePut(4, "key", "fourth", Condition::kPresent)));
+  call->peer.Send(Encode(MakePut(5, "other", "at once")));
+  t_.PollAll();
+  // Expect: what is about another key, or another session's, or no write, does not wait.
+  EXPECT_EQ(TestWorker::TakeReply(call)->number, 5u);
+  EXPECT_EQ(t_.Ask(call, MakeRequest(kv::RequestType::kGet, 6, "key"))->code, Code::kNotFound);
+  FakeCall* another = t_.Connect();
+  EXPECT_EQ(t_.Ask(another, MakePut(1, "key", "another's"))->code, Code::kOk);
+  EXPECT_EQ(t_.ReadKey("key"), "another's");
+  EXPECT_EQ(stats().held_writes.value(), 3u);
+  TestWorker::ServeReads(call, first);
+  t_.PollAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->number, 1u);
+  EXPECT_EQ(TestWorker::TakeReply(call)->number, 2u);
+  EXPECT_EQ(t_.ReadKey("key"), "second");
+  EXPECT_TRUE(call->peer.sent.empty());
+  TestWorker::ServeReads(call, third);
+  t_.PollAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->number, 3u);
+  EXPECT_EQ(TestWorker::TakeReply(call)->number, 4u);
+  EXPECT_EQ(t_.ReadKey("key"), "fourth");
+}
+
+TEST_F(PullTest, WhatIsHeldGoesWithItsConnectionAndIsDoneWhenItIsSentAgain) {
+  FakeCall* call = t_.Connect();
+  const std::string value = Value(100);
+  call->peer.Send(Encode(t_.MakePulled(1, "key", value)));
+  call->peer.Send(Encode(MakePut(2, "key", "second")));
+  t_.PollAll();
+  call->peer.Break();
+  t_.PollAll();
+  EXPECT_EQ(t_.ReadKey("key"), std::nullopt);
+  FakeCall* next = t_.Call(TestWorker::HelloAfter(call));
+  t_.PollAll();
+  ASSERT_EQ(TestWorker::WelcomeOf(next).flags, kv::Welcome::kResumed);
+  next->peer.Send(Encode(t_.MakePulled(1, "key", value)));
+  next->peer.Send(Encode(MakePut(2, "key", "second")));
+  t_.PollAll();
+  TestWorker::ServeReads(next, value);
+  t_.PollAll();
+  EXPECT_EQ(TestWorker::TakeReply(next)->number, 1u);
+  EXPECT_EQ(TestWorker::TakeReply(next)->number, 2u);
+  EXPECT_EQ(t_.ReadKey("key"), "second");
+}
+
+TEST_F(PullTest, WhatIsOverIsNotBegun) {
+  FakeCall* call = t_.Connect();
+  call->peer.read_room = 0;
+  const std::string value = Value(100);
+  for (uint64_t n = 1; n <= PullQueue::kMaxActive; ++n) {
+    call->peer.Send(Encode(t_.MakePulled(n, absl::StrCat("k", n), value)));
+  }
+  kv::Request request = t_.MakePulled(9, "late", value);
+  request.deadline_us = WireTime(t_.clock.now_ns) + 1000;
+  call->peer.Send(Encode(request));
+  t_.PollAll();
+  t_.clock.now_ns += 1'000'000;
+  call->peer.read_room = SIZE_MAX;
+  t_.PollAll();
+  // Expect: when its turn comes it is over; its value is not read.
+  for (int i = 0; i < 6; ++i) {
+    TestWorker::ServeReads(call, value);
+    t_.PollAll();
+  }
+  uint64_t expired = 0;
+  while (auto reply = TestWorker::TakeReply(call)) {
+    if (reply->code == Code::kExpired) expired = reply->number;
+  }
+  EXPECT_EQ(expired, 9u);
+  EXPECT_EQ(stats().pulled_bytes.value(), PullQueue::kMaxActive * value.size()) << "and not the late one's";
+  EXPECT_EQ(t_.ReadKey("late"), std::nullopt);
+  // Expect: that is its outcome, whatever is sent later.
+  request.deadline_us = 0;
+  EXPECT_EQ(t_.Ask(call, request)->code, Code::kExpired);
+}
+
+TEST_F(PullTest, WhatIsOverIsNotPublished) {
+  FakeCall* call = t_.Connect();
+  const std::string value = Value(100);
+  kv::Request request = t_.MakePulled(1, "key", value);
+  request.deadline_us = WireTime(t_.clock.now_ns) + 1000;
+  Start(call, request);
+  t_.clock.now_ns += 1'000'000;
+  TestWorker::ServeReads(call, value);
+  t_.PollAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kExpired);
+  EXPECT_EQ(t_.ReadKey("key"), std::nullopt);
+  EXPECT_EQ(t_.PutPulled(call, 2, "key", value)->code, Code::kOk);
 }
 
 TEST_F(PullTest, SentTwiceItIsPulledOnce) {

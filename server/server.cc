@@ -264,6 +264,7 @@ absl::Status Server::Impl::MakeWorker(int number) {
   shared.max_clients = options_.max_clients;
   shared.clients = &clients_;
   shared.counters = counters_.get();
+  shared.hello_timeout_ns = options_.liveness_ms * 1'000'000;
   shared.counter_patience_ns = options_.counter_patience_ms * 1'000'000;
   shared.stat = [this](absl::string_view prefix) { return Stats(prefix); };
 
@@ -291,7 +292,7 @@ absl::Status Server::Impl::StartThreads() {
   for (const auto& listener : listeners_) listeners.push_back(listener.get());
   std::vector<Worker*> workers;
   for (const auto& seat : seats_) workers.push_back(seat->worker.get());
-  acceptor_ = std::make_unique<Acceptor>(facts_.incarnation, std::move(listeners), workers, &clock_);
+  acceptor_ = std::make_unique<Acceptor>(std::move(listeners), workers, &clock_);
   // Signals are for the caller's threads. Blocked before ours start, for they inherit it: later would be too late.
   sigset_t all, before;
   sigfillset(&all);

@@ -142,15 +142,15 @@ TEST_F(ServerTest, PullsALargeValueFromTheClient) {
   // The seed of the hash stands in the region's header.
   uint64_t header[kv::kRegionHeaderBytes / 8];
   const rdma::Sge to = {reinterpret_cast<char*>(header), sizeof header};
-  ASSERT_TRUE(client.connection().PostRead(1, absl::MakeConstSpan(&to, 1), client.welcome().table.address,
-                                           client.welcome().table.rkey));
+  ASSERT_TRUE(client.connection().PostRead(1, absl::MakeConstSpan(&to, 1), client.accept().table.address,
+                                           client.accept().table.rkey));
   client.connection().Ring();
   rdma::Completion completion;
   ASSERT_TRUE(client.Wait([&] { return client.endpoint().Poll(absl::MakeSpan(&completion, 1)) == 1; }));
   ASSERT_EQ(completion.status, rdma::WcStatus::kSuccess);
   auto region = kv::DecodeRegionHeader({reinterpret_cast<const char*>(header), sizeof header}, options_.memory_bytes);
   ASSERT_TRUE(region.ok()) << region.status();
-  EXPECT_EQ(region->incarnation, client.welcome().incarnation);
+  EXPECT_EQ(region->incarnation, client.accept().incarnation);
 
   kv::Request request = Make(RequestType::kPutPulled, 1, "large");
   request.value_bytes = kBytes;
@@ -226,10 +226,12 @@ TEST_F(ServerTest, TurnsAwayWhatIsNoClient) {
   Start();
   TestClient noise(server_->addresses()[0], "GET / HTTP/1.1");
   EXPECT_FALSE(noise.status().ok());
-  std::string other_version = kv::Hello().Encode();
-  other_version[4] = 99;
+  kv::ConnectData later;
+  later.min_version = later.max_version = 99;
+  const std::string other_version = later.Encode();
   TestClient newer(server_->addresses()[0], other_version);
   EXPECT_TRUE(absl::StrContains(newer.status().message(), "version")) << newer.status();
+  EXPECT_EQ(newer.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Stats()["rejected"], "2");
   EXPECT_TRUE(TestClient(server_->addresses()[0]).status().ok());
 }
@@ -240,6 +242,7 @@ TEST_F(ServerTest, LimitsItsClients) {
   TestClient first(server_->addresses()[0]);
   EXPECT_TRUE(first.status().ok());
   TestClient second(server_->addresses()[0]);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(absl::StrContains(second.status().message(), "--max_clients")) << second.status();
 }
 
@@ -255,9 +258,32 @@ TEST_F(ServerTest, DropsWhoBreaksTheProtocolAndServesOthers) {
 
 TEST_F(ServerTest, NoticesThatAClientIsGone) {
   Start();
-  { TestClient client(server_->addresses()[0]); }
+  {
+    TestClient reader(server_->addresses()[0]);
+    reader.Ask(Make(RequestType::kGet, 1, "key"));
+    TestClient writer(server_->addresses()[0]);
+    writer.Ask(Put(1, "key", "value"));
+    TestClient polite(server_->addresses()[0]);
+    polite.Ask(Put(1, "key", "value"));
+    EXPECT_TRUE(polite.Send(Make(RequestType::kGoodbye, 0)));
+  }
   EXPECT_TRUE(StatBecomes("connections", "0"));
-  EXPECT_TRUE(StatBecomes("kept_sessions", "1"));
+  // Expect: only what may matter later is kept.
+  EXPECT_EQ(Stats()["kept_sessions"], "1");
+  EXPECT_EQ(Stats()["sessions"], "1");
+}
+
+TEST_F(ServerTest, WhoConnectsAndSaysNothingIsAClientAndIsDroppedInTime) {
+  options_.liveness_ms = 100;
+  options_.max_clients = 1;
+  Start();
+  TestClient silent(server_->addresses()[0], kv::ConnectData().Encode());
+  ASSERT_TRUE(silent.status().ok()) << silent.status();
+  EXPECT_EQ(TestClient(server_->addresses()[0]).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(silent.WaitForDisconnect());
+  EXPECT_TRUE(StatBecomes("silent_drops", "1"));
+  EXPECT_TRUE(StatBecomes("connections", "0"));
+  EXPECT_TRUE(TestClient(server_->addresses()[0]).status().ok());
 }
 
 TEST_F(ServerTest, AWindowOfRequestsIsAnswered) {

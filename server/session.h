@@ -28,19 +28,34 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/string_view.h"
+#include "kv/handshake.h"
 #include "kv/limits.h"
 #include "kv/message.h"
 #include "kv/slot.h"
 
 namespace farlook::server {
 
-// What became of a request, as far as a later reply to the same number needs it.
+struct Link;
+
+// What became of a request.
 struct Outcome {
+  Outcome() = default;
+  Outcome(kv::Code code_of, uint64_t version_of = 0, kv::Slot slot_of = {}, kv::CounterResult counter_of = {})
+      : code(code_of), version(version_of), slot(slot_of), counter(counter_of) {}
+
   kv::Code code = kv::Code::kOk;
   uint64_t version = 0;
-  kv::Slot slot;  // of counters: the offset of the cell
+  kv::Slot slot;
+  kv::CounterResult counter;  // where TellsValue(type, code)
 };
+
+// Whether the reply to such a request bears a CounterResult.
+constexpr bool TellsValue(kv::RequestType type, kv::Code code) {
+  return kv::IsCounterRequest(type) &&
+         (code == kv::Code::kOk || code == kv::Code::kExists || code == kv::Code::kOutOfRange);
+}
 
 // Whether a request changes the table.  Others are executed again when sent again, so their outcomes are not kept.
 constexpr bool IsWrite(kv::RequestType type) {
@@ -58,6 +73,7 @@ constexpr bool IsWrite(kv::RequestType type) {
     case kv::RequestType::kStat:
     case kv::RequestType::kCounterRead:
     case kv::RequestType::kCellsDropped:
+    case kv::RequestType::kGoodbye:
       break;
   }
   return false;
@@ -87,7 +103,8 @@ class Session {
   // connection.
   Claim Begin(uint64_t number, kv::RequestType type);
 
-  // The outcome of a number for which Begin() just said kAnswered.
+  // The outcome of a number for which Begin() just said kAnswered. A counter's value, but never its cell: it may be
+  // another counter's by now, and the connection that asks was not told it.
   Outcome Remembered(uint64_t number) const;
 
   // The number has its answer.  REQUIRES Begin() said kExecute, and nothing was said about it since.
@@ -104,8 +121,15 @@ class Session {
   // The client goes on over a new connection.  REQUIRES Admits(hello), no number is under way.
   void Resume(const kv::Hello& hello);
 
-  // For the user's own use: the connection that the session is attached to; null while it is kept.
-  void* connection = nullptr;
+  // Whether a write was claimed: only then does it matter that the session is known later.
+  bool wrote() const { return wrote_; }
+
+  // The client said that it will not come back.
+  void SayGoodbye() { goodbye_ = true; }
+  bool said_goodbye() const { return goodbye_; }
+
+  // The user's: the connection that the session is attached to; null while it is kept.
+  Link* link = nullptr;
 
  private:
   friend class SessionTable;
@@ -113,7 +137,7 @@ class Session {
   enum class State : uint8_t { kFree, kUnderWay, kAnswered };
   struct Entry {
     uint64_t number = 0;
-    uint64_t version = 0;
+    uint64_t version = 0;  // or a counter's value
     kv::Slot slot;
     kv::Code code = kv::Code::kOk;
     kv::RequestType type = kv::RequestType::kPing;
@@ -129,6 +153,8 @@ class Session {
   const uint32_t window_;
   uint32_t epoch_ = 1;
   uint32_t confirmed_epoch_ = 1;
+  bool wrote_ = false;
+  bool goodbye_ = false;
   uint64_t floor_ = 0;
   uint64_t highest_ = 0;
   uint64_t mask_;
@@ -143,16 +169,23 @@ struct SessionOptions {
   int worker = 0;                        // number of the worker that owns them: 0 .. kMaxWorkers - 1
   uint64_t incarnation = 0;              // of the table
   uint32_t window = kv::kDefaultWindow;  // W
-  size_t max_kept = 1024;                // sessions without a connection; the longest without one goes first
-  int64_t keep_ns = 600'000'000'000;     // how long one is kept without a connection
-  std::function<uint64_t()> random;      // for ids: not to be guessed, since an id is all that a resumption takes
+  // Sessions without a connection, from which on no new one is opened that may write. 0: none is kept, and whoever
+  // loses its connection learns no more what became of its open writes.
+  size_t max_kept = 1024;
+  int64_t keep_ns = 600'000'000'000;  // how long one is kept without a connection
+  std::function<uint64_t()> random;   // for ids: not to be guessed, since an id is all that a resumption takes
 };
 
-// The sessions of one worker.  A session that was evicted cannot be resumed: its client gets a new one, and reports the
-// outcome of what had no answer as unknown.
+// The sessions of one worker. One is kept without a connection if it wrote and its client did not say goodbye, until it
+// is resumed or keep_ns is over; never does another client's coming evict it, instead nobody new comes in while there
+// are max_kept. A session that was evicted cannot be resumed: its client gets a new one, and reports the outcome of
+// what had no answer as unknown. One that is not known because it never wrote is resumed as if it had been kept:
+// nothing of it was done but reads.
 class SessionTable {
  public:
   static constexpr int kMaxWorkers = 64;
+  // Of evicted sessions so many are remembered. When there were more, an unknown session may have written.
+  static constexpr size_t kMaxLost = 65'536;
 
   explicit SessionTable(SessionOptions options);
 
@@ -168,23 +201,29 @@ class SessionTable {
   // A kept session gets a connection again.  Nothing if it is attached.
   void Attach(Session* session);
 
-  // A session lost its connection: it is kept from now on.  May evict others, or itself if max_kept is 0.  Nothing if
-  // it is kept already. REQUIRES no number is under way.
+  // An attached session lost its connection: it is kept from now on, or forgotten. REQUIRES no number is under way.
   void Detach(Session* session, int64_t now_ns);
 
-  // Forgets an attached session that its client never heard of.
-  void Forget(Session* session);
+  // Whether no new session that may write should be created, and when at the latest that ends.
+  bool full(int64_t now_ns);
+  int64_t full_until_ns() const;
+
+  // Whether there is such a session, and it has a connection.
+  bool attached(uint64_t id) const;
 
   size_t size() const { return sessions_.size(); }
   size_t kept() const { return kept_.size(); }
 
  private:
+  Session* Revive(const kv::Hello& hello);
   void EvictExpired(int64_t now_ns);
-  void EvictOldest();
+  void Lose(uint64_t id);
 
   const SessionOptions options_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Session>> sessions_;
-  std::list<Session*> kept_;  // the longest kept first
+  std::list<Session*> kept_;            // the longest kept first
+  absl::flat_hash_set<uint64_t> lost_;  // ids of sessions that wrote and were evicted
+  bool lost_more_ = false;              // than lost_ has room for
 };
 
 }  // namespace farlook::server

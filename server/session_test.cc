@@ -271,8 +271,8 @@ TEST_F(SessionTableTest, StrangersAreRefused) {
   EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "incarnation";
 
   hello = HelloFor(*session);
-  hello.session += SessionTable::kMaxWorkers;
-  EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "unknown id";
+  hello.session += 1;
+  EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "id of another worker";
 
   hello = HelloFor(*session);
   hello.acknowledged = 2;
@@ -288,23 +288,106 @@ TEST_F(SessionTableTest, StrangersAreRefused) {
   EXPECT_EQ(table_.FindResumable(hello, 0, &why_), nullptr) << "other rights";
 }
 
-TEST_F(SessionTableTest, KeepsABoundedNumberTheLongestKeptGoesFirst) {
+TEST_F(SessionTableTest, WhatNeverWroteOrSaidGoodbyeIsNotKept) {
+  Session* reader = table_.Create(false);
+  Answer(*reader, 1, RequestType::kGet);
+  table_.Detach(reader, 1);
+  Session* polite = table_.Create(false);
+  Answer(*polite, 1);
+  polite->SayGoodbye();
+  table_.Detach(polite, 1);
+  Session* read_only = table_.Create(true);
+  Answer(*read_only, 1);  // refused as such, with kReadOnly
+  table_.Detach(read_only, 1);
+  EXPECT_EQ(table_.size(), 0u);
+  EXPECT_EQ(table_.kept(), 0u);
+}
+
+TEST_F(SessionTableTest, WhatNeverWroteIsResumedUnderAnotherId) {
+  Session* session = table_.Create(false);
+  for (uint64_t n = 1; n <= 20; ++n) Answer(*session, n, RequestType::kGet);
+  kv::Hello hello = HelloFor(*session);
+  hello.acknowledged = 18;
+  table_.Detach(session, 1);
+  ASSERT_EQ(table_.size(), 0u);
+  session = table_.FindResumable(hello, 2, &why_);
+  ASSERT_NE(session, nullptr) << why_;
+  session->Resume(hello);
+  EXPECT_NE(session->id(), hello.session) << "who knows an id is not let in under it";
+  EXPECT_EQ(SessionTable::OwnerOf(session->id()), 5);
+  EXPECT_EQ(session->epoch(), hello.epoch + 1);
+  EXPECT_EQ(session->floor(), 18u);
+  // Expect: requests without an answer are done now, also a write that never arrived.
+  EXPECT_EQ(session->Begin(19, RequestType::kGet), Claim::kExecute);
+  EXPECT_EQ(session->Begin(21, RequestType::kPut), Claim::kExecute);
+  hello.session += SessionTable::kMaxWorkers;
+  hello.acknowledged = UINT64_MAX;
+  EXPECT_EQ(table_.FindResumable(hello, 2, &why_), nullptr) << "no client was ever so far";
+}
+
+TEST_F(SessionTableTest, WhatWroteAndWasEvictedIsNeverTakenForNew) {
+  Session* session = table_.Create(false);
+  Answer(*session, 1);
+  const kv::Hello hello = HelloFor(*session);
+  table_.Detach(session, 100);
+  EXPECT_EQ(table_.FindResumable(hello, 1101, &why_), nullptr);
+  EXPECT_EQ(table_.FindResumable(hello, 1102, &why_), nullptr);
+}
+
+TEST_F(SessionTableTest, WhenMoreWereEvictedThanIsRememberedNothingUnknownIsResumed) {
+  for (size_t i = 0; i <= SessionTable::kMaxLost; ++i) {
+    Session* session = table_.Create(false);
+    Answer(*session, 1);
+    table_.Detach(session, static_cast<int64_t>(i) * 2000);
+    if (i == SessionTable::kMaxLost - 1) {
+      kv::Hello unknown = HelloFor(*table_.Create(false));
+      unknown.session = 64 * 7 + 5;
+      EXPECT_NE(table_.FindResumable(unknown, 0, &why_), nullptr);
+    }
+  }
+  kv::Hello unknown = HelloFor(*table_.Create(false));
+  unknown.session = 64 * 8 + 5;
+  EXPECT_EQ(table_.FindResumable(unknown, int64_t{1} << 40, &why_), nullptr);
+}
+
+TEST_F(SessionTableTest, WhatIsKeptIsNotEvictedForOthers) {
   std::vector<kv::Hello> hellos;
   for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(table_.full(i), i >= 3) << i;
     Session* session = table_.Create(false);
+    Answer(*session, 1);
     hellos.push_back(HelloFor(*session));
     table_.Detach(session, i);
   }
-  EXPECT_EQ(table_.kept(), 3u);
-  EXPECT_EQ(table_.size(), 3u);
-  EXPECT_EQ(table_.FindResumable(hellos[0], 5, &why_), nullptr);
-  EXPECT_EQ(table_.FindResumable(hellos[1], 5, &why_), nullptr);
-  for (size_t i = 2; i < 5; ++i) EXPECT_NE(table_.FindResumable(hellos[i], 5, &why_), nullptr) << i;
+  EXPECT_EQ(table_.kept(), 5u);
+  EXPECT_EQ(table_.full_until_ns(), 1001);
+  for (const kv::Hello& hello : hellos) EXPECT_NE(table_.FindResumable(hello, 5, &why_), nullptr);
+  // Expect: one that never wrote cannot be told from a new one, so it counts as such.
+  kv::Hello unknown = hellos[0];
+  unknown.session = 64 * 7 + 5;
+  EXPECT_EQ(table_.FindResumable(unknown, 5, &why_), nullptr);
+  EXPECT_FALSE(table_.full(2000));
+}
+
+TEST_F(SessionTableTest, WithoutRoomNothingIsKeptAndNobodyTurnedAway) {
+  SessionOptions options = Options();
+  options.max_kept = 0;
+  SessionTable table(options);
+  EXPECT_FALSE(table.full(0));
+  Session* session = table.Create(false);
+  Answer(*session, 1);
+  const kv::Hello hello = HelloFor(*session);
+  table.Detach(session, 1);
+  EXPECT_EQ(table.size(), 0u);
+  EXPECT_EQ(table.FindResumable(hello, 2, &why_), nullptr) << "it wrote";
+  EXPECT_FALSE(table.full(2));
 }
 
 TEST_F(SessionTableTest, KeepsForABoundedTime) {
   Session* early = table_.Create(false);
   Session* late = table_.Create(false);
+  Answer(*early, 1);
+  Answer(*late, 1);
   const kv::Hello early_hello = HelloFor(*early), late_hello = HelloFor(*late);
   table_.Detach(early, 100);
   table_.Detach(late, 500);
@@ -317,20 +400,19 @@ TEST_F(SessionTableTest, KeepsForABoundedTime) {
 TEST_F(SessionTableTest, AnAttachedSessionIsNeverEvicted) {
   Session* attached = table_.Create(false);
   for (int i = 0; i < 10; ++i) table_.Detach(table_.Create(false), i);
+  EXPECT_TRUE(table_.attached(attached->id()));
+  EXPECT_FALSE(table_.attached(attached->id() + SessionTable::kMaxWorkers));
   EXPECT_EQ(table_.FindResumable(HelloFor(*attached), 1'000'000, &why_), attached);
   EXPECT_EQ(table_.size(), 1u);
 }
 
-TEST_F(SessionTableTest, DetachingTwiceKeepsOnce) {
-  Session* session = table_.Create(false);
-  table_.Detach(session, 1);
-  table_.Detach(session, 2);
-  EXPECT_EQ(table_.kept(), 1u);
-  table_.Attach(session);
-  table_.Attach(session);
-  EXPECT_EQ(table_.kept(), 0u);
-  table_.Forget(session);
-  EXPECT_EQ(table_.size(), 0u);
+TEST_F(SessionTableTest, OfACounterTheValueIsRememberedAndNotTheCell) {
+  Session session(1, false, kWindow);
+  ASSERT_EQ(session.Begin(1, RequestType::kCounterAdd), Claim::kExecute);
+  session.Finish(1, {Code::kOk, 0, {}, {-5, 704}});
+  ASSERT_EQ(session.Begin(1, RequestType::kCounterAdd), Claim::kAnswered);
+  EXPECT_EQ(session.Remembered(1).counter.value, -5);
+  EXPECT_EQ(session.Remembered(1).counter.cell, 0u);
 }
 
 }  // namespace

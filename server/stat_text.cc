@@ -9,19 +9,20 @@
 namespace farlook::server {
 namespace {
 
-constexpr absl::string_view kRequestNames[kRequestTypes] = {"",
-                                                            "put",
-                                                            "put_pulled",
-                                                            "delete",
-                                                            "get",
-                                                            "ping",
-                                                            "stat",
-                                                            "counter_create",
-                                                            "counter_add",
-                                                            "counter_swap",
-                                                            "counter_read",
-                                                            "counter_delete",
-                                                            "cells_dropped"};
+constexpr absl::string_view kRequestNames[kv::kRequestTypes] = {"",
+                                                                "put",
+                                                                "put_pulled",
+                                                                "delete",
+                                                                "get",
+                                                                "ping",
+                                                                "stat",
+                                                                "counter_create",
+                                                                "counter_add",
+                                                                "counter_swap",
+                                                                "counter_read",
+                                                                "counter_delete",
+                                                                "cells_dropped",
+                                                                "goodbye"};
 
 class Lines {
  public:
@@ -100,9 +101,11 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   add("resumed", &WorkerStats::resumed);
   add("refused_resumptions", &WorkerStats::refused_resumptions);
   add("rejected", &WorkerStats::rejected, rejected);
+  add("refused", &WorkerStats::refused);
   add("dropped", &WorkerStats::dropped);
   add("impatient_drops", &WorkerStats::impatient_drops);
-  for (size_t type = 1; type < kRequestTypes; ++type) {
+  add("silent_drops", &WorkerStats::silent_drops);
+  for (size_t type = 1; type < size_t{kv::kRequestTypes}; ++type) {
     const auto of = [type](const WorkerStats& stats) -> const Counter& { return stats.requests[type]; };
     lines.Add(absl::StrCat("requests_", kRequestNames[type]), Sum(workers, of));
   }
@@ -112,6 +115,7 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
     lines.Add(absl::StrCat("replies_", kv::CodeName(static_cast<kv::Code>(code))), Sum(workers, of));
   }
   add("postponed_replies", &WorkerStats::postponed_replies);
+  add("held_writes", &WorkerStats::held_writes);
   add("pulls", &WorkerStats::pulls);
   add("pulled_bytes", &WorkerStats::pulled_bytes);
   add("failed_pulls", &WorkerStats::failed_pulls);

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "kv/handshake.h"
 #include "kv/message.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
@@ -27,16 +28,28 @@ class TestClient {
  public:
   static constexpr int64_t kTimeoutNs = 10'000'000'000;
 
-  // Connects; welcome() is set if status() is OK afterwards.
-  explicit TestClient(absl::string_view address, const kv::Hello& hello = {}) : TestClient(address, hello.Encode()) {}
-  TestClient(absl::string_view address, absl::string_view hello) {
+  // Connects and says hello; accept() and welcome() are set if status() is OK afterwards.
+  explicit TestClient(absl::string_view address, const kv::Hello& hello = {}) : TestClient(address, ConnectFor(hello)) {
+    if (!status_.ok() || !Send(hello.Encode())) return;
+    Wait([this] { return disconnected_ || !first_.empty(); });
+    if (kv::IsFirstMessage(first_, kv::FirstMessage::kRefusal)) {
+      const auto refusal = kv::Refusal::Decode(first_);
+      status_ = refusal.ok() ? kv::RefusalStatus(refusal->code, refusal->text) : refusal.status();
+      return;
+    }
+    auto welcome = kv::Welcome::Decode(first_);
+    status_ = welcome.status();
+    if (welcome.ok()) welcome_ = *welcome;
+  }
+  // Connects with these private data, and says nothing.
+  TestClient(absl::string_view address, absl::string_view connect) {
     auto endpoint = rdma::CreateEndpoint(address);
     if (!endpoint.ok()) {
       status_ = endpoint.status();
       return;
     }
     endpoint_ = *std::move(endpoint);
-    auto connection = endpoint_->Connect(address, hello, /*timeout_ms=*/10'000);
+    auto connection = endpoint_->Connect(address, connect, /*timeout_ms=*/10'000);
     if (!connection.ok()) {
       status_ = connection.status();
       return;
@@ -44,12 +57,13 @@ class TestClient {
     connection_ = *std::move(connection);
     Wait([this] { return connected_ || disconnected_; });
     if (!connected_) {
-      status_ = connection_->status();
+      const auto reject = kv::RejectData::Decode(connection_->status().message());
+      status_ = reject.ok() ? kv::RefusalStatus(reject->code, reject->text) : connection_->status();
       return;
     }
-    auto welcome = kv::Welcome::Decode(connection_->welcome());
-    status_ = welcome.status();
-    if (welcome.ok()) welcome_ = *welcome;
+    auto accept = kv::AcceptData::Decode(connection_->welcome());
+    status_ = accept.status();
+    if (accept.ok()) accept_ = *accept;
   }
   ~TestClient() { connection_.reset(); }
   TestClient(const TestClient&) = delete;
@@ -57,6 +71,7 @@ class TestClient {
 
   // Of the connection: why it is over, or never was.
   absl::Status status() const { return status_.ok() && disconnected_ ? connection_->status() : status_; }
+  const kv::AcceptData& accept() const { return accept_; }
   const kv::Welcome& welcome() const { return welcome_; }
   bool disconnected() const { return disconnected_; }
   rdma::Connection& connection() { return *connection_; }
@@ -106,7 +121,7 @@ class TestClient {
     hello.flags = (welcome_.flags & kv::Welcome::kReadOnly) != 0 ? kv::Hello::kReadOnly : 0u;
     hello.session = welcome_.session;
     hello.epoch = welcome_.epoch;
-    hello.incarnation = welcome_.incarnation;
+    hello.incarnation = accept_.incarnation;
     hello.acknowledged = acknowledged;
     return hello;
   }
@@ -126,6 +141,13 @@ class TestClient {
   }
 
  private:
+  static std::string ConnectFor(const kv::Hello& hello) {
+    kv::ConnectData connect;
+    connect.session = hello.session;
+    connect.flags = (hello.flags & kv::Hello::kReadOnly) != 0 ? kv::ConnectData::kReadOnly : 0u;
+    return connect.Encode();
+  }
+
   bool Ring() {
     connection_->Ring();
     return true;
@@ -143,7 +165,12 @@ class TestClient {
           disconnected_ = true;
           break;
         case rdma::Opcode::kReceive: {
-          auto reply = kv::Reply::Decode({completions[i].message.data(), completions[i].message.size()});
+          const absl::string_view message(completions[i].message.data(), completions[i].message.size());
+          if (first_.empty()) {
+            first_ = std::string(message);
+            break;
+          }
+          auto reply = kv::Reply::Decode(message);
           if (reply.ok()) answers_.push_back({reply->code, reply->number, reply->version, std::string(reply->payload)});
           break;
         }
@@ -157,7 +184,9 @@ class TestClient {
   absl::Status status_;
   std::unique_ptr<rdma::Endpoint> endpoint_;
   std::unique_ptr<rdma::Connection> connection_;
+  kv::AcceptData accept_;
   kv::Welcome welcome_;
+  std::string first_;  // the server's first message
   bool connected_ = false;
   bool disconnected_ = false;
   std::deque<Answer> answers_;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "kv/cell_region.h"
+#include "kv/handshake.h"
 #include "kv/message.h"
 #include "kv/table.h"
 #include "kv/test_region.h"
@@ -31,6 +32,7 @@ inline constexpr uint64_t kTestIncarnation = 0x1ca2;
 inline constexpr uint32_t kTestWindow = 12;
 inline constexpr uint64_t kTestCellBytes = 4096;
 inline constexpr int64_t kTestPatienceNs = 1'000'000'000;
+inline constexpr int64_t kTestHelloNs = 2'000'000'000;
 
 // A request as it is sent.
 inline std::string Encode(kv::Request request) {
@@ -69,13 +71,17 @@ struct TestReply {
     number = decoded->number;
     version = decoded->version;
     slot = decoded->slot;
+    time_us = decoded->time_us;
     payload = std::string(decoded->payload);
+    kv::CounterResult::Decode(payload, &counter);
   }
   std::string bytes;
   kv::Code code;
   uint64_t number, version;
   kv::Slot slot;
+  uint64_t time_us;
   std::string payload;
+  kv::CounterResult counter;  // zeros where there is none
 };
 
 class TestWorker {
@@ -93,9 +99,10 @@ class TestWorker {
     kv::FormatCellRegion(cells_.span(), kTestIncarnation);
     counters_ = std::make_unique<Counters>(table_.get(), locks_.get(), &clock, cells_.span(),
                                            std::make_unique<CpuCellWriter>(cells_.span()));
-    Shared shared;
+    Shared& shared = shared_;
     shared.counters = counters_.get();
     shared.counter_patience_ns = kTestPatienceNs;
+    shared.hello_timeout_ns = kTestHelloNs;
     shared.table = table_.get();
     shared.locks = locks_.get();
     shared.clock = &clock;
@@ -118,6 +125,7 @@ class TestWorker {
   std::deque<FakeCall>& calls() { return calls_; }
   kv::Table& table() { return *table_; }
   Counters& counters() { return *counters_; }
+  const Shared& shared() const { return shared_; }
   absl::Span<char> cells() const { return cells_.span(); }
   absl::Span<char> region() const { return memory_.span(); }
 
@@ -129,14 +137,23 @@ class TestWorker {
     std::abort();
   }
 
-  // A client comes; PollAll() lets it in.
+  // A client comes and says its Hello; PollAll() lets it in.
   FakeCall* Call(const kv::Hello& hello, int port = 0) {
+    FakeCall* call = CallSilently(hello, port);
+    call->first = hello.Encode();
+    return call;
+  }
+  // The same but for the Hello.
+  FakeCall* CallSilently(const kv::Hello& hello = {}, int port = 0) {
+    kv::ConnectData connect;
+    connect.session = hello.session;
+    connect.flags = (hello.flags & kv::Hello::kReadOnly) != 0 ? kv::ConnectData::kReadOnly : 0u;
     calls_.emplace_back();
     FakeCall* call = &calls_.back();
-    call->hello = hello.Encode();
+    call->hello = connect.Encode();
     call->capabilities.max_outstanding_reads = 2;
     call->capabilities.max_read_bytes = max_read_bytes;
-    worker_->Deliver({std::make_unique<FakeRequest>(call), hello, port});
+    worker_->Deliver({std::make_unique<FakeRequest>(call), connect, port});
     return call;
   }
 
@@ -155,15 +172,32 @@ class TestWorker {
     hello.flags = (welcome.flags & kv::Welcome::kReadOnly) != 0 ? kv::Hello::kReadOnly : 0u;
     hello.session = welcome.session;
     hello.epoch = welcome.epoch;
-    hello.incarnation = welcome.incarnation;
+    hello.incarnation = AcceptOf(call).incarnation;
     hello.acknowledged = acknowledged;
     return hello;
   }
 
+  static kv::AcceptData AcceptOf(const FakeCall* call) {
+    auto accept = kv::AcceptData::Decode(call->welcome);
+    if (!accept.ok()) std::abort();
+    return *accept;
+  }
+  static bool Welcome(const FakeCall* call) { return kv::IsFirstMessage(call->peer.first, kv::FirstMessage::kWelcome); }
   static kv::Welcome WelcomeOf(const FakeCall* call) {
-    auto welcome = kv::Welcome::Decode(call->welcome);
+    auto welcome = kv::Welcome::Decode(call->peer.first);
     if (!welcome.ok()) std::abort();
     return *welcome;
+  }
+  static kv::Refusal RefusalOf(const FakeCall* call) {
+    auto refusal = kv::Refusal::Decode(call->peer.first);
+    if (!refusal.ok()) std::abort();
+    return *refusal;
+  }
+  // With a reject.
+  static kv::RejectData RejectOf(const FakeCall* call) {
+    auto reject = kv::RejectData::Decode(call->rejected.value_or(""));
+    if (!reject.ok()) std::abort();
+    return *reject;
   }
 
   // Sends, polls, and takes the oldest reply, if one came.
@@ -227,6 +261,7 @@ class TestWorker {
   std::unique_ptr<Counters> counters_;
   std::deque<FakeCall> calls_;  // before the worker, whose connections point into it
   uint64_t next_random_ = 0;
+  Shared shared_;
   std::unique_ptr<Worker> worker_;
 };
 

@@ -2,11 +2,7 @@
 #include "server/worker.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
-
-#include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 
 namespace farlook::server {
 namespace {
@@ -19,7 +15,7 @@ constexpr int64_t kMaxRetryNs = 20'000'000;
 }  // namespace
 
 Worker::Worker(const Shared& shared, SessionOptions sessions, std::function<void()> wake)
-    : shared_(shared), sessions_(std::move(sessions)), mailbox_(wake) {
+    : shared_(shared), admission_(shared, std::move(sessions)), executor_(shared), mailbox_(wake) {
   if (shared_.counters == nullptr) return;
   counter_links_ = std::make_unique<CounterLinks>(shared_.counters, std::move(wake), shared_.counter_patience_ns);
 }
@@ -55,7 +51,8 @@ size_t Worker::Poll() {
   }
   if (counter_links_ != nullptr && counter_links_->busy()) done += PollCounters();
   if (!unfinished_.empty()) done += ContinueUnfinished();
-  if (phase_ != Phase::kServing && AdvanceDrain(/*idle=*/done == 0)) ++done;
+  if (!silent_.empty()) done += CloseSilent();
+  if (drain_.begun() && AdvanceDrain(/*idle=*/done == 0)) ++done;
   return done;
 }
 
@@ -79,12 +76,13 @@ void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
     }
   }
   for (size_t i = 0; i < batch.size(); ++i) {
-    Link& link = *static_cast<Link*>(batch[i].connection->context);
+    Link& link = Link::Of(*batch[i].connection);
     switch (batch[i].opcode) {
       case rdma::Opcode::kReceive:
-        Apply(link, incoming_[i]);
+        Apply(link, {batch[i].message.data(), batch[i].message.size()}, incoming_[i]);
         break;
       case rdma::Opcode::kRead:
+        if (link.pulls == nullptr) break;  // before it is welcome nothing is read
         link.pulls->OnRead(batch[i]);
         AnswerEndedPulls(link);
         break;
@@ -104,127 +102,73 @@ void Worker::Decode(absl::string_view message, Incoming* incoming) {
   incoming->hashed = false;
   if (!incoming->request.ok()) return;
   const kv::Request& request = *incoming->request;
-  if (request.type == kv::RequestType::kPing || request.type == kv::RequestType::kStat ||
-      request.type == kv::RequestType::kCellsDropped) {
-    return;
-  }
+  if (request.type > kv::RequestType::kGet && !kv::IsCounterRequest(request.type)) return;  // no key
   incoming->hash = shared_.table->HashOf(request.key);
   incoming->hashed = true;
   shared_.table->PrefetchBucket(incoming->hash);
 }
 
-void Worker::Apply(Link& link, const Incoming& incoming) {
+void Worker::Apply(Link& link, absl::string_view message, const Incoming& incoming) {
   if (link.closing) return;
+  if (!link.welcome()) [[unlikely]]
+    return Greet(link, message);
   if (!incoming.request.ok()) return Drop(link, incoming.request.status().message());
   const kv::Request& request = *incoming.request;
   stats_.requests[static_cast<size_t>(request.type)].Add();
-  if (request.type == kv::RequestType::kCellsDropped) [[unlikely]] {
-    if (counter_links_ == nullptr || !counter_links_->Acknowledge(link, static_cast<uint64_t>(request.operand))) {
-      Drop(link, "an acknowledgement of deleted counters that it was not told of");
-    }
-    return;
-  }
+  if (!kv::IsNumbered(request.type)) [[unlikely]]
+    return ApplyUnnumbered(link, request);
+  if (link.session->said_goodbye()) return Drop(link, "a request after the goodbye");
   switch (link.session->Begin(request.number, request.type)) {
     case Session::Claim::kExecute:
-      return Execute(link, request, incoming.hash);
-    case Session::Claim::kAnswered:
+      return ExecuteInOrder(link, request, incoming.hash, message);
+    case Session::Claim::kAnswered: {
       stats_.resent_requests.Add();
-      return AnswerFromMemory(link, request);
+      const Outcome outcome = link.session->Remembered(request.number);
+      return Answer(link, request.number, outcome, executor_.PayloadOf(request.type, outcome));
+    }
     case Session::Claim::kUnderWay:
       stats_.resent_requests.Add();
       return;
     case Session::Claim::kForgotten:
-      return Answer(link, request.number, Outcome{kv::Code::kOutcomeUnknown, 0, {}});
+      return Answer(link, request.number, Outcome{kv::Code::kOutcomeUnknown});
     case Session::Claim::kImpossible:
       return Drop(link, "request number beyond the window, or used for another request");
   }
 }
 
+void Worker::ApplyUnnumbered(Link& link, const kv::Request& request) {
+  if (request.type == kv::RequestType::kGoodbye) return link.session->SayGoodbye();
+  if (counter_links_ == nullptr ||
+      !counter_links_->Acknowledge(link, static_cast<uint64_t>(request.operands.operand))) {
+    Drop(link, "an acknowledgement of deleted counters that it was not told of");
+  }
+}
+
+void Worker::ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
+  if (!link.pulls->idle() && IsWrite(request.type) && (link.pulls->Has(hash) || link.held.Has(hash))) {
+    stats_.held_writes.Add();
+    return link.held.Add(request.number, hash, message);
+  }
+  Execute(link, request, hash);
+}
+
 void Worker::Execute(Link& link, const kv::Request& request, uint64_t hash) {
   Outcome outcome;
   absl::string_view payload;
-  if (IsWrite(request.type) && link.session->read_only()) {
-    outcome.code = kv::Code::kReadOnly;
-  } else if (IsWrite(request.type) && phase_ >= Phase::kRefusing) {
-    outcome.code = kv::Code::kShuttingDown;
-  } else {
-    switch (request.type) {
-      case kv::RequestType::kPutPulled:
-        link.pulls->Add(request, hash);
-        return MarkUnfinished(link);
-      case kv::RequestType::kPut:
-      case kv::RequestType::kDelete:
-        outcome = Write(request, hash);
-        break;
-      case kv::RequestType::kGet:
-        outcome = Get(request, hash, &payload);
-        break;
-      case kv::RequestType::kPing:
-        break;
-      case kv::RequestType::kStat:
-        stat_ = shared_.stat(request.key);
-        payload = absl::string_view(stat_).substr(0, kv::kMaxReplyPayloadBytes);
-        break;
-      case kv::RequestType::kCounterCreate:
-      case kv::RequestType::kCounterAdd:
-      case kv::RequestType::kCounterSwap:
-      case kv::RequestType::kCounterRead:
-      case kv::RequestType::kCounterDelete:
-        outcome = ExecuteCounter(link, request, hash);
-        break;
-      case kv::RequestType::kCellsDropped:
-        break;  // answered before it gets here
+  outcome.code = Executor::Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
+  if (outcome.code == kv::Code::kOk) {
+    if (request.type == kv::RequestType::kPutPulled) {
+      link.pulls->Add(request, hash);
+      return MarkUnfinished(link);
     }
+    // A connection that may use cells is known before it is told one.
+    if (kv::IsCounterRequest(request.type) && link.has_cells_key && counter_links_ != nullptr) {
+      counter_links_->Enroll(link);
+    }
+    outcome = executor_.Execute(request, hash, /*tell_cell=*/link.holder != 0, now_ns_, &payload);
   }
   link.session->Finish(request.number, outcome);
   Answer(link, request.number, outcome, payload);
-}
-
-// Where several workers write a partition, a time that was read before the lock was had may lie before another's split.
-// See "Retired segments" in docs/design-notes.md.
-int64_t Worker::TableNowNs() const { return shared_.table->partitions() > 1 ? shared_.clock->NowNs() : now_ns_; }
-
-Outcome Worker::Write(const kv::Request& request, uint64_t hash) {
-  kv::WriteResult result;
-  absl::MutexLock lock(shared_.locks->of(hash));
-  const int64_t now_ns = TableNowNs();
-  if (request.type == kv::RequestType::kPut) {
-    result = shared_.table->Put(hash, request.key, request.value, request.condition, request.version, now_ns);
-  } else {
-    result = shared_.table->Delete(hash, request.key, request.condition, request.version, now_ns);
-  }
-  return {result.code, result.version, result.slot};
-}
-
-Outcome Worker::Get(const kv::Request& request, uint64_t hash, absl::string_view* payload) {
-  kv::ItemView item;
-  absl::MutexLock lock(shared_.locks->of(hash));
-  const kv::WriteResult result = shared_.table->Get(hash, request.key, &item);
-  if (result.code == kv::Code::kOk) {
-    if (item.flags != static_cast<uint16_t>(kv::ItemKind::kValue)) {
-      return {kv::Code::kWrongKind, 0, {}};
-    }
-    // Copied while the lock keeps it from being freed.
-    if (item.value.size() <= value_.size()) {
-      std::memcpy(value_.data(), item.value.data(), item.value.size());
-      *payload = {value_.data(), item.value.size()};
-    }
-  }
-  return {result.code, result.version, result.slot};
-}
-
-Outcome Worker::ExecuteCounter(Link& link, const kv::Request& request, uint64_t hash) {
-  if (shared_.counters == nullptr) return {kv::Code::kNoMemory, 0, {}};
-  // Before it is told a cell.
-  if (link.has_cells_key && !link.closing) counter_links_->Enroll(link);
-  return shared_.counters->Execute(request, hash, /*tell_cell=*/link.holder != 0);
-}
-
-void Worker::AnswerFromMemory(Link& link, const kv::Request& request) {
-  Outcome outcome = link.session->Remembered(request.number);
-  // The cell may be another counter's by now, and this connection was not told it.
-  if (kv::IsCounterRequest(request.type)) outcome.slot = kv::Slot();
-  Answer(link, request.number, outcome);
 }
 
 void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload) {
@@ -235,6 +179,7 @@ void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::s
   reply.number = number;
   reply.version = outcome.version;
   reply.slot = outcome.slot;
+  reply.time_us = WireTime(now_ns_);
   reply.payload = payload;
   char head[kv::Reply::kHeaderBytes];
   reply.EncodeHead(head);
@@ -244,20 +189,17 @@ void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::s
 // In order with all that was sent before.
 void Worker::Send(Link& link, absl::string_view head, absl::string_view payload) {
   if (link.closing) return;
-  if (link.backlog.empty() && link.connection->PostSend(head, payload)) {
-    if (!link.unrung) {
-      link.unrung = true;
-      unrung_.push_back(&link);
-    }
-    return;
+  // All replies, and one notice; before that, what it is told first.
+  const size_t most = link.welcome() ? link.session->window() + (link.holder != 0 ? 1 : 0) : 1;
+  switch (link.replies.Send(head, payload, most)) {
+    case ReplyQueue::Sent::kPosted:
+      return WantRing(link);
+    case ReplyQueue::Sent::kQueued:
+      stats_.postponed_replies.Add();
+      return MarkUnfinished(link);
+    case ReplyQueue::Sent::kTooMany:
+      return Drop(link, "more requests without a reply than the window allows");
   }
-  // All replies, and one notice.
-  if (link.backlog.size() >= link.session->window() + (link.holder != 0 ? 1 : 0)) {
-    return Drop(link, "more requests without a reply than the window allows");
-  }
-  stats_.postponed_replies.Add();
-  link.backlog.push_back(absl::StrCat(head, payload));
-  MarkUnfinished(link);
 }
 
 void Worker::AnswerEndedPulls(Link& link) {
@@ -271,6 +213,16 @@ void Worker::AnswerEndedPulls(Link& link) {
       link.session->Finish(ended.number, ended.outcome);
       Answer(link, ended.number, ended.outcome);
     }
+  }
+  ContinueHeld(link);
+}
+
+void Worker::ContinueHeld(Link& link) {
+  const auto busy = [&link](uint64_t hash) { return link.pulls->Has(hash); };
+  HeldWrites::Held held;
+  while (!link.closing && link.held.TakeReady(busy, &held)) {
+    const absl::StatusOr<kv::Request> request = kv::Request::Decode(held.message);
+    if (request.ok()) Execute(link, *request, held.hash);  // it was when it came
   }
 }
 
@@ -304,11 +256,11 @@ size_t Worker::ContinueUnfinished() {
   for (size_t i = 0; i < unfinished_.size(); ++i) {
     Link& link = *unfinished_[i];
     if (Continue(link)) ++progress;
-    if (link.backlog.empty() && link.pulls->idle()) {
+    if (link.replies.empty() && (link.pulls == nullptr || link.pulls->idle())) {
       link.unfinished = false;
       continue;
     }
-    if (!link.backlog.empty() || link.pulls->wants_post()) stuck = true;
+    if (!link.replies.empty() || link.pulls->wants_post()) stuck = true;
     unfinished_[kept++] = &link;
   }
   unfinished_.resize(kept);
@@ -320,18 +272,19 @@ size_t Worker::ContinueUnfinished() {
 
 // Returns whether anything moved.
 bool Worker::Continue(Link& link) {
-  bool progress = false;
-  while (!link.backlog.empty() && link.connection->PostSend(link.backlog.front(), {})) {
-    link.backlog.pop_front();
-    progress = true;
+  bool progress = link.replies.Continue();
+  if (link.pulls != nullptr) {
+    if (link.pulls->Post()) progress = true;
+    AnswerEndedPulls(link);
   }
-  if (link.pulls->Post()) progress = true;
-  AnswerEndedPulls(link);
-  if (progress && !link.unrung) {
-    link.unrung = true;
-    unrung_.push_back(&link);
-  }
+  if (progress) WantRing(link);
   return progress;
+}
+
+void Worker::WantRing(Link& link) {
+  if (link.unrung) return;
+  link.unrung = true;
+  unrung_.push_back(&link);
 }
 
 void Worker::RingAll() {

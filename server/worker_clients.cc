@@ -1,108 +1,49 @@
 // How a worker's clients come and go; worker.cc serves them.
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kv/counter_value.h"
 #include "server/worker.h"
 
 namespace farlook::server {
 namespace {
 
-// How long a server that shuts down goes on executing what keeps arriving, and
-// then lets replies reach their clients before it disconnects them.
-constexpr int64_t kFinishNs = 50'000'000;
-constexpr int64_t kLingerNs = 20'000'000;
-constexpr int64_t kDrainPollNs = 1'000'000;
+// How long a client that is refused may take to read why and to go by itself.
+constexpr int64_t kRefusalLingerNs = 100'000'000;
 
-absl::string_view Clip(absl::string_view reason) { return reason.substr(0, rdma::kMaxRejectBytes); }
+kv::ServerRange ToServerRange(const rdma::RemoteRange& range) { return {range.address, range.bytes, range.rkey}; }
+
+kv::Refusal ShuttingDown() {
+  kv::Refusal refusal;
+  refusal.code = kv::RefusalCode::kShuttingDown;
+  refusal.text = std::string(kShuttingDownReason);
+  return refusal;
+}
 
 }  // namespace
 
 // --- Letting clients in ---
 
+// Accepts a connection, which is still silent.
 void Worker::Admit(Arrival arrival) {
-  if (phase_ != Phase::kServing) {
-    return Reject(arrival, kShuttingDownReason);
-  }
-  if (arrival.hello.session != 0) {
-    absl::string_view why;
-    Session* session = sessions_.FindResumable(arrival.hello, now_ns_, &why);
-    if (session != nullptr && session->connection != nullptr) {
-      // In the place of a connection that may not know yet that it is dead.
-      Link& old = *static_cast<Link*>(session->connection);
-      if (old.successor.request != nullptr) {
-        Reject(old.successor, "a later connection goes on with this session");
-      }
-      old.successor = std::move(arrival);
-      Close(old);
-      return;
-    }
-    if (session != nullptr) {
-      return Open(std::move(arrival), session, /*resumed=*/true);
-    }
-    stats_.refused_resumptions.Add();
-    Log(LogLevel::kDebug, "client gets a new session", {{"peer", arrival.request->peer()}, {"why", why}});
-  }
-  Open(std::move(arrival), nullptr, /*resumed=*/false);
-}
-
-void Worker::Reject(Arrival& arrival, absl::string_view reason) {
-  uint64_t suppressed;
-  if (reject_log_.Allow(now_ns_, &suppressed)) {
-    Log(LogLevel::kWarning, "client rejected",
-        {{"peer", arrival.request->peer()}, {"reason", reason}, {"suppressed", suppressed}});
-  }
-  stats_.rejected.Add();
-  arrival.request->Reject(Clip(reason));
-  arrival.request.reset();
-  load_.fetch_sub(1, std::memory_order_relaxed);
-}
-
-kv::Welcome Worker::WelcomeFor(const Arrival& arrival, const Session& session, bool resumed) const {
+  if (drain_.begun()) return Reject(arrival, kv::RefusalCode::kShuttingDown, kShuttingDownReason);
+  std::string why;
+  if (!admission_.Enter(arrival.connect.session, &why)) return Reject(arrival, kv::RefusalCode::kFull, why);
   const Port& port = ports_[static_cast<size_t>(arrival.port)];
-  const rdma::RemoteRange table = arrival.request->Current(port.table);
-  kv::Welcome welcome;
-  if (resumed) welcome.flags |= kv::Welcome::kResumed;
-  if (session.read_only()) welcome.flags |= kv::Welcome::kReadOnly;
-  welcome.session = session.id();
-  welcome.epoch = session.epoch();
-  welcome.incarnation = shared_.incarnation;
-  welcome.window = session.window();
-  welcome.table = {table.address, table.bytes, table.rkey};
-  if (!session.read_only() && port.cells.rkey != 0) {
-    const rdma::RemoteRange cells = arrival.request->Current(port.cells);
-    welcome.counters = {cells.address, cells.bytes, cells.rkey};
-    welcome.atomics = kv::AtomicsOfEach(shared_.max_clients);
-  }
-  welcome.max_value_bytes = shared_.max_value_bytes;
-  return welcome;
-}
-
-// Lets a client in, with its kept session, or a new one where that is null.
-void Worker::Open(Arrival arrival, Session* session, bool resumed) {
-  if (shared_.clients->fetch_add(1, std::memory_order_relaxed) >= shared_.max_clients) {
-    shared_.clients->fetch_sub(1, std::memory_order_relaxed);
-    if (resumed) sessions_.Detach(session, now_ns_);
-    return Reject(arrival, absl::StrCat("the server has its limit of ", shared_.max_clients,
-                                        " clients; close some, or raise --max_clients"));
-  }
-  if (resumed) {
-    sessions_.Attach(session);
-    session->Resume(arrival.hello);
-  } else {
-    session = sessions_.Create((arrival.hello.flags & kv::Hello::kReadOnly) != 0);
-  }
-  const Port& port = ports_[static_cast<size_t>(arrival.port)];
-  const kv::Welcome welcome = WelcomeFor(arrival, *session, resumed);
-  const bool counters = welcome.counters.rkey != 0;
+  const bool may_write = (arrival.connect.flags & kv::ConnectData::kReadOnly) == 0;
+  const bool cells = may_write && port.cells.rkey != 0;
+  kv::AcceptData accept;
+  accept.version = arrival.connect.version();
+  accept.incarnation = shared_.incarnation;
+  accept.table = ToServerRange(arrival.request->Current(port.table));
+  const kv::ServerRange counters = cells ? ToServerRange(arrival.request->Current(port.cells)) : kv::ServerRange{};
   const std::array<uint32_t, 2> rkeys = {port.table.rkey, port.cells.rkey};
   auto connection =
-      arrival.request->Accept(port.endpoint, welcome.Encode(), absl::MakeConstSpan(rkeys).first(counters ? 2 : 1));
+      arrival.request->Accept(port.endpoint, accept.Encode(), absl::MakeConstSpan(rkeys).first(cells ? 2 : 1));
   if (!connection.ok()) {
-    shared_.clients->fetch_sub(1, std::memory_order_relaxed);
+    admission_.Leave();
     load_.fetch_sub(1, std::memory_order_relaxed);
-    resumed ? sessions_.Detach(session, now_ns_) : sessions_.Forget(session);
     uint64_t suppressed;
     if (reject_log_.Allow(now_ns_, &suppressed)) {
       Log(LogLevel::kWarning, "client could not be accepted",
@@ -110,20 +51,120 @@ void Worker::Open(Arrival arrival, Session* session, bool resumed) {
     }
     return UpdateGauges();
   }
-  auto link = std::make_unique<Link>();
-  link->connection = *std::move(connection);
-  link->connection->context = link.get();
-  link->session = session;
-  link->has_cells_key = counters;
-  link->pulls =
-      std::make_unique<PullQueue>(shared_.table, shared_.locks, shared_.clock, &stats_, link->connection.get());
-  session->connection = link.get();
-  Log(LogLevel::kDebug, "client connected",
-      {{"peer", link->connection->peer()}, {"session", absl::Hex(session->id())}, {"epoch", session->epoch()}});
+  auto link = std::make_unique<Link>(*std::move(connection));
+  link->counters = counters;
+  link->due_ns = now_ns_ + shared_.hello_timeout_ns;
+  silent_.push_back(link.get());
   links_.emplace(link.get(), std::move(link));
   stats_.accepted.Add();
+  UpdateGauges();
+}
+
+void Worker::Reject(Arrival& arrival, kv::RefusalCode code, absl::string_view reason) {
+  uint64_t suppressed;
+  if (reject_log_.Allow(now_ns_, &suppressed)) {
+    Log(LogLevel::kWarning, "client rejected",
+        {{"peer", arrival.request->peer()}, {"reason", reason}, {"suppressed", suppressed}});
+  }
+  stats_.rejected.Add();
+  kv::RejectData data;
+  data.code = code;
+  data.text = std::string(reason);
+  arrival.request->Reject(data.Encode(rdma::kMaxRejectBytes));
+  arrival.request.reset();
+  load_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// What a connection says before it is welcome.
+void Worker::Greet(Link& link, absl::string_view message) {
+  if (link.refused) return;
+  if (link.predecessor != nullptr) return Drop(link, "spoke before it was welcome");
+  if (!kv::IsFirstMessage(message, kv::FirstMessage::kHello)) return Drop(link, "another message before the hello");
+  const absl::StatusOr<kv::Hello> hello = kv::Hello::Decode(message);
+  if (!hello.ok()) {
+    kv::Refusal refusal;
+    refusal.code = kv::RefusalFor(hello.status());
+    refusal.text = std::string(hello.status().message());
+    return Refuse(link, std::move(refusal));
+  }
+  link.hello = *hello;
+  Consider(link);
+}
+
+void Worker::Consider(Link& link) {
+  if (drain_.begun()) return Refuse(link, ShuttingDown());
+  Admission::Decision decision = admission_.Decide(link.hello, now_ns_);
+  if (!decision.lost.empty()) {
+    stats_.refused_resumptions.Add();
+    Log(LogLevel::kDebug, "client gets a new session", {{"peer", link.connection->peer()}, {"why", decision.lost}});
+  }
+  if (decision.session == nullptr) return Refuse(link, std::move(decision.refusal));
+  if (decision.must_wait) return WaitForPredecessor(link, *decision.session->link);
+  Welcome(link, decision.session, decision.resumed);
+}
+
+// In the place of a connection that may not know yet that it is dead.
+void Worker::WaitForPredecessor(Link& link, Link& old) {
+  if (old.successor != nullptr) {
+    old.successor->predecessor = nullptr;
+    Drop(*old.successor, "a later connection goes on with its session");
+  }
+  old.successor = &link;
+  link.predecessor = &old;
+  std::erase(silent_, &link);
+  Close(old);
+}
+
+void Worker::Welcome(Link& link, Session* session, bool resumed) {
+  std::erase(silent_, &link);
+  link.session = session;
+  session->link = &link;
+  link.pulls = std::make_unique<PullQueue>(shared_.table, shared_.locks, shared_.clock, &stats_, link.connection.get());
+  const kv::Welcome welcome = admission_.WelcomeFor(*session, resumed, link.counters, now_ns_);
+  link.has_cells_key = welcome.counters.rkey != 0;
+  Send(link, welcome.Encode(), {});
+  Log(LogLevel::kDebug, "client connected",
+      {{"peer", link.connection->peer()}, {"session", absl::Hex(session->id())}, {"epoch", session->epoch()}});
   if (resumed) stats_.resumed.Add();
   UpdateGauges();
+}
+
+// Tells it why, and leaves it some time to read that.
+void Worker::Refuse(Link& link, kv::Refusal refusal) {
+  uint64_t suppressed;
+  if (reject_log_.Allow(now_ns_, &suppressed)) {
+    Log(LogLevel::kWarning, "client refused",
+        {{"peer", link.connection->peer()}, {"reason", refusal.text}, {"suppressed", suppressed}});
+  }
+  stats_.refused.Add();
+  Send(link, refusal.Encode(), {});
+  link.refused = true;
+  link.due_ns = now_ns_ + kRefusalLingerNs;
+  std::erase(silent_, &link);
+  silent_.push_back(&link);
+}
+
+// Closes those who had their time; returns how many.
+size_t Worker::CloseSilent() {
+  now_ns_ = shared_.clock->NowNs();
+  std::vector<Link*> late;
+  for (Link* link : silent_) {
+    if (link->due_ns <= now_ns_) {
+      late.push_back(link);
+    } else {
+      due_ns_ = std::min(due_ns_, link->due_ns);
+    }
+  }
+  for (Link* link : late) {
+    std::erase(silent_, link);
+    if (link->refused) {
+      Close(*link);
+      continue;
+    }
+    stats_.silent_drops.Add();
+    Drop(*link, "said no hello in time");
+  }
+  return late.size();
 }
 
 // --- Letting them go ---
@@ -139,76 +180,81 @@ void Worker::Drop(Link& link, absl::string_view reason) {
   Close(link);
 }
 
-// Ends a connection. What it had queued is discarded; its numbers that were
-// claimed and not executed are released as its READs complete.
+// Ends a connection. What it had queued is discarded; its numbers that were claimed and not executed are released,
+// those of pulls as their READs complete.
 void Worker::Close(Link& link) {
   if (link.closing) return;
   link.closing = true;
-  link.backlog.clear();
+  std::erase(silent_, &link);
+  Discard(link);
+  link.connection->Disconnect();
+}
+
+void Worker::Discard(Link& link) {
+  link.replies.Clear();
+  if (!link.welcome()) return;
+  for (const uint64_t number : link.held.Clear()) link.session->Release(number);
   link.pulls->Close();
   AnswerEndedPulls(link);
-  link.connection->Disconnect();
 }
 
 void Worker::OnDisconnected(Link& link) {
   link.closing = true;
-  link.backlog.clear();
-  link.pulls->OnDisconnected();
-  AnswerEndedPulls(link);
+  Discard(link);
   Log(LogLevel::kDebug, "client disconnected",
       {{"peer", link.connection->peer()},
-       {"session", absl::Hex(link.session->id())},
+       {"session", absl::Hex(link.welcome() ? link.session->id() : 0)},
        {"reason", link.connection->status().message()}});
-  Session* session = link.session;
-  Arrival successor = std::move(link.successor);
+  Session* const session = link.session;
+  Link* const successor = link.successor;
+  if (session != nullptr) {
+    link.pulls->OnDisconnected();
+    AnswerEndedPulls(link);
+    link.pulls.reset();
+  }
+  if (link.predecessor != nullptr) link.predecessor->successor = nullptr;
   std::erase(unrung_, &link);
   std::erase(unfinished_, &link);
-  link.pulls.reset();
+  std::erase(silent_, &link);
   if (counter_links_ != nullptr) counter_links_->Closed(link, now_ns_);
   links_.erase(&link);  // destroys the queue pair: nothing of its can arrive
-  shared_.clients->fetch_sub(1, std::memory_order_relaxed);
+  admission_.Leave();
   load_.fetch_sub(1, std::memory_order_relaxed);
-  if (successor.request == nullptr) {
-    sessions_.Detach(session, now_ns_);
-  } else if (phase_ != Phase::kServing) {
-    sessions_.Detach(session, now_ns_);
-    Reject(successor, kShuttingDownReason);
-  } else {
-    Open(std::move(successor), session, /*resumed=*/true);
-  }
+  if (session != nullptr) Part(session, successor);
   UpdateGauges();
+}
+
+// The session goes on over the successor, if there is one.
+void Worker::Part(Session* session, Link* successor) {
+  const bool over = session->said_goodbye();
+  session->link = nullptr;
+  if (successor != nullptr && !over) {
+    successor->predecessor = nullptr;
+    Consider(*successor);
+  }
+  if (session->link == nullptr) admission_.Ended(session, now_ns_);
+  if (successor != nullptr && over) {
+    successor->predecessor = nullptr;
+    successor->hello.session = 0;  // what was bidden goodbye is not gone on with
+    Consider(*successor);
+  }
 }
 
 void Worker::UpdateGauges() {
   stats_.connections.Set(links_.size());
-  stats_.sessions.Set(sessions_.size());
-  stats_.kept_sessions.Set(sessions_.kept());
-}
-
-void Worker::BeginDrain(int64_t deadline_ns) {
-  if (phase_ != Phase::kServing) return;
-  phase_ = Phase::kFinishing;
-  drain_deadline_ns_ = deadline_ns;
-  phase_end_ns_ = std::min(deadline_ns, shared_.clock->NowNs() + kFinishNs);
+  stats_.sessions.Set(admission_.sessions().size());
+  stats_.kept_sessions.Set(admission_.sessions().kept());
 }
 
 // Returns whether anything moved.
 bool Worker::AdvanceDrain(bool idle) {
-  const Phase before = phase_;
   now_ns_ = shared_.clock->NowNs();
-  due_ns_ = std::min(due_ns_, now_ns_ + kDrainPollNs);
-  if (phase_ == Phase::kFinishing && (idle || now_ns_ >= phase_end_ns_)) {
-    phase_ = Phase::kRefusing;
-    phase_end_ns_ = now_ns_ + kLingerNs;
+  due_ns_ = std::min(due_ns_, now_ns_ + Drain::kPollNs);
+  const bool changed = drain_.Advance(now_ns_, {idle, !links_.empty(), !unfinished_.empty()});
+  if (changed && drain_.disconnects()) {
+    for (auto& [link, owned] : links_) Close(*link);
   }
-  if (phase_ == Phase::kRefusing) {
-    const bool finished = unfinished_.empty() && now_ns_ >= phase_end_ns_;
-    if (links_.empty() || finished || now_ns_ >= drain_deadline_ns_) {
-      phase_ = Phase::kDisconnecting;
-      for (auto& [link, owned] : links_) Close(*link);
-    }
-  }
-  return phase_ != before;
+  return changed;
 }
 
 }  // namespace farlook::server

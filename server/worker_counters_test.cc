@@ -19,15 +19,14 @@ using kv::RequestType;
 kv::Request MakeCounter(RequestType type, uint64_t number, absl::string_view key, int64_t operand = 0,
                         int64_t desired = 0) {
   kv::Request request = MakeRequest(type, number, key);
-  request.operand = operand;
-  request.desired = desired;
+  request.operands = {operand, desired};
   return request;
 }
 
 kv::Request MakeDropped(uint64_t sequence) {
   kv::Request request;
   request.type = RequestType::kCellsDropped;
-  request.operand = static_cast<int64_t>(sequence);
+  request.operands.operand = static_cast<int64_t>(sequence);
   return request;
 }
 
@@ -89,11 +88,11 @@ TEST_F(WorkerCountersTest, AWriterIsToldTheCellAndOthersUseMessages) {
   worker_.PollAll();
   const TestReply created = Create(writer, 1, "c", 5);
   EXPECT_EQ(created.code, Code::kOk);
-  EXPECT_TRUE(kv::ValidCell(created.slot.word(), kTestCellBytes));
+  EXPECT_TRUE(kv::ValidCell(created.counter.cell, kTestCellBytes));
   const TestReply added = Add(elsewhere, 1, "c", 2);
   EXPECT_EQ(added.code, Code::kOk);
-  EXPECT_EQ(added.version, 5u);
-  EXPECT_TRUE(added.slot.empty());
+  EXPECT_EQ(added.counter.value, 5);
+  EXPECT_TRUE(added.counter.cell == 0);
   EXPECT_EQ(worker_.counters().stats().holders, 1u);
 }
 
@@ -103,8 +102,8 @@ TEST_F(WorkerCountersTest, AReadOnlyClientReadsAndChangesNothing) {
   Create(writer, 1, "c", 5);
   const TestReply read = Do(reader, MakeCounter(RequestType::kCounterRead, 1, "c"));
   EXPECT_EQ(read.code, Code::kOk);
-  EXPECT_EQ(read.version, 5u);
-  EXPECT_TRUE(read.slot.empty());
+  EXPECT_EQ(read.counter.value, 5);
+  EXPECT_TRUE(read.counter.cell == 0);
   EXPECT_EQ(Add(reader, 2, "c", 1).code, Code::kReadOnly);
   EXPECT_EQ(Create(reader, 3, "d").code, Code::kReadOnly);
   EXPECT_EQ(Delete(reader, 4, "c").code, Code::kReadOnly);
@@ -124,15 +123,15 @@ TEST_F(WorkerCountersTest, ValuesAndCountersAreToldApart) {
 TEST_F(WorkerCountersTest, AnAddThatIsSentAgainIsAnsweredFromMemoryWithoutTheCell) {
   FakeCall* call = worker_.Connect();
   Create(call, 1, "c", 10);
-  EXPECT_FALSE(Add(call, 2, "c", 5).slot.empty());
+  EXPECT_NE(Add(call, 2, "c", 5).counter.cell, 0u);
   call->peer.Break();
   FakeCall* resumed = worker_.Call(TestWorker::HelloAfter(call, 1));
   worker_.PollAll();
   const TestReply again = Add(resumed, 2, "c", 5);
   EXPECT_EQ(again.code, Code::kOk);
-  EXPECT_EQ(again.version, 10u);
-  EXPECT_TRUE(again.slot.empty()) << "this connection was not told, so it must not know";
-  EXPECT_EQ(Add(resumed, 3, "c", 0).version, 15u);
+  EXPECT_EQ(again.counter.value, 10);
+  EXPECT_TRUE(again.counter.cell == 0) << "this connection was not told, so it must not know";
+  EXPECT_EQ(Add(resumed, 3, "c", 0).counter.value, 15);
 }
 
 TEST_F(WorkerCountersTest, WhoMayKnowADeletedCounterIsToldAndOthersAreNot) {
@@ -240,7 +239,7 @@ TEST_F(WorkerCountersTest, ANoticeWaitsBehindTheRepliesThatNameTheCell) {
   worker_.PollAll();
   ASSERT_EQ(call->peer.sent.size(), 2u);
   const auto reply = TestWorker::TakeReply(call);
-  EXPECT_FALSE(reply->slot.empty());
+  EXPECT_NE(reply->counter.cell, 0u);
   EXPECT_NE(TakeNotice(call, {"c"}), 0u);
 }
 

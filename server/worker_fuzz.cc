@@ -45,10 +45,11 @@ int64_t Operand(uint8_t byte) {
 std::string NearlyGood(TestWorker& t, Input& input) {
   kv::Request request;
   const uint8_t type = input.Byte();
-  request.type = static_cast<kv::RequestType>(1 + (type < 128 ? type % 6 : 6 + type % 6));
+  request.type = static_cast<kv::RequestType>(1 + (type < 128 ? type % 6 : 6 + type % 7));
   request.condition = static_cast<kv::Condition>(input.Byte() % 4);
   request.number = input.Byte();
-  request.version = input.Byte();
+  if (request.condition == kv::Condition::kVersion) request.version = input.Byte();
+  if (input.Byte() % 4 == 0) request.deadline_us = uint64_t{input.Byte()} << 14;
   const uint8_t key = input.Byte();
   const std::string name(1 + key / 8, static_cast<char>('a' + key % 8));
   request.key = name;
@@ -58,15 +59,15 @@ std::string NearlyGood(TestWorker& t, Input& input) {
     request = t.MakePulled(request.number, name, value);
     request.source.hash ^= input.Byte() % 4 == 0 ? 1 : 0;
   }
-  if (request.type == kv::RequestType::kPing || request.type == kv::RequestType::kStat) {
+  if (request.type >= kv::RequestType::kPing) {
     request.condition = kv::Condition::kAlways;
+    request.version = 0;
   }
-  if (request.type >= kv::RequestType::kCounterCreate) {
-    request.condition = kv::Condition::kAlways;
-    request.operand = Operand(input.Byte());
-    if (request.type == kv::RequestType::kCounterSwap) request.desired = Operand(input.Byte());
+  if (kv::HasOperands(request.type)) {
+    request.operands.operand = Operand(input.Byte());
+    if (request.type == kv::RequestType::kCounterSwap) request.operands.desired = Operand(input.Byte());
   }
-  if (request.type == kv::RequestType::kCellsDropped) {
+  if (!kv::IsNumbered(request.type)) {
     request.number = 0;
     request.key = {};
   }
@@ -88,7 +89,7 @@ void EndRead(FakeCall* call, uint8_t how) {
 // A hello with which a client might try to go on with the session of another, or its own.
 kv::Hello Greeting(const FakeCall* call, Input& input) {
   kv::Hello hello;
-  if (call != nullptr && call->accepted) hello = TestWorker::HelloAfter(call);
+  if (call != nullptr && TestWorker::Welcome(call)) hello = TestWorker::HelloAfter(call);
   const uint8_t change = input.Byte();
   if (change & 1) hello.epoch += input.Byte();
   if (change & 2) hello.session += input.Byte();
@@ -102,6 +103,13 @@ void Step(TestWorker& t, FakeCall* (&clients)[kClients], Input& input) {
   const uint8_t op = input.Byte();
   FakeCall*& client = clients[input.Byte() % kClients];
   if (client == nullptr || !client->accepted || client->peer.disconnected) {
+    if (op % 16 == 0) {  // says something else first, or nothing, or its Hello later
+      client = t.CallSilently(Greeting(client, input), op % 2);
+      t.PollAll();
+      if (client->accepted)
+        client->peer.Send(op % 32 == 0 ? kv::Hello().Encode() : input.Bytes(1 + input.Byte() % 120));
+      return;
+    }
     client = t.Call(Greeting(client, input), op % 2);
     return t.PollAll();
   }
@@ -148,9 +156,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
   for (int i = 0; i < kMaxSteps && !input.empty(); ++i) Step(t, clients, input);
   t.PollAll();
-  t.clients.store(0);  // the good one comes in whatever the others hold
+  t.clients.store(0);                 // the good one comes in whatever the others hold,
+  t.clock.now_ns += 700'000'000'000;  // and whatever is kept
   FakeCall* good = t.Connect();
-  Require(good->accepted);
+  Require(good->accepted && TestWorker::Welcome(good));
   const auto put = t.Ask(good, farlook::server::MakePut(1, "good", "value"));
   Require(put && put->code == kv::Code::kOk);
   Require(t.ReadKey("good") == "value");

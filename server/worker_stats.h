@@ -24,23 +24,24 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
-inline constexpr size_t kRequestTypes = 13;  // RequestType's values, from 0
-
 struct WorkerStats {
-  std::array<Counter, kRequestTypes> requests;  // by type, as they arrived
-  std::array<Counter, kv::kCodes> replies;      // by code
-  Counter resent_requests;                      // answered from memory, or under way already
-  Counter postponed_replies;                    // found the send queue full
-  Counter pulls;                                // begun
-  Counter pulled_bytes;                         // of values that arrived whole
-  Counter failed_pulls;                         // kBadValue
-  Counter cut_pulls;                            // by a disconnect; not executed
-  Counter accepted;                             // connections
+  std::array<Counter, kv::kRequestTypes> requests;  // by type, as they arrived
+  std::array<Counter, kv::kCodes> replies;          // by code
+  Counter resent_requests;                          // answered from memory, or under way already
+  Counter postponed_replies;                        // found the send queue full
+  Counter held_writes;                              // waited for a pull to the same key
+  Counter pulls;                                    // begun
+  Counter pulled_bytes;                             // of values that arrived whole
+  Counter failed_pulls;                             // kBadValue
+  Counter cut_pulls;                                // by a disconnect; not executed
+  Counter accepted;                                 // connections
   Counter rejected;
   Counter dropped;  // for breaking the protocol
   Counter resumed;  // connections that went on with a session
   Counter refused_resumptions;
   Counter impatient_drops;  // connections that did not acknowledge deleted counters in time
+  Counter refused;          // connections whose Hello was answered with a refusal
+  Counter silent_drops;     // connections that did not say their Hello in time
 
   // At present.
   Counter connections;

@@ -70,12 +70,13 @@ class Server {
         usleep(1000);
         continue;
       }
-      auto accepted = server_->Accept(request->hello(), {range_.address, range_.bytes, range_.rkey});
-      if (!accepted.ok()) Fail("the handshake failed");
-      session_ = accepted->session;
-      auto connection = request->Accept(endpoint_.get(), accepted->welcome, {&range_.rkey, 1});
+      auto accept = server_->Accept(request->hello(), {range_.address, range_.bytes, range_.rkey});
+      if (!accept.ok()) Fail("the handshake failed");
+      session_ = 0;
+      auto connection = request->Accept(endpoint_.get(), *accept, {&range_.rkey, 1});
       if (!connection.ok()) Fail("the connection failed");
       connections_.push_back(*std::move(connection));
+      while (session_ == 0) Answer();  // the Hello
       return;
     }
   }
@@ -88,7 +89,8 @@ class Server {
       if (completions[i].opcode != rdma::Opcode::kReceive) continue;
       const absl::string_view message(completions[i].message.data(), completions[i].message.size());
       const auto pull = [](const kv::ValueSource&, uint32_t) { return std::string(); };
-      connections_.back()->PostSend(server_->Answer(session_, message, pull), "");
+      if (completions[i].connection != connections_.back().get()) continue;  // of a client that says goodbye
+      connections_.back()->PostSend(server_->Answer(&session_, message, pull), "");
       connections_.back()->Ring();
     }
   }

@@ -41,7 +41,7 @@ class SimRequest : public ConnectionRequest {
       } else if (!lost && wire->side(Wire::kServer).state == Wire::State::kUp) {
         client.state = Wire::State::kUp;
         wire->welcome = text;
-        if (wire->network().on_welcome) wire->network().on_welcome(client.party, text);
+        if (wire->network().on_accept) wire->network().on_accept(client.party, text);
         client.endpoint->Push({0, client.connection, Opcode::kConnected, WcStatus::kSuccess, {}});
       }
     });

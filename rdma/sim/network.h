@@ -83,8 +83,9 @@ class Network {
 
   // Called when a side that is itself connected, and whose peer is, ends a connection that no fault has touched.
   std::function<void(Party, bool is_server, Party peer)> on_healthy_end;
-  // Called when a client is connected, with what the server answered.
-  std::function<void(Party client, absl::string_view welcome)> on_welcome;
+  // Called when a client is connected, with what the server sent with its accept; and with the server's first message.
+  std::function<void(Party client, absl::string_view accept)> on_accept;
+  std::function<void(Party client, absl::string_view message)> on_first_message;
   // One line for each thing that happens; nothing is put together while it is empty.
   std::function<void(const std::string&)> trace;
 

@@ -54,6 +54,9 @@ void Wire::Arrive(int to, std::string message) {
     return;
   }
   --s.receives;
+  if (to == kClient && !std::exchange(spoken_to_, true) && network_->on_first_message) {
+    network_->on_first_message(s.party, message);
+  }
   s.endpoint->Push({0, s.connection, Opcode::kReceive, WcStatus::kSuccess, {}}, message);
   // The sender's place is free when the acknowledgement is back.
   const int64_t ack_ns = network_->Happens(NetworkFault::kSlowAcknowledgement, 1 - to)

@@ -152,6 +152,39 @@ class CliTest(unittest.TestCase):
     self.assertEqual(after["requests_get"] - before["requests_get"], 0)
     self.check(stdin=b"get k1\nget none\nput k1\n", code=64, out=b"v1\n", err='line 2: get: no such key "none"')
 
+  def test_runs_of_kv_cli_leave_no_sessions(self):
+    self.check("put", "key", "value")
+    for _ in range(500):
+      self.check("get", "key", out=b"value")
+    for _ in range(20):
+      self.check("put", "key", "value")
+    deadline = time.monotonic() + SECONDS
+    while self.stat()["kept_sessions"] != 0:  # a goodbye is heard when its worker looks next
+      self.assertLess(time.monotonic(), deadline, "sessions are kept")
+
+  def test_a_long_put_whose_time_was_over_does_not_overwrite_a_later_one(self):
+    self.check("put", "key", "first")
+    session = subprocess.Popen([CLI, "--timeout_ms=1000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env={**COVERAGE, "FARLOOK_ADDRESS": self.address})
+    self.assertEqual(self.ask(session, b"get key"), b"first\n")
+    self.server.send_signal(signal.SIGSTOP)
+    try:
+      session.stdin.write(b"put key " + b"x" * (8 << 20) + b"\n")
+      session.stdin.flush()
+      self.assertIn(b"no answer within", session.stderr.readline())
+    finally:
+      self.server.send_signal(signal.SIGCONT)
+    # Expect: the same client's next put, once acknowledged, stays.
+    session.stdin.write(b"put key later\n")
+    deadline = time.monotonic() + SECONDS
+    while self.ask(session, b"get key") != b"later\n":
+      session.stdin.write(b"put key later\n")  # this machine may be busy
+      self.assertLess(time.monotonic(), deadline)
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+      self.assertEqual(self.run_cli("get", "key").stdout, b"later")
+    session.communicate()
+
   def test_import_and_export(self):
     generator = random.Random(2)
     pairs = {b"key%d" % i: generator.randbytes(generator.randrange(200)) for i in range(5000)}

@@ -19,7 +19,7 @@
 #include "absl/types/span.h"
 #include "farlook/client.h"
 #include "gtest/gtest.h"
-#include "kv/message.h"
+#include "kv/handshake.h"
 #include "rdma/transport.h"
 #include "tests/faults/await.h"
 #include "tests/faults/server_process.h"
@@ -39,13 +39,15 @@ class IdleClient {
     rdma::TransportOptions options;
     options.liveness_ms = liveness_ms;
     endpoint_ = *rdma::CreateEndpoint(address, options);
-    connection_ = *endpoint_->Connect(address, kv::Hello().Encode(), /*timeout_ms=*/60'000);
+    connection_ = *endpoint_->Connect(address, kv::ConnectData().Encode(), /*timeout_ms=*/60'000);
   }
   bool alive() const { return connection_->alive(); }
 
   void Sleep() {
     rdma::Completion done[1];
-    endpoint_->Poll(absl::MakeSpan(done));
+    if (endpoint_->Poll(absl::MakeSpan(done)) == 1 && done[0].opcode == rdma::Opcode::kConnected) {
+      if (connection_->PostSend(kv::Hello().Encode(), {})) connection_->Ring();
+    }
     pollfd fd = {endpoint_->fd(), POLLIN, 0};
     if (endpoint_->Arm()) poll(&fd, 1, /*timeout_ms=*/20);
   }

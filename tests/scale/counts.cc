@@ -60,7 +60,7 @@ class Server {
     worker_ = std::make_unique<server::Worker>(shared, std::move(sessions), [] {});
     endpoint_ = *listener_->CreateEndpoint();
     worker_->AddPort(endpoint_.get(), range);
-    acceptor_ = std::make_unique<server::Acceptor>(options.incarnation, std::vector<rdma::Listener*>{listener_.get()},
+    acceptor_ = std::make_unique<server::Acceptor>(std::vector<rdma::Listener*>{listener_.get()},
                                                    std::vector<server::Worker*>{worker_.get()}, clock);
   }
 

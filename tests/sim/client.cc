@@ -72,6 +72,7 @@ void SimClient::Kill() {
   ++life_;
   core_.reset();
   ending_ = false;
+  confirmed_ = false;  // it said goodbye: its session is nobody's any more
   // Writes may yet be done; nobody waits for them.
   slots_.clear();
   waiting_.clear();

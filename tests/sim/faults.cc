@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kv/message.h"
+#include "kv/handshake.h"
 
 namespace farlook::sim {
 namespace {
@@ -41,14 +41,20 @@ FaultMaker::FaultMaker(World* world, std::vector<std::unique_ptr<SimServer>>* se
   };
   for (const auto& server : servers_) set_clock(&server->clock(), Fault::kServerClocks);
   for (const auto& client : clients_) set_clock(&client->clock(), Fault::kClientClocks);
-  world_->network.on_welcome = [this](rdma::sim::Party party, absl::string_view welcome) {
-    welcomes_[party] = std::string(welcome);
+  world_->network.on_accept = [this](rdma::sim::Party party, absl::string_view accept) {
+    const auto decoded = kv::AcceptData::Decode(accept);
+    if (decoded.ok()) incarnations_[party] = decoded->incarnation;
     for (const auto& client : clients_) {
       if (client->party() == party) client->Welcomed();
     }
+  };
+  world_->network.on_first_message = [this](rdma::sim::Party party, absl::string_view message) {
+    welcomes_[party] = std::string(message);
     if (party < kStrangers) return;
-    const auto decoded = kv::Welcome::Decode(welcome);
-    if (decoded.ok() && (decoded->flags & kv::Welcome::kResumed) != 0) {
+    const auto decoded = kv::Welcome::Decode(message);
+    // One that never wrote is resumed for whoever names it, but as another.
+    if (decoded.ok() && (decoded->flags & kv::Welcome::kResumed) != 0 &&
+        decoded->session == strangers_[static_cast<size_t>(party - kStrangers)]->session) {
       world_->Violate("a stranger was let into another client's session");
     }
   };
@@ -123,17 +129,33 @@ void FaultMaker::SendStranger(const SimClient& client) {
   if (!welcome.ok()) return;
   kv::Hello hello;
   hello.session = welcome->session;
-  hello.incarnation = welcome->incarnation;
+  hello.incarnation = incarnations_[client.party()];
   hello.epoch = world_->random.OneIn(2) ? 0 : welcome->epoch + 1'000;
   hello.flags = (welcome->flags & kv::Welcome::kReadOnly) != 0 ? uint32_t{kv::Hello::kReadOnly} : 0;
   auto stranger = std::make_unique<Stranger>();
-  stranger->endpoint = world_->network.CreateEndpoint(kStrangers + static_cast<int>(strangers_.size()));
+  stranger->hello = hello.Encode();
+  stranger->session = hello.session;
+  Stranger* const raw = stranger.get();
+  stranger->endpoint = world_->network.CreateEndpoint(kStrangers + static_cast<int>(strangers_.size()), [this, raw] {
+    world_->scheduler.After(world_->random.Between(100, 10'000), [raw] { raw->Poll(); });
+  });
+  kv::ConnectData connect;
+  connect.session = hello.session;
   auto connection = stranger->endpoint->Connect(servers_[static_cast<size_t>(client.server())]->address(),
-                                                hello.Encode(), /*timeout_ms=*/50);
+                                                connect.Encode(), /*timeout_ms=*/50);
   if (connection.ok()) stranger->connection = *std::move(connection);
-  world_->scheduler.After(world_->random.Between(100'000, 10'000'000),
-                          [raw = stranger.get()] { raw->connection.reset(); });
+  world_->scheduler.After(world_->random.Between(100'000, 10'000'000), [raw] { raw->connection.reset(); });
   strangers_.push_back(std::move(stranger));
+}
+
+void FaultMaker::Stranger::Poll() {
+  rdma::Completion completions[4];
+  const size_t n = endpoint->Poll(absl::MakeSpan(completions));
+  for (size_t i = 0; i < n; ++i) {
+    if (completions[i].opcode != rdma::Opcode::kConnected || connection == nullptr) continue;
+    if (connection->PostSend(hello, {})) connection->Ring();
+  }
+  endpoint->Arm();
 }
 
 void FaultMaker::OnHealthyEnd(rdma::sim::Party party, bool is_server, rdma::sim::Party peer) {

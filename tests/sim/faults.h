@@ -42,8 +42,13 @@ class FaultMaker {
   World* const world_;
   std::vector<std::unique_ptr<SimServer>>& servers_;
   std::vector<std::unique_ptr<SimClient>>& clients_;
-  std::map<rdma::sim::Party, std::string> welcomes_;  // the last of each client
+  std::map<rdma::sim::Party, std::string> welcomes_;   // the last of each client
+  std::map<rdma::sim::Party, uint64_t> incarnations_;  // likewise
   struct Stranger {
+    void Poll();
+
+    std::string hello;
+    uint64_t session = 0;  // that it names
     std::unique_ptr<rdma::Endpoint> endpoint;
     std::unique_ptr<rdma::Connection> connection;
   };

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "kv/handshake.h"
 #include "kv/message.h"
 
 namespace farlook::sim {
@@ -45,9 +46,9 @@ void Hostile::Act() {
 
 void Hostile::Come() {
   rdma::sim::Random& random = world_->random;
-  std::string hello = kv::Hello().Encode();
-  if (random.OneIn(6)) hello[random.Below(hello.size())] = static_cast<char>(random.Next());
-  auto connection = endpoint_->Connect(address_, hello, /*timeout_ms=*/5);
+  std::string connect = kv::ConnectData().Encode();
+  if (random.OneIn(6)) connect[random.Below(connect.size())] = static_cast<char>(random.Next());
+  auto connection = endpoint_->Connect(address_, connect, /*timeout_ms=*/5);
   if (!connection.ok()) return;
   connection_ = *std::move(connection);
   connected_ = false;
@@ -63,9 +64,19 @@ void Hostile::Look() {
     if (completions[i].opcode == rdma::Opcode::kConnected) {
       connected_ = true;
       ++accepted_;
+      SayHello();
     }
     if (completions[i].opcode == rdma::Opcode::kDisconnected) connection_ = nullptr;
   }
+}
+
+// Mostly as it should; sometimes garbled, or not at all.
+void Hostile::SayHello() {
+  rdma::sim::Random& random = world_->random;
+  if (random.OneIn(12)) return;
+  std::string hello = kv::Hello().Encode();
+  if (random.OneIn(6)) hello[random.Below(hello.size())] = static_cast<char>(random.Next());
+  if (connection_->PostSend(hello, {})) connection_->Ring();
 }
 
 // A request that makes sense, of a key of its own.

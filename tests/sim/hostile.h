@@ -34,6 +34,7 @@ class Hostile {
   void Act();
   void Come();
   void Look();
+  void SayHello();
   void Say();
   void ReachOut();
   std::string Request();

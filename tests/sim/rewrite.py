@@ -105,9 +105,9 @@ EDITS = [
      "      return false;\n"),
 
     # ---- Sessions.
-    ("server/session.cc", "  const Entry& entry = at(number);\n  return {entry.code",
+    ("server/session.cc", "  const Entry& entry = at(number);\n  Outcome outcome;\n",
      "  const Entry& entry = at(BROKEN(kReplyOfAnotherNumber) && number > 1 ? number - 1 : number);\n"
-     "  return {entry.code"),
+     "  Outcome outcome;\n"),
     # A write that was done is done again when it is sent again.
     ("server/session.cc", "return IsWrite(type) ? Claim::kAnswered : Claim::kExecute;",
      "return IsWrite(type) && !BROKEN(kExecutedAgain) ? Claim::kAnswered : Claim::kExecute;"),
@@ -152,12 +152,16 @@ EDITS = [
     ("client/counters.cc", "    const bool unknown = flight.kind != Kind::kReadCounter && flight.step != Step::kPost;\n",
      "    const bool unknown = flight.kind != Kind::kReadCounter && flight.step != Step::kPost && !BROKEN(kAtomicRepeated);\n"),
     # A reply that is sent again names the cell that the counter had.
-    ("server/worker.cc", "  if (kv::IsCounterRequest(request.type)) outcome.slot = kv::Slot();\n",
-     "  if (kv::IsCounterRequest(request.type) && !BROKEN(kCellToldFromMemory)) outcome.slot = kv::Slot();\n"),
+    ("server/session.cc", "  entry.slot = outcome.slot;\n",
+     "  entry.slot = BROKEN(kCellToldFromMemory) && outcome.counter.cell != 0 ? kv::Slot(outcome.counter.cell) : outcome.slot;\n"),
+    ("server/session.cc", "    outcome.counter.value = static_cast<int64_t>(entry.version);\n",
+     "    outcome.counter.value = static_cast<int64_t>(entry.version);\n"
+     "    if (BROKEN(kCellToldFromMemory)) outcome.counter.cell = entry.slot.word();\n"),
     # A connection is told cells without being noted as one that knows them.
-    ("server/worker.cc", "  if (link.has_cells_key && !link.closing) counter_links_->Enroll(link);\n",
-     "  if (BROKEN(kHolderNotEnrolled)) return shared_.counters->Execute(request, hash, link.has_cells_key);\n"
-     "  if (link.has_cells_key && !link.closing) counter_links_->Enroll(link);\n"),
+    ("server/worker.cc", "      counter_links_->Enroll(link);\n",
+     "      if (!BROKEN(kHolderNotEnrolled)) counter_links_->Enroll(link);\n"),
+    ("server/worker.cc", "/*tell_cell=*/link.holder != 0",
+     "/*tell_cell=*/link.holder != 0 || (BROKEN(kHolderNotEnrolled) && link.has_cells_key)"),
     # A client that does not acknowledge that counters were deleted is never dropped.
     ("server/counter_links.cc", "now_ns - waiting_.front()->told_ns >= patience_ns_)",
      "(now_ns - waiting_.front()->told_ns >= patience_ns_ && !BROKEN(kPatienceWithoutEnd)))"),

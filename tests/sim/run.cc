@@ -117,7 +117,8 @@ RunResult Simulation::Run() {
   result.hostile_connections = faults_->hostile_connections();
   faults_->End();
   world_.network.on_healthy_end = nullptr;
-  world_.network.on_welcome = nullptr;
+  world_.network.on_accept = nullptr;
+  world_.network.on_first_message = nullptr;
   for (const auto& client : clients_) {
     client->Kill();
     const ClientStats& stats = client->stats();

@@ -136,7 +136,8 @@ void SimServer::Start() {
     sessions.incarnation = options.incarnation;
     sessions.window = world_->plan.window;
     if (world_->Strikes(Fault::kEvictions)) {
-      sessions.max_kept = world_->random.Below(3);
+      // Not so few that nobody new may come: sessions are evicted by their age, or not kept at all.
+      if (world_->random.OneIn(3)) sessions.max_kept = 0;
       sessions.keep_ns = world_->random.Between(1'000'000, 100'000'000);
     }
     sessions.random = [this] { return world_->random.Next(); };
@@ -145,8 +146,8 @@ void SimServer::Start() {
     parts.workers.back()->AddPort(parts.endpoints.back().get(), range, cell_range);
     workers.push_back(parts.workers.back().get());
   }
-  parts.acceptor = std::make_unique<server::Acceptor>(
-      options.incarnation, std::vector<rdma::Listener*>{parts.listener.get()}, workers, &clock_);
+  parts.acceptor =
+      std::make_unique<server::Acceptor>(std::vector<rdma::Listener*>{parts.listener.get()}, workers, &clock_);
   if (starts_ > 1) {
     for (int key = 0; key < world_->plan.keys; ++key) {
       world_->HistoryOf(number_, key)

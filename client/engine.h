@@ -1,0 +1,69 @@
+// The shape of what carries out operations: Session (requests to the server), Reads and DirectReads (gets), Counters.
+//
+//     started -> waits in a queue -> in flight: posted, completed, posted again ... -> Finished::End, or handed to another
+//
+// How an operation is started and how a completion or message reaches it, each engine has calls of its own for: they
+// are the hot path, and free of virtual calls. What happens rarely is the same for all, and the core does it to each
+// engine in turn without knowing which it is.
+#ifndef FARLOOK_CLIENT_ENGINE_H_
+#define FARLOOK_CLIENT_ENGINE_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "client/operation.h"
+#include "kv/handshake.h"
+#include "kv/lookup.h"
+#include "rdma/transport.h"
+
+namespace farlook::client {
+
+// A connection that is ready. The pointers hold until Engine::Lost().
+struct Ready {
+  rdma::Connection* connection;
+  kv::ServerRange table;
+  kv::ReaderContext context;  // of the table
+  uint64_t incarnation;
+  const kv::Welcome* welcome;
+  int64_t welcome_ns;  // when it came
+};
+
+// What was posted since the core last rang.
+struct Posted {
+  bool messages = false;
+  bool fetches = false;  // READs and atomics: they may be done as soon as Ring() returns
+};
+
+// Thread safety: one thread.
+class Engine {
+ public:
+  // What waits may begin.
+  virtual void Connect(const Ready& ready) = 0;
+  // The connection is destroyed, and all memory that was posted is free. What was in flight begins anew over the next
+  // one, or ends with UNKNOWN where that might do it twice.
+  virtual void Lost() = 0;
+  // Posts what waits and may be posted now. REQUIRES connected.
+  virtual void Pump() {}
+
+  // Whether an operation waits for a connection.
+  virtual bool waiting() const { return false; }
+  // Whether Pump() may soon have something to do although no completion says so: a send queue that was full has room.
+  virtual bool held_up() const { return false; }
+
+  // Whether an operation's time is over while the transport may still write to the caller's memory: the connection must
+  // be destroyed first.
+  virtual bool ExpiryNeedsBreak(int64_t /*now_ns*/) const { return false; }
+  // Hands every operation whose time is over to `expired`, and returns the earliest deadline of the others.
+  virtual int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) = 0;
+  // Hands every operation that waits for a connection to `take`. REQUIRES not connected.
+  virtual void Withdraw(absl::FunctionRef<void(Operation*)> /*take*/) {}
+
+  virtual uint64_t memory_bytes() const = 0;
+
+ protected:
+  ~Engine() = default;
+};
+
+}  // namespace farlook::client
+
+#endif  // FARLOOK_CLIENT_ENGINE_H_

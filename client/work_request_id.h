@@ -1,0 +1,34 @@
+// What the client's work requests are called, so that a completion finds who posted it: the address of what is in
+// flight, a multiple of 8, and in its low bits whose that is.
+#ifndef FARLOOK_CLIENT_WORK_REQUEST_ID_H_
+#define FARLOOK_CLIENT_WORK_REQUEST_ID_H_
+
+#include <cstdint>
+
+namespace farlook::client {
+
+class WorkRequestId {
+ public:
+  enum class Owner : uint8_t {
+    kReads = 0,      // a flight of Reads: the common case, tested first
+    kCounters = 1,   // a flight of Counters
+    kDirectory = 2,  // the directory's READ, of which there is one at a time; no address
+  };
+
+  static uint64_t Of(Owner owner, const void* flight = nullptr) {
+    return reinterpret_cast<uintptr_t>(flight) | static_cast<uint64_t>(owner);
+  }
+  static Owner OwnerOf(uint64_t wr_id) { return static_cast<Owner>(wr_id & kOwnerBits); }
+  template <typename Flight>
+  static Flight* FlightOf(uint64_t wr_id) {
+    static_assert(alignof(Flight) > kOwnerBits, "the owner takes the low bits of the address");
+    return reinterpret_cast<Flight*>(static_cast<uintptr_t>(wr_id & ~kOwnerBits));
+  }
+
+ private:
+  static constexpr uint64_t kOwnerBits = 7;
+};
+
+}  // namespace farlook::client
+
+#endif  // FARLOOK_CLIENT_WORK_REQUEST_ID_H_

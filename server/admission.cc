@@ -1,0 +1,64 @@
+#include "server/admission.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "kv/counter_value.h"
+
+namespace farlook::server {
+
+bool Admission::Enter(uint64_t session, std::string* why) {
+  const int64_t before = shared_.clients->fetch_add(1, std::memory_order_relaxed);
+  if (before < shared_.max_clients) return true;
+  if (before < 2 * shared_.max_clients && sessions_.attached(session)) return true;
+  Leave();
+  *why =
+      absl::StrCat("the server has its limit of ", shared_.max_clients, " clients; close some, or raise --max_clients");
+  return false;
+}
+
+Admission::Decision Admission::Decide(const kv::Hello& hello, int64_t now_ns) {
+  Decision decision;
+  if (hello.session != 0) {
+    decision.session = sessions_.FindResumable(hello, now_ns, &decision.lost);
+    if (decision.session != nullptr) {
+      decision.must_wait = decision.session->link != nullptr;
+      if (decision.must_wait) return decision;
+      sessions_.Attach(decision.session);
+      decision.session->Resume(hello);
+      decision.resumed = true;
+      return decision;
+    }
+  }
+  const bool read_only = (hello.flags & kv::Hello::kReadOnly) != 0;
+  if (!read_only && sessions_.full(now_ns)) {
+    decision.refusal.code = kv::RefusalCode::kFull;
+    decision.refusal.text =
+        "the server keeps as many sessions of clients that are gone, and may come back, as --max_kept_sessions lets "
+        "it; try again later, or raise it";
+    decision.refusal.retry_after_ms =
+        static_cast<uint32_t>(std::clamp<int64_t>((sessions_.full_until_ns() - now_ns) / 1'000'000, 1, 1'000'000'000));
+    return decision;
+  }
+  decision.session = sessions_.Create(read_only);
+  return decision;
+}
+
+kv::Welcome Admission::WelcomeFor(const Session& session, bool resumed, const kv::ServerRange& counters,
+                                  int64_t now_ns) const {
+  kv::Welcome welcome;
+  if (resumed) welcome.flags |= kv::Welcome::kResumed;
+  if (session.read_only()) welcome.flags |= kv::Welcome::kReadOnly;
+  welcome.session = session.id();
+  welcome.epoch = session.epoch();
+  welcome.window = session.window();
+  welcome.max_value_bytes = shared_.max_value_bytes;
+  welcome.time_us = WireTime(now_ns);
+  if (!session.read_only() && counters.rkey != 0) {
+    welcome.counters = counters;
+    welcome.atomics = kv::AtomicsOfEach(shared_.max_clients);
+  }
+  return welcome;
+}
+
+}  // namespace farlook::server

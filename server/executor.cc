@@ -1,0 +1,85 @@
+#include "server/executor.h"
+
+#include <cstring>
+
+#include "absl/synchronization/mutex.h"
+#include "kv/item.h"
+
+namespace farlook::server {
+
+kv::Code Executor::Admit(const kv::Request& request, Asker asker, int64_t now_ns) {
+  if (IsWrite(request.type)) {
+    if (asker.read_only) return kv::Code::kReadOnly;
+    if (asker.writes_refused) return kv::Code::kShuttingDown;
+  }
+  if (request.unsupported) return kv::Code::kUnsupported;
+  return IsOver(request.deadline_us, now_ns) ? kv::Code::kExpired : kv::Code::kOk;
+}
+
+Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns,
+                          absl::string_view* payload) {
+  Outcome outcome;
+  switch (request.type) {
+    case kv::RequestType::kPut:
+    case kv::RequestType::kDelete:
+      return Write(request, hash, now_ns);
+    case kv::RequestType::kGet:
+      return Get(request, hash, payload);
+    case kv::RequestType::kStat:
+      stat_ = shared_.stat(request.key);
+      *payload = absl::string_view(stat_).substr(0, kv::kMaxReplyPayloadBytes);
+      return outcome;
+    case kv::RequestType::kCounterCreate:
+    case kv::RequestType::kCounterAdd:
+    case kv::RequestType::kCounterSwap:
+    case kv::RequestType::kCounterRead:
+    case kv::RequestType::kCounterDelete:
+      if (shared_.counters == nullptr) return {kv::Code::kNoMemory};
+      outcome = shared_.counters->Execute(request, hash, tell_cell);
+      *payload = PayloadOf(request.type, outcome);
+      return outcome;
+    case kv::RequestType::kPing:
+    case kv::RequestType::kPutPulled:
+    case kv::RequestType::kCellsDropped:
+    case kv::RequestType::kGoodbye:
+      break;
+  }
+  return outcome;
+}
+
+absl::string_view Executor::PayloadOf(kv::RequestType type, const Outcome& outcome) {
+  if (!TellsValue(type, outcome.code)) return {};
+  outcome.counter.Encode(value_.data());
+  return {value_.data(), kv::CounterResult::kBytes};
+}
+
+Outcome Executor::Write(const kv::Request& request, uint64_t hash, int64_t now_ns) {
+  kv::WriteResult result;
+  absl::MutexLock lock(shared_.locks->of(hash));
+  // Where several workers write a partition, a time that was read before the lock was had may lie before another's
+  // split. See "Retired segments" in docs/design-notes.md.
+  if (shared_.table->partitions() > 1) now_ns = shared_.clock->NowNs();
+  if (request.type == kv::RequestType::kPut) {
+    result = shared_.table->Put(hash, request.key, request.value, request.condition, request.version, now_ns);
+  } else {
+    result = shared_.table->Delete(hash, request.key, request.condition, request.version, now_ns);
+  }
+  return {result.code, result.version, result.slot};
+}
+
+Outcome Executor::Get(const kv::Request& request, uint64_t hash, absl::string_view* payload) {
+  kv::ItemView item;
+  absl::MutexLock lock(shared_.locks->of(hash));
+  const kv::WriteResult result = shared_.table->Get(hash, request.key, &item);
+  if (result.code == kv::Code::kOk) {
+    if (item.flags != static_cast<uint16_t>(kv::ItemKind::kValue)) return {kv::Code::kWrongKind};
+    // Copied while the lock keeps it from being freed.
+    if (item.value.size() <= value_.size()) {
+      std::memcpy(value_.data(), item.value.data(), item.value.size());
+      *payload = {value_.data(), item.value.size()};
+    }
+  }
+  return {result.code, result.version, result.slot};
+}
+
+}  // namespace farlook::server

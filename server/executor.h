@@ -1,0 +1,49 @@
+// From a request to its outcome: what requests do to the table and to counters. Knows no connection and no session.
+//
+// Thread safety: none; each worker has its own. Others may call the table at the same time, under the same locks.
+#ifndef FARLOOK_SERVER_EXECUTOR_H_
+#define FARLOOK_SERVER_EXECUTOR_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "kv/message.h"
+#include "server/session.h"
+#include "server/shared.h"
+
+namespace farlook::server {
+
+class Executor {
+ public:
+  explicit Executor(const Shared& shared) : shared_(shared) {}
+
+  // Who asks, and when.
+  struct Asker {
+    bool read_only = false;
+    bool writes_refused = false;  // the server is about to end
+  };
+  // kOk, or why the request must not be begun.
+  static kv::Code Admit(const kv::Request& request, Asker asker, int64_t now_ns);
+
+  // Carries out any numbered request but a kPutPulled. `hash` is its key's, where it has one; `tell_cell`: see
+  // Counters::Execute. `*payload` is the reply's, valid until the next call. REQUIRES Admit() said kOk.
+  Outcome Execute(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns,
+                  absl::string_view* payload);
+
+  // The payload of a reply from memory; valid until the next call.
+  absl::string_view PayloadOf(kv::RequestType type, const Outcome& outcome);
+
+ private:
+  Outcome Write(const kv::Request& request, uint64_t hash, int64_t now_ns);
+  Outcome Get(const kv::Request& request, uint64_t hash, absl::string_view* payload);
+
+  const Shared shared_;
+  std::array<char, kv::kMaxReplyPayloadBytes> value_;  // of a kGet's reply, or a counter's
+  std::string stat_;                                   // of a kStat's
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_EXECUTOR_H_

@@ -1,0 +1,105 @@
+#include "server/executor.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+#include "server/test_worker.h"
+
+namespace farlook::server {
+namespace {
+
+using kv::Code;
+using kv::RequestType;
+
+class ExecutorTest : public ::testing::Test {
+ protected:
+  Outcome Do(const kv::Request& request, bool tell_cell = false) {
+    payload_ = {};
+    return executor_.Execute(request, t_.table().HashOf(request.key), tell_cell, /*now_ns=*/1, &payload_);
+  }
+
+  TestWorker t_;  // for its table, locks and counters
+  Executor executor_{t_.shared()};
+  absl::string_view payload_;
+};
+
+TEST_F(ExecutorTest, PutsGetsAndDeletes) {
+  const Outcome put = Do(MakePut(1, "k", "value"));
+  EXPECT_EQ(put.code, Code::kOk);
+  const Outcome get = Do(MakeRequest(RequestType::kGet, 2, "k"));
+  EXPECT_EQ(get.code, Code::kOk);
+  EXPECT_EQ(get.version, put.version);
+  EXPECT_EQ(payload_, "value");
+  EXPECT_EQ(Do(MakePut(3, "k", "w", kv::Condition::kVersion, put.version + 1)).code, Code::kVersionMismatch);
+  EXPECT_EQ(Do(MakeRequest(RequestType::kDelete, 4, "k")).code, Code::kOk);
+  EXPECT_EQ(Do(MakeRequest(RequestType::kGet, 5, "k")).code, Code::kNotFound);
+}
+
+TEST_F(ExecutorTest, ALongValueIsNotInTheReply) {
+  Do(MakePut(1, "k", std::string(kv::kMaxReplyPayloadBytes, 'v')));
+  Do(MakeRequest(RequestType::kGet, 2, "k"));
+  EXPECT_EQ(payload_.size(), kv::kMaxReplyPayloadBytes);
+  const std::string longer(kv::kMaxReplyPayloadBytes + 1, 'v');
+  Do(MakePut(3, "k", longer));
+  const Outcome get = Do(MakeRequest(RequestType::kGet, 4, "k"));
+  EXPECT_EQ(get.code, Code::kOk);
+  EXPECT_FALSE(get.slot.empty());
+  EXPECT_EQ(payload_, "");
+}
+
+TEST_F(ExecutorTest, CountersAnswerWithValueAndCell) {
+  kv::Request create = MakeRequest(RequestType::kCounterCreate, 1, "c");
+  create.operands.operand = 5;
+  EXPECT_EQ(Do(create, /*tell_cell=*/true).code, Code::kOk);
+  kv::CounterResult result;
+  ASSERT_TRUE(kv::CounterResult::Decode(payload_, &result));
+  EXPECT_EQ(result.value, 5);
+  EXPECT_NE(result.cell, 0u);
+  EXPECT_EQ(Do(create).code, Code::kExists);
+  ASSERT_TRUE(kv::CounterResult::Decode(payload_, &result));
+  EXPECT_EQ(result.cell, 0u);
+  EXPECT_EQ(Do(MakeRequest(RequestType::kCounterRead, 2, "none")).code, Code::kNotFound);
+  EXPECT_EQ(payload_, "") << "nothing to tell";
+  EXPECT_EQ(Do(MakeRequest(RequestType::kGet, 3, "c")).code, Code::kWrongKind);
+}
+
+TEST_F(ExecutorTest, WithoutMemoryForCountersThereIsNoRoom) {
+  Shared shared = t_.shared();
+  shared.counters = nullptr;
+  Executor executor(shared);
+  EXPECT_EQ(executor.Execute(MakeRequest(RequestType::kCounterRead, 1, "c"), 1, false, 1, &payload_).code,
+            Code::kNoMemory);
+}
+
+TEST_F(ExecutorTest, StatIsCutToAMessage) {
+  t_.stat_text = std::string(10'000, 's');
+  Do(MakeRequest(RequestType::kStat, 1, "keys"));
+  EXPECT_EQ(payload_.size(), kv::kMaxReplyPayloadBytes);
+}
+
+TEST_F(ExecutorTest, SaysWhyARequestMustNotBeBegun) {
+  const kv::Request get = MakeRequest(RequestType::kGet, 1, "k");
+  kv::Request put = MakePut(1, "k", "v");
+  EXPECT_EQ(Executor::Admit(put, {}, 1), Code::kOk);
+  EXPECT_EQ(Executor::Admit(put, {.read_only = true}, 1), Code::kReadOnly);
+  EXPECT_EQ(Executor::Admit(get, {.read_only = true}, 1), Code::kOk);
+  EXPECT_EQ(Executor::Admit(put, {.writes_refused = true}, 1), Code::kShuttingDown);
+  EXPECT_EQ(Executor::Admit(get, {.writes_refused = true}, 1), Code::kOk);
+  put.unsupported = true;
+  EXPECT_EQ(Executor::Admit(put, {}, 1), Code::kUnsupported);
+}
+
+TEST_F(ExecutorTest, NothingIsBegunAfterItsDeadline) {
+  kv::Request put = MakePut(1, "k", "v");
+  const int64_t now_ns = 5'000'000;
+  put.deadline_us = WireTime(now_ns);
+  EXPECT_EQ(Executor::Admit(put, {}, now_ns), Code::kExpired);
+  EXPECT_EQ(Executor::Admit(put, {}, now_ns - 1000), Code::kOk);
+  put.deadline_us = kv::Request::kLongOver;
+  EXPECT_EQ(Executor::Admit(put, {}, 0), Code::kExpired) << "over on every clock";
+  put.deadline_us = UINT64_MAX;
+  EXPECT_EQ(Executor::Admit(put, {}, now_ns), Code::kOk);
+}
+
+}  // namespace
+}  // namespace farlook::server

@@ -1,0 +1,52 @@
+// Writes of one session that wait for earlier ones to the same key.
+//
+// A value that is pulled takes its time; a small write to the same key that came after it would overtake it, and the
+// client would find the older of its two values in the end. So while a pull is under way, later writes to its key wait
+// here. Writes to other keys do not.
+//
+// Keys are told apart by their hashes: two keys of one hash wait for each other, which does no harm.
+//
+// Thread safety: none; belongs to its worker. At most the session's window of them: each has a number.
+#ifndef FARLOOK_SERVER_HELD_WRITES_H_
+#define FARLOOK_SERVER_HELD_WRITES_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+
+namespace farlook::server {
+
+class HeldWrites {
+ public:
+  struct Held {
+    uint64_t number;
+    uint64_t hash;
+    std::string message;  // the whole request
+  };
+
+  void Add(uint64_t number, uint64_t hash, absl::string_view message) {
+    held_.push_back({number, hash, std::string(message)});
+  }
+
+  bool empty() const { return held_.empty(); }
+  // Whether a write to a key of this hash waits.
+  bool Has(uint64_t hash) const;
+
+  // Takes out the first write for whose hash `busy` is false; false if there is none. So writes to one key come out in
+  // the order in which they were added, provided that what came out is `busy` until it has taken effect.
+  bool TakeReady(absl::FunctionRef<bool(uint64_t hash)> busy, Held* held);
+
+  // The numbers of all that wait, which are forgotten.
+  std::vector<uint64_t> Clear();
+
+ private:
+  std::deque<Held> held_;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_HELD_WRITES_H_

@@ -1,0 +1,42 @@
+// What a connection has to say to its client, in order: posted while the send queue takes it, kept behind that.
+//
+// Thread safety: none; belongs to its worker.
+#ifndef FARLOOK_SERVER_REPLY_QUEUE_H_
+#define FARLOOK_SERVER_REPLY_QUEUE_H_
+
+#include <cstddef>
+#include <deque>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "rdma/transport.h"
+
+namespace farlook::server {
+
+class ReplyQueue {
+ public:
+  // The connection outlives this.
+  explicit ReplyQueue(rdma::Connection* connection) : connection_(connection) {}
+
+  enum class Sent {
+    kPosted,   // the connection wants a Ring()
+    kQueued,   // Continue() has work
+    kTooMany,  // refused: `most` messages wait already
+  };
+  Sent Send(absl::string_view head, absl::string_view payload, size_t most);
+
+  // Posts what waits, as far as the send queue takes it. Returns whether it took any; then Ring() is wanted.
+  bool Continue();
+
+  bool empty() const { return waiting_.empty(); }
+  // Forgets what waits.
+  void Clear() { waiting_.clear(); }
+
+ private:
+  rdma::Connection* const connection_;
+  std::deque<std::string> waiting_;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_REPLY_QUEUE_H_
