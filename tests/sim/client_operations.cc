@@ -194,6 +194,8 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   record.client = number_;
   record.begin_ns = world_->now_ns();
   record.began = ++places_;
+  // What client and server promise each other for small and for pulled writes alike.
+  if (Writes(record.type) && !history::IsOfCounter(record.type)) record.session = life_;
   const bool of_counter = history::IsOfCounter(record.type);
   const uint64_t write = world_->writes.size();
   if (Makes(type)) {

@@ -34,6 +34,8 @@ void Hostile::Act() {
     if (random.OneIn(30)) deaf_ = !deaf_;
     if (random.OneIn(60)) {
       connection_ = nullptr;
+    } else if (!welcome_ && !random.OneIn(20)) {
+      // It waits for the welcome, mostly.
     } else if (random.OneIn(6)) {
       ReachOut();
     } else {
@@ -51,11 +53,20 @@ void Hostile::Come() {
   auto connection = endpoint_->Connect(address_, connect, /*timeout_ms=*/5);
   if (!connection.ok()) return;
   connection_ = *std::move(connection);
-  connected_ = false;
+  connected_ = welcome_ = false;
   numbers_ = 0;
 }
 
-// Learns whether it is connected, and forgets the rest.
+// What a connection begins with; some say nothing, or nonsense.
+void Hostile::Greet() {
+  rdma::sim::Random& random = world_->random;
+  std::string hello = kv::Hello().Encode();
+  if (random.OneIn(6)) hello[random.Below(hello.size())] = static_cast<char>(random.Next());
+  if (random.OneIn(10) || !connection_->PostSend(hello, {})) return;
+  connection_->Ring();
+}
+
+// Learns whether it is connected and welcome, and forgets the rest.
 void Hostile::Look() {
   std::array<rdma::Completion, 8> completions;
   const size_t count = endpoint_->Poll(absl::MakeSpan(completions));
@@ -63,20 +74,11 @@ void Hostile::Look() {
     if (completions[i].connection != connection_.get()) continue;
     if (completions[i].opcode == rdma::Opcode::kConnected) {
       connected_ = true;
-      ++accepted_;
-      SayHello();
+      Greet();
     }
+    if (completions[i].opcode == rdma::Opcode::kReceive && !std::exchange(welcome_, true)) ++accepted_;
     if (completions[i].opcode == rdma::Opcode::kDisconnected) connection_ = nullptr;
   }
-}
-
-// Mostly as it should; sometimes garbled, or not at all.
-void Hostile::SayHello() {
-  rdma::sim::Random& random = world_->random;
-  if (random.OneIn(12)) return;
-  std::string hello = kv::Hello().Encode();
-  if (random.OneIn(6)) hello[random.Below(hello.size())] = static_cast<char>(random.Next());
-  if (connection_->PostSend(hello, {})) connection_->Ring();
 }
 
 // A request that makes sense, of a key of its own.

@@ -27,14 +27,14 @@ class Hostile {
   void Wake(int acts);
   // It is gone.
   void End();
-  // Connections that a server accepted.
+  // Connections on which a server said something.
   uint64_t accepted() const { return accepted_; }
 
  private:
   void Act();
   void Come();
   void Look();
-  void SayHello();
+  void Greet();
   void Say();
   void ReachOut();
   std::string Request();
@@ -48,7 +48,8 @@ class Hostile {
   uint64_t numbers_ = 0;  // of requests, on this connection
   uint64_t accepted_ = 0;
   bool connected_ = false;
-  bool deaf_ = false;  // does not look at what it is told
+  bool welcome_ = false;  // the server has said something
+  bool deaf_ = false;     // does not look at what it is told
   bool over_ = false;
 };
 
