@@ -226,7 +226,8 @@ void Session::Pump() {
 }
 
 absl::Status Session::Answered(const kv::Reply& reply, Operation** answered) {
-  if (clock_.stale(parts_.time->last_ns())) [[unlikely]]
+  // Told that its time was over: perhaps the server's clock is not where it was thought to be.
+  if (clock_.stale(parts_.time->last_ns()) || reply.code == kv::Code::kExpired) [[unlikely]]
     clock_.Hear(reply.time_us, parts_.time->NowNs());
   const uint64_t number = reply.number;
   if (number < floor_ || number >= next_ || At(number).answered) {
