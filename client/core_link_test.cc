@@ -249,5 +249,15 @@ TEST_F(CoreLinkTest, WhatTheServerDidNotBeginInTimeIsDeadlineExceeded) {
   EXPECT_NE(put->status().message().find("nothing was done"), absl::string_view::npos) << put->status();
 }
 
+// Its host was suspended, or the client's: the clocks are not where they were thought to be, and a second has not
+// passed.
+TEST_F(CoreLinkTest, AClockThatJumpedRefusesOneRequestAndNotAllOfASecond) {
+  Connect();
+  server_->time_us += 10'000'000;
+  EXPECT_EQ(Put("key", "value").code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(Put("key", "value").ok());
+  EXPECT_EQ(server_->executed, 1);
+}
+
 }  // namespace
 }  // namespace farlook::client
