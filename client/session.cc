@@ -139,17 +139,7 @@ absl::Status Session::Prepare(Operation* operation, Sent* sent) {
   return absl::OkStatus();
 }
 
-kv::Request Session::RequestOf(uint64_t number) {
-  const Sent& sent = At(number);
-  if (sent.operation == nullptr) {
-    kv::Request request = *kv::Request::Decode(sent.copy);
-    // Its user was told that its time is over: the server is not to begin it any more.
-    request.deadline_us = kv::Request::kLongOver;
-    // The memory that is pulled from may have another key than on the connection before.
-    if (request.type == kv::RequestType::kPutPulled) request.source.rkey = sent.value.rkey();
-    return request;
-  }
-  const Operation& operation = *sent.operation;
+[[gnu::always_inline]] inline kv::Request Session::RequestOf(const Operation& operation, uint64_t number) {
   kv::Request request;
   request.type = TypeOf(operation);
   request.condition = OnWire(operation.condition.kind());
@@ -166,6 +156,7 @@ kv::Request Session::RequestOf(uint64_t number) {
     request.value = operation.value;
     request.value_bytes = static_cast<uint32_t>(operation.value.size());
   } else if (request.type == kv::RequestType::kPutPulled) {
+    const Sent& sent = At(number);
     request.value_bytes = static_cast<uint32_t>(operation.value.size());
     request.source = {sent.value.remote_address(), sent.value_hash, sent.value.rkey()};
   }
@@ -173,7 +164,24 @@ kv::Request Session::RequestOf(uint64_t number) {
 }
 
 bool Session::Post(uint64_t number) {
-  const kv::Request request = RequestOf(number);
+  const Sent& sent = At(number);
+  if (sent.operation == nullptr) [[unlikely]]
+    return PostCopy(sent);
+  const kv::Request request = RequestOf(*sent.operation, number);
+  char head[kv::kMaxRequestHeadBytes];
+  const size_t head_bytes = request.EncodeHead(head);
+  if (!connection_->PostSend(absl::string_view(head, head_bytes), request.value)) return false;
+  parts_.posted->messages = true;
+  return true;
+}
+
+// Of an operation that has ended.
+bool Session::PostCopy(const Sent& sent) {
+  kv::Request request = *kv::Request::Decode(sent.copy);
+  // Its user was told that its time is over: the server is not to begin it any more.
+  request.deadline_us = kv::Request::kLongOver;
+  // The memory that is pulled from may have another key than on the connection before.
+  if (request.type == kv::RequestType::kPutPulled) request.source.rkey = sent.value.rkey();
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
   if (!connection_->PostSend(absl::string_view(head, head_bytes), request.value)) return false;
@@ -254,10 +262,10 @@ absl::Status Session::Answered(const kv::Reply& reply, Operation** answered) {
 
 // From here on the operation's key and value may be gone.
 void Session::KeepCopy(uint64_t number) {
-  const kv::Request request = RequestOf(number);
+  Sent& sent = At(number);
+  const kv::Request request = RequestOf(*sent.operation, number);
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
-  Sent& sent = At(number);
   sent.copy = absl::StrCat(absl::string_view(head, head_bytes), request.value);
   sent.operation = nullptr;
   --live_;

@@ -72,7 +72,9 @@ class Session final : public Engine {
 
   // Queues an operation. It is sent by the next Pump().
   void Submit(Operation* operation) {
-    parts_.timeouts->Begin(operation);
+    // The server is told when a write is over; what only asks may come late.
+    if (operation->deadline_ns == Timeouts::kNever && IsWrite(operation->kind)) [[unlikely]]
+      parts_.timeouts->Begin(operation);
     queue_.Push(operation);
   }
   // Posts what may be posted now: what a resumption repeats, then the queue. An operation that cannot be sent at all
@@ -115,7 +117,8 @@ class Session final : public Engine {
   void Begin(const Ready& ready);
   void Repeat();
   absl::Status Prepare(Operation* operation, Sent* sent);
-  kv::Request RequestOf(uint64_t number);
+  kv::Request RequestOf(const Operation& operation, uint64_t number);
+  bool PostCopy(const Sent& sent);
   bool Post(uint64_t number);
   void KeepCopy(uint64_t number);
   void SetWindow(uint32_t granted);

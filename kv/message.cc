@@ -73,34 +73,6 @@ absl::Status CheckOptions(absl::string_view options, bool* unsupported) {
 
 }  // namespace
 
-size_t Request::EncodeHead(char* to) const {
-  StoreAs(to, uint64_t{static_cast<uint8_t>(type)} | uint64_t{static_cast<uint8_t>(condition)} << 8 |
-                  uint64_t{static_cast<uint16_t>(key.size())} << 16 | uint64_t{value_bytes} << 32);
-  StoreAs(to + 8, number);
-  StoreAs(to + 16, version);
-  StoreAs(to + 24, deadline_us);
-  StoreAs(to + 32, uint64_t{static_cast<uint16_t>(options.size())} | uint64_t{flags} << 16);
-  size_t bytes = kHeaderBytes;
-  if (!options.empty()) [[unlikely]] {
-    std::memcpy(to + bytes, options.data(), options.size());
-    bytes += options.size();
-  }
-  if (!key.empty()) std::memcpy(to + bytes, key.data(), key.size());
-  bytes += key.size();
-  if (type != RequestType::kPutPulled && !HasOperands(type)) return bytes;
-  for (; bytes % 8 != 0; ++bytes) to[bytes] = 0;
-  if (type == RequestType::kPutPulled) {
-    StoreAs(to + bytes, source.address);
-    StoreAs(to + bytes + 8, source.hash);
-    StoreAs(to + bytes + 16, source.rkey);
-    StoreAs(to + bytes + 20, uint32_t{0});
-    return bytes + ValueSource::kBytes;
-  }
-  StoreAs(to + bytes, operands.operand);
-  StoreAs(to + bytes + 8, operands.desired);
-  return bytes + CounterOperands::kBytes;
-}
-
 absl::StatusOr<Request> Request::Decode(absl::string_view bytes) {
   if (bytes.size() < kHeaderBytes) return Malformed("request: shorter than its header");
   const char* at = bytes.data();
@@ -197,21 +169,21 @@ void Reply::EncodeHead(char* to) const {
 absl::StatusOr<Reply> Reply::Decode(absl::string_view bytes) {
   if (bytes.size() < kHeaderBytes) return Malformed("reply: shorter than its header");
   const char* at = bytes.data();
-  const uint8_t code = LoadAs<uint8_t>(at);
+  const uint64_t head = LoadAs<uint64_t>(at);
+  const uint8_t code = head & 0xff;
   if (code >= kCodes) return Malformed(absl::StrCat("reply: unknown code ", code));
-  if (LoadAs<uint16_t>(at + 2) != 0) return Malformed("reply: reserved bytes are not zero");
-  Reply reply;
+  if ((head >> 16 & 0xffff) != 0) return Malformed("reply: reserved bytes are not zero");
+  if (bytes.size() - kHeaderBytes != head >> 32) return Malformed("reply: payload of another length than it says");
+  absl::StatusOr<Reply> result(absl::in_place);  // not copied: each reply comes through here
+  Reply& reply = *result;
   reply.code = static_cast<Code>(code);
-  reply.flags = LoadAs<uint8_t>(at + 1);
+  reply.flags = head >> 8 & 0xff;
   reply.number = LoadAs<uint64_t>(at + 8);
   reply.version = LoadAs<uint64_t>(at + 16);
   reply.slot = Slot(LoadAs<uint64_t>(at + 24));
   reply.time_us = LoadAs<uint64_t>(at + 32);
   reply.payload = bytes.substr(kHeaderBytes);
-  if (reply.payload.size() != LoadAs<uint32_t>(at + 4)) {
-    return Malformed("reply: payload of another length than it says");
-  }
-  return reply;
+  return result;
 }
 
 }  // namespace farlook::kv

@@ -8,11 +8,13 @@
 #define FARLOOK_KV_MESSAGE_H_
 
 #include <cstdint>
+#include <cstring>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kv/limits.h"
 #include "kv/slot.h"
+#include "kv/words.h"
 
 namespace farlook::kv {
 
@@ -107,6 +109,35 @@ struct Request {
   size_t EncodeHead(char* to) const;
   static absl::StatusOr<Request> Decode(absl::string_view bytes);
 };
+// Inline, so that who has the parts in registers need not put a Request together.
+inline size_t Request::EncodeHead(char* to) const {
+  StoreAs(to, uint64_t{static_cast<uint8_t>(type)} | uint64_t{static_cast<uint8_t>(condition)} << 8 |
+                  uint64_t{static_cast<uint16_t>(key.size())} << 16 | uint64_t{value_bytes} << 32);
+  StoreAs(to + 8, number);
+  StoreAs(to + 16, version);
+  StoreAs(to + 24, deadline_us);
+  StoreAs(to + 32, uint64_t{static_cast<uint16_t>(options.size())} | uint64_t{flags} << 16);
+  size_t bytes = kHeaderBytes;
+  if (!options.empty()) [[unlikely]] {
+    std::memcpy(to + bytes, options.data(), options.size());
+    bytes += options.size();
+  }
+  if (!key.empty()) std::memcpy(to + bytes, key.data(), key.size());
+  bytes += key.size();
+  if (type != RequestType::kPutPulled && !HasOperands(type)) return bytes;
+  for (; bytes % 8 != 0; ++bytes) to[bytes] = 0;
+  if (type == RequestType::kPutPulled) {
+    StoreAs(to + bytes, source.address);
+    StoreAs(to + bytes + 8, source.hash);
+    StoreAs(to + bytes + 16, source.rkey);
+    StoreAs(to + bytes + 20, uint32_t{0});
+    return bytes + ValueSource::kBytes;
+  }
+  StoreAs(to + bytes, operands.operand);
+  StoreAs(to + bytes + 8, operands.desired);
+  return bytes + CounterOperands::kBytes;
+}
+
 inline constexpr size_t kMaxOptionBytes = 256;
 inline constexpr size_t kMaxRequestHeadBytes =
     Request::kHeaderBytes + kMaxOptionBytes + kMaxKeyBytes + ValueSource::kBytes;
