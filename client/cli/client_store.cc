@@ -17,6 +17,7 @@ absl::StatusOr<std::unique_ptr<Store>> ClientStore::Connect(const Options& optio
   ClientOptions client_options;
   client_options.timeout_ms = options.timeout_ms;
   client_options.read_only = options.read_only;
+  client_options.wait_for_server = options.wait;
   // As many as the command keeps in flight: the window is there.
   client_options.max_in_flight = static_cast<uint32_t>(std::max<int64_t>(options.in_flight, 1));
   absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(options.address, client_options);

@@ -102,8 +102,8 @@ std::string HelpOn(const Command& command) {
     text += "\nFlags of this command:\n";
     for (const absl::string_view name : command.flags) absl::StrAppend(&text, FlagRow(*FindFlag(name)));
   }
-  absl::StrAppend(&text,
-                  "\nFlags of every command: --address --timeout_ms --read_only --key_encoding\n--json --help\n");
+  absl::StrAppend(
+      &text, "\nFlags of every command: --address --timeout_ms --read_only --wait\n--key_encoding --json --help\n");
   return text;
 }
 

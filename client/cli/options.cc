@@ -48,6 +48,10 @@ constexpr Flag kFlags[] = {
      [](Text value, Options* o) { return SetNumber(value, 1, kMaxMs, &o->timeout_ms); }},
     {"read_only", "", Scope::kStart, "connect without the right to write",
      [](Text value, Options* o) { return SetBool(value, &o->read_only); }},
+    {"wait", "", Scope::kStart,
+     "while no server answers, or it is full or shutting\n"
+     "down, go on trying until --timeout_ms is over",
+     [](Text value, Options* o) { return SetBool(value, &o->wait); }},
     {"key_encoding", "ENCODING", Scope::kEverywhere,
      "how keys are written in operands and lists: raw\n"
      "(default), hex, or escaped (\\\\ \\n \\r \\t \\0 \\xHH)",

@@ -21,6 +21,7 @@ struct Options {
   // Given once, when kv_cli starts.
   std::string address;  // empty: FARLOOK_ADDRESS
   bool read_only = false;
+  bool wait = false;
   bool history = true;
   bool version = false;
 

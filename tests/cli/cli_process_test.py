@@ -238,6 +238,24 @@ class CliTest(unittest.TestCase):
     self.check("--timeout_ms=100", stdin=b"get k\nget k\n", code=3, err="line 1: get: no server answers at")
     self.check("--address=shm:relative", "get", "k", code=64, err="shm:relative")
 
+  def test_wait_for_a_server_that_is_not_there_yet(self):
+    self.stop_server()
+    self.check("--wait", "put", "k", "v", "--timeout_ms=100", code=3, err="no server answers at")
+    early = subprocess.Popen([CLI, PATIENT, "--wait", "put", "k", "early"], stderr=subprocess.PIPE,
+                             env={**COVERAGE, "FARLOOK_ADDRESS": self.address})
+    self.start_server()
+    self.assertEqual(early.communicate(timeout=SECONDS), (None, b""))
+    self.assertEqual(early.returncode, 0)
+    self.check("get", "k", out=b"early")
+
+  def test_a_version_of_the_server_before_fits_nothing(self):
+    version = self.check("put", "balance", "100", "--print_version").stdout.decode().strip()
+    self.stop_server()
+    self.start_server()
+    self.check("put", "balance", "7")
+    self.check("cas", "balance", version, "99", code=2, err="another version")
+    self.check("get", "balance", out=b"7")
+
   def test_a_stopped_server_is_read_but_not_written(self):
     session = self.session()
     self.assertEqual(self.ask(session, b"put k v\nget k"), b"v\n")
