@@ -139,6 +139,7 @@ Plan DrawPlan(uint64_t seed) {
   plan.calls = static_cast<int>(random.OneIn(3) ? 0 : random.Between(5, 60));
   if (plan.large_values && random.OneIn(4)) {
     plan.long_values = true;
+    plan.timeout_ms = 1'000;  // they take long, and what is over is not done any more
     plan.operations = static_cast<int>(random.Between(60, 150));
     plan.keys = static_cast<int>(random.Between(2, 8));
     // Each of them is a great many stores.
