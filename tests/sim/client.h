@@ -95,6 +95,7 @@ class SimClient {
   int Call();  // how many operations
   void EndCalls();
   void AskCounter(Slot* slot, uint64_t write, history::Operation* record);
+  void SetUntil(const Slot& slot, history::Operation* record) const;
   void Ended(Slot* slot);
   void Found(const Slot& slot, history::Operation* record);
   void FoundCounter(const Slot& slot, history::Operation* record);

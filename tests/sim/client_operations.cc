@@ -307,6 +307,18 @@ void SimClient::FoundCounter(const Slot& slot, history::Operation* record) {
   numbers_[static_cast<size_t>(slot.key)] = operation.counter;
 }
 
+// A write whose time is over is not begun any more: where clocks are right, and the server does not stand still in the
+// middle of it, it has been done soon after, or never.
+void SimClient::SetUntil(const Slot& slot, history::Operation* record) const {
+  constexpr int64_t kAtMostNs = 20'000'000;  // between the server's look at the clock and its last store
+  for (const Fault fault : {Fault::kClientClocks, Fault::kServerClocks, Fault::kClientJumps, Fault::kServerJumps,
+                            Fault::kServerStopBetweenStores}) {
+    if (world_->plan.has(fault)) return;
+  }
+  if (record->outcome != Outcome::kPending || history::IsOfCounter(record->type)) return;
+  record->until_ns = record->begin_ns + slot.timeout_ns + (stopped_ns_ - slot.stopped_ns) + kAtMostNs;
+}
+
 void SimClient::Ended(Slot* slot) {
   const client::Operation& operation = slot->operation;
   history::Operation& record = world_->HistoryOf(server_, slot->key)[slot->place];
@@ -334,6 +346,7 @@ void SimClient::Ended(Slot* slot) {
   if (late_ns > slot->timeout_ns / 8 + 20'000'000) {  // a clock may be wrong by as much
     world_->Violate(absl::StrCat("an operation outlived its deadline by ", late_ns, " ns: ", ToString(record)));
   }
+  if (operation.status.code() == absl::StatusCode::kDeadlineExceeded) SetUntil(*slot, &record);
   if (world_->nesting > 0) ++world_->ended_in_pauses;
   slot->free = true;
   if (slot->must_answer && record.outcome != Outcome::kOk && record.outcome != Outcome::kNotFound &&

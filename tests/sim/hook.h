@@ -51,8 +51,9 @@ enum class Break : uint8_t {
   kAliveNotAsked,
   kLateNotFoundAtOnce,
   kOldDirectoryAtOnce,
-  kOldPlaceAfterMove,
   kPatienceWithoutEnd,
+  kOrderOfWritesDropped,
+  kOverIsBegun,
   kCount,
 };
 inline Break active_break = Break::kNone;

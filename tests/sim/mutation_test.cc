@@ -60,8 +60,9 @@ constexpr Mutation kMutations[] = {
     {Break::kLateNotFoundAtOnce, "LateNotFoundBelievedOfAGetAtOnce", Focus::kCalls},
     {Break::kOldDirectoryAtOnce, "NotFoundAtOnceWithAnOldDirectory"},
     {Break::kChecksumIgnored, "ChecksumOfALongItemNotVerified", Focus::kLong},
-    {Break::kOldPlaceAfterMove, "WhereAnItemWasBeforeAMoveTakenForItsPlace"},
     {Break::kPatienceWithoutEnd, "WhoAcknowledgesNothingIsWaitedForForEver", Focus::kCounters},
+    {Break::kOrderOfWritesDropped, "SmallWriteOvertakesAPulledOne"},
+    {Break::kOverIsBegun, "WriteBegunWhenItsTimeIsOver"},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

@@ -56,10 +56,6 @@ EDITS = [
     ("kv/partition.cc", "    StoreWord(from + kVersionOffset, version | kDeadBit);\n",
      "    if (!BROKEN(kMovedStaysAlive)) StoreWord(from + kVersionOffset, version | kDeadBit);\n"),
 
-    # A put makes room by moving items, perhaps the one that it replaces, and does not look again where that is.
-    ("kv/partition.cc", "    found = Find(hash, key);  // it may have been moved\n",
-     "    if (!BROKEN(kOldPlaceAfterMove)) found = Find(hash, key);\n"),
-
     # ---- Splitting.
     # The slots of a segment that was split are cleared before its descriptions say that it is retired; or they never do.
     ("kv/index.cc", "  for (uint32_t b = 0; b < kBuckets; ++b) StoreWord(BucketAt(old, b), 0);\n",
@@ -113,6 +109,12 @@ EDITS = [
      "return IsWrite(type) && !BROKEN(kExecutedAgain) ? Claim::kAnswered : Claim::kExecute;"),
     ("server/session.cc", "  if (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_) {\n",
      "  if (!BROKEN(kSessionOfAStranger) && (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_)) {\n"),
+    # A write does not wait for an earlier one of its session to the same key, whose value is being pulled.
+    ("server/worker.cc", "  if (!link.pulls->idle() && IsWrite(request.type) &&",
+     "  if (!BROKEN(kOrderOfWritesDropped) && !link.pulls->idle() && IsWrite(request.type) &&"),
+    # A request is done though its time is over.
+    ("server/executor.cc", "  return IsOver(request.deadline_us, now_ns) ?",
+     "  return IsOver(request.deadline_us, now_ns) && !BROKEN(kOverIsBegun) ?"),
     # The client has one request more without an answer than it was granted.
     ("client/session.cc", "void Session::SetWindow(uint32_t granted) { window_ = std::min(granted, max_window_); }",
      "void Session::SetWindow(uint32_t granted) {\n"
