@@ -1,8 +1,7 @@
 // Takes what comes in at the listeners, and sends each client to a worker.
 //
-// A client that resumes a session goes to the worker that owns it, whose number
-// is in the session's id; so no two workers ever meet over a session.  Others go
-// to the worker with the fewest clients.
+// A client that resumes a session goes to the worker that owns it, whose number is in the session's id; so no two
+// workers ever meet over a session. Others go to the worker with the fewest clients.
 //
 // Thread safety: one thread, but for Shutdown().
 #ifndef FARLOOK_SERVER_ACCEPTOR_H_

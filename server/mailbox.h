@@ -1,8 +1,7 @@
 // How a worker is handed connection requests by the thread that took them.
 //
 // Thread safety: any thread may call anything.
-// Ordering: the release in Put() pairs with the acquire in empty(), so a worker
-// that sees the flag finds the arrival.
+// Ordering: the release in Put() pairs with the acquire in empty(), so a worker that sees the flag finds the arrival.
 #ifndef FARLOOK_SERVER_MAILBOX_H_
 #define FARLOOK_SERVER_MAILBOX_H_
 

@@ -1,6 +1,5 @@
-// The values that a connection's requests announced and the server READs by
-// itself out of the client's registered memory, straight to where the table
-// will have them.
+// The values that a connection's requests announced and the server READs by itself out of the client's registered
+// memory, straight to where the table will have them.
 //
 //     Add -> waiting -> reserved, READs posted -> all arrived, hash fits -> published -> ended kAnswered
 //                                  |                          otherwise -> abandoned -> ended kAnswered, kBadValue
@@ -8,14 +7,11 @@
 //
 // Thread safety: none; belongs to the worker of its connection.
 // Invariants:
-//   * memory that a READ may still write into is not given back: a reservation
-//     is published or abandoned only when every READ posted for it completed;
-//   * nothing unverified is published: the hash is computed over the
-//     destination, after the last READ;
-//   * nothing is begun, and nothing published, whose deadline has passed: it ends
-//     kAnswered, kExpired;
-//   * at most kMaxActive reservations are held for one connection, whatever it
-//     asks for.
+//   * memory that a READ may still write into is not given back: a reservation is published or abandoned only when every
+//     READ posted for it completed;
+//   * nothing unverified is published: the hash is computed over the destination, after the last READ;
+//   * nothing is begun, and nothing published, whose deadline has passed: it ends kAnswered, kExpired;
+//   * at most kMaxActive reservations are held for one connection, whatever it asks for.
 #ifndef FARLOOK_SERVER_PULL_QUEUE_H_
 #define FARLOOK_SERVER_PULL_QUEUE_H_
 

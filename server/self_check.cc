@@ -13,7 +13,7 @@ bool SelfCheck(const ServerOptions& options, std::string* text) {
   plan.huge_pages = options.huge_pages;
   plan.numa_node = options.numa_node;
   rdma::Findings findings;
-  if (absl::Status status = Server::CheckOptions(options); !status.ok()) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) {
     findings.push_back(rdma::Trouble(status));
   } else {
     findings = rdma::ExamineServer(plan);

@@ -4,11 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 
-#include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
@@ -17,28 +14,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "kv/cell_region.h"
-#include "kv/counter_value.h"
 #include "kv/table.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
 #include "rdma/wake_fd.h"
 #include "server/acceptor.h"
-#include "server/byte_size.h"
 #include "server/cell_domain.h"
 #include "server/counters.h"
 #include "server/log.h"
 #include "server/partition_locks.h"
+#include "server/start_log.h"
 #include "server/stat_text.h"
 #include "server/worker.h"
 #include "server/worker_thread.h"
 
 namespace farlook::server {
 namespace {
-
-constexpr int kMaxPartitions = 64;
-
-// Each partition has slabs of its own, so a small region is not cut into many.
-constexpr uint64_t kBytesPerPartition = 64 << 20;
 
 uint64_t Random64() {
   uint64_t word;
@@ -55,58 +46,6 @@ uint64_t RandomNonzero() {
   }
 }
 
-// A power of two, at least the workers; twice as many where there are several, so that they meet less often.
-int PartitionsFor(int workers, uint64_t memory_bytes) {
-  if (workers == 1) return 1;
-  const unsigned least = std::bit_ceil(static_cast<unsigned>(workers));
-  const uint64_t room = std::bit_floor(std::max<uint64_t>(memory_bytes / kBytesPerPartition, 1));
-  return static_cast<int>(std::max<uint64_t>(least, std::min<uint64_t>({2 * least, kMaxPartitions, room})));
-}
-
-absl::Status OutOfRange(absl::string_view flag, uint64_t least, uint64_t most) {
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, " must be from ", least, " to ", most));
-}
-
-absl::Status Check(const ServerOptions& options) {
-  if (options.listen.empty()) {
-    return absl::InvalidArgumentError("no address to listen at: say --listen=shm:///run/farlook/kv");
-  }
-  if (options.memory_bytes < kv::kMinRegionBytes || options.memory_bytes > kv::kMaxRegionBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("--memory must be from ", FormatByteSize(kv::kMinRegionBytes),
-                                                   " to ", FormatByteSize(kv::kMaxRegionBytes)));
-  }
-  if (options.counter_memory_bytes != 0 && (options.counter_memory_bytes < kv::kMinCellRegionBytes ||
-                                            options.counter_memory_bytes > kv::kMaxCellRegionBytes)) {
-    return absl::InvalidArgumentError(absl::StrCat("--counter_memory must be 0, or from ",
-                                                   FormatByteSize(kv::kMinCellRegionBytes), " to ",
-                                                   FormatByteSize(kv::kMaxCellRegionBytes)));
-  }
-  if (options.counter_patience_ms < 1) return absl::InvalidArgumentError("--counter_patience must be at least 1ms");
-  if (options.workers < 1 || options.workers > SessionTable::kMaxWorkers) {
-    return OutOfRange("workers", 1, SessionTable::kMaxWorkers);
-  }
-  if (options.max_value_bytes < 1 || options.max_value_bytes > kv::kMaxValueBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--max_value_bytes must be from 1 to ", FormatByteSize(kv::kMaxValueBytes)));
-  }
-  if (options.window < 1 || options.window > kv::kMaxWindow) return OutOfRange("window", 1, kv::kMaxWindow);
-  if (options.max_clients < 1) return absl::InvalidArgumentError("--max_clients must be at least 1");
-  if (options.max_clients > kv::kMaxAtomicsInFlight && options.counter_memory_bytes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--max_clients must be at most ", kv::kMaxAtomicsInFlight,
-                                                   " where there are counters (--counter_memory)"));
-  }
-  if (options.liveness_ms < 100) return absl::InvalidArgumentError("--liveness must be at least 100ms");
-  if (options.spin_us < 0) return absl::InvalidArgumentError("--spin_us must not be negative");
-  if (options.keep_sessions_ms < 0 || options.drain_timeout_ms < 0) {
-    return absl::InvalidArgumentError("--keep_sessions and --drain_timeout must not be negative");
-  }
-  return absl::OkStatus();
-}
-
-double Seconds(const timeval& time) {
-  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-}
-
 }  // namespace
 
 // Members are destroyed from the last to the first: threads, workers with their connections, endpoints, listeners,
@@ -118,7 +57,7 @@ class Server::Impl {
 
   absl::Status Start();
   void Stop();
-  void LogReady() const;
+  void LogReady() const { server::LogReady(facts_, clock_.NowNs() - started_ns_); }
   std::string Stats(absl::string_view prefix) const;
   const ServerFacts& facts() const { return facts_; }
 
@@ -137,7 +76,6 @@ class Server::Impl {
   absl::Status StartThreads();
   void StartEachThread();
   void RunAcceptor();
-  void LogStart() const;
 
   const ServerOptions options_;
   const rdma::Clock& clock_ = rdma::Clock::Real();
@@ -152,7 +90,6 @@ class Server::Impl {
   std::vector<std::unique_ptr<rdma::Listener>> listeners_;
   std::vector<rdma::RemoteRange> ranges_;  // of the table, at each listener
   std::vector<rdma::RemoteRange> cells_;   // of counters, likewise; rkey 0: not offered there
-  std::string atomics_;                    // see CellDomain::name
   std::vector<std::unique_ptr<Seat>> seats_;
   std::unique_ptr<Acceptor> acceptor_;
   rdma::WakeFd acceptor_wake_;
@@ -162,14 +99,15 @@ class Server::Impl {
 };
 
 absl::Status Server::Impl::Start() {
-  if (absl::Status status = Check(options_); !status.ok()) return status;
+  if (absl::Status status = CheckOptions(options_); !status.ok()) return status;
   facts_.version = std::string(kVersion);
   facts_.incarnation = RandomNonzero();
   facts_.numa_node = options_.numa_node;
-  facts_.partitions = PartitionsFor(options_.workers, options_.memory_bytes);
+  facts_.partitions = PartitionsFor(options_);
   facts_.max_value_bytes = options_.max_value_bytes;
   facts_.window = options_.window;
   facts_.max_clients = options_.max_clients;
+  facts_.workers = options_.workers;
   // Addresses first: a second server on one finds out before it takes memory.
   if (absl::Status status = Listen(); !status.ok()) return status;
   if (absl::Status status = MakeTable(); !status.ok()) return status;
@@ -180,7 +118,7 @@ absl::Status Server::Impl::Start() {
   }
   if (!acceptor_wake_.ok()) return absl::ResourceExhaustedError("no file descriptors left (raise ulimit -n)");
   if (absl::Status status = StartThreads(); !status.ok()) return status;
-  LogStart();
+  LogStart(facts_);
   return absl::OkStatus();
 }
 
@@ -206,6 +144,8 @@ absl::Status Server::Impl::MakeTable() {
   if (!created.ok()) return created.status();
   memory_.push_back(std::make_unique<rdma::SharedMemory>(*std::move(created)));
   facts_.page_bytes = memory_[0]->page_bytes();
+  facts_.memory_bytes = memory_[0]->bytes();
+  facts_.memory_advice = memory_[0]->advice();
   facts_.huge_pages = std::string(rdma::HugePagesName(memory_[0]->huge_pages()));
 
   kv::TableOptions table;
@@ -236,7 +176,8 @@ absl::Status Server::Impl::MakeCounters() {
   auto domain = OfferCells(listeners_, cell_memory_[0]->range());
   if (!domain.ok()) return domain.status();
   cells_ = std::move(domain->ranges);
-  atomics_ = std::move(domain->name);
+  facts_.cell_bytes = cell_memory_[0]->bytes();
+  facts_.atomics = std::move(domain->name);
   counters_ = std::make_unique<Counters>(table_.get(), locks_.get(), &clock_, cells, std::move(domain->writer));
   return absl::OkStatus();
 }
@@ -352,13 +293,7 @@ void Server::Impl::Stop() {
 }
 
 std::string Server::Impl::Stats(absl::string_view prefix) const {
-  ServerMoment moment;
-  moment.uptime_s = 1e-9 * static_cast<double>(clock_.NowNs() - started_ns_);
-  rusage usage;
-  if (getrusage(RUSAGE_SELF, &usage) == 0) {
-    moment.cpu_user_s = Seconds(usage.ru_utime);
-    moment.cpu_system_s = Seconds(usage.ru_stime);
-  }
+  ServerMoment moment = MomentNow(clock_.NowNs() - started_ns_);
   moment.rejected = acceptor_->rejected();
   if (counters_ != nullptr) moment.counters = counters_->stats();
   std::vector<const WorkerStats*> workers;
@@ -366,45 +301,11 @@ std::string Server::Impl::Stats(absl::string_view prefix) const {
   return StatText(facts_, moment, table_->stats(), workers, prefix);
 }
 
-void Server::Impl::LogStart() const {
-  Log(LogLevel::kInfo, "memory",
-      {{"bytes", memory_[0]->bytes()},
-       {"page_bytes", facts_.page_bytes},
-       {"huge_pages", facts_.huge_pages},
-       {"numa_node", facts_.numa_node < 0 ? "any" : absl::StrCat(facts_.numa_node)},
-       {"partitions", facts_.partitions}});
-  if (!memory_[0]->advice().empty()) {
-    Log(LogLevel::kInfo, "larger pages would make reads faster", {{"advice", memory_[0]->advice()}});
-  }
-  if (const unsigned cpus = std::thread::hardware_concurrency();
-      cpus != 0 && options_.workers > static_cast<int>(cpus)) {
-    Log(LogLevel::kWarning, "more workers than CPUs",
-        {{"workers", options_.workers}, {"cpus", cpus}, {"advice", "fewer --workers"}});
-  }
-  if (counters_ != nullptr) {
-    Log(LogLevel::kInfo, "counters", {{"bytes", cell_memory_[0]->bytes()}, {"atomics", atomics_}});
-  }
-  for (const std::string& address : facts_.addresses) Log(LogLevel::kInfo, "listening", {{"address", address}});
-}
-
-void Server::Impl::LogReady() const {
-  Log(LogLevel::kInfo, "ready",
-      {{"version", facts_.version},
-       {"incarnation", absl::Hex(facts_.incarnation, absl::kZeroPad16)},
-       {"workers", options_.workers},
-       {"max_clients", options_.max_clients},
-       {"max_value_bytes", options_.max_value_bytes},
-       {"window", options_.window},
-       {"start_ms", (clock_.NowNs() - started_ns_) / 1'000'000}});
-}
-
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
   auto impl = std::make_unique<Impl>(options);
   if (absl::Status status = impl->Start(); !status.ok()) return status;
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
-
-absl::Status Server::CheckOptions(const ServerOptions& options) { return Check(options); }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;

@@ -1,5 +1,7 @@
 #include "server/stat_text.h"
 
+#include <sys/resource.h>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -37,6 +39,10 @@ class Lines {
   const absl::string_view prefix_;
   std::string text_;
 };
+
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
 
 std::string Seconds(double seconds) { return absl::StrFormat("%.3f", seconds); }
 
@@ -123,6 +129,17 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
 }
 
 }  // namespace
+
+ServerMoment MomentNow(int64_t uptime_ns) {
+  ServerMoment moment;
+  moment.uptime_s = 1e-9 * static_cast<double>(uptime_ns);
+  rusage usage;
+  if (getrusage(RUSAGE_SELF, &usage) == 0) {
+    moment.cpu_user_s = Seconds(usage.ru_utime);
+    moment.cpu_system_s = Seconds(usage.ru_stime);
+  }
+  return moment;
+}
 
 std::string StatText(const ServerFacts& facts, const ServerMoment& moment, const kv::TableStats& table,
                      const std::vector<const WorkerStats*>& workers, absl::string_view prefix) {

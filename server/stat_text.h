@@ -25,6 +25,13 @@ struct ServerFacts {
   uint32_t window = 0;
   int64_t max_clients = 0;
   std::vector<std::string> addresses;
+
+  // For the log alone.
+  int workers = 0;
+  uint64_t memory_bytes = 0;
+  std::string memory_advice;  // not empty: how to get larger pages
+  uint64_t cell_bytes = 0;    // 0: no counters
+  std::string atomics;        // see CellDomain::name
 };
 
 struct ServerMoment {
@@ -34,6 +41,9 @@ struct ServerMoment {
   uint64_t rejected = 0;  // clients turned away before they came to a worker
   CounterStats counters;
 };
+
+// What the process says of itself; the rest is zero.
+ServerMoment MomentNow(int64_t uptime_ns);
 
 // The lines whose names start with `prefix`.
 std::string StatText(const ServerFacts& facts, const ServerMoment& moment, const kv::TableStats& table,

@@ -28,7 +28,9 @@ class StatTextTest : public ::testing::Test {
 };
 
 TEST_F(StatTextTest, EveryLineIsANameOfItsOwnAndAValue) {
-  facts_ = {.version = "1.2", .huge_pages = "none", .addresses = {"shm:///a", "shm:///b"}};
+  facts_.version = "1.2";
+  facts_.huge_pages = "none";
+  facts_.addresses = {"shm:///a", "shm:///b"};
   std::set<std::string> names;
   for (absl::string_view line : absl::StrSplit(Text(), '\n', absl::SkipEmpty())) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');

@@ -1,7 +1,7 @@
 // What one worker has done, for kStat.
 //
-// Thread safety: the worker's thread adds, any thread reads.  A figure has one
-// writer, so adding is a load and a store, without a locked instruction.
+// Thread safety: the worker's thread adds, any thread reads. A figure has one writer, so adding is a load and a store,
+// without a locked instruction.
 #ifndef FARLOOK_SERVER_WORKER_STATS_H_
 #define FARLOOK_SERVER_WORKER_STATS_H_
 

@@ -1,0 +1,71 @@
+#include "server/server_options.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "absl/strings/str_cat.h"
+#include "kv/cell_region.h"
+#include "kv/counter_value.h"
+#include "server/byte_size.h"
+#include "server/session.h"
+
+namespace farlook::server {
+namespace {
+
+constexpr int kMaxPartitions = 64;
+
+// Each partition has slabs of its own, so a small region is not cut into many.
+constexpr uint64_t kBytesPerPartition = 64 << 20;
+
+absl::Status OutOfRange(absl::string_view flag, uint64_t least, uint64_t most) {
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, " must be from ", least, " to ", most));
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const ServerOptions& options) {
+  if (options.listen.empty()) {
+    return absl::InvalidArgumentError("no address to listen at: say --listen=shm:///run/farlook/kv");
+  }
+  if (options.memory_bytes < kv::kMinRegionBytes || options.memory_bytes > kv::kMaxRegionBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("--memory must be from ", FormatByteSize(kv::kMinRegionBytes),
+                                                   " to ", FormatByteSize(kv::kMaxRegionBytes)));
+  }
+  if (options.counter_memory_bytes != 0 && (options.counter_memory_bytes < kv::kMinCellRegionBytes ||
+                                            options.counter_memory_bytes > kv::kMaxCellRegionBytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("--counter_memory must be 0, or from ",
+                                                   FormatByteSize(kv::kMinCellRegionBytes), " to ",
+                                                   FormatByteSize(kv::kMaxCellRegionBytes)));
+  }
+  if (options.counter_patience_ms < 1) return absl::InvalidArgumentError("--counter_patience must be at least 1ms");
+  if (options.workers < 1 || options.workers > SessionTable::kMaxWorkers) {
+    return OutOfRange("workers", 1, SessionTable::kMaxWorkers);
+  }
+  if (options.max_value_bytes < 1 || options.max_value_bytes > kv::kMaxValueBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max_value_bytes must be from 1 to ", FormatByteSize(kv::kMaxValueBytes)));
+  }
+  if (options.window < 1 || options.window > kv::kMaxWindow) return OutOfRange("window", 1, kv::kMaxWindow);
+  if (options.max_clients < 1) return absl::InvalidArgumentError("--max_clients must be at least 1");
+  if (options.max_clients > kv::kMaxAtomicsInFlight && options.counter_memory_bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--max_clients must be at most ", kv::kMaxAtomicsInFlight,
+                                                   " where there are counters (--counter_memory)"));
+  }
+  if (options.liveness_ms < 100) return absl::InvalidArgumentError("--liveness must be at least 100ms");
+  if (options.spin_us < 0) return absl::InvalidArgumentError("--spin_us must not be negative");
+  if (options.keep_sessions_ms < 0 || options.drain_timeout_ms < 0) {
+    return absl::InvalidArgumentError("--keep_sessions and --drain_timeout must not be negative");
+  }
+  return absl::OkStatus();
+}
+
+// A power of two, at least the workers; twice as many where there are several, so that they meet less often.
+int PartitionsFor(const ServerOptions& options) {
+  const int workers = options.workers;
+  if (workers == 1) return 1;
+  const unsigned least = std::bit_ceil(static_cast<unsigned>(workers));
+  const uint64_t room = std::bit_floor(std::max<uint64_t>(options.memory_bytes / kBytesPerPartition, 1));
+  return static_cast<int>(std::max<uint64_t>(least, std::min<uint64_t>({2 * least, kMaxPartitions, room})));
+}
+
+}  // namespace farlook::server
