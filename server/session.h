@@ -179,7 +179,7 @@ struct SessionOptions {
 // The sessions of one worker. One is kept without a connection if it wrote and its client did not say goodbye, until it
 // is resumed or keep_ns is over; never does another client's coming evict it, instead nobody new comes in while there
 // are max_kept. A session that was evicted cannot be resumed: its client gets a new one, and reports the outcome of
-// what had no answer as unknown. One that is not known because it never wrote is resumed as if it had been kept:
+// what had no answer as unknown. One that is not known because it never wrote is resumed under another id:
 // nothing of it was done but reads.
 class SessionTable {
  public:
