@@ -382,13 +382,12 @@ void ClientCore::EndSession(absl::string_view why) {
   });
 }
 
-// Nobody needs to wait for a server that is not there.
+// Nobody needs to wait for a server that is not there. A device that is gone (FAILED_PRECONDITION of this host) may
+// come back, and then the server is there again; what a server says itself is final, and said as it is.
 void ClientCore::Refuse(const absl::Status& why) {
-  absl::StatusCode code = absl::StatusCode::kUnavailable;
-  for (const absl::StatusCode kept : {absl::StatusCode::kPermissionDenied, absl::StatusCode::kResourceExhausted,
-                                      absl::StatusCode::kFailedPrecondition}) {
-    if (why.code() == kept) code = kept;
-  }
+  const bool said_as_it_is = absl::IsPermissionDenied(why) || absl::IsResourceExhausted(why) ||
+                             (absl::IsFailedPrecondition(why) && link_.turned_away());
+  const absl::StatusCode code = said_as_it_is ? why.code() : absl::StatusCode::kUnavailable;
   const auto end = [this, &why, code](Operation* operation) {
     finished_.End(operation, absl::Status(code, why.message()));
   };

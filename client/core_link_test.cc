@@ -88,6 +88,16 @@ TEST_F(CoreLinkTest, RefusalsHaveCodesThatOperationsEndWith) {
   }
 }
 
+// What this host says by itself, of a device that was taken away, is no word of the server's: the device may come back.
+TEST_F(CoreLinkTest, ADeviceThatIsGoneMakesTheServerUnavailable) {
+  network_.reject = absl::FailedPreconditionError("the address is not one of an interface with an RDMA device");
+  MakeCore();
+  auto put = Start(Kind::kPut, "key", "value");
+  Poll();
+  ASSERT_TRUE(put->done());
+  EXPECT_EQ(put->code(), StatusCode::kUnavailable);
+}
+
 // A server that shuts down under a client: what was not sent is not done, and says so.
 TEST_F(CoreLinkTest, AServerThatShutsDownIsUnavailable) {
   Connect();

@@ -79,6 +79,8 @@ class Link {
   // The server answered something over this connection: if it breaks, try again at once.
   void Proven() { backoff_ms_ = 0; }
 
+  // Whether it was the server that refused the last attempt, in its own words.
+  bool turned_away() const { return may_pass_.has_value(); }
   // Why the last attempt failed, or OK. Also OK where that is to be waited out.
   const absl::Status& refused() const { return refused_; }
   // When the next attempt may be made. REQUIRES kDown.

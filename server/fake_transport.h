@@ -1,9 +1,9 @@
-// A transport without a peer, for tests: the test is the peer. It says what arrives and when READs complete, and sees what
-// was sent.
+// A transport without a peer, for tests: the test is the peer. It says what arrives and when READs complete, and sees
+// what was sent.
 //
-// Strict where a real one would be treacherous: a message's bytes are freed at the next Poll, so that asan sees who kept
-// them; a READ's destination is scribbled over when it completes, even flushed, so that memory given back too early shows
-// as damage; destroying a connection before its kDisconnected was delivered is counted.
+// Strict where a real one would be treacherous: a message's bytes are freed at the next Poll, so that asan sees who
+// kept them; a READ's destination is scribbled over when it completes, even flushed, so that memory given back too
+// early shows as damage; destroying a connection before its kDisconnected was delivered is counted.
 #ifndef FARLOOK_SERVER_FAKE_TRANSPORT_H_
 #define FARLOOK_SERVER_FAKE_TRANSPORT_H_
 
