@@ -224,7 +224,7 @@ void ClientCore::Dispatch(const rdma::Completion& completion) {
 }
 
 void ClientCore::OnConnected() {
-  if (absl::Status status = link_.OnConnected(); !status.ok()) return FailAttempt(std::move(status));
+  if (absl::Status status = link_.OnConnected(); !status.ok()) return FailAttempt(status);
   if (std::exchange(was_connected_, true)) ++stats_.reconnects;
   local_ = link_.connection()->capabilities().local;
   if (link_.incarnation() != incarnation_) {
@@ -237,7 +237,7 @@ void ClientCore::OnConnected() {
     incarnation_ = link_.incarnation();
   }
   if (absl::Status status = link_.Greet(session_.MakeHello(options_.read_only)); !status.ok()) {
-    FailAttempt(std::move(status));
+    FailAttempt(status);
   }
 }
 
@@ -264,7 +264,7 @@ void ClientCore::OnDirectoryRead() {
 
 void ClientCore::OnFirstMessage(absl::string_view message) {
   if (absl::Status status = link_.OnFirstMessage(message, time_.NowNs()); !status.ok()) {
-    return FailAttempt(std::move(status));
+    return FailAttempt(status);
   }
   if (link_.ready()) BeginReady();
 }
@@ -364,7 +364,7 @@ void ClientCore::Lose(absl::Status why) {
   posted_ = Posted();
 }
 
-void ClientCore::FailAttempt(absl::Status why) {
+void ClientCore::FailAttempt(const absl::Status& why) {
   trouble_ = why;
   link_.Failed(why, time_.NowNs());
   for (Engine* engine : engines_) engine->Lost();
@@ -399,7 +399,7 @@ void ClientCore::Attempt(int64_t now_ns) {
     if (!link_.refused().ok()) Refuse(link_.refused());
     return;
   }
-  if (absl::Status status = link_.Dial(session_.id()); !status.ok()) FailAttempt(std::move(status));
+  if (absl::Status status = link_.Dial(session_.id()); !status.ok()) FailAttempt(status);
 }
 
 // ---- Time.

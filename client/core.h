@@ -140,7 +140,7 @@ class ClientCore {
   }
 
   void Lose(absl::Status why);
-  void FailAttempt(absl::Status why);
+  void FailAttempt(const absl::Status& why);
   void EndSession(absl::string_view why);
   void Refuse(const absl::Status& why);
   void Tick(int64_t now_ns);

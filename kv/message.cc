@@ -64,8 +64,7 @@ absl::Status DecodeOperands(absl::string_view bytes, RequestType type, CounterOp
 // Looks at the options; whether they ask for what is not known.
 absl::Status CheckOptions(absl::string_view options, bool* unsupported) {
   if (options.size() % 8 != 0) return Malformed("request: options of a length that is no multiple of 8");
-  const absl::Status status =
-      ReadFields("request", options, [](uint16_t, absl::string_view) { return FieldUse::kUnknown; });
+  absl::Status status = ReadFields("request", options, [](uint16_t, absl::string_view) { return FieldUse::kUnknown; });
   if (!absl::IsFailedPrecondition(status)) return status;
   *unsupported = true;
   return absl::OkStatus();

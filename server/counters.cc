@@ -29,7 +29,7 @@ Outcome Counters::Execute(const kv::Request& request, uint64_t hash, bool tell_c
   if (request.type == kv::RequestType::kCounterCreate && code == Code::kNotFound) {
     outcome = Create(request, hash, &cell);
   } else if (code != Code::kOk) {
-    return {code};
+    return Outcome(code);
   } else {
     switch (request.type) {
       case kv::RequestType::kCounterAdd:
@@ -57,12 +57,12 @@ bool Counters::Set(uint64_t cell, int64_t value) {
 
 Outcome Counters::Create(const kv::Request& request, uint64_t hash, uint64_t* cell) {
   const uint64_t fresh = AllocateCell();
-  if (fresh == 0) return {Code::kNoMemory};
-  if (!Set(fresh, request.operands.operand)) return kDeviceFailed;  // the cell is lost, which is the safe side
+  if (fresh == 0) return Outcome(Code::kNoMemory);
+  if (!Set(fresh, request.operands.operand)) return Outcome(kDeviceFailed);  // the cell is lost, which is the safe side
   const kv::WriteResult inserted = table_->InsertCounter(hash, request.key, fresh, clock_->NowNs());
   if (inserted.code != Code::kOk) {
     if (Set(fresh, static_cast<int64_t>(kv::kPoison))) FreeCell(fresh);
-    return {inserted.code};
+    return Outcome(inserted.code);
   }
   *cell = fresh;
   return WithValue(Code::kOk, request.operands.operand);
@@ -70,32 +70,32 @@ Outcome Counters::Create(const kv::Request& request, uint64_t hash, uint64_t* ce
 
 Outcome Counters::Add(int64_t delta, uint64_t cell) {
   int64_t old, passing;
-  if (!writer_->FetchAdd(cell, delta, &old)) return kDeviceFailed;
+  if (!writer_->FetchAdd(cell, delta, &old)) return Outcome(kDeviceFailed);
   if (kv::StateOfAdd(old, delta) == CellState::kLive) return WithValue(Code::kOk, old);
   // Taken back, as a client does with its own.
-  if (!writer_->FetchAdd(cell, -delta, &passing)) return kDeviceFailed;
+  if (!writer_->FetchAdd(cell, -delta, &passing)) return Outcome(kDeviceFailed);
   return WithValue(Code::kOutOfRange, old);
 }
 
 Outcome Counters::Swap(int64_t expected, int64_t desired, uint64_t cell) {
   int64_t old;
-  if (!writer_->CompareSwap(cell, expected, desired, &old)) return kDeviceFailed;
+  if (!writer_->CompareSwap(cell, expected, desired, &old)) return Outcome(kDeviceFailed);
   const bool counts = old == expected || kv::StateOf(old) == CellState::kLive;
   return WithValue(counts ? Code::kOk : Code::kOutOfRange, old);
 }
 
 Outcome Counters::Read(uint64_t cell) {
   int64_t value;
-  if (!writer_->Read(cell, &value)) return kDeviceFailed;
+  if (!writer_->Read(cell, &value)) return Outcome(kDeviceFailed);
   return WithValue(kv::StateOf(value) == CellState::kLive ? Code::kOk : Code::kOutOfRange, value);
 }
 
 Outcome Counters::Delete(const kv::Request& request, uint64_t hash, uint64_t cell) {
   int64_t old, passing;
-  if (!writer_->FetchAdd(cell, static_cast<int64_t>(kv::kPoison), &old)) return kDeviceFailed;
+  if (!writer_->FetchAdd(cell, static_cast<int64_t>(kv::kPoison), &old)) return Outcome(kDeviceFailed);
   // A value out of range would, poisoned, be near the end of what is dead: to the middle with it.
   if (kv::StateOf(old) != CellState::kLive && !writer_->FetchAdd(cell, kv::Difference(0, old), &passing)) {
-    return kDeviceFailed;
+    return Outcome(kDeviceFailed);
   }
   table_->DeleteCounter(hash, request.key);
   Retire(cell, hash);

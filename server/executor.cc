@@ -34,7 +34,7 @@ Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_c
     case kv::RequestType::kCounterSwap:
     case kv::RequestType::kCounterRead:
     case kv::RequestType::kCounterDelete:
-      if (shared_.counters == nullptr) return {kv::Code::kNoMemory};
+      if (shared_.counters == nullptr) return Outcome(kv::Code::kNoMemory);
       outcome = shared_.counters->Execute(request, hash, tell_cell);
       *payload = PayloadOf(request.type, outcome);
       return outcome;
@@ -72,7 +72,7 @@ Outcome Executor::Get(const kv::Request& request, uint64_t hash, absl::string_vi
   absl::MutexLock lock(shared_.locks->of(hash));
   const kv::WriteResult result = shared_.table->Get(hash, request.key, &item);
   if (result.code == kv::Code::kOk) {
-    if (item.flags != static_cast<uint16_t>(kv::ItemKind::kValue)) return {kv::Code::kWrongKind};
+    if (item.flags != static_cast<uint16_t>(kv::ItemKind::kValue)) return Outcome(kv::Code::kWrongKind);
     // Copied while the lock keeps it from being freed.
     if (item.value.size() <= value_.size()) {
       std::memcpy(value_.data(), item.value.data(), item.value.size());

@@ -42,7 +42,8 @@ struct Link;
 // What became of a request.
 struct Outcome {
   Outcome() = default;
-  Outcome(kv::Code code_of, uint64_t version_of = 0, kv::Slot slot_of = {}, kv::CounterResult counter_of = {})
+  explicit Outcome(kv::Code code_of) : code(code_of) {}
+  Outcome(kv::Code code_of, uint64_t version_of, kv::Slot slot_of = {}, kv::CounterResult counter_of = {})
       : code(code_of), version(version_of), slot(slot_of), counter(counter_of) {}
 
   kv::Code code = kv::Code::kOk;

@@ -24,10 +24,13 @@ def _clang_tidy_impl(target, ctx):
         if file.extension == "h"
     ]
     deps = [
-        dep[CcInfo].compilation_context.headers
+        dep[CcInfo].compilation_context
         for dep in getattr(ctx.rule.attr, "deps", [])
         if CcInfo in dep
     ]
+
+    # Where headers are that a target gives another path to (strip_include_prefix).
+    includes = depset(transitive = [each.includes for each in [context] + deps]).to_list()
     reports = []
     for source in _sources(ctx):
         report = ctx.actions.declare_file("%s.%s.tidy" % (ctx.label.name, source.basename))
@@ -40,10 +43,11 @@ def _clang_tidy_impl(target, ctx):
                   -std=c++20 -iquote . "$@" >"$report" 2>"$report.err"; then
                 cat "$report"; grep -v ' generated\\.$' "$report.err"; exit 1
               fi""",
-            arguments = [ctx.file._config.path, source.path, report.path] + getattr(ctx.rule.attr, "copts", []),
+            arguments = [ctx.file._config.path, source.path, report.path] +
+                        ["-I" + directory for directory in includes] + getattr(ctx.rule.attr, "copts", []),
             inputs = depset(
                 [source, ctx.file._config] + private_headers,
-                transitive = [context.headers] + deps,
+                transitive = [each.headers for each in [context] + deps],
             ),
             outputs = [report],
             mnemonic = "ClangTidy",
