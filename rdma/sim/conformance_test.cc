@@ -27,8 +27,15 @@ struct World {
   int addresses = 0;
 };
 
+// They outlive the tests.
+World* WorldOf(bool local) {
+  static World* const two_hosts = new World(/*local=*/false);
+  static World* const one_host = new World(/*local=*/true);
+  return local ? one_host : two_hosts;
+}
+
 Backend Simulated(const char* name, bool local) {
-  World* const world = new World(local);  // outlives the tests
+  World* const world = WorldOf(local);
   Backend backend;
   backend.name = name;
   backend.unused_address = [world] { return absl::StrCat("sim://server", ++world->addresses); };
