@@ -129,10 +129,10 @@ EDITS = [
 
     # ---- Counters.
     # The item of a deleted counter is dead, and its slot clear, before its cell is poisoned; or it never is.
-    ("server/counters.cc", "  if (!writer_->FetchAdd(cell, static_cast<int64_t>(kv::kPoison), &old)) return kDeviceFailed;\n",
+    ("server/counters.cc", "  if (!writer_->FetchAdd(cell, static_cast<int64_t>(kv::kPoison), &old)) return Outcome(kDeviceFailed);\n",
      "  if (BROKEN(kItemDeadBeforePoison)) table_->DeleteCounter(hash, request.key);\n"
      "  if (!writer_->FetchAdd(cell, BROKEN(kPoisonForgotten) ? 0 : static_cast<int64_t>(kv::kPoison), &old))\n"
-     "    return kDeviceFailed;\n"),
+     "    return Outcome(kDeviceFailed);\n"),
     # The cell of a deleted counter is free at once, and nobody is told.
     ("server/counters.cc", "  Retire(cell, hash);\n",
      "  if (BROKEN(kCellReusedAtOnce)) FreeCell(cell);\n"
