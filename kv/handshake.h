@@ -65,8 +65,8 @@ struct ServerRange {
 struct AcceptData {
   static constexpr size_t kBytes = 40;
   enum Flags : uint32_t {
-    kAuthentication = 1u << 16
-  };  // reserved: the table is told when the client has proved itself
+    kAuthentication = 1u << 16,  // reserved: the table is told when the client has proved itself
+  };
 
   uint8_t version = kMaxVersion;
   uint32_t flags = 0;

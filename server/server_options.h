@@ -19,7 +19,7 @@ struct ServerOptions {
   rdma::HugePages huge_pages = rdma::HugePages::kAuto;
   uint64_t counter_memory_bytes = 16ull << 20;  // for cells of counters, 64 bytes each; 0: no counters
   int64_t counter_patience_ms = 2000;  // before a client that does not acknowledge deleted counters is disconnected
-  int numa_node = -1;                  // -1: the device's; where there is none, or nobody knows, as the kernel likes
+  int numa_node = -1;                  // -1: the device's; where the kernel does not tell that either, any node
   int workers = 1;                     // threads, 1 .. 64
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
   uint32_t window = kv::kDefaultWindow;    // requests that a client may have without a reply

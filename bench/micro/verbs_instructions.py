@@ -4,7 +4,7 @@
     bazel test --config=opt //tests/verbs:speed_test           fails when one has grown by more than 3 %, or a row is missing
 
     bazel build --config=opt //bench/micro:verbs_speed //server:kv_server
-    tests/vm/run --icount --keep=$PWD/bench/verbs_instructions.json -- bench/micro/verbs_instructions.py \\
+    tests/vm/run --icount --keep=$PWD/bench/micro/verbs_instructions.json -- bench/micro/verbs_instructions.py \\
         bazel-bin/bench/micro/verbs_speed bazel-bin/server/kv_server bench/micro/verbs_instructions.json --record
 
 writes what is now, to be committed with its reason. For a guest on virtual time: 2 ns are one instruction, of client,
