@@ -38,6 +38,8 @@ absl::Status StatusOf(kv::Code code) {
     case kv::Code::kUnsupported:
       return absl::UnimplementedError(
           "the server does not know what this request asks for: nothing was done; run a later release of it");
+    case kv::Code::kMakingRoom:
+      break;  // not a reply's
   }
   return absl::InternalError("the server sent a code that this client does not know; use one of the same release");
 }

@@ -143,6 +143,7 @@ absl::string_view CodeName(Code code) {
       "index_full", "too_large",     "read_only",    "bad_value",        "outcome_unknown",
       "wrong_kind", "shutting_down", "out_of_range", "expired",          "unsupported"};
   const size_t i = static_cast<size_t>(code);
+  if (code == Code::kMakingRoom) return "making_room";
   return i < kCodes ? kNames[i] : "unknown";
 }
 

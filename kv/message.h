@@ -165,8 +165,11 @@ enum class Code : uint8_t {
   kOutOfRange = 12,      // a counter is, or would get, outside its range, with its value (OUT_OF_RANGE)
   kExpired = 13,         // its deadline had passed: not begun, and never will be (DEADLINE_EXCEEDED)
   kUnsupported = 14,     // has an option that this server does not know; not executed (UNIMPLEMENTED)
+
+  // Within the server, never in a reply: nothing was done, but there will be room; let the lock go and call again.
+  kMakingRoom = 255,
 };
-inline constexpr int kCodes = 15;
+inline constexpr int kCodes = 15;  // that a reply may bear
 absl::string_view CodeName(Code code);
 
 // What a counter's reply tells, as payload, where the code is kOk, kExists of a counter, or kOutOfRange.

@@ -340,6 +340,7 @@ TEST(Reply, EachWrongFieldHasItsReason) {
   }
   EXPECT_EQ(reason(reply + "x"), m + "payload of another length than it says");
   EXPECT_EQ(reason(With(reply, 0, '\x0f')), m + "unknown code 15");
+  EXPECT_EQ(reason(With(reply, 0, '\xff')), m + "unknown code 255") << "kMakingRoom is the server's own";
   EXPECT_TRUE(Reply::Decode(With(reply, 1, '\1')).ok()) << "an unknown flag";
   for (const size_t offset : {2, 3}) {
     EXPECT_EQ(reason(With(reply, offset, '\1')), m + "reserved bytes are not zero");
