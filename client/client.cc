@@ -3,6 +3,7 @@
 #include "farlook/client.h"
 
 #include <iterator>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -20,6 +21,19 @@ namespace farlook {
 
 using client::Kind;
 using client::View;
+
+namespace {
+
+absl::Status NotAsMany(absl::string_view what, size_t count, size_t keys) {
+  return absl::InvalidArgumentError(absl::StrCat("a batch of ", keys, " keys has ", count, " ", what));
+}
+
+void TakeVersion(client::Operation* operation, Result<uint64_t>* result) {
+  client::TakeStatus(operation, &result->status);
+  result->value = operation->version;
+}
+
+}  // namespace
 
 class ClientImpl {
  public:
@@ -56,6 +70,27 @@ class ClientImpl {
     operation->exactly_once = options.exactly_once;
     if (absl::Status status = RunTimed(operation, kind, key, options.timeout_ms); !status.ok()) return status;
     return operation->counter;
+  }
+
+  // A batch of them, with an operand for each, or without.
+  absl::Status CountAll(Kind kind, std::span<const std::string_view> keys,
+                        std::optional<std::span<const int64_t>> operands, std::vector<Result<int64_t>>* results,
+                        const CounterOptions& options) {
+    if (operands.has_value() && operands->size() != keys.size()) {
+      return NotAsMany("numbers", operands->size(), keys.size());
+    }
+    results->resize(keys.size());
+    return batch.Run(
+        kind, keys.size(), options.timeout_ms,
+        [&](size_t i, client::Operation* operation) {
+          operation->key = View(keys[i]);
+          if (operands.has_value()) operation->operand = (*operands)[i];
+          operation->exactly_once = options.exactly_once;
+        },
+        [&](size_t i, client::Operation* operation) {
+          client::TakeStatus(operation, &(*results)[i].status);
+          (*results)[i].value = operation->counter;
+        });
   }
 
   // ---- Operations that do not wait.
@@ -203,24 +238,6 @@ absl::Status Client::Delete(std::string_view key, const DeleteOptions& options) 
 
 // ---- Batches.
 
-namespace {
-
-absl::Status NotAsMany(absl::string_view what, size_t count, size_t keys) {
-  return absl::InvalidArgumentError(absl::StrCat("a batch of ", keys, " keys has ", count, " ", what));
-}
-
-void TakeVersion(client::Operation* operation, Result<uint64_t>* result) {
-  client::TakeStatus(operation, &result->status);
-  result->value = operation->version;
-}
-
-void TakeCounter(client::Operation* operation, Result<int64_t>* result) {
-  client::TakeStatus(operation, &result->status);
-  result->value = operation->counter;
-}
-
-}  // namespace
-
 absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::vector<Result<Value>>* results,
                               const GetOptions& options) {
   results->resize(keys.size());
@@ -265,30 +282,19 @@ absl::Status Client::MultiDelete(std::span<const std::string_view> keys, std::ve
       [&](size_t i, client::Operation* operation) { TakeVersion(operation, &(*results)[i]); });
 }
 
+absl::Status Client::MultiCreateCounter(std::span<const std::string_view> keys, std::span<const int64_t> initials,
+                                        std::vector<Result<int64_t>>* results, const CounterOptions& options) {
+  return impl_->CountAll(Kind::kCreateCounter, keys, initials, results, options);
+}
+
 absl::Status Client::MultiFetchAdd(std::span<const std::string_view> keys, std::span<const int64_t> deltas,
                                    std::vector<Result<int64_t>>* results, const CounterOptions& options) {
-  if (deltas.size() != keys.size()) return NotAsMany("deltas", deltas.size(), keys.size());
-  results->resize(keys.size());
-  return impl_->batch.Run(
-      Kind::kFetchAdd, keys.size(), options.timeout_ms,
-      [&](size_t i, client::Operation* operation) {
-        operation->key = View(keys[i]);
-        operation->operand = deltas[i];
-        operation->exactly_once = options.exactly_once;
-      },
-      [&](size_t i, client::Operation* operation) { TakeCounter(operation, &(*results)[i]); });
+  return impl_->CountAll(Kind::kFetchAdd, keys, deltas, results, options);
 }
 
 absl::Status Client::MultiReadCounter(std::span<const std::string_view> keys, std::vector<Result<int64_t>>* results,
                                       const CounterOptions& options) {
-  results->resize(keys.size());
-  return impl_->batch.Run(
-      Kind::kReadCounter, keys.size(), options.timeout_ms,
-      [&](size_t i, client::Operation* operation) {
-        operation->key = View(keys[i]);
-        operation->exactly_once = options.exactly_once;
-      },
-      [&](size_t i, client::Operation* operation) { TakeCounter(operation, &(*results)[i]); });
+  return impl_->CountAll(Kind::kReadCounter, keys, std::nullopt, results, options);
 }
 
 // ---- Counters.

@@ -445,6 +445,19 @@ TEST_F(ClientTest, BatchesOfWritesAnswerEachKey) {
   EXPECT_EQ(client->MultiPut(keys, {}, &results).code(), absl::StatusCode::kInvalidArgument);
   std::vector<Result<int64_t>> sums;
   EXPECT_EQ(client->MultiFetchAdd(keys, {}, &sums).code(), absl::StatusCode::kInvalidArgument);
+
+  // Expect: counters are created side by side; of one that is there already its value is told.
+  const std::vector<std::string_view> counters = {"c1", "c2", "c3"};
+  const std::vector<int64_t> initials = {10, 20, 30};
+  ASSERT_TRUE(client->CreateCounter("c2", 7).ok());
+  EXPECT_EQ(client->MultiCreateCounter(counters, initials, &sums).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(sums[1].status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(sums[1].value, 7);
+  ASSERT_TRUE(client->MultiReadCounter(counters, &sums).ok());
+  EXPECT_EQ(sums[0].value, 10);
+  EXPECT_EQ(sums[1].value, 7);
+  EXPECT_EQ(sums[2].value, 30);
+  EXPECT_EQ(client->MultiCreateCounter(counters, {}, &sums).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(ClientTest, WritesToOneKeyTakeEffectInTheOrderTheyWereStarted) {

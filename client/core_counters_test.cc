@@ -430,5 +430,46 @@ TEST_F(CoreCountersTest, NoMoreAtomicsAreInFlightThanTheServerGrants) {
   }
 }
 
+// Expect: what changes a key or a counter by message keeps the order in which it was started, also before there is a
+// connection, and though atomics wait for their turn.
+TEST_F(CoreCountersTest, RequestsKeepTheirOrderWithOtherWrites) {
+  MakeCore();
+  auto create = Begin(Kind::kCreateCounter, "c", 5);
+  auto erase = Begin(Kind::kDeleteCounter, "c");
+  auto put = Start(Kind::kPut, "c", "value");
+  Poll();
+  EXPECT_TRUE(create->done() && create->status().ok()) << create->status();
+  EXPECT_TRUE(erase->done() && erase->status().ok()) << erase->status();
+  EXPECT_TRUE(put->done() && put->status().ok()) << put->status();
+  EXPECT_EQ(Get("c"), "value");
+
+  server_->atomics = 1;
+  network_.Break();
+  Poll();
+  Create("d");
+  EXPECT_EQ(Add("d", 1), 0);
+  network_.hold_reads = true;
+  auto first = Begin(Kind::kFetchAdd, "d", 1);
+  auto second = Begin(Kind::kFetchAdd, "d", 1);  // waits for the only flight
+  auto exactly = std::make_unique<OwnedOperation>(Kind::kFetchAdd, "d");
+  exactly->operation.operand = 10;
+  exactly->operation.exactly_once = true;
+  core_->Start(&exactly->operation);
+  auto erase_d = Begin(Kind::kDeleteCounter, "d");
+  auto put_d = Start(Kind::kPut, "d", "value");
+  Poll();
+  EXPECT_TRUE(exactly->done() && exactly->status().ok()) << exactly->status();
+  EXPECT_TRUE(erase_d->done() && erase_d->status().ok()) << erase_d->status();
+  EXPECT_TRUE(put_d->done() && put_d->status().ok()) << put_d->status();
+  EXPECT_FALSE(first->done());
+  EXPECT_FALSE(second->done());
+  network_.hold_reads = false;
+  network_.ReleaseReads();
+  Poll();
+  EXPECT_EQ(first->code(), StatusCode::kFailedPrecondition) << "the key names a value by now: " << first->status();
+  EXPECT_EQ(second->code(), StatusCode::kFailedPrecondition) << second->status();
+  ExpectNoViolations();
+}
+
 }  // namespace
 }  // namespace farlook::client

@@ -26,6 +26,19 @@ absl::Status OutOfRange(int64_t value, bool add) {
                                             "; a CompareSwap that expects this value resets it"));
 }
 
+// Whether it is for the server whatever this connection has. Of a CompareSwap that expects what is out of range the
+// server makes a reset.
+bool IsRequest(const Operation& operation) {
+  switch (operation.kind) {
+    case Kind::kFetchAdd:
+      return operation.exactly_once;
+    case Kind::kCompareSwap:
+      return operation.exactly_once || kv::StateOf(operation.expected) != CellState::kLive;
+    default:
+      return operation.kind != Kind::kReadCounter;
+  }
+}
+
 absl::Status StatusFor(const Operation& operation, kv::Code code) {
   if (code != kv::Code::kOutOfRange) return CounterStatusOf(code);
   return OutOfRange(operation.counter, operation.kind == Kind::kFetchAdd);
@@ -99,20 +112,10 @@ void Counters::Lost() {
 
 // ---- Operations begin.
 
-bool Counters::MayUseCell(const Operation& operation) const {
-  if (!direct_) return false;
-  switch (operation.kind) {
-    case Kind::kFetchAdd:
-      return !operation.exactly_once;
-    case Kind::kCompareSwap:  // what is out of range is reset by the server
-      return !operation.exactly_once && kv::StateOf(operation.expected) == CellState::kLive;
-    default:
-      return operation.kind == Kind::kReadCounter;
-  }
-}
-
 void Counters::Submit(Operation* operation) {
   operation->counter = 0;
+  // Its place in the order of the client's writes is this one, whatever waits here.
+  if (IsRequest(*operation)) return parts_.session->Submit(operation);
   if (connection_ == nullptr || !waiting_.empty() || !Begin(operation)) {
     waiting_.Push(operation);
     attention_ = true;
@@ -121,7 +124,7 @@ void Counters::Submit(Operation* operation) {
 
 // False: no flight is free.
 bool Counters::Begin(Operation* operation) {
-  if (MayUseCell(*operation)) [[likely]] {
+  if (direct_) [[likely]] {
     const CellCache::Id id = CellCache::IdOf(*hasher_, operation->key);
     if (const uint64_t cell = cache_.Find(id); cell != 0) [[likely]] {
       Flight* const flight = Acquire();

@@ -4,7 +4,8 @@
 //                                                    -> dead: forget the cell, ask the server, who looks the key up
 //                                                       afresh
 //                                                    -> out of range: an add is taken back; an error
-//     cell not known, or not to be used -> a request (session.h), whose reply tells the cell
+//     cell not known -> a request (session.h), whose reply tells the cell
+//     exactly once, create, delete -> a request, at once: these keep the order in which they were started
 //
 // Asking takes one round trip and does the work too; looking up by READs would take two before the atomic.
 //
@@ -105,7 +106,6 @@ class Counters final : public Engine {
     Flight* next_free = nullptr;
   };
 
-  bool MayUseCell(const Operation& operation) const;
   bool Begin(Operation* operation);
   Flight* Acquire();
   Flight* Grow();

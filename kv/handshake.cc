@@ -164,7 +164,6 @@ absl::Status RefusalStatus(RefusalCode code, absl::string_view text) {
     case RefusalCode::kNotAllowed:
       return absl::PermissionDeniedError(text);
     case RefusalCode::kUnknownName:
-      return absl::NotFoundError(text);
     case RefusalCode::kVersion:
     case RefusalCode::kMalformed:
       break;

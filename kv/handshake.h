@@ -82,7 +82,7 @@ enum class RefusalCode : uint8_t {
   kShuttingDown = 1,  // (UNAVAILABLE) worth trying again
   kFull = 2,          // (RESOURCE_EXHAUSTED) at --max_clients; worth trying again
   kNotAllowed = 3,    // (PERMISSION_DENIED)
-  kUnknownName = 4,   // (NOT_FOUND) of a table
+  kUnknownName = 4,   // (FAILED_PRECONDITION) of a table; not NOT_FOUND, which is said of keys
   kVersion = 5,       // (FAILED_PRECONDITION) the sides are of releases that do not understand each other
   kMalformed = 6,     // (FAILED_PRECONDITION)
 };

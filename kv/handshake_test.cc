@@ -278,7 +278,7 @@ TEST(Refusal, EachCodeHasItsStatus) {
   EXPECT_EQ(code(RefusalCode::kShuttingDown), absl::StatusCode::kUnavailable);
   EXPECT_EQ(code(RefusalCode::kFull), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(code(RefusalCode::kNotAllowed), absl::StatusCode::kPermissionDenied);
-  EXPECT_EQ(code(RefusalCode::kUnknownName), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(RefusalCode::kUnknownName), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(code(RefusalCode::kVersion), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(code(RefusalCode::kMalformed), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(code(static_cast<RefusalCode>(99)), absl::StatusCode::kFailedPrecondition);

@@ -11,6 +11,7 @@ namespace {
 using Code = absl::StatusCode;
 
 bool IsCounter(Action action) { return action == Action::kReadCounter || action == Action::kChangeCounter; }
+bool IsWrite(Action action) { return action != Action::kRead && action != Action::kReadCounter; }
 
 std::string NotFound(const std::string& key, Action action) {
   switch (action) {
@@ -28,11 +29,49 @@ std::string NotFound(const std::string& key, Action action) {
 
 // What a write that got no answer leaves open.
 absl::string_view WhatBecameOfTheWrite(Action action) {
-  if (action == Action::kRead || action == Action::kReadCounter) return "";
+  if (!IsWrite(action)) return "";
   if (IsCounter(action)) {
     return "; the change may have been done, or may still be, once: `counter KEY` prints the value";
   }
   return "; the write may have been done, or may still be, once: get the key to see";
+}
+
+// The message without the words that Client::Connect puts before what the server or the transport said.
+absl::string_view CauseOf(const absl::Status& status) {
+  absl::string_view text = status.message();
+  if (absl::StartsWith(text, "cannot connect to ")) {
+    if (const size_t end = text.find(": "); end != absl::string_view::npos) text.remove_prefix(end + 2);
+  }
+  return text;
+}
+
+std::string InParentheses(absl::string_view cause) { return cause.empty() ? "" : absl::StrCat(" (", cause, ")"); }
+
+// The server did not begin what it was asked for in time: nothing is open.
+bool WasNotBegun(const absl::Status& status) { return absl::StrContains(status.message(), "nothing was done"); }
+
+std::string Unavailable(absl::string_view cause, const Options& options) {
+  if (absl::StrContains(cause, "shutting down")) {
+    return absl::StrCat(
+        "the server at ", options.address,
+        " is shutting down, and nothing was done: try again when it is back, or wait for it with --wait");
+  }
+  return absl::StrCat("no server answers at ", options.address, ": start it with kv_server --listen=", options.address,
+                      ", or give another --address", InParentheses(cause));
+}
+
+std::string Exhausted(absl::string_view cause, const Options& options) {
+  if (cause.empty()) return "the server's memory is full: delete keys, or start kv_server with more --memory";
+  // It turns clients away: the cause says which limit that is.
+  if (absl::StrContains(cause, "--max_clients") || absl::StrContains(cause, "--max_kept_sessions")) {
+    return absl::StrCat("the server at ", options.address, " is full: ", cause, "; --wait waits for room");
+  }
+  return std::string(cause);  // each says what is short, of the server or of this process, and what helps
+}
+
+std::string NotAllowed(absl::string_view cause, const Options& options) {
+  if (options.read_only) return absl::StrCat("not with --read_only: leave it out to write", InParentheses(cause));
+  return absl::StrCat("the server at ", options.address, " does not allow this: ask who runs it", InParentheses(cause));
 }
 
 }  // namespace
@@ -56,7 +95,6 @@ ExitCode ExitCodeOf(const absl::Status& status) {
 std::string Explain(const AsyncOperation& operation, Action action, const Options& options) {
   const std::string key = Quoted(operation.key());
   const absl::Status& status = operation.status();
-  const std::string cause = status.message().empty() ? "" : absl::StrCat(" (", status.message(), ")");
   switch (status.code()) {
     case Code::kNotFound:
       return NotFound(key, action);
@@ -68,47 +106,53 @@ std::string Explain(const AsyncOperation& operation, Action action, const Option
                           operation.version() == 0 ? "" : absl::StrCat(" now, ", operation.version()),
                           ": left as it is; get it again and decide anew");
     case Code::kDeadlineExceeded:
-      return absl::StrCat("key ", key, ": ", Explain(status, options), WhatBecameOfTheWrite(action));
+      return absl::StrCat("key ", key, ": ", Explain(status, options),
+                          WasNotBegun(status) ? "" : WhatBecameOfTheWrite(action));
     case Code::kUnknown:
-      return absl::StrCat("key ", key, ": the connection broke before the answer came", cause,
+      return absl::StrCat("key ", key, ": the connection broke before the answer came", InParentheses(status.message()),
                           WhatBecameOfTheWrite(action));
     case Code::kInvalidArgument:
       return absl::StrCat("key ", key, ": ", status.message().empty() ? "key or value is too long" : status.message());
     case Code::kOutOfRange:
       return absl::StrCat("counter ", key, ": ", status.message());
     case Code::kFailedPrecondition:
-      if (IsCounter(action)) return absl::StrCat("key ", key, " names a value, not a counter");
-      return absl::StrCat("key ", key, " names a counter, not a value", cause);
+      // Else it is the connection that came to be another one, and the message says why that is of no use.
+      if (!status.message().empty() && !absl::StartsWith(status.message(), "the key names")) {
+        return absl::StrCat("key ", key, ": ", Explain(status, options));
+      }
+      if (IsCounter(action)) return absl::StrCat("key ", key, " names a value, not a counter: get prints it");
+      return absl::StrCat("key ", key, " names a counter, not a value: `counter KEY` prints it");
     case Code::kResourceExhausted:
-      return absl::StrCat("key ", key, " was not stored: ", Explain(status, options));
+      return absl::StrCat("key ", key, IsWrite(action) ? " was not stored: " : ": ", Explain(status, options));
     default:
       return absl::StrCat("key ", key, ": ", Explain(status, options));
   }
 }
 
 std::string Explain(const absl::Status& status, const Options& options) {
-  const std::string cause = status.message().empty() ? "" : absl::StrCat(" (", status.message(), ")");
+  const absl::string_view cause = CauseOf(status);
   switch (status.code()) {
     case Code::kUnavailable:
-      return absl::StrCat("no server answers at ", options.address,
-                          ": start it with kv_server --listen=", options.address, ", or give another --address", cause);
+      return Unavailable(cause, options);
     case Code::kDeadlineExceeded:
-      return absl::StrCat("no answer within ", options.timeout_ms,
-                          " ms: the server is stopped, overloaded or out of reach; --timeout_ms=N waits longer", cause);
-    case Code::kResourceExhausted:
-      // Else it is this process that lacks something, and the message says what.
-      if (!status.message().empty() && !absl::StartsWith(status.message(), "the server")) {
-        return std::string(status.message());
+      if (WasNotBegun(status)) {
+        return absl::StrCat("the server came to it after its time of ", options.timeout_ms,
+                            " ms, and did nothing: it is overloaded; --timeout_ms=N waits longer");
       }
-      return absl::StrCat("the server's memory is full: delete keys, or start kv_server with more --memory", cause);
+      return absl::StrCat("no answer within ", options.timeout_ms,
+                          " ms: the server is stopped, overloaded or out of reach; --timeout_ms=N waits longer",
+                          InParentheses(cause));
+    case Code::kResourceExhausted:
+      return Exhausted(cause, options);
     case Code::kPermissionDenied:
-      if (options.read_only) return absl::StrCat("not with --read_only: leave it out to write", cause);
-      return absl::StrCat("the server at ", options.address, " does not allow this", cause);
-    case Code::kInvalidArgument:
-    case Code::kUnimplemented:
-      return std::string(status.message());
+      return NotAllowed(cause, options);
     case Code::kCancelled:
       return "interrupted";
+    case Code::kInvalidArgument:     // says what is wrong with the call
+    case Code::kFailedPrecondition:  // of a server of another release, of a device: says what to do
+    case Code::kUnimplemented:       // of a server of an earlier release: likewise
+    case Code::kDataLoss:            // says that nothing was written, and to try again
+      return std::string(cause);
     default:
       return status.ToString();
   }

@@ -1,6 +1,7 @@
 #include "client/cli/memory_store.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,9 +29,14 @@ void MemoryStore::Start(AsyncOperation* operation) {
 
 AsyncOperation* MemoryStore::Poll() {
   if (in_flight_.empty()) return nullptr;
-  std::swap(in_flight_[random_() % in_flight_.size()], in_flight_.back());
-  AsyncOperation* operation = in_flight_.back();
-  in_flight_.pop_back();
+  auto chosen = in_flight_.begin() + static_cast<std::ptrdiff_t>(random_() % in_flight_.size());
+  const auto writes_same_key = [&chosen](AsyncOperation* other) {
+    return other->key() == (*chosen)->key() && client::IsWrite(Record::Of(*other).kind);
+  };
+  // What was started earlier stands before it.
+  if (client::IsWrite(Record::Of(**chosen).kind)) chosen = std::find_if(in_flight_.begin(), chosen, writes_same_key);
+  AsyncOperation* operation = *chosen;
+  in_flight_.erase(chosen);
   Apply(&Record::Of(*operation));
   return operation;
 }

@@ -1,5 +1,5 @@
 // A Store in this process's memory, for tests: what a real table promises, and nothing more. Operations in flight
-// together take effect in random order, and tests say which operations fail.
+// together take effect in random order, but writes of one key in that of their start; tests say which operations fail.
 #ifndef FARLOOK_CLIENT_CLI_MEMORY_STORE_H_
 #define FARLOOK_CLIENT_CLI_MEMORY_STORE_H_
 

@@ -25,10 +25,6 @@ bool OrderedWindow::CanGet(const std::string& key) const {
   return HasRoom(key.size() + largest_value_bytes_) && (entries_.empty() || entries_.size() < kFirstGets + completed_);
 }
 
-bool OrderedWindow::CanPut(const std::string& key, const std::string& value) const {
-  return HasRoom(key.size() + value.size()) && !keys_being_written_.contains(key);
-}
-
 OrderedWindow::Entry& OrderedWindow::Add(size_t bytes, uint64_t line) {
   Entry& entry = entries_.emplace_back();
   entry.line = line;
@@ -51,7 +47,6 @@ void OrderedWindow::Get(const std::string& key, const GetOptions& options, uint6
 void OrderedWindow::Put(const std::string& key, std::string value, const PutOptions& options, uint64_t line) {
   Entry& entry = Add(key.size() + value.size(), line);
   entry.put.emplace(key, std::move(value), options);
-  keys_being_written_.insert(entry.put->key());
   Start(&entry, &*entry.put);
 }
 
@@ -86,7 +81,6 @@ void OrderedWindow::TakeDone(Entry* entry) {
     largest_value_bytes_ = std::max(largest_value_bytes_, entry->get->value().size());
   } else {
     entry->pair_bytes = entry->held_bytes;
-    keys_being_written_.erase(entry->put->key());
     entry->put->set_value(std::string());  // written: its memory is of no more use
     entry->held_bytes = entry->put->key().size();
   }

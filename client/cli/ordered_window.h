@@ -1,8 +1,8 @@
 // Many operations in flight whose results are taken in the order in which they were started: import and export report
 // line by line, and can say up to which line all is done.
 //
-// Operations on one key that are in flight together may take effect in any order, so a write waits for the one before
-// it on the same key. What the window holds is bounded in operations and in bytes.
+// Writes of one key take effect in the order of their lines, since the store promises that of writes in the order in
+// which they were started. What the window holds is bounded in operations and in bytes.
 #ifndef FARLOOK_CLIENT_CLI_ORDERED_WINDOW_H_
 #define FARLOOK_CLIENT_CLI_ORDERED_WINDOW_H_
 
@@ -12,9 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "client/cli/store.h"
 #include "farlook/async.h"
 
@@ -48,7 +46,7 @@ class OrderedWindow {
 
   // Whether a line may be added now. If not, Wait() and take what is done.
   bool CanGet(const std::string& key) const;
-  bool CanPut(const std::string& key, const std::string& value) const;
+  bool CanPut(const std::string& key, const std::string& value) const { return HasRoom(key.size() + value.size()); }
   bool CanReject() const { return HasRoom(0); }
   // Each adds a line. REQUIRES: it can.
   void Get(const std::string& key, const GetOptions& options, uint64_t line);
@@ -74,7 +72,6 @@ class OrderedWindow {
   const size_t max_operations_;
   const size_t max_bytes_;
   std::deque<Entry> entries_;  // its elements never move: the store points to them
-  absl::flat_hash_set<absl::string_view> keys_being_written_;
   size_t in_flight_ = 0;
   size_t held_bytes_ = 0;
   size_t completed_ = 0;

@@ -47,7 +47,7 @@ TEST(OrderedWindowTest, ResultsComeInOrderThoughTheStoreHasNone) {
   EXPECT_EQ(store.items().size(), 1000u);
 }
 
-TEST(OrderedWindowTest, WritesOfOneKeyKeepTheirOrder) {
+TEST(OrderedWindowTest, WritesOfOneKeyKeepTheirOrderAndDoNotWaitForEachOther) {
   MemoryStore store;
   std::vector<uint64_t> lines;
   {
@@ -56,6 +56,7 @@ TEST(OrderedWindowTest, WritesOfOneKeyKeepTheirOrder) {
       PutWhenPossible(&window, absl::StrCat("k", line % 7), absl::StrCat(line), line, &lines);
     }
   }
+  EXPECT_EQ(store.most_in_flight(), 16u);
   for (int i = 0; i < 7; ++i) {
     EXPECT_EQ(store.items()[absl::StrCat("k", i)].value, absl::StrCat(i <= 1000 % 7 ? 994 + i : 987 + i));
   }

@@ -17,7 +17,8 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // Begins `operation`. It belongs to the store until Poll() returns it.
+  // Begins `operation`. It belongs to the store until Poll() returns it. Writes of one key take effect in the order in
+  // which they began; all else that is in flight together has no order.
   virtual void Start(AsyncOperation* operation) = 0;
   // Makes progress; returns an operation that ended, or null. Never blocks.
   virtual AsyncOperation* Poll() = 0;

@@ -14,8 +14,10 @@
 // it is destroyed only after that, or after its Client.
 //
 // Order: writes of one client to one key take effect in the order in which they were started, of small and of large
-// values alike, and so do changes of one counter that are exactly_once. Everything else that is in flight together may
-// take effect in any order: a get that is to see a write is started when the write has ended.
+// values alike. To create and to delete a counter is such a write, and so are changes of it that are exactly_once.
+// Everything else that is in flight together may take effect in any order: a get that is to see a write is started when
+// the write has ended; and an add that is not exactly_once may find the counter deleted, and then be asked of the
+// server after what was started later.
 #ifndef FARLOOK_ASYNC_H_
 #define FARLOOK_ASYNC_H_
 

@@ -101,10 +101,11 @@ class Client {
   absl::Status Delete(std::string_view key, const DeleteOptions& options = {});
 
   // Batches: many keys in one call, overlapped. (*results)[i] is of keys[i]; `results` is resized, its strings reused.
-  // The options are of each key, their time is that of the whole call. Returns OK if each key was dealt with or is
-  // absent, else the first other error; the rest is done all the same. Within a batch of writes, those of one key take
-  // effect in their order. Writes' values are the new version; with ABORTED and ALREADY_EXISTS that of the item there.
-  // INVALID_ARGUMENT, and nothing is done, if `values` or `deltas` are not as many as `keys`.
+  // They have the options of the single call, which hold for each key alike, but for the time, which is that of the
+  // whole call; for conditions that differ from key to key there is async.h. Returns OK if each key was dealt with or
+  // is absent, else the first other error; the rest is done all the same. Within a batch of writes, those of one key
+  // take effect in their order. Writes' values are the new version; with ABORTED and ALREADY_EXISTS that of the item
+  // there. INVALID_ARGUMENT, and nothing is done, if there are not as many values or numbers as keys.
   absl::Status MultiGet(std::span<const std::string_view> keys, std::vector<Result<Value>>* results,
                         const GetOptions& options = {});
   absl::Status MultiPut(std::span<const std::string_view> keys, std::span<const std::string_view> values,
@@ -113,6 +114,9 @@ class Client {
                            const DeleteOptions& options = {});
   absl::Status MultiFetchAdd(std::span<const std::string_view> keys, std::span<const int64_t> deltas,
                              std::vector<Result<int64_t>>* results, const CounterOptions& options = {});
+  // Values are what the counters hold, also with ALREADY_EXISTS.
+  absl::Status MultiCreateCounter(std::span<const std::string_view> keys, std::span<const int64_t> initials,
+                                  std::vector<Result<int64_t>>* results, const CounterOptions& options = {});
   absl::Status MultiReadCounter(std::span<const std::string_view> keys, std::vector<Result<int64_t>>* results,
                                 const CounterOptions& options = {});
 

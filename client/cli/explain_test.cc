@@ -1,0 +1,110 @@
+#include "client/cli/explain.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/testing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace farlook::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Options At(const std::string& address) {
+  Options options;
+  options.address = address;
+  options.timeout_ms = 250;
+  return options;
+}
+
+// As Client::Connect says it.
+absl::Status NotConnected(absl::StatusCode code, absl::string_view said) {
+  return absl::Status(code, absl::StrCat("cannot connect to shm:///x: ", said));
+}
+
+// Each refusal of a server, with its own words.
+TEST(ExplainTest, RefusalsSayWhatHappenedAndWhatToDo) {
+  const Options options = At("shm:///x");
+  EXPECT_THAT(
+      Explain(NotConnected(absl::StatusCode::kUnavailable, "the server is shutting down; try again when it is back"),
+              options),
+      AllOf(HasSubstr("the server at shm:///x is shutting down"), HasSubstr("--wait"),
+            Not(HasSubstr("start it with"))));
+  EXPECT_EQ(
+      Explain(NotConnected(absl::StatusCode::kResourceExhausted,
+                           "the server has its limit of 2 clients; close some, or raise --max_clients"),
+              options),
+      "the server at shm:///x is full: the server has its limit of 2 clients; close some, or raise --max_clients; "
+      "--wait waits for room");
+  EXPECT_THAT(Explain(NotConnected(absl::StatusCode::kPermissionDenied, "user 17 may not"), options),
+              AllOf(HasSubstr("does not allow this: ask who runs it"), HasSubstr("(user 17 may not)")));
+  EXPECT_EQ(Explain(NotConnected(absl::StatusCode::kFailedPrecondition, "there is no table \"t\" here: use another"),
+                    options),
+            "there is no table \"t\" here: use another");
+  EXPECT_EQ(
+      Explain(NotConnected(absl::StatusCode::kFailedPrecondition,
+                           "Farlook protocol version 2 here, 3 at the client: use the same release on both sides"),
+              options),
+      "Farlook protocol version 2 here, 3 at the client: use the same release on both sides");
+  EXPECT_THAT(
+      Explain(NotConnected(absl::StatusCode::kUnavailable, "connection refused"), options),
+      AllOf(HasSubstr("no server answers at shm:///x: start it with kv_server"), HasSubstr("(connection refused)")));
+}
+
+TEST(ExplainTest, ReadOnlyIsTheUsersOwnChoice) {
+  Options options = At("shm:///x");
+  options.read_only = true;
+  EXPECT_THAT(Explain(absl::PermissionDeniedError("this client asked to read only"), options),
+              HasSubstr("leave it out to write"));
+}
+
+class ExplainOperationTest : public CommandTest {
+ protected:
+  // What a put of k and a get of it print where they end so.
+  void FailWith(const absl::Status& status) {
+    store().set_fault([status](uint64_t, const client::Operation&) { return status; });
+    EXPECT_EQ(Run({"put", "k", "v"}), ExitCode::kError);
+    put_ = Err();
+    EXPECT_EQ(Run({"get", "k"}), ExitCode::kError);
+    get_ = Err();
+  }
+  std::string put_, get_;
+};
+
+TEST_F(ExplainOperationTest, AWriteWhoseTimeWasOverIsOpenUnlessTheServerSaysOtherwise) {
+  FailWith(absl::DeadlineExceededError("not done in time"));
+  EXPECT_THAT(put_, AllOf(HasSubstr("no answer within 1000 ms"), HasSubstr("the write may have been done")));
+  EXPECT_THAT(get_, AllOf(HasSubstr("no answer within 1000 ms"), Not(HasSubstr("may have been done"))));
+  FailWith(absl::DeadlineExceededError("its time was over before the server began it: nothing was done"));
+  EXPECT_THAT(put_, AllOf(HasSubstr("did nothing"), HasSubstr("--timeout_ms=N"), Not(HasSubstr("may have been done"))));
+}
+
+TEST_F(ExplainOperationTest, WhatIsShortIsNamed) {
+  FailWith(
+      absl::ResourceExhaustedError("the server's index is full for keys whose hashes collide with this one's; use "
+                                   "another key"));
+  EXPECT_EQ(put_,
+            "kv_cli: put: key \"k\" was not stored: the server's index is full for keys whose hashes collide with "
+            "this one's; use another key\n");
+  FailWith(absl::ResourceExhaustedError("this process has no memory for a value of 9 bytes"));
+  EXPECT_EQ(get_, "kv_cli: get: key \"k\": this process has no memory for a value of 9 bytes\n");
+}
+
+TEST_F(ExplainOperationTest, AKeyOfAnotherKindIsToldFromAServerOfAnotherRelease) {
+  FailWith(absl::FailedPreconditionError("the key names a counter; use the calls for counters, or another key"));
+  EXPECT_EQ(get_, "kv_cli: get: key \"k\" names a counter, not a value: `counter KEY` prints it\n");
+  FailWith(
+      absl::FailedPreconditionError("Farlook protocol version 2 here, 3 at the server: use the same release on both "
+                                    "sides"));
+  EXPECT_EQ(get_,
+            "kv_cli: get: key \"k\": Farlook protocol version 2 here, 3 at the server: use the same release on "
+            "both sides\n");
+}
+
+}  // namespace
+}  // namespace farlook::cli
