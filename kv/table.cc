@@ -69,6 +69,8 @@ int Table::PartitionOf(uint64_t hash) const {
 
 WriteResult Table::Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition,
                        uint64_t version, int64_t now_ns) {
+  if (Pretends()) [[unlikely]]
+    return {Code::kMakingRoom, 0, Slot()};
   return partitions_[PartitionOf(hash)]->Put(hash, key, value, condition, version, now_ns);
 }
 
@@ -82,6 +84,8 @@ WriteResult Table::Get(uint64_t hash, absl::string_view key, ItemView* item) con
 }
 
 WriteResult Table::InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns) {
+  if (Pretends()) [[unlikely]]
+    return {Code::kMakingRoom, 0, Slot()};
   return partitions_[PartitionOf(hash)]->InsertCounter(hash, key, cell, now_ns);
 }
 
@@ -100,10 +104,14 @@ Code Table::FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) co
 
 Code Table::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation,
                     int64_t /*now_ns*/) {
+  if (Pretends()) [[unlikely]]
+    return Code::kMakingRoom;
   return partitions_[PartitionOf(hash)]->Reserve(hash, key, value_bytes, reservation);
 }
 
 WriteResult Table::Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns) {
+  if (Pretends()) [[unlikely]]
+    return {Code::kMakingRoom, 0, Slot()};
   return partitions_[PartitionOf(reservation.hash)]->Publish(reservation, condition, version, now_ns);
 }
 

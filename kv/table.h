@@ -87,6 +87,10 @@ class Table {
   int partitions() const;
   int PartitionOf(uint64_t hash) const;
 
+  // Where memory is full of holes, room for a write is made in steps. Put, InsertCounter, Reserve and Publish then say
+  // kMakingRoom, which changes nothing (a reservation is kept): let the lock go and call again, until they say
+  // something else, which they do.
+
   // Puts key = value when `condition` holds (`version` is for Condition::kVersion). REQUIRES key.size() is within
   // limits. Codes: kOk, kNotFound, kExists, kVersionMismatch, kNoMemory, kIndexFull, kTooLarge, kWrongKind. Anything
   // but kOk changes nothing. `now_ns`: the time, for quarantines.
@@ -115,6 +119,9 @@ class Table {
   WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns);
   void Abandon(const Reservation& reservation);
 
+  // For tests of callers: the next `calls` of Put, InsertCounter, Reserve and Publish say kMakingRoom.
+  void PretendToMakeRoom(uint64_t calls) { pretences_ = calls; }
+
   // Hints, without a lock: have the bucket, then the items it points to, brought into cache before a call for this
   // hash.
   void PrefetchBucket(uint64_t hash) const;
@@ -126,10 +133,13 @@ class Table {
  private:
   Table(absl::Span<char> region, const TableOptions& options);
 
+  bool Pretends() { return pretences_ > 0 && pretences_-- > 0; }
+
   absl::Span<char> region_;
   TableOptions options_;
   Hasher hasher_;
   int partition_bits_ = 0;
+  uint64_t pretences_ = 0;
   std::unique_ptr<PagePool> pool_;
   std::unique_ptr<SharedDirectory> directory_;
   std::vector<std::unique_ptr<Partition>> partitions_;

@@ -58,7 +58,7 @@ Outcome Executor::Write(const kv::Request& request, uint64_t hash, int64_t now_n
   absl::MutexLock lock(shared_.locks->of(hash));
   // Where several workers write a partition, a time that was read before the lock was had may lie before another's
   // split. See "Retired segments" in docs/design-notes.md.
-  if (shared_.table->partitions() > 1) now_ns = shared_.clock->NowNs();
+  if (shared_.workers > 1) now_ns = shared_.clock->NowNs();
   if (request.type == kv::RequestType::kPut) {
     result = shared_.table->Put(hash, request.key, request.value, request.condition, request.version, now_ns);
   } else {

@@ -1,8 +1,8 @@
 // Writes of one session that wait for earlier ones to the same key.
 //
-// A value that is pulled takes its time; a small write to the same key that came after it would overtake it, and the
-// client would find the older of its two values in the end. So while a pull is under way, later writes to its key wait
-// here. Writes to other keys do not.
+// A value that is pulled takes its time, and so does a write for which room must be made; a write to the same key that
+// came after it would overtake it, and the client would find the older of its two values in the end. So meanwhile later
+// writes to its key wait here. Writes to other keys do not.
 //
 // Keys are told apart by their hashes: two keys of one hash wait for each other, which does no harm.
 //

@@ -11,6 +11,7 @@
 #include "server/held_writes.h"
 #include "server/pull_queue.h"
 #include "server/reply_queue.h"
+#include "server/room_turns.h"
 #include "server/session.h"
 
 namespace farlook::server {
@@ -36,6 +37,8 @@ struct Link {
   ReplyQueue replies;          // at most the session's window of them: who keeps the protocol is not owed more
   std::unique_ptr<PullQueue> pulls;
   HeldWrites held;
+  RoomQueue room;
+  bool room_turn_is_pulls = false;  // of those and of pulls that wait for room, in turns
 
   // Before it is welcome: when it is closed unless something happens. The Hello must come, or a refusal be read.
   int64_t due_ns = 0;

@@ -5,6 +5,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "server/log.h"
+#include "server/room_turns.h"
 #include "server/shared.h"
 
 namespace farlook::server {
@@ -38,7 +39,7 @@ PullQueue::~PullQueue() {
 }
 
 void PullQueue::Add(const kv::Request& request, uint64_t hash) {
-  Waiting waiting{request, std::string(request.key), hash};
+  Waiting waiting{request, std::string(request.key), hash, 0};
   waiting.request.key = {};  // points into the message, which is gone at the next Poll
   waiting.request.options = {};
   waiting_.push_back(std::move(waiting));
@@ -48,7 +49,7 @@ void PullQueue::Add(const kv::Request& request, uint64_t hash) {
 bool PullQueue::Post() {
   if (closed_) return false;
   bool progress = false;
-  while (active_ < kMaxActive && !waiting_.empty()) {
+  while (active_ < kMaxActive && !waiting_.empty() && !begin_wants_room_) {
     Begin();
     progress = true;
   }
@@ -58,8 +59,25 @@ bool PullQueue::Post() {
   return progress;
 }
 
+void PullQueue::MakeRoom() {
+  if (verified_ > 0) {
+    return Publish(*std::find_if(pulls_.begin(), pulls_.end(), [](const Pull& p) { return p.in_use && p.verified; }));
+  }
+  begin_wants_room_ = false;
+  if (active_ < kMaxActive) Begin();
+}
+
+// Whether what was just told that room is being made may go on waiting.
+bool PullQueue::MayWait(int64_t* since_ns, int64_t now_ns) {
+  if (*since_ns == 0) {
+    *since_ns = std::max<int64_t>(now_ns, 1);
+    stats_->waits_for_room.Add();
+  }
+  return now_ns - *since_ns < kLongestRoomWaitNs;
+}
+
 void PullQueue::Begin() {
-  const Waiting waiting = std::move(waiting_.front());
+  Waiting waiting = std::move(waiting_.front());
   waiting_.pop_front();
   Pull& pull = *std::find_if(pulls_.begin(), pulls_.end(), [](const Pull& p) { return !p.in_use; });
   pull = Pull{};
@@ -71,11 +89,23 @@ void PullQueue::Begin() {
   pull.deadline_us = waiting.request.deadline_us;
   pull.hash = waiting.hash;
   pull.source = waiting.request.source;
-  if (IsOver(pull.deadline_us, clock_->NowNs())) return End(pull, /*cut=*/false, Outcome{kv::Code::kExpired});
+  pull.since_ns = waiting.since_ns;
+  const int64_t now_ns = clock_->NowNs();
+  if (IsOver(pull.deadline_us, now_ns)) return End(pull, /*cut=*/false, Outcome{kv::Code::kExpired});
   kv::Code code;
   {
     absl::MutexLock lock(locks_->of(waiting.hash));
     code = table_->Reserve(waiting.hash, waiting.key, waiting.request.value_bytes, &pull.reservation, clock_->NowNs());
+  }
+  if (code == kv::Code::kMakingRoom) {
+    if (MayWait(&waiting.since_ns, now_ns)) {
+      begin_wants_room_ = true;
+      pull.in_use = false;
+      --active_;
+      waiting_.push_front(std::move(waiting));
+      return;
+    }
+    code = kv::Code::kNoMemory;
   }
   if (code != kv::Code::kOk) {
     End(pull, /*cut=*/false, Outcome{code});
@@ -111,7 +141,7 @@ bool PullQueue::Has(uint64_t hash) const {
 
 bool PullQueue::wants_post() const {
   if (closed_ || posted_ > 0) return false;
-  return !waiting_.empty() || active_ > 0;
+  return (!waiting_.empty() && !begin_wants_room_) || active_ > verified_;
 }
 
 void PullQueue::OnRead(const rdma::Completion& completion) {
@@ -143,15 +173,15 @@ void PullQueue::EndIfComplete(Pull& pull) {
     Abandon(pull);
     stats_->failed_pulls.Add();
     End(pull, /*cut=*/false, Outcome{kv::Code::kBadValue});
-  } else if (pull.offset == pull.reservation.value.size() && !pull.flushed) {
-    Publish(pull);
+  } else if (pull.offset == pull.reservation.value.size() && !pull.flushed && !pull.verified) {
+    Verify(pull);
   } else if (pull.flushed || closed_) {
     Abandon(pull);
     End(pull, /*cut=*/true, Outcome{});
   }
 }
 
-void PullQueue::Publish(Pull& pull) {
+void PullQueue::Verify(Pull& pull) {
   const absl::Span<const char> value = pull.reservation.value;
   const uint64_t hash = table_->hasher()(value.data(), value.size());
   if (hash != pull.source.hash) {
@@ -161,7 +191,14 @@ void PullQueue::Publish(Pull& pull) {
     return;
   }
   stats_->pulled_bytes.Add(value.size());
+  pull.verified = true;
+  ++verified_;
+  Publish(pull);
+}
+
+void PullQueue::Publish(Pull& pull) {
   kv::WriteResult result{kv::Code::kExpired, 0, {}};
+  bool cut = false;
   {
     absl::MutexLock lock(locks_->of(pull.reservation.hash));
     const int64_t now_ns = clock_->NowNs();
@@ -170,8 +207,14 @@ void PullQueue::Publish(Pull& pull) {
     } else {
       result = table_->Publish(pull.reservation, pull.condition, pull.version, now_ns);
     }
+    if (result.code == kv::Code::kMakingRoom) {
+      if (!closed_ && MayWait(&pull.since_ns, now_ns)) return;
+      table_->Abandon(pull.reservation);
+      cut = closed_;
+      result.code = kv::Code::kNoMemory;
+    }
   }
-  End(pull, /*cut=*/false, Outcome{result.code, result.version, result.slot});
+  End(pull, cut, Outcome{result.code, result.version, result.slot});
 }
 
 void PullQueue::Abandon(Pull& pull) {
@@ -181,6 +224,8 @@ void PullQueue::Abandon(Pull& pull) {
 
 void PullQueue::End(Pull& pull, bool cut, const Outcome& outcome) {
   if (cut) stats_->cut_pulls.Add();
+  if (pull.verified) --verified_;
+  if (pull.since_ns != 0) stats_->NoteRoomWait(clock_->NowNs() - pull.since_ns);
   ended_.push_back({pull.number, cut, outcome});
   pull.in_use = false;
   --active_;
@@ -194,6 +239,7 @@ void PullQueue::Close() {
     ended_.push_back({waiting.request.number, /*cut=*/true, Outcome{}});
   }
   waiting_.clear();
+  begin_wants_room_ = false;
   for (Pull& pull : pulls_) {
     if (pull.in_use) EndIfComplete(pull);
   }

@@ -5,6 +5,9 @@
 //                                  |                          otherwise -> abandoned -> ended kAnswered, kBadValue
 //                                  +- connection broke, READs flushed ->  abandoned -> ended kCut
 //
+// Where room must be made for a value, or for its key in the index, it waits for it before it is reserved, or before it
+// is published; the worker calls MakeRoom() when it is this connection's turn (room_turns.h).
+//
 // Thread safety: none; belongs to the worker of its connection.
 // Invariants:
 //   * memory that a READ may still write into is not given back: a reservation is published or abandoned only when every
@@ -56,6 +59,11 @@ class PullQueue {
   // whether it got anything done; the caller Ring()s.
   bool Post();
 
+  // Whether a value waits for room.
+  bool wants_room() const { return begin_wants_room_ || verified_ > 0; }
+  // Has one step made for one value that waits. REQUIRES wants_room().
+  void MakeRoom();
+
   // A READ of this connection completed.
   void OnRead(const rdma::Completion& completion);
 
@@ -89,14 +97,16 @@ class PullQueue {
   struct Pull {
     bool in_use = false;
     kv::Condition condition = kv::Condition::kAlways;
-    bool failed = false;   // a READ was refused: kBadValue
-    bool flushed = false;  // a READ did not run
-    uint32_t posted = 0;   // READs posted and not completed
+    bool failed = false;    // a READ was refused: kBadValue
+    bool flushed = false;   // a READ did not run
+    bool verified = false;  // its value arrived and fits its hash; it waits for room in the index
+    uint32_t posted = 0;    // READs posted and not completed
     uint64_t number = 0;
     uint64_t version = 0;
     uint64_t deadline_us = 0;
     uint64_t hash = 0;
-    uint64_t offset = 0;  // bytes for which READs were posted
+    uint64_t offset = 0;   // bytes for which READs were posted
+    int64_t since_ns = 0;  // when it first waited for room; 0: it did not
     kv::ValueSource source;
     kv::Reservation reservation;
   };
@@ -104,12 +114,15 @@ class PullQueue {
     kv::Request request;  // its key is in `key`
     std::string key;
     uint64_t hash;
+    int64_t since_ns = 0;  // as of Pull
   };
 
   void Begin();
   bool PostReads(size_t index);
   void EndIfComplete(Pull& pull);
+  void Verify(Pull& pull);
   void Publish(Pull& pull);
+  bool MayWait(int64_t* since_ns, int64_t now_ns);
   void Abandon(Pull& pull);
   void End(Pull& pull, bool cut, const Outcome& outcome);
 
@@ -123,7 +136,9 @@ class PullQueue {
   const uint32_t max_posted_;
 
   bool closed_ = false;
+  bool begin_wants_room_ = false;  // the first that waits
   size_t active_ = 0;
+  size_t verified_ = 0;  // of them wait for room in the index
   uint32_t posted_ = 0;  // READs, of all pulls
   std::array<Pull, kMaxActive> pulls_;
   std::deque<Waiting> waiting_;

@@ -203,6 +203,7 @@ absl::Status Server::Impl::MakeWorker(int number) {
   shared.incarnation = facts_.incarnation;
   shared.max_value_bytes = options_.max_value_bytes;
   shared.max_clients = options_.max_clients;
+  shared.workers = options_.workers;
   shared.clients = &clients_;
   shared.counters = counters_.get();
   shared.hello_timeout_ns = options_.liveness_ms * 1'000'000;

@@ -26,6 +26,7 @@ struct Shared {
   uint64_t incarnation = 0;
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
   int64_t max_clients = 1024;
+  int workers = 1;
   int64_t hello_timeout_ns = 3'000'000'000;     // in which a client that has connected must say its Hello
   Counters* counters = nullptr;                 // null: there are none, and no room for any
   int64_t counter_patience_ns = 2'000'000'000;  // how long a connection may take to acknowledge deleted counters

@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -122,6 +124,12 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   }
   add("postponed_replies", &WorkerStats::postponed_replies);
   add("held_writes", &WorkerStats::held_writes);
+  add("waits_for_room", &WorkerStats::waits_for_room);
+  add("waiting_for_room", &WorkerStats::waiting_for_room);
+  uint64_t longest_us = 0;
+  for (const WorkerStats* worker : workers) longest_us = std::max(longest_us, worker->longest_room_wait_us.value());
+  lines.Add("longest_room_wait_us", longest_us);
+  add("room_steps", &WorkerStats::room_steps);
   add("pulls", &WorkerStats::pulls);
   add("pulled_bytes", &WorkerStats::pulled_bytes);
   add("failed_pulls", &WorkerStats::failed_pulls);

@@ -49,6 +49,10 @@ size_t Worker::Poll() {
     RingAll();
     done += n;
   }
+  if (!room_turns_.empty()) [[unlikely]] {
+    if (done > 0) room_turns_.OthersServed();
+    done += MakeRoom();
+  }
   if (counter_links_ != nullptr && counter_links_->busy()) done += PollCounters();
   if (!unfinished_.empty()) done += ContinueUnfinished();
   if (!silent_.empty()) done += CloseSilent();
@@ -145,30 +149,40 @@ void Worker::ApplyUnnumbered(Link& link, const kv::Request& request) {
 }
 
 void Worker::ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
-  if (!link.pulls->idle() && IsWrite(request.type) && (link.pulls->Has(hash) || link.held.Has(hash))) {
+  if ((!link.pulls->idle() || !link.room.empty()) && IsWrite(request.type) &&
+      (link.pulls->Has(hash) || link.room.Has(hash) || link.held.Has(hash))) {
     stats_.held_writes.Add();
     return link.held.Add(request.number, hash, message);
   }
-  Execute(link, request, hash);
+  Execute(link, request, hash, message);
 }
 
-void Worker::Execute(Link& link, const kv::Request& request, uint64_t hash) {
-  Outcome outcome;
+void Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
   absl::string_view payload;
-  outcome.code = Executor::Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
-  if (outcome.code == kv::Code::kOk) {
-    if (request.type == kv::RequestType::kPutPulled) {
-      link.pulls->Add(request, hash);
-      return MarkUnfinished(link);
-    }
-    // A connection that may use cells is known before it is told one.
-    if (kv::IsCounterRequest(request.type) && link.has_cells_key && counter_links_ != nullptr) {
-      counter_links_->Enroll(link);
-    }
-    outcome = executor_.Execute(request, hash, /*tell_cell=*/link.holder != 0, now_ns_, &payload);
+  const Outcome outcome = Try(link, request, hash, &payload);
+  if (outcome.code == kv::Code::kMakingRoom) [[unlikely]] {
+    if (request.type == kv::RequestType::kPutPulled) return MarkUnfinished(link);  // its PullQueue answers
+    stats_.waits_for_room.Add();
+    link.room.Add(request.number, hash, now_ns_, message);
+    return room_turns_.Add(&link);
   }
   link.session->Finish(request.number, outcome);
   Answer(link, request.number, outcome, payload);
+}
+
+// Carries a request out, unless that must wait: then it says kMakingRoom.
+Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, absl::string_view* payload) {
+  const kv::Code code = Executor::Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
+  if (code != kv::Code::kOk) return Outcome(code);
+  if (request.type == kv::RequestType::kPutPulled) {
+    link.pulls->Add(request, hash);
+    return Outcome(kv::Code::kMakingRoom);
+  }
+  // A connection that may use cells is known before it is told one.
+  if (kv::IsCounterRequest(request.type) && link.has_cells_key && counter_links_ != nullptr) {
+    counter_links_->Enroll(link);
+  }
+  return executor_.Execute(request, hash, /*tell_cell=*/link.holder != 0, now_ns_, payload);
 }
 
 void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload) {
@@ -203,6 +217,7 @@ void Worker::Send(Link& link, absl::string_view head, absl::string_view payload)
 }
 
 void Worker::AnswerEndedPulls(Link& link) {
+  if (link.pulls->wants_room()) room_turns_.Add(&link);
   if (!link.pulls->has_ended()) return;
   for (const PullQueue::Ended& ended : link.pulls->TakeEnded()) {
     if (ended.cut) {
@@ -218,12 +233,54 @@ void Worker::AnswerEndedPulls(Link& link) {
 }
 
 void Worker::ContinueHeld(Link& link) {
-  const auto busy = [&link](uint64_t hash) { return link.pulls->Has(hash); };
+  const auto busy = [&link](uint64_t hash) { return link.pulls->Has(hash) || link.room.Has(hash); };
   HeldWrites::Held held;
   while (!link.closing && link.held.TakeReady(busy, &held)) {
     const absl::StatusOr<kv::Request> request = kv::Request::Decode(held.message);
-    if (request.ok()) Execute(link, *request, held.hash);  // it was when it came
+    if (request.ok()) Execute(link, *request, held.hash, held.message);  // it was when it came
   }
+}
+
+// One step for one connection, if it is time.
+size_t Worker::MakeRoom() {
+  now_ns_ = shared_.clock->NowNs();
+  stats_.waiting_for_room.Set(room_turns_.size());
+  Link* const link = room_turns_.Take(now_ns_);
+  if (link == nullptr) {
+    due_ns_ = std::min(due_ns_, room_turns_.due_ns());
+    return 0;
+  }
+  TakeRoomTurn(*link);
+  if (!link->room.empty() || link->pulls->wants_room()) room_turns_.Add(link);
+  room_turns_.Took(now_ns_, shared_.clock->NowNs());
+  stats_.room_steps.Add();
+  stats_.waiting_for_room.Set(room_turns_.size());
+  RingAll();
+  return 1;
+}
+
+void Worker::TakeRoomTurn(Link& link) {
+  link.room_turn_is_pulls = !link.room_turn_is_pulls;
+  if (link.room.empty() || (link.room_turn_is_pulls && link.pulls->wants_room())) {
+    link.pulls->MakeRoom();
+    MarkUnfinished(link);
+    return AnswerEndedPulls(link);
+  }
+  const RoomQueue::Waiting& waiting = link.room.front();
+  const absl::StatusOr<kv::Request> request = kv::Request::Decode(waiting.message);  // as it was when it came
+  absl::string_view payload;
+  Outcome outcome = Try(link, *request, waiting.hash, &payload);
+  const int64_t waited_ns = now_ns_ - waiting.since_ns;
+  if (outcome.code == kv::Code::kMakingRoom) {
+    if (waited_ns < kLongestRoomWaitNs) return;
+    outcome.code = kv::Code::kNoMemory;
+  }
+  stats_.NoteRoomWait(waited_ns);
+  const uint64_t number = waiting.number;
+  link.room.PopFront();  // before the answer, which may close the connection and release what waits
+  link.session->Finish(number, outcome);
+  Answer(link, number, outcome, payload);
+  ContinueHeld(link);
 }
 
 size_t Worker::PollCounters() {

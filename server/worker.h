@@ -1,7 +1,7 @@
 // A worker: the connections of some clients, their sessions, and what their requests do to the table.
 //
 //     mailbox -> Admission -> Link -> (a batch of messages: decode, prefetch, prefetch) -> Session::Begin
-//             -> Executor, PullQueue or HeldWrites -> Session::Finish -> ReplyQueue
+//             -> Executor, PullQueue, HeldWrites or RoomQueue -> Session::Finish -> ReplyQueue
 //
 // It is driven by Poll(), has no thread and no clock of its own, and never waits. A batch of messages goes through
 // three passes, so that the cache misses of different requests overlap: decode and prefetch buckets, prefetch items,
@@ -42,6 +42,7 @@
 #include "server/link.h"
 #include "server/log.h"
 #include "server/mailbox.h"
+#include "server/room_turns.h"
 #include "server/session.h"
 #include "server/shared.h"
 #include "server/worker_stats.h"
@@ -114,11 +115,14 @@ class Worker {
   void Apply(Link& link, absl::string_view message, const Incoming& incoming);
   void ApplyUnnumbered(Link& link, const kv::Request& request);
   void ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
-  void Execute(Link& link, const kv::Request& request, uint64_t hash);
+  void Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
+  Outcome Try(Link& link, const kv::Request& request, uint64_t hash, absl::string_view* payload);
   void Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload = {});
   void Send(Link& link, absl::string_view head, absl::string_view payload);
   void AnswerEndedPulls(Link& link);
   void ContinueHeld(Link& link);
+  size_t MakeRoom();
+  void TakeRoomTurn(Link& link);
   size_t PollCounters();
 
   // Loose ends: what the send queue did not take.
@@ -153,7 +157,8 @@ class Worker {
   std::array<Incoming, kBatch> incoming_;
   std::vector<Link*> unrung_;
   std::vector<Link*> unfinished_;
-  std::vector<Link*> silent_;  // that have said no Hello, or were refused: each has a due_ns
+  RoomTurns<Link> room_turns_;  // of those with writes that wait for room
+  std::vector<Link*> silent_;   // that have said no Hello, or were refused: each has a due_ns
 
   int64_t due_ns_ = kNever;
   int64_t retry_ns_ = 0;  // the pause before the next look at unfinished_

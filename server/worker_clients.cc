@@ -194,8 +194,10 @@ void Worker::Discard(Link& link) {
   link.replies.Clear();
   if (!link.welcome()) return;
   for (const uint64_t number : link.held.Clear()) link.session->Release(number);
+  for (const uint64_t number : link.room.Clear()) link.session->Release(number);
   link.pulls->Close();
   AnswerEndedPulls(link);
+  room_turns_.Remove(&link);
 }
 
 void Worker::OnDisconnected(Link& link) {
@@ -215,6 +217,7 @@ void Worker::OnDisconnected(Link& link) {
   if (link.predecessor != nullptr) link.predecessor->successor = nullptr;
   std::erase(unrung_, &link);
   std::erase(unfinished_, &link);
+  room_turns_.Remove(&link);
   std::erase(silent_, &link);
   if (counter_links_ != nullptr) counter_links_->Closed(link, now_ns_);
   links_.erase(&link);  // destroys the queue pair: nothing of its can arrive
@@ -242,6 +245,7 @@ void Worker::Part(Session* session, Link* successor) {
 
 void Worker::UpdateGauges() {
   stats_.connections.Set(links_.size());
+  stats_.waiting_for_room.Set(room_turns_.size());
   stats_.sessions.Set(admission_.sessions().size());
   stats_.kept_sessions.Set(admission_.sessions().kept());
 }
@@ -250,7 +254,7 @@ void Worker::UpdateGauges() {
 bool Worker::AdvanceDrain(bool idle) {
   now_ns_ = shared_.clock->NowNs();
   due_ns_ = std::min(due_ns_, now_ns_ + Drain::kPollNs);
-  const bool changed = drain_.Advance(now_ns_, {idle, !links_.empty(), !unfinished_.empty()});
+  const bool changed = drain_.Advance(now_ns_, {idle, !links_.empty(), !unfinished_.empty() || !room_turns_.empty()});
   if (changed && drain_.disconnects()) {
     for (auto& [link, owned] : links_) Close(*link);
   }

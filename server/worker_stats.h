@@ -29,7 +29,10 @@ struct WorkerStats {
   std::array<Counter, kv::kCodes> replies;          // by code
   Counter resent_requests;                          // answered from memory, or under way already
   Counter postponed_replies;                        // found the send queue full
-  Counter held_writes;                              // waited for a pull to the same key
+  Counter held_writes;                              // waited for an earlier write to the same key
+  Counter waits_for_room;                           // writes for which room had to be made in several steps
+  Counter longest_room_wait_us;                     // of those that have ended
+  Counter room_steps;                               // that were made for them
   Counter pulls;                                    // begun
   Counter pulled_bytes;                             // of values that arrived whole
   Counter failed_pulls;                             // kBadValue
@@ -43,7 +46,13 @@ struct WorkerStats {
   Counter refused;          // connections whose Hello was answered with a refusal
   Counter silent_drops;     // connections that did not say their Hello in time
 
+  void NoteRoomWait(int64_t ns) {
+    const uint64_t us = static_cast<uint64_t>(ns) / 1000;
+    if (us > longest_room_wait_us.value()) longest_room_wait_us.Set(us);
+  }
+
   // At present.
+  Counter waiting_for_room;  // connections with such writes
   Counter connections;
   Counter sessions;       // with and without a connection
   Counter kept_sessions;  // without

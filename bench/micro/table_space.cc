@@ -170,4 +170,12 @@ absl::StatusOr<FillCost> MeasureFill(size_t region_bytes) {
   return cost;
 }
 
+absl::StatusOr<kv::RoomFigures> MeasureRoomOf(size_t region_bytes, int workers, kv::Mix mix) {
+  constexpr uint64_t kOverwrites = 20'000;
+  absl::StatusOr<FloorMemory> memory = FloorMemory::Map(region_bytes, PageSize::k2MiB);
+  if (!memory.ok()) return memory.status();
+  return kv::MeasureRoom(absl::MakeSpan(memory->data(), memory->size()),
+                         {kv::PartitionsFor(region_bytes, workers), /*seed=*/1}, mix, kOverwrites);
+}
+
 }  // namespace farlook::bench

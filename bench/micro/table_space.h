@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "kv/room_probe.h"
 
 namespace farlook::bench {
 
@@ -33,6 +34,9 @@ struct FillCost {
 };
 
 absl::StatusOr<FillCost> MeasureFill(size_t region_bytes);
+
+// kv::MeasureRoom in a region for a server with so many workers.
+absl::StatusOr<kv::RoomFigures> MeasureRoomOf(size_t region_bytes, int workers, kv::Mix mix);
 
 }  // namespace farlook::bench
 

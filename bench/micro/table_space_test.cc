@@ -31,5 +31,13 @@ TEST(SpaceTest, AFullTableIsMeasuredFreshAndReused) {
   EXPECT_LT(cost->reused, 1);
 }
 
+TEST(SpaceTest, TheRoomForAMixIsMeasured) {
+  const absl::StatusOr<kv::RoomFigures> room = MeasureRoomOf(32 * kMiB, /*workers=*/1, kv::Mix::kOneSize);
+  ASSERT_TRUE(room.ok()) << room.status();
+  EXPECT_GT(room->full, 0.7);
+  EXPECT_EQ(room->damaged, 0u);
+  EXPECT_GT(room->full_again, 0.7);
+}
+
 }  // namespace
 }  // namespace farlook::bench

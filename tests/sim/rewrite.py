@@ -109,9 +109,10 @@ EDITS = [
      "return IsWrite(type) && !BROKEN(kExecutedAgain) ? Claim::kAnswered : Claim::kExecute;"),
     ("server/session.cc", "  if (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_) {\n",
      "  if (!BROKEN(kSessionOfAStranger) && (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_)) {\n"),
-    # A write does not wait for an earlier one of its session to the same key, whose value is being pulled.
-    ("server/worker.cc", "  if (!link.pulls->idle() && IsWrite(request.type) &&",
-     "  if (!BROKEN(kOrderOfWritesDropped) && !link.pulls->idle() && IsWrite(request.type) &&"),
+    # A write does not wait for an earlier one of its session to the same key, whose value is being pulled, or for which
+    # room is being made.
+    ("server/worker.cc", "  if ((!link.pulls->idle() || !link.room.empty()) && IsWrite(request.type) &&",
+     "  if (!BROKEN(kOrderOfWritesDropped) && (!link.pulls->idle() || !link.room.empty()) && IsWrite(request.type) &&"),
     # A request is done though its time is over.
     ("server/executor.cc", "  return IsOver(request.deadline_us, now_ns) ?",
      "  return IsOver(request.deadline_us, now_ns) && !BROKEN(kOverIsBegun) ?"),
@@ -160,8 +161,8 @@ EDITS = [
      "    outcome.counter.value = static_cast<int64_t>(entry.version);\n"
      "    if (BROKEN(kCellToldFromMemory)) outcome.counter.cell = entry.slot.word();\n"),
     # A connection is told cells without being noted as one that knows them.
-    ("server/worker.cc", "      counter_links_->Enroll(link);\n",
-     "      if (!BROKEN(kHolderNotEnrolled)) counter_links_->Enroll(link);\n"),
+    ("server/worker.cc", "    counter_links_->Enroll(link);\n",
+     "    if (!BROKEN(kHolderNotEnrolled)) counter_links_->Enroll(link);\n"),
     ("server/worker.cc", "/*tell_cell=*/link.holder != 0",
      "/*tell_cell=*/link.holder != 0 || (BROKEN(kHolderNotEnrolled) && link.has_cells_key)"),
     # A client that does not acknowledge that counters were deleted is never dropped.

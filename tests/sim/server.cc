@@ -127,6 +127,7 @@ void SimServer::Start() {
   shared.incarnation = options.incarnation;
   shared.counters = parts.counters.get();
   shared.counter_patience_ns = world_->plan.patience_ns;
+  shared.workers = worker_count;
   shared.clients = &parts.clients;
   shared.stat = [](absl::string_view) { return std::string("uptime 1\n"); };
   std::vector<server::Worker*> workers;
