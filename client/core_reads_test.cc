@@ -278,7 +278,7 @@ TEST_F(CoreTest, AGetThatWasOvertakenReconnectsWhenItsConnectionIsLostBeforeTheS
   Connect();
   kv::ItemView item;
   ASSERT_EQ(server_->table().Get(server_->table().HashOf("key"), "key", &item).code, kv::Code::kOk);
-  char* const version = const_cast<char*>(item.value.data()) - kv::ValueOffset(3);
+  char* const version = const_cast<char*>(item.value.data()) - kv::ValueOffset(3) + kv::kVersionOffset;
   const uint64_t alive = kv::LoadWord(version);
   const auto die = [&] { kv::StoreWord(version, alive | kv::kDeadBit); };
   die();

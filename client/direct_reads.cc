@@ -21,7 +21,7 @@ bool IsGet(const Operation& operation) {
 
 // The operation ends with this item, unless that is a counter or too long for the buffer.
 inline bool Found(const kv::ItemView& item, Operation* operation) {
-  if (item.flags != static_cast<uint16_t>(kv::ItemKind::kValue)) [[unlikely]]
+  if (item.kind != kv::ItemKind::kValue) [[unlikely]]
     return false;
   if (operation->kind == Kind::kGet && !Copy(item.value, operation)) [[unlikely]]
     return false;

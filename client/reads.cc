@@ -284,7 +284,7 @@ void Reads::Found(Flight* flight) {
   const kv::Lookup& lookup = flight->lookup;
   const kv::ItemView& item = lookup.item();
   Operation* operation = flight->operation;
-  if (item.flags != static_cast<uint16_t>(kv::ItemKind::kValue)) [[unlikely]] {
+  if (item.kind != kv::ItemKind::kValue) [[unlikely]] {
     return EndAsCounter(flight);
   }
   if (parts_.cache->enabled()) {

@@ -64,7 +64,7 @@ TEST_F(CounterTableTest, AReaderSeesAnItemOfAnotherKind) {
   ASSERT_EQ(Insert("hits", 64).code, Code::kOk);
   TestReader reader(memory_.span());
   ASSERT_TRUE(reader.Get("hits").has_value());
-  EXPECT_EQ(reader.lookup().item().flags, static_cast<uint16_t>(ItemKind::kCounter));
+  EXPECT_EQ(reader.lookup().item().kind, ItemKind::kCounter);
 }
 
 TEST_F(CounterTableTest, CountersSurviveGrowthAndCompactionOfTheTable) {

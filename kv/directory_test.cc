@@ -16,10 +16,9 @@ using Step = Directory::Step;
 constexpr uint64_t kBytes = 64 << 20;
 
 RegionHeader Header(uint64_t incarnation, int level) {
-  RegionHeader header;
+  RegionHeader header = RegionHeader::For(kBytes, 1);
   header.incarnation = incarnation;
   header.hash_seed = 42;
-  header.region_bytes = kBytes;
   header.level = level;
   return header;
 }

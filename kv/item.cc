@@ -5,15 +5,23 @@ namespace {
 
 // What stands in the header, where it may be believed as far as lengths go.
 struct Header {
-  uint64_t checksum, version;
+  uint64_t checksum, expiry, version;
   ItemLengths lengths;
   explicit Header(const char* at)
-      : checksum(LoadAs<uint64_t>(at)),
+      : checksum(LoadAs<uint64_t>(at + kChecksumOffset)),
+        expiry(LoadAs<uint64_t>(at + kExpiryOffset)),
         version(LoadAs<uint64_t>(at + kVersionOffset)),
         lengths(ItemLengths::From(LoadAs<uint64_t>(at + kLengthsOffset))) {}
   bool LengthsFit(uint64_t size) const {
     return lengths.key_bytes >= kMinKeyBytes && lengths.key_bytes <= kMaxKeyBytes &&
            ItemBytes(lengths.key_bytes, lengths.value_bytes) <= size;
+  }
+  bool TagFits() const { return expiry == NeverExpires(version) || ExpiryFits(version, expiry); }
+  void Describe(ItemView* item) const {
+    item->version = version;
+    item->expiry_ms = ExpiryTimeMs(expiry);
+    item->kind = lengths.kind;
+    item->flags = lengths.flags;
   }
 };
 
@@ -28,8 +36,8 @@ ItemCheck CheckItem(const Hasher& hasher, absl::string_view bytes, absl::string_
   if (ItemChecksum(hasher, bytes.data(), ItemBytes(lengths.key_bytes, lengths.value_bytes)) != header.checksum) {
     return ItemCheck::kTorn;
   }
-  item->version = header.version;
-  item->flags = lengths.flags;
+  if (!header.TagFits()) return ItemCheck::kTorn;
+  header.Describe(item);
   item->key = absl::string_view(bytes.data() + kItemHeaderBytes, lengths.key_bytes);
   item->value = absl::string_view(bytes.data() + ValueOffset(lengths.key_bytes), lengths.value_bytes);
   return item->key == key ? ItemCheck::kValid : ItemCheck::kOtherKey;
@@ -48,8 +56,8 @@ ItemCheck CheckSplitItem(const Hasher& hasher, absl::string_view head, absl::str
       header.checksum) {
     return ItemCheck::kTorn;
   }
-  item->version = header.version;
-  item->flags = header.lengths.flags;
+  if (!header.TagFits()) return ItemCheck::kTorn;
+  header.Describe(item);
   if (header.lengths.key_bytes != key.size() || head.substr(kItemHeaderBytes, key.size()) != key) {
     return ItemCheck::kOtherKey;
   }

@@ -1,16 +1,19 @@
 // An item: one key and its value in one contiguous range.
 //
 //     offset
-//      0   checksum   XXH3-64, seeded by the incarnation, of bytes [8, end of value), DEAD bit taken as 0
-//      8   version    63: DEAD | 62..0: a number never used twice in an incarnation
-//     16   key_bytes  u16, 1 .. 1,024
-//     18   flags      u16, kind of item (0: value)
-//     20   value_bytes u32
-//     24   key        padded with zeros to a multiple of 8
-//      .   value      8-byte aligned; what follows it in the item's memory means nothing
+//      0   checksum    XXH3-64, seeded by the incarnation, of bytes [16, end of value), DEAD bit taken as 0
+//      8   expiry      when the key ends (kv/expiry_word.h): not in the checksum, bound to the version by a tag
+//     16   version     63: DEAD | 62..48: epoch of a cluster, 0 | 47..0: a number never used twice in an incarnation
+//     24   key_bytes   u16, 1 .. 1,024
+//     26   kind        u8 (0: value, 1: counter)
+//     27   flags       u8, bit 0: keep (never evicted); readers ignore all
+//     28   value_bytes u32
+//     32   key         padded with zeros to a multiple of 8
+//      .   value       8-byte aligned; what follows it in the item's memory means nothing
 //
-// Nothing in it changes while it is alive but the DEAD bit. A reader believes an item when its version is not DEAD, its
-// checksum fits and its key is equal; see docs/protocol.md.
+// While it is alive nothing in it changes but the expiry and the DEAD bit. A reader believes an item when its version
+// is not DEAD, its checksum and its tag fit and its key is equal; see docs/protocol.md. The words that may change while
+// the checksum stays come first, so that what it covers is one range.
 #ifndef FARLOOK_KV_ITEM_H_
 #define FARLOOK_KV_ITEM_H_
 
@@ -18,6 +21,7 @@
 #include <cstring>
 
 #include "absl/strings/string_view.h"
+#include "kv/expiry_word.h"
 #include "kv/hash.h"
 #include "kv/limits.h"
 #include "kv/words.h"
@@ -25,26 +29,35 @@
 namespace farlook::kv {
 
 inline constexpr uint64_t kDeadBit = 1ull << 63;
-inline constexpr uint64_t kVersionOffset = 8;
-inline constexpr uint64_t kLengthsOffset = 16;
-inline constexpr uint64_t kItemHeaderBytes = 24;
+inline constexpr uint64_t kChecksumOffset = 0;
+inline constexpr uint64_t kExpiryOffset = 8;
+inline constexpr uint64_t kVersionOffset = 16;
+inline constexpr uint64_t kLengthsOffset = 24;
+inline constexpr uint64_t kItemHeaderBytes = 32;
 
-enum class ItemKind : uint16_t { kValue = 0, kCounter = 1 };
+enum class ItemKind : uint8_t { kValue = 0, kCounter = 1 };
+
+// Bits of an item's flags. The others are zero.
+inline constexpr uint8_t kKeepItem = 1;
 
 // Where the value starts.
 constexpr uint64_t ValueOffset(uint64_t key_bytes) { return kItemHeaderBytes + (key_bytes + 7) / 8 * 8; }
 // What an item needs.
 constexpr uint64_t ItemBytes(uint64_t key_bytes, uint64_t value_bytes) { return ValueOffset(key_bytes) + value_bytes; }
 
-// The word at offset 16.
+// The word at kLengthsOffset.
 struct ItemLengths {
   uint16_t key_bytes;
-  uint16_t flags;
+  ItemKind kind;
+  uint8_t flags;
   uint32_t value_bytes;
 
-  constexpr uint64_t word() const { return key_bytes | uint64_t{flags} << 16 | uint64_t{value_bytes} << 32; }
+  constexpr uint64_t word() const {
+    return key_bytes | uint64_t{static_cast<uint8_t>(kind)} << 16 | uint64_t{flags} << 24 | uint64_t{value_bytes} << 32;
+  }
   static constexpr ItemLengths From(uint64_t word) {
-    return {static_cast<uint16_t>(word), static_cast<uint16_t>(word >> 16), static_cast<uint32_t>(word >> 32)};
+    return {static_cast<uint16_t>(word), static_cast<ItemKind>(word >> 16 & 0xff), static_cast<uint8_t>(word >> 24),
+            static_cast<uint32_t>(word >> 32)};
   }
 };
 
@@ -53,13 +66,15 @@ enum class ItemCheck : uint8_t {
   kValid,     // whole, alive, of this key
   kOtherKey,  // whole, alive, of another key
   kDead,      // the version says DEAD
-  kTorn,      // lengths or checksum do not fit: half written, re-used, or never an item
+  kTorn,      // lengths, checksum or tag do not fit: half written, re-used, or never an item
 };
 
 // A decoded item; points into the bytes it was decoded from.
 struct ItemView {
   uint64_t version = 0;
-  uint16_t flags = 0;
+  uint64_t expiry_ms = 0;  // 0: never
+  ItemKind kind = ItemKind::kValue;
+  uint8_t flags = 0;
   absl::string_view key;
   absl::string_view value;
 };

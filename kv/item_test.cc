@@ -15,21 +15,23 @@ constexpr uint64_t kVersion = 0x0102'0304'0506'0708;
 // Key "user1", value "hello, farlook": the worked example of docs/layout.md.
 constexpr char kGolden[] =
     "0eadd6c98050b850"  // checksum
+    "00000000007fadd9"  // expires never: no time, and the tag of this version
     "0807060504030201"  // version
-    "050000000e000000"  // 5 bytes of key, flags 0, 14 bytes of value
+    "050000000e000000"  // 5 bytes of key, kind 0, flags 0, 14 bytes of value
     "7573657231000000"  // "user1", padding
     "68656c6c6f2c2066"  // "hello, f"
     "61726c6f6f6b";     // "arlook"
 
 // Written field by field, not with the code under test.
 std::string Item(absl::string_view key, absl::string_view value, uint64_t version = kVersion) {
-  std::string item(24 + (key.size() + 7) / 8 * 8 + value.size(), '\0');
-  StoreAs(item.data() + 8, version);
-  StoreAs(item.data() + 16, static_cast<uint16_t>(key.size()));
-  StoreAs(item.data() + 20, static_cast<uint32_t>(value.size()));
-  item.replace(24, key.size(), key.data(), key.size());
+  std::string item(32 + (key.size() + 7) / 8 * 8 + value.size(), '\0');
+  StoreAs(item.data() + 8, ExpiryWord(version & ~kDeadBit, 0));
+  StoreAs(item.data() + 16, version);
+  StoreAs(item.data() + 24, static_cast<uint16_t>(key.size()));
+  StoreAs(item.data() + 28, static_cast<uint32_t>(value.size()));
+  item.replace(32, key.size(), key.data(), key.size());
   item.replace(item.size() - value.size(), value.size(), value.data(), value.size());
-  StoreAs(item.data(), static_cast<uint64_t>(XXH3_64bits_withSeed(item.data() + 8, item.size() - 8, kSeed)));
+  StoreAs(item.data(), static_cast<uint64_t>(XXH3_64bits_withSeed(item.data() + 16, item.size() - 16, kSeed)));
   return item;
 }
 
@@ -58,6 +60,8 @@ TEST_F(ItemTest, GoldenBytes) {
   ASSERT_EQ(absl::BytesToHexString(Item("user1", "hello, farlook")), kGolden);
   ASSERT_EQ(Check(golden, "user1"), ItemCheck::kValid);
   EXPECT_EQ(view_.version, kVersion);
+  EXPECT_EQ(view_.expiry_ms, 0u);
+  EXPECT_EQ(view_.kind, ItemKind::kValue);
   EXPECT_EQ(view_.flags, 0);
   EXPECT_EQ(view_.key, "user1");
   EXPECT_EQ(view_.value, "hello, farlook");
@@ -121,14 +125,48 @@ TEST_F(ItemTest, ImpossibleLengthsAreTornEvenWithARightChecksum) {
   const auto with_lengths = [&](uint64_t lengths) {
     std::string changed = item;
     StoreAs(changed.data() + kLengthsOffset, lengths);
-    StoreAs(changed.data(), static_cast<uint64_t>(XXH3_64bits_withSeed(changed.data() + 8, changed.size() - 8, kSeed)));
+    StoreAs(changed.data(),
+            static_cast<uint64_t>(XXH3_64bits_withSeed(changed.data() + 16, changed.size() - 16, kSeed)));
     return changed;
   };
-  EXPECT_EQ(Check(with_lengths(ItemLengths{5, 0, 5}.word()), "user1"), ItemCheck::kValid);
-  for (const ItemLengths bad : {ItemLengths{0, 0, 5}, ItemLengths{1025, 0, 5}, ItemLengths{0xffff, 0, 5},
-                                ItemLengths{5, 0, 0xffff'ffff}, ItemLengths{5, 0, 6}}) {
+  EXPECT_EQ(Check(with_lengths(ItemLengths{5, ItemKind::kValue, 0, 5}.word()), "user1"), ItemCheck::kValid);
+  const ItemKind kind = ItemKind::kValue;
+  for (const ItemLengths bad :
+       {ItemLengths{0, kind, 0, 5}, ItemLengths{1025, kind, 0, 5}, ItemLengths{0xffff, kind, 0, 5},
+        ItemLengths{5, kind, 0, 0xffff'ffff}, ItemLengths{5, kind, 0, 6}}) {
     EXPECT_EQ(Check(with_lengths(bad.word()), "user1"), ItemCheck::kTorn) << bad.word();
     EXPECT_EQ(CheckSplit(with_lengths(bad.word()), "user1"), ItemCheck::kTorn) << bad.word();
+  }
+}
+
+TEST_F(ItemTest, KindAndFlagsAreBytesOfTheirOwn) {
+  const ItemLengths lengths = ItemLengths::From(0x0000'0005'0301'0007);
+  EXPECT_EQ(lengths.key_bytes, 7);
+  EXPECT_EQ(lengths.kind, ItemKind::kCounter);
+  EXPECT_EQ(lengths.flags, 3);
+  EXPECT_EQ(lengths.value_bytes, 5u);
+  EXPECT_EQ(lengths.word(), 0x0000'0005'0301'0007u);
+}
+
+TEST_F(ItemTest, AnExpiryIsBelievedOnlyWithTheTagOfItsVersion) {
+  const std::string item = Item("user1", "hello");
+  const auto with_expiry = [&](uint64_t word) {
+    std::string changed = item;
+    StoreAs(changed.data() + kExpiryOffset, word);
+    return changed;
+  };
+  for (const uint64_t time : {uint64_t{0}, uint64_t{1}, uint64_t{217'000'000'000}, kExpiryTimeMask}) {
+    const uint64_t word = ExpiryWord(kVersion, time);
+    ASSERT_EQ(Check(with_expiry(word), "user1"), ItemCheck::kValid) << time;
+    EXPECT_EQ(view_.expiry_ms, time);
+    view_.expiry_ms = 99;
+    ASSERT_EQ(CheckSplit(with_expiry(word), "user1"), ItemCheck::kValid) << time;
+    EXPECT_EQ(view_.expiry_ms, time);
+    for (const uint64_t bad :
+         {uint64_t{0}, time, InvertTag(word), ExpiryWord(kVersion + 1, time), ExpiryWord(kVersion, time ^ 1) ^ 1}) {
+      EXPECT_EQ(Check(with_expiry(bad), "user1"), ItemCheck::kTorn) << time;
+      EXPECT_EQ(CheckSplit(with_expiry(bad), "user1"), ItemCheck::kTorn) << time;
+    }
   }
 }
 
@@ -155,7 +193,7 @@ TEST_F(ItemTest, AnotherKeysItemThatEndsWithinTheHead) {
     std::string item = Item("short", std::string(value_bytes, 'v'), 5);
     item.resize(2048, 'x');
     EXPECT_EQ(CheckSplit(item, key), ItemCheck::kOtherKey);
-    item[40] ^= 1;
+    item[48] ^= 1;
     if (value_bytes > 8) {
       EXPECT_EQ(CheckSplit(item, key), ItemCheck::kTorn);
     }

@@ -17,6 +17,9 @@ inline constexpr uint64_t kPageBytes = 2ull << 20;
 inline constexpr uint64_t kMinRegionBytes = 16ull << 20;
 inline constexpr uint64_t kMaxRegionBytes = 2ull << 40;
 
+// The table is cut into at most so many partitions.
+inline constexpr int kMaxPartitions = 64;
+
 // Items start at multiples of this. It is the unit of offsets in slots.
 inline constexpr uint64_t kGranuleBytes = 32;
 

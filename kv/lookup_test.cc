@@ -586,10 +586,9 @@ class NoiseTest : public testing::Test {
   static constexpr uint64_t kBytes = 16 * kMiB;
 
   NoiseTest() : memory_(kBytes), hasher_(42), directory_(kBytes, 4096) {
-    RegionHeader header;
+    RegionHeader header = RegionHeader::For(kBytes, 1);
     header.incarnation = 7;
     header.hash_seed = 42;
-    header.region_bytes = kBytes;
     header.level = 6;
     WriteRegionHeader(region(), header);
   }

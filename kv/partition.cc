@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kv/region.h"
 #include "kv/words.h"
 
 namespace farlook::kv {
@@ -15,6 +16,7 @@ constexpr uint64_t kScratchBytes = 8192;
 Partition::Partition(absl::Span<char> region, const Hasher* hasher, PagePool* pool, SharedDirectory* directory,
                      uint64_t prefix, int bits, const TableOptions& options)
     : region_(region.data()),
+      marks_(region.data() + RegionHeader::For(region.size(), options.partitions).MarksOf(prefix)),
       hasher_(hasher),
       prefix_(prefix),
       bits_(bits),
@@ -22,6 +24,7 @@ Partition::Partition(absl::Span<char> region, const Hasher* hasher, PagePool* po
       index_(region.data(), hasher, pool, directory, prefix, bits),
       slabs_(pool, region.size() / kPageBytes),
       versions_(options.first_version >> bits),
+      marked_versions_(versions_),
       scratch_(kScratchBytes) {}
 
 bool Partition::Init() {
@@ -35,6 +38,12 @@ void Partition::TakeIndexFigures() {
   segment_bytes_ = index_.segment_bytes();
   splits_ = index_.splits();
   overflow_keys_ = index_.overflow_keys();
+}
+
+// A later server goes on from the mark, so no version is used before the mark covers it.
+void Partition::RaiseVersionMark() {
+  marked_versions_ = versions_ + kVersionsPerMark;
+  StoreWord(marks_ + kVersionMark, marked_versions_ << bits_ | prefix_);
 }
 
 Partition::Found Partition::Find(uint64_t hash, absl::string_view key) const {
@@ -52,7 +61,7 @@ WriteResult Partition::Check(const Found& found, Condition condition, uint64_t v
   }
   result.version = found.version();
   result.slot = Slot(LoadWord(found.slot));
-  if (found.lengths().flags != static_cast<uint16_t>(kind)) {
+  if (found.lengths().kind != kind) {
     result.code = Code::kWrongKind;
   } else if (condition == Condition::kAbsent) {
     result.code = Code::kExists;
@@ -98,7 +107,8 @@ bool Partition::MoveOut(Slab* slab) {
     const uint64_t bytes = ItemBytes(lengths.key_bytes, lengths.value_bytes);
     // The same version at two places for a moment, with the same contents: copy alive, slot, old one DEAD.
     StoreWord(to + kVersionOffset, version | kDeadBit);
-    StoreWord(to, LoadWord(from));
+    StoreWord(to + kChecksumOffset, LoadWord(from + kChecksumOffset));
+    StoreWord(to + kExpiryOffset, LoadWord(from + kExpiryOffset));
     for (uint64_t i = kLengthsOffset; i < bytes; i += 8) StoreWord(to + i, LoadWord(from + i));
     StoreWord(to + kVersionOffset, version);
     StoreWord(slot, Slot(FingerprintOf(hash), size_class, to_offset).word());
@@ -118,7 +128,7 @@ Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_byt
   slabs_.Pin(offset);
   char* item = region_ + offset;
   StoreWord(item + kVersionOffset, kDeadBit);
-  const ItemLengths lengths{static_cast<uint16_t>(key.size()), 0, static_cast<uint32_t>(value_bytes)};
+  const ItemLengths lengths{static_cast<uint16_t>(key.size()), ItemKind::kValue, 0, static_cast<uint32_t>(value_bytes)};
   StoreWord(item + kLengthsOffset, lengths.word());
   StoreBytes(item + kItemHeaderBytes, key.data(), key.size());
   reservation->slot = Slot(FingerprintOf(hash), size_class, offset);
@@ -176,7 +186,8 @@ WriteResult Partition::Publish(const Reservation& reservation, Condition conditi
   StoreWord(item + kVersionOffset, new_version | kDeadBit);
   const uint64_t bytes = ItemBytes(lengths.key_bytes, lengths.value_bytes);
   const absl::string_view head(reinterpret_cast<const char*>(&new_version), sizeof new_version);
-  StoreWord(item, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));
+  StoreWord(item + kChecksumOffset, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));
+  StoreWord(item + kExpiryOffset, NeverExpires(new_version));
   return Link(reservation, found, lengths, new_version, now_ns);
 }
 
@@ -220,17 +231,16 @@ WriteResult Partition::PutItem(uint64_t hash, absl::string_view key, absl::strin
 
   // The item as it will be, in private memory.
   char* s = scratch_.data();
-  const ItemLengths lengths{static_cast<uint16_t>(key.size()), static_cast<uint16_t>(kind),
-                            static_cast<uint32_t>(value.size())};
+  const ItemLengths lengths{static_cast<uint16_t>(key.size()), kind, 0, static_cast<uint32_t>(value.size())};
   StoreAs(s + kVersionOffset, new_version);
   StoreAs(s + kLengthsOffset, lengths.word());
   StoreAs(s + ValueOffset(key.size()) - 8, uint64_t{0});  // the padding; before the key, which may cover all of it
-  StoreAs(s + kLengthsOffset, lengths.word());            // of a key below 8 bytes those were these
   std::memcpy(s + kItemHeaderBytes, key.data(), key.size());
   if (!value.empty()) std::memcpy(s + ValueOffset(key.size()), value.data(), value.size());
-  StoreAs(s, ItemChecksum(*hasher_, s, bytes));
+  const uint64_t checksum = ItemChecksum(*hasher_, s, bytes);
 
-  StoreWord(item, LoadAs<uint64_t>(s));
+  StoreWord(item + kChecksumOffset, checksum);
+  StoreWord(item + kExpiryOffset, NeverExpires(new_version));
   StoreBytes(item + kLengthsOffset, s + kLengthsOffset, bytes - kLengthsOffset);
   return Link({Slot(FingerprintOf(hash), size_class, offset), hash, {}}, found, lengths, new_version, now_ns);
 }
@@ -265,6 +275,8 @@ WriteResult Partition::Get(uint64_t hash, absl::string_view key, ItemView* item)
   if (found.slot == nullptr) return {Code::kNotFound, 0, Slot()};
   const ItemLengths lengths = found.lengths();
   item->version = found.version();
+  item->expiry_ms = ExpiryTimeMs(LoadWord(found.item + kExpiryOffset));
+  item->kind = lengths.kind;
   item->flags = lengths.flags;
   item->key = {found.item + kItemHeaderBytes, lengths.key_bytes};
   item->value = {found.item + ValueOffset(lengths.key_bytes), lengths.value_bytes};

@@ -70,10 +70,16 @@ class Partition {
   bool Compact();
   bool MoveOut(Slab* slab);
   WriteResult Link(const Reservation& reservation, Found found, ItemLengths lengths, uint64_t version, int64_t now_ns);
-  uint64_t NextVersion() { return ++versions_ << bits_ | prefix_; }
+  uint64_t NextVersion() {
+    if (++versions_ > marked_versions_) [[unlikely]]
+      RaiseVersionMark();
+    return versions_ << bits_ | prefix_;
+  }
+  void RaiseVersionMark();
   void TakeIndexFigures();
 
   char* const region_;
+  char* const marks_;  // kv/region.h
   const Hasher* const hasher_;
   const uint64_t prefix_;
   const int bits_;
@@ -81,6 +87,7 @@ class Partition {
   Index index_;
   Slabs slabs_;
   uint64_t versions_;
+  uint64_t marked_versions_;  // the region says that they may be in use up to here
   std::vector<char> scratch_;
 
   Figure keys_, key_bytes_, value_bytes_, puts_, deletes_, moved_items_;

@@ -16,17 +16,29 @@ int MaxLevelFor(uint64_t region_bytes) {
   return std::clamp<int>(std::bit_width(segments), kStepBits, kMaxLevel);
 }
 
+RegionHeader RegionHeader::For(uint64_t region_bytes, int partitions) {
+  RegionHeader header;
+  header.region_bytes = region_bytes;
+  header.partitions = static_cast<uint64_t>(partitions);
+  // The arrays of all levels are powers of two from 64 bytes on, so what follows begins with a line.
+  header.marks_offset = header.directory_offset + (uint64_t{16} << MaxLevelFor(region_bytes));
+  header.redo_offset = header.MarksOf(header.partitions);
+  header.map_offset = header.RedoOf(header.partitions);
+  header.map_entries = region_bytes / kUnitBytes;
+  return header;
+}
+
 uint64_t ReservedPages(uint64_t region_bytes) {
-  const uint64_t bytes = kDirectoryOffset + (uint64_t{16} << MaxLevelFor(region_bytes));
-  return (bytes + kPageBytes - 1) / kPageBytes;
+  return (RegionHeader::For(region_bytes, kMaxPartitions).ReservedBytes() + kPageBytes - 1) / kPageBytes;
 }
 
 void WriteRegionHeader(char* region, const RegionHeader& header) {
-  const uint64_t words[] = {kRegionMagic,     kLayoutVersion,      header.incarnation,
-                            header.hash_seed, header.region_bytes, header.directory_offset};
-  static_assert(sizeof words == kLevelOffset);
+  const uint64_t words[] = {kRegionMagic,        kLayoutVersion,    header.incarnation,      header.hash_seed,
+                            header.region_bytes, header.partitions, header.directory_offset, header.marks_offset,
+                            header.redo_offset,  header.map_offset, header.map_entries};
+  static_assert(sizeof words == kHeaderChecksumOffset);
   StoreBytes(region, reinterpret_cast<const char*>(words), sizeof words);
-  StoreWord(region + 56, Hasher(header.hash_seed)(words, sizeof words));
+  StoreWord(region + kHeaderChecksumOffset, Hasher(header.hash_seed)(words, sizeof words));
   StoreWord(region + kLevelOffset, static_cast<uint64_t>(header.level));
 }
 
@@ -43,15 +55,21 @@ absl::StatusOr<RegionHeader> DecodeRegionHeader(absl::string_view bytes, uint64_
   header.incarnation = word(2);
   header.hash_seed = word(3);
   header.region_bytes = word(4);
-  header.directory_offset = word(5);
-  if (Hasher(header.hash_seed)(bytes.data(), kLevelOffset) != word(7)) {
+  header.partitions = word(5);
+  header.directory_offset = word(6);
+  header.marks_offset = word(7);
+  header.redo_offset = word(8);
+  header.map_offset = word(9);
+  header.map_entries = word(10);
+  if (Hasher(header.hash_seed)(bytes.data(), kHeaderChecksumOffset) !=
+      LoadAs<uint64_t>(&bytes[kHeaderChecksumOffset])) {
     return absl::InvalidArgumentError("region header: its checksum does not fit");
   }
   if (header.region_bytes > mapped_bytes || header.region_bytes < kMinRegionBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("region header: says ", header.region_bytes, " bytes where ", mapped_bytes, " are offered"));
   }
-  const uint64_t level = word(6);
+  const uint64_t level = LoadAs<uint64_t>(&bytes[kLevelOffset]);
   if (level < kStepBits || level > static_cast<uint64_t>(MaxLevelFor(header.region_bytes))) {
     return absl::InvalidArgumentError(absl::StrCat("region header: impossible directory level ", level));
   }

@@ -1,18 +1,31 @@
 // The region: the contiguous memory that holds the whole table, and its header.
 //
-//     page 0 ..   header (first line), then the directory: one array of 8-byte entries for each level g, at
-//                 directory_offset + 8 * 2^g, with 2^g entries; the index's "level" says which one is in force
-//     page n ..   pages of the index (segments), slabs of items, runs of pages for large items
+//     header, directory, marks, redo pieces, page map; then, from the first whole page of 2 MiB on, segments and items
 //
-//     offset  header, 64 bytes
+// The directory is one array of 8-byte entries for each level g, at directory_offset + 8 * 2^g, with 2^g entries; the
+// header's "level" says which one is in force. Marks, redo pieces and page map are the server's alone: they are what it
+// would take to recover the table from the region.
+//
+//     offset  header, 128 bytes
 //      0      magic            "FARLOOK1"
 //      8      layout version   u64
 //     16      incarnation      random, new with every start of a server
 //     24      hash seed        for keys and checksums
 //     32      region bytes
-//     40      directory offset
-//     48      level            log2 of the directory's entries: the only word that ever changes
-//     56      checksum         XXH3-64, seeded with the hash seed, of bytes [0, 48)
+//     40      partitions       a power of two
+//     48      directory offset
+//     56      marks offset     a line of 64 bytes for each partition
+//     64      redo offset      1,024 bytes for each partition
+//     72      page map offset  a word for each unit of 64 KiB
+//     80      page map entries
+//     88      checksum         XXH3-64, seeded with the hash seed, of bytes [0, 88): of what never changes
+//     96      level            log2 of the directory's entries
+//    104      index epoch      changes before memory leaves the index
+//    112      zero
+//
+// Marks of a partition, 64 bytes: 0 versions: none above it was ever given to an item | 8 the same of segment ids | 16
+// the slot of the item that the redo piece is a copy for, or 0 | 24 zero. What a mark covers is used only after the
+// mark was stored, so marks go up in steps.
 #ifndef FARLOOK_KV_REGION_H_
 #define FARLOOK_KV_REGION_H_
 
@@ -25,26 +38,87 @@
 namespace farlook::kv {
 
 inline constexpr uint64_t kRegionMagic = 0x314b4f4f4c524146;  // "FARLOOK1"
-inline constexpr uint64_t kLayoutVersion = 1;
-inline constexpr uint64_t kRegionHeaderBytes = 64;
-inline constexpr uint64_t kLevelOffset = 48;
-inline constexpr uint64_t kDirectoryOffset = 128;
+inline constexpr uint64_t kLayoutVersion = 2;
+inline constexpr uint64_t kRegionHeaderBytes = 128;
+inline constexpr uint64_t kHeaderChecksumOffset = 88;
+inline constexpr uint64_t kLevelOffset = 96;
+inline constexpr uint64_t kIndexEpochOffset = 104;
+inline constexpr uint64_t kDirectoryOffset = kRegionHeaderBytes;
+
+// The marks of one partition.
+inline constexpr uint64_t kMarksBytes = kLineBytes;
+inline constexpr uint64_t kVersionMark = 0;
+inline constexpr uint64_t kSegmentIdMark = 8;
+inline constexpr uint64_t kRedoTarget = 16;
+
+// How many versions a partition may use before it stores its mark anew.
+inline constexpr uint64_t kVersionsPerMark = uint64_t{1} << 20;
+
+// The longest piece that is updated in place, and so what there is to repeat.
+inline constexpr uint64_t kRedoBytes = 1024;
+
+// The page map has a word for each of these.
+inline constexpr uint64_t kUnitBytes = 64 << 10;
 
 struct RegionHeader {
   uint64_t incarnation = 0;
   uint64_t hash_seed = 0;
   uint64_t region_bytes = 0;
+  uint64_t partitions = 1;
   uint64_t directory_offset = kDirectoryOffset;
+  uint64_t marks_offset = 0;
+  uint64_t redo_offset = 0;
+  uint64_t map_offset = 0;
+  uint64_t map_entries = 0;
   int level = 0;
+
+  // Of a region of this size: everything that follows from it.
+  static RegionHeader For(uint64_t region_bytes, int partitions);
 
   // Where the entries of a level start.
   uint64_t DirectoryArray(int of_level) const { return directory_offset + (uint64_t{8} << of_level); }
+  uint64_t MarksOf(uint64_t partition) const { return marks_offset + partition * kMarksBytes; }
+  uint64_t RedoOf(uint64_t partition) const { return redo_offset + partition * kRedoBytes; }
+  // The word of the page map for the unit that begins at `offset`.
+  uint64_t MapWordOf(uint64_t offset) const { return map_offset + offset / kUnitBytes * 8; }
+  // Where the header's memory ends: header, directory, marks, redo pieces and page map.
+  uint64_t ReservedBytes() const { return map_offset + map_entries * 8; }
+};
+
+// A word of the page map: what a unit of 64 KiB is used for.
+//
+//      63              32 31     16 15        8 7     4 3     0
+//     +------------------+---------+-----------+-------+-------+
+//     | units of the run |  zero   | partition | block | use   |
+//     +------------------+---------+-----------+-------+-------+
+//
+// The word of a run's first unit says how many there are; those of the others say kRest. Zero is a free unit.
+class MapWord {
+ public:
+  enum class Use : uint8_t { kFree = 0, kIndex = 1, kItems = 2, kRest = 3 };
+  static constexpr uint8_t kShared = 0xff;  // in the place of a partition
+
+  constexpr MapWord() = default;
+  constexpr explicit MapWord(uint64_t word) : word_(word) {}
+  // REQUIRES block < 16.
+  constexpr MapWord(Use use, uint8_t block, uint8_t partition, uint32_t units)
+      : word_(uint64_t{static_cast<uint8_t>(use)} | uint64_t{block} << 4 | uint64_t{partition} << 8 |
+              uint64_t{units} << 32) {}
+
+  constexpr uint64_t word() const { return word_; }
+  constexpr Use use() const { return static_cast<Use>(word_ & 0xf); }
+  constexpr uint8_t block() const { return word_ >> 4 & 0xf; }
+  constexpr uint8_t partition() const { return word_ >> 8 & 0xff; }
+  constexpr uint32_t units() const { return static_cast<uint32_t>(word_ >> 32); }
+
+ private:
+  uint64_t word_ = 0;
 };
 
 // The highest level that a region's directory is given room for: enough segments to fill the region.
 int MaxLevelFor(uint64_t region_bytes);
 
-// What header and directory take, in whole pages.
+// What a header's memory takes, in whole pages, with the most partitions.
 uint64_t ReservedPages(uint64_t region_bytes);
 
 // Writes the header with StoreWord. REQUIRES the memory is zero. The level is stored last.

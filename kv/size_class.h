@@ -33,7 +33,7 @@ constexpr SizeClass SizeClassFor(uint64_t bytes) {
 }
 
 // What the largest item needs: its header, its key padded to 8 bytes, its value padded to 8 bytes.
-inline constexpr uint64_t kMaxItemBytes = 24 + kMaxKeyBytes + kMaxValueBytes;
+inline constexpr uint64_t kMaxItemBytes = 32 + kMaxKeyBytes + kMaxValueBytes;
 inline constexpr int kSizeClasses = SizeClassFor(kMaxItemBytes) + 1;
 
 static_assert(kSizeClasses <= 512, "a slot has 9 bits for the size class");

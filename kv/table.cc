@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<Table>> Table::Create(absl::Span<char> region, co
     return absl::InvalidArgumentError(absl::StrCat("a region of ", region.size(), " bytes: it must have ",
                                                    kMinRegionBytes >> 20, " MiB to ", kMaxRegionBytes >> 40, " TiB"));
   }
-  if (options.partitions < 1 || options.partitions > 64 ||
+  if (options.partitions < 1 || options.partitions > kMaxPartitions ||
       !std::has_single_bit(static_cast<unsigned>(options.partitions))) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.partitions, " partitions: it must be a power of two up to 64"));
@@ -45,10 +45,9 @@ Table::Table(absl::Span<char> region, const TableOptions& options)
       options_(options),
       hasher_(options.hash_seed),
       partition_bits_(std::countr_zero(static_cast<unsigned>(options.partitions))) {
-  RegionHeader header;
+  RegionHeader header = RegionHeader::For(region_.size(), options.partitions);
   header.incarnation = options.incarnation;
   header.hash_seed = options.hash_seed;
-  header.region_bytes = region_.size();
   header.level = std::max(kStepBits, partition_bits_);
   WriteRegionHeader(region_.data(), header);
   pool_ = std::make_unique<PagePool>(ReservedPages(region_.size()), region_.size() / kPageBytes);
@@ -97,7 +96,7 @@ Code Table::FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) co
   ItemView item;
   const WriteResult found = Get(hash, key, &item);
   if (found.code != Code::kOk) return found.code;
-  if (item.flags != static_cast<uint16_t>(ItemKind::kCounter)) return Code::kWrongKind;
+  if (item.kind != ItemKind::kCounter) return Code::kWrongKind;
   *cell = LoadWord(item.value.data());
   return Code::kOk;
 }

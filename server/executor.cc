@@ -72,7 +72,7 @@ Outcome Executor::Get(const kv::Request& request, uint64_t hash, absl::string_vi
   absl::MutexLock lock(shared_.locks->of(hash));
   const kv::WriteResult result = shared_.table->Get(hash, request.key, &item);
   if (result.code == kv::Code::kOk) {
-    if (item.flags != static_cast<uint16_t>(kv::ItemKind::kValue)) return Outcome(kv::Code::kWrongKind);
+    if (item.kind != kv::ItemKind::kValue) return Outcome(kv::Code::kWrongKind);
     // Copied while the lock keeps it from being freed.
     if (item.value.size() <= value_.size()) {
       std::memcpy(value_.data(), item.value.data(), item.value.size());

@@ -32,6 +32,7 @@ ABSL_FLAG(farlook::server::ByteSize, counter_memory, {16ull << 20}, "memory for 
 ABSL_FLAG(absl::Duration, counter_patience, absl::Seconds(2), "before a client that ignores deletions is disconnected");
 ABSL_FLAG(farlook::server::HugePagesFlag, huge_pages, {}, "auto, 1g, 2m, transparent or none");
 ABSL_FLAG(farlook::server::NumaNode, numa_node, {}, "auto, or the number of a NUMA node");
+ABSL_FLAG(uint64_t, hash_seed, 0, "seed of keys' hashes; 0: random");
 ABSL_FLAG(int, workers, 1, "threads that apply writes");
 ABSL_FLAG(farlook::server::ByteSize, max_value_bytes, {farlook::kv::kDefaultMaxValueBytes}, "longest value");
 ABSL_FLAG(uint32_t, window, farlook::kv::kDefaultWindow, "requests without a reply that a client may have");
@@ -59,6 +60,7 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
   --huge_pages=KIND           auto, 1g, 2m, transparent, none (auto: the largest that can be had)
   --numa_node=NODE            auto, or the node to bind the memory to (auto: the device's)
   --workers=N                 threads that apply writes, 1 to 64 (1)
+  --hash_seed=N               seed of keys' hashes; 0: random. Who knows it can choose keys that collide (0)
   --max_value_bytes=SIZE      longest value, up to 64MiB (16MiB)
   --window=N                  requests without a reply that a client may have, 1 to 4096 (256)
   --max_clients=N             connections at once (1024)
@@ -126,6 +128,7 @@ ServerOptions OptionsFromFlags() {
   options.counter_patience_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_counter_patience));
   options.huge_pages = absl::GetFlag(FLAGS_huge_pages).pages;
   options.numa_node = absl::GetFlag(FLAGS_numa_node).node;
+  options.hash_seed = absl::GetFlag(FLAGS_hash_seed);
   options.workers = absl::GetFlag(FLAGS_workers);
   options.max_value_bytes = absl::GetFlag(FLAGS_max_value_bytes).bytes;
   options.window = absl::GetFlag(FLAGS_window);

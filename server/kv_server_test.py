@@ -315,7 +315,7 @@ class KvServerTest(unittest.TestCase):
       result = self.plain(flag)
       self.assertEqual(result.returncode, STOPPED)
       self.assertEqual(result.stderr, '')
-      for name in ('listen', 'memory', 'huge_pages', 'numa_node', 'workers', 'max_value_bytes', 'window',
+      for name in ('listen', 'memory', 'huge_pages', 'numa_node', 'workers', 'hash_seed', 'max_value_bytes', 'window',
                    'max_clients', 'max_kept_sessions', 'keep_sessions', 'spin_us', 'drain_timeout', 'log_level',
                    'flagfile', 'liveness', 'check'):
         self.assertIn('--' + name, result.stdout)

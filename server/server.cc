@@ -150,7 +150,7 @@ absl::Status Server::Impl::MakeTable() {
 
   kv::TableOptions table;
   table.incarnation = facts_.incarnation;
-  table.hash_seed = Random64();
+  table.hash_seed = options_.hash_seed != 0 ? options_.hash_seed : Random64();
   table.partitions = facts_.partitions;
   table.max_value_bytes = options_.max_value_bytes;
   table.first_version = 1 + Random64() % (kv::kMaxFirstVersion - 1);

@@ -12,8 +12,6 @@
 namespace farlook::server {
 namespace {
 
-constexpr int kMaxPartitions = 64;
-
 // Each partition has slabs of its own, so a small region is not cut into many.
 constexpr uint64_t kBytesPerPartition = 64 << 20;
 
@@ -65,7 +63,7 @@ int PartitionsFor(const ServerOptions& options) {
   if (workers == 1) return 1;
   const unsigned least = std::bit_ceil(static_cast<unsigned>(workers));
   const uint64_t room = std::bit_floor(std::max<uint64_t>(options.memory_bytes / kBytesPerPartition, 1));
-  return static_cast<int>(std::max<uint64_t>(least, std::min<uint64_t>({2 * least, kMaxPartitions, room})));
+  return static_cast<int>(std::max<uint64_t>(least, std::min<uint64_t>({2 * least, kv::kMaxPartitions, room})));
 }
 
 }  // namespace farlook::server

@@ -21,6 +21,7 @@ struct ServerOptions {
   int64_t counter_patience_ms = 2000;  // before a client that does not acknowledge deleted counters is disconnected
   int numa_node = -1;                  // -1: the device's; where the kernel does not tell that either, any node
   int workers = 1;                     // threads, 1 .. 64
+  uint64_t hash_seed = 0;  // of keys' hashes and items' checksums; 0: random, so that nobody can choose hashes
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
   uint32_t window = kv::kDefaultWindow;    // requests that a client may have without a reply
   int64_t max_clients = 1024;              // connections at once

@@ -39,12 +39,12 @@ EDITS = [
     ("kv/item.cc", "hasher(head.substr(kVersionOffset, in_head - kVersionOffset), rest",
      "hasher(BROKEN(kChecksumWithoutVersion) ? head.substr(kLengthsOffset, in_head - kLengthsOffset)\n"
      "                                             : head.substr(kVersionOffset, in_head - kVersionOffset), rest"),
-    ("kv/partition.cc", "  StoreWord(item, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));\n",
-     "  StoreWord(item, (*hasher_)(BROKEN(kChecksumWithoutVersion) ? absl::string_view() : head,\n"
+    ("kv/partition.cc", "  StoreWord(item + kChecksumOffset, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));\n",
+     "  StoreWord(item + kChecksumOffset, (*hasher_)(BROKEN(kChecksumWithoutVersion) ? absl::string_view() : head,\n"
      "                             {item + kLengthsOffset, bytes - kLengthsOffset}));\n"),
     # Versions are used for four writes each.
-    ("kv/partition.h", "return ++versions_ << bits_ | prefix_;",
-     "++versions_; return (BROKEN(kVersionReused) ? (versions_ + 3) / 4 : versions_) << bits_ | prefix_;"),
+    ("kv/partition.h", "    return versions_ << bits_ | prefix_;",
+     "    return (BROKEN(kVersionReused) ? (versions_ + 3) / 4 : versions_) << bits_ | prefix_;"),
     # Each incarnation counts versions from the same number on.
     ("kv/partition.cc", "versions_(options.first_version >> bits)",
      "versions_(BROKEN(kVersionsBeginAnew) ? 0 : options.first_version >> bits)"),

@@ -1,0 +1,53 @@
+// The expiry word of an item: when its key ends, bound to the item's version.
+//
+//      63  62                           40 39                                                  0
+//     +---+-------------------------------+-----------------------------------------------------+
+//     | settled, mix of version and time  | time: milliseconds of the server's clock, 0: never  |
+//     +---+-------------------------------+-----------------------------------------------------+
+//      `----------- tag, 24 bits --------'
+//
+// The word stands outside of the item's checksum, so that it can be changed without the item. The tag says that it
+// belongs to this version: a word of another version, or half of a change, is not believed. The lowest bit of a tag is
+// 1, so that no word of an item is 0, and that the tag with all its bits inverted is nobody's tag. That inverted tag
+// says that a Touch is under way: readers take it for torn, and a recovery for the old time.
+//
+// The server's clock is microseconds since 2020-01-01 00:00 UTC; an item has expired when that is at least 1,000 times
+// its time.
+#ifndef FARLOOK_KV_EXPIRY_WORD_H_
+#define FARLOOK_KV_EXPIRY_WORD_H_
+
+#include <cstdint>
+
+namespace farlook::kv {
+
+inline constexpr int kExpiryTimeBits = 40;
+inline constexpr uint64_t kExpiryTimeMask =
+    (uint64_t{1} << kExpiryTimeBits) - 1;  // and the latest time, in the year 2054
+
+// The word of an item that never expires. REQUIRES DEAD bit clear.
+constexpr uint64_t NeverExpires(uint64_t version) {
+  return (version * 0x9e37'79b9'7f4a'7c15 | uint64_t{1} << kExpiryTimeBits) & ~kExpiryTimeMask;
+}
+
+// The word of an item that expires at `time_ms` (0: never). REQUIRES DEAD bit clear, time_ms <= kExpiryTimeMask.
+constexpr uint64_t ExpiryWord(uint64_t version, uint64_t time_ms) {
+  return NeverExpires(version + time_ms * 0xd6e8'feb8'6659'fd93) | time_ms;
+}
+
+constexpr uint64_t ExpiryTimeMs(uint64_t word) { return word & kExpiryTimeMask; }
+
+// Whether the word was written for this version. REQUIRES DEAD bit clear.
+constexpr bool ExpiryFits(uint64_t version, uint64_t word) { return word == ExpiryWord(version, ExpiryTimeMs(word)); }
+
+// The same time with its tag inverted, and back.
+constexpr uint64_t InvertTag(uint64_t word) { return word ^ ~kExpiryTimeMask; }
+
+// Whether an item that expires at `time_ms` is expired at this moment of the server's clock.
+constexpr bool HasExpired(uint64_t time_ms, uint64_t clock_us) { return time_ms != 0 && clock_us >= time_ms * 1000; }
+
+static_assert(NeverExpires(1) == ExpiryWord(1, 0) && ExpiryFits(1, NeverExpires(1)));
+static_assert(!ExpiryFits(1, 0) && !ExpiryFits(1, InvertTag(ExpiryWord(1, 5))));
+
+}  // namespace farlook::kv
+
+#endif  // FARLOOK_KV_EXPIRY_WORD_H_
