@@ -236,7 +236,7 @@ void ClientCore::OnConnected() {
     }
     incarnation_ = link_.incarnation();
   }
-  if (absl::Status status = link_.Greet(session_.MakeHello(options_.read_only)); !status.ok()) {
+  if (absl::Status status = link_.Greet(session_.MakeHello(options_.read_only), time_.last_ns()); !status.ok()) {
     FailAttempt(status);
   }
 }
@@ -276,8 +276,8 @@ void ClientCore::BeginReady() {
   }
   kv::Directory* const directory = link_.directory()->directory();
   const kv::ReaderContext context = {link_.hasher(), directory, directory->header().region_bytes};
-  const Ready ready = {link_.connection(),  link_.table(),    context,
-                       link_.incarnation(), &link_.welcome(), link_.welcome_ns()};
+  const Ready ready = {link_.connection(), link_.table(),    context,           link_.incarnation(),
+                       &link_.welcome(),   link_.hello_ns(), link_.welcome_ns()};
   for (Engine* engine : engines_) engine->Connect(ready);
   Post();
 }

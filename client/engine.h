@@ -25,6 +25,7 @@ struct Ready {
   kv::ReaderContext context;  // of the table
   uint64_t incarnation;
   const kv::Welcome* welcome;
+  int64_t hello_ns;    // when it was asked for, or before
   int64_t welcome_ns;  // when it came
 };
 

@@ -47,8 +47,9 @@ absl::Status Link::OnConnected() {
   return absl::OkStatus();
 }
 
-absl::Status Link::Greet(const kv::Hello& hello) {
+absl::Status Link::Greet(const kv::Hello& hello, int64_t now_ns) {
   hello_ = hello.Encode();
+  hello_ns_ = now_ns;
   if (directory_.loaded() && directory_.directory()->header().incarnation == accept_.incarnation) {
     directory_.Reconnect(connection_.get(), accept_.table);
   } else if (absl::Status status = directory_.Load(connection_.get(), accept_.table); !status.ok()) {

@@ -62,7 +62,7 @@ class Link {
   // For the completion kConnected: reads what the server said with it. incarnation() is known from here on.
   absl::Status OnConnected();
   // Says Hello, and begins to read the directory if it is not known. REQUIRES that OnConnected() was the last step.
-  absl::Status Greet(const kv::Hello& hello);
+  absl::Status Greet(const kv::Hello& hello, int64_t now_ns);
   // A message that came in kGreeting. The server's refusal is an error.
   absl::Status OnFirstMessage(absl::string_view message, int64_t now_ns);
   // The directory's READ completed. True: all of it is known, as it is now; else the next READ is wanted.
@@ -91,7 +91,8 @@ class Link {
   uint64_t incarnation() const { return accept_.incarnation; }
   const kv::ServerRange& table() const { return accept_.table; }
   const kv::Welcome& welcome() const { return welcome_; }  // from kLoading on
-  int64_t welcome_ns() const { return welcome_ns_; }       // when it came
+  int64_t hello_ns() const { return hello_ns_; }
+  int64_t welcome_ns() const { return welcome_ns_; }  // when it came
   DirectoryReader* directory() { return &directory_; }
   const DirectoryReader* directory() const { return &directory_; }
   const kv::Hasher* hasher() const { return &*hasher_; }  // from kReady on; its address stays
@@ -115,6 +116,7 @@ class Link {
   State state_ = State::kDown;
   kv::AcceptData accept_;
   kv::Welcome welcome_;
+  int64_t hello_ns_ = 0;
   int64_t welcome_ns_ = 0;
   std::string hello_;  // not posted yet
   absl::Status refused_;

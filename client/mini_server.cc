@@ -156,6 +156,11 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
         payload = std::string(item.value);
       }
       break;
+    case kv::RequestType::kTouch:
+    case kv::RequestType::kGetAndTouch:
+    case kv::RequestType::kTtl:
+      result.code = kv::Code::kUnsupported;
+      break;
     case kv::RequestType::kPing:
       break;
     case kv::RequestType::kStat:

@@ -1,10 +1,19 @@
-// What time the server's clock shows, as far as its messages tell. Requests say on that clock when they are over.
+// What time the server's clock shows, as far as its messages tell. Requests say on that clock when they are over, and
+// items when they expire.
 //
-// A message that bears the server's time T arrives at the local time L: at L the server's clock shows at least T, and
-// at most the message's way more. Between messages the two clocks drift apart, by at most kDrift. So At() is
+// The server wrote its time T into an answer to a request that was posted at the local time P, and that arrived at L.
+// So its clock showed at most T at P, and at least T at L. Between messages the two clocks drift apart, by at most
+// kDrift:
+//
+//     At(t) = [T + (t - L) - drift, T + (t - P) + drift]
+//
+// An interval that is heard anew replaces the one known, unless that is the narrower one and lies within: an answer
+// that took long tells nothing. If it does not, one of the clocks jumped, and what is heard is right.
+//
+// Deadlines are told as DeadlineAt():
 //   * never early because of drift: the server refuses nothing whose time is not over, but for the way of the message
 //     that told the time (whose answer would have come too late);
-//   * late by at most twice the drift since the last message that was heard: 0.5 ms in a second.
+//   * late by at most twice the drift since the last message that was heard: 2 ms in a second.
 #ifndef FARLOOK_CLIENT_SERVER_CLOCK_H_
 #define FARLOOK_CLIENT_SERVER_CLOCK_H_
 
@@ -12,34 +21,71 @@
 #include <cstdint>
 #include <limits>
 
+#include "client/last_time.h"
+
 namespace farlook::client {
 
 // Thread safety: one thread.
 class ServerClock {
  public:
-  // Clocks of computers drift by at most 244 parts in a million (NTP slews by 500 for a while; then it is heard anew).
-  static constexpr int64_t kDriftParts = 4096;  // one in so many
+  // Clocks of computers drift by at most 244 parts in a million (NTP slews by 500 for a while): 1,000 are allowed for.
+  static constexpr int64_t kDriftParts = 1000;  // one in so many
   // It need not be told more often.
   static constexpr int64_t kFreshNs = 1'000'000'000;
 
-  // A message was received that bears this time. Always for the first of a connection, else where stale().
-  void Hear(uint64_t time_us, int64_t now_ns) {
+  // In microseconds of the server's clock.
+  struct Interval {
+    uint64_t lo;  // it is surely not before
+    uint64_t hi;  // surely not after
+  };
+
+  explicit ServerClock(LastTime* time) : time_(time) {}
+
+  // Another server's clock, perhaps: what was heard does not count.
+  void Forget() { *this = ServerClock(time_); }
+
+  // A message that bears this time was received at `now_ns`; it answers what was posted at `posted_ns`, or later.
+  void Hear(uint64_t time_us, int64_t posted_ns, int64_t now_ns) {
+    if (time_us_ != 0) {
+      const Interval known = At(now_ns);
+      const uint64_t most_us = time_us + Widened(now_ns - posted_ns);
+      checked_ns_ = now_ns;
+      if (known.lo >= time_us && known.hi <= most_us) return;
+    }
     time_us_ = time_us;
-    heard_ns_ = now_ns;
+    posted_ns_ = posted_ns;
+    heard_ns_ = checked_ns_ = now_ns;
   }
-  bool stale(int64_t now_ns) const { return now_ns - heard_ns_ >= kFreshNs; }
+  bool stale(int64_t now_ns) const { return now_ns - checked_ns_ >= kFreshNs; }
+
+  // What the server's clock shows now. Reads the local clock.
+  Interval Now() { return time_us_ == 0 ? Interval{0, std::numeric_limits<uint64_t>::max()} : At(time_->NowNs()); }
 
   // The server's time at the local time `deadline_ns`, at least 1. 0, for never, where that is the largest number, or
   // where nothing was heard yet.
-  uint64_t At(int64_t deadline_ns) const {
+  uint64_t DeadlineAt(int64_t deadline_ns) const {
     if (time_us_ == 0 || deadline_ns == std::numeric_limits<int64_t>::max()) return 0;
     const uint64_t left_us = static_cast<uint64_t>(std::max<int64_t>(0, deadline_ns - heard_ns_)) / 1000;
     return time_us_ + left_us + left_us / kDriftParts;
   }
 
  private:
+  // REQUIRES that something was heard, at `now_ns` at the latest.
+  Interval At(int64_t now_ns) const {
+    const uint64_t since_us = static_cast<uint64_t>(std::max<int64_t>(0, now_ns - heard_ns_)) / 1000;
+    return {time_us_ + since_us - (since_us + kDriftParts - 1) / kDriftParts, time_us_ + Widened(now_ns - posted_ns_)};
+  }
+  // The most that the server's clock advances in so much local time; one more, as it shows whole microseconds.
+  static uint64_t Widened(int64_t ns) {
+    const uint64_t us = static_cast<uint64_t>(std::max<int64_t>(0, ns) + 999) / 1000;
+    return us + (us + kDriftParts - 1) / kDriftParts + 1;
+  }
+
+  LastTime* time_;
   uint64_t time_us_ = 0;  // 0: never heard
+  int64_t posted_ns_ = 0;
   int64_t heard_ns_ = 0;
+  int64_t checked_ns_ = 0;
 };
 
 }  // namespace farlook::client

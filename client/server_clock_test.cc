@@ -2,8 +2,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <random>
 
+#include "client/last_time.h"
 #include "gtest/gtest.h"
+#include "rdma/clock.h"
 
 namespace farlook::client {
 namespace {
@@ -11,43 +14,113 @@ namespace {
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-TEST(ServerClockTest, NothingIsKnownBeforeTheFirstMessage) { EXPECT_EQ(ServerClock().At(5 * kSecondNs), 0); }
+struct FakeClock final : rdma::Clock {
+  int64_t NowNs() const override { return now_ns; }
+  int64_t now_ns = 0;
+};
 
-TEST(ServerClockTest, WhatHasNoDeadlineIsNeverOver) {
-  ServerClock clock;
-  clock.Hear(77'000'000, 3 * kSecondNs);
-  EXPECT_EQ(clock.At(kNever), 0);
+class ServerClockTest : public ::testing::Test {
+ protected:
+  // A message comes at once.
+  void Hear(uint64_t time_us, int64_t now_ns) {
+    real_.now_ns = now_ns;
+    clock_.Hear(time_us, now_ns, now_ns);
+  }
+
+  FakeClock real_;
+  LastTime time_{real_};
+  ServerClock clock_{&time_};
+};
+
+TEST_F(ServerClockTest, NothingIsKnownBeforeTheFirstMessage) {
+  EXPECT_EQ(clock_.DeadlineAt(5 * kSecondNs), 0);
+  EXPECT_EQ(clock_.Now().lo, 0);
+  EXPECT_EQ(clock_.Now().hi, std::numeric_limits<uint64_t>::max());
+}
+
+TEST_F(ServerClockTest, WhatHasNoDeadlineIsNeverOver) {
+  Hear(77'000'000, 3 * kSecondNs);
+  EXPECT_EQ(clock_.DeadlineAt(kNever), 0);
 }
 
 // Two clocks that run at rates as different as any, one of them for an hour without a message.
-TEST(ServerClockTest, IsNeverEarlyAndLateByAtMostTwiceTheDrift) {
+TEST_F(ServerClockTest, DeadlinesAreNeverEarlyAndLateByAtMostTwiceTheDrift) {
   for (const int64_t drift : {-ServerClock::kDriftParts, int64_t{0}, ServerClock::kDriftParts}) {
     for (const int64_t left_us : {int64_t{1}, int64_t{20'000}, int64_t{1'000'000}, int64_t{3'600'000'000}}) {
-      ServerClock clock;
       const uint64_t heard_us = 123'456'789;
-      clock.Hear(heard_us, 7 * kSecondNs);
+      clock_.Forget();
+      Hear(heard_us, 7 * kSecondNs);
       const int64_t truth_us = left_us + (drift == 0 ? 0 : left_us / drift);
-      const int64_t told_us = static_cast<int64_t>(clock.At(7 * kSecondNs + left_us * 1000) - heard_us);
+      const int64_t told_us = static_cast<int64_t>(clock_.DeadlineAt(7 * kSecondNs + left_us * 1000) - heard_us);
       EXPECT_GE(told_us, truth_us);
       EXPECT_LE(told_us, truth_us + 2 * left_us / ServerClock::kDriftParts + 1);
     }
   }
 }
 
-TEST(ServerClockTest, ADeadlineInThePastIsOver) {
-  ServerClock clock;
-  clock.Hear(50, 9 * kSecondNs);
-  EXPECT_EQ(clock.At(3 * kSecondNs), 50);
+TEST_F(ServerClockTest, ADeadlineInThePastIsOver) {
+  Hear(50, 9 * kSecondNs);
+  EXPECT_EQ(clock_.DeadlineAt(3 * kSecondNs), 50);
 }
 
-TEST(ServerClockTest, IsToldAnewAfterASecond) {
-  ServerClock clock;
-  clock.Hear(1, 5 * kSecondNs);
-  EXPECT_FALSE(clock.stale(6 * kSecondNs - 1));
-  EXPECT_TRUE(clock.stale(6 * kSecondNs));
-  clock.Hear(1'000'100, 6 * kSecondNs);
-  EXPECT_FALSE(clock.stale(6 * kSecondNs));
-  EXPECT_EQ(clock.At(6 * kSecondNs), 1'000'100);
+TEST_F(ServerClockTest, IsToldAnewAfterASecond) {
+  Hear(1, 5 * kSecondNs);
+  EXPECT_FALSE(clock_.stale(6 * kSecondNs - 1));
+  EXPECT_TRUE(clock_.stale(6 * kSecondNs));
+  Hear(1'000'100, 6 * kSecondNs);
+  EXPECT_FALSE(clock_.stale(6 * kSecondNs));
+  EXPECT_EQ(clock_.DeadlineAt(6 * kSecondNs), 1'000'100);
+}
+
+// Messages that are under way for any time, at any rates of the two clocks within the drift.
+TEST_F(ServerClockTest, TheServersTimeIsWithinTheInterval) {
+  std::mt19937_64 random(20);
+  const auto below = [&random](int64_t bound) { return static_cast<int64_t>(random() % static_cast<uint64_t>(bound)); };
+  for (int run = 0; run < 300; ++run) {
+    const int64_t parts = run % 3 == 0 ? 0 : (run % 3 == 1 ? 1 : -1) * (ServerClock::kDriftParts + below(5000));
+    int64_t server_ns = 1'000'000'000 + below(kSecondNs);
+    real_.now_ns = below(kSecondNs);
+    clock_.Forget();
+    const auto pass = [&](int64_t ns) {
+      real_.now_ns += ns;
+      server_ns += ns + (parts == 0 ? 0 : ns / parts);
+    };
+    for (int message = 0; message < 20; ++message) {
+      const int64_t posted_ns = real_.now_ns;
+      pass(below(message % 4 == 0 ? 300'000'000 : 5'000));
+      const uint64_t time_us = static_cast<uint64_t>(server_ns) / 1000;
+      pass(below(5'000));
+      clock_.Hear(time_us, posted_ns, real_.now_ns);
+      pass(below(message % 2 == 0 ? 5 * kSecondNs : 10'000));
+      const ServerClock::Interval now = clock_.Now();
+      ASSERT_LE(now.lo, static_cast<uint64_t>(server_ns) / 1000) << run << " " << message;
+      ASSERT_GE(now.hi, static_cast<uint64_t>(server_ns) / 1000) << run << " " << message;
+    }
+  }
+}
+
+TEST_F(ServerClockTest, TheIntervalIsTheMessagesWayAndWidensBy1000Ppm) {
+  real_.now_ns = 100'000;
+  clock_.Hear(5'000'000, 20'000, 100'000);
+  EXPECT_EQ(clock_.Now().lo, 5'000'000u);
+  EXPECT_LE(clock_.Now().hi, 5'000'000u + 80 + 2);
+  real_.now_ns += kSecondNs;
+  EXPECT_EQ(clock_.Now().lo, 5'999'000u);
+  EXPECT_GE(clock_.Now().hi, 6'001'080u);
+  EXPECT_LE(clock_.Now().hi, 6'001'084u);
+}
+
+TEST_F(ServerClockTest, AnAnswerThatTookLongDoesNotWidenIt) {
+  Hear(5'000'000, 0);
+  real_.now_ns = kSecondNs;
+  clock_.Hear(5'900'000, kSecondNs / 2, kSecondNs);
+  EXPECT_FALSE(clock_.stale(kSecondNs)) << "it was asked, though";
+  EXPECT_EQ(clock_.Now().lo, 5'999'000u);
+  // Expect: when a clock jumped, what is heard counts.
+  Hear(9'000'000, 2 * kSecondNs);
+  EXPECT_EQ(clock_.Now().lo, 9'000'000u);
+  Hear(3'000'000, 3 * kSecondNs);
+  EXPECT_LE(clock_.Now().hi, 3'000'002u);
 }
 
 }  // namespace

@@ -78,7 +78,10 @@ void Session::SayGoodbye() {
 
 void Session::Connect(const Ready& ready) {
   connection_ = ready.connection;
-  clock_.Hear(ready.welcome->time_us, ready.welcome_ns);
+  clock_.Forget();
+  clock_.Hear(ready.welcome->time_us, ready.hello_ns, ready.welcome_ns);
+  connected_ns_ = ready.hello_ns;
+  sounding_ = 0;
   epoch_ = ready.welcome->epoch;
   if (!exists()) return Begin(ready);
   id_ = ready.welcome->session;  // another one, where the server did not keep the session since it never wrote
@@ -146,7 +149,7 @@ absl::Status Session::Prepare(Operation* operation, Sent* sent) {
   request.number = number;
   request.key = operation.key;
   request.version = operation.condition.version();
-  request.deadline_us = clock_.At(operation.deadline_ns);
+  request.deadline_us = clock_.DeadlineAt(operation.deadline_ns);
   if (operation.kind == Kind::kCompareSwap) {
     request.operands = {operation.expected, operation.operand};
   } else if (operation.kind == Kind::kCreateCounter || operation.kind == Kind::kFetchAdd) {
@@ -170,9 +173,26 @@ bool Session::Post(uint64_t number) {
   const kv::Request request = RequestOf(*sent.operation, number);
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
+  const bool sounds = sounding_ == 0 && clock_.stale(parts_.time->last_ns());
+  if (sounds) [[unlikely]]
+    sounding_ns_ = parts_.time->NowNs();
   if (!connection_->PostSend(absl::string_view(head, head_bytes), request.value)) return false;
+  if (sounds) [[unlikely]]
+    sounding_ = number;
   parts_.posted->messages = true;
   return true;
+}
+
+void Session::Hear(const kv::Reply& reply) {
+  if (reply.number == sounding_) {
+    clock_.Hear(reply.time_us, sounding_ns_, parts_.time->NowNs());
+    sounding_ = 0;
+  } else if (reply.code == kv::Code::kExpired) {
+    // Perhaps the server's clock is not where it was thought to be. When this was posted is not known any more, but
+    // that it was over this connection.
+    clock_.Forget();
+    clock_.Hear(reply.time_us, connected_ns_, parts_.time->NowNs());
+  }
 }
 
 // Of an operation that has ended.
@@ -234,9 +254,8 @@ void Session::Pump() {
 }
 
 absl::Status Session::Answered(const kv::Reply& reply, Operation** answered) {
-  // Told that its time was over: perhaps the server's clock is not where it was thought to be.
-  if (clock_.stale(parts_.time->last_ns()) || reply.code == kv::Code::kExpired) [[unlikely]]
-    clock_.Hear(reply.time_us, parts_.time->NowNs());
+  if (reply.number == sounding_ || reply.code == kv::Code::kExpired) [[unlikely]]
+    Hear(reply);
   const uint64_t number = reply.number;
   if (number < floor_ || number >= next_ || At(number).answered) {
     return absl::InvalidArgumentError(absl::StrCat("the server answered request ", number, ", which is not open"));

@@ -52,7 +52,7 @@ class Session final : public Engine {
     Posted* posted;
   };
   // Never has more than `max_window` requests outstanding, whatever the server grants; REQUIRES > 0.
-  Session(const Parts& parts, uint32_t max_window) : parts_(parts), max_window_(max_window) {}
+  Session(const Parts& parts, uint32_t max_window) : parts_(parts), max_window_(max_window), clock_(parts.time) {}
 
   // A session is known; it may be that no connection carries it now.
   bool exists() const { return id_ != 0; }
@@ -101,6 +101,8 @@ class Session final : public Engine {
   int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) override;
 
   uint64_t max_value_bytes() const { return max_value_bytes_; }
+  // Of the server that it is connected to, as far as its answers tell.
+  ServerClock* clock() { return &clock_; }
   uint64_t memory_bytes() const override { return sent_.capacity() * sizeof(Sent); }
 
  private:
@@ -120,12 +122,16 @@ class Session final : public Engine {
   kv::Request RequestOf(const Operation& operation, uint64_t number);
   bool PostCopy(const Sent& sent);
   bool Post(uint64_t number);
+  void Hear(const kv::Reply& reply);
   void KeepCopy(uint64_t number);
   void SetWindow(uint32_t granted);
 
   const Parts parts_;
   const uint32_t max_window_;
   ServerClock clock_;
+  uint64_t sounding_ = 0;                   // the request from whose answer the clock will be heard; 0: none
+  int64_t sounding_ns_ = 0;                 // not later than it was posted
+  int64_t connected_ns_ = 0;                // before anything was posted over this connection
   rdma::Connection* connection_ = nullptr;  // null unless connected
   const kv::Hasher* hasher_ = nullptr;
 

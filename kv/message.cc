@@ -6,7 +6,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kv/counter_value.h"
-#include "kv/fields.h"
 #include "kv/words.h"
 
 namespace farlook::kv {
@@ -61,12 +60,20 @@ absl::Status DecodeOperands(absl::string_view bytes, RequestType type, CounterOp
   return Possible(type, *operands) ? absl::OkStatus() : Malformed("request: an impossible number for a counter");
 }
 
-// Looks at the options; whether they ask for what is not known.
-absl::Status CheckOptions(absl::string_view options, bool* unsupported) {
-  if (options.size() % 8 != 0) return Malformed("request: options of a length that is no multiple of 8");
-  absl::Status status = ReadFields("request", options, [](uint16_t, absl::string_view) { return FieldUse::kUnknown; });
-  if (!absl::IsFailedPrecondition(status)) return status;
-  *unsupported = true;
+// Looks at the options, of a type and condition that are known.
+absl::Status DecodeOptions(Request* request) {
+  if (request->options.size() % 8 != 0) return Malformed("request: options of a length that is no multiple of 8");
+  RequestOptions& option = request->option;
+  absl::Status status = RequestOptions::Decode(request->options, &option);
+  if (absl::IsFailedPrecondition(status)) {
+    request->unsupported = true;
+  } else if (!status.ok()) {
+    return status;
+  }
+  const bool put = request->type == RequestType::kPut || request->type == RequestType::kPutPulled;
+  if (option.has_ttl && !MayHaveTtl(request->type)) return Malformed("request: a ttl where none belongs");
+  if (!put && option.keep_ttl) return Malformed("request: a ttl to be kept where none belongs");
+  if (!put && option.item_flags != 0) return Malformed("request: flags of an item where none belong");
   return absl::OkStatus();
 }
 
@@ -80,7 +87,7 @@ absl::StatusOr<Request> Request::Decode(absl::string_view bytes) {
   const uint8_t condition = LoadAs<uint8_t>(at + 1);
   const size_t key_bytes = LoadAs<uint16_t>(at + 2);
   const size_t option_bytes = LoadAs<uint16_t>(at + 32);
-  if (type == 0 || type >= kRequestTypes) return Malformed(absl::StrCat("request: unknown type ", type));
+  if (!IsRequestType(type)) return Malformed(absl::StrCat("request: unknown type ", type));
   request.type = static_cast<RequestType>(type);
   if (condition > static_cast<uint8_t>(Condition::kVersion)) {
     return Malformed(absl::StrCat("request: unknown condition ", condition));
@@ -103,15 +110,13 @@ absl::StatusOr<Request> Request::Decode(absl::string_view bytes) {
   if (option_bytes != 0) [[unlikely]] {
     if (option_bytes > kMaxOptionBytes) return Malformed("request: options above 256 bytes");
     request.options = bytes.substr(kHeaderBytes, option_bytes);
-    if (absl::Status status = CheckOptions(request.options, &request.unsupported); !status.ok()) return status;
+    if (absl::Status status = DecodeOptions(&request); !status.ok()) return status;
   }
   request.key = bytes.substr(kHeaderBytes + option_bytes, key_bytes);
 
-  const bool counter = IsCounterRequest(request.type);
-  const bool keyed = counter || request.type <= RequestType::kGet;
-  if (keyed && key_bytes < kMinKeyBytes) return Malformed("request: empty key");
+  if (HasKey(request.type) && key_bytes < kMinKeyBytes) return Malformed("request: empty key");
   if (!numbered && key_bytes != 0) return Malformed("request: a key where none belongs");
-  if (!(keyed && !counter) && request.condition != Condition::kAlways) {
+  if (request.type > RequestType::kGet && request.condition != Condition::kAlways) {
     return Malformed("request: a condition where none belongs");
   }
   if (request.condition != Condition::kVersion && request.version != 0) {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kv/limits.h"
+#include "kv/request_options.h"
 #include "kv/slot.h"
 #include "kv/words.h"
 
@@ -37,14 +38,32 @@ enum class RequestType : uint8_t {
   kCellsDropped = 12,  // the answer to a CellNotice (cell_notice.h), whose sequence is the operand
   kGoodbye = 13,       // the client will not come back: the session is forgotten when the connection ends
   // 14 is kept for batches of touched locations.
+
+  // Of expiry. RequestOptions::ttl_us; without one the item never expires.
+  kTouch = 15,        // key; nothing else of its item changes
+  kGetAndTouch = 16,  // key; the reply's payload is as of a kGet
+  kTtl = 17,          // key; what a reader asks who cannot tell: the reply's payload is a TtlResult
 };
-inline constexpr int kRequestTypes = 14;  // from 0, which is none
+inline constexpr int kRequestTypes = 18;  // from 0, which is none
+
+constexpr bool IsRequestType(uint8_t type) { return type != 0 && type != 14 && type < kRequestTypes; }
 
 constexpr bool IsCounterRequest(RequestType type) {
   return type >= RequestType::kCounterCreate && type <= RequestType::kCounterDelete;
 }
 // Whether a request has a number within its session, and a reply.
-constexpr bool IsNumbered(RequestType type) { return type < RequestType::kCellsDropped; }
+constexpr bool IsNumbered(RequestType type) {
+  return type != RequestType::kCellsDropped && type != RequestType::kGoodbye;
+}
+// Whether it names an item, so that its key is not empty.
+constexpr bool HasKey(RequestType type) {
+  return type <= RequestType::kGet || IsCounterRequest(type) || type >= RequestType::kTouch;
+}
+// Whether it may say when its item expires.
+constexpr bool MayHaveTtl(RequestType type) {
+  return type == RequestType::kPut || type == RequestType::kPutPulled || type == RequestType::kCounterCreate ||
+         type == RequestType::kTouch || type == RequestType::kGetAndTouch;
+}
 // Whether it bears CounterOperands.
 constexpr bool HasOperands(RequestType type) {
   return type == RequestType::kCounterCreate || type == RequestType::kCounterAdd || type == RequestType::kCounterSwap ||
@@ -94,12 +113,13 @@ struct Request {
   uint64_t deadline_us = 0;
   static constexpr uint64_t kLongOver = 1;
   uint16_t flags = 0;         // none defined yet
-  absl::string_view options;  // none defined yet
-  absl::string_view key;      // 1..1,024 bytes for kPut, kPutPulled, kDelete, kGet, counters; else any
+  absl::string_view options;  // RequestOptions, and those of later releases
+  absl::string_view key;      // 1..1,024 bytes where HasKey(type); else any
   uint32_t value_bytes = 0;   // kPut: value.size(); kPutPulled: what is to be pulled
   absl::string_view value;    // kPut
   ValueSource source;         // kPutPulled
   CounterOperands operands;   // where HasOperands(type)
+  RequestOptions option;      // set by Decode, from `options`
   // Set by Decode: has a flag, or a critical option, that this release does not know. Answered with kUnsupported.
   bool unsupported = false;
 
@@ -184,6 +204,21 @@ struct CounterResult {
   static bool Decode(absl::string_view payload, CounterResult* result);
 };
 
+// What the reply to a kTtl tells, as payload, where the code is kOk.
+//      0 expires u64
+struct TtlResult {
+  static constexpr size_t kBytes = 8;
+  uint64_t expires_ms = 0;  // of the server's clock, which the reply bears too; 0: never
+
+  void Encode(char* to) const { StoreAs(to, expires_ms); }  // `to` has room for kBytes
+  // False: no payload of a kTtl.
+  static bool Decode(absl::string_view payload, TtlResult* result) {
+    if (payload.size() < kBytes) return false;
+    result->expires_ms = LoadAs<uint64_t>(payload.data());
+    return true;
+  }
+};
+
 //      0 code u8 | 1 flags u8 | 2 zero u16 | 4 payload bytes u32 | 8 number u64 | 16 version u64 | 24 slot u64
 //     32 time u64 | 40 payload
 struct Reply {
@@ -196,7 +231,7 @@ struct Reply {
   Slot slot;                  // where it lies
   uint64_t time_us = 0;       // the server's clock, when it wrote this
   absl::string_view payload;  // kGet: the value if it fits in a message (else empty, and slot says where); kStat: text;
-                              // of counters: CounterResult
+                              // of counters: CounterResult; kTtl: TtlResult
 
   // The header for a payload of payload.size() bytes. `to` has room for kHeaderBytes.
   void EncodeHead(char* to) const;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kv/words.h"
 
@@ -70,8 +71,31 @@ constexpr char kPing[] =
     "05000000000000002a00000000000000"
     "00000000000000000000000000000000"
     "0000000000000000";
-constexpr const char* kRequests[] = {kPut,        kPutPulled,   kGetRequest,  kOptions,      kStat,   kPing,
-                                     kCounterAdd, kCounterSwap, kCounterRead, kCellsDropped, kGoodbye};
+constexpr char kTouch[] =
+    "0f000500000000002a00000000000000"
+    "00000000000000000000000000000000"
+    "1000000000000000"                  // 16 bytes of options
+    "0180080040420f000000000000000000"  // ttl: 1,000,000 µs, and four bytes that fill up
+    "7573657231";
+constexpr char kPersist[] =
+    "0f000500000000002a00000000000000"
+    "00000000000000000000000000000000"
+    "0000000000000000"
+    "7573657231";
+constexpr char kPutKeepingTtl[] =
+    "01030500050000002a00000000000000"
+    "070000000000000040420f0000000000"
+    "1000000000000000"                  // 16 bytes of options
+    "02800000000000000300010001000000"  // keep_ttl, filled up; flags of the item: keep
+    "757365723168656c6c6f";
+constexpr const char* kRequests[] = {kPut,     kPutPulled,  kGetRequest,  kOptions,      kStat,
+                                     kPing,    kCounterAdd, kCounterSwap, kCounterRead,  kCellsDropped,
+                                     kGoodbye, kTouch,      kPersist,     kPutKeepingTtl};
+constexpr char kReplyToTtl[] =
+    "00000000080000002a00000000000000"  // kOk, 8 bytes of payload, number 42
+    "0700000000000000000002000002efbe"
+    "40420f0000000000"   // 1,000,000 µs
+    "dc05000000000000";  // expires at 1,500 ms
 constexpr char kReply[] =
     "02000000000000002a00000000000000"  // kExists, no payload, number 42
     "0700000000000000"                  // version 7
@@ -163,6 +187,116 @@ TEST(Request, GoldenBytesOfCounters) {
   EXPECT_EQ(decoded->operands.operand, 7);
   EXPECT_EQ(decoded->operands.desired, 9);
   EXPECT_EQ(decoded->key, "user1");
+}
+
+// `request` with these options, which are kept in `options`.
+Request WithOptions(Request request, const RequestOptions& asked, std::string* options) {
+  options->resize(RequestOptions::kMaxBytes);
+  options->resize(asked.Encode(options->data()));
+  request.options = *options;
+  return request;
+}
+
+RequestOptions Ttl(uint64_t ttl_us) {
+  RequestOptions options;
+  options.ttl_us = ttl_us;
+  options.has_ttl = true;
+  return options;
+}
+
+TEST(Request, GoldenBytesOfExpiry) {
+  std::string options;
+  const Request touch = ARequest(RequestType::kTouch, "user1");
+  EXPECT_EQ(absl::BytesToHexString(Encode(WithOptions(touch, Ttl(1'000'000), &options))), kTouch);
+  EXPECT_EQ(absl::BytesToHexString(Encode(touch)), kPersist);
+  EXPECT_EQ(absl::BytesToHexString(Encode(ARequest(RequestType::kGetAndTouch, "user1"))),
+            "10" + std::string(kPersist + 2));
+  EXPECT_EQ(absl::BytesToHexString(Encode(ARequest(RequestType::kTtl, "user1"))), "11" + std::string(kPersist + 2));
+  RequestOptions keep;
+  keep.keep_ttl = true;
+  keep.item_flags = RequestOptions::kKeep;
+  EXPECT_EQ(absl::BytesToHexString(Encode(WithOptions(APut(), keep, &options))), kPutKeepingTtl);
+
+  const std::string bytes = Bytes(kTouch);
+  const auto decoded = Request::Decode(bytes);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->type, RequestType::kTouch);
+  EXPECT_EQ(decoded->key, "user1");
+  EXPECT_TRUE(decoded->option.has_ttl);
+  EXPECT_EQ(decoded->option.ttl_us, 1'000'000u);
+  const std::string keeping_bytes = Bytes(kPutKeepingTtl);
+  const auto keeping = Request::Decode(keeping_bytes);
+  ASSERT_TRUE(keeping.ok()) << keeping.status();
+  EXPECT_FALSE(keeping->option.has_ttl);
+  EXPECT_TRUE(keeping->option.keep_ttl);
+  EXPECT_EQ(keeping->option.item_flags, RequestOptions::kKeep);
+  EXPECT_EQ(keeping->value, "hello");
+}
+
+TEST(Request, ATtlIsOfOneMillisecondToTenYears) {
+  std::string options;
+  const auto decodes = [&options](const RequestOptions& asked) {
+    return Request::Decode(Encode(WithOptions(APut(), asked, &options))).status();
+  };
+  for (const uint64_t ttl_us : {uint64_t{0}, kMinTtlUs, uint64_t{5'000'000'000}, kMaxTtlUs}) {
+    const std::string bytes = Encode(WithOptions(APut(), Ttl(ttl_us), &options));
+    const auto request = Request::Decode(bytes);
+    ASSERT_TRUE(request.ok()) << request.status();
+    EXPECT_TRUE(request->option.has_ttl);
+    EXPECT_EQ(request->option.ttl_us, ttl_us);
+  }
+  for (const uint64_t ttl_us : {uint64_t{1}, kMinTtlUs - 1, kMaxTtlUs + 1, ~uint64_t{0}}) {
+    EXPECT_EQ(decodes(Ttl(ttl_us)).message(),
+              absl::StrCat("malformed message: request: a ttl of ", ttl_us, " us: an item lives for 1 ms to 10 years"));
+  }
+  RequestOptions both = Ttl(kMinTtlUs);
+  both.keep_ttl = true;
+  EXPECT_EQ(decodes(both).message(), "malformed message: request: a ttl, and the one to be kept");
+}
+
+TEST(Request, OptionsOfExpiryStandOnlyWhereTheyMeanSomething) {
+  std::string options;
+  const std::string m = "malformed message: request: ";
+  RequestOptions keep_ttl, keep, unknown;
+  keep_ttl.keep_ttl = true;
+  keep.item_flags = RequestOptions::kKeep;
+  unknown.item_flags = 2;
+  const auto reason = [&options](RequestType type, const RequestOptions& asked) {
+    return RequestReason(Encode(WithOptions(ARequest(type, "user1"), asked, &options)));
+  };
+  for (const RequestType type :
+       {RequestType::kGet, RequestType::kDelete, RequestType::kCounterRead, RequestType::kTtl}) {
+    EXPECT_EQ(reason(type, Ttl(kMinTtlUs)), m + "a ttl where none belongs");
+    EXPECT_EQ(reason(type, keep_ttl), m + "a ttl to be kept where none belongs");
+    EXPECT_EQ(reason(type, keep), m + "flags of an item where none belong");
+  }
+  EXPECT_EQ(reason(RequestType::kTouch, keep_ttl), m + "a ttl to be kept where none belongs");
+  for (const RequestType type : {RequestType::kTouch, RequestType::kGetAndTouch}) {
+    EXPECT_EQ(reason(type, Ttl(kMinTtlUs)), "");
+    EXPECT_EQ(RequestReason(With(Encode(ARequest(type, "user1")), 1, '\1')), m + "a condition where none belongs");
+    EXPECT_EQ(RequestReason(Encode(ARequest(type, ""))), m + "empty key");
+  }
+  // Expect: a put with a flag of a later release is understood, and not executed.
+  const std::string bytes = Encode(WithOptions(APut(), unknown, &options));
+  const auto request = Request::Decode(bytes);
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE(request->unsupported);
+}
+
+TEST(Reply, ATtlsResultIsItsPayload) {
+  char payload[TtlResult::kBytes];
+  TtlResult{1'500}.Encode(payload);
+  Reply reply;
+  reply.number = 42;
+  reply.version = 7;
+  reply.slot = Slot(0xbeef, 4, 0x400000);
+  reply.time_us = 1'000'000;
+  reply.payload = {payload, sizeof payload};
+  EXPECT_EQ(absl::BytesToHexString(Encode(reply)), kReplyToTtl);
+  TtlResult result;
+  ASSERT_TRUE(TtlResult::Decode(reply.payload, &result));
+  EXPECT_EQ(result.expires_ms, 1'500u);
+  EXPECT_FALSE(TtlResult::Decode(reply.payload.substr(1), &result));
 }
 
 TEST(Request, ImpossibleNumbersOfCountersAreMalformed) {

@@ -53,7 +53,7 @@ kv::Welcome Admission::WelcomeFor(const Session& session, bool resumed, const kv
   welcome.epoch = session.epoch();
   welcome.window = session.window();
   welcome.max_value_bytes = shared_.max_value_bytes;
-  welcome.time_us = WireTime(now_ns);
+  welcome.time_us = shared_.time.At(now_ns);
   if (!session.read_only() && counters.rkey != 0) {
     welcome.counters = counters;
     welcome.atomics = kv::AtomicsOfEach(shared_.max_clients);

@@ -7,13 +7,13 @@
 
 namespace farlook::server {
 
-kv::Code Executor::Admit(const kv::Request& request, Asker asker, int64_t now_ns) {
+kv::Code Executor::Admit(const kv::Request& request, Asker asker, int64_t now_ns) const {
   if (IsWrite(request.type)) {
     if (asker.read_only) return kv::Code::kReadOnly;
     if (asker.writes_refused) return kv::Code::kShuttingDown;
   }
-  if (request.unsupported) return kv::Code::kUnsupported;
-  return IsOver(request.deadline_us, now_ns) ? kv::Code::kExpired : kv::Code::kOk;
+  if (request.unsupported || !request.option.empty()) return kv::Code::kUnsupported;
+  return shared_.time.IsOver(request.deadline_us, now_ns) ? kv::Code::kExpired : kv::Code::kOk;
 }
 
 Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns,
@@ -38,6 +38,10 @@ Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_c
       outcome = shared_.counters->Execute(request, hash, tell_cell);
       *payload = PayloadOf(request.type, outcome);
       return outcome;
+    case kv::RequestType::kTouch:
+    case kv::RequestType::kGetAndTouch:
+    case kv::RequestType::kTtl:
+      return Outcome(kv::Code::kUnsupported);
     case kv::RequestType::kPing:
     case kv::RequestType::kPutPulled:
     case kv::RequestType::kCellsDropped:

@@ -25,7 +25,7 @@ class Executor {
     bool writes_refused = false;  // the server is about to end
   };
   // kOk, or why the request must not be begun.
-  static kv::Code Admit(const kv::Request& request, Asker asker, int64_t now_ns);
+  kv::Code Admit(const kv::Request& request, Asker asker, int64_t now_ns) const;
 
   // Carries out any numbered request but a kPutPulled. `hash` is its key's, where it has one; `tell_cell`: see
   // Counters::Execute. `*payload` is the reply's, valid until the next call. REQUIRES Admit() said kOk.

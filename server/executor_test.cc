@@ -80,25 +80,27 @@ TEST_F(ExecutorTest, StatIsCutToAMessage) {
 TEST_F(ExecutorTest, SaysWhyARequestMustNotBeBegun) {
   const kv::Request get = MakeRequest(RequestType::kGet, 1, "k");
   kv::Request put = MakePut(1, "k", "v");
-  EXPECT_EQ(Executor::Admit(put, {}, 1), Code::kOk);
-  EXPECT_EQ(Executor::Admit(put, {.read_only = true}, 1), Code::kReadOnly);
-  EXPECT_EQ(Executor::Admit(get, {.read_only = true}, 1), Code::kOk);
-  EXPECT_EQ(Executor::Admit(put, {.writes_refused = true}, 1), Code::kShuttingDown);
-  EXPECT_EQ(Executor::Admit(get, {.writes_refused = true}, 1), Code::kOk);
+  const Executor executor(t_.shared());
+  EXPECT_EQ(executor.Admit(put, {}, 1), Code::kOk);
+  EXPECT_EQ(executor.Admit(put, {.read_only = true}, 1), Code::kReadOnly);
+  EXPECT_EQ(executor.Admit(get, {.read_only = true}, 1), Code::kOk);
+  EXPECT_EQ(executor.Admit(put, {.writes_refused = true}, 1), Code::kShuttingDown);
+  EXPECT_EQ(executor.Admit(get, {.writes_refused = true}, 1), Code::kOk);
   put.unsupported = true;
-  EXPECT_EQ(Executor::Admit(put, {}, 1), Code::kUnsupported);
+  EXPECT_EQ(executor.Admit(put, {}, 1), Code::kUnsupported);
 }
 
 TEST_F(ExecutorTest, NothingIsBegunAfterItsDeadline) {
   kv::Request put = MakePut(1, "k", "v");
+  const Executor executor(t_.shared());
   const int64_t now_ns = 5'000'000;
-  put.deadline_us = WireTime(now_ns);
-  EXPECT_EQ(Executor::Admit(put, {}, now_ns), Code::kExpired);
-  EXPECT_EQ(Executor::Admit(put, {}, now_ns - 1000), Code::kOk);
+  put.deadline_us = ServerTime().At(now_ns);
+  EXPECT_EQ(executor.Admit(put, {}, now_ns), Code::kExpired);
+  EXPECT_EQ(executor.Admit(put, {}, now_ns - 1000), Code::kOk);
   put.deadline_us = kv::Request::kLongOver;
-  EXPECT_EQ(Executor::Admit(put, {}, 0), Code::kExpired) << "over on every clock";
+  EXPECT_EQ(executor.Admit(put, {}, 0), Code::kExpired) << "over on every clock";
   put.deadline_us = UINT64_MAX;
-  EXPECT_EQ(Executor::Admit(put, {}, now_ns), Code::kOk);
+  EXPECT_EQ(executor.Admit(put, {}, now_ns), Code::kOk);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include "absl/synchronization/mutex.h"
 #include "server/log.h"
 #include "server/room_turns.h"
-#include "server/shared.h"
 
 namespace farlook::server {
 namespace {
@@ -22,11 +21,12 @@ uint64_t ReadBytesFor(const rdma::Capabilities& capabilities) {
 
 }  // namespace
 
-PullQueue::PullQueue(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, WorkerStats* stats,
-                     rdma::Connection* connection)
+PullQueue::PullQueue(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, ServerTime time,
+                     WorkerStats* stats, rdma::Connection* connection)
     : table_(table),
       locks_(locks),
       clock_(clock),
+      time_(time),
       stats_(stats),
       connection_(connection),
       read_bytes_(ReadBytesFor(connection->capabilities())),
@@ -91,7 +91,7 @@ void PullQueue::Begin() {
   pull.source = waiting.request.source;
   pull.since_ns = waiting.since_ns;
   const int64_t now_ns = clock_->NowNs();
-  if (IsOver(pull.deadline_us, now_ns)) return End(pull, /*cut=*/false, Outcome{kv::Code::kExpired});
+  if (time_.IsOver(pull.deadline_us, now_ns)) return End(pull, /*cut=*/false, Outcome{kv::Code::kExpired});
   kv::Code code;
   {
     absl::MutexLock lock(locks_->of(waiting.hash));
@@ -202,7 +202,7 @@ void PullQueue::Publish(Pull& pull) {
   {
     absl::MutexLock lock(locks_->of(pull.reservation.hash));
     const int64_t now_ns = clock_->NowNs();
-    if (IsOver(pull.deadline_us, now_ns)) {
+    if (time_.IsOver(pull.deadline_us, now_ns)) {
       table_->Abandon(pull.reservation);
     } else {
       result = table_->Publish(pull.reservation, pull.condition, pull.version, now_ns);

@@ -31,6 +31,7 @@
 #include "rdma/clock.h"
 #include "rdma/transport.h"
 #include "server/partition_locks.h"
+#include "server/server_time.h"
 #include "server/session.h"
 #include "server/worker_stats.h"
 
@@ -45,7 +46,7 @@ class PullQueue {
   static constexpr uint32_t kMaxPostedReads = 4;
 
   // All outlive the queue.
-  PullQueue(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, WorkerStats* stats,
+  PullQueue(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, ServerTime time, WorkerStats* stats,
             rdma::Connection* connection);
   // Abandons what it may; see OnDisconnected().
   ~PullQueue();
@@ -130,6 +131,7 @@ class PullQueue {
   PartitionLocks* const locks_;
   // Read under the lock: see Executor::Write.
   const rdma::Clock* const clock_;
+  const ServerTime time_;
   WorkerStats* const stats_;
   rdma::Connection* const connection_;
   const uint64_t read_bytes_;

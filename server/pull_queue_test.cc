@@ -234,7 +234,7 @@ TEST_F(PullTest, WhatIsOverIsNotBegun) {
     call->peer.Send(Encode(t_.MakePulled(n, absl::StrCat("k", n), value)));
   }
   kv::Request request = t_.MakePulled(9, "late", value);
-  request.deadline_us = WireTime(t_.clock.now_ns) + 1000;
+  request.deadline_us = t_.ShownTime() + 1000;
   call->peer.Send(Encode(request));
   t_.PollAll();
   t_.clock.now_ns += 1'000'000;
@@ -261,7 +261,7 @@ TEST_F(PullTest, WhatIsOverIsNotPublished) {
   FakeCall* call = t_.Connect();
   const std::string value = Value(100);
   kv::Request request = t_.MakePulled(1, "key", value);
-  request.deadline_us = WireTime(t_.clock.now_ns) + 1000;
+  request.deadline_us = t_.ShownTime() + 1000;
   Start(call, request);
   t_.clock.now_ns += 1'000'000;
   TestWorker::ServeReads(call, value);

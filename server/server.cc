@@ -23,6 +23,7 @@
 #include "server/counters.h"
 #include "server/log.h"
 #include "server/partition_locks.h"
+#include "server/server_time.h"
 #include "server/start_log.h"
 #include "server/stat_text.h"
 #include "server/worker.h"
@@ -52,7 +53,8 @@ uint64_t RandomNonzero() {
 // table, memory.
 class Server::Impl {
  public:
-  explicit Impl(const ServerOptions& options) : options_(options), started_ns_(clock_.NowNs()) {}
+  explicit Impl(const ServerOptions& options)
+      : options_(options), started_ns_(clock_.NowNs()), time_(ServerTime::OfHost(started_ns_)) {}
   ~Impl() { Stop(); }
 
   absl::Status Start();
@@ -80,6 +82,7 @@ class Server::Impl {
   const ServerOptions options_;
   const rdma::Clock& clock_ = rdma::Clock::Real();
   const int64_t started_ns_;
+  const ServerTime time_;
   ServerFacts facts_;
   std::vector<std::unique_ptr<rdma::SharedMemory>> memory_;       // one, or none yet
   std::vector<std::unique_ptr<rdma::SharedMemory>> cell_memory_;  // one, or none
@@ -200,6 +203,7 @@ absl::Status Server::Impl::MakeWorker(int number) {
   shared.table = table_.get();
   shared.locks = locks_.get();
   shared.clock = &clock_;
+  shared.time = time_;
   shared.incarnation = facts_.incarnation;
   shared.max_value_bytes = options_.max_value_bytes;
   shared.max_clients = options_.max_clients;

@@ -68,8 +68,11 @@ constexpr bool IsWrite(kv::RequestType type) {
     case kv::RequestType::kCounterAdd:
     case kv::RequestType::kCounterSwap:
     case kv::RequestType::kCounterDelete:
+    case kv::RequestType::kTouch:
+    case kv::RequestType::kGetAndTouch:
       return true;
     case kv::RequestType::kGet:
+    case kv::RequestType::kTtl:
     case kv::RequestType::kPing:
     case kv::RequestType::kStat:
     case kv::RequestType::kCounterRead:

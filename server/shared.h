@@ -12,6 +12,7 @@
 #include "rdma/clock.h"
 #include "server/counters.h"
 #include "server/partition_locks.h"
+#include "server/server_time.h"
 
 namespace farlook::server {
 
@@ -23,6 +24,7 @@ struct Shared {
   kv::Table* table = nullptr;
   PartitionLocks* locks = nullptr;
   const rdma::Clock* clock = nullptr;
+  ServerTime time;
   uint64_t incarnation = 0;
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
   int64_t max_clients = 1024;
@@ -34,12 +36,6 @@ struct Shared {
   // The text that answers kStat; the argument is the request's key. Any thread may call it.
   std::function<std::string(absl::string_view)> stat;
 };
-
-// The server's clock as the protocol bears it: microseconds, from 1 on.
-inline uint64_t WireTime(int64_t now_ns) { return static_cast<uint64_t>(now_ns) / 1000 + 1; }
-
-// Whether a request with this deadline (0: none) is over.
-inline bool IsOver(uint64_t deadline_us, int64_t now_ns) { return deadline_us != 0 && deadline_us <= WireTime(now_ns); }
 
 }  // namespace farlook::server
 

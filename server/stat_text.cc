@@ -26,7 +26,11 @@ constexpr absl::string_view kRequestNames[kv::kRequestTypes] = {"",
                                                                 "counter_read",
                                                                 "counter_delete",
                                                                 "cells_dropped",
-                                                                "goodbye"};
+                                                                "goodbye",
+                                                                "",  // kept free
+                                                                "touch",
+                                                                "get_and_touch",
+                                                                "ttl"};
 
 class Lines {
  public:
@@ -114,6 +118,7 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   add("impatient_drops", &WorkerStats::impatient_drops);
   add("silent_drops", &WorkerStats::silent_drops);
   for (size_t type = 1; type < size_t{kv::kRequestTypes}; ++type) {
+    if (kRequestNames[type].empty()) continue;
     const auto of = [type](const WorkerStats& stats) -> const Counter& { return stats.requests[type]; };
     lines.Add(absl::StrCat("requests_", kRequestNames[type]), Sum(workers, of));
   }

@@ -122,6 +122,8 @@ class TestWorker {
   }
 
   Worker& worker() { return *worker_; }
+  // What the server's clock shows.
+  uint64_t ShownTime() const { return shared_.time.At(clock.now_ns); }
   std::deque<FakeCall>& calls() { return calls_; }
   kv::Table& table() { return *table_; }
   Counters& counters() { return *counters_; }

@@ -106,7 +106,7 @@ void Worker::Decode(absl::string_view message, Incoming* incoming) {
   incoming->hashed = false;
   if (!incoming->request.ok()) return;
   const kv::Request& request = *incoming->request;
-  if (request.type > kv::RequestType::kGet && !kv::IsCounterRequest(request.type)) return;  // no key
+  if (!kv::HasKey(request.type)) return;
   incoming->hash = shared_.table->HashOf(request.key);
   incoming->hashed = true;
   shared_.table->PrefetchBucket(incoming->hash);
@@ -172,7 +172,7 @@ void Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl
 
 // Carries a request out, unless that must wait: then it says kMakingRoom.
 Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, absl::string_view* payload) {
-  const kv::Code code = Executor::Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
+  const kv::Code code = executor_.Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
   if (code != kv::Code::kOk) return Outcome(code);
   if (request.type == kv::RequestType::kPutPulled) {
     link.pulls->Add(request, hash);
@@ -193,7 +193,7 @@ void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::s
   reply.number = number;
   reply.version = outcome.version;
   reply.slot = outcome.slot;
-  reply.time_us = WireTime(now_ns_);
+  reply.time_us = shared_.time.At(now_ns_);
   reply.payload = payload;
   char head[kv::Reply::kHeaderBytes];
   reply.EncodeHead(head);

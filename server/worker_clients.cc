@@ -119,7 +119,8 @@ void Worker::Welcome(Link& link, Session* session, bool resumed) {
   std::erase(silent_, &link);
   link.session = session;
   session->link = &link;
-  link.pulls = std::make_unique<PullQueue>(shared_.table, shared_.locks, shared_.clock, &stats_, link.connection.get());
+  link.pulls = std::make_unique<PullQueue>(shared_.table, shared_.locks, shared_.clock, shared_.time, &stats_,
+                                           link.connection.get());
   const kv::Welcome welcome = admission_.WelcomeFor(*session, resumed, link.counters, now_ns_);
   link.has_cells_key = welcome.counters.rkey != 0;
   Send(link, welcome.Encode(), {});

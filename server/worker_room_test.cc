@@ -149,7 +149,7 @@ TEST_F(WorkerRoomTest, TheDeadlineBoundsTheWait) {
   for (const bool pulled : {false, true}) {
     FakeCall* call = t_.Connect();
     kv::Request put = pulled ? t_.MakePulled(1, "k", "v") : MakePut(1, "k", "v");
-    put.deadline_us = WireTime(t_.clock.now_ns + 5'000'000);
+    put.deadline_us = t_.ShownTime() + 5'000;
     NeedSteps(1'000'000);
     Send(call, put);
     for (int i = 0; i < 100; ++i) t_.worker().Poll();

@@ -500,16 +500,16 @@ TEST_F(WorkerTest, ManyThatOnlyReadLeaveNothing) {
 TEST_F(WorkerTest, WhatIsOverIsNotDoneAndNeverWillBe) {
   FakeCall* call = Connect();
   kv::Request put = MakePut(1, "k", "v");
-  put.deadline_us = WireTime(t_.clock.now_ns);
+  put.deadline_us = t_.ShownTime();
   auto reply = t_.Ask(call, put);
   EXPECT_EQ(reply->code, Code::kExpired);
-  EXPECT_EQ(reply->time_us, WireTime(t_.clock.now_ns));
+  EXPECT_EQ(reply->time_us, t_.ShownTime());
   EXPECT_EQ(t_.ReadKey("k"), std::nullopt);
   put.deadline_us = 0;
   EXPECT_EQ(t_.Ask(call, put)->code, Code::kExpired) << "its outcome";
   // Expect: one that was done in time is answered so, however late it is asked for again.
   put = MakePut(2, "k", "v");
-  put.deadline_us = WireTime(t_.clock.now_ns) + 1;
+  put.deadline_us = t_.ShownTime() + 1;
   EXPECT_EQ(t_.Ask(call, put)->code, Code::kOk);
   put.deadline_us = kv::Request::kLongOver;
   EXPECT_EQ(t_.Ask(call, put)->code, Code::kOk);

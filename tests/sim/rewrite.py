@@ -114,8 +114,8 @@ EDITS = [
     ("server/worker.cc", "  if ((!link.pulls->idle() || !link.room.empty()) && IsWrite(request.type) &&",
      "  if (!BROKEN(kOrderOfWritesDropped) && (!link.pulls->idle() || !link.room.empty()) && IsWrite(request.type) &&"),
     # A request is done though its time is over.
-    ("server/executor.cc", "  return IsOver(request.deadline_us, now_ns) ?",
-     "  return IsOver(request.deadline_us, now_ns) && !BROKEN(kOverIsBegun) ?"),
+    ("server/executor.cc", "  return shared_.time.IsOver(request.deadline_us, now_ns) ?",
+     "  return shared_.time.IsOver(request.deadline_us, now_ns) && !BROKEN(kOverIsBegun) ?"),
     # The client has one request more without an answer than it was granted.
     ("client/session.cc", "void Session::SetWindow(uint32_t granted) { window_ = std::min(granted, max_window_); }",
      "void Session::SetWindow(uint32_t granted) {\n"
