@@ -21,8 +21,8 @@ Counters::Counters(kv::Table* table, PartitionLocks* locks, const rdma::Clock* c
                    std::unique_ptr<CellWriter> writer)
     : table_(table), locks_(locks), clock_(clock), writer_(std::move(writer)), pool_(region.size()) {}
 
-Outcome Counters::Execute(const kv::Request& request, uint64_t hash, bool tell_cell) {
-  absl::MutexLock lock(locks_->of(hash));
+Outcome Counters::Execute(const kv::Request& request, uint64_t hash, bool tell_cell, LockTimes* times) {
+  TimedLock lock(locks_->of(hash), times);
   uint64_t cell = 0;
   const Code code = table_->FindCounter(hash, request.key, &cell);
   Outcome outcome;

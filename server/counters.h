@@ -27,6 +27,7 @@
 #include "kv/table.h"
 #include "rdma/clock.h"
 #include "server/cell_writer.h"
+#include "server/lock_times.h"
 #include "server/partition_locks.h"
 #include "server/session.h"
 
@@ -51,7 +52,8 @@ class Counters {
 
   // Carries out a request about a counter, whose key has this hash. Outcome::counter bears the cell where `tell_cell`.
   // REQUIRES IsCounterRequest; for `tell_cell`: the asking connection is enrolled.
-  Outcome Execute(const kv::Request& request, uint64_t hash, bool tell_cell);
+  // `times`: of the calling thread; null: it is not noted how long the lock is held.
+  Outcome Execute(const kv::Request& request, uint64_t hash, bool tell_cell, LockTimes* times = nullptr);
 
   // A worker takes part: `wake` is called, from any thread, when there are notices for its connections.
   int AddWorker(std::function<void()> wake);

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "absl/synchronization/mutex.h"
 #include "kv/item.h"
 
 namespace farlook::server {
@@ -35,7 +34,7 @@ Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_c
     case kv::RequestType::kCounterRead:
     case kv::RequestType::kCounterDelete:
       if (shared_.counters == nullptr) return Outcome(kv::Code::kNoMemory);
-      outcome = shared_.counters->Execute(request, hash, tell_cell);
+      outcome = shared_.counters->Execute(request, hash, tell_cell, times_);
       *payload = PayloadOf(request.type, outcome);
       return outcome;
     case kv::RequestType::kTouch:
@@ -59,7 +58,7 @@ absl::string_view Executor::PayloadOf(kv::RequestType type, const Outcome& outco
 
 Outcome Executor::Write(const kv::Request& request, uint64_t hash, int64_t now_ns) {
   kv::WriteResult result;
-  absl::MutexLock lock(shared_.locks->of(hash));
+  TimedLock lock(shared_.locks->of(hash), times_);
   // Where several workers write a partition, a time that was read before the lock was had may lie before another's
   // split. See "Retired segments" in docs/design-notes.md.
   if (shared_.workers > 1) now_ns = shared_.clock->NowNs();
@@ -73,7 +72,7 @@ Outcome Executor::Write(const kv::Request& request, uint64_t hash, int64_t now_n
 
 Outcome Executor::Get(const kv::Request& request, uint64_t hash, absl::string_view* payload) {
   kv::ItemView item;
-  absl::MutexLock lock(shared_.locks->of(hash));
+  TimedLock lock(shared_.locks->of(hash), times_);
   const kv::WriteResult result = shared_.table->Get(hash, request.key, &item);
   if (result.code == kv::Code::kOk) {
     if (item.kind != kv::ItemKind::kValue) return Outcome(kv::Code::kWrongKind);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "kv/message.h"
+#include "server/lock_times.h"
 #include "server/session.h"
 #include "server/shared.h"
 
@@ -17,7 +18,8 @@ namespace farlook::server {
 
 class Executor {
  public:
-  explicit Executor(const Shared& shared) : shared_(shared) {}
+  // `times` (which outlives it) are of the thread that calls; null: not noted.
+  explicit Executor(const Shared& shared, LockTimes* times = nullptr) : shared_(shared), times_(times) {}
 
   // Who asks, and when.
   struct Asker {
@@ -40,6 +42,7 @@ class Executor {
   Outcome Get(const kv::Request& request, uint64_t hash, absl::string_view* payload);
 
   const Shared shared_;
+  LockTimes* const times_;
   std::array<char, kv::kMaxReplyPayloadBytes> value_;  // of a kGet's reply, or a counter's
   std::string stat_;                                   // of a kStat's
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/synchronization/mutex.h"
+#include "server/lock_times.h"
 #include "server/log.h"
 #include "server/room_turns.h"
 
@@ -94,7 +94,7 @@ void PullQueue::Begin() {
   if (time_.IsOver(pull.deadline_us, now_ns)) return End(pull, /*cut=*/false, Outcome{kv::Code::kExpired});
   kv::Code code;
   {
-    absl::MutexLock lock(locks_->of(waiting.hash));
+    TimedLock lock(locks_->of(waiting.hash), &stats_->lock_times);
     code = table_->Reserve(waiting.hash, waiting.key, waiting.request.value_bytes, &pull.reservation, clock_->NowNs());
   }
   if (code == kv::Code::kMakingRoom) {
@@ -200,7 +200,7 @@ void PullQueue::Publish(Pull& pull) {
   kv::WriteResult result{kv::Code::kExpired, 0, {}};
   bool cut = false;
   {
-    absl::MutexLock lock(locks_->of(pull.reservation.hash));
+    TimedLock lock(locks_->of(pull.reservation.hash), &stats_->lock_times);
     const int64_t now_ns = clock_->NowNs();
     if (time_.IsOver(pull.deadline_us, now_ns)) {
       table_->Abandon(pull.reservation);
@@ -218,7 +218,7 @@ void PullQueue::Publish(Pull& pull) {
 }
 
 void PullQueue::Abandon(Pull& pull) {
-  absl::MutexLock lock(locks_->of(pull.reservation.hash));
+  TimedLock lock(locks_->of(pull.reservation.hash), &stats_->lock_times);
   table_->Abandon(pull.reservation);
 }
 

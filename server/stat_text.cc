@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "kv/message.h"
+#include "server/lock_times.h"
 
 namespace farlook::server {
 namespace {
@@ -141,6 +142,24 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   add("cut_pulls", &WorkerStats::cut_pulls);
 }
 
+// Of time under a partition's lock. The bounds are those of DurationBuckets.
+void AddLockTimes(const std::vector<const WorkerStats*>& workers, Lines& lines) {
+  DurationBuckets buckets;
+  uint64_t longest_ns = 0;
+  for (const WorkerStats* worker : workers) {
+    worker->lock_times.AddTo(&buckets);
+    longest_ns = std::max(longest_ns, worker->lock_times.longest_ns());
+  }
+  lines.Add("lock_holds", buckets.count());
+  for (const uint64_t ns : {uint64_t{1024}, uint64_t{8192}, uint64_t{65'536}, uint64_t{196'608}, uint64_t{917'504}}) {
+    lines.Add(absl::StrCat("lock_holds_below_", ns, "_ns"), buckets.Below(ns));
+  }
+  lines.Add("lock_p50_ns", buckets.Quantile(0.5));
+  lines.Add("lock_p99_ns", buckets.Quantile(0.99));
+  lines.Add("lock_p999_ns", buckets.Quantile(0.999));
+  lines.Add("lock_longest_ns", longest_ns);
+}
+
 }  // namespace
 
 ServerMoment MomentNow(int64_t uptime_ns) {
@@ -161,6 +180,7 @@ std::string StatText(const ServerFacts& facts, const ServerMoment& moment, const
   AddTable(table, lines);
   AddCounters(moment.counters, lines);
   AddWorkers(workers, moment.rejected, lines);
+  AddLockTimes(workers, lines);
   return lines.Take();
 }
 

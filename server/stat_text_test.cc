@@ -56,6 +56,16 @@ TEST_F(StatTextTest, FiguresOfWorkersAreSums) {
   EXPECT_EQ(Text("workers"), "workers 2\n");
 }
 
+TEST_F(StatTextTest, TimesUnderLocksAreOfAllWorkers) {
+  workers_[0].lock_times.Add(0, 0);
+  workers_[1].lock_times.Add(0, 0);
+  workers_[1].lock_times.Add(0, (uint64_t{50'000} << 32) / TickScale());  // 50 us
+  EXPECT_EQ(Text("lock_holds_below_65"), "lock_holds_below_65536_ns 3\n");
+  EXPECT_EQ(Text("lock_holds_below_8"), "lock_holds_below_8192_ns 2\n");
+  EXPECT_EQ(Text("lock_p50"), "lock_p50_ns 64\n");
+  EXPECT_EQ(Text("lock_p999"), "lock_p999_ns 57344\n");
+}
+
 TEST_F(StatTextTest, APrefixSelects) {
   moment_.cpu_user_s = 1.5;
   EXPECT_EQ(Text("cpu_"), "cpu_user_s 1.500\ncpu_system_s 0.000\n");

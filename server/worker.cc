@@ -15,7 +15,7 @@ constexpr int64_t kMaxRetryNs = 20'000'000;
 }  // namespace
 
 Worker::Worker(const Shared& shared, SessionOptions sessions, std::function<void()> wake)
-    : shared_(shared), admission_(shared, std::move(sessions)), executor_(shared), mailbox_(wake) {
+    : shared_(shared), admission_(shared, std::move(sessions)), executor_(shared, &stats_.lock_times), mailbox_(wake) {
   if (shared_.counters == nullptr) return;
   counter_links_ = std::make_unique<CounterLinks>(shared_.counters, std::move(wake), shared_.counter_patience_ns);
 }
@@ -47,6 +47,7 @@ size_t Worker::Poll() {
     now_ns_ = shared_.clock->NowNs();
     HandleBatch(absl::MakeConstSpan(completions_.data(), n));
     RingAll();
+    stats_.lock_times.Sample();
     done += n;
   }
   if (!room_turns_.empty()) [[unlikely]] {
@@ -250,6 +251,7 @@ size_t Worker::MakeRoom() {
     due_ns_ = std::min(due_ns_, room_turns_.due_ns());
     return 0;
   }
+  stats_.lock_times.Sample();
   TakeRoomTurn(*link);
   if (!link->room.empty() || link->pulls->wants_room()) room_turns_.Add(link);
   room_turns_.Took(now_ns_, shared_.clock->NowNs());

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kv/message.h"
+#include "server/lock_times.h"
 
 namespace farlook::server {
 
@@ -45,6 +46,8 @@ struct WorkerStats {
   Counter impatient_drops;  // connections that did not acknowledge deleted counters in time
   Counter refused;          // connections whose Hello was answered with a refusal
   Counter silent_drops;     // connections that did not say their Hello in time
+
+  LockTimes lock_times;
 
   void NoteRoomWait(int64_t ns) {
     const uint64_t us = static_cast<uint64_t>(ns) / 1000;

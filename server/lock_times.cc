@@ -1,0 +1,76 @@
+#include "server/lock_times.h"
+
+#include <algorithm>
+
+namespace farlook::server {
+namespace {
+
+uint64_t ReadClock(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t MeasureScale() {
+  // The middle of three, since the thread may be interrupted between its looks at the two clocks.
+  constexpr uint64_t kNs = 60'000;
+  std::array<uint64_t, 3> scales;
+  for (uint64_t& scale : scales) {
+    const uint64_t start_ns = ReadClock(CLOCK_MONOTONIC);
+    const uint64_t start = Ticks();
+    uint64_t now_ns;
+    do {
+      now_ns = ReadClock(CLOCK_MONOTONIC);
+    } while (now_ns - start_ns < kNs);
+    scale = ((now_ns - start_ns) << 32) / std::max<uint64_t>(Ticks() - start, 1);
+  }
+  std::sort(scales.begin(), scales.end());
+  return scales[1];
+}
+
+}  // namespace
+
+uint64_t TickScale() {
+  static const uint64_t scale = MeasureScale();
+  return scale;
+}
+
+uint64_t DurationBuckets::count() const {
+  uint64_t sum = 0;
+  for (const uint64_t n : counts_) sum += n;
+  return sum;
+}
+
+uint64_t DurationBuckets::Below(uint64_t ns) const {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < kBuckets && EndOf(i) <= ns; ++i) sum += counts_[i];
+  return sum;
+}
+
+uint64_t DurationBuckets::Quantile(double share) const {
+  const uint64_t all = count();
+  const auto rest = static_cast<uint64_t>((1 - share) * static_cast<double>(all));
+  uint64_t longer = 0;
+  for (size_t i = kBuckets; i-- > 0;) {
+    longer += counts_[i];
+    if (longer > rest) return EndOf(i);
+  }
+  return 0;
+}
+
+uint64_t LockTimes::AtMostProcessorTime(uint64_t ns) {
+  const uint64_t before = processor_ns_;
+  TakeSample(Ticks());
+  return std::min(ns, processor_ns_ - before);
+}
+
+void LockTimes::TakeSample(uint64_t now) {
+  sampled_ = now;
+  processor_ns_ = ReadClock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+void LockTimes::AddTo(DurationBuckets* buckets) const {
+  for (size_t i = 0; i < counts_.size(); ++i) buckets->Add(i, counts_[i].load(std::memory_order_relaxed));
+}
+
+}  // namespace farlook::server

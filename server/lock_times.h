@@ -1,0 +1,131 @@
+// How long a worker holds partitions' locks, as a histogram that the server tells (`lock_` in kStat).
+//
+// A hold is measured by the processor's time stamp counter, read after the lock was had and before it is let go: some
+// 10 ns for both, where the vdso's clock would be 50. That counts the time in which the thread was not running too, on
+// a machine with fewer processors than threads milliseconds now and then. So a hold that seems long is compared with
+// the processor time that the thread used since it was last looked at, before the lock was had: what is noted is the
+// lesser of the two, and still never less than the truth. The worker looks at its processor time (a system call) when
+// it has answered a batch, at most once in kSampleNs.
+#ifndef FARLOOK_SERVER_LOCK_TIMES_H_
+#define FARLOOK_SERVER_LOCK_TIMES_H_
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace farlook::server {
+
+// The time stamp counter, or nanoseconds where there is none.
+inline uint64_t Ticks() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+#endif
+}
+// 2^32 times the nanoseconds of a tick; measured at the first call, which takes 200 us.
+uint64_t TickScale();
+
+// A histogram of durations: four buckets for each doubling, from 64 ns to 17 s.
+class DurationBuckets {
+ public:
+  static constexpr size_t kBuckets = 1 + 4 * 28;
+
+  static constexpr size_t BucketOf(uint64_t ns) {
+    if (ns < 64) return 0;
+    const int e = std::bit_width(ns) - 1;
+    const size_t bucket = 1 + 4 * static_cast<size_t>(e - 6) + (ns >> (e - 2) & 3);
+    return bucket < kBuckets ? bucket : kBuckets - 1;
+  }
+  // The least duration above a bucket.
+  static constexpr uint64_t EndOf(size_t bucket) {
+    return bucket == 0 ? 64 : (5 + (bucket - 1) % 4) << ((bucket - 1) / 4 + 4);
+  }
+
+  void Add(size_t bucket, uint64_t n) { counts_[bucket] += n; }
+  uint64_t count() const;
+  // How many are shorter than `ns`, which begins a bucket.
+  uint64_t Below(uint64_t ns) const;
+  // No more than this share of all is longer; 0 if there is none.
+  uint64_t Quantile(double share) const;
+
+ private:
+  std::array<uint64_t, kBuckets> counts_{};
+};
+
+// Thread safety: one thread adds, any thread reads.
+class LockTimes {
+ public:
+  static constexpr uint64_t kSampleNs = 100'000;
+
+  LockTimes() : scale_(TickScale()) {}
+
+  // A hold from `start` to `end` has come to its end, on this thread.
+  void Add(uint64_t start, uint64_t end) {
+    uint64_t ns = ToNs(end - start);
+    if (end < start) [[unlikely]]
+      ns = 0;  // another processor's counter
+    if (ns >= kSampleNs) [[unlikely]]
+      ns = AtMostProcessorTime(ns);
+    std::atomic<uint64_t>& count = counts_[DurationBuckets::BucketOf(ns)];
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (ns > longest_ns_.load(std::memory_order_relaxed)) longest_ns_.store(ns, std::memory_order_relaxed);
+  }
+
+  // To be called between requests: looks at the thread's processor time if it has not for long.
+  void Sample() {
+    const uint64_t now = Ticks();
+    if (ToNs(now - sampled_) >= kSampleNs) TakeSample(now);
+  }
+
+  void AddTo(DurationBuckets* buckets) const;
+  uint64_t longest_ns() const { return longest_ns_.load(std::memory_order_relaxed); }
+
+ private:
+  uint64_t ToNs(uint64_t ticks) const {
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<uint64_t>(static_cast<Wide>(ticks) * scale_ >> 32);
+  }
+  uint64_t AtMostProcessorTime(uint64_t ns);
+  void TakeSample(uint64_t now);
+
+  const uint64_t scale_;
+  uint64_t sampled_ = 0;       // ticks
+  uint64_t processor_ns_ = 0;  // the thread's processor time then
+  std::array<std::atomic<uint64_t>, DurationBuckets::kBuckets> counts_{};
+  std::atomic<uint64_t> longest_ns_{0};
+};
+
+// Holds a mutex as long as it lives, and notes how long.
+class ABSL_SCOPED_LOCKABLE TimedLock {
+ public:
+  // `times` is the calling thread's; null: it is not noted.
+  TimedLock(absl::Mutex* mutex, LockTimes* times) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex), times_(times) {
+    mutex_->Lock();
+    start_ = Ticks();
+  }
+  ~TimedLock() ABSL_UNLOCK_FUNCTION() {
+    const uint64_t end = Ticks();
+    mutex_->Unlock();
+    if (times_ != nullptr) times_->Add(start_, end);
+  }
+  TimedLock(const TimedLock&) = delete;
+  TimedLock& operator=(const TimedLock&) = delete;
+
+ private:
+  absl::Mutex* const mutex_;
+  LockTimes* const times_;
+  uint64_t start_;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_LOCK_TIMES_H_
