@@ -58,7 +58,7 @@ ClientCore::ClientCore(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_vi
       timeouts_(&time_, options.timeout_ms),
       staging_(endpoint_.get(), /*readable_by_peers=*/false, kIdlePoolBytes),
       outgoing_(endpoint_.get(), /*readable_by_peers=*/true, kIdlePoolBytes),
-      link_(endpoint_.get(), std::string(address), options, random_seed),
+      link_(endpoint_.get(), std::string(address), options, &time_, random_seed),
       session_({&outgoing_, &time_, &timeouts_, &finished_, &stats_, &posted_}, std::max(1u, options.max_in_flight)),
       reads_({endpoint_.get(), &staging_, link_.directory(), &session_, &cache_, &time_, &finished_, &stats_, &posted_},
              std::max(1u, options.max_in_flight)),

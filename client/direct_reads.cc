@@ -157,9 +157,29 @@ inline void DirectReads::Expect(const Get& get) {
   connection_->Prefetch(table_.address + wanted.offset, wanted.bytes, table_.rkey);
 }
 
+// Looks whether the directory led to the index, as it did not change since the batch began. False: Reads finds out.
+bool DirectReads::Confirm(int64_t now_ns) {
+  kv::Directory& directory = *context_.directory;
+  if (directory.busy()) return false;
+  bool confirmed = false;
+  if (directory.Confirm() == kv::Directory::Step::kRead) {
+    directory.Posting(now_ns);
+    const kv::Range& wanted = directory.wanted();
+    const rdma::NowRead read = {batch_->staging, table_.address + wanted.offset, wanted.bytes};
+    if (connection_->ReadNow({&read, 1}, table_.rkey) == 1 && connection_->alive()) {
+      const auto step = directory.Feed(absl::string_view(batch_->staging, wanted.bytes));
+      confirmed = step.ok() && *step == kv::Directory::Step::kDone;
+    }
+  }
+  if (!confirmed) directory.Abandon();
+  return confirmed;
+}
+
 // Ends those that were not found, if that is known in time, and returns how many.
 size_t DirectReads::EndAbsent(size_t count, int64_t since_ns) {
-  if (parts_.time->NowNs() - since_ns > kv::kMaxBucketReadNs) return 0;
+  const int64_t now_ns = parts_.time->NowNs();
+  if (now_ns - since_ns > kv::kMaxBucketReadNs) return 0;
+  if (!context_.directory->TrustedAt(now_ns) && !Confirm(now_ns)) return 0;
   for (Operation* operation : absl::MakeConstSpan(batch_->absent, count)) {
     operation->version = 0;
     parts_.finished->Begun(operation);

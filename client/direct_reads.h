@@ -11,7 +11,7 @@
 //
 // Invariants:
 //   * alive() is asked after the last READ of a batch, and before anything that was read counts.
-//   * NOT_FOUND is believed only in time, as in reads.h.
+//   * NOT_FOUND is believed only in time, and with a directory that can be relied on, as in reads.h.
 #ifndef FARLOOK_CLIENT_DIRECT_READS_H_
 #define FARLOOK_CLIENT_DIRECT_READS_H_
 
@@ -100,6 +100,7 @@ class DirectReads final : public Engine {
   bool Feed(Get* get, absl::string_view bytes);
   void Expect(const Get& get);
   size_t EndAbsent(size_t count, int64_t since_ns);
+  bool Confirm(int64_t now_ns);
 
   const Parts parts_;
   const bool enabled_;

@@ -39,11 +39,17 @@ bool DirectoryReader::Refresh(uint64_t hash, kv::DirectoryEntry seen) {
   return false;
 }
 
+void DirectoryReader::Confirm() {
+  directory_->Confirm();
+  wanted_ = true;
+}
+
 bool DirectoryReader::Post() {
   if (!wanted_ || connection_ == nullptr) return false;
   const kv::Range& range = directory_->wanted();
   const uint64_t wr_id = WorkRequestId::Of(WorkRequestId::Owner::kDirectory);
   const rdma::Sge to = {buffer_->bytes().data(), range.bytes};
+  directory_->Posting(time_->last_ns());
   // The buffer belongs to the transport until Completed(), or until the connection is destroyed.
   if (!connection_->PostRead(wr_id, {&to, 1}, table_.address + range.offset, table_.rkey)) return false;
   wanted_ = false;

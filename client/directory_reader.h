@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/last_time.h"
 #include "kv/directory.h"
 #include "kv/handshake.h"
 #include "kv/segment.h"
@@ -15,13 +16,13 @@
 
 namespace farlook::client {
 
-// Thread safety: one thread. The endpoint outlives it.
+// Thread safety: one thread. What it is made with outlives it.
 class DirectoryReader {
  public:
   // The longest of its READs, which are of WorkRequestId::Owner::kDirectory.
   static constexpr uint32_t kPieceBytes = 64 << 10;
 
-  explicit DirectoryReader(rdma::Endpoint* endpoint) : endpoint_(endpoint) {}
+  DirectoryReader(rdma::Endpoint* endpoint, LastTime* time) : endpoint_(endpoint), time_(time) {}
 
   // Knows nothing from here on, and begins to load all over `connection`.
   absl::Status Load(rdma::Connection* connection, const kv::ServerRange& table);
@@ -38,6 +39,8 @@ class DirectoryReader {
   // Refreshes the entry of `hash`, which is `seen`. True if it is another one already; else a READ is under way.
   // REQUIRES !busy().
   bool Refresh(uint64_t hash, kv::DirectoryEntry seen);
+  // Looks whether its entries can be relied on (kv::Directory::Confirm): a READ is under way. REQUIRES !busy().
+  void Confirm();
   // Whether Post() has something to do.
   bool wants_post() const { return wanted_ && connection_ != nullptr; }
   // Posts the READ that found no room. True if one was posted: Ring().
@@ -49,6 +52,7 @@ class DirectoryReader {
 
  private:
   rdma::Endpoint* const endpoint_;
+  LastTime* const time_;
   std::unique_ptr<rdma::Buffer> buffer_;
   std::optional<kv::Directory> directory_;
   rdma::Connection* connection_ = nullptr;

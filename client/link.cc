@@ -15,12 +15,13 @@ constexpr int64_t kMsNs = 1'000'000;
 
 }  // namespace
 
-Link::Link(rdma::Endpoint* endpoint, std::string address, const ClientOptions& options, uint64_t random_seed)
+Link::Link(rdma::Endpoint* endpoint, std::string address, const ClientOptions& options, LastTime* time,
+           uint64_t random_seed)
     : endpoint_(endpoint),
       address_(std::move(address)),
       options_(options),
       random_(static_cast<std::minstd_rand::result_type>(random_seed)),
-      directory_(endpoint) {}
+      directory_(endpoint, time) {}
 
 absl::Status Link::Dial(uint64_t session) {
   kv::ConnectData data;

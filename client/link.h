@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/directory_reader.h"
+#include "client/last_time.h"
 #include "farlook/options.h"
 #include "kv/handshake.h"
 #include "kv/hash.h"
@@ -48,7 +49,8 @@ class Link {
     kReady,
   };
 
-  Link(rdma::Endpoint* endpoint, std::string address, const ClientOptions& options, uint64_t random_seed);
+  Link(rdma::Endpoint* endpoint, std::string address, const ClientOptions& options, LastTime* time,
+       uint64_t random_seed);
 
   State state() const { return state_; }
   bool ready() const { return state_ == State::kReady; }

@@ -119,7 +119,13 @@ void Reads::Advance(Flight* flight, Step step) {
       case Step::kFound:
         return Found(flight);
       case Step::kNotFound:
-        if (NotFoundInTime(flight)) {
+        if (const int64_t now_ns = parts_.time->NowNs(); NotFoundInTime(*flight, now_ns)) {
+          if (!parts_.directory->directory()->Trusts(flight->lookup.hash(), flight->lookup.entry(), now_ns))
+              [[unlikely]] {
+            if (!Confirm(flight)) return;
+            step = flight->lookup.Resume();
+            continue;
+          }
           if (flight->from_cache) parts_.cache->Erase(flight->lookup.hash());
           ++parts_.stats->misses;
           return EndAbsent(flight);
@@ -315,7 +321,23 @@ ABSL_ATTRIBUTE_NOINLINE void Reads::EndNotCopied(Flight* flight) {
   End(flight, NotCopied(flight->lookup.item().value, *flight->operation));
 }
 
-bool Reads::NotFoundInTime(Flight* flight) { return parts_.time->NowNs() - flight->since_ns <= kv::kMaxBucketReadNs; }
+bool Reads::NotFoundInTime(const Flight& flight, int64_t now_ns) const {
+  return now_ns - flight.since_ns <= kv::kMaxBucketReadNs;
+}
+
+// Is it known that the bucket was in the index? True: the directory has news for this flight. False: it waits.
+bool Reads::Confirm(Flight* flight) {
+  const kv::Lookup& lookup = flight->lookup;
+  if (!(parts_.directory->directory()->Find(lookup.hash()) == lookup.entry())) return true;
+  if (!parts_.directory->busy()) {
+    ++parts_.stats->directory_refreshes;
+    parts_.directory->Confirm();
+    parts_.posted->fetches |= parts_.directory->Post();
+  }
+  flight->absent = true;
+  refreshing_.push_back(flight);
+  return false;
+}
 
 // True: the directory has news for this flight already. False: it waits for them.
 bool Reads::Refresh(Flight* flight) {
@@ -334,7 +356,11 @@ void Reads::Refreshed() {
   flights.swap(refreshing_);
   const Flight* const refresher = std::exchange(refresher_, nullptr);
   for (Flight* flight : flights) {
-    Advance(flight, flight == refresher ? flight->lookup.Resume() : Step::kRefresh);
+    if (std::exchange(flight->absent, false)) {
+      Advance(flight, Step::kNotFound);
+    } else {
+      Advance(flight, flight == refresher ? flight->lookup.Resume() : Step::kRefresh);
+    }
   }
 }
 

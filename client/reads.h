@@ -8,8 +8,9 @@
 // Invariants:
 //   * A flight whose operation ended by its deadline keeps its memory until its READs have completed. Where that memory
 //     is the caller's, the operation ends only after the connection is destroyed.
-//   * NOT_FOUND is believed only if the whole lookup took less than kMaxBucketReadNs, so that each of its READs did:
-//     only then is the clock read. What is Found proves itself.
+//   * NOT_FOUND is believed only if the whole lookup took less than kMaxBucketReadNs, so that each of its READs did, and
+//     the directory led it there rightly (kv::Directory::Trusts): only then is the clock read. What is Found proves
+//     itself.
 #ifndef FARLOOK_CLIENT_READS_H_
 #define FARLOOK_CLIENT_READS_H_
 
@@ -105,6 +106,7 @@ class Reads final : public Engine {
     bool direct = false;  // to[1] is the caller's memory
     bool whole = false;   // not direct: the caller's memory was too short
     bool from_cache = false;
+    bool absent = false;  // of those that wait for the directory: it is to say whether NOT_FOUND is believed
     uint8_t restarts = 0;
     Flight* next_free = nullptr;
     int64_t since_ns = 0;        // at most the time of the lookup's first READ
@@ -139,7 +141,8 @@ class Reads final : public Engine {
   void Found(Flight* flight);
   void EndAsCounter(Flight* flight);
   void EndNotCopied(Flight* flight);
-  bool NotFoundInTime(Flight* flight);
+  bool NotFoundInTime(const Flight& flight, int64_t now_ns) const;
+  bool Confirm(Flight* flight);
   bool Refresh(Flight* flight);
   void Ask(Flight* flight);
   void Count(const Flight& flight);

@@ -27,6 +27,12 @@ Directory::Step Directory::Refresh(uint64_t hash, DirectoryEntry seen) {
   return Step::kRead;
 }
 
+Directory::Step Directory::Confirm() {
+  phase_ = Phase::kState;
+  wanted_ = {kIndexStateOffset, 8};
+  return Step::kRead;
+}
+
 void Directory::WantPiece() {
   const uint64_t left = (uint64_t{1} << next_header_.level) - fetched_;
   wanted_.offset = next_header_.DirectoryArray(next_header_.level) + 8 * fetched_;
@@ -40,6 +46,10 @@ absl::StatusOr<Directory::Step> Directory::Feed(absl::string_view bytes) {
   switch (phase) {
     case Phase::kIdle:
       return absl::InternalError("directory: fed, but wanted nothing");
+    case Phase::kState:
+      if (!(IndexState(LoadAs<uint64_t>(bytes.data())) == header_.state())) return WantHeader();
+      trusted_since_ns_ = looked_ns_;
+      return Step::kDone;
     case Phase::kEntry: {
       const uint64_t entry = LoadAs<uint64_t>(bytes.data());
       if (entry == entries_[index_]) return WantHeader();
@@ -73,6 +83,7 @@ absl::StatusOr<Directory::Step> Directory::Feed(absl::string_view bytes) {
         return Step::kRead;
       }
       header_ = next_header_;
+      trusted_since_ns_ = looked_ns_;
       shift_ = 64 - header_.level;
       entries_.swap(incoming_);
       incoming_ = {};

@@ -3,10 +3,12 @@
 #define FARLOOK_KV_DIRECTORY_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "kv/limits.h"
 #include "kv/region.h"
 #include "kv/segment.h"
 
@@ -23,6 +25,11 @@ struct Range {
 // When a reader finds that a bucket is not what an entry promised, the segment was split: the entry in force stands in
 // the array of the same level, or, where that shows nothing new, the directory has grown to the next level, or the
 // region is not the one that was connected to.
+//
+// Memory may leave the index and become anything else, also what looks like a bucket. So a bucket proves that a key is
+// absent only if Trusts() the entry that led there: the index's epoch was looked at lately, and is still the one under
+// which this copy was READ. See "Memory that leaves the index" in docs/design-notes.md. It is told the time; it has no
+// clock.
 //
 // Thread safety: one thread.
 class Directory {
@@ -47,6 +54,19 @@ class Directory {
   Step Load();
   Step Refresh(uint64_t hash, DirectoryEntry seen);
   bool busy() const { return phase_ != Phase::kIdle; }
+  // Looks whether the epoch is still the one of this copy: if so, it Trusts() its entries from the post of that READ
+  // on; else it fetches everything. REQUIRES loaded().
+  Step Confirm();
+  // Whether what has arrived by `now_ns` of a bucket to which an entry of this copy led was still in the index.
+  bool TrustedAt(int64_t now_ns) const { return now_ns - trusted_since_ns_ <= kIndexTrustNs; }
+  // The same where this copy may have changed since: `entry` led there for `hash`.
+  bool Trusts(uint64_t hash, DirectoryEntry entry, int64_t now_ns) const {
+    return TrustedAt(now_ns) && Find(hash) == entry;
+  }
+  // Who posts the READ of wanted() says when: at a time not after the post.
+  void Posting(int64_t now_ns) {
+    if (phase_ == Phase::kHeader || phase_ == Phase::kState) looked_ns_ = now_ns;
+  }
   const Range& wanted() const { return wanted_; }
 
   // Untrusted bytes, as many as were wanted. An error (FAILED_PRECONDITION: another incarnation; INVALID_ARGUMENT: not
@@ -57,7 +77,7 @@ class Directory {
   void Abandon() { phase_ = Phase::kIdle; }
 
  private:
-  enum class Phase : uint8_t { kIdle, kHeader, kEntry, kArray };
+  enum class Phase : uint8_t { kIdle, kState, kHeader, kEntry, kArray };
 
   Step WantHeader();
   void WantPiece();
@@ -67,6 +87,8 @@ class Directory {
   RegionHeader header_;
   std::vector<uint64_t> entries_;
   int shift_ = 63;
+  int64_t trusted_since_ns_ = std::numeric_limits<int64_t>::min() / 2;  // the epoch in header_ was in force then
+  int64_t looked_ns_ = 0;  // kState, kHeader, kArray: when it was looked at
 
   Phase phase_ = Phase::kIdle;
   Range wanted_;

@@ -1,5 +1,7 @@
 #include "kv/index.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 
 #include "kv/item.h"
@@ -8,6 +10,19 @@
 
 namespace farlook::kv {
 namespace {
+
+// A segment is split when a key finds no room, mostly with some 3,000 keys. Two are merged when both together have at
+// most so many: then hundreds of keys must come, or go, before the opposite.
+constexpr uint32_t kMergeKeys = 1800;
+// As many keys as there are for each segment at least, but for some segments. Uniform hashes never come near.
+constexpr uint64_t kLeastKeys = 512;
+// Of one call.
+constexpr int kMostSplits = 4;
+constexpr int kMostMerges = 4;
+constexpr uint32_t kFewKeys = 128;
+// Between two pieces of Tidy().
+constexpr int64_t kTidyNs = 1'000'000;
+constexpr size_t kMostToMerge = 1024;
 
 char* BucketAt(char* segment, uint32_t number) { return segment + uint64_t{number} * kBucketBytes; }
 
@@ -24,6 +39,14 @@ char* EmptySlot(char* bucket) {
     if (LoadWord(bucket + 8 * i) == 0) return bucket + 8 * i;
   }
   return nullptr;
+}
+
+// Whether its overflow buckets are half empty, so that it does not split again at once.
+bool HasRoomToGrow(const std::vector<uint64_t>& image) {
+  for (uint32_t b = kMainBuckets; b < kBuckets; ++b) {
+    if (EmptySlots(reinterpret_cast<const char*>(&image[b * kWordsPerBucket])) < kSlotsPerBucket / 2) return false;
+  }
+  return true;
 }
 
 // The server's own items are whole: no checks.
@@ -51,17 +74,24 @@ char* ForMatches(char* segment, uint64_t hash, F f) {
 
 }  // namespace
 
-Index::Index(char* region, const Hasher* hasher, PagePool* pool, SharedDirectory* directory, uint64_t prefix, int bits)
-    : region_(region), hasher_(hasher), pool_(pool), directory_(directory), prefix_(prefix), bits_(bits) {}
+Index::Index(char* region, const Hasher* hasher, SegmentPool* pool, SharedDirectory* directory, const Options& options)
+    : region_(region),
+      hasher_(hasher),
+      pool_(pool),
+      directory_(directory),
+      prefix_(options.prefix),
+      bits_(options.bits),
+      slack_(4 + (options.region_bytes / kSegmentBytes / 32 >> options.bits)) {
+  for (auto& image : images_) image.assign(kSegmentWords, 0);
+}
 
 bool Index::Init() {
-  const int depth = directory_->level();
+  first_depth_ = directory_->level();
   const uint64_t first = bits_ == 0 ? 0 : prefix_ << (64 - bits_);
-  const std::vector<uint64_t> empty(kSegmentWords);
-  for (uint64_t i = 0; i < uint64_t{1} << (depth - bits_); ++i) {
-    const uint64_t offset = NewSegment(0);
+  for (uint64_t i = 0; i < uint64_t{1} << (first_depth_ - bits_); ++i) {
+    const uint64_t offset = pool_->Allocate(static_cast<uint32_t>(prefix_));
     if (offset == 0) return false;
-    Install(first + (i << (64 - depth)), depth, offset, empty);
+    Install(first + (i << (64 - first_depth_)), first_depth_, offset, images_[0], 0);
   }
   return true;
 }
@@ -104,50 +134,86 @@ char* Index::RoomIn(char* segment, uint32_t bucket) {
 }
 
 char* Index::FindRoom(uint64_t hash, int64_t now_ns, Code* code) {
-  StampRetired(now_ns);
-  while (true) {
+  if (now_ns >= tidy_ns_) [[unlikely]]
+    Tidy(now_ns);
+  for (int splits = 0;; ++splits) {
     char* segment = SegmentOf(hash);
     if (char* slot = RoomIn(segment, BucketOf(hash))) {
       overflow_keys_ += slot >= BucketAt(segment, kMainBuckets);
+      ++keys_;
+      ++pool_->info(static_cast<uint64_t>(segment - region_))->keys;
       return slot;
     }
-    *code = Split(hash, now_ns);
+    *code = splits < kMostSplits ? Split(hash, now_ns) : Code::kIndexFull;
     if (*code != Code::kOk) return nullptr;
   }
 }
 
-// The time that a split was told was read before the split, and the process may have been stopped between. The first
-// later time was read after it.
-void Index::StampRetired(int64_t now_ns) {
-  for (auto at = retired_.rbegin(); at != retired_.rend() && !at->stamped; ++at) {
-    if (now_ns <= at->since_ns) continue;
-    at->since_ns = now_ns;
-    at->stamped = true;
+// Calls f(number of the word, slot, hash) for each slot of a segment in use. The hash stands in no slot, so each item's
+// key is read: two steps ahead of that, what it takes is brought into cache, first where the key begins, then the rest.
+template <typename F>
+void Index::ForEachHeld(const char* segment, F f) const {
+  constexpr uint32_t kFar = 32, kNear = 16;
+  struct Held {
+    uint32_t word;
+    Slot slot;
+  };
+  std::array<Held, kFar> ring;
+  uint32_t found = 0, done = 0;
+  const auto near = [&](uint32_t i) {
+    const absl::string_view key = KeyOf(region_ + ring[i % kFar].slot.offset());
+    for (size_t at = kLineBytes; at < key.size() + kItemHeaderBytes; at += kLineBytes)
+      __builtin_prefetch(&key[at - kItemHeaderBytes]);
+  };
+  const auto finish = [&](uint32_t i) {
+    const Held& held = ring[i % kFar];
+    f(held.word, held.slot, (*hasher_)(KeyOf(region_ + held.slot.offset())));
+  };
+  for (uint32_t word = 0; word < kSegmentWords; ++word) {
+    if (word % kWordsPerBucket == 0) continue;
+    const Slot slot(LoadWord(segment + 8 * uint64_t{word}));
+    if (slot.empty()) continue;
+    if (found - done == kFar) finish(done++);
+    ring[found % kFar] = {word, slot};
+    __builtin_prefetch(region_ + slot.offset());
+    if (++found >= kNear) near(found - kNear);
   }
+  for (; done < found; ++done) finish(done);
 }
 
-uint64_t Index::NewSegment(int64_t now_ns) {
-  if (!retired_.empty() && retired_.front().stamped && now_ns - retired_.front().since_ns >= kQuarantineNs) {
-    const uint64_t offset = retired_.front().offset;
-    retired_.pop_front();
-    return offset;
-  }
-  if (fresh_ == fresh_end_) {
-    const uint64_t page = pool_->Allocate(1);
-    if (page == 0) return 0;
-    ++pages_;
-    fresh_ = page * kPageBytes;
-    fresh_end_ = fresh_ + kPageBytes;
-  }
-  const uint64_t offset = fresh_;
-  fresh_ += kSegmentBytes;
-  segment_bytes_ += kSegmentBytes;
-  return offset;
+// Puts the slots of a segment into images_: of a depth, by the bit behind it, or (depth 64) all into the first one.
+// False if there is no room.
+bool Index::Place(const char* segment, int depth) {
+  bool placed = true;
+  ForEachHeld(segment, [&](uint32_t, Slot slot, uint64_t hash) {
+    const uint64_t half = depth == 64 ? 0 : PositionOf(hash) >> (63 - depth) & 1;
+    char* room = placed ? RoomIn(reinterpret_cast<char*>(images_[half].data()), BucketOf(hash)) : nullptr;
+    placed = room != nullptr;
+    if (!placed) return;
+    StoreWord(room, slot.word());
+    ++image_keys_[half];
+  });
+  return placed;
 }
 
-// Writes a segment's slots, then its descriptions, then the directory. The memory is out of quarantine, and its
-// descriptions are zero, or it is fresh, and no directory entry ever led there.
-void Index::Install(uint64_t position, int depth, uint64_t offset, const std::vector<uint64_t>& image) {
+// For halves that do not fit as new ones: each slot where it was, which always does.
+void Index::PlaceWhereTheyWere(const char* segment, int depth) {
+  for (int half = 0; half < 2; ++half) {
+    std::fill(images_[half].begin(), images_[half].end(), 0);
+    image_keys_[half] = 0;
+    for (uint32_t b = 0; b < kBuckets; ++b) {
+      images_[half][b * kWordsPerBucket] = LoadWord(segment + uint64_t{b} * kBucketBytes);
+    }
+  }
+  ForEachHeld(segment, [&](uint32_t word, Slot slot, uint64_t hash) {
+    const uint64_t half = PositionOf(hash) >> (63 - depth) & 1;
+    images_[half][word] = slot.word();
+    ++image_keys_[half];
+  });
+}
+
+// Writes a segment's slots, then its descriptions, then the directory. No entry in force leads to the memory.
+void Index::Install(uint64_t position, int depth, uint64_t offset, const std::vector<uint64_t>& image, uint32_t keys) {
   const uint32_t id = directory_->NextSegmentId();
   char* segment = region_ + offset;
   for (size_t i = 0; i < image.size(); ++i) {
@@ -157,78 +223,133 @@ void Index::Install(uint64_t position, int depth, uint64_t offset, const std::ve
     const uint32_t link = BucketInfo(image[b * kWordsPerBucket]).link();
     StoreWord(BucketAt(segment, b), BucketInfo(id, b, link).word());
   }
-  depth_[id] = depth;
+  *pool_->info(offset) = {position, static_cast<uint16_t>(keys), kMergeKeys, kMergeKeys, static_cast<uint8_t>(depth)};
   directory_->Publish(position, depth, DirectoryEntry(id, offset));
   directory_->AddSegments(1);
+  ++segments_;
+}
+
+// No directory entry leads there any more: a reader always has a way to its key.
+void Index::Retire(uint64_t offset, int64_t now_ns) {
+  char* old = region_ + offset;
+  for (uint32_t b = 0; b < kBuckets; ++b) StoreWord(BucketAt(old, b), 0);
+  seen_ = pool_->Retire(offset, now_ns);
+  directory_->AddSegments(-1);
+  --segments_;
+}
+
+// Keys that were made to collide would only grow the index.
+bool Index::MaySplit(int depth) const {
+  const uint64_t first = uint64_t{1} << (first_depth_ - bits_);
+  return depth < directory_->max_level() && depth <= static_cast<int>(std::bit_width(directory_->segments())) + 5 &&
+         segments_ < first + slack_ + keys_ / kLeastKeys;
 }
 
 Code Index::Split(uint64_t hash, int64_t now_ns) {
-  const uint64_t position = PositionOf(hash);
-  const DirectoryEntry entry = directory_->Find(position);
-  const int depth = depth_.at(entry.segment_id());
-  // Uniform hashes differ by a level or two. Keys that were made to collide would only grow the directory.
-  if (depth >= directory_->max_level() || depth > static_cast<int>(std::bit_width(directory_->segments())) + 5) {
-    return Code::kIndexFull;
-  }
+  const DirectoryEntry entry = directory_->Find(PositionOf(hash));
+  const SegmentInfo& info = *pool_->info(entry.offset());
+  const int depth = info.depth;
+  if (!MaySplit(depth)) return Code::kIndexFull;
   uint64_t offsets[2];
   for (int i = 0; i < 2; ++i) {
-    offsets[i] = NewSegment(now_ns);
+    offsets[i] = pool_->Allocate(static_cast<uint32_t>(prefix_));
     if (offsets[i] != 0) continue;
-    if (i == 1) retired_.push_front({offsets[0], now_ns - kQuarantineNs, true});  // was not in use
+    if (i == 1) pool_->Cancel(offsets[0]);
     return Code::kNoMemory;
   }
-  char* old = region_ + entry.offset();
+  const char* old = region_ + entry.offset();
+  for (int half = 0; half < 2; ++half) {
+    std::fill(images_[half].begin(), images_[half].end(), 0);
+    image_keys_[half] = 0;
+  }
+  if (!Place(old, depth)) PlaceWhereTheyWere(old, depth);
 
-  // Which half each slot goes to stands in its item's key.
-  struct Held {
-    uint32_t word;  // in the segment
-    Slot slot;
-    uint64_t hash;
-    bool high;
-  };
-  std::vector<Held> held;
-  held.reserve(kBuckets * kSlotsPerBucket);
-  for (uint32_t i = 0; i < kSegmentWords; ++i) {
-    if (i % kWordsPerBucket == 0) continue;
-    if (const Slot slot(LoadWord(old + 8 * uint64_t{i})); !slot.empty()) held.push_back({i, slot, 0, false});
-  }
-  constexpr size_t kAhead = 16;
-  for (size_t i = 0; i < held.size() + kAhead; ++i) {
-    if (i < held.size()) {
-      __builtin_prefetch(region_ + held[i].slot.offset());
-      __builtin_prefetch(region_ + held[i].slot.offset() + kLineBytes);
-    }
-    if (i < kAhead) continue;
-    Held& h = held[i - kAhead];
-    h.hash = (*hasher_)(KeyOf(region_ + h.slot.offset()));
-    h.high = PositionOf(h.hash) >> (63 - depth) & 1;
-  }
-
-  for (auto& image : images_) image.assign(kSegmentWords, 0);
-  bool placed = true;
-  for (const Held& h : held) {
-    char* room = RoomIn(reinterpret_cast<char*>(images_[h.high].data()), BucketOf(h.hash));
-    placed = placed && room != nullptr;
-    if (placed) StoreWord(room, h.slot.word());
-  }
-  if (!placed) {  // Then where they were: that always fits.
-    for (auto& image : images_) {
-      image.assign(kSegmentWords, 0);
-      for (uint32_t b = 0; b < kBuckets; ++b) image[b * kWordsPerBucket] = LoadWord(BucketAt(old, b));
-    }
-    for (const Held& h : held) images_[h.high][h.word] = h.slot.word();
-  }
-
-  // The new segments, the directory, and only then the old one's descriptions: a reader always has a way to its key.
-  const uint64_t low = depth == 0 ? 0 : position >> (64 - depth) << (64 - depth);
-  Install(low, depth + 1, offsets[0], images_[0]);
-  Install(low | 1ull << (63 - depth), depth + 1, offsets[1], images_[1]);
-  for (uint32_t b = 0; b < kBuckets; ++b) StoreWord(BucketAt(old, b), 0);
-  retired_.push_back({entry.offset(), now_ns, false});
-  depth_.erase(entry.segment_id());
-  directory_->AddSegments(-1);
+  Install(info.position, depth + 1, offsets[0], images_[0], image_keys_[0]);
+  Install(info.position | 1ull << (63 - depth), depth + 1, offsets[1], images_[1], image_keys_[1]);
+  Retire(entry.offset(), now_ns);
   ++splits_;
   return Code::kOk;
+}
+
+// Merges the segment that serves this position with its sibling, and what comes of that with its own, as far as they
+// are sparse enough.
+void Index::MergeFrom(uint64_t position, int64_t now_ns) {
+  for (int merges = 0; merges < kMostMerges; ++merges) {
+    if (!Merge(position, now_ns)) return;
+    if (pool_->info(directory_->Find(position).offset())->keys > kFewKeys) break;
+  }
+  if (to_merge_.size() < kMostToMerge) to_merge_.push_back(position);
+}
+
+bool Index::Merge(uint64_t position, int64_t now_ns) {
+  const DirectoryEntry entry = directory_->Find(position);
+  SegmentInfo& info = *pool_->info(entry.offset());
+  if (info.depth <= first_depth_) {
+    info.look_at = 0;
+    return false;
+  }
+  const DirectoryEntry other_entry = directory_->Find(info.position ^ 1ull << (64 - info.depth));
+  SegmentInfo& other = *pool_->info(other_entry.offset());
+  if (other.depth != info.depth) {  // its parts will look when they are merged
+    info.look_at = info.keys / 2;
+    return false;
+  }
+  const uint32_t keys = uint32_t{info.keys} + other.keys;
+  const uint32_t most = std::min(info.merge_most, other.merge_most);
+  if (keys > most) {
+    const uint32_t fewer = (keys - most + 1) / 2;
+    info.look_at = static_cast<uint16_t>(info.keys > fewer ? info.keys - fewer : 0);
+    return false;
+  }
+  const uint64_t offset = pool_->Allocate(static_cast<uint32_t>(prefix_));
+  if (offset == 0) {
+    info.look_at = info.keys - info.keys / 8;
+    if (to_merge_.size() < kMostToMerge) to_merge_.push_back(position);
+    return false;
+  }
+  std::fill(images_[0].begin(), images_[0].end(), 0);
+  image_keys_[0] = 0;
+  const uint64_t first = std::min(info.position, other.position);
+  const int depth = info.depth;
+  if (!Place(region_ + entry.offset(), 64) || !Place(region_ + other_entry.offset(), 64) ||
+      !HasRoomToGrow(images_[0])) {  // hashes that collide
+    pool_->Cancel(offset);
+    info.merge_most = other.merge_most = static_cast<uint16_t>(keys - keys / 4 - 1);
+    info.look_at = info.keys - info.keys / 8;
+    return false;
+  }
+  Install(first, depth - 1, offset, images_[0], image_keys_[0]);
+  Retire(entry.offset(), now_ns);
+  Retire(other_entry.offset(), now_ns);
+  ++merges_;
+  return true;
+}
+
+// The same segment in other memory, under a new id.
+void Index::MoveDown(uint64_t offset, int64_t now_ns) {
+  const uint64_t to = pool_->Allocate(static_cast<uint32_t>(prefix_));
+  if (to == 0) return;
+  if (to > offset) return pool_->Cancel(to);
+  const SegmentInfo info = *pool_->info(offset);
+  for (size_t i = 0; i < kSegmentWords; ++i) images_[0][i] = LoadWord(region_ + offset + 8 * i);
+  Install(info.position, info.depth, to, images_[0], info.keys);
+  pool_->info(to)->merge_most = info.merge_most;
+  Retire(offset, now_ns);
+  ++moves_;
+}
+
+void Index::Tidy(int64_t now_ns) {
+  tidy_ns_ = now_ns + kTidyNs;
+  seen_ = pool_->Advance(now_ns, seen_);
+  if (!to_merge_.empty()) {
+    const uint64_t position = to_merge_.back();
+    to_merge_.pop_back();
+    MergeFrom(position, now_ns);
+    return;
+  }
+  const uint64_t offset = pool_->Misplaced(static_cast<uint32_t>(prefix_));
+  misplaced_ = offset != 0;
+  if (misplaced_) MoveDown(offset, now_ns);
 }
 
 }  // namespace farlook::kv

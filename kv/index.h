@@ -1,24 +1,23 @@
-// One partition's part of the index: finding slots, and growing by splitting segments.
+// One partition's part of the index: finding slots, growing by splitting segments, shrinking by merging them.
 //
 // Invariants:
-//   * A slot never moves within its segment. A split leaves the old segment as it is and builds two new ones.
-//   * A segment's memory is a segment for ever: the index never gives a page back. A reader with an old directory
-//     therefore always READs a bucket, and its id tells whether it is the right one.
+//   * A slot never moves within its segment. A split, a merge and a move leave old segments as they are and build new
+//     ones.
 //   * A retired segment's descriptions are zero and its slots stay as they were for at least kQuarantineNs.
-// See "Retired segments" in docs/design-notes.md.
+//   * Memory leaves the index only kQuarantineNs after the index's epoch was increased (segment_pool.h). A reader with
+//     an old directory believes no bucket without a look at the epoch.
+// See "Retired segments", "Merges" and "Memory that leaves the index" in docs/design-notes.md.
 #ifndef FARLOOK_KV_INDEX_H_
 #define FARLOOK_KV_INDEX_H_
 
 #include <cstdint>
-#include <deque>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "kv/hash.h"
 #include "kv/message.h"
-#include "kv/page_pool.h"
 #include "kv/segment.h"
+#include "kv/segment_pool.h"
 #include "kv/shared_directory.h"
 #include "kv/slot.h"
 
@@ -27,8 +26,12 @@ namespace farlook::kv {
 // Thread safety: one thread at a time (the partition's lock).
 class Index {
  public:
-  // Serves the positions whose top `bits` are `prefix`.
-  Index(char* region, const Hasher* hasher, PagePool* pool, SharedDirectory* directory, uint64_t prefix, int bits);
+  struct Options {
+    uint64_t prefix = 0;  // serves the positions whose top `bits` these are
+    int bits = 0;
+    uint64_t region_bytes = 0;  // and how many partitions there are: how much chosen hashes may take
+  };
+  Index(char* region, const Hasher* hasher, SegmentPool* pool, SharedDirectory* directory, const Options& options);
 
   // Makes the first segments. False: not enough memory.
   bool Init();
@@ -38,48 +41,73 @@ class Index {
   // Where the slot is that holds an item at this offset, or null.
   char* FindOffset(uint64_t hash, uint64_t offset) const;
 
-  // An empty slot for a hash, splitting segments as needed. Null with *code: kNoMemory (nothing in the pool; try again
-  // when there is), kIndexFull.
+  // An empty slot for a hash, splitting segments as needed, which is in use from now on. Null with *code: kNoMemory
+  // (nothing in the pool; try again when there is), kIndexFull.
   char* FindRoom(uint64_t hash, int64_t now_ns, Code* code);
+  // This slot is empty now. May merge its segment with another.
+  void Removed(const char* slot, int64_t now_ns) {
+    SegmentInfo* info = pool_->info(static_cast<uint64_t>(slot - region_));
+    --keys_;
+    --info->keys;
+    // What the pool is told of the time comes before what is retired now.
+    if (now_ns >= tidy_ns_) [[unlikely]]
+      Tidy(now_ns);
+    if (info->keys <= info->look_at) [[unlikely]]
+      MergeFrom(info->position, now_ns);
+  }
+
+  // A bounded piece of what is to be done now and then: ends quarantines, merges what could not be merged before, moves
+  // a segment to where it had better lie, lets memory leave. Writers call it as they come.
+  void Tidy(int64_t now_ns);
+  // Whether Tidy() will have something to do though nobody writes.
+  bool untidy() const { return !to_merge_.empty() || misplaced_; }
 
   void PrefetchItem(uint64_t hash) const;
 
-  uint64_t pages() const { return pages_; }
-  uint64_t segment_bytes() const { return segment_bytes_; }
   uint64_t splits() const { return splits_; }
+  uint64_t merges() const { return merges_; }
+  uint64_t moves() const { return moves_; }
   uint64_t overflow_keys() const { return overflow_keys_; }
 
  private:
-  struct Retired {
-    uint64_t offset;
-    int64_t since_ns;
-    bool stamped;  // else since_ns was read before it was retired, no one knows how long
-  };
-
   char* SegmentOf(uint64_t hash) const { return region_ + directory_->Find(PositionOf(hash)).offset(); }
-  void StampRetired(int64_t now_ns);
-  uint64_t NewSegment(int64_t now_ns);
   char* RoomIn(char* segment, uint32_t bucket);
+  char* Taken(char* slot);
+  bool MaySplit(int depth) const;
   Code Split(uint64_t hash, int64_t now_ns);
-  void Install(uint64_t position, int depth, uint64_t offset, const std::vector<uint64_t>& image);
+  void MergeFrom(uint64_t position, int64_t now_ns);
+  bool Merge(uint64_t position, int64_t now_ns);
+  void MoveDown(uint64_t offset, int64_t now_ns);
+  template <typename F>
+  void ForEachHeld(const char* segment, F f) const;
+  bool Place(const char* segment, int depth);
+  void PlaceWhereTheyWere(const char* segment, int depth);
+  void Install(uint64_t position, int depth, uint64_t offset, const std::vector<uint64_t>& image, uint32_t keys);
+  void Retire(uint64_t offset, int64_t now_ns);
 
   char* const region_;
   const Hasher* const hasher_;
-  PagePool* const pool_;
+  SegmentPool* const pool_;
   SharedDirectory* const directory_;
   const uint64_t prefix_;
   const int bits_;
+  const uint64_t slack_;  // segments that there may be whatever there are of keys
 
-  absl::flat_hash_map<uint32_t, int> depth_;  // of each segment in use, by id
-  std::deque<Retired> retired_;               // oldest first
-  uint64_t fresh_ = 0;                        // offset of memory for segments never used
-  uint64_t fresh_end_ = 0;
-  uint64_t pages_ = 0;
-  uint64_t segment_bytes_ = 0;
+  int first_depth_ = 0;
+  uint64_t keys_ = 0;
+  uint64_t segments_ = 0;
   uint64_t splits_ = 0;
+  uint64_t merges_ = 0;
+  uint64_t moves_ = 0;
   uint64_t overflow_keys_ = 0;
 
-  std::vector<uint64_t> images_[2];  // scratch of Split
+  int64_t tidy_ns_ = 0;             // the next time
+  uint64_t seen_ = 0;               // of the pool, for its Advance()
+  bool misplaced_ = false;          // whether one was found at the last look
+  std::vector<uint64_t> to_merge_;  // positions
+
+  std::vector<uint64_t> images_[2];  // scratch: segments that are being put together, and how many keys they have
+  uint32_t image_keys_[2] = {};
 };
 
 }  // namespace farlook::kv

@@ -41,9 +41,9 @@ TEST(Layout, TheWorkedExample) {
             "0004000000000000dc1af66abe806bf7"
             "03000000000000000000000000000000"
             "00000000000000000000000000000000");
-  // The marks of the one partition: versions may be in use up to 1 + 2^20.
+  // The marks of the one partition: versions may be in use up to 1 + 2^20, segment ids up to 1 + 2^12.
   EXPECT_EQ(hex(0x1'0080, 64),
-            "01001000000000000000000000000000"
+            "01001000000000000110000000000000"
             "00000000000000000000000000000000"
             "00000000000000000000000000000000"
             "00000000000000000000000000000000");

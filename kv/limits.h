@@ -38,6 +38,11 @@ inline constexpr int64_t kMaxBucketReadNs = 25'000'000;
 static_assert(kMaxBucketReadNs * 2 < kQuarantineNs,
               "a READ that is trusted must end long before its segment is reused");
 
+// Memory leaves the index this much later than the index's epoch was increased, kQuarantineNs; for how long a reader
+// relies on an epoch that it READ. See "Memory that leaves the index" in docs/design-notes.md.
+inline constexpr int64_t kIndexTrustNs = 50'000'000;
+static_assert(kIndexTrustNs * 2 <= kQuarantineNs, "who relies on an epoch must look again long before memory leaves");
+
 // Messages. A message that does not fit in kMaxMessageBytes is announced and pulled instead.
 inline constexpr size_t kMaxMessageBytes = 4096;
 inline constexpr uint32_t kDefaultWindow = 256;  // requests that one session may have without an answer

@@ -36,7 +36,7 @@ class Lookup {
   enum class Step : uint8_t {
     kRead,       // READ wanted() and Feed() it
     kFound,      // item() and slot()
-    kNotFound,   // the key was absent at some moment between Start() and now
+    kNotFound,   // the key was absent at some moment between Start() and now, if directory Trusts(hash(), entry())
     kRefresh,    // refresh the directory for hash() and stale_entry(), then Resume()
     kAskServer,  // overtaken by writers too often, or the region makes no sense: send a kGet
   };
@@ -72,6 +72,8 @@ class Lookup {
 
   uint64_t hash() const { return hash_; }
   absl::string_view key() const { return key_; }
+  // What led to the bucket that was wanted last.
+  DirectoryEntry entry() const { return entry_; }
   DirectoryEntry stale_entry() const { return entry_; }
 
   // What it took, for statistics.

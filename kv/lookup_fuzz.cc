@@ -87,7 +87,7 @@ class Fuzzer {
       case 0:  // the header
         return Store(where % 8 * 8, LoadWord(region() + where % 8 * 8) ^ 1ull << value % 64);
       case 1:  // the level
-        return Store(kLevelOffset, value % 16);
+        return Store(kIndexStateOffset, value % 16);
       case 2:
         return Store(entry_at, entry.word() ^ 1ull << value % 64);
       case 3:

@@ -13,15 +13,15 @@ constexpr uint64_t kScratchBytes = 8192;
 
 }  // namespace
 
-Partition::Partition(absl::Span<char> region, const Hasher* hasher, PagePool* pool, SharedDirectory* directory,
-                     uint64_t prefix, int bits, const TableOptions& options)
+Partition::Partition(absl::Span<char> region, const Hasher* hasher, PagePool* pool, SegmentPool* segments,
+                     SharedDirectory* directory, uint64_t prefix, int bits, const TableOptions& options)
     : region_(region.data()),
       marks_(region.data() + RegionHeader::For(region.size(), options.partitions).MarksOf(prefix)),
       hasher_(hasher),
       prefix_(prefix),
       bits_(bits),
       max_value_bytes_(options.max_value_bytes),
-      index_(region.data(), hasher, pool, directory, prefix, bits),
+      index_(region.data(), hasher, segments, directory, {prefix, bits, region.size()}),
       slabs_(pool, region.size() / kPageBytes),
       versions_(options.first_version >> bits),
       marked_versions_(versions_),
@@ -34,9 +34,9 @@ bool Partition::Init() {
 }
 
 void Partition::TakeIndexFigures() {
-  index_pages_ = index_.pages();
-  segment_bytes_ = index_.segment_bytes();
   splits_ = index_.splits();
+  merges_ = index_.merges();
+  segment_moves_ = index_.moves();
   overflow_keys_ = index_.overflow_keys();
 }
 
@@ -245,16 +245,17 @@ WriteResult Partition::PutItem(uint64_t hash, absl::string_view key, absl::strin
   return Link({Slot(FingerprintOf(hash), size_class, offset), hash, {}}, found, lengths, new_version, now_ns);
 }
 
-WriteResult Partition::Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version) {
-  return DeleteItem(hash, key, ItemKind::kValue, condition, version);
+WriteResult Partition::Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version,
+                              int64_t now_ns) {
+  return DeleteItem(hash, key, ItemKind::kValue, condition, version, now_ns);
 }
 
-WriteResult Partition::DeleteCounter(uint64_t hash, absl::string_view key) {
-  return DeleteItem(hash, key, ItemKind::kCounter, Condition::kAlways, 0);
+WriteResult Partition::DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns) {
+  return DeleteItem(hash, key, ItemKind::kCounter, Condition::kAlways, 0, now_ns);
 }
 
 WriteResult Partition::DeleteItem(uint64_t hash, absl::string_view key, ItemKind kind, Condition condition,
-                                  uint64_t version) {
+                                  uint64_t version, int64_t now_ns) {
   const Found found = Find(hash, key);
   if (found.slot == nullptr) return {Code::kNotFound, 0, Slot()};
   WriteResult result = Check(found, condition == Condition::kAbsent ? Condition::kAlways : condition, version, kind);
@@ -267,6 +268,8 @@ WriteResult Partition::DeleteItem(uint64_t hash, absl::string_view key, ItemKind
   key_bytes_ -= lengths.key_bytes;
   value_bytes_ -= lengths.value_bytes;
   deletes_ += 1;
+  index_.Removed(found.slot, now_ns);
+  TakeIndexFigures();
   return result;
 }
 
@@ -283,6 +286,12 @@ WriteResult Partition::Get(uint64_t hash, absl::string_view key, ItemView* item)
   return {Code::kOk, item->version, Slot(LoadWord(found.slot))};
 }
 
+bool Partition::Tidy(int64_t now_ns) {
+  index_.Tidy(now_ns);
+  TakeIndexFigures();
+  return index_.untidy();
+}
+
 void Partition::AddTo(TableStats* stats) const {
   stats->keys += keys_.value();
   stats->key_bytes += key_bytes_.value();
@@ -290,9 +299,9 @@ void Partition::AddTo(TableStats* stats) const {
   stats->puts += puts_.value();
   stats->deletes += deletes_.value();
   stats->moved_items += moved_items_.value();
-  stats->index_bytes += index_pages_.value() * kPageBytes;
-  stats->segment_bytes += segment_bytes_.value();
   stats->splits += splits_.value();
+  stats->merges += merges_.value();
+  stats->segment_moves += segment_moves_.value();
   stats->overflow_keys += overflow_keys_.value();
 }
 

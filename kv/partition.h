@@ -33,21 +33,23 @@ class Figure {
 // Thread safety: one thread at a time, but AddTo and the prefetches.
 class Partition {
  public:
-  Partition(absl::Span<char> region, const Hasher* hasher, PagePool* pool, SharedDirectory* directory, uint64_t prefix,
-            int bits, const TableOptions& options);
+  Partition(absl::Span<char> region, const Hasher* hasher, PagePool* pool, SegmentPool* segments,
+            SharedDirectory* directory, uint64_t prefix, int bits, const TableOptions& options);
 
   bool Init();
 
   WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition, uint64_t version,
                   int64_t now_ns);
-  WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version);
+  WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns);
   WriteResult Get(uint64_t hash, absl::string_view key, ItemView* item) const;
   WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns);
-  WriteResult DeleteCounter(uint64_t hash, absl::string_view key);
+  WriteResult DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns);
   Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation);
   WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns);
   void Abandon(const Reservation& reservation);
   void PrefetchItem(uint64_t hash) const { index_.PrefetchItem(hash); }
+
+  bool Tidy(int64_t now_ns);
 
   void AddTo(TableStats* stats) const;
 
@@ -65,7 +67,8 @@ class Partition {
   WriteResult Check(const Found& found, Condition condition, uint64_t version, ItemKind kind = ItemKind::kValue) const;
   WriteResult PutItem(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind, Condition condition,
                       uint64_t version, int64_t now_ns);
-  WriteResult DeleteItem(uint64_t hash, absl::string_view key, ItemKind kind, Condition condition, uint64_t version);
+  WriteResult DeleteItem(uint64_t hash, absl::string_view key, ItemKind kind, Condition condition, uint64_t version,
+                         int64_t now_ns);
   uint64_t Allocate(SizeClass size_class);
   bool Compact();
   bool MoveOut(Slab* slab);
@@ -91,7 +94,7 @@ class Partition {
   std::vector<char> scratch_;
 
   Figure keys_, key_bytes_, value_bytes_, puts_, deletes_, moved_items_;
-  Figure index_pages_, segment_bytes_, splits_, overflow_keys_;
+  Figure splits_, merges_, segment_moves_, overflow_keys_;
 };
 
 }  // namespace farlook::kv

@@ -39,7 +39,7 @@ void WriteRegionHeader(char* region, const RegionHeader& header) {
   static_assert(sizeof words == kHeaderChecksumOffset);
   StoreBytes(region, reinterpret_cast<const char*>(words), sizeof words);
   StoreWord(region + kHeaderChecksumOffset, Hasher(header.hash_seed)(words, sizeof words));
-  StoreWord(region + kLevelOffset, static_cast<uint64_t>(header.level));
+  StoreWord(region + kIndexStateOffset, header.state().word());
 }
 
 absl::StatusOr<RegionHeader> DecodeRegionHeader(absl::string_view bytes, uint64_t mapped_bytes) {
@@ -69,13 +69,14 @@ absl::StatusOr<RegionHeader> DecodeRegionHeader(absl::string_view bytes, uint64_
     return absl::InvalidArgumentError(
         absl::StrCat("region header: says ", header.region_bytes, " bytes where ", mapped_bytes, " are offered"));
   }
-  const uint64_t level = LoadAs<uint64_t>(&bytes[kLevelOffset]);
-  if (level < kStepBits || level > static_cast<uint64_t>(MaxLevelFor(header.region_bytes))) {
-    return absl::InvalidArgumentError(absl::StrCat("region header: impossible directory level ", level));
+  const IndexState state(LoadAs<uint64_t>(&bytes[kIndexStateOffset]));
+  header.level = state.level();
+  header.epoch = state.epoch();
+  if (header.level < kStepBits || header.level > MaxLevelFor(header.region_bytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("region header: impossible directory level ", header.level));
   }
-  header.level = static_cast<int>(level);
   if (header.directory_offset % 8 != 0 || header.directory_offset >= header.region_bytes ||
-      (uint64_t{16} << level) > header.region_bytes - header.directory_offset) {
+      (uint64_t{16} << header.level) > header.region_bytes - header.directory_offset) {
     return absl::InvalidArgumentError("region header: the directory lies outside the region");
   }
   return header;

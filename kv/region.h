@@ -19,13 +19,12 @@
 //     72      page map offset  a word for each unit of 64 KiB
 //     80      page map entries
 //     88      checksum         XXH3-64, seeded with the hash seed, of bytes [0, 88): of what never changes
-//     96      level            log2 of the directory's entries
-//    104      index epoch      changes before memory leaves the index
-//    112      zero
+//     96      index state      63..8 epoch | 7..0 level: the only word here that changes
+//    104      zero
 //
-// Marks of a partition, 64 bytes: 0 versions: none above it was ever given to an item | 8 the same of segment ids | 16
-// the slot of the item that the redo piece is a copy for, or 0 | 24 zero. What a mark covers is used only after the
-// mark was stored, so marks go up in steps.
+// Marks of a partition, 64 bytes: 0 versions: none above it was ever given to an item | 8 of the first partition: how
+// many segments there ever were, at most | 16 the slot of the item that the redo piece is a copy for, or 0 | 24 zero.
+// What a mark covers is used only after the mark was stored, so marks go up in steps.
 #ifndef FARLOOK_KV_REGION_H_
 #define FARLOOK_KV_REGION_H_
 
@@ -41,8 +40,7 @@ inline constexpr uint64_t kRegionMagic = 0x314b4f4f4c524146;  // "FARLOOK1"
 inline constexpr uint64_t kLayoutVersion = 2;
 inline constexpr uint64_t kRegionHeaderBytes = 128;
 inline constexpr uint64_t kHeaderChecksumOffset = 88;
-inline constexpr uint64_t kLevelOffset = 96;
-inline constexpr uint64_t kIndexEpochOffset = 104;
+inline constexpr uint64_t kIndexStateOffset = 96;
 inline constexpr uint64_t kDirectoryOffset = kRegionHeaderBytes;
 
 // The marks of one partition.
@@ -60,6 +58,24 @@ inline constexpr uint64_t kRedoBytes = 1024;
 // The page map has a word for each of these.
 inline constexpr uint64_t kUnitBytes = 64 << 10;
 
+// What changes of the index as a whole, in one word, so that a reader has both of one moment. The level is log2 of the
+// directory's entries. The epoch is increased before memory leaves the index: a copy of the directory that was READ
+// under another one may lead to what is no segment any more.
+class IndexState {
+ public:
+  constexpr IndexState() = default;
+  constexpr explicit IndexState(uint64_t word) : word_(word) {}
+  constexpr IndexState(int level, uint64_t epoch) : word_(epoch << 8 | static_cast<uint64_t>(level)) {}
+
+  constexpr uint64_t word() const { return word_; }
+  constexpr int level() const { return static_cast<int>(word_ & 0xff); }
+  constexpr uint64_t epoch() const { return word_ >> 8; }
+  friend constexpr bool operator==(IndexState a, IndexState b) { return a.word_ == b.word_; }
+
+ private:
+  uint64_t word_ = 0;
+};
+
 struct RegionHeader {
   uint64_t incarnation = 0;
   uint64_t hash_seed = 0;
@@ -71,11 +87,13 @@ struct RegionHeader {
   uint64_t map_offset = 0;
   uint64_t map_entries = 0;
   int level = 0;
+  uint64_t epoch = 0;  // of the index
 
   // Of a region of this size: everything that follows from it.
   static RegionHeader For(uint64_t region_bytes, int partitions);
 
   // Where the entries of a level start.
+  IndexState state() const { return IndexState(level, epoch); }
   uint64_t DirectoryArray(int of_level) const { return directory_offset + (uint64_t{8} << of_level); }
   uint64_t MarksOf(uint64_t partition) const { return marks_offset + partition * kMarksBytes; }
   uint64_t RedoOf(uint64_t partition) const { return redo_offset + partition * kRedoBytes; }
@@ -121,7 +139,7 @@ int MaxLevelFor(uint64_t region_bytes);
 // What a header's memory takes, in whole pages, with the most partitions.
 uint64_t ReservedPages(uint64_t region_bytes);
 
-// Writes the header with StoreWord. REQUIRES the memory is zero. The level is stored last.
+// Writes the header with StoreWord. REQUIRES the memory is zero. The index's state is stored last.
 void WriteRegionHeader(char* region, const RegionHeader& header);
 
 // Decodes untrusted bytes, read from a region that is said to have `mapped_bytes`. INVALID_ARGUMENT says what is wrong:

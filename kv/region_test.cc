@@ -81,10 +81,15 @@ TEST(RegionHeader, EachWrongFieldHasItsReason) {
             "region header: says 67108864 bytes where 67108863 are offered");
   EXPECT_EQ(Reason(DecodeRegionHeader(With(32, kMinRegionBytes - 1), mapped)),
             "region header: says 16777215 bytes where 67108864 are offered");
-  for (const uint64_t level : {0ull, 2ull, 13ull, 64ull, ~0ull}) {
-    EXPECT_EQ(Reason(DecodeRegionHeader(With(96, level), mapped)),
+  for (const int level : {0, 2, 13, 64, 255}) {
+    EXPECT_EQ(Reason(DecodeRegionHeader(With(kIndexStateOffset, IndexState(level, 7).word()), mapped)),
               "region header: impossible directory level " + std::to_string(level));
   }
+  const auto later = DecodeRegionHeader(With(kIndexStateOffset, IndexState(5, 0x1234).word()), mapped);
+  ASSERT_TRUE(later.ok()) << "level and epoch change, the checksum does not";
+  EXPECT_EQ(later->level, 5);
+  EXPECT_EQ(later->epoch, 0x1234u);
+  EXPECT_EQ(later->state().word(), 0x123405u);
   for (const uint64_t offset : {uint64_t{129}, mapped, mapped - 64, ~uint64_t{7}}) {
     EXPECT_EQ(Reason(DecodeRegionHeader(With(48, offset), mapped)),
               "region header: the directory lies outside the region");

@@ -19,7 +19,7 @@ class SharedDirectory {
   // `header` is the region's, its level the first one.
   SharedDirectory(char* region, const RegionHeader& header);
 
-  int level() const { return static_cast<int>(LoadWord(region_ + kLevelOffset)); }
+  int level() const { return state().level(); }
   int max_level() const { return max_level_; }
 
   DirectoryEntry Find(uint64_t position) const {
@@ -31,21 +31,28 @@ class SharedDirectory {
   // when depth is its level + 1. REQUIRES depth <= min(level() + 1, max_level()).
   void Publish(uint64_t position, int depth, DirectoryEntry entry);
 
-  // A segment id that was never used.
-  uint32_t NextSegmentId() { return next_id_.fetch_add(1, std::memory_order_relaxed); }
+  // Makes readers who are about to believe a "not found" READ the directory anew. Before memory leaves the index.
+  void IncreaseEpoch();
+
+  // A segment's id. It has 30 bits, so that it comes again, but before it does the epoch is increased several times:
+  // who knows the old one does not rely on it.
+  uint32_t NextSegmentId();
 
   // Segments in use, over all partitions.
   uint64_t segments() const { return segments_.load(std::memory_order_relaxed); }
   void AddSegments(int n) { segments_.fetch_add(static_cast<uint64_t>(n), std::memory_order_relaxed); }
 
  private:
+  IndexState state() const { return IndexState(LoadWord(region_ + kIndexStateOffset)); }
+  void NextEpoch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Grow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   char* const region_;
   const RegionHeader header_;
   const int max_level_;
-  absl::Mutex mutex_;  // entries of all levels, and the level
-  std::atomic<uint32_t> next_id_{1};
+  absl::Mutex mutex_;  // entries of all levels, the index's state and its mark
+  uint64_t segments_ever_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t marked_segments_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<uint64_t> segments_{0};
 };
 

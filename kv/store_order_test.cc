@@ -193,9 +193,41 @@ TEST_F(StoreOrderTest, ASplitIsNoticedByNobody) {
     }
     EXPECT_EQ(wrong, 0u) << "step " << step << ", first after store " << first_wrong;
     EXPECT_EQ(table_->stats().splits, step + 1);
-    EXPECT_EQ(table_->stats().segment_bytes - index_bytes, (step == 0 ? 2 : 1) * kSegmentBytes);
+    EXPECT_EQ(table_->stats().segment_bytes - index_bytes, 2 * kSegmentBytes);
     for (const std::string& key : keys) ASSERT_EQ(Read(&old_reader, key), key);
   }
+}
+
+// Keys of two segments stay readable all through the merge that a delete brings about, of main and overflow buckets.
+TEST_F(StoreOrderTest, AMergeIsNoticedByNobody) {
+  std::vector<std::string> keys = KeysInBucket(*table_, 0, 17, 2 * kSlotsPerBucket + 1);
+  for (const std::string& key : keys) ASSERT_EQ(Put(key, key).code, Code::kOk);
+  ASSERT_EQ(table_->stats().splits, 1u);
+  PassQuarantine();
+  ASSERT_EQ(table_->stats().merges, 0u);
+  TestReader old_reader(memory_->span());
+  uint64_t wrong = 0, first_wrong = 0, store = 0;
+  for (; keys.size() > kSlotsPerBucket * 3 / 2 + 1; keys.pop_back()) ASSERT_EQ(Delete(keys.back()), Code::kOk);
+  ASSERT_EQ(table_->stats().merges, 0u);
+  const std::string gone = keys.back();
+  keys.pop_back();
+  {
+    StoreTracer tracer(memory_->span(), [&] {
+      if (++store < 4'080 && store % 64 != 0) return;  // enough of the slots
+      TestReader new_reader(memory_->span());
+      for (size_t i = 0; i < keys.size(); i += 3) {
+        wrong += Read(&old_reader, keys[i]) != keys[i];
+        wrong += Read(&new_reader, keys[i]) != keys[i];
+      }
+      if (wrong != 0 && first_wrong == 0) first_wrong = store;
+    });
+    ASSERT_EQ(Delete(gone), Code::kOk);
+    EXPECT_GT(tracer.stores(), 4'096u + 512);
+  }
+  EXPECT_EQ(wrong, 0u) << "first after store " << first_wrong;
+  EXPECT_EQ(table_->stats().merges, 1u);
+  EXPECT_EQ(table_->stats().segments, 8u);
+  for (const std::string& key : keys) ASSERT_EQ(Read(&old_reader, key), key);
 }
 
 // A full region of which one slab has few items left, and all others of its class a hole for each of those.

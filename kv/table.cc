@@ -9,6 +9,7 @@
 #include "kv/partition.h"
 #include "kv/region.h"
 #include "kv/segment.h"
+#include "kv/segment_pool.h"
 #include "kv/shared_directory.h"
 #include "kv/words.h"
 
@@ -31,6 +32,7 @@ absl::StatusOr<std::unique_ptr<Table>> Table::Create(absl::Span<char> region, co
   if (options.first_version >= kMaxFirstVersion) return absl::InvalidArgumentError("first version above 2^47");
   if (options.incarnation == 0) return absl::InvalidArgumentError("incarnation 0");
   auto table = std::unique_ptr<Table>(new Table(region, options));
+  if (!table->segments_->ok()) return absl::ResourceExhaustedError("no memory for what is known of segments");
   for (auto& partition : table->partitions_) {
     if (!partition->Init()) {
       return absl::InvalidArgumentError(absl::StrCat("a region of ", region.size(), " bytes has no room for ",
@@ -52,8 +54,9 @@ Table::Table(absl::Span<char> region, const TableOptions& options)
   WriteRegionHeader(region_.data(), header);
   pool_ = std::make_unique<PagePool>(ReservedPages(region_.size()), region_.size() / kPageBytes);
   directory_ = std::make_unique<SharedDirectory>(region_.data(), header);
+  segments_ = std::make_unique<SegmentPool>(region_.size(), pool_.get(), directory_.get());
   for (int i = 0; i < options.partitions; ++i) {
-    partitions_.push_back(std::make_unique<Partition>(region_, &hasher_, pool_.get(), directory_.get(),
+    partitions_.push_back(std::make_unique<Partition>(region_, &hasher_, pool_.get(), segments_.get(), directory_.get(),
                                                       static_cast<uint64_t>(i), partition_bits_, options_));
   }
 }
@@ -73,9 +76,8 @@ WriteResult Table::Put(uint64_t hash, absl::string_view key, absl::string_view v
   return partitions_[PartitionOf(hash)]->Put(hash, key, value, condition, version, now_ns);
 }
 
-WriteResult Table::Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version,
-                          int64_t /*now_ns*/) {
-  return partitions_[PartitionOf(hash)]->Delete(hash, key, condition, version);
+WriteResult Table::Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns) {
+  return partitions_[PartitionOf(hash)]->Delete(hash, key, condition, version, now_ns);
 }
 
 WriteResult Table::Get(uint64_t hash, absl::string_view key, ItemView* item) const {
@@ -88,8 +90,12 @@ WriteResult Table::InsertCounter(uint64_t hash, absl::string_view key, uint64_t 
   return partitions_[PartitionOf(hash)]->InsertCounter(hash, key, cell, now_ns);
 }
 
-WriteResult Table::DeleteCounter(uint64_t hash, absl::string_view key) {
-  return partitions_[PartitionOf(hash)]->DeleteCounter(hash, key);
+WriteResult Table::DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns) {
+  return partitions_[PartitionOf(hash)]->DeleteCounter(hash, key, now_ns);
+}
+
+bool Table::Tidy(int partition, int64_t now_ns) {
+  return partitions_[static_cast<size_t>(partition)]->Tidy(now_ns) || segments_->waiting();
 }
 
 Code Table::FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) const {
@@ -132,7 +138,8 @@ TableStats Table::stats() const {
   stats.region_bytes = region_.size();
   stats.free_bytes = pool_->free_pages() * kPageBytes;
   stats.level = directory_->level();
-  stats.index_bytes += uint64_t{8} << stats.level;
+  stats.index_bytes = segments_->unit_bytes() + (uint64_t{8} << stats.level);
+  stats.segment_bytes = segments_->segment_bytes();
   stats.segments = directory_->segments();
   return stats;
 }

@@ -29,6 +29,7 @@ namespace farlook::kv {
 
 class Partition;
 class PagePool;
+class SegmentPool;
 class SharedDirectory;
 
 struct TableOptions {
@@ -64,10 +65,12 @@ struct TableStats {
   uint64_t value_bytes = 0;  // of live items
   uint64_t region_bytes = 0;
   uint64_t free_bytes = 0;     // pages that nothing uses
-  uint64_t index_bytes = 0;    // pages given to segments, and the directory in force
-  uint64_t segment_bytes = 0;  // of segments
+  uint64_t index_bytes = 0;    // memory of segments, and the directory in force
+  uint64_t segment_bytes = 0;  // of segments that are in use, or were lately
   uint64_t segments = 0;       // in use
   uint64_t splits = 0;
+  uint64_t merges = 0;  // of two segments
+  uint64_t segment_moves = 0;
   uint64_t overflow_keys = 0;  // in overflow buckets at their insertion, since start
   uint64_t moved_items = 0;    // by compaction
   uint64_t puts = 0;           // applied
@@ -108,7 +111,7 @@ class Table {
   // "Counters"): the cell has its value before InsertCounter, and is dead before DeleteCounter. Codes: as Put and
   // Delete of a key that must be absent, or present; kWrongKind if the key names a value.
   WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns);
-  WriteResult DeleteCounter(uint64_t hash, absl::string_view key);
+  WriteResult DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns = 0);
   // kOk and *cell; kNotFound; kWrongKind.
   Code FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) const;
 
@@ -121,6 +124,10 @@ class Table {
 
   // For tests of callers: the next `calls` of Put, InsertCounter, Reserve and Publish say kMakingRoom.
   void PretendToMakeRoom(uint64_t calls) { pretences_ = calls; }
+
+  // A bounded piece of the index's housekeeping, under the lock of this partition: writes do the same as they come.
+  // True: there is more to do, or to wait for, though nobody writes.
+  bool Tidy(int partition, int64_t now_ns);
 
   // Hints, without a lock: have the bucket, then the items it points to, brought into cache before a call for this
   // hash.
@@ -142,6 +149,7 @@ class Table {
   uint64_t pretences_ = 0;
   std::unique_ptr<PagePool> pool_;
   std::unique_ptr<SharedDirectory> directory_;
+  std::unique_ptr<SegmentPool> segments_;
   std::vector<std::unique_ptr<Partition>> partitions_;
 };
 

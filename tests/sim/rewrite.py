@@ -64,8 +64,10 @@ EDITS = [
      "  }\n"
      "  for (uint32_t b = 0; b < kBuckets && !BROKEN(kRetiredStays); ++b) StoreWord(BucketAt(old, b), 0);\n"),
     # A retired segment's memory is used again at once.
-    ("kv/index.cc", "now_ns - retired_.front().since_ns >= kQuarantineNs)",
-     "(BROKEN(kNoQuarantine) || now_ns - retired_.front().since_ns >= kQuarantineNs))"),
+    ("kv/segment_pool.cc", "    if (retired.number > seen || now_ns <= retired.since_ns) break;\n",
+     "    if (!BROKEN(kNoQuarantine) && (retired.number > seen || now_ns <= retired.since_ns)) break;\n"),
+    ("kv/segment_pool.cc", "    if (now_ns - retired_.front().since_ns < kQuarantineNs) break;\n",
+     "    if (now_ns - retired_.front().since_ns < kQuarantineNs && !BROKEN(kNoQuarantine)) break;\n"),
 
     # ---- Reading.
     ("kv/lookup.cc", "  if (!matched || second_look_) {\n",
@@ -85,16 +87,16 @@ EDITS = [
     ("kv/item.cc", "lengths.key_bytes, lengths.value_bytes)) != header.checksum) {\n",
      "lengths.key_bytes, lengths.value_bytes)) != header.checksum && !BROKEN(kChecksumIgnored)) {\n"),
     # A "not found" is believed however long the lookup took.
-    ("client/reads.cc", "{ return parts_.time->NowNs() - flight->since_ns <= kv::kMaxBucketReadNs; }",
-     "{ return BROKEN(kLateNotFound) || parts_.time->NowNs() - flight->since_ns <= kv::kMaxBucketReadNs; }"),
+    ("client/reads.cc", "  return now_ns - flight.since_ns <= kv::kMaxBucketReadNs;\n",
+     "  return BROKEN(kLateNotFound) || now_ns - flight.since_ns <= kv::kMaxBucketReadNs;\n"),
 
     # ---- Gets at once.
     # What was read counts though the server was gone by then.
     ("client/direct_reads.cc", "  if (!connection_->alive()) [[unlikely]] {\n",
      "  if (!connection_->alive() && !BROKEN(kAliveNotAsked)) [[unlikely]] {\n"),
     # A "not found" is believed however long the call took; or with a directory that does not lead there any more.
-    ("client/direct_reads.cc", "  if (parts_.time->NowNs() - since_ns > kv::kMaxBucketReadNs) return 0;\n",
-     "  if (parts_.time->NowNs() - since_ns > kv::kMaxBucketReadNs && !BROKEN(kLateNotFoundAtOnce)) return 0;\n"),
+    ("client/direct_reads.cc", "  if (now_ns - since_ns > kv::kMaxBucketReadNs) return 0;\n",
+     "  if (now_ns - since_ns > kv::kMaxBucketReadNs && !BROKEN(kLateNotFoundAtOnce)) return 0;\n"),
     ("client/direct_reads.cc", "    case Step::kRefresh:\n",
      "    case Step::kRefresh:\n"
      "      if (BROKEN(kOldDirectoryAtOnce)) batch_->absent[counts_.absent++] = get->operation;\n"

@@ -1,0 +1,150 @@
+#include "kv/segment_pool.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace farlook::kv {
+
+SegmentPool::SegmentPool(uint64_t region_bytes, PagePool* pool, SharedDirectory* directory)
+    : infos_(static_cast<SegmentInfo*>(std::calloc(region_bytes / kSegmentBytes, sizeof(SegmentInfo)))),
+      pool_(pool),
+      directory_(directory) {}
+
+// Gets a unit from outside. False: there is none.
+bool SegmentPool::TakeUnit() {
+  const uint64_t page = pool_->Allocate(1);
+  if (page == 0) return false;
+  const uint64_t unit = page * kPageBytes;
+  unit_[unit].free = kAll;
+  with_room_.insert(unit);
+  whole_.insert(unit);
+  free_ += kSegmentsPerUnit;
+  units_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+uint64_t SegmentPool::Allocate(uint32_t partition) {
+  absl::MutexLock lock(&mutex_);
+  if (with_room_.empty()) {
+    if (!leaving_.empty()) {  // it stays: that readers were told in vain does no harm
+      const uint64_t unit = leaving_.back();
+      leaving_.pop_back();
+      unit_[unit].free = kAll;
+      with_room_.insert(unit);
+      whole_.insert(unit);
+      free_ += kSegmentsPerUnit;
+    } else if (!TakeUnit()) {
+      return 0;
+    }
+  }
+  const uint64_t at = *with_room_.begin();
+  Unit& unit = unit_[at];
+  const int bit = std::countr_zero(unit.free);
+  whole_.erase(at);
+  unit.free &= unit.free - 1;
+  unit.owners[bit] = static_cast<uint8_t>(partition);
+  if (unit.free == 0) with_room_.erase(with_room_.begin());
+  --free_;
+  taken_.fetch_add(1, std::memory_order_relaxed);
+  return at + static_cast<uint64_t>(bit) * kSegmentBytes;
+}
+
+void SegmentPool::Free(uint64_t offset) {
+  const uint64_t at = UnitOf(offset);
+  Unit& unit = unit_[at];
+  if (unit.free == 0) with_room_.insert(at);
+  unit.free |= BitOf(offset);
+  if (unit.free == kAll) whole_.insert(at);
+  ++free_;
+  taken_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void SegmentPool::Cancel(uint64_t offset) {
+  absl::MutexLock lock(&mutex_);
+  Free(offset);
+}
+
+uint64_t SegmentPool::Retire(uint64_t offset, int64_t now_ns) {
+  absl::MutexLock lock(&mutex_);
+  unit_[UnitOf(offset)].owners[offset % kIndexUnitBytes / kSegmentBytes] = kNobody;
+  retired_.push_back({offset, ++number_, now_ns});
+  waiting_.store(true, std::memory_order_relaxed);
+  return number_;
+}
+
+uint64_t SegmentPool::Advance(int64_t now_ns, uint64_t seen) {
+  absl::MutexLock lock(&mutex_);
+  EndQuarantines(now_ns, seen);
+  LetUnitsLeave(now_ns, seen);
+  waiting_.store(!retired_.empty() || !leaving_.empty() || whole_.size() > kSpareUnits, std::memory_order_relaxed);
+  return number_;
+}
+
+void SegmentPool::EndQuarantines(int64_t now_ns, uint64_t seen) {
+  for (; stamped_ < retired_.size(); ++stamped_) {
+    Retired& retired = retired_[stamped_];
+    if (retired.number > seen || now_ns <= retired.since_ns) break;
+    retired.since_ns = now_ns;
+  }
+  for (size_t n = 0; n < kUnitsAtOnce && stamped_ > 0; ++n, --stamped_) {
+    if (now_ns - retired_.front().since_ns < kQuarantineNs) break;
+    Free(retired_.front().offset);
+    retired_.pop_front();
+  }
+}
+
+void SegmentPool::LetUnitsLeave(int64_t now_ns, uint64_t seen) {
+  switch (leave_) {
+    case Leave::kGathering: {
+      size_t n = 0;
+      // The highest: what is wanted next is taken from the low end.
+      for (; n < kUnitsAtOnce && whole_.size() > kSpareUnits; ++n) {
+        const uint64_t at = *whole_.rbegin();
+        whole_.erase(at);
+        with_room_.erase(at);
+        unit_.erase(at);
+        free_ -= kSegmentsPerUnit;
+        leaving_.push_back(at);
+      }
+      const bool many = leaving_.size() > std::max<size_t>(4, unit_.size() / 16);
+      if (leaving_.empty() || n == kUnitsAtOnce || !(many || now_ns - left_ns_ >= kLeaveIntervalNs)) return;
+      directory_->IncreaseEpoch();
+      leave_ = Leave::kAnnounced;
+      leave_number_ = ++number_;
+      leave_since_ns_ = now_ns;
+      return;
+    }
+    case Leave::kAnnounced:
+      if (leave_number_ > seen || now_ns <= leave_since_ns_) return;
+      leave_since_ns_ = now_ns;
+      leave_ = Leave::kQuarantined;
+      return;
+    case Leave::kQuarantined:
+      if (now_ns - leave_since_ns_ < kQuarantineNs) return;
+      for (size_t n = 0; n < kUnitsAtOnce && !leaving_.empty(); ++n) {
+        pool_->Free(leaving_.back() / kPageBytes, 1);
+        leaving_.pop_back();
+        units_.fetch_sub(1, std::memory_order_relaxed);
+      }
+      if (!leaving_.empty()) return;
+      leave_ = Leave::kGathering;
+      left_ns_ = now_ns;
+      return;
+  }
+}
+
+uint64_t SegmentPool::Misplaced(uint32_t partition) const {
+  absl::MutexLock lock(&mutex_);
+  const uint64_t in_use = unit_.size() * kSegmentsPerUnit - free_;
+  if (free_ < in_use / 8 + 2 * kSegmentsPerUnit || with_room_.size() < 2) return 0;
+  size_t looks = 0;
+  for (auto at = with_room_.rbegin(); *at != *with_room_.begin() && looks < kLooks; ++at, ++looks) {
+    const Unit& unit = unit_.find(*at)->second;
+    for (uint64_t i = 0; i < kSegmentsPerUnit; ++i) {
+      if ((unit.free >> i & 1) == 0 && unit.owners[i] == partition) return *at + i * kSegmentBytes;
+    }
+  }
+  return 0;
+}
+
+}  // namespace farlook::kv
