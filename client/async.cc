@@ -75,7 +75,47 @@ void PutOperation::set_value(Borrowed value) { record().value = View(value.bytes
 void PutOperation::set_options(const PutOptions& options) {
   record().condition = options.condition;
   record().timeout_ms = options.timeout_ms;
+  record().ttl_ms = options.ttl_ms;
+  record().keep_ttl = options.keep_ttl;
 }
+
+TouchOperation::TouchOperation(std::string_view key, int64_t ttl_ms, const TouchOptions& options) {
+  set_key(key);
+  set_options(options);
+  set_ttl_ms(ttl_ms);
+  record().kind = Kind::kTouch;
+}
+
+void TouchOperation::set_ttl_ms(int64_t ttl_ms) { record().ttl_ms = ttl_ms; }
+void TouchOperation::set_options(const TouchOptions& options) { record().timeout_ms = options.timeout_ms; }
+
+PersistOperation::PersistOperation(std::string_view key, const TouchOptions& options) {
+  set_key(key);
+  set_options(options);
+  record().kind = Kind::kPersist;
+}
+
+void PersistOperation::set_options(const TouchOptions& options) { record().timeout_ms = options.timeout_ms; }
+
+TtlOperation::TtlOperation(std::string_view key, const GetOptions& options) {
+  set_key(key);
+  set_options(options);
+  record().kind = Kind::kTtl;
+}
+
+void TtlOperation::set_options(const GetOptions& options) { record().timeout_ms = options.timeout_ms; }
+int64_t TtlOperation::left_ms() const { return record().left_ms; }
+
+GetAndTouchOperation::GetAndTouchOperation(std::string_view key, int64_t ttl_ms, const TouchOptions& options) {
+  set_key(key);
+  set_options(options);
+  set_ttl_ms(ttl_ms);
+  record().kind = Kind::kGetAndTouch;
+  record().to.string = &value_;
+}
+
+void GetAndTouchOperation::set_ttl_ms(int64_t ttl_ms) { record().ttl_ms = ttl_ms; }
+void GetAndTouchOperation::set_options(const TouchOptions& options) { record().timeout_ms = options.timeout_ms; }
 
 DeleteOperation::DeleteOperation(std::string_view key, const DeleteOptions& options) {
   set_key(key);
@@ -113,7 +153,13 @@ void CounterOperation::set_operands(int64_t operand, int64_t expected) {
 CreateCounterOperation::CreateCounterOperation(std::string_view key, int64_t initial, const CounterOptions& options)
     : CounterOperation(key, options) {
   record().kind = Kind::kCreateCounter;
+  record().ttl_ms = options.ttl_ms;
   set_operands(initial, 0);
+}
+
+void CreateCounterOperation::set_options(const CounterOptions& options) {
+  CounterOperation::set_options(options);
+  record().ttl_ms = options.ttl_ms;
 }
 
 FetchAddOperation::FetchAddOperation(std::string_view key, int64_t delta, const CounterOptions& options)

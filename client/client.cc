@@ -224,10 +224,45 @@ absl::StatusOr<uint64_t> Client::Put(std::string_view key, std::string_view valu
   client::Operation operation;
   operation.value = View(value);
   operation.condition = options.condition;
+  operation.ttl_ms = options.ttl_ms;
+  operation.keep_ttl = options.keep_ttl;
   if (absl::Status status = impl_->RunTimed(&operation, Kind::kPut, key, options.timeout_ms); !status.ok()) {
     return status;
   }
   return operation.version;
+}
+
+// ---- Expiry.
+
+absl::Status Client::Touch(std::string_view key, int64_t ttl_ms, const TouchOptions& options) {
+  client::Operation operation;
+  operation.ttl_ms = ttl_ms;
+  return impl_->RunTimed(&operation, Kind::kTouch, key, options.timeout_ms);
+}
+
+absl::Status Client::Persist(std::string_view key, const TouchOptions& options) {
+  client::Operation operation;
+  return impl_->RunTimed(&operation, Kind::kPersist, key, options.timeout_ms);
+}
+
+absl::StatusOr<int64_t> Client::Ttl(std::string_view key, const GetOptions& options) {
+  client::Operation operation;
+  if (absl::Status status = impl_->RunTimed(&operation, Kind::kTtl, key, options.timeout_ms); !status.ok()) {
+    return status;
+  }
+  return operation.left_ms;
+}
+
+absl::StatusOr<Value> Client::GetAndTouch(std::string_view key, int64_t ttl_ms, const TouchOptions& options) {
+  Value value;
+  client::Operation operation;
+  operation.ttl_ms = ttl_ms;
+  operation.to.string = &value.data;
+  if (absl::Status status = impl_->RunTimed(&operation, Kind::kGetAndTouch, key, options.timeout_ms); !status.ok()) {
+    return status;
+  }
+  value.version = operation.version;
+  return value;
 }
 
 absl::Status Client::Delete(std::string_view key, const DeleteOptions& options) {
@@ -266,6 +301,20 @@ absl::Status Client::MultiPut(std::span<const std::string_view> keys, std::span<
         operation->key = View(keys[i]);
         operation->value = View(values[i]);
         operation->condition = options.condition;
+        operation->ttl_ms = options.ttl_ms;
+        operation->keep_ttl = options.keep_ttl;
+      },
+      [&](size_t i, client::Operation* operation) { TakeVersion(operation, &(*results)[i]); });
+}
+
+absl::Status Client::MultiTouch(std::span<const std::string_view> keys, int64_t ttl_ms,
+                                std::vector<Result<uint64_t>>* results, const TouchOptions& options) {
+  results->resize(keys.size());
+  return impl_->batch.Run(
+      Kind::kTouch, keys.size(), options.timeout_ms,
+      [&](size_t i, client::Operation* operation) {
+        operation->key = View(keys[i]);
+        operation->ttl_ms = ttl_ms;
       },
       [&](size_t i, client::Operation* operation) { TakeVersion(operation, &(*results)[i]); });
 }
@@ -302,6 +351,7 @@ absl::Status Client::MultiReadCounter(std::span<const std::string_view> keys, st
 absl::Status Client::CreateCounter(std::string_view key, int64_t initial, const CounterOptions& options) {
   client::Operation operation;
   operation.operand = initial;
+  operation.ttl_ms = options.ttl_ms;
   return impl_->Count(&operation, Kind::kCreateCounter, key, options).status();
 }
 

@@ -24,6 +24,17 @@ constexpr int64_t kDefaultCacheBytes = 16 << 20;
 constexpr int kMaxRounds = 64;
 constexpr int kQuietLooks = 3;
 
+absl::Status CheckTtl(const Operation& operation) {
+  const bool touches = operation.kind == Kind::kTouch || operation.kind == Kind::kGetAndTouch;
+  if (operation.ttl_ms == 0 && !touches) return absl::OkStatus();
+  if (operation.ttl_ms < 1 || operation.ttl_ms > kMaxTtlMs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a ttl of ", operation.ttl_ms, " ms: an item lives for 1 ms to 10 years"));
+  }
+  if (operation.keep_ttl) return absl::InvalidArgumentError("a ttl is given, and the one there is to be kept");
+  return absl::OkStatus();
+}
+
 absl::Status CheckOperation(const Operation& operation, bool read_only) {
   if (operation.key.size() > kv::kMaxKeyBytes) {
     return absl::InvalidArgumentError(
@@ -40,6 +51,7 @@ absl::Status CheckOperation(const Operation& operation, bool read_only) {
     return absl::InvalidArgumentError(
         "a Delete that is to find no key deletes nothing: IfPresent or IfVersion is meant");
   }
+  if (absl::Status status = CheckTtl(operation); !status.ok()) return status;
   if (operation.value.size() > kv::kMaxValueBytes && operation.kind != Kind::kDelete) {
     return absl::InvalidArgumentError(
         absl::StrCat("a value of ", operation.value.size(), " bytes is longer than any server's limit"));
@@ -98,6 +110,7 @@ void ClientCore::Admit(Operation* operation, int64_t deadline_ns) {
   finished_.Begun(operation);
   operation->deadline_ns = deadline_ns;
   operation->version = 0;
+  operation->touched = false;
   const bool by_reads = IsGet(operation->kind) && gets_by_reads_;
   const bool key_fits = operation->key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
   if (!by_reads || !key_fits) [[unlikely]]
@@ -307,7 +320,10 @@ void ClientCore::OnAnswer(Operation* operation, const kv::Reply& reply) {
   switch (operation->kind) {
     case Kind::kGet:
     case Kind::kExists:
+    case Kind::kGetAndTouch:
       return OnGetAnswer(operation, reply);
+    case Kind::kTtl:
+      return OnTtlAnswer(operation, reply);
     case Kind::kStat:
       if (status.ok()) status = Deliver(reply.payload, operation);
       break;
@@ -333,13 +349,29 @@ void ClientCore::OnGetAnswer(Operation* operation, const kv::Reply& reply) {
     return finished_.EndAbsent(operation);
   }
   absl::Status status = StatusOf(reply.code);
-  if (status.ok() && reply.payload.empty() && !reply.slot.empty() && operation->kind == Kind::kGet) {
+  if (operation->kind == Kind::kGetAndTouch && status.ok()) operation->touched = true;
+  if (status.ok() && reply.payload.empty() && !reply.slot.empty() && WantsValue(operation->kind)) {
     return reads_.SubmitAt(operation, reply.slot);  // too long for a message, or empty
   }
   operation->version = status.ok() ? reply.version : 0;
   if (status.ok()) {
     ++stats_.hits;
-    if (operation->kind == Kind::kGet) status = Deliver(reply.payload, operation);
+    if (WantsValue(operation->kind)) status = Deliver(reply.payload, operation);
+  }
+  finished_.End(operation, std::move(status));
+}
+
+void ClientCore::OnTtlAnswer(Operation* operation, const kv::Reply& reply) {
+  absl::Status status = StatusOf(reply.code);
+  operation->version = status.ok() ? reply.version : 0;
+  kv::TtlResult result;
+  if (!status.ok()) {
+    if (reply.code == kv::Code::kNotFound) ++stats_.misses;
+  } else if (kv::TtlResult::Decode(reply.payload, &result)) {
+    ++stats_.hits;
+    operation->left_ms = LeftMs(result.expires_ms, reply.time_us);
+  } else {
+    status = absl::InternalError("the server's answer does not say when the item expires");
   }
   finished_.End(operation, std::move(status));
 }

@@ -126,6 +126,7 @@ class ClientCore {
   void OnMessage(absl::string_view message);
   void OnAnswer(Operation* operation, const kv::Reply& reply);
   void OnGetAnswer(Operation* operation, const kv::Reply& reply);
+  void OnTtlAnswer(Operation* operation, const kv::Reply& reply);
   void Remember(const Operation& operation, const kv::Reply& reply);
   void BeginReady();
   bool PostAll();

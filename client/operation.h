@@ -16,15 +16,19 @@ namespace farlook::client {
 
 // What an operation does, and which fields of Operation are of it. Nothing depends on the order.
 enum class Kind : uint8_t {
-  kGet,     // key -> to, value_bytes, version
-  kExists,  // key -> version; status OK or NOT_FOUND
-  kPut,     // key, value, condition -> version
-  kDelete,  // key, condition -> version
-  kPing,    // asks the server's CPU for an answer
-  kStat,    // key (what, or empty) -> to
+  kGet,          // key -> to, value_bytes, version
+  kExists,       // key -> version; status OK or NOT_FOUND
+  kTtl,          // key -> left_ms, version
+  kPut,          // key, value, condition, ttl_ms, keep_ttl -> version
+  kDelete,       // key, condition -> version
+  kTouch,        // key, ttl_ms -> version
+  kPersist,      // key -> version
+  kGetAndTouch,  // key, ttl_ms -> to, value_bytes, version
+  kPing,         // asks the server's CPU for an answer
+  kStat,         // key (what, or empty) -> to
 
   // Of counters. All -> counter.
-  kCreateCounter,  // key, operand: the first value
+  kCreateCounter,  // key, operand: the first value; ttl_ms
   kFetchAdd,       // key, operand: the delta, exactly_once
   kCompareSwap,    // key, expected, operand: the desired value, exactly_once
   kReadCounter,    // key
@@ -36,15 +40,25 @@ template <typename... Kinds>
 constexpr bool IsOneOf(Kind kind, Kinds... kinds) {
   return ((uint32_t{1} << static_cast<int>(kind)) & (... | (uint32_t{1} << static_cast<int>(kinds)))) != 0;
 }
-constexpr bool IsGet(Kind kind) { return IsOneOf(kind, Kind::kGet, Kind::kExists); }
+constexpr bool IsGet(Kind kind) { return IsOneOf(kind, Kind::kGet, Kind::kExists, Kind::kTtl); }
+// Whether it wants the value that it finds.
+constexpr bool WantsValue(Kind kind) { return IsOneOf(kind, Kind::kGet, Kind::kGetAndTouch); }
 constexpr bool IsCounter(Kind kind) {
   return IsOneOf(kind, Kind::kCreateCounter, Kind::kFetchAdd, Kind::kCompareSwap, Kind::kReadCounter,
                  Kind::kDeleteCounter);
 }
 // Whether it may change the table.
 constexpr bool IsWrite(Kind kind) {
-  return IsOneOf(kind, Kind::kPut, Kind::kDelete, Kind::kCreateCounter, Kind::kFetchAdd, Kind::kCompareSwap,
-                 Kind::kDeleteCounter);
+  return IsOneOf(kind, Kind::kPut, Kind::kDelete, Kind::kTouch, Kind::kPersist, Kind::kGetAndTouch,
+                 Kind::kCreateCounter, Kind::kFetchAdd, Kind::kCompareSwap, Kind::kDeleteCounter);
+}
+
+// What is left to an item that is there and expires at `expiry_ms` (0: never), when the server's clock shows at most
+// `now_us`.
+constexpr int64_t LeftMs(uint64_t expiry_ms, uint64_t now_us) {
+  if (expiry_ms == 0) return kForever;
+  const uint64_t end_us = expiry_ms * 1000;
+  return end_us <= now_us ? 1 : static_cast<int64_t>((end_us - now_us + 999) / 1000);
 }
 
 // Where a value goes: to a string, which is resized; else to a buffer, whose bytes are undefined unless the status is
@@ -64,6 +78,10 @@ struct Operation {
   bool blocking = false;
   // Out: it has ended, and nothing of the client refers to it any more.
   bool done = false;
+  // In.
+  bool keep_ttl = false;
+  // The engines': of a kGetAndTouch that the server has carried out, and whose value is still to be read.
+  bool touched = false;
   absl::string_view key;
   absl::string_view value;
   Condition condition;
@@ -71,12 +89,14 @@ struct Operation {
   int64_t operand = 0;
   int64_t expected = 0;
   int64_t timeout_ms = 0;  // 0: the client's
+  int64_t ttl_ms = 0;      // 0: none
   void* owner = nullptr;   // the caller's
 
   // Out.
   absl::Status status;
   uint64_t version = 0;    // of the item now there, where known (else 0)
   size_t value_bytes = 0;  // of the value, also when the buffer was too short
+  int64_t left_ms = 0;     // until the item expires; kForever
   int64_t counter = 0;     // the value before the operation took effect; also with OUT_OF_RANGE and ALREADY_EXISTS
 
   // The engines', while it is in flight.

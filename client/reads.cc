@@ -170,8 +170,8 @@ bool Reads::PlaceLarge(Flight* flight) {
   flight->large = true;
   flight->direct = false;
   flight->to[1] = {nullptr, 0};
-  if (capabilities_.any_local_memory && !flight->whole && operation->kind == Kind::kGet &&
-      flight->lookup.wants_item() && bytes >= head_bytes + kMinDirectBytes) {
+  if (capabilities_.any_local_memory && !flight->whole && WantsValue(operation->kind) && flight->lookup.wants_item() &&
+      bytes >= head_bytes + kMinDirectBytes) {
     const uint32_t rest_bytes = bytes - head_bytes;
     if (operation->to.string == nullptr && !operation->to.buffer.empty()) {
       // What follows the value in the item's memory means nothing, so a buffer of just the value's length will do.
@@ -290,6 +290,8 @@ void Reads::Found(Flight* flight) {
   const kv::Lookup& lookup = flight->lookup;
   const kv::ItemView& item = lookup.item();
   Operation* operation = flight->operation;
+  if (operation->kind == Kind::kTtl) [[unlikely]]
+    return EndTtl(flight);
   if (item.kind != kv::ItemKind::kValue) [[unlikely]] {
     return EndAsCounter(flight);
   }
@@ -305,7 +307,7 @@ void Reads::Found(Flight* flight) {
   if (flight->direct) [[unlikely]] {
     operation->value_bytes = item.value.size();
     if (operation->to.string != nullptr) operation->to.string->resize(item.value.size());
-  } else if (operation->kind == Kind::kGet && !Copy(item.value, operation)) [[unlikely]] {
+  } else if (WantsValue(operation->kind) && !Copy(item.value, operation)) [[unlikely]] {
     return EndNotCopied(flight);
   }
   Count(*flight);
@@ -316,6 +318,16 @@ void Reads::Found(Flight* flight) {
 // The errors of Found(), apart, so that it needs little of the stack.
 ABSL_ATTRIBUTE_NOINLINE void Reads::EndAsCounter(Flight* flight) {
   End(flight, absl::FailedPreconditionError("the key names a counter"));
+}
+ABSL_ATTRIBUTE_NOINLINE void Reads::EndTtl(Flight* flight) {
+  const uint64_t expiry_ms = flight->lookup.item().expiry_ms;
+  Operation* operation = flight->operation;
+  operation->version = flight->lookup.item().version;
+  operation->left_ms = LeftMs(expiry_ms, expiry_ms == 0 ? 0 : parts_.session->clock()->Now().hi);
+  ++parts_.stats->hits;
+  Count(*flight);
+  Release(flight);
+  parts_.finished->End(operation);
 }
 ABSL_ATTRIBUTE_NOINLINE void Reads::EndNotCopied(Flight* flight) {
   End(flight, NotCopied(flight->lookup.item().value, *flight->operation));

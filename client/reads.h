@@ -140,6 +140,7 @@ class Reads final : public Engine {
   bool CutShort(const Flight& flight) const;
   void Found(Flight* flight);
   void EndAsCounter(Flight* flight);
+  void EndTtl(Flight* flight);
   void EndNotCopied(Flight* flight);
   bool NotFoundInTime(const Flight& flight, int64_t now_ns) const;
   bool Confirm(Flight* flight);

@@ -11,13 +11,31 @@
 namespace farlook::client {
 namespace {
 
+// What the server is told beside the operation itself.
+kv::RequestOptions OptionsOf(const Operation& operation) {
+  kv::RequestOptions options;
+  if (operation.touched) return options;
+  options.has_ttl = operation.ttl_ms != 0;
+  options.ttl_us = static_cast<uint64_t>(operation.ttl_ms) * 1000;
+  options.keep_ttl = operation.keep_ttl;
+  return options;
+}
+bool HasOptions(const Operation& operation) { return operation.ttl_ms != 0 || operation.keep_ttl; }
+
 kv::RequestType TypeOf(const Operation& operation) {
   switch (operation.kind) {
     case Kind::kGet:
     case Kind::kExists:
       return kv::RequestType::kGet;
+    case Kind::kTtl:
+      return kv::RequestType::kTtl;
     case Kind::kDelete:
       return kv::RequestType::kDelete;
+    case Kind::kTouch:
+    case Kind::kPersist:
+      return kv::RequestType::kTouch;
+    case Kind::kGetAndTouch:
+      return operation.touched ? kv::RequestType::kGet : kv::RequestType::kGetAndTouch;
     case Kind::kPing:
       return kv::RequestType::kPing;
     case Kind::kStat:
@@ -35,7 +53,8 @@ kv::RequestType TypeOf(const Operation& operation) {
     case Kind::kPut:
       break;
   }
-  const bool fits = kv::FitsInMessage(operation.key.size(), operation.value.size());
+  const size_t option_bytes = HasOptions(operation) ? kv::RequestOptions::kMaxBytes : 0;
+  const bool fits = kv::FitsInMessage(operation.key.size(), operation.value.size(), option_bytes);
   return fits ? kv::RequestType::kPut : kv::RequestType::kPutPulled;
 }
 
@@ -142,7 +161,8 @@ absl::Status Session::Prepare(Operation* operation, Sent* sent) {
   return absl::OkStatus();
 }
 
-[[gnu::always_inline]] inline kv::Request Session::RequestOf(const Operation& operation, uint64_t number) {
+[[gnu::always_inline]] inline kv::Request Session::RequestOf(const Operation& operation, uint64_t number,
+                                                             char* options) {
   kv::Request request;
   request.type = TypeOf(operation);
   request.condition = OnWire(operation.condition.kind());
@@ -150,6 +170,8 @@ absl::Status Session::Prepare(Operation* operation, Sent* sent) {
   request.key = operation.key;
   request.version = operation.condition.version();
   request.deadline_us = clock_.DeadlineAt(operation.deadline_ns);
+  if (HasOptions(operation)) [[unlikely]]
+    request.options = {options, OptionsOf(operation).Encode(options)};
   if (operation.kind == Kind::kCompareSwap) {
     request.operands = {operation.expected, operation.operand};
   } else if (operation.kind == Kind::kCreateCounter || operation.kind == Kind::kFetchAdd) {
@@ -170,7 +192,8 @@ bool Session::Post(uint64_t number) {
   const Sent& sent = At(number);
   if (sent.operation == nullptr) [[unlikely]]
     return PostCopy(sent);
-  const kv::Request request = RequestOf(*sent.operation, number);
+  char options[kv::RequestOptions::kMaxBytes];
+  const kv::Request request = RequestOf(*sent.operation, number, options);
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
   const bool sounds = sounding_ == 0 && clock_.stale(parts_.time->last_ns());
@@ -282,7 +305,8 @@ absl::Status Session::Answered(const kv::Reply& reply, Operation** answered) {
 // From here on the operation's key and value may be gone.
 void Session::KeepCopy(uint64_t number) {
   Sent& sent = At(number);
-  const kv::Request request = RequestOf(*sent.operation, number);
+  char options[kv::RequestOptions::kMaxBytes];
+  const kv::Request request = RequestOf(*sent.operation, number, options);
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
   sent.copy = absl::StrCat(absl::string_view(head, head_bytes), request.value);

@@ -119,7 +119,8 @@ class Session final : public Engine {
   void Begin(const Ready& ready);
   void Repeat();
   absl::Status Prepare(Operation* operation, Sent* sent);
-  kv::Request RequestOf(const Operation& operation, uint64_t number);
+  // `options` has room for kv::RequestOptions::kMaxBytes; the request refers to it.
+  kv::Request RequestOf(const Operation& operation, uint64_t number, char* options);
   bool PostCopy(const Sent& sent);
   bool Post(uint64_t number);
   void Hear(const kv::Reply& reply);

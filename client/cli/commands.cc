@@ -33,6 +33,17 @@ constexpr absl::string_view kCompareAndSetDetails =
     "\n"
     "VALUE may be an operand, --file=FILE, or standard input, as for put.\n";
 
+constexpr absl::string_view kTouchDetails =
+    "TIME is a number with a unit: 500ms, 30s, 5m, 2h, 7d. The key's item expires so\n"
+    "long after now, whenever it would have expired before; value and version stay.\n"
+    "Exits with 1 if the key does not exist.\n";
+
+constexpr absl::string_view kPersistDetails = "Exits with 1 if the key does not exist.\n";
+
+constexpr absl::string_view kTtlDetails =
+    "Prints milliseconds, as 29998ms, or never. Exits with 1 if the key does not\n"
+    "exist, or has expired. The server's CPU takes no part.\n";
+
 constexpr absl::string_view kIncrementDetails =
     "Changes a counter by DELTA (1 if left out, at most 2^40), prints its new value.\n"
     "The counter must exist: counter KEY create makes one. Its values lie in\n"
@@ -46,6 +57,7 @@ constexpr absl::string_view kCounterDetails =
     "                                         with 2\n"
     "    counter KEY delete                   deletes it\n"
     "\n"
+    "With --ttl create makes one that is deleted so long after, or a little later.\n"
     "A number that begins with a dash goes after --: counter KEY create -- -5\n";
 
 constexpr absl::string_view kImportDetails =
@@ -100,7 +112,7 @@ ExitCode RunHelp(Context& context) {
 }
 
 std::vector<Command> MakeCommands() {
-  const std::vector<absl::string_view> write_flags = {"file", "print_version"};
+  const std::vector<absl::string_view> write_flags = {"file", "print_version", "ttl", "keep_ttl"};
   const std::vector<absl::string_view> import_flags = {"format", "insert_only", "start_line", "max_errors",
                                                        "in_flight"};
   const std::vector<absl::string_view> export_flags = {"keys", "format", "start_line", "max_errors", "in_flight"};
@@ -117,6 +129,10 @@ std::vector<Command> MakeCommands() {
       {"cas", "KEY VERSION [VALUE]", "store a value if the key has that version; else exit\nwith 2",
        kCompareAndSetDetails, write_flags, 2, 3, true, RunCompareAndSet},
       {"delete", "KEY...", "delete keys; exit with 1 if one does not exist", "", {}, 1, kMany, true, RunDelete},
+      {"touch", "KEY TIME", "have a key expire so long after now", kTouchDetails, {}, 2, 2, true, RunTouch},
+      {"persist", "KEY", "have a key never expire", kPersistDetails, {}, 1, 1, true, RunPersist},
+      {"ttl", "KEY", "print how long a key lives still", kTtlDetails, {}, 1, 1, true, RunTtl},
+      {"gettouch", "KEY TIME", "print the value of a key, and touch it", kTouchDetails, {}, 2, 2, true, RunGetAndTouch},
       {"incr",
        "KEY [DELTA]",
        "add to a counter and print its new value",
@@ -139,7 +155,7 @@ std::vector<Command> MakeCommands() {
        "KEY [create|swap|delete]...",
        "print, make, set or delete a counter",
        kCounterDetails,
-       {},
+       {"ttl"},
        1,
        4,
        true,

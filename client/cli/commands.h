@@ -25,6 +25,12 @@ ExitCode RunInsert(Context& context);
 ExitCode RunReplace(Context& context);
 ExitCode RunCompareAndSet(Context& context);
 
+// On when items expire (expiry_commands.cc).
+ExitCode RunTouch(Context& context);
+ExitCode RunPersist(Context& context);
+ExitCode RunTtl(Context& context);
+ExitCode RunGetAndTouch(Context& context);
+
 // On counters (counter_commands.cc).
 ExitCode RunIncrement(Context& context);
 ExitCode RunDecrement(Context& context);

@@ -12,13 +12,14 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 TEST(CompletionTest, CompletesCommands) {
-  EXPECT_EQ(Complete("g").insert, "et ");
+  EXPECT_EQ(Complete("g").insert, "et");
+  EXPECT_THAT(Complete("get").candidates, ElementsAre("get", "gettouch"));
   EXPECT_EQ(Complete("  del").insert, "ete ");
   EXPECT_THAT(Complete("").candidates, Contains("quit"));
   EXPECT_THAT(Complete("ex").candidates, ElementsAre("exists", "export"));
   EXPECT_EQ(Complete("ex").insert, "");
   EXPECT_EQ(Complete("i").insert, "") << "import, insert";
-  EXPECT_EQ(Complete("get").insert, " ");
+  EXPECT_EQ(Complete("put").insert, " ");
   EXPECT_THAT(Complete("zzz").candidates, IsEmpty());
 }
 

@@ -74,7 +74,9 @@ ExitCode Read(Context& context, const std::string& key) {
 ExitCode Create(Context& context, const std::string& key) {
   const std::optional<int64_t> initial = NumberAt(context, 2, 0);
   if (!initial.has_value()) return ExitCode::kUsage;
-  CreateCounterOperation create(key, *initial, OptionsOf(context));
+  CounterOptions options = OptionsOf(context);
+  options.ttl_ms = context.options.ttl_ms;
+  CreateCounterOperation create(key, *initial, options);
   context.store->Run(&create);
   return create.status().ok() ? ExitCode::kOk : context.Fail(create, Action::kChangeCounter);
 }

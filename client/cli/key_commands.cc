@@ -88,10 +88,17 @@ ExitCode Write(const Context& context, Action action, const Condition& condition
     return context.Fail(ExitCode::kUsage,
                         absl::StrCat("key ", Quoted(context.operands[0].text), ": ", key.status().message()));
   }
+  if (context.options.keep_ttl && context.options.ttl_ms != 0) {
+    return context.Fail(ExitCode::kUsage, "either --ttl or --keep_ttl");
+  }
   std::string value;
   ExitCode code = ExitCode::kOk;
   if (!TakeValue(context, value_position, &value, &code)) return code;
-  PutOperation put(*key, std::move(value), {.condition = condition, .timeout_ms = context.options.timeout_ms});
+  PutOperation put(*key, std::move(value),
+                   {.condition = condition,
+                    .timeout_ms = context.options.timeout_ms,
+                    .ttl_ms = context.options.ttl_ms,
+                    .keep_ttl = context.options.keep_ttl});
   context.store->Run(&put);
   if (!put.status().ok()) return context.Fail(put, action);
   PrintWritten(context, put);

@@ -54,7 +54,20 @@ void MemoryStore::Apply(client::Operation* operation) {
   } else if (counters_.count(Key(*operation)) != 0) {
     operation->status = absl::FailedPreconditionError("");
   } else {
-    operation->status = client::IsGet(operation->kind) ? Read(operation) : Write(operation);
+    switch (operation->kind) {
+      case client::Kind::kGet:
+      case client::Kind::kExists:
+      case client::Kind::kTtl:
+        operation->status = Read(operation);
+        break;
+      case client::Kind::kTouch:
+      case client::Kind::kPersist:
+      case client::Kind::kGetAndTouch:
+        operation->status = Touch(operation);
+        break;
+      default:
+        operation->status = Write(operation);
+    }
   }
 }
 
@@ -62,8 +75,15 @@ absl::Status MemoryStore::Read(client::Operation* operation) {
   const auto found = items_.find(Key(*operation));
   if (found == items_.end()) return absl::NotFoundError("");
   operation->version = found->second.version;
-  if (operation->kind == client::Kind::kGet) *operation->to.string = found->second.value;
+  if (client::WantsValue(operation->kind)) *operation->to.string = found->second.value;
+  operation->left_ms = found->second.ttl_ms == 0 ? kForever : found->second.ttl_ms;
   return absl::OkStatus();
+}
+
+absl::Status MemoryStore::Touch(client::Operation* operation) {
+  const auto found = items_.find(Key(*operation));
+  if (found != items_.end()) found->second.ttl_ms = operation->ttl_ms;
+  return Read(operation);
 }
 
 absl::Status MemoryStore::Write(client::Operation* operation) {
@@ -88,7 +108,8 @@ absl::Status MemoryStore::Write(client::Operation* operation) {
       break;
   }
   operation->version = ++last_version_;
-  items_[key] = {std::string(operation->value.data(), operation->value.size()), operation->version};
+  const int64_t ttl_ms = operation->keep_ttl && exists ? found->second.ttl_ms : operation->ttl_ms;
+  items_[key] = {std::string(operation->value.data(), operation->value.size()), operation->version, ttl_ms};
   return absl::OkStatus();
 }
 

@@ -23,10 +23,11 @@ class MemoryStore : public Store {
   struct Item {
     std::string value;
     uint64_t version = 0;
+    int64_t ttl_ms = 0;  // no time passes here; 0: never expires
   };
   std::map<std::string, Item>& items() { return items_; }
   std::map<std::string, int64_t>& counters() { return counters_; }
-  void Put(const std::string& key, const std::string& value) { items_[key] = {value, ++last_version_}; }
+  void Put(const std::string& key, const std::string& value) { items_[key] = {value, ++last_version_, 0}; }
 
   // Called for each operation before it takes effect, with its number from 1: a status that is not OK is its result.
   using Fault = std::function<absl::Status(uint64_t number, const client::Operation& operation)>;
@@ -49,6 +50,7 @@ class MemoryStore : public Store {
   void Apply(client::Operation* operation);
   absl::Status Read(client::Operation* operation);
   absl::Status Write(client::Operation* operation);
+  absl::Status Touch(client::Operation* operation);
   absl::Status Count(client::Operation* operation);
 
   std::mt19937 random_;

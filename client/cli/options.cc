@@ -6,6 +6,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "farlook/options.h"
 
 namespace farlook::cli {
 namespace {
@@ -72,6 +74,10 @@ constexpr Flag kFlags[] = {
      }},
     {"print_version", "", Scope::kCommand, "print the key's version, as cas wants it; no value",
      [](Text value, Options* o) { return SetBool(value, &o->print_version); }},
+    {"ttl", "TIME", Scope::kCommand, "how long the item lives, as 500ms, 30s, 5m, 2h, 7d; else\nfor ever",
+     [](Text value, Options* o) { return SetParsed(ParseTtl(value), &o->ttl_ms); }},
+    {"keep_ttl", "", Scope::kCommand, "the item expires when the one there would have",
+     [](Text value, Options* o) { return SetBool(value, &o->keep_ttl); }},
     {"client", "", Scope::kCommand, "the figures of this connection, not those of the server",
      [](Text value, Options* o) { return SetBool(value, &o->client); }},
     {"count", "N", Scope::kCommand, "how often",
@@ -98,6 +104,24 @@ constexpr Flag kFlags[] = {
 };
 
 }  // namespace
+
+absl::StatusOr<int64_t> ParseTtl(absl::string_view text) {
+  struct Unit {
+    absl::string_view name;
+    int64_t ms;
+  };
+  // "ms" first: it ends as seconds do.
+  static constexpr Unit kUnits[] = {{"ms", 1}, {"s", 1'000}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}};
+  for (const Unit& unit : kUnits) {
+    absl::string_view number = text;
+    if (!absl::ConsumeSuffix(&number, unit.name)) continue;
+    int64_t count;
+    if (!absl::SimpleAtoi(number, &count) || count < 1 || count > kMaxTtlMs / unit.ms) break;
+    return count * unit.ms;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(Quoted(text), " is no time that an item can live: 1ms to 3660d, as 500ms, 30s, 5m, 2h, 7d"));
+}
 
 absl::Span<const Flag> AllFlags() { return kFlags; }
 

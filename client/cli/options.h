@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "client/cli/encoding.h"
@@ -34,6 +35,8 @@ struct Options {
   // Of some commands.
   std::optional<std::string> file;
   bool print_version = false;
+  int64_t ttl_ms = 0;  // 0: never expires
+  bool keep_ttl = false;
   bool client = false;
   int64_t count = 0;  // 0: the command's default
   int64_t interval_ms = 1000;
@@ -61,6 +64,9 @@ struct Flag {
 
   bool is_boolean() const { return metavar.empty(); }
 };
+
+// A length of time, as 500ms, 30s, 5m, 2h or 7d, in milliseconds. INVALID_ARGUMENT unless an item can live so long.
+absl::StatusOr<int64_t> ParseTtl(absl::string_view text);
 
 absl::Span<const Flag> AllFlags();
 // Null if there is none. '-' in a name is as good as '_'.

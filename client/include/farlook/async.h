@@ -63,7 +63,7 @@ class AsyncOperation {
 
  private:
   friend class ClientImpl;
-  static constexpr size_t kRecordBytes = 224;
+  static constexpr size_t kRecordBytes = 240;
 
   std::string key_;
   void* tag_ = nullptr;
@@ -116,6 +116,45 @@ class PutOperation final : public AsyncOperation {
   std::string value_;
 };
 
+// Has the key's item expire `ttl_ms` after the touch, whenever it would have expired before. Its version stays.
+class TouchOperation final : public AsyncOperation {
+ public:
+  explicit TouchOperation(std::string_view key = {}, int64_t ttl_ms = 0, const TouchOptions& options = {});
+  void set_ttl_ms(int64_t ttl_ms);
+  void set_options(const TouchOptions& options);
+};
+
+// Has it never expire.
+class PersistOperation final : public AsyncOperation {
+ public:
+  explicit PersistOperation(std::string_view key = {}, const TouchOptions& options = {});
+  void set_options(const TouchOptions& options);
+};
+
+// How long the key's item lives still.
+class TtlOperation final : public AsyncOperation {
+ public:
+  explicit TtlOperation(std::string_view key = {}, const GetOptions& options = {});
+  void set_options(const GetOptions& options);
+  // Milliseconds, from 1 on; kForever.
+  int64_t left_ms() const;
+};
+
+// Reads a value into value(), and touches its item.
+class GetAndTouchOperation final : public AsyncOperation {
+ public:
+  explicit GetAndTouchOperation(std::string_view key = {}, int64_t ttl_ms = 0, const TouchOptions& options = {});
+  void set_ttl_ms(int64_t ttl_ms);
+  void set_options(const TouchOptions& options);
+
+  // Unless OK, its bytes mean nothing.
+  std::string& value() { return value_; }
+  const std::string& value() const { return value_; }
+
+ private:
+  std::string value_;
+};
+
 class DeleteOperation final : public AsyncOperation {
  public:
   explicit DeleteOperation(std::string_view key = {}, const DeleteOptions& options = {});
@@ -143,6 +182,7 @@ class CounterOperation : public AsyncOperation {
 class CreateCounterOperation final : public CounterOperation {
  public:
   explicit CreateCounterOperation(std::string_view key = {}, int64_t initial = 0, const CounterOptions& options = {});
+  void set_options(const CounterOptions& options);
 };
 
 class FetchAddOperation final : public CounterOperation {

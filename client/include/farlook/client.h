@@ -100,6 +100,18 @@ class Client {
   absl::StatusOr<uint64_t> Put(std::string_view key, std::string_view value, const PutOptions& options = {});
   absl::Status Delete(std::string_view key, const DeleteOptions& options = {});
 
+  // Expiry. A put says how long its item lives (PutOptions::ttl_ms); these look at that and change it, and nothing
+  // else: value and version stay. Once an item has expired its key is absent, for every client and every condition, and
+  // its memory is free some seconds later at most. INVALID_ARGUMENT: a ttl below 1 ms or above kMaxTtlMs.
+  absl::Status Touch(std::string_view key, int64_t ttl_ms, const TouchOptions& options = {});
+  // It never expires.
+  absl::Status Persist(std::string_view key, const TouchOptions& options = {});
+  // Milliseconds that it lives still, from 1 on, or kForever. As a get it runs no instruction of the server.
+  absl::StatusOr<int64_t> Ttl(std::string_view key, const GetOptions& options = {});
+  // Touch and Get in one round trip. A value that does not fit in a message (4 KiB) is read after it was touched, and
+  // may be a later one then.
+  absl::StatusOr<Value> GetAndTouch(std::string_view key, int64_t ttl_ms, const TouchOptions& options = {});
+
   // Batches: many keys in one call, overlapped. (*results)[i] is of keys[i]; `results` is resized, its strings reused.
   // They have the options of the single call, which hold for each key alike, but for the time, which is that of the
   // whole call; for conditions that differ from key to key there is async.h. Returns OK if each key was dealt with or
@@ -112,6 +124,8 @@ class Client {
                         std::vector<Result<uint64_t>>* results, const PutOptions& options = {});
   absl::Status MultiDelete(std::span<const std::string_view> keys, std::vector<Result<uint64_t>>* results,
                            const DeleteOptions& options = {});
+  absl::Status MultiTouch(std::span<const std::string_view> keys, int64_t ttl_ms,
+                          std::vector<Result<uint64_t>>* results, const TouchOptions& options = {});
   absl::Status MultiFetchAdd(std::span<const std::string_view> keys, std::span<const int64_t> deltas,
                              std::vector<Result<int64_t>>* results, const CounterOptions& options = {});
   // Values are what the counters hold, also with ALREADY_EXISTS.

@@ -8,6 +8,7 @@
 #define FARLOOK_OPTIONS_H_
 
 #include <cstdint>
+#include <limits>
 
 namespace farlook {
 
@@ -63,7 +64,13 @@ class Condition {
   Kind kind_ = Kind::kAlways;
 };
 
-// Of Get, GetInto and Exists; of MultiGet, for each key.
+// How long an item lives, from when the write takes effect: 1 ms to ten years. Milliseconds of the server's clock,
+// which is the only one that counts; a client that cannot tell whether an item has expired asks.
+inline constexpr int64_t kMaxTtlMs = int64_t{10} * 366 * 24 * 3600 * 1000;
+// What Client::Ttl says of an item that never expires.
+inline constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
+
+// Of Get, GetInto, Exists and Ttl; of MultiGet, for each key.
 struct GetOptions {
   int64_t timeout_ms = 0;
 };
@@ -71,6 +78,13 @@ struct GetOptions {
 // Of Put; of MultiPut, for each key.
 struct PutOptions {
   Condition condition = Condition::Always();
+  int64_t timeout_ms = 0;
+  int64_t ttl_ms = 0;     // after which the key is absent; 0: never
+  bool keep_ttl = false;  // it expires when the item there would have; a key that is absent never. Not with ttl_ms
+};
+
+// Of Touch, Persist and GetAndTouch; of MultiTouch, for each key.
+struct TouchOptions {
   int64_t timeout_ms = 0;
 };
 
@@ -88,6 +102,9 @@ struct CounterOptions {
   // server's CPU.
   bool exactly_once = false;
   int64_t timeout_ms = 0;
+  // Of CreateCounter: the counter is deleted so long after, or up to some seconds later, and lives until then. 0:
+  // never.
+  int64_t ttl_ms = 0;
 };
 
 // Of Ping and ServerStats.

@@ -1,0 +1,105 @@
+// Where items may have expired: for each part of the index, when its first item expires. The sweep looks there, and
+// nowhere else.
+//
+// A row covers a range of positions (segment.h), as a segment does, and has a cell of four bytes for each main bucket:
+// the tick, of 256 ms, in which the first of the bucket's items expires at the earliest. Rows are made where items
+// expire, so a table without expiry has none; one that covers more segments than one splits as it is swept, and two
+// that are empty merge. So all rows together take a thirtieth of the index, half a byte for each item, and whoever
+// looks for what is due reads a few words of each row.
+//
+// A cell may be early: the item that it was for was deleted, put again, touched. Then the sweep looks in vain, once for
+// each time that this is so, and knows better. It is never late.
+//
+// See "The sweep" in docs/design-notes.md.
+//
+// Thread safety: one thread at a time (the partition's lock), but due().
+#ifndef FARLOOK_KV_EXPIRY_H_
+#define FARLOOK_KV_EXPIRY_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "kv/segment.h"
+
+namespace farlook::kv {
+
+class ExpiryIndex {
+ public:
+  using Tick = uint32_t;
+  static constexpr int kTickBits = 8;  // of milliseconds
+  static constexpr Tick kNever = std::numeric_limits<Tick>::max();
+  // In which tick a time of the server's clock lies.
+  static constexpr Tick TickOf(uint64_t time_ms) { return static_cast<Tick>(time_ms >> kTickBits); }
+
+  // Covers the positions whose top `bits` are `prefix`.
+  ExpiryIndex(uint64_t prefix, int bits);
+
+  // The item of this hash expires at `expiry_ms`.
+  void Note(uint64_t hash, uint64_t expiry_ms);
+
+  // The tick in which the first item expires, or may: what is due is swept when it is over. Any thread.
+  Tick due() const { return due_.load(std::memory_order_relaxed); }
+
+  // Looks into main bucket `bucket` of each segment that covers one of the positions from `first` to `last`, and where
+  // it continues; removes what has expired. Stops when it has looked at `budget` buckets or more.
+  struct Visit {
+    uint64_t first, last;
+    uint32_t bucket;
+    size_t budget;
+    // Set by the visitor.
+    Tick next = kNever;   // the first tick in which one of the others expires
+    size_t looked = 0;    // at so many buckets
+    size_t segments = 0;  // in so many segments
+    bool done = true;     // otherwise the positions from `first` on, which it set, are to be looked at
+  };
+  using Visitor = absl::FunctionRef<void(Visit*)>;
+
+  // One step of the sweep, of at most some `budget` buckets, or as many rows' words: sweeps what was due before `now`.
+  // Returns whether there is more to do now.
+  bool Sweep(Tick now, size_t budget, Visitor visit);
+
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }  // any thread
+
+ private:
+  struct Row {
+    std::unique_ptr<std::array<Tick, kMainBuckets>> cells;
+    Tick first = kNever;  // of all cells, or earlier
+    int bits = 0;         // that its positions have in common
+    size_t segments = 0;  // the most that one visit found
+  };
+  using Rows = std::map<uint64_t, Row>;                                                // by their first positions
+  static constexpr size_t kRowBytes = sizeof(Row) + kMainBuckets * sizeof(Tick) + 64;  // with a node of the map
+  // Looking at a row's head costs this part of looking at a bucket.
+  static constexpr size_t kHeadsForEachBucket = 4;
+
+  uint64_t LastOf(const Rows::iterator& row) const;
+  bool SweepRow(const Rows::iterator& row, Tick now, size_t* budget, Visitor visit);
+  Rows::iterator Reshape(Rows::iterator row);
+
+  const uint64_t base_;
+  const int bits_;
+  Rows rows_;  // together they cover all; or there is none
+  std::atomic<Tick> due_{kNever};
+  std::atomic<uint64_t> bytes_{0};
+
+  // The round of the sweep that is under way.
+  bool in_round_ = false;
+  uint64_t at_;          // the first position of the row that is to be looked at
+  Tick round_ = kNever;  // the first tick of the rows before it, as it was when they were looked at
+  Tick noted_ = kNever;  // the first that was noted since the round began
+  // Within that row.
+  uint32_t bucket_ = 0;    // the one that is to be looked at
+  bool visiting_ = false;  // it was begun: its cell is kNever, but for what was noted since
+  uint64_t position_ = 0;  // where it is gone on with
+  Tick visited_ = kNever;  // what it found so far
+  size_t segments_ = 0;    // the same
+};
+
+}  // namespace farlook::kv
+
+#endif  // FARLOOK_KV_EXPIRY_H_
