@@ -281,6 +281,10 @@ class RunnerTest(Scratch):
         self.assertNotIn("--test_tag_filters=-slow", self.command())
         self.assertNotIn("left out", self.printed)
 
+    def test_quick_builds_only_what_its_tests_need(self):
+        self.assertIn("--build_tests_only=1", self.command("--quick"))
+        self.assertIn("--build_tests_only=0", self.command())
+
 
 class DemoTest(unittest.TestCase):
     def size(self, available, *argv):

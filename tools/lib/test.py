@@ -69,7 +69,9 @@ class Runner:
                                 f"--build_event_json_file={events}", f"--jobs={self.args.jobs}",
                                 f"--target_pattern_file={patterns}", *self.cache, *flags]
         if what == "test":
-            command += ["--test_summary=terse", "--test_output=summary", "--build_tests_only=0"]
+            command += ["--test_summary=terse", "--test_output=summary",
+                        # Else also what no test needs, as benchmarks; and the simulation, which is the product once more.
+                        f"--build_tests_only={int(self.args.quick)}"]
             if not self.args.quick:  # a test that passed once, in this clone or another, is run all the same
                 command += ["--nocache_test_results"]
             if self.args.filter:
