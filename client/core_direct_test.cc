@@ -200,6 +200,34 @@ TEST_F(DirectTest, AnAbsenceThatTookTooLongIsNotBelieved) {
   EXPECT_EQ(get->result, "value");
 }
 
+TEST_F(DirectTest, AnAbsenceInMemoryThatIsNoBucketAnyMoreIsNotBelieved) {
+  server_->Put("key", "value");
+  Connect();
+  ImitateBucketOf("key");
+  auto get = Begin(Kind::kGet, "key");
+  EXPECT_FALSE(get->done()) << "the directory is old: that takes more than one look";
+  Finish(get.get());
+  EXPECT_EQ(get->result, "value");
+  EXPECT_EQ(core_->stats().server_gets, 0);
+  // Expect: a look at the epoch now and then, and else one READ for each absent key.
+  const auto reads = [this](int gets) {
+    int made = 0;
+    network_.before_read_now = [&made](uint64_t, uint32_t) { ++made; };
+    for (int i = 0; i < gets; ++i) {
+      auto absent = Begin(Kind::kGet, "absent" + std::to_string(i));
+      EXPECT_TRUE(absent->done());
+      EXPECT_EQ(absent->code(), absl::StatusCode::kNotFound);
+      Poll();
+    }
+    network_.before_read_now = nullptr;
+    return made;
+  };
+  EXPECT_EQ(reads(10), 10);
+  clock_.AdvanceMs(kv::kIndexTrustNs / 1'000'000 + 1);
+  Finish(Begin(Kind::kGet, "key").get());  // looks at the clock
+  EXPECT_EQ(reads(10), 11);
+}
+
 TEST_F(DirectTest, WhatWasReadAfterTheServerDiedIsNotBelieved) {
   Connect();
   server_->Put("key", "value");

@@ -333,6 +333,29 @@ TEST_F(CoreTest, ManyGetsShareARefreshOfTheDirectory) {
   EXPECT_LE(core_->stats().directory_refreshes, 20);
 }
 
+TEST_F(CoreTest, AnAbsenceInMemoryThatIsNoBucketAnyMoreIsNotBelieved) {
+  server_->Put("key", "value");
+  Connect();
+  ImitateBucketOf("key");
+  std::vector<std::unique_ptr<OwnedOperation>> gets;
+  for (int i = 0; i < 5; ++i) gets.push_back(Start(Kind::kGet, "key"));
+  Poll();
+  for (const auto& get : gets) EXPECT_EQ(get->result, "value") << get->status();
+  EXPECT_EQ(core_->stats().server_gets, 0);
+  EXPECT_EQ(core_->stats().directory_refreshes, 1) << "they share a look at the epoch";
+  // Expect: a look at the epoch now and then, and else one READ for each absent key.
+  const auto reads = [this](int gets_made) {
+    const uint64_t before = network_.reads;
+    for (int i = 0; i < gets_made; ++i) {
+      EXPECT_EQ(Do(Kind::kGet, "absent" + std::to_string(i))->code(), absl::StatusCode::kNotFound);
+    }
+    return network_.reads - before;
+  };
+  EXPECT_LE(reads(10), 11);
+  clock_.AdvanceMs(kv::kIndexTrustNs / 1'000'000 + 1);
+  EXPECT_EQ(reads(10), 11);
+}
+
 // A refresh that finds the send queue full is posted when there is room; all that wait for it wait no longer.
 TEST_F(CoreTest, ARefreshThatFindsNoRoomIsPostedLater) {
   server_->Put("0", "0");

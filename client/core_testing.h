@@ -16,6 +16,9 @@
 #include "client/operation.h"
 #include "farlook/options.h"
 #include "gtest/gtest.h"
+#include "kv/region.h"
+#include "kv/segment.h"
+#include "kv/words.h"
 
 namespace farlook::client {
 
@@ -100,6 +103,28 @@ class CoreTest : public testing::Test {
   absl::Status Put(absl::string_view key, absl::string_view value) { return Do(Kind::kPut, key, value)->status(); }
   void ExpectNoViolations() {
     for (const std::string& violation : server_->violations) ADD_FAILURE() << violation;
+  }
+
+  // The segment that serves `key` is split, its memory leaves the index, and what becomes of it imitates the key's
+  // bucket, empty.
+  void ImitateBucketOf(absl::string_view key) {
+    char* const region = server_->region().data();
+    const uint64_t hash = server_->table().HashOf(key);
+    const auto state = [&] { return kv::IndexState(kv::LoadWord(region + kv::kIndexStateOffset)); };
+    const auto entry = [&] {
+      const int level = state().level();
+      return kv::DirectoryEntry(
+          kv::LoadWord(region + kv::RegionHeader().DirectoryArray(level) + 8 * (kv::PositionOf(hash) >> (64 - level))));
+    };
+    const kv::DirectoryEntry old = entry();
+    for (int i = 0; entry() == old; ++i) {
+      ASSERT_EQ(server_->Put("filler" + std::to_string(i), "").code, kv::Code::kOk);
+    }
+    kv::StoreWord(region + kv::kIndexStateOffset, kv::IndexState(state().level(), state().epoch() + 1).word());
+    clock_.AdvanceMs(100);
+    char* const bucket = region + old.offset() + kv::BucketOf(hash) * kv::kBucketBytes;
+    for (size_t i = 0; i < kv::kWordsPerBucket; ++i) kv::StoreWord(bucket + 8 * i, 0);
+    kv::StoreWord(bucket, kv::BucketInfo(old.segment_id(), kv::BucketOf(hash), 0).word());
   }
 
   static std::string Pattern(size_t bytes, int seed = 1) {

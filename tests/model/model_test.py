@@ -67,14 +67,25 @@ BREAKS = {
     "LATE_BELIEVED": SPLITS,
 }
 
+# Of index_epoch.pml: memory that leaves the index.
+LEAVING = "LOOKUPS=2"
+LEAVING_BREAKS = (
+    "NO_WAIT",  # it leaves as soon as the epoch was increased
+    "NO_LOOK",  # readers do not look at the epoch
+    "EPOCH_BEFORE_DIRECTORY",
+    "EPOCH_AFTER_LEAVING",
+    "ENTRY_NOT_COMPARED",  # the copy that is relied on is not the one that led there
+    "TWO_WORDS",  # level and epoch are READ one after the other
+)
 
-def search(defines, directory):
+
+def search(defines, directory, model="protocol.pml"):
     """What pan prints of the model with these macros. Leaves the trail of an error in `directory`."""
     macros = ["-D" + name for name in defines.split()]
     run = lambda *command: subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                           text=True, check=False, timeout=SECONDS)
-    pathlib.Path(directory, "protocol.pml").write_bytes((HERE / "protocol.pml").read_bytes())
-    for step in (["spin", "-a", *macros, "protocol.pml"],
+    pathlib.Path(directory, model).write_bytes((HERE / model).read_bytes())
+    for step in (["spin", "-a", *macros, model],
                  ["gcc", *PAN_FLAGS, "-w", "-DSAFETY", "-DVECTORSZ=256", "-DMEMLIM=4000", "-o", "pan", "pan.c"]):
         done = run(*step)
         if done.returncode != 0 or "Error" in done.stdout:
@@ -113,6 +124,24 @@ class ModelTest(unittest.TestCase):
                 print(f"{name}: found after {states} states", flush=True)
                 self.assertIn("assertion violated", output)
                 self.assertEqual(count(r"errors: (\d+)", output), 1, output)
+
+    def test_memory_that_leaves_the_index_misleads_nobody(self):
+        with tempfile.TemporaryDirectory() as directory:
+            output = search(LEAVING, directory, "index_epoch.pml")
+            self.assertEqual(count(r"errors: (\d+)", output), 0, output)
+            self.assertIn("Full statespace search for:", output)
+            self.assertNotIn("max search depth too small", output)
+            self.assertGreater(count(r"(\d+) states, stored", output), 50_000)
+        for name in LEAVING_BREAKS:
+            with self.subTest(name), tempfile.TemporaryDirectory() as directory:
+                output = search(f"{LEAVING} {name}", directory, "index_epoch.pml")
+                states = count(r"(\d+) states, stored", output)
+                print(f"{name}: found after {states} states", flush=True)
+                self.assertIn("assertion violated", output)
+        text = (HERE / "index_epoch.pml").read_text(encoding="utf-8")
+        conditions = " ".join(re.findall(r"^#\s*(?:ifdef|ifndef|if)\s+(.*)$", text, re.MULTILINE))
+        asked = set(re.findall(r"[A-Z][A-Z_]+", conditions))
+        self.assertEqual(asked - {"LOOKUPS"}, set(LEAVING_BREAKS))
 
     def test_breaks_are_those_of_the_model(self):
         """A macro that is misspelt here would break nothing, and one that is forgotten here would not be tested."""
