@@ -109,7 +109,10 @@ class TestWorker {
     shared.incarnation = kTestIncarnation;
     shared.max_clients = max_clients;
     shared.clients = &clients;
-    shared.stat = [this](absl::string_view what) { return absl::StrCat(stat_text, what); };
+    shared.stat = [this](absl::string_view what) {
+      if (on_stat) on_stat();
+      return absl::StrCat(stat_text, what);
+    };
     SessionOptions sessions;
     sessions.worker = number;
     sessions.incarnation = kTestIncarnation;
@@ -254,6 +257,7 @@ class TestWorker {
   FakeEndpoint endpoints[2];
   std::atomic<int64_t> clients{0};
   std::string stat_text = "uptime 1\n";
+  std::function<void()> on_stat;  // while a stat request is answered
   int wakes = 0;
 
  private:

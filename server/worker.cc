@@ -34,6 +34,8 @@ void Worker::Deliver(Arrival arrival) {
 size_t Worker::Poll() {
   size_t done = 0;
   due_ns_ = kNever;
+  // What had arrived by then is seen below, however long this takes, or the process stands still in between.
+  const int64_t looked_ns = silent_.empty() ? 0 : shared_.clock->NowNs();
   if (!mailbox_.empty()) {
     now_ns_ = shared_.clock->NowNs();
     for (Arrival& arrival : mailbox_.Take()) {
@@ -56,7 +58,7 @@ size_t Worker::Poll() {
   }
   if (counter_links_ != nullptr && counter_links_->busy()) done += PollCounters();
   if (!unfinished_.empty()) done += ContinueUnfinished();
-  if (!silent_.empty()) done += CloseSilent();
+  if (!silent_.empty()) done += CloseSilent(looked_ns);
   if (drain_.begun() && AdvanceDrain(/*idle=*/done == 0)) ++done;
   return done;
 }

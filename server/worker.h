@@ -107,7 +107,7 @@ class Worker {
   void WaitForPredecessor(Link& link, Link& old);
   void Welcome(Link& link, Session* session, bool resumed);
   void Refuse(Link& link, kv::Refusal refusal);
-  size_t CloseSilent();
+  size_t CloseSilent(int64_t looked_ns);
 
   // Serving them.
   void HandleBatch(absl::Span<const rdma::Completion> batch);

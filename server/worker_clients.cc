@@ -146,11 +146,11 @@ void Worker::Refuse(Link& link, kv::Refusal refusal) {
 }
 
 // Closes those who had their time; returns how many.
-size_t Worker::CloseSilent() {
+size_t Worker::CloseSilent(int64_t looked_ns) {
   now_ns_ = shared_.clock->NowNs();
   std::vector<Link*> late;
   for (Link* link : silent_) {
-    if (link->due_ns <= now_ns_) {
+    if (link->due_ns <= looked_ns) {
       late.push_back(link);
     } else {
       due_ns_ = std::min(due_ns_, link->due_ns);

@@ -396,6 +396,21 @@ TEST_F(WorkerTest, WhoSaysNoHelloInTimeIsDropped) {
   EXPECT_EQ(t_.clients.load(), 1);
 }
 
+TEST_F(WorkerTest, AServerThatStoodStillDropsNobodyWhoSpokeMeanwhile) {
+  FakeCall* other = Connect();
+  FakeCall* late = t_.CallSilently();
+  t_.PollAll();
+  // The process is stopped within a request; the Hello comes before it goes on.
+  t_.on_stat = [&] {
+    t_.clock.now_ns += kTestHelloNs;
+    late->peer.Send(kv::Hello().Encode());
+  };
+  t_.Ask(other, MakeRequest(RequestType::kStat, 1));
+  EXPECT_FALSE(late->peer.disconnecting);
+  EXPECT_TRUE(t_.Welcome(late));
+  EXPECT_EQ(stats().silent_drops.value(), 0u);
+}
+
 TEST_F(WorkerTest, WhoSpeaksBeforeItsHelloIsDropped) {
   for (const std::string& message : {Encode(MakePut(1, "k", "v")), std::string("x"), kv::Welcome().Encode(),
                                      Encode(MakeRequest(RequestType::kPing, 1))}) {

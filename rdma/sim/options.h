@@ -46,6 +46,9 @@ struct NetworkOptions {
   int64_t min_delay_ns = 500;
   int64_t max_delay_ns = 3'000;
 
+  // Whether what was sent just before a side disconnects may be lost, as it may where a queue pair is destroyed.
+  bool ends_lose_messages = true;
+
   std::array<uint32_t, kNetworkSites> chances{};  // of each fault at each side, per million; 0 switches it off
   int64_t slow_ns = 0;
   int64_t max_notice_ns = 0;

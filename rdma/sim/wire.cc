@@ -288,8 +288,9 @@ void Wire::End(int i, absl::Status status) {
   if (s.connection != nullptr) s.endpoint->Push({0, s.connection, Opcode::kDisconnected, WcStatus::kSuccess, {}});
   if (side(1 - i).state != State::kUp) return;
   // What is under way to the peer may still arrive, or not.
-  if (network_->random().OneIn(2)) s.cut = true;
-  const int64_t notice_ns = std::max(network_->now_ns() + network_->DrawNotice(1 - i), s.cut ? 0 : s.last_arrival_ns);
+  if (network_->options.ends_lose_messages && network_->random().OneIn(2)) s.cut = true;
+  const int64_t notice_ns =
+      std::max(network_->now_ns() + network_->DrawNotice(1 - i), s.cut ? 0 : s.last_arrival_ns + 1);
   network_->scheduler().At(notice_ns, [self = shared_from_this(), i] {
     self->End(1 - i, absl::UnavailableError("the peer has disconnected"));
   });

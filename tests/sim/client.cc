@@ -72,11 +72,16 @@ void SimClient::Kill() {
   ++life_;
   core_.reset();
   ending_ = false;
-  confirmed_ = false;  // it said goodbye: its session is nobody's any more
+  confirmed_ = false;
   // Writes may yet be done; nobody waits for them.
   slots_.clear();
   waiting_.clear();
   writes_under_way_ = 0;
+}
+
+void SimClient::Crash() {
+  world_->network.Kill(party());
+  Kill();
 }
 
 void SimClient::Stop(int64_t ns) {

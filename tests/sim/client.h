@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -34,15 +35,23 @@ class SimClient {
   bool busy() const { return busy_; }
   // A write has been answered since the connection came to be.
   bool confirmed() const { return confirmed_; }
-  void Welcomed() { confirmed_ = false; }
+  void Welcomed() {
+    confirmed_ = false;
+    welcomed_ns_ = world_->now_ns();
+  }
+  bool ready() const { return alive() && core_->ready(); }
+  bool read_only() const { return read_only_; }
 
   void Start();
-  // What it had under way never ends. REQUIRES !busy().
+  // It says goodbye, if it is connected. What it had under way never ends. REQUIRES !busy().
   void Kill();
+  // The same without a goodbye.
+  void Crash();
   void Stop(int64_t ns);
   void JumpClock(int64_t ns) {
     clock_.offset_ns += ns;
     stopped_ns_ += ns;
+    jumps_.emplace_back(world_->now_ns(), ns);
   }
   void Wake() { WakeAfter(world_->random.Between(0, world_->random.OneIn(8) ? 5'000 : 200)); }
 
@@ -67,6 +76,7 @@ class SimClient {
     int64_t timeout_ns = 0;
     int64_t due_ns = 0;      // by this client's clock
     int64_t stopped_ns = 0;  // how long the client had been stopped when it began
+    int64_t heard_ns = 0;    // since when at least it knew the server's clock as it did when it began
     bool free = true;
     bool must_answer = false;
   };
@@ -95,7 +105,10 @@ class SimClient {
   int Call();  // how many operations
   void EndCalls();
   void AskCounter(Slot* slot, uint64_t write, history::Operation* record);
+  int64_t HeardSince() const;
+  int64_t ClocksDiffer(const Slot& slot, int64_t timeout_ns) const;
   void SetUntil(const Slot& slot, history::Operation* record) const;
+  void CheckSession(const client::Operation& operation);
   void Ended(Slot* slot);
   void Found(const Slot& slot, history::Operation* record);
   void FoundCounter(const Slot& slot, history::Operation* record);
@@ -114,8 +127,11 @@ class SimClient {
   std::vector<int64_t> numbers_;    // of counters, likewise
   ClientStats total_;
   int64_t stopped_until_ns_ = 0;
-  int64_t stopped_ns_ = 0;  // in all
-  int64_t wake_ns_ = 0;     // when a Poll() is scheduled, 0: it is not
+  int64_t stopped_ns_ = 0;   // in all
+  int64_t wake_ns_ = 0;      // when a Poll() is scheduled, 0: it is not
+  int64_t welcomed_ns_ = 0;  // since when it is connected
+  int64_t answered_ns_ = 0;  // when the server last answered a request, as far as an operation showed it
+  std::vector<std::pair<int64_t, int64_t>> jumps_;  // of its clock: when, and how far
   uint64_t life_ = 0;
   int writes_under_way_ = 0;
   uint64_t long_found_ = 0;     // values longer than a page

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kv/limits.h"
 #include "tests/history/outcome.h"
@@ -232,6 +233,7 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   slot.timeout_ns = timeout_ms * 1'000'000;
   slot.due_ns = clock_.NowNs() + slot.timeout_ns;
   slot.stopped_ns = stopped_ns_;
+  slot.heard_ns = HeardSince();
   auto& history = world_->HistoryOf(server_, key);
   slot.place = history.size();
   history.push_back(record);
@@ -307,16 +309,45 @@ void SimClient::FoundCounter(const Slot& slot, history::Operation* record) {
   numbers_[static_cast<size_t>(slot.key)] = operation.counter;
 }
 
-// A write whose time is over is not begun any more: where clocks are right, and the server does not stand still in the
-// middle of it, it has been done soon after, or never.
+// Since when at least the client knows the server's clock as it does now: from the first message of its connection on,
+// and it hears the clock anew from each answer that comes when a second has passed.
+int64_t SimClient::HeardSince() const {
+  constexpr int64_t kFreshNs = 1'060'000'000;  // a second of the slowest clock
+  return std::max(welcomed_ns_, answered_ns_ - kFreshNs);
+}
+
+// How much later than at its end by the client's clock an operation may be begun, since the client's idea of the
+// server's clock is wrong: both have drifted since it was told, and its own may have jumped.
+int64_t SimClient::ClocksDiffer(const Slot& slot, int64_t timeout_ns) const {
+  const bool drift = world_->plan.has(Fault::kClientClocks) || world_->plan.has(Fault::kServerClocks);
+  const int64_t begin_ns = world_->HistoryOf(server_, slot.key)[slot.place].begin_ns;
+  int64_t ns = drift ? (begin_ns - slot.heard_ns + timeout_ns) / 9 : 0;  // 1.05 / 0.95
+  for (const auto& [when_ns, how_far_ns] : jumps_) {
+    if (when_ns >= slot.heard_ns) ns += how_far_ns + how_far_ns / 9;
+  }
+  return ns;
+}
+
+// A write by message whose time is over is not begun any more: it has been done soon after, or never. What the server
+// stands still in the middle of it comes on top: Simulation::Judge().
 void SimClient::SetUntil(const Slot& slot, history::Operation* record) const {
   constexpr int64_t kAtMostNs = 20'000'000;  // between the server's look at the clock and its last store
-  for (const Fault fault : {Fault::kClientClocks, Fault::kServerClocks, Fault::kClientJumps, Fault::kServerJumps,
-                            Fault::kServerStopBetweenStores}) {
-    if (world_->plan.has(fault)) return;
+  if (record->outcome != Outcome::kPending) return;
+  // Adds of unknown outcome come in sets (AddBridges() in tests/history/check.cc), which know no time.
+  if (record->type == OpType::kFetchAdd) return;
+  const bool may_be_atomic = record->type == OpType::kCompareSwap;
+  if (may_be_atomic && world_->plan.cells_shared && !slot.operation.exactly_once) return;
+  const int64_t timeout_ns = slot.timeout_ns + (world_->plan.has(Fault::kClientClocks) ? slot.timeout_ns / 15 : 0);
+  record->until_ns =
+      record->begin_ns + timeout_ns + (stopped_ns_ - slot.stopped_ns) + ClocksDiffer(slot, timeout_ns) + kAtMostNs;
+}
+
+// A session that its client goes on with is there, as long as its server is and evicts none.
+void SimClient::CheckSession(const client::Operation& operation) {
+  if (world_->plan.has(Fault::kEvictions) || !absl::IsUnknown(operation.status)) return;
+  if (absl::StrContains(operation.status.message(), "no longer knows this client's session")) {
+    world_->Violate("a client lost its session, which nobody evicted");
   }
-  if (record->outcome != Outcome::kPending || history::IsOfCounter(record->type)) return;
-  record->until_ns = record->begin_ns + slot.timeout_ns + (stopped_ns_ - slot.stopped_ns) + kAtMostNs;
 }
 
 void SimClient::Ended(Slot* slot) {
@@ -341,12 +372,15 @@ void SimClient::Ended(Slot* slot) {
   if (record.outcome == Outcome::kOk && Makes(record.type) && record.type != OpType::kCompareSwap) {
     confirmed_ = true;
   }
+  const bool answered = record.outcome != Outcome::kPending && record.outcome != Outcome::kNothing;
+  if (answered && Writes(record.type) && !history::IsOfCounter(record.type)) answered_ns_ = record.end_ns;
   if (record.version != 0) versions_[static_cast<size_t>(slot->key)] = record.version;
   const int64_t late_ns = clock_.NowNs() - slot->due_ns - 2 * (stopped_ns_ - slot->stopped_ns);
   if (late_ns > slot->timeout_ns / 8 + 20'000'000) {  // a clock may be wrong by as much
     world_->Violate(absl::StrCat("an operation outlived its deadline by ", late_ns, " ns: ", ToString(record)));
   }
   if (operation.status.code() == absl::StatusCode::kDeadlineExceeded) SetUntil(*slot, &record);
+  CheckSession(operation);
   if (world_->nesting > 0) ++world_->ended_in_pauses;
   slot->free = true;
   if (slot->must_answer && record.outcome != Outcome::kOk && record.outcome != Outcome::kNotFound &&

@@ -50,13 +50,16 @@ FaultMaker::FaultMaker(World* world, std::vector<std::unique_ptr<SimServer>>* se
   };
   world_->network.on_first_message = [this](rdma::sim::Party party, absl::string_view message) {
     welcomes_[party] = std::string(message);
-    if (party < kStrangers) return;
+    if (party < kStrangers || party >= Hostile::kFirst) return;
     const auto decoded = kv::Welcome::Decode(message);
     // One that never wrote is resumed for whoever names it, but as another.
-    if (decoded.ok() && (decoded->flags & kv::Welcome::kResumed) != 0 &&
-        decoded->session == strangers_[static_cast<size_t>(party - kStrangers)]->session) {
-      world_->Violate("a stranger was let into another client's session");
-    }
+    Stranger& stranger = *strangers_[static_cast<size_t>(party - kStrangers)];
+    stranger.answered = true;
+    const bool let_in =
+        decoded.ok() && (decoded->flags & kv::Welcome::kResumed) != 0 && decoded->session == stranger.session;
+    if (let_in && !stranger.heir) world_->Violate("a stranger was let into another client's session");
+    if (let_in && stranger.gone) world_->Violate("the session of a client that said goodbye is kept");
+    if (!let_in && stranger.kept) world_->Violate("the session of a client that died, and wrote, is not kept");
   };
 }
 
@@ -110,8 +113,9 @@ void FaultMaker::KillClient(SimClient* client) {
   world_->scheduler.After(world_->random.Between(0, 20'000), [this, client] {
     if (over_ || !client->alive()) return;
     if (client->busy()) return KillClient(client);  // what it only read, nobody else can tell
-    world_->Note(absl::StrCat("client ", client->party(), " dies"));
-    client->Kill();
+    const bool crashes = world_->random.OneIn(2);
+    world_->Note(absl::StrCat("client ", client->party(), crashes ? " dies" : " ends"));
+    crashes ? client->Crash() : client->Kill();
     world_->scheduler.After(world_->random.Between(1'000, 10'000'000), [this, client] {
       if (!over_ && !client->alive()) client->Start();
     });
@@ -123,29 +127,73 @@ bool FaultMaker::MayJump() const { return world_->now_ns() - last_jump_ns_ >= 20
 
 // Somebody who knows a session's id, but not its epoch.
 void FaultMaker::SendStranger(const SimClient& client) {
+  if (!client.confirmed()) return;
+  std::unique_ptr<Stranger> stranger = StrangerOf(client);
+  if (stranger == nullptr) return;
+  stranger->hello.epoch = world_->random.OneIn(2) ? 0 : stranger->hello.epoch + 1'000;
+  Send(std::move(stranger), client);
+}
+
+// Who presents what that client was last told.
+std::unique_ptr<FaultMaker::Stranger> FaultMaker::StrangerOf(const SimClient& client) {
   const auto last = welcomes_.find(client.party());
-  if (last == welcomes_.end() || !client.confirmed()) return;
+  if (last == welcomes_.end()) return nullptr;
   const auto welcome = kv::Welcome::Decode(last->second);
-  if (!welcome.ok()) return;
-  kv::Hello hello;
-  hello.session = welcome->session;
-  hello.incarnation = incarnations_[client.party()];
-  hello.epoch = world_->random.OneIn(2) ? 0 : welcome->epoch + 1'000;
-  hello.flags = (welcome->flags & kv::Welcome::kReadOnly) != 0 ? uint32_t{kv::Hello::kReadOnly} : 0;
+  if (!welcome.ok()) return nullptr;
   auto stranger = std::make_unique<Stranger>();
-  stranger->hello = hello.Encode();
-  stranger->session = hello.session;
+  stranger->session = stranger->hello.session = welcome->session;
+  stranger->hello.incarnation = incarnations_[client.party()];
+  stranger->hello.epoch = welcome->epoch;
+  stranger->hello.flags = (welcome->flags & kv::Welcome::kReadOnly) != 0 ? uint32_t{kv::Hello::kReadOnly} : 0;
+  return stranger;
+}
+
+void FaultMaker::Send(std::unique_ptr<Stranger> stranger, const SimClient& client) {
   Stranger* const raw = stranger.get();
   stranger->endpoint = world_->network.CreateEndpoint(kStrangers + static_cast<int>(strangers_.size()), [this, raw] {
     world_->scheduler.After(world_->random.Between(100, 10'000), [raw] { raw->Poll(); });
   });
   kv::ConnectData connect;
-  connect.session = hello.session;
+  connect.session = raw->hello.session;
+  connect.flags = raw->hello.flags != 0 ? uint32_t{kv::ConnectData::kReadOnly} : 0;
   auto connection = stranger->endpoint->Connect(servers_[static_cast<size_t>(client.server())]->address(),
-                                                connect.Encode(), /*timeout_ms=*/50);
+                                                connect.Encode(), /*timeout_ms=*/raw->heir ? 60'000 : 50);
   if (connection.ok()) stranger->connection = *std::move(connection);
-  world_->scheduler.After(world_->random.Between(100'000, 10'000'000), [raw] { raw->connection.reset(); });
+  if (!raw->heir) {
+    world_->scheduler.After(world_->random.Between(100'000, 10'000'000), [raw] { raw->connection.reset(); });
+  }
   strangers_.push_back(std::move(stranger));
+}
+
+// All clients go, some with a goodbye and some without, and somebody comes who knows all that they knew.
+void FaultMaker::Part() {
+  for (const auto& client : clients_) {
+    if (!client->ready()) continue;
+    std::unique_ptr<Stranger> heir = StrangerOf(*client);
+    if (heir == nullptr) continue;
+    heir->heir = true;
+    const bool says_goodbye = world_->random.OneIn(2);
+    heir->gone = says_goodbye;
+    heir->kept = !says_goodbye && client->confirmed() && !world_->plan.has(Fault::kEvictions);
+    if (says_goodbye) {
+      world_->Note(absl::StrCat("client ", client->party(), " ends"));
+      client->Kill();
+    } else {
+      world_->Note(absl::StrCat("client ", client->party(), " dies"));
+      client->Crash();
+    }
+    heirs_.emplace_back(std::move(heir), client.get());
+  }
+  // Not before the servers know: an heir that overtakes the goodbye is the client itself, which said it too early.
+  world_->scheduler.After(1'000'000'000, [this] {
+    for (auto& [heir, client] : heirs_) Send(std::move(heir), *client);
+    heirs_sent_ = true;
+  });
+}
+
+bool FaultMaker::heirs_answered() const {
+  return heirs_sent_ && std::all_of(strangers_.begin(), strangers_.end(),
+                                    [](const auto& stranger) { return !stranger->heir || stranger->answered; });
 }
 
 void FaultMaker::Stranger::Poll() {
@@ -153,7 +201,7 @@ void FaultMaker::Stranger::Poll() {
   const size_t n = endpoint->Poll(absl::MakeSpan(completions));
   for (size_t i = 0; i < n; ++i) {
     if (completions[i].opcode != rdma::Opcode::kConnected || connection == nullptr) continue;
-    if (connection->PostSend(hello, {})) connection->Ring();
+    if (connection->PostSend(hello.Encode(), {})) connection->Ring();
   }
   endpoint->Arm();
 }
@@ -192,6 +240,7 @@ uint64_t FaultMaker::hostile_connections() const {
 void FaultMaker::Heal() {
   world_->Note("no faults from now on");
   world_->healed = true;
+  world_->network.options.ends_lose_messages = false;
   SwitchFaults(*world_, &world_->network.options);
   for (const auto& server : servers_) {
     if (!server->alive()) server->Start();

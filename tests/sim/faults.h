@@ -5,9 +5,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "kv/handshake.h"
 #include "rdma/sim/network.h"
 #include "rdma/transport.h"
 #include "tests/sim/client.h"
@@ -29,6 +31,10 @@ class FaultMaker {
 
   // No faults from now on; who is dead comes back.
   void Heal();
+  // All clients go, and somebody comes for the session of each: one that said goodbye leaves none, one that did not and
+  // wrote is kept.
+  void Part();
+  bool heirs_answered() const;
   // The run is over.
   void End();
   uint64_t hostile_connections() const;
@@ -38,21 +44,29 @@ class FaultMaker {
   void KillServer(SimServer* server);
   bool MayJump() const;
   void SendStranger(const SimClient& client);
+  struct Stranger {
+    void Poll();
+
+    kv::Hello hello;
+    uint64_t session = 0;   // that it names
+    bool heir = false;      // it says what its client would say, which has gone
+    bool gone = false;      // that client said goodbye
+    bool kept = false;      // it did not, and wrote
+    bool answered = false;  // the server has spoken
+    std::unique_ptr<rdma::Endpoint> endpoint;
+    std::unique_ptr<rdma::Connection> connection;
+  };
+  std::unique_ptr<Stranger> StrangerOf(const SimClient& client);
+  void Send(std::unique_ptr<Stranger> stranger, const SimClient& client);
 
   World* const world_;
   std::vector<std::unique_ptr<SimServer>>& servers_;
   std::vector<std::unique_ptr<SimClient>>& clients_;
   std::map<rdma::sim::Party, std::string> welcomes_;   // the last of each client
   std::map<rdma::sim::Party, uint64_t> incarnations_;  // likewise
-  struct Stranger {
-    void Poll();
-
-    std::string hello;
-    uint64_t session = 0;  // that it names
-    std::unique_ptr<rdma::Endpoint> endpoint;
-    std::unique_ptr<rdma::Connection> connection;
-  };
   std::vector<std::unique_ptr<Stranger>> strangers_;
+  std::vector<std::pair<std::unique_ptr<Stranger>, const SimClient*>> heirs_;  // not sent yet
+  bool heirs_sent_ = false;
   std::vector<std::unique_ptr<Hostile>> hostile_;  // one for each server
   int64_t last_jump_ns_ = 0;
   bool over_ = false;

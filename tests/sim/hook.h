@@ -54,6 +54,15 @@ enum class Break : uint8_t {
   kPatienceWithoutEnd,
   kOrderOfWritesDropped,
   kOverIsBegun,
+  kGoodbyeNotHeard,
+  kGoodbyeNotSaid,
+  kSilentForgotten,
+  kDeadlineNotSaid,
+  kEndedSentForEver,
+  kClockHeardOnce,
+  kAcknowledgedNothing,
+  kAcknowledgedAll,
+  kSessionNotTakenUp,
   kCount,
 };
 inline Break active_break = Break::kNone;

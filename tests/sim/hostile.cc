@@ -1,6 +1,7 @@
 #include "tests/sim/hostile.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +33,9 @@ void Hostile::Act() {
     Come();
   } else if (connected_) {
     if (random.OneIn(30)) deaf_ = !deaf_;
-    if (random.OneIn(60)) {
+    if (words_left_ <= 0) {
+      // It stays.
+    } else if (random.OneIn(60)) {
       connection_ = nullptr;
     } else if (!welcome_ && !random.OneIn(20)) {
       // It waits for the welcome, mostly.
@@ -55,6 +58,8 @@ void Hostile::Come() {
   connection_ = *std::move(connection);
   connected_ = welcome_ = false;
   numbers_ = 0;
+  // Some say little, and stay: what they were told of counters is not acknowledged.
+  words_left_ = random.OneIn(3) ? static_cast<int>(random.Between(1, 4)) : std::numeric_limits<int>::max();
 }
 
 // What a connection begins with; some say nothing, or nonsense.
@@ -110,6 +115,7 @@ std::string Hostile::Request() {
 }
 
 void Hostile::Say() {
+  --words_left_;
   rdma::sim::Random& random = world_->random;
   const auto count = random.OneIn(10) ? random.Between(2, 400) : random.Between(1, 4);  // also beyond any window
   for (int64_t i = 0; i < count; ++i) {

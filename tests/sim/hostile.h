@@ -50,6 +50,7 @@ class Hostile {
   bool connected_ = false;
   bool welcome_ = false;  // the server has said something
   bool deaf_ = false;     // does not look at what it is told
+  int words_left_ = 0;    // after which it is silent
   bool over_ = false;
 };
 

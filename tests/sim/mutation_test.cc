@@ -62,7 +62,16 @@ constexpr Mutation kMutations[] = {
     {Break::kChecksumIgnored, "ChecksumOfALongItemNotVerified", Focus::kLong},
     {Break::kPatienceWithoutEnd, "WhoAcknowledgesNothingIsWaitedForForEver", Focus::kCounters},
     {Break::kOrderOfWritesDropped, "SmallWriteOvertakesAPulledOne"},
-    {Break::kOverIsBegun, "WriteBegunWhenItsTimeIsOver"},
+    {Break::kOverIsBegun, "WriteBegunWhenItsTimeIsOver", Focus::kDeadlines},
+    {Break::kGoodbyeNotHeard, "SessionKeptAfterAGoodbye"},
+    {Break::kGoodbyeNotSaid, "ClientEndsWithoutAGoodbye"},
+    {Break::kSilentForgotten, "SessionForgottenWithoutAGoodbye"},
+    {Break::kDeadlineNotSaid, "RequestDoesNotSayWhenItIsOver", Focus::kDeadlines},
+    {Break::kEndedSentForEver, "EndedRequestIsRepeatedWithoutADeadline", Focus::kDeadlines},
+    {Break::kClockHeardOnce, "ServersClockHeardOnlyOnce", Focus::kDeadlines},
+    {Break::kAcknowledgedNothing, "HelloAcknowledgesNothing", Focus::kBreaks},
+    {Break::kAcknowledgedAll, "HelloAcknowledgesWhatHasNoAnswer", Focus::kBreaks},
+    {Break::kSessionNotTakenUp, "ClientReconnectsWithoutItsSession"},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

@@ -166,7 +166,7 @@ void FocusOnCounters(Plan* plan) {
     plan->rates[static_cast<size_t>(fault)] = fault == Fault::kClientStop ? 60 : 10'000;
   }
   plan->faults |= BitOf(Fault::kHostileClients);
-  plan->rates[static_cast<size_t>(Fault::kHostileClients)] = 10;
+  plan->rates[static_cast<size_t>(Fault::kHostileClients)] = 40;
 }
 
 void FocusOnLong(Plan* plan) {
@@ -192,6 +192,37 @@ void FocusOnMoves(Plan* plan) {
   plan->cache_bytes = 64 << 10;
 }
 
+// Requests are late, or the server stands still, and few keys are written and read all the time.
+void FocusOnDeadlines(Plan* plan) {
+  plan->grows = plan->large_values = plan->long_values = plan->moves = false;
+  plan->operations = 3'000;
+  plan->clients = 4;
+  plan->in_flight = 4;
+  plan->servers = 1;
+  plan->keys = 4;
+  plan->timeout_ms = 20;
+  plan->window = 256;
+  plan->pauses = 20'000;  // so that it takes long enough for clocks to drift
+  plan->network.slow_ns = 250'000'000;
+  plan->faults &= BitOf(Fault::kClientClocks) | BitOf(Fault::kServerClocks) | BitOf(Fault::kClientJumps);
+  plan->faults |= BitOf(Fault::kSlowRequests) | BitOf(Fault::kServerStop) | BitOf(Fault::kBreaksAtClients);
+  plan->rates[static_cast<size_t>(Fault::kSlowRequests)] = 5'000;
+  plan->rates[static_cast<size_t>(Fault::kServerStop)] = 20;
+  plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 2'000;
+}
+
+void FocusOnBreaks(Plan* plan) {
+  plan->grows = plan->large_values = plan->long_values = plan->moves = false;
+  plan->operations = 2'000;
+  plan->clients = 4;
+  plan->servers = 1;
+  plan->timeout_ms = 1'000;
+  plan->cells_shared = false;  // much is asked for that is no write
+  plan->faults = BitOf(Fault::kBreaksAtClients) | BitOf(Fault::kBreaksAtServers) | BitOf(Fault::kClientDeath);
+  plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 8'000;
+  plan->rates[static_cast<size_t>(Fault::kBreaksAtServers)] = 8'000;
+}
+
 }  // namespace
 
 Plan DrawPlan(uint64_t seed, Focus focus) {
@@ -208,6 +239,14 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
   }
   if (focus == Focus::kMoves) {
     FocusOnMoves(&plan);
+    return plan;
+  }
+  if (focus == Focus::kDeadlines) {
+    FocusOnDeadlines(&plan);
+    return plan;
+  }
+  if (focus == Focus::kBreaks) {
+    FocusOnBreaks(&plan);
     return plan;
   }
   if (focus == Focus::kCalls) plan.calls = 60;

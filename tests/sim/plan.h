@@ -121,8 +121,11 @@ enum class Focus : uint8_t {
   kCounters,    // few counters and fewer cells
   kMoves,       // memory full of sparse slabs
   kLong,        // values longer than a page
+  kDeadlines,   // operations end by their deadlines while their requests are late; clocks are wrong
+  kBreaks,      // connections break all the time, and nothing else does
   kCalls,       // growth, and gets at once whose clients are stopped in the middle; servers die
 };
+inline constexpr int kFoci = static_cast<int>(Focus::kCalls) + 1;
 Plan DrawPlan(uint64_t seed, Focus focus);
 
 }  // namespace farlook::sim

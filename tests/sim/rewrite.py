@@ -118,6 +118,23 @@ EDITS = [
     # A request is done though its time is over.
     ("server/executor.cc", "  return shared_.time.IsOver(request.deadline_us, now_ns) ?",
      "  return shared_.time.IsOver(request.deadline_us, now_ns) && !BROKEN(kOverIsBegun) ?"),
+    # The client does not say when a request is over; or it says so with what it was once told of the server's clock.
+    ("client/session.cc", "  request.deadline_us = clock_.DeadlineAt(operation.deadline_ns);\n",
+     "  request.deadline_us = BROKEN(kDeadlineNotSaid) ? 0 : clock_.DeadlineAt(operation.deadline_ns);\n"),
+    ("client/session.cc", "  if (reply.number == sounding_ || reply.code == kv::Code::kExpired) [[unlikely]]\n",
+     "  if ((reply.number == sounding_ || reply.code == kv::Code::kExpired) && !BROKEN(kClockHeardOnce))\n"),
+    # What is repeated of an operation that has ended does not say that it is over.
+    ("client/session.cc", "  request.deadline_us = kv::Request::kLongOver;\n",
+     "  request.deadline_us = BROKEN(kEndedSentForEver) ? 0 : kv::Request::kLongOver;\n"),
+    # A client that comes back does not name its session; or it says that it has fewer answers, or more, than it has.
+    ("client/session.cc", "  if (!exists()) return hello;\n", "  if (!exists() || BROKEN(kSessionNotTakenUp)) return hello;\n"),
+    ("client/session.cc", "  hello.acknowledged = floor_ - 1;\n",
+     "  hello.acknowledged = BROKEN(kAcknowledgedNothing) ? 0 : BROKEN(kAcknowledgedAll) ? next_ - 1 : floor_ - 1;\n"),
+    # The goodbye is not said; or not heard; or each session is treated as if it had been.
+    ("client/core.cc", "  if (link_.ready()) session_.SayGoodbye();\n",
+     "  if (link_.ready() && !BROKEN(kGoodbyeNotSaid)) session_.SayGoodbye();\n"),
+    ("server/session.cc", "session->wrote() && !session->said_goodbye();",
+     "session->wrote() && (!session->said_goodbye() || BROKEN(kGoodbyeNotHeard)) && !BROKEN(kSilentForgotten);"),
     # The client has one request more without an answer than it was granted.
     ("client/session.cc", "void Session::SetWindow(uint32_t granted) { window_ = std::min(granted, max_window_); }",
      "void Session::SetWindow(uint32_t granted) {\n"

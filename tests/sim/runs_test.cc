@@ -59,6 +59,16 @@ TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
   }
 }
 
+// Where a mutation is looked for in runs of one kind, those are right without it.
+TEST(SimRunTest, RunsOfEachKindAreRight) {
+  for (int focus = 0; focus < kFoci; ++focus) {
+    for (uint64_t seed = 1; seed <= 25; ++seed) {
+      const Plan plan = DrawPlan(seed, static_cast<Focus>(focus));
+      ASSERT_EQ(RunPlan(plan).violation, "") << Explain(plan);
+    }
+  }
+}
+
 TEST(SimRunTest, AnyTwoFaultsAreSwitchedOnAndOffTogether) {
   std::array<std::array<std::array<int, 4>, kFaults>, kFaults> runs{};
   for (uint64_t seed = 1; seed <= 2'000; ++seed) {

@@ -283,8 +283,11 @@ void SimServer::Pause() {
   }
   ++world.nesting;
   ++world.pauses;
-  world.scheduler.RunUntil(world.now_ns() + ns);
+  const int64_t since_ns = world.now_ns();
+  world.scheduler.RunUntil(since_ns + ns);
   --world.nesting;
+  // Also where it was to be short: a client may have been stopped meanwhile, in a call of its own.
+  if (world.now_ns() - since_ns > 1'000'000) world.long_pauses.emplace_back(since_ns, world.now_ns());
   running = this;
   if (kill_wanted_) throw Killed();
 }

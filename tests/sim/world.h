@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -59,7 +60,8 @@ struct World {
   bool healed = false;         // no faults any more
   int nesting = 0;             // servers that are between two stores
   uint64_t pauses = 0, ended_in_pauses = 0;
-  uint64_t occurred = 0;  // faults of the parties that have struck, a bit each
+  std::vector<std::pair<int64_t, int64_t>> long_pauses;  // of servers between two stores: from when to when
+  uint64_t occurred = 0;                                 // faults of the parties that have struck, a bit each
   std::string violation;
   bool noting = false;
   std::vector<std::pair<int64_t, std::string>> notes;
