@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "kv/item.h"
 #include "kv/limits.h"
@@ -16,6 +17,10 @@ namespace {
 constexpr uint32_t kMergeKeys = 1800;
 // As many keys as there are for each segment at least, but for some segments. Uniform hashes never come near.
 constexpr uint64_t kLeastKeys = 512;
+// From so many keys on a segment is prepared to be split, these many slots with each of these many keys that come.
+constexpr uint32_t kPrepareFrom = 1600;
+constexpr uint32_t kPrepareSlots = 48;
+constexpr uint32_t kPrepareEvery = 8;
 // Of one call.
 constexpr int kMostSplits = 4;
 constexpr int kMostMerges = 4;
@@ -141,7 +146,8 @@ char* Index::FindRoom(uint64_t hash, int64_t now_ns, Code* code) {
     if (char* slot = RoomIn(segment, BucketOf(hash))) {
       overflow_keys_ += slot >= BucketAt(segment, kMainBuckets);
       ++keys_;
-      ++pool_->info(static_cast<uint64_t>(segment - region_))->keys;
+      SegmentInfo* info = pool_->info(static_cast<uint64_t>(segment - region_));
+      if (++info->keys >= kPrepareFrom || info->halves != nullptr) Prepare(info, segment, slot, hash);
       return slot;
     }
     *code = splits < kMostSplits ? Split(hash, now_ns) : Code::kIndexFull;
@@ -149,10 +155,12 @@ char* Index::FindRoom(uint64_t hash, int64_t now_ns, Code* code) {
   }
 }
 
-// Calls f(number of the word, slot, hash) for each slot of a segment in use. The hash stands in no slot, so each item's
-// key is read: two steps ahead of that, what it takes is brought into cache, first where the key begins, then the rest.
-template <typename F>
-void Index::ForEachHeld(const char* segment, F f) const {
+// Calls f(number of the word, slot, hash) for `most` slots of a segment in use, from the word `from` on, but for those
+// of which skip(number of the word, slot) is true. Returns the word behind the last. The hash stands in no slot, so
+// each item's key is read: two steps ahead of that, what it takes is brought into cache, first where the key begins,
+// then the rest.
+template <typename Skip, typename F>
+uint32_t Index::ForEachHeld(const char* segment, uint32_t from, uint32_t most, Skip skip, F f) const {
   constexpr uint32_t kFar = 32, kNear = 16;
   struct Held {
     uint32_t word;
@@ -161,43 +169,76 @@ void Index::ForEachHeld(const char* segment, F f) const {
   std::array<Held, kFar> ring;
   uint32_t found = 0, done = 0;
   const auto near = [&](uint32_t i) {
-    const absl::string_view key = KeyOf(region_ + ring[i % kFar].slot.offset());
-    for (size_t at = kLineBytes; at < key.size() + kItemHeaderBytes; at += kLineBytes)
-      __builtin_prefetch(&key[at - kItemHeaderBytes]);
+    const char* item = region_ + ring[i % kFar].slot.offset();
+    const size_t end = kItemHeaderBytes + KeyOf(item).size();
+    for (size_t at = kLineBytes; at < end; at += kLineBytes) __builtin_prefetch(item + at);
   };
   const auto finish = [&](uint32_t i) {
     const Held& held = ring[i % kFar];
     f(held.word, held.slot, (*hasher_)(KeyOf(region_ + held.slot.offset())));
   };
-  for (uint32_t word = 0; word < kSegmentWords; ++word) {
+  uint32_t word = from;
+  for (; word < kSegmentWords && found < most; ++word) {
     if (word % kWordsPerBucket == 0) continue;
     const Slot slot(LoadWord(segment + 8 * uint64_t{word}));
-    if (slot.empty()) continue;
+    if (slot.empty() || skip(word, slot)) continue;
     if (found - done == kFar) finish(done++);
     ring[found % kFar] = {word, slot};
     __builtin_prefetch(region_ + slot.offset());
     if (++found >= kNear) near(found - kNear);
   }
   for (; done < found; ++done) finish(done);
+  return word;
 }
 
-// Puts the slots of a segment into images_: of a depth, by the bit behind it, or (depth 64) all into the first one.
-// False if there is no room.
-bool Index::Place(const char* segment, int depth) {
+// A key came to a segment that may be split soon.
+void Index::Prepare(SegmentInfo* info, const char* segment, const char* taken, uint64_t hash) {
+  if (info->halves == nullptr) {
+    if (free_halves_.empty()) {
+      halves_.push_back(std::make_unique<Halves>());
+      free_halves_.push_back(halves_.back().get());
+    }
+    info->halves = free_halves_.back();
+    free_halves_.pop_back();
+    *info->halves = Halves();
+  }
+  Halves& halves = *info->halves;
+  const auto set = [&](uint32_t word, Slot, uint64_t its_hash) {
+    halves.Set(word, (PositionOf(its_hash) >> (63 - info->depth) & 1) != 0);
+  };
+  set(static_cast<uint32_t>(taken - segment) / 8, Slot(), hash);
+  if (halves.next >= kMainBuckets * kWordsPerBucket || info->keys % kPrepareEvery != 0) return;
+  const auto known = [&](uint32_t word, Slot) { return halves.Known(word); };
+  halves.next = ForEachHeld(segment, halves.next, kPrepareSlots, known, set);
+}
+
+// Puts the slots of a segment into images_: by the half where it is to be split, else all into the first one. False if
+// there is no room.
+bool Index::Place(const char* segment, const SegmentInfo* to_split) {
   bool placed = true;
-  ForEachHeld(segment, [&](uint32_t, Slot slot, uint64_t hash) {
-    const uint64_t half = depth == 64 ? 0 : PositionOf(hash) >> (63 - depth) & 1;
-    char* room = placed ? RoomIn(reinterpret_cast<char*>(images_[half].data()), BucketOf(hash)) : nullptr;
+  const auto place = [&](Slot slot, uint32_t bucket, size_t half) {
+    char* room = placed ? RoomIn(reinterpret_cast<char*>(images_[half].data()), bucket) : nullptr;
     placed = room != nullptr;
     if (!placed) return;
     StoreWord(room, slot.word());
     ++image_keys_[half];
+  };
+  // A main bucket's slots are of that bucket.
+  const Halves* halves = to_split == nullptr ? nullptr : to_split->halves;
+  const auto known = [&](uint32_t word, Slot slot) {
+    if (word >= kMainBuckets * kWordsPerBucket) return false;
+    if (to_split != nullptr && (halves == nullptr || !halves->Known(word))) return false;
+    place(slot, static_cast<uint32_t>(word / kWordsPerBucket), to_split != nullptr && halves->Upper(word) ? 1 : 0);
+    return true;
+  };
+  ForEachHeld(segment, 0, kSegmentWords, known, [&](uint32_t, Slot slot, uint64_t hash) {
+    place(slot, BucketOf(hash), to_split == nullptr ? 0 : PositionOf(hash) >> (63 - to_split->depth) & 1);
   });
   return placed;
 }
 
 // For halves that do not fit as new ones: each slot where it was, which always does.
-void Index::PlaceWhereTheyWere(const char* segment, int depth) {
+void Index::PlaceWhereTheyWere(const char* segment, const SegmentInfo& info) {
   for (int half = 0; half < 2; ++half) {
     std::fill(images_[half].begin(), images_[half].end(), 0);
     image_keys_[half] = 0;
@@ -205,10 +246,17 @@ void Index::PlaceWhereTheyWere(const char* segment, int depth) {
       images_[half][b * kWordsPerBucket] = LoadWord(segment + uint64_t{b} * kBucketBytes);
     }
   }
-  ForEachHeld(segment, [&](uint32_t word, Slot slot, uint64_t hash) {
-    const uint64_t half = PositionOf(hash) >> (63 - depth) & 1;
+  const auto place = [&](uint32_t word, Slot slot, size_t half) {
     images_[half][word] = slot.word();
     ++image_keys_[half];
+  };
+  const auto known = [&](uint32_t word, Slot slot) {
+    if (info.halves == nullptr || !info.halves->Known(word)) return false;
+    place(word, slot, info.halves->Upper(word) ? 1 : 0);
+    return true;
+  };
+  ForEachHeld(segment, 0, kSegmentWords, known, [&](uint32_t word, Slot slot, uint64_t hash) {
+    place(word, slot, PositionOf(hash) >> (63 - info.depth) & 1);
   });
 }
 
@@ -223,7 +271,8 @@ void Index::Install(uint64_t position, int depth, uint64_t offset, const std::ve
     const uint32_t link = BucketInfo(image[b * kWordsPerBucket]).link();
     StoreWord(BucketAt(segment, b), BucketInfo(id, b, link).word());
   }
-  *pool_->info(offset) = {position, static_cast<uint16_t>(keys), kMergeKeys, kMergeKeys, static_cast<uint8_t>(depth)};
+  *pool_->info(offset) = {position,   nullptr,    static_cast<uint16_t>(keys),
+                          kMergeKeys, kMergeKeys, static_cast<uint8_t>(depth)};
   directory_->Publish(position, depth, DirectoryEntry(id, offset));
   directory_->AddSegments(1);
   ++segments_;
@@ -233,6 +282,7 @@ void Index::Install(uint64_t position, int depth, uint64_t offset, const std::ve
 void Index::Retire(uint64_t offset, int64_t now_ns) {
   char* old = region_ + offset;
   for (uint32_t b = 0; b < kBuckets; ++b) StoreWord(BucketAt(old, b), 0);
+  if (Halves* halves = std::exchange(pool_->info(offset)->halves, nullptr)) free_halves_.push_back(halves);
   seen_ = pool_->Retire(offset, now_ns);
   directory_->AddSegments(-1);
   --segments_;
@@ -262,7 +312,7 @@ Code Index::Split(uint64_t hash, int64_t now_ns) {
     std::fill(images_[half].begin(), images_[half].end(), 0);
     image_keys_[half] = 0;
   }
-  if (!Place(old, depth)) PlaceWhereTheyWere(old, depth);
+  if (!Place(old, &info)) PlaceWhereTheyWere(old, info);
 
   Install(info.position, depth + 1, offsets[0], images_[0], image_keys_[0]);
   Install(info.position | 1ull << (63 - depth), depth + 1, offsets[1], images_[1], image_keys_[1]);
@@ -311,7 +361,7 @@ bool Index::Merge(uint64_t position, int64_t now_ns) {
   image_keys_[0] = 0;
   const uint64_t first = std::min(info.position, other.position);
   const int depth = info.depth;
-  if (!Place(region_ + entry.offset(), 64) || !Place(region_ + other_entry.offset(), 64) ||
+  if (!Place(region_ + entry.offset(), nullptr) || !Place(region_ + other_entry.offset(), nullptr) ||
       !HasRoomToGrow(images_[0])) {  // hashes that collide
     pool_->Cancel(offset);
     info.merge_most = other.merge_most = static_cast<uint16_t>(keys - keys / 4 - 1);
@@ -334,6 +384,8 @@ void Index::MoveDown(uint64_t offset, int64_t now_ns) {
   for (size_t i = 0; i < kSegmentWords; ++i) images_[0][i] = LoadWord(region_ + offset + 8 * i);
   Install(info.position, info.depth, to, images_[0], info.keys);
   pool_->info(to)->merge_most = info.merge_most;
+  pool_->info(to)->halves = info.halves;
+  pool_->info(offset)->halves = nullptr;
   Retire(offset, now_ns);
   ++moves_;
 }

@@ -11,6 +11,7 @@
 #define FARLOOK_KV_INDEX_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -22,6 +23,23 @@
 #include "kv/slot.h"
 
 namespace farlook::kv {
+
+// To which half of its segment each slot will go when that is split, as far as is known. That stands in no slot but in
+// the item's key, and a split that must read 3,000 keys takes too long. So segments that will be split soon are
+// prepared for it, a few slots with each key that comes, and keys that come tell it themselves. A slot's key stays the
+// same from FindRoom() to Removed(), whatever becomes of its item, so what is known stays true.
+struct Halves {
+  uint64_t known[kSegmentWords / 64];  // a bit for each word of the segment
+  uint64_t upper[kSegmentWords / 64];
+  uint32_t next;  // the first word that was not looked at
+
+  bool Known(uint32_t word) const { return known[word / 64] >> word % 64 & 1; }
+  bool Upper(uint32_t word) const { return upper[word / 64] >> word % 64 & 1; }
+  void Set(uint32_t word, bool is_upper) {
+    known[word / 64] |= uint64_t{1} << word % 64;
+    upper[word / 64] = (upper[word / 64] & ~(uint64_t{1} << word % 64)) | uint64_t{is_upper} << word % 64;
+  }
+};
 
 // Thread safety: one thread at a time (the partition's lock).
 class Index {
@@ -72,16 +90,16 @@ class Index {
  private:
   char* SegmentOf(uint64_t hash) const { return region_ + directory_->Find(PositionOf(hash)).offset(); }
   char* RoomIn(char* segment, uint32_t bucket);
-  char* Taken(char* slot);
   bool MaySplit(int depth) const;
   Code Split(uint64_t hash, int64_t now_ns);
   void MergeFrom(uint64_t position, int64_t now_ns);
   bool Merge(uint64_t position, int64_t now_ns);
   void MoveDown(uint64_t offset, int64_t now_ns);
-  template <typename F>
-  void ForEachHeld(const char* segment, F f) const;
-  bool Place(const char* segment, int depth);
-  void PlaceWhereTheyWere(const char* segment, int depth);
+  template <typename Skip, typename F>
+  uint32_t ForEachHeld(const char* segment, uint32_t from, uint32_t most, Skip skip, F f) const;
+  void Prepare(SegmentInfo* info, const char* segment, const char* taken, uint64_t hash);
+  bool Place(const char* segment, const SegmentInfo* to_split);
+  void PlaceWhereTheyWere(const char* segment, const SegmentInfo& info);
   void Install(uint64_t position, int depth, uint64_t offset, const std::vector<uint64_t>& image, uint32_t keys);
   void Retire(uint64_t offset, int64_t now_ns);
 
@@ -105,6 +123,9 @@ class Index {
   uint64_t seen_ = 0;               // of the pool, for its Advance()
   bool misplaced_ = false;          // whether one was found at the last look
   std::vector<uint64_t> to_merge_;  // positions
+
+  std::vector<std::unique_ptr<Halves>> halves_;  // all that there are
+  std::vector<Halves*> free_halves_;
 
   std::vector<uint64_t> images_[2];  // scratch: segments that are being put together, and how many keys they have
   uint32_t image_keys_[2] = {};

@@ -170,6 +170,23 @@ TEST_F(IndexMemoryTest, NothingIsLostThroughMergesAndMoves) {
   }
 }
 
+// What a segment knows of the halves of its slots is of the keys that are there now, also where it had more keys and
+// others.
+TEST_F(IndexMemoryTest, WhatIsPreparedForASplitIsOfTheKeysThatAreThere) {
+  Make(64 * kMiB);
+  for (uint64_t i = 0; i < 15'000; ++i) ASSERT_EQ(Put(Name(i)), Code::kOk);
+  ASSERT_EQ(table_->stats().splits, 0u);
+  for (uint64_t i = 0; i < 9'000; ++i) ASSERT_EQ(Delete(Name(i)), Code::kOk);
+  for (uint64_t i = 15'000; i < 60'000; ++i) ASSERT_EQ(Put(Name(i)), Code::kOk);
+  EXPECT_GT(table_->stats().splits, 8u);
+  TestReader reader(memory_->span());
+  for (uint64_t i = 9'000; i < 60'000; ++i) {
+    ItemView item;
+    ASSERT_EQ(table_->Get(table_->HashOf(Name(i)), Name(i), &item).code, Code::kOk) << i;
+    ASSERT_EQ(reader.Get(Name(i)), "") << i;
+  }
+}
+
 // ---- Hashes that were chosen ----
 
 // The number's bytes: a search goes through millions of keys.

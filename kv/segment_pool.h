@@ -35,9 +35,12 @@ inline constexpr uint64_t kIndexUnitBytes = kPageBytes;
 inline constexpr uint64_t kSegmentsPerUnit = kIndexUnitBytes / kSegmentBytes;
 static_assert(kSegmentsPerUnit >= 1 && kSegmentsPerUnit <= 64, "a unit's free segments are the bits of a word");
 
+struct Halves;  // of index.h
+
 // What is known of a segment in use, beside what lies in the region. It belongs to the segment's partition.
 struct SegmentInfo {
   uint64_t position;    // the first that it serves
+  Halves* halves;       // null: none are known
   uint16_t keys;        // slots in use
   uint16_t look_at;     // with so few keys, look whether it can be merged with its sibling
   uint16_t merge_most;  // of keys that it and its sibling may have together, to be merged
