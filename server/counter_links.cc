@@ -43,8 +43,11 @@ void CounterLinks::Closed(Link& link, int64_t now_ns) {
     counters_->Leave(holder);
     return;
   }
-  Log(LogLevel::kWarning, "client was stopped within an atomic; cells deleted since wait until it goes on or ends",
-      {{"peer", link.connection->peer()}});
+  uint64_t suppressed;
+  if (stopped_log_.Allow(now_ns, &suppressed)) {
+    Log(LogLevel::kWarning, "client was stopped within an atomic; cells deleted since wait until it goes on or ends",
+        {{"peer", link.connection->peer()}, {"suppressed", suppressed}});
+  }
   link.connection->context = nullptr;
   remains_.push_back({std::move(link.connection), holder});
   pause_ns_ = kMinLookNs;

@@ -20,6 +20,7 @@
 #include "rdma/transport.h"
 #include "server/counters.h"
 #include "server/link.h"
+#include "server/log.h"
 
 namespace farlook::server {
 
@@ -62,6 +63,7 @@ class CounterLinks {
 
   Counters* const counters_;
   const int64_t patience_ns_;
+  RateLimit stopped_log_;
   const int worker_;
   bool news_ = false;
   std::vector<Link*> links_;    // enrolled

@@ -1,9 +1,11 @@
 // The memory server as a program. docs/operations.md describes flags, signals, exit codes and log lines.
 
+#include <pthread.h>
 #include <signal.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -22,6 +24,7 @@
 #include "rdma/shared_memory.h"
 #include "server/byte_size.h"
 #include "server/log.h"
+#include "server/log_writer.h"
 #include "server/self_check.h"
 #include "server/server.h"
 #include "server/server_flags.h"
@@ -149,8 +152,42 @@ sigset_t StopSignals() {
   return signals;
 }
 
-// While the memory is being prepared, which may take long, there is nothing to drain.
-void ExitAtOnce(int) { _exit(kStopped); }
+// Waits for a signal that is to stop the server. While the memory is being prepared, which may take long, there is
+// nothing to drain: it ends the process.
+class Stopper {
+ public:
+  // REQUIRES the signals are blocked, in all threads. The writer outlives this.
+  explicit Stopper(LogWriter* writer) : writer_(writer) {
+    can_wait_ = pthread_create(&thread_, nullptr, Run, this) == 0;
+  }
+  // The server is there, and is to be stopped in order.
+  void Ready() {
+    while (!preparing_.exchange(false, std::memory_order_acq_rel)) pause();  // the process ends
+  }
+  // Returns when the signal has come. REQUIRES Ready().
+  void Await() { can_wait_ ? static_cast<void>(pthread_join(thread_, nullptr)) : Receive(); }
+  const char* signal_name() const { return received_ == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+ private:
+  static void* Run(void* self) {
+    static_cast<Stopper*>(self)->Receive();
+    return nullptr;
+  }
+  void Receive() {
+    const sigset_t signals = StopSignals();
+    sigwait(&signals, &received_);
+    if (!preparing_.exchange(false, std::memory_order_acq_rel)) return;
+    Log(LogLevel::kInfo, "stopped before it was ready", {{"signal", signal_name()}});
+    writer_->Flush();
+    _exit(kStopped);
+  }
+
+  LogWriter* const writer_;
+  std::atomic<bool> preparing_{true};
+  bool can_wait_ = true;
+  pthread_t thread_{};
+  int received_ = 0;
+};
 
 int Main(int argc, char** argv) {
   AnswerQuestions(argc, argv);
@@ -168,29 +205,30 @@ int Main(int argc, char** argv) {
 
   signal(SIGPIPE, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
-  signal(SIGTERM, ExitAtOnce);
-  signal(SIGINT, ExitAtOnce);
-
   if (absl::GetFlag(FLAGS_check)) {
     std::string findings;
     const bool good = SelfCheck(OptionsFromFlags(), &findings);
     std::fputs(findings.c_str(), stdout);
     return good ? kStopped : kOther;
   }
+  const sigset_t signals = StopSignals();
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  LogWriter writer(STDERR_FILENO);
+  Stopper stopper(&writer);
+  Log(LogLevel::kInfo, "preparing memory", {{"bytes", absl::GetFlag(FLAGS_memory).bytes}});
+  sd_notify(/*unset_environment=*/0, "STATUS=preparing memory");
   auto server = Server::Start(OptionsFromFlags());
   if (!server.ok()) {
     Log(LogLevel::kError, "cannot start", {{"reason", server.status().message()}});
     return ExitCodeFor(server.status());
   }
-  const sigset_t signals = StopSignals();
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  stopper.Ready();
   (*server)->LogReady();  // not before: a signal that answers this line is to stop it in order
   sd_notify(/*unset_environment=*/0,
             absl::StrCat("READY=1\nSTATUS=listening at ", absl::StrJoin((*server)->addresses(), ", ")).c_str());
 
-  int received = 0;
-  sigwait(&signals, &received);
-  Log(LogLevel::kInfo, "stopping", {{"signal", received == SIGINT ? "SIGINT" : "SIGTERM"}});
+  stopper.Await();
+  Log(LogLevel::kInfo, "stopping", {{"signal", stopper.signal_name()}});
   sd_notify(0, "STOPPING=1");
   (*server)->Stop();
   server->reset();

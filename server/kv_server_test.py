@@ -112,6 +112,13 @@ class KvServerTest(unittest.TestCase):
       self.assertIn('msg="stopped"', server.text())
       self.assertEqual(os.listdir(self.directory), [])
 
+  def test_a_signal_while_memory_is_prepared_ends_it_with_a_line(self):
+    server = self.start('--listen=' + self.address, memory='1g')
+    server.wait_for('msg="preparing memory" bytes=1073741824')
+    server.process.terminate()
+    self.assertEqual(server.end(), STOPPED)
+    self.assertRegex(server.text().split('\n')[-1], 'msg="stopped')
+
   def test_says_what_it_got(self):
     server = self.start('--listen=' + self.address, '--workers=2')
     ready = server.wait_for('msg="ready"')
@@ -147,6 +154,7 @@ class KvServerTest(unittest.TestCase):
       notify.bind(path)
       notify.settimeout(TIMEOUT_S)
       server = self.start('--listen=' + self.address, '--log_level=none', env={'NOTIFY_SOCKET': path})
+      self.assertEqual(notify.recv(4096).decode(), 'STATUS=preparing memory')
       message = notify.recv(4096).decode()
       self.assertIn('READY=1', message.split('\n'))
       self.assertIn(self.address, message)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr absl::string_view kLevelNames[] = {"debug", "info", "warning", "error", "none"};
 
 std::atomic<LogLevel> g_level{LogLevel::kInfo};
+std::atomic<LogSink*> g_sink{nullptr};
+std::atomic<uint64_t> g_dropped{0};
 
 bool NeedsQuotes(absl::string_view value) {
   return value.empty() || std::any_of(value.begin(), value.end(), [](char c) {
@@ -46,10 +49,16 @@ std::string FormatLogLine(int64_t unix_us, LogLevel level, absl::string_view mes
 
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {
   if (level < g_level.load(std::memory_order_relaxed)) return;
-  const std::string line = absl::StrCat(FormatLogLine(absl::ToUnixMicros(absl::Now()), level, message, fields), "\n");
+  std::string line = absl::StrCat(FormatLogLine(absl::ToUnixMicros(absl::Now()), level, message, fields), "\n");
+  if (LogSink* const sink = g_sink.load(std::memory_order_acquire); sink != nullptr) return sink->Put(std::move(line));
   // Nobody to tell when stderr is closed or full.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
+
+void SetLogSink(LogSink* sink) { g_sink.store(sink, std::memory_order_release); }
+
+uint64_t DroppedLogLines() { return g_dropped.load(std::memory_order_relaxed); }
+void CountDroppedLogLine() { g_dropped.fetch_add(1, std::memory_order_relaxed); }
 
 void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxed); }
 

@@ -2,8 +2,9 @@
 //
 //     ts=2026-11-21T02:51:00.123456Z level=info msg="listening" address=shm:///run/farlook
 //
-// Thread safety: any thread may log; a line is one write(2), so lines do not mix.  A RateLimit belongs to one thread.
-// Nothing here is called on the path of a request that is all right.
+// Thread safety: any thread may log; a line is one write(2), so lines do not mix, or goes to a sink (log_writer.h), so
+// that nobody waits for whoever reads the log.  A RateLimit belongs to one thread. Nothing here is called on the path
+// of a request that is all right.
 #ifndef FARLOOK_SERVER_LOG_H_
 #define FARLOOK_SERVER_LOG_H_
 
@@ -27,6 +28,19 @@ struct LogField {
 // Writes a line if `level` is at least the level in force.  `message` says what happened, without the figures: those
 // are fields.
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
+
+// Takes lines, with their newlines, in the place of stderr.
+class LogSink {
+ public:
+  virtual ~LogSink() = default;
+  virtual void Put(std::string line) = 0;
+};
+// Null: lines are written to stderr, by whoever logs. It outlives every Log() that began before the next call.
+void SetLogSink(LogSink* sink);
+
+// Lines that a sink had no room for, since the process began.
+uint64_t DroppedLogLines();
+void CountDroppedLogLine();
 
 // The lowest level that is written; kInfo at the start.
 void SetLogLevel(LogLevel level);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "kv/message.h"
 #include "server/lock_times.h"
+#include "server/log.h"
 
 namespace farlook::server {
 namespace {
@@ -165,6 +166,7 @@ void AddLockTimes(const std::vector<const WorkerStats*>& workers, Lines& lines) 
 ServerMoment MomentNow(int64_t uptime_ns) {
   ServerMoment moment;
   moment.uptime_s = 1e-9 * static_cast<double>(uptime_ns);
+  moment.dropped_log_lines = DroppedLogLines();
   rusage usage;
   if (getrusage(RUSAGE_SELF, &usage) == 0) {
     moment.cpu_user_s = Seconds(usage.ru_utime);
@@ -181,6 +183,7 @@ std::string StatText(const ServerFacts& facts, const ServerMoment& moment, const
   AddCounters(moment.counters, lines);
   AddWorkers(workers, moment.rejected, lines);
   AddLockTimes(workers, lines);
+  lines.Add("dropped_log_lines", moment.dropped_log_lines);
   return lines.Take();
 }
 

@@ -39,6 +39,7 @@ struct ServerMoment {
   double cpu_user_s = 0;  // of the process
   double cpu_system_s = 0;
   uint64_t rejected = 0;  // clients turned away before they came to a worker
+  uint64_t dropped_log_lines = 0;
   CounterStats counters;
 };
 

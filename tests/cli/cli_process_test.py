@@ -3,6 +3,7 @@
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import random
@@ -161,6 +162,21 @@ class CliTest(unittest.TestCase):
     deadline = time.monotonic() + SECONDS
     while self.stat()["kept_sessions"] != 0:  # a goodbye is heard when its worker looks next
       self.assertLess(time.monotonic(), deadline, "sessions are kept")
+
+  def test_a_log_that_nobody_reads_stops_nothing(self):
+    self.stop_server()
+    unread, log = os.pipe()
+    self.addCleanup(os.close, unread)
+    fcntl.fcntl(log, 1031, 4096)  # F_SETPIPE_SZ: full after some ten clients
+    self.server = subprocess.Popen(
+        [SERVER, "--listen=" + self.address, "--memory=64MiB", "--huge_pages=none", "--log_level=debug"], stderr=log)
+    os.close(log)
+    self.check("--wait", "put", "key", "value")
+    for _ in range(40):
+      self.check("put", "key", "value")
+    self.assertEqual(self.stat()["dropped_log_lines"], 0)  # they wait
+    self.server.terminate()
+    self.assertEqual(self.server.wait(SECONDS), 0)
 
   def test_a_long_put_whose_time_was_over_does_not_overwrite_a_later_one(self):
     self.check("put", "key", "first")
