@@ -296,9 +296,9 @@ void Reads::Found(Flight* flight) {
     return EndAsCounter(flight);
   }
   if (parts_.cache->enabled()) {
-    if (lookup.bucket_reads() == 0 && flight->from_cache) {
-      ++parts_.stats->cached_hits;
-    } else {
+    const bool hit = lookup.bucket_reads() == 0 && flight->from_cache;
+    if (hit) ++parts_.stats->cached_hits;
+    if (!hit || lookup.moved()) {
       parts_.cache->Insert(lookup.hash(), lookup.slot());
     }
   }

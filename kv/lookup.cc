@@ -52,6 +52,9 @@ Lookup::Step Lookup::Start(const ReaderContext& context, absl::string_view key, 
   key_ = key;
   hash_ = hash;
   cached_was_stale_ = false;
+  moved_ = false;
+  retries_ = 0;
+  expiry_looks_ = 0;
   second_look_ = false;
   rounds_ = bucket_reads_ = item_reads_ = 0;
   if (!cached.empty() && cached.ValidIn(context_.region_bytes)) {
@@ -110,7 +113,7 @@ Lookup::Step Lookup::Feed(absl::string_view bytes, bool late) {
   if (phase_ == Phase::kDone) [[unlikely]]
     return Step::kAskServer;
   ++item_reads_;
-  return FeedItem(CheckItem(*context_.hasher, bytes, key_, &item_));
+  return FeedItem(CheckItem(*context_.hasher, bytes, key_, &item_), bytes.data());
 }
 
 Lookup::Step Lookup::Feed(absl::string_view head, bool late, absl::string_view rest) {
@@ -118,7 +121,7 @@ Lookup::Step Lookup::Feed(absl::string_view head, bool late, absl::string_view r
   if (head.size() + rest.size() != wanted_.bytes) return Again();
   if (!wants_item()) return Step::kAskServer;
   ++item_reads_;
-  return FeedItem(CheckSplitItem(*context_.hasher, head, rest, key_, &item_));
+  return FeedItem(CheckSplitItem(*context_.hasher, head, rest, key_, &item_), head.data());
 }
 
 Lookup::Step Lookup::FeedBucket(absl::string_view bytes) {
@@ -154,15 +157,59 @@ Lookup::Step Lookup::FeedBucket(absl::string_view bytes) {
   return WantItem();
 }
 
-Lookup::Step Lookup::FeedItem(ItemCheck check) {
-  if (check == ItemCheck::kValid) {
+// The item at the cached location is not the key's, as far as this READ tells.
+Lookup::Step Lookup::FeedStale(ItemCheck check, const char* bytes) {
+  if (check == ItemCheck::kDead && !moved_) {
+    const Slot hint(LoadAs<uint64_t>(bytes + kChecksumOffset));
+    if (hint.fingerprint() == FingerprintOf(hash_) && hint.ValidIn(context_.region_bytes) &&
+        hint.offset() != slot_.offset()) {
+      moved_ = true;
+      slot_ = hint;
+      return WantItem();
+    }
+  }
+  if (check != ItemCheck::kOtherKey && retries_ < kMaxRetries) {
+    ++retries_;
+    return WantItem();
+  }
+  cached_was_stale_ = true;
+  moved_ = false;
+  return WantMain();
+}
+
+// A put on condition of presence, and a Touch, look at the clock after they made the item unreadable. So if it was
+// readable in a READ that was posted when its time was over, none of them succeeds any more.
+Lookup::Step Lookup::FeedExpiring() {
+  if (context_.clock == nullptr || expiry_looks_ > kMaxExpiryLooks) {
+    phase_ = Phase::kDone;
+    return Step::kAskServer;
+  }
+  const ReaderClock::Interval now = context_.clock->Now();
+  const uint64_t expiry_us = item_.expiry_ms * 1000;
+  if (now.hi < expiry_us) {
     phase_ = Phase::kDone;
     return Step::kFound;
   }
-  if (phase_ == Phase::kCached) {
-    cached_was_stale_ = true;
-    return WantMain();
+  const bool same = expiry_looks_ > 0 && item_.version == expiring_version_ && item_.expiry_ms == expiring_ms_;
+  if (same) {
+    phase_ = Phase::kDone;
+    return clock_lo_ >= expiry_us ? Step::kNotFound : Step::kAskServer;
   }
+  ++expiry_looks_;
+  expiring_version_ = item_.version;
+  expiring_ms_ = item_.expiry_ms;
+  clock_lo_ = now.lo;
+  return WantItem();
+}
+
+Lookup::Step Lookup::FeedItem(ItemCheck check, const char* bytes) {
+  if (check == ItemCheck::kValid) {
+    if (item_.expiry_ms != 0) [[unlikely]]
+      return FeedExpiring();
+    phase_ = Phase::kDone;
+    return Step::kFound;
+  }
+  if (phase_ == Phase::kCached) return FeedStale(check, bytes);
   Look& look = looks_[bucket_];
   if (check == ItemCheck::kOtherKey) {
     if (!second_look_) {

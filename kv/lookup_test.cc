@@ -33,13 +33,16 @@ class LookupTest : public testing::Test {
  protected:
   LookupTest() { Make(16 * kMiB); }
 
-  void Make(uint64_t bytes) {
+  // `rewrites`: puts are done in place where they fit. Most tests here are about those that are not.
+  void Make(uint64_t bytes, bool rewrites = false) {
     reader_.reset();
     table_.reset();
     memory_ = std::make_unique<TestMemory>(bytes);
     TableOptions options;
     options.incarnation = 7;
     options.hash_seed = 42;
+    options.rewrites = rewrites;
+    options.clock = &clock_;
     table_ = *Table::Create(memory_->span(), options);
     reader_ = std::make_unique<TestReader>(memory_->span());
   }
@@ -137,6 +140,7 @@ class LookupTest : public testing::Test {
   std::unique_ptr<TestMemory> memory_;
   std::unique_ptr<Table> table_;
   std::unique_ptr<TestReader> reader_;
+  TestClock clock_;
   int64_t now_ = 1'000 * kMillisecond;
   int fetches_ = 0;
 };
@@ -186,6 +190,141 @@ TEST_F(LookupTest, AValueInTwoPiecesIsTheSame) {
   Delete("key");
   EXPECT_EQ(Get("key"), kNone);
   EXPECT_EQ(Get(other), "");
+}
+
+// ---- Remembered places ----
+
+TEST_F(LookupTest, AnItemThatMovedIsFoundByTheHintInItsOldPlace) {
+  const Slot first = Put("key", "one").slot;
+  const Slot second = Put("key", "two").slot;
+  ASSERT_FALSE(first == second);
+  EXPECT_EQ(Get("key", first), "two");
+  EXPECT_EQ(reader_->lookup().item_reads(), 2u);
+  EXPECT_EQ(reader_->lookup().bucket_reads(), 0u);
+  EXPECT_EQ(reader_->lookup().slot(), second);
+  EXPECT_TRUE(reader_->lookup().moved());
+  EXPECT_FALSE(reader_->lookup().cached_was_stale());
+  // Only once: the hint of the hint leads to the bucket.
+  StoreWord(At(second.offset() + kVersionOffset), 1 | kDeadBit);
+  StoreWord(At(second.offset()), Slot(second.fingerprint(), 3, kMiB * 9).word());
+  EXPECT_EQ(Get("key", first), kAsk);
+  EXPECT_TRUE(reader_->lookup().cached_was_stale());
+  EXPECT_EQ(reader_->lookup().bucket_reads(), static_cast<uint32_t>(Lookup::kMaxRounds));
+}
+
+// What stands there may be the checksum of an update that is under way, or anything.
+TEST_F(LookupTest, AWordThatIsNoHintIsNotFollowed) {
+  const Slot first = Put("key", "one").slot;
+  Put("key", "two");
+  for (const uint64_t word : {uint64_t{0}, ~uint64_t{0}, first.word(), Slot(1, 0, kMiB).word(),
+                              Slot(first.fingerprint(), 0, 16 * kMiB).word(),
+                              Slot(first.fingerprint(), kSizeClasses - 1, 15 * kMiB).word()}) {
+    StoreWord(At(first.offset()), word);
+    EXPECT_EQ(Get("key", first), "two") << word;
+    EXPECT_EQ(reader_->lookup().item_reads(), 2u + Lookup::kMaxRetries) << word;
+    EXPECT_EQ(reader_->lookup().bucket_reads(), 1u) << word;
+  }
+}
+
+TEST_F(LookupTest, ARememberedPlaceThatIsBeingRewrittenIsReadAgain) {
+  Make(16 * kMiB, /*rewrites=*/true);
+  const WriteResult put = Put("key", "one");
+  char* version = At(put.slot.offset() + kVersionOffset);
+  const auto die = [&] { StoreWord(version, put.version | kDeadBit); };
+  for (const int again : {1, 2}) {
+    die();
+    EXPECT_EQ(GetWith("key", {{again, [&] { Put("key", "two"); }}}, put.slot), "two");
+    EXPECT_EQ(fetches_, again + 1);
+    EXPECT_EQ(reader_->lookup().bucket_reads(), 0u);
+    EXPECT_FALSE(reader_->lookup().cached_was_stale());
+  }
+}
+
+// ---- Expiry ----
+
+class ExpiringTest : public LookupTest {
+ protected:
+  ExpiringTest() {
+    Make(16 * kMiB, /*rewrites=*/true);
+    reader_->clock = &clock_;
+  }
+  WriteResult PutUntil(uint64_t expiry_ms, absl::string_view value = "v") {
+    PutParams params;
+    params.expiry_ms = expiry_ms;
+    return table_->Put(table_->HashOf("key"), "key", value, params, now_);
+  }
+};
+
+TEST_F(ExpiringTest, WhatNeverExpiresIsFoundWithoutALookAtTheClock) {
+  Put("key", "v");
+  EXPECT_EQ(Get("key"), "v");
+  EXPECT_EQ(Get("other"), kNone);
+  EXPECT_EQ(clock_.looks, 0);
+}
+
+TEST_F(ExpiringTest, FoundBeforeItsTimeAbsentAfterItAndAskedAboutBetween) {
+  const Slot slot = PutUntil(1'000'005).slot;
+  clock_.error_us = 100;
+  for (const Slot cached : {Slot(), slot}) {
+    clock_.now_us = 1'000'004'899;
+    EXPECT_EQ(Get("key", cached), "v");
+    EXPECT_EQ(reader_->lookup().item_reads(), 1u);
+    clock_.now_us = 1'000'004'900;
+    EXPECT_EQ(Get("key", cached), kAsk);
+    clock_.now_us = 1'000'005'099;
+    EXPECT_EQ(Get("key", cached), kAsk);
+    clock_.now_us = 1'000'005'100;
+    EXPECT_EQ(Get("key", cached), kNone);
+    EXPECT_EQ(reader_->lookup().item_reads(), 2u);
+  }
+  reader_->clock = nullptr;
+  EXPECT_EQ(Get("key"), kAsk);
+}
+
+// Its time is over when the second READ is posted, and not before.
+TEST_F(ExpiringTest, AbsenceIsConcludedFromAReadThatWasPostedAfterTheTime) {
+  const Slot slot = PutUntil(1'000'005).slot;
+  clock_.now_us = 1'000'004'999;
+  clock_.error_us = 1;
+  EXPECT_EQ(GetWith("key", {{1, [&] { clock_.now_us += 1'000'000; }}}, slot), kAsk) << "lo was taken before";
+}
+
+TEST_F(ExpiringTest, ATouchBetweenTheTwoReadsCounts) {
+  const Slot slot = PutUntil(1'000'005).slot;
+  clock_.now_us = 1'000'010'000;
+  const uint64_t hash = table_->HashOf("key");
+  const auto touch = [&] {
+    clock_.now_us = 1'000'004'000;
+    ASSERT_EQ(table_->Touch(hash, "key", 1'000'020, now_).code, Code::kOk);
+    clock_.now_us = 1'000'010'000;
+  };
+  EXPECT_EQ(GetWith("key", {{1, touch}}, slot), "v");
+  // And endlessly: the server is asked.
+  int times = 0;
+  reader_->before_fetch = [&](const Range&) {
+    ++times;
+    clock_.now_us = 1'000'004'000;
+    ASSERT_EQ(table_->Touch(hash, "key", 1'000'005 + static_cast<uint64_t>(times) % 2, now_).code, Code::kOk);
+    clock_.now_us = 1'000'010'000;
+  };
+  EXPECT_EQ(Get("key", slot), kAsk);
+  EXPECT_LE(times, 2 + Lookup::kMaxExpiryLooks);
+  reader_->before_fetch = nullptr;
+}
+
+// A Touch that has stored the inverted tag and no more: neither found nor absent.
+TEST_F(ExpiringTest, AnItemThatIsBeingTouchedIsTorn) {
+  const Slot slot = PutUntil(1'000'005).slot;
+  clock_.now_us = 1'000'010'000;
+  char* const expiry = At(slot.offset() + kExpiryOffset);
+  const uint64_t word = LoadWord(expiry);
+  StoreWord(expiry, InvertTag(word));
+  EXPECT_EQ(Get("key", slot), kAsk);
+  EXPECT_EQ(Get("key"), kAsk);
+  StoreWord(expiry, word);
+  EXPECT_EQ(
+      GetWith("key", {{1, [&] { StoreWord(expiry, InvertTag(word)); }}, {4, [&] { StoreWord(expiry, word); }}}, slot),
+      kNone);
 }
 
 // ---- A writer between the fetches ----

@@ -11,16 +11,33 @@ namespace {
 // Up to this size an item is put together in private memory, so that its checksum is taken from there.
 constexpr uint64_t kScratchBytes = 8192;
 
+// The largest piece that is written in place.
+constexpr SizeClass kLargestRewritten = SizeClassFor(kRedoBytes);
+static_assert(SizeClassBytes(kLargestRewritten) == kRedoBytes, "a redo piece holds what fits into such a piece");
+
+// Whether a put looks for another piece first, although its item fits: it would waste more than half of the old one. Up
+// to kLargestRewritten the classes are a granule apart.
+bool Wastes(SizeClass piece, SizeClass needed) { return 2 * (needed + 1) < piece + 1; }
+
+uint64_t ExpiryFor(const PutParams& params, uint64_t old_expiry_ms) {
+  return params.keep_ttl && old_expiry_ms != 0 ? old_expiry_ms : params.expiry_ms;
+}
+
+bool WantsPresent(Condition condition) { return condition == Condition::kPresent || condition == Condition::kVersion; }
+
 }  // namespace
 
 Partition::Partition(absl::Span<char> region, const Hasher* hasher, PagePool* pool, SegmentPool* segments,
                      SharedDirectory* directory, uint64_t prefix, int bits, const TableOptions& options)
     : region_(region.data()),
       marks_(region.data() + RegionHeader::For(region.size(), options.partitions).MarksOf(prefix)),
+      redo_(region.data() + RegionHeader::For(region.size(), options.partitions).RedoOf(prefix)),
       hasher_(hasher),
       prefix_(prefix),
       bits_(bits),
       max_value_bytes_(options.max_value_bytes),
+      clock_(options.clock),
+      largest_rewritten_(options.rewrites ? kLargestRewritten : -1),
       index_(region.data(), hasher, segments, directory, {prefix, bits, region.size()}),
       slabs_(pool, region.size() / kPageBytes),
       versions_(options.first_version >> bits),
@@ -52,11 +69,16 @@ Partition::Found Partition::Find(uint64_t hash, absl::string_view key) const {
   return found;
 }
 
-WriteResult Partition::Check(const Found& found, Condition condition, uint64_t version, ItemKind kind) const {
+bool Partition::Expired(const Found& found) const {
+  const uint64_t expiry_ms = found.expiry_ms();
+  return expiry_ms != 0 && clock_ != nullptr && HasExpired(expiry_ms, clock_->NowUs());
+}
+
+WriteResult Partition::Check(const Found& found, bool expired, Condition condition, uint64_t version,
+                             ItemKind kind) const {
   WriteResult result;
-  if (found.slot == nullptr) {
-    const bool wants_present = condition == Condition::kPresent || condition == Condition::kVersion;
-    result.code = wants_present ? Code::kNotFound : Code::kOk;
+  if (found.slot == nullptr || expired) {
+    result.code = WantsPresent(condition) ? Code::kNotFound : Code::kOk;
     return result;
   }
   result.version = found.version();
@@ -113,6 +135,9 @@ bool Partition::MoveOut(Slab* slab) {
     StoreWord(to + kVersionOffset, version);
     StoreWord(slot, Slot(FingerprintOf(hash), size_class, to_offset).word());
     StoreWord(from + kVersionOffset, version | kDeadBit);
+    StoreWord(from, Slot(FingerprintOf(hash), size_class, to_offset).word());  // for who remembers the old place
+    // The version goes on elsewhere. Were the item moved back here, after a Touch, the old expiry would fit again.
+    StoreWord(from + kExpiryOffset, 0);
     slab->bitmap[piece / 64] &= ~(1ull << piece % 64);
     --slab->used;
     moved_items_ += 1;
@@ -144,7 +169,7 @@ void Partition::Abandon(const Reservation& reservation) {
 
 // The body of the new item, but its checksum, is in place and its version says DEAD.
 WriteResult Partition::Link(const Reservation& reservation, Found found, ItemLengths lengths, uint64_t version,
-                            int64_t now_ns) {
+                            bool must_live, int64_t now_ns) {
   const uint64_t offset = reservation.slot.offset();
   const bool is_new = found.slot == nullptr;
   if (is_new) {
@@ -161,7 +186,10 @@ WriteResult Partition::Link(const Reservation& reservation, Found found, ItemLen
     keys_ += 1;
     key_bytes_ += lengths.key_bytes;
   } else {
-    StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);
+    if (!Kill(found, must_live, now_ns)) {
+      Abandon(reservation);
+      return {Code::kNotFound, 0, Slot()};
+    }
     value_bytes_ -= found.lengths().value_bytes;
   }
   StoreWord(found.slot, reservation.slot.word());
@@ -169,80 +197,191 @@ WriteResult Partition::Link(const Reservation& reservation, Found found, ItemLen
   value_bytes_ += lengths.value_bytes;
   puts_ += 1;
   slabs_.Unpin(offset);
-  if (!is_new) slabs_.Free(static_cast<uint64_t>(found.item - region_));
+  if (!is_new) {
+    StoreWord(found.item, reservation.slot.word());  // for who remembers the old place
+    slabs_.Free(static_cast<uint64_t>(found.item - region_));
+  }
   return {Code::kOk, version, reservation.slot};
 }
 
-WriteResult Partition::Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns) {
+// A put on condition that the key is there must not succeed after a reader concluded that the item had expired. Such a
+// reader saw it alive at a time when the clock had come so far. So the clock is looked at when no reader can see it
+// alive any more.
+bool Partition::Kill(const Found& found, bool must_live, int64_t now_ns) {
+  const uint64_t dead = found.version() | kDeadBit;
+  if (!must_live) [[likely]] {
+    StoreWord(found.item + kVersionOffset, dead);
+    return true;
+  }
+  StoreWordFenced(found.item + kVersionOffset, dead);
+  if (!Expired(found)) return true;
+  RemoveExpired(found, now_ns);
+  return false;
+}
+
+void Partition::Remove(const Found& found, int64_t now_ns) {
+  const ItemLengths lengths = found.lengths();
+  StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);  // here the delete takes effect
+  StoreWord(found.slot, 0);
+  slabs_.Free(static_cast<uint64_t>(found.item - region_));
+  keys_ -= 1;
+  key_bytes_ -= lengths.key_bytes;
+  value_bytes_ -= lengths.value_bytes;
+  index_.Removed(found.slot, now_ns);
+  TakeIndexFigures();
+}
+
+void Partition::RemoveExpired(const Found& found, int64_t now_ns) {
+  Remove(found, now_ns);
+  expired_items_ += 1;
+}
+
+void Partition::StoreDead(char* to, const Image& image) {
+  StoreWord(to + kVersionOffset, image.version | kDeadBit);
+  StoreWord(to + kChecksumOffset, image.checksum);
+  StoreBytes(to + kLengthsOffset, image.bytes + kLengthsOffset, (image.size - kLengthsOffset + 7) / 8 * 8);
+  StoreWord(to + kExpiryOffset, image.expiry);
+}
+
+// Writes the item where the old one is. Were the server to end in between, the redo piece has what the piece should
+// have: so the copy is whole before the target says for which piece it is, and bears DEAD, since a reader may look
+// there.
+WriteResult Partition::Rewrite(const Found& found, const Image& image, bool must_live, int64_t now_ns) {
+  const uint64_t slot = LoadWord(found.slot);
+  StoreWord(marks_ + kRedoTarget, 0);
+  StoreDead(redo_, image);
+  StoreWord(marks_ + kRedoTarget, slot);
+  if (must_live && !Kill(found, must_live, now_ns)) return {Code::kNotFound, 0, Slot()};
+  value_bytes_ += LoadAs<uint32_t>(image.bytes + kLengthsOffset + 4) - uint64_t{found.lengths().value_bytes};
+  StoreDead(found.item, image);
+  StoreWord(found.item + kVersionOffset, image.version);  // here it takes effect
+  puts_ += 1;
+  rewrites_ += 1;
+  return {Code::kOk, image.version, Slot(slot)};
+}
+
+WriteResult Partition::Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns) {
   char* item = region_ + reservation.slot.offset();
-  const ItemLengths lengths = ItemLengths::From(LoadWord(item + kLengthsOffset));
+  ItemLengths lengths = ItemLengths::From(LoadWord(item + kLengthsOffset));
   const Found found = Find(reservation.hash, {item + kItemHeaderBytes, lengths.key_bytes});
-  WriteResult result = Check(found, condition, version);
+  const bool expired = found.slot != nullptr && Expired(found);
+  WriteResult result = Check(found, expired, params.condition, params.version, ItemKind::kValue);
   if (result.code != Code::kOk) {
+    if (expired) RemoveExpired(found, now_ns);
     Abandon(reservation);
     return result;
   }
+  const uint64_t old_expiry_ms = found.slot == nullptr || expired ? 0 : found.expiry_ms();
   const uint64_t new_version = NextVersion();
   StoreWord(item + kVersionOffset, new_version | kDeadBit);
+  lengths.flags = params.flags;
+  StoreWord(item + kLengthsOffset, lengths.word());
   const uint64_t bytes = ItemBytes(lengths.key_bytes, lengths.value_bytes);
   const absl::string_view head(reinterpret_cast<const char*>(&new_version), sizeof new_version);
   StoreWord(item + kChecksumOffset, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));
-  StoreWord(item + kExpiryOffset, NeverExpires(new_version));
-  return Link(reservation, found, lengths, new_version, now_ns);
+  StoreWord(item + kExpiryOffset, ExpiryWord(new_version, ExpiryFor(params, old_expiry_ms)));
+  return Link(reservation, found, lengths, new_version, WantsPresent(params.condition) && old_expiry_ms != 0, now_ns);
 }
 
-WriteResult Partition::Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition,
-                           uint64_t version, int64_t now_ns) {
-  return PutItem(hash, key, value, ItemKind::kValue, condition, version, now_ns);
+WriteResult Partition::Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
+                           int64_t now_ns) {
+  return PutItem(hash, key, value, ItemKind::kValue, params, now_ns);
 }
 
 // A counter's item is written once and never replaced, so what it says about its cell is true as long as it is alive.
 WriteResult Partition::InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns) {
   const absl::string_view value(reinterpret_cast<const char*>(&cell), sizeof cell);
-  return PutItem(hash, key, value, ItemKind::kCounter, Condition::kAbsent, 0, now_ns);
+  return PutItem(hash, key, value, ItemKind::kCounter, PutParams{Condition::kAbsent}, now_ns);
+}
+
+// The item as it will be, in private memory.
+Partition::Image Partition::Compose(absl::string_view key, absl::string_view value, ItemLengths lengths,
+                                    uint64_t expiry_ms) {
+  char* s = scratch_.data();
+  Image image;
+  image.bytes = s;
+  image.size = ItemBytes(key.size(), value.size());
+  image.version = NextVersion();
+  image.expiry = ExpiryWord(image.version, expiry_ms);
+  StoreAs(s + kVersionOffset, image.version);
+  StoreAs(s + kLengthsOffset, lengths.word());
+  // The padding; before what it follows, which may cover all of it.
+  StoreAs(s + (image.size - 1) / 8 * 8, uint64_t{0});
+  StoreAs(s + ValueOffset(key.size()) - 8, uint64_t{0});
+  std::memcpy(s + kItemHeaderBytes, key.data(), key.size());
+  if (!value.empty()) std::memcpy(s + ValueOffset(key.size()), value.data(), value.size());
+  image.checksum = ItemChecksum(*hasher_, s, image.size);
+  return image;
 }
 
 WriteResult Partition::PutItem(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind,
-                               Condition condition, uint64_t version, int64_t now_ns) {
-  const uint64_t bytes = ItemBytes(key.size(), value.size());
+                               const PutParams& params, int64_t now_ns) {
   Found found = Find(hash, key);
-  WriteResult result = Check(found, condition, version, kind);
-  if (result.code != Code::kOk) return result;
+  const bool expired = found.slot != nullptr && Expired(found);
+  WriteResult result = Check(found, expired, params.condition, params.version, kind);
+  if (result.code != Code::kOk) {
+    if (expired) RemoveExpired(found, now_ns);
+    return result;
+  }
   if (value.size() > max_value_bytes_ && kind == ItemKind::kValue) return {Code::kTooLarge, 0, Slot()};
+  const uint64_t bytes = ItemBytes(key.size(), value.size());
   if (bytes > kScratchBytes) {
     Reservation reservation;
     result.code = Reserve(hash, key, value.size(), &reservation);
     if (result.code != Code::kOk) return {result.code, 0, Slot()};
     StoreBytes(reservation.value.data(), value.data(), value.size());
-    return Publish(reservation, condition, version, now_ns);
+    return Publish(reservation, params, now_ns);
   }
 
+  const ItemLengths lengths{static_cast<uint16_t>(key.size()), kind, params.flags, static_cast<uint32_t>(value.size())};
+  const uint64_t old_expiry_ms = found.slot == nullptr || expired ? 0 : found.expiry_ms();
+  const uint64_t expiry_ms = ExpiryFor(params, old_expiry_ms);
+  const bool must_live = old_expiry_ms != 0 && WantsPresent(params.condition);
   const SizeClass size_class = SizeClassFor(bytes);
+  bool fits = false;  // in the old item's piece
+  if (found.slot != nullptr) {
+    const SizeClass piece = Slot(LoadWord(found.slot)).size_class();
+    fits = size_class <= piece && piece <= largest_rewritten_;
+    if (fits && !Wastes(piece, size_class)) [[likely]]
+      return Rewrite(found, Compose(key, value, lengths, expiry_ms), must_live, now_ns);
+  }
   uint64_t offset = slabs_.Allocate(size_class);
   if (offset == 0) {
+    if (fits) return Rewrite(found, Compose(key, value, lengths, expiry_ms), must_live, now_ns);
     offset = Allocate(size_class);
     if (offset == 0) return {Code::kNoMemory, 0, Slot()};
     found = Find(hash, key);  // it may have been moved
   }
   slabs_.Pin(offset);
-  char* item = region_ + offset;
-  const uint64_t new_version = NextVersion();
-  StoreWord(item + kVersionOffset, new_version | kDeadBit);
+  const Image image = Compose(key, value, lengths, expiry_ms);
+  StoreDead(region_ + offset, image);
+  return Link({Slot(FingerprintOf(hash), size_class, offset), hash, {}}, found, lengths, image.version, must_live,
+              now_ns);
+}
 
-  // The item as it will be, in private memory.
-  char* s = scratch_.data();
-  const ItemLengths lengths{static_cast<uint16_t>(key.size()), kind, 0, static_cast<uint32_t>(value.size())};
-  StoreAs(s + kVersionOffset, new_version);
-  StoreAs(s + kLengthsOffset, lengths.word());
-  StoreAs(s + ValueOffset(key.size()) - 8, uint64_t{0});  // the padding; before the key, which may cover all of it
-  std::memcpy(s + kItemHeaderBytes, key.data(), key.size());
-  if (!value.empty()) std::memcpy(s + ValueOffset(key.size()), value.data(), value.size());
-  const uint64_t checksum = ItemChecksum(*hasher_, s, bytes);
+// The old expiry is made torn for readers first: one who had fetched it could conclude that the item has expired after
+// the touch succeeded. Then the clock is looked at, and if it has come that far, no reader is told that the key was
+// here since.
+WriteResult Partition::Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns) {
+  const Found found = Find(hash, key);
+  if (found.slot == nullptr) return {Code::kNotFound, 0, Slot()};
+  if (found.lengths().kind != ItemKind::kValue) return {Code::kWrongKind, found.version(), Slot(LoadWord(found.slot))};
+  if (!Expired(found)) {
+    StoreWordFenced(found.item + kExpiryOffset, InvertTag(LoadWord(found.item + kExpiryOffset)));
+    if (!Expired(found)) {
+      StoreWord(found.item + kExpiryOffset, ExpiryWord(found.version(), expiry_ms));
+      return {Code::kOk, found.version(), Slot(LoadWord(found.slot))};
+    }
+  }
+  RemoveExpired(found, now_ns);
+  return {Code::kNotFound, 0, Slot()};
+}
 
-  StoreWord(item + kChecksumOffset, checksum);
-  StoreWord(item + kExpiryOffset, NeverExpires(new_version));
-  StoreBytes(item + kLengthsOffset, s + kLengthsOffset, bytes - kLengthsOffset);
-  return Link({Slot(FingerprintOf(hash), size_class, offset), hash, {}}, found, lengths, new_version, now_ns);
+bool Partition::Expire(uint64_t hash, uint64_t offset, int64_t now_ns) {
+  const Found found{index_.FindOffset(hash, offset), region_ + offset};
+  if (found.slot == nullptr || !Expired(found)) return false;
+  RemoveExpired(found, now_ns);
+  return true;
 }
 
 WriteResult Partition::Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version,
@@ -258,27 +397,24 @@ WriteResult Partition::DeleteItem(uint64_t hash, absl::string_view key, ItemKind
                                   uint64_t version, int64_t now_ns) {
   const Found found = Find(hash, key);
   if (found.slot == nullptr) return {Code::kNotFound, 0, Slot()};
-  WriteResult result = Check(found, condition == Condition::kAbsent ? Condition::kAlways : condition, version, kind);
+  if (Expired(found)) {
+    RemoveExpired(found, now_ns);
+    return {Code::kNotFound, 0, Slot()};
+  }
+  if (condition == Condition::kAbsent) condition = Condition::kAlways;
+  const WriteResult result = Check(found, /*expired=*/false, condition, version, kind);
   if (result.code != Code::kOk) return result;
-  const ItemLengths lengths = found.lengths();
-  StoreWord(found.item + kVersionOffset, result.version | kDeadBit);  // here the delete takes effect
-  StoreWord(found.slot, 0);
-  slabs_.Free(result.slot.offset());
-  keys_ -= 1;
-  key_bytes_ -= lengths.key_bytes;
-  value_bytes_ -= lengths.value_bytes;
+  Remove(found, now_ns);
   deletes_ += 1;
-  index_.Removed(found.slot, now_ns);
-  TakeIndexFigures();
   return result;
 }
 
 WriteResult Partition::Get(uint64_t hash, absl::string_view key, ItemView* item) const {
   const Found found = Find(hash, key);
-  if (found.slot == nullptr) return {Code::kNotFound, 0, Slot()};
+  if (found.slot == nullptr || Expired(found)) return {Code::kNotFound, 0, Slot()};
   const ItemLengths lengths = found.lengths();
   item->version = found.version();
-  item->expiry_ms = ExpiryTimeMs(LoadWord(found.item + kExpiryOffset));
+  item->expiry_ms = found.expiry_ms();
   item->kind = lengths.kind;
   item->flags = lengths.flags;
   item->key = {found.item + kItemHeaderBytes, lengths.key_bytes};
@@ -297,6 +433,8 @@ void Partition::AddTo(TableStats* stats) const {
   stats->key_bytes += key_bytes_.value();
   stats->value_bytes += value_bytes_.value();
   stats->puts += puts_.value();
+  stats->rewrites += rewrites_.value();
+  stats->expired_items += expired_items_.value();
   stats->deletes += deletes_.value();
   stats->moved_items += moved_items_.value();
   stats->splits += splits_.value();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "kv/expiry_clock.h"
 #include "kv/hash.h"
 #include "kv/index.h"
 #include "kv/item.h"
@@ -38,14 +39,16 @@ class Partition {
 
   bool Init();
 
-  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition, uint64_t version,
+  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
                   int64_t now_ns);
+  WriteResult Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns);
+  bool Expire(uint64_t hash, uint64_t offset, int64_t now_ns);
   WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns);
   WriteResult Get(uint64_t hash, absl::string_view key, ItemView* item) const;
   WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns);
   WriteResult DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns);
   Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation);
-  WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns);
+  WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   void Abandon(const Reservation& reservation);
   void PrefetchItem(uint64_t hash) const { index_.PrefetchItem(hash); }
 
@@ -59,20 +62,36 @@ class Partition {
     char* slot = nullptr;  // null: absent
     char* item = nullptr;
     uint64_t version() const { return LoadWord(item + kVersionOffset); }
+    uint64_t expiry_ms() const { return ExpiryTimeMs(LoadWord(item + kExpiryOffset)); }
     ItemLengths lengths() const { return ItemLengths::From(LoadWord(item + kLengthsOffset)); }
+  };
+  // An item that is whole in private memory.
+  struct Image {
+    const char* bytes;  // its lengths, key and value lie where they will, followed by zeros to a whole word
+    uint64_t size;
+    uint64_t version, checksum, expiry;
   };
 
   Found Find(uint64_t hash, absl::string_view key) const;
-  // kOk if the condition holds. Otherwise says why, with the present version and slot.
-  WriteResult Check(const Found& found, Condition condition, uint64_t version, ItemKind kind = ItemKind::kValue) const;
-  WriteResult PutItem(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind, Condition condition,
-                      uint64_t version, int64_t now_ns);
+  bool Expired(const Found& found) const;
+  // kOk if the condition holds. Otherwise says why, with the present version and slot. `expired`: as if it were absent.
+  WriteResult Check(const Found& found, bool expired, Condition condition, uint64_t version, ItemKind kind) const;
+  WriteResult PutItem(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind,
+                      const PutParams& params, int64_t now_ns);
+  // Ends the old item of a put. False: its expiry came first, so the key is absent.
+  bool Kill(const Found& found, bool must_live, int64_t now_ns);
+  void Remove(const Found& found, int64_t now_ns);
+  void RemoveExpired(const Found& found, int64_t now_ns);
+  Image Compose(absl::string_view key, absl::string_view value, ItemLengths lengths, uint64_t expiry_ms);
+  static void StoreDead(char* to, const Image& image);
+  WriteResult Rewrite(const Found& found, const Image& image, bool must_live, int64_t now_ns);
   WriteResult DeleteItem(uint64_t hash, absl::string_view key, ItemKind kind, Condition condition, uint64_t version,
                          int64_t now_ns);
   uint64_t Allocate(SizeClass size_class);
   bool Compact();
   bool MoveOut(Slab* slab);
-  WriteResult Link(const Reservation& reservation, Found found, ItemLengths lengths, uint64_t version, int64_t now_ns);
+  WriteResult Link(const Reservation& reservation, Found found, ItemLengths lengths, uint64_t version, bool must_live,
+                   int64_t now_ns);
   uint64_t NextVersion() {
     if (++versions_ > marked_versions_) [[unlikely]]
       RaiseVersionMark();
@@ -83,17 +102,20 @@ class Partition {
 
   char* const region_;
   char* const marks_;  // kv/region.h
+  char* const redo_;
   const Hasher* const hasher_;
   const uint64_t prefix_;
   const int bits_;
   const uint64_t max_value_bytes_;
+  const TableClock* const clock_;  // or null
+  const int largest_rewritten_;    // class of the largest piece that is written in place
   Index index_;
   Slabs slabs_;
   uint64_t versions_;
   uint64_t marked_versions_;  // the region says that they may be in use up to here
   std::vector<char> scratch_;
 
-  Figure keys_, key_bytes_, value_bytes_, puts_, deletes_, moved_items_;
+  Figure keys_, key_bytes_, value_bytes_, puts_, rewrites_, deletes_, expired_items_, moved_items_;
   Figure splits_, merges_, segment_moves_, overflow_keys_;
 };
 

@@ -31,11 +31,13 @@ class StoreOrderTest : public testing::Test {
     if (!StoreTracer::kWorksHere) GTEST_SKIP() << "no single steps here";
     Make(16 * kMiB);
   }
-  void Make(uint64_t bytes) {
+  void Make(uint64_t bytes, bool rewrites = false) {
     memory_ = std::make_unique<TestMemory>(bytes);
     TableOptions options;
     options.incarnation = 7;
     options.hash_seed = 42;
+    options.rewrites = rewrites;
+    options.clock = &clock_;
     table_ = *Table::Create(memory_->span(), options);
     now_ = 1'000 * kMillisecond;
   }
@@ -99,6 +101,7 @@ class StoreOrderTest : public testing::Test {
     EXPECT_EQ(seen.back(), after);
   }
 
+  TestClock clock_;
   std::unique_ptr<TestMemory> memory_;
   std::unique_ptr<Table> table_;
   int64_t now_ = 0;
@@ -136,6 +139,203 @@ TEST_F(StoreOrderTest, AReservationIsInvisibleUntilItIsPublished) {
     ASSERT_EQ(table_->Publish(reservation, Condition::kAlways, 0, now_).code, Code::kOk);
   };
   ExpectOneSwitch("key", "two", "three", 2, {first, second}, write);
+}
+
+// ---- Updates in place ----
+
+class RewriteTest : public StoreOrderTest {
+ protected:
+  void SetUp() override {
+    StoreOrderTest::SetUp();
+    if (IsSkipped()) return;
+    Make(16 * kMiB, /*rewrites=*/true);
+    header_ = RegionHeader::For(16 * kMiB, 1);
+  }
+  // The redo piece, as a place that a reader might remember.
+  Slot RedoPlace(Slot like) const { return Slot(like.fingerprint(), like.size_class(), header_.RedoOf(0)); }
+
+  // What a later server would take for the key's value, were this one to end now. See "Writing" in docs/protocol.md.
+  std::string Recovered(absl::string_view key, Slot place) const {
+    const char* region = memory_->span().data();
+    const std::optional<std::string> value = WholeValue(region + place.offset(), place.bytes(), key);
+    if (value) return *value;
+    const char* redo = region + header_.RedoOf(0);
+    const uint64_t version = LoadWord(region + place.offset() + kVersionOffset);
+    if (LoadWord(region + header_.MarksOf(0) + kRedoTarget) != place.word()) return kNone;
+    if (LoadWord(redo + kVersionOffset) != version || (version & kDeadBit) == 0) return kNone;
+    return WholeValue(redo, kRedoBytes, key).value_or("(a redo piece that is torn)");
+  }
+
+  RegionHeader header_;
+
+ private:
+  // Of an item whose version may say DEAD, and whose tag may be inverted.
+  std::optional<std::string> WholeValue(const char* at, uint64_t bytes, absl::string_view key) const {
+    std::string copy(at, bytes);
+    const uint64_t version = LoadAs<uint64_t>(copy.data() + kVersionOffset) & ~kDeadBit;
+    const uint64_t expiry = LoadAs<uint64_t>(copy.data() + kExpiryOffset);
+    StoreAs(copy.data() + kVersionOffset, version);
+    if (ExpiryFits(version, InvertTag(expiry))) StoreAs(copy.data() + kExpiryOffset, InvertTag(expiry));
+    ItemView item;
+    if (CheckItem(table_->hasher(), copy, key, &item) != ItemCheck::kValid) return std::nullopt;
+    return std::string(item.value);
+  }
+};
+
+TEST_F(RewriteTest, AnUpdateInPlaceIsOneSwitch) {
+  const Slot place = Put("key", "0").slot;
+  ASSERT_EQ(Put("key", "12345678").slot, place);
+  std::string before = "12345678";
+  for (const char* after : {"three", "four of sixteen", "", "of twenty-four bytes, ok", "5"}) {
+    // Unreadable from DEAD to alive: version, checksum, lengths, key, value, expiry.
+    const uint64_t words = 5 + (std::string(after).size() + 7) / 8;
+    ExpectOneSwitch("key", before, after, static_cast<int>(words), {place, RedoPlace(place)},
+                    [&] { EXPECT_EQ(Put("key", after).slot, place); });
+    before = after;
+  }
+  EXPECT_EQ(table_->stats().rewrites, 6u);
+  EXPECT_EQ(table_->stats().value_bytes, 1u);
+}
+
+// Whoever remembers another key's piece, or where that key's copy for recovery was, sees its own key's values only.
+TEST_F(RewriteTest, UpdatesOfOneKeyAreNoConcernOfAnothers) {
+  const Slot place = Put("key", "mine").slot, other = Put("other", "others").slot;
+  Put("other", "others2");
+  ExpectOneSwitch("key", "mine", "mine2", 6, {place, other, RedoPlace(place)}, [&] { Put("key", "mine2"); });
+  ExpectOneSwitch("key", "mine2", "mine2", 0, {place, other, RedoPlace(place)}, [&] { Put("other", "others3"); });
+}
+
+TEST_F(RewriteTest, AServerThatEndsBetweenTwoStoresLosesNeitherTheOldValueNorAnotherKeys) {
+  const Slot place = Put("key", "old").slot, other = Put("other", "others").slot;
+  const std::string values[] = {"new", std::string(24, 'n'), "", "last"};
+  std::string before = "old", others = "others";
+  for (const std::string& value : values) {
+    uint64_t store = 0;
+    bool switched = false;
+    {
+      StoreTracer tracer(memory_->span(), [&] {
+        ++store;
+        const std::string now = Recovered("key", place);
+        switched = switched || now == value;
+        EXPECT_EQ(now, switched ? value : before) << "after store " << store;
+        EXPECT_EQ(Recovered("other", other), others) << "after store " << store;
+      });
+      ASSERT_EQ(Put("key", value).slot, place);
+      EXPECT_EQ(Recovered("key", place), value);
+    }
+    before = value;
+    const std::string next = others + "+";
+    {
+      StoreTracer tracer(memory_->span(), [&] {
+        EXPECT_EQ(Recovered("key", place), before);
+        const std::string now = Recovered("other", other);
+        EXPECT_TRUE(now == others || now == next) << now;
+      });
+      ASSERT_EQ(Put("other", next).slot, other);
+    }
+    others = next;
+  }
+}
+
+TEST_F(RewriteTest, OnlyWhatFitsAndDoesNotWasteStays) {
+  const Slot place = Put("key", std::string(400, 'v')).slot;
+  EXPECT_EQ(Put("key", std::string(200, 'v')).slot, place);
+  EXPECT_FALSE(Put("key", std::string(100, 'v')).slot == place) << "less than half of its piece";
+  const Slot small = Put("key", "v").slot;
+  EXPECT_FALSE(Put("key", std::string(100, 'v')).slot == small) << "it does not fit";
+  const Slot largest = Put("key", std::string(kRedoBytes - kItemHeaderBytes - 8, 'v')).slot;
+  EXPECT_EQ(largest.bytes(), kRedoBytes);
+  EXPECT_EQ(Put("key", std::string(kRedoBytes - kItemHeaderBytes - 8, 'w')).slot, largest);
+  const Slot larger = Put("key", std::string(kRedoBytes, 'v')).slot;
+  EXPECT_FALSE(Put("key", std::string(kRedoBytes, 'w')).slot == larger);
+}
+
+// ---- Expiry ----
+
+// Runs a write again and again, and lets the time of the item come after each of its stores and looks at the clock in
+// turn. Who reads just then and concludes that the key is absent must be right: the write does not succeed.
+class ExpiryOrderTest : public RewriteTest {
+ protected:
+  static constexpr uint64_t kExpiryMs = 2'000'000;
+
+  template <typename F>
+  void ExpectNoSuccessAfterAbsence(uint64_t old_bytes, const std::string& after, F write) {
+    int absences = 0, successes = 0;
+    for (int come = 1;; ++come) {
+      Make(16 * kMiB, /*rewrites=*/true);
+      clock_.now_us = kExpiryMs * 1000 - 1;
+      PutParams params;
+      params.expiry_ms = kExpiryMs;
+      const std::string old(old_bytes, 'o');
+      const Slot place = table_->Put(table_->HashOf("key"), "key", old, params, now_).slot;
+      int step = 0;
+      std::string seen = "(nothing)";
+      const auto look = [&] {
+        if (++step != come) return;
+        clock_.now_us = kExpiryMs * 1000;
+        for (const Slot cached : {place, Slot()}) {
+          TestReader reader(memory_->span());
+          reader.clock = &clock_;
+          const std::string value = Read(&reader, "key", cached);
+          if (value != kAsk) seen = value;
+        }
+      };
+      Code code;
+      {
+        clock_.after_look = look;
+        StoreTracer tracer(memory_->span(), look);
+        code = write();
+        clock_.after_look = nullptr;
+      }
+      if (step < come) break;
+      TestReader reader(memory_->span());
+      reader.clock = &clock_;
+      if (code == Code::kOk) {
+        ++successes;
+        EXPECT_NE(seen, kNone) << "step " << come << ": absent for one, then there for the writer";
+        EXPECT_EQ(Read(&reader, "key", place), after) << come;
+        EXPECT_EQ(Read(&reader, "key"), after) << come;
+      } else {
+        ASSERT_EQ(code, Code::kNotFound);
+        EXPECT_EQ(Read(&reader, "key", place), kNone) << come;
+        EXPECT_EQ(Read(&reader, "key"), kNone) << come;
+        EXPECT_EQ(table_->stats().keys, 0u);
+        EXPECT_EQ(table_->stats().expired_items, 1u);
+      }
+      absences += seen == kNone;
+    }
+    EXPECT_GT(absences, 0);
+    EXPECT_GT(successes, 0);
+  }
+  Code PutIfPresent(const std::string& value) {
+    return table_->Put(table_->HashOf("key"), "key", value, PutParams{Condition::kPresent}, now_).code;
+  }
+};
+
+TEST_F(ExpiryOrderTest, APutInPlaceOnConditionOfPresence) {
+  ExpectNoSuccessAfterAbsence(5, "newer", [&] { return PutIfPresent("newer"); });
+}
+
+TEST_F(ExpiryOrderTest, APutElsewhereOnConditionOfPresence) {
+  ExpectNoSuccessAfterAbsence(5, std::string(300, 'n'), [&] { return PutIfPresent(std::string(300, 'n')); });
+}
+
+TEST_F(ExpiryOrderTest, APublishOnConditionOfPresence) {
+  ExpectNoSuccessAfterAbsence(5, "newer", [&] {
+    Reservation reservation;
+    EXPECT_EQ(table_->Reserve(table_->HashOf("key"), "key", 5, &reservation, now_), Code::kOk);
+    StoreBytes(reservation.value.data(), "newer", 5);
+    return table_->Publish(reservation, PutParams{Condition::kPresent}, now_).code;
+  });
+}
+
+TEST_F(ExpiryOrderTest, ATouch) {
+  ExpectNoSuccessAfterAbsence(5, "ooooo",
+                              [&] { return table_->Touch(table_->HashOf("key"), "key", 3'000'000, now_).code; });
+}
+
+TEST_F(ExpiryOrderTest, APersist) {
+  ExpectNoSuccessAfterAbsence(5, "ooooo", [&] { return table_->Touch(table_->HashOf("key"), "key", 0, now_).code; });
 }
 
 // Keys of one main bucket of the segment that serves the positions with these three top bits.
@@ -276,6 +476,15 @@ TEST_F(MoveTest, IsNoticedByNobody) {
   }
   EXPECT_EQ(wrong, 0u);
   EXPECT_EQ(table_->stats().moved_items, kept_.size());
+  // The old places say where the items are now. Their expiry fits no more, whatever becomes of that memory.
+  for (const size_t i : kept_) {
+    const char* old = memory_->span().data() + slots_[i].offset();
+    EXPECT_EQ(LoadWord(old + kExpiryOffset), 0u);
+    TestReader reader(memory_->span());
+    EXPECT_EQ(Read(&reader, keys_[i], slots_[i]), value_ + keys_[i]);
+    EXPECT_EQ(reader.lookup().bucket_reads(), 0u);
+    EXPECT_TRUE(reader.lookup().moved());
+  }
 }
 
 // Who remembers where an item was before must not see it there when the key has another value.

@@ -69,11 +69,19 @@ int Table::PartitionOf(uint64_t hash) const {
   return partition_bits_ == 0 ? 0 : static_cast<int>(PositionOf(hash) >> (64 - partition_bits_));
 }
 
-WriteResult Table::Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition,
-                       uint64_t version, int64_t now_ns) {
+WriteResult Table::Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
+                       int64_t now_ns) {
   if (Pretends()) [[unlikely]]
     return {Code::kMakingRoom, 0, Slot()};
-  return partitions_[PartitionOf(hash)]->Put(hash, key, value, condition, version, now_ns);
+  return partitions_[PartitionOf(hash)]->Put(hash, key, value, params, now_ns);
+}
+
+WriteResult Table::Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns) {
+  return partitions_[PartitionOf(hash)]->Touch(hash, key, expiry_ms, now_ns);
+}
+
+bool Table::Expire(uint64_t hash, uint64_t offset, int64_t now_ns) {
+  return partitions_[PartitionOf(hash)]->Expire(hash, offset, now_ns);
 }
 
 WriteResult Table::Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns) {
@@ -114,10 +122,10 @@ Code Table::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, 
   return partitions_[PartitionOf(hash)]->Reserve(hash, key, value_bytes, reservation);
 }
 
-WriteResult Table::Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns) {
+WriteResult Table::Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns) {
   if (Pretends()) [[unlikely]]
     return {Code::kMakingRoom, 0, Slot()};
-  return partitions_[PartitionOf(reservation.hash)]->Publish(reservation, condition, version, now_ns);
+  return partitions_[PartitionOf(reservation.hash)]->Publish(reservation, params, now_ns);
 }
 
 void Table::Abandon(const Reservation& reservation) {

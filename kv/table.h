@@ -7,8 +7,10 @@
 // has no threads); calls for different partitions may run at the same time. Readers of the region need no lock at all.
 //
 // Ordering: every store to the region is a release (words.h). A write is, in this order:
-//     version word of the new item as DEAD -> its body -> old item DEAD -> slot, in place
+//     version word of the new item as DEAD -> its body, its expiry -> old item DEAD -> slot, in place
 //         -> version word alive -> return
+// and where the new item fits into the old one's piece, which is no longer than kRedoBytes, in that piece:
+//     a copy to the partition's redo piece -> version word as DEAD -> body, expiry -> version word alive -> return
 // See docs/protocol.md, "Writing". Do not change the order: tests/ and the model say what breaks.
 #ifndef FARLOOK_KV_TABLE_H_
 #define FARLOOK_KV_TABLE_H_
@@ -32,6 +34,8 @@ class PagePool;
 class SegmentPool;
 class SharedDirectory;
 
+class TableClock;
+
 struct TableOptions {
   uint64_t incarnation = 0;  // random; REQUIRES != 0
   uint64_t hash_seed = 0;    // random
@@ -40,9 +44,21 @@ struct TableOptions {
   // Below this no version lies. Random, below kMaxFirstVersion, so that a condition on a version of another incarnation
   // does not hold here by chance.
   uint64_t first_version = 0;
+  bool rewrites = true;  // false, for tests of what moves: no put is done in the old item's piece
+  // Items' expiry times are times of this clock. Null: nothing ever expires.
+  const TableClock* clock = nullptr;
 };
 // Leaves room for as many versions again, and 15 bits above them.
 inline constexpr uint64_t kMaxFirstVersion = uint64_t{1} << 47;
+
+// How a key is to be put.
+struct PutParams {
+  Condition condition = Condition::kAlways;
+  uint64_t version = 0;    // for Condition::kVersion
+  uint64_t expiry_ms = 0;  // when it expires, of the table's clock; 0: never
+  bool keep_ttl = false;   // instead: when the old item would have; where there is none, as above
+  uint8_t flags = 0;       // of the item: kKeepItem
+};
 
 // What a write did. `version` and `slot` are those of the item that the key has now, where it has one and the call
 // found out: after kOk of a put, after kExists, kVersionMismatch. A delete's kOk has the version that was deleted.
@@ -73,7 +89,9 @@ struct TableStats {
   uint64_t segment_moves = 0;
   uint64_t overflow_keys = 0;  // in overflow buckets at their insertion, since start
   uint64_t moved_items = 0;    // by compaction
+  uint64_t expired_items = 0;  // that were removed
   uint64_t puts = 0;           // applied
+  uint64_t rewrites = 0;       // of the puts, those in the old item's piece
   uint64_t deletes = 0;        // applied
   int level = 0;               // of the directory
 };
@@ -94,11 +112,24 @@ class Table {
   // kMakingRoom, which changes nothing (a reservation is kept): let the lock go and call again, until they say
   // something else, which they do.
 
-  // Puts key = value when `condition` holds (`version` is for Condition::kVersion). REQUIRES key.size() is within
-  // limits. Codes: kOk, kNotFound, kExists, kVersionMismatch, kNoMemory, kIndexFull, kTooLarge, kWrongKind. Anything
-  // but kOk changes nothing. `now_ns`: the time, for quarantines.
-  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition, uint64_t version,
+  // An item that has expired is absent in all that follows; whatever write finds it frees it.
+
+  // Puts key = value when the condition holds. REQUIRES key.size() is within limits. Codes: kOk, kNotFound, kExists,
+  // kVersionMismatch, kNoMemory, kIndexFull, kTooLarge, kWrongKind. Anything but kOk changes nothing. `now_ns`: the
+  // time, for quarantines.
+  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
                   int64_t now_ns);
+  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition, uint64_t version,
+                  int64_t now_ns) {
+    return Put(hash, key, value, PutParams{condition, version}, now_ns);
+  }
+
+  // The key's item expires at `expiry_ms` from now on, or, with 0, never. kOk with version and slot, which stay what
+  // they are; kNotFound; kWrongKind.
+  WriteResult Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns);
+
+  // Removes the item at this offset if `hash` leads there and it has expired. Whether it did.
+  bool Expire(uint64_t hash, uint64_t offset, int64_t now_ns);
 
   // Codes: kOk, kNotFound, kVersionMismatch, kWrongKind.
   WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns);
@@ -119,7 +150,10 @@ class Table {
   // used for nothing else until Publish or Abandon. Reserve: kOk or kNoMemory or kTooLarge. Publish checks the
   // condition, as Put does; unless it says kOk the reservation is abandoned. The value's bytes must be written by then.
   Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation, int64_t now_ns);
-  WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns);
+  WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
+  WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns) {
+    return Publish(reservation, PutParams{condition, version}, now_ns);
+  }
   void Abandon(const Reservation& reservation);
 
   // For tests of callers: the next `calls` of Put, InsertCounter, Reserve and Publish say kMakingRoom.

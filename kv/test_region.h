@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kv/directory.h"
+#include "kv/expiry_clock.h"
 #include "kv/hash.h"
 #include "kv/lookup.h"
 #include "kv/table.h"
@@ -49,6 +50,25 @@ class TestMemory {
   size_t bytes_;
 };
 
+// The server's clock, which readers know but for `error_us` either way.
+class TestClock : public TableClock, public ReaderClock {
+ public:
+  uint64_t NowUs() const override {
+    const uint64_t now = now_us;
+    if (after_look) after_look();
+    return now;
+  }
+  Interval Now() override {
+    ++looks;
+    return {now_us - error_us, now_us + error_us};
+  }
+
+  uint64_t now_us = 1'000'000'000;
+  uint64_t error_us = 0;
+  int looks = 0;                     // of readers
+  std::function<void()> after_look;  // of the table
+};
+
 // Reads a table as a client does, word by word, from memory that a writer may be changing.
 class TestReader {
  public:
@@ -59,7 +79,7 @@ class TestReader {
 
   // The value, nothing when absent. Counts the lookups that would have to ask the server, which come back empty too.
   std::optional<std::string> Get(absl::string_view key, Slot cached = Slot()) {
-    const ReaderContext context{hasher_.get(), &directory_, region_.size()};
+    const ReaderContext context{hasher_.get(), &directory_, region_.size(), clock};
     Lookup::Step step = lookup_.Start(context, key, (*hasher_)(key), cached);
     while (true) {
       switch (step) {
@@ -99,6 +119,7 @@ class TestReader {
   // The time, for what depends on it; nothing: it stands still.
   std::function<int64_t()> now_ns;
   bool believe_any_bucket = false;  // against the rule, to show what it is for
+  ReaderClock* clock = nullptr;
   // Called before each fetch: where a test lets the writer come between.
   std::function<void(const Range&)> before_fetch;
   // Called before each word of a fetch: a READ is not atomic, and fetches its words in any order.

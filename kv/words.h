@@ -26,18 +26,9 @@ inline void StoreWord(void* at, uint64_t value) {
   std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(at)).store(value, std::memory_order_release);
 }
 
-// Copies `bytes` of private memory to shared memory. `to` is 8-byte aligned; the last word is padded with zeros.
-inline void StoreBytes(char* to, const char* from, size_t bytes) {
-  uint64_t word;
-  for (; bytes >= 8; bytes -= 8, to += 8, from += 8) {
-    std::memcpy(&word, from, 8);
-    StoreWord(to, word);
-  }
-  if (bytes > 0) {
-    word = 0;
-    std::memcpy(&word, from, bytes);
-    StoreWord(to, word);
-  }
+// A store that is visible to all before the caller does anything else, above all before it looks at a clock.
+inline void StoreWordFenced(void* at, uint64_t value) {
+  std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(at)).exchange(value, std::memory_order_seq_cst);
 }
 
 // Private memory: unaligned little-endian fields.
@@ -51,6 +42,17 @@ T LoadAs(const void* at) {
 template <typename T>
 void StoreAs(void* at, T value) {
   std::memcpy(at, &value, sizeof value);
+}
+
+// Copies `bytes` of private memory to shared memory. `to` is 8-byte aligned; the last word is padded with zeros.
+inline void StoreBytes(char* to, const char* from, size_t bytes) {
+  const char* const end = from + bytes / 8 * 8;
+#pragma GCC unroll 4
+  for (; from != end; to += 8, from += 8) StoreWord(to, LoadAs<uint64_t>(from));
+  if (bytes % 8 == 0) return;
+  uint64_t word = 0;
+  std::memcpy(&word, from, bytes % 8);
+  StoreWord(to, word);
 }
 
 }  // namespace farlook::kv

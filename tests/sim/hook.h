@@ -63,6 +63,7 @@ enum class Break : uint8_t {
   kAcknowledgedNothing,
   kAcknowledgedAll,
   kSessionNotTakenUp,
+  kDeadPlaceIsAbsent,
   kCount,
 };
 inline Break active_break = Break::kNone;

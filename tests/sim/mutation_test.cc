@@ -72,6 +72,7 @@ constexpr Mutation kMutations[] = {
     {Break::kAcknowledgedNothing, "HelloAcknowledgesNothing", Focus::kBreaks},
     {Break::kAcknowledgedAll, "HelloAcknowledgesWhatHasNoAnswer", Focus::kBreaks},
     {Break::kSessionNotTakenUp, "ClientReconnectsWithoutItsSession"},
+    {Break::kDeadPlaceIsAbsent, "DeadItemAtARememberedPlaceTakenForAbsent"},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

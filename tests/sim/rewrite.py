@@ -16,6 +16,9 @@ EDITS = [
     # ---- The hook.
     ("kv/words.h", "  std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(at)).store(value, std::memory_order_release);",
      "  farlook::sim::Store(at, value);"),
+    ("kv/words.h",
+     "  std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(at)).exchange(value, std::memory_order_seq_cst);",
+     "  farlook::sim::Store(at, value);"),
     # A server that dies between two stores gives nothing back, least of all what it was about to write.
     ("server/pull_queue.cc", "    if (pull.in_use && pull.posted == 0) Abandon(pull);\n",
      "    if (pull.in_use) continue;\n"),
@@ -26,9 +29,8 @@ EDITS = [
      "  const bool is_new = found.slot == nullptr;\n"
      "  if (BROKEN(kAliveBeforeSlot)) StoreWord(region_ + offset + kVersionOffset, version);\n"),
     # The slot is overwritten, and the new item alive, before the old item is dead; or it never is.
-    ("kv/partition.cc", "    StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);\n",
-     "    if (!BROKEN(kOldDeadLast) && !BROKEN(kDeadBitForgotten))\n"
-     "      StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);\n"),
+    ("kv/partition.cc", "    StoreWord(found.item + kVersionOffset, dead);\n",
+     "    if (!BROKEN(kOldDeadLast) && !BROKEN(kDeadBitForgotten)) StoreWord(found.item + kVersionOffset, dead);\n"),
     ("kv/partition.cc", "version);  // here the write takes effect\n",
      "version);\n"
      "  if (BROKEN(kOldDeadLast) && !is_new) StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);\n"),
@@ -49,9 +51,9 @@ EDITS = [
     ("kv/partition.cc", "versions_(options.first_version >> bits)",
      "versions_(BROKEN(kVersionsBeginAnew) ? 0 : options.first_version >> bits)"),
     # A delete clears the slot before the item is dead.
-    ("kv/partition.cc", "  StoreWord(found.item + kVersionOffset, result.version | kDeadBit);  // here the delete takes effect\n",
+    ("kv/partition.cc", "  StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);  // here the delete takes effect\n",
      "  if (BROKEN(kDeleteClearsSlotFirst)) StoreWord(found.slot, 0);\n"
-     "  StoreWord(found.item + kVersionOffset, result.version | kDeadBit);\n"),
+     "  StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);\n"),
     # Where an item was moved from it stays alive.
     ("kv/partition.cc", "    StoreWord(from + kVersionOffset, version | kDeadBit);\n",
      "    if (!BROKEN(kMovedStaysAlive)) StoreWord(from + kVersionOffset, version | kDeadBit);\n"),
@@ -70,6 +72,9 @@ EDITS = [
      "    if (now_ns - retired_.front().since_ns < kQuarantineNs && !BROKEN(kNoQuarantine)) break;\n"),
 
     # ---- Reading.
+    ("kv/lookup.cc", "  cached_was_stale_ = true;\n",
+     "  if (BROKEN(kDeadPlaceIsAbsent) && check == ItemCheck::kDead) return phase_ = Phase::kDone, Step::kNotFound;\n"
+     "  cached_was_stale_ = true;\n"),
     ("kv/lookup.cc", "  if (!matched || second_look_) {\n",
      "  if (!matched || second_look_ || BROKEN(kNoSecondLook) || BROKEN(kDeadIsAbsent)) {\n"),
     # What is dead or torn is taken for absent.

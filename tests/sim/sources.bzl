@@ -77,6 +77,7 @@ HEADERS = [
     "kv/handshake.h",
     "kv/hash.h",
     "kv/index.h",
+    "kv/expiry_clock.h",
     "kv/expiry_word.h",
     "kv/item.h",
     "kv/limits.h",
