@@ -1,11 +1,14 @@
 // The index gives memory back: segments merge, whole units leave, and readers who know old places are not misled.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -185,6 +188,55 @@ TEST_F(IndexMemoryTest, WhatIsPreparedForASplitIsOfTheKeysThatAreThere) {
     ASSERT_EQ(table_->Get(table_->HashOf(Name(i)), Name(i), &item).code, Code::kOk) << i;
     ASSERT_EQ(reader.Get(Name(i)), "") << i;
   }
+}
+
+// The same with readers on threads of their own, and their clock.
+TEST_F(IndexMemoryTest, ReadersGoOnWhileTheIndexGrowsAndShrinks) {
+  Make(64 * kMiB);
+  const auto clock = [] {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
+  constexpr uint64_t kKeys = kSanitized ? 30'000 : 60'000, kStep = 61;  // each of these stays
+  for (uint64_t i = 0; i < kKeys; i += kStep) ASSERT_EQ(Put(Name(i), Name(i)), Code::kOk);
+  std::atomic<bool> done{false};
+  std::atomic<uint64_t> lookups{0}, wrong{0};
+  std::vector<std::thread> readers;
+  for (uint64_t n = 0; n < 2; ++n) {
+    readers.emplace_back([&, n] {
+      std::mt19937_64 random(n);
+      TestReader reader(memory_->span());
+      reader.now_ns = clock;
+      reader.backwards = n == 1;
+      int64_t began = 0;
+      reader.before_fetch = [&](const Range&) { began = clock(); };
+      reader.is_late = [&](const Range&) { return clock() - began > kMaxBucketReadNs; };
+      while (!done.load(std::memory_order_acquire)) {
+        const std::string key = Name(random() % (kKeys / kStep) * kStep);
+        const uint64_t gave_up = reader.gave_up();
+        const std::optional<std::string> value = reader.Get(key);
+        wrong.fetch_add(reader.gave_up() == gave_up && value != key, std::memory_order_relaxed);
+        lookups.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+  }
+  for (int wave = 0; wave < 3; ++wave) {
+    for (const bool grows : {true, false}) {
+      for (uint64_t i = 0; i < kKeys; ++i) {
+        const std::string key = Name(i);
+        const uint64_t hash = table_->HashOf(key);
+        const Code code = grows || i % kStep == 0 ? table_->Put(hash, key, key, Condition::kAlways, 0, clock()).code
+                                                  : table_->Delete(hash, key, Condition::kAlways, 0, clock()).code;
+        ASSERT_EQ(code, Code::kOk);
+      }
+      const int64_t until = clock() + 150 * kMillisecond;
+      while (clock() < until) table_->Tidy(0, clock());
+    }
+  }
+  done.store(true, std::memory_order_release);
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(wrong.load(), 0u) << "of " << lookups.load();
+  EXPECT_GT(table_->stats().merges, 10u);
 }
 
 // ---- Hashes that were chosen ----

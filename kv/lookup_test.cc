@@ -649,7 +649,7 @@ TEST_F(LookupTest, TheQuarantineDoesNotTrustATimeThatWasReadBeforeTheSplit) {
 // fingerprint, its bucket; segments split and are used again. What is read must have been the key's value at a moment
 // between the lookup's begin and its end.
 TEST_F(LookupTest, WhatIsReadWasTheKeysValueAtSomeMomentOfTheLookup) {
-  uint64_t lookups = 0, interleaved = 0, asked = 0, splits = 0, found = 0;
+  uint64_t lookups = 0, interleaved = 0, asked = 0, splits = 0, merges = 0, found = 0;
   for (uint64_t seed = 1; seed <= 15 * kRounds; ++seed) {
     Make(16 * kMiB);
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -680,6 +680,8 @@ TEST_F(LookupTest, WhatIsReadWasTheKeysValueAtSomeMomentOfTheLookup) {
           Put(other, value);
       } else if (what < 36) {
         PassQuarantine();
+      } else if (next_filler > 30 && random() % 2 == 0) {  // segments merge
+        for (size_t i = 0; i < 24; ++i) Delete(fillers[--next_filler]);
       } else if (next_filler < fillers.size()) {
         for (size_t i = 0; i < 6 && next_filler < fillers.size(); ++i) Put(fillers[next_filler++], value);
       }
@@ -711,10 +713,12 @@ TEST_F(LookupTest, WhatIsReadWasTheKeysValueAtSomeMomentOfTheLookup) {
     }
     reader_->before_word = nullptr;
     splits += table_->stats().splits;
+    merges += table_->stats().merges;
   }
-  std::printf("%lu lookups, %lu found, %lu writes between, %lu splits, %lu asked\n", lookups, found, interleaved,
-              splits, asked);
+  std::printf("%lu lookups, %lu found, %lu writes between, %lu splits, %lu merges, %lu asked\n", lookups, found,
+              interleaved, splits, merges, asked);
   EXPECT_GT(splits, 5u * kRounds);
+  EXPECT_GT(merges, kRounds);
   EXPECT_LT(asked, lookups / 20);
 }
 
