@@ -1,43 +1,50 @@
 #include "kv/item.h"
 
+#include <cstddef>
+#include <cstring>
+
 namespace farlook::kv {
 namespace {
 
-// What stands in the header, where it may be believed as far as lengths go.
+// The header of an item in private memory. Each word is loaded where it is needed: few live across the hashing.
 struct Header {
-  uint64_t checksum, expiry, version;
-  ItemLengths lengths;
-  explicit Header(const char* at)
-      : checksum(LoadAs<uint64_t>(at + kChecksumOffset)),
-        expiry(LoadAs<uint64_t>(at + kExpiryOffset)),
-        version(LoadAs<uint64_t>(at + kVersionOffset)),
-        lengths(ItemLengths::From(LoadAs<uint64_t>(at + kLengthsOffset))) {}
-  bool LengthsFit(uint64_t size) const {
-    return lengths.key_bytes >= kMinKeyBytes && lengths.key_bytes <= kMaxKeyBytes &&
-           ItemBytes(lengths.key_bytes, lengths.value_bytes) <= size;
-  }
-  bool TagFits() const { return expiry == NeverExpires(version) || ExpiryFits(version, expiry); }
-  void Describe(ItemView* item) const {
-    item->version = version;
+  const char* at;
+
+  uint64_t checksum() const { return LoadAs<uint64_t>(at + kChecksumOffset); }
+  uint64_t version() const { return LoadAs<uint64_t>(at + kVersionOffset); }
+  ItemLengths lengths() const { return ItemLengths::From(LoadAs<uint64_t>(at + kLengthsOffset)); }
+
+  // Fills in what the item says beside its key and value. False: the tag does not fit. REQUIRES that it is alive.
+  bool Describe(ItemView* item) const {
+    const uint64_t expiry = LoadAs<uint64_t>(at + kExpiryOffset);
+    item->version = version();
+    std::memcpy(&item->kind, at + kLengthsOffset + 2, 2);
+    item->expiry_ms = 0;
+    if (expiry == NeverExpires(item->version)) [[likely]]
+      return true;
     item->expiry_ms = ExpiryTimeMs(expiry);
-    item->kind = lengths.kind;
-    item->flags = lengths.flags;
+    return ExpiryFits(item->version, expiry);
   }
 };
+static_assert(offsetof(ItemView, flags) == offsetof(ItemView, kind) + 1, "copied at once");
+
+bool LengthsFit(ItemLengths lengths, uint64_t size) {
+  return lengths.key_bytes >= kMinKeyBytes && lengths.key_bytes <= kMaxKeyBytes &&
+         ItemBytes(lengths.key_bytes, lengths.value_bytes) <= size;
+}
 
 }  // namespace
 
 ItemCheck CheckItem(const Hasher& hasher, absl::string_view bytes, absl::string_view key, ItemView* item) {
   if (bytes.size() < kItemHeaderBytes) return ItemCheck::kTorn;
-  const Header header(bytes.data());
-  if (header.version & kDeadBit) return ItemCheck::kDead;
-  if (!header.LengthsFit(bytes.size())) return ItemCheck::kTorn;
-  const ItemLengths lengths = header.lengths;
-  if (ItemChecksum(hasher, bytes.data(), ItemBytes(lengths.key_bytes, lengths.value_bytes)) != header.checksum) {
+  const Header header{bytes.data()};
+  if (header.version() & kDeadBit) return ItemCheck::kDead;
+  const ItemLengths lengths = header.lengths();
+  if (!LengthsFit(lengths, bytes.size())) return ItemCheck::kTorn;
+  if (ItemChecksum(hasher, bytes.data(), ItemBytes(lengths.key_bytes, lengths.value_bytes)) != header.checksum()) {
     return ItemCheck::kTorn;
   }
-  if (!header.TagFits()) return ItemCheck::kTorn;
-  header.Describe(item);
+  if (!header.Describe(item)) return ItemCheck::kTorn;
   item->key = absl::string_view(bytes.data() + kItemHeaderBytes, lengths.key_bytes);
   item->value = absl::string_view(bytes.data() + ValueOffset(lengths.key_bytes), lengths.value_bytes);
   return item->key == key ? ItemCheck::kValid : ItemCheck::kOtherKey;
@@ -46,23 +53,23 @@ ItemCheck CheckItem(const Hasher& hasher, absl::string_view bytes, absl::string_
 ItemCheck CheckSplitItem(const Hasher& hasher, absl::string_view head, absl::string_view rest, absl::string_view key,
                          ItemView* item) {
   if (head.size() != ValueOffset(key.size())) return ItemCheck::kTorn;
-  const Header header(head.data());
-  if (header.version & kDeadBit) return ItemCheck::kDead;
-  if (!header.LengthsFit(head.size() + rest.size())) return ItemCheck::kTorn;
-  const uint64_t bytes = ItemBytes(header.lengths.key_bytes, header.lengths.value_bytes);
+  const Header header{head.data()};
+  if (header.version() & kDeadBit) return ItemCheck::kDead;
+  const ItemLengths lengths = header.lengths();
+  if (!LengthsFit(lengths, head.size() + rest.size())) return ItemCheck::kTorn;
+  const uint64_t bytes = ItemBytes(lengths.key_bytes, lengths.value_bytes);
   // An item of another key may be shorter than the head of ours.
   const uint64_t in_head = bytes < head.size() ? bytes : head.size();
   if (hasher(head.substr(kVersionOffset, in_head - kVersionOffset), rest.substr(0, bytes - in_head)) !=
-      header.checksum) {
+      header.checksum()) {
     return ItemCheck::kTorn;
   }
-  if (!header.TagFits()) return ItemCheck::kTorn;
-  header.Describe(item);
-  if (header.lengths.key_bytes != key.size() || head.substr(kItemHeaderBytes, key.size()) != key) {
+  if (!header.Describe(item)) return ItemCheck::kTorn;
+  if (lengths.key_bytes != key.size() || head.substr(kItemHeaderBytes, key.size()) != key) {
     return ItemCheck::kOtherKey;
   }
   item->key = head.substr(kItemHeaderBytes, key.size());
-  item->value = rest.substr(0, header.lengths.value_bytes);
+  item->value = rest.substr(0, lengths.value_bytes);
   return ItemCheck::kValid;
 }
 

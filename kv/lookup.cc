@@ -51,10 +51,8 @@ Lookup::Step Lookup::Start(const ReaderContext& context, absl::string_view key, 
   context_ = context;
   key_ = key;
   hash_ = hash;
-  cached_was_stale_ = false;
-  moved_ = false;
-  retries_ = 0;
-  expiry_looks_ = 0;
+  cached_was_stale_ = moved_ = false;
+  retries_ = expiry_looks_ = 0;
   second_look_ = false;
   rounds_ = bucket_reads_ = item_reads_ = 0;
   if (!cached.empty() && cached.ValidIn(context_.region_bytes)) {

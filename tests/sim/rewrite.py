@@ -89,8 +89,8 @@ EDITS = [
     ("kv/item.cc", "  return item->key == key ? ItemCheck::kValid : ItemCheck::kOtherKey;\n",
      "  const size_t common = BROKEN(kKeyWithoutLength) && key.size() < item->key.size() ? key.size() : item->key.size();\n"
      "  return item->key.substr(0, common) == key ? ItemCheck::kValid : ItemCheck::kOtherKey;\n"),
-    ("kv/item.cc", "lengths.key_bytes, lengths.value_bytes)) != header.checksum) {\n",
-     "lengths.key_bytes, lengths.value_bytes)) != header.checksum && !BROKEN(kChecksumIgnored)) {\n"),
+    ("kv/item.cc", "lengths.key_bytes, lengths.value_bytes)) != header.checksum()) {\n",
+     "lengths.key_bytes, lengths.value_bytes)) != header.checksum() && !BROKEN(kChecksumIgnored)) {\n"),
     # A "not found" is believed however long the lookup took.
     ("client/reads.cc", "  return now_ns - flight.since_ns <= kv::kMaxBucketReadNs;\n",
      "  return BROKEN(kLateNotFound) || now_ns - flight.since_ns <= kv::kMaxBucketReadNs;\n"),
