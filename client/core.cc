@@ -288,7 +288,7 @@ void ClientCore::BeginReady() {
     EndSession("the server no longer knows this client's session");
   }
   kv::Directory* const directory = link_.directory()->directory();
-  const kv::ReaderContext context = {link_.hasher(), directory, directory->header().region_bytes};
+  const kv::ReaderContext context = {link_.hasher(), directory, directory->header().region_bytes, session_.clock()};
   const Ready ready = {link_.connection(), link_.table(),    context,           link_.incarnation(),
                        &link_.welcome(),   link_.hello_ns(), link_.welcome_ns()};
   for (Engine* engine : engines_) engine->Connect(ready);

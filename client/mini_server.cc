@@ -134,6 +134,8 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
   kv::ItemView item;
   std::string value(request.value);
   std::string payload;
+  const uint64_t ttl_us = request.option.ttl_us;
+  const uint64_t expiry_ms = ttl_us == 0 ? 0 : (time_us + ttl_us + 999) / 1000;
   const bool over = request.deadline_us != 0 && request.deadline_us <= time_us;
   if (over) result.code = kv::Code::kExpired;
   switch (over ? kv::RequestType::kGoodbye : request.type) {
@@ -145,7 +147,8 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
       }
       [[fallthrough]];
     case kv::RequestType::kPut:
-      result = table_->Put(hash, request.key, value, request.condition, request.version, now_ns);
+      result = table_->Put(hash, request.key, value,
+                           {request.condition, request.version, expiry_ms, request.option.keep_ttl}, now_ns);
       break;
     case kv::RequestType::kDelete:
       result = table_->Delete(hash, request.key, request.condition, request.version, now_ns);
@@ -157,9 +160,20 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
       }
       break;
     case kv::RequestType::kTouch:
-    case kv::RequestType::kGetAndTouch:
+      result = table_->Touch(hash, request.key, expiry_ms, now_ns);
+      break;
     case kv::RequestType::kTtl:
-      result.code = kv::Code::kUnsupported;
+      result = table_->Get(hash, request.key, &item);
+      if (result.code != kv::Code::kOk) break;
+      payload.resize(kv::TtlResult::kBytes);
+      kv::TtlResult{item.expiry_ms}.Encode(payload.data());
+      break;
+    case kv::RequestType::kGetAndTouch:
+      result = table_->Touch(hash, request.key, expiry_ms, now_ns);
+      if (result.code == kv::Code::kOk && table_->Get(hash, request.key, &item).code == kv::Code::kOk &&
+          item.value.size() <= kv::kMaxReplyPayloadBytes) {
+        payload = std::string(item.value);
+      }
       break;
     case kv::RequestType::kPing:
       break;

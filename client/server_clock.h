@@ -22,27 +22,22 @@
 #include <limits>
 
 #include "client/last_time.h"
+#include "kv/expiry_clock.h"
 
 namespace farlook::client {
 
 // Thread safety: one thread.
-class ServerClock {
+class ServerClock final : public kv::ReaderClock {
  public:
   // Clocks of computers drift by at most 244 parts in a million (NTP slews by 500 for a while): 1,000 are allowed for.
   static constexpr int64_t kDriftParts = 1000;  // one in so many
   // It need not be told more often.
   static constexpr int64_t kFreshNs = 1'000'000'000;
 
-  // In microseconds of the server's clock.
-  struct Interval {
-    uint64_t lo;  // it is surely not before
-    uint64_t hi;  // surely not after
-  };
-
   explicit ServerClock(LastTime* time) : time_(time) {}
 
   // Another server's clock, perhaps: what was heard does not count.
-  void Forget() { *this = ServerClock(time_); }
+  void Forget() { time_us_ = 0; }
 
   // A message that bears this time was received at `now_ns`; it answers what was posted at `posted_ns`, or later.
   void Hear(uint64_t time_us, int64_t posted_ns, int64_t now_ns) {
@@ -59,7 +54,9 @@ class ServerClock {
   bool stale(int64_t now_ns) const { return now_ns - checked_ns_ >= kFreshNs; }
 
   // What the server's clock shows now. Reads the local clock.
-  Interval Now() { return time_us_ == 0 ? Interval{0, std::numeric_limits<uint64_t>::max()} : At(time_->NowNs()); }
+  Interval Now() override {
+    return time_us_ == 0 ? Interval{0, std::numeric_limits<uint64_t>::max()} : At(time_->NowNs());
+  }
 
   // The server's time at the local time `deadline_ns`, at least 1. 0, for never, where that is the largest number, or
   // where nothing was heard yet.

@@ -59,6 +59,14 @@ class Index {
   // Where the slot is that holds an item at this offset, or null.
   char* FindOffset(uint64_t hash, uint64_t offset) const;
 
+  // The segment that serves a position, and the last position that it does.
+  const char* SegmentAt(uint64_t position, uint64_t* last) const {
+    const uint64_t offset = directory_->Find(position).offset();
+    const SegmentInfo& info = *pool_->info(offset);
+    *last = info.depth == 0 ? ~uint64_t{0} : info.position | ~uint64_t{0} >> info.depth;
+    return region_ + offset;
+  }
+
   // An empty slot for a hash, splitting segments as needed, which is in use from now on. Null with *code: kNoMemory
   // (nothing in the pool; try again when there is), kIndexFull.
   char* FindRoom(uint64_t hash, int64_t now_ns, Code* code);

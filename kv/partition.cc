@@ -40,6 +40,7 @@ Partition::Partition(absl::Span<char> region, const Hasher* hasher, PagePool* po
       largest_rewritten_(options.rewrites ? kLargestRewritten : -1),
       index_(region.data(), hasher, segments, directory, {prefix, bits, region.size()}),
       slabs_(pool, region.size() / kPageBytes),
+      expiry_(prefix, bits),
       versions_(options.first_version >> bits),
       marked_versions_(versions_),
       scratch_(kScratchBytes) {}
@@ -71,7 +72,10 @@ Partition::Found Partition::Find(uint64_t hash, absl::string_view key) const {
 
 bool Partition::Expired(const Found& found) const {
   const uint64_t expiry_ms = found.expiry_ms();
-  return expiry_ms != 0 && clock_ != nullptr && HasExpired(expiry_ms, clock_->NowUs());
+  if (expiry_ms == 0) [[likely]]
+    return false;
+  // A counter lives until the sweep hands it over: who knows its cell does not look at its item.
+  return clock_ != nullptr && found.lengths().kind != ItemKind::kCounter && HasExpired(expiry_ms, clock_->NowUs());
 }
 
 WriteResult Partition::Check(const Found& found, bool expired, Condition condition, uint64_t version,
@@ -280,18 +284,22 @@ WriteResult Partition::Publish(const Reservation& reservation, const PutParams& 
   const absl::string_view head(reinterpret_cast<const char*>(&new_version), sizeof new_version);
   StoreWord(item + kChecksumOffset, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));
   StoreWord(item + kExpiryOffset, ExpiryWord(new_version, ExpiryFor(params, old_expiry_ms)));
-  return Link(reservation, found, lengths, new_version, WantsPresent(params.condition) && old_expiry_ms != 0, now_ns);
+  return Noted(
+      reservation.hash, params.expiry_ms,
+      Link(reservation, found, lengths, new_version, WantsPresent(params.condition) && old_expiry_ms != 0, now_ns));
 }
 
 WriteResult Partition::Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
                            int64_t now_ns) {
-  return PutItem(hash, key, value, ItemKind::kValue, params, now_ns);
+  return Noted(hash, params.expiry_ms, PutItem(hash, key, value, ItemKind::kValue, params, now_ns));
 }
 
 // A counter's item is written once and never replaced, so what it says about its cell is true as long as it is alive.
-WriteResult Partition::InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns) {
+WriteResult Partition::InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms,
+                                     int64_t now_ns) {
   const absl::string_view value(reinterpret_cast<const char*>(&cell), sizeof cell);
-  return PutItem(hash, key, value, ItemKind::kCounter, PutParams{Condition::kAbsent}, now_ns);
+  const PutParams params{Condition::kAbsent, /*version=*/0, expiry_ms};
+  return Noted(hash, expiry_ms, PutItem(hash, key, value, ItemKind::kCounter, params, now_ns));
 }
 
 // The item as it will be, in private memory.
@@ -365,12 +373,15 @@ WriteResult Partition::PutItem(uint64_t hash, absl::string_view key, absl::strin
 WriteResult Partition::Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns) {
   const Found found = Find(hash, key);
   if (found.slot == nullptr) return {Code::kNotFound, 0, Slot()};
-  if (found.lengths().kind != ItemKind::kValue) return {Code::kWrongKind, found.version(), Slot(LoadWord(found.slot))};
+  if (found.lengths().kind == ItemKind::kCounter) {
+    StoreWord(found.item + kExpiryOffset, ExpiryWord(found.version(), expiry_ms));  // it ends when it is swept
+    return Noted(hash, expiry_ms, {Code::kOk, found.version(), Slot(LoadWord(found.slot))});
+  }
   if (!Expired(found)) {
     StoreWordFenced(found.item + kExpiryOffset, InvertTag(LoadWord(found.item + kExpiryOffset)));
     if (!Expired(found)) {
       StoreWord(found.item + kExpiryOffset, ExpiryWord(found.version(), expiry_ms));
-      return {Code::kOk, found.version(), Slot(LoadWord(found.slot))};
+      return Noted(hash, expiry_ms, {Code::kOk, found.version(), Slot(LoadWord(found.slot))});
     }
   }
   RemoveExpired(found, now_ns);
@@ -435,6 +446,7 @@ void Partition::AddTo(TableStats* stats) const {
   stats->puts += puts_.value();
   stats->rewrites += rewrites_.value();
   stats->expired_items += expired_items_.value();
+  stats->expiry_bytes += expiry_.bytes();
   stats->deletes += deletes_.value();
   stats->moved_items += moved_items_.value();
   stats->splits += splits_.value();

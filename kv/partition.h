@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "kv/expiry.h"
 #include "kv/expiry_clock.h"
 #include "kv/hash.h"
 #include "kv/index.h"
@@ -45,11 +46,13 @@ class Partition {
   bool Expire(uint64_t hash, uint64_t offset, int64_t now_ns);
   WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns);
   WriteResult Get(uint64_t hash, absl::string_view key, ItemView* item) const;
-  WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns);
+  WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms, int64_t now_ns);
   WriteResult DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns);
   Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation);
   WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   void Abandon(const Reservation& reservation);
+  bool Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters);
+  ExpiryIndex::Tick expiry_due() const { return expiry_.due(); }
   void PrefetchItem(uint64_t hash) const { index_.PrefetchItem(hash); }
 
   bool Tidy(int64_t now_ns);
@@ -99,6 +102,15 @@ class Partition {
   }
   void RaiseVersionMark();
   void TakeIndexFigures();
+  // What a write did to an item that expires at `expiry_ms` from now on (0: never), for the sweep.
+  WriteResult Noted(uint64_t hash, uint64_t expiry_ms, const WriteResult& result) {
+    if (expiry_ms != 0 && result.code == Code::kOk) [[unlikely]]
+      expiry_.Note(hash, expiry_ms);
+    return result;
+  }
+  void VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns, std::vector<ExpiredCounter>* counters);
+  void SweepBucket(const char* bucket, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
+                   std::vector<ExpiredCounter>* counters);
 
   char* const region_;
   char* const marks_;  // kv/region.h
@@ -111,6 +123,7 @@ class Partition {
   const int largest_rewritten_;    // class of the largest piece that is written in place
   Index index_;
   Slabs slabs_;
+  ExpiryIndex expiry_;
   uint64_t versions_;
   uint64_t marked_versions_;  // the region says that they may be in use up to here
   std::vector<char> scratch_;

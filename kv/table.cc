@@ -92,10 +92,11 @@ WriteResult Table::Get(uint64_t hash, absl::string_view key, ItemView* item) con
   return partitions_[PartitionOf(hash)]->Get(hash, key, item);
 }
 
-WriteResult Table::InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns) {
+WriteResult Table::InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms,
+                                 int64_t now_ns) {
   if (Pretends()) [[unlikely]]
     return {Code::kMakingRoom, 0, Slot()};
-  return partitions_[PartitionOf(hash)]->InsertCounter(hash, key, cell, now_ns);
+  return partitions_[PartitionOf(hash)]->InsertCounter(hash, key, cell, expiry_ms, now_ns);
 }
 
 WriteResult Table::DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns) {
@@ -130,6 +131,12 @@ WriteResult Table::Publish(const Reservation& reservation, const PutParams& para
 
 void Table::Abandon(const Reservation& reservation) {
   partitions_[PartitionOf(reservation.hash)]->Abandon(reservation);
+}
+
+ExpiryIndex::Tick Table::ExpiryDue(int partition) const { return partitions_[partition]->expiry_due(); }
+
+bool Table::Sweep(int partition, size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters) {
+  return partitions_[partition]->Sweep(budget, now_ns, counters);
 }
 
 void Table::PrefetchBucket(uint64_t hash) const {

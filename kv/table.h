@@ -17,11 +17,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kv/expiry.h"
 #include "kv/hash.h"
 #include "kv/item.h"
 #include "kv/message.h"
@@ -75,6 +77,12 @@ struct Reservation {
   absl::Span<char> value;  // in the region: write with StoreWord (8-byte aligned) or let the transport write
 };
 
+// A counter whose time is over, for who ends counters.
+struct ExpiredCounter {
+  uint64_t hash;
+  std::string key;
+};
+
 struct TableStats {
   uint64_t keys = 0;
   uint64_t key_bytes = 0;    // of live items
@@ -90,6 +98,7 @@ struct TableStats {
   uint64_t overflow_keys = 0;  // in overflow buckets at their insertion, since start
   uint64_t moved_items = 0;    // by compaction
   uint64_t expired_items = 0;  // that were removed
+  uint64_t expiry_bytes = 0;   // of this process's memory: where items expire
   uint64_t puts = 0;           // applied
   uint64_t rewrites = 0;       // of the puts, those in the old item's piece
   uint64_t deletes = 0;        // applied
@@ -131,6 +140,13 @@ class Table {
   // Removes the item at this offset if `hash` leads there and it has expired. Whether it did.
   bool Expire(uint64_t hash, uint64_t offset, int64_t now_ns);
 
+  // The tick in which a partition's first item expires, or earlier (expiry.h): when it is over Sweep() has something to
+  // do. Needs no lock.
+  ExpiryIndex::Tick ExpiryDue(int partition) const;
+  // Removes values that have expired, and adds counters to `*counters`; looks at some `budget` buckets and those that
+  // continue them. Whether there is more to do now. REQUIRES the partition's lock.
+  bool Sweep(int partition, size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters);
+
   // Codes: kOk, kNotFound, kVersionMismatch, kWrongKind.
   WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns);
 
@@ -141,7 +157,10 @@ class Table {
   // A counter's item, which names its cell for as long as it lives. The caller keeps the order (docs/protocol.md,
   // "Counters"): the cell has its value before InsertCounter, and is dead before DeleteCounter. Codes: as Put and
   // Delete of a key that must be absent, or present; kWrongKind if the key names a value.
-  WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns);
+  WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms, int64_t now_ns);
+  WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, int64_t now_ns) {
+    return InsertCounter(hash, key, cell, /*expiry_ms=*/0, now_ns);
+  }
   WriteResult DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns = 0);
   // kOk and *cell; kNotFound; kWrongKind.
   Code FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) const;

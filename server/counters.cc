@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kv/counter_value.h"
+#include "kv/expiry_word.h"
 
 namespace farlook::server {
 namespace {
@@ -17,9 +18,9 @@ constexpr Code kDeviceFailed = Code::kOutcomeUnknown;
 
 }  // namespace
 
-Counters::Counters(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, absl::Span<char> region,
-                   std::unique_ptr<CellWriter> writer)
-    : table_(table), locks_(locks), clock_(clock), writer_(std::move(writer)), pool_(region.size()) {}
+Counters::Counters(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, ServerTime time,
+                   absl::Span<char> region, std::unique_ptr<CellWriter> writer)
+    : table_(table), locks_(locks), clock_(clock), time_(time), writer_(std::move(writer)), pool_(region.size()) {}
 
 Outcome Counters::Execute(const kv::Request& request, uint64_t hash, bool tell_cell, LockTimes* times) {
   TimedLock lock(locks_->of(hash), times);
@@ -49,6 +50,19 @@ Outcome Counters::Execute(const kv::Request& request, uint64_t hash, bool tell_c
   return outcome;
 }
 
+void Counters::Expire(absl::string_view key, uint64_t hash, uint64_t clock_us) {
+  absl::MutexLock lock(locks_->of(hash));
+  uint64_t cell = 0;
+  kv::ItemView item;
+  if (table_->FindCounter(hash, key, &cell) != Code::kOk || table_->Get(hash, key, &item).code != Code::kOk ||
+      !kv::HasExpired(item.expiry_ms, clock_us)) {
+    return;
+  }
+  kv::Request request;
+  request.key = key;
+  Delete(request, hash, cell);
+}
+
 // Nobody else knows the cell: its last holders have acknowledged or are gone, and no item names it.
 bool Counters::Set(uint64_t cell, int64_t value) {
   int64_t now, old;
@@ -59,7 +73,9 @@ Outcome Counters::Create(const kv::Request& request, uint64_t hash, uint64_t* ce
   const uint64_t fresh = AllocateCell();
   if (fresh == 0) return Outcome(Code::kNoMemory);
   if (!Set(fresh, request.operands.operand)) return Outcome(kDeviceFailed);  // the cell is lost, which is the safe side
-  const kv::WriteResult inserted = table_->InsertCounter(hash, request.key, fresh, clock_->NowNs());
+  const int64_t now_ns = clock_->NowNs();
+  const uint64_t expiry_ms = time_.ExpiryMs(request.option.ttl_us, now_ns);
+  const kv::WriteResult inserted = table_->InsertCounter(hash, request.key, fresh, expiry_ms, now_ns);
   if (inserted.code != Code::kOk) {
     if (Set(fresh, static_cast<int64_t>(kv::kPoison))) FreeCell(fresh);
     return Outcome(inserted.code);

@@ -29,6 +29,7 @@
 #include "server/cell_writer.h"
 #include "server/lock_times.h"
 #include "server/partition_locks.h"
+#include "server/server_time.h"
 #include "server/session.h"
 
 namespace farlook::server {
@@ -47,13 +48,16 @@ class Counters {
   using Holder = kv::CellQuarantine::Holder;
 
   // `region` is formatted (kv/cell_region.h). All outlive this.
-  Counters(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, absl::Span<char> region,
+  Counters(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, ServerTime time, absl::Span<char> region,
            std::unique_ptr<CellWriter> writer);
 
   // Carries out a request about a counter, whose key has this hash. Outcome::counter bears the cell where `tell_cell`.
   // REQUIRES IsCounterRequest; for `tell_cell`: the asking connection is enrolled.
   // `times`: of the calling thread; null: it is not noted how long the lock is held.
   Outcome Execute(const kv::Request& request, uint64_t hash, bool tell_cell, LockTimes* times = nullptr);
+
+  // Ends the counter of this key, whose hash this is, if it has expired by this time of the server's clock.
+  void Expire(absl::string_view key, uint64_t hash, uint64_t clock_us);
 
   // A worker takes part: `wake` is called, from any thread, when there are notices for its connections.
   int AddWorker(std::function<void()> wake);
@@ -89,6 +93,7 @@ class Counters {
   kv::Table* const table_;
   PartitionLocks* const locks_;
   const rdma::Clock* const clock_;
+  const ServerTime time_;
   const std::unique_ptr<CellWriter> writer_;
   std::deque<News> news_;  // of each worker; fixed before the first request
 

@@ -33,7 +33,7 @@ class CountersTest : public testing::Test {
     locks_ = std::make_unique<PartitionLocks>(table_.get());
     region_ = cells_.span().subspan(0, cells * 64 + 64);
     kv::FormatCellRegion(region_, 1);
-    counters_ = std::make_unique<Counters>(table_.get(), locks_.get(), &clock_, region_,
+    counters_ = std::make_unique<Counters>(table_.get(), locks_.get(), &clock_, ServerTime(), region_,
                                            std::make_unique<CpuCellWriter>(region_));
   }
 

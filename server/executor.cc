@@ -11,7 +11,7 @@ kv::Code Executor::Admit(const kv::Request& request, Asker asker, int64_t now_ns
     if (asker.read_only) return kv::Code::kReadOnly;
     if (asker.writes_refused) return kv::Code::kShuttingDown;
   }
-  if (request.unsupported || !request.option.empty()) return kv::Code::kUnsupported;
+  if (request.unsupported) return kv::Code::kUnsupported;
   return shared_.time.IsOver(request.deadline_us, now_ns) ? kv::Code::kExpired : kv::Code::kOk;
 }
 
@@ -38,9 +38,11 @@ Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_c
       *payload = PayloadOf(request.type, outcome);
       return outcome;
     case kv::RequestType::kTouch:
+      return Touch(request, hash);
     case kv::RequestType::kGetAndTouch:
+      return GetAndTouch(request, hash, payload);
     case kv::RequestType::kTtl:
-      return Outcome(kv::Code::kUnsupported);
+      return Ttl(request, hash, payload);
     case kv::RequestType::kPing:
     case kv::RequestType::kPutPulled:
     case kv::RequestType::kCellsDropped:
@@ -61,9 +63,9 @@ Outcome Executor::Write(const kv::Request& request, uint64_t hash, int64_t now_n
   TimedLock lock(shared_.locks->of(hash), times_);
   // Where several workers write a partition, a time that was read before the lock was had may lie before another's
   // split. See "Retired segments" in docs/design-notes.md.
-  if (shared_.workers > 1) now_ns = shared_.clock->NowNs();
+  if (shared_.workers > 1 || request.option.has_ttl) now_ns = shared_.clock->NowNs();
   if (request.type == kv::RequestType::kPut) {
-    result = shared_.table->Put(hash, request.key, request.value, request.condition, request.version, now_ns);
+    result = shared_.table->Put(hash, request.key, request.value, PutParamsOf(request, shared_.time, now_ns), now_ns);
   } else {
     result = shared_.table->Delete(hash, request.key, request.condition, request.version, now_ns);
   }
@@ -71,16 +73,51 @@ Outcome Executor::Write(const kv::Request& request, uint64_t hash, int64_t now_n
 }
 
 Outcome Executor::Get(const kv::Request& request, uint64_t hash, absl::string_view* payload) {
-  kv::ItemView item;
   TimedLock lock(shared_.locks->of(hash), times_);
+  return Read(request, hash, payload);
+}
+
+// REQUIRES the lock: the value is copied while that keeps it from being freed.
+Outcome Executor::Read(const kv::Request& request, uint64_t hash, absl::string_view* payload) {
+  kv::ItemView item;
   const kv::WriteResult result = shared_.table->Get(hash, request.key, &item);
   if (result.code == kv::Code::kOk) {
     if (item.kind != kv::ItemKind::kValue) return Outcome(kv::Code::kWrongKind);
-    // Copied while the lock keeps it from being freed.
     if (item.value.size() <= value_.size()) {
       std::memcpy(value_.data(), item.value.data(), item.value.size());
       *payload = {value_.data(), item.value.size()};
     }
+  }
+  return {result.code, result.version, result.slot};
+}
+
+Outcome Executor::Touch(const kv::Request& request, uint64_t hash) {
+  TimedLock lock(shared_.locks->of(hash), times_);
+  const int64_t now_ns = shared_.clock->NowNs();
+  const uint64_t expiry_ms = shared_.time.ExpiryMs(request.option.ttl_us, now_ns);
+  const kv::WriteResult result = shared_.table->Touch(hash, request.key, expiry_ms, now_ns);
+  return {result.code, result.version, result.slot};
+}
+
+Outcome Executor::GetAndTouch(const kv::Request& request, uint64_t hash, absl::string_view* payload) {
+  TimedLock lock(shared_.locks->of(hash), times_);
+  const Outcome read = Read(request, hash, payload);
+  if (read.code != kv::Code::kOk) return read;
+  const int64_t now_ns = shared_.clock->NowNs();
+  const uint64_t expiry_ms = shared_.time.ExpiryMs(request.option.ttl_us, now_ns);
+  const kv::WriteResult touched = shared_.table->Touch(hash, request.key, expiry_ms, now_ns);
+  if (touched.code == kv::Code::kOk) return read;
+  *payload = {};
+  return Outcome(touched.code);
+}
+
+Outcome Executor::Ttl(const kv::Request& request, uint64_t hash, absl::string_view* payload) {
+  kv::ItemView item;
+  TimedLock lock(shared_.locks->of(hash), times_);
+  const kv::WriteResult result = shared_.table->Get(hash, request.key, &item);
+  if (result.code == kv::Code::kOk) {
+    kv::TtlResult{item.expiry_ms}.Encode(value_.data());
+    *payload = {value_.data(), kv::TtlResult::kBytes};
   }
   return {result.code, result.version, result.slot};
 }

@@ -16,6 +16,19 @@
 
 namespace farlook::server {
 
+// What a put asks of the table. Its ttl begins at `now_ns`, when the put takes effect.
+inline kv::PutParams PutParamsOf(const kv::Request& request, ServerTime time, int64_t now_ns) {
+  kv::PutParams params;
+  params.condition = request.condition;
+  params.version = request.version;
+  if (!request.option.empty()) [[unlikely]] {
+    params.expiry_ms = time.ExpiryMs(request.option.ttl_us, now_ns);
+    params.keep_ttl = request.option.keep_ttl;
+    params.flags = request.option.item_flags;
+  }
+  return params;
+}
+
 class Executor {
  public:
   // `times` (which outlives it) are of the thread that calls; null: not noted.
@@ -40,6 +53,10 @@ class Executor {
  private:
   Outcome Write(const kv::Request& request, uint64_t hash, int64_t now_ns);
   Outcome Get(const kv::Request& request, uint64_t hash, absl::string_view* payload);
+  Outcome Read(const kv::Request& request, uint64_t hash, absl::string_view* payload);
+  Outcome Touch(const kv::Request& request, uint64_t hash);
+  Outcome GetAndTouch(const kv::Request& request, uint64_t hash, absl::string_view* payload);
+  Outcome Ttl(const kv::Request& request, uint64_t hash, absl::string_view* payload);
 
   const Shared shared_;
   LockTimes* const times_;

@@ -17,6 +17,8 @@ class PartitionLocks {
 
   // The lock for calls with this hash.
   absl::Mutex* of(uint64_t hash) { return &locks_[static_cast<size_t>(table_->PartitionOf(hash))].mutex; }
+  // That of a partition.
+  absl::Mutex* at(int partition) { return &locks_[static_cast<size_t>(partition)].mutex; }
 
  private:
   struct alignas(kv::kLineBytes) Padded {

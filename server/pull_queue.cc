@@ -86,6 +86,7 @@ void PullQueue::Begin() {
   pull.number = waiting.request.number;
   pull.condition = waiting.request.condition;
   pull.version = waiting.request.version;
+  pull.option = waiting.request.option;
   pull.deadline_us = waiting.request.deadline_us;
   pull.hash = waiting.hash;
   pull.source = waiting.request.source;
@@ -205,7 +206,12 @@ void PullQueue::Publish(Pull& pull) {
     if (time_.IsOver(pull.deadline_us, now_ns)) {
       table_->Abandon(pull.reservation);
     } else {
-      result = table_->Publish(pull.reservation, pull.condition, pull.version, now_ns);
+      kv::PutParams params{pull.condition, pull.version};
+      // Its ttl begins now, however long the value was under way.
+      params.expiry_ms = time_.ExpiryMs(pull.option.ttl_us, now_ns);
+      params.keep_ttl = pull.option.keep_ttl;
+      params.flags = pull.option.item_flags;
+      result = table_->Publish(pull.reservation, params, now_ns);
     }
     if (result.code == kv::Code::kMakingRoom) {
       if (!closed_ && MayWait(&pull.since_ns, now_ns)) return;

@@ -98,6 +98,7 @@ class PullQueue {
   struct Pull {
     bool in_use = false;
     kv::Condition condition = kv::Condition::kAlways;
+    kv::RequestOptions option;
     bool failed = false;    // a READ was refused: kBadValue
     bool flushed = false;   // a READ did not run
     bool verified = false;  // its value arrived and fits its hash; it waits for room in the index

@@ -83,6 +83,7 @@ class Server::Impl {
   const rdma::Clock& clock_ = rdma::Clock::Real();
   const int64_t started_ns_;
   const ServerTime time_;
+  const TableTime table_time_{&clock_, time_};
   ServerFacts facts_;
   std::vector<std::unique_ptr<rdma::SharedMemory>> memory_;       // one, or none yet
   std::vector<std::unique_ptr<rdma::SharedMemory>> cell_memory_;  // one, or none
@@ -156,6 +157,7 @@ absl::Status Server::Impl::MakeTable() {
   table.hash_seed = options_.hash_seed != 0 ? options_.hash_seed : Random64();
   table.partitions = facts_.partitions;
   table.max_value_bytes = options_.max_value_bytes;
+  table.clock = &table_time_;
   table.first_version = 1 + Random64() % (kv::kMaxFirstVersion - 1);
   auto made = kv::Table::Create(absl::MakeSpan(memory_[0]->data(), memory_[0]->bytes()), table);
   if (!made.ok()) return made.status();
@@ -181,7 +183,7 @@ absl::Status Server::Impl::MakeCounters() {
   cells_ = std::move(domain->ranges);
   facts_.cell_bytes = cell_memory_[0]->bytes();
   facts_.atomics = std::move(domain->name);
-  counters_ = std::make_unique<Counters>(table_.get(), locks_.get(), &clock_, cells, std::move(domain->writer));
+  counters_ = std::make_unique<Counters>(table_.get(), locks_.get(), &clock_, time_, cells, std::move(domain->writer));
   return absl::OkStatus();
 }
 

@@ -7,6 +7,9 @@
 
 #include <cstdint>
 
+#include "kv/expiry_clock.h"
+#include "rdma/clock.h"
+
 namespace farlook::server {
 
 class ServerTime {
@@ -19,11 +22,32 @@ class ServerTime {
 
   uint64_t At(int64_t now_ns) const { return static_cast<uint64_t>(now_ns / 1000 + offset_us_); }
 
+  // When the clock shows this.
+  int64_t NsAt(uint64_t time_us) const { return (static_cast<int64_t>(time_us) - offset_us_) * 1000; }
+
+  // When an item expires whose ttl, in microseconds, begins at `now_ns`: in milliseconds, not before its time. 0, for
+  // never, where the ttl is.
+  uint64_t ExpiryMs(uint64_t ttl_us, int64_t now_ns) const {
+    return ttl_us == 0 ? 0 : (At(now_ns) + ttl_us + 999) / 1000;
+  }
+
   // Whether a request with this deadline (0: none) is over.
   bool IsOver(uint64_t deadline_us, int64_t now_ns) const { return deadline_us != 0 && deadline_us <= At(now_ns); }
 
  private:
   int64_t offset_us_;
+};
+
+// The same as the table wants to look at it. Thread safety: any thread.
+class TableTime final : public kv::TableClock {
+ public:
+  // The clock outlives this.
+  TableTime(const rdma::Clock* clock, ServerTime time) : clock_(clock), time_(time) {}
+  uint64_t NowUs() const override { return time_.At(clock_->NowNs()); }
+
+ private:
+  const rdma::Clock* const clock_;
+  const ServerTime time_;
 };
 
 }  // namespace farlook::server

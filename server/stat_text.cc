@@ -83,6 +83,8 @@ void AddTable(const kv::TableStats& table, Lines& lines) {
   lines.Add("level", table.level);
   lines.Add("overflow_keys", table.overflow_keys);
   lines.Add("moved_items", table.moved_items);
+  lines.Add("expirations", table.expired_items);
+  lines.Add("expiry_bytes", table.expiry_bytes);
   lines.Add("puts", table.puts);
   lines.Add("deletes", table.deletes);
 }

@@ -92,12 +92,13 @@ class TestWorker {
     options.incarnation = kTestIncarnation;
     options.hash_seed = 3;
     options.partitions = 2;
+    options.clock = &table_time_;
     auto created = kv::Table::Create(memory_.span(), options);
     if (!created.ok()) std::abort();
     table_ = *std::move(created);
     locks_ = std::make_unique<PartitionLocks>(table_.get());
     kv::FormatCellRegion(cells_.span(), kTestIncarnation);
-    counters_ = std::make_unique<Counters>(table_.get(), locks_.get(), &clock, cells_.span(),
+    counters_ = std::make_unique<Counters>(table_.get(), locks_.get(), &clock, ServerTime(), cells_.span(),
                                            std::make_unique<CpuCellWriter>(cells_.span()));
     Shared& shared = shared_;
     shared.counters = counters_.get();
@@ -261,6 +262,7 @@ class TestWorker {
   int wakes = 0;
 
  private:
+  TableTime table_time_{&clock, ServerTime()};
   kv::TestMemory memory_, cells_{kTestCellBytes};
   std::unique_ptr<kv::Table> table_;
   std::unique_ptr<PartitionLocks> locks_;

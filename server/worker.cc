@@ -15,7 +15,11 @@ constexpr int64_t kMaxRetryNs = 20'000'000;
 }  // namespace
 
 Worker::Worker(const Shared& shared, SessionOptions sessions, std::function<void()> wake)
-    : shared_(shared), admission_(shared, std::move(sessions)), executor_(shared, &stats_.lock_times), mailbox_(wake) {
+    : shared_(shared),
+      admission_(shared, std::move(sessions)),
+      executor_(shared, &stats_.lock_times),
+      sweep_(shared, &stats_.lock_times),
+      mailbox_(wake) {
   if (shared_.counters == nullptr) return;
   counter_links_ = std::make_unique<CounterLinks>(shared_.counters, std::move(wake), shared_.counter_patience_ns);
 }
@@ -59,6 +63,11 @@ size_t Worker::Poll() {
   if (counter_links_ != nullptr && counter_links_->busy()) done += PollCounters();
   if (!unfinished_.empty()) done += ContinueUnfinished();
   if (!silent_.empty()) done += CloseSilent(looked_ns);
+  if (sweep_.wanted()) [[unlikely]] {
+    if (done == 0) now_ns_ = shared_.clock->NowNs();
+    sweep_.Poll(now_ns_);
+    due_ns_ = std::min(due_ns_, sweep_.due_ns());
+  }
   if (drain_.begun() && AdvanceDrain(/*idle=*/done == 0)) ++done;
   return done;
 }
@@ -169,6 +178,8 @@ void Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl
     link.room.Add(request.number, hash, now_ns_, message);
     return room_turns_.Add(&link);
   }
+  if (request.option.has_ttl) [[unlikely]]
+    sweep_.Noted();
   link.session->Finish(request.number, outcome);
   Answer(link, request.number, outcome, payload);
 }
@@ -228,6 +239,7 @@ void Worker::AnswerEndedPulls(Link& link) {
       // Alone it would leave its client without an answer for ever.
       if (!link.closing) Drop(link, "a value could not be read from the client");
     } else {
+      sweep_.Noted();  // it may have had a ttl
       link.session->Finish(ended.number, ended.outcome);
       Answer(link, ended.number, ended.outcome);
     }
@@ -282,6 +294,7 @@ void Worker::TakeRoomTurn(Link& link) {
   stats_.NoteRoomWait(waited_ns);
   const uint64_t number = waiting.number;
   link.room.PopFront();  // before the answer, which may close the connection and release what waits
+  sweep_.Noted();        // it may have had a ttl
   link.session->Finish(number, outcome);
   Answer(link, number, outcome, payload);
   ContinueHeld(link);

@@ -45,6 +45,7 @@
 #include "server/room_turns.h"
 #include "server/session.h"
 #include "server/shared.h"
+#include "server/sweep.h"
 #include "server/worker_stats.h"
 
 namespace farlook::server {
@@ -145,6 +146,7 @@ class Worker {
   Admission admission_;
   Executor executor_;
   Drain drain_;
+  Sweep sweep_;
   Mailbox mailbox_;
   std::vector<Port> ports_;
   absl::flat_hash_map<Link*, std::unique_ptr<Link>> links_;

@@ -22,7 +22,7 @@ constexpr size_t kMostBridges = 8;
 
 // Whether, if it was never seen, it might as well have been any other of its type.
 bool IsAlike(const Operation& operation) {
-  return operation.type != Type::kCompareAndSet &&
+  return operation.type != Type::kCompareAndSet && operation.type != Type::kExpire &&
          (!IsOfCounter(operation.type) || operation.type == Type::kDeleteCounter);
 }
 
@@ -99,7 +99,8 @@ class Search {
     uint32_t session = 0;  // index; 0: concurrent ones are in any order
     uint32_t later = 0;    // links of the entries not yet placed, in order of begin
     uint32_t earlier = 0;
-    bool alike = false;  // optional, and nothing tells it from others of its type that have begun
+    State expires = kAbsent;  // of a kExpire: which value ends
+    bool alike = false;       // optional, and nothing tells it from others of its type that have begun
   };
   // A version that somebody was told, of a write whose own outcome is unknown.
   struct Loose {
@@ -227,7 +228,11 @@ Search::Entry Search::EntryOf(const Timed& timed) const {
   entry.reads = operation.type == Type::kGet || operation.type == Type::kReadCounter ||
                 (operation.outcome != Outcome::kOk && !entry.optional);
   if (operation.write != 0) entry.writes = StateOf(operation.write);
-  if (operation.found != 0) entry.found = StateOf(operation.found);
+  if (operation.type == Type::kExpire) {
+    entry.expires = StateOf(operation.found);
+  } else if (operation.found != 0) {
+    entry.found = StateOf(operation.found);
+  }
   return entry;
 }
 
@@ -339,7 +344,7 @@ bool Search::FitsCounter(const Entry& entry, State state) const {
 bool Search::Fits(const Entry& entry, State state) const {
   const Operation& operation = *entry.operation;
   if (operation.outcome == Outcome::kNotFound) return state == kAbsent;
-  if (operation.type == Type::kWipe) return true;
+  if (operation.type == Type::kWipe || operation.type == Type::kExpire) return true;
   if (IsOfCounter(operation.type)) return FitsCounter(entry, state);
   if (operation.outcome == Outcome::kWrongKind) return IsCounter(state);
   if (IsCounter(state)) return false;
@@ -363,6 +368,8 @@ State Search::After(const Entry& entry, State state) const {
       return CounterIs(entry.operation->operand);
     case Type::kFetchAdd:
       return CounterIs(NumberOf(state) + entry.operation->operand);
+    case Type::kExpire:
+      return state == entry.expires ? kAbsent : state;
     default:
       return entry.writes;
   }
@@ -439,7 +446,7 @@ void Search::ChoicesAt(State state, Frame* frame) {
       return;
     }
     if (IsUnknownAdd(entry)) return;  // see AddBridges
-    if (!MayBeOverwritten(entry, state)) return;
+    if (After(entry, state) != state && !MayBeOverwritten(entry, state)) return;
     if (entry.alike) {
       // Who began first in its session, and may come no longer than the other, is as good.
       const auto as_good = [&](const Tried& other) {
@@ -556,7 +563,7 @@ bool Search::Explore(std::string* why) {
     bound_ = last.bound;
     if (choice < entries_.size()) {
       const Entry& entry = entries_[choice];
-      if (!entry.reads) bound_ = 0;
+      if (!entry.reads && (entry.expires == kAbsent || state == entry.expires)) bound_ = 0;
       if (entry.reads && entry.loose != 0) bound_ = entry.loose;
       Place(choice);
       placed.push_back(choice);

@@ -241,6 +241,27 @@ TEST(CheckTest, ATableThatBeginsAnewIsEmpty) {
   EXPECT_TRUE(Wrong({Put(1, 2, 1), wipe, Miss(4, 5), Get(6, 7, 1)}));
 }
 
+// A value that ends between 11 and 20, at one moment.
+TEST(CheckTest, WhatExpiresIsThereUntilAMomentAndNotAfter) {
+  const auto expire = [](int64_t begin, int64_t end, uint64_t write) {
+    return Operation{Type::kExpire, Outcome::kOk, 0, begin, end, 0, write, 0, 0};
+  };
+  const Operation put = Put(1, 2, 1), end = expire(11, 20, 1);
+  EXPECT_TRUE(Right({put, end, Get(3, 4, 1), Get(10, 12, 1), Miss(13, 14), Miss(21, 22)}));
+  EXPECT_TRUE(Right({put, end, Get(18, 19, 1), Miss(21, 22)}));
+  EXPECT_TRUE(Wrong({put, end, Miss(9, 10)})) << "surely not expired";
+  EXPECT_TRUE(Wrong({put, end, Get(21, 22, 1)})) << "surely expired";
+  EXPECT_TRUE(Wrong({put, end, Miss(12, 13), Get(15, 16, 1)})) << "back from the dead";
+  EXPECT_TRUE(Wrong({put, end, Get(15, 16, 1), Replace(21, 22, 2)}));
+  EXPECT_TRUE(Right({put, end, Insert(12, 13, 2), Get(25, 26, 2)})) << "another value has its own end";
+  EXPECT_TRUE(Right({put, Put(3, 4, 2), end, Get(12, 13, 2), Get(25, 26, 2)}));
+  EXPECT_TRUE(Wrong({put, Put(3, 4, 2), end, Miss(12, 13)}));
+  // Expect: that of a put of unknown outcome may have no effect.
+  EXPECT_TRUE(Right({put, Unknown(Put(3, 4, 2)), Unknown(expire(11, 20, 2)), Miss(12, 13), Get(15, 16, 2),
+                     Miss(17, 18)}) == false);
+  EXPECT_TRUE(Right({put, Unknown(Put(3, 4, 2)), Unknown(expire(11, 20, 2)), Get(12, 13, 2), Miss(15, 16)}));
+}
+
 TEST(CheckTest, AVersionOfTheTableBeforeFitsNothing) {
   const Operation wipe = {Type::kWipe, Outcome::kOk, 0, 3, 8, 0, 0, 0, 0};
   // A balance of 100, a server that dies and comes back, a balance of 7: who still knows the first must not change it.

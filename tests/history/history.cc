@@ -21,6 +21,8 @@ const char* NameOf(Type type) {
       return "delete";
     case Type::kWipe:
       return "the table begins anew";
+    case Type::kExpire:
+      return "expires";
     case Type::kCreateCounter:
       return "create counter";
     case Type::kFetchAdd:

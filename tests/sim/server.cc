@@ -186,7 +186,7 @@ absl::Span<char> SimServer::CreateCounters(uint64_t incarnation) {
   char* const region = TakeMemory((bytes + 4'095) / 4'096 * 4'096);
   kv::FormatCellRegion({region, bytes}, incarnation);
   parts_->counters =
-      std::make_unique<server::Counters>(parts_->table.get(), parts_->locks.get(), &clock_,
+      std::make_unique<server::Counters>(parts_->table.get(), parts_->locks.get(), &clock_, server::ServerTime(),
                                          absl::MakeSpan(region, bytes), std::make_unique<SimCellWriter>(region));
   return {region, bytes};
 }

@@ -1,0 +1,75 @@
+// What the sweep does to a partition. Where it looks: expiry.h.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "kv/partition.h"
+#include "kv/words.h"
+
+namespace farlook::kv {
+namespace {
+
+// How long a counter that has expired, and was handed over, is left alone before it is handed over again.
+constexpr ExpiryIndex::Tick kAgain = 4;
+
+}  // namespace
+
+bool Partition::Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters) {
+  if (clock_ == nullptr) return false;
+  const uint64_t clock_us = clock_->NowUs();
+  return expiry_.Sweep(ExpiryIndex::TickOf(clock_us / 1000), budget,
+                       [&](ExpiryIndex::Visit* visit) { VisitBucket(visit, clock_us, now_ns, counters); });
+}
+
+void Partition::VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns,
+                            std::vector<ExpiredCounter>* counters) {
+  for (;;) {
+    uint64_t last = 0;
+    const char* segment = index_.SegmentAt(visit->first, &last);
+    ++visit->segments;
+    const BucketInfo info(LoadWord(segment + uint64_t{visit->bucket} * kBucketBytes));
+    SweepBucket(segment + uint64_t{visit->bucket} * kBucketBytes, clock_us, now_ns, visit, counters);
+    // What was removed may have merged the segment with another: its slots stay as they were.
+    if (info.link() != 0) {
+      SweepBucket(segment + uint64_t{LinkedBucket(info.link())} * kBucketBytes, clock_us, now_ns, visit, counters);
+    }
+    visit->done = last >= visit->last;
+    if (visit->done) return;
+    visit->first = last + 1;
+    if (visit->looked >= visit->budget) return;
+  }
+}
+
+void Partition::SweepBucket(const char* bucket, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
+                            std::vector<ExpiredCounter>* counters) {
+  ++visit->looked;
+  std::array<uint64_t, kSlotsPerBucket> offsets;
+  size_t count = 0;
+  for (size_t i = 1; i < kWordsPerBucket; ++i) {
+    const Slot slot(LoadWord(bucket + 8 * i));
+    if (slot.empty()) continue;
+    __builtin_prefetch(region_ + slot.offset());
+    offsets[count++] = slot.offset();
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const char* item = region_ + offsets[i];
+    const uint64_t expiry_ms = ExpiryTimeMs(LoadWord(item + kExpiryOffset));
+    if (expiry_ms == 0) continue;
+    const ItemLengths lengths = ItemLengths::From(LoadWord(item + kLengthsOffset));
+    const absl::string_view key(item + kItemHeaderBytes, lengths.key_bytes);
+    const uint64_t hash = (*hasher_)(key);
+    ExpiryIndex::Tick tick = ExpiryIndex::TickOf(expiry_ms);
+    if (HasExpired(expiry_ms, clock_us)) {
+      if (lengths.kind != ItemKind::kCounter) {
+        Expire(hash, offsets[i], now_ns);
+        continue;
+      }
+      counters->push_back({hash, std::string(key)});
+      tick = ExpiryIndex::TickOf(clock_us / 1000) + kAgain;
+    }
+    // An overflow bucket has items of other main buckets, whose cells know of them.
+    if (BucketOf(hash) == visit->bucket) visit->next = std::min(visit->next, tick);
+  }
+}
+
+}  // namespace farlook::kv
