@@ -209,6 +209,12 @@ class KvServerTest(unittest.TestCase):
     first.process.send_signal(signal.SIGCONT)
     self.assertEqual(code, BAD_ADDRESS, text)
 
+  def test_a_removed_socket_is_said(self):
+    first = self.start('--listen=' + self.address)
+    first.wait_for('msg="ready"')
+    os.unlink(self.path)
+    self.assertIn('was removed', first.wait_for('msg="no client can come until this is over"'))
+
   def test_a_killed_server_leaves_its_address_free(self):
     first = self.start('--listen=' + self.address)
     first.wait_for('msg="ready"')

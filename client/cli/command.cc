@@ -1,23 +1,66 @@
 #include "client/cli/command.h"
 
+#include <string>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/explain.h"
+#include "client/cli/json_line.h"
 
 namespace farlook::cli {
+namespace {
+
+// As in JSON: "not_found".
+std::string NameOf(const absl::Status& status) {
+  return absl::AsciiStrToLower(absl::StatusCodeToString(status.code()));
+}
+absl::string_view NameOf(ExitCode code) {
+  switch (code) {
+    case ExitCode::kOk:
+      return "ok";
+    case ExitCode::kNotFound:
+      return "not_found";
+    case ExitCode::kConditionFailed:
+      return "aborted";
+    case ExitCode::kUsage:
+      return "invalid_argument";
+    case ExitCode::kInterrupted:
+      return "cancelled";
+    default:
+      return "failed";
+  }
+}
+
+}  // namespace
 
 ExitCode Context::Fail(ExitCode code, absl::string_view message) const {
+  Answer(NameOf(code), message, /*key=*/std::nullopt);
   console.Error(absl::StrCat(command, ": ", message));
   return code;
 }
 
+void Context::Answer(absl::string_view error, absl::string_view message, std::optional<absl::string_view> key) const {
+  // What these write to stdout is not answers but data, or a summary.
+  if (!options.json || command == "import" || command == "export") return;
+  JsonLine line;
+  if (key.has_value()) line.Bytes("key", *key);
+  console.out().WriteLine(line.Bytes("error", error).Bytes("message", message).ToString());
+}
+
 ExitCode Context::Fail(const AsyncOperation& operation, Action action) const {
   NoteStatus(operation.status());
-  return Fail(ExitCodeOf(operation.status()), Explain(operation, action, options));
+  const std::string message = Explain(operation, action, options);
+  Answer(NameOf(operation.status()), message, operation.key());
+  console.Error(absl::StrCat(command, ": ", message));
+  return ExitCodeOf(operation.status());
 }
 
 ExitCode Context::Fail(const absl::Status& status) const {
   NoteStatus(status);
-  return Fail(ExitCodeOf(status), Explain(status, options));
+  const std::string message = Explain(status, options);
+  Answer(NameOf(status), message, /*key=*/std::nullopt);
+  console.Error(absl::StrCat(command, ": ", message));
+  return ExitCodeOf(status);
 }
 
 void Context::NoteStatus(const absl::Status& status) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -41,7 +42,8 @@ struct Context {
   Mode mode;
   bool* server_gone = nullptr;  // if not null: set when the server does not answer at all
 
-  // Prints "<command>: <message>" as an error and returns `code`.
+  // Prints "<command>: <message>" as an error and returns `code`. With --json also an object with `error` and
+  // `message`, so that each request has a line on stdout; likewise below.
   ExitCode Fail(ExitCode code, absl::string_view message) const;
   // Prints what `operation`, which failed, met with; returns its code.
   ExitCode Fail(const AsyncOperation& operation, Action action) const;
@@ -49,6 +51,7 @@ struct Context {
   ExitCode Fail(const absl::Status& status) const;
   // Sets *server_gone if that is what `status` says. Fail() does it too.
   void NoteStatus(const absl::Status& status) const;
+  void Answer(absl::string_view error, absl::string_view message, std::optional<absl::string_view> key) const;
 };
 
 struct Command {

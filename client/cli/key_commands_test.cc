@@ -33,6 +33,7 @@ TEST_F(KeyCommandsTest, JsonHasKeyValueAndVersion) {
   EXPECT_EQ(Run({"get", "--json", "k", "missing", "\xFF"}), ExitCode::kNotFound) << "the worst of three";
   EXPECT_EQ(Out(),
             "{\"key\":\"k\",\"value\":\"v\",\"version\":1}\n"
+            "{\"key\":\"missing\",\"error\":\"not_found\",\"message\":\"no such key \\\"missing\\\"\"}\n"
             "{\"key_base64\":\"/w==\",\"value_base64\":\"AP4=\",\"version\":2}\n");
   EXPECT_EQ(Run({"put", "--json", "k", "w"}), ExitCode::kOk);
   EXPECT_EQ(Out(), "{\"key\":\"k\",\"version\":3}\n");

@@ -65,6 +65,9 @@ void Mapping::reset() {
 
 absl::StatusOr<UniqueFd> CreateSealable(const char* name, size_t bytes, unsigned flags) {
   UniqueFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
+  if (!fd.ok() && (errno == EMFILE || errno == ENFILE)) {
+    return absl::ResourceExhaustedError("cannot make memory to share: no file descriptors are left (see ulimit -n)");
+  }
   if (!fd.ok()) return ErrnoStatus("memfd_create");
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return ErrnoStatus("fstat of a memfd");

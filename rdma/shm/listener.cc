@@ -44,6 +44,7 @@ absl::StatusOr<std::unique_ptr<ShmListener>> ShmListener::Create(const std::stri
   if (!address.ok()) return address.status();
   std::unique_ptr<ShmListener> listener(
       new ShmListener(*std::move(address), std::move(epoll), std::move(timer), std::move(spare), *std::move(life)));
+  if (listener->address_.news() >= 0 && !listener->Watch(listener->address_.news())) return NoDescriptors();
   if (!listener->Watch(listener->address_.socket()) || !listener->Watch(listener->timer_.get())) return NoDescriptors();
   return listener;
 }
@@ -101,6 +102,9 @@ std::unique_ptr<ConnectionRequest> ShmListener::Next() {
       const int ready = events[i].data.fd;
       if (ready == address_.socket()) {
         AcceptAll(now_ns);
+      } else if (ready == address_.news()) {
+        address_.Drain();
+        file_status_ = address_.status();
       } else if (ready != timer_.get()) {
         ReadHello(ready);
       }

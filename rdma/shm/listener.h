@@ -29,6 +29,7 @@ class ShmListener final : public Listener {
   absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access) override;
   AtomicDomain atomic_domain() const override { return AtomicDomain::kCpu; }
   absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint() override;
+  absl::Status status() const override { return file_status_; }
   std::unique_ptr<ConnectionRequest> Next() override;
   int fd() const override { return epoll_.get(); }
 
@@ -48,6 +49,7 @@ class ShmListener final : public Listener {
   void SetTimer();
 
   const SocketAddress address_;
+  absl::Status file_status_;  // of its socket
   const UniqueFd epoll_;
   const UniqueFd timer_;
   UniqueFd spare_;  // given up for a moment to refuse a client when no descriptors are left

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -56,6 +57,26 @@ absl::Status InUse(const std::string& path, int lock) {
                                                "; stop it, or choose another address"));
 }
 
+// REQUIRES a path that fits.
+sockaddr_un AddressOf(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+UniqueFd NewSocket() { return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+
+// Whether somebody listens at that socket file; also somebody who is stopped, or whose backlog is full.
+absl::StatusOr<bool> IsListenedAt(const std::string& path) {
+  const UniqueFd socket = NewSocket();
+  if (!socket.ok()) return FileError("make a socket for", path);
+  const sockaddr_un address = AddressOf(path);
+  return connect(socket.get(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), sizeof(address)) ==
+             0 ||
+         errno == EAGAIN;
+}
+
 absl::StatusOr<UniqueFd> TakeLock(const std::string& path) {
   const std::string lock_path = LockPath(path);
   for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
@@ -94,7 +115,17 @@ absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path) {
       return absl::AlreadyExistsError(
           absl::StrCat(path, " exists and is not a socket; remove it, or choose another address"));
     }
-    // We hold the lock, so its owner is dead.
+    // We hold the lock, so its owner is dead, unless somebody removed the lock file that it holds.
+    absl::StatusOr<bool> listened_at = path.size() > kMaxSocketPathBytes ? false : IsListenedAt(path);
+    if (!listened_at.ok()) return listened_at.status();
+    if (*listened_at) {
+      const absl::Status in_use =
+          absl::AlreadyExistsError(absl::StrCat("shm://", path, " is in use by a live server, whose lock file ",
+                                                LockPath(path), " was removed; stop it, or choose another address"));
+      unlink(LockPath(path).c_str());
+      taken.lock_.reset();
+      return in_use;
+    }
     if (unlink(path.c_str()) != 0) return FileError("remove the stale socket", path);
   }
   if (absl::Status status = taken.Listen(); !status.ok()) return status;
@@ -102,23 +133,47 @@ absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path) {
 }
 
 absl::Status SocketAddress::Listen() {
-  socket_ = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  socket_ = NewSocket();
   if (!socket_.ok()) return FileError("make a socket for", path_);
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
   if (path_.size() > kMaxSocketPathBytes) return absl::InvalidArgumentError("the path is too long for a socket");
-  memcpy(address.sun_path, path_.data(), path_.size());
+  const sockaddr_un address = AddressOf(path_);
   if (bind(socket_.get(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), sizeof(address)) != 0 ||
       listen(socket_.get(), kBacklog) != 0) {
     return FileError("listen at", path_);
   }
+  file_ = IdOf(path_);
+  // Without it nobody is told that the file was removed; all else is as with it.
+  news_ = UniqueFd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (news_.ok() && inotify_add_watch(news_.get(), path_.c_str(), IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) < 0) {
+    news_.reset();
+  }
   return absl::OkStatus();
+}
+
+SocketAddress::FileId SocketAddress::IdOf(const std::string& path) {
+  struct stat info;
+  return lstat(path.c_str(), &info) == 0 ? FileId{info.st_dev, info.st_ino} : FileId{};
+}
+
+absl::Status SocketAddress::status() const {
+  if (IdOf(path_) == file_) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("the socket file ", path_,
+                                             " was removed or replaced; who is connected goes on, and nobody else can "
+                                             "connect until this server is started again"));
+}
+
+void SocketAddress::Drain() const {
+  alignas(inotify_event) char events[4096];
+  while (news_.ok() && read(news_.get(), events, sizeof(events)) > 0) {
+  }
 }
 
 SocketAddress::~SocketAddress() {
   if (!lock_.ok()) return;  // moved from
-  if (socket_.ok()) unlink(path_.c_str());
-  unlink(LockPath(path_).c_str());
+  if (socket_.ok() && IdOf(path_) == file_) unlink(path_.c_str());
+  struct stat held;
+  const bool known = fstat(lock_.get(), &held) == 0;
+  if (known && IdOf(LockPath(path_)) == FileId{held.st_dev, held.st_ino}) unlink(LockPath(path_).c_str());
 }
 
 }  // namespace farlook::rdma::shm

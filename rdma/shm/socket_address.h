@@ -3,8 +3,13 @@
 // A server that was killed leaves its socket file behind; connecting to it fails, binding over it too. Whether the file
 // is stale cannot be told from the file, so the owner holds a lock (flock) on `path`.lock, which the kernel lets go
 // when the owner dies. A stopped server still holds it.
+//
+// Somebody may remove either file while the owner lives. So who finds a socket file beside a free lock asks whether
+// anybody listens there before it replaces it, and each owner removes only files that are its own.
 #ifndef FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_
 #define FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_
+
+#include <sys/types.h>
 
 #include <string>
 
@@ -24,19 +29,34 @@ class SocketAddress {
 
   SocketAddress(SocketAddress&&) = default;
   SocketAddress& operator=(SocketAddress&&) = delete;
-  // Removes the socket file and the lock file.
+  // Removes the socket file and the lock file, if they are still those that were made.
   ~SocketAddress();
 
   int socket() const { return socket_.get(); }  // listening, non-blocking
   const std::string& path() const { return path_; }
 
+  // UNAVAILABLE when the path does not lead to the socket any more.
+  absl::Status status() const;
+  // Readable when that may have changed, until Drain(); -1 if the kernel has no such descriptor to give.
+  int news() const { return news_.get(); }
+  void Drain() const;
+
  private:
   SocketAddress(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  // Which file it is, whatever its name.
+  struct FileId {
+    dev_t device = 0;
+    ino_t inode = 0;
+    bool operator==(const FileId&) const = default;
+  };
+  static FileId IdOf(const std::string& path);
   absl::Status Listen();
 
   std::string path_;
   UniqueFd lock_;
   UniqueFd socket_;
+  UniqueFd news_;
+  FileId file_;  // of the socket
 };
 
 }  // namespace farlook::rdma::shm
