@@ -23,7 +23,7 @@ void Batch::Do(size_t count, int64_t deadline_ns) {
     core_->StartUntimed(operations);
     core_->ProgressNowAndThen();
     if (AllDone(count)) return;
-    for (Operation* operation : operations) core_->SetDeadline(operation, deadline_ns);
+    core_->SetDeadlines(operations, deadline_ns);
   } else {
     core_->StartUntil(operations, deadline_ns);
   }

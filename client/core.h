@@ -22,21 +22,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "client/buffer_pool.h"
-#include "client/counters.h"
-#include "client/direct_reads.h"
-#include "client/engine.h"
+#include "client/engines.h"
 #include "client/finished.h"
 #include "client/last_time.h"
 #include "client/link.h"
-#include "client/location_cache.h"
 #include "client/operation.h"
-#include "client/reads.h"
-#include "client/session.h"
 #include "client/timeouts.h"
 #include "farlook/options.h"
 #include "farlook/stats.h"
-#include "kv/message.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
 
@@ -72,16 +65,13 @@ class ClientCore {
   int64_t wait_ms();
 
   // For calls that wait at once: without reading the clock. On this host most gets are done when it returns. An
-  // operation that is not has no deadline until SetDeadline().
+  // operation that is not has no deadline until SetDeadlines().
   void StartUntimed(absl::Span<Operation* const> operations) {
-    if (direct_.connected()) [[likely]] {
-      if (direct_.Run(operations) == operations.size()) [[likely]]
-        return;
-      for (Operation* operation : operations) {
-        if (!operation->done) Admit(operation, kNoDeadline);
-      }
-    } else {
-      for (Operation* operation : operations) Admit(operation, kNoDeadline);
+    const size_t ended = engines_.EndAtOnce(operations);
+    if (ended == operations.size()) [[likely]]
+      return;
+    for (Operation* operation : operations) {
+      if (ended == 0 || !operation->done) Admit(operation, kNoDeadline);
     }
     Post();
   }
@@ -97,9 +87,9 @@ class ClientCore {
   }
   // Starts them so that they end by `deadline_ns`, which what is sent for them bears.
   void StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns);
-  // Of those that have none yet.
+  // Of those that have none yet, and have not ended: what each says, or `deadline_ns`.
   void SetDeadlines(absl::Span<Operation* const> operations);
-  void SetDeadline(Operation* operation, int64_t deadline_ns) { timeouts_.Set(operation, deadline_ns); }
+  void SetDeadlines(absl::Span<Operation* const> operations, int64_t deadline_ns);
   // When an operation must end that begins now; 0 means the client's timeout.
   int64_t DeadlineFromNow(int64_t timeout_ms) { return timeouts_.At(time_.NowNs(), timeout_ms); }
 
@@ -114,7 +104,6 @@ class ClientCore {
   static constexpr int64_t kPauseNs = 10'000'000;
 
   void Admit(Operation* operation, int64_t deadline_ns);
-  void AdmitOther(Operation* operation);
   void LookAfterPause();
   bool Handle();
   void HandleLast(size_t count);
@@ -124,25 +113,19 @@ class ClientCore {
   void OnDirectoryRead();
   void OnFirstMessage(absl::string_view message);
   void OnMessage(absl::string_view message);
-  void OnAnswer(Operation* operation, const kv::Reply& reply);
-  void OnGetAnswer(Operation* operation, const kv::Reply& reply);
-  void OnTtlAnswer(Operation* operation, const kv::Reply& reply);
-  void Remember(const Operation& operation, const kv::Reply& reply);
   void BeginReady();
   bool PostAll();
   // Posts what may be posted now, and rings. True if that were READs or atomics, which may be done already.
   bool Post() {
-    if (!link_.ready() || reads_.wants_pump() || session_.wants_pump() || counters_.wants_pump()) [[unlikely]]
+    if (!link_.ready() || engines_.wants_pump()) [[unlikely]]
       return PostAll();
-    if (!posted_.fetches) return false;
-    posted_ = Posted();
-    link_.connection()->Ring();
-    return true;
+    const Posted posted = engines_.TakePosted();
+    if (posted.messages || posted.fetches) link_.connection()->Ring();
+    return posted.fetches;
   }
 
   void Lose(absl::Status why);
   void FailAttempt(const absl::Status& why);
-  void EndSession(absl::string_view why);
   void Refuse(const absl::Status& why);
   void Tick(int64_t now_ns);
   void Expire(int64_t now_ns);
@@ -151,21 +134,12 @@ class ClientCore {
 
   const std::unique_ptr<rdma::Endpoint> endpoint_;
   const ClientOptions options_;
-  const bool gets_by_reads_;  // else by messages
   LastTime time_;
   Timeouts timeouts_;
   ClientStats stats_;
   Finished finished_;
-  BufferPool staging_;   // what is read
-  BufferPool outgoing_;  // what the server pulls
-  LocationCache cache_;
-  Posted posted_;
   Link link_;  // its connection is destroyed first of all: see ~ClientCore
-  Session session_;
-  Reads reads_;
-  DirectReads direct_;
-  Counters counters_;
-  const std::array<Engine*, 4> engines_ = {&reads_, &direct_, &counters_, &session_};
+  Engines engines_;
 
   bool connect_wanted_ = false;
   bool local_ = false;

@@ -27,7 +27,8 @@ class DirectTest : public CoreTest {
   }
   // What was left alone ends like any other.
   void Finish(OwnedOperation* owned) {
-    core_->SetDeadline(&owned->operation, core_->DeadlineFromNow(0));
+    Operation* const operation = &owned->operation;
+    core_->SetDeadlines({&operation, 1}, core_->DeadlineFromNow(0));
     PollFor(options_.timeout_ms + 1, owned->operation);
     ASSERT_TRUE(owned->done());
     EXPECT_EQ(core_->in_flight(), 0);

@@ -66,7 +66,7 @@ TEST_P(CoreLookupsTest, BlockingCallsAskTheServerToo) {
   get.operation.blocking = true;
   Operation* const operation = &get.operation;
   core_->StartUntimed(absl::MakeSpan(&operation, 1));
-  core_->SetDeadline(operation, core_->DeadlineFromNow(0));
+  core_->SetDeadlines({&operation, 1}, core_->DeadlineFromNow(0));
   PollFor(options_.timeout_ms + 1, get.operation);
   ASSERT_TRUE(get.done());
   EXPECT_EQ(get.result, "value");

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "client/deadlines.h"
 #include "client/status.h"
 #include "client/work_request_id.h"
 #include "kv/cell_notice.h"
@@ -49,8 +48,6 @@ absl::Status StatusFor(const Operation& operation, kv::Code code) {
 Counters::Counters(const Parts& parts, uint32_t max_in_flight, uint64_t cache_bytes)
     : parts_(parts), max_in_flight_(std::min(max_in_flight, kMaxFlights)), cache_(cache_bytes) {}
 
-Counters::~Counters() = default;
-
 absl::Status Counters::Check(const Operation& operation) {
   const auto live = [](int64_t value) { return kv::StateOf(value) == CellState::kLive; };
   switch (operation.kind) {
@@ -78,22 +75,20 @@ void Counters::Connect(const Ready& ready) {
   hasher_ = ready.context.hasher;
   direct_ = cells_.rkey != 0 && connection_->capabilities().atomics;
   max_flights_ = direct_ ? std::min(max_in_flight_, ready.welcome->atomics) : max_in_flight_;
-  // None is under way. Another server may have granted more.
-  flights_.clear();
-  free_ = nullptr;
-  attention_ = true;
+  parts_.posted->more = true;
 }
 
 void Counters::Lost() {
   connection_ = nullptr;
   direct_ = false;
   OperationQueue again;
-  for (Flight& flight : flights_) {
-    if (flight.step == Step::kIdle) continue;
-    Operation* const operation = flight.operation;
-    const bool unknown = flight.kind != Kind::kReadCounter && flight.step != Step::kPost;
-    Release(&flight);
-    if (operation == nullptr) continue;
+  parts_.flights->ForEachOf(this, [&](Flight* flight) {
+    Operation* const operation = flight->operation;
+    const AtomicState& atomic = flight->atomic;
+    const bool unknown = atomic.kind != Kind::kReadCounter && atomic.step != Step::kPost;
+    if (flight->linked()) flight->Unlink();
+    Release(flight);
+    if (operation == nullptr) return;
     if (unknown) {
       ++parts_.stats->unknown_atomics;
       parts_.finished->End(operation, absl::UnknownError("the connection broke while an atomic was under way: it was "
@@ -101,10 +96,9 @@ void Counters::Lost() {
     } else {
       again.Push(operation);
     }
-  }
-  while (Operation* operation = waiting_.Pop()) again.Push(operation);
-  waiting_ = again;
-  stalled_.clear();
+  });
+  again.Append(&waiting_);
+  waiting_.Append(&again);
   cache_.Clear();
   owed_ = 0;
   noticed_ = 0;
@@ -112,13 +106,14 @@ void Counters::Lost() {
 
 // ---- Operations begin.
 
-void Counters::Submit(Operation* operation) {
+void Counters::Start(Operation* operation) {
   operation->counter = 0;
   // Its place in the order of the client's writes is this one, whatever waits here.
-  if (IsRequest(*operation)) return parts_.session->Submit(operation);
+  if (IsRequest(*operation)) return parts_.session->Start(operation);
+  operation->engine = this;
   if (connection_ == nullptr || !waiting_.empty() || !Begin(operation)) {
     waiting_.Push(operation);
-    attention_ = true;
+    parts_.posted->more = true;
   }
 }
 
@@ -127,102 +122,80 @@ bool Counters::Begin(Operation* operation) {
   if (direct_) [[likely]] {
     const CellCache::Id id = CellCache::IdOf(*hasher_, operation->key);
     if (const uint64_t cell = cache_.Find(id); cell != 0) [[likely]] {
-      Flight* const flight = Acquire();
+      Flight* const flight = in_use_ < max_flights_ ? parts_.flights->Take(operation, this) : nullptr;
       if (flight == nullptr) return false;
-      flight->operation = operation;
-      flight->kind = operation->kind;
-      flight->cell = cell;
-      flight->hash = id.hash;
-      flight->operand = operation->operand;
-      flight->expected = operation->expected;
-      flight->step = Step::kPost;
+      ++in_use_;
+      AtomicState& atomic = flight->atomic;
+      atomic.kind = operation->kind;
+      atomic.cell = cell;
+      atomic.hash = id.hash;
+      atomic.operand = operation->operand;
+      atomic.expected = operation->expected;
+      atomic.step = Step::kPost;
       PostOrStall(flight);
       return true;
     }
   }
-  parts_.session->Submit(operation);
+  parts_.session->Start(operation);
   return true;
 }
 
-Counters::Flight* Counters::Acquire() {
-  Flight* const flight = free_;
-  if (flight == nullptr) [[unlikely]]
-    return Grow();
-  free_ = flight->next_free;
-  return flight;
-}
-
-Counters::Flight* Counters::Grow() {
-  if (flights_.size() >= max_flights_) return nullptr;
-  if (flights_.size() == words_.size() * kWordsInBuffer) {
-    auto buffer = parts_.endpoint->Allocate(kWordsInBuffer * sizeof(uint64_t), /*readable_by_peers=*/false);
-    if (!buffer.ok()) return nullptr;
-    words_.push_back(*std::move(buffer));
-  }
-  Flight& flight = flights_.emplace_back();
-  flight.index = static_cast<uint32_t>(flights_.size() - 1);
-  return &flight;
-}
-
 void Counters::Release(Flight* flight) {
-  if (flight->noticed) {
-    flight->noticed = false;
+  if (flight->atomic.noticed) {
+    flight->atomic.noticed = false;
     --noticed_;
-    attention_ = true;
+    parts_.posted->more = true;
   }
-  flight->operation = nullptr;
-  flight->step = Step::kIdle;
-  flight->next_free = free_;
-  free_ = flight;
+  --in_use_;
+  parts_.flights->Give(flight);
 }
 
-uint64_t* Counters::WordOf(const Flight& flight) const {
-  char* const words = words_[flight.index / kWordsInBuffer]->bytes().data();
-  return static_cast<uint64_t*>(static_cast<void*>(words)) + flight.index % kWordsInBuffer;
-}
+// Where the old value lands.
+uint64_t* Counters::WordOf(const Flight& flight) { return static_cast<uint64_t*>(static_cast<void*>(flight.own)); }
 
 // ---- Posting.
 
 bool Counters::Post(Flight* flight) {
   const uint64_t wr_id = WorkRequestId::Of(WorkRequestId::Owner::kCounters, flight);
-  const uint64_t address = cells_.address + flight->cell;
+  const uint64_t address = cells_.address + flight->atomic.cell;
   // The word belongs to the transport until Completed(), or until the connection is destroyed.
   uint64_t* const word = WordOf(*flight);
   bool done;
-  if (flight->step == Step::kUndo) {
-    done = connection_->PostFetchAdd(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(-flight->operand));
-  } else if (flight->kind == Kind::kFetchAdd) {
-    done = connection_->PostFetchAdd(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(flight->operand));
-  } else if (flight->kind == Kind::kCompareSwap) {
-    done = connection_->PostCompareSwap(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(flight->expected),
-                                        static_cast<uint64_t>(flight->operand));
+  if (flight->atomic.step == Step::kUndo) {
+    done = connection_->PostFetchAdd(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(-flight->atomic.operand));
+  } else if (flight->atomic.kind == Kind::kFetchAdd) {
+    done = connection_->PostFetchAdd(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(flight->atomic.operand));
+  } else if (flight->atomic.kind == Kind::kCompareSwap) {
+    done =
+        connection_->PostCompareSwap(wr_id, word, address, cells_.rkey, static_cast<uint64_t>(flight->atomic.expected),
+                                     static_cast<uint64_t>(flight->atomic.operand));
   } else {
     const rdma::Sge to{static_cast<char*>(static_cast<void*>(word)), sizeof(uint64_t)};
     done = connection_->PostRead(wr_id, {&to, 1}, address, cells_.rkey);
   }
   if (!done) return false;
-  flight->step = flight->step == Step::kUndo ? Step::kUndoPosted : Step::kPosted;
+  flight->atomic.step = flight->atomic.step == Step::kUndo ? Step::kUndoPosted : Step::kPosted;
   parts_.posted->fetches = true;
   ++parts_.stats->atomics;
   return true;
 }
 
 void Counters::PostOrStall(Flight* flight) {
-  attention_ = true;
-  if (!Post(flight)) [[unlikely]]
-    stalled_.push_back(flight);
+  if (Post(flight)) [[likely]]
+    return;
+  stalled_.Push(flight);
+  parts_.posted->more = true;
 }
 
 void Counters::Pump() {
-  while (!stalled_.empty() && Post(stalled_.front())) stalled_.erase(stalled_.begin());
-  while (!waiting_.empty() && stalled_.empty() && (free_ != nullptr || flights_.size() < max_flights_)) {
+  while (!stalled_.empty() && Post(stalled_.front())) stalled_.Pop();
+  while (!waiting_.empty() && stalled_.empty() && in_use_ < max_flights_) {
     Operation* const operation = waiting_.Pop();
     if (Begin(operation)) continue;
-    waiting_.Push(operation);  // no memory for a flight now
+    waiting_.PushFront(operation);  // no memory for a flight now
     break;
   }
   Acknowledge();
-  attention_ = held_up();
 }
 
 // ---- Completions.
@@ -230,24 +203,24 @@ void Counters::Pump() {
 void Counters::Completed(uint64_t wr_id) {
   Flight* const flight = WorkRequestId::FlightOf<Flight>(wr_id);
   const int64_t old = static_cast<int64_t>(*WordOf(*flight));
-  if (flight->step == Step::kUndoPosted) return End(flight, OutOfRange(flight->expected, /*add=*/true));
+  if (flight->atomic.step == Step::kUndoPosted) return End(flight, OutOfRange(flight->atomic.expected, /*add=*/true));
   CellState state = kv::StateOf(old);
-  if (flight->kind == Kind::kFetchAdd) state = kv::StateOfAdd(old, flight->operand);
+  if (flight->atomic.kind == Kind::kFetchAdd) state = kv::StateOfAdd(old, flight->atomic.operand);
   if (state == CellState::kLive) [[likely]]
     return EndLive(flight, old);
   if (state == CellState::kDead) {
     // Deleted. The key may name a counter again: the server looks, and does there what is wanted.
     ++parts_.stats->dead_cells;
-    cache_.Erase(flight->hash);
+    cache_.Erase(flight->atomic.hash);
     Operation* const operation = flight->operation;
     Release(flight);
-    if (operation != nullptr) parts_.session->Submit(operation);
+    if (operation != nullptr) parts_.session->Start(operation);
     return;
   }
   if (flight->operation != nullptr) flight->operation->counter = old;
-  if (flight->kind != Kind::kFetchAdd) return End(flight, OutOfRange(old, /*add=*/false));
-  flight->expected = old;
-  flight->step = Step::kUndo;
+  if (flight->atomic.kind != Kind::kFetchAdd) return End(flight, OutOfRange(old, /*add=*/false));
+  flight->atomic.expected = old;
+  flight->atomic.step = Step::kUndo;
   PostOrStall(flight);
 }
 
@@ -289,12 +262,11 @@ absl::Status Counters::Noticed(absl::string_view message) {
   if (owed_ != 0) return absl::InvalidArgumentError("the server sent a notice before the answer to the last");
   for (size_t i = 0; i < notice->size(); ++i) cache_.Erase(notice->hash(i));
   owed_ = notice->sequence();
-  attention_ = true;
-  for (Flight& flight : flights_) {
-    if (flight.step == Step::kIdle) continue;
-    flight.noticed = true;
+  parts_.posted->more = true;
+  parts_.flights->ForEachOf(this, [this](Flight* flight) {
+    flight->atomic.noticed = true;
     ++noticed_;
-  }
+  });
   return absl::OkStatus();
 }
 
@@ -309,29 +281,19 @@ void Counters::Acknowledge() {
   parts_.posted->messages = true;
 }
 
-// ---- Time.
+// ---- Operations that end early.
 
-int64_t Counters::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) {
-  Deadlines deadlines(now_ns);
-  for (Flight& flight : flights_) {
-    if (flight.operation == nullptr || !deadlines.Over(*flight.operation)) continue;
-    Operation* const operation = std::exchange(flight.operation, nullptr);
-    if (flight.step == Step::kPost) {
-      std::erase(stalled_, &flight);
-      Release(&flight);
-    }
-    expired(operation);
-  }
-  waiting_.Extract(deadlines.over(), expired);
-  return deadlines.earliest_ns();
+void Counters::Cancel(Operation* operation) {
+  if (operation->queued()) return operation->Linked<QueueTag>::Unlink();
+  auto* const flight = static_cast<Flight*>(operation->flight);
+  flight->operation = nullptr;
+  if (flight->atomic.step != Step::kPost) return;  // it stays until the atomic has completed
+  flight->Unlink();
+  Release(flight);
 }
 
 void Counters::Withdraw(absl::FunctionRef<void(Operation*)> take) {
   while (Operation* operation = waiting_.Pop()) take(operation);
-}
-
-uint64_t Counters::memory_bytes() const {
-  return flights_.size() * sizeof(Flight) + cache_.memory_bytes() + words_.size() * kWordsInBuffer * sizeof(uint64_t);
 }
 
 }  // namespace farlook::client

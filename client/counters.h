@@ -20,10 +20,6 @@
 #define FARLOOK_CLIENT_COUNTERS_H_
 
 #include <cstdint>
-#include <deque>
-#include <memory>
-#include <utility>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -31,8 +27,8 @@
 #include "client/cell_cache.h"
 #include "client/engine.h"
 #include "client/finished.h"
+#include "client/flight.h"
 #include "client/operation.h"
-#include "client/operation_queue.h"
 #include "client/session.h"
 #include "farlook/stats.h"
 #include "kv/handshake.h"
@@ -46,14 +42,13 @@ namespace farlook::client {
 class Counters final : public Engine {
  public:
   struct Parts {
-    rdma::Endpoint* endpoint;
+    FlightPool* flights;
     Session* session;
     Finished* finished;
     ClientStats* stats;
     Posted* posted;
   };
   Counters(const Parts& parts, uint32_t max_in_flight, uint64_t cache_bytes);
-  ~Counters();
 
   // INVALID_ARGUMENT where a number is out of its range.
   static absl::Status Check(const Operation& operation);
@@ -62,7 +57,7 @@ class Counters final : public Engine {
   void Lost() override;  // what was posted has an unknown outcome; the others wait for the next connection
 
   // Begins an operation on a counter, or lets it wait. REQUIRES Check() said OK.
-  void Submit(Operation* operation);
+  void Start(Operation* operation);
 
   // A work request of WorkRequestId::Owner::kCounters completed, successfully.
   void Completed(uint64_t wr_id);
@@ -73,46 +68,24 @@ class Counters final : public Engine {
 
   // Posts what may be posted now.
   void Pump() override;
-  // Whether Pump() may have something to do: one load, for the path of gets.
-  bool wants_pump() const { return attention_; }
+  bool wants_pump() const { return held_up(); }
 
   bool waiting() const override { return !waiting_.empty(); }
   bool held_up() const override { return !waiting_.empty() || !stalled_.empty() || (owed_ != 0 && noticed_ == 0); }
-  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) override;
+  void Cancel(Operation* operation) override;
   void Withdraw(absl::FunctionRef<void(Operation*)> take) override;
-  uint64_t memory_bytes() const override;
+  uint64_t memory_bytes() const override { return cache_.memory_bytes(); }
 
  private:
-  static constexpr size_t kWordsInBuffer = 512;
   static constexpr uint32_t kMaxFlights = 1024;  // for the sake of memory; the server may grant fewer
 
-  enum class Step : uint8_t {
-    kIdle,
-    kPost,        // to be posted
-    kPosted,      // and not completed
-    kUndo,        // an add left the range: what takes it back is to be posted
-    kUndoPosted,  // and not completed
-  };
-  struct Flight {
-    Operation* operation = nullptr;  // null: it has ended by its deadline
-    uint64_t cell = 0;
-    uint64_t hash = 0;  // of the key
-    int64_t operand = 0;
-    int64_t expected = 0;
-    uint32_t index = 0;
-    Kind kind = Kind::kReadCounter;
-    Step step = Step::kIdle;
-    bool noticed = false;  // was under way when the notice came that is owed an answer
-    Flight* next_free = nullptr;
-  };
+  using Step = AtomicState::Step;
 
   bool Begin(Operation* operation);
-  Flight* Acquire();
-  Flight* Grow();
   void Release(Flight* flight);
   bool Post(Flight* flight);
   void PostOrStall(Flight* flight);
-  uint64_t* WordOf(const Flight& flight) const;
+  static uint64_t* WordOf(const Flight& flight);
   void End(Flight* flight, absl::Status status);
   void EndLive(Flight* flight, int64_t old);
   void Acknowledge();
@@ -128,14 +101,11 @@ class Counters final : public Engine {
   uint32_t max_flights_ = 0;  // as many as the server granted, at most max_in_flight_
   const kv::Hasher* hasher_ = nullptr;
 
-  std::deque<Flight> flights_;                        // grows up to max_flights_; addresses stay
-  std::vector<std::unique_ptr<rdma::Buffer>> words_;  // where old values land; one word to a flight
-  Flight* free_ = nullptr;
-  OperationQueue waiting_;        // for a connection or a flight
-  std::vector<Flight*> stalled_;  // found the send queue full
-  uint64_t owed_ = 0;             // the sequence of the notice that is to be acknowledged; 0: none
-  uint32_t noticed_ = 0;          // flights that it has to wait for
-  bool attention_ = false;
+  uint32_t in_use_ = 0;     // flights
+  OperationQueue waiting_;  // for a connection or a flight
+  FlightQueue stalled_;     // found the send queue full
+  uint64_t owed_ = 0;       // the sequence of the notice that is to be acknowledged; 0: none
+  uint32_t noticed_ = 0;    // flights that it has to wait for
 };
 
 }  // namespace farlook::client

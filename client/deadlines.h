@@ -1,12 +1,14 @@
-// Finding the operations whose time is over, and when the others' will be.
+// The deadlines of all operations in flight, whichever engine has them: how many there are costs nothing.
 //
-//     Deadlines deadlines(now_ns);
-//     waiting.Extract(deadlines.over(), expired);
-//     return deadlines.earliest_ns();
+// A radix heap. An operation is in the list of the highest bit in which its deadline differs from `since_`, the time of
+// the last look. When the time comes to differ in bit k, all of the lists below k are over, those above are not, and
+// list k is dealt out anew, each to a lower list. So an operation is moved at most once for each bit, and in practice
+// not at all: most end long before.
 #ifndef FARLOOK_CLIENT_DEADLINES_H_
 #define FARLOOK_CLIENT_DEADLINES_H_
 
-#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -14,28 +16,31 @@
 
 namespace farlook::client {
 
-// Of one look at all operations, at one time. Thread safety: one thread.
+// Thread safety: one thread. The operations take themselves out where they end.
 class Deadlines {
  public:
-  explicit Deadlines(int64_t now_ns) : now_ns_(now_ns) {}
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-  // Whether the operation's time is over. If not, its deadline counts for earliest_ns().
-  bool Over(const Operation& operation) {
-    if (operation.deadline_ns <= now_ns_) return true;
-    earliest_ns_ = std::min(earliest_ns_, operation.deadline_ns);
-    return false;
-  }
-  // The same as a function, for OperationQueue::Extract. It refers to this.
-  auto over() {
-    return [this](const Operation* operation) { return Over(*operation); };
+  // REQUIRES: it is in no such list, and has a deadline.
+  void Add(Operation* operation) {
+    const int64_t deadline_ns = operation->deadline_ns;
+    if (deadline_ns < earliest_ns_) earliest_ns_ = deadline_ns;
+    const uint64_t at = static_cast<uint64_t>(deadline_ns > since_ ? deadline_ns : since_);
+    lists_[TopBit(at ^ static_cast<uint64_t>(since_))].Push(operation);
   }
 
-  // The earliest deadline that is still to come, of those asked about; the largest number if there is none.
+  // No deadline is earlier.
   int64_t earliest_ns() const { return earliest_ns_; }
+  // Moves those whose time is over at `now_ns` to `over`. REQUIRES that time does not go back.
+  void TakeOver(int64_t now_ns, DeadlineList* over);
 
  private:
-  const int64_t now_ns_;
-  int64_t earliest_ns_ = std::numeric_limits<int64_t>::max();
+  // Of its highest set bit; 0 also for 0.
+  static size_t TopBit(uint64_t word) { return 63 - static_cast<size_t>(__builtin_clzll(word | 1)); }
+
+  int64_t since_ = 0;
+  int64_t earliest_ns_ = kNever;
+  std::array<DeadlineList, 63> lists_;  // of numbers that are not negative
 };
 
 }  // namespace farlook::client

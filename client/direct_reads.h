@@ -17,10 +17,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "client/engine.h"
@@ -51,10 +49,8 @@ class DirectReads final : public Engine {
 
   void Connect(const Ready& ready) override;
   void Lost() override { connection_ = nullptr; }
-  // None is ever left in flight.
-  int64_t Expire(int64_t /*now_ns*/, absl::FunctionRef<void(Operation*)> /*expired*/) override {
-    return std::numeric_limits<int64_t>::max();
-  }
+  void Pump() override {}
+  void Cancel(Operation* /*operation*/) override {}  // it never has one
 
   bool connected() const { return connection_ != nullptr; }
 

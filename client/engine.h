@@ -1,10 +1,11 @@
 // The shape of what carries out operations: Session (requests to the server), Reads and DirectReads (gets), Counters.
 //
-//     started -> waits in a queue -> in flight: posted, completed, posted again ... -> Finished::End, or handed to another
+//     Start() -> waits in the engine's queue -> in flight: posted, Completed(), posted again ... -> Finished::End(),
+//                                                                                        or another engine's Start()
 //
-// How an operation is started and how a completion or message reaches it, each engine has calls of its own for: they
-// are the hot path, and free of virtual calls. What happens rarely is the same for all, and the core does it to each
-// engine in turn without knowing which it is.
+// Start() and Completed() each engine has for itself, under these names: they are the hot path, and free of virtual
+// calls. What happens rarely is the same for all, and is done to each engine in turn, or to the one that has an
+// operation (Operation::engine), without knowing which it is.
 #ifndef FARLOOK_CLIENT_ENGINE_H_
 #define FARLOOK_CLIENT_ENGINE_H_
 
@@ -29,10 +30,11 @@ struct Ready {
   int64_t welcome_ns;  // when it came
 };
 
-// What was posted since the core last rang.
+// What was posted since the core last rang, and whether more waits to be.
 struct Posted {
   bool messages = false;
   bool fetches = false;  // READs and atomics: they may be done as soon as Ring() returns
+  bool more = false;     // Pump() may have something to do: set by who queues, or makes room for what is queued
 };
 
 // Thread safety: one thread.
@@ -44,18 +46,18 @@ class Engine {
   // one, or ends with UNKNOWN where that might do it twice.
   virtual void Lost() = 0;
   // Posts what waits and may be posted now. REQUIRES connected.
-  virtual void Pump() {}
+  virtual void Pump() = 0;
 
   // Whether an operation waits for a connection.
   virtual bool waiting() const { return false; }
   // Whether Pump() may soon have something to do although no completion says so: a send queue that was full has room.
   virtual bool held_up() const { return false; }
 
-  // Whether an operation's time is over while the transport may still write to the caller's memory: the connection must
-  // be destroyed first.
-  virtual bool ExpiryNeedsBreak(int64_t /*now_ns*/) const { return false; }
-  // Hands every operation whose time is over to `expired`, and returns the earliest deadline of the others.
-  virtual int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) = 0;
+  // Whether the transport may still write to the caller's memory for an operation that this engine has: to cancel it,
+  // the connection must be destroyed first.
+  virtual bool Clings(const Operation& /*operation*/) const { return false; }
+  // Lets go of an operation that this engine has: its time is over. What was posted for it may complete later.
+  virtual void Cancel(Operation* operation) = 0;
   // Hands every operation that waits for a connection to `take`. REQUIRES not connected.
   virtual void Withdraw(absl::FunctionRef<void(Operation*)> /*take*/) {}
 

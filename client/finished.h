@@ -13,7 +13,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "client/operation.h"
-#include "client/operation_queue.h"
 #include "client/status.h"
 
 namespace farlook::client {
@@ -25,10 +24,13 @@ class Finished {
   void Begun(Operation* operation) {
     operation->done = false;
     operation->value_bytes = 0;
+    // It may have been in flight with a client that is gone.
+    operation->Linked<QueueTag>::Forget();
+    operation->Linked<DeadlineTag>::Forget();
     ++in_flight_;
   }
 
-  // Every operation ends here, once. Nothing of the client refers to it afterwards.
+  // Every operation ends here, once. Nothing of the client refers to it afterwards. REQUIRES: it is in no queue.
   void End(Operation* operation, absl::Status status) {
     if (!status.ok() && !news_.empty()) [[unlikely]] {
       status = absl::Status(status.code(), absl::StrCat(status.message(), status.message().empty() ? "" : "; ", news_));
@@ -57,18 +59,23 @@ class Finished {
   size_t Take(absl::Span<Operation*> to) {
     size_t count = 0;
     while (count < to.size() && !queue_.empty()) to[count++] = queue_.Pop();
+    in_flight_ -= count;
     return count;
   }
 
   // Begun and not ended, or ended and not taken.
-  size_t in_flight() const { return in_flight_ + queue_.size(); }
+  size_t in_flight() const { return in_flight_; }
   bool empty() const { return queue_.empty(); }
 
  private:
   void Close(Operation* operation) {
     operation->done = true;
-    --in_flight_;
-    if (!operation->blocking) queue_.Push(operation);
+    if (operation->Linked<DeadlineTag>::linked()) operation->Linked<DeadlineTag>::Unlink();
+    if (operation->blocking) {
+      --in_flight_;
+    } else {
+      queue_.Push(operation);
+    }
   }
 
   // Each client's own: the count of its copies is not shared with other threads.

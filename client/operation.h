@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "client/linked_list.h"
 #include "farlook/options.h"
 
 namespace farlook::client {
@@ -68,9 +69,15 @@ struct Destination {
   absl::Span<char> buffer;  // used if `string` is null
 };
 
+class Engine;
+
+// An operation is in at most one queue, and in one list of deadlines.
+struct QueueTag;
+struct DeadlineTag;
+
 // It belongs to the caller. From its start until it has ended, neither it nor what its key, value and destination point
 // to may change.
-struct Operation {
+struct Operation : Linked<QueueTag>, Linked<DeadlineTag> {
   // In.
   Kind kind = Kind::kGet;
   bool exactly_once = false;
@@ -100,9 +107,15 @@ struct Operation {
   int64_t counter = 0;     // the value before the operation took effect; also with OUT_OF_RANGE and ALREADY_EXISTS
 
   // The engines', while it is in flight.
-  Operation* next = nullptr;
   int64_t deadline_ns = 0;
+  Engine* engine = nullptr;  // that has it
+  void* flight = nullptr;    // the engine's, unless the operation is in its queue
+
+  bool queued() const { return Linked<QueueTag>::linked(); }
 };
+
+using OperationQueue = LinkedList<Operation, QueueTag>;
+using DeadlineList = LinkedList<Operation, DeadlineTag>;
 
 }  // namespace farlook::client
 

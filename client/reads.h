@@ -1,9 +1,7 @@
 // Gets in flight: joins kv::Lookup, which does no I/O, to READs.
 //
-// Each operation that runs has a Flight: its lookup and the memory that its READs land in. An operation that finds no
-// flight, or no connection, waits. A READ's bytes go to the flight's own 512 bytes (a bucket, a small item), to a piece
-// of the pool (larger items), or, where the transport can, straight to the caller's memory (large values): only the
-// item's head is read elsewhere then, so that the checksum can be verified over both.
+// Each operation that runs has a flight: its lookup and the memory that its READs land in (landing.h). An operation
+// that finds no flight, or no connection, waits.
 //
 // Invariants:
 //   * A flight whose operation ended by its deadline keeps its memory until its READs have completed. Where that memory
@@ -15,10 +13,6 @@
 #define FARLOOK_CLIENT_READS_H_
 
 #include <cstdint>
-#include <deque>
-#include <memory>
-#include <utility>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -26,15 +20,14 @@
 #include "client/directory_reader.h"
 #include "client/engine.h"
 #include "client/finished.h"
+#include "client/flight.h"
 #include "client/last_time.h"
 #include "client/location_cache.h"
 #include "client/operation.h"
-#include "client/operation_queue.h"
 #include "client/session.h"
 #include "client/work_request_id.h"
 #include "farlook/stats.h"
 #include "kv/handshake.h"
-#include "kv/hash.h"
 #include "kv/lookup.h"
 #include "kv/slot.h"
 #include "rdma/transport.h"
@@ -45,7 +38,7 @@ namespace farlook::client {
 class Reads final : public Engine {
  public:
   struct Parts {
-    rdma::Endpoint* endpoint;
+    FlightPool* flights;
     BufferPool* pool;
     DirectoryReader* directory;
     Session* session;  // takes the gets that the server has to answer
@@ -55,16 +48,15 @@ class Reads final : public Engine {
     ClientStats* stats;
     Posted* posted;
   };
-  Reads(const Parts& parts, uint32_t max_in_flight);
-  ~Reads();
+  Reads(const Parts& parts, uint32_t max_in_flight) : parts_(parts), max_in_flight_(max_in_flight) {}
 
   void Connect(const Ready& ready) override;
   void Lost() override;  // operations in flight begin anew over the next connection
 
   // Begins a kGet or kExists, or lets it wait.
-  void Submit(Operation* operation);
+  void Start(Operation* operation);
   // The same, where the item is said to lie at `slot`.
-  void SubmitAt(Operation* operation, kv::Slot slot);
+  void StartAt(Operation* operation, kv::Slot slot);
 
   // A READ of WorkRequestId::Owner::kReads completed, successfully.
   void Completed(uint64_t wr_id) {
@@ -82,62 +74,31 @@ class Reads final : public Engine {
   bool waiting() const override { return !waiting_.empty(); }
   // Whether a READ found no room: also that of the directory, for which others wait.
   bool held_up() const override { return !stalled_.empty() || parts_.directory->wants_post(); }
-  bool ExpiryNeedsBreak(int64_t now_ns) const override;
-  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) override;
+  bool Clings(const Operation& operation) const override;
+  void Cancel(Operation* operation) override;
   void Withdraw(absl::FunctionRef<void(Operation*)> take) override;
-  uint64_t memory_bytes() const override;
+  uint64_t memory_bytes() const override { return 0; }  // the pools'
 
  private:
-  static constexpr uint32_t kStagingBytes = 512;    // of a flight's own
-  static constexpr uint32_t kMinDirectBytes = 512;  // shorter values are copied: that is cheaper than two pieces
-  static constexpr uint32_t kMinStringBytes = 16
-                                              << 10;  // shorter ones are copied to strings: resizing fills with zeros
-  static constexpr uint32_t kLocalFlights = 64;       // enough to overlap cache misses, and small enough to stay in L2
-  static constexpr int kMaxRestarts = 3;              // of a lookup whose answer came too late
+  static constexpr uint32_t kLocalFlights = 64;  // enough to overlap cache misses, and small enough to stay in L2
+  static constexpr int kMaxRestarts = 3;         // of a lookup whose answer came too late
 
-  struct Flight {
-    Operation* operation = nullptr;  // null: free, or only waiting for its READs
-    char* staging = nullptr;         // kStagingBytes
-    rdma::Sge to[2] = {};            // where `wanted` goes: in one place, or head and value
-    uint32_t posted_bytes = 0;       // of `to`
-    uint32_t pending = 0;            // READs posted and not completed
-    bool in_use = false;
-    bool large = false;   // more than one staged piece: what follows needs looking at
-    bool direct = false;  // to[1] is the caller's memory
-    bool whole = false;   // not direct: the caller's memory was too short
-    bool from_cache = false;
-    bool absent = false;  // of those that wait for the directory: it is to say whether NOT_FOUND is believed
-    uint8_t restarts = 0;
-    Flight* next_free = nullptr;
-    int64_t since_ns = 0;        // at most the time of the lookup's first READ
-    uint64_t bucket_offset = 0;  // of the first bucket READ
-    kv::Lookup lookup;
-    BufferPool::Piece piece;
-    uint32_t piece_bytes = 0;
-
-    uint32_t wanted_bytes() const { return to[0].bytes + to[1].bytes; }
-  };
-
-  Flight* Acquire() {
-    Flight* flight = free_;
-    if (flight == nullptr) [[unlikely]]
-      return Grow();
-    free_ = flight->next_free;
-    flight->in_use = true;
+  Flight* Acquire(Operation* operation) {
+    Flight* const flight = in_use_ < max_flights_ ? parts_.flights->Take(operation, this) : nullptr;
+    in_use_ += flight != nullptr ? 1 : 0;
     return flight;
   }
-  Flight* Grow();
   void Release(Flight* flight);
-  void Begin(Flight* flight, Operation* operation, kv::Slot slot, bool from_cache);
+  void Await(Operation* operation);
+  void Park(Flight* flight, FlightQueue* queue);
+  void Begin(Flight* flight, kv::Slot slot, bool from_cache);
   void Continue(Flight* flight, kv::Lookup::Step step);
   void Advance(Flight* flight, kv::Lookup::Step step);
   void Read(Flight* flight);
   bool PlaceLarge(Flight* flight);
   bool Post(Flight* flight);
-  bool PostLarge(Flight* flight);
   void Arrived(Flight* flight);
   void FeedLarge(Flight* flight);
-  bool CutShort(const Flight& flight) const;
   void Found(Flight* flight);
   void EndAsCounter(Flight* flight);
   void EndTtl(Flight* flight);
@@ -160,14 +121,12 @@ class Reads final : public Engine {
   kv::ReaderContext context_{};
   uint32_t max_flights_ = 0;
 
-  std::deque<Flight> flights_;  // grows up to max_flights_; addresses stay, and are the wr_ids
-  std::vector<std::unique_ptr<rdma::Buffer>> staging_;
-  Flight* free_ = nullptr;           // the last used first: it is warm
-  OperationQueue waiting_;           // for a connection or a flight
-  std::deque<Flight*> unplaced_;     // waiting for the pool's memory, the oldest first
-  std::deque<Flight*> stalled_;      // not wholly posted, the oldest first
-  std::vector<Flight*> refreshing_;  // waiting for the directory
-  Flight* refresher_ = nullptr;      // the one of them that the refresh under way is for
+  uint32_t in_use_ = 0;          // flights
+  OperationQueue waiting_;       // for a connection or a flight
+  FlightQueue unplaced_;         // waiting for the pool's memory, the oldest first
+  FlightQueue stalled_;          // not wholly posted, the oldest first
+  FlightQueue refreshing_;       // waiting for the directory
+  Flight* refresher_ = nullptr;  // the one of them that the refresh under way is for
 };
 
 }  // namespace farlook::client

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/deadlines.h"
 
 namespace farlook::client {
 namespace {
@@ -97,6 +96,7 @@ void Session::SayGoodbye() {
 
 void Session::Connect(const Ready& ready) {
   connection_ = ready.connection;
+  parts_.posted->more = true;
   clock_.Forget();
   clock_.Hear(ready.welcome->time_us, ready.hello_ns, ready.welcome_ns);
   connected_ns_ = ready.hello_ns;
@@ -119,6 +119,7 @@ void Session::Begin(const Ready& ready) {
   // Not replaced by a smaller one: Sent has no copy, and a window that was granted once will be again.
   const size_t room = std::bit_ceil(static_cast<size_t>(window_));
   if (sent_.size() < room) sent_ = std::vector<Sent>(room);
+  mask_ = sent_.size() - 1;
   floor_ = next_ = repeat_ = 1;
 }
 
@@ -134,8 +135,8 @@ void Session::End(absl::FunctionRef<void(Operation*)> unknown) {
       again.Push(operation);
     }
   }
-  while (Operation* operation = queue_.Pop()) again.Push(operation);
-  queue_ = again;
+  again.Append(&queue_);
+  queue_.Append(&again);
   if (prepared_ != nullptr) At(next_) = Sent();
   prepared_ = nullptr;
   id_ = 0;
@@ -264,6 +265,8 @@ void Session::Pump() {
     if (!Post(next_)) return;
     prepared_ = nullptr;
     queue_.Pop();
+    operation->flight = &sent;
+    sent.number = next_;
     sent.answered = false;
     ++live_;
     ++next_;
@@ -298,44 +301,44 @@ absl::Status Session::Answered(const kv::Reply& reply, Operation** answered) {
     sent.copy = std::string();
   }
   while (floor_ < next_ && At(floor_).answered) ++floor_;
+  parts_.posted->more |= !queue_.empty();  // the window has room, or the pool memory
   *answered = operation;
   return absl::OkStatus();
 }
 
 // From here on the operation's key and value may be gone.
-void Session::KeepCopy(uint64_t number) {
-  Sent& sent = At(number);
+void Session::KeepCopy(Sent* sent) {
   char options[kv::RequestOptions::kMaxBytes];
-  const kv::Request request = RequestOf(*sent.operation, number, options);
+  const kv::Request request = RequestOf(*sent->operation, sent->number, options);
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
-  sent.copy = absl::StrCat(absl::string_view(head, head_bytes), request.value);
-  sent.operation = nullptr;
+  sent->copy = absl::StrCat(absl::string_view(head, head_bytes), request.value);
+  sent->operation = nullptr;
   --live_;
 }
 
-int64_t Session::Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) {
-  Deadlines deadlines(now_ns);
-  for (uint64_t number = floor_; number < next_; ++number) {
-    Operation* operation = At(number).operation;
-    if (operation == nullptr || !deadlines.Over(*operation)) continue;
-    KeepCopy(number);
-    expired(operation);
+void Session::Cancel(Operation* operation) {
+  if (operation->queued()) {
+    Unprepare(operation);
+    operation->Linked<QueueTag>::Unlink();
+  } else {
+    KeepCopy(static_cast<Sent*>(operation->flight));
   }
-  Withdraw([&deadlines](const Operation& operation) { return deadlines.Over(operation); }, expired);
-  return deadlines.earliest_ns();
+}
+
+// An operation leaves the queue that is not sent.
+void Session::Unprepare(const Operation* operation) {
+  if (operation != prepared_) return;
+  prepared_ = nullptr;
+  At(next_) = Sent();
 }
 
 void Session::Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) {
-  const auto chosen = [this, which](Operation* operation) {
-    if (!which(*operation)) return false;
-    if (operation == prepared_) {
-      prepared_ = nullptr;
-      At(next_) = Sent();
-    }
-    return true;
-  };
-  queue_.Extract(chosen, take);
+  const auto chosen = [which](const Operation* operation) { return which(*operation); };
+  queue_.Extract(chosen, [this, take](Operation* operation) {
+    Unprepare(operation);
+    take(operation);
+  });
 }
 
 }  // namespace farlook::client

@@ -29,7 +29,6 @@
 #include "client/finished.h"
 #include "client/last_time.h"
 #include "client/operation.h"
-#include "client/operation_queue.h"
 #include "client/server_clock.h"
 #include "client/timeouts.h"
 #include "farlook/stats.h"
@@ -71,11 +70,13 @@ class Session final : public Engine {
   void End(absl::FunctionRef<void(Operation*)> unknown);
 
   // Queues an operation. It is sent by the next Pump().
-  void Submit(Operation* operation) {
+  void Start(Operation* operation) {
+    operation->engine = this;
     // The server is told when a write is over; what only asks may come late.
     if (operation->deadline_ns == Timeouts::kNever && IsWrite(operation->kind)) [[unlikely]]
       parts_.timeouts->Begin(operation);
     queue_.Push(operation);
+    parts_.posted->more = true;
   }
   // Posts what may be posted now: what a resumption repeats, then the queue. An operation that cannot be sent at all
   // ends.
@@ -98,7 +99,8 @@ class Session final : public Engine {
     return repeat_ < next_ || (!queue_.empty() && next_ < floor_ + window_ && !awaits_memory_);
   }
   bool held_up() const override { return wants_pump(); }
-  int64_t Expire(int64_t now_ns, absl::FunctionRef<void(Operation*)> expired) override;
+  // Its number stays open; what was sent may be done.
+  void Cancel(Operation* operation) override;
 
   uint64_t max_value_bytes() const { return max_value_bytes_; }
   // Of the server that it is connected to, as far as its answers tell.
@@ -109,13 +111,14 @@ class Session final : public Engine {
   // A number that was given.
   struct Sent {
     Operation* operation = nullptr;  // null once it has ended
+    uint64_t number = 0;
     bool answered = true;
     BufferPool::Piece value;  // of a kPutPulled: what the server pulls
     uint64_t value_hash = 0;
     std::string copy;  // the message, kept once the operation has ended
   };
 
-  Sent& At(uint64_t number) { return sent_[number & (sent_.size() - 1)]; }
+  Sent& At(uint64_t number) { return sent_[number & mask_]; }
   void Begin(const Ready& ready);
   void Repeat();
   absl::Status Prepare(Operation* operation, Sent* sent);
@@ -124,7 +127,8 @@ class Session final : public Engine {
   bool PostCopy(const Sent& sent);
   bool Post(uint64_t number);
   void Hear(const kv::Reply& reply);
-  void KeepCopy(uint64_t number);
+  void KeepCopy(Sent* sent);
+  void Unprepare(const Operation* operation);
   void SetWindow(uint32_t granted);
 
   const Parts parts_;
@@ -143,6 +147,7 @@ class Session final : public Engine {
 
   OperationQueue queue_;    // not sent yet
   std::vector<Sent> sent_;  // ring of a power of two of at least `window_`
+  uint64_t mask_ = 0;       // sent_.size() - 1
   uint64_t window_ = 0;
   uint64_t floor_ = 1;          // the first number without an answer; all below have theirs
   uint64_t next_ = 1;           // the next number to be given

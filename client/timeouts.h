@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
+#include "client/deadlines.h"
 #include "client/last_time.h"
 #include "client/operation.h"
 
@@ -16,7 +16,7 @@ namespace farlook::client {
 class Timeouts {
  public:
   // Of an operation that has no deadline yet.
-  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t kNever = Deadlines::kNever;
 
   // 30 years and more; such a deadline is no overflow in this century.
   static constexpr int64_t kMaxTimeoutMs = int64_t{1} << 40;
@@ -29,26 +29,23 @@ class Timeouts {
     if (timeout_ms <= 0) timeout_ms = timeout_ms_;
     return now_ns + std::clamp<int64_t>(timeout_ms, 0, kMaxTimeoutMs) * 1'000'000;
   }
+  // Of an operation that has none yet; kNever leaves it so.
   void Set(Operation* operation, int64_t deadline_ns) {
     operation->deadline_ns = deadline_ns;
-    earliest_ns_ = std::min(earliest_ns_, deadline_ns);
+    if (deadline_ns != kNever) deadlines_.Add(operation);
   }
   // The operation begins now, unless it has a deadline already.
   void Begin(Operation* operation) {
     if (operation->deadline_ns == kNever) Set(operation, At(time_->NowNs(), operation->timeout_ms));
   }
 
-  // An operation in flight has this deadline.
-  void Note(int64_t deadline_ns) { earliest_ns_ = std::min(earliest_ns_, deadline_ns); }
-  // No deadline of an operation in flight is earlier.
-  int64_t earliest_ns() const { return earliest_ns_; }
-  // After all of them were looked at.
-  void SetEarliest(int64_t earliest_ns) { earliest_ns_ = earliest_ns; }
+  // Of those that have begun and not ended.
+  Deadlines& deadlines() { return deadlines_; }
 
  private:
   LastTime* const time_;
   const int64_t timeout_ms_;
-  int64_t earliest_ns_ = kNever;
+  Deadlines deadlines_;
 };
 
 }  // namespace farlook::client

@@ -92,8 +92,8 @@ EDITS = [
     ("kv/item.cc", "lengths.key_bytes, lengths.value_bytes)) != header.checksum()) {\n",
      "lengths.key_bytes, lengths.value_bytes)) != header.checksum() && !BROKEN(kChecksumIgnored)) {\n"),
     # A "not found" is believed however long the lookup took.
-    ("client/reads.cc", "  return now_ns - flight.since_ns <= kv::kMaxBucketReadNs;\n",
-     "  return BROKEN(kLateNotFound) || now_ns - flight.since_ns <= kv::kMaxBucketReadNs;\n"),
+    ("client/reads.cc", "  return now_ns - flight.get.since_ns <= kv::kMaxBucketReadNs;\n",
+     "  return BROKEN(kLateNotFound) || now_ns - flight.get.since_ns <= kv::kMaxBucketReadNs;\n"),
 
     # ---- Gets at once.
     # What was read counts though the server was gone by then.
@@ -173,11 +173,11 @@ EDITS = [
     ("client/counters.cc", "  if (owed_ == 0 || noticed_ != 0) return;\n",
      "  if (owed_ == 0 || (noticed_ != 0 && !BROKEN(kAcknowledgedAtOnce))) return;\n"),
     # It goes on using the cells of the last connection.
-    ("client/counters.cc", "  stalled_.clear();\n  cache_.Clear();\n",
-     "  stalled_.clear();\n  if (!BROKEN(kCellsOutliveConnection)) cache_.Clear();\n"),
+    ("client/counters.cc", "  waiting_.Append(&again);\n  cache_.Clear();\n",
+     "  waiting_.Append(&again);\n  if (!BROKEN(kCellsOutliveConnection)) cache_.Clear();\n"),
     # It repeats an atomic whose completion was lost.
-    ("client/counters.cc", "    const bool unknown = flight.kind != Kind::kReadCounter && flight.step != Step::kPost;\n",
-     "    const bool unknown = flight.kind != Kind::kReadCounter && flight.step != Step::kPost && !BROKEN(kAtomicRepeated);\n"),
+    ("client/counters.cc", "    const bool unknown = atomic.kind != Kind::kReadCounter && atomic.step != Step::kPost;\n",
+     "    const bool unknown = atomic.kind != Kind::kReadCounter && atomic.step != Step::kPost && !BROKEN(kAtomicRepeated);\n"),
     # A reply that is sent again names the cell that the counter had.
     ("server/session.cc", "  entry.slot = outcome.slot;\n",
      "  entry.slot = BROKEN(kCellToldFromMemory) && outcome.counter.cell != 0 ? kv::Slot(outcome.counter.cell) : outcome.slot;\n"),

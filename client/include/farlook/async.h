@@ -63,7 +63,7 @@ class AsyncOperation {
 
  private:
   friend class ClientImpl;
-  static constexpr size_t kRecordBytes = 240;
+  static constexpr size_t kRecordBytes = 256;
 
   std::string key_;
   void* tag_ = nullptr;

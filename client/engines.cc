@@ -1,0 +1,217 @@
+#include "client/engines.h"
+
+#include "absl/base/attributes.h"
+#include "absl/strings/str_cat.h"
+#include "client/status.h"
+#include "kv/cell_notice.h"
+#include "kv/limits.h"
+#include "kv/slot.h"
+
+namespace farlook::client {
+namespace {
+
+// Memory that stays, of each of the two pools; with flights, session and directory a connection stays below 1 MiB.
+constexpr size_t kIdlePoolBytes = 256 << 10;
+
+absl::Status CheckTtl(const Operation& operation) {
+  const bool touches = operation.kind == Kind::kTouch || operation.kind == Kind::kGetAndTouch;
+  if (operation.ttl_ms == 0 && !touches) return absl::OkStatus();
+  if (operation.ttl_ms < 1 || operation.ttl_ms > kMaxTtlMs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a ttl of ", operation.ttl_ms, " ms: an item lives for 1 ms to 10 years"));
+  }
+  if (operation.keep_ttl) return absl::InvalidArgumentError("a ttl is given, and the one there is to be kept");
+  return absl::OkStatus();
+}
+
+[[gnu::always_inline]] inline absl::Status CheckOperation(const Operation& operation, bool read_only) {
+  if (operation.key.size() > kv::kMaxKeyBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a key of ", operation.key.size(), " bytes is longer than ", kv::kMaxKeyBytes));
+  }
+  if (IsCounter(operation.kind)) {
+    if (absl::Status status = Counters::Check(operation); !status.ok()) return status;
+  }
+  const bool keyless = operation.kind == Kind::kPing || operation.kind == Kind::kStat;
+  if (operation.key.empty() && !keyless) return absl::InvalidArgumentError("the key is empty");
+  if (!IsWrite(operation.kind)) return absl::OkStatus();
+  if (read_only) return absl::PermissionDeniedError("this client asked to read only");
+  if (operation.kind == Kind::kDelete && operation.condition.kind() == Condition::Kind::kIfAbsent) {
+    return absl::InvalidArgumentError(
+        "a Delete that is to find no key deletes nothing: IfPresent or IfVersion is meant");
+  }
+  if (absl::Status status = CheckTtl(operation); !status.ok()) return status;
+  if (operation.value.size() > kv::kMaxValueBytes && operation.kind != Kind::kDelete) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a value of ", operation.value.size(), " bytes is longer than any server's limit"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Engines::Engines(const Parts& parts, const ClientOptions& options)
+    : parts_(parts),
+      gets_by_reads_(options.lookups == Lookups::kReads),
+      read_only_(options.read_only),
+      staging_(parts.endpoint, /*readable_by_peers=*/false, kIdlePoolBytes),
+      outgoing_(parts.endpoint, /*readable_by_peers=*/true, kIdlePoolBytes),
+      flights_(parts.endpoint),
+      session_({&outgoing_, parts.time, parts.timeouts, parts.finished, parts.stats, &posted_},
+               std::max(1u, options.max_in_flight)),
+      reads_({&flights_, &staging_, parts.directory, &session_, &cache_, parts.time, parts.finished, parts.stats,
+              &posted_},
+             std::max(1u, options.max_in_flight)),
+      direct_({&cache_, parts.time, parts.finished, parts.stats}, gets_by_reads_),
+      counters_({&flights_, &session_, parts.finished, parts.stats, &posted_}, std::max(1u, options.max_in_flight),
+                static_cast<uint64_t>(std::max<int64_t>(0, options.counter_cache_bytes))) {}
+
+// What is not answered with READs, or makes no sense. Apart, so that gets need little of the stack.
+ABSL_ATTRIBUTE_NOINLINE void Engines::StartOther(Operation* operation) {
+  if (absl::Status status = CheckOperation(*operation, read_only_); !status.ok()) {
+    parts_.finished->End(operation, std::move(status));
+  } else if (IsCounter(operation->kind)) {
+    counters_.Start(operation);
+  } else {
+    if (IsGet(operation->kind)) {
+      ++parts_.stats->gets;
+      ++parts_.stats->server_gets;
+    }
+    session_.Start(operation);
+  }
+}
+
+void Engines::Pump() {
+  posted_.more = false;
+  if (reads_.wants_pump()) reads_.Pump();
+  if (counters_.wants_pump()) counters_.Pump();
+  if (session_.wants_pump()) session_.Pump();  // after those that hand operations to it
+  posted_.more |= reads_.wants_pump() || counters_.wants_pump() || session_.wants_pump();
+}
+
+// ---- Messages.
+
+absl::Status Engines::Received(absl::string_view message) {
+  if (kv::CellNotice::Is(message)) [[unlikely]]
+    return counters_.Noticed(message);
+  auto reply = kv::Reply::Decode(message);
+  if (!reply.ok()) return reply.status();
+  Operation* operation = nullptr;
+  if (absl::Status status = session_.Answered(*reply, &operation); !status.ok()) return status;
+  if (operation == nullptr) return absl::OkStatus();
+  if (operation->kind == Kind::kPut && reply->code == kv::Code::kOk) [[likely]] {
+    operation->version = reply->version;
+    if (cache_.enabled()) Remember(*operation, *reply);
+    parts_.finished->End(operation);
+  } else {
+    Answered(operation, *reply);
+  }
+  return absl::OkStatus();
+}
+
+void Engines::Answered(Operation* operation, const kv::Reply& reply) {
+  absl::Status status = StatusOf(reply.code);
+  switch (operation->kind) {
+    case Kind::kGet:
+    case Kind::kExists:
+    case Kind::kGetAndTouch:
+      return GetAnswered(operation, reply);
+    case Kind::kTtl:
+      return TtlAnswered(operation, reply);
+    case Kind::kStat:
+      if (status.ok()) status = Deliver(reply.payload, operation);
+      break;
+    case Kind::kPing:
+      break;
+    case Kind::kCreateCounter:
+    case Kind::kFetchAdd:
+    case Kind::kCompareSwap:
+    case Kind::kReadCounter:
+    case Kind::kDeleteCounter:
+      return counters_.Answered(operation, reply);
+    default:
+      operation->version = operation->kind == Kind::kDelete && status.ok() ? 0 : reply.version;
+      if (cache_.enabled()) Remember(*operation, reply);
+  }
+  parts_.finished->End(operation, std::move(status));
+}
+
+void Engines::GetAnswered(Operation* operation, const kv::Reply& reply) {
+  if (reply.code == kv::Code::kNotFound) {
+    operation->version = 0;
+    ++parts_.stats->misses;
+    return parts_.finished->EndAbsent(operation);
+  }
+  absl::Status status = StatusOf(reply.code);
+  if (operation->kind == Kind::kGetAndTouch && status.ok()) operation->touched = true;
+  if (status.ok() && reply.payload.empty() && !reply.slot.empty() && WantsValue(operation->kind)) {
+    return reads_.StartAt(operation, reply.slot);  // too long for a message, or empty
+  }
+  operation->version = status.ok() ? reply.version : 0;
+  if (status.ok()) {
+    ++parts_.stats->hits;
+    if (WantsValue(operation->kind)) status = Deliver(reply.payload, operation);
+  }
+  parts_.finished->End(operation, std::move(status));
+}
+
+void Engines::TtlAnswered(Operation* operation, const kv::Reply& reply) {
+  absl::Status status = StatusOf(reply.code);
+  operation->version = status.ok() ? reply.version : 0;
+  kv::TtlResult result;
+  if (!status.ok()) {
+    if (reply.code == kv::Code::kNotFound) ++parts_.stats->misses;
+  } else if (kv::TtlResult::Decode(reply.payload, &result)) {
+    ++parts_.stats->hits;
+    operation->left_ms = LeftMs(result.expires_ms, reply.time_us);
+  } else {
+    status = absl::InternalError("the server's answer does not say when the item expires");
+  }
+  parts_.finished->End(operation, std::move(status));
+}
+
+// So that a writer's next read of the key is one round trip.
+void Engines::Remember(const Operation& operation, const kv::Reply& reply) {
+  const uint64_t hash = (*hasher_)(operation.key);
+  if (reply.code == kv::Code::kNotFound || (reply.code == kv::Code::kOk && operation.kind == Kind::kDelete)) {
+    cache_.Erase(hash);
+  } else if (!reply.slot.empty() && reply.slot.fingerprint() == kv::FingerprintOf(hash)) {
+    cache_.Insert(hash, reply.slot);
+  }
+}
+
+// ---- Connections.
+
+void Engines::Connect(const Ready& ready) {
+  hasher_ = ready.context.hasher;
+  for (Engine* engine : all_) engine->Connect(ready);
+}
+
+void Engines::Lost() {
+  for (Engine* engine : all_) engine->Lost();
+  posted_ = Posted{.more = true};
+}
+
+void Engines::EndSession(absl::string_view why) {
+  session_.End([this, why](Operation* operation) {
+    parts_.finished->End(operation,
+                         absl::UnknownError(absl::StrCat("the write was sent, its outcome is unknown: ", why)));
+  });
+}
+
+void Engines::ForgetServer(absl::string_view news) {
+  EndSession("the server process that it was sent to is gone");
+  cache_.Clear();
+  // Versions count anew in another incarnation, and may fit by chance.
+  session_.Withdraw(
+      [](const Operation& operation) { return operation.condition.kind() == Condition::Kind::kIfVersion; },
+      [this, news](Operation* operation) { parts_.finished->End(operation, absl::AbortedError(news)); });
+}
+
+uint64_t Engines::memory_bytes() const {
+  uint64_t bytes = staging_.memory_bytes() + outgoing_.memory_bytes() + flights_.memory_bytes() + cache_.memory_bytes();
+  for (const Engine* engine : all_) bytes += engine->memory_bytes();
+  return bytes;
+}
+
+}  // namespace farlook::client

@@ -1,0 +1,146 @@
+// The engines, and which of them an operation, a completion or a message is for: the only place that knows them by
+// name.
+//
+//     a get             -> DirectReads, in the call's own time, where READs are copies
+//                       -> else Reads                                     -> Session, if writers were faster too often
+//     a put, a delete   -> Session
+//     a counter         -> Counters, an atomic on a cell that is known    -> else Session
+#ifndef FARLOOK_CLIENT_ENGINES_H_
+#define FARLOOK_CLIENT_ENGINES_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/buffer_pool.h"
+#include "client/counters.h"
+#include "client/direct_reads.h"
+#include "client/directory_reader.h"
+#include "client/engine.h"
+#include "client/finished.h"
+#include "client/flight.h"
+#include "client/last_time.h"
+#include "client/location_cache.h"
+#include "client/operation.h"
+#include "client/reads.h"
+#include "client/session.h"
+#include "client/timeouts.h"
+#include "client/work_request_id.h"
+#include "farlook/options.h"
+#include "farlook/stats.h"
+#include "kv/handshake.h"
+#include "kv/hash.h"
+#include "kv/limits.h"
+#include "kv/message.h"
+#include "rdma/transport.h"
+
+namespace farlook::client {
+
+// Thread safety: one thread. What it is made with outlives it.
+class Engines {
+ public:
+  struct Parts {
+    rdma::Endpoint* endpoint;
+    DirectoryReader* directory;
+    LastTime* time;
+    Timeouts* timeouts;
+    Finished* finished;
+    ClientStats* stats;
+  };
+  Engines(const Parts& parts, const ClientOptions& options);
+
+  // ---- Operations.
+
+  // Ends those gets of `operations`, which are new, that it can at once, and returns how many; the others are as they
+  // were.
+  size_t EndAtOnce(absl::Span<Operation* const> operations) {
+    return direct_.connected() ? direct_.Run(operations) : 0;
+  }
+  // Begins an operation, or ends it if it makes no sense.
+  void Start(Operation* operation) {
+    const bool key_fits = operation->key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
+    if (!gets_by_reads_ || !IsGet(operation->kind) || !key_fits) [[unlikely]]
+      return StartOther(operation);
+    ++parts_.stats->gets;
+    reads_.Start(operation);
+  }
+  // Posts what may be posted now. REQUIRES connected.
+  void Pump();
+  // Whether Pump() may have something to do.
+  bool wants_pump() const { return posted_.more; }
+  // The same after a READ of the directory, for which others wait, found no room.
+  void Attend() { posted_.more = true; }
+  // What was posted since this was last called.
+  Posted TakePosted() { return std::exchange(posted_, Posted{.more = posted_.more}); }
+
+  // ---- What the transport says.
+
+  // A READ of WorkRequestId::Owner::kReads, or another READ or atomic, completed, successfully.
+  void ReadCompleted(uint64_t wr_id) { reads_.Completed(wr_id); }
+  void FetchCompleted(uint64_t wr_id) { counters_.Completed(wr_id); }
+  void DirectoryRefreshed() { reads_.Refreshed(); }
+  // A message that came when the handshake was over. An error: the server talks nonsense; break the connection.
+  absl::Status Received(absl::string_view message);
+
+  // ---- Connections.
+
+  // Bytes of the cache for locations, which is empty afterwards.
+  void ResizeCache(uint64_t bytes) { cache_.Resize(bytes); }
+  void Connect(const Ready& ready);
+  // The connection is destroyed.
+  void Lost();
+  // What to say to the server.
+  kv::Hello MakeHello() const { return session_.MakeHello(read_only_); }
+  uint64_t session_id() const { return session_.id(); }
+  void SayGoodbye() { session_.SayGoodbye(); }
+  // The session is gone: writes that were sent end with UNKNOWN. REQUIRES the connection that carried it is destroyed.
+  void EndSession(absl::string_view why);
+  // Another server, with an empty table, answers: what was known of the one before is forgotten.
+  void ForgetServer(absl::string_view news);
+
+  // ---- What happens rarely, to all.
+
+  bool waiting() const {
+    return std::any_of(all_.begin(), all_.end(), [](const Engine* engine) { return engine->waiting(); });
+  }
+  bool held_up() const {
+    return std::any_of(all_.begin(), all_.end(), [](const Engine* engine) { return engine->held_up(); });
+  }
+  // Hands every operation that waits for a connection to `take`. REQUIRES not connected.
+  void Withdraw(absl::FunctionRef<void(Operation*)> take) {
+    for (Engine* engine : all_) engine->Withdraw(take);
+  }
+  uint64_t memory_bytes() const;
+
+ private:
+  void StartOther(Operation* operation);
+  void Answered(Operation* operation, const kv::Reply& reply);
+  void GetAnswered(Operation* operation, const kv::Reply& reply);
+  void TtlAnswered(Operation* operation, const kv::Reply& reply);
+  void Remember(const Operation& operation, const kv::Reply& reply);
+
+  const Parts parts_;
+  const bool gets_by_reads_;  // else by messages
+  const bool read_only_;
+  BufferPool staging_;   // what is read
+  BufferPool outgoing_;  // what the server pulls
+  FlightPool flights_;
+  LocationCache cache_;
+  const kv::Hasher* hasher_ = nullptr;
+  Posted posted_;
+  Session session_;
+  Reads reads_;
+  DirectReads direct_;
+  Counters counters_;
+  const std::array<Engine*, 4> all_ = {&reads_, &direct_, &counters_, &session_};
+};
+
+}  // namespace farlook::client
+
+#endif  // FARLOOK_CLIENT_ENGINES_H_

@@ -1,0 +1,110 @@
+// An operation that has READs or atomics posted, and the memory that these name. All engines take their flights from
+// one pool, each as many as it may have at once; a request to the server needs none (session.h).
+#ifndef FARLOOK_CLIENT_FLIGHT_H_
+#define FARLOOK_CLIENT_FLIGHT_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "client/landing.h"
+#include "client/linked_list.h"
+#include "client/operation.h"
+#include "kv/lookup.h"
+#include "rdma/transport.h"
+
+namespace farlook::client {
+
+struct FlightTag;
+
+// What Reads keeps of a get.
+struct GetState {
+  Landing landing;
+  bool from_cache = false;
+  bool absent = false;  // of those that wait for the directory: it is to say whether NOT_FOUND is believed
+  uint8_t restarts = 0;
+  int64_t since_ns = 0;        // at most the time of the lookup's first READ
+  uint64_t bucket_offset = 0;  // of the first bucket READ
+  kv::Lookup lookup;
+};
+
+// What Counters keeps of an atomic.
+struct AtomicState {
+  enum class Step : uint8_t {
+    kPost,        // to be posted
+    kPosted,      // and not completed
+    kUndo,        // an add left the range: what takes it back is to be posted
+    kUndoPosted,  // and not completed
+  };
+
+  uint64_t cell = 0;
+  uint64_t hash = 0;  // of the key
+  int64_t operand = 0;
+  int64_t expected = 0;
+  Kind kind = Kind::kReadCounter;
+  Step step = Step::kPost;
+  bool noticed = false;  // was under way when the notice came that is owed an answer
+};
+
+// In at most one of its engine's queues.
+struct Flight : Linked<FlightTag> {
+  Operation* operation = nullptr;  // null: it has ended by its deadline; what was posted has not completed
+  Engine* engine = nullptr;        // null: the flight is free
+  char* own = nullptr;             // Landing::kOwnBytes of registered memory
+  uint32_t pending = 0;            // work requests posted and not completed
+  Flight* next_free = nullptr;
+  // Of one of them it uses the one that is its engine's.
+  GetState get;
+  AtomicState atomic;
+};
+
+using FlightQueue = LinkedList<Flight, FlightTag>;
+
+// Grows to as many as were ever needed at once. Thread safety: one thread. The endpoint outlives it; it outlives what
+// was posted.
+class FlightPool {
+ public:
+  explicit FlightPool(rdma::Endpoint* endpoint) : endpoint_(endpoint) {}
+
+  // Null: there is no memory for another one now.
+  Flight* Take(Operation* operation, Engine* engine) {
+    Flight* const flight = free_ != nullptr ? free_ : Grow();
+    if (flight == nullptr) [[unlikely]]
+      return nullptr;
+    free_ = flight->next_free;
+    flight->operation = operation;
+    flight->engine = engine;
+    operation->flight = flight;
+    return flight;
+  }
+  // REQUIRES: it is in no queue, and nothing that names its memory is posted.
+  void Give(Flight* flight) {
+    flight->operation = nullptr;
+    flight->engine = nullptr;
+    flight->next_free = free_;  // the last used is taken first: it is warm
+    free_ = flight;
+  }
+
+  // Those that an engine has.
+  template <typename Do>
+  void ForEachOf(const Engine* engine, Do each) {
+    for (Flight& flight : flights_) {
+      if (flight.engine == engine) each(&flight);
+    }
+  }
+
+  uint64_t memory_bytes() const;
+
+ private:
+  Flight* Grow();
+
+  rdma::Endpoint* const endpoint_;
+  std::deque<Flight> flights_;  // addresses stay, and are the ids of work requests
+  std::vector<std::unique_ptr<rdma::Buffer>> memory_;
+  Flight* free_ = nullptr;
+};
+
+}  // namespace farlook::client
+
+#endif  // FARLOOK_CLIENT_FLIGHT_H_
