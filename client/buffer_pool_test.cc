@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/fake_transport.h"
+#include "client/fake_network.h"
 #include "gtest/gtest.h"
 
 namespace farlook::client {

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "client/core.h"
-#include "client/fake_transport.h"
+#include "client/fake_network.h"
 #include "client/mini_server.h"
 #include "kv/cell_notice.h"
 #include "kv/limits.h"
@@ -261,7 +261,7 @@ class Hostile {
   }
 
   Input* const input_;
-  FakeClock clock_;
+  rdma::FakeClock clock_{1'000'000'000};
   FakeNetwork network_;
   std::unique_ptr<MiniServer> server_;
   std::deque<Started> started_;

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "client/core.h"
-#include "client/fake_transport.h"
+#include "client/fake_network.h"
 #include "client/mini_server.h"
 #include "client/operation.h"
 #include "farlook/options.h"
@@ -137,7 +137,7 @@ class CoreTest : public testing::Test {
     return text;
   }
 
-  FakeClock clock_;
+  rdma::FakeClock clock_{1'000'000'000};
   FakeNetwork network_;
   std::unique_ptr<MiniServer> server_;
   ClientOptions options_;

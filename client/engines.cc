@@ -83,10 +83,20 @@ ABSL_ATTRIBUTE_NOINLINE void Engines::StartOther(Operation* operation) {
 
 void Engines::Pump() {
   posted_.more = false;
-  if (reads_.wants_pump()) reads_.Pump();
-  if (counters_.wants_pump()) counters_.Pump();
-  if (session_.wants_pump()) session_.Pump();  // after those that hand operations to it
-  posted_.more |= reads_.wants_pump() || counters_.wants_pump() || session_.wants_pump();
+  bool more = false;
+  if (reads_.wants_pump()) {
+    reads_.Pump();
+    more = reads_.wants_pump();
+  }
+  if (counters_.wants_pump()) {
+    counters_.Pump();
+    more |= counters_.wants_pump();
+  }
+  if (session_.wants_pump()) {  // after those that hand operations to it
+    session_.Pump();
+    more |= session_.wants_pump();
+  }
+  posted_.more |= more;
 }
 
 // ---- Messages.

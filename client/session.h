@@ -1,6 +1,6 @@
 // The session: requests to the server's CPU, each executed at most once whatever happens to the connection.
 //
-//     Submit -> queue -> (window has room, SEND posted: gets the next number) -> outstanding -> reply -> answered
+//     Start -> queue -> (window has room, SEND posted: gets the next number) -> outstanding -> reply -> answered
 //
 // Invariants:
 //   * Numbers are given, from 1 on, to requests whose SEND was posted, and to no other. Number n is not given before

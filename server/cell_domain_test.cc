@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "server/fake_transport.h"
+#include "rdma/fake/fake_transport.h"
 
 namespace farlook::server {
 namespace {
@@ -45,7 +45,7 @@ class FakeLoopback final : public rdma::Loopback {
   FakeWords* const words_;
 };
 
-class DomainListener final : public FakeListener {
+class DomainListener final : public rdma::FakeListener {
  public:
   DomainListener(AtomicDomain domain, uint32_t rkey, FakeWords* words) : domain_(domain), rkey_(rkey), words_(words) {}
   std::string address() const override { return absl::StrCat("fake://", rkey_); }

@@ -12,7 +12,7 @@
 #include "kv/cell_region.h"
 #include "kv/counter_value.h"
 #include "kv/test_region.h"
-#include "server/fake_transport.h"
+#include "rdma/fake/fake_transport.h"
 
 namespace farlook::server {
 namespace {
@@ -58,7 +58,7 @@ class CountersTest : public testing::Test {
   }
   static uint64_t Cell(const Outcome& outcome) { return outcome.counter.cell; }
 
-  FakeClock clock_;
+  rdma::FakeClock clock_;
   kv::TestMemory memory_, cells_;
   absl::Span<char> region_;
   std::unique_ptr<kv::Table> table_;

@@ -1,7 +1,7 @@
 #include "server/reply_queue.h"
 
 #include "gtest/gtest.h"
-#include "server/fake_transport.h"
+#include "rdma/fake/fake_transport.h"
 
 namespace farlook::server {
 namespace {
@@ -9,8 +9,8 @@ namespace {
 using Sent = ReplyQueue::Sent;
 
 TEST(ReplyQueue, KeepsOrderBehindAFullSendQueue) {
-  FakePeer peer;
-  FakeConnection connection(&peer, {});
+  rdma::FakePeer peer;
+  rdma::FakeConnection connection(&peer, {});
   ReplyQueue queue(&connection);
   peer.send_room = 2;
   EXPECT_EQ(queue.Send("fir", "st", 2), Sent::kPosted);
@@ -33,8 +33,8 @@ TEST(ReplyQueue, KeepsOrderBehindAFullSendQueue) {
 }
 
 TEST(ReplyQueue, ForgetsWhatWaits) {
-  FakePeer peer;
-  FakeConnection connection(&peer, {});
+  rdma::FakePeer peer;
+  rdma::FakeConnection connection(&peer, {});
   ReplyQueue queue(&connection);
   peer.send_room = 0;
   EXPECT_EQ(queue.Send("1", "", 1), Sent::kQueued);

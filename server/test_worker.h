@@ -19,14 +19,21 @@
 #include "kv/message.h"
 #include "kv/table.h"
 #include "kv/test_region.h"
+#include "rdma/fake/fake_transport.h"
 #include "rdma/transport.h"
 #include "server/cell_writer.h"
 #include "server/counters.h"
-#include "server/fake_transport.h"
 #include "server/partition_locks.h"
 #include "server/worker.h"
 
 namespace farlook::server {
+
+using rdma::FakeCall;
+using rdma::FakeClock;
+using rdma::FakeEndpoint;
+using rdma::FakeListener;
+using rdma::FakePeer;
+using rdma::FakeRequest;
 
 inline constexpr uint64_t kTestIncarnation = 0x1ca2;
 inline constexpr uint32_t kTestWindow = 12;

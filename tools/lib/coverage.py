@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEASURED = ("kv/", "rdma/", "server/", "client/")
 # Tests, and what only tests use.
 NOT_PRODUCT = ("_test.cc", "_tests.cc", "_fuzz.cc", "_benchmark.cc", "_testing.h", "/testing.h", "/testing.cc", "/raw_client.h")
-NOT_PRODUCT_PARTS = ("/test_", "/fake_transport", "/mini_server", "/conformance/", "rdma/sim/", "store_tracer", "_on_memory_main",
+NOT_PRODUCT_PARTS = ("/test_", "/fake_transport", "/fake_network", "/mini_server", "/conformance/", "rdma/sim/", "store_tracer", "_on_memory_main",
                      "pretended_device")
 TESTS = ["//kv/...", "//rdma/...", "//server/...", "//client/...", "//tests/cli/...", "//tests/counters/...",
          "//tests/doctor/...", "//tests/failnth/...", "//tests/faults/..."]

@@ -1,0 +1,161 @@
+#include "client/fake_network.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace farlook::client {
+
+FakeNetwork::FakeNetwork() {
+  capabilities.max_outstanding_reads = 16;
+  capabilities.send_queue_depth = 64;
+  capabilities.max_read_sges = 4;
+  capabilities.max_read_bytes = 1 << 30;
+}
+
+std::unique_ptr<rdma::Endpoint> FakeNetwork::CreateEndpoint() {
+  auto endpoint = std::make_unique<rdma::FakeEndpoint>(&memory_);
+  endpoint->on_connect = [this](rdma::FakeEndpoint* from, absl::string_view hello) { return Connect(from, hello); };
+  return endpoint;
+}
+
+std::unique_ptr<rdma::Connection> FakeNetwork::Connect(rdma::FakeEndpoint* endpoint, absl::string_view hello) {
+  ++connects;
+  held_requests_.clear();
+  session_ = 0;
+  rdma::FakePeer& peer = peers_.emplace_back();
+  peer.endpoint = endpoint;
+  peer.connected = false;
+  peer.send_room_at = &send_room;
+  peer.read_room_at = &read_room;
+  peer.permits = [this, granted = capabilities](const Read& read) { return Permits(read, granted); };
+  peer.on_send = [this](const std::string& message) { Post(message); };
+  peer.on_ring = [this] { Rung(); };
+  peer.read_now = [this](absl::Span<const rdma::NowRead> some, uint32_t key) { return ReadNow(some, key); };
+  peer.alive = [this] { return server_alive; };
+  auto connection = std::make_unique<rdma::FakeConnection>(&peer, capabilities);
+  if (!accepting) return connection;
+  peer.status = server == nullptr ? absl::NotFoundError("no server listens there") : reject;
+  if (peer.status.ok()) {
+    const kv::ServerRange cells{kCellsAddress, server->cells().size(), kCellsRkey};
+    auto accept = server->Accept(hello, {0, server->region().size(), rkey}, cells);
+    if (accept.ok()) {
+      peer.welcome = *std::move(accept);
+      peer.Connected();
+      return connection;
+    }
+    peer.status = absl::PermissionDeniedError(accept.status().message());
+  }
+  peer.Break();
+  return connection;
+}
+
+// What a peer names so; null if it may not.
+char* FakeNetwork::Memory(uint64_t address, uint64_t bytes, uint32_t key) const {
+  absl::Span<char> region;
+  if (key == rkey) region = server->region();
+  if (key == kCellsRkey && address >= kCellsAddress) {
+    region = server->cells();
+    address -= kCellsAddress;
+  }
+  return address < region.size() && bytes <= region.size() - address ? region.data() + address : nullptr;
+}
+
+// Also counts it.
+bool FakeNetwork::Permits(const Read& read, const rdma::Capabilities& granted) {
+  const bool atomic = read.opcode != rdma::Opcode::kRead;
+  bool good = read.to.size() <= granted.max_read_sges && read.remote_address % 8 == 0 && read.bytes > 0 &&
+              read.bytes <= granted.max_read_bytes && Memory(read.remote_address, read.bytes, read.rkey) != nullptr &&
+              (!atomic || read.rkey == kCellsRkey);
+  for (const rdma::Sge& piece : read.to) {
+    good &= (granted.any_local_memory && !atomic) || memory_.Registered(piece);
+  }
+  if (!good) return false;
+  (atomic ? atomics : reads) += 1;
+  if (!atomic) read_pieces += read.to.size();
+  return true;
+}
+
+void FakeNetwork::Post(const std::string& message) {
+  server->Watch(session_, message);
+  if (session_ != 0) sent.push_back(message);
+  held_requests_.push_back(message);
+}
+
+void FakeNetwork::Rung() {
+  ++rings;
+  peers_.back().sent.clear();
+  if (!hold_reads) ReleaseReads();
+  if (!hold_requests) ReleaseRequests();
+}
+
+size_t FakeNetwork::ReadNow(absl::Span<const rdma::NowRead> some, uint32_t key) {
+  if (key != rkey) return 0;
+  size_t made = 0;
+  for (const rdma::NowRead& read : some) {
+    const char* const from = Memory(read.remote_address, read.bytes, key);
+    if (now_room == 0 || from == nullptr) break;
+    --now_room;
+    if (before_read_now) before_read_now(read.remote_address, read.bytes);
+    std::memcpy(read.to, from, read.bytes);
+    ++reads_now;
+    ++made;
+  }
+  return made;
+}
+
+void FakeNetwork::Run(const Read& read) {
+  char* from = Memory(read.remote_address, read.bytes, read.rkey);
+  if (read.opcode == rdma::Opcode::kRead) {
+    for (const rdma::Sge& piece : read.to) {
+      std::memcpy(piece.data, from, piece.bytes);
+      from += piece.bytes;
+    }
+  } else {
+    uint64_t old;
+    std::memcpy(&old, from, sizeof old);
+    uint64_t value = old;
+    if (read.opcode == rdma::Opcode::kFetchAdd) value += read.operand;
+    if (read.opcode == rdma::Opcode::kCompareSwap && old == read.operand) value = read.desired;
+    std::memcpy(from, &value, sizeof value);
+    std::memcpy(read.to[0].data, &old, sizeof old);
+  }
+  peers_.back().Complete(read);
+}
+
+void FakeNetwork::ReleaseReads(bool newest_first) {
+  if (peers_.empty()) return;
+  std::deque<Read> held = std::exchange(peers_.back().reads, {});
+  if (newest_first) std::reverse(held.begin(), held.end());
+  for (const Read& read : held) Run(read);
+}
+
+void FakeNetwork::Serve(const std::string& message) {
+  const auto pull = [this](const kv::ValueSource& source, uint32_t bytes) {
+    const absl::Span<char> offered = memory_.Offered(source.rkey);
+    if (source.address + bytes > offered.size()) return std::string();
+    return std::string(offered.data() + source.address, bytes);
+  };
+  const std::string reply = server->Answer(&session_, message, pull);
+  if (!lose_replies && !reply.empty()) peers_.back().Send(reply);
+}
+
+void FakeNetwork::ReleaseRequests(std::vector<size_t> which) {
+  if (!connected()) return held_requests_.clear();
+  if (which.empty()) {
+    for (size_t i = 0; i < held_requests_.size(); ++i) which.push_back(i);
+  }
+  for (size_t i : which) Serve(held_requests_[i]);
+  std::sort(which.rbegin(), which.rend());
+  for (size_t i : which) held_requests_.erase(held_requests_.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
+void FakeNetwork::Break() {
+  if (!connected()) return;
+  held_requests_.clear();
+  peers_.back().status = absl::UnavailableError("the link broke");
+  peers_.back().connected = false;
+  peers_.back().Break();
+}
+
+}  // namespace farlook::client

@@ -1,0 +1,239 @@
+// A transport in memory without a peer, for tests of servers and of clients: the test is the peer. It says what arrives
+// and when work requests complete, sees what was sent, and breaks what it likes. One thread, no sleep.
+//
+// Strict where a real one would be treacherous: nothing posted is seen before Ring(); a message's bytes are freed at
+// the next Poll, so that asan sees who kept them; the memory of a READ that fails is scribbled over, and one that is
+// completed late writes late, so that memory given back too early shows as damage; destroying a connection before its
+// kDisconnected was delivered is counted.
+#ifndef FARLOOK_RDMA_FAKE_FAKE_TRANSPORT_H_
+#define FARLOOK_RDMA_FAKE_FAKE_TRANSPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "rdma/clock.h"
+#include "rdma/transport.h"
+
+namespace farlook::rdma {
+
+class FakeClock final : public Clock {
+ public:
+  explicit FakeClock(int64_t start_ns = 1) : now_ns(start_ns) {}
+  int64_t NowNs() const override {
+    ++readings;
+    return now_ns;
+  }
+  void AdvanceMs(int64_t ms) { now_ns += ms * 1'000'000; }
+  int64_t now_ns;
+  mutable int64_t readings = 0;
+};
+
+class FakeEndpoint;
+
+// What the test sees of a connection, and does to it as its other side; outlives it.
+struct FakePeer {
+  // A READ, or an atomic.
+  struct Read {
+    uint64_t wr_id = 0;
+    std::vector<Sge> to;
+    uint32_t bytes = 0;  // of all pieces
+    uint64_t remote_address = 0;
+    uint32_t rkey = 0;
+    Opcode opcode = Opcode::kRead;
+    uint64_t operand = 0;  // of an atomic: delta or expected
+    uint64_t desired = 0;
+  };
+
+  FakePeer() = default;
+  FakePeer(const FakePeer&) = delete;
+  FakePeer& operator=(const FakePeer&) = delete;
+
+  Connection* connection = nullptr;  // null once destroyed
+  FakeEndpoint* endpoint = nullptr;
+  std::deque<std::string> sent;  // messages after the first
+  std::string first;             // the first message
+  std::deque<Read> reads;        // posted, rung and not completed
+  bool disconnecting = false;    // Disconnect() was called, or Break()
+  bool closed_here = false;      // Disconnect() was called
+  bool disconnected = false;     // kDisconnected was delivered
+  bool destroyed_early = false;
+  int rings = 0;
+
+  // What the test may set.
+  size_t send_room = SIZE_MAX;        // PostSend fails when it is 0
+  size_t read_room = SIZE_MAX;        // PostRead and atomics fail when it is 0
+  size_t* send_room_at = &send_room;  // or where several connections share it
+  size_t* read_room_at = &read_room;
+  bool hold_disconnected = false;  // kDisconnected waits until Release()
+  bool quiescent = true;           // false: the client was stopped within an atomic
+  bool connected = true;           // false: nothing can be posted
+  absl::Status status;             // why it is over; UNAVAILABLE if it does not say
+  std::string welcome;
+  // Called where it is set: whether this may be read or changed (else it completes with kRemoteAccess); with each
+  // message as it is posted; after Ring(); for ReadNow(); whether the other side is alive.
+  std::function<bool(const Read&)> permits;
+  std::function<void(const std::string&)> on_send;
+  std::function<void()> on_ring;
+  std::function<size_t(absl::Span<const NowRead>, uint32_t rkey)> read_now;
+  std::function<bool()> alive;
+
+  void Connected();                      // Connect() succeeded
+  void Send(absl::string_view message);  // to the side under test
+  // A work request ended.
+  void Complete(const Read& read, WcStatus status = WcStatus::kSuccess);
+  // Completes the oldest READ: with `data` (which it must fit), or without.
+  void CompleteRead(absl::string_view data);
+  void FailRead(WcStatus status);
+  // The connection breaks: READs are flushed, kDisconnected follows.
+  void Break();
+  void Release();
+
+  std::vector<Read> unrung_reads;  // posted, not started
+  std::vector<std::string> unrung;
+};
+
+// The memory that endpoints have registered.
+class FakeMemory {
+ public:
+  // In registered memory altogether.
+  bool Registered(const Sge& piece) const;
+  // Of a buffer that peers may READ; empty if there is none of this key.
+  absl::Span<char> Offered(uint32_t rkey) const;
+  // As if the device had been taken away and were back: readable buffers have other keys.
+  void ChangeKeys();
+
+  std::unique_ptr<Buffer> Allocate(size_t bytes, bool readable_by_peers);
+
+ private:
+  class FakeBuffer;
+  std::map<const char*, size_t> registered_;
+  std::map<uint32_t, absl::Span<char>> offered_;  // by rkey
+  std::vector<FakeBuffer*> readable_;
+  uint32_t next_rkey_ = 100;
+};
+
+class FakeEndpoint : public Endpoint {
+ public:
+  // Without memory it allocates none, as a server's need not.
+  explicit FakeEndpoint(FakeMemory* memory = nullptr) : memory_(memory) {}
+
+  absl::StatusOr<std::unique_ptr<Connection>> Connect(absl::string_view address, absl::string_view hello,
+                                                      int64_t timeout_ms) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) override;
+  size_t Poll(absl::Span<Completion> out) override;
+  bool Arm() override {
+    ++arms;
+    return events_.empty();
+  }
+  int fd() const override { return -1; }
+  void Wake() override {}
+
+  void Push(FakePeer* peer, Completion completion, absl::string_view message = {});
+  // The connection is destroyed: nothing of it is delivered any more.
+  void Forget(const FakePeer* peer);
+  bool empty() const { return events_.empty(); }
+
+  size_t max_batch = SIZE_MAX;
+  int arms = 0;
+  // What Connect() does.
+  std::function<std::unique_ptr<Connection>(FakeEndpoint*, absl::string_view hello)> on_connect;
+
+ private:
+  struct Event {
+    FakePeer* peer;
+    Completion completion;
+    std::string message;
+  };
+  FakeMemory* const memory_;
+  std::deque<Event> events_;
+  std::vector<std::unique_ptr<char[]>> delivered_;
+};
+
+class FakeConnection : public Connection {
+ public:
+  FakeConnection(FakePeer* peer, const Capabilities& capabilities) : peer_(peer), capabilities_(capabilities) {
+    peer->connection = this;
+  }
+  ~FakeConnection() override;
+
+  bool PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) override;
+  size_t ReadNow(absl::Span<const NowRead> reads, uint32_t rkey) override;
+  bool PostSend(absl::string_view head, absl::string_view body) override;
+  bool PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
+                    uint64_t delta) override;
+  bool PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey, uint64_t expected,
+                       uint64_t desired) override;
+  void Ring() override;
+  void Disconnect() override;
+  bool alive() const override { return peer_->connected && !peer_->disconnecting && (!peer_->alive || peer_->alive()); }
+  bool quiescent() override { return peer_->quiescent; }
+  const Capabilities& capabilities() const override { return capabilities_; }
+  absl::string_view welcome() const override { return peer_->welcome; }
+  absl::Status status() const override;
+  std::string peer() const override { return "fake"; }
+
+ private:
+  bool Post(FakePeer::Read read);
+
+  FakePeer* const peer_;
+  const Capabilities capabilities_;
+};
+
+// What the test sees of a request to connect; outlives it.
+struct FakeCall {
+  std::string hello;  // with the connection request
+  std::string first;  // a message that is sent as soon as the connection is there, if not empty
+  Capabilities capabilities;
+  absl::Status accept_status;           // what Accept() says
+  std::string welcome;                  // set by Accept()
+  std::vector<uint32_t> rkeys;          // set by Accept()
+  std::optional<std::string> rejected;  // the reason
+  bool accepted = false;
+  FakePeer peer;
+};
+
+class FakeRequest : public ConnectionRequest {
+ public:
+  explicit FakeRequest(FakeCall* call) : call_(call) {}
+  ~FakeRequest() override {
+    if (!call_->accepted && !call_->rejected) call_->rejected = "";
+  }
+  absl::string_view hello() const override { return call_->hello; }
+  std::string peer() const override { return "fake"; }
+  absl::StatusOr<std::unique_ptr<Connection>> Accept(Endpoint* endpoint, absl::string_view welcome,
+                                                     absl::Span<const uint32_t> rkeys) override;
+  void Reject(absl::string_view reason) override { call_->rejected = std::string(reason); }
+
+ private:
+  FakeCall* const call_;
+};
+
+class FakeListener : public Listener {
+ public:
+  std::string address() const override { return "fake://"; }
+  absl::StatusOr<RemoteRange> Offer(const SharedRange&, Access) override {
+    return absl::UnimplementedError("not needed");
+  }
+  absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint() override { return absl::UnimplementedError("not needed"); }
+  std::unique_ptr<ConnectionRequest> Next() override;
+  int fd() const override { return -1; }
+  absl::Status status() const override { return away; }
+
+  std::deque<FakeCall*> calls;
+  absl::Status away;  // not OK: why no client can come
+};
+
+}  // namespace farlook::rdma
+
+#endif  // FARLOOK_RDMA_FAKE_FAKE_TRANSPORT_H_
