@@ -136,8 +136,8 @@ EDITS = [
     ("client/session.cc", "  hello.acknowledged = floor_ - 1;\n",
      "  hello.acknowledged = BROKEN(kAcknowledgedNothing) ? 0 : BROKEN(kAcknowledgedAll) ? next_ - 1 : floor_ - 1;\n"),
     # The goodbye is not said; or not heard; or each session is treated as if it had been.
-    ("client/core.cc", "  if (link_.ready()) session_.SayGoodbye();\n",
-     "  if (link_.ready() && !BROKEN(kGoodbyeNotSaid)) session_.SayGoodbye();\n"),
+    ("client/core.cc", "  if (link_.ready()) engines_.SayGoodbye();\n",
+     "  if (link_.ready() && !BROKEN(kGoodbyeNotSaid)) engines_.SayGoodbye();\n"),
     ("server/session.cc", "session->wrote() && !session->said_goodbye();",
      "session->wrote() && (!session->said_goodbye() || BROKEN(kGoodbyeNotHeard)) && !BROKEN(kSilentForgotten);"),
     # The client has one request more without an answer than it was granted.

@@ -167,46 +167,8 @@ class PingOperation final : public AsyncOperation {
   explicit PingOperation(const ServerOptions& options = {});
 };
 
-// What those of counters have.
-class CounterOperation : public AsyncOperation {
- public:
-  // The value before the operation took effect; also with OUT_OF_RANGE and ALREADY_EXISTS.
-  int64_t value() const;
-  void set_options(const CounterOptions& options);
-
- protected:
-  CounterOperation(std::string_view key, const CounterOptions& options);
-  void set_operands(int64_t operand, int64_t expected);
-};
-
-class CreateCounterOperation final : public CounterOperation {
- public:
-  explicit CreateCounterOperation(std::string_view key = {}, int64_t initial = 0, const CounterOptions& options = {});
-  void set_options(const CounterOptions& options);
-};
-
-class FetchAddOperation final : public CounterOperation {
- public:
-  explicit FetchAddOperation(std::string_view key = {}, int64_t delta = 0, const CounterOptions& options = {});
-  void set_delta(int64_t delta) { set_operands(delta, 0); }
-};
-
-// Sets the counter to `desired` if it is `expected`, which value() tells.
-class CompareSwapOperation final : public CounterOperation {
- public:
-  CompareSwapOperation(std::string_view key, int64_t expected, int64_t desired, const CounterOptions& options = {});
-};
-
-class ReadCounterOperation final : public CounterOperation {
- public:
-  explicit ReadCounterOperation(std::string_view key = {}, const CounterOptions& options = {});
-};
-
-class DeleteCounterOperation final : public CounterOperation {
- public:
-  explicit DeleteCounterOperation(std::string_view key = {}, const CounterOptions& options = {});
-};
-
 }  // namespace farlook
+
+#include "farlook/async_counters.h"
 
 #endif  // FARLOOK_ASYNC_H_
