@@ -94,7 +94,8 @@ TEST_F(BatchTest, TheTimeBeginsWhenTheCallBegins) {
       },
       [](size_t, Operation* operation) { operation->status = absl::OkStatus(); });
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_LT(ticking_.NowNs() - before_ns, 2'500'000'000);
+  // Where it began with the second run, 3.5 s.
+  EXPECT_LT(ticking_.NowNs() - before_ns, 3'000'000'000);
 }
 
 TEST_F(BatchTest, OneKeyThatIsAbsentIsNoError) {

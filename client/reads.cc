@@ -25,6 +25,7 @@ void Reads::Lost() {
   OperationQueue again;
   parts_.flights->ForEachOf(this, [&](Flight* flight) {
     if (flight->linked()) flight->Unlink();
+    flight->get.absent = false;
     if (flight->operation != nullptr) again.Push(flight->operation);
     flight->pending = 0;
     Release(flight);
@@ -78,7 +79,6 @@ inline void Reads::Begin(Flight* flight, kv::Slot slot, bool from_cache) {
   const uint64_t hash = (*context_.hasher)(operation->key);
   if (from_cache && parts_.cache->enabled()) slot = parts_.cache->Find(hash);
   get.from_cache = from_cache && !slot.empty();
-  get.absent = false;
   get.restarts = 0;
   get.since_ns = parts_.time->last_ns();
   get.bucket_offset = 0;
@@ -339,6 +339,7 @@ void Reads::Cancel(Operation* operation) {
   auto* const flight = static_cast<Flight*>(operation->flight);
   if (flight->linked()) flight->Unlink();
   if (flight == refresher_) refresher_ = nullptr;
+  flight->get.absent = false;
   Count(*flight);
   flight->operation = nullptr;
   if (flight->pending == 0) Release(flight);

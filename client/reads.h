@@ -85,7 +85,9 @@ class Reads final : public Engine {
 
   Flight* Acquire(Operation* operation) {
     Flight* const flight = in_use_ < max_flights_ ? parts_.flights->Take(operation, this) : nullptr;
-    in_use_ += flight != nullptr ? 1 : 0;
+    if (flight == nullptr) [[unlikely]]
+      return nullptr;
+    ++in_use_;
     return flight;
   }
   void Release(Flight* flight);

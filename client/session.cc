@@ -21,7 +21,15 @@ kv::RequestOptions OptionsOf(const Operation& operation) {
 }
 bool HasOptions(const Operation& operation) { return operation.ttl_ms != 0 || operation.keep_ttl; }
 
+// Whether what a put bears goes into its message.
+bool Fits(const Operation& operation) {
+  const size_t option_bytes = HasOptions(operation) ? kv::RequestOptions::kMaxBytes : 0;
+  return kv::FitsInMessage(operation.key.size(), operation.value.size(), option_bytes);
+}
+
 kv::RequestType TypeOf(const Operation& operation) {
+  if (operation.kind == Kind::kPut) [[likely]]
+    return Fits(operation) ? kv::RequestType::kPut : kv::RequestType::kPutPulled;
   switch (operation.kind) {
     case Kind::kGet:
     case Kind::kExists:
@@ -52,9 +60,7 @@ kv::RequestType TypeOf(const Operation& operation) {
     case Kind::kPut:
       break;
   }
-  const size_t option_bytes = HasOptions(operation) ? kv::RequestOptions::kMaxBytes : 0;
-  const bool fits = kv::FitsInMessage(operation.key.size(), operation.value.size(), option_bytes);
-  return fits ? kv::RequestType::kPut : kv::RequestType::kPutPulled;
+  return kv::RequestType::kPutPulled;
 }
 
 kv::Condition OnWire(Condition::Kind kind) {
@@ -147,13 +153,13 @@ void Session::End(absl::FunctionRef<void(Operation*)> unknown) {
 }
 
 // Makes what the message will name: the memory from which a large value is pulled.
-absl::Status Session::Prepare(Operation* operation, Sent* sent) {
+[[gnu::always_inline]] inline absl::Status Session::Prepare(Operation* operation, Sent* sent) {
   if (operation->value.size() > max_value_bytes_) {
     return absl::InvalidArgumentError(absl::StrCat("a value of ", operation->value.size(),
                                                    " bytes is longer than this server's limit of ", max_value_bytes_));
   }
   sent->operation = operation;
-  if (TypeOf(*operation) != kv::RequestType::kPutPulled) return absl::OkStatus();
+  if (operation->kind != Kind::kPut || Fits(*operation)) return absl::OkStatus();
   auto piece = parts_.outgoing->Take(operation->value.size());
   if (!piece.ok()) return piece.status();
   sent->value = *std::move(piece);
