@@ -62,7 +62,7 @@ void ClientCore::Admit(Operation* operation, int64_t deadline_ns) {
   operation->version = 0;
   operation->touched = false;
   timeouts_.Set(operation, deadline_ns);
-  if (IsCounter(operation->kind) && !local_) LookAfterPause();
+  if (!local_ && IsCounter(operation->kind)) LookAfterPause();
   engines_.Start(operation);
 }
 
@@ -213,7 +213,7 @@ void ClientCore::BeginReady() {
     engines_.EndSession("the server no longer knows this client's session");
   }
   kv::Directory* const directory = link_.directory()->directory();
-  const kv::ReaderContext context = {link_.hasher(), directory, directory->header().region_bytes, session_.clock()};
+  const kv::ReaderContext context = {link_.hasher(), directory, directory->header().region_bytes, engines_.clock()};
   const Ready ready = {link_.connection(), link_.table(),    context,           link_.incarnation(),
                        &link_.welcome(),   link_.hello_ns(), link_.welcome_ns()};
   engines_.Connect(ready);

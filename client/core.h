@@ -67,11 +67,14 @@ class ClientCore {
   // For calls that wait at once: without reading the clock. On this host most gets are done when it returns. An
   // operation that is not has no deadline until SetDeadlines().
   void StartUntimed(absl::Span<Operation* const> operations) {
-    const size_t ended = engines_.EndAtOnce(operations);
-    if (ended == operations.size()) [[likely]]
-      return;
-    for (Operation* operation : operations) {
-      if (ended == 0 || !operation->done) Admit(operation, kNoDeadline);
+    if (engines_.at_once()) [[likely]] {
+      if (engines_.EndAtOnce(operations) == operations.size()) [[likely]]
+        return;
+      for (Operation* operation : operations) {
+        if (!operation->done) Admit(operation, kNoDeadline);
+      }
+    } else {
+      for (Operation* operation : operations) Admit(operation, kNoDeadline);
     }
     Post();
   }

@@ -57,11 +57,11 @@ class Engines {
 
   // ---- Operations.
 
-  // Ends those gets of `operations`, which are new, that it can at once, and returns how many; the others are as they
-  // were.
-  size_t EndAtOnce(absl::Span<Operation* const> operations) {
-    return direct_.connected() ? direct_.Run(operations) : 0;
-  }
+  // Whether gets may be ended at once.
+  bool at_once() const { return direct_.connected(); }
+  // Ends those gets of `operations`, which are new, that it can, and returns how many; the others are as they were.
+  // REQUIRES at_once().
+  size_t EndAtOnce(absl::Span<Operation* const> operations) { return direct_.Run(operations); }
   // Begins an operation, or ends it if it makes no sense.
   void Start(Operation* operation) {
     const bool key_fits = operation->key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
@@ -77,7 +77,11 @@ class Engines {
   // The same after a READ of the directory, for which others wait, found no room.
   void Attend() { posted_.more = true; }
   // What was posted since this was last called.
-  Posted TakePosted() { return std::exchange(posted_, Posted{.more = posted_.more}); }
+  Posted TakePosted() {
+    const Posted posted = posted_;
+    posted_.messages = posted_.fetches = false;
+    return posted;
+  }
 
   // ---- What the transport says.
 
@@ -98,6 +102,8 @@ class Engines {
   // What to say to the server.
   kv::Hello MakeHello() const { return session_.MakeHello(read_only_); }
   uint64_t session_id() const { return session_.id(); }
+  // Of the server, for who reads what expires.
+  ServerClock* clock() { return session_.clock(); }
   void SayGoodbye() { session_.SayGoodbye(); }
   // The session is gone: writes that were sent end with UNKNOWN. REQUIRES the connection that carried it is destroyed.
   void EndSession(absl::string_view why);

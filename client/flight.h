@@ -69,9 +69,10 @@ class FlightPool {
 
   // Null: there is no memory for another one now.
   Flight* Take(Operation* operation, Engine* engine) {
-    Flight* const flight = free_ != nullptr ? free_ : Grow();
-    if (flight == nullptr) [[unlikely]]
-      return nullptr;
+    Flight* flight = free_;
+    if (flight == nullptr) [[unlikely]] {
+      if ((flight = Grow()) == nullptr) return nullptr;
+    }
     free_ = flight->next_free;
     flight->operation = operation;
     flight->engine = engine;

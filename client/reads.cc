@@ -165,7 +165,7 @@ inline bool Reads::Post(Flight* flight) {
   const uint64_t address = table_.address + flight->get.lookup.wanted().offset;
   // The memory belongs to the transport until Completed(), or until the connection is destroyed.
   const bool done = flight->get.landing.Post(connection_, wr_id, address, table_.rkey, &flight->pending);
-  parts_.posted->fetches |= flight->pending != 0;
+  parts_.posted->fetches = true;
   return done;
 }
 
