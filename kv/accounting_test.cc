@@ -1,4 +1,4 @@
-// Every page of a region is somewhere: with the directory, the index, the slabs, or free.
+// Every unit of a region is somewhere: with the header, the index, in blocks of items, or free.
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,7 +8,6 @@
 #include "gtest/gtest.h"
 #include "kv/limits.h"
 #include "kv/message.h"
-#include "kv/region.h"
 #include "kv/table.h"
 #include "kv/test_region.h"
 
@@ -27,8 +26,9 @@ class AccountingTest : public testing::TestWithParam<int> {
   void ExpectAllAccountedFor() {
     const TableStats stats = table_->stats();
     const uint64_t directory_bytes = uint64_t{8} << stats.level;
-    EXPECT_EQ(stats.free_bytes + stats.index_bytes - directory_bytes + ReservedPages(stats.region_bytes) * kPageBytes,
-              stats.region_bytes);
+    EXPECT_EQ(stats.free_bytes + stats.index_bytes - directory_bytes + stats.overhead_bytes, stats.region_bytes);
+    for (const TableStats::Blocks& blocks : stats.blocks) EXPECT_EQ(blocks.bytes, 0u);
+    EXPECT_EQ(stats.used_bytes, 0u);
     EXPECT_EQ(stats.keys, 0u);
     EXPECT_EQ(stats.key_bytes, 0u);
     EXPECT_EQ(stats.value_bytes, 0u);

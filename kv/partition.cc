@@ -27,8 +27,9 @@ bool WantsPresent(Condition condition) { return condition == Condition::kPresent
 
 }  // namespace
 
-Partition::Partition(absl::Span<char> region, const Hasher* hasher, PagePool* pool, SegmentPool* segments,
-                     SharedDirectory* directory, uint64_t prefix, int bits, const TableOptions& options)
+Partition::Partition(absl::Span<char> region, const Hasher* hasher, Heap* heap, Compactor* compactor,
+                     SegmentPool* segments, SharedDirectory* directory, uint64_t prefix, int bits,
+                     const TableOptions& options)
     : region_(region.data()),
       marks_(region.data() + RegionHeader::For(region.size(), options.partitions).MarksOf(prefix)),
       redo_(region.data() + RegionHeader::For(region.size(), options.partitions).RedoOf(prefix)),
@@ -39,7 +40,8 @@ Partition::Partition(absl::Span<char> region, const Hasher* hasher, PagePool* po
       clock_(options.clock),
       largest_rewritten_(options.rewrites ? kLargestRewritten : -1),
       index_(region.data(), hasher, segments, directory, {prefix, bits, region.size()}),
-      slabs_(pool, region.size() / kPageBytes),
+      heap_(heap),
+      compactor_(compactor),
       expiry_(prefix, bits),
       versions_(options.first_version >> bits),
       marked_versions_(versions_),
@@ -97,64 +99,78 @@ WriteResult Partition::Check(const Found& found, bool expired, Condition conditi
   return result;
 }
 
-uint64_t Partition::Allocate(SizeClass size_class) {
-  while (true) {
-    if (const uint64_t offset = slabs_.Allocate(size_class)) return offset;
-    if (!Compact()) return 0;
+Code Partition::AllocateSlowly(uint64_t bytes, Claim claim, bool may_step, uint64_t* offset) {
+  if (!may_step) {
+    return compactor_->Hopeless(number(), bytes, claim) ? Code::kNoMemory : Code::kMakingRoom;
   }
+  StepBudget budget;
+  while (budget.left()) {
+    const bool more = compactor_->Step(number(), bytes, claim, &budget);
+    *offset = heap_->Allocate(number(), bytes, claim);
+    if (*offset != 0 || !more) {
+      compactor_->Done(number(), *offset != 0);
+      return *offset != 0 ? Code::kOk : Code::kNoMemory;
+    }
+  }
+  return Code::kMakingRoom;
 }
 
-// Frees pages by moving the items of the emptiest slab to the room in others of its class.
-bool Partition::Compact() {
-  Slab* slab = slabs_.Sparsest();
-  if (slab == nullptr) return false;
-  slabs_.Withdraw(slab);
-  if (MoveOut(slab)) {
-    slabs_.Retire(slab);
-    return true;
+char* Partition::FindRoom(uint64_t hash, int64_t now_ns, bool may_step, Code* code) {
+  char* slot = index_.FindRoom(hash, now_ns, code);
+  if (slot == nullptr && *code == Code::kNoMemory) {
+    StepBudget budget;
+    bool more = may_step || !compactor_->HopelessForUnit();
+    while (slot == nullptr && *code == Code::kNoMemory && more && may_step && budget.left()) {
+      more = compactor_->StepForUnit(number(), &budget);
+      slot = index_.FindRoom(hash, now_ns, code);
+    }
+    if (slot == nullptr && *code == Code::kNoMemory && more) {
+      *code = Code::kMakingRoom;
+    } else {
+      compactor_->Done(number(), slot != nullptr);
+    }
   }
-  slabs_.PutBack(slab);
-  return false;
+  TakeIndexFigures();
+  return slot;
 }
 
-bool Partition::MoveOut(Slab* slab) {
-  const SizeClass size_class = slab->size_class;
-  for (uint32_t piece = 0; piece < slab->capacity; ++piece) {
-    if (!slab->Used(piece)) continue;
-    const uint64_t from_offset = slab->PieceOffset(piece);
-    char* from = region_ + from_offset;
-    const ItemLengths lengths = ItemLengths::From(LoadWord(from + kLengthsOffset));
-    const uint64_t hash = (*hasher_)(from + kItemHeaderBytes, lengths.key_bytes);
-    char* slot = index_.FindOffset(hash, from_offset);
-    const uint64_t to_offset = slot == nullptr ? 0 : slabs_.Allocate(size_class);
-    if (to_offset == 0) return false;  // Sparsest promised otherwise; what was moved stays moved
-    char* to = region_ + to_offset;
-    const uint64_t version = LoadWord(from + kVersionOffset);
-    const uint64_t bytes = ItemBytes(lengths.key_bytes, lengths.value_bytes);
-    // The same version at two places for a moment, with the same contents: copy alive, slot, old one DEAD.
-    StoreWord(to + kVersionOffset, version | kDeadBit);
-    StoreWord(to + kChecksumOffset, LoadWord(from + kChecksumOffset));
-    StoreWord(to + kExpiryOffset, LoadWord(from + kExpiryOffset));
-    for (uint64_t i = kLengthsOffset; i < bytes; i += 8) StoreWord(to + i, LoadWord(from + i));
-    StoreWord(to + kVersionOffset, version);
-    StoreWord(slot, Slot(FingerprintOf(hash), size_class, to_offset).word());
-    StoreWord(from + kVersionOffset, version | kDeadBit);
-    StoreWord(from, Slot(FingerprintOf(hash), size_class, to_offset).word());  // for who remembers the old place
-    // The version goes on elsewhere. Were the item moved back here, after a Touch, the old expiry would fit again.
-    StoreWord(from + kExpiryOffset, 0);
-    slab->bitmap[piece / 64] &= ~(1ull << piece % 64);
-    --slab->used;
-    moved_items_ += 1;
-  }
-  return true;
+char* Partition::SlotOfItemAt(uint64_t offset) {
+  const char* item = region_ + offset;
+  const ItemLengths lengths = ItemLengths::From(LoadWord(item + kLengthsOffset));
+  if (lengths.key_bytes > kMaxKeyBytes) return nullptr;  // it never had an item
+  return index_.FindOffset((*hasher_)(item + kItemHeaderBytes, lengths.key_bytes), offset);
 }
 
-Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation) {
+// The same version at two places for a moment, with the same contents: the copy is alive before the slot leads to it,
+// and the old one dead after. The old one's expiry is cleared last: a later move back must not find one that fits.
+void Partition::MoveItem(char* slot, uint64_t from_offset, uint64_t to_offset) {
+  char *from = region_ + from_offset, *to = region_ + to_offset;
+  const ItemLengths lengths = ItemLengths::From(LoadWord(from + kLengthsOffset));
+  const uint64_t version = LoadWord(from + kVersionOffset);
+  const uint64_t bytes = ItemBytes(lengths.key_bytes, lengths.value_bytes);
+  const Slot old(LoadWord(slot));
+  const Slot moved(old.fingerprint(), old.size_class(), to_offset);
+  StoreWord(to + kVersionOffset, version | kDeadBit);
+  StoreWord(to + kChecksumOffset, LoadWord(from + kChecksumOffset));
+  for (uint64_t i = kLengthsOffset; i < bytes; i += 8) StoreWord(to + i, LoadWord(from + i));
+  StoreWord(to + kExpiryOffset, LoadWord(from + kExpiryOffset));
+  StoreWord(to + kVersionOffset, version);
+  StoreWord(slot, moved.word());
+  StoreWord(from + kVersionOffset, version | kDeadBit);
+  StoreWord(from + kChecksumOffset, moved.word());  // a hint for who remembers the old place
+  StoreWord(from + kExpiryOffset, 0);
+  moved_items_ += 1;
+}
+
+Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation,
+                        bool may_step) {
   if (value_bytes > max_value_bytes_) return Code::kTooLarge;
   const SizeClass size_class = SizeClassFor(ItemBytes(key.size(), value_bytes));
-  const uint64_t offset = Allocate(size_class);
-  if (offset == 0) return Code::kNoMemory;
-  slabs_.Pin(offset);
+  const Claim claim = Find(hash, key).slot == nullptr ? Claim::kNewKey : Claim::kOverwrite;
+  uint64_t offset;
+  const Code code = Allocate(SizeClassBytes(size_class), claim, may_step, &offset);
+  if (code != Code::kOk) return code;
+  heap_->Pin(offset);
   char* item = region_ + offset;
   StoreWord(item + kVersionOffset, kDeadBit);
   const ItemLengths lengths{static_cast<uint16_t>(key.size()), ItemKind::kValue, 0, static_cast<uint32_t>(value_bytes)};
@@ -167,43 +183,33 @@ Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_byt
 }
 
 void Partition::Abandon(const Reservation& reservation) {
-  slabs_.Unpin(reservation.slot.offset());
-  slabs_.Free(reservation.slot.offset());
+  heap_->Unpin(reservation.slot.offset());
+  Free(reservation.slot);
 }
 
 // The body of the new item, but its checksum, is in place and its version says DEAD.
 WriteResult Partition::Link(const Reservation& reservation, Found found, ItemLengths lengths, uint64_t version,
-                            bool must_live, int64_t now_ns) {
+                            bool must_live, int64_t now_ns, bool may_step) {
   const uint64_t offset = reservation.slot.offset();
   const bool is_new = found.slot == nullptr;
   if (is_new) {
     Code code = Code::kOk;
-    found.slot = index_.FindRoom(reservation.hash, now_ns, &code);
-    while (found.slot == nullptr && code == Code::kNoMemory && Compact()) {
-      found.slot = index_.FindRoom(reservation.hash, now_ns, &code);
-    }
-    TakeIndexFigures();
-    if (found.slot == nullptr) {
-      Abandon(reservation);
-      return {code, 0, Slot()};
-    }
+    found.slot = FindRoom(reservation.hash, now_ns, may_step, &code);
+    if (found.slot == nullptr) return {code, 0, Slot()};
     keys_ += 1;
     key_bytes_ += lengths.key_bytes;
   } else {
-    if (!Kill(found, must_live, now_ns)) {
-      Abandon(reservation);
-      return {Code::kNotFound, 0, Slot()};
-    }
+    if (!Kill(found, must_live, now_ns)) return {Code::kNotFound, 0, Slot()};
     value_bytes_ -= found.lengths().value_bytes;
   }
+  const Slot old = is_new ? Slot() : Slot(LoadWord(found.slot));
   StoreWord(found.slot, reservation.slot.word());
   StoreWord(region_ + offset + kVersionOffset, version);  // here the write takes effect
   value_bytes_ += lengths.value_bytes;
   puts_ += 1;
-  slabs_.Unpin(offset);
   if (!is_new) {
     StoreWord(found.item, reservation.slot.word());  // for who remembers the old place
-    slabs_.Free(static_cast<uint64_t>(found.item - region_));
+    Free(old);
   }
   return {Code::kOk, version, reservation.slot};
 }
@@ -226,8 +232,9 @@ bool Partition::Kill(const Found& found, bool must_live, int64_t now_ns) {
 void Partition::Remove(const Found& found, int64_t now_ns) {
   const ItemLengths lengths = found.lengths();
   StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);  // here the delete takes effect
+  const Slot slot(LoadWord(found.slot));
   StoreWord(found.slot, 0);
-  slabs_.Free(static_cast<uint64_t>(found.item - region_));
+  Free(slot);
   keys_ -= 1;
   key_bytes_ -= lengths.key_bytes;
   value_bytes_ -= lengths.value_bytes;
@@ -284,9 +291,14 @@ WriteResult Partition::Publish(const Reservation& reservation, const PutParams& 
   const absl::string_view head(reinterpret_cast<const char*>(&new_version), sizeof new_version);
   StoreWord(item + kChecksumOffset, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));
   StoreWord(item + kExpiryOffset, ExpiryWord(new_version, ExpiryFor(params, old_expiry_ms)));
-  return Noted(
-      reservation.hash, params.expiry_ms,
-      Link(reservation, found, lengths, new_version, WantsPresent(params.condition) && old_expiry_ms != 0, now_ns));
+  const bool must_live = WantsPresent(params.condition) && old_expiry_ms != 0;
+  result = Link(reservation, found, lengths, new_version, must_live, now_ns, params.may_step);
+  if (result.code == Code::kOk) {
+    heap_->Unpin(reservation.slot.offset());
+  } else if (result.code != Code::kMakingRoom) {
+    Abandon(reservation);
+  }
+  return Noted(reservation.hash, params.expiry_ms, result);
 }
 
 WriteResult Partition::Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
@@ -335,10 +347,12 @@ WriteResult Partition::PutItem(uint64_t hash, absl::string_view key, absl::strin
   const uint64_t bytes = ItemBytes(key.size(), value.size());
   if (bytes > kScratchBytes) {
     Reservation reservation;
-    result.code = Reserve(hash, key, value.size(), &reservation);
+    result.code = Reserve(hash, key, value.size(), &reservation, params.may_step);
     if (result.code != Code::kOk) return {result.code, 0, Slot()};
     StoreBytes(reservation.value.data(), value.data(), value.size());
-    return Publish(reservation, params, now_ns);
+    result = Publish(reservation, params, now_ns);
+    if (result.code == Code::kMakingRoom) Abandon(reservation);
+    return result;
   }
 
   const ItemLengths lengths{static_cast<uint16_t>(key.size()), kind, params.flags, static_cast<uint32_t>(value.size())};
@@ -353,18 +367,20 @@ WriteResult Partition::PutItem(uint64_t hash, absl::string_view key, absl::strin
     if (fits && !Wastes(piece, size_class)) [[likely]]
       return Rewrite(found, Compose(key, value, lengths, expiry_ms), must_live, now_ns);
   }
-  uint64_t offset = slabs_.Allocate(size_class);
+  const Claim claim = found.slot == nullptr ? Claim::kNewKey : Claim::kOverwrite;
+  uint64_t offset = heap_->Allocate(number(), SizeClassBytes(size_class), claim);
   if (offset == 0) {
     if (fits) return Rewrite(found, Compose(key, value, lengths, expiry_ms), must_live, now_ns);
-    offset = Allocate(size_class);
-    if (offset == 0) return {Code::kNoMemory, 0, Slot()};
+    result.code = AllocateSlowly(SizeClassBytes(size_class), claim, params.may_step, &offset);
+    if (result.code != Code::kOk) return {result.code, 0, Slot()};
     found = Find(hash, key);  // it may have been moved
   }
-  slabs_.Pin(offset);
   const Image image = Compose(key, value, lengths, expiry_ms);
   StoreDead(region_ + offset, image);
-  return Link({Slot(FingerprintOf(hash), size_class, offset), hash, {}}, found, lengths, image.version, must_live,
-              now_ns);
+  const Slot slot(FingerprintOf(hash), size_class, offset);
+  result = Link({slot, hash, {}}, found, lengths, image.version, must_live, now_ns, params.may_step);
+  if (result.code != Code::kOk) Free(slot);
+  return result;
 }
 
 // The old expiry is made torn for readers first: one who had fetched it could conclude that the item has expired after

@@ -1,41 +1,29 @@
-// One partition of the table: its part of the index, its slabs, its versions. Table's documentation gives the
+// One partition of the table: its part of the index, its items, its versions. Table's documentation gives the
 // contracts.
 #ifndef FARLOOK_KV_PARTITION_H_
 #define FARLOOK_KV_PARTITION_H_
 
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "kv/compactor.h"
 #include "kv/expiry.h"
 #include "kv/expiry_clock.h"
+#include "kv/figure.h"
 #include "kv/hash.h"
+#include "kv/heap.h"
 #include "kv/index.h"
 #include "kv/item.h"
-#include "kv/page_pool.h"
 #include "kv/shared_directory.h"
-#include "kv/slabs.h"
 #include "kv/table.h"
 
 namespace farlook::kv {
 
-// A figure that one thread at a time changes and any thread may read.
-class Figure {
- public:
-  void operator+=(uint64_t n) { value_.store(value() + n, std::memory_order_relaxed); }
-  void operator-=(uint64_t n) { value_.store(value() - n, std::memory_order_relaxed); }
-  void operator=(uint64_t n) { value_.store(n, std::memory_order_relaxed); }
-  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<uint64_t> value_{0};
-};
-
 // Thread safety: one thread at a time, but AddTo and the prefetches.
-class Partition {
+class Partition final : public ItemMover {
  public:
-  Partition(absl::Span<char> region, const Hasher* hasher, PagePool* pool, SegmentPool* segments,
+  Partition(absl::Span<char> region, const Hasher* hasher, Heap* heap, Compactor* compactor, SegmentPool* segments,
             SharedDirectory* directory, uint64_t prefix, int bits, const TableOptions& options);
 
   bool Init();
@@ -48,7 +36,7 @@ class Partition {
   WriteResult Get(uint64_t hash, absl::string_view key, ItemView* item) const;
   WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms, int64_t now_ns);
   WriteResult DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns);
-  Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation);
+  Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation, bool may_step);
   WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   void Abandon(const Reservation& reservation);
   bool Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters);
@@ -58,6 +46,9 @@ class Partition {
   bool Tidy(int64_t now_ns);
 
   void AddTo(TableStats* stats) const;
+
+  char* SlotOfItemAt(uint64_t offset) override;
+  void MoveItem(char* slot, uint64_t from, uint64_t to) override;
 
  private:
   // Where a key is now.
@@ -90,11 +81,18 @@ class Partition {
   WriteResult Rewrite(const Found& found, const Image& image, bool must_live, int64_t now_ns);
   WriteResult DeleteItem(uint64_t hash, absl::string_view key, ItemKind kind, Condition condition, uint64_t version,
                          int64_t now_ns);
-  uint64_t Allocate(SizeClass size_class);
-  bool Compact();
-  bool MoveOut(Slab* slab);
+  // A piece, moving others if it must. kOk, kMakingRoom, kNoMemory.
+  Code Allocate(uint64_t bytes, Claim claim, bool may_step, uint64_t* offset) {
+    *offset = heap_->Allocate(number(), bytes, claim);
+    return *offset != 0 ? Code::kOk : AllocateSlowly(bytes, claim, may_step, offset);
+  }
+  Code AllocateSlowly(uint64_t bytes, Claim claim, bool may_step, uint64_t* offset);
+  // A slot for a new key. Null with *code.
+  char* FindRoom(uint64_t hash, int64_t now_ns, bool may_step, Code* code);
+  void Free(Slot slot) { heap_->Free(number(), slot.offset(), slot.bytes()); }
+  int number() const { return static_cast<int>(prefix_); }
   WriteResult Link(const Reservation& reservation, Found found, ItemLengths lengths, uint64_t version, bool must_live,
-                   int64_t now_ns);
+                   int64_t now_ns, bool may_step);
   uint64_t NextVersion() {
     if (++versions_ > marked_versions_) [[unlikely]]
       RaiseVersionMark();
@@ -122,7 +120,8 @@ class Partition {
   const TableClock* const clock_;  // or null
   const int largest_rewritten_;    // class of the largest piece that is written in place
   Index index_;
-  Slabs slabs_;
+  Heap* const heap_;
+  Compactor* const compactor_;
   ExpiryIndex expiry_;
   uint64_t versions_;
   uint64_t marked_versions_;  // the region says that they may be in use up to here

@@ -59,9 +59,9 @@ double PromisedShare(Mix mix, uint64_t region_bytes) {
 
 int PartitionsFor(uint64_t region_bytes, int workers) {
   if (workers == 1) return 1;
-  const unsigned least = std::bit_ceil(static_cast<unsigned>(workers));
-  const uint64_t room = std::bit_floor(std::max<uint64_t>(region_bytes >> 26, 1));
-  return static_cast<int>(std::max<uint64_t>(least, std::min<uint64_t>({2 * least, 64, room})));
+  const uint64_t wanted = 2 * std::bit_ceil(static_cast<uint64_t>(workers));
+  const uint64_t room = std::bit_floor(std::max<uint64_t>(region_bytes >> 21, 2));
+  return static_cast<int>(std::min<uint64_t>({wanted, kMaxPartitions, room}));
 }
 
 absl::StatusOr<std::unique_ptr<RoomProbe>> RoomProbe::Create(absl::Span<char> region, const RoomProbeOptions& options) {

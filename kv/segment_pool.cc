@@ -5,16 +5,15 @@
 
 namespace farlook::kv {
 
-SegmentPool::SegmentPool(uint64_t region_bytes, PagePool* pool, SharedDirectory* directory)
+SegmentPool::SegmentPool(uint64_t region_bytes, Heap* heap, SharedDirectory* directory)
     : infos_(static_cast<SegmentInfo*>(std::calloc(region_bytes / kSegmentBytes, sizeof(SegmentInfo)))),
-      pool_(pool),
+      heap_(heap),
       directory_(directory) {}
 
 // Gets a unit from outside. False: there is none.
 bool SegmentPool::TakeUnit() {
-  const uint64_t page = pool_->Allocate(1);
-  if (page == 0) return false;
-  const uint64_t unit = page * kPageBytes;
+  const uint64_t unit = heap_->AllocateIndexUnit();
+  if (unit == 0) return false;
   unit_[unit].free = kAll;
   with_room_.insert(unit);
   whole_.insert(unit);
@@ -122,7 +121,7 @@ void SegmentPool::LetUnitsLeave(int64_t now_ns, uint64_t seen) {
     case Leave::kQuarantined:
       if (now_ns - leave_since_ns_ < kQuarantineNs) return;
       for (size_t n = 0; n < kUnitsAtOnce && !leaving_.empty(); ++n) {
-        pool_->Free(leaving_.back() / kPageBytes, 1);
+        heap_->FreeIndexUnit(leaving_.back());
         leaving_.pop_back();
         units_.fetch_sub(1, std::memory_order_relaxed);
       }

@@ -23,15 +23,16 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "kv/heap.h"
 #include "kv/limits.h"
-#include "kv/page_pool.h"
+#include "kv/region.h"
 #include "kv/segment.h"
 #include "kv/shared_directory.h"
 
 namespace farlook::kv {
 
 // What memory comes to the index and leaves it in.
-inline constexpr uint64_t kIndexUnitBytes = kPageBytes;
+inline constexpr uint64_t kIndexUnitBytes = kUnitBytes;
 inline constexpr uint64_t kSegmentsPerUnit = kIndexUnitBytes / kSegmentBytes;
 static_assert(kSegmentsPerUnit >= 1 && kSegmentsPerUnit <= 64, "a unit's free segments are the bits of a word");
 
@@ -50,7 +51,7 @@ struct SegmentInfo {
 // Thread safety: any thread, but info().
 class SegmentPool {
  public:
-  SegmentPool(uint64_t region_bytes, PagePool* pool, SharedDirectory* directory);
+  SegmentPool(uint64_t region_bytes, Heap* heap, SharedDirectory* directory);
 
   // False: no memory for what is known of segments. Nothing else may be called then.
   bool ok() const { return infos_ != nullptr; }
@@ -114,7 +115,7 @@ class SegmentPool {
   };
 
   const std::unique_ptr<SegmentInfo[], FreeMemory> infos_;  // by offset; zero, and untouched until used
-  PagePool* const pool_;
+  Heap* const heap_;
   SharedDirectory* const directory_;
 
   mutable absl::Mutex mutex_;

@@ -5,8 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kv/page_pool.h"
+#include "kv/compactor.h"
+#include "kv/heap.h"
 #include "kv/partition.h"
+#include "kv/partition_locks.h"
 #include "kv/region.h"
 #include "kv/segment.h"
 #include "kv/segment_pool.h"
@@ -52,12 +54,16 @@ Table::Table(absl::Span<char> region, const TableOptions& options)
   header.hash_seed = options.hash_seed;
   header.level = std::max(kStepBits, partition_bits_);
   WriteRegionHeader(region_.data(), header);
-  pool_ = std::make_unique<PagePool>(ReservedPages(region_.size()), region_.size() / kPageBytes);
+  heap_ = std::make_unique<Heap>(region_.data(), header);
+  locks_ = std::make_unique<PartitionLocks>(options.partitions);
+  compactor_ = std::make_unique<Compactor>(heap_.get(), locks_.get());
   directory_ = std::make_unique<SharedDirectory>(region_.data(), header);
-  segments_ = std::make_unique<SegmentPool>(region_.size(), pool_.get(), directory_.get());
+  segments_ = std::make_unique<SegmentPool>(region_.size(), heap_.get(), directory_.get());
   for (int i = 0; i < options.partitions; ++i) {
-    partitions_.push_back(std::make_unique<Partition>(region_, &hasher_, pool_.get(), segments_.get(), directory_.get(),
-                                                      static_cast<uint64_t>(i), partition_bits_, options_));
+    partitions_.push_back(std::make_unique<Partition>(region_, &hasher_, heap_.get(), compactor_.get(), segments_.get(),
+                                                      directory_.get(), static_cast<uint64_t>(i), partition_bits_,
+                                                      options_));
+    compactor_->Add(partitions_.back().get());
   }
 }
 
@@ -117,10 +123,10 @@ Code Table::FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) co
 }
 
 Code Table::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation,
-                    int64_t /*now_ns*/) {
+                    int64_t /*now_ns*/, bool may_step) {
   if (Pretends()) [[unlikely]]
     return Code::kMakingRoom;
-  return partitions_[PartitionOf(hash)]->Reserve(hash, key, value_bytes, reservation);
+  return partitions_[PartitionOf(hash)]->Reserve(hash, key, value_bytes, reservation, may_step);
 }
 
 WriteResult Table::Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns) {
@@ -151,7 +157,23 @@ TableStats Table::stats() const {
   TableStats stats;
   for (const auto& partition : partitions_) partition->AddTo(&stats);
   stats.region_bytes = region_.size();
-  stats.free_bytes = pool_->free_pages() * kPageBytes;
+  const HeapStats heap = heap_->stats();
+  for (size_t i = 0; i < stats.blocks.size(); ++i) {
+    const HeapStats::Kind& kind = heap.kinds[i];
+    stats.blocks[i] = {kind.blocks, kind.bytes, kind.used_bytes};
+    stats.used_bytes += kind.used_bytes;
+  }
+  stats.free_bytes = heap.free_bytes;
+  stats.reserve_bytes = heap.reserve_bytes;
+  stats.overhead_bytes = heap.overhead_bytes;
+  stats.reclaimable_bytes = compactor_->reclaimable_bytes();
+  const auto value_in = [&](uint64_t bytes) {
+    const uint64_t rest = bytes > kItemHeaderBytes + kMaxKeyBytes ? bytes - kItemHeaderBytes - kMaxKeyBytes : 0;
+    return std::min(rest, options_.max_value_bytes);
+  };
+  const uint64_t beyond = heap.free_bytes - heap.reserve_bytes;
+  stats.largest_value_bytes = value_in(std::min(heap.longest_bytes, beyond));
+  stats.largest_after_bytes = value_in(beyond + stats.reclaimable_bytes);
   stats.level = directory_->level();
   stats.index_bytes = segments_->unit_bytes() + (uint64_t{8} << stats.level);
   stats.segment_bytes = segments_->segment_bytes();

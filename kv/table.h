@@ -1,10 +1,12 @@
 // The writer's side of the table: what the server does to the region.
 //
-// The hash space is cut into partitions by its top bits. A partition has its own segments, slabs and versions and
-// shares only the pool of free pages and the directory with the others, so writers of different partitions do not meet.
+// The hash space is cut into partitions by its top bits. A partition has its own segments, blocks of small items and
+// versions. It shares free memory, blocks of longer items and the directory with the others, so writers of different
+// partitions rarely meet.
 //
-// Thread safety: a call that takes a hash must be made under the lock of PartitionOf(hash), which is the caller's (kv/
-// has no threads); calls for different partitions may run at the same time. Readers of the region need no lock at all.
+// Thread safety: a call that takes a hash must be made under the lock of PartitionOf(hash), see locks(), where several
+// threads call; calls for different partitions may run at the same time. A call that makes room tries to get other
+// partitions' locks. Readers of the region need no lock at all.
 //
 // Ordering: every store to the region is a release (words.h). A write is, in this order:
 //     version word of the new item as DEAD -> its body, its expiry -> old item DEAD -> slot, in place
@@ -15,6 +17,7 @@
 #ifndef FARLOOK_KV_TABLE_H_
 #define FARLOOK_KV_TABLE_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -31,8 +34,10 @@
 
 namespace farlook::kv {
 
+class Compactor;
+class Heap;
 class Partition;
-class PagePool;
+class PartitionLocks;
 class SegmentPool;
 class SharedDirectory;
 
@@ -60,6 +65,7 @@ struct PutParams {
   uint64_t expiry_ms = 0;  // when it expires, of the table's clock; 0: never
   bool keep_ttl = false;   // instead: when the old item would have; where there is none, as above
   uint8_t flags = 0;       // of the item: kKeepItem
+  bool may_step = true;    // may make a step towards room; else kMakingRoom says that one would be due
 };
 
 // What a write did. `version` and `slot` are those of the item that the key has now, where it has one and the call
@@ -88,7 +94,6 @@ struct TableStats {
   uint64_t key_bytes = 0;    // of live items
   uint64_t value_bytes = 0;  // of live items
   uint64_t region_bytes = 0;
-  uint64_t free_bytes = 0;     // pages that nothing uses
   uint64_t index_bytes = 0;    // memory of segments, and the directory in force
   uint64_t segment_bytes = 0;  // of segments that are in use, or were lately
   uint64_t segments = 0;       // in use
@@ -103,6 +108,21 @@ struct TableStats {
   uint64_t rewrites = 0;       // of the puts, those in the old item's piece
   uint64_t deletes = 0;        // applied
   int level = 0;               // of the directory
+
+  // Memory. Region, but for rounding: overhead, index, free, and the blocks of each kind.
+  struct Blocks {
+    uint64_t blocks = 0;
+    uint64_t bytes = 0;       // of blocks
+    uint64_t used_bytes = 0;  // of items' pieces in them
+  };
+  std::array<Blocks, 4> blocks;      // for small items, medium and large ones; and units of one item each
+  uint64_t free_bytes = 0;           // of units that nothing uses
+  uint64_t reserve_bytes = 0;        // of those, what new keys do not get
+  uint64_t used_bytes = 0;           // of items' pieces
+  uint64_t reclaimable_bytes = 0;    // holes among them that moving items could make units of
+  uint64_t overhead_bytes = 0;       // header, directory, marks, redo pieces, page map
+  uint64_t largest_value_bytes = 0;  // a new key's value of this length fits without moving anything
+  uint64_t largest_after_bytes = 0;  // and probably after moving
 };
 
 class Table {
@@ -116,6 +136,8 @@ class Table {
   uint64_t HashOf(absl::string_view key) const { return hasher_(key); }
   int partitions() const;
   int PartitionOf(uint64_t hash) const;
+  // One for each partition.
+  PartitionLocks* locks() const { return locks_.get(); }
 
   // Where memory is full of holes, room for a write is made in steps. Put, InsertCounter, Reserve and Publish then say
   // kMakingRoom, which changes nothing (a reservation is kept): let the lock go and call again, until they say
@@ -168,7 +190,8 @@ class Table {
   // A put in two steps, for a value that arrives by itself. Between the steps the lock may be let go; the memory is
   // used for nothing else until Publish or Abandon. Reserve: kOk or kNoMemory or kTooLarge. Publish checks the
   // condition, as Put does; unless it says kOk the reservation is abandoned. The value's bytes must be written by then.
-  Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation, int64_t now_ns);
+  Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation, int64_t now_ns,
+               bool may_step = true);
   WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns) {
     return Publish(reservation, PutParams{condition, version}, now_ns);
@@ -200,7 +223,9 @@ class Table {
   Hasher hasher_;
   int partition_bits_ = 0;
   uint64_t pretences_ = 0;
-  std::unique_ptr<PagePool> pool_;
+  std::unique_ptr<Heap> heap_;
+  std::unique_ptr<PartitionLocks> locks_;
+  std::unique_ptr<Compactor> compactor_;
   std::unique_ptr<SharedDirectory> directory_;
   std::unique_ptr<SegmentPool> segments_;
   std::vector<std::unique_ptr<Partition>> partitions_;

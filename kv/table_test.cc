@@ -33,8 +33,12 @@ class TableTest : public testing::Test {
 
   WriteResult Put(absl::string_view key, absl::string_view value, Condition condition = Condition::kAlways,
                   uint64_t version = 0) {
-    now_ += 1000;
-    return table_->Put(table_->HashOf(key), key, value, condition, version, now_);
+    WriteResult result;
+    do {
+      now_ += 1000;
+      result = table_->Put(table_->HashOf(key), key, value, condition, version, now_);
+    } while (result.code == Code::kMakingRoom);
+    return result;
   }
   WriteResult Delete(absl::string_view key, Condition condition = Condition::kAlways, uint64_t version = 0) {
     now_ += 1000;
@@ -363,6 +367,8 @@ TEST_F(TableTest, BadOptionsAreRefusedWithAReason) {
   EXPECT_FALSE(Table::Create(memory.span().subspan(0, kMiB), options).ok());
   options.partitions = 3;
   EXPECT_FALSE(Table::Create(memory.span(), options).ok());
+  options.partitions = 64;
+  EXPECT_TRUE(Table::Create(memory.span().subspan(0, kMinRegionBytes), options).ok());
 }
 
 }  // namespace

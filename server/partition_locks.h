@@ -2,9 +2,8 @@
 #ifndef FARLOOK_SERVER_PARTITION_LOCKS_H_
 #define FARLOOK_SERVER_PARTITION_LOCKS_H_
 
-#include <memory>
-
 #include "absl/synchronization/mutex.h"
+#include "kv/partition_locks.h"
 #include "kv/table.h"
 
 namespace farlook::server {
@@ -12,21 +11,16 @@ namespace farlook::server {
 // Thread safety: any thread.
 class PartitionLocks {
  public:
-  explicit PartitionLocks(const kv::Table* table)
-      : table_(table), locks_(std::make_unique<Padded[]>(static_cast<size_t>(table->partitions()))) {}
+  // The table outlives it.
+  explicit PartitionLocks(const kv::Table* table) : table_(table) {}
 
   // The lock for calls with this hash.
-  absl::Mutex* of(uint64_t hash) { return &locks_[static_cast<size_t>(table_->PartitionOf(hash))].mutex; }
+  absl::Mutex* of(uint64_t hash) { return table_->locks()->of(table_->PartitionOf(hash)); }
   // That of a partition.
-  absl::Mutex* at(int partition) { return &locks_[static_cast<size_t>(partition)].mutex; }
+  absl::Mutex* at(int partition) { return table_->locks()->of(partition); }
 
  private:
-  struct alignas(kv::kLineBytes) Padded {
-    absl::Mutex mutex;
-  };
-
   const kv::Table* const table_;
-  const std::unique_ptr<Padded[]> locks_;
 };
 
 }  // namespace farlook::server

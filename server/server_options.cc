@@ -12,8 +12,8 @@
 namespace farlook::server {
 namespace {
 
-// Each partition has slabs of its own, so a small region is not cut into many.
-constexpr uint64_t kBytesPerPartition = 64 << 20;
+// Each partition has blocks and segments of its own, so a small region is not cut into many.
+constexpr uint64_t kBytesPerPartition = 2 << 20;
 
 absl::Status OutOfRange(absl::string_view flag, uint64_t least, uint64_t most) {
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " must be from ", least, " to ", most));
@@ -57,13 +57,14 @@ absl::Status CheckOptions(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
-// A power of two, at least the workers; twice as many where there are several, so that they meet less often.
+// Twice as many as workers, where there are several, so that they meet less often; but no more than the memory can
+// feed, even if workers then share partitions.
 int PartitionsFor(const ServerOptions& options) {
   const int workers = options.workers;
   if (workers == 1) return 1;
-  const unsigned least = std::bit_ceil(static_cast<unsigned>(workers));
-  const uint64_t room = std::bit_floor(std::max<uint64_t>(options.memory_bytes / kBytesPerPartition, 1));
-  return static_cast<int>(std::max<uint64_t>(least, std::min<uint64_t>({2 * least, kv::kMaxPartitions, room})));
+  const uint64_t wanted = 2 * std::bit_ceil(static_cast<uint64_t>(workers));
+  const uint64_t room = std::bit_floor(std::max<uint64_t>(options.memory_bytes / kBytesPerPartition, 2));
+  return static_cast<int>(std::min<uint64_t>({wanted, kv::kMaxPartitions, room}));
 }
 
 }  // namespace farlook::server

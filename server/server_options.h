@@ -36,7 +36,7 @@ struct ServerOptions {
 // the options.
 absl::Status CheckOptions(const ServerOptions& options);
 
-// How many partitions such a server's table has: a power of two, at least the workers.
+// How many partitions such a server's table has: a power of two, more than one where there are several workers.
 int PartitionsFor(const ServerOptions& options);
 
 }  // namespace farlook::server

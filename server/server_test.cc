@@ -201,7 +201,7 @@ TEST_F(ServerTest, SessionsGoBackToTheirWorkerAcrossListeners) {
   options_.workers = 3;
   Start();
   ASSERT_EQ(server_->addresses().size(), 2u);
-  EXPECT_EQ(Stats()["partitions"], "4");
+  EXPECT_EQ(Stats()["partitions"], "8");
   std::set<int> owners;
   std::vector<std::unique_ptr<TestClient>> clients;
   for (int i = 0; i < 6; ++i) {

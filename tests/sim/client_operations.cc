@@ -58,12 +58,12 @@ uint32_t SimClient::DrawBytes() {
                                                    : random.Between(2 * kv::kPageBytes, history::kMaxValueBytes));
   }
   if (world_->plan.large_values && !random.OneIn(4)) {
-    // Of one size and then of another, by turns: slabs become sparse.
+    // Of one size and then of another, by turns: blocks become sparse.
     constexpr uint32_t kTurns[] = {60'000, 130'000};
     return kTurns[5 * world_->operations_left / world_->plan.operations % 2];
   }
   if (world_->plan.moves) {
-    // Mostly what lies in the sparse slabs; now and then what wants a page that one of them must give up.
+    // Mostly what lies in the sparse blocks; now and then what wants units that some of them must give up.
     constexpr uint32_t kOthers[] = {5'000, 9'000, 20'000, 40'000};
     const int turn = 8 * world_->operations_left / world_->plan.operations;
     return random.OneIn(5) ? kOthers[turn % 4] : kSparseBytes - static_cast<uint32_t>(random.Below(60));

@@ -104,7 +104,7 @@ Plan DrawPlan(uint64_t seed) {
                                : plan.large_values ? random.Between(60, 90)
                                                    : random.Between(2, 24));
   plan.values = static_cast<int>(random.Below(4));
-  if (plan.large_values) plan.values = 3;  // few sizes, so that several slabs are of one
+  if (plan.large_values) plan.values = 3;  // few sizes
   plan.in_flight = static_cast<int>(random.Between(1, 10));
   plan.timeout_ms = random.OneIn(2) ? 1'000 : random.Between(5, 200);
   plan.cache_bytes = random.OneIn(6) ? 0 : random.OneIn(3) ? 256 : 64 << 10;

@@ -67,7 +67,7 @@ absl::string_view NameOf(Fault fault);
 // So long that no client exceeds it by whatever happens in a run.
 inline constexpr int64_t kLongPatienceNs = 5'000'000'000;
 
-// Length of the values that lie in sparse slabs, in runs with moves.
+// Length of the values that lie in sparse blocks, in runs with moves.
 inline constexpr uint32_t kSparseBytes = 3'700;
 
 enum class Focus : uint8_t;
@@ -85,7 +85,7 @@ struct Plan {
   bool grows = false;         // keys fill few buckets, so that they overflow and split
   bool large_values = false;  // that fill the server's memory
   bool long_values = false;   // some longer than a page of the server's memory
-  bool moves = false;         // items move, since memory is full and its slabs sparse
+  bool moves = false;         // items move, since memory is full and its blocks sparse
   int values = 0;             // what lengths they have
   int in_flight = 0;          // of one client
   int64_t timeout_ms = 0;
@@ -119,7 +119,7 @@ enum class Focus : uint8_t {
   kSlowGrowth,  // READs take longer than the quarantine
   kLarge,       // large values in memory that is full
   kCounters,    // few counters and fewer cells
-  kMoves,       // memory full of sparse slabs
+  kMoves,       // memory full of sparse blocks
   kLong,        // values longer than a page
   kDeadlines,   // operations end by their deadlines while their requests are late; clocks are wrong
   kBreaks,      // connections break all the time, and nothing else does

@@ -55,8 +55,9 @@ EDITS = [
      "  if (BROKEN(kDeleteClearsSlotFirst)) StoreWord(found.slot, 0);\n"
      "  StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);\n"),
     # Where an item was moved from it stays alive.
-    ("kv/partition.cc", "    StoreWord(from + kVersionOffset, version | kDeadBit);\n",
-     "    if (!BROKEN(kMovedStaysAlive)) StoreWord(from + kVersionOffset, version | kDeadBit);\n"),
+    ("kv/partition.cc", "  StoreWord(from + kVersionOffset, version | kDeadBit);\n",
+     "  if (BROKEN(kMovedStaysAlive)) return;\n"
+     "  StoreWord(from + kVersionOffset, version | kDeadBit);\n"),
 
     # ---- Splitting.
     # The slots of a segment that was split are cleared before its descriptions say that it is retired; or they never do.

@@ -79,7 +79,7 @@ void SimServer::ClearArena() {
 
 void SimServer::Start() {
   running_world = world_;
-  // As small as may be; larger where slabs of several sizes must have room to be sparse.
+  // As small as may be; larger where large values must have room to leave holes.
   const uint64_t region_bytes = (world_->plan.long_values    ? 4
                                  : world_->plan.large_values ? 2
                                                              : 1) *
@@ -88,7 +88,7 @@ void SimServer::Start() {
   ++starts_;
   parts_ = std::make_unique<Parts>();
   Parts& parts = *parts_;
-  // Each partition has slabs of its own, which are to be sparse.
+  // Each partition has blocks of its own, which are to be sparse.
   const int worker_count = !world_->plan.moves && world_->random.OneIn(3) ? 2 : 1;
 
   kv::TableOptions options;
@@ -100,7 +100,7 @@ void SimServer::Start() {
   parts.table = *kv::Table::Create({region, region_bytes}, options);
 
   if (world_->plan.large_values) {
-    // Leaves few pages: each of these sizes takes one for itself.
+    // Leaves less.
     const int sizes = static_cast<int>(world_->random.Between(2, 7));
     for (int i = 0; i < sizes; ++i) {
       const std::string key = absl::StrCat("filler ", i);
@@ -158,24 +158,20 @@ void SimServer::Start() {
   world_->Note(absl::StrCat("server ", number_, " starts, its table is empty"));
 }
 
-// Fills memory, and then makes holes: in slabs of one size, which can be emptied into each other.
+// Fills memory, and then makes holes in all blocks: what is longer than those needs units that were emptied.
 void SimServer::MakeSparse(kv::Table* table) {
+  const auto key = [](int i) { return absl::StrCat("filler ", i); };
   int keys = 0;
-  const auto put = [&](uint32_t bytes) {
-    const std::string key = absl::StrCat("filler ", keys++);
-    return table->Put(table->HashOf(key), key, std::string(bytes, 'f'), kv::Condition::kAlways, 0, 0).code;
-  };
-  const auto slabs = static_cast<uint64_t>(world_->random.Between(2, 4));
-  const auto in_slabs = static_cast<int>(slabs * kv::kPageBytes / (kSparseBytes + 200));
-  while (keys < in_slabs && put(kSparseBytes) == kv::Code::kOk) {
+  while (true) {
+    const std::string name = key(keys);
+    const kv::Code code =
+        table->Put(table->HashOf(name), name, std::string(kSparseBytes, 'f'), kv::Condition::kAlways, 0, 0).code;
+    if (code == kv::Code::kMakingRoom) continue;
+    if (code != kv::Code::kOk) break;
+    ++keys;
   }
-  const int sparse = keys;
-  for (uint32_t bytes = kv::kPageBytes - 4'096; bytes > 1'000'000;) {
-    if (put(bytes) != kv::Code::kOk) bytes /= 2;
-  }
-  for (int i = 0; i < sparse; ++i) {
-    const std::string key = absl::StrCat("filler ", i);
-    if (!world_->random.OneIn(8)) table->Delete(table->HashOf(key), key, kv::Condition::kAlways, 0, 0);
+  for (int i = 0; i < keys; ++i) {
+    if (world_->random.OneIn(2)) table->Delete(table->HashOf(key(i)), key(i), kv::Condition::kAlways, 0, 0);
   }
 }
 

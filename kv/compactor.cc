@@ -1,0 +1,427 @@
+#include "kv/compactor.h"
+
+#include <algorithm>
+
+namespace farlook::kv {
+namespace {
+
+// A unit is not worth more than this, and a block as many times as it has units.
+constexpr uint64_t kMostMovedForAUnit = 2 << 20;
+// Blocks with fewer free cells, as a share of all, are not emptied; nor sets of blocks with less in holes.
+constexpr uint64_t kLeastFreeShare = 64;
+// Bounds the calls for one piece, whatever others do in between.
+constexpr uint64_t kMostSteps = 10'000;
+constexpr uint64_t kStepsOfAFailedWindow = 500;
+constexpr int kMostFruitless = 64;
+// Loads that are looked at in one step, to find a window.
+constexpr uint64_t kSearchedUnits = 32 << 10;
+
+uint64_t BytesOf(const Block& block, uint32_t cells) { return uint64_t{cells} << block.shape().cell_shift; }
+
+}  // namespace
+
+uint64_t Compactor::Reclaimable(const BlockSet& set, const Chain& chain) {
+  const uint64_t free = set.free_bytes(), stuck = chain.stuck_bytes.value();
+  return free > stuck ? free - stuck : 0;
+}
+
+bool Compactor::Promises(const BlockSet& set, const Chain& chain) {
+  const uint64_t block = set.shape().bytes();
+  return Reclaimable(set, chain) >= block && set.free_bytes() >= set.blocks() * block / kLeastFreeShare;
+}
+
+uint64_t Compactor::reclaimable_bytes() const {
+  uint64_t sum = Reclaimable(heap_->medium_, shared_chains_[0]) + Reclaimable(heap_->large_, shared_chains_[1]);
+  for (int i = 0; i < partitions(); ++i) sum += Reclaimable(SetOf(i), ChainOf(i));
+  return sum;
+}
+
+bool Compactor::Hopeless(int partition, uint64_t bytes, Claim claim) const {
+  const BlockKind kind = KindFor(bytes);
+  const uint64_t units = kind == BlockKind::kRun ? Heap::UnitsFor(bytes) : ShapeOf(kind).units;
+  if (kind == BlockKind::kSmall && Reclaimable(SetOf(partition), ChainOf(partition)) >= 2 * bytes) return false;
+  if (kind == BlockKind::kMedium && Reclaimable(heap_->medium_, shared_chains_[0]) >= 2 * bytes) return false;
+  if (kind == BlockKind::kLarge && Reclaimable(heap_->large_, shared_chains_[1]) >= 2 * bytes) return false;
+  return CouldBeFree() < units + heap_->Leaves(claim);
+}
+
+uint64_t Compactor::CouldBeFree() const {
+  uint64_t could = heap_->free_units_.value() + heap_->window_held_.value();
+  for (int i = 0; i < partitions(); ++i) {
+    if (Promises(SetOf(i), ChainOf(i))) could += Reclaimable(SetOf(i), ChainOf(i)) / kUnitBytes;
+  }
+  for (const BlockSet* set : {&heap_->medium_, &heap_->large_}) {
+    const Chain& chain = shared_chains_[set == &heap_->large_];
+    if (Promises(*set, chain)) could += Reclaimable(*set, chain) / set->shape().bytes() * set->shape().units;
+  }
+  return could;
+}
+
+void Compactor::Account(BlockSet* set, Chain* chain, uint64_t moved_bytes) {
+  if (chain->moved_bytes == 0 || set->blocks() < chain->least_blocks) {
+    chain->least_blocks = set->blocks();
+    chain->moved_bytes = 0;
+  }
+  chain->moved_bytes += moved_bytes;
+  if (chain->moved_bytes > kMostMovedForAUnit * set->shape().units) {
+    chain->stuck_bytes = set->free_bytes();
+    chain->moved_bytes = 0;
+  }
+  if (chain->stuck_bytes.value() > set->free_bytes()) chain->stuck_bytes = set->free_bytes();
+}
+
+bool Compactor::Step(int partition, uint64_t bytes, Claim claim, StepBudget* budget) {
+  Work& work = *works_[static_cast<size_t>(partition)];
+  if (++work.steps > kMostSteps || Hopeless(partition, bytes, claim)) return false;
+  const BlockKind kind = KindFor(bytes);
+  if (kind == BlockKind::kSmall && Reclaimable(SetOf(partition), work.chain) >= 2 * bytes &&
+      StepSmall(partition, budget)) {
+    return true;
+  }
+  if (kind == BlockKind::kMedium || kind == BlockKind::kLarge) {
+    const Chain& chain = shared_chains_[kind == BlockKind::kLarge];
+    if (Reclaimable(*heap_->SharedSet(kind), chain) >= 2 * bytes && StepShared(partition, kind, budget)) return true;
+  }
+  const uint64_t units = kind == BlockKind::kRun ? Heap::UnitsFor(bytes) : ShapeOf(kind).units;
+  const uint64_t needed = units + heap_->Leaves(claim);
+  const uint64_t free = heap_->free_units_.value(), held = heap_->window_held_.value();
+  if (free + held >= needed) return StepWindow(partition, units, kind == BlockKind::kRun ? 1 : units, budget);
+  return MakeUnits(partition, budget);
+}
+
+void Compactor::Done(int partition, bool made) {
+  Work& work = *works_[static_cast<size_t>(partition)];
+  work.steps = 0;
+  if (!made) return;
+  work.chain.moved_bytes = 0;
+  absl::MutexLock lock(&heap_->mutex_);
+  for (Chain& chain : shared_chains_) chain.moved_bytes = 0;
+}
+
+bool Compactor::StepForUnit(int partition, StepBudget* budget) {
+  Work& work = *works_[static_cast<size_t>(partition)];
+  if (++work.steps > kMostSteps || HopelessForUnit()) return false;
+  if (heap_->free_units_.value() >= 1 + heap_->Leaves(Claim::kOverwrite)) return true;
+  return MakeUnits(partition, budget);
+}
+
+bool Compactor::MakeUnits(int self, StepBudget* budget) {
+  return StepAnySmall(self, budget) ||
+         (Promises(heap_->medium_, shared_chains_[0]) && StepShared(self, BlockKind::kMedium, budget)) ||
+         (Promises(heap_->large_, shared_chains_[1]) && StepShared(self, BlockKind::kLarge, budget));
+}
+
+bool Compactor::StepSmall(int partition, StepBudget* budget) {
+  BlockSet& set = SetOf(partition);
+  Chain& chain = ChainOf(partition);
+  if (set.victim() == nullptr) {
+    Block* block = set.Sparsest(kSmallShape.cells / kLeastFreeShare);
+    if (block == nullptr) {
+      chain.stuck_bytes = set.free_bytes();
+      return false;
+    }
+    if (set.Bar(block)) {
+      absl::MutexLock lock(&heap_->mutex_);
+      heap_->Retire(block);
+      return true;
+    }
+  }
+  const uint64_t before = budget->bytes;
+  const bool ok = EmptySmallVictim(partition, budget);
+  Account(&set, &chain, before - budget->bytes);
+  if (ok) return true;
+  set.Bar(nullptr);
+  chain.stuck_bytes = set.free_bytes();
+  return false;
+}
+
+bool Compactor::EmptySmallVictim(int partition, StepBudget* budget) {
+  BlockSet& set = SetOf(partition);
+  ItemMover* mover = movers_[static_cast<size_t>(partition)];
+  uint32_t cell = 0;
+  set.Unpark();
+  while (set.victim() != nullptr && budget->left()) {
+    Block* block = set.victim();
+    cell = block->NextPiece(cell);
+    if (cell == block->cells()) return false;
+    const uint64_t from = block->OffsetOf(cell), bytes = BytesOf(*block, block->CellsOfPiece(cell));
+    char* slot = mover->SlotOfItemAt(from);
+    const uint64_t to = slot == nullptr ? 0 : heap_->Allocate(partition, bytes, Claim::kCompaction);
+    if (to == 0) return false;
+    mover->MoveItem(slot, from, to);
+    heap_->Free(partition, from, bytes);
+    budget->Use(bytes);
+  }
+  if (set.victim() != nullptr) set.Park();
+  return true;
+}
+
+bool Compactor::StepAnySmall(int self, StepBudget* budget) {
+  // The one with the most in holes whose lock is to be had.
+  uint64_t tried = 0;  // partitions
+  while (true) {
+    int best = -1;
+    uint64_t most = 0;
+    for (int i = 0; i < partitions(); ++i) {
+      const uint64_t bytes = Reclaimable(SetOf(i), ChainOf(i));
+      if ((tried >> i & 1) == 0 && bytes > most && Promises(SetOf(i), ChainOf(i))) {
+        best = i;
+        most = bytes;
+      }
+    }
+    if (best < 0) break;
+    tried |= uint64_t{1} << best;
+    if (best == self) {
+      if (StepSmall(self, budget)) return true;
+    } else if (locks_->of(best)->TryLock()) {
+      const bool ok = StepSmall(best, budget);
+      locks_->of(best)->Unlock();
+      if (ok) return true;
+    } else {
+      budget->items = 0;  // the next call may get it
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Compactor::StepShared(int self, BlockKind kind, StepBudget* budget) {
+  if (!shared_.TryLock()) {
+    budget->items = 0;  // another is at it
+    return true;
+  }
+  BlockSet* set = heap_->SharedSet(kind);
+  Chain& chain = shared_chains_[kind == BlockKind::kLarge];
+  bool chosen = true;
+  {
+    absl::MutexLock lock(&heap_->mutex_);
+    if (set->victim() == nullptr) {
+      Block* block = set->Sparsest(static_cast<uint32_t>(set->shape().cells / kLeastFreeShare));
+      chosen = block != nullptr;
+      if (chosen && set->Bar(block)) heap_->Retire(block);
+    }
+    set->Unpark();
+  }
+  const uint64_t before = budget->bytes;
+  bool moved = false;
+  bool ok = chosen && EmptySharedVictim(self, kind, budget, &moved);
+  fruitless_ = moved ? 0 : fruitless_ + 1;
+  if (fruitless_ > kMostFruitless) ok = false;
+  {
+    absl::MutexLock lock(&heap_->mutex_);
+    Account(set, &chain, before - budget->bytes);
+    if (!ok) {
+      set->Bar(nullptr);
+      chain.stuck_bytes = set->free_bytes();
+      fruitless_ = 0;
+    }
+    if (set->victim() != nullptr) set->Park();
+  }
+  shared_.Unlock();
+  return ok;
+}
+
+bool Compactor::EmptySharedVictim(int self, BlockKind kind, StepBudget* budget, bool* moved) {
+  BlockSet* set = heap_->SharedSet(kind);
+  for (uint32_t cell = 0; budget->left(); ++cell) {
+    Block* block;
+    uint32_t cells = 0;
+    int owner = 0;
+    {
+      absl::MutexLock lock(&heap_->mutex_);
+      block = set->victim();
+      if (block == nullptr) return true;
+      if (block->pinned > 0) return false;
+      cell = block->NextPiece(cell);
+      if (cell == block->cells()) break;
+      cells = block->CellsOfPiece(cell);
+      owner = block->OwnerOf(cell);
+    }
+    if (owner != self && !locks_->of(owner)->TryLock()) {
+      budget->Use(0);
+      continue;
+    }
+    bool no_room = false;
+    if (MoveShared(self, kind, block, cell, cells, owner, &no_room)) {
+      *moved = true;
+      budget->Use(BytesOf(*block, cells));
+    } else {
+      budget->Use(0);
+    }
+    if (owner != self) locks_->of(owner)->Unlock();
+    if (no_room) return false;
+  }
+  if (!*moved) budget->items = 0;
+  return true;
+}
+
+bool Compactor::MoveShared(int /*self*/, BlockKind kind, Block* block, uint32_t cell, uint32_t cells, int owner,
+                           bool* no_room) {
+  {
+    absl::MutexLock lock(&heap_->mutex_);
+    // What was here may be gone since; nothing else has come, as the block is the victim.
+    if (heap_->SharedSet(kind)->victim() != block || block->NextPiece(cell) != cell) return false;
+  }
+  ItemMover* mover = movers_[static_cast<size_t>(owner)];
+  const uint64_t from = block->OffsetOf(cell), bytes = BytesOf(*block, cells);
+  char* slot = mover->SlotOfItemAt(from);
+  const uint64_t to = slot == nullptr ? 0 : heap_->Allocate(owner, bytes, Claim::kCompaction);
+  *no_room = to == 0;
+  if (to == 0) return false;
+  mover->MoveItem(slot, from, to);
+  heap_->Free(owner, from, bytes);
+  return true;
+}
+
+bool Compactor::StepWindow(int self, uint64_t units, uint64_t alignment, StepBudget* budget) {
+  if (!shared_.TryLock()) {
+    budget->items = 0;
+    return true;
+  }
+  bool ok = true;
+  if (window_units_ != 0 && window_units_ != units) {
+    CloseWindow();  // others had it for another length, or nobody wants it any more
+  }
+  if (window_units_ == 0) ok = FindWindow(units, alignment, budget);
+  while (ok && window_units_ != 0 && budget->left()) {
+    uint64_t unit;
+    {
+      absl::MutexLock lock(&heap_->mutex_);
+      unit = heap_->window_first_ + window_at_;
+      if (window_at_ < window_units_ && heap_->block_of_[unit] == nullptr) {
+        ++window_at_;
+        continue;
+      }
+    }
+    if (window_at_ == window_units_) {
+      CloseWindow();
+      break;
+    }
+    if (!EmptyWindowUnit(self, unit, budget) || fruitless_ > kMostFruitless) {
+      // What cannot be moved now is not chosen again before it has changed.
+      heap_->loads_[unit].Set(UnitLoad::kStays);
+      works_[static_cast<size_t>(self)]->steps += kStepsOfAFailedWindow;
+      fruitless_ = 0;
+      CloseWindow();
+    }
+  }
+  shared_.Unlock();
+  return ok;
+}
+
+bool Compactor::EmptyWindowUnit(int self, uint64_t unit, StepBudget* budget) {
+  Block* block;
+  int owner;
+  BlockKind kind;
+  {
+    absl::MutexLock lock(&heap_->mutex_);
+    block = heap_->block_of_[unit];
+    if (block == nullptr) return true;
+    owner = block->partition;
+    kind = block->kind();
+    if (kind != BlockKind::kSmall) {
+      BlockSet* set = heap_->SharedSet(kind);
+      if (set->victim() != block && set->Bar(block)) {
+        heap_->Retire(block);
+        return true;
+      }
+      set->Unpark();
+    }
+  }
+  if (kind != BlockKind::kSmall) {
+    bool moved = false;
+    const bool ok = EmptySharedVictim(self, kind, budget, &moved);
+    fruitless_ = moved ? 0 : fruitless_ + 1;
+    absl::MutexLock lock(&heap_->mutex_);
+    BlockSet* set = heap_->SharedSet(kind);
+    if (!ok) set->Bar(nullptr);
+    if (set->victim() != nullptr) set->Park();
+    return ok;
+  }
+  if (owner != self && !locks_->of(owner)->TryLock()) {
+    budget->items = 0;
+    ++fruitless_;
+    return true;
+  }
+  bool ok = true;
+  bool empty = false;
+  BlockSet& set = SetOf(owner);
+  {
+    absl::MutexLock lock(&heap_->mutex_);
+    if (heap_->block_of_[unit] == block) {  // units of a window are not used again, so it is the same block
+      ok = block->pinned == 0;
+      if (ok && set.victim() != block && set.Bar(block)) heap_->Retire(block);
+    }
+    empty = heap_->block_of_[unit] == nullptr;
+  }
+  if (ok && !empty) {
+    ok = EmptySmallVictim(owner, budget);
+    if (!ok) set.Bar(nullptr);
+    fruitless_ = 0;
+  }
+  if (owner != self) locks_->of(owner)->Unlock();
+  return ok;
+}
+
+bool Compactor::FindWindow(uint64_t units, uint64_t alignment, StepBudget* budget) {
+  const uint64_t end = heap_->units_end_;
+  if (search_units_ != units) search_ = Search{heap_->first_unit_};
+  search_units_ = units;
+  const auto load = [&](uint64_t unit) { return heap_->loads_[unit].Get(); };
+  for (const uint64_t stop = std::min(end, search_.at + kSearchedUnits); search_.at < stop; ++search_.at) {
+    const uint8_t here = load(search_.at);
+    if (here == UnitLoad::kStays) {
+      search_.length = 0;
+      search_.load = 0;
+      continue;
+    }
+    search_.load += here;
+    if (search_.length == units) {
+      search_.load -= std::min<uint64_t>(search_.load, load(search_.at - units));  // they change meanwhile
+    } else {
+      ++search_.length;
+    }
+    const uint64_t first = search_.at + 1 - units;
+    if (search_.length == units && first % alignment == 0 && search_.load < search_.least) {
+      search_.least = search_.load;
+      search_.best = first;
+    }
+  }
+  if (search_.at < end) {
+    budget->items = 0;
+    return true;
+  }
+  const uint64_t first = search_.best;
+  search_units_ = 0;
+  if (first == 0) return false;
+  absl::MutexLock lock(&heap_->mutex_);
+  heap_->window_first_ = first;
+  heap_->window_end_ = first + units;
+  uint64_t held = 0;
+  for (uint64_t unit = first; unit < first + units; ++unit) {
+    if (!heap_->units_.IsFree(unit)) continue;
+    heap_->units_.Take(unit, 1);
+    ++held;
+  }
+  heap_->window_held_ = held;
+  heap_->free_units_ = heap_->units_.free();
+  window_units_ = units;
+  window_at_ = 0;
+  return true;
+}
+
+// What is free of it may be used again.
+void Compactor::CloseWindow() {
+  absl::MutexLock lock(&heap_->mutex_);
+  for (uint64_t unit = heap_->window_first_; unit < heap_->window_end_; ++unit) {
+    if (heap_->loads_[unit].Get() == 0 && heap_->block_of_[unit] == nullptr) {
+      heap_->units_.Give(unit, 1);
+    }
+  }
+  heap_->window_first_ = heap_->window_end_ = 0;
+  heap_->window_held_ = 0;
+  heap_->free_units_ = heap_->units_.free();
+  window_units_ = 0;
+}
+
+}  // namespace farlook::kv

@@ -1,0 +1,211 @@
+#include "kv/heap.h"
+
+#include <algorithm>
+
+#include "kv/words.h"
+
+namespace farlook::kv {
+namespace {
+
+// New keys leave so much of the region free, in percent: room for overwrites and for moving.
+constexpr uint64_t kReservePercent = 4;
+constexpr uint64_t kLeastReserveUnits = 8;
+// What compaction has for itself.
+constexpr uint64_t kFloorUnits = 4;
+// An item that fills so much of its units, in percent, is better in units of its own than refused.
+constexpr uint64_t kLeastFillPercent = 75;
+
+uint64_t FirstUnit(const RegionHeader& header) { return (header.ReservedBytes() + kUnitBytes - 1) / kUnitBytes; }
+
+}  // namespace
+
+Heap::Heap(char* region, const RegionHeader& header)
+    : region_(region),
+      header_(header),
+      first_unit_(FirstUnit(header)),
+      units_end_(header.region_bytes / kUnitBytes),
+      floor_(kFloorUnits),
+      loads_(std::make_unique<UnitLoad[]>(header.region_bytes / kUnitBytes)),
+      block_of_(header.region_bytes / kUnitBytes, nullptr),
+      units_(first_unit_, header.region_bytes / kUnitBytes),
+      medium_(BlockKind::kMedium, loads_.get()),
+      large_(BlockKind::kLarge, loads_.get()) {
+  const uint64_t units = header.region_bytes / kUnitBytes;
+  all_blocks_.reserve(units);
+  reserve_ = std::max(units * kReservePercent / 100, kLeastReserveUnits);
+  free_units_ = units - first_unit_;
+  for (uint64_t i = 0; i < first_unit_; ++i) loads_[i].Set(UnitLoad::kStays);
+  for (uint64_t i = 0; i < header.partitions; ++i) small_.push_back(std::make_unique<Small>(loads_.get()));
+}
+
+void Heap::SetUse(uint64_t first, uint64_t units, MapWord word, uint8_t load) {
+  for (uint64_t i = units; i-- > 0;) {
+    const MapWord rest = word.use() == MapWord::Use::kFree ? word : MapWord(MapWord::Use::kRest, 0, 0, 0);
+    StoreWord(region_ + header_.MapWordOf((first + i) * kUnitBytes), (i == 0 ? word : rest).word());
+    loads_[first + i].Set(load);
+  }
+}
+
+Block* Heap::NewBlock(BlockKind kind, uint8_t owner, Claim claim) {
+  const uint32_t units = ShapeOf(kind).units;
+  const uint64_t first = MayTake(units, claim) ? units_.TakeBlock(units) : 0;
+  if (first == 0) return nullptr;
+  free_units_ = units_.free();
+  const bool shared = kind != BlockKind::kSmall;
+  std::vector<Block*>& spare = spare_blocks_[shared];
+  if (spare.empty()) {
+    all_blocks_.push_back(std::make_unique<Block>());
+    spare.push_back(all_blocks_.back().get());
+  }
+  Block* block = spare.back();
+  spare.pop_back();
+  block->Reset(first * kUnitBytes, kind, shared);
+  block->partition = owner;
+  for (uint32_t i = 0; i < units; ++i) block_of_[first + i] = block;
+  SetUse(first, units, MapWord(MapWord::Use::kItems, static_cast<uint8_t>(kind), owner, units), UnitLoad::kFull);
+  return block;
+}
+
+void Heap::Retire(Block* block) {
+  const uint64_t first = block->offset() / kUnitBytes;
+  const uint32_t units = block->shape().units;
+  for (uint32_t i = 0; i < units; ++i) block_of_[first + i] = nullptr;
+  spare_blocks_[block->kind() != BlockKind::kSmall].push_back(block);
+  GiveUnits(first, units);
+}
+
+void Heap::GiveUnits(uint64_t first, uint64_t units) {
+  SetUse(first, units, MapWord(), 0);
+  const uint64_t low = std::clamp(window_first_, first, first + units);
+  const uint64_t high = std::clamp(window_end_, first, first + units);
+  if (low < high) {
+    window_held_ += high - low;
+    if (first < low) units_.Give(first, low - first);
+    if (high < first + units) units_.Give(high, first + units - high);
+  } else {
+    units_.Give(first, units);
+  }
+  free_units_ = units_.free();
+}
+
+bool Heap::Refill(BlockSet* set, BlockKind kind, uint8_t owner, uint32_t cells, Claim claim) {
+  // Compaction is to fill holes; so is everybody where they are many.
+  const bool holes_first = claim == Claim::kCompaction || set->sparse();
+  if (holes_first && set->UseHole(cells)) return true;
+  if (Block* block = NewBlock(kind, owner, claim)) {
+    set->UseBlock(block);
+    return true;
+  }
+  return !holes_first && set->UseHole(cells);
+}
+
+uint64_t Heap::AllocateSmall(int partition, uint32_t cells, Claim claim) {
+  BlockSet* set = &small_[static_cast<size_t>(partition)]->set;
+  absl::MutexLock lock(&mutex_);
+  if (!Refill(set, BlockKind::kSmall, static_cast<uint8_t>(partition), cells, claim)) return 0;
+  return set->Allocate(cells).offset();
+}
+
+uint64_t Heap::AllocateRun(int partition, uint64_t units, Claim claim) {
+  const uint64_t first = MayTake(units, claim) ? units_.TakeRun(units) : 0;
+  if (first == 0) return 0;
+  free_units_ = units_.free();
+  runs_ += 1;
+  run_units_ += units;
+  SetUse(first, units,
+         MapWord(MapWord::Use::kItems, static_cast<uint8_t>(BlockKind::kRun), static_cast<uint8_t>(partition),
+                 static_cast<uint32_t>(units)),
+         UnitLoad::kStays);
+  return first * kUnitBytes;
+}
+
+uint64_t Heap::AllocateShared(int partition, uint64_t bytes, Claim claim) {
+  const BlockKind kind = KindFor(bytes);
+  absl::MutexLock lock(&mutex_);
+  if (kind != BlockKind::kRun) {
+    BlockSet* set = SharedSet(kind);
+    const uint32_t cells = ShapeOf(kind).CellsFor(bytes);
+    BlockSet::Piece piece = set->Allocate(cells);
+    if (piece.block == nullptr && Refill(set, kind, MapWord::kShared, cells, claim)) piece = set->Allocate(cells);
+    if (piece.block != nullptr) {
+      piece.block->SetOwner(piece.cell, static_cast<uint8_t>(partition));
+      return piece.offset();
+    }
+    if (claim == Claim::kCompaction || bytes * 100 < UnitsFor(bytes) * kUnitBytes * kLeastFillPercent) return 0;
+  }
+  const uint64_t offset = AllocateRun(partition, UnitsFor(bytes), claim);
+  if (offset != 0) run_used_bytes_ += bytes;
+  return offset;
+}
+
+void Heap::Free(int partition, uint64_t offset, uint64_t bytes) {
+  Block* block = block_of_[offset / kUnitBytes];
+  if (block != nullptr && block->kind() == BlockKind::kSmall) {
+    const uint32_t cells = kSmallShape.CellsFor(bytes);
+    if (small_[static_cast<size_t>(partition)]->set.Free(block, block->CellOf(offset), cells)) {
+      absl::MutexLock lock(&mutex_);
+      Retire(block);
+    }
+    return;
+  }
+  absl::MutexLock lock(&mutex_);
+  if (block == nullptr) {
+    runs_ -= 1;
+    run_units_ -= UnitsFor(bytes);
+    run_used_bytes_ -= bytes;
+    GiveUnits(offset / kUnitBytes, UnitsFor(bytes));
+  } else if (SharedSet(block->kind())->Free(block, block->CellOf(offset), block->shape().CellsFor(bytes))) {
+    Retire(block);
+  }
+}
+
+void Heap::AddPins(uint64_t offset, int n) {
+  Block* block = block_of_[offset / kUnitBytes];
+  if (block == nullptr) return;  // a run, which is looked up before it is moved
+  if (block->kind() == BlockKind::kSmall) {
+    block->pinned += static_cast<uint32_t>(n);
+    return;
+  }
+  absl::MutexLock lock(&mutex_);
+  block->pinned += static_cast<uint32_t>(n);
+}
+
+uint64_t Heap::AllocateIndexUnit() {
+  absl::MutexLock lock(&mutex_);
+  const uint64_t unit = MayTake(1, Claim::kOverwrite) ? units_.TakeLowest() : 0;
+  if (unit == 0) return 0;
+  free_units_ = units_.free();
+  index_units_ += 1;
+  SetUse(unit, 1, MapWord(MapWord::Use::kIndex, 0, MapWord::kShared, 1), UnitLoad::kStays);
+  return unit * kUnitBytes;
+}
+
+void Heap::FreeIndexUnit(uint64_t offset) {
+  absl::MutexLock lock(&mutex_);
+  index_units_ -= 1;
+  GiveUnits(offset / kUnitBytes, 1);
+}
+
+HeapStats Heap::stats() const {
+  HeapStats stats;
+  const auto add = [&](const BlockSet& set, BlockKind kind) {
+    HeapStats::Kind& of = stats.kinds[static_cast<size_t>(kind) - 1];
+    const BlockShape& shape = ShapeOf(kind);
+    of.blocks += set.blocks();
+    of.bytes += set.blocks() * shape.bytes();
+    of.used_bytes += set.used_cells() << shape.cell_shift;
+  };
+  for (const auto& small : small_) add(small->set, BlockKind::kSmall);
+  add(medium_, BlockKind::kMedium);
+  add(large_, BlockKind::kLarge);
+  stats.kinds[3] = {runs_.value(), run_units_.value() * kUnitBytes, run_used_bytes_.value()};
+  stats.free_bytes = free_units_.value() * kUnitBytes;
+  stats.reserve_bytes = std::min(reserve_, free_units_.value()) * kUnitBytes;
+  stats.index_bytes = index_units_.value() * kUnitBytes;
+  stats.overhead_bytes = first_unit_ * kUnitBytes;
+  absl::MutexLock lock(&mutex_);
+  stats.longest_bytes = units_.longest_run() * kUnitBytes;
+  return stats;
+}
+
+}  // namespace farlook::kv
