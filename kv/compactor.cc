@@ -58,10 +58,18 @@ uint64_t Compactor::CouldBeFree() const {
 }
 
 void Compactor::Account(BlockSet* set, Chain* chain, uint64_t moved_bytes) {
-  if (chain->moved_bytes == 0 || set->blocks() < chain->least_blocks) {
+  // What moving is for: a block that came free, or was filled with new items since. Others' deletes are new holes. Each
+  // of these begins the account anew.
+  const uint64_t block = set->shape().bytes();
+  const uint64_t used = set->used_cells() << set->shape().cell_shift;
+  if (chain->moved_bytes == 0 || set->blocks() < chain->least_blocks || used >= chain->used_bytes + block ||
+      set->free_bytes() > chain->least_free + 4 * block) {
     chain->least_blocks = set->blocks();
+    chain->least_free = set->free_bytes();
+    chain->used_bytes = used;
     chain->moved_bytes = 0;
   }
+  chain->least_free = std::min(chain->least_free, set->free_bytes());
   chain->moved_bytes += moved_bytes;
   if (chain->moved_bytes > kMostMovedForAUnit * set->shape().units) {
     chain->stuck_bytes = set->free_bytes();

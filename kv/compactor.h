@@ -73,9 +73,11 @@ class Compactor {
   uint64_t reclaimable_bytes() const;
 
  private:
-  // Of a set of blocks: how much was moved since the number of blocks last fell.
+  // Of a set of blocks: how much was moved since that last did good.
   struct Chain {
     uint64_t least_blocks = 0;
+    uint64_t least_free = 0;  // bytes, since the account was begun
+    uint64_t used_bytes = 0;  // of items, when it was
     uint64_t moved_bytes = 0;
     Figure stuck_bytes;  // holes that were not worth it
   };

@@ -54,6 +54,8 @@ absl::string_view MixName(Mix mix) {
 
 double PromisedShare(Mix mix, uint64_t region_bytes) {
   if (region_bytes < 128 << 20 || mix == Mix::kLarge) return 0.70;
+  // Of a piece of 64 bytes 48 are an item with a key and a value of 8.
+  if (mix == Mix::kTiny) return 0.75;
   return mix == Mix::kOneSize ? 0.85 : 0.80;
 }
 
@@ -228,7 +230,7 @@ absl::StatusOr<RoomFigures> MeasureRoom(absl::Span<char> region, const RoomProbe
         static_cast<double>(probe.Fill(others[i])) / static_cast<double>(std::max<uint64_t>(deleted, 1));
   }
   figures.damaged = probe.Damaged();
-  while (probe.keys() > 100) probe.DeleteOldest();
+  while (probe.keys() > figures.items / 1000) probe.DeleteOldest();
   probe.Rest(1'000'000'000);
   figures.nearly_empty = static_cast<double>(probe.table().stats().free_bytes) / static_cast<double>(region.size());
   probe.Fill(mix);
@@ -244,8 +246,8 @@ absl::StatusOr<RoomFigures> MeasureRoom(absl::Span<char> region, const RoomProbe
 double Drift(RoomProbe* probe, double share) {
   constexpr uint64_t kLeast = 64, kMost = 16 << 10;
   const auto most_bytes = static_cast<uint64_t>(share * static_cast<double>(probe->region_bytes()));
-  for (int turn = 0; turn < 4; ++turn) {
-    for (uint64_t size = kLeast; size <= kMost; size += size / 16) {
+  for (int turn = 0; turn < 2; ++turn) {
+    for (uint64_t size = kLeast; size <= kMost; size += size / 5) {
       const uint64_t bytes = turn % 2 == 0 ? size : kMost * kLeast / size;
       // A fifth of the memory becomes items of this size and a little less.
       for (uint64_t put = 0; put < most_bytes / 5; put += ItemBytesOf(bytes)) {

@@ -112,7 +112,7 @@ struct RoomFigures {
   uint64_t overwrites = 0;    // of the same length, when full: tried
   uint64_t overwritten = 0;   // and succeeded
   double refilled[3] = {};    // of what was deleted, after 30 % were: uniform, log-uniform, the same mix
-  double nearly_empty = 0;    // free, when all keys but 100 are deleted
+  double nearly_empty = 0;    // free, when all but a thousandth of the keys are deleted
   double full_again = 0;      // items and index, filled from there
   uint64_t damaged = 0;       // values that are not what they should be
   uint64_t most_steps = 0;    // calls that one write needed beyond its first

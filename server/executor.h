@@ -43,15 +43,16 @@ class Executor {
   kv::Code Admit(const kv::Request& request, Asker asker, int64_t now_ns) const;
 
   // Carries out any numbered request but a kPutPulled. `hash` is its key's, where it has one; `tell_cell`: see
-  // Counters::Execute. `*payload` is the reply's, valid until the next call. REQUIRES Admit() said kOk.
-  Outcome Execute(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns,
-                  absl::string_view* payload);
+  // Counters::Execute. `*payload` is the reply's, valid until the next call. kMakingRoom: to be called again; a call
+  // that may not make a step towards the room only says so. REQUIRES Admit() said kOk.
+  Outcome Execute(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns, absl::string_view* payload,
+                  bool may_step = true);
 
   // The payload of a reply from memory; valid until the next call.
   absl::string_view PayloadOf(kv::RequestType type, const Outcome& outcome);
 
  private:
-  Outcome Write(const kv::Request& request, uint64_t hash, int64_t now_ns);
+  Outcome Write(const kv::Request& request, uint64_t hash, int64_t now_ns, bool may_step);
   Outcome Get(const kv::Request& request, uint64_t hash, absl::string_view* payload);
   Outcome Read(const kv::Request& request, uint64_t hash, absl::string_view* payload);
   Outcome Touch(const kv::Request& request, uint64_t hash);

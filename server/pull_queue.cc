@@ -50,7 +50,7 @@ bool PullQueue::Post() {
   if (closed_) return false;
   bool progress = false;
   while (active_ < kMaxActive && !waiting_.empty() && !begin_wants_room_) {
-    Begin();
+    Begin(/*may_step=*/false);
     progress = true;
   }
   for (size_t i = 0; i < kMaxActive && posted_ < max_posted_; ++i) {
@@ -61,10 +61,11 @@ bool PullQueue::Post() {
 
 void PullQueue::MakeRoom() {
   if (verified_ > 0) {
-    return Publish(*std::find_if(pulls_.begin(), pulls_.end(), [](const Pull& p) { return p.in_use && p.verified; }));
+    return Publish(*std::find_if(pulls_.begin(), pulls_.end(), [](const Pull& p) { return p.in_use && p.verified; }),
+                   /*may_step=*/true);
   }
   begin_wants_room_ = false;
-  if (active_ < kMaxActive) Begin();
+  if (active_ < kMaxActive) Begin(/*may_step=*/true);
 }
 
 // Whether what was just told that room is being made may go on waiting.
@@ -76,7 +77,7 @@ bool PullQueue::MayWait(int64_t* since_ns, int64_t now_ns) {
   return now_ns - *since_ns < kLongestRoomWaitNs;
 }
 
-void PullQueue::Begin() {
+void PullQueue::Begin(bool may_step) {
   Waiting waiting = std::move(waiting_.front());
   waiting_.pop_front();
   Pull& pull = *std::find_if(pulls_.begin(), pulls_.end(), [](const Pull& p) { return !p.in_use; });
@@ -96,7 +97,8 @@ void PullQueue::Begin() {
   kv::Code code;
   {
     TimedLock lock(locks_->of(waiting.hash), &stats_->lock_times);
-    code = table_->Reserve(waiting.hash, waiting.key, waiting.request.value_bytes, &pull.reservation, clock_->NowNs());
+    code = table_->Reserve(waiting.hash, waiting.key, waiting.request.value_bytes, &pull.reservation, clock_->NowNs(),
+                           may_step);
   }
   if (code == kv::Code::kMakingRoom) {
     if (MayWait(&waiting.since_ns, now_ns)) {
@@ -194,10 +196,10 @@ void PullQueue::Verify(Pull& pull) {
   stats_->pulled_bytes.Add(value.size());
   pull.verified = true;
   ++verified_;
-  Publish(pull);
+  Publish(pull, /*may_step=*/false);
 }
 
-void PullQueue::Publish(Pull& pull) {
+void PullQueue::Publish(Pull& pull, bool may_step) {
   kv::WriteResult result{kv::Code::kExpired, 0, {}};
   bool cut = false;
   {
@@ -211,6 +213,7 @@ void PullQueue::Publish(Pull& pull) {
       params.expiry_ms = time_.ExpiryMs(pull.option.ttl_us, now_ns);
       params.keep_ttl = pull.option.keep_ttl;
       params.flags = pull.option.item_flags;
+      params.may_step = may_step;
       result = table_->Publish(pull.reservation, params, now_ns);
     }
     if (result.code == kv::Code::kMakingRoom) {

@@ -119,11 +119,11 @@ class PullQueue {
     int64_t since_ns = 0;  // as of Pull
   };
 
-  void Begin();
+  void Begin(bool may_step);
   bool PostReads(size_t index);
   void EndIfComplete(Pull& pull);
   void Verify(Pull& pull);
-  void Publish(Pull& pull);
+  void Publish(Pull& pull, bool may_step);
   bool MayWait(int64_t* since_ns, int64_t now_ns);
   void Abandon(Pull& pull);
   void End(Pull& pull, bool cut, const Outcome& outcome);

@@ -76,6 +76,17 @@ void AddTable(const kv::TableStats& table, Lines& lines) {
   lines.Add("value_bytes", table.value_bytes);
   lines.Add("region_bytes", table.region_bytes);
   lines.Add("free_bytes", table.free_bytes);
+  lines.Add("used_bytes", table.used_bytes);
+  lines.Add("reclaimable_bytes", table.reclaimable_bytes);
+  lines.Add("reserve_bytes", table.reserve_bytes);
+  lines.Add("overhead_bytes", table.overhead_bytes);
+  lines.Add("largest_value_bytes", table.largest_value_bytes);
+  lines.Add("largest_value_after_moving_bytes", table.largest_after_bytes);
+  static constexpr absl::string_view kKinds[] = {"small", "medium", "large", "run"};
+  for (size_t i = 0; i < table.blocks.size(); ++i) {
+    lines.Add(absl::StrCat(kKinds[i], "_block_bytes"), table.blocks[i].bytes);
+    lines.Add(absl::StrCat(kKinds[i], "_used_bytes"), table.blocks[i].used_bytes);
+  }
   lines.Add("index_bytes", table.index_bytes);
   lines.Add("segment_bytes", table.segment_bytes);
   lines.Add("segments", table.segments);

@@ -171,7 +171,7 @@ void Worker::ExecuteInOrder(Link& link, const kv::Request& request, uint64_t has
 
 void Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
   absl::string_view payload;
-  const Outcome outcome = Try(link, request, hash, &payload);
+  const Outcome outcome = Try(link, request, hash, /*may_step=*/false, &payload);
   if (outcome.code == kv::Code::kMakingRoom) [[unlikely]] {
     if (request.type == kv::RequestType::kPutPulled) return MarkUnfinished(link);  // its PullQueue answers
     stats_.waits_for_room.Add();
@@ -185,7 +185,7 @@ void Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl
 }
 
 // Carries a request out, unless that must wait: then it says kMakingRoom.
-Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, absl::string_view* payload) {
+Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload) {
   const kv::Code code = executor_.Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
   if (code != kv::Code::kOk) return Outcome(code);
   if (request.type == kv::RequestType::kPutPulled) {
@@ -196,7 +196,7 @@ Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, absl:
   if (kv::IsCounterRequest(request.type) && link.has_cells_key && counter_links_ != nullptr) {
     counter_links_->Enroll(link);
   }
-  return executor_.Execute(request, hash, /*tell_cell=*/link.holder != 0, now_ns_, payload);
+  return executor_.Execute(request, hash, /*tell_cell=*/link.holder != 0, now_ns_, payload, may_step);
 }
 
 void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload) {
@@ -285,7 +285,7 @@ void Worker::TakeRoomTurn(Link& link) {
   const RoomQueue::Waiting& waiting = link.room.front();
   const absl::StatusOr<kv::Request> request = kv::Request::Decode(waiting.message);  // as it was when it came
   absl::string_view payload;
-  Outcome outcome = Try(link, *request, waiting.hash, &payload);
+  Outcome outcome = Try(link, *request, waiting.hash, /*may_step=*/true, &payload);
   const int64_t waited_ns = now_ns_ - waiting.since_ns;
   if (outcome.code == kv::Code::kMakingRoom) {
     if (waited_ns < kLongestRoomWaitNs) return;

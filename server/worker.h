@@ -117,7 +117,7 @@ class Worker {
   void ApplyUnnumbered(Link& link, const kv::Request& request);
   void ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
   void Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
-  Outcome Try(Link& link, const kv::Request& request, uint64_t hash, absl::string_view* payload);
+  Outcome Try(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload);
   void Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload = {});
   void Send(Link& link, absl::string_view head, absl::string_view payload);
   void AnswerEndedPulls(Link& link);
