@@ -231,8 +231,8 @@ bool Partition::Kill(const Found& found, bool must_live, int64_t now_ns) {
 
 void Partition::Remove(const Found& found, int64_t now_ns) {
   const ItemLengths lengths = found.lengths();
-  StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);  // here the delete takes effect
   const Slot slot(LoadWord(found.slot));
+  StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);  // here the delete takes effect
   StoreWord(found.slot, 0);
   Free(slot);
   keys_ -= 1;

@@ -89,15 +89,15 @@ TEST(SimRunTest, AnyTwoFaultsAreSwitchedOnAndOffTogether) {
 
 TEST(SimRunTest, AFailureIsShrunkAndSaysHowToRunItAgain) {
   uint64_t seed = 1;
-  while (RunPlan(DrawPlan(seed), Break::kDeadBitForgotten).violation.empty()) ASSERT_LE(++seed, 50u);
-  const Plan small = ShrinkPlan(DrawPlan(seed), Break::kDeadBitForgotten);
+  while (RunPlan(DrawPlan(seed), Break::kVersionReused).violation.empty()) ASSERT_LE(++seed, 50u);
+  const Plan small = ShrinkPlan(DrawPlan(seed), Break::kVersionReused);
   EXPECT_LT(small.operations, DrawPlan(seed).operations / 2);
-  const RunResult result = RunPlan(small, Break::kDeadBitForgotten, /*noting=*/true);
+  const RunResult result = RunPlan(small, Break::kVersionReused, /*noting=*/true);
   EXPECT_NE(result.violation, "");
   EXPECT_LT(std::count(result.trace.begin(), result.trace.end(), '\n'), 85);
-  EXPECT_NE(CommandFor(small, Break::kDeadBitForgotten).find("--operations="), std::string::npos);
+  EXPECT_NE(CommandFor(small, Break::kVersionReused).find("--operations="), std::string::npos);
   std::printf("%s\n%s\n%s\n%s\n", Describe(small).c_str(), result.trace.c_str(), result.violation.c_str(),
-              CommandFor(small, Break::kDeadBitForgotten).c_str());
+              CommandFor(small, Break::kVersionReused).c_str());
 }
 
 }  // namespace
