@@ -72,13 +72,24 @@ TEST_F(LogWriterTest, NobodyWaitsForAReaderAndWhatIsDroppedIsCounted) {
         Log(LogLevel::kInfo, "line", {{"number", "last"}});
       }
     }
+    const size_t last = text.find("number=last");
+    ASSERT_NE(last, text.npos);
+    // Expect: before that line each other one stands, or is told to be missing. (There are as many gaps as the thread
+    // got to take what waited.)
     const std::string news = "lines were dropped here: the log is not read fast enough\" lines=";
-    const size_t at = text.find(news);
-    ASSERT_NE(at, text.npos);
     uint64_t told = 0;
-    const size_t from = at + news.size();
-    EXPECT_TRUE(absl::SimpleAtoi(text.substr(from, text.find('\n', from) - from), &told));
+    for (size_t at = 0; (at = text.find(news, at)) < last;) {
+      at += news.size();
+      uint64_t lines = 0;
+      EXPECT_TRUE(absl::SimpleAtoi(text.substr(at, text.find('\n', at) - at), &lines));
+      told += lines;
+    }
+    uint64_t written = 0;
+    for (size_t at = 0; (at = text.find("msg=\"line\" number=", at)) < last; ++at) ++written;
     EXPECT_GE(told, dropped);
+    EXPECT_LE(told, DroppedLogLines() - dropped_before);
+    --written;  // the last
+    EXPECT_EQ(written + dropped, static_cast<uint64_t>(kLines));
   }
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     EXPECT_TRUE(absl::StartsWith(line, "ts=")) << line;

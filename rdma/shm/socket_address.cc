@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -77,7 +78,19 @@ absl::StatusOr<bool> IsListenedAt(const std::string& path) {
          errno == EAGAIN;
 }
 
-absl::StatusOr<UniqueFd> TakeLock(const std::string& path) {
+// The file of that name, no file's id where there is none; nothing where the kernel does not say, asked so many times.
+constexpr int kAskedAtMost = 3;
+
+std::optional<FileId> FileAt(const std::string& path) {
+  for (int i = 0; i < kAskedAtMost; ++i) {
+    struct stat info;
+    if (lstat(path.c_str(), &info) == 0) return FileId{info.st_dev, info.st_ino};
+    if (errno == ENOENT || errno == ENOTDIR) return FileId{};
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<UniqueFd> TakeLock(const std::string& path, FileId* file) {
   const std::string lock_path = LockPath(path);
   for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
     UniqueFd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -94,6 +107,7 @@ absl::StatusOr<UniqueFd> TakeLock(const std::string& path) {
       if (ftruncate(lock.get(), 0) != 0 || pwrite(lock.get(), owner.data(), owner.size(), 0) < 0) {
         return FileError("write to the lock file", lock_path);
       }
+      *file = {held.st_dev, held.st_ino};
       return lock;
     }
   }
@@ -104,9 +118,10 @@ absl::StatusOr<UniqueFd> TakeLock(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path) {
-  absl::StatusOr<UniqueFd> lock = TakeLock(path);
+  FileId lock_file;
+  absl::StatusOr<UniqueFd> lock = TakeLock(path, &lock_file);
   if (!lock.ok()) return lock.status();
-  SocketAddress taken(path, *std::move(lock));
+  SocketAddress taken(path, *std::move(lock), lock_file);
   struct stat info;
   if (lstat(path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode)) {
@@ -137,11 +152,17 @@ absl::Status SocketAddress::Listen() {
   if (!socket_.ok()) return FileError("make a socket for", path_);
   if (path_.size() > kMaxSocketPathBytes) return absl::InvalidArgumentError("the path is too long for a socket");
   const sockaddr_un address = AddressOf(path_);
-  if (bind(socket_.get(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), sizeof(address)) != 0 ||
-      listen(socket_.get(), kBacklog) != 0) {
+  if (bind(socket_.get(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), sizeof(address)) != 0) {
     return FileError("listen at", path_);
   }
-  file_ = IdOf(path_);
+  const std::optional<FileId> file = FileAt(path_);
+  if (!file.has_value()) {
+    const absl::Status failed = FileError("look at", path_);
+    unlink(path_.c_str());  // ours, a moment ago
+    return failed;
+  }
+  socket_file_ = *file;
+  if (listen(socket_.get(), kBacklog) != 0) return FileError("listen at", path_);
   // Without it nobody is told that the file was removed; all else is as with it.
   news_ = UniqueFd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (news_.ok() && inotify_add_watch(news_.get(), path_.c_str(), IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) < 0) {
@@ -150,13 +171,8 @@ absl::Status SocketAddress::Listen() {
   return absl::OkStatus();
 }
 
-SocketAddress::FileId SocketAddress::IdOf(const std::string& path) {
-  struct stat info;
-  return lstat(path.c_str(), &info) == 0 ? FileId{info.st_dev, info.st_ino} : FileId{};
-}
-
 absl::Status SocketAddress::status() const {
-  if (IdOf(path_) == file_) return absl::OkStatus();
+  if (FileAt(path_).value_or(socket_file_) == socket_file_) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("the socket file ", path_,
                                              " was removed or replaced; who is connected goes on, and nobody else can "
                                              "connect until this server is started again"));
@@ -170,10 +186,9 @@ void SocketAddress::Drain() const {
 
 SocketAddress::~SocketAddress() {
   if (!lock_.ok()) return;  // moved from
-  if (socket_.ok() && IdOf(path_) == file_) unlink(path_.c_str());
-  struct stat held;
-  const bool known = fstat(lock_.get(), &held) == 0;
-  if (known && IdOf(LockPath(path_)) == FileId{held.st_dev, held.st_ino}) unlink(LockPath(path_).c_str());
+  // No file's id is that of no file: what was not made is not removed.
+  if (socket_file_ != FileId() && FileAt(path_) == socket_file_) unlink(path_.c_str());
+  if (FileAt(LockPath(path_)) == lock_file_) unlink(LockPath(path_).c_str());
 }
 
 }  // namespace farlook::rdma::shm

@@ -5,12 +5,14 @@
 // when the owner dies. A stopped server still holds it.
 //
 // Somebody may remove either file while the owner lives. So who finds a socket file beside a free lock asks whether
-// anybody listens there before it replaces it, and each owner removes only files that are its own.
+// anybody listens there before it replaces it, and each owner removes only files that are its own. Where the kernel
+// does not say which file it is, also when asked again, the file stays: a stale one does no harm.
 #ifndef FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_
 #define FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -18,6 +20,13 @@
 #include "rdma/host/unique_fd.h"
 
 namespace farlook::rdma::shm {
+
+// Which file it is, whatever its name.
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileId&) const = default;
+};
 
 class SocketAddress {
  public:
@@ -42,21 +51,16 @@ class SocketAddress {
   void Drain() const;
 
  private:
-  SocketAddress(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
-  // Which file it is, whatever its name.
-  struct FileId {
-    dev_t device = 0;
-    ino_t inode = 0;
-    bool operator==(const FileId&) const = default;
-  };
-  static FileId IdOf(const std::string& path);
+  SocketAddress(std::string path, UniqueFd lock, const FileId& lock_file)
+      : path_(std::move(path)), lock_(std::move(lock)), lock_file_(lock_file) {}
   absl::Status Listen();
 
   std::string path_;
   UniqueFd lock_;
+  FileId lock_file_;
   UniqueFd socket_;
   UniqueFd news_;
-  FileId file_;  // of the socket
+  FileId socket_file_;
 };
 
 }  // namespace farlook::rdma::shm
