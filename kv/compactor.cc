@@ -5,6 +5,25 @@
 namespace farlook::kv {
 namespace {
 
+// The lock of another partition, if it can be had at once; null: none is needed.
+class OthersLock {
+ public:
+  explicit OthersLock(absl::Mutex* mutex) ABSL_NO_THREAD_SAFETY_ANALYSIS : mutex_(mutex),
+                                                                           held_(mutex == nullptr || mutex->TryLock()) {
+  }
+  ~OthersLock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (mutex_ != nullptr && held_) mutex_->Unlock();
+  }
+  OthersLock(const OthersLock&) = delete;
+  OthersLock& operator=(const OthersLock&) = delete;
+
+  bool held() const { return held_; }
+
+ private:
+  absl::Mutex* const mutex_;
+  const bool held_;
+};
+
 // A unit is not worth more than this, and a block as many times as it has units.
 constexpr uint64_t kMostMovedForAUnit = 2 << 20;
 // Blocks with fewer free cells, as a share of all, are not emptied; nor sets of blocks with less in holes.
@@ -245,7 +264,8 @@ bool Compactor::EmptySharedVictim(int self, BlockKind kind, StepBudget* budget, 
       cells = block->CellsOfPiece(cell);
       owner = block->OwnerOf(cell);
     }
-    if (owner != self && !locks_->of(owner)->TryLock()) {
+    const OthersLock others(owner == self ? nullptr : locks_->of(owner));
+    if (!others.held()) {
       budget->Use(0);
       continue;
     }
@@ -256,7 +276,6 @@ bool Compactor::EmptySharedVictim(int self, BlockKind kind, StepBudget* budget, 
     } else {
       budget->Use(0);
     }
-    if (owner != self) locks_->of(owner)->Unlock();
     if (no_room) return false;
   }
   if (!*moved) budget->items = 0;
@@ -346,7 +365,8 @@ bool Compactor::EmptyWindowUnit(int self, uint64_t unit, StepBudget* budget) {
     if (set->victim() != nullptr) set->Park();
     return ok;
   }
-  if (owner != self && !locks_->of(owner)->TryLock()) {
+  const OthersLock others(owner == self ? nullptr : locks_->of(owner));
+  if (!others.held()) {
     budget->items = 0;
     ++fruitless_;
     return true;
@@ -367,7 +387,6 @@ bool Compactor::EmptyWindowUnit(int self, uint64_t unit, StepBudget* budget) {
     if (!ok) set.Bar(nullptr);
     fruitless_ = 0;
   }
-  if (owner != self) locks_->of(owner)->Unlock();
   return ok;
 }
 

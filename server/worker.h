@@ -144,6 +144,7 @@ class Worker {
 
   const Shared shared_;
   Admission admission_;
+  WorkerStats stats_;  // before those that note in it
   Executor executor_;
   Drain drain_;
   Sweep sweep_;
@@ -151,7 +152,6 @@ class Worker {
   std::vector<Port> ports_;
   absl::flat_hash_map<Link*, std::unique_ptr<Link>> links_;
   std::atomic<int64_t> load_{0};
-  WorkerStats stats_;
   std::unique_ptr<CounterLinks> counter_links_;  // null without counters
 
   int64_t now_ns_ = 0;  // read once for each batch
