@@ -87,7 +87,8 @@ void SimClient::Draw(Ask* ask, int* drawn) {
   // Growth goes on all through the run.
   if (world_->plan.grows) {
     const int begun = world_->plan.operations - world_->operations_left;
-    keys = std::clamp(keys * begun / world_->plan.operations * 5 / 4, std::min(keys, 12), keys);
+    keys = std::clamp(keys * begun / world_->plan.operations * (world_->plan.shrinks ? 5 : 1) * 5 / 4,
+                      std::min(keys, 12), keys);
   }
   int key = static_cast<int>(random.Below(static_cast<uint64_t>(keys)));
   if (random.OneIn(2)) key = world_->plan.grows ? keys - 1 - key / 8 : key / 8;
@@ -156,6 +157,10 @@ SimClient::Ask SimClient::DrawOfValue() {
   rdma::sim::Random& random = world_->random;
   const uint64_t dice = random.Below(100);
   if (dice < 40 || OnlyReads()) return {OpType::kGet, /*exists=*/random.OneIn(10)};
+  // The second half of such a run.
+  if (world_->plan.shrinks && world_->operations_left * 2 < world_->plan.operations && !random.OneIn(8)) {
+    return {OpType::kDelete};
+  }
   if (dice < 66) return {OpType::kPut};
   if (dice < 74) return {OpType::kInsert};
   if (dice < 79) return {OpType::kReplace};

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
+#include <utility>
 
 namespace farlook::sim {
 
@@ -54,6 +56,9 @@ enum class Break : uint8_t {
   kPatienceWithoutEnd,
   kOrderOfWritesDropped,
   kOverIsBegun,
+  kEpochNotLookedAt,
+  kEpochNotLookedAtAtOnce,
+  kMemoryLeavesAtOnce,
   kGoodbyeNotHeard,
   kGoodbyeNotSaid,
   kSilentForgotten,
@@ -79,6 +84,35 @@ inline void Store(void* at, uint64_t value) {
     store(static_cast<uint64_t*>(at), value);
   } else {
     std::memcpy(at, &value, sizeof value);  // private: an image that is being put together
+  }
+}
+
+// Whether memory leaves the index as soon as it is not wanted.
+inline bool index_memory_leaves = false;
+
+// What becomes of memory that leaves the index: an item's, which imitates the buckets of the segment that lay there,
+// empty. Anybody who may write could put such a value.
+struct RetiredSegment {
+  char* memory;
+  uint64_t description;  // of its first bucket
+};
+inline std::map<std::pair<const void*, uint64_t>, RetiredSegment> retired_segments;  // by pool and offset
+inline void Retiring(const void* pool, uint64_t offset, char* memory) {
+  uint64_t description;
+  std::memcpy(&description, memory, sizeof description);
+  retired_segments[{pool, offset}] = {memory, description};
+}
+inline void Left(const void* pool, uint64_t offset, uint64_t bytes) {
+  constexpr uint64_t kBuckets = 256, kBucketBytes = 128, kIdMask = ~uint64_t{0} << 34, kMagic = uint64_t{0xb5} << 24;
+  const uint64_t end = offset + bytes;
+  for (auto at = retired_segments.lower_bound({pool, offset});
+       at != retired_segments.end() && at->first < std::pair<const void*, uint64_t>(pool, end);
+       at = retired_segments.erase(at)) {
+    for (uint64_t bucket = 0; bucket < kBuckets; ++bucket) {
+      char* const words = at->second.memory + bucket * kBucketBytes;
+      for (uint64_t i = 1; i < kBucketBytes / 8; ++i) Store(words + 8 * i, 0);
+      Store(words, (at->second.description & kIdMask) | kMagic | bucket << 16);
+    }
   }
 }
 

@@ -132,6 +132,7 @@ Plan DrawPlan(uint64_t seed) {
   network.capabilities.send_queue_depth = static_cast<uint32_t>(random.Between(1, 6));
   DrawRates(&random, &plan);
 
+  plan.memory_leaves = seed % 2 == 0;
   plan.counters = !random.OneIn(4) && !plan.large_values && !plan.moves;
   plan.cells_shared = !random.OneIn(6);
   plan.cells = static_cast<int>(random.OneIn(2) ? random.Between(1, 6) : random.Between(10, 60));
@@ -266,13 +267,24 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
     plan.faults = BitOf(Fault::kSlowReads);
     plan.network.capabilities.max_outstanding_reads = 16;
     plan.rates[static_cast<size_t>(Fault::kSlowReads)] = 100'000;
-    plan.network.slow_ns = focus == Focus::kGrowth ? 1'000'000 : 300'000'000;
+    plan.network.slow_ns = focus == Focus::kGrowth ? 1'000'000 : 600'000'000;
     plan.pauses = focus == Focus::kGrowth ? 0 : 10'000;
   }
   if (focus == Focus::kCalls) {
     plan.faults |= BitOf(Fault::kServerDeath);
     plan.network.capabilities.local = plan.network.capabilities.any_local_memory = true;
     plan.rates[static_cast<size_t>(Fault::kSlowReads)] = 10'000;
+  }
+  plan.memory_leaves = focus == Focus::kShrinks;
+  if (focus == Focus::kShrinks) {
+    plan.shrinks = true;
+    plan.operations = 8'000;
+    plan.pauses = 20'000;
+    plan.network.slow_ns = 1'000'000;
+    if (seed % 2 == 0) {
+      plan.calls = 60;
+      plan.network.capabilities.local = plan.network.capabilities.any_local_memory = true;
+    }
   }
   plan.counters = plan.moves = false;
   return plan;

@@ -82,12 +82,14 @@ struct Plan {
 
   // The rest follows from the seed and the focus alone.
   Focus focus{};
-  bool grows = false;         // keys fill few buckets, so that they overflow and split
-  bool large_values = false;  // that fill the server's memory
-  bool long_values = false;   // some longer than a page of the server's memory
-  bool moves = false;         // items move, since memory is full and its blocks sparse
-  int values = 0;             // what lengths they have
-  int in_flight = 0;          // of one client
+  bool memory_leaves = false;  // the index, as soon as it is not wanted there
+  bool shrinks = false;        // after they grew, keys become few
+  bool grows = false;          // keys fill few buckets, so that they overflow and split
+  bool large_values = false;   // that fill the server's memory
+  bool long_values = false;    // some longer than a page of the server's memory
+  bool moves = false;          // items move, since memory is full and its blocks sparse
+  int values = 0;              // what lengths they have
+  int in_flight = 0;           // of one client
   int64_t timeout_ms = 0;
   int64_t cache_bytes = 0;
   uint32_t window = 0;
@@ -123,6 +125,7 @@ enum class Focus : uint8_t {
   kLong,        // values longer than a page
   kDeadlines,   // operations end by their deadlines while their requests are late; clocks are wrong
   kBreaks,      // connections break all the time, and nothing else does
+  kShrinks,     // keys come and then go, so that segments merge, and memory leaves the index
   kCalls,       // growth, and gets at once whose clients are stopped in the middle; servers die
 };
 inline constexpr int kFoci = static_cast<int>(Focus::kCalls) + 1;

@@ -62,6 +62,7 @@ EDITS = [
     # ---- Splitting.
     # The slots of a segment that was split are cleared before its descriptions say that it is retired; or they never do.
     ("kv/index.cc", "  for (uint32_t b = 0; b < kBuckets; ++b) StoreWord(BucketAt(old, b), 0);\n",
+     "  farlook::sim::Retiring(pool_, offset, old);\n"
      "  for (uint32_t i = 0; BROKEN(kSlotsClearedFirst) && i < kSegmentWords; ++i) {\n"
      "    if (i % kWordsPerBucket != 0) StoreWord(old + 8 * uint64_t{i}, 0);\n"
      "  }\n"
@@ -71,6 +72,24 @@ EDITS = [
      "    if (!BROKEN(kNoQuarantine) && (retired.number > seen || now_ns <= retired.since_ns)) break;\n"),
     ("kv/segment_pool.cc", "    if (now_ns - retired_.front().since_ns < kQuarantineNs) break;\n",
      "    if (now_ns - retired_.front().since_ns < kQuarantineNs && !BROKEN(kNoQuarantine)) break;\n"),
+
+    # ---- Memory that leaves the index. In some runs it does so sooner and more often, and what becomes of it imitates
+    # buckets; in the others it stays, and is soon used for other segments.
+    ("kv/segment_pool.h", "  static constexpr size_t kSpareUnits = 1;\n",
+     "  const size_t kSpareUnits = farlook::sim::index_memory_leaves ? 0 : 64;\n"),
+    ("kv/segment_pool.h", "kLeaveIntervalNs = 1'000'000'000;", "kLeaveIntervalNs = 0;"),
+    ("kv/index.cc", "kTidyNs = 1'000'000;", "kTidyNs = 50'000;"),
+    ("kv/segment_pool.cc", "        heap_->FreeIndexUnit(leaving_.back());\n",
+     "        farlook::sim::Left(this, leaving_.back(), kIndexUnitBytes);\n        heap_->FreeIndexUnit(leaving_.back());\n"),
+    # It leaves as soon as the epoch was increased.
+    ("kv/segment_pool.cc", "      if (now_ns - leave_since_ns_ < kQuarantineNs) return;\n",
+     "      if (now_ns - leave_since_ns_ < kQuarantineNs && !BROKEN(kMemoryLeavesAtOnce)) return;\n"),
+    # Nobody looks at the epoch.
+    ("client/reads.cc", "          if (!parts_.directory->directory()->Trusts(lookup.hash(), lookup.entry(), now_ns)) [[unlikely]] {\n",
+     "          if (!BROKEN(kEpochNotLookedAt) &&\n"
+     "              !parts_.directory->directory()->Trusts(lookup.hash(), lookup.entry(), now_ns)) {\n"),
+    ("client/direct_reads.cc", "  if (!context_.directory->TrustedAt(now_ns) && !Confirm(now_ns)) return 0;\n",
+     "  if (!context_.directory->TrustedAt(now_ns) && !BROKEN(kEpochNotLookedAtAtOnce) && !Confirm(now_ns)) return 0;\n"),
 
     # ---- Reading.
     ("kv/lookup.cc", "  cached_was_stale_ = true;\n",
@@ -149,9 +168,11 @@ EDITS = [
     # A write whose session is gone is not reported as unknown but sent again.
     ("client/session.cc", "    if (IsWrite(operation->kind)) {\n      unknown(operation);\n",
      "    if (IsWrite(operation->kind) && !BROKEN(kUnknownSentAgain)) {\n      unknown(operation);\n"),
-    # The client takes all numbers below the last answer for answered.
+    # The client takes numbers below the last answer for answered, if nobody waits for their answers any more. (Were
+    # somebody waiting, the client would lose track of its own memory.)
     ("client/session.cc", "  while (floor_ < next_ && At(floor_).answered) ++floor_;\n",
-     "  while (floor_ < next_ && (At(floor_).answered || (BROKEN(kFloorTooHigh) && floor_ < number))) ++floor_;\n"),
+     "  const auto jumps = [&] { return BROKEN(kFloorTooHigh) && floor_ < number && At(floor_).operation == nullptr; };\n"
+     "  while (floor_ < next_ && (At(floor_).answered || jumps())) ++floor_;\n"),
 
     # ---- Counters.
     # The item of a deleted counter is dead, and its slot clear, before its cell is poisoned; or it never is.
@@ -173,6 +194,7 @@ EDITS = [
      "  for (size_t i = 0; i < notice->size() && !BROKEN(kNoticeIgnored); ++i) cache_.Erase(notice->hash(i));\n"),
     ("client/counters.cc", "  if (owed_ == 0 || noticed_ != 0) return;\n",
      "  if (owed_ == 0 || (noticed_ != 0 && !BROKEN(kAcknowledgedAtOnce))) return;\n"),
+    ("client/counters.h", "(owed_ != 0 && noticed_ == 0)", "(owed_ != 0 && (noticed_ == 0 || BROKEN(kAcknowledgedAtOnce)))"),
     # It goes on using the cells of the last connection.
     ("client/counters.cc", "  waiting_.Append(&again);\n  cache_.Clear();\n",
      "  waiting_.Append(&again);\n  if (!BROKEN(kCellsOutliveConnection)) cache_.Clear();\n"),

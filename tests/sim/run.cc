@@ -116,6 +116,7 @@ RunResult Simulation::Run() {
   RunResult result;
   for (const auto& server : servers_) {
     result.splits += server->splits();
+    result.merges += server->stats().merges;
     if (server->splits() > 0) result.moved_in_growth += server->stats().moved_items;
     result.moved_items += server->stats().moved_items;
     result.no_memory += server->no_memory();
@@ -218,6 +219,7 @@ void Simulation::Trace(int server, int key, const history::KeyHistory& history, 
 
 RunResult RunPlan(const Plan& plan, Break broken, bool noting) {
   active_break = broken;
+  index_memory_leaves = plan.memory_leaves;
   RunResult result = Simulation(plan, noting).Run();
   SimServer::ClearArena();
   active_break = Break::kNone;

@@ -19,6 +19,7 @@ struct RunResult {
   uint64_t operations = 0;
   uint64_t events = 0;
   uint64_t splits = 0;
+  uint64_t merges = 0;
   uint64_t moved_items = 0;
   uint64_t moved_in_growth = 0;  // by servers whose segments split too
   uint64_t read_retries = 0;

@@ -69,6 +69,17 @@ TEST(SimRunTest, RunsOfEachKindAreRight) {
   }
 }
 
+// What leaves imitates buckets, and nobody is misled.
+TEST(SimRunTest, WhereKeysBecomeFewMemoryLeavesTheIndex) {
+  uint64_t merges = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    const RunResult result = RunPlan(DrawPlan(seed, Focus::kShrinks));
+    EXPECT_EQ(result.violation, "") << "seed " << seed;
+    merges += result.merges;
+  }
+  EXPECT_GT(merges, 200u);
+}
+
 TEST(SimRunTest, AnyTwoFaultsAreSwitchedOnAndOffTogether) {
   std::array<std::array<std::array<int, 4>, kFaults>, kFaults> runs{};
   for (uint64_t seed = 1; seed <= 2'000; ++seed) {

@@ -74,6 +74,7 @@ void SimServer::TakeArena() {
 
 void SimServer::ClearArena() {
   madvise(arena, arena_used, MADV_DONTNEED);
+  retired_segments.clear();
   arena_used = 0;
 }
 
