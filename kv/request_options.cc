@@ -33,7 +33,7 @@ size_t RequestOptions::Encode(char* to) const {
 
 absl::Status RequestOptions::Decode(absl::string_view bytes, RequestOptions* options) {
   bool unknown_flag = false;
-  const absl::Status status = ReadFields("request", bytes, [&](uint16_t tag, absl::string_view value) {
+  absl::Status status = ReadFields("request", bytes, [&](uint16_t tag, absl::string_view value) {
     switch (tag) {
       case kTtl:
         if (value.size() < sizeof options->ttl_us) return FieldUse::kMalformed;

@@ -69,7 +69,7 @@ class MakingRoom {
     if (status.ok()) status = Fill(figures);
     if (status.ok()) status = Thin();
     Latencies idle, busy;
-    if (status.ok()) status = PutWhile([this] { return Pause(); }, &idle);
+    if (status.ok()) status = PutWhile([] { return Pause(); }, &idle);
     double seconds = 0;
     if (status.ok()) status = PutWhile([&] { return PutLarge(&seconds); }, &busy);
     if (!status.ok()) return status;

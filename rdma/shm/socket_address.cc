@@ -157,7 +157,7 @@ absl::Status SocketAddress::Listen() {
   }
   const std::optional<FileId> file = FileAt(path_);
   if (!file.has_value()) {
-    const absl::Status failed = FileError("look at", path_);
+    absl::Status failed = FileError("look at", path_);
     unlink(path_.c_str());  // ours, a moment ago
     return failed;
   }
