@@ -1,4 +1,4 @@
-/* Memory that leaves the index: docs/protocol.md, "Memory that was the index's". model_test.py runs it.
+/* Memory that leaves the index: docs/protocol.md, "Reading". model_test.py runs it.
  *
  * One key, always there. Its segment is replaced again and again (a split, a merge, a move: they are the same here), and the
  * memory of the old one becomes an item's, which imitates the bucket of the old segment, empty. A reader with a copy of the
