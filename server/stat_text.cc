@@ -91,6 +91,8 @@ void AddTable(const kv::TableStats& table, Lines& lines) {
   lines.Add("segment_bytes", table.segment_bytes);
   lines.Add("segments", table.segments);
   lines.Add("splits", table.splits);
+  lines.Add("merges", table.merges);
+  lines.Add("segment_moves", table.segment_moves);
   lines.Add("level", table.level);
   lines.Add("overflow_keys", table.overflow_keys);
   lines.Add("moved_items", table.moved_items);

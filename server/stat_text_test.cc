@@ -56,6 +56,13 @@ TEST_F(StatTextTest, FiguresOfWorkersAreSums) {
   EXPECT_EQ(Text("workers"), "workers 2\n");
 }
 
+TEST_F(StatTextTest, TheIndexTellsHowItShrinks) {
+  table_.merges = 5;
+  table_.segment_moves = 6;
+  EXPECT_EQ(Text("merges"), "merges 5\n");
+  EXPECT_EQ(Text("segment_moves"), "segment_moves 6\n");
+}
+
 TEST_F(StatTextTest, TimesUnderLocksAreOfAllWorkers) {
   workers_[0].lock_times.Add(0, 0);
   workers_[1].lock_times.Add(0, 0);
