@@ -137,10 +137,10 @@ TEST_F(IndexMemoryTest, NothingIsLostThroughMergesAndMoves) {
         ASSERT_EQ(reader->Get(key), at == model.end() ? std::nullopt : std::optional<std::string>(at->second)) << key;
       }
     };
-    for (int wave = 0; wave < (4); ++wave) {
+    for (int wave = 0; wave < (kSanitized ? 4 : 6); ++wave) {
       readers.push_back(std::make_unique<TestReader>(memory_->span()));
       readers.back()->now_ns = [this] { return now_; };
-      for (int i = 0; i < (60'000); ++i) {
+      for (int i = 0; i < (kSanitized ? 45'000 : 60'000); ++i) {
         const std::string key = Name(random() % 40'000);
         if (random() % 8 < (wave % 2 == 0 ? 7 : 1)) {
           const std::string value = absl::StrCat(i);
@@ -180,10 +180,10 @@ TEST_F(IndexMemoryTest, WhatIsPreparedForASplitIsOfTheKeysThatAreThere) {
   for (uint64_t i = 0; i < 15'000; ++i) ASSERT_EQ(Put(Name(i)), Code::kOk);
   ASSERT_EQ(table_->stats().splits, 0u);
   for (uint64_t i = 0; i < 9'000; ++i) ASSERT_EQ(Delete(Name(i)), Code::kOk);
-  for (uint64_t i = 15'000; i < (kSanitized ? 45'000 : 60'000); ++i) ASSERT_EQ(Put(Name(i)), Code::kOk);
+  for (uint64_t i = 15'000; i < 60'000; ++i) ASSERT_EQ(Put(Name(i)), Code::kOk);
   EXPECT_GT(table_->stats().splits, 8u);
   TestReader reader(memory_->span());
-  for (uint64_t i = 9'000; i < (kSanitized ? 45'000 : 60'000); ++i) {
+  for (uint64_t i = 9'000; i < 60'000; ++i) {
     ItemView item;
     ASSERT_EQ(table_->Get(table_->HashOf(Name(i)), Name(i), &item).code, Code::kOk) << i;
     ASSERT_EQ(reader.Get(Name(i)), "") << i;
