@@ -116,8 +116,8 @@ class KvServerTest(unittest.TestCase):
     server = self.start('--listen=' + self.address, memory='1g')
     server.wait_for('msg="preparing memory" bytes=1073741824')
     server.process.terminate()
+    server.wait_for('msg="stopped')
     self.assertEqual(server.end(), STOPPED)
-    self.assertRegex(server.text().split('\n')[-1], 'msg="stopped')
 
   def test_says_what_it_got(self):
     server = self.start('--listen=' + self.address, '--workers=2')
