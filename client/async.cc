@@ -77,6 +77,8 @@ void PutOperation::set_options(const PutOptions& options) {
   record().timeout_ms = options.timeout_ms;
   record().ttl_ms = options.ttl_ms;
   record().keep_ttl = options.keep_ttl;
+  record().keep = options.keep;
+  record().refill = options.refill;
 }
 
 TouchOperation::TouchOperation(std::string_view key, int64_t ttl_ms, const TouchOptions& options) {

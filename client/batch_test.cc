@@ -28,17 +28,23 @@ class TickingClock final : public rdma::Clock {
 
 class BatchTest : public CoreTest {
  protected:
+  ~BatchTest() override { core_.reset(); }  // it looks at its clock as it ends
+
   void ConnectTicking() {
     core_ = std::make_unique<ClientCore>(network_.CreateEndpoint(), "fake://", options_, ticking_, /*random_seed=*/1);
     core_->Connect();
     Poll();
     ASSERT_TRUE(core_->ready()) << core_->refused();
   }
+  static std::vector<std::string> Keys(size_t count) {
+    std::vector<std::string> keys;
+    for (size_t i = 0; i < count; ++i) keys.push_back("key" + std::to_string(i));
+    return keys;
+  }
   // Never asleep: the fake transport has no descriptor.
   absl::Status Run(Kind kind, size_t count, int64_t timeout_ms, std::vector<absl::Status>* results,
                    std::vector<std::string>* values = nullptr) {
-    std::vector<std::string> keys;
-    for (size_t i = 0; i < count; ++i) keys.push_back("key" + std::to_string(i));
+    const std::vector<std::string> keys = Keys(count);
     results->assign(count, absl::OkStatus());
     std::vector<std::string> found(count);
     Waiter waiter(core_.get(), /*spin_us=*/3'600'000'000);
@@ -47,6 +53,7 @@ class BatchTest : public CoreTest {
         kind, count, timeout_ms,
         [&](size_t i, Operation* operation) {
           operation->key = keys[i];
+          operation->ttl_ms = kind == Kind::kTouch ? 1000 : 0;
           operation->to.string = &found[i];
         },
         [&](size_t i, Operation* operation) { TakeStatus(operation, &(*results)[i]); });
@@ -57,39 +64,39 @@ class BatchTest : public CoreTest {
   TickingClock ticking_;
 };
 
-TEST_F(BatchTest, ManyRunsHaveOneDeadline) {
-  for (const Kind kind : {Kind::kGet, Kind::kPut}) {
-    ConnectTicking();
-    network_.hold_reads = network_.hold_requests = true;
-    std::vector<absl::Status> results;
-    const int64_t before_ns = ticking_.NowNs();
-    const absl::Status status = Run(kind, 1000, /*timeout_ms=*/2000, &results);
-    // Expect: four runs, and not four timeouts one after the other.
-    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    EXPECT_LT(ticking_.NowNs() - before_ns, 3'000'000'000);
-    for (const absl::Status& result : results) {
-      EXPECT_EQ(result.code(), absl::StatusCode::kDeadlineExceeded) << result;
-    }
-    core_.reset();
-    network_.hold_reads = network_.hold_requests = false;
+// Of each kind that the interface has batches of.
+class BatchOfKindTest : public BatchTest, public testing::WithParamInterface<Kind> {};
+
+TEST_P(BatchOfKindTest, ManyRunsHaveOneDeadline) {
+  ConnectTicking();
+  network_.hold_reads = network_.hold_requests = true;
+  std::vector<absl::Status> results;
+  const int64_t before_ns = ticking_.NowNs();
+  const absl::Status status = Run(GetParam(), 1000, /*timeout_ms=*/2000, &results);
+  // Expect: four runs, and not four timeouts one after the other.
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_LT(ticking_.NowNs() - before_ns, 3'000'000'000);
+  for (const absl::Status& result : results) {
+    EXPECT_EQ(result.code(), absl::StatusCode::kDeadlineExceeded) << result;
   }
 }
 
 // A run that ends without waiting takes of the time too.
-TEST_F(BatchTest, TheTimeBeginsWhenTheCallBegins) {
+TEST_P(BatchOfKindTest, TheTimeBeginsWhenTheCallBegins) {
   ConnectTicking();
-  std::vector<absl::Status> results;
+  const std::vector<std::string> keys = Keys(1000);
   Waiter waiter(core_.get(), /*spin_us=*/3'600'000'000);
   Batch batch(core_.get(), &waiter);
   const int64_t before_ns = ticking_.NowNs();
   const absl::Status status = batch.Run(
-      Kind::kGet, 1000, /*timeout_ms=*/2000,
+      GetParam(), keys.size(), /*timeout_ms=*/2000,
       [&](size_t i, Operation* operation) {
-        operation->key = "key";
+        operation->key = keys[i];
+        operation->ttl_ms = GetParam() == Kind::kTouch ? 1000 : 0;
         // The second run hangs, after 1.5 s.
         if (i == 256) {
           ticking_.Advance(1'500'000'000);
-          network_.hold_reads = true;
+          network_.hold_reads = network_.hold_requests = true;
         }
       },
       [](size_t, Operation* operation) { operation->status = absl::OkStatus(); });
@@ -97,6 +104,10 @@ TEST_F(BatchTest, TheTimeBeginsWhenTheCallBegins) {
   // Where it began with the second run, 3.5 s.
   EXPECT_LT(ticking_.NowNs() - before_ns, 3'000'000'000);
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, BatchOfKindTest,
+                         testing::Values(Kind::kGet, Kind::kPut, Kind::kTouch, Kind::kDelete, Kind::kFetchAdd,
+                                         Kind::kReadCounter, Kind::kCreateCounter));
 
 TEST_F(BatchTest, OneKeyThatIsAbsentIsNoError) {
   ConnectTicking();

@@ -56,8 +56,8 @@ class BufferPool {
   // At least `bytes`; what they hold is undefined. RESOURCE_EXHAUSTED as from Endpoint::Allocate.
   absl::StatusOr<Piece> Take(size_t bytes);
 
-  // Whether Take(bytes) would have to allocate memory of its own for what fits into chunks, all of which are in use:
-  // who waits for another piece to come back saves that.
+  // Whether Take(bytes) would have to allocate memory of its own for what fits into chunks, all of which are in use.
+  // A caller that waits until another piece comes back saves that.
   bool UsedUpFor(size_t bytes) const;
 
   // All that is allocated now.

@@ -18,8 +18,8 @@ namespace farlook::client {
 // Thread safety: one thread.
 class CellCache {
  public:
-  // Takes no memory before the first Insert; then at most `max_bytes`, touched only as it fills. Less than one line:
-  // never finds anything.
+  // Takes no memory before the first Insert; then at most `max_bytes`, touched only as it fills. With less than one
+  // line it finds nothing.
   explicit CellCache(uint64_t max_bytes) : bucket_count_(max_bytes / sizeof(Bucket)) {}
   ~CellCache();
   CellCache(const CellCache&) = delete;

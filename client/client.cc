@@ -2,31 +2,26 @@
 // that do not wait go to the core as they are.
 #include "farlook/client.h"
 
-#include <iterator>
+#include <algorithm>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/batch.h"
-#include "client/core.h"
+#include "client/client_impl.h"
+#include "client/credentials.h"
 #include "client/operation.h"
 #include "client/view.h"
-#include "client/waiter.h"
 #include "farlook/async.h"
-#include "rdma/clock.h"
 #include "rdma/transport.h"
 
 namespace farlook {
 
 using client::Kind;
+using client::NotAsMany;
 using client::View;
 
 namespace {
-
-absl::Status NotAsMany(absl::string_view what, size_t count, size_t keys) {
-  return absl::InvalidArgumentError(absl::StrCat("a batch of ", keys, " keys has ", count, " ", what));
-}
 
 void TakeVersion(client::Operation* operation, Result<uint64_t>* result) {
   client::TakeStatus(operation, &result->status);
@@ -35,139 +30,12 @@ void TakeVersion(client::Operation* operation, Result<uint64_t>* result) {
 
 }  // namespace
 
-class ClientImpl {
- public:
-  ClientImpl(std::unique_ptr<rdma::Endpoint> endpoint, std::string_view address, const ClientOptions& options)
-      : core(std::move(endpoint), View(address), options, rdma::Clock::Real(), std::random_device()()),
-        waiter(&core, options.spin_us),
-        batch(&core, &waiter) {}
-
-  // Starts a get and waits until it is done. Most are at once, and then no clock is read.
-  absl::Status Run(client::Operation* operation) {
-    operation->blocking = true;
-    core.StartUntimed(absl::MakeSpan(&operation, 1));
-    core.ProgressNowAndThen();
-    if (!operation->done) [[unlikely]] {
-      core.SetDeadlines(absl::MakeSpan(&operation, 1));
-      waiter.Wait([operation] { return operation->done; });
-    }
-    return std::move(operation->status);
-  }
-
-  // The same for what is no get: its request bears the deadline.
-  absl::Status RunTimed(client::Operation* operation, Kind kind, std::string_view key, int64_t timeout_ms) {
-    operation->kind = kind;
-    operation->key = View(key);
-    operation->blocking = true;
-    core.StartUntil(absl::MakeSpan(&operation, 1), core.DeadlineFromNow(timeout_ms));
-    core.ProgressNowAndThen();
-    if (!operation->done) waiter.Wait([operation] { return operation->done; });
-    return std::move(operation->status);
-  }
-
-  absl::StatusOr<int64_t> Count(client::Operation* operation, Kind kind, std::string_view key,
-                                const CounterOptions& options) {
-    operation->exactly_once = options.exactly_once;
-    if (absl::Status status = RunTimed(operation, kind, key, options.timeout_ms); !status.ok()) return status;
-    return operation->counter;
-  }
-
-  // A batch of them, with an operand for each, or without.
-  absl::Status CountAll(Kind kind, std::span<const std::string_view> keys,
-                        std::optional<std::span<const int64_t>> operands, std::vector<Result<int64_t>>* results,
-                        const CounterOptions& options) {
-    if (operands.has_value() && operands->size() != keys.size()) {
-      return NotAsMany("numbers", operands->size(), keys.size());
-    }
-    results->resize(keys.size());
-    return batch.Run(
-        kind, keys.size(), options.timeout_ms,
-        [&](size_t i, client::Operation* operation) {
-          operation->key = View(keys[i]);
-          if (operands.has_value()) operation->operand = (*operands)[i];
-          operation->exactly_once = options.exactly_once;
-        },
-        [&](size_t i, client::Operation* operation) {
-          client::TakeStatus(operation, &(*results)[i].status);
-          (*results)[i].value = operation->counter;
-        });
-  }
-
-  // ---- Operations that do not wait.
-
-  static client::Operation* RecordOf(AsyncOperation* operation) { return &operation->record(); }
-
-  size_t Poll(std::span<AsyncOperation*> done) {
-    size_t count = 0;
-    while (ready_first_ != nullptr && count < done.size()) done[count++] = PopReady();
-    client::Operation* ended[64];
-    size_t taken = 0;
-    do {
-      taken = core.Poll(absl::MakeSpan(ended));
-      for (size_t i = 0; i < taken; ++i) {
-        auto* const operation = static_cast<AsyncOperation*>(ended[i]->owner);
-        if (operation->then_) [[unlikely]] {
-          Call(operation);
-        } else if (count < done.size()) {
-          done[count++] = operation;
-        } else {
-          PushReady(operation);
-        }
-      }
-    } while (taken == std::size(ended));
-    return count;
-  }
-
-  size_t Wait(std::span<AsyncOperation*> done) {
-    const uint64_t calls_before = calls_;
-    for (;;) {
-      const size_t count = Poll(done);
-      if (count > 0 || calls_ != calls_before || ready_first_ != nullptr || core.in_flight() == 0) return count;
-      waiter.Wait([this] { return core.has_ended(); });
-    }
-  }
-
-  static void SetThen(AsyncOperation* operation, std::function<void(AsyncOperation*)> then) {
-    operation->then_ = std::move(then);
-  }
-
-  size_t ready() const { return ready_; }
-
-  std::vector<client::Operation*> records;  // scratch
-  client::ClientCore core;
-  client::Waiter waiter;
-  client::Batch batch;
-
- private:
-  // The operation is its callback's from here on, which may destroy it or start it again.
-  void Call(AsyncOperation* operation) {
-    ++calls_;
-    const std::function<void(AsyncOperation*)> then = std::exchange(operation->then_, nullptr);
-    then(operation);
-  }
-
-  // Those that have ended while callbacks were looked for, and found no room.
-  void PushReady(AsyncOperation* operation) {
-    operation->next_ = nullptr;
-    (ready_first_ == nullptr ? ready_first_ : ready_last_->next_) = operation;
-    ready_last_ = operation;
-    ++ready_;
-  }
-  AsyncOperation* PopReady() {
-    --ready_;
-    return std::exchange(ready_first_, ready_first_->next_);
-  }
-
-  AsyncOperation* ready_first_ = nullptr;
-  AsyncOperation* ready_last_ = nullptr;  // undefined while there is none
-  size_t ready_ = 0;
-  uint64_t calls_ = 0;  // of callbacks
-};
-
 Client::Client(std::unique_ptr<ClientImpl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 
-absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address, const ClientOptions& options) {
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address, const ClientOptions& given) {
+  ClientOptions options = given;
+  if (absl::Status status = client::FindCredentials(&options); !status.ok()) return status;
   rdma::TransportOptions transport;
   transport.liveness_ms = options.liveness_ms;
   transport.max_outstanding = options.max_outstanding;
@@ -226,6 +94,8 @@ absl::StatusOr<uint64_t> Client::Put(std::string_view key, std::string_view valu
   operation.condition = options.condition;
   operation.ttl_ms = options.ttl_ms;
   operation.keep_ttl = options.keep_ttl;
+  operation.keep = options.keep;
+  operation.refill = options.refill;
   if (absl::Status status = impl_->RunTimed(&operation, Kind::kPut, key, options.timeout_ms); !status.ok()) {
     return status;
   }
@@ -303,6 +173,8 @@ absl::Status Client::MultiPut(std::span<const std::string_view> keys, std::span<
         operation->condition = options.condition;
         operation->ttl_ms = options.ttl_ms;
         operation->keep_ttl = options.keep_ttl;
+        operation->keep = options.keep;
+        operation->refill = options.refill;
       },
       [&](size_t i, client::Operation* operation) { TakeVersion(operation, &(*results)[i]); });
 }
@@ -387,13 +259,18 @@ absl::Status Client::Ping(const ServerOptions& options) {
 }
 
 absl::StatusOr<std::string> Client::ServerStats(const ServerOptions& options) {
-  std::string text;
-  client::Operation operation;
-  operation.to.string = &text;
-  if (absl::Status status = impl_->RunTimed(&operation, Kind::kStat, {}, options.timeout_ms); !status.ok()) {
-    return status;
+  std::string text, page, from;
+  for (;;) {
+    client::Operation operation;
+    operation.to.string = &page;
+    if (absl::Status status = impl_->RunTimed(&operation, Kind::kStat, from, options.timeout_ms); !status.ok()) {
+      return status;
+    }
+    text += page;
+    // The version is the number of lines that the reply had no room for.
+    if (operation.version == 0 || page.empty()) return text;
+    from = absl::StrCat("@", std::count(text.begin(), text.end(), '\n'));
   }
-  return text;
 }
 
 // ---- Operations that do not wait.

@@ -23,10 +23,14 @@ ClientCore::ClientCore(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_vi
       options_(options),
       time_(clock),
       timeouts_(&time_, options.timeout_ms),
+      told_(&stats_),
+      latencies_(&time_, &stats_, &told_),
+      finished_(&latencies_),
       link_(endpoint_.get(), std::string(address), options, &time_, random_seed),
-      engines_({endpoint_.get(), link_.directory(), &time_, &timeouts_, &finished_, &stats_}, options) {}
+      engines_({endpoint_.get(), link_.directory(), &time_, &timeouts_, &finished_, &latencies_, &stats_}, options) {}
 
 ClientCore::~ClientCore() {
+  if (link_.ready()) told_.Tell(time_.NowNs());
   if (link_.ready()) engines_.SayGoodbye();
   link_.Lost(time_.last_ns());  // before the memory that its work requests name
 }
@@ -61,6 +65,8 @@ void ClientCore::Admit(Operation* operation, int64_t deadline_ns) {
   finished_.Begun(operation);
   operation->version = 0;
   operation->touched = false;
+  if (latencies_.Due()) [[unlikely]]
+    operation->timing = latencies_.Begin();
   timeouts_.Set(operation, deadline_ns);
   if (!local_ && IsCounter(operation->kind)) LookAfterPause();
   engines_.Start(operation);
@@ -217,6 +223,7 @@ void ClientCore::BeginReady() {
   const Ready ready = {link_.connection(), link_.table(),    context,           link_.incarnation(),
                        &link_.welcome(),   link_.hello_ns(), link_.welcome_ns()};
   engines_.Connect(ready);
+  told_.Connect(link_.connection(), link_.welcome().figures_ms, time_.last_ns());
   Post();
 }
 
@@ -234,12 +241,14 @@ void ClientCore::Lose(absl::Status why) {
   trouble_ = std::move(why);
   link_.Lost(time_.NowNs());  // destroys the connection; only then is the memory of its READs free
   engines_.Lost();
+  told_.Lost();
 }
 
 void ClientCore::FailAttempt(const absl::Status& why) {
   trouble_ = why;
   link_.Failed(why, time_.NowNs());
   engines_.Lost();
+  told_.Lost();
   engines_.EndSession(why.message());
   if (link_.refused().ok()) return;  // to be waited out
   connect_wanted_ = false;
@@ -249,8 +258,8 @@ void ClientCore::FailAttempt(const absl::Status& why) {
 // Nobody needs to wait for a server that is not there. A device that is gone (FAILED_PRECONDITION of this host) may
 // come back, and then the server is there again; what a server says itself is final, and said as it is.
 void ClientCore::Refuse(const absl::Status& why) {
-  const bool said_as_it_is = absl::IsPermissionDenied(why) || absl::IsResourceExhausted(why) ||
-                             (absl::IsFailedPrecondition(why) && link_.turned_away());
+  const bool said_as_it_is = absl::IsPermissionDenied(why) || absl::IsUnauthenticated(why) ||
+                             absl::IsResourceExhausted(why) || (absl::IsFailedPrecondition(why) && link_.turned_away());
   const absl::StatusCode code = said_as_it_is ? why.code() : absl::StatusCode::kUnavailable;
   const auto end = [this, &why, code](Operation* operation) {
     finished_.End(operation, absl::Status(code, why.message()));
@@ -319,7 +328,7 @@ int64_t ClientCore::wait_ms() {
 }
 
 uint64_t ClientCore::memory_bytes() const {
-  return sizeof *this + link_.directory()->memory_bytes() + engines_.memory_bytes();
+  return sizeof *this + told_.memory_bytes() + link_.directory()->memory_bytes() + engines_.memory_bytes();
 }
 
 }  // namespace farlook::client

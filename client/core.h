@@ -25,9 +25,11 @@
 #include "client/engines.h"
 #include "client/finished.h"
 #include "client/last_time.h"
+#include "client/latencies.h"
 #include "client/link.h"
 #include "client/operation.h"
 #include "client/timeouts.h"
+#include "client/told_figures.h"
 #include "farlook/options.h"
 #include "farlook/stats.h"
 #include "rdma/clock.h"
@@ -88,7 +90,7 @@ class ClientCore {
     calls_without_progress_ = 0;
     Progress();
   }
-  // Starts them so that they end by `deadline_ns`, which what is sent for them bears.
+  // Starts them so that they end by `deadline_ns`, which the requests that are sent for them bear.
   void StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns);
   // Of those that have none yet, and have not ended: what each says, or `deadline_ns`.
   void SetDeadlines(absl::Span<Operation* const> operations);
@@ -140,6 +142,8 @@ class ClientCore {
   LastTime time_;
   Timeouts timeouts_;
   ClientStats stats_;
+  ToldFigures told_;
+  Latencies latencies_;
   Finished finished_;
   Link link_;  // its connection is destroyed first of all: see ~ClientCore
   Engines engines_;

@@ -2,14 +2,11 @@
 // notice and a deadline do to it.
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/core_testing.h"
+#include "client/core_counters_testing.h"
 #include "gtest/gtest.h"
-#include "kv/cell_notice.h"
 #include "kv/counter_value.h"
 
 namespace farlook::client {
@@ -18,47 +15,6 @@ namespace {
 using absl::StatusCode;
 
 constexpr int64_t kEnd = kv::kCounterEnd;
-
-class CoreCountersTest : public CoreTest {
- protected:
-  CoreCountersTest() {
-    server_->offer_cells = true;
-    network_.capabilities.atomics = true;
-  }
-
-  std::unique_ptr<OwnedOperation> Begin(Kind kind, absl::string_view key, int64_t operand = 0, int64_t expected = 0,
-                                        int64_t timeout_ms = 0) {
-    auto owned = std::make_unique<OwnedOperation>(kind, key);
-    owned->operation.operand = operand;
-    owned->operation.expected = expected;
-    owned->operation.timeout_ms = timeout_ms;
-    core_->Start(&owned->operation);
-    return owned;
-  }
-  std::unique_ptr<OwnedOperation> Count(Kind kind, absl::string_view key, int64_t operand = 0, int64_t expected = 0) {
-    auto owned = Begin(kind, key, operand, expected);
-    PollFor(options_.timeout_ms + 1, owned->operation);
-    Poll();
-    EXPECT_TRUE(owned->done());
-    return owned;
-  }
-  // The value before, or -999 with a failure.
-  int64_t Add(absl::string_view key, int64_t delta) {
-    auto add = Count(Kind::kFetchAdd, key, delta);
-    EXPECT_TRUE(add->status().ok()) << add->status();
-    return add->status().ok() ? add->operation.counter : -999;
-  }
-  void Create(absl::string_view key, int64_t initial = 0) {
-    auto create = Count(Kind::kCreateCounter, key, initial);
-    ASSERT_TRUE(create->status().ok()) << create->status();
-  }
-  void Notice(uint64_t sequence, const std::vector<std::string>& keys) {
-    std::vector<uint64_t> hashes;
-    for (const std::string& key : keys) hashes.push_back(server_->table().HashOf(key));
-    network_.Inject(kv::CellNotice::Encode(sequence, hashes));
-    Poll();
-  }
-};
 
 TEST_F(CoreCountersTest, TheFirstUseIsAMessageAndAllLaterOnesAreAtomics) {
   Connect();
@@ -175,28 +131,6 @@ TEST_F(CoreCountersTest, WhatWasNotPostedIsDoneOnTheNextConnection) {
   EXPECT_EQ(*server_->Cell("c"), 5);
 }
 
-TEST_F(CoreCountersTest, ADeadCellIsLookedUpAfreshBeforeNotFound) {
-  Connect();
-  Create("c", 1);
-  server_->DeleteCounter("c");
-  auto add = Count(Kind::kFetchAdd, "c", 1);
-  EXPECT_EQ(add->code(), StatusCode::kNotFound);
-  EXPECT_EQ(core_->stats().dead_cells, 1u);
-  Create("c", 10);
-  server_->DeleteCounter("c");
-  server_->table().InsertCounter(server_->table().HashOf("c"), "c", 640, 1);
-  *server_->Cell("c") = 50;
-  // Expect: the old cell is dead, and the counter exists again.
-  EXPECT_EQ(Add("c", 1), 50);
-  EXPECT_EQ(*server_->Cell("c"), 51);
-  EXPECT_EQ(Add("c", 1), 51);
-  for (const Kind kind : {Kind::kCompareSwap, Kind::kReadCounter}) {
-    server_->DeleteCounter("c");
-    EXPECT_EQ(Count(kind, "c", 1, 1)->code(), StatusCode::kNotFound);  // a READ's operand means nothing
-    Create("c");
-  }
-}
-
 TEST_F(CoreCountersTest, AnAddBeyondTheEndIsTakenBackAndAnError) {
   Connect();
   Create("c", kEnd - 3);
@@ -246,104 +180,6 @@ TEST_F(CoreCountersTest, ValuesAndCountersAreToldApart) {
   EXPECT_EQ(add->status().message(), "the key names a value, not a counter");
 }
 
-TEST_F(CoreCountersTest, ANoticeIsAcknowledgedAtOnceWhenNothingIsUnderWay) {
-  Connect();
-  Create("c", 1);
-  Create("d", 1);
-  Notice(7, {"c", "unknown"});
-  EXPECT_EQ(server_->acknowledged, (std::vector<uint64_t>{7}));
-  Add("d", 1);
-  EXPECT_EQ(network_.atomics, 1u) << "the others stay known";
-  Add("c", 1);
-  EXPECT_EQ(network_.atomics, 1u) << "this one does not";
-  ExpectNoViolations();
-}
-
-TEST_F(CoreCountersTest, ANoticeIsAcknowledgedWhenAllThatWasUnderWayHasCompleted) {
-  Connect();
-  Create("c", 1);
-  network_.hold_reads = true;
-  auto first = Begin(Kind::kFetchAdd, "c", 1);
-  auto second = Begin(Kind::kReadCounter, "c");
-  Poll();
-  server_->DeleteCounter("c");
-  Notice(7, {"c"});
-  EXPECT_TRUE(server_->acknowledged.empty());
-  auto later = Begin(Kind::kFetchAdd, "c", 1);  // by message: it does not know the cell
-  Poll();
-  network_.ReleaseReads();
-  Poll();
-  EXPECT_EQ(server_->acknowledged, (std::vector<uint64_t>{7}));
-  EXPECT_EQ(first->code(), StatusCode::kNotFound);
-  EXPECT_EQ(second->code(), StatusCode::kNotFound);
-  EXPECT_EQ(later->code(), StatusCode::kNotFound);
-}
-
-TEST_F(CoreCountersTest, AnOperationThatExpiredStillHoldsItsCellUntilItsAtomicCompletes) {
-  Connect();
-  Create("c", kEnd - 1);
-  network_.hold_reads = true;
-  auto add = Begin(Kind::kFetchAdd, "c", 1, 0, /*timeout_ms=*/10);
-  Poll();
-  clock_.AdvanceMs(20);
-  Poll();
-  EXPECT_EQ(add->code(), StatusCode::kDeadlineExceeded);
-  add.reset();  // Expect: nothing refers to it any more.
-  Notice(7, {"c"});
-  EXPECT_TRUE(server_->acknowledged.empty());
-  network_.ReleaseReads();  // it left the range, and has to be taken back
-  Poll();
-  EXPECT_TRUE(server_->acknowledged.empty());
-  EXPECT_EQ(*server_->Cell("c"), kEnd);
-  network_.ReleaseReads();
-  Poll();
-  EXPECT_EQ(*server_->Cell("c"), kEnd - 1);
-  EXPECT_EQ(server_->acknowledged, (std::vector<uint64_t>{7}));
-}
-
-TEST_F(CoreCountersTest, AnAcknowledgementThatFindsNoRoomGoesLater) {
-  Connect();
-  Create("c", 1);
-  network_.send_room = 0;
-  Notice(7, {"c"});
-  EXPECT_TRUE(server_->acknowledged.empty());
-  network_.send_room = SIZE_MAX;
-  Poll();
-  EXPECT_EQ(server_->acknowledged, (std::vector<uint64_t>{7}));
-}
-
-TEST_F(CoreCountersTest, ANoticeDoesNotOutliveItsConnection) {
-  Connect();
-  Create("c", 1);
-  network_.hold_reads = true;
-  auto add = Begin(Kind::kFetchAdd, "c", 1);
-  Poll();
-  Notice(7, {"c"});
-  network_.Break();
-  network_.hold_reads = false;
-  Poll();
-  EXPECT_EQ(add->code(), StatusCode::kUnknown);
-  EXPECT_EQ(Add("c", 1), 1);
-  EXPECT_TRUE(server_->acknowledged.empty());
-  Notice(1, {"c"});
-  EXPECT_EQ(server_->acknowledged, (std::vector<uint64_t>{1}));
-}
-
-TEST_F(CoreCountersTest, ASecondNoticeBeforeTheAnswerOrNonsenseBreaksTheConnection) {
-  Connect();
-  Create("c", 1);
-  network_.send_room = 0;
-  Notice(7, {"c"});
-  Notice(8, {"c"});
-  network_.send_room = SIZE_MAX;
-  EXPECT_EQ(Add("c", 1), 1);
-  EXPECT_EQ(core_->stats().reconnects, 1u);
-  network_.Inject("\x80 nonsense");
-  Poll();
-  EXPECT_EQ(Add("c", 1), 2);
-  EXPECT_EQ(core_->stats().reconnects, 2u);
-}
-
 TEST_F(CoreCountersTest, ManyMoreThanMayBeInFlightAreAllDoneInTheEnd) {
   options_.max_in_flight = 4;
   Connect();
@@ -360,18 +196,6 @@ TEST_F(CoreCountersTest, ManyMoreThanMayBeInFlightAreAllDoneInTheEnd) {
   EXPECT_EQ(core_->in_flight(), 0u);
 }
 
-TEST_F(CoreCountersTest, ADeadServersMemoryIsNotBelieved) {
-  Connect();
-  Create("c", 0);
-  network_.hold_reads = true;
-  auto add = Begin(Kind::kFetchAdd, "c", 1);
-  network_.server_alive = false;
-  network_.ReleaseReads();
-  network_.accepting = true;
-  Poll();
-  EXPECT_EQ(add->code(), StatusCode::kUnknown);
-}
-
 TEST_F(CoreCountersTest, AReadOnlyClientReadsCountersByMessage) {
   Connect();
   Create("c", 5);
@@ -383,28 +207,6 @@ TEST_F(CoreCountersTest, AReadOnlyClientReadsCountersByMessage) {
   EXPECT_EQ(Count(Kind::kFetchAdd, "c", 1)->code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(Count(Kind::kCreateCounter, "d")->code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(Count(Kind::kDeleteCounter, "c")->code(), StatusCode::kPermissionDenied);
-}
-
-TEST_F(CoreCountersTest, AFalseCellIsNotUsed) {
-  Connect();
-  server_->table().InsertCounter(server_->table().HashOf("c"), "c", 64, 1);
-  *server_->Cell("c") = 1;
-  network_.hold_requests = true;
-  auto add = Begin(Kind::kFetchAdd, "c", 1);
-  Poll();
-  kv::Reply reply;
-  reply.number = 1;
-  char bytes[kv::Reply::kHeaderBytes + kv::CounterResult::kBytes];
-  kv::CounterResult{1, uint64_t{1} << 40}.Encode(bytes + kv::Reply::kHeaderBytes);
-  reply.payload = {bytes + kv::Reply::kHeaderBytes, kv::CounterResult::kBytes};
-  reply.EncodeHead(bytes);
-  network_.Inject({bytes, sizeof bytes});
-  Poll();
-  ASSERT_TRUE(add->done());
-  network_.hold_requests = false;
-  auto next = Begin(Kind::kFetchAdd, "c", 1);
-  Poll();
-  EXPECT_EQ(network_.atomics, 0u);
 }
 
 TEST_F(CoreCountersTest, NoMoreAtomicsAreInFlightThanTheServerGrants) {

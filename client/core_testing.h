@@ -105,26 +105,33 @@ class CoreTest : public testing::Test {
     for (const std::string& violation : server_->violations) ADD_FAILURE() << violation;
   }
 
+  kv::IndexState IndexState() { return kv::IndexState(kv::LoadWord(server_->region().data() + kv::kIndexStateOffset)); }
+  // The entry of the directory that leads to `key`; `beside` 1: the one of the positions that differ in the last bit.
+  kv::DirectoryEntry EntryOf(absl::string_view key, uint64_t beside = 0) {
+    const int level = IndexState().level();
+    const uint64_t position = (kv::PositionOf(server_->table().HashOf(key)) >> (64 - level)) ^ beside;
+    return kv::DirectoryEntry(
+        kv::LoadWord(server_->region().data() + kv::RegionHeader().DirectoryArray(level) + 8 * position));
+  }
+  // Puts so many other keys that the segment that serves `key` is split.
+  void SplitSegmentOf(absl::string_view key) {
+    const kv::DirectoryEntry old = EntryOf(key);
+    while (EntryOf(key) == old) PutFiller();
+  }
+  void PutFiller() { ASSERT_EQ(server_->Put("filler" + std::to_string(fillers_++), "").code, kv::Code::kOk); }
+
   // The segment that serves `key` is split, its memory leaves the index, and what becomes of it imitates the key's
   // bucket, empty.
   void ImitateBucketOf(absl::string_view key) {
     char* const region = server_->region().data();
-    const uint64_t hash = server_->table().HashOf(key);
-    const auto state = [&] { return kv::IndexState(kv::LoadWord(region + kv::kIndexStateOffset)); };
-    const auto entry = [&] {
-      const int level = state().level();
-      return kv::DirectoryEntry(
-          kv::LoadWord(region + kv::RegionHeader().DirectoryArray(level) + 8 * (kv::PositionOf(hash) >> (64 - level))));
-    };
-    const kv::DirectoryEntry old = entry();
-    for (int i = 0; entry() == old; ++i) {
-      ASSERT_EQ(server_->Put("filler" + std::to_string(i), "").code, kv::Code::kOk);
-    }
-    kv::StoreWord(region + kv::kIndexStateOffset, kv::IndexState(state().level(), state().epoch() + 1).word());
+    const kv::DirectoryEntry old = EntryOf(key);
+    SplitSegmentOf(key);
+    kv::StoreWord(region + kv::kIndexStateOffset,
+                  kv::IndexState(IndexState().level(), IndexState().epoch() + 1).word());
     clock_.AdvanceMs(100);
-    char* const bucket = region + old.offset() + kv::BucketOf(hash) * kv::kBucketBytes;
+    char* const bucket = region + old.offset() + kv::BucketOf(server_->table().HashOf(key)) * kv::kBucketBytes;
     for (size_t i = 0; i < kv::kWordsPerBucket; ++i) kv::StoreWord(bucket + 8 * i, 0);
-    kv::StoreWord(bucket, kv::BucketInfo(old.segment_id(), kv::BucketOf(hash), 0).word());
+    kv::StoreWord(bucket, kv::BucketInfo(old.segment_id(), kv::BucketOf(server_->table().HashOf(key)), 0).word());
   }
 
   static std::string Pattern(size_t bytes, int seed = 1) {
@@ -142,6 +149,7 @@ class CoreTest : public testing::Test {
   std::unique_ptr<MiniServer> server_;
   ClientOptions options_;
   std::unique_ptr<ClientCore> core_;
+  int fillers_ = 0;  // that were put
 };
 
 }  // namespace farlook::client

@@ -24,8 +24,10 @@
 #include "client/engine.h"
 #include "client/finished.h"
 #include "client/last_time.h"
+#include "client/latencies.h"
 #include "client/location_cache.h"
 #include "client/operation.h"
+#include "client/touches.h"
 #include "farlook/options.h"
 #include "farlook/stats.h"
 #include "kv/handshake.h"
@@ -39,12 +41,14 @@ class DirectReads final : public Engine {
  public:
   struct Parts {
     const LocationCache* cache;
+    Touches* touches;
     LastTime* time;
+    Latencies* latencies;
     Finished* finished;
     ClientStats* stats;
   };
-  // `enabled`: it is used on connections that are local, unless locations are remembered: where a READ is a cache miss,
-  // that rarely pays, and whoever wants it anyway gets it from Reads.
+  // `enabled`: gets over local connections go this way. False where the user wants locations to be remembered: that
+  // rarely pays where a READ costs a cache miss, and only Reads does it.
   DirectReads(const Parts& parts, bool enabled) : parts_(parts), enabled_(enabled) {}
 
   void Connect(const Ready& ready) override;
@@ -89,6 +93,8 @@ class DirectReads final : public Engine {
     uint64_t bucket_reads = 0, item_reads = 0;
   };
 
+  size_t RunTimed(absl::Span<Operation* const> operations);
+  size_t RunAll(absl::Span<Operation* const> operations);
   size_t RunBatch(absl::Span<Operation* const> operations);
   bool Begin(Get* get);
   size_t Turn(size_t wanting);

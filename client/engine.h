@@ -34,7 +34,7 @@ struct Ready {
 struct Posted {
   bool messages = false;
   bool fetches = false;  // READs and atomics: they may be done as soon as Ring() returns
-  bool more = false;     // Pump() may have something to do: set by who queues, or makes room for what is queued
+  bool more = false;  // Pump() may have something to do: an engine queued something, or made room for what was queued
 };
 
 // Thread safety: one thread.

@@ -6,6 +6,7 @@
 #include "kv/cell_notice.h"
 #include "kv/limits.h"
 #include "kv/slot.h"
+#include "kv/touched.h"
 
 namespace farlook::client {
 namespace {
@@ -57,12 +58,13 @@ Engines::Engines(const Parts& parts, const ClientOptions& options)
       staging_(parts.endpoint, /*readable_by_peers=*/false, kIdlePoolBytes),
       outgoing_(parts.endpoint, /*readable_by_peers=*/true, kIdlePoolBytes),
       flights_(parts.endpoint),
+      touches_(parts.time, parts.stats),
       session_({&outgoing_, parts.time, parts.timeouts, parts.finished, parts.stats, &posted_},
                std::max(1u, options.max_in_flight)),
-      reads_({&flights_, &staging_, parts.directory, &session_, &cache_, parts.time, parts.finished, parts.stats,
-              &posted_},
+      reads_({&flights_, &staging_, parts.directory, &session_, &cache_, &touches_, parts.time, parts.finished,
+              parts.stats, &posted_},
              std::max(1u, options.max_in_flight)),
-      direct_({&cache_, parts.time, parts.finished, parts.stats}, gets_by_reads_),
+      direct_({&cache_, &touches_, parts.time, parts.latencies, parts.finished, parts.stats}, gets_by_reads_),
       counters_({&flights_, &session_, parts.finished, parts.stats, &posted_}, std::max(1u, options.max_in_flight),
                 static_cast<uint64_t>(std::max<int64_t>(0, options.counter_cache_bytes))) {}
 
@@ -104,6 +106,12 @@ void Engines::Pump() {
 absl::Status Engines::Received(absl::string_view message) {
   if (kv::CellNotice::Is(message)) [[unlikely]]
     return counters_.Noticed(message);
+  if (kv::SampleNotice::Is(message)) [[unlikely]] {
+    const uint32_t sample = kv::SampleNotice::Decode(message);
+    if (sample == 0) return absl::InvalidArgumentError("malformed message: a notice of how many hits to tell");
+    touches_.SetSample(sample);
+    return absl::OkStatus();
+  }
   auto reply = kv::Reply::Decode(message);
   if (!reply.ok()) return reply.status();
   Operation* operation = nullptr;
@@ -129,6 +137,8 @@ void Engines::Answered(Operation* operation, const kv::Reply& reply) {
     case Kind::kTtl:
       return TtlAnswered(operation, reply);
     case Kind::kStat:
+    case Kind::kAdmin:
+      operation->version = reply.version;
       if (status.ok()) status = Deliver(reply.payload, operation);
       break;
     case Kind::kPing:
@@ -194,10 +204,12 @@ void Engines::Remember(const Operation& operation, const kv::Reply& reply) {
 
 void Engines::Connect(const Ready& ready) {
   hasher_ = ready.context.hasher;
+  touches_.Connect(ready.connection, ready.welcome->sample);
   for (Engine* engine : all_) engine->Connect(ready);
 }
 
 void Engines::Lost() {
+  touches_.Lost();
   for (Engine* engine : all_) engine->Lost();
   posted_ = Posted{.more = true};
 }
@@ -219,7 +231,8 @@ void Engines::ForgetServer(absl::string_view news) {
 }
 
 uint64_t Engines::memory_bytes() const {
-  uint64_t bytes = staging_.memory_bytes() + outgoing_.memory_bytes() + flights_.memory_bytes() + cache_.memory_bytes();
+  uint64_t bytes = staging_.memory_bytes() + outgoing_.memory_bytes() + flights_.memory_bytes() +
+                   cache_.memory_bytes() + touches_.memory_bytes();
   for (const Engine* engine : all_) bytes += engine->memory_bytes();
   return bytes;
 }

@@ -26,11 +26,13 @@
 #include "client/finished.h"
 #include "client/flight.h"
 #include "client/last_time.h"
+#include "client/latencies.h"
 #include "client/location_cache.h"
 #include "client/operation.h"
 #include "client/reads.h"
 #include "client/session.h"
 #include "client/timeouts.h"
+#include "client/touches.h"
 #include "client/work_request_id.h"
 #include "farlook/options.h"
 #include "farlook/stats.h"
@@ -51,6 +53,7 @@ class Engines {
     LastTime* time;
     Timeouts* timeouts;
     Finished* finished;
+    Latencies* latencies;
     ClientStats* stats;
   };
   Engines(const Parts& parts, const ClientOptions& options);
@@ -99,15 +102,15 @@ class Engines {
   void Connect(const Ready& ready);
   // The connection is destroyed.
   void Lost();
-  // What to say to the server.
+  // The Hello that begins a session, or goes on with the one that this client has.
   kv::Hello MakeHello() const { return session_.MakeHello(read_only_); }
   uint64_t session_id() const { return session_.id(); }
-  // Of the server, for who reads what expires.
+  // What this client knows of the server's clock: readers ask it whether an item has expired.
   ServerClock* clock() { return session_.clock(); }
   void SayGoodbye() { session_.SayGoodbye(); }
   // The session is gone: writes that were sent end with UNKNOWN. REQUIRES the connection that carried it is destroyed.
   void EndSession(absl::string_view why);
-  // Another server, with an empty table, answers: what was known of the one before is forgotten.
+  // Another server process, with an empty table, answers: the engines forget what they knew of the one before.
   void ForgetServer(absl::string_view news);
 
   // ---- What happens rarely, to all.
@@ -138,6 +141,7 @@ class Engines {
   BufferPool outgoing_;  // what the server pulls
   FlightPool flights_;
   LocationCache cache_;
+  Touches touches_;
   const kv::Hasher* hasher_ = nullptr;
   Posted posted_;
   Session session_;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "client/latencies.h"
 #include "client/operation.h"
 #include "client/status.h"
 
@@ -20,10 +21,13 @@ namespace farlook::client {
 // Thread safety: one thread.
 class Finished {
  public:
+  explicit Finished(Latencies* latencies) : latencies_(latencies) {}
+
   // An operation was handed in.
   void Begun(Operation* operation) {
     operation->done = false;
     operation->value_bytes = 0;
+    operation->timing.calls = 0;
     // It may have been in flight with a client that is gone.
     operation->Linked<QueueTag>::Forget();
     operation->Linked<DeadlineTag>::Forget();
@@ -70,6 +74,8 @@ class Finished {
  private:
   void Close(Operation* operation) {
     operation->done = true;
+    if (operation->timing.calls != 0) [[unlikely]]
+      latencies_->End(*operation);
     if (operation->Linked<DeadlineTag>::linked()) operation->Linked<DeadlineTag>::Unlink();
     if (operation->blocking) {
       --in_flight_;
@@ -78,6 +84,7 @@ class Finished {
     }
   }
 
+  Latencies* const latencies_;
   // Each client's own: the count of its copies is not shared with other threads.
   const absl::Status absent_ = absl::NotFoundError(kAbsent);
   OperationQueue queue_;

@@ -1,5 +1,5 @@
 // An operation that has READs or atomics posted, and the memory that these name. All engines take their flights from
-// one pool, each as many as it may have at once; a request to the server needs none (session.h).
+// one pool; each bounds how many it has at once. A request to the server needs no flight (session.h).
 #ifndef FARLOOK_CLIENT_FLIGHT_H_
 #define FARLOOK_CLIENT_FLIGHT_H_
 
@@ -47,14 +47,14 @@ struct AtomicState {
   bool noticed = false;  // was under way when the notice came that is owed an answer
 };
 
-// In at most one of its engine's queues.
+// An engine keeps it in at most one of its queues.
 struct Flight : Linked<FlightTag> {
   Operation* operation = nullptr;  // null: it has ended by its deadline; what was posted has not completed
   Engine* engine = nullptr;        // null: the flight is free
   char* own = nullptr;             // Landing::kOwnBytes of registered memory
   uint32_t pending = 0;            // work requests posted and not completed
   Flight* next_free = nullptr;
-  // Of one of them it uses the one that is its engine's.
+  // The engine that has the flight uses one of these: Reads the first, Counters the second.
   GetState get;
   AtomicState atomic;
 };

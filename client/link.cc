@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kv/proof.h"
 
 namespace farlook::client {
 namespace {
@@ -39,35 +40,80 @@ absl::Status Link::Dial(uint64_t session) {
 absl::Status Link::OnConnected() {
   auto accept = kv::AcceptData::Decode(connection_->welcome());
   if (!accept.ok()) return accept.status();
-  if ((accept->flags & kv::AcceptData::kAuthentication) != 0) {
-    return absl::FailedPreconditionError(
-        "the server asks clients to prove who they are, which this release cannot; use a later one");
-  }
   accept_ = *accept;
+  if (asked() && options_.user.empty()) {
+    return absl::UnauthenticatedError(
+        "the server asks its clients who they are: give a user, and the file of its secret (FARLOOK_USER and "
+        "FARLOOK_SECRET_FILE, or --user and --secret_file of kv_cli)");
+  }
+  // Of a server on this host the kernel says whose socket it is.
+  if (!asked() && !options_.user.empty() && !connection_->capabilities().local) {
+    return absl::UnauthenticatedError(
+        "the server does not prove that it knows the user's secret: it runs without --users, or is another than it "
+        "should be; only without a user and secret are such servers trusted");
+  }
   state_ = State::kGreeting;
   return absl::OkStatus();
 }
 
 absl::Status Link::Greet(const kv::Hello& hello, int64_t now_ns) {
-  hello_ = hello.Encode();
   hello_ns_ = now_ns;
-  if (directory_.loaded() && directory_.directory()->header().incarnation == accept_.incarnation) {
-    directory_.Reconnect(connection_.get(), accept_.table);
-  } else if (absl::Status status = directory_.Load(connection_.get(), accept_.table); !status.ok()) {
-    return status;
+  if (asked()) {
+    kv::Hello named = hello;
+    named.user = options_.user;
+    named.nonce = kv::RandomNonce();
+    to_send_ = hello_ = named.Encode();
+    proof_ = {};
+  } else {
+    to_send_ = hello.Encode();
+    if (absl::Status status = LoadDirectory(); !status.ok()) return status;
   }
   Pump();
   return absl::OkStatus();
 }
 
+absl::Status Link::LoadDirectory() {
+  if (directory_.loaded() && directory_.directory()->header().incarnation == accept_.incarnation) {
+    directory_.Reconnect(connection_.get(), accept_.table);
+    return absl::OkStatus();
+  }
+  return directory_.Load(connection_.get(), accept_.table);
+}
+
 void Link::Pump() {
   bool posted = false;
-  if (!hello_.empty() && connection_->PostSend(hello_, {})) {
-    hello_.clear();
+  if (!to_send_.empty() && connection_->PostSend(to_send_, {})) {
+    to_send_.clear();
     posted = true;
   }
   posted |= directory_.Post();
   if (posted) connection_->Ring();
+}
+
+absl::Status Link::Answer(absl::string_view message) {
+  auto challenge = kv::Challenge::Decode(message);
+  if (!challenge.ok()) return challenge.status();
+  if (proof_ != kv::Mac{}) return absl::InvalidArgumentError("the server challenges twice");
+  const std::string address = connection_->server_address();
+  const kv::Transcript transcript = {hello_, message, accept_.incarnation, address};
+  kv::Proof proof;
+  proof.version = accept_.version;
+  proof.mac = kv::ClientProof(options_.secret, transcript);
+  proof_ = kv::ServerProof(options_.secret, transcript);
+  to_send_ = proof.Encode();
+  Pump();
+  return absl::OkStatus();
+}
+
+// The server has proved itself only if it was asked to, after its Challenge.
+absl::Status Link::TakeGrant() {
+  if (proof_ == kv::Mac{} || welcome_.table.rkey == 0 || !kv::SameMac(welcome_.proof, proof_)) {
+    return absl::UnauthenticatedError(absl::StrCat("the server did not prove that it knows the secret of user ",
+                                                   options_.user, ": it is another than it should be"));
+  }
+  accept_.table = welcome_.table;
+  connection_->Granted();
+  return LoadDirectory();
 }
 
 absl::Status Link::Turned(kv::RefusalCode code, absl::string_view text) {
@@ -82,10 +128,15 @@ absl::Status Link::OnFirstMessage(absl::string_view message, int64_t now_ns) {
     retry_after_ms_ = refusal->retry_after_ms;
     return Turned(refusal->code, refusal->text);
   }
+  if (asked() && kv::IsFirstMessage(message, kv::FirstMessage::kChallenge)) return Answer(message);
   auto welcome = kv::Welcome::Decode(message);
   if (!welcome.ok()) return welcome.status();
   welcome_ = *welcome;
   welcome_ns_ = now_ns;
+  if (asked()) {
+    if (absl::Status status = TakeGrant(); !status.ok()) return status;
+    Pump();
+  }
   state_ = State::kLoading;
   return CheckDirectory();
 }
@@ -136,7 +187,7 @@ void Link::Lost(int64_t now_ns) { Close(now_ns); }
 
 void Link::Close(int64_t now_ns) {
   directory_.Disconnect();
-  hello_.clear();
+  to_send_.clear();
   connection_.reset();
   state_ = State::kDown;
   // A pause of b ms is drawn from (b / 2, b].

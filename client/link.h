@@ -1,10 +1,13 @@
 // The way to the server: one connection at a time, from dialling to where operations can run, and when to try again.
 //
 //     kDown -Dial-> kDialling -OnConnected, Greet-> kGreeting -Welcome-> kLoading -directory read-> kReady
+//                                           [Challenge -> Proof]
 //       ^                                                                                             |
 //       +------------------------ Failed(), or Lost() where it had come further -----------------------+
 //
-// The directory is READ while the server answers the Hello: the accept told where. Of a server whose directory is known
+// The directory is READ while the server answers the Hello: the accept told where. A server that asks who the client is
+// tells it with the Welcome, and there proves itself; a client that has a secret takes no other over the network. Of a
+// server whose directory is known
 // (the same incarnation) nothing is READ, and kGreeting leads to kReady.
 //
 // A server that took the connection and is slow to say Welcome is waited for, as one that is slow to answer a request:
@@ -67,7 +70,8 @@ class Link {
   absl::Status Greet(const kv::Hello& hello, int64_t now_ns);
   // A message that came in kGreeting. The server's refusal is an error.
   absl::Status OnFirstMessage(absl::string_view message, int64_t now_ns);
-  // The directory's READ completed. True: all of it is known, as it is now; else the next READ is wanted.
+  // A READ of the directory completed. True: that was the last one, and the directory is known as it is now. False:
+  // Pump() posts the next.
   absl::StatusOr<bool> OnDirectoryRead();
   // Posts what found no room, and the directory's next READ; rings.
   void Pump();
@@ -91,8 +95,8 @@ class Link {
   // ---- Once connected.
 
   uint64_t incarnation() const { return accept_.incarnation; }
-  const kv::ServerRange& table() const { return accept_.table; }
-  const kv::Welcome& welcome() const { return welcome_; }  // from kLoading on
+  const kv::ServerRange& table() const { return accept_.table; }  // from where the server has told it
+  const kv::Welcome& welcome() const { return welcome_; }         // from kLoading on
   int64_t hello_ns() const { return hello_ns_; }
   int64_t welcome_ns() const { return welcome_ns_; }  // when it came
   DirectoryReader* directory() { return &directory_; }
@@ -104,6 +108,10 @@ class Link {
 
  private:
   void Close(int64_t now_ns);
+  bool asked() const { return (accept_.flags & kv::AcceptData::kAuthentication) != 0; }
+  absl::Status LoadDirectory();
+  absl::Status Answer(absl::string_view challenge);
+  absl::Status TakeGrant();
   absl::Status Turned(kv::RefusalCode code, absl::string_view text);
   absl::Status CheckDirectory();
 
@@ -120,7 +128,9 @@ class Link {
   kv::Welcome welcome_;
   int64_t hello_ns_ = 0;
   int64_t welcome_ns_ = 0;
-  std::string hello_;  // not posted yet
+  std::string to_send_;  // Hello or Proof, not posted yet
+  std::string hello_;    // where the server asks who this is: as it was said
+  kv::Mac proof_ = {};   // likewise: what the server has to prove; zeros before its Challenge
   absl::Status refused_;
   std::optional<bool> may_pass_;  // whether the reason passes for which the server refused this attempt, if it did
   int64_t retry_after_ms_ = 0;    // what the server asked for, last

@@ -23,7 +23,7 @@ class LocationCache {
   LocationCache(const LocationCache&) = delete;
   LocationCache& operator=(const LocationCache&) = delete;
 
-  // Begins empty with at most `max_bytes`, touched only as it fills. Less than one line disables it.
+  // Begins empty with at most `max_bytes`, touched only as it fills. With less than one line it finds nothing.
   void Resize(uint64_t max_bytes);
 
   bool enabled() const { return lines_ != nullptr; }

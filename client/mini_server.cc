@@ -9,6 +9,7 @@
 #include "kv/cell_region.h"
 #include "kv/counter_value.h"
 #include "kv/item.h"
+#include "kv/proof.h"
 #include "kv/words.h"
 
 namespace farlook::client {
@@ -46,11 +47,17 @@ absl::StatusOr<std::string> MiniServer::Accept(absl::string_view connect, const 
                                                const kv::ServerRange& cells) {
   auto data = kv::ConnectData::Decode(connect);
   if (!data.ok()) return data.status();
+  range_ = range;
   cells_range_ = cells;
   kv::AcceptData accept;
   accept.version = data->version();
   accept.incarnation = incarnation_;
-  accept.table = range;
+  if (secret.empty()) {
+    accept.table = range;
+  } else {
+    accept.flags = kv::AcceptData::kAuthentication;
+  }
+  hello_.clear();
   return accept.Encode();
 }
 
@@ -61,6 +68,7 @@ std::string MiniServer::Greet(uint64_t* session, absl::string_view message) {
     violations.push_back(std::string(hello.status().message()));
     return std::string();
   }
+  user = hello->user;
   kv::Welcome welcome;
   const auto known = sessions_.find(hello->session);
   if (known != sessions_.end() && hello->incarnation == incarnation_) {
@@ -74,6 +82,7 @@ std::string MiniServer::Greet(uint64_t* session, absl::string_view message) {
   *session = welcome.session;
   welcome.epoch = sessions_[welcome.session].epoch;
   welcome.window = window;
+  welcome.figures_ms = figures_ms;
   if (offer_cells) {
     welcome.counters = cells_range_;
     welcome.atomics = atomics;
@@ -83,9 +92,34 @@ std::string MiniServer::Greet(uint64_t* session, absl::string_view message) {
   return welcome.Encode();
 }
 
+std::string MiniServer::CheckProof(uint64_t* session, absl::string_view message) {
+  if (hello_.empty()) {
+    hello_ = std::string(message);
+    kv::Challenge challenge;
+    challenge.nonce = kv::RandomNonce();
+    challenge_ = challenge.Encode();
+    if (challenges) return challenge_;
+  }
+  const kv::Transcript transcript = {hello_, challenge_, incarnation_, "10.0.0.1:7471"};
+  auto proof = kv::Proof::Decode(message);
+  if (challenges && (!proof.ok() || !kv::SameMac(proof->mac, kv::ClientProof(secret, transcript)))) {
+    kv::Refusal wrong;
+    wrong.code = kv::RefusalCode::kNotAuthenticated;
+    wrong.text = "wrong secret";
+    return wrong.Encode();
+  }
+  auto welcome = kv::Welcome::Decode(Greet(session, hello_));
+  if (!welcome.ok()) return std::string();
+  welcome->table = range_;
+  if (proves) welcome->proof = kv::ServerProof(secret, transcript);
+  return welcome->Encode();
+}
+
 void MiniServer::Watch(uint64_t session_id, absl::string_view message) {
   if (session_id == 0) {
-    if (!kv::IsFirstMessage(message, kv::FirstMessage::kHello)) violations.push_back("the first message is no Hello");
+    const bool is_first =
+        kv::IsFirstMessage(message, kv::FirstMessage::kHello) || kv::IsFirstMessage(message, kv::FirstMessage::kProof);
+    if (!is_first) violations.push_back("the first message is no Hello");
     return;
   }
   auto request = kv::Request::Decode(message);
@@ -115,7 +149,7 @@ void MiniServer::Watch(uint64_t session_id, absl::string_view message) {
 }
 
 std::string MiniServer::Answer(uint64_t* session, absl::string_view message, const Pull& pull) {
-  if (*session == 0) return Greet(session, message);
+  if (*session == 0) return secret.empty() ? Greet(session, message) : CheckProof(session, message);
   auto request = kv::Request::Decode(message);
   if (!request.ok()) return std::string();
   if (request->type == kv::RequestType::kGoodbye) sessions_.erase(*session);
@@ -188,6 +222,9 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
       result.code = ExecuteCounter(request, hash, &payload);
       break;
     case kv::RequestType::kCellsDropped:
+    case kv::RequestType::kTouched:
+    case kv::RequestType::kFigures:
+    case kv::RequestType::kAdmin:
     case kv::RequestType::kGoodbye:
       break;
   }

@@ -60,7 +60,15 @@ class MiniServer {
   uint32_t atomics = 1024;             // granted with them
   std::vector<uint64_t> acknowledged;  // sequences of notices
 
-  kv::Refusal refusal;  // with a text: what Hellos get
+  // Not empty: clients must prove that they know it, whoever they are. What a server that is not the right one does
+  // wrong: it does not challenge, or proves nothing, or something else.
+  std::string secret;
+  bool challenges = true;
+  bool proves = true;
+  std::string user;  // that the last Hello said
+
+  kv::Refusal refusal;      // with a text: what Hellos get
+  uint32_t figures_ms = 0;  // that Welcomes ask for
   uint32_t window = 8;
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
   uint64_t executed = 0;  // requests that were carried out, not answered from memory
@@ -77,13 +85,17 @@ class MiniServer {
 
   kv::Code ExecuteCounter(const kv::Request& request, uint64_t hash, std::string* payload);
   std::string Greet(uint64_t* session, absl::string_view message);
+  std::string CheckProof(uint64_t* session, absl::string_view message);
   std::string Execute(const kv::Request& request, const Pull& pull);
 
   const uint64_t incarnation_;
   absl::Span<char> region_;
   const bool owns_region_;
   std::unique_ptr<kv::Table> table_;
+  kv::ServerRange range_;
   kv::ServerRange cells_range_;
+  std::string hello_;      // of the last connection
+  std::string challenge_;  // likewise
   alignas(64) std::array<char, 4096> cells_ = {};
   uint64_t next_cell_ = 64;
   uint64_t last_session_ = 1000;

@@ -20,13 +20,14 @@ enum class Kind : uint8_t {
   kGet,          // key -> to, value_bytes, version
   kExists,       // key -> version; status OK or NOT_FOUND
   kTtl,          // key -> left_ms, version
-  kPut,          // key, value, condition, ttl_ms, keep_ttl -> version
+  kPut,          // key, value, condition, ttl_ms, keep_ttl, keep, refill -> version
   kDelete,       // key, condition -> version
   kTouch,        // key, ttl_ms -> version
   kPersist,      // key -> version
   kGetAndTouch,  // key, ttl_ms -> to, value_bytes, version
   kPing,         // asks the server's CPU for an answer
-  kStat,         // key (what, or empty) -> to
+  kStat,         // key (what, or empty) -> to, version: lines that follow
+  kAdmin,        // the same, of what operators ask for
 
   // Of counters. All -> counter.
   kCreateCounter,  // key, operand: the first value; ttl_ms
@@ -54,8 +55,8 @@ constexpr bool IsWrite(Kind kind) {
                  Kind::kCreateCounter, Kind::kFetchAdd, Kind::kCompareSwap, Kind::kDeleteCounter);
 }
 
-// What is left to an item that is there and expires at `expiry_ms` (0: never), when the server's clock shows at most
-// `now_us`.
+// The milliseconds, 1 at least, that an item still has which expires at `expiry_ms` (0: never), if the server's clock
+// shows at most `now_us`.
 constexpr int64_t LeftMs(uint64_t expiry_ms, uint64_t now_us) {
   if (expiry_ms == 0) return kForever;
   const uint64_t end_us = expiry_ms * 1000;
@@ -67,6 +68,12 @@ constexpr int64_t LeftMs(uint64_t expiry_ms, uint64_t now_us) {
 struct Destination {
   std::string* string = nullptr;
   absl::Span<char> buffer;  // used if `string` is null
+};
+
+// Of an operation that is timed: since when, and for how many it stands; 0: it is not timed.
+struct OperationTiming {
+  int64_t since_ns = 0;
+  uint8_t calls = 0;
 };
 
 class Engine;
@@ -81,12 +88,14 @@ struct Operation : Linked<QueueTag>, Linked<DeadlineTag> {
   // In.
   Kind kind = Kind::kGet;
   bool exactly_once = false;
-  // Set by who waits for it in a call: it is not returned by Poll().
+  // A call that waits for its operations sets this, so that Poll() does not return them.
   bool blocking = false;
   // Out: it has ended, and nothing of the client refers to it any more.
   bool done = false;
   // In.
   bool keep_ttl = false;
+  bool keep = false;
+  bool refill = false;
   // The engines': of a kGetAndTouch that the server has carried out, and whose value is still to be read.
   bool touched = false;
   absl::string_view key;
@@ -108,7 +117,8 @@ struct Operation : Linked<QueueTag>, Linked<DeadlineTag> {
 
   // The engines', while it is in flight.
   int64_t deadline_ns = 0;
-  Engine* engine = nullptr;  // that has it
+  OperationTiming timing;
+  Engine* engine = nullptr;  // the one that carries it out
   void* flight = nullptr;    // the engine's, unless the operation is in its queue
 
   bool queued() const { return Linked<QueueTag>::linked(); }

@@ -207,6 +207,7 @@ void Reads::Found(Flight* flight) {
     }
   }
   ++parts_.stats->hits;
+  parts_.touches->Hit(lookup.slot());
   operation->version = item.version;
   if (flight->get.landing.direct()) [[unlikely]] {
     operation->value_bytes = item.value.size();

@@ -25,6 +25,7 @@
 #include "client/location_cache.h"
 #include "client/operation.h"
 #include "client/session.h"
+#include "client/touches.h"
 #include "client/work_request_id.h"
 #include "farlook/stats.h"
 #include "kv/handshake.h"
@@ -43,6 +44,7 @@ class Reads final : public Engine {
     DirectoryReader* directory;
     Session* session;  // takes the gets that the server has to answer
     LocationCache* cache;
+    Touches* touches;
     LastTime* time;
     Finished* finished;
     ClientStats* stats;

@@ -72,7 +72,8 @@ class ServerClock final : public kv::ReaderClock {
     const uint64_t since_us = static_cast<uint64_t>(std::max<int64_t>(0, now_ns - heard_ns_)) / 1000;
     return {time_us_ + since_us - (since_us + kDriftParts - 1) / kDriftParts, time_us_ + Widened(now_ns - posted_ns_)};
   }
-  // The most that the server's clock advances in so much local time; one more, as it shows whole microseconds.
+  // The most microseconds that the server's clock can advance while this host's advances by `ns`; one more, since the
+  // server's clock shows whole microseconds.
   static uint64_t Widened(int64_t ns) {
     const uint64_t us = static_cast<uint64_t>(std::max<int64_t>(0, ns) + 999) / 1000;
     return us + (us + kDriftParts - 1) / kDriftParts + 1;

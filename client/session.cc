@@ -17,9 +17,13 @@ kv::RequestOptions OptionsOf(const Operation& operation) {
   options.has_ttl = operation.ttl_ms != 0;
   options.ttl_us = static_cast<uint64_t>(operation.ttl_ms) * 1000;
   options.keep_ttl = operation.keep_ttl;
+  options.item_flags = operation.keep ? kv::RequestOptions::kKeep : 0;
+  options.refill = operation.refill;
   return options;
 }
-bool HasOptions(const Operation& operation) { return operation.ttl_ms != 0 || operation.keep_ttl; }
+bool HasOptions(const Operation& operation) {
+  return operation.ttl_ms != 0 || operation.keep_ttl || operation.keep || operation.refill;
+}
 
 // Whether what a put bears goes into its message.
 bool Fits(const Operation& operation) {
@@ -47,6 +51,8 @@ kv::RequestType TypeOf(const Operation& operation) {
       return kv::RequestType::kPing;
     case Kind::kStat:
       return kv::RequestType::kStat;
+    case Kind::kAdmin:
+      return kv::RequestType::kAdmin;
     case Kind::kCreateCounter:
       return kv::RequestType::kCounterCreate;
     case Kind::kFetchAdd:

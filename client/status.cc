@@ -21,7 +21,8 @@ absl::Status StatusOf(kv::Code code) {
     case kv::Code::kTooLarge:
       return absl::InvalidArgumentError("the value is longer than the server's limit, its --max_value_bytes");
     case kv::Code::kReadOnly:
-      return absl::PermissionDeniedError("this client may only read; connect without read_only to write");
+      return absl::PermissionDeniedError(
+          "this client may only read: it asked for no more (read_only), or its user has not the role write");
     case kv::Code::kBadValue:
       return absl::DataLossError("the server could not pull the value, or not intact; nothing was written: try again");
     case kv::Code::kOutcomeUnknown:
@@ -38,6 +39,10 @@ absl::Status StatusOf(kv::Code code) {
     case kv::Code::kUnsupported:
       return absl::UnimplementedError(
           "the server does not know what this request asks for: nothing was done; run a later release of it");
+    case kv::Code::kLater:
+    case kv::Code::kBusy:
+    case kv::Code::kNotAllowed:
+      return absl::PermissionDeniedError("this is for operators, and the client's user has not the role admin");
     case kv::Code::kMakingRoom:
       break;  // not a reply's
   }

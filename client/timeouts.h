@@ -1,5 +1,5 @@
-// When operations must end. The clock is read where an operation may have to wait, and before it is sent to the server,
-// who is told; a get that is done at once needs no deadline.
+// When operations must end. The client reads the clock for an operation that may have to wait, and for one that it
+// sends to the server, whose request bears the deadline. A get that is done at once needs none.
 #ifndef FARLOOK_CLIENT_TIMEOUTS_H_
 #define FARLOOK_CLIENT_TIMEOUTS_H_
 

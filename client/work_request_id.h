@@ -1,5 +1,5 @@
-// What the client's work requests are called, so that a completion finds who posted it: the address of what is in
-// flight, a multiple of 8, and in its low bits whose that is.
+// The ids of the client's work requests, by which a completion finds the engine that posted it and the flight that it
+// belongs to: the flight's address, a multiple of 8, with the engine's number in the low bits.
 #ifndef FARLOOK_CLIENT_WORK_REQUEST_ID_H_
 #define FARLOOK_CLIENT_WORK_REQUEST_ID_H_
 

@@ -142,7 +142,7 @@ bool BlockSet::Free(Block* block, uint32_t cell, uint32_t cells) {
     return false;
   }
   block->Free(cell, cells);
-  if (extents > 0 && block->free_cells() + extents == block->cells()) {
+  if (block->free_cells() + extents == block->cells()) {  // of what is at hand perhaps nothing is left
     if (block == block_at_hand_) LetGo();
     if (block == block_parked_) LetGoParked();
   }

@@ -28,6 +28,8 @@ class OthersLock {
 constexpr uint64_t kMostMovedForAUnit = 2 << 20;
 // Blocks with fewer free cells, as a share of all, are not emptied; nor sets of blocks with less in holes.
 constexpr uint64_t kLeastFreeShare = 64;
+// Where items of many lengths are evicted, one part in so many is holes: then little needs to be moved.
+constexpr uint64_t kHolesOfACache = 12;
 // Bounds the calls for one piece, whatever others do in between.
 constexpr uint64_t kMostSteps = 10'000;
 constexpr uint64_t kStepsOfAFailedWindow = 500;
@@ -61,7 +63,25 @@ bool Compactor::Hopeless(int partition, uint64_t bytes, Claim claim) const {
   if (kind == BlockKind::kSmall && Reclaimable(SetOf(partition), ChainOf(partition)) >= 2 * bytes) return false;
   if (kind == BlockKind::kMedium && Reclaimable(heap_->medium_, shared_chains_[0]) >= 2 * bytes) return false;
   if (kind == BlockKind::kLarge && Reclaimable(heap_->large_, shared_chains_[1]) >= 2 * bytes) return false;
-  return CouldBeFree() < units + heap_->Leaves(claim);
+  return CouldBeFree() < Needed(units, bytes, claim);
+}
+
+bool Compactor::HolesAreFew(int partition, uint64_t bytes) const {
+  const BlockKind kind = KindFor(bytes);
+  if (kind == BlockKind::kRun) return false;
+  const BlockSet& set = kind == BlockKind::kSmall ? SetOf(partition) : *heap_->SharedSet(kind);
+  return set.free_bytes() < std::max(2 * bytes, set.blocks() * set.shape().bytes() / kHolesOfACache);
+}
+
+uint64_t Compactor::EvictAnywhere(int self, int64_t now_ns) {
+  for (int tried = 0; tried < partitions(); ++tried) {
+    const auto i = static_cast<int>(evicting_.fetch_add(1, std::memory_order_relaxed) % movers_.size());
+    const OthersLock others(i == self ? nullptr : locks_->of(i));
+    if (!others.held()) continue;
+    const uint64_t bytes = movers_[static_cast<size_t>(i)]->EvictOldest(now_ns);
+    if (bytes > 0) return bytes;
+  }
+  return 0;
 }
 
 uint64_t Compactor::CouldBeFree() const {
@@ -110,9 +130,12 @@ bool Compactor::Step(int partition, uint64_t bytes, Claim claim, StepBudget* bud
     if (Reclaimable(*heap_->SharedSet(kind), chain) >= 2 * bytes && StepShared(partition, kind, budget)) return true;
   }
   const uint64_t units = kind == BlockKind::kRun ? Heap::UnitsFor(bytes) : ShapeOf(kind).units;
-  const uint64_t needed = units + heap_->Leaves(claim);
   const uint64_t free = heap_->free_units_.value(), held = heap_->window_held_.value();
-  if (free + held >= needed) return StepWindow(partition, units, kind == BlockKind::kRun ? 1 : units, budget);
+  if (free + held >= Needed(units, bytes, claim)) {
+    // The spare first: where it is to be longer, it must be whole, and then needs as much room as the item.
+    if (heap_->SpareGrowth(bytes) > 0 && StepForSpare(partition, budget)) return true;
+    return StepWindow(partition, units, kind == BlockKind::kRun ? 1 : units, budget);
+  }
   return MakeUnits(partition, budget);
 }
 
@@ -123,6 +146,44 @@ void Compactor::Done(int partition, bool made) {
   work.chain.moved_bytes = 0;
   absl::MutexLock lock(&heap_->mutex_);
   for (Chain& chain : shared_chains_) chain.moved_bytes = 0;
+}
+
+bool Compactor::StepForSpare(int self, StepBudget* budget) {
+  Spare spare;
+  {
+    absl::MutexLock lock(&heap_->mutex_);
+    spare = heap_->spare_;
+  }
+  if (!spare.lent()) return false;
+  const OthersLock others(spare.owner == self ? nullptr : locks_->of(spare.owner));
+  if (!others.held()) {
+    budget->items = 0;
+    return true;
+  }
+  {
+    absl::MutexLock lock(&heap_->mutex_);
+    if (heap_->spare_.owner != spare.owner) return true;  // another loan since
+    spare = heap_->spare_;
+  }
+  // From here on it stays as it is, as its partition's lock is held.
+  if (!spare.lent()) return true;
+  ItemMover* mover = movers_[static_cast<size_t>(spare.owner)];
+  char* slot = spare.home == 0 ? nullptr : mover->SlotOfItemAt(spare.offset());
+  if (slot == nullptr) {  // its value is still under way
+    budget->items = 0;
+    return true;
+  }
+  const uint64_t before = spare.copied;
+  const bool whole = mover->CopyItem(spare.offset(), spare.home, budget->bytes, &spare.copied);
+  budget->Use(spare.copied - before);
+  if (whole) {
+    mover->MoveCopied(slot, spare.offset(), spare.home);
+    heap_->Unpin(spare.home);
+  }
+  absl::MutexLock lock(&heap_->mutex_);
+  heap_->spare_.copied = spare.copied;
+  if (whole) heap_->EndLoan();
+  return true;
 }
 
 bool Compactor::StepForUnit(int partition, StepBudget* budget) {
@@ -270,7 +331,7 @@ bool Compactor::EmptySharedVictim(int self, BlockKind kind, StepBudget* budget, 
       continue;
     }
     bool no_room = false;
-    if (MoveShared(self, kind, block, cell, cells, owner, &no_room)) {
+    if (MoveShared(kind, block, cell, cells, owner, &no_room)) {
       *moved = true;
       budget->Use(BytesOf(*block, cells));
     } else {
@@ -282,8 +343,7 @@ bool Compactor::EmptySharedVictim(int self, BlockKind kind, StepBudget* budget, 
   return true;
 }
 
-bool Compactor::MoveShared(int /*self*/, BlockKind kind, Block* block, uint32_t cell, uint32_t cells, int owner,
-                           bool* no_room) {
+bool Compactor::MoveShared(BlockKind kind, Block* block, uint32_t cell, uint32_t cells, int owner, bool* no_room) {
   {
     absl::MutexLock lock(&heap_->mutex_);
     // What was here may be gone since; nothing else has come, as the block is the victim.

@@ -13,6 +13,7 @@
 #ifndef FARLOOK_KV_COMPACTOR_H_
 #define FARLOOK_KV_COMPACTOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -43,8 +44,18 @@ class ItemMover {
   virtual ~ItemMover() = default;
   // The slot that leads to the item in the piece at `offset`, or null: nothing does (it is not published yet).
   virtual char* SlotOfItemAt(uint64_t offset) = 0;
-  // Moves that item to another piece of its size.
-  virtual void MoveItem(char* slot, uint64_t from, uint64_t to) = 0;
+  // Copies some `most` bytes more of that item to another piece of its size, as one that nobody believes; `*copied`
+  // says how far it is. True: all is copied, and MoveCopied() is due.
+  virtual bool CopyItem(uint64_t from, uint64_t to, uint64_t most, uint64_t* copied) = 0;
+  // The copy is the item now.
+  virtual void MoveCopied(char* slot, uint64_t from, uint64_t to) = 0;
+  void MoveItem(char* slot, uint64_t from, uint64_t to) {
+    uint64_t copied = 0;
+    CopyItem(from, to, ~uint64_t{0}, &copied);
+    MoveCopied(slot, from, to);
+  }
+  // Evicts the item that may go first. How many bytes that gave; 0: none, above all where nothing is evicted.
+  virtual uint64_t EvictOldest(int64_t now_ns) = 0;
 };
 
 class Compactor {
@@ -60,12 +71,19 @@ class Compactor {
   // Something towards room for a piece of so many bytes, for a caller that has this partition's lock. Returns when a
   // block was emptied, or the budget is used up: try to allocate then. False: no more can be done.
   bool Step(int partition, uint64_t bytes, Claim claim, StepBudget* budget);
+  // The same towards that the spare can be lent again (spare.h). False: it can be.
+  bool StepForSpare(int partition, StepBudget* budget);
   // The same towards a unit for the index.
   bool StepForUnit(int partition, StepBudget* budget);
   // The call under way has ended. If the room was `made`, what was moved for it was worth it.
   void Done(int partition, bool made);
   // Whether Step would find nothing to do, as far as figures tell.
   bool Hopeless(int partition, uint64_t bytes, Claim claim) const;
+
+  // Evicts an item of the next partition that has one and whose lock is to be had. How many bytes that gave.
+  uint64_t EvictAnywhere(int self, int64_t now_ns);
+  // In how few holes of a kind what is wanted is not to be looked for by moving, as evicting costs less.
+  bool HolesAreFew(int partition, uint64_t bytes) const;
 
   bool HopelessForUnit() const { return CouldBeFree() < 1 + heap_->Leaves(Claim::kOverwrite); }
 
@@ -100,6 +118,11 @@ class Compactor {
 
   // Units, as far as figures tell.
   uint64_t CouldBeFree() const;
+  // That must be free for the claim.
+  uint64_t Needed(uint64_t units, uint64_t bytes, Claim claim) const {
+    const uint64_t growth = heap_->SpareGrowth(bytes);
+    return units + growth + heap_->Leaves(claim, growth);
+  }
   bool MakeUnits(int self, StepBudget* budget);
   bool StepSmall(int partition, StepBudget* budget);
   bool StepAnySmall(int self, StepBudget* budget);
@@ -110,7 +133,7 @@ class Compactor {
   bool EmptySmallVictim(int partition, StepBudget* budget);
   // The same of a shared set; pieces of partitions whose locks are not to be had stay. Sets *moved if one was moved.
   bool EmptySharedVictim(int self, BlockKind kind, StepBudget* budget, bool* moved);
-  bool MoveShared(int self, BlockKind kind, Block* block, uint32_t cell, uint32_t cells, int owner, bool* no_room);
+  bool MoveShared(BlockKind kind, Block* block, uint32_t cell, uint32_t cells, int owner, bool* no_room);
   static void Account(BlockSet* set, Chain* chain, uint64_t moved_bytes);
 
   // Looks on for the best window, and opens it when all loads were seen. False: there is none.
@@ -121,6 +144,7 @@ class Compactor {
   Heap* const heap_;
   PartitionLocks* const locks_;
   std::vector<ItemMover*> movers_;
+  std::atomic<uint32_t> evicting_{0};         // whose turn it is, about
   std::vector<std::unique_ptr<Work>> works_;  // each under its partition's lock, but for stuck_bytes
 
   absl::Mutex shared_;                                  // only ever tried: one at a time works on what all share

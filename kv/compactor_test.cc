@@ -60,12 +60,18 @@ class FakePartition : public ItemMover {
     EXPECT_EQ(pieces_->all().at(offset).partition, number_);
     return without_slot.count(offset) > 0 ? nullptr : &slot_;
   }
-  void MoveItem(char* /*slot*/, uint64_t from, uint64_t to) override {
+  bool CopyItem(uint64_t from, uint64_t /*to*/, uint64_t most, uint64_t* copied) override {
+    const uint64_t bytes = pieces_->all().at(from).bytes;
+    *copied += std::min(most, bytes - *copied);
+    return *copied == bytes;
+  }
+  void MoveCopied(char* /*slot*/, uint64_t from, uint64_t to) override {
     const Pieces::Piece piece = pieces_->Remove(from);
     pieces_->Add(to, piece);
     ++moved_items;
     moved_bytes += piece.bytes;
   }
+  uint64_t EvictOldest(int64_t /*now_ns*/) override { return 0; }
 
   std::set<uint64_t> without_slot;
   uint64_t moved_items = 0, moved_bytes = 0;

@@ -16,6 +16,7 @@
 #ifndef FARLOOK_KV_EXPIRY_WORD_H_
 #define FARLOOK_KV_EXPIRY_WORD_H_
 
+#include <bit>
 #include <cstdint>
 
 namespace farlook::kv {
@@ -27,6 +28,12 @@ inline constexpr uint64_t kExpiryTimeMask =
 // The word of an item that never expires. REQUIRES DEAD bit clear.
 constexpr uint64_t NeverExpires(uint64_t version) {
   return (version * 0x9e37'79b9'7f4a'7c15 | uint64_t{1} << kExpiryTimeBits) & ~kExpiryTimeMask;
+}
+
+// Whether this is that word. REQUIRES DEAD bit clear.
+constexpr bool IsNeverFor(uint64_t version, uint64_t word) {
+  // In other bits, since the masks above are long constants.
+  return std::rotr(word, kExpiryTimeBits) == (version * 0x9e37'79b9'7f4a'7c15 >> kExpiryTimeBits | 1);
 }
 
 // The word of an item that expires at `time_ms` (0: never). REQUIRES DEAD bit clear, time_ms <= kExpiryTimeMask.
@@ -45,6 +52,7 @@ constexpr uint64_t InvertTag(uint64_t word) { return word ^ ~kExpiryTimeMask; }
 // Whether an item that expires at `time_ms` is expired at this moment of the server's clock.
 constexpr bool HasExpired(uint64_t time_ms, uint64_t clock_us) { return time_ms != 0 && clock_us >= time_ms * 1000; }
 
+static_assert(IsNeverFor(7, NeverExpires(7)) && !IsNeverFor(7, ExpiryWord(7, 1)) && !IsNeverFor(7, NeverExpires(8)));
 static_assert(NeverExpires(1) == ExpiryWord(1, 0) && ExpiryFits(1, NeverExpires(1)));
 static_assert(!ExpiryFits(1, 0) && !ExpiryFits(1, InvertTag(ExpiryWord(1, 5))));
 

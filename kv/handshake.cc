@@ -45,18 +45,6 @@ void BeginPrivateData(std::string* bytes) {
   StoreAs(bytes->data() + 4, static_cast<uint16_t>(bytes->size()));
 }
 
-std::string BeginFirstMessage(FirstMessage type, uint8_t version) {
-  std::string bytes(kFirstMessageHeadBytes, '\0');
-  bytes[0] = static_cast<char>(type);
-  bytes[1] = static_cast<char>(version);
-  return bytes;
-}
-
-std::string EndFirstMessage(std::string bytes) {
-  StoreAs(bytes.data() + 4, static_cast<uint32_t>(bytes.size()));
-  return bytes;
-}
-
 // Checks the head, and sets what every first message has.
 absl::Status CheckFirstMessage(absl::string_view bytes, FirstMessage type, absl::string_view what, uint8_t* version) {
   if (!IsFirstMessage(bytes, type)) return Malformed(absl::StrCat(what, ": another message where it belongs"));
@@ -67,29 +55,167 @@ absl::Status CheckFirstMessage(absl::string_view bytes, FirstMessage type, absl:
   if (LoadAs<uint16_t>(bytes.data() + 2) != 0) return Malformed(absl::StrCat(what, ": reserved bytes are not zero"));
   // A refusal is understood whatever its version: it may be about the version.
   if (type != FirstMessage::kRefusal && (*version < kMinVersion || *version > kMaxVersion)) {
-    return OtherRelease(type == FirstMessage::kHello ? "client" : "server", absl::StrCat(*version));
+    const bool from_client = type == FirstMessage::kHello || type == FirstMessage::kProof;
+    return OtherRelease(from_client ? "client" : "server", absl::StrCat(*version));
   }
   return absl::OkStatus();
 }
 
-// The fixed-length part of a field's value, filled in order.
-template <size_t kBytes>
-class Value {
+// The fields of a first message, told once for both directions. Visit() below calls
+//   field(tag, is_there, parts...)   for a value that consists of these parts, in order, without padding;
+//   field.Text(tag, text)            for one that is the text; an empty one is left out.
+// Whoever writes leaves out a field that is not there. Whoever reads calls it malformed if, once its parts are read, it
+// should have been left out.
+
+bool Always() { return true; }
+
+class FieldWriter {
  public:
-  template <typename T>
-  Value& Add(T value) {
-    StoreAs(bytes_ + used_, value);
-    used_ += sizeof value;
-    return *this;
+  explicit FieldWriter(std::string* bytes) : bytes_(bytes) {}
+
+  template <typename IsThere, typename... Parts>
+  void operator()(uint16_t tag, IsThere is_there, const Parts&... parts) {
+    if (!is_there()) return;
+    char value[(sizeof parts + ...)];
+    char* at = value;
+    ((StoreAs(at, parts), at += sizeof parts), ...);
+    AppendField(tag, {value, sizeof value}, bytes_);
   }
-  absl::string_view bytes() const { return {bytes_, kBytes}; }
+  void Text(uint16_t tag, absl::string_view text) {
+    if (!text.empty()) AppendField(tag, text.substr(0, kMaxMessageBytes / 2), bytes_);
+  }
 
  private:
-  char bytes_[kBytes] = {};
-  size_t used_ = 0;
+  std::string* const bytes_;
 };
 
-constexpr size_t kHelloSessionBytes = 28, kSessionBytes = 16, kLimitsBytes = 12, kCountersBytes = 24;
+// Of the fields that it is told, the one that has come.
+class FieldReader {
+ public:
+  FieldReader(uint16_t tag, absl::string_view value) : tag_(tag), value_(value) {}
+
+  template <typename IsThere, typename... Parts>
+  void operator()(uint16_t tag, IsThere is_there, Parts&... parts) {
+    if (tag != tag_) return;
+    use_ = FieldUse::kMalformed;
+    if (value_.size() < (sizeof parts + ...)) return;
+    const char* at = value_.data();
+    ((parts = LoadAs<Parts>(at), at += sizeof parts), ...);
+    if (is_there()) use_ = FieldUse::kTaken;
+  }
+  void Text(uint16_t tag, std::string& text) {
+    if (tag != tag_) return;
+    text = std::string(value_);
+    use_ = FieldUse::kTaken;
+  }
+  FieldUse use() const { return use_; }
+
+ private:
+  const uint16_t tag_;
+  const absl::string_view value_;
+  FieldUse use_ = FieldUse::kUnknown;
+};
+
+struct HelloFields {
+  static constexpr FirstMessage kType = FirstMessage::kHello;
+  static constexpr char kName[] = "hello";
+
+  template <typename Message, typename Field>
+  static void Visit(Message& m, Field& field) {
+    field(Hello::kClient, Always, m.flags);
+    field(
+        Hello::kSession, [&] { return m.session != 0; }, m.session, m.incarnation, m.acknowledged, m.epoch);
+    field.Text(Hello::kUser, m.user);
+    field(
+        Hello::kNonce, [&] { return m.nonce != Nonce{}; }, m.nonce);
+  }
+};
+
+struct WelcomeFields {
+  static constexpr FirstMessage kType = FirstMessage::kWelcome;
+  static constexpr char kName[] = "welcome";
+
+  template <typename Message, typename Field>
+  static void Visit(Message& m, Field& field) {
+    const auto has_counters = [&] { return m.counters.rkey != 0 && m.atomics != 0; };
+    field(Welcome::kSession, Always, m.session, m.epoch, m.flags);
+    field(Welcome::kLimits, Always, m.max_value_bytes, m.window);
+    field(Welcome::kCounters, has_counters, m.counters.address, m.counters.bytes, m.counters.rkey, m.atomics);
+    field(Welcome::kClock, Always, m.time_us);
+    uint32_t zero = 0;
+    const auto has_grant = [&] { return m.table.rkey != 0; };
+    field(Welcome::kGrant, has_grant, m.table.address, m.table.bytes, m.table.rkey, zero, m.proof);
+    field(
+        Welcome::kFigures, [&] { return m.figures_ms != 0; }, m.figures_ms);
+    field(
+        Welcome::kSample, [&] { return m.sample != 0; }, m.sample);
+  }
+};
+
+struct ChallengeFields {
+  static constexpr FirstMessage kType = FirstMessage::kChallenge;
+  static constexpr char kName[] = "challenge";
+
+  template <typename Message, typename Field>
+  static void Visit(Message& m, Field& field) {
+    field(Challenge::kNonce, Always, m.nonce);
+  }
+};
+
+struct ProofFields {
+  static constexpr FirstMessage kType = FirstMessage::kProof;
+  static constexpr char kName[] = "proof";
+
+  template <typename Message, typename Field>
+  static void Visit(Message& m, Field& field) {
+    field(Proof::kMac, Always, m.mac);
+  }
+};
+
+struct FollowFields {
+  static constexpr FirstMessage kType = FirstMessage::kFollow;
+  static constexpr char kName[] = "follow";
+
+  template <typename Message, typename Field>
+  static void Visit(Message& m, Field& field) {
+    field(Follow::kReplica, Always, m.incarnation, m.epoch, m.accepted);
+  }
+};
+
+struct RefusalFields {
+  static constexpr FirstMessage kType = FirstMessage::kRefusal;
+  static constexpr char kName[] = "refusal";
+
+  template <typename Message, typename Field>
+  static void Visit(Message& m, Field& field) {
+    const auto has_opinion = [&] { return m.retry_after_ms != 0; };
+    field(Refusal::kCode, Always, m.code);
+    field.Text(Refusal::kText, m.text);
+    field(Refusal::kRetry, has_opinion, m.retry_after_ms);
+  }
+};
+
+template <typename Fields, typename Message>
+std::string EncodeFirstMessage(const Message& message) {
+  std::string bytes(kFirstMessageHeadBytes, '\0');
+  FieldWriter writer(&bytes);
+  Fields::Visit(message, writer);
+  bytes[0] = static_cast<char>(Fields::kType);
+  bytes[1] = static_cast<char>(message.version);
+  StoreAs(bytes.data() + 4, static_cast<uint32_t>(bytes.size()));
+  return bytes;
+}
+
+template <typename Fields, typename Message>
+absl::Status DecodeFirstMessage(absl::string_view bytes, Message* message) {
+  absl::Status status = CheckFirstMessage(bytes, Fields::kType, Fields::kName, &message->version);
+  if (!status.ok()) return status;
+  return ReadFields(Fields::kName, bytes.substr(kFirstMessageHeadBytes), [&](uint16_t tag, absl::string_view value) {
+    FieldReader reader(tag, value);
+    Fields::Visit(*message, reader);
+    return reader.use();
+  });
+}
 
 }  // namespace
 
@@ -144,11 +270,14 @@ absl::StatusOr<AcceptData> AcceptData::Decode(absl::string_view bytes) {
   if (data.version < kMinVersion || data.version > kMaxVersion) {
     return OtherRelease("server", absl::StrCat(data.version));
   }
-  if ((data.flags & kAuthentication) != 0) {
-    return absl::FailedPreconditionError("the server asks who the client is, which this release cannot prove");
-  }
-  if ((data.flags & kCriticalFlags) != 0) return UnknownFlags("server");
+  if ((data.flags & kCriticalFlags & ~uint32_t{kAuthentication}) != 0) return UnknownFlags("server");
   if (data.incarnation == 0) return Malformed("accept: no incarnation");
+  if ((data.flags & kAuthentication) != 0) {
+    if (data.table.address != 0 || data.table.bytes != 0 || data.table.rkey != 0) {
+      return Malformed("accept: it tells the table, and says that it does not");
+    }
+    return data;
+  }
   if (data.table.bytes < kMinRegionBytes || data.table.bytes > kMaxRegionBytes) {
     return Malformed("accept: impossible table size");
   }
@@ -163,6 +292,8 @@ absl::Status RefusalStatus(RefusalCode code, absl::string_view text) {
       return absl::ResourceExhaustedError(text);
     case RefusalCode::kNotAllowed:
       return absl::PermissionDeniedError(text);
+    case RefusalCode::kNotAuthenticated:
+      return absl::UnauthenticatedError(text);
     case RefusalCode::kUnknownName:
     case RefusalCode::kVersion:
     case RefusalCode::kMalformed:
@@ -198,129 +329,65 @@ absl::StatusOr<RejectData> RejectData::Decode(absl::string_view bytes) {
   return data;
 }
 
-std::string Hello::Encode() const {
-  std::string bytes = BeginFirstMessage(FirstMessage::kHello, version);
-  AppendField(kClient, Value<4>().Add(flags).bytes(), &bytes);
-  if (session != 0) {
-    Value<kHelloSessionBytes> value;
-    value.Add(session).Add(incarnation).Add(acknowledged).Add(epoch);
-    AppendField(kSession, value.bytes(), &bytes);
-  }
-  return EndFirstMessage(std::move(bytes));
-}
+std::string Hello::Encode() const { return EncodeFirstMessage<HelloFields>(*this); }
 
 absl::StatusOr<Hello> Hello::Decode(absl::string_view bytes) {
   Hello hello;
-  absl::Status status = CheckFirstMessage(bytes, FirstMessage::kHello, "hello", &hello.version);
-  if (!status.ok()) return status;
-  status = ReadFields("hello", bytes.substr(kFirstMessageHeadBytes), [&](uint16_t tag, absl::string_view value) {
-    const char* at = value.data();
-    switch (tag) {
-      case kClient:
-        if (value.size() < sizeof hello.flags) return FieldUse::kMalformed;
-        hello.flags = LoadAs<uint32_t>(at);
-        return FieldUse::kTaken;
-      case kSession:
-        if (value.size() < kHelloSessionBytes) return FieldUse::kMalformed;
-        hello.session = LoadAs<uint64_t>(at);
-        hello.incarnation = LoadAs<uint64_t>(at + 8);
-        hello.acknowledged = LoadAs<uint64_t>(at + 16);
-        hello.epoch = LoadAs<uint32_t>(at + 24);
-        return hello.session != 0 ? FieldUse::kTaken : FieldUse::kMalformed;
-      default:
-        return FieldUse::kUnknown;
-    }
-  });
-  if (!status.ok()) return status;
+  if (absl::Status status = DecodeFirstMessage<HelloFields>(bytes, &hello); !status.ok()) return status;
   if ((hello.flags & kCriticalFlags) != 0) return UnknownFlags("client");
+  if (hello.user.size() > kMaxUserBytes) return Malformed("hello: the user's name is too long");
   return hello;
 }
 
-std::string Welcome::Encode() const {
-  std::string bytes = BeginFirstMessage(FirstMessage::kWelcome, version);
-  AppendField(kSession, Value<kSessionBytes>().Add(session).Add(epoch).Add(flags).bytes(), &bytes);
-  AppendField(kLimits, Value<kLimitsBytes>().Add(max_value_bytes).Add(window).bytes(), &bytes);
-  if (counters.rkey != 0) {
-    Value<kCountersBytes> value;
-    value.Add(counters.address).Add(counters.bytes).Add(counters.rkey).Add(atomics);
-    AppendField(kCounters, value.bytes(), &bytes);
-  }
-  AppendField(kClock, Value<8>().Add(time_us).bytes(), &bytes);
-  return EndFirstMessage(std::move(bytes));
-}
+std::string Welcome::Encode() const { return EncodeFirstMessage<WelcomeFields>(*this); }
 
 absl::StatusOr<Welcome> Welcome::Decode(absl::string_view bytes) {
   Welcome welcome;
-  absl::Status status = CheckFirstMessage(bytes, FirstMessage::kWelcome, "welcome", &welcome.version);
-  if (!status.ok()) return status;
-  status = ReadFields("welcome", bytes.substr(kFirstMessageHeadBytes), [&](uint16_t tag, absl::string_view value) {
-    const char* at = value.data();
-    switch (tag) {
-      case kSession:
-        if (value.size() < kSessionBytes) return FieldUse::kMalformed;
-        welcome.session = LoadAs<uint64_t>(at);
-        welcome.epoch = LoadAs<uint32_t>(at + 8);
-        welcome.flags = LoadAs<uint32_t>(at + 12);
-        return FieldUse::kTaken;
-      case kLimits:
-        if (value.size() < kLimitsBytes) return FieldUse::kMalformed;
-        welcome.max_value_bytes = LoadAs<uint64_t>(at);
-        welcome.window = LoadAs<uint32_t>(at + 8);
-        return FieldUse::kTaken;
-      case kCounters:
-        if (value.size() < kCountersBytes) return FieldUse::kMalformed;
-        welcome.counters = {LoadAs<uint64_t>(at), LoadAs<uint64_t>(at + 8), LoadAs<uint32_t>(at + 16)};
-        welcome.atomics = LoadAs<uint32_t>(at + 20);
-        return welcome.counters.rkey != 0 && welcome.atomics != 0 ? FieldUse::kTaken : FieldUse::kMalformed;
-      case kClock:
-        if (value.size() < sizeof welcome.time_us) return FieldUse::kMalformed;
-        welcome.time_us = LoadAs<uint64_t>(at);
-        return FieldUse::kTaken;
-      default:
-        return FieldUse::kUnknown;
-    }
-  });
-  if (!status.ok()) return status;
+  if (absl::Status status = DecodeFirstMessage<WelcomeFields>(bytes, &welcome); !status.ok()) return status;
   if (welcome.session == 0) return Malformed("welcome: no session");
   if (welcome.window == 0 || welcome.window > kMaxWindow) return Malformed("welcome: an impossible window");
   if (welcome.max_value_bytes > kMaxValueBytes) return Malformed("welcome: impossible value limit");
   if (welcome.time_us == 0) return Malformed("welcome: no time");
+  if (welcome.table.rkey != 0 && (welcome.table.bytes < kMinRegionBytes || welcome.table.bytes > kMaxRegionBytes)) {
+    return Malformed("welcome: impossible table size");
+  }
   return welcome;
 }
 
-std::string Refusal::Encode() const {
-  std::string bytes = BeginFirstMessage(FirstMessage::kRefusal, version);
-  AppendField(kCode, Value<1>().Add(static_cast<uint8_t>(code)).bytes(), &bytes);
-  AppendField(kText, absl::string_view(text).substr(0, kMaxMessageBytes / 2), &bytes);
-  if (retry_after_ms != 0) AppendField(kRetry, Value<4>().Add(retry_after_ms).bytes(), &bytes);
-  return EndFirstMessage(std::move(bytes));
+std::string Challenge::Encode() const { return EncodeFirstMessage<ChallengeFields>(*this); }
+
+absl::StatusOr<Challenge> Challenge::Decode(absl::string_view bytes) {
+  Challenge challenge;
+  if (absl::Status status = DecodeFirstMessage<ChallengeFields>(bytes, &challenge); !status.ok()) return status;
+  if (challenge.nonce == Nonce{}) return Malformed("challenge: no nonce");
+  return challenge;
 }
+
+std::string Proof::Encode() const { return EncodeFirstMessage<ProofFields>(*this); }
+
+absl::StatusOr<Proof> Proof::Decode(absl::string_view bytes) {
+  Proof proof;
+  if (absl::Status status = DecodeFirstMessage<ProofFields>(bytes, &proof); !status.ok()) return status;
+  if (proof.mac == Mac{}) return Malformed("proof: there is none");
+  return proof;
+}
+
+std::string Follow::Encode() const { return EncodeFirstMessage<FollowFields>(*this); }
+
+absl::StatusOr<Follow> Follow::Decode(absl::string_view bytes) {
+  Follow follow;
+  if (absl::Status status = DecodeFirstMessage<FollowFields>(bytes, &follow); !status.ok()) return status;
+  if (follow.incarnation == 0) return Malformed("follow: no incarnation");
+  return follow;
+}
+
+std::string Refusal::Encode() const { return EncodeFirstMessage<RefusalFields>(*this); }
 
 absl::StatusOr<Refusal> Refusal::Decode(absl::string_view bytes) {
   Refusal refusal;
-  uint8_t code = 0;
-  absl::Status status = CheckFirstMessage(bytes, FirstMessage::kRefusal, "refusal", &refusal.version);
-  if (!status.ok()) return status;
-  status = ReadFields("refusal", bytes.substr(kFirstMessageHeadBytes), [&](uint16_t tag, absl::string_view value) {
-    switch (tag) {
-      case kCode:
-        if (value.empty()) return FieldUse::kMalformed;
-        code = LoadAs<uint8_t>(value.data());
-        return FieldUse::kTaken;
-      case kText:
-        refusal.text = std::string(value);
-        return FieldUse::kTaken;
-      case kRetry:
-        if (value.size() < sizeof refusal.retry_after_ms) return FieldUse::kMalformed;
-        refusal.retry_after_ms = LoadAs<uint32_t>(value.data());
-        return FieldUse::kTaken;
-      default:
-        return FieldUse::kUnknown;
-    }
-  });
-  if (!status.ok()) return status;
-  if (code == 0) return Malformed("refusal: no code");
-  refusal.code = static_cast<RefusalCode>(code);
+  refusal.code = RefusalCode{0};
+  if (absl::Status status = DecodeFirstMessage<RefusalFields>(bytes, &refusal); !status.ok()) return status;
+  if (refusal.code == RefusalCode{0}) return Malformed("refusal: no code");
   return refusal;
 }
 

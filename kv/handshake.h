@@ -1,7 +1,9 @@
 // How client and server come to know each other. All integers are little-endian; docs/protocol.md draws every byte.
 //
 //     with the connection (private data of the connection manager)      ConnectData ->   <- AcceptData, or RejectData
-//     then one message each, the first of its side                      Hello ->         <- Welcome, or Refusal
+//     then the first messages                                           Hello ->         <- Welcome, or Refusal
+//     where the server asks who the client is, between those two                         <- Challenge
+//                                                                       Proof ->
 //     then requests and replies (message.h)
 //
 // The first pair is what it takes to connect: which versions are spoken, to which of the server's workers the client
@@ -13,6 +15,7 @@
 #ifndef FARLOOK_KV_HANDSHAKE_H_
 #define FARLOOK_KV_HANDSHAKE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -65,13 +68,13 @@ struct ServerRange {
 struct AcceptData {
   static constexpr size_t kBytes = 40;
   enum Flags : uint32_t {
-    kAuthentication = 1u << 16,  // reserved: the table is told when the client has proved itself
+    kAuthentication = 1u << 16,  // the table is told when the client has proved who it is (Welcome); here it is zeros
   };
 
   uint8_t version = kMaxVersion;
   uint32_t flags = 0;
   uint64_t incarnation = 0;  // of the table
-  ServerRange table;         // may be read as soon as the connection is there
+  ServerRange table;         // may be read as soon as the connection is there, unless kAuthentication
 
   std::string Encode() const;
   static absl::StatusOr<AcceptData> Decode(absl::string_view bytes);
@@ -79,12 +82,13 @@ struct AcceptData {
 
 // Why a client is turned away. In parentheses the absl code that a client reports.
 enum class RefusalCode : uint8_t {
-  kShuttingDown = 1,  // (UNAVAILABLE) worth trying again
-  kFull = 2,          // (RESOURCE_EXHAUSTED) at --max_clients; worth trying again
-  kNotAllowed = 3,    // (PERMISSION_DENIED)
-  kUnknownName = 4,   // (FAILED_PRECONDITION) of a table; not NOT_FOUND, which is said of keys
-  kVersion = 5,       // (FAILED_PRECONDITION) the sides are of releases that do not understand each other
-  kMalformed = 6,     // (FAILED_PRECONDITION)
+  kShuttingDown = 1,      // (UNAVAILABLE) worth trying again
+  kFull = 2,              // (RESOURCE_EXHAUSTED) at --max_clients; worth trying again
+  kNotAllowed = 3,        // (PERMISSION_DENIED)
+  kUnknownName = 4,       // (FAILED_PRECONDITION) of a table; not NOT_FOUND, which is said of keys
+  kVersion = 5,           // (FAILED_PRECONDITION) the sides are of releases that do not understand each other
+  kMalformed = 6,         // (FAILED_PRECONDITION)
+  kNotAuthenticated = 7,  // (UNAUTHENTICATED) the client did not prove who it is
 };
 
 // Whether the same may be welcome later.
@@ -113,7 +117,14 @@ struct RejectData {
 
 // What each first message begins with, and no request, reply or notice does.
 //      0 type u8 | 1 version u8 | 2 zero u16 | 4 bytes u32, of the whole message | 8 fields
-enum class FirstMessage : uint8_t { kHello = 0x90, kWelcome = 0x91, kRefusal = 0x92 };
+enum class FirstMessage : uint8_t {
+  kHello = 0x90,
+  kWelcome = 0x91,
+  kRefusal = 0x92,
+  kChallenge = 0x93,
+  kProof = 0x94,
+  kFollow = 0x95
+};
 inline constexpr size_t kFirstMessageHeadBytes = 8;
 
 // Whether `message` says that it is of this type.
@@ -121,13 +132,21 @@ inline bool IsFirstMessage(absl::string_view message, FirstMessage type) {
   return !message.empty() && static_cast<uint8_t>(message[0]) == static_cast<uint8_t>(type);
 }
 
+// What nobody can have said before, from kernel randomness; and what only who knows the secret can say (proof.h).
+using Nonce = std::array<uint8_t, 32>;
+using Mac = std::array<uint8_t, 32>;
+
+inline constexpr size_t kMaxUserBytes = 64;
+
 // Client to server.
 struct Hello {
   enum Flags : uint32_t { kReadOnly = 1 };
-  // Fields. Kept free: 3 user, 4 nonce, 5 proof, 6 name of the table, 7 map revision, 8 whether expiry is wanted.
+  // Fields. Kept free: 5 proof, 6 name of the table, 7 map revision, 8 whether expiry is wanted.
   enum Tag : uint16_t {
     kClient = 1,   // flags u32
     kSession = 2,  // id u64 | incarnation u64 | acknowledged u64 | epoch u32; absent: a new one
+    kUser = 3,     // at most kMaxUserBytes
+    kNonce = 4,    // 32 bytes
   };
 
   uint8_t version = kMaxVersion;
@@ -136,6 +155,8 @@ struct Hello {
   uint64_t incarnation = 0;   // that the session belongs to
   uint64_t acknowledged = 0;  // every request up to this number has its answer
   uint32_t epoch = 0;         // of the session as the client knows it
+  std::string user;           // who it is, where the server asks
+  Nonce nonce = {};           // likewise; zeros: none
 
   std::string Encode() const;
   static absl::StatusOr<Hello> Decode(absl::string_view bytes);
@@ -144,13 +165,15 @@ struct Hello {
 // Server to client.
 struct Welcome {
   enum Flags : uint32_t { kResumed = 1, kReadOnly = 2 };
-  // Fields. Kept free: 5 grant, 6 table, 7 epoch and shard of a cluster, 8 map, 9 whether the client's figures are
-  // wanted.
+  // Fields. Kept free: 6 table, 7 epoch and shard of a cluster, 8 map.
   enum Tag : uint16_t {
     kSession = 1,   // id u64 | epoch u32 | flags u32
     kLimits = 2,    // longest value u64 | window u32
     kCounters = 3,  // address u64 | bytes u64 | rkey u32 | atomics u32; absent: none
     kClock = 4,     // u64
+    kGrant = 5,    // address u64 | bytes u64 | rkey u32 | zero u32 | proof, 32 bytes; absent: the accept told the table
+    kFigures = 9,  // u32; absent: the client is not to tell its figures
+    kSample = 10,  // u32: of a cache; absent: the client is to tell nothing
   };
 
   uint8_t version = kMaxVersion;
@@ -158,13 +181,59 @@ struct Welcome {
   uint32_t epoch = 0;  // grows at each resumption
   uint32_t flags = 0;
   uint64_t max_value_bytes = 0;
-  uint32_t window = 0;   // W: requests that may be without an answer at once
-  ServerRange counters;  // rkey 0: none
-  uint32_t atomics = 0;  // that the client may have in flight there, from 1 on where there is a key
-  uint64_t time_us = 0;  // of the server's clock, when it wrote this: from 1 on
+  uint32_t window = 0;      // W: requests that may be without an answer at once
+  ServerRange counters;     // rkey 0: none
+  uint32_t atomics = 0;     // that the client may have in flight there, from 1 on where there is a key
+  uint64_t time_us = 0;     // of the server's clock, when it wrote this: from 1 on
+  ServerRange table;        // rkey 0: the accept told it
+  Mac proof = {};           // the server's, with the table
+  uint32_t figures_ms = 0;  // between two messages of the client's figures (client_figures.h); 0: none are wanted
+  uint32_t sample = 0;      // one hit in so many is to be told (touched.h); 0: none
 
   std::string Encode() const;
   static absl::StatusOr<Welcome> Decode(absl::string_view bytes);
+};
+
+// Server to client, where it asks who the client is: the Hello's answer.
+struct Challenge {
+  enum Tag : uint16_t {
+    kNonce = 1,  // 32 bytes
+  };
+
+  uint8_t version = kMaxVersion;
+  Nonce nonce = {};
+
+  std::string Encode() const;
+  static absl::StatusOr<Challenge> Decode(absl::string_view bytes);
+};
+
+// Client to server: the Challenge's answer.
+struct Proof {
+  enum Tag : uint16_t {
+    kMac = 1,  // 32 bytes
+  };
+
+  uint8_t version = kMaxVersion;
+  Mac mac = {};
+
+  std::string Encode() const;
+  static absl::StatusOr<Proof> Decode(absl::string_view bytes);
+};
+
+// A backup of a group to its primary, in the place of a Hello; and the primary's answer, which is the same. Acceptances
+// and batches follow (server/feed.h).
+struct Follow {
+  enum Tag : uint16_t {
+    kReplica = 1,  // incarnation u64 | epoch u64 | accepted u64
+  };
+
+  uint8_t version = kMaxVersion;
+  uint64_t incarnation = 0;  // of the backup; never 0
+  uint64_t epoch = 0;        // that it knows
+  uint64_t accepted = 0;     // it has all records up to this one
+
+  std::string Encode() const;
+  static absl::StatusOr<Follow> Decode(absl::string_view bytes);
 };
 
 // Server to client: no Welcome. The connection ends.

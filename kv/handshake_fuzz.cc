@@ -38,5 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   kv::Fuzz<kv::Hello>(bytes, encode);
   kv::Fuzz<kv::Welcome>(bytes, encode);
   kv::Fuzz<kv::Refusal>(bytes, encode);
+  kv::Fuzz<kv::Challenge>(bytes, encode);
+  kv::Fuzz<kv::Proof>(bytes, encode);
+  kv::Fuzz<kv::Follow>(bytes, encode);
   return 0;
 }

@@ -199,7 +199,10 @@ TEST(AcceptData, EachWrongFieldHasItsReason) {
             "Farlook protocol version 2 here, 1 at the server: use the same release on both sides");
   EXPECT_TRUE(decode(With(accept, 8, 1u)).ok());
   EXPECT_EQ(decode(With(accept, 8, 0x10000u)).message(),
-            "the server asks who the client is, which this release cannot prove");
+            "malformed message: accept: it tells the table, and says that it does not");
+  EXPECT_TRUE(decode(With(accept.substr(0, 12), 8, 0x10000u) + std::string(4, '\0') + accept.substr(16, 8) +
+                     std::string(16, '\0'))
+                  .ok());
   EXPECT_EQ(decode(With(accept, 8, 0x20000u)).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(decode(With(accept, 16, uint64_t{0})).message(), "malformed message: accept: no incarnation");
   EXPECT_EQ(decode(With(accept, 32, kMinRegionBytes - 1)).message(),

@@ -38,17 +38,35 @@ class Hasher {
     XXH3_INITSTATE(&state);
     XXH3_64bits_reset_withSeed(&state, seed_);
     XXH3_64bits_update(&state, head.data(), head.size());
-    if (tail.size() >= kLongBytes && HasAvx2()) {
-      UpdateHashAvx2(&state, tail.data(), tail.size());
-    } else {
-      XXH3_64bits_update(&state, tail.data(), tail.size());
-    }
+    Update(&state, tail);
     return XXH3_64bits_digest(&state);
   }
+
+  // The hash of what comes in pieces.
+  class Stream {
+   public:
+    explicit Stream(const Hasher& hasher) {
+      XXH3_INITSTATE(&state_);
+      XXH3_64bits_reset_withSeed(&state_, hasher.seed_);
+    }
+    void Update(absl::string_view piece) { Hasher::Update(&state_, piece); }
+    uint64_t Digest() const { return XXH3_64bits_digest(&state_); }
+
+   private:
+    XXH3_state_t state_;
+  };
 
  private:
   // From here on a call is little beside what it saves.
   static constexpr size_t kLongBytes = 512;
+
+  static void Update(XXH3_state_t* state, absl::string_view piece) {
+    if (piece.size() >= kLongBytes && HasAvx2()) {
+      UpdateHashAvx2(state, piece.data(), piece.size());
+    } else {
+      XXH3_64bits_update(state, piece.data(), piece.size());
+    }
+  }
 
   uint64_t seed_;
   alignas(64) std::array<unsigned char, XXH3_SECRET_DEFAULT_SIZE> secret_;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "kv/item.h"
+#include "kv/limits.h"
+#include "kv/size_class.h"
 #include "kv/words.h"
 
 namespace farlook::kv {
@@ -9,13 +12,22 @@ namespace {
 
 // New keys leave so much of the region free, in percent: room for overwrites and for moving.
 constexpr uint64_t kReservePercent = 4;
-constexpr uint64_t kLeastReserveUnits = 8;
+// Overwrites of values to one part in so many of the region always find room.
+constexpr uint64_t kSparePart = 16;
+// What NextPiece() takes for one look: so many words of the page map, so many pieces of others.
+constexpr uint32_t kUnitsForALook = 64;
+constexpr uint32_t kPiecesForALook = 8;
 // What compaction has for itself.
 constexpr uint64_t kFloorUnits = 4;
 // An item that fills so much of its units, in percent, is better in units of its own than refused.
 constexpr uint64_t kLeastFillPercent = 75;
 
 uint64_t FirstUnit(const RegionHeader& header) { return (header.ReservedBytes() + kUnitBytes - 1) / kUnitBytes; }
+
+// The first cell that begins at `from` or after it.
+uint32_t FirstCellFrom(const Block& block, uint64_t from) {
+  return from > block.offset() ? block.shape().CellsFor(from - block.offset()) : 0;
+}
 
 }  // namespace
 
@@ -25,6 +37,8 @@ Heap::Heap(char* region, const RegionHeader& header)
       first_unit_(FirstUnit(header)),
       units_end_(header.region_bytes / kUnitBytes),
       floor_(kFloorUnits),
+      most_spare_(UnitsFor(SizeClassBytes(
+          SizeClassFor(std::min(kMaxItemBytes, header.region_bytes / kSparePart + kItemHeaderBytes + kMaxKeyBytes))))),
       loads_(std::make_unique<UnitLoad[]>(header.region_bytes / kUnitBytes)),
       block_of_(header.region_bytes / kUnitBytes, nullptr),
       units_(first_unit_, header.region_bytes / kUnitBytes),
@@ -102,6 +116,7 @@ bool Heap::Refill(BlockSet* set, BlockKind kind, uint8_t owner, uint32_t cells, 
 uint64_t Heap::AllocateSmall(int partition, uint32_t cells, Claim claim) {
   BlockSet* set = &small_[static_cast<size_t>(partition)]->set;
   absl::MutexLock lock(&mutex_);
+  if (spare_.units == 0) ProvideSpare(kUnitBytes);
   if (!Refill(set, BlockKind::kSmall, static_cast<uint8_t>(partition), cells, claim)) return 0;
   return set->Allocate(cells).offset();
 }
@@ -122,6 +137,7 @@ uint64_t Heap::AllocateRun(int partition, uint64_t units, Claim claim) {
 uint64_t Heap::AllocateShared(int partition, uint64_t bytes, Claim claim) {
   const BlockKind kind = KindFor(bytes);
   absl::MutexLock lock(&mutex_);
+  if (claim != Claim::kCompaction && !ProvideSpare(bytes)) return 0;
   if (kind != BlockKind::kRun) {
     BlockSet* set = SharedSet(kind);
     const uint32_t cells = ShapeOf(kind).CellsFor(bytes);
@@ -129,12 +145,16 @@ uint64_t Heap::AllocateShared(int partition, uint64_t bytes, Claim claim) {
     if (piece.block == nullptr && Refill(set, kind, MapWord::kShared, cells, claim)) piece = set->Allocate(cells);
     if (piece.block != nullptr) {
       piece.block->SetOwner(piece.cell, static_cast<uint8_t>(partition));
+      if (kind == BlockKind::kLarge) long_pieces_.Add(bytes);
       return piece.offset();
     }
     if (claim == Claim::kCompaction || bytes * 100 < UnitsFor(bytes) * kUnitBytes * kLeastFillPercent) return 0;
   }
   const uint64_t offset = AllocateRun(partition, UnitsFor(bytes), claim);
-  if (offset != 0) run_used_bytes_ += bytes;
+  if (offset != 0) {
+    run_used_bytes_ += bytes;
+    long_pieces_.Add(bytes);
+  }
   return offset;
 }
 
@@ -148,7 +168,9 @@ void Heap::Free(int partition, uint64_t offset, uint64_t bytes) {
     }
     return;
   }
+  if (block == nullptr && IsLent(offset)) return FreeLent(partition, bytes);
   absl::MutexLock lock(&mutex_);
+  const bool counted = block == nullptr || block->kind() == BlockKind::kLarge;
   if (block == nullptr) {
     runs_ -= 1;
     run_units_ -= UnitsFor(bytes);
@@ -157,6 +179,7 @@ void Heap::Free(int partition, uint64_t offset, uint64_t bytes) {
   } else if (SharedSet(block->kind())->Free(block, block->CellOf(offset), block->shape().CellsFor(bytes))) {
     Retire(block);
   }
+  if (counted && long_pieces_.Remove(bytes)) TrimSpare();
 }
 
 void Heap::AddPins(uint64_t offset, int n) {
@@ -168,6 +191,59 @@ void Heap::AddPins(uint64_t offset, int n) {
   }
   absl::MutexLock lock(&mutex_);
   block->pinned += static_cast<uint32_t>(n);
+}
+
+uint64_t Heap::NextPiece(int partition, BlockKind kind, uint64_t* from, uint32_t* looks) const {
+  const uint64_t step = kind == BlockKind::kRun ? 1 : ShapeOf(kind).units;
+  uint64_t unit = *from / kUnitBytes / step * step;
+  for (uint32_t passed = 0; unit < units_end_; unit += step) {
+    if (unit < first_unit_) continue;
+    if (++passed % kUnitsForALook == 0 && --*looks == 0) {
+      *from = std::max(*from, unit * kUnitBytes);
+      return 0;
+    }
+    uint64_t found = 0;
+    // A word that says that a small block or a run is this partition's changes only under its lock.
+    const MapWord word(LoadWord(region_ + header_.MapWordOf(unit * kUnitBytes)));
+    if (word.use() == MapWord::Use::kItems && word.block() == static_cast<uint8_t>(BlockKind::kRun)) {
+      // It may hold an item for which there was no room in a block.
+      const bool fits = kind == KindFor(word.units() * kUnitBytes);
+      if (fits && word.partition() == partition && unit * kUnitBytes >= *from) found = unit * kUnitBytes;
+    } else if (word.use() == MapWord::Use::kItems && word.block() == static_cast<uint8_t>(kind)) {
+      if (kind != BlockKind::kSmall) {
+        found = NextSharedPiece(partition, kind, unit, *from, looks);
+      } else if (word.partition() == partition) {
+        const Block* block = block_of_[unit];
+        const uint32_t cell = block->NextPiece(FirstCellFrom(*block, *from));
+        if (cell < block->cells()) found = block->OffsetOf(cell);
+      }
+    }
+    if (found != 0) {
+      --*looks;
+      return found;
+    }
+    if (*looks == 0) {  // within a shared block
+      *from = std::max(*from, unit * kUnitBytes);
+      return 0;
+    }
+  }
+  return 0;
+}
+
+// The partition's first piece in the block that begins with this unit. A block is looked at to its end.
+uint64_t Heap::NextSharedPiece(int partition, BlockKind kind, uint64_t first_unit, uint64_t from,
+                               uint32_t* looks) const {
+  absl::MutexLock lock(&mutex_);
+  const Block* block = block_of_[first_unit];
+  if (block == nullptr || block->kind() != kind) return 0;
+  uint32_t passed = 0;
+  for (uint32_t cell = FirstCellFrom(*block, from);; ++cell) {
+    cell = block->NextPiece(cell);
+    if (cell >= block->cells()) break;
+    if (block->OwnerOf(cell) == partition) return block->OffsetOf(cell);
+    if (++passed % kPiecesForALook == 0 && *looks > 2) --*looks;
+  }
+  return 0;
 }
 
 uint64_t Heap::AllocateIndexUnit() {
@@ -199,8 +275,9 @@ HeapStats Heap::stats() const {
   add(medium_, BlockKind::kMedium);
   add(large_, BlockKind::kLarge);
   stats.kinds[3] = {runs_.value(), run_units_.value() * kUnitBytes, run_used_bytes_.value()};
-  stats.free_bytes = free_units_.value() * kUnitBytes;
-  stats.reserve_bytes = std::min(reserve_, free_units_.value()) * kUnitBytes;
+  const uint64_t spare = spare_units_.value();
+  stats.free_bytes = (free_units_.value() + spare) * kUnitBytes;
+  stats.reserve_bytes = (std::min(Leaves(Claim::kNewKey), free_units_.value()) + spare) * kUnitBytes;
   stats.index_bytes = index_units_.value() * kUnitBytes;
   stats.overhead_bytes = first_unit_ * kUnitBytes;
   absl::MutexLock lock(&mutex_);

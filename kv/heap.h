@@ -11,6 +11,7 @@
 #ifndef FARLOOK_KV_HEAP_H_
 #define FARLOOK_KV_HEAP_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "kv/block.h"
 #include "kv/block_set.h"
 #include "kv/region.h"
+#include "kv/spare.h"
 #include "kv/units.h"
 
 namespace farlook::kv {
@@ -40,7 +42,7 @@ struct HeapStats {
     uint64_t used_bytes = 0;  // of pieces
   };
   std::array<Kind, 4> kinds;    // small, medium, large; runs
-  uint64_t free_bytes = 0;      // of units
+  uint64_t free_bytes = 0;      // of units, the spare's too
   uint64_t reserve_bytes = 0;   // of those, what new keys do not get
   uint64_t longest_bytes = 0;   // contiguous
   uint64_t index_bytes = 0;     // of units
@@ -67,9 +69,24 @@ class Heap {
   // `bytes` as it was allocated with.
   void Free(int partition, uint64_t offset, uint64_t bytes);
 
+  // Memory for an overwrite that needs no more room than the old item's piece of `bytes`, when there is no other: of
+  // the spare (spare.h). 0: it is lent already, or not as long, and stays so where SpareServes() says false.
+  uint64_t Lend(int partition, uint64_t bytes);
+  bool SpareServes(uint64_t bytes) const { return UnitsFor(bytes) <= spare_units_.value(); }
+  // Whether a piece that the partition has is the spare's.
+  bool IsLent(uint64_t offset) const { return offset / kUnitBytes == lent_unit_.value(); }
+  bool spare_has_home() const { return spare_homes_.value() != 0; }
+  // The item in the spare was published. The piece `home`, as long as its own, is not freed but kept for it.
+  void KeepHome(uint64_t home);
+
   // A pinned piece stays where it is.
   void Pin(uint64_t offset) { AddPins(offset, 1); }
   void Unpin(uint64_t offset) { AddPins(offset, -1); }
+
+  // A partition's first piece of this kind at `*from` or after it, of whatever length the kind's memory has been given
+  // for. 0: there is none, or `*looks`, of which every step takes some, is 0; then it goes on at `*from`. Pieces that
+  // have no item, or none yet, are among them.
+  uint64_t NextPiece(int partition, BlockKind kind, uint64_t* from, uint32_t* looks) const;
 
   // The offset of a unit, with whatever bytes it has, or 0.
   uint64_t AllocateIndexUnit();
@@ -88,7 +105,15 @@ class Heap {
   uint64_t AllocateSmall(int partition, uint32_t cells, Claim claim);
   uint64_t AllocateShared(int partition, uint64_t bytes, Claim claim);
   uint64_t AllocateRun(int partition, uint64_t units, Claim claim) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FreeLent(int partition, uint64_t bytes);
+  // Has the spare serve overwrites of a piece of so many bytes. False: there are no units for it.
+  bool ProvideSpare(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The units that it would have more then.
+  uint64_t SpareGrowth(uint64_t bytes) const;
+  void TrimSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndLoan() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddPins(uint64_t offset, int n);
+  uint64_t NextSharedPiece(int partition, BlockKind kind, uint64_t first_unit, uint64_t from, uint32_t* looks) const;
 
   // Puts something of the kind at hand for a piece of so many cells.
   bool Refill(BlockSet* set, BlockKind kind, uint8_t owner, uint32_t cells, Claim claim)
@@ -100,17 +125,21 @@ class Heap {
   bool MayTake(uint64_t units, Claim claim) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return units_.free() >= units + Leaves(claim);
   }
-  uint64_t Leaves(Claim claim) const {
-    return claim == Claim::kNewKey ? reserve_ : claim == Claim::kOverwrite ? floor_ : 0;
+  // Beside the spare, were that longer by `growth`.
+  uint64_t Leaves(Claim claim, uint64_t growth = 0) const {
+    if (claim != Claim::kNewKey) return claim == Claim::kOverwrite ? floor_ : 0;
+    return std::max(reserve_ - std::min(reserve_, spare_units_.value() + growth), kLeastReserveUnits);
   }
   void SetUse(uint64_t first, uint64_t units, MapWord word, uint8_t load) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveUnits(uint64_t first, uint64_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static uint64_t UnitsFor(uint64_t bytes) { return (bytes + kUnitBytes - 1) / kUnitBytes; }
+  static constexpr uint64_t kLeastReserveUnits = 8;
+  static constexpr uint64_t UnitsFor(uint64_t bytes) { return (bytes + kUnitBytes - 1) / kUnitBytes; }
 
   char* const region_;
   const RegionHeader header_;
   const uint64_t first_unit_, units_end_;
   uint64_t reserve_, floor_;  // units
+  const uint64_t most_spare_;
   const std::unique_ptr<UnitLoad[]> loads_;
   std::vector<std::unique_ptr<Small>> small_;  // by partition
   // The block that each unit is of. An entry is written with the mutex held, while the unit has no piece, and read by
@@ -124,6 +153,9 @@ class Heap {
   std::vector<Block*> spare_blocks_[2] ABSL_GUARDED_BY(mutex_);  // descriptions of none: small, shared
   Figure free_units_, runs_, run_units_, index_units_, run_used_bytes_;
   Figure window_held_;  // free units of the window
+  Spare spare_ ABSL_GUARDED_BY(mutex_);
+  ClassCounts long_pieces_ ABSL_GUARDED_BY(mutex_);  // of large items and runs
+  Figure spare_units_, lent_unit_, spare_homes_;
 
   // Units that are being emptied: those that come free within stay out of use.
   uint64_t window_first_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -110,8 +110,19 @@ TEST_F(HeapTest, RandomPiecesNeverOverlapAndAllMemoryComesBack) {
     for (const uint64_t unit : index) heap_->FreeIndexUnit(unit);
     ExpectAllAccountedFor();
     EXPECT_EQ(heap_->stats().free_bytes, all);
-    EXPECT_EQ(heap_->stats().longest_bytes, all);
+    EXPECT_GE(heap_->stats().longest_bytes, all - 2 * kUnitBytes) << "the spare is one unit";
   }
+}
+
+// What was at hand was used up to the last cell: a block that becomes empty then is not at hand any more, nor taken for
+// a block with a hole when it comes again.
+TEST_F(HeapTest, ABlockOfWhichNothingIsLeftAtHandIsGivenBack) {
+  Make(64 * kMiB, 1);
+  for (int i = 0; i < 16; ++i) Add(heap_->Allocate(0, 4096, Claim::kNewKey), {0, 4096});
+  while (!pieces_.empty()) FreeAny(0);
+  for (int i = 0; i < 21; ++i) Add(heap_->Allocate(0, 3072, Claim::kNewKey), {0, 3072});
+  Add(heap_->Allocate(0, 3072, Claim::kCompaction), {0, 3072});  // who looks for holes first
+  ExpectAllAccountedFor();
 }
 
 TEST_F(HeapTest, NewKeysLeaveTheReserveAndOverwritesWhatCompactionNeeds) {
@@ -123,11 +134,11 @@ TEST_F(HeapTest, NewKeysLeaveTheReserveAndOverwritesWhatCompactionNeeds) {
   EXPECT_EQ(stats.reserve_bytes, stats.free_bytes);
   while (heap_->Allocate(0, 4096, Claim::kOverwrite) != 0) {
   }
-  EXPECT_EQ(heap_->stats().free_bytes, 4 * kUnitBytes);
+  EXPECT_EQ(heap_->stats().free_bytes, 5 * kUnitBytes) << "one is the spare";
   EXPECT_EQ(heap_->AllocateIndexUnit(), 0u);
   while (heap_->Allocate(0, 4096, Claim::kCompaction) != 0) {
   }
-  EXPECT_EQ(heap_->stats().free_bytes, 0u);
+  EXPECT_EQ(heap_->stats().free_bytes, 1 * kUnitBytes);
 }
 
 TEST_F(HeapTest, IndexUnitsComeFromTheLowEndAndBlocksFromTheHighOne) {
@@ -138,7 +149,8 @@ TEST_F(HeapTest, IndexUnitsComeFromTheLowEndAndBlocksFromTheHighOne) {
   const uint64_t medium = heap_->Allocate(0, SizeClassBytes(SizeClassFor(10'000)), Claim::kNewKey);
   EXPECT_LT(small, 4 * kMiB) << "the first page is the fullest";
   EXPECT_LT(medium, 4 * kMiB);
-  EXPECT_GE(heap_->Allocate(0, SizeClassBytes(SizeClassFor(100'000)), Claim::kNewKey), 62 * kMiB);
+  EXPECT_GE(heap_->Allocate(0, SizeClassBytes(SizeClassFor(100'000)), Claim::kNewKey), 60 * kMiB)
+      << "below the page that the spare is in";
 }
 
 // Pieces that fit their units are not refused for want of an aligned block.

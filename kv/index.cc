@@ -64,17 +64,16 @@ absl::string_view KeyOf(const char* item) {
 template <typename F>
 char* ForMatches(char* segment, uint64_t hash, F f) {
   const uint16_t fingerprint = FingerprintOf(hash);
-  char* bucket = BucketAt(segment, BucketOf(hash));
-  const uint32_t link = InfoOf(bucket).link();
-  for (int i = 0; i < 2; ++i) {
+  char* const main = BucketAt(segment, BucketOf(hash));
+  for (char* bucket = main;;) {
     for (char* at = bucket + 8; at < bucket + kBucketBytes; at += 8) {
       const Slot slot(LoadWord(at));
       if (slot.fingerprint() == fingerprint && !slot.empty() && f(slot)) return at;
     }
-    if (link == 0) return nullptr;
+    const uint32_t link = InfoOf(main).link();
+    if (bucket != main || link == 0) return nullptr;
     bucket = BucketAt(segment, LinkedBucket(link));
   }
-  return nullptr;
 }
 
 }  // namespace
@@ -101,11 +100,14 @@ bool Index::Init() {
   return true;
 }
 
-char* Index::Find(uint64_t hash, absl::string_view key, char** item) const {
-  return ForMatches(SegmentOf(hash), hash, [&](Slot slot) {
-    *item = region_ + slot.offset();
-    return KeyOf(*item) == key;
+Index::Found Index::Find(uint64_t hash, absl::string_view key) const {
+  char* item = nullptr;
+  char* const slot = ForMatches(SegmentOf(hash), hash, [&](Slot in_slot) {
+    item = region_ + in_slot.offset();
+    const absl::string_view its_key = KeyOf(item);
+    return SameKey(its_key.data(), its_key.size(), key.data(), key.size());
   });
+  return {slot, item};
 }
 
 char* Index::FindOffset(uint64_t hash, uint64_t offset) const {

@@ -54,8 +54,12 @@ class Index {
   // Makes the first segments. False: not enough memory.
   bool Init();
 
-  // Where the slot of a key is, or null. *item is where its item is.
-  char* Find(uint64_t hash, absl::string_view key, char** item) const;
+  // Where a key's slot and its item are.
+  struct Found {
+    char* slot = nullptr;  // null: absent
+    char* item = nullptr;
+  };
+  Found Find(uint64_t hash, absl::string_view key) const;
   // Where the slot is that holds an item at this offset, or null.
   char* FindOffset(uint64_t hash, uint64_t offset) const;
 
@@ -85,6 +89,7 @@ class Index {
   // A bounded piece of what is to be done now and then: ends quarantines, merges what could not be merged before, moves
   // a segment to where it had better lie, lets memory leave. Writers call it as they come.
   void Tidy(int64_t now_ns);
+  size_t merges_put_off() const { return to_merge_.size(); }
   // Whether Tidy() will have something to do though nobody writes.
   bool untidy() const { return !to_merge_.empty() || misplaced_; }
 

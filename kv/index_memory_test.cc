@@ -21,7 +21,7 @@
 #include "kv/segment_pool.h"
 #include "kv/shared_directory.h"
 #include "kv/table.h"
-#include "kv/test_region.h"
+#include "kv/table_testing.h"
 #include "kv/words.h"
 
 namespace farlook::kv {
@@ -31,19 +31,8 @@ constexpr uint64_t kMiB = 1 << 20;
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kSecond = 1'000 * kMillisecond;
 
-class IndexMemoryTest : public testing::Test {
+class IndexMemoryTest : public TableFixture {
  protected:
-  void Make(uint64_t bytes, int partitions = 1) {
-    table_.reset();
-    memory_ = std::make_unique<TestMemory>(bytes);
-    TableOptions options;
-    options.incarnation = 7;
-    options.hash_seed = 42;
-    options.partitions = partitions;
-    auto table = Table::Create(memory_->span(), options);
-    ASSERT_TRUE(table.ok()) << table.status();
-    table_ = *std::move(table);
-  }
   Code Put(absl::string_view key, absl::string_view value = "") {
     now_ += 1'000;
     return table_->Put(table_->HashOf(key), key, value, Condition::kAlways, 0, now_).code;
@@ -57,15 +46,13 @@ class IndexMemoryTest : public testing::Test {
     for (int step = 0; step < 20'000; ++step) {
       now_ += kMillisecond;
       bool more = false;
-      for (int i = 0; i < table_->partitions(); ++i) more |= table_->Tidy(i, now_);
+      for (int i = 0; i < table_->partitions(); ++i) more |= table_->Tidy(i, now_) != TidyResult::kNothing;
       if (!more) return;
     }
     ADD_FAILURE() << "there is always more to tidy";
   }
   std::string Name(uint64_t i) const { return absl::StrCat("key", i); }
 
-  std::unique_ptr<TestMemory> memory_;
-  std::unique_ptr<Table> table_;
   int64_t now_ = kSecond;
 };
 

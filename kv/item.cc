@@ -20,7 +20,7 @@ struct Header {
     item->version = version();
     std::memcpy(&item->kind, at + kLengthsOffset + 2, 2);
     item->expiry_ms = 0;
-    if (expiry == NeverExpires(item->version)) [[likely]]
+    if (IsNeverFor(item->version, expiry)) [[likely]]
       return true;
     item->expiry_ms = ExpiryTimeMs(expiry);
     return ExpiryFits(item->version, expiry);
@@ -47,7 +47,8 @@ ItemCheck CheckItem(const Hasher& hasher, absl::string_view bytes, absl::string_
   if (!header.Describe(item)) return ItemCheck::kTorn;
   item->key = absl::string_view(bytes.data() + kItemHeaderBytes, lengths.key_bytes);
   item->value = absl::string_view(bytes.data() + ValueOffset(lengths.key_bytes), lengths.value_bytes);
-  return item->key == key ? ItemCheck::kValid : ItemCheck::kOtherKey;
+  const bool same = SameKey(item->key.data(), item->key.size(), key.data(), key.size());
+  return same ? ItemCheck::kValid : ItemCheck::kOtherKey;
 }
 
 ItemCheck CheckSplitItem(const Hasher& hasher, absl::string_view head, absl::string_view rest, absl::string_view key,

@@ -51,12 +51,12 @@ Lookup::Step Lookup::Start(const ReaderContext& context, absl::string_view key, 
   context_ = context;
   key_ = key;
   hash_ = hash;
+  phase_ = Phase::kCached;
   cached_was_stale_ = moved_ = false;
   retries_ = expiry_looks_ = 0;
   second_look_ = false;
   rounds_ = bucket_reads_ = item_reads_ = 0;
-  if (!cached.empty() && cached.ValidIn(context_.region_bytes)) {
-    phase_ = Phase::kCached;
+  if (!cached.empty()) {
     slot_ = cached;
     return WantItem();
   }
@@ -90,6 +90,8 @@ Lookup::Step Lookup::WantBucket(uint32_t number) {
 }
 
 Lookup::Step Lookup::WantItem() {
+  if (!slot_.ValidIn(context_.region_bytes)) [[unlikely]]  // no server writes this
+    return Again();
   wanted_ = {slot_.offset(), static_cast<uint32_t>(slot_.bytes())};
   return Step::kRead;
 }
@@ -140,7 +142,6 @@ Lookup::Step Lookup::FeedBucket(absl::string_view bytes) {
   for (; matches != 0; matches &= matches - 1) {
     const Slot slot(LoadAs<uint64_t>(bytes.data() + 8 * std::countr_zero(matches)));
     if (slot.empty()) continue;
-    if (!slot.ValidIn(context_.region_bytes)) return Again();  // no server writes this
     slots[count++] = slot.word();
   }
   if (second_look_ && !(look.link == link && look.count == count && std::equal(slots, slots + count, &look.slots[0]))) {

@@ -74,6 +74,7 @@ absl::Status DecodeOptions(Request* request) {
   if (option.has_ttl && !MayHaveTtl(request->type)) return Malformed("request: a ttl where none belongs");
   if (!put && option.keep_ttl) return Malformed("request: a ttl to be kept where none belongs");
   if (!put && option.item_flags != 0) return Malformed("request: flags of an item where none belong");
+  if (!put && option.refill) return Malformed("request: a refill that puts nothing");
   return absl::OkStatus();
 }
 
@@ -122,7 +123,7 @@ absl::StatusOr<Request> Request::Decode(absl::string_view bytes) {
   if (request.condition != Condition::kVersion && request.version != 0) {
     return Malformed("request: a version where none belongs");
   }
-  if (request.type == RequestType::kPut) {
+  if (HasValue(request.type)) {
     request.value = bytes.substr(key_end);
     if (request.value.size() != request.value_bytes) return Malformed("request: value of another length than it says");
     return request;
@@ -144,10 +145,12 @@ absl::StatusOr<Request> Request::Decode(absl::string_view bytes) {
 
 absl::string_view CodeName(Code code) {
   static constexpr absl::string_view kNames[kCodes] = {
-      "ok",         "not_found",     "exists",       "version_mismatch", "no_memory",
-      "index_full", "too_large",     "read_only",    "bad_value",        "outcome_unknown",
-      "wrong_kind", "shutting_down", "out_of_range", "expired",          "unsupported"};
+      "ok",           "not_found", "exists",      "version_mismatch", "no_memory",  "index_full",
+      "too_large",    "read_only", "bad_value",   "outcome_unknown",  "wrong_kind", "shutting_down",
+      "out_of_range", "expired",   "unsupported", "not_allowed"};
   const size_t i = static_cast<size_t>(code);
+  if (code == Code::kLater) return "later";
+  if (code == Code::kBusy) return "busy";
   if (code == Code::kMakingRoom) return "making_room";
   return i < kCodes ? kNames[i] : "unknown";
 }

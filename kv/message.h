@@ -37,27 +37,37 @@ enum class RequestType : uint8_t {
   // Without a number and without a reply.
   kCellsDropped = 12,  // the answer to a CellNotice (cell_notice.h), whose sequence is the operand
   kGoodbye = 13,       // the client will not come back: the session is forgotten when the connection ends
-  // 14 is kept for batches of touched locations.
+  kTouched = 14,       // of gets that a cache's clients made: value is a TouchedLocations (touched.h)
 
   // Of expiry. RequestOptions::ttl_us; without one the item never expires.
   kTouch = 15,        // key; nothing else of its item changes
   kGetAndTouch = 16,  // key; the reply's payload is as of a kGet
   kTtl = 17,          // key; what a reader asks who cannot tell: the reply's payload is a TtlResult
-};
-inline constexpr int kRequestTypes = 18;  // from 0, which is none
 
-constexpr bool IsRequestType(uint8_t type) { return type != 0 && type != 14 && type < kRequestTypes; }
+  kFigures = 18,  // of a client's gets, without a number and without a reply: value is ClientFigures (client_figures.h)
+
+  kAdmin = 19,  // of operators; "key" says what: "clients@ID" or "kick ID"; the payload is text, as of a kStat
+};
+inline constexpr int kRequestTypes = 20;  // from 0, which is none
+
+constexpr bool IsRequestType(uint8_t type) { return type != 0 && type < kRequestTypes; }
 
 constexpr bool IsCounterRequest(RequestType type) {
   return type >= RequestType::kCounterCreate && type <= RequestType::kCounterDelete;
 }
 // Whether a request has a number within its session, and a reply.
 constexpr bool IsNumbered(RequestType type) {
-  return type != RequestType::kCellsDropped && type != RequestType::kGoodbye;
+  return type != RequestType::kCellsDropped && type != RequestType::kGoodbye && type != RequestType::kTouched &&
+         type != RequestType::kFigures;
 }
 // Whether it names an item, so that its key is not empty.
 constexpr bool HasKey(RequestType type) {
-  return type <= RequestType::kGet || IsCounterRequest(type) || type >= RequestType::kTouch;
+  return type <= RequestType::kGet || IsCounterRequest(type) ||
+         (type >= RequestType::kTouch && type <= RequestType::kTtl);
+}
+// Whether it bears a value.
+constexpr bool HasValue(RequestType type) {
+  return type == RequestType::kPut || type == RequestType::kTouched || type == RequestType::kFigures;
 }
 // Whether it may say when its item expires.
 constexpr bool MayHaveTtl(RequestType type) {
@@ -115,8 +125,8 @@ struct Request {
   uint16_t flags = 0;         // none defined yet
   absl::string_view options;  // RequestOptions, and those of later releases
   absl::string_view key;      // 1..1,024 bytes where HasKey(type); else any
-  uint32_t value_bytes = 0;   // kPut: value.size(); kPutPulled: what is to be pulled
-  absl::string_view value;    // kPut
+  uint32_t value_bytes = 0;   // where HasValue(type) value.size(); kPutPulled: what is to be pulled
+  absl::string_view value;    // where HasValue(type)
   ValueSource source;         // kPutPulled
   CounterOperands operands;   // where HasOperands(type)
   RequestOptions option;      // set by Decode, from `options`
@@ -184,12 +194,15 @@ enum class Code : uint8_t {
   kShuttingDown = 11,    // not executed (UNAVAILABLE)
   kOutOfRange = 12,      // a counter is, or would get, outside its range, with its value (OUT_OF_RANGE)
   kExpired = 13,         // its deadline had passed: not begun, and never will be (DEADLINE_EXCEEDED)
-  kUnsupported = 14,     // has an option that this server does not know; not executed (UNIMPLEMENTED)
+  kUnsupported = 14,     // asks for something that this server does not know; not executed (UNIMPLEMENTED)
+  kNotAllowed = 15,      // its user lacks the role admin; not executed (PERMISSION_DENIED)
 
-  // Within the server, never in a reply: nothing was done, but there will be room; let the lock go and call again.
-  kMakingRoom = 255,
+  // Within the server, never in a reply.
+  kLater = 253,       // was taken over by who answers it
+  kBusy = 254,        // nothing was done: in a group an earlier write to the key has not come to its end
+  kMakingRoom = 255,  // nothing was done, but there will be room; let the lock go and call again
 };
-inline constexpr int kCodes = 15;  // that a reply may bear
+inline constexpr int kCodes = 16;  // that a reply may bear
 absl::string_view CodeName(Code code);
 
 // What a counter's reply tells, as payload, where the code is kOk, kExists of a counter, or kOutOfRange.

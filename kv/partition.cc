@@ -1,5 +1,6 @@
 #include "kv/partition.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kv/region.h"
@@ -28,7 +29,7 @@ bool WantsPresent(Condition condition) { return condition == Condition::kPresent
 }  // namespace
 
 Partition::Partition(absl::Span<char> region, const Hasher* hasher, Heap* heap, Compactor* compactor,
-                     SegmentPool* segments, SharedDirectory* directory, uint64_t prefix, int bits,
+                     SegmentPool* segments, SharedDirectory* directory, PieceMarks* marks, uint64_t prefix, int bits,
                      const TableOptions& options)
     : region_(region.data()),
       marks_(region.data() + RegionHeader::For(region.size(), options.partitions).MarksOf(prefix)),
@@ -45,7 +46,10 @@ Partition::Partition(absl::Span<char> region, const Hasher* hasher, Heap* heap, 
       expiry_(prefix, bits),
       versions_(options.first_version >> bits),
       marked_versions_(versions_),
-      scratch_(kScratchBytes) {}
+      scratch_(kScratchBytes),
+      walk_(heap, static_cast<int>(prefix)),
+      share_bytes_(region.size() >> bits),
+      eviction_(marks == nullptr ? nullptr : std::make_unique<Eviction>(marks, &walk_, share_bytes_, 0)) {}
 
 bool Partition::Init() {
   const bool ok = index_.Init();
@@ -66,65 +70,76 @@ void Partition::RaiseVersionMark() {
   StoreWord(marks_ + kVersionMark, marked_versions_ << bits_ | prefix_);
 }
 
-Partition::Found Partition::Find(uint64_t hash, absl::string_view key) const {
-  Found found;
-  found.slot = index_.Find(hash, key, &found.item);
-  return found;
-}
-
-bool Partition::Expired(const Found& found) const {
-  const uint64_t expiry_ms = found.expiry_ms();
-  if (expiry_ms == 0) [[likely]]
-    return false;
+bool Partition::TimeIsOver(Found found) const {
   // A counter lives until the sweep hands it over: who knows its cell does not look at its item.
-  return clock_ != nullptr && found.lengths().kind != ItemKind::kCounter && HasExpired(expiry_ms, clock_->NowUs());
+  return clock_ != nullptr && found.lengths().kind != ItemKind::kCounter &&
+         HasExpired(found.expiry_ms(), clock_->NowUs());
 }
 
-WriteResult Partition::Check(const Found& found, bool expired, Condition condition, uint64_t version,
-                             ItemKind kind) const {
-  WriteResult result;
-  if (found.slot == nullptr || expired) {
-    result.code = WantsPresent(condition) ? Code::kNotFound : Code::kOk;
-    return result;
-  }
-  result.version = found.version();
-  result.slot = Slot(LoadWord(found.slot));
-  if (found.lengths().kind != kind) {
-    result.code = Code::kWrongKind;
-  } else if (condition == Condition::kAbsent) {
-    result.code = Code::kExists;
-  } else if (condition == Condition::kVersion && version != result.version) {
-    result.code = Code::kVersionMismatch;
-  }
-  return result;
+inline Code Partition::Check(Found found, Condition condition, uint64_t version, ItemKind kind) {
+  if (found.slot == nullptr) return WantsPresent(condition) ? Code::kNotFound : Code::kOk;
+  if (found.lengths().kind != kind) return Code::kWrongKind;
+  if (condition == Condition::kAlways) [[likely]]
+    return Code::kOk;
+  if (condition == Condition::kAbsent) return Code::kExists;
+  return condition == Condition::kVersion && version != found.version() ? Code::kVersionMismatch : Code::kOk;
 }
 
-Code Partition::AllocateSlowly(uint64_t bytes, Claim claim, bool may_step, uint64_t* offset) {
-  if (!may_step) {
-    return compactor_->Hopeless(number(), bytes, claim) ? Code::kNoMemory : Code::kMakingRoom;
+Code Partition::AllocateSlowly(const Want& want, SizeClass* size_class, uint64_t* offset) {
+  return eviction_ == nullptr ? AllocateMoving(want, size_class, offset) : AllocateEvicting(want, size_class, offset);
+}
+
+Code Partition::AllocateMoving(const Want& want, SizeClass* size_class, uint64_t* offset) {
+  const Slot old = want.old;
+  const Claim claim = want.claim;
+  const uint64_t bytes = SizeClassBytes(*size_class);
+  const bool spare = !old.empty() && *size_class <= old.size_class() && heap_->SpareServes(old.bytes());
+  // The price of the spare is one more copy of the item. To empty a window or a large block takes many.
+  const bool spare_first = spare && old.bytes() > kMediumShape.most_bytes;
+  if (!want.may_step && !spare_first) {
+    return !spare && compactor_->Hopeless(number(), bytes, claim) ? Code::kNoMemory : Code::kMakingRoom;
   }
   StepBudget budget;
   while (budget.left()) {
-    const bool more = compactor_->Step(number(), bytes, claim, &budget);
+    const bool more = !spare_first && compactor_->Step(number(), bytes, claim, &budget);
     *offset = heap_->Allocate(number(), bytes, claim);
-    if (*offset != 0 || !more) {
+    if (*offset == 0 && !more && spare) {
+      *offset = heap_->Lend(number(), old.bytes());
+      if (*offset != 0) *size_class = old.size_class();
+    }
+    if (*offset != 0 || (!more && !spare)) {
       compactor_->Done(number(), *offset != 0);
       return *offset != 0 ? Code::kOk : Code::kNoMemory;
     }
+    if (!more && (!want.may_step || !compactor_->StepForSpare(number(), &budget))) break;
   }
   return Code::kMakingRoom;
+}
+
+// For a piece of the spare that will not have the old item's place: that changed since the memory was reserved.
+Code Partition::FindHome(Slot lent, const Want& want) {
+  SizeClass size_class = lent.size_class();
+  uint64_t home = heap_->Allocate(number(), lent.bytes(), FirstClaim(want.claim));
+  const Code code = home != 0 ? Code::kOk : AllocateSlowly(want, &size_class, &home);
+  if (code == Code::kOk) heap_->KeepHome(home);
+  return code;
 }
 
 char* Partition::FindRoom(uint64_t hash, int64_t now_ns, bool may_step, Code* code) {
   char* slot = index_.FindRoom(hash, now_ns, code);
   if (slot == nullptr && *code == Code::kNoMemory) {
     StepBudget budget;
+    int evictions = may_step ? kEvictionsOfAStep : kEvictionsAtOnce;
+    while (slot == nullptr && *code == Code::kNoMemory && EvictForUnit(now_ns, &evictions)) {
+      slot = index_.FindRoom(hash, now_ns, code);
+    }
+    const bool evicts_on = evictions == 0;
     bool more = may_step || !compactor_->HopelessForUnit();
     while (slot == nullptr && *code == Code::kNoMemory && more && may_step && budget.left()) {
       more = compactor_->StepForUnit(number(), &budget);
       slot = index_.FindRoom(hash, now_ns, code);
     }
-    if (slot == nullptr && *code == Code::kNoMemory && more) {
+    if (slot == nullptr && *code == Code::kNoMemory && (more || evicts_on)) {
       *code = Code::kMakingRoom;
     } else {
       compactor_->Done(number(), slot != nullptr);
@@ -141,45 +156,76 @@ char* Partition::SlotOfItemAt(uint64_t offset) {
   return index_.FindOffset((*hasher_)(item + kItemHeaderBytes, lengths.key_bytes), offset);
 }
 
-// The same version at two places for a moment, with the same contents: the copy is alive before the slot leads to it,
-// and the old one dead after. The old one's expiry is cleared last: a later move back must not find one that fits.
-void Partition::MoveItem(char* slot, uint64_t from_offset, uint64_t to_offset) {
+bool Partition::CopyItem(uint64_t from_offset, uint64_t to_offset, uint64_t most, uint64_t* copied) {
   char *from = region_ + from_offset, *to = region_ + to_offset;
   const ItemLengths lengths = ItemLengths::From(LoadWord(from + kLengthsOffset));
-  const uint64_t version = LoadWord(from + kVersionOffset);
   const uint64_t bytes = ItemBytes(lengths.key_bytes, lengths.value_bytes);
+  uint64_t at = *copied;
+  if (at == 0) {
+    StoreWord(to + kVersionOffset, LoadWord(from + kVersionOffset) | kDeadBit);
+    StoreWord(to + kChecksumOffset, LoadWord(from + kChecksumOffset));
+    at = kLengthsOffset;
+  }
+  for (const uint64_t end = bytes - at > most ? at + most / 8 * 8 : bytes; at < end; at += 8) {
+    StoreWord(to + at, LoadWord(from + at));
+  }
+  *copied = at;
+  return at >= bytes;
+}
+
+// The same version at two places for a moment, with the same contents: the copy is alive before the slot leads to it,
+// and the old one dead after. The old one's expiry is cleared last: a later move back must not find one that fits.
+void Partition::MoveCopied(char* slot, uint64_t from_offset, uint64_t to_offset) {
+  char *from = region_ + from_offset, *to = region_ + to_offset;
+  const uint64_t version = LoadWord(from + kVersionOffset);
   const Slot old(LoadWord(slot));
   const Slot moved(old.fingerprint(), old.size_class(), to_offset);
-  StoreWord(to + kVersionOffset, version | kDeadBit);
-  StoreWord(to + kChecksumOffset, LoadWord(from + kChecksumOffset));
-  for (uint64_t i = kLengthsOffset; i < bytes; i += 8) StoreWord(to + i, LoadWord(from + i));
   StoreWord(to + kExpiryOffset, LoadWord(from + kExpiryOffset));
   StoreWord(to + kVersionOffset, version);
   StoreWord(slot, moved.word());
   StoreWord(from + kVersionOffset, version | kDeadBit);
   StoreWord(from + kChecksumOffset, moved.word());  // a hint for who remembers the old place
   StoreWord(from + kExpiryOffset, 0);
+  if (eviction_ != nullptr) eviction_->Moved(KindFor(old.bytes()), from_offset, to_offset);
   moved_items_ += 1;
 }
 
-Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation,
-                        bool may_step) {
+Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint8_t flags,
+                        Reservation* reservation, int64_t now_ns, bool may_step) {
   if (value_bytes > max_value_bytes_) return Code::kTooLarge;
-  const SizeClass size_class = SizeClassFor(ItemBytes(key.size(), value_bytes));
-  const Claim claim = Find(hash, key).slot == nullptr ? Claim::kNewKey : Claim::kOverwrite;
-  uint64_t offset;
-  const Code code = Allocate(SizeClassBytes(size_class), claim, may_step, &offset);
+  SizeClass size_class = SizeClassFor(ItemBytes(key.size(), value_bytes));
+  const Found found = Find(hash, key);
+  const Slot old = found.slot == nullptr ? Slot() : Slot(LoadWord(found.slot));
+  const Claim claim = old.empty() ? Claim::kNewKey : Claim::kOverwrite;
+  uint64_t offset = heap_->Allocate(number(), SizeClassBytes(size_class), FirstClaim(claim));
+  const Want want{old, claim, may_step, old.offset(), now_ns};
+  const Code code = offset != 0 ? Code::kOk : AllocateSlowly(want, &size_class, &offset);
   if (code != Code::kOk) return code;
   heap_->Pin(offset);
   char* item = region_ + offset;
-  StoreWord(item + kVersionOffset, kDeadBit);
-  const ItemLengths lengths{static_cast<uint16_t>(key.size()), ItemKind::kValue, 0, static_cast<uint32_t>(value_bytes)};
+  reservation->version = NextVersion();
+  StoreWord(item + kVersionOffset, reservation->version | kDeadBit);
+  const ItemLengths lengths{static_cast<uint16_t>(key.size()), ItemKind::kValue, flags,
+                            static_cast<uint32_t>(value_bytes)};
   StoreWord(item + kLengthsOffset, lengths.word());
   StoreBytes(item + kItemHeaderBytes, key.data(), key.size());
   reservation->slot = Slot(FingerprintOf(hash), size_class, offset);
   reservation->hash = hash;
   reservation->value = {item + ValueOffset(key.size()), value_bytes};
+  reservation->head = {item + kLengthsOffset, ValueOffset(key.size()) - kLengthsOffset};
+  reservation->checksum.reset();
   return Code::kOk;
+}
+
+Code Partition::ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
+                            Reservation* reservation, int64_t now_ns) {
+  const uint64_t number = version >> bits_;
+  if (number << bits_ != (version ^ prefix_) || number == 0 || version >= kEndOfVersions) return Code::kVersionMismatch;
+  const uint64_t own = versions_;
+  versions_ = number - 1;  // the next one is the copy's
+  const Code code = Reserve(hash, key, value_bytes, /*flags=*/0, reservation, now_ns, /*may_step=*/true);
+  versions_ = std::max(own, code == Code::kOk ? number : 0);
+  return code;
 }
 
 void Partition::Abandon(const Reservation& reservation) {
@@ -188,13 +234,24 @@ void Partition::Abandon(const Reservation& reservation) {
 }
 
 // The body of the new item, but its checksum, is in place and its version says DEAD.
-WriteResult Partition::Link(const Reservation& reservation, Found found, ItemLengths lengths, uint64_t version,
-                            bool must_live, int64_t now_ns, bool may_step) {
-  const uint64_t offset = reservation.slot.offset();
+WriteResult Partition::Link(Slot piece, uint64_t hash, Found found, ItemLengths lengths, uint64_t version,
+                            bool must_live, int64_t now_ns, const PutParams& params) {
+  const uint64_t offset = piece.offset();
+  bool keeps_old = false;  // for the item, which lies in the spare
+  if (heap_->IsLent(offset) && !heap_->spare_has_home()) [[unlikely]] {
+    keeps_old = found.slot != nullptr && Slot(LoadWord(found.slot)).size_class() == piece.size_class();
+    if (!keeps_old) {
+      const Claim claim = found.slot == nullptr ? Claim::kNewKey : Claim::kOverwrite;
+      const uint64_t spared = found.slot == nullptr ? 0 : Slot(LoadWord(found.slot)).offset();
+      const Code code = FindHome(piece, {Slot(), claim, params.may_step, spared, now_ns});
+      if (code != Code::kOk) return {code, 0, Slot()};
+      found = Find(hash, {region_ + offset + kItemHeaderBytes, lengths.key_bytes});  // it may have moved
+    }
+  }
   const bool is_new = found.slot == nullptr;
   if (is_new) {
     Code code = Code::kOk;
-    found.slot = FindRoom(reservation.hash, now_ns, may_step, &code);
+    found.slot = FindRoom(hash, now_ns, params.may_step, &code);
     if (found.slot == nullptr) return {code, 0, Slot()};
     keys_ += 1;
     key_bytes_ += lengths.key_bytes;
@@ -203,21 +260,30 @@ WriteResult Partition::Link(const Reservation& reservation, Found found, ItemLen
     value_bytes_ -= found.lengths().value_bytes;
   }
   const Slot old = is_new ? Slot() : Slot(LoadWord(found.slot));
-  StoreWord(found.slot, reservation.slot.word());
+  StoreWord(found.slot, piece.word());
   StoreWord(region_ + offset + kVersionOffset, version);  // here the write takes effect
   value_bytes_ += lengths.value_bytes;
-  puts_ += 1;
-  if (!is_new) {
-    StoreWord(found.item, reservation.slot.word());  // for who remembers the old place
-    Free(old);
+  links_ += 1;
+  if (eviction_ != nullptr) [[unlikely]] {
+    const bool was_old = !is_new && eviction_->IsOld(old.offset());
+    NoteWritten(hash, piece, lengths, params.refill, was_old, now_ns);
   }
-  return {Code::kOk, version, reservation.slot};
+  if (!is_new) {
+    StoreWord(found.item, piece.word());  // for who remembers the old place
+    if (keeps_old) [[unlikely]] {
+      if (eviction_ != nullptr) eviction_->Removed(KindFor(old.bytes()), old.offset());
+      heap_->KeepHome(old.offset());
+    } else {
+      Free(old);
+    }
+  }
+  return {Code::kOk, version, piece};
 }
 
 // A put on condition that the key is there must not succeed after a reader concluded that the item had expired. Such a
 // reader saw it alive at a time when the clock had come so far. So the clock is looked at when no reader can see it
 // alive any more.
-bool Partition::Kill(const Found& found, bool must_live, int64_t now_ns) {
+bool Partition::Kill(Found found, bool must_live, int64_t now_ns) {
   const uint64_t dead = found.version() | kDeadBit;
   if (!must_live) [[likely]] {
     StoreWord(found.item + kVersionOffset, dead);
@@ -229,7 +295,7 @@ bool Partition::Kill(const Found& found, bool must_live, int64_t now_ns) {
   return false;
 }
 
-void Partition::Remove(const Found& found, int64_t now_ns) {
+void Partition::Remove(Found found, int64_t now_ns) {
   const ItemLengths lengths = found.lengths();
   const Slot slot(LoadWord(found.slot));
   StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);  // here the delete takes effect
@@ -242,57 +308,64 @@ void Partition::Remove(const Found& found, int64_t now_ns) {
   TakeIndexFigures();
 }
 
-void Partition::RemoveExpired(const Found& found, int64_t now_ns) {
+void Partition::RemoveExpired(Found found, int64_t now_ns) {
   Remove(found, now_ns);
   expired_items_ += 1;
 }
 
-void Partition::StoreDead(char* to, const Image& image) {
+inline void Partition::StoreDead(char* to, const Image& image) {
   StoreWord(to + kVersionOffset, image.version | kDeadBit);
   StoreWord(to + kChecksumOffset, image.checksum);
-  StoreBytes(to + kLengthsOffset, image.bytes + kLengthsOffset, (image.size - kLengthsOffset + 7) / 8 * 8);
+  StoreWord(to + kLengthsOffset, LoadAs<uint64_t>(image.bytes + kLengthsOffset));
+  StoreGranules(to + kItemHeaderBytes, image.bytes + kItemHeaderBytes, image.size - kItemHeaderBytes);
   StoreWord(to + kExpiryOffset, image.expiry);
 }
 
 // Writes the item where the old one is. Were the server to end in between, the redo piece has what the piece should
 // have: so the copy is whole before the target says for which piece it is, and bears DEAD, since a reader may look
 // there.
-WriteResult Partition::Rewrite(const Found& found, const Image& image, bool must_live, int64_t now_ns) {
-  const uint64_t slot = LoadWord(found.slot);
+inline WriteResult Partition::Rewrite(Found found, Slot slot, const Image& image, bool must_live, int64_t now_ns) {
   StoreWord(marks_ + kRedoTarget, 0);
   StoreDead(redo_, image);
-  StoreWord(marks_ + kRedoTarget, slot);
+  StoreWord(marks_ + kRedoTarget, slot.word());
   if (must_live && !Kill(found, must_live, now_ns)) return {Code::kNotFound, 0, Slot()};
   value_bytes_ += LoadAs<uint32_t>(image.bytes + kLengthsOffset + 4) - uint64_t{found.lengths().value_bytes};
   StoreDead(found.item, image);
   StoreWord(found.item + kVersionOffset, image.version);  // here it takes effect
-  puts_ += 1;
   rewrites_ += 1;
-  return {Code::kOk, image.version, Slot(slot)};
+  if (eviction_ != nullptr) [[unlikely]] {
+    const ItemLengths lengths = ItemLengths::From(LoadAs<uint64_t>(image.bytes + kLengthsOffset));
+    NoteWritten(/*hash=*/0, slot, lengths, /*refill=*/false, /*was_old=*/false, now_ns);
+  }
+  return {Code::kOk, image.version, slot};
 }
 
 WriteResult Partition::Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns) {
   char* item = region_ + reservation.slot.offset();
-  ItemLengths lengths = ItemLengths::From(LoadWord(item + kLengthsOffset));
+  const ItemLengths lengths = ItemLengths::From(LoadWord(item + kLengthsOffset));
   const Found found = Find(reservation.hash, {item + kItemHeaderBytes, lengths.key_bytes});
   const bool expired = found.slot != nullptr && Expired(found);
-  WriteResult result = Check(found, expired, params.condition, params.version, ItemKind::kValue);
-  if (result.code != Code::kOk) {
+  const Found present = expired ? Found() : found;
+  const Code code = Check(present, params.condition, params.version, ItemKind::kValue);
+  if (code != Code::kOk) {
+    const WriteResult refused = Answer(code, present);
     if (expired) RemoveExpired(found, now_ns);
     Abandon(reservation);
-    return result;
+    return refused;
   }
-  const uint64_t old_expiry_ms = found.slot == nullptr || expired ? 0 : found.expiry_ms();
-  const uint64_t new_version = NextVersion();
-  StoreWord(item + kVersionOffset, new_version | kDeadBit);
-  lengths.flags = params.flags;
-  StoreWord(item + kLengthsOffset, lengths.word());
-  const uint64_t bytes = ItemBytes(lengths.key_bytes, lengths.value_bytes);
-  const absl::string_view head(reinterpret_cast<const char*>(&new_version), sizeof new_version);
-  StoreWord(item + kChecksumOffset, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));
+  const uint64_t old_expiry_ms = present.slot == nullptr ? 0 : present.expiry_ms();
+  const uint64_t new_version = reservation.version;
+  if (reservation.checksum.has_value()) {
+    StoreWord(item + kChecksumOffset, *reservation.checksum);
+  } else {
+    const uint64_t bytes = ItemBytes(lengths.key_bytes, lengths.value_bytes);
+    const absl::string_view head(reinterpret_cast<const char*>(&new_version), sizeof new_version);
+    StoreWord(item + kChecksumOffset, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));
+  }
   StoreWord(item + kExpiryOffset, ExpiryWord(new_version, ExpiryFor(params, old_expiry_ms)));
   const bool must_live = WantsPresent(params.condition) && old_expiry_ms != 0;
-  result = Link(reservation, found, lengths, new_version, must_live, now_ns, params.may_step);
+  const WriteResult result =
+      Link(reservation.slot, reservation.hash, found, lengths, new_version, must_live, now_ns, params);
   if (result.code == Code::kOk) {
     heap_->Unpin(reservation.slot.offset());
   } else if (result.code != Code::kMakingRoom) {
@@ -301,22 +374,17 @@ WriteResult Partition::Publish(const Reservation& reservation, const PutParams& 
   return Noted(reservation.hash, params.expiry_ms, result);
 }
 
-WriteResult Partition::Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
-                           int64_t now_ns) {
-  return Noted(hash, params.expiry_ms, PutItem(hash, key, value, ItemKind::kValue, params, now_ns));
-}
-
 // A counter's item is written once and never replaced, so what it says about its cell is true as long as it is alive.
 WriteResult Partition::InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms,
                                      int64_t now_ns) {
   const absl::string_view value(reinterpret_cast<const char*>(&cell), sizeof cell);
   const PutParams params{Condition::kAbsent, /*version=*/0, expiry_ms};
-  return Noted(hash, expiry_ms, PutItem(hash, key, value, ItemKind::kCounter, params, now_ns));
+  return Put(hash, key, value, ItemKind::kCounter, params, now_ns);
 }
 
 // The item as it will be, in private memory.
-Partition::Image Partition::Compose(absl::string_view key, absl::string_view value, ItemLengths lengths,
-                                    uint64_t expiry_ms) {
+inline Partition::Image Partition::Compose(absl::string_view key, absl::string_view value, ItemLengths lengths,
+                                           uint64_t expiry_ms) {
   char* s = scratch_.data();
   Image image;
   image.bytes = s;
@@ -325,8 +393,7 @@ Partition::Image Partition::Compose(absl::string_view key, absl::string_view val
   image.expiry = ExpiryWord(image.version, expiry_ms);
   StoreAs(s + kVersionOffset, image.version);
   StoreAs(s + kLengthsOffset, lengths.word());
-  // The padding; before what it follows, which may cover all of it.
-  StoreAs(s + (image.size - 1) / 8 * 8, uint64_t{0});
+  // The padding; before the key, which may cover all of it.
   StoreAs(s + ValueOffset(key.size()) - 8, uint64_t{0});
   std::memcpy(s + kItemHeaderBytes, key.data(), key.size());
   if (!value.empty()) std::memcpy(s + ValueOffset(key.size()), value.data(), value.size());
@@ -334,53 +401,58 @@ Partition::Image Partition::Compose(absl::string_view key, absl::string_view val
   return image;
 }
 
-WriteResult Partition::PutItem(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind,
-                               const PutParams& params, int64_t now_ns) {
+WriteResult Partition::Put(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind,
+                           const PutParams& params, int64_t now_ns) {
   Found found = Find(hash, key);
-  const bool expired = found.slot != nullptr && Expired(found);
-  WriteResult result = Check(found, expired, params.condition, params.version, kind);
-  if (result.code != Code::kOk) {
+  uint64_t old_expiry_ms = found.slot == nullptr ? 0 : found.expiry_ms();
+  const bool expired = old_expiry_ms != 0 && TimeIsOver(found);
+  if (expired) [[unlikely]]
+    old_expiry_ms = 0;
+  const Found present = expired ? Found() : found;
+  Code code = Check(present, params.condition, params.version, kind);
+  if (code != Code::kOk) [[unlikely]] {
+    const WriteResult refused = Answer(code, present);
     if (expired) RemoveExpired(found, now_ns);
-    return result;
+    return refused;
   }
-  if (value.size() > max_value_bytes_ && kind == ItemKind::kValue) return {Code::kTooLarge, 0, Slot()};
+  if (value.size() > max_value_bytes_) [[unlikely]] {
+    if (kind == ItemKind::kValue) return {Code::kTooLarge, 0, Slot()};
+  }
   const uint64_t bytes = ItemBytes(key.size(), value.size());
   if (bytes > kScratchBytes) {
     Reservation reservation;
-    result.code = Reserve(hash, key, value.size(), &reservation, params.may_step);
-    if (result.code != Code::kOk) return {result.code, 0, Slot()};
+    code = Reserve(hash, key, value.size(), params.flags, &reservation, now_ns, params.may_step);
+    if (code != Code::kOk) return {code, 0, Slot()};
     StoreBytes(reservation.value.data(), value.data(), value.size());
-    result = Publish(reservation, params, now_ns);
+    const WriteResult result = Publish(reservation, params, now_ns);
     if (result.code == Code::kMakingRoom) Abandon(reservation);
     return result;
   }
 
   const ItemLengths lengths{static_cast<uint16_t>(key.size()), kind, params.flags, static_cast<uint32_t>(value.size())};
-  const uint64_t old_expiry_ms = found.slot == nullptr || expired ? 0 : found.expiry_ms();
   const uint64_t expiry_ms = ExpiryFor(params, old_expiry_ms);
   const bool must_live = old_expiry_ms != 0 && WantsPresent(params.condition);
-  const SizeClass size_class = SizeClassFor(bytes);
-  bool fits = false;  // in the old item's piece
-  if (found.slot != nullptr) {
-    const SizeClass piece = Slot(LoadWord(found.slot)).size_class();
-    fits = size_class <= piece && piece <= largest_rewritten_;
-    if (fits && !Wastes(piece, size_class)) [[likely]]
-      return Rewrite(found, Compose(key, value, lengths, expiry_ms), must_live, now_ns);
-  }
-  const Claim claim = found.slot == nullptr ? Claim::kNewKey : Claim::kOverwrite;
-  uint64_t offset = heap_->Allocate(number(), SizeClassBytes(size_class), claim);
-  if (offset == 0) {
-    if (fits) return Rewrite(found, Compose(key, value, lengths, expiry_ms), must_live, now_ns);
-    result.code = AllocateSlowly(SizeClassBytes(size_class), claim, params.may_step, &offset);
-    if (result.code != Code::kOk) return {result.code, 0, Slot()};
-    found = Find(hash, key);  // it may have been moved
+  SizeClass size_class = SizeClassFor(bytes);
+  const Slot old = found.slot == nullptr ? Slot() : Slot(LoadWord(found.slot));
+  const bool fits = found.slot != nullptr && size_class <= old.size_class() && old.size_class() <= largest_rewritten_;
+  uint64_t offset = 0;  // of another piece
+  if (!fits || Wastes(old.size_class(), size_class)) {
+    const Claim claim = found.slot == nullptr ? Claim::kNewKey : Claim::kOverwrite;
+    offset = heap_->Allocate(number(), SizeClassBytes(size_class), FirstClaim(claim));
+    if (offset == 0 && !fits) {
+      const Want want{old, claim, params.may_step, old.offset(), now_ns};
+      code = AllocateSlowly(want, &size_class, &offset);
+      if (code != Code::kOk) return {code, 0, Slot()};
+      found = Find(hash, key);  // it may have been moved
+    }
   }
   const Image image = Compose(key, value, lengths, expiry_ms);
+  if (offset == 0) return Noted(hash, params.expiry_ms, Rewrite(found, old, image, must_live, now_ns));
   StoreDead(region_ + offset, image);
   const Slot slot(FingerprintOf(hash), size_class, offset);
-  result = Link({slot, hash, {}}, found, lengths, image.version, must_live, now_ns, params.may_step);
+  const WriteResult result = Link(slot, hash, found, lengths, image.version, must_live, now_ns, params);
   if (result.code != Code::kOk) Free(slot);
-  return result;
+  return Noted(hash, params.expiry_ms, result);
 }
 
 // The old expiry is made torn for readers first: one who had fetched it could conclude that the item has expired after
@@ -405,7 +477,7 @@ WriteResult Partition::Touch(uint64_t hash, absl::string_view key, uint64_t expi
 }
 
 bool Partition::Expire(uint64_t hash, uint64_t offset, int64_t now_ns) {
-  const Found found{index_.FindOffset(hash, offset), region_ + offset};
+  const Found found{{index_.FindOffset(hash, offset), region_ + offset}};
   if (found.slot == nullptr || !Expired(found)) return false;
   RemoveExpired(found, now_ns);
   return true;
@@ -429,7 +501,7 @@ WriteResult Partition::DeleteItem(uint64_t hash, absl::string_view key, ItemKind
     return {Code::kNotFound, 0, Slot()};
   }
   if (condition == Condition::kAbsent) condition = Condition::kAlways;
-  const WriteResult result = Check(found, /*expired=*/false, condition, version, kind);
+  const WriteResult result = Answer(Check(found, condition, version, kind), found);
   if (result.code != Code::kOk) return result;
   Remove(found, now_ns);
   deletes_ += 1;
@@ -439,27 +511,74 @@ WriteResult Partition::DeleteItem(uint64_t hash, absl::string_view key, ItemKind
 WriteResult Partition::Get(uint64_t hash, absl::string_view key, ItemView* item) const {
   const Found found = Find(hash, key);
   if (found.slot == nullptr || Expired(found)) return {Code::kNotFound, 0, Slot()};
-  const ItemLengths lengths = found.lengths();
-  item->version = found.version();
-  item->expiry_ms = found.expiry_ms();
-  item->kind = lengths.kind;
-  item->flags = lengths.flags;
-  item->key = {found.item + kItemHeaderBytes, lengths.key_bytes};
-  item->value = {found.item + ValueOffset(lengths.key_bytes), lengths.value_bytes};
+  if (eviction_ != nullptr) eviction_->Used(static_cast<uint64_t>(found.item - region_));
+  *item = ViewOf(found);
   return {Code::kOk, item->version, Slot(LoadWord(found.slot))};
 }
 
-bool Partition::Tidy(int64_t now_ns) {
+ItemView Partition::ViewOf(Found found) {
+  const ItemLengths lengths = found.lengths();
+  ItemView item;
+  item.version = found.version();
+  item.expiry_ms = found.expiry_ms();
+  item.kind = lengths.kind;
+  item.flags = lengths.flags;
+  item.key = {found.item + kItemHeaderBytes, lengths.key_bytes};
+  item.value = {found.item + ValueOffset(lengths.key_bytes), lengths.value_bytes};
+  return item;
+}
+
+// A key's bucket is the same in whatever segment serves its position. So for one bucket after the other the walk passes
+// all positions: splits and merges that happen meanwhile hide no key from it.
+bool Partition::WalkItems(WalkPlace* place, size_t budget,
+                          absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const {
+  const uint64_t first = bits_ == 0 ? 0 : prefix_ << (64 - bits_);
+  const uint64_t end = first | ~uint64_t{0} >> bits_;  // the last position
+  for (size_t looked = 0; looked < budget; ++looked) {
+    uint64_t last = 0;
+    const char* const segment = index_.SegmentAt(first + place->passed, &last);
+    const BucketInfo info(LoadWord(segment + uint64_t{place->bucket} * kBucketBytes));
+    ShowBucket(segment + uint64_t{place->bucket} * kBucketBytes, place->bucket, see);
+    if (info.link() != 0) {
+      ShowBucket(segment + uint64_t{LinkedBucket(info.link())} * kBucketBytes, place->bucket, see);
+    }
+    if (last < end) {
+      place->passed = last + 1 - first;
+    } else {
+      place->passed = 0;
+      if (++place->bucket == kMainBuckets) return false;
+    }
+  }
+  return true;
+}
+
+// Of an overflow bucket those that belong to main bucket `of`.
+void Partition::ShowBucket(const char* bucket, uint32_t of,
+                           absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const {
+  for (size_t i = 1; i < kWordsPerBucket; ++i) {
+    const Slot slot(LoadWord(bucket + 8 * i));
+    if (slot.empty()) continue;
+    const Found found{{nullptr, region_ + slot.offset()}};
+    const ItemView item = ViewOf(found);
+    const uint64_t hash = (*hasher_)(item.key);
+    if (BucketOf(hash) == of && !Expired(found)) see(hash, item);
+  }
+}
+
+TidyResult Partition::Tidy(int64_t now_ns) {
+  const uint64_t done = index_.merges() + index_.moves();
+  const size_t put_off = index_.merges_put_off();
   index_.Tidy(now_ns);
   TakeIndexFigures();
-  return index_.untidy();
+  if (index_.merges() + index_.moves() != done || index_.merges_put_off() < put_off) return TidyResult::kDid;
+  return index_.untidy() ? TidyResult::kWaits : TidyResult::kNothing;
 }
 
 void Partition::AddTo(TableStats* stats) const {
   stats->keys += keys_.value();
   stats->key_bytes += key_bytes_.value();
   stats->value_bytes += value_bytes_.value();
-  stats->puts += puts_.value();
+  stats->puts += links_.value() + rewrites_.value();
   stats->rewrites += rewrites_.value();
   stats->expired_items += expired_items_.value();
   stats->expiry_bytes += expiry_.bytes();
@@ -469,6 +588,14 @@ void Partition::AddTo(TableStats* stats) const {
   stats->merges += merges_.value();
   stats->segment_moves += segment_moves_.value();
   stats->overflow_keys += overflow_keys_.value();
+  if (eviction_ == nullptr) return;
+  for (size_t i = 0; i < stats->evictions.size(); ++i) {
+    const Eviction::Stats of = eviction_->stats(static_cast<BlockKind>(i + 1));
+    stats->evictions[i].evictions += of.evictions;
+    stats->evictions[i].age_ms = std::max(stats->evictions[i].age_ms, of.age_ms);
+  }
+  stats->ghost_hits += eviction_->ghost_hits();
+  stats->eviction_bytes += eviction_->memory_bytes();
 }
 
 }  // namespace farlook::kv

@@ -4,10 +4,13 @@
 #define FARLOOK_KV_PARTITION_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "kv/compactor.h"
+#include "kv/eviction.h"
 #include "kv/expiry.h"
 #include "kv/expiry_clock.h"
 #include "kv/figure.h"
@@ -24,11 +27,11 @@ namespace farlook::kv {
 class Partition final : public ItemMover {
  public:
   Partition(absl::Span<char> region, const Hasher* hasher, Heap* heap, Compactor* compactor, SegmentPool* segments,
-            SharedDirectory* directory, uint64_t prefix, int bits, const TableOptions& options);
+            SharedDirectory* directory, PieceMarks* marks, uint64_t prefix, int bits, const TableOptions& options);
 
   bool Init();
 
-  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
+  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind, const PutParams& params,
                   int64_t now_ns);
   WriteResult Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns);
   bool Expire(uint64_t hash, uint64_t offset, int64_t now_ns);
@@ -36,63 +39,111 @@ class Partition final : public ItemMover {
   WriteResult Get(uint64_t hash, absl::string_view key, ItemView* item) const;
   WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms, int64_t now_ns);
   WriteResult DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns);
-  Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation, bool may_step);
+  Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint8_t flags, Reservation* reservation,
+               int64_t now_ns, bool may_step);
+  Code ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
+                   Reservation* reservation, int64_t now_ns);
   WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   void Abandon(const Reservation& reservation);
+  bool WalkItems(WalkPlace* place, size_t budget,
+                 absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const;
   bool Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters);
   ExpiryIndex::Tick expiry_due() const { return expiry_.due(); }
   void PrefetchItem(uint64_t hash) const { index_.PrefetchItem(hash); }
 
-  bool Tidy(int64_t now_ns);
+  TidyResult Tidy(int64_t now_ns);
 
   void AddTo(TableStats* stats) const;
 
   char* SlotOfItemAt(uint64_t offset) override;
-  void MoveItem(char* slot, uint64_t from, uint64_t to) override;
+  bool CopyItem(uint64_t from, uint64_t to, uint64_t most, uint64_t* copied) override;
+  void MoveCopied(char* slot, uint64_t from, uint64_t to) override;
+  uint64_t EvictOldest(int64_t now_ns) override;
 
  private:
+  // How many items a call that wants room evicts at most: one that may make steps, and one that may not.
+  static constexpr int kEvictionsOfAStep = 64, kEvictionsAtOnce = 16;
+
+  class Walk final : public PieceWalk {
+   public:
+    Walk(const Heap* heap, int partition) : heap_(heap), partition_(partition) {}
+    uint64_t Next(BlockKind kind, uint64_t* from, uint32_t* looks) const override {
+      return heap_->NextPiece(partition_, kind, from, looks);
+    }
+
+   private:
+    const Heap* const heap_;
+    const int partition_;
+  };
   // Where a key is now.
-  struct Found {
-    char* slot = nullptr;  // null: absent
-    char* item = nullptr;
+  struct Found : Index::Found {
     uint64_t version() const { return LoadWord(item + kVersionOffset); }
     uint64_t expiry_ms() const { return ExpiryTimeMs(LoadWord(item + kExpiryOffset)); }
     ItemLengths lengths() const { return ItemLengths::From(LoadWord(item + kLengthsOffset)); }
   };
   // An item that is whole in private memory.
   struct Image {
-    const char* bytes;  // its lengths, key and value lie where they will, followed by zeros to a whole word
+    const char* bytes;  // its lengths, key and value lie where they will, followed by whatever to a whole granule
     uint64_t size;
     uint64_t version, checksum, expiry;
   };
 
-  Found Find(uint64_t hash, absl::string_view key) const;
-  bool Expired(const Found& found) const;
-  // kOk if the condition holds. Otherwise says why, with the present version and slot. `expired`: as if it were absent.
-  WriteResult Check(const Found& found, bool expired, Condition condition, uint64_t version, ItemKind kind) const;
-  WriteResult PutItem(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind,
-                      const PutParams& params, int64_t now_ns);
+  Found Find(uint64_t hash, absl::string_view key) const { return {index_.Find(hash, key)}; }
+  static ItemView ViewOf(Found found);
+  // Of a piece of such a key.
+  bool Expired(Found found) const { return found.expiry_ms() != 0 && TimeIsOver(found); }
+  bool TimeIsOver(Found found) const;
+  // kOk if the condition holds for what is there, or for nothing; else why not.
+  static Code Check(Found found, Condition condition, uint64_t version, ItemKind kind);
+  // An answer with the present version and slot.
+  static WriteResult Answer(Code code, Found found) {
+    if (found.slot == nullptr) return {code, 0, Slot()};
+    return {code, found.version(), Slot(LoadWord(found.slot))};
+  }
   // Ends the old item of a put. False: its expiry came first, so the key is absent.
-  bool Kill(const Found& found, bool must_live, int64_t now_ns);
-  void Remove(const Found& found, int64_t now_ns);
-  void RemoveExpired(const Found& found, int64_t now_ns);
+  bool Kill(Found found, bool must_live, int64_t now_ns);
+  void Remove(Found found, int64_t now_ns);
+  void RemoveExpired(Found found, int64_t now_ns);
   Image Compose(absl::string_view key, absl::string_view value, ItemLengths lengths, uint64_t expiry_ms);
   static void StoreDead(char* to, const Image& image);
-  WriteResult Rewrite(const Found& found, const Image& image, bool must_live, int64_t now_ns);
+  WriteResult Rewrite(Found found, Slot slot, const Image& image, bool must_live, int64_t now_ns);
   WriteResult DeleteItem(uint64_t hash, absl::string_view key, ItemKind kind, Condition condition, uint64_t version,
                          int64_t now_ns);
-  // A piece, moving others if it must. kOk, kMakingRoom, kNoMemory.
-  Code Allocate(uint64_t bytes, Claim claim, bool may_step, uint64_t* offset) {
-    *offset = heap_->Allocate(number(), bytes, claim);
-    return *offset != 0 ? Code::kOk : AllocateSlowly(bytes, claim, may_step, offset);
-  }
-  Code AllocateSlowly(uint64_t bytes, Claim claim, bool may_step, uint64_t* offset);
+  // What a piece is wanted for.
+  struct Want {
+    Slot old;  // of the item that is overwritten, or empty
+    Claim claim;
+    bool may_step;
+    uint64_t spared;  // the offset of an item that is not to be evicted for it, or 0
+    int64_t now_ns;
+  };
+  // In a cache what is overwritten leaves the reserve too, as long as anything can be evicted.
+  Claim FirstClaim(Claim claim) const { return eviction_ == nullptr ? claim : Claim::kNewKey; }
+  // A piece for an item of class *size_class, moving or evicting others if it must, when the heap has none at once. Of
+  // an overwrite with no larger class than the old one it may be the heap's spare; *size_class is the old one's then.
+  // kOk, kMakingRoom, kNoMemory.
+  Code AllocateSlowly(const Want& want, SizeClass* size_class, uint64_t* offset);
+  Code AllocateMoving(const Want& want, SizeClass* size_class, uint64_t* offset);
+  Code AllocateEvicting(const Want& want, SizeClass* size_class, uint64_t* offset);
+  Code FindHome(Slot lent, const Want& want);
   // A slot for a new key. Null with *code.
   char* FindRoom(uint64_t hash, int64_t now_ns, bool may_step, Code* code);
-  void Free(Slot slot) { heap_->Free(number(), slot.offset(), slot.bytes()); }
+  // Of a cache (partition_eviction.cc).
+  bool EvictForUnit(int64_t now_ns, int* evictions);
+  uint64_t EvictFor(uint64_t bytes, uint64_t spared, int64_t now_ns, uint32_t* looks);
+  uint64_t EvictOne(BlockKind kind, uint64_t spared, int64_t now_ns, uint32_t* looks);
+  void SweepSome(int64_t now_ns);
+  // An item was written where `slot` leads.
+  void NoteWritten(uint64_t hash, Slot slot, ItemLengths lengths, bool refill, bool was_old, int64_t now_ns);
+
+  void Free(Slot slot) {
+    if (eviction_ != nullptr) [[unlikely]]
+      eviction_->Removed(KindFor(slot.bytes()), slot.offset());
+    heap_->Free(number(), slot.offset(), slot.bytes());
+  }
   int number() const { return static_cast<int>(prefix_); }
-  WriteResult Link(const Reservation& reservation, Found found, ItemLengths lengths, uint64_t version, bool must_live,
-                   int64_t now_ns, bool may_step);
+  WriteResult Link(Slot piece, uint64_t hash, Found found, ItemLengths lengths, uint64_t version, bool must_live,
+                   int64_t now_ns, const PutParams& params);
   uint64_t NextVersion() {
     if (++versions_ > marked_versions_) [[unlikely]]
       RaiseVersionMark();
@@ -106,6 +157,8 @@ class Partition final : public ItemMover {
       expiry_.Note(hash, expiry_ms);
     return result;
   }
+  void ShowBucket(const char* bucket, uint32_t of,
+                  absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const;
   void VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns, std::vector<ExpiredCounter>* counters);
   void SweepBucket(const char* bucket, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
                    std::vector<ExpiredCounter>* counters);
@@ -126,8 +179,11 @@ class Partition final : public ItemMover {
   uint64_t versions_;
   uint64_t marked_versions_;  // the region says that they may be in use up to here
   std::vector<char> scratch_;
+  const Walk walk_;
+  const uint64_t share_bytes_;          // of the region
+  std::unique_ptr<Eviction> eviction_;  // null: nothing is evicted
 
-  Figure keys_, key_bytes_, value_bytes_, puts_, rewrites_, deletes_, expired_items_, moved_items_;
+  Figure keys_, key_bytes_, value_bytes_, links_, rewrites_, deletes_, expired_items_, moved_items_;
   Figure splits_, merges_, segment_moves_, overflow_keys_;
 };
 

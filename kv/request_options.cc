@@ -28,6 +28,7 @@ size_t RequestOptions::Encode(char* to) const {
   }
   if (keep_ttl) bytes += Append(to + bytes, kCriticalTag | kKeepTtl, 0, 0);
   if (item_flags != 0) bytes += Append(to + bytes, kItemFlags, sizeof item_flags, item_flags);
+  if (refill) bytes += Append(to + bytes, kRefill, 0, 0);
   return bytes;
 }
 
@@ -47,6 +48,9 @@ absl::Status RequestOptions::Decode(absl::string_view bytes, RequestOptions* opt
         if (value.empty()) return FieldUse::kMalformed;
         options->item_flags = static_cast<uint8_t>(value[0]);
         unknown_flag = (options->item_flags & ~kKeep) != 0;
+        return FieldUse::kTaken;
+      case kRefill:
+        options->refill = true;
         return FieldUse::kTaken;
       default:
         return FieldUse::kUnknown;

@@ -161,6 +161,18 @@ uint64_t RoomProbe::Overwrite(uint64_t count) {
   return succeeded;
 }
 
+uint64_t RoomProbe::OverwriteShorter(uint64_t count) {
+  uint64_t succeeded = 0;
+  for (uint64_t i = 0; i < count && alive_ > 0; ++i) {
+    const uint64_t number = Choose(), old_bytes = lengths_[number], bytes = old_bytes - old_bytes / 8;
+    if (Put(number, bytes, Condition::kAlways, 0) != Code::kOk) continue;
+    ++succeeded;
+    lengths_[number] = static_cast<uint32_t>(bytes);
+    item_bytes_ -= old_bytes - bytes;
+  }
+  return succeeded;
+}
+
 uint64_t RoomProbe::Forget(uint64_t number) {
   const absl::string_view key(reinterpret_cast<const char*>(&number), kKeyBytes);
   if (DeleteKey(key) != Code::kOk) return 0;
@@ -221,13 +233,18 @@ absl::StatusOr<RoomFigures> MeasureRoom(absl::Span<char> region, const RoomProbe
   probe.Fill(mix);
   figures.items = probe.keys();
   figures.full = probe.Share();
-  figures.overwrites = overwrites;
-  figures.overwritten = probe.Overwrite(overwrites);
+  const auto overwrite = [&](uint64_t count) {
+    count = std::min(count, 20 * probe.keys());  // long values are few, and take their time
+    figures.overwrites += count;
+    figures.overwritten += probe.Overwrite(count);
+  };
+  overwrite(overwrites);
   const Mix others[3] = {Mix::kUniform, Mix::kLogUniform, mix};
   for (size_t i = 0; i < 3; ++i) {
     const uint64_t deleted = probe.Delete(0.3);
     figures.refilled[i] =
         static_cast<double>(probe.Fill(others[i])) / static_cast<double>(std::max<uint64_t>(deleted, 1));
+    overwrite(overwrites / 4);
   }
   figures.damaged = probe.Damaged();
   while (probe.keys() > figures.items / 1000) probe.DeleteOldest();
@@ -235,6 +252,10 @@ absl::StatusOr<RoomFigures> MeasureRoom(absl::Span<char> region, const RoomProbe
   figures.nearly_empty = static_cast<double>(probe.table().stats().free_bytes) / static_cast<double>(region.size());
   probe.Fill(mix);
   figures.full_again = probe.Share();
+  overwrite(overwrites / 4);
+  const uint64_t shorter = std::min(overwrites / 4, 20 * probe.keys());
+  figures.overwrites += shorter;
+  figures.overwritten += probe.OverwriteShorter(shorter);
   figures.damaged += probe.Damaged();
   figures.most_steps = probe.most_steps();
   const TableStats stats = probe.table().stats();

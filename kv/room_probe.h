@@ -56,6 +56,8 @@ class RoomProbe {
   // Overwrites `count` keys, chosen at random, with values of the same length; every second on the condition that the
   // version is what it is. Returns how many succeeded.
   uint64_t Overwrite(uint64_t count);
+  // The same with values of seven eighths of the length.
+  uint64_t OverwriteShorter(uint64_t count);
   // Deletes each key with this probability; returns the bytes of the items.
   uint64_t Delete(double share);
   // Deletes the key that was put first of those that are alive; returns the item's bytes.
@@ -109,7 +111,7 @@ class RoomProbe {
 struct RoomFigures {
   uint64_t items = 0;         // at the first refusal
   double full = 0;            // items and index, at the first refusal
-  uint64_t overwrites = 0;    // of the same length, when full: tried
+  uint64_t overwrites = 0;    // of the same length, whenever it was full, and of less at last: tried
   uint64_t overwritten = 0;   // and succeeded
   double refilled[3] = {};    // of what was deleted, after 30 % were: uniform, log-uniform, the same mix
   double nearly_empty = 0;    // free, when all but a thousandth of the keys are deleted

@@ -19,14 +19,15 @@ using SizeClass = uint16_t;
 
 // Bytes of an item of this class.
 constexpr uint64_t SizeClassBytes(SizeClass c) {
+  if (c < 32) return (c + uint64_t{1}) * kGranuleBytes;
   const uint64_t m = c % 16, e = c / 16;
-  return e == 0 ? (m + 1) * kGranuleBytes : ((17 + m) * kGranuleBytes) << (e - 1);
+  return ((17 + m) * kGranuleBytes) << (e - 1);
 }
 
 // The smallest class of at least `bytes`. REQUIRES 0 < bytes <= SizeClassBytes(kSizeClasses - 1).
 constexpr SizeClass SizeClassFor(uint64_t bytes) {
   const uint64_t granules = (bytes + kGranuleBytes - 1) / kGranuleBytes;
-  if (granules <= 16) return static_cast<SizeClass>(granules - 1);
+  if (granules <= 32) return static_cast<SizeClass>(granules - 1);
   const int e = 64 - std::countl_zero((granules - 1) / 16);  // granules lies in (16 * 2^(e-1), 16 * 2^e]
   const uint64_t unit = uint64_t{1} << (e - 1);
   return static_cast<SizeClass>(16 * e + (granules + unit - 1) / unit - 17);

@@ -188,8 +188,8 @@ TEST_F(RewriteTest, AnUpdateInPlaceIsOneSwitch) {
   ASSERT_EQ(Put("key", "12345678").slot, place);
   std::string before = "12345678";
   for (const char* after : {"three", "four of sixteen", "", "of twenty-four bytes, ok", "5"}) {
-    // Unreadable from DEAD to alive: version, checksum, lengths, key, value, expiry.
-    const uint64_t words = 5 + (std::string(after).size() + 7) / 8;
+    // Unreadable from DEAD to alive: version, checksum, lengths, expiry; key and value in whole granules.
+    const uint64_t words = 4 + (8 + std::string(after).size() + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes / 8;
     ExpectOneSwitch("key", before, after, static_cast<int>(words), {place, RedoPlace(place)},
                     [&] { EXPECT_EQ(Put("key", after).slot, place); });
     before = after;
@@ -202,7 +202,7 @@ TEST_F(RewriteTest, AnUpdateInPlaceIsOneSwitch) {
 TEST_F(RewriteTest, UpdatesOfOneKeyAreNoConcernOfAnothers) {
   const Slot place = Put("key", "mine").slot, other = Put("other", "others").slot;
   Put("other", "others2");
-  ExpectOneSwitch("key", "mine", "mine2", 6, {place, other, RedoPlace(place)}, [&] { Put("key", "mine2"); });
+  ExpectOneSwitch("key", "mine", "mine2", 8, {place, other, RedoPlace(place)}, [&] { Put("key", "mine2"); });
   ExpectOneSwitch("key", "mine2", "mine2", 0, {place, other, RedoPlace(place)}, [&] { Put("other", "others3"); });
 }
 
@@ -537,6 +537,64 @@ TEST_F(MoveTest, OfTheItemThatIsBeingOverwrittenIsOneSwitch) {
   EXPECT_EQ(empty.keys, 0u);
   EXPECT_EQ(empty.free_bytes + empty.index_bytes - (uint64_t{8} << empty.level) + empty.overhead_bytes,
             empty.region_bytes);
+}
+
+// A full region, whose overwrites are done in the spare.
+class SpareOrderTest : public StoreOrderTest {
+ protected:
+  void SetUp() override {
+    StoreOrderTest::SetUp();
+    if (IsSkipped()) return;
+    while (Put(absl::StrCat("key", keys_), absl::StrCat("key", keys_, value_)).code == Code::kOk) ++keys_;
+    // What overwrites get before only the spare is left.
+    Reservation reservation;
+    while (table_->Reserve(table_->HashOf("key5"), "key5", 2 * value_.size(), &reservation, now_) == Code::kOk) {
+    }
+  }
+  Slot PlaceOf(absl::string_view key) const {
+    ItemView item;
+    return table_->Get(table_->HashOf(key), key, &item).slot;
+  }
+
+  const std::string value_ = std::string(66'000, 's');  // too long to be moved for each other's sake
+  const std::string other_ = std::string(66'000, 'o');
+  int keys_ = 0;
+};
+
+TEST_F(SpareOrderTest, AnOverwriteThereIsOneSwitch) {
+  const Slot old = PlaceOf("key1");
+  // Unreadable between "old DEAD" and "alive".
+  ExpectOneSwitch("key1", "key1" + value_, other_, 2, {old}, [&] { EXPECT_EQ(Put("key1", other_).code, Code::kOk); });
+  EXPECT_FALSE(PlaceOf("key1") == old);
+}
+
+TEST_F(SpareOrderTest, TheWayHomeIsNoticedByNobody) {
+  const Slot home = PlaceOf("key1");
+  ASSERT_EQ(Put("key1", other_).code, Code::kOk);
+  const Slot spare = PlaceOf("key1");
+  ASSERT_FALSE(spare == home);
+  const uint64_t moved = table_->stats().moved_items;
+  TestReader old_reader(memory_->span());
+  EXPECT_EQ(Read(&old_reader, "key1"), other_);
+  int wrong = 0;
+  uint64_t stores = 0;
+  {
+    StoreTracer tracer(memory_->span(), [&] {
+      // All of the first and the last, and few of those that copy the value.
+      if (++stores > 64 && stores < other_.size() / 8 - 16 && stores % 100 != 0) return;
+      TestReader new_reader(memory_->span());
+      for (const Slot place : {Slot(), home, spare}) {
+        wrong += Read(&old_reader, "key1", place) != other_;
+        wrong += Read(&new_reader, "key1", place) != other_;
+      }
+    });
+    Reservation reservation;  // which needs the spare
+    EXPECT_EQ(table_->Reserve(table_->HashOf("key2"), "key2", value_.size(), &reservation, now_), Code::kOk);
+  }
+  EXPECT_GT(stores, other_.size() / 8);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(table_->stats().moved_items, moved + 1);
+  EXPECT_EQ(PlaceOf("key1"), home);
 }
 
 }  // namespace

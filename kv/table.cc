@@ -9,6 +9,7 @@
 #include "kv/heap.h"
 #include "kv/partition.h"
 #include "kv/partition_locks.h"
+#include "kv/piece_marks.h"
 #include "kv/region.h"
 #include "kv/segment.h"
 #include "kv/segment_pool.h"
@@ -34,6 +35,11 @@ absl::StatusOr<std::unique_ptr<Table>> Table::Create(absl::Span<char> region, co
   if (options.first_version >= kMaxFirstVersion) return absl::InvalidArgumentError("first version above 2^47");
   if (options.incarnation == 0) return absl::InvalidArgumentError("incarnation 0");
   auto table = std::unique_ptr<Table>(new Table(region, options));
+  if (table->marks_ != nullptr && !table->marks_->ok()) {
+    return absl::ResourceExhaustedError(
+        "no memory for what a cache knows of its items: give it less memory, or evict "
+        "nothing");
+  }
   if (!table->segments_->ok()) return absl::ResourceExhaustedError("no memory for what is known of segments");
   for (auto& partition : table->partitions_) {
     if (!partition->Init()) {
@@ -59,10 +65,11 @@ Table::Table(absl::Span<char> region, const TableOptions& options)
   compactor_ = std::make_unique<Compactor>(heap_.get(), locks_.get());
   directory_ = std::make_unique<SharedDirectory>(region_.data(), header);
   segments_ = std::make_unique<SegmentPool>(region_.size(), heap_.get(), directory_.get());
+  if (options.evict) marks_ = std::make_unique<PieceMarks>(region_.size());
   for (int i = 0; i < options.partitions; ++i) {
     partitions_.push_back(std::make_unique<Partition>(region_, &hasher_, heap_.get(), compactor_.get(), segments_.get(),
-                                                      directory_.get(), static_cast<uint64_t>(i), partition_bits_,
-                                                      options_));
+                                                      directory_.get(), marks_.get(), static_cast<uint64_t>(i),
+                                                      partition_bits_, options_));
     compactor_->Add(partitions_.back().get());
   }
 }
@@ -79,7 +86,7 @@ WriteResult Table::Put(uint64_t hash, absl::string_view key, absl::string_view v
                        int64_t now_ns) {
   if (Pretends()) [[unlikely]]
     return {Code::kMakingRoom, 0, Slot()};
-  return partitions_[PartitionOf(hash)]->Put(hash, key, value, params, now_ns);
+  return partitions_[PartitionOf(hash)]->Put(hash, key, value, ItemKind::kValue, params, now_ns);
 }
 
 WriteResult Table::Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns) {
@@ -109,9 +116,12 @@ WriteResult Table::DeleteCounter(uint64_t hash, absl::string_view key, int64_t n
   return partitions_[PartitionOf(hash)]->DeleteCounter(hash, key, now_ns);
 }
 
-bool Table::Tidy(int partition, int64_t now_ns) {
-  return partitions_[static_cast<size_t>(partition)]->Tidy(now_ns) || segments_->waiting();
+TidyResult Table::Tidy(int partition, int64_t now_ns) {
+  const TidyResult result = partitions_[static_cast<size_t>(partition)]->Tidy(now_ns);
+  return result == TidyResult::kNothing && segments_->waiting() ? TidyResult::kWaits : result;
 }
+
+bool Table::untidy() const { return segments_->waiting(); }
 
 Code Table::FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) const {
   ItemView item;
@@ -123,10 +133,17 @@ Code Table::FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) co
 }
 
 Code Table::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation,
-                    int64_t /*now_ns*/, bool may_step) {
+                    int64_t now_ns, bool may_step, uint8_t flags) {
   if (Pretends()) [[unlikely]]
     return Code::kMakingRoom;
-  return partitions_[PartitionOf(hash)]->Reserve(hash, key, value_bytes, reservation, may_step);
+  return partitions_[PartitionOf(hash)]->Reserve(hash, key, value_bytes, flags, reservation, now_ns, may_step);
+}
+
+Code Table::ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
+                        Reservation* reservation, int64_t now_ns) {
+  if (Pretends()) [[unlikely]]
+    return Code::kMakingRoom;
+  return partitions_[PartitionOf(hash)]->ReserveCopy(hash, key, value_bytes, version, reservation, now_ns);
 }
 
 WriteResult Table::Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns) {
@@ -137,6 +154,26 @@ WriteResult Table::Publish(const Reservation& reservation, const PutParams& para
 
 void Table::Abandon(const Reservation& reservation) {
   partitions_[PartitionOf(reservation.hash)]->Abandon(reservation);
+}
+
+bool Table::Touched(Slot slot) {
+  return marks_ != nullptr && slot.ValidIn(region_.size()) && marks_->Touch(slot.offset());
+}
+
+size_t Table::Touched(const TouchedLocations& touched) {
+  constexpr size_t kAhead = 16;  // cache misses side by side
+  if (marks_ == nullptr) return 0;
+  size_t known = 0;
+  for (size_t i = 0; i < touched.size() + kAhead; ++i) {
+    if (i < touched.size() && touched.slot(i).ValidIn(region_.size())) marks_->Prefetch(touched.slot(i).offset());
+    if (i >= kAhead) known += Touched(touched.slot(i - kAhead));
+  }
+  return known;
+}
+
+bool Table::Walk(int partition, WalkPlace* place, size_t budget,
+                 absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const {
+  return partitions_[static_cast<size_t>(partition)]->WalkItems(place, budget, see);
 }
 
 ExpiryIndex::Tick Table::ExpiryDue(int partition) const { return partitions_[partition]->expiry_due(); }

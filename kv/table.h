@@ -18,11 +18,14 @@
 #define FARLOOK_KV_TABLE_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -31,6 +34,7 @@
 #include "kv/item.h"
 #include "kv/message.h"
 #include "kv/slot.h"
+#include "kv/touched.h"
 
 namespace farlook::kv {
 
@@ -38,6 +42,7 @@ class Compactor;
 class Heap;
 class Partition;
 class PartitionLocks;
+class PieceMarks;
 class SegmentPool;
 class SharedDirectory;
 
@@ -52,11 +57,13 @@ struct TableOptions {
   // does not hold here by chance.
   uint64_t first_version = 0;
   bool rewrites = true;  // false, for tests of what moves: no put is done in the old item's piece
+  bool evict = false;    // a cache: where memory is full, items go that were not put to be kept, and are no counters
   // Items' expiry times are times of this clock. Null: nothing ever expires.
   const TableClock* clock = nullptr;
 };
 // Leaves room for as many versions again, and 15 bits above them.
 inline constexpr uint64_t kMaxFirstVersion = uint64_t{1} << 47;
+inline constexpr uint64_t kEndOfVersions = uint64_t{1} << 48;
 
 // How a key is to be put.
 struct PutParams {
@@ -65,6 +72,7 @@ struct PutParams {
   uint64_t expiry_ms = 0;  // when it expires, of the table's clock; 0: never
   bool keep_ttl = false;   // instead: when the old item would have; where there is none, as above
   uint8_t flags = 0;       // of the item: kKeepItem
+  bool refill = false;     // the key was just missed: if it was evicted lately it is more than a chance find
   bool may_step = true;    // may make a step towards room; else kMakingRoom says that one would be due
 };
 
@@ -80,7 +88,25 @@ struct WriteResult {
 struct Reservation {
   Slot slot;  // empty: none
   uint64_t hash = 0;
+  uint64_t version = 0;    // that it will have
+  absl::string_view head;  // what of the item its checksum covers between version and value; in the region
+  // Of version, head and value, from who has computed it as the value came (Hasher::Stream). Else Publish does, under
+  // the lock.
+  std::optional<uint64_t> checksum;
   absl::Span<char> value;  // in the region: write with StoreWord (8-byte aligned) or let the transport write
+};
+
+// Where a walk over a partition's items has come to.
+struct WalkPlace {
+  uint32_t bucket = 0;
+  uint64_t passed = 0;  // of the partition's positions, for this bucket
+};
+
+// What a piece of the index's housekeeping came to.
+enum class TidyResult : uint8_t {
+  kNothing,  // there is nothing to do before the next write
+  kWaits,    // there will be more, though nobody writes: when time has passed, or memory is free
+  kDid,      // it did something; there may be more
 };
 
 // A counter whose time is over, for who ends counters.
@@ -108,6 +134,15 @@ struct TableStats {
   uint64_t rewrites = 0;       // of the puts, those in the old item's piece
   uint64_t deletes = 0;        // applied
   int level = 0;               // of the directory
+
+  // Of a cache, by kind of block: small, medium, large; runs.
+  struct Evictions {
+    uint64_t evictions = 0;
+    uint64_t age_ms = 0;  // of those that were last, about: since they were put, or last looked at in vain
+  };
+  std::array<Evictions, 4> evictions;
+  uint64_t ghost_hits = 0;      // refills of keys that had been evicted soon after they were first put
+  uint64_t eviction_bytes = 0;  // of this process's memory: what chooses them knows
 
   // Memory. Region, but for rounding: overhead, index, free, and the blocks of each kind.
   struct Blocks {
@@ -190,20 +225,39 @@ class Table {
   // A put in two steps, for a value that arrives by itself. Between the steps the lock may be let go; the memory is
   // used for nothing else until Publish or Abandon. Reserve: kOk or kNoMemory or kTooLarge. Publish checks the
   // condition, as Put does; unless it says kOk the reservation is abandoned. The value's bytes must be written by then.
+  // The item's flags are those that were reserved with.
   Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation, int64_t now_ns,
-               bool may_step = true);
+               bool may_step = true, uint8_t flags = 0);
+  // Reserve for a copy of another table's item, which will have that one's version; what this table assigns later is
+  // above it. kVersionMismatch: no table with as many partitions gave a key of this hash this version.
+  Code ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
+                   Reservation* reservation, int64_t now_ns);
   WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns) {
     return Publish(reservation, PutParams{condition, version}, now_ns);
   }
   void Abandon(const Reservation& reservation);
 
+  // Shows the partition's items from `*place` on, of some `budget` buckets, and moves it. False: those were the last.
+  // What is there from the first call to the last is shown, once at least, whatever is written in between. `see` writes
+  // nothing. REQUIRES the partition's lock.
+  bool Walk(int partition, WalkPlace* place, size_t budget,
+            absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const;
+
   // For tests of callers: the next `calls` of Put, InsertCounter, Reserve and Publish say kMakingRoom.
   void PretendToMakeRoom(uint64_t calls) { pretences_ = calls; }
 
+  // A reader found an item where `slot` leads, and says so, truly or not. False: nothing that may be evicted is there.
+  // Any thread, without a lock.
+  bool Touched(Slot slot);
+  // The same of many. How many led to what may be evicted.
+  size_t Touched(const TouchedLocations& touched);
+  bool evicts() const { return marks_ != nullptr; }
+
   // A bounded piece of the index's housekeeping, under the lock of this partition: writes do the same as they come.
-  // True: there is more to do, or to wait for, though nobody writes.
-  bool Tidy(int partition, int64_t now_ns);
+  TidyResult Tidy(int partition, int64_t now_ns);
+  // Whether memory of the index waits for it. Needs no lock.
+  bool untidy() const;
 
   // Hints, without a lock: have the bucket, then the items it points to, brought into cache before a call for this
   // hash.
@@ -226,6 +280,7 @@ class Table {
   std::unique_ptr<Heap> heap_;
   std::unique_ptr<PartitionLocks> locks_;
   std::unique_ptr<Compactor> compactor_;
+  std::unique_ptr<PieceMarks> marks_;  // null: nothing is evicted
   std::unique_ptr<SharedDirectory> directory_;
   std::unique_ptr<SegmentPool> segments_;
   std::vector<std::unique_ptr<Partition>> partitions_;

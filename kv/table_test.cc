@@ -1,14 +1,17 @@
 #include "kv/table.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <random>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
-#include "kv/test_region.h"
+#include "kv/table_testing.h"
 
 namespace farlook::kv {
 namespace {
@@ -16,18 +19,10 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr int64_t kSecond = 1'000'000'000;
 
-class TableTest : public testing::Test {
+class TableTest : public TableFixture {
  protected:
   void Make(uint64_t bytes, int partitions = 1) {
-    table_.reset();
-    memory_ = std::make_unique<TestMemory>(bytes);
-    TableOptions options;
-    options.incarnation = 0x1234;
-    options.hash_seed = 42;
-    options.partitions = partitions;
-    auto table = Table::Create(memory_->span(), options);
-    ASSERT_TRUE(table.ok()) << table.status();
-    table_ = *std::move(table);
+    TableFixture::Make(bytes, partitions);
     reader_ = std::make_unique<TestReader>(memory_->span());
   }
 
@@ -46,8 +41,6 @@ class TableTest : public testing::Test {
   }
   std::optional<std::string> Get(absl::string_view key) { return reader_->Get(key); }
 
-  std::unique_ptr<TestMemory> memory_;
-  std::unique_ptr<Table> table_;
   std::unique_ptr<TestReader> reader_;
   int64_t now_ = 5 * kSecond;
 };
@@ -330,6 +323,62 @@ TEST_F(TableTest, TheIndexStaysSmallWhileItGrows) {
   EXPECT_LE(worst_reads, 1.07);
   std::printf("index bytes for each key: %.2f on average, %.2f at worst; bucket READs for each hit: %.3f at worst\n",
               sum / samples, worst, worst_reads);
+}
+
+TEST_F(TableTest, ACopyHasTheVersionOfWhatItIsACopyOf) {
+  Make(32 * kMiB, 4);
+  const uint64_t hash = table_->HashOf("key");
+  const uint64_t partition = static_cast<uint64_t>(table_->PartitionOf(hash));
+  const auto copy = [&](uint64_t version, absl::string_view value) {
+    Reservation reservation;
+    const Code code = table_->ReserveCopy(hash, "key", value.size(), version, &reservation, now_);
+    if (code != Code::kOk) return code;
+    EXPECT_EQ(reservation.version, version);
+    StoreBytes(reservation.value.data(), value.data(), value.size());
+    return table_->Publish(reservation, PutParams(), now_).code;
+  };
+  const uint64_t version = uint64_t{1'000'000} << 2 | partition;
+  ASSERT_EQ(copy(version, "first"), Code::kOk);
+  EXPECT_EQ(Get("key"), "first");
+  EXPECT_EQ(reader_->lookup().item().version, version);
+  // Expect: an older one too, as when a write is undone; and the table's own versions are above all of them.
+  ASSERT_EQ(copy(version - 4, "second"), Code::kOk);
+  EXPECT_EQ(Get("key"), "second");
+  EXPECT_EQ(reader_->lookup().item().version, version - 4);
+  EXPECT_EQ(Put("key", "own").version, version + 4);
+  EXPECT_EQ(Get("key"), "own");
+  const uint64_t used = table_->stats().used_bytes;
+  for (const uint64_t other : {version ^ 1, partition, kEndOfVersions | version, kDeadBit | version}) {
+    EXPECT_EQ(copy(other, "v"), Code::kVersionMismatch) << other;
+  }
+  EXPECT_EQ(copy(version, std::string(17 * kMiB, 'v')), Code::kTooLarge);
+  EXPECT_EQ(table_->stats().used_bytes, used);
+  EXPECT_EQ(Put("key", "own").version, version + 8);
+}
+
+// While segments are split, merged and moved.
+TEST_F(TableTest, AWalkShowsAllThatIsThereFromFirstToLast) {
+  Make(64 * kMiB, 4);
+  constexpr int kStay = 30'000, kCome = 120'000;
+  for (int i = 0; i < kStay; ++i) ASSERT_EQ(Put(absl::StrCat("stays", i), absl::StrCat(i)).code, Code::kOk);
+  EXPECT_GT(table_->stats().overflow_keys, 100u);
+  std::vector<bool> seen(kStay);
+  const auto see = [&](uint64_t hash, const ItemView& item) {
+    EXPECT_EQ(hash, table_->HashOf(item.key));
+    if (item.key[0] == 's') seen[std::stoul(std::string(item.value))] = true;
+  };
+  const uint64_t splits = table_->stats().splits, merges = table_->stats().merges;
+  int come = 0, gone = 0;
+  for (int partition = 0; partition < 4; ++partition) {
+    WalkPlace place;
+    while (table_->Walk(partition, &place, 20, see)) {
+      for (int i = 0; i < 800 && come < kCome; ++i) Put(absl::StrCat("comes", come++), "v");
+      for (int i = 0; i < 1600 && come == kCome && gone < kCome; ++i) Delete(absl::StrCat("comes", gone++));
+    }
+  }
+  EXPECT_GT(table_->stats().splits, splits);
+  EXPECT_GT(table_->stats().merges, merges);
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), false), 0);
 }
 
 TEST_F(TableTest, ReservedMemoryIsPublishedOrComesBack) {

@@ -44,6 +44,19 @@ void StoreAs(void* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
+// Whether two keys are the same: most have some ten bytes, for which a call of memcmp is the greater part.
+inline bool SameKey(const char* a, size_t a_bytes, const char* b, size_t b_bytes) {
+  if (a_bytes != b_bytes) return false;
+  if (a_bytes < 8 || a_bytes > 64) [[unlikely]]
+    return std::memcmp(a, b, a_bytes) == 0;
+  const char* const last_a = a + a_bytes - 8;
+  const char* const last_b = b + a_bytes - 8;
+  for (; a < last_a; a += 8, b += 8) {
+    if (LoadAs<uint64_t>(a) != LoadAs<uint64_t>(b)) return false;
+  }
+  return LoadAs<uint64_t>(last_a) == LoadAs<uint64_t>(last_b);
+}
+
 // Copies `bytes` of private memory to shared memory. `to` is 8-byte aligned; the last word is padded with zeros.
 inline void StoreBytes(char* to, const char* from, size_t bytes) {
   const char* const end = from + bytes / 8 * 8;
@@ -53,6 +66,20 @@ inline void StoreBytes(char* to, const char* from, size_t bytes) {
   uint64_t word = 0;
   std::memcpy(&word, from, bytes % 8);
   StoreWord(to, word);
+}
+
+// The same, at least `bytes` of them, in whole granules of 32: `to` has room for them, and what stands behind `bytes`
+// at `from` may be anybody's to read.
+inline void StoreGranules(char* to, const char* from, size_t bytes) {
+  const ptrdiff_t whole = static_cast<ptrdiff_t>((bytes + 31) / 32 * 32);
+  to += whole;
+  from += whole;
+  for (ptrdiff_t at = -whole; at != 0; at += 32) {
+    StoreWord(to + at, LoadAs<uint64_t>(from + at));
+    StoreWord(to + at + 8, LoadAs<uint64_t>(from + at + 8));
+    StoreWord(to + at + 16, LoadAs<uint64_t>(from + at + 16));
+    StoreWord(to + at + 24, LoadAs<uint64_t>(from + at + 24));
+  }
 }
 
 }  // namespace farlook::kv

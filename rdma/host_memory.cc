@@ -120,8 +120,10 @@ absl::Status CheckNumaNode(int node) {
   struct stat info;
   if (node == -1 || (node >= 0 && stat(NodePath(node).c_str(), &info) == 0)) return absl::OkStatus();
   const std::string online = ReadFile("/sys/devices/system/node/online");
-  return absl::InvalidArgumentError(absl::StrCat("there is no NUMA node ", node, "; this host has ",
-                                                 online.empty() ? "0" : absl::StripSuffix(online, "\n")));
+  const absl::string_view nodes = absl::StripSuffix(online, "\n");
+  return absl::InvalidArgumentError(absl::StrCat(
+      "there is no NUMA node ", node, "; ",
+      nodes.empty() ? "this kernel knows none at all" : absl::StrCat("the nodes of this host are: ", nodes)));
 }
 
 bool EnoughHugePages(uint64_t bytes, uint64_t page_bytes) {

@@ -56,16 +56,17 @@ absl::Status Bind(const Mapping& mapping, int node) {
   }
   const int error = errno;
   const std::string message = absl::StrCat("cannot bind memory to NUMA node ", node, ": ", strerror(error));
-  return error == EINVAL ? absl::InvalidArgumentError(message) : absl::UnavailableError(message);
+  return error == EINVAL ? absl::InvalidArgumentError(message) : absl::ResourceExhaustedError(message);
 }
 
 // Has the kernel allocate every page, so that running short is an error of this call. 0 or an errno.
-int Prefault(const Mapping& mapping, int threads) {
+int Prefault(const Mapping& mapping, int threads, const std::function<void(uint64_t)>& on_progress) {
   if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
   const uint64_t steps = (mapping.bytes() + kPrefaultStepBytes - 1) / kPrefaultStepBytes;
   threads = static_cast<int>(std::clamp<uint64_t>(
       std::min<uint64_t>(static_cast<uint64_t>(std::max(threads, 1)), steps), 1, kMaxPrefaultThreads));
   std::atomic<uint64_t> next_step{0};
+  std::atomic<uint64_t> done{0};
   std::atomic<int> error{0};
   const auto work = [&] {
     while (error.load(std::memory_order_relaxed) == 0) {
@@ -76,7 +77,11 @@ int Prefault(const Mapping& mapping, int threads) {
       do {
         result = madvise(mapping.data() + begin, bytes, MADV_POPULATE_WRITE);
       } while (result != 0 && (errno == EINTR || errno == EAGAIN));
-      if (result != 0) error.store(errno, std::memory_order_relaxed);
+      if (result != 0) {
+        error.store(errno, std::memory_order_relaxed);
+      } else if (on_progress != nullptr) {
+        on_progress(done.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+      }
     }
   };
   std::vector<std::thread> helpers;
@@ -166,7 +171,7 @@ absl::StatusOr<SharedMemory> SharedMemory::CreateWith(const SharedMemoryOptions&
   if (!mapping.ok()) return IsHugetlb(pages) ? NotSoManyPages(options.bytes, pages) : mapping.status();
   if (absl::Status status = Bind(*mapping, options.numa_node); !status.ok()) return status;
   if (want_transparent) madvise(mapping->data(), mapping->bytes(), MADV_HUGEPAGE);
-  if (const int error = Prefault(*mapping, options.prefault_threads); error == EINVAL) {
+  if (const int error = Prefault(*mapping, options.prefault_threads, options.on_progress); error == EINVAL) {
     return absl::UnimplementedError("the kernel is older than Linux 5.14 (no MADV_POPULATE_WRITE)");
   } else if (error != 0) {
     return NotSoManyPages(options.bytes, pages);

@@ -7,6 +7,7 @@
 #define FARLOOK_RDMA_SHARED_MEMORY_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,8 @@ struct SharedMemoryOptions {
   int numa_node = -1;  // -1: wherever the kernel likes
   Access access = Access::kRemoteRead;
   int prefault_threads = 0;  // 0: one for each CPU, at most 8
+  // Called while the pages are cleared, by several threads, with how many bytes are; empty: nobody wants to know.
+  std::function<void(uint64_t)> on_progress;
 };
 
 // Move-only. The mapping and the descriptor live as long as this.

@@ -109,7 +109,7 @@ TEST(SharedMemoryTest, BindsToANodeThatExists) {
   options.numa_node = 999;
   const absl::Status status = SharedMemory::Create(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("there is no NUMA node 999; this host has 0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("there is no NUMA node 999; the nodes of this host are: 0"));
 }
 
 TEST(SharedMemoryTest, BadOptionsAreRefused) {

@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(absl::string_view address, cons
     if (!listener.ok()) return listener.status();
     return *std::move(listener);
   }
-  absl::StatusOr<std::unique_ptr<shm::ShmListener>> listener = shm::ShmListener::Create(parsed->path);
+  absl::StatusOr<std::unique_ptr<shm::ShmListener>> listener = shm::ShmListener::Create(parsed->path, options);
   if (!listener.ok()) return listener.status();
   return *std::move(listener);
 }

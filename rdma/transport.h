@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -121,6 +122,14 @@ struct SharedRange {
   int fd = -1;
 };
 
+// A process of this host, as the kernel vouches for it.
+struct PeerCredentials {
+  int64_t pid = 0;
+  uint32_t uid = 0;
+  std::vector<uint32_t> gids;  // its group, then its supplementary groups
+  bool operator==(const PeerCredentials&) const = default;
+};
+
 // A range as a peer names it.
 struct RemoteRange {
   uint64_t address = 0;  // of its first byte, as RDMA addresses it (0 on shm)
@@ -175,6 +184,11 @@ class Connection {
   virtual bool PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                                uint64_t expected, uint64_t desired) = 0;
 
+  // Whether messages of the peer are delivered, as they are at first. While they are not, those that come wait in the
+  // transport, which has places for a bounded number of bytes of each connection, and then at the peer, which finds no
+  // room. What waits when the connection ends is lost with it. What was delivered stays delivered.
+  virtual void SetReceiving(bool receiving) = 0;
+
   // Starts everything posted so far: one doorbell for a batch.
   virtual void Ring() = 0;
 
@@ -190,6 +204,15 @@ class Connection {
   // a client that was stopped within an atomic may still finish it: keep the connection, and ask again later. May cost
   // a system call.
   virtual bool quiescent() { return true; }
+
+  // On the accepting side, after ConnectionRequest::WithholdReads(): from now on the peer may READ, and, if `atomics`,
+  // do atomics where Accept() was given a range for them. UNAVAILABLE: the connection is of no use.
+  virtual absl::Status Grant(bool /*atomics*/) { return absl::FailedPreconditionError("nothing was withheld"); }
+  // On the connecting side: the server said that it did so. Until then nothing of the server's is READ, by nobody.
+  virtual void Granted() {}
+
+  // The server's address as both sides know it, "10.0.0.1:7471"; empty on shm.
+  virtual std::string server_address() const { return ""; }
 
   virtual const Capabilities& capabilities() const = 0;
 
@@ -244,6 +267,14 @@ class ConnectionRequest {
   virtual ~ConnectionRequest() = default;
   virtual absl::string_view hello() const = 0;  // as sent, perhaps padded with zeros; untrusted
   virtual std::string peer() const = 0;
+
+  // Who the client is; null where nobody vouches for it (rdma).
+  virtual const PeerCredentials* credentials() const { return nullptr; }
+
+  // To be called before Accept(): the client is to have no right to READ anything, or to do atomics, before
+  // Connection::Grant(). Ignored where there are credentials: there it is known already who the client is. (Soft iWARP
+  // does not enforce it: a client that knows a key may use it.)
+  virtual void WithholdReads() {}
 
   // A range, as Listener::Offer() returned it, with the key that it has for this client: another one, where the
   // listener's device was taken away and came back since.
@@ -310,12 +341,16 @@ class Listener {
   virtual int numa_node() const { return -1; }
 };
 
-// What may be chosen; shm has no use for it.
+// What may be chosen.
 struct TransportOptions {
-  // A peer that is gone, silently and while nothing is under way, is known to be so within this time.
+  // rdma: a peer that is gone, silently and while nothing is under way, is known to be so within this time.
   int64_t liveness_ms = 3000;
-  // READs and atomics with the devices at once, of all endpoints of this process. More queue up in their connections.
+  // rdma: READs and atomics with the devices at once, of all endpoints of this process. More queue up in their
+  // connections.
   uint32_t max_outstanding = 1024;
+  // Of a listener's socket file (shm): who may write to it may connect. -1: as the umask has it; this process' group.
+  int socket_mode = -1;
+  int64_t socket_gid = -1;
 };
 
 // A backend for the scheme of `address` ("shm://…", "rdma://…"). INVALID_ARGUMENT names the schemes that exist.

@@ -10,13 +10,14 @@
 
 namespace farlook::server {
 
-Acceptor::Acceptor(std::vector<rdma::Listener*> listeners, std::vector<Worker*> workers, const rdma::Clock* clock)
-    : listeners_(std::move(listeners)), workers_(std::move(workers)), clock_(clock), away_(listeners_.size()) {}
+Acceptor::Acceptor(std::vector<rdma::Listener*> listeners, const rdma::Clock* clock,
+                   std::function<std::string()> why_not_yet)
+    : listeners_(std::move(listeners)), why_not_yet_(std::move(why_not_yet)), clock_(clock), away_(listeners_.size()) {}
 
 size_t Acceptor::Poll() {
   size_t taken = 0;
   for (size_t port = 0; port < listeners_.size(); ++port) {
-    for (size_t i = 0; i < kMaxRequestsPerPoll; ++i) {
+    for (size_t i = 0; i < kMaxRequestsPerPoll && !crowded(); ++i) {
       auto request = listeners_[port]->Next();
       if (request == nullptr) break;
       Route(std::move(request), static_cast<int>(port));
@@ -25,6 +26,12 @@ size_t Acceptor::Poll() {
     LogChange(port);
   }
   return taken;
+}
+
+bool Acceptor::crowded() const {
+  size_t waiting = 0;
+  for (const Worker* worker : workers_) waiting += worker->waiting();
+  return !workers_.empty() && waiting >= kMaxWaiting * workers_.size();
 }
 
 void Acceptor::LogChange(size_t port) {
@@ -45,6 +52,10 @@ void Acceptor::Route(std::unique_ptr<rdma::ConnectionRequest> request, int port)
   if (!connect.ok()) return Reject(*request, kv::RefusalFor(connect.status()), connect.status().message());
   if (shutdown_.load(std::memory_order_relaxed)) {
     return Reject(*request, kv::RefusalCode::kShuttingDown, kShuttingDownReason);
+  }
+  if (workers_.empty()) {
+    return Reject(*request, kv::RefusalCode::kShuttingDown,
+                  why_not_yet_ == nullptr ? "the server is starting; try again" : why_not_yet_());
   }
   WorkerFor(*connect)->Deliver({std::move(request), *connect, port});
 }

@@ -10,7 +10,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -25,12 +28,22 @@ namespace farlook::server {
 
 class Acceptor {
  public:
-  // All outlive it.  Listener i is port i of every worker.
-  Acceptor(std::vector<rdma::Listener*> listeners, std::vector<Worker*> workers, const rdma::Clock* clock);
+  // All outlive it. Until Open() everybody is turned away, with what `why_not_yet` says; so they are without it, too.
+  Acceptor(std::vector<rdma::Listener*> listeners, const rdma::Clock* clock,
+           std::function<std::string()> why_not_yet = nullptr);
 
-  // Takes the requests that wait; returns how many.  Bounded, so that one busy
-  // listener does not starve another.
+  // Clients go to these from now on, all of which outlive this. Listener i is port i of each. REQUIRES that no other
+  // thread polls.
+  void Open(std::vector<Worker*> workers) { workers_ = std::move(workers); }
+
+  // Takes the requests that wait; returns how many. Bounded, so that one busy listener does not starve another. None
+  // while crowded(): they wait in the kernel, where they cost nothing.
   size_t Poll();
+  // Whether as many clients wait for workers as may: then look again after kCrowdedMs. So clients that connect in
+  // loops take no descriptors beyond --max_clients but these.
+  bool crowded() const;
+  static constexpr int kCrowdedMs = 1;
+  static constexpr size_t kMaxWaiting = 16;  // for each worker
 
   // From now on everybody is turned away.  Any thread.
   void Shutdown() { shutdown_.store(true, std::memory_order_relaxed); }
@@ -47,7 +60,8 @@ class Acceptor {
   Worker* WorkerFor(const kv::ConnectData& connect) const;
 
   const std::vector<rdma::Listener*> listeners_;
-  const std::vector<Worker*> workers_;
+  const std::function<std::string()> why_not_yet_;
+  std::vector<Worker*> workers_;  // none: not open yet
   const rdma::Clock* const clock_;
   std::vector<bool> away_;  // listeners that no client can come to, as logged
   std::atomic<bool> shutdown_{false};

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/session.h"
 #include "server/test_worker.h"
@@ -25,8 +26,8 @@ class AcceptorTest : public ::testing::Test {
       workers_.push_back(std::make_unique<TestWorker>(kRegionBytes, 16, 100, i));
       workers.push_back(&workers_.back()->worker());
     }
-    acceptor_ =
-        std::make_unique<Acceptor>(std::vector<rdma::Listener*>{&listeners_[0], &listeners_[1]}, workers, &clock_);
+    acceptor_ = std::make_unique<Acceptor>(std::vector<rdma::Listener*>{&listeners_[0], &listeners_[1]}, &clock_);
+    acceptor_->Open(workers);
   }
 
   FakeCall* Call(std::string hello, int port = 0) {
@@ -64,6 +65,24 @@ class AcceptorTest : public ::testing::Test {
   std::unique_ptr<Acceptor> acceptor_;
 };
 
+// So that descriptors are bounded.
+TEST_F(AcceptorTest, NoMoreWaitThanMay) {
+  std::vector<FakeCall*> calls;
+  for (int i = 0; i < 500; ++i) calls.push_back(Call(kv::Hello{}, i % 2));
+  size_t let_in = 0;
+  for (int round = 0; let_in < calls.size(); ++round) {
+    ASSERT_LT(round, 500);
+    acceptor_->Poll();
+    size_t waiting = 0;
+    for (const auto& worker : workers_) waiting += worker->worker().waiting();
+    EXPECT_LE(waiting, 3 * Acceptor::kMaxWaiting);
+    EXPECT_EQ(acceptor_->crowded(), waiting == 3 * Acceptor::kMaxWaiting);
+    for (const auto& worker : workers_) worker->PollAll();
+    let_in = static_cast<size_t>(std::count_if(
+        calls.begin(), calls.end(), [](const FakeCall* call) { return call->accepted || call->rejected.has_value(); }));
+  }
+}
+
 TEST_F(AcceptorTest, SaysOnceWhenNobodyCanComeAndOnceWhenTheyCanAgain) {
   const auto said = [this] {
     testing::internal::CaptureStderr();
@@ -81,6 +100,21 @@ TEST_F(AcceptorTest, SaysOnceWhenNobodyCanComeAndOnceWhenTheyCanAgain) {
   const std::string back = said();
   EXPECT_TRUE(absl::StrContains(back, "listening again")) << back;
   EXPECT_EQ(std::count(back.begin(), back.end(), '\n'), 1) << back;
+}
+
+TEST_F(AcceptorTest, BeforeItIsOpenClientsAreToldWhyAndMayTryAgain) {
+  int percent = 37;
+  Acceptor closed({&listeners_[0]}, &clock_, [&] { return absl::StrCat("preparing memory, ", percent, " %"); });
+  FakeCall* call = Call(kv::Hello());
+  EXPECT_EQ(closed.Poll(), 1u);
+  ASSERT_TRUE(call->rejected);
+  EXPECT_EQ(TestWorker::RejectOf(call).text, "preparing memory, 37 %");
+  EXPECT_TRUE(kv::WorthTryingAgain(TestWorker::RejectOf(call).code));
+  closed.Open({&workers_[0]->worker()});
+  call = Call(kv::Hello());
+  EXPECT_EQ(closed.Poll(), 1u);
+  workers_[0]->PollAll();
+  EXPECT_TRUE(call->accepted);
 }
 
 TEST_F(AcceptorTest, SpreadsNewClientsEvenly) {

@@ -31,16 +31,16 @@ Admission::Decision Admission::Decide(const kv::Hello& hello, int64_t now_ns) {
     }
   }
   const bool read_only = (hello.flags & kv::Hello::kReadOnly) != 0;
-  if (!read_only && sessions_.full(now_ns)) {
+  if (!read_only && sessions_.full(now_ns, hello.user)) {
     decision.refusal.code = kv::RefusalCode::kFull;
     decision.refusal.text =
         "the server keeps as many sessions of clients that are gone, and may come back, as --max_kept_sessions lets "
-        "it; try again later, or raise it";
-    decision.refusal.retry_after_ms =
-        static_cast<uint32_t>(std::clamp<int64_t>((sessions_.full_until_ns() - now_ns) / 1'000'000, 1, 1'000'000'000));
+        "it, of all or of this user; try again later, or raise it";
+    const int64_t left_ms = (sessions_.full_until_ns(hello.user) - now_ns) / 1'000'000;
+    decision.refusal.retry_after_ms = static_cast<uint32_t>(std::clamp<int64_t>(left_ms, 1, 1'000'000'000));
     return decision;
   }
-  decision.session = sessions_.Create(read_only);
+  decision.session = sessions_.Create(read_only, hello.user);
   return decision;
 }
 

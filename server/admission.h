@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "kv/handshake.h"
 #include "server/session.h"
 #include "server/shared.h"
@@ -24,7 +25,7 @@ class Admission {
   // Counts one more connection, which means to go on with a session, or 0. False if there are --max_clients, and `*why`
   // says so. Who takes the place of a connection that is still counted is let in beyond that.
   bool Enter(uint64_t session, std::string* why);
-  // The connection is gone.
+  // Nothing of the connection is left.
   void Leave() { shared_.clients->fetch_sub(1, std::memory_order_relaxed); }
 
   struct Decision {
@@ -35,16 +36,27 @@ class Admission {
     absl::string_view lost;  // not empty: why the session that the client asked for could not be resumed
     kv::Refusal refusal;
   };
-  // The session, which is attached from now on, unless it must wait.
+  // `hello` as far as it may be believed: its user has proved to be that, or is empty, and it asks for nothing that the
+  // user may not do. The session, which is attached from now on, unless it must wait.
   Decision Decide(const kv::Hello& hello, int64_t now_ns);
 
   // What a client reads of its session. `counters` with rkey 0: it is not given the cells.
   kv::Welcome WelcomeFor(const Session& session, bool resumed, const kv::ServerRange& counters, int64_t now_ns) const;
 
+  // As of SessionTable.
+  bool Tell(OutcomesToTell* rest, absl::FunctionRef<bool(uint64_t, uint64_t, const Outcome&)> tell) const {
+    return sessions_.Tell(rest, tell);
+  }
+  void Restore(uint64_t incarnation, const Outcomes& outcomes, int64_t now_ns) {
+    sessions_.Restore(incarnation, outcomes, now_ns);
+  }
+
   // The connection of an attached session is over.
   void Ended(Session* session, int64_t now_ns) { sessions_.Detach(session, now_ns); }
 
   const SessionTable& sessions() const { return sessions_; }
+  // Null: there is no such session here.
+  Session* FindSession(uint64_t id) { return sessions_.Find(id); }
 
  private:
   const Shared shared_;

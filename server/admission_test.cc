@@ -1,6 +1,7 @@
 #include "server/admission.h"
 
 #include <atomic>
+#include <string>
 
 #include "gtest/gtest.h"
 
@@ -34,6 +35,11 @@ class AdmissionTest : public ::testing::Test {
     hello.incarnation = 7;
     return hello;
   }
+  static kv::Hello HelloOf(const std::string& user) {
+    kv::Hello hello;
+    hello.user = user;
+    return hello;
+  }
 
   uint64_t random_ = 0;
   std::atomic<int64_t> clients_{0};
@@ -57,6 +63,52 @@ TEST_F(AdmissionTest, LetsInSoManyConnectionsAndThoseThatTakeAPlace) {
   EXPECT_EQ(clients_.load(), 4);
   for (int i = 0; i < 3; ++i) admission.Leave();
   EXPECT_TRUE(admission.Enter(0, &why_));
+}
+
+TEST_F(AdmissionTest, OneUserKeepsNoMoreThanItsShareOfSessions) {
+  sessions_.max_kept = 4;
+  sessions_.max_kept_each = 1;
+  Admission admission(shared_, sessions_);
+  const auto leave = [&](const std::string& user) {
+    Session* session = admission.Decide(HelloOf(user), 1).session;
+    session->Begin(1, kv::RequestType::kPut);
+    session->Finish(1, {});
+    admission.Ended(session, 1);
+    return session;
+  };
+  Session* kept = leave("app");
+  const Admission::Decision refused = admission.Decide(HelloOf("app"), 1);
+  EXPECT_EQ(refused.session, nullptr);
+  EXPECT_EQ(refused.refusal.code, kv::RefusalCode::kFull);
+  EXPECT_GT(refused.refusal.retry_after_ms, 0u);
+  EXPECT_NE(admission.Decide(HelloOf("other"), 1).session, nullptr);
+  // Expect: it may take up what it has, and then it has room again; also when that is old.
+  kv::Hello again = HelloFor(*kept);
+  again.user = "app";
+  EXPECT_TRUE(admission.Decide(again, 1).resumed);
+  EXPECT_NE(leave("app"), nullptr);
+  EXPECT_EQ(admission.Decide(HelloOf("app"), 1).session, nullptr);
+  EXPECT_NE(admission.Decide(HelloOf("app"), 20'000'000).session, nullptr);
+}
+
+TEST_F(AdmissionTest, WhoHasItsShareIsToldWhenItsOwnSessionEndsAndNotAnothers) {
+  sessions_.max_kept = 3;
+  sessions_.max_kept_each = 1;
+  Admission admission(shared_, sessions_);
+  const auto leave = [&](const std::string& user, int64_t now_ns) {
+    Session* session = admission.Decide(HelloOf(user), now_ns).session;
+    ASSERT_NE(session, nullptr);
+    session->Begin(1, kv::RequestType::kPut);
+    session->Finish(1, {});
+    admission.Ended(session, now_ns);
+  };
+  leave("early", 1'000'000);
+  leave("late", 6'000'000);
+  EXPECT_EQ(admission.Decide(HelloOf("late"), 7'000'000).refusal.retry_after_ms, 9u);
+  EXPECT_EQ(admission.Decide(HelloOf("early"), 7'000'000).refusal.retry_after_ms, 4u);
+  // Expect: who has none of its own waits for the first of anybody's.
+  leave("third", 7'000'000);
+  EXPECT_EQ(admission.Decide(HelloOf("new"), 8'000'000).refusal.retry_after_ms, 3u);
 }
 
 TEST_F(AdmissionTest, ASessionIsNewOrResumedOrWaitedFor) {

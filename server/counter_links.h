@@ -9,6 +9,7 @@
 #define FARLOOK_SERVER_COUNTER_LINKS_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -38,15 +39,23 @@ class CounterLinks {
   // The link answered a notice. False: not one that it was sent.
   bool Acknowledge(Link& link, uint64_t sequence);
 
-  // The link's connection is over. Takes it from the link where the client may still be within an atomic; otherwise
-  // destroys it.
-  void Closed(Link& link, int64_t now_ns);
+  // The link's connection is over. True: nothing of the client is left, now that the link is destroyed. False: it may
+  // still be within an atomic; its connection is taken from the link, and Poll() tells when it is gone.
+  bool Closed(Link& link, int64_t now_ns);
+  // Clients of which that is true now. What they keep is a connection's, so they count as clients.
+  size_t within_atomics() const { return remains_.size(); }
 
+  // Whether a client has a notice to acknowledge: Poll() wants to know when messages were looked for.
+  bool waits() const { return !waiting_.empty(); }
   // Whether Poll() has something to do now or later: the clock is only read then.
   bool busy() { return news_ || !waiting_.empty() || !remains_.empty() || (news_ = counters_->TakeNews(worker_)); }
-  // Sends notices through `post`, and hands each link whose time is over to `late`, which drops it. Returns how many.
-  size_t Poll(int64_t now_ns, absl::FunctionRef<void(Link&, absl::string_view)> post,
-              absl::FunctionRef<void(Link&)> late);
+  // Sends notices through `post`, hands each link whose time is over to `late`, which drops it, and calls `gone` for
+  // each client that was within an atomic and is gone. Returns how many.
+  // `looked_ns`: a time that was read before the messages were looked for that have been handed over by now. What a
+  // client did until then has been seen, however long this thread was stopped or busy since; so by that time a client
+  // is late.
+  size_t Poll(int64_t now_ns, int64_t looked_ns, absl::FunctionRef<void(Link&, absl::string_view)> post,
+              absl::FunctionRef<void(Link&)> late, absl::FunctionRef<void()> gone);
   // When Poll() has to be called at the latest.
   int64_t due_ns() const { return due_ns_; }
 
@@ -57,9 +66,9 @@ class CounterLinks {
     Counters::Holder holder;
   };
 
-  size_t TellAll(int64_t now_ns, absl::FunctionRef<void(Link&, absl::string_view)> post);
-  size_t DropLate(int64_t now_ns, absl::FunctionRef<void(Link&)> late);
-  size_t BuryRemains(int64_t now_ns);
+  size_t TellAll(absl::FunctionRef<void(Link&, absl::string_view)> post);
+  size_t DropLate(int64_t looked_ns, absl::FunctionRef<void(Link&)> late);
+  size_t BuryRemains(int64_t now_ns, absl::FunctionRef<void()> gone);
 
   Counters* const counters_;
   const int64_t patience_ns_;
@@ -68,7 +77,7 @@ class CounterLinks {
   bool news_ = false;
   std::vector<Link*> links_;    // enrolled
   std::vector<Link*> waiting_;  // of those, with a notice out, the oldest first
-  std::vector<Remains> remains_;
+  std::deque<Remains> remains_;
   int64_t look_ns_ = 0;   // at remains_
   int64_t pause_ns_ = 0;  // before the next look
   int64_t due_ns_ = kNever;

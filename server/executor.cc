@@ -1,7 +1,10 @@
 #include "server/executor.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
 #include "kv/item.h"
 
 namespace farlook::server {
@@ -15,6 +18,21 @@ kv::Code Executor::Admit(const kv::Request& request, Asker asker, int64_t now_ns
   return shared_.time.IsOver(request.deadline_us, now_ns) ? kv::Code::kExpired : kv::Code::kOk;
 }
 
+// "@N" in place of a prefix asks for all but the first N lines, since a reply may be too short for all of them. The
+// version says how many lines follow those of the reply.
+Outcome Executor::Stat(absl::string_view what, absl::string_view* payload) {
+  uint64_t skipped = 0;
+  const bool is_page = absl::ConsumePrefix(&what, "@") && absl::SimpleAtoi(what, &skipped);
+  stat_ = shared_.stat(is_page ? absl::string_view() : what);
+  absl::string_view rest = stat_;
+  for (; skipped > 0 && !rest.empty(); --skipped) rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1);
+  *payload = rest.substr(0, kv::kMaxReplyPayloadBytes);
+  // The last line of a reply is whole, unless it is longer than that.
+  if (payload->size() < rest.size()) *payload = payload->substr(0, payload->rfind('\n') + 1);
+  rest.remove_prefix(payload->size());
+  return Outcome(kv::Code::kOk, static_cast<uint64_t>(std::count(rest.begin(), rest.end(), '\n')));
+}
+
 Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns,
                           absl::string_view* payload, bool may_step) {
   Outcome outcome;
@@ -25,9 +43,7 @@ Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_c
     case kv::RequestType::kGet:
       return Get(request, hash, payload);
     case kv::RequestType::kStat:
-      stat_ = shared_.stat(request.key);
-      *payload = absl::string_view(stat_).substr(0, kv::kMaxReplyPayloadBytes);
-      return outcome;
+      return Stat(request.key, payload);
     case kv::RequestType::kCounterCreate:
     case kv::RequestType::kCounterAdd:
     case kv::RequestType::kCounterSwap:
@@ -46,6 +62,9 @@ Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_c
     case kv::RequestType::kPing:
     case kv::RequestType::kPutPulled:
     case kv::RequestType::kCellsDropped:
+    case kv::RequestType::kTouched:
+    case kv::RequestType::kFigures:
+    case kv::RequestType::kAdmin:
     case kv::RequestType::kGoodbye:
       break;
   }

@@ -25,6 +25,7 @@ inline kv::PutParams PutParamsOf(const kv::Request& request, ServerTime time, in
     params.expiry_ms = time.ExpiryMs(request.option.ttl_us, now_ns);
     params.keep_ttl = request.option.keep_ttl;
     params.flags = request.option.item_flags;
+    params.refill = request.option.refill;
   }
   return params;
 }
@@ -54,6 +55,7 @@ class Executor {
  private:
   Outcome Write(const kv::Request& request, uint64_t hash, int64_t now_ns, bool may_step);
   Outcome Get(const kv::Request& request, uint64_t hash, absl::string_view* payload);
+  Outcome Stat(absl::string_view what, absl::string_view* payload);
   Outcome Read(const kv::Request& request, uint64_t hash, absl::string_view* payload);
   Outcome Touch(const kv::Request& request, uint64_t hash);
   Outcome GetAndTouch(const kv::Request& request, uint64_t hash, absl::string_view* payload);

@@ -1,7 +1,9 @@
 #include "server/executor.h"
 
+#include <algorithm>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/test_worker.h"
 
@@ -71,10 +73,26 @@ TEST_F(ExecutorTest, WithoutMemoryForCountersThereIsNoRoom) {
             Code::kNoMemory);
 }
 
-TEST_F(ExecutorTest, StatIsCutToAMessage) {
-  t_.stat_text = std::string(10'000, 's');
-  Do(MakeRequest(RequestType::kStat, 1, "keys"));
-  EXPECT_EQ(payload_.size(), kv::kMaxReplyPayloadBytes);
+TEST_F(ExecutorTest, FiguresComeInPagesOfWholeLines) {
+  t_.stat_text.clear();
+  for (int i = 0; i < 1000; ++i) absl::StrAppend(&t_.stat_text, "a_name_", i, " ", i, "\n");
+  std::string text;
+  uint64_t lines = 0, replies = 0;
+  for (uint64_t left = 1; left != 0; ++replies) {
+    const Outcome outcome = Do(MakeRequest(RequestType::kStat, 1, lines == 0 ? "" : absl::StrCat("@", lines)));
+    left = outcome.version;
+    EXPECT_LE(payload_.size(), kv::kMaxReplyPayloadBytes);
+    ASSERT_EQ(payload_.back(), '\n');
+    lines += static_cast<uint64_t>(std::count(payload_.begin(), payload_.end(), '\n'));
+    EXPECT_EQ(lines + left, 1000u);
+    absl::StrAppend(&text, payload_);
+  }
+  EXPECT_EQ(text, t_.stat_text);
+  EXPECT_EQ(replies, 4u);
+  for (const char* beyond : {"@1000", "@1001", "@18446744073709551615"}) {
+    EXPECT_EQ(Do(MakeRequest(RequestType::kStat, 1, beyond)).version, 0u);
+    EXPECT_EQ(payload_, "");
+  }
 }
 
 TEST_F(ExecutorTest, SaysWhyARequestMustNotBeBegun) {

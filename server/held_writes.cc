@@ -13,6 +13,7 @@ bool HeldWrites::TakeReady(absl::FunctionRef<bool(uint64_t hash)> busy, Held* he
   // The first that is not busy is the first of its hash, since all of one hash are busy or none is.
   const auto found = std::find_if(held_.begin(), held_.end(), [&](const Held& one) { return !busy(one.hash); });
   if (found == held_.end()) return false;
+  bytes_ -= BytesOf(*found);
   *held = std::move(*found);
   held_.erase(found);
   return true;
@@ -22,6 +23,7 @@ std::vector<uint64_t> HeldWrites::Clear() {
   std::vector<uint64_t> numbers;
   for (const Held& held : held_) numbers.push_back(held.number);
   held_.clear();
+  bytes_ = 0;
   return numbers;
 }
 

@@ -4,6 +4,9 @@
 // came after it would overtake it, and the client would find the older of its two values in the end. So meanwhile later
 // writes to its key wait here. Writes to other keys do not.
 //
+// In a group (commit_gate.h) a write to a key that another session is writing waits here too, and so do all requests
+// while members are too far behind.
+//
 // Keys are told apart by their hashes: two keys of one hash wait for each other, which does no harm.
 //
 // Thread safety: none; belongs to its worker. At most the session's window of them: each has a number.
@@ -13,6 +16,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -30,9 +34,18 @@ class HeldWrites {
 
   void Add(uint64_t number, uint64_t hash, absl::string_view message) {
     held_.push_back({number, hash, std::string(message)});
+    bytes_ += BytesOf(held_.back());
+  }
+
+  // One that came before all others of its hash that wait.
+  void AddFirst(Held held) {
+    bytes_ += BytesOf(held);
+    held_.push_front(std::move(held));
   }
 
   bool empty() const { return held_.empty(); }
+  // Of memory that they take.
+  size_t bytes() const { return bytes_; }
   // Whether a write to a key of this hash waits.
   bool Has(uint64_t hash) const;
 
@@ -44,7 +57,10 @@ class HeldWrites {
   std::vector<uint64_t> Clear();
 
  private:
+  static size_t BytesOf(const Held& held) { return sizeof(held) + held.message.size(); }
+
   std::deque<Held> held_;
+  size_t bytes_ = 0;
 };
 
 }  // namespace farlook::server

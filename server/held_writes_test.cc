@@ -36,6 +36,18 @@ TEST(HeldWrites, ComeOutInOrderForEachKeyAndNotWhileItIsBusy) {
   EXPECT_TRUE(held.empty());
 }
 
+TEST(HeldWrites, WhatCouldNotBeDoneGoesBackBeforeTheOthersOfItsKey) {
+  HeldWrites held;
+  held.Add(2, 7, "a");
+  held.Add(3, 7, "b");
+  const size_t bytes = held.bytes();
+  HeldWrites::Held one;
+  ASSERT_TRUE(held.TakeReady([](uint64_t) { return false; }, &one));
+  held.AddFirst(one);
+  EXPECT_EQ(held.bytes(), bytes);
+  EXPECT_EQ(held.Clear(), (std::vector<uint64_t>{2, 3}));
+}
+
 TEST(HeldWrites, ClearTellsTheNumbers) {
   HeldWrites held;
   held.Add(2, 7, "a");

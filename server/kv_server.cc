@@ -8,26 +8,34 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
+#include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "farlook/version.h"
 #include "kv/limits.h"
 #include "rdma/shared_memory.h"
 #include "server/byte_size.h"
+#include "server/command_line.h"
+#include "server/descriptors.h"
 #include "server/log.h"
 #include "server/log_writer.h"
 #include "server/self_check.h"
 #include "server/server.h"
 #include "server/server_flags.h"
+#include "server/server_options.h"
 
 ABSL_FLAG(farlook::server::AddressList, listen, {}, "addresses to listen at, separated by commas; may be repeated");
 ABSL_FLAG(farlook::server::ByteSize, memory, {1ull << 30}, "memory for keys, values and index");
@@ -37,15 +45,22 @@ ABSL_FLAG(farlook::server::HugePagesFlag, huge_pages, {}, "auto, 1g, 2m, transpa
 ABSL_FLAG(farlook::server::NumaNode, numa_node, {}, "auto, or the number of a NUMA node");
 ABSL_FLAG(uint64_t, hash_seed, 0, "seed of keys' hashes; 0: random");
 ABSL_FLAG(int, workers, 1, "threads that apply writes");
+ABSL_FLAG(bool, evict, false, "a cache: evict items when the memory is full, in place of refusing writes");
 ABSL_FLAG(farlook::server::ByteSize, max_value_bytes, {farlook::kv::kDefaultMaxValueBytes}, "longest value");
 ABSL_FLAG(uint32_t, window, farlook::kv::kDefaultWindow, "requests without a reply that a client may have");
 ABSL_FLAG(int64_t, max_clients, 1024, "connections at once");
 ABSL_FLAG(uint64_t, max_kept_sessions, 4096, "sessions of clients that are gone, kept to be resumed");
 ABSL_FLAG(absl::Duration, keep_sessions, absl::Minutes(10), "how long a session is kept");
+ABSL_FLAG(std::string, users, "", "file of those who may come, and what each may do; empty: everybody");
+ABSL_FLAG(farlook::server::FileMode, socket_mode, {}, "mode of the files of shm:// addresses; empty: the umask's");
+ABSL_FLAG(std::string, socket_group, "", "group of the files of shm:// addresses; empty: this process'");
+ABSL_FLAG(bool, client_figures, false, "ask clients how many gets they make, and how long these take");
+ABSL_FLAG(int64_t, slow_ms, 0, "log requests that take so many milliseconds; 0: none");
 ABSL_FLAG(int64_t, spin_us, 20, "microseconds without work before a worker sleeps");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(2), "how long a stopping server lets clients finish");
 ABSL_FLAG(absl::Duration, liveness, absl::Seconds(3), "how long until a client that is silently gone is noticed");
 ABSL_FLAG(bool, check, false, "find what would stop this server, and do not start it");
+ABSL_FLAG(bool, print_flags, false, "print the flags in force, and do not start");
 ABSL_FLAG(farlook::server::LogLevelFlag, log_level, {}, "debug, info, warning, error or none");
 
 namespace farlook::server {
@@ -64,20 +79,31 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
   --numa_node=NODE            auto, or the node to bind the memory to (auto: the device's)
   --workers=N                 threads that apply writes, 1 to 64 (1)
   --hash_seed=N               seed of keys' hashes; 0: random. Who knows it can choose keys that collide (0)
+  --evict                     be a cache: when the memory is full, evict what is used least in place of refusing
+                              writes; but nothing that was put to be kept, and no counter
   --max_value_bytes=SIZE      longest value, up to 64MiB (16MiB)
   --window=N                  requests without a reply that a client may have, 1 to 4096 (256)
   --max_clients=N             connections at once (1024)
   --max_kept_sessions=N       sessions of vanished clients kept to be resumed (4096)
   --keep_sessions=DURATION    for how long at most (10m)
+  --users=FILE                who may come, and what each may do: docs/security.md; read again at SIGHUP. Without it
+                              whoever reaches an rdma:// address may read and write all
+  --socket_mode=MODE          of the files of shm:// addresses, as 660: who may write may connect (the umask's)
+  --socket_group=GROUP        of those files (this process')
+  --client_figures            ask clients how many gets they make, and how long these take: stat, top and the
+                              exporter show it
+  --slow_ms=N                 log requests that take so many milliseconds until their answer; 0: none (0)
   --spin_us=N                 microseconds without work before a worker sleeps (20)
   --drain_timeout=DURATION    how long a stopping server lets clients finish (2s)
   --liveness=DURATION         in which a client that is silently gone is noticed, over rdma (3s)
   --log_level=LEVEL           debug, info, warning, error, none (info)
   --flagfile=FILE             more flags, one a line
+  --print_flags               print the flags in force, as a flagfile, and do not start
   --check                     find what would stop this server, print what mends it, and do not start
   --help, --version
 
-Sizes take k, m, g, t (KiB, MiB, GiB, TiB). SIGTERM and SIGINT stop it in order.
+Sizes take k, m, g, t (KiB, MiB, GiB, TiB). SIGTERM and SIGINT stop it in order; SIGHUP has it read its
+flags and --users anew: --log_level changes, and of others the log says that they wait for the next start.
 
 Exit codes:
   0  stopped as asked, or --check found no trouble
@@ -88,6 +114,17 @@ Exit codes:
   5  anything else
 )";
 
+// What --print_flags prints, in this order, and --help explains.
+const std::vector<absl::string_view>& FlagNames() {
+  static const auto* const names = new std::vector<absl::string_view>{
+      "listen",          "memory",         "counter_memory", "huge_pages",        "numa_node",
+      "max_value_bytes", "max_clients",    "window",         "max_kept_sessions", "keep_sessions",
+      "workers",         "spin_us",        "liveness",       "counter_patience",  "drain_timeout",
+      "users",           "socket_mode",    "socket_group",   "log_level",         "hash_seed",
+      "evict",           "client_figures", "slow_ms"};
+  return *names;
+}
+
 enum ExitCode : int { kStopped = 0, kBadFlag = 1, kBadAddress = 2, kNoResources = 3, kNoPermission = 4, kOther = 5 };
 
 ExitCode ExitCodeFor(const absl::Status& status) {
@@ -97,6 +134,8 @@ ExitCode ExitCodeFor(const absl::Status& status) {
       return kBadFlag;
     case absl::StatusCode::kAlreadyExists:
     case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:  // no such device, or none at all
+    case absl::StatusCode::kUnavailable:         // a name that does not resolve, a device that is gone
       return kBadAddress;
     case absl::StatusCode::kResourceExhausted:
       return kNoResources;
@@ -117,7 +156,7 @@ void AnswerQuestions(int argc, char** argv) {
       std::exit(kStopped);
     }
     if (arg == "--version" || arg == "-version") {
-      std::printf("kv_server %s\n", std::string(kVersion).c_str());
+      std::puts("kv_server " FARLOOK_VERSION);
       std::exit(kStopped);
     }
   }
@@ -133,23 +172,74 @@ ServerOptions OptionsFromFlags() {
   options.numa_node = absl::GetFlag(FLAGS_numa_node).node;
   options.hash_seed = absl::GetFlag(FLAGS_hash_seed);
   options.workers = absl::GetFlag(FLAGS_workers);
+  options.evict = absl::GetFlag(FLAGS_evict);
   options.max_value_bytes = absl::GetFlag(FLAGS_max_value_bytes).bytes;
   options.window = absl::GetFlag(FLAGS_window);
   options.max_clients = absl::GetFlag(FLAGS_max_clients);
   options.max_kept_sessions = absl::GetFlag(FLAGS_max_kept_sessions);
   options.keep_sessions_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_keep_sessions));
+  options.users = absl::GetFlag(FLAGS_users);
+  options.socket_mode = absl::GetFlag(FLAGS_socket_mode).mode;
+  options.socket_group = absl::GetFlag(FLAGS_socket_group);
+  options.client_figures = absl::GetFlag(FLAGS_client_figures);
+  options.slow_ms = absl::GetFlag(FLAGS_slow_ms);
   options.spin_us = absl::GetFlag(FLAGS_spin_us);
   options.liveness_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_liveness));
   options.drain_timeout_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_drain_timeout));
   return options;
 }
 
-sigset_t StopSignals() {
+// That are waited for.
+sigset_t OurSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   return signals;
+}
+
+// Tells of the preparation of the memory: systemd each step, the log one a second.
+class PreparationLog {
+ public:
+  // Several threads call this.
+  void Note(int percent) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    if (percent <= told_percent_) return;
+    told_percent_ = percent;
+    sd_notify(/*unset_environment=*/0, absl::StrCat("STATUS=preparing memory, ", percent, " %").c_str());
+    if (const absl::Time now = absl::Now(); now - logged_ >= absl::Seconds(1)) {
+      logged_ = now;
+      Log(LogLevel::kInfo, "preparing memory", {{"percent", percent}});
+    }
+  }
+
+ private:
+  absl::Mutex mutex_;
+  int told_percent_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time logged_ ABSL_GUARDED_BY(mutex_) = absl::Now();
+};
+
+// Reads the command line and its flagfiles anew. What can change while a server runs changes; of the rest the log says
+// that it waits for the next start. A flag that is not there any more keeps its value.
+void ReloadFlags(const std::vector<std::string>& words, const std::vector<absl::string_view>& names) {
+  const auto values = [&] {
+    std::vector<std::string> all;
+    for (const absl::string_view name : names) all.push_back(absl::FindCommandLineFlag(name)->CurrentValue());
+    return all;
+  };
+  const std::vector<std::string> before = values();
+  if (absl::Status status = ParseCommandLine(words, names); !status.ok()) {
+    Log(LogLevel::kError, "not reloaded", {{"reason", status.message()}});
+    return;
+  }
+  const std::vector<std::string> after = values();
+  SetLogLevel(absl::GetFlag(FLAGS_log_level).level);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (before[i] == after[i] || names[i] == "log_level") continue;
+    Log(LogLevel::kWarning, "takes effect at the next start", {{"flag", names[i]}, {"value", after[i]}});
+  }
+  Log(LogLevel::kInfo, "reloaded", {{"log_level", AbslUnparseFlag(absl::GetFlag(FLAGS_log_level))}});
 }
 
 // Waits for a signal that is to stop the server. While the memory is being prepared, which may take long, there is
@@ -160,8 +250,13 @@ class Stopper {
   explicit Stopper(LogWriter* writer) : writer_(writer) {
     can_wait_ = pthread_create(&thread_, nullptr, Run, this) == 0;
   }
-  // The server is there, and is to be stopped in order.
-  void Ready() {
+  // The server is there, and is to be stopped in order. `reload` is called for each SIGHUP until Await() returns;
+  // before it is there, a SIGHUP is ignored.
+  void Ready(std::function<void()> reload) {
+    {
+      absl::MutexLock lock(&mutex_);
+      reload_ = std::move(reload);
+    }
     while (!preparing_.exchange(false, std::memory_order_acq_rel)) pause();  // the process ends
   }
   // Returns when the signal has come. REQUIRES Ready().
@@ -174,28 +269,52 @@ class Stopper {
     return nullptr;
   }
   void Receive() {
-    const sigset_t signals = StopSignals();
-    sigwait(&signals, &received_);
+    const sigset_t signals = OurSignals();
+    while (sigwait(&signals, &received_) != 0 || received_ == SIGHUP) Reload();
     if (!preparing_.exchange(false, std::memory_order_acq_rel)) return;
     Log(LogLevel::kInfo, "stopped before it was ready", {{"signal", signal_name()}});
     writer_->Flush();
     _exit(kStopped);
   }
 
+  void Reload() {
+    absl::MutexLock lock(&mutex_);
+    if (reload_) reload_();
+  }
+
   LogWriter* const writer_;
+  absl::Mutex mutex_;
+  std::function<void()> reload_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> preparing_{true};
   bool can_wait_ = true;
   pthread_t thread_{};
   int received_ = 0;
 };
 
+// What can change while the server runs.
+void Reload(Server* server, const std::vector<std::string>& words, const std::vector<absl::string_view>& names) {
+  sd_notify(0, "RELOADING=1");
+  ReloadFlags(words, names);
+  if (absl::Status status = server->ReloadUsers(); !status.ok()) {
+    Log(LogLevel::kError, "the users stay as they were", {{"reason", status.message()}});
+  }
+  sd_notify(0, "READY=1");
+}
+
 int Main(int argc, char** argv) {
+  const sigset_t signals = OurSignals();
+  sigprocmask(SIG_BLOCK, &signals, nullptr);  // first of all: whenever one comes, it is answered with a line
   AnswerQuestions(argc, argv);
-  absl::SetProgramUsageMessage(kHelp);
-  const std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
-  if (positional.size() > 1) {
-    std::fprintf(stderr, "kv_server takes flags only, not \"%s\"; see kv_server --help\n", positional[1]);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  std::vector<absl::string_view> names = FlagNames();
+  names.insert(names.end(), {"check", "print_flags"});
+  if (absl::Status status = ParseCommandLine(words, names); !status.ok()) {
+    Log(LogLevel::kError, "bad command line", {{"reason", status.message()}});
     return kBadFlag;
+  }
+  if (absl::GetFlag(FLAGS_print_flags)) {
+    std::fputs(FlagsToText(FlagNames()).c_str(), stdout);
+    return kStopped;
   }
   SetLogLevel(absl::GetFlag(FLAGS_log_level).level);
 #ifdef NDEBUG
@@ -204,25 +323,27 @@ int Main(int argc, char** argv) {
 #endif
 
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGHUP, SIG_IGN);
   if (absl::GetFlag(FLAGS_check)) {
     std::string findings;
     const bool good = SelfCheck(OptionsFromFlags(), &findings);
     std::fputs(findings.c_str(), stdout);
     return good ? kStopped : kOther;
   }
-  const sigset_t signals = StopSignals();
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
   LogWriter writer(STDERR_FILENO);
   Stopper stopper(&writer);
   Log(LogLevel::kInfo, "preparing memory", {{"bytes", absl::GetFlag(FLAGS_memory).bytes}});
   sd_notify(/*unset_environment=*/0, "STATUS=preparing memory");
-  auto server = Server::Start(OptionsFromFlags());
+  const ServerOptions options = OptionsFromFlags();
+  if (absl::Status few = RaiseDescriptorLimit(options); !few.ok() && CheckOptions(options).ok()) {
+    Log(LogLevel::kWarning, "not all clients can come", {{"reason", few.message()}});
+  }
+  PreparationLog preparation;
+  auto server = Server::Start(options, [&](int percent) { preparation.Note(percent); });
   if (!server.ok()) {
     Log(LogLevel::kError, "cannot start", {{"reason", server.status().message()}});
     return ExitCodeFor(server.status());
   }
-  stopper.Ready();
+  stopper.Ready([&] { Reload(server->get(), words, names); });
   (*server)->LogReady();  // not before: a signal that answers this line is to stop it in order
   sd_notify(/*unset_environment=*/0,
             absl::StrCat("READY=1\nSTATUS=listening at ", absl::StrJoin((*server)->addresses(), ", ")).c_str());
@@ -231,6 +352,7 @@ int Main(int argc, char** argv) {
   Log(LogLevel::kInfo, "stopping", {{"signal", stopper.signal_name()}});
   sd_notify(0, "STOPPING=1");
   (*server)->Stop();
+  Log(LogLevel::kInfo, "clients are gone, giving memory back", {{"bytes", options.memory_bytes}});
   server->reset();
   Log(LogLevel::kInfo, "stopped");
   return kStopped;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the kv_server program: flags, signals, exit codes, log lines, readiness.
 
-    kv_server_test.py PATH_OF_KV_SERVER [unittest arguments]
+    kv_server_test.py PATH_OF_KV_SERVER PATH_OF_KV_SERVER.FLAGS [unittest arguments]
 """
 
 import os
@@ -18,6 +18,7 @@ import time
 import unittest
 
 KV_SERVER = ''
+SAMPLE = ''  # server/kv_server.flags
 TIMEOUT_S = 60
 
 STOPPED, BAD_FLAG, BAD_ADDRESS, NO_RESOURCES, NO_PERMISSION, OTHER = range(6)
@@ -25,6 +26,12 @@ STOPPED, BAD_FLAG, BAD_ADDRESS, NO_RESOURCES, NO_PERMISSION, OTHER = range(6)
 LOG_LINE = re.compile(
     r'ts=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z level=(debug|info|warning|error) '
     r'msg="[^"]*"( [a-z_]+=("(\\.|[^"\\])*"|[^\s"=]+))*$')
+
+
+def flags_of(text):
+  """Flags of a flagfile, with those behind a #."""
+  words = [line.strip().lstrip('# ') for line in text.split('\n')]
+  return dict(word[2:].split('=', 1) for word in words if word.startswith('--'))
 
 
 class Server:
@@ -119,6 +126,27 @@ class KvServerTest(unittest.TestCase):
     server.wait_for('msg="stopped')
     self.assertEqual(server.end(), STOPPED)
 
+  def test_tells_systemd_how_far_the_memory_is(self):
+    path = self.directory + '/notify'
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+      notify.bind(path)
+      notify.settimeout(TIMEOUT_S)
+      self.start('--listen=' + self.address, memory='512m', env={'NOTIFY_SOCKET': path})
+      said = []
+      while not said or 'READY=1' not in said[-1]:
+        said.append(notify.recv(4096).decode())
+    percents = [int(text.split()[-2]) for text in said if text.endswith(' %')]
+    self.assertEqual(percents[-1], 100, said)
+    self.assertEqual(percents, sorted(set(percents)), said)
+
+  def test_says_when_it_gives_memory_back(self):
+    server = self.start('--listen=' + self.address)
+    server.wait_for('msg="ready"')
+    server.process.terminate()
+    server.wait_for('msg="clients are gone, giving memory back" bytes=67108864')
+    server.wait_for('msg="stopped"')
+    self.assertEqual(server.end(), STOPPED)
+
   def test_says_what_it_got(self):
     server = self.start('--listen=' + self.address, '--workers=2')
     ready = server.wait_for('msg="ready"')
@@ -137,7 +165,34 @@ class KvServerTest(unittest.TestCase):
     for line in server.text().split('\n'):
       self.assertRegex(line, LOG_LINE)
 
-  def test_sighup_and_sigpipe_do_nothing(self):
+  def test_says_who_can_come(self):
+    server = self.start('--listen=' + self.address)
+    self.assertIn('address=' + self.address, server.wait_for('whoever may write to the socket file may read'))
+
+  def test_sighup_changes_the_level_of_the_log(self):
+    path = self.directory + '/flags'
+
+    def write(*flags):
+      with open(path, 'w', encoding='ascii') as file:
+        file.write('\n'.join(flags) + '\n')
+
+    write('--listen=' + self.address)
+    server = self.start('--flagfile=' + path)
+    server.wait_for('msg="ready"')
+    write('--listen=' + self.address, '--log_level=debug')
+    server.process.send_signal(signal.SIGHUP)
+    self.assertIn('log_level=debug', server.wait_for('msg="reloaded"'))
+    write('--listen=' + self.address, '--log_level=debug', '--max_clients=7')
+    server.process.send_signal(signal.SIGHUP)
+    self.assertIn('flag=max_clients value=7', server.wait_for('msg="takes effect at the next start"'))
+    write('--wrong')
+    server.process.send_signal(signal.SIGHUP)
+    self.assertIn('/flags:1: unknown flag --wrong', server.wait_for('msg="not reloaded"'))
+    server.process.terminate()
+    self.assertEqual(server.end(), STOPPED)
+    self.assertIn('signal=SIGTERM', server.text())
+
+  def test_sighup_and_sigpipe_do_not_end_it(self):
     server = self.start('--listen=' + self.address)
     server.wait_for('msg="ready"')
     server.process.send_signal(signal.SIGHUP)
@@ -156,6 +211,8 @@ class KvServerTest(unittest.TestCase):
       server = self.start('--listen=' + self.address, '--log_level=none', env={'NOTIFY_SOCKET': path})
       self.assertEqual(notify.recv(4096).decode(), 'STATUS=preparing memory')
       message = notify.recv(4096).decode()
+      while message.startswith('STATUS=preparing memory, '):
+        message = notify.recv(4096).decode()
       self.assertIn('READY=1', message.split('\n'))
       self.assertIn(self.address, message)
       server.process.terminate()
@@ -229,6 +286,27 @@ class KvServerTest(unittest.TestCase):
     self.assertEqual(code, BAD_ADDRESS, text)
     with open(self.path, encoding='ascii') as file:
       self.assertEqual(file.read(), 'precious')
+    self.assertIn('choose another address', text)
+    self.assertNotIn('remove', text)
+
+  def test_a_directory_is_no_address(self):
+    code, text = self.run_to_end('--listen=shm://' + self.directory)
+    self.assertEqual(code, BAD_ADDRESS, text)
+    self.assertIn('is a directory; the address is that of a socket within it', text)
+    self.assertEqual(os.listdir(self.directory), [])
+
+  def test_a_file_in_the_place_of_a_directory(self):
+    with open(self.path, 'w', encoding='ascii'):
+      pass
+    code, text = self.run_to_end('--listen=%s/deeper' % self.address)
+    self.assertEqual(code, BAD_ADDRESS, text)
+    self.assertIn('a part of the path is a file', text)
+
+  @unittest.skipIf(os.path.isdir('/sys/class/infiniband') and os.listdir('/sys/class/infiniband'), 'has RDMA devices')
+  def test_no_rdma_device_is_an_address_that_cannot_be_used(self):
+    code, text = self.run_to_end('--listen=rdma://127.0.0.1:7471')
+    self.assertEqual(code, BAD_ADDRESS, text)
+    self.assertIn('no RDMA device', text)
 
   def test_a_directory_that_does_not_exist(self):
     code, text = self.run_to_end('--listen=%s/none/kv' % self.address)
@@ -259,6 +337,25 @@ class KvServerTest(unittest.TestCase):
     self.assertEqual(code, NO_RESOURCES, text)
     self.assertIn('ulimit -n', text)
 
+  def test_raises_its_own_limit_of_descriptors(self):
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096))
+    server = self.start('--listen=' + self.address, '--max_clients=500', preexec_fn=limit)
+    server.wait_for('msg="ready"')
+    self.assertNotIn('not all clients can come', server.text())
+    with open('/proc/%d/limits' % server.process.pid, encoding='ascii') as limits:
+      line = [line for line in limits if line.startswith('Max open files')][0]
+    self.assertGreater(int(line.split()[3]), 500)
+
+  def test_too_few_descriptors_for_its_clients_are_said(self):
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    server = self.start('--listen=' + self.address, preexec_fn=limit)
+    server.wait_for('msg="ready"')
+    self.assertRegex(server.text(), r'msg="not all clients can come" reason="--max_clients=1024 needs \d+ file')
+    check = subprocess.run([KV_SERVER, '--check', '--listen=%s-b' % self.address, '--memory=64m'], preexec_fn=limit,
+                           capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    self.assertEqual(check.returncode, OTHER, check.stdout)
+    self.assertRegex(check.stdout, '(?m)^trouble  --max_clients=1024 needs .*LimitNOFILE=')
+
   # Flags.
 
   def test_bad_flags_are_refused_with_what_would_be_good(self):
@@ -274,25 +371,30 @@ class KvServerTest(unittest.TestCase):
         ([listen, '--memory=3t'], '2TiB'),
         ([listen, '--huge_pages=big'], 'transparent'),
         ([listen, '--numa_node=first'], 'auto'),
-        ([listen, '--numa_node=1023'], 'no NUMA node 1023'),
+        ([listen, '--numa_node=1023'], 'no NUMA node 1023; the nodes of this host are: 0'),
         ([listen, '--workers=0'], '1 to 64'),
         ([listen, '--workers=65'], '1 to 64'),
         ([listen, '--workers=x'], 'workers'),
         ([listen, '--max_value_bytes=65m'], '64MiB'),
+        ([listen, '--evict', '--memory=16m'], '32MiB'),
+        ([listen, '--evict', '--memory=64m', '--max_value_bytes=64m'], '128MiB'),
         ([listen, '--window=0'], '1 to 4096'),
         ([listen, '--max_clients=0'], '--max_clients'),
         ([listen, '--drain_timeout=soon'], 'drain_timeout'),
         ([listen, '--liveness=1ms'], '100ms'),
         ([listen, '--log_level=loud'], 'warning'),
         ([listen, '--no_such_flag=1'], 'no_such_flag'),
+        ([listen, '--worker=2'], 'did you mean --workers?'),
         ([listen, '--flagfile=%s/none' % self.directory], 'none'),
-        ([listen, 'start'], 'takes flags only, not "start"'),
+        ([listen, 'start'], 'not start'),
     ):
       with self.subTest(flags=flags):
         result = self.plain(*flags)
         self.assertEqual(result.returncode, BAD_FLAG, result.stderr)
         self.assertIn(expected, result.stderr)
         self.assertEqual(result.stdout, '')
+        for line in result.stderr.rstrip('\n').split('\n'):
+          self.assertRegex(line, LOG_LINE)
 
   def test_check_starts_nothing(self):
     result = self.plain('--check', '--listen=' + self.address, '--memory=64m', '--huge_pages=none')
@@ -306,7 +408,7 @@ class KvServerTest(unittest.TestCase):
     server.wait_for('msg="ready"')
     for flags, expected in (
         (['--listen=' + self.address], 'in use by a live server'),
-        (['--listen=%s/none/kv' % self.address], 'create the directory first'),
+        (['--listen=shm://%s/none/kv' % self.directory], 'create the directory first'),
         (['--listen=%s-b' % self.address, '--memory=2t', '--huge_pages=none'], 'ask for less'),
         (['--listen=%s-b' % self.address, '--memory=2t', '--huge_pages=2m'], 'nr_hugepages'),
         (['--listen=%s-b' % self.address, '--workers=0'], '1 to 64'),
@@ -324,20 +426,42 @@ class KvServerTest(unittest.TestCase):
     server = self.start('--flagfile=' + path)
     self.assertIn('workers=2', server.wait_for('msg="ready"'))
 
+  def test_the_sample_names_every_flag_with_its_default(self):
+    printed = self.plain('--flagfile=' + SAMPLE, '--print_flags')
+    self.assertEqual(printed.returncode, STOPPED, printed.stderr)
+    with open(SAMPLE, encoding='utf-8') as file:
+      sample = flags_of(file.read())
+    defaults = flags_of(self.plain('--print_flags').stdout)
+    self.assertEqual(set(sample), set(defaults))
+    self.assertEqual({name: sample[name] for name, value in defaults.items() if value},
+                     {name: value for name, value in defaults.items() if value})
+    self.assertIn('--listen=shm:///run/farlook/kv', printed.stdout.split('\n'))
+
+  def test_printed_flags_can_be_read_back(self):
+    path = self.directory + '/flags'
+    flags = ['--listen=%s,%s-b' % (self.address, self.address), '--memory=64m', '--workers=3', '--keep_sessions=90s']
+    printed = self.plain('--print_flags', *flags)
+    with open(path, 'w', encoding='ascii') as file:
+      file.write(printed.stdout)
+    self.assertIn('--memory=64MiB\n', printed.stdout)
+    self.assertEqual(self.plain('--print_flags', '--flagfile=' + path).stdout, printed.stdout)
+    self.assertEqual(os.listdir(self.directory), ['flags'])
+
   def test_help_and_version(self):
     for flag in ('--help', '-h'):
       result = self.plain(flag)
       self.assertEqual(result.returncode, STOPPED)
       self.assertEqual(result.stderr, '')
-      for name in ('listen', 'memory', 'huge_pages', 'numa_node', 'workers', 'hash_seed', 'max_value_bytes', 'window',
-                   'max_clients', 'max_kept_sessions', 'keep_sessions', 'spin_us', 'drain_timeout', 'log_level',
-                   'flagfile', 'liveness', 'check'):
+      for name in ('listen', 'memory', 'huge_pages', 'numa_node', 'workers', 'hash_seed', 'evict', 'max_value_bytes',
+                   'window', 'max_clients', 'max_kept_sessions', 'keep_sessions', 'spin_us', 'drain_timeout', 'log_level',
+                   'flagfile', 'liveness', 'check', 'print_flags'):
         self.assertIn('--' + name, result.stdout)
     result = self.plain('--version')
     self.assertEqual(result.returncode, STOPPED)
-    self.assertRegex(result.stdout, r'^kv_server \d+\.\d+\n$')
+    self.assertRegex(result.stdout, r'^kv_server \d+\.\d+\.\d+\n$')
 
 
 if __name__ == '__main__':
   KV_SERVER = os.path.abspath(sys.argv.pop(1))
+  SAMPLE = os.path.abspath(sys.argv.pop(1))
   unittest.main()

@@ -35,29 +35,6 @@ uint64_t TickScale() {
   return scale;
 }
 
-uint64_t DurationBuckets::count() const {
-  uint64_t sum = 0;
-  for (const uint64_t n : counts_) sum += n;
-  return sum;
-}
-
-uint64_t DurationBuckets::Below(uint64_t ns) const {
-  uint64_t sum = 0;
-  for (size_t i = 0; i < kBuckets && EndOf(i) <= ns; ++i) sum += counts_[i];
-  return sum;
-}
-
-uint64_t DurationBuckets::Quantile(double share) const {
-  const uint64_t all = count();
-  const auto rest = static_cast<uint64_t>((1 - share) * static_cast<double>(all));
-  uint64_t longer = 0;
-  for (size_t i = kBuckets; i-- > 0;) {
-    longer += counts_[i];
-    if (longer > rest) return EndOf(i);
-  }
-  return 0;
-}
-
 uint64_t LockTimes::AtMostProcessorTime(uint64_t ns) {
   const uint64_t before = processor_ns_;
   TakeSample(Ticks());

@@ -11,13 +11,13 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "kv/duration_buckets.h"
 
 namespace farlook::server {
 
@@ -34,32 +34,7 @@ inline uint64_t Ticks() {
 // 2^32 times the nanoseconds of a tick; measured at the first call, which takes 200 us.
 uint64_t TickScale();
 
-// A histogram of durations: four buckets for each doubling, from 64 ns to 17 s.
-class DurationBuckets {
- public:
-  static constexpr size_t kBuckets = 1 + 4 * 28;
-
-  static constexpr size_t BucketOf(uint64_t ns) {
-    if (ns < 64) return 0;
-    const int e = std::bit_width(ns) - 1;
-    const size_t bucket = 1 + 4 * static_cast<size_t>(e - 6) + (ns >> (e - 2) & 3);
-    return bucket < kBuckets ? bucket : kBuckets - 1;
-  }
-  // The least duration above a bucket.
-  static constexpr uint64_t EndOf(size_t bucket) {
-    return bucket == 0 ? 64 : (5 + (bucket - 1) % 4) << ((bucket - 1) / 4 + 4);
-  }
-
-  void Add(size_t bucket, uint64_t n) { counts_[bucket] += n; }
-  uint64_t count() const;
-  // How many are shorter than `ns`, which begins a bucket.
-  uint64_t Below(uint64_t ns) const;
-  // No more than this share of all is longer; 0 if there is none.
-  uint64_t Quantile(double share) const;
-
- private:
-  std::array<uint64_t, kBuckets> counts_{};
-};
+using kv::DurationBuckets;
 
 // Thread safety: one thread adds, any thread reads.
 class LockTimes {

@@ -1,15 +1,16 @@
 // How a worker is handed connection requests by the thread that took them.
 //
 // Thread safety: any thread may call anything.
-// Ordering: the release in Put() pairs with the acquire in empty(), so a worker that sees the flag finds the arrival.
+// Ordering: the release in Put() pairs with the acquire in empty(), so a worker that sees the size finds the arrival.
 #ifndef FARLOOK_SERVER_MAILBOX_H_
 #define FARLOOK_SERVER_MAILBOX_H_
 
 #include <atomic>
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -34,25 +35,29 @@ class Mailbox {
     {
       absl::MutexLock lock(&mutex_);
       arrivals_.push_back(std::move(arrival));
-      full_.store(true, std::memory_order_release);
+      size_.store(arrivals_.size(), std::memory_order_release);
     }
     if (wake_) wake_();
   }
 
   // One load; cheap enough for each Poll.
-  bool empty() const { return !full_.load(std::memory_order_acquire); }
+  bool empty() const { return size() == 0; }
+  size_t size() const { return size_.load(std::memory_order_acquire); }
 
-  std::vector<Arrival> Take() ABSL_LOCKS_EXCLUDED(mutex_) {
+  // The one that has waited longest. REQUIRES !empty(), and that nobody else takes.
+  Arrival Take() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    full_.store(false, std::memory_order_relaxed);
-    return std::exchange(arrivals_, {});
+    Arrival arrival = std::move(arrivals_.front());
+    arrivals_.pop_front();
+    size_.store(arrivals_.size(), std::memory_order_relaxed);
+    return arrival;
   }
 
  private:
   const std::function<void()> wake_;
-  std::atomic<bool> full_{false};
+  std::atomic<size_t> size_{0};
   absl::Mutex mutex_;
-  std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace farlook::server

@@ -10,9 +10,11 @@
 namespace farlook::server {
 namespace {
 
+using Stream = kv::Hasher::Stream;
+
 // Lengths of READs but the last stay multiples of 8, so that addresses do.
 uint64_t ReadBytesFor(const rdma::Capabilities& capabilities) {
-  uint64_t bytes = PullQueue::kMaxReadBytes;
+  uint64_t bytes = capabilities.local ? PullQueue::kTurnBytes : PullQueue::kMaxReadBytes;
   if (capabilities.max_read_bytes >= 8) {
     bytes = std::min(bytes, capabilities.max_read_bytes);
   }
@@ -22,15 +24,18 @@ uint64_t ReadBytesFor(const rdma::Capabilities& capabilities) {
 }  // namespace
 
 PullQueue::PullQueue(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, ServerTime time,
-                     WorkerStats* stats, rdma::Connection* connection)
+                     WorkerStats* stats, rdma::Connection* connection, CommitGate* gate)
     : table_(table),
       locks_(locks),
       clock_(clock),
       time_(time),
       stats_(stats),
       connection_(connection),
+      gate_(gate),
+      local_(connection->capabilities().local),
       read_bytes_(ReadBytesFor(connection->capabilities())),
-      max_posted_(std::clamp<uint32_t>(connection->capabilities().max_outstanding_reads, 1, kMaxPostedReads)) {}
+      max_posted_(
+          std::clamp<uint32_t>(connection->capabilities().max_outstanding_reads, 1, local_ ? 1 : kMaxPostedReads)) {}
 
 PullQueue::~PullQueue() {
   for (Pull& pull : pulls_) {
@@ -42,30 +47,52 @@ void PullQueue::Add(const kv::Request& request, uint64_t hash) {
   Waiting waiting{request, std::string(request.key), hash, 0};
   waiting.request.key = {};  // points into the message, which is gone at the next Poll
   waiting.request.options = {};
+  waiting_bytes_ += waiting.bytes();
   waiting_.push_back(std::move(waiting));
   stats_->pulls.Add();
 }
 
-bool PullQueue::Post() {
+bool PullQueue::MayPost(const Pull& pull) const {
+  return pull.in_use && !pull.failed && !pull.flushed && posted_ < max_posted_ &&
+         pull.offset < pull.reservation.value.size() && pull.offset - pull.summed < kMaxAhead * read_bytes_;
+}
+
+bool PullQueue::wants_turn() const {
+  if (closed_) return false;
+  if (active_ < kMaxActive && !waiting_.empty() && !begin_wants_room_) return true;
+  return std::any_of(pulls_.begin(), pulls_.end(), [this](const Pull& pull) { return MayPost(pull); });
+}
+
+bool PullQueue::Step() {
   if (closed_) return false;
   bool progress = false;
   while (active_ < kMaxActive && !waiting_.empty() && !begin_wants_room_) {
     Begin(/*may_step=*/false);
     progress = true;
   }
-  for (size_t i = 0; i < kMaxActive && posted_ < max_posted_; ++i) {
-    if (pulls_[i].in_use && PostReads(i)) progress = true;
+  for (size_t i = 0; i < kMaxActive; ++i) {
+    if (MayPost(pulls_[i]) && PostReads(i)) progress = true;
   }
   return progress;
 }
 
 void PullQueue::MakeRoom() {
-  if (verified_ > 0) {
-    return Publish(*std::find_if(pulls_.begin(), pulls_.end(), [](const Pull& p) { return p.in_use && p.verified; }),
-                   /*may_step=*/true);
+  if (verified_ > busy_) {
+    return Publish(
+        *std::find_if(pulls_.begin(), pulls_.end(), [](const Pull& p) { return p.in_use && p.verified && !p.busy; }),
+        /*may_step=*/true);
   }
   begin_wants_room_ = false;
   if (active_ < kMaxActive) Begin(/*may_step=*/true);
+}
+
+void PullQueue::TryAgain() {
+  for (Pull& pull : pulls_) {
+    if (!pull.in_use || !pull.busy) continue;
+    pull.busy = false;
+    --busy_;
+    Publish(pull, /*may_step=*/false);
+  }
 }
 
 // Whether what was just told that room is being made may go on waiting.
@@ -80,6 +107,7 @@ bool PullQueue::MayWait(int64_t* since_ns, int64_t now_ns) {
 void PullQueue::Begin(bool may_step) {
   Waiting waiting = std::move(waiting_.front());
   waiting_.pop_front();
+  waiting_bytes_ -= waiting.bytes();
   Pull& pull = *std::find_if(pulls_.begin(), pulls_.end(), [](const Pull& p) { return !p.in_use; });
   pull = Pull{};
   pull.in_use = true;
@@ -98,13 +126,14 @@ void PullQueue::Begin(bool may_step) {
   {
     TimedLock lock(locks_->of(waiting.hash), &stats_->lock_times);
     code = table_->Reserve(waiting.hash, waiting.key, waiting.request.value_bytes, &pull.reservation, clock_->NowNs(),
-                           may_step);
+                           may_step, pull.option.item_flags);
   }
   if (code == kv::Code::kMakingRoom) {
     if (MayWait(&waiting.since_ns, now_ns)) {
       begin_wants_room_ = true;
       pull.in_use = false;
       --active_;
+      waiting_bytes_ += waiting.bytes();
       waiting_.push_front(std::move(waiting));
       return;
     }
@@ -113,6 +142,10 @@ void PullQueue::Begin(bool may_step) {
   if (code != kv::Code::kOk) {
     End(pull, /*cut=*/false, Outcome{code});
   } else {
+    pull.sums = std::make_unique<Sums>(Sums{Stream(table_->hasher()), Stream(table_->hasher())});
+    const uint64_t version = pull.reservation.version;
+    pull.sums->item.Update({reinterpret_cast<const char*>(&version), sizeof version});
+    pull.sums->item.Update(pull.reservation.head);
     EndIfComplete(pull);  // a value of no bytes
   }
 }
@@ -121,15 +154,16 @@ bool PullQueue::PostReads(size_t index) {
   Pull& pull = pulls_[index];
   bool progress = false;
   const uint64_t size = pull.reservation.value.size();
-  while (!pull.failed && !pull.flushed && pull.offset < size && posted_ < max_posted_) {
+  while (MayPost(pull)) {
     const uint64_t bytes = std::min(read_bytes_, size - pull.offset);
     const rdma::Sge to{pull.reservation.value.data() + pull.offset, static_cast<uint32_t>(bytes)};
-    if (!connection_->PostRead(index, absl::MakeConstSpan(&to, 1), pull.source.address + pull.offset,
-                               pull.source.rkey)) {
+    if (!connection_->PostRead(pull.offset / read_bytes_ * kMaxActive + index, absl::MakeConstSpan(&to, 1),
+                               pull.source.address + pull.offset, pull.source.rkey)) {
       break;
     }
     // The destination belongs to the transport until OnRead().
     pull.offset += bytes;
+    if (local_) bytes_handled_ += bytes;
     ++pull.posted;
     ++posted_;
     progress = true;
@@ -142,21 +176,17 @@ bool PullQueue::Has(uint64_t hash) const {
          std::any_of(waiting_.begin(), waiting_.end(), [hash](const Waiting& w) { return w.hash == hash; });
 }
 
-bool PullQueue::wants_post() const {
-  if (closed_ || posted_ > 0) return false;
-  return (!waiting_.empty() && !begin_wants_room_) || active_ > verified_;
-}
-
 void PullQueue::OnRead(const rdma::Completion& completion) {
-  if (completion.wr_id >= kMaxActive || pulls_[completion.wr_id].posted == 0) {
+  if (pulls_[completion.wr_id % kMaxActive].posted == 0) {
     Log(LogLevel::kError, "completion of a READ that was not posted", {{"wr_id", completion.wr_id}});
     return;
   }
-  Pull& pull = pulls_[completion.wr_id];
+  Pull& pull = pulls_[completion.wr_id % kMaxActive];
   --pull.posted;
   --posted_;
   switch (completion.status) {
     case rdma::WcStatus::kSuccess:
+      Landed(pull, completion.wr_id / kMaxActive);
       break;
     case rdma::WcStatus::kRemoteAccess:
     case rdma::WcStatus::kLocalError:
@@ -168,6 +198,19 @@ void PullQueue::OnRead(const rdma::Completion& completion) {
       break;
   }
   EndIfComplete(pull);
+}
+
+// While its bytes are in the processor's cache; a sum over 64 MiB at once would take 10 ms.
+void PullQueue::Landed(Pull& pull, uint64_t read) {
+  pull.landed |= uint64_t{1} << (read - pull.summed / read_bytes_);
+  const absl::string_view value(pull.reservation.value.data(), pull.reservation.value.size());
+  for (; (pull.landed & 1) != 0; pull.landed >>= 1) {
+    const absl::string_view piece = value.substr(pull.summed, read_bytes_);
+    pull.sums->value.Update(piece);
+    pull.sums->item.Update(piece);
+    pull.summed += piece.size();
+    bytes_handled_ += piece.size();
+  }
 }
 
 void PullQueue::EndIfComplete(Pull& pull) {
@@ -185,15 +228,14 @@ void PullQueue::EndIfComplete(Pull& pull) {
 }
 
 void PullQueue::Verify(Pull& pull) {
-  const absl::Span<const char> value = pull.reservation.value;
-  const uint64_t hash = table_->hasher()(value.data(), value.size());
-  if (hash != pull.source.hash) {
+  if (pull.sums->value.Digest() != pull.source.hash) {
     Abandon(pull);
     stats_->failed_pulls.Add();
     End(pull, /*cut=*/false, Outcome{kv::Code::kBadValue});
     return;
   }
-  stats_->pulled_bytes.Add(value.size());
+  stats_->pulled_bytes.Add(pull.reservation.value.size());
+  pull.reservation.checksum = pull.sums->item.Digest();
   pull.verified = true;
   ++verified_;
   Publish(pull, /*may_step=*/false);
@@ -201,18 +243,28 @@ void PullQueue::Verify(Pull& pull) {
 
 void PullQueue::Publish(Pull& pull, bool may_step) {
   kv::WriteResult result{kv::Code::kExpired, 0, {}};
+  CommitGate::Begun begun;
   bool cut = false;
   {
     TimedLock lock(locks_->of(pull.reservation.hash), &stats_->lock_times);
     const int64_t now_ns = clock_->NowNs();
     if (time_.IsOver(pull.deadline_us, now_ns)) {
       table_->Abandon(pull.reservation);
+    } else if (gate_ != nullptr) {
+      begun = gate_->BeginReserved(pull.reservation, pull.condition, pull.version, {session_, pull.number});
+      result = {begun.outcome.code, begun.outcome.version, begun.outcome.slot};
+      if (begun.sequence == 0 && !closed_) {
+        pull.busy = true;
+        ++busy_;
+        return;
+      }
+      if (begun.sequence == 0) result.code = kv::Code::kMakingRoom;
     } else {
       kv::PutParams params{pull.condition, pull.version};
       // Its ttl begins now, however long the value was under way.
       params.expiry_ms = time_.ExpiryMs(pull.option.ttl_us, now_ns);
       params.keep_ttl = pull.option.keep_ttl;
-      params.flags = pull.option.item_flags;
+      params.refill = pull.option.refill;
       params.may_step = may_step;
       result = table_->Publish(pull.reservation, params, now_ns);
     }
@@ -223,7 +275,8 @@ void PullQueue::Publish(Pull& pull, bool may_step) {
       result.code = kv::Code::kNoMemory;
     }
   }
-  End(pull, cut, Outcome{result.code, result.version, result.slot});
+  begun.outcome = {result.code, result.version, result.slot};
+  End(pull, cut, begun);
 }
 
 void PullQueue::Abandon(Pull& pull) {
@@ -231,11 +284,13 @@ void PullQueue::Abandon(Pull& pull) {
   table_->Abandon(pull.reservation);
 }
 
-void PullQueue::End(Pull& pull, bool cut, const Outcome& outcome) {
+void PullQueue::End(Pull& pull, bool cut, const CommitGate::Begun& begun) {
   if (cut) stats_->cut_pulls.Add();
   if (pull.verified) --verified_;
+  if (pull.busy) --busy_;
   if (pull.since_ns != 0) stats_->NoteRoomWait(clock_->NowNs() - pull.since_ns);
-  ended_.push_back({pull.number, cut, outcome});
+  ended_.push_back({pull.number, cut, pull.hash, begun});
+  pull.sums.reset();
   pull.in_use = false;
   --active_;
 }
@@ -245,9 +300,10 @@ void PullQueue::Close() {
   closed_ = true;
   for (const Waiting& waiting : waiting_) {
     stats_->cut_pulls.Add();
-    ended_.push_back({waiting.request.number, /*cut=*/true, Outcome{}});
+    ended_.push_back({waiting.request.number, /*cut=*/true, waiting.hash, {}});
   }
   waiting_.clear();
+  waiting_bytes_ = 0;
   begin_wants_room_ = false;
   for (Pull& pull : pulls_) {
     if (pull.in_use) EndIfComplete(pull);

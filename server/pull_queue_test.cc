@@ -102,6 +102,56 @@ TEST_F(PullTest, ReadsMayCompleteInAnyOrder) {
   EXPECT_EQ(t_.ReadKey("key"), value);
 }
 
+// The first READ is the last to complete: what comes before it is summed up behind it, and is not without bounds.
+TEST_F(PullTest, AReadMayBeLate) {
+  FakeCall* call = t_.Connect();
+  const std::string value = Value(200 * 1024 + 24);
+  Start(call, t_.MakePulled(1, "key", value));
+  const FakePeer::Read late = call->peer.reads.front();
+  size_t others = 0;
+  while (call->peer.reads.size() > 1) {
+    std::rotate(call->peer.reads.begin(), call->peer.reads.begin() + 1, call->peer.reads.end());
+    const FakePeer::Read& read = call->peer.reads.front();
+    ASSERT_NE(read.remote_address, late.remote_address);
+    call->peer.CompleteRead(absl::string_view(value).substr(read.remote_address - 64, read.bytes));
+    t_.PollAll();
+    ++others;
+  }
+  EXPECT_EQ(others, PullQueue::kMaxAhead - 1);
+  EXPECT_EQ(t_.ReadKey("key"), std::nullopt);
+  TestWorker::ServeReads(call, value);
+  t_.PollAll();
+  while (!call->peer.reads.empty()) {
+    TestWorker::ServeReads(call, value);
+    t_.PollAll();
+  }
+  EXPECT_EQ(t_.ReadKey("key"), value);
+}
+
+// Whoever has the partition's lock does not keep a value from coming, nor does a value that comes keep the lock.
+TEST_F(PullTest, TheLockIsNotTakenBeforeAllIsSummed) {
+  FakeCall* call = t_.Connect();
+  const std::string value = Value(100 * 1024);
+  Start(call, t_.MakePulled(1, "key", value));
+  absl::Mutex* const mutex = t_.locks().of(t_.table().HashOf("key"));
+  size_t reads = 0;
+  while (!call->peer.reads.empty()) {
+    const auto serve = [&] {
+      const FakePeer::Read read = call->peer.reads.front();
+      call->peer.CompleteRead(absl::string_view(value).substr(read.remote_address - 64, read.bytes));
+      t_.PollAll();
+    };
+    if (++reads == 100) {
+      serve();
+    } else {
+      absl::MutexLock lock(mutex);  // which would be taken for ever
+      serve();
+    }
+  }
+  EXPECT_EQ(reads, 100u);
+  EXPECT_EQ(t_.ReadKey("key"), value);
+}
+
 TEST_F(PullTest, AWrongHashIsABadValue) {
   FakeCall* call = t_.Connect();
   t_.Ask(call, MakePut(1, "key", "old"));
@@ -311,6 +361,7 @@ TEST_F(PullTest, AFullSendQueueOnlyDelaysReads) {
   EXPECT_NE(t_.worker().due_ns(), Worker::kNever) << "nothing would wake it";
   call->peer.read_room = SIZE_MAX;
   for (int i = 0; i < 3; ++i) {
+    t_.clock.AdvanceMs(1);
     t_.PollAll();
     TestWorker::ServeReads(call, value);
   }

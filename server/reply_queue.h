@@ -29,12 +29,20 @@ class ReplyQueue {
   bool Continue();
 
   bool empty() const { return waiting_.empty(); }
+  // Of memory that what waits takes.
+  size_t bytes() const { return bytes_; }
   // Forgets what waits.
-  void Clear() { waiting_.clear(); }
+  void Clear() {
+    waiting_.clear();
+    bytes_ = 0;
+  }
 
  private:
+  static size_t BytesOf(const std::string& message) { return sizeof(message) + message.size(); }
+
   rdma::Connection* const connection_;
   std::deque<std::string> waiting_;
+  size_t bytes_ = 0;
 };
 
 }  // namespace farlook::server

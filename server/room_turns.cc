@@ -12,6 +12,7 @@ std::vector<uint64_t> RoomQueue::Clear() {
   std::vector<uint64_t> numbers;
   for (const Waiting& one : waiting_) numbers.push_back(one.number);
   waiting_.clear();
+  bytes_ = 0;
   return numbers;
 }
 

@@ -37,18 +37,27 @@ class RoomQueue {
 
   void Add(uint64_t number, uint64_t hash, int64_t now_ns, absl::string_view message) {
     waiting_.push_back({number, hash, now_ns, std::string(message)});
+    bytes_ += BytesOf(waiting_.back());
   }
   bool empty() const { return waiting_.empty(); }
   size_t size() const { return waiting_.size(); }
+  // Of memory that they take.
+  size_t bytes() const { return bytes_; }
   // Whether a write to a key of this hash waits.
   bool Has(uint64_t hash) const;
   const Waiting& front() const { return waiting_.front(); }
-  void PopFront() { waiting_.pop_front(); }
+  void PopFront() {
+    bytes_ -= BytesOf(waiting_.front());
+    waiting_.pop_front();
+  }
   // The numbers of all that wait, which are forgotten.
   std::vector<uint64_t> Clear();
 
  private:
+  static size_t BytesOf(const Waiting& one) { return sizeof(one) + one.message.size(); }
+
   std::deque<Waiting> waiting_;
+  size_t bytes_ = 0;
 };
 
 // Which connection's turn it is, and whether it is time. `Member` is a Link; it is in at most once.
@@ -57,6 +66,9 @@ class RoomTurns {
  public:
   // Of each so many parts of a worker's time one is for steps, while there are other requests.
   static constexpr int64_t kParts = 3;
+  // A step does less than a millisecond's work. One that took longer was in a process that stood still, and those who
+  // wait for room do not pay for that again.
+  static constexpr int64_t kLongestRestNs = 2'000'000;
 
   bool empty() const { return members_.empty(); }
   size_t size() const { return members_.size(); }
@@ -76,7 +88,7 @@ class RoomTurns {
   // A step took from `start_ns` to `end_ns`.
   void Took(int64_t start_ns, int64_t end_ns) {
     end_ns_ = due_ns_ = end_ns;
-    rest_ns_ = (kParts - 1) * (end_ns - start_ns);
+    rest_ns_ = std::min((kParts - 1) * (end_ns - start_ns), kLongestRestNs);
   }
   // Others had requests; called as often as one likes.
   void OthersServed() { due_ns_ = end_ns_ + rest_ns_; }

@@ -40,6 +40,19 @@ TEST(RoomTurns, StepsTakeAThirdOfTheTimeWhileOthersAreServed) {
   EXPECT_EQ(turns.Take(1400), &a);
 }
 
+// Rest as long as twice a stop of the process kept writes waiting after that: seed 52 of the simulation's caches.
+TEST(RoomTurns, ARestIsShortEvenAfterAStepInWhichTheProcessWasStopped) {
+  int a;
+  RoomTurns<int> turns;
+  turns.Add(&a);
+  ASSERT_EQ(turns.Take(1000), &a);
+  turns.Took(1000, 10'000'000'000);
+  turns.Add(&a);
+  turns.OthersServed();
+  EXPECT_EQ(turns.Take(10'000'000'000), nullptr);
+  EXPECT_EQ(turns.Take(10'000'000'000 + RoomTurns<int>::kLongestRestNs), &a);
+}
+
 TEST(RoomQueue, KeepsOrderAndKnowsItsKeys) {
   RoomQueue queue;
   queue.Add(3, 7, 100, "a");

@@ -1,8 +1,10 @@
 #include "server/self_check.h"
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/doctor.h"
 #include "rdma/finding.h"
+#include "server/descriptors.h"
 
 namespace farlook::server {
 
@@ -17,6 +19,9 @@ bool SelfCheck(const ServerOptions& options, std::string* text) {
     findings.push_back(rdma::Trouble(status));
   } else {
     findings = rdma::ExamineServer(plan);
+    status = CheckDescriptorLimit(options);
+    findings.push_back(status.ok() ? rdma::Good("there are file descriptors for --max_clients")
+                                   : rdma::Trouble(status));
   }
   for (const rdma::Finding& finding : findings) {
     absl::StrAppend(text, rdma::ToLine(finding), "\n");

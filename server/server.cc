@@ -1,10 +1,12 @@
 #include "server/server.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "farlook/version.h"
 #include "kv/cell_region.h"
 #include "kv/table.h"
 #include "rdma/clock.h"
@@ -20,17 +23,24 @@
 #include "rdma/wake_fd.h"
 #include "server/acceptor.h"
 #include "server/cell_domain.h"
+#include "server/client_figures.h"
 #include "server/counters.h"
 #include "server/log.h"
 #include "server/partition_locks.h"
+#include "server/roster.h"
 #include "server/server_time.h"
 #include "server/start_log.h"
 #include "server/stat_text.h"
+#include "server/users.h"
+#include "server/users_file.h"
 #include "server/worker.h"
 #include "server/worker_thread.h"
 
 namespace farlook::server {
 namespace {
+
+// Between two times that memory is given back.
+constexpr int64_t kTrimPauseNs = 1'000'000'000;
 
 uint64_t Random64() {
   uint64_t word;
@@ -47,6 +57,25 @@ uint64_t RandomNonzero() {
   }
 }
 
+// How long clients wait before they are told that the server is still starting.
+constexpr int kPatienceMs = 500;
+
+// Starts threads that get no signals: those are for the caller's. Blocked before, for threads inherit it: later would
+// be too late.
+absl::Status WithoutSignals(const std::function<void()>& start) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  absl::Status status;
+  try {
+    start();
+  } catch (const std::system_error& error) {
+    status = absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", error.what(), " (see ulimit -u)"));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
 }  // namespace
 
 // Members are destroyed from the last to the first: threads, workers with their connections, endpoints, listeners,
@@ -57,8 +86,9 @@ class Server::Impl {
       : options_(options), started_ns_(clock_.NowNs()), time_(ServerTime::OfHost(started_ns_)) {}
   ~Impl() { Stop(); }
 
-  absl::Status Start();
+  absl::Status Start(const std::function<void(int)>& on_progress);
   void Stop();
+  absl::Status ReloadUsers();
   void LogReady() const { server::LogReady(facts_, clock_.NowNs() - started_ns_); }
   std::string Stats(absl::string_view prefix) const;
   const ServerFacts& facts() const { return facts_; }
@@ -70,14 +100,18 @@ class Server::Impl {
     std::unique_ptr<WorkerThread> thread;
   };
 
+  absl::Status ReadUsers();
   absl::Status Listen();
-  absl::Status MakeTable();
+  absl::Status Prepare(const std::function<void(int)>& on_progress);
+  absl::Status MakeTable(const std::function<void(int)>& on_progress);
   absl::Status MakeCounters();
   absl::Status Offer();
   absl::Status MakeWorker(int number);
   absl::Status StartThreads();
   void StartEachThread();
   void RunAcceptor();
+  void StopAcceptor();
+  int GiveMemoryBack();
 
   const ServerOptions options_;
   const rdma::Clock& clock_ = rdma::Clock::Real();
@@ -90,7 +124,9 @@ class Server::Impl {
   std::unique_ptr<kv::Table> table_;
   std::unique_ptr<PartitionLocks> locks_;
   std::unique_ptr<Counters> counters_;
+  std::unique_ptr<Users> users_;  // null: everybody may come
   std::atomic<int64_t> clients_{0};
+  Roster roster_;
   std::vector<std::unique_ptr<rdma::Listener>> listeners_;
   std::vector<rdma::RemoteRange> ranges_;  // of the table, at each listener
   std::vector<rdma::RemoteRange> cells_;   // of counters, likewise; rkey 0: not offered there
@@ -98,38 +134,67 @@ class Server::Impl {
   std::unique_ptr<Acceptor> acceptor_;
   rdma::WakeFd acceptor_wake_;
   std::atomic<bool> acceptor_done_{false};
+  std::atomic<bool> clients_gone_{false};  // since memory was given back
+  int64_t next_trim_ns_ = 0;               // of the acceptor's thread
   std::thread acceptor_thread_;
+  std::atomic<int> prepared_percent_{0};
   bool running_ = false;
 };
 
-absl::Status Server::Impl::Start() {
+absl::Status Server::Impl::Start(const std::function<void(int)>& on_progress) {
   if (absl::Status status = CheckOptions(options_); !status.ok()) return status;
-  facts_.version = std::string(kVersion);
+  facts_.version = FARLOOK_VERSION;
   facts_.incarnation = RandomNonzero();
   facts_.numa_node = options_.numa_node;
   facts_.partitions = PartitionsFor(options_);
   facts_.max_value_bytes = options_.max_value_bytes;
   facts_.window = options_.window;
   facts_.max_clients = options_.max_clients;
+  facts_.evict = options_.evict;
+  facts_.client_figures = options_.client_figures;
   facts_.workers = options_.workers;
+  if (absl::Status status = ReadUsers(); !status.ok()) return status;
   // Addresses first: a second server on one finds out before it takes memory.
   if (absl::Status status = Listen(); !status.ok()) return status;
-  if (absl::Status status = MakeTable(); !status.ok()) return status;
+  if (!acceptor_wake_.ok()) return absl::ResourceExhaustedError("no file descriptors left (raise ulimit -n)");
+  if (absl::Status status = Prepare(on_progress); !status.ok()) return status;
   if (absl::Status status = MakeCounters(); !status.ok()) return status;
   if (absl::Status status = Offer(); !status.ok()) return status;
   for (int i = 0; i < options_.workers; ++i) {
     if (absl::Status status = MakeWorker(i); !status.ok()) return status;
   }
-  if (!acceptor_wake_.ok()) return absl::ResourceExhaustedError("no file descriptors left (raise ulimit -n)");
   if (absl::Status status = StartThreads(); !status.ok()) return status;
   LogStart(facts_);
+  LogWhoMayCome(facts_.addresses, users_ != nullptr ? users_->now().get() : nullptr);
+  return absl::OkStatus();
+}
+
+absl::Status Server::Impl::ReadUsers() {
+  if (options_.users.empty()) return absl::OkStatus();
+  auto users = ReadUsersFile(options_.users);
+  if (!users.ok()) return users.status();
+  users_ = std::make_unique<Users>(*std::move(users));
+  return absl::OkStatus();
+}
+
+absl::Status Server::Impl::ReloadUsers() {
+  if (users_ == nullptr) return absl::OkStatus();
+  auto users = ReadUsersFile(options_.users);
+  if (!users.ok()) return users.status();
+  Log(LogLevel::kInfo, "users read again", {{"file", options_.users}, {"users", (*users)->all().size()}});
+  users_->Replace(*std::move(users));
+  for (const auto& seat : seats_) seat->endpoints[0]->Wake();
   return absl::OkStatus();
 }
 
 absl::Status Server::Impl::Listen() {
+  absl::StatusOr<int64_t> group = GroupId(options_.socket_group);
+  if (!group.ok()) return group.status();
   for (const std::string& address : options_.listen) {
     rdma::TransportOptions transport;
     transport.liveness_ms = options_.liveness_ms;
+    transport.socket_mode = options_.socket_mode;
+    transport.socket_gid = *group;
     auto listener = rdma::Listen(address, transport);
     if (!listener.ok()) return listener.status();
     if (facts_.numa_node < 0) facts_.numa_node = (*listener)->numa_node();  // of the first device
@@ -139,11 +204,39 @@ absl::Status Server::Impl::Listen() {
   return absl::OkStatus();
 }
 
-absl::Status Server::Impl::MakeTable() {
+// Makes the table; clients who come meanwhile are told so.
+absl::Status Server::Impl::Prepare(const std::function<void(int)>& on_progress) {
+  std::vector<rdma::Listener*> listeners;
+  for (const auto& listener : listeners_) listeners.push_back(listener.get());
+  acceptor_ = std::make_unique<Acceptor>(std::move(listeners), &clock_, [this] {
+    return absl::StrCat("the server is starting: preparing memory, ", prepared_percent_.load(std::memory_order_relaxed),
+                        " %");
+  });
+  absl::Status status = WithoutSignals([this] {
+    acceptor_thread_ = std::thread([this] {
+      // Who comes to a server that is ready in a moment just waits for it.
+      pollfd wake = {acceptor_wake_.fd(), POLLIN, 0};
+      if (poll(&wake, 1, kPatienceMs) == 0) RunAcceptor();
+    });
+  });
+  if (!status.ok()) return status;
+  status = MakeTable(on_progress);
+  StopAcceptor();  // memory is offered to the listeners now, by this thread
+  acceptor_wake_.Clear();
+  acceptor_done_.store(false, std::memory_order_relaxed);
+  return status;
+}
+
+absl::Status Server::Impl::MakeTable(const std::function<void(int)>& on_progress) {
   rdma::SharedMemoryOptions memory;
   memory.bytes = (options_.memory_bytes + kv::kPageBytes - 1) / kv::kPageBytes * kv::kPageBytes;
   memory.huge_pages = options_.huge_pages;
   memory.numa_node = facts_.numa_node;
+  memory.on_progress = [&](uint64_t bytes) {
+    const int percent = static_cast<int>(100 * bytes / memory.bytes);
+    prepared_percent_.store(percent, std::memory_order_relaxed);
+    if (on_progress != nullptr) on_progress(percent);
+  };
   auto created = rdma::SharedMemory::Create(memory);
   if (!created.ok()) return created.status();
   memory_.push_back(std::make_unique<rdma::SharedMemory>(*std::move(created)));
@@ -158,6 +251,7 @@ absl::Status Server::Impl::MakeTable() {
   table.partitions = facts_.partitions;
   table.max_value_bytes = options_.max_value_bytes;
   table.clock = &table_time_;
+  table.evict = options_.evict;
   table.first_version = 1 + Random64() % (kv::kMaxFirstVersion - 1);
   auto made = kv::Table::Create(absl::MakeSpan(memory_[0]->data(), memory_[0]->bytes()), table);
   if (!made.ok()) return made.status();
@@ -211,9 +305,19 @@ absl::Status Server::Impl::MakeWorker(int number) {
   shared.max_clients = options_.max_clients;
   shared.workers = options_.workers;
   shared.clients = &clients_;
+  shared.roster = &roster_;
+  shared.wake_workers = [this] {
+    for (const auto& other : seats_) other->endpoints[0]->Wake();
+  };
   shared.counters = counters_.get();
+  shared.users = users_.get();
+  shared.slow_ns = options_.slow_ms * 1'000'000;
+  shared.figures_ms = options_.client_figures ? ClientFigures::kIntervalMs : 0;
   shared.hello_timeout_ns = options_.liveness_ms * 1'000'000;
   shared.counter_patience_ns = options_.counter_patience_ms * 1'000'000;
+  shared.client_gone = [this] {
+    if (!clients_gone_.exchange(true, std::memory_order_relaxed)) acceptor_wake_.Wake();
+  };
   shared.stat = [this](absl::string_view prefix) { return Stats(prefix); };
 
   SessionOptions sessions;
@@ -221,11 +325,13 @@ absl::Status Server::Impl::MakeWorker(int number) {
   sessions.incarnation = facts_.incarnation;
   sessions.window = options_.window;
   sessions.max_kept = options_.max_kept_sessions / static_cast<size_t>(options_.workers);
+  if (users_ != nullptr) sessions.max_kept_each = std::max<size_t>(1, sessions.max_kept / 4);
   sessions.keep_ns = options_.keep_sessions_ms * 1'000'000;
   sessions.random = Random64;
 
   // One of its endpoints ends the sleep on all.
-  seat.worker = std::make_unique<Worker>(shared, std::move(sessions), [&seat] { seat.endpoints[0]->Wake(); });
+  seat.worker.reset(new (std::nothrow) Worker(shared, std::move(sessions), [&seat] { seat.endpoints[0]->Wake(); }));
+  if (seat.worker == nullptr) return absl::ResourceExhaustedError("memory is short: a worker cannot be made");
   for (size_t i = 0; i < listeners_.size(); ++i) {
     auto endpoint = listeners_[i]->CreateEndpoint();
     if (!endpoint.ok()) return endpoint.status();
@@ -236,23 +342,11 @@ absl::Status Server::Impl::MakeWorker(int number) {
 }
 
 absl::Status Server::Impl::StartThreads() {
-  std::vector<rdma::Listener*> listeners;
-  for (const auto& listener : listeners_) listeners.push_back(listener.get());
   std::vector<Worker*> workers;
   for (const auto& seat : seats_) workers.push_back(seat->worker.get());
-  acceptor_ = std::make_unique<Acceptor>(std::move(listeners), workers, &clock_);
-  // Signals are for the caller's threads. Blocked before ours start, for they inherit it: later would be too late.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  acceptor_->Open(workers);
   running_ = true;
-  absl::Status status;
-  try {
-    StartEachThread();
-  } catch (const std::system_error& error) {
-    status = absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", error.what(), " (see ulimit -u)"));
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  absl::Status status = WithoutSignals([this] { StartEachThread(); });
   if (!status.ok()) Stop();  // those that run
   return status;
 }
@@ -274,9 +368,33 @@ void Server::Impl::RunAcceptor() {
   for (const auto& listener : listeners_) fds.push_back({listener->fd(), POLLIN, 0});
   fds.push_back({acceptor_wake_.fd(), POLLIN, 0});
   while (!acceptor_done_.load(std::memory_order_relaxed)) {
+    const int trim_ms = GiveMemoryBack();
     if (acceptor_->Poll() > 0) continue;
-    poll(fds.data(), fds.size(), /*timeout=*/-1);
+    if (acceptor_->crowded()) {
+      poll(&fds.back(), 1, Acceptor::kCrowdedMs);
+    } else {
+      poll(fds.data(), fds.size(), trim_ms);
+    }
+    acceptor_wake_.Clear();
   }
+}
+
+void Server::Impl::StopAcceptor() {
+  acceptor_done_.store(true, std::memory_order_relaxed);
+  acceptor_wake_.Wake();
+  if (acceptor_thread_.joinable()) acceptor_thread_.join();
+}
+
+// What clients that are gone had of the heap lies in holes between what others have, and the allocator would keep it.
+// Here, since no request waits for this thread. Returns when to look again, in milliseconds; -1: when woken.
+int Server::Impl::GiveMemoryBack() {
+  if (!clients_gone_.load(std::memory_order_relaxed)) return -1;
+  const int64_t now_ns = clock_.NowNs();
+  if (now_ns < next_trim_ns_) return static_cast<int>((next_trim_ns_ - now_ns) / 1'000'000) + 1;
+  clients_gone_.store(false, std::memory_order_relaxed);
+  malloc_trim(/*pad=*/0);
+  next_trim_ns_ = now_ns + kTrimPauseNs;
+  return -1;
 }
 
 void Server::Impl::Stop() {
@@ -293,9 +411,7 @@ void Server::Impl::Stop() {
   for (const auto& seat : seats_) {
     if (seat->thread != nullptr) drained = seat->thread->Join() && drained;
   }
-  acceptor_done_.store(true, std::memory_order_relaxed);
-  acceptor_wake_.Wake();
-  if (acceptor_thread_.joinable()) acceptor_thread_.join();
+  StopAcceptor();
   if (!drained) Log(LogLevel::kWarning, "clients were cut off when the time to drain was over");
 }
 
@@ -308,9 +424,10 @@ std::string Server::Impl::Stats(absl::string_view prefix) const {
   return StatText(facts_, moment, table_->stats(), workers, prefix);
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
+                                                      const std::function<void(int)>& on_progress) {
   auto impl = std::make_unique<Impl>(options);
-  if (absl::Status status = impl->Start(); !status.ok()) return status;
+  if (absl::Status status = impl->Start(on_progress); !status.ok()) return status;
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
@@ -318,6 +435,7 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
 void Server::LogReady() const { impl_->LogReady(); }
+absl::Status Server::ReloadUsers() { return impl_->ReloadUsers(); }
 void Server::Stop() { impl_->Stop(); }
 const std::vector<std::string>& Server::addresses() const { return impl_->facts().addresses; }
 std::string Server::Stats(absl::string_view prefix) const { return impl_->Stats(prefix); }

@@ -7,6 +7,7 @@
 #ifndef FARLOOK_SERVER_SERVER_H_
 #define FARLOOK_SERVER_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,8 +19,6 @@
 
 namespace farlook::server {
 
-inline constexpr absl::string_view kVersion = "0.1";
-
 // Thread safety: Stats() from any thread; the others from one thread at a time.
 class Server {
  public:
@@ -28,19 +27,27 @@ class Server {
   //   ALREADY_EXISTS      another server has an address
   //   RESOURCE_EXHAUSTED  memory, huge pages, descriptors
   //   PERMISSION_DENIED, NOT_FOUND   an address's directory
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
+  // `on_progress` is told, by the threads that prepare it, how many per cent of the memory are prepared; so are clients
+  // that come meanwhile, once that takes longer than a moment.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
+                                                       const std::function<void(int)>& on_progress = nullptr);
   ~Server();  // Stop()
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Logs the line that scripts wait for. A program says so when it also handles the signals that those scripts send.
+  // Logs "ready", the line for which scripts wait. A program calls it once it handles SIGTERM and SIGINT, which those
+  // scripts send next.
   void LogReady() const;
+
+  // Reads the file of users again: from now on it is in force, and connections of users who are not what they were end.
+  // An error, which says what is wrong with the file: nothing has changed. Nothing where there is no such file.
+  absl::Status ReloadUsers();
 
   // Turns new clients away, answers what has arrived, disconnects, ends the threads; within drain_timeout_ms and a
   // little. The memory is given back on destruction. Idempotent.
   void Stop();
 
-  // As clients would write them.
+  // The addresses at which clients reach the listeners, in the form that Client::Connect() takes.
   const std::vector<std::string>& addresses() const;
   // What kStat answers: "name value" lines, of names that start with `prefix`.
   std::string Stats(absl::string_view prefix = {}) const;

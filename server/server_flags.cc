@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
@@ -56,6 +57,22 @@ bool AbslParseFlag(absl::string_view text, NumaNode* flag, std::string* error) {
 }
 
 std::string AbslUnparseFlag(NumaNode flag) { return flag.node < 0 ? "auto" : absl::StrCat(flag.node); }
+
+bool AbslParseFlag(absl::string_view text, FileMode* flag, std::string* error) {
+  flag->mode = text.empty() ? -1 : 0;
+  for (const char digit : text) {
+    if (digit < '0' || digit > '7' || flag->mode > 0777) {
+      *error = "say three octal digits, as 660: owner, group, others; who may write may connect";
+      return false;
+    }
+    flag->mode = flag->mode * 8 + (digit - '0');
+  }
+  if (flag->mode <= 0777) return true;
+  *error = "say three octal digits, as 660: owner, group, others; who may write may connect";
+  return false;
+}
+
+std::string AbslUnparseFlag(FileMode flag) { return flag.mode < 0 ? "" : absl::StrFormat("%03o", flag.mode); }
 
 bool AbslParseFlag(absl::string_view text, LogLevelFlag* flag, std::string* error) {
   if (ParseLogLevel(text, &flag->level)) return true;

@@ -24,6 +24,13 @@ struct HugePagesFlag {
 bool AbslParseFlag(absl::string_view text, HugePagesFlag* flag, std::string* error);
 std::string AbslUnparseFlag(HugePagesFlag flag);
 
+// Octal, as of chmod; empty is -1.
+struct FileMode {
+  int mode = -1;
+};
+bool AbslParseFlag(absl::string_view text, FileMode* flag, std::string* error);
+std::string AbslUnparseFlag(FileMode flag);
+
 // "auto" is -1.
 struct NumaNode {
   int node = -1;

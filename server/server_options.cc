@@ -15,6 +15,13 @@ namespace {
 // Each partition has blocks and segments of its own, so a small region is not cut into many.
 constexpr uint64_t kBytesPerPartition = 2 << 20;
 
+// A cache holds at least so many values of the longest kind; and there is little to choose from below so many bytes.
+constexpr uint64_t kLeastValuesOfACache = 2;
+constexpr uint64_t kLeastCacheBytes = 32 << 20;
+
+// What is waited for longer than that is not slow, and its nanoseconds fit.
+constexpr int64_t kMostSlowMs = 24 * 60 * 60 * 1000;
+
 absl::Status OutOfRange(absl::string_view flag, uint64_t least, uint64_t most) {
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " must be from ", least, " to ", most));
 }
@@ -35,6 +42,12 @@ absl::Status CheckOptions(const ServerOptions& options) {
                                                    FormatByteSize(kv::kMinCellRegionBytes), " to ",
                                                    FormatByteSize(kv::kMaxCellRegionBytes)));
   }
+  const uint64_t least_cache = std::max(kLeastCacheBytes, kLeastValuesOfACache * options.max_value_bytes);
+  if (options.evict && options.memory_bytes < least_cache) {
+    return absl::InvalidArgumentError(absl::StrCat("--evict wants a --memory of at least ",
+                                                   FormatByteSize(kLeastCacheBytes), " and of ", kLeastValuesOfACache,
+                                                   " times --max_value_bytes: here ", FormatByteSize(least_cache)));
+  }
   if (options.counter_patience_ms < 1) return absl::InvalidArgumentError("--counter_patience must be at least 1ms");
   if (options.workers < 1 || options.workers > SessionTable::kMaxWorkers) {
     return OutOfRange("workers", 1, SessionTable::kMaxWorkers);
@@ -50,6 +63,7 @@ absl::Status CheckOptions(const ServerOptions& options) {
                                                    " where there are counters (--counter_memory)"));
   }
   if (options.liveness_ms < 100) return absl::InvalidArgumentError("--liveness must be at least 100ms");
+  if (options.slow_ms < 0 || options.slow_ms > kMostSlowMs) return OutOfRange("slow_ms", 0, kMostSlowMs);
   if (options.spin_us < 0) return absl::InvalidArgumentError("--spin_us must not be negative");
   if (options.keep_sessions_ms < 0 || options.drain_timeout_ms < 0) {
     return absl::InvalidArgumentError("--keep_sessions and --drain_timeout must not be negative");

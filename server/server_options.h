@@ -17,6 +17,7 @@ struct ServerOptions {
   std::vector<std::string> listen;  // at least one: "shm:///path"
   uint64_t memory_bytes = 1ull << 30;
   rdma::HugePages huge_pages = rdma::HugePages::kAuto;
+  bool evict = false;  // a cache: when the memory is full, items go that were not put to be kept
   uint64_t counter_memory_bytes = 16ull << 20;  // for cells of counters, 64 bytes each; 0: no counters
   int64_t counter_patience_ms = 2000;  // before a client that does not acknowledge deleted counters is disconnected
   int numa_node = -1;                  // -1: the device's; where the kernel does not tell that either, any node
@@ -27,8 +28,13 @@ struct ServerOptions {
   int64_t max_clients = 1024;              // connections at once
   size_t max_kept_sessions = 4096;         // of clients that are gone
   int64_t keep_sessions_ms = 10 * 60'000;  // for how long at most
+  bool client_figures = false;             // clients are asked to tell of their gets
+  int64_t slow_ms = 0;                     // of a request that is logged; 0: none is
   int64_t spin_us = 20;                    // without work before a worker sleeps
   int64_t drain_timeout_ms = 2000;         // for Stop()
+  std::string users;                       // file of those who may come; empty: everybody
+  int socket_mode = -1;                    // of the files of shm:// addresses; -1: as the umask has it
+  std::string socket_group;                // likewise, by name or number; empty: this process'
   int64_t liveness_ms = 3000;              // in which a client that is silently gone is noticed (rdma)
 };
 

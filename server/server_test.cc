@@ -304,7 +304,8 @@ TEST_F(ServerTest, AWindowOfRequestsIsAnswered) {
   EXPECT_EQ(Stats()["keys"], absl::StrCat(number));
 }
 
-TEST_F(ServerTest, RepliesThatFillTheRingAllArrive) {
+// The server listens no more to whom it keeps much for; what it was asked waits in the ring, and is answered.
+TEST_F(ServerTest, RepliesThatFillTheRingAllArriveAndFewAreKept) {
   Start();
   TestClient client(server_->addresses()[0]);
   ASSERT_EQ(client.Ask(Put(1, "key", std::string(4000, 'v'))).code, Code::kOk);
@@ -317,7 +318,12 @@ TEST_F(ServerTest, RepliesThatFillTheRingAllArrive) {
     ASSERT_TRUE(client.connection().PostSend({head, request.EncodeHead(head)}, {}));
   }
   client.connection().Ring();
-  EXPECT_TRUE(StatBecomes("requests_get", absl::StrCat(number - 1)));
+  EXPECT_TRUE(StatBecomes("deaf_connections", "1"));
+  uint64_t kept = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(Stats()["kept_bytes"], &kept));
+  EXPECT_GT(kept, 64u << 10);
+  EXPECT_LE(kept, (128u << 10) + 16 * (4096 + 100));  // a turn of messages beyond the limit
+  EXPECT_NE(Stats()["requests_get"], absl::StrCat(number - 1));
   for (uint64_t i = 2; i <= number; ++i) {
     TestClient::Answer answer;
     ASSERT_TRUE(client.Receive(&answer)) << i;
@@ -325,6 +331,9 @@ TEST_F(ServerTest, RepliesThatFillTheRingAllArrive) {
     EXPECT_EQ(answer.payload.size(), 4000u);
   }
   EXPECT_NE(Stats()["postponed_replies"], "0");
+  EXPECT_EQ(Stats()["requests_get"], absl::StrCat(number - 1));
+  EXPECT_TRUE(StatBecomes("kept_bytes", "0"));
+  EXPECT_EQ(Stats()["deaf_connections"], "0");
 }
 
 TEST_F(ServerTest, StopAnswersAndDisconnects) {
@@ -362,6 +371,8 @@ TEST_F(ServerTest, BadOptionsNameTheirFlag) {
     EXPECT_TRUE(absl::StrContains(server.status().message(), flag)) << server.status();
   };
   refused("--listen", [](ServerOptions& o) { o.listen = {}; });
+  refused("--slow_ms", [](ServerOptions& o) { o.slow_ms = -1; });
+  refused("--slow_ms", [](ServerOptions& o) { o.slow_ms = 24 * 60 * 60 * 1000 + 1; });
   refused("shm:///", [](ServerOptions& o) { o.listen = {"tcp://x"}; });
   refused("--memory", [](ServerOptions& o) { o.memory_bytes = 1 << 20; });
   refused("--memory", [](ServerOptions& o) { o.memory_bytes = UINT64_MAX; });

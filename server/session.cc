@@ -5,9 +5,19 @@
 #include <utility>
 
 namespace farlook::server {
+namespace {
 
-Session::Session(uint64_t id, bool read_only, uint32_t window)
-    : id_(id), read_only_(read_only), window_(window), mask_(std::bit_ceil(uint64_t{window}) - 1), ring_(mask_ + 1) {}
+constexpr uint64_t kMaxAcknowledged = uint64_t{1} << 62;  // far from where numbers would wrap
+
+}  // namespace
+
+Session::Session(uint64_t id, bool read_only, uint32_t window, absl::string_view user)
+    : id_(id),
+      read_only_(read_only),
+      window_(window),
+      user_(user),
+      mask_(std::bit_ceil(uint64_t{window}) - 1),
+      ring_(mask_ + 1) {}
 
 Session::Claim Session::Begin(uint64_t number, kv::RequestType type) {
   confirmed_epoch_ = epoch_;
@@ -15,7 +25,8 @@ Session::Claim Session::Begin(uint64_t number, kv::RequestType type) {
   if (number + window_ <= highest_) return Claim::kForgotten;
   Entry& entry = at(number);
   if (entry.number == number && entry.state != State::kFree) {
-    if (entry.type != type) return Claim::kImpossible;  // sent again with other contents
+    // Sent again with other contents? What another server answered is kept without its type.
+    if (entry.type != type && entry.state != State::kRecalled) return Claim::kImpossible;
     if (entry.state == State::kUnderWay) return Claim::kUnderWay;
     return IsWrite(type) ? Claim::kAnswered : Claim::kExecute;
   }
@@ -48,18 +59,38 @@ void Session::Finish(uint64_t number, const Outcome& outcome) {
   entry.state = State::kAnswered;
   while (floor_ < highest_) {
     const Entry& next = at(floor_ + 1);
-    if (next.number != floor_ + 1 || next.state != State::kAnswered) break;
+    if (next.number != floor_ + 1 || next.state < State::kAnswered) break;
     ++floor_;
   }
 }
 
 void Session::Release(uint64_t number) { at(number).state = State::kFree; }
 
+// What is not among these was a read, or did not come that far: it is carried out when it is sent again.
+void Session::Recall(const Outcomes::Of& told) {
+  wrote_ = restored_ = true;
+  for (const Outcomes::Told& one : told.told) highest_ = std::max(highest_, one.number);
+  for (const Outcomes::Told& one : told.told) {
+    if (one.number + window_ <= highest_) continue;
+    Entry& entry = at(one.number);
+    entry.number = one.number;
+    entry.version = one.version;
+    entry.code = one.code;
+    entry.state = State::kRecalled;
+  }
+}
+
 bool Session::Admits(const kv::Hello& hello, absl::string_view* why) const {
+  if (restored_) {
+    *why = "impossible acknowledgement";
+    return hello.acknowledged <= kMaxAcknowledged;
+  }
   if (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_) {
     *why = "the session has another epoch";
   } else if (((hello.flags & kv::Hello::kReadOnly) != 0) != read_only_) {
     *why = "the session was opened with other rights";
+  } else if (hello.user != user_) {
+    *why = "the session is another user's";
   } else if (hello.acknowledged > floor_) {
     *why = "the session never gave the answers that the client says it has";
   } else {
@@ -69,18 +100,24 @@ bool Session::Admits(const kv::Hello& hello, absl::string_view* why) const {
 }
 
 void Session::Resume(const kv::Hello& hello) {
+  if (restored_) {
+    restored_ = false;
+    epoch_ = hello.epoch;
+    floor_ = hello.acknowledged;
+    highest_ = std::max(highest_, floor_);
+  }
   confirmed_epoch_ = hello.epoch;
   ++epoch_;
 }
 
 SessionTable::SessionTable(SessionOptions options) : options_(std::move(options)) {}
 
-Session* SessionTable::Create(bool read_only) {
+Session* SessionTable::Create(bool read_only, absl::string_view user) {
   uint64_t id;
   do {
     id = options_.random() / kMaxWorkers * kMaxWorkers + static_cast<uint64_t>(options_.worker);
   } while (id == 0 || sessions_.contains(id) || lost_.contains(id));  // 0 means "none" in a Hello
-  auto session = std::make_unique<Session>(id, read_only, options_.window);
+  auto session = std::make_unique<Session>(id, read_only, options_.window, user);
   Session* raw = session.get();
   sessions_.emplace(id, std::move(session));
   return raw;
@@ -88,7 +125,8 @@ Session* SessionTable::Create(bool read_only) {
 
 Session* SessionTable::FindResumable(const kv::Hello& hello, int64_t now_ns, absl::string_view* why) {
   EvictExpired(now_ns);
-  if (hello.incarnation != options_.incarnation) {
+  const bool is_known = hello.incarnation == options_.incarnation || hello.incarnation == former_incarnation_;
+  if (!is_known || hello.incarnation == 0) {
     *why = "the session belongs to another incarnation of the table";
     return nullptr;
   }
@@ -103,21 +141,56 @@ Session* SessionTable::FindResumable(const kv::Hello& hello, int64_t now_ns, abs
 // not the epoch, must not become the session of somebody who comes back later.
 Session* SessionTable::Revive(const kv::Hello& hello) {
   const bool read_only = (hello.flags & kv::Hello::kReadOnly) != 0;
-  constexpr uint64_t kMaxAcknowledged = uint64_t{1} << 62;  // far from where numbers would wrap
   if (OwnerOf(hello.session) != options_.worker || lost_more_ || lost_.contains(hello.session)) return nullptr;
-  if (hello.acknowledged > kMaxAcknowledged ||
-      (!read_only && options_.max_kept > 0 && kept_.size() >= options_.max_kept)) {
+  if (hello.acknowledged > kMaxAcknowledged || (!read_only && HasAsManyAsMayBe(hello.user))) {
     return nullptr;
   }
-  Session* session = Create(read_only);
+  Session* session = Create(read_only, hello.user);
   session->epoch_ = session->confirmed_epoch_ = hello.epoch;
   session->floor_ = session->highest_ = hello.acknowledged;
   return session;
 }
 
+bool SessionTable::Tell(OutcomesToTell* rest,
+                        absl::FunctionRef<bool(uint64_t session, uint64_t number, const Outcome& outcome)> tell) const {
+  if (!rest->begun) {
+    rest->begun = true;
+    for (const auto& [id, session] : sessions_) rest->sessions.push_back(id);
+  }
+  for (; !rest->sessions.empty(); rest->sessions.pop_back(), rest->passed = 0) {
+    const auto found = sessions_.find(rest->sessions.back());
+    if (found == sessions_.end()) continue;
+    const Session& session = *found->second;
+    const uint64_t first = session.highest_ - std::min<uint64_t>(session.highest_, session.window_) + 1;
+    for (uint64_t number = std::max(first, rest->passed + 1); number <= session.highest_; ++number) {
+      const Session::Entry& entry = session.at(number);
+      const bool told =
+          entry.state == Session::State::kRecalled || (entry.state == Session::State::kAnswered && IsWrite(entry.type));
+      if (entry.number == number && told && !tell(session.id(), number, session.Remembered(number))) return false;
+      rest->passed = number;
+    }
+  }
+  return true;
+}
+
+void SessionTable::Restore(uint64_t incarnation, const Outcomes& outcomes, int64_t now_ns) {
+  former_incarnation_ = incarnation;
+  for (const uint64_t id : outcomes.forgotten()) {
+    if (OwnerOf(id) == options_.worker) Lose(id);
+  }
+  for (const Outcomes::Of& told : outcomes.sessions()) {
+    if (OwnerOf(told.session) != options_.worker) continue;
+    auto session = std::make_unique<Session>(told.session, /*read_only=*/false, options_.window);
+    session->Recall(told);
+    Session* const raw = session.get();
+    if (sessions_.emplace(told.session, std::move(session)).second) Detach(raw, now_ns);
+  }
+}
+
 void SessionTable::Attach(Session* session) {
   if (session->kept_since_ns_ == 0) return;
   kept_.erase(session->kept_place_);
+  Forget(*session);
   session->kept_since_ns_ = 0;
 }
 
@@ -128,6 +201,7 @@ void SessionTable::Detach(Session* session, int64_t now_ns) {
   if (matters && options_.max_kept > 0) {
     session->kept_since_ns_ = std::max<int64_t>(now_ns, 1);
     session->kept_place_ = kept_.insert(kept_.end(), session);
+    if (!session->user().empty()) ++kept_of_[session->user()];
     return;
   }
   if (matters) return Lose(session->id());
@@ -139,18 +213,39 @@ bool SessionTable::attached(uint64_t id) const {
   return found != sessions_.end() && found->second->kept_since_ns_ == 0;
 }
 
-bool SessionTable::full(int64_t now_ns) {
+bool SessionTable::full(int64_t now_ns, absl::string_view user) {
   EvictExpired(now_ns);
-  return options_.max_kept > 0 && kept_.size() >= options_.max_kept;
+  return HasAsManyAsMayBe(user);
 }
 
-int64_t SessionTable::full_until_ns() const {
-  return kept_.empty() ? 0 : kept_.front()->kept_since_ns_ + options_.keep_ns;
+bool SessionTable::HasAsManyAsMayBe(absl::string_view user) const {
+  if (options_.max_kept == 0) return false;
+  return kept_.size() >= options_.max_kept || HasItsShare(user);
+}
+
+bool SessionTable::HasItsShare(absl::string_view user) const {
+  const auto found = kept_of_.find(user);
+  return found != kept_of_.end() && found->second >= options_.max_kept_each;
+}
+
+// It is kept no more.
+void SessionTable::Forget(const Session& kept) {
+  const auto found = kept_of_.find(kept.user());
+  if (found != kept_of_.end() && --found->second == 0) kept_of_.erase(found);
+}
+
+int64_t SessionTable::full_until_ns(absl::string_view user) const {
+  auto first = kept_.begin();
+  if (HasItsShare(user)) {
+    first = std::find_if(first, kept_.end(), [user](const Session* kept) { return kept->user() == user; });
+  }
+  return first == kept_.end() ? 0 : (*first)->kept_since_ns_ + options_.keep_ns;
 }
 
 void SessionTable::EvictExpired(int64_t now_ns) {
   while (!kept_.empty() && now_ns - kept_.front()->kept_since_ns_ > options_.keep_ns) {
     const uint64_t id = kept_.front()->id();
+    Forget(*kept_.front());
     kept_.pop_front();
     Lose(id);
   }

@@ -25,15 +25,18 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "kv/handshake.h"
 #include "kv/limits.h"
 #include "kv/message.h"
 #include "kv/slot.h"
+#include "server/outcomes.h"
 
 namespace farlook::server {
 
@@ -78,18 +81,29 @@ constexpr bool IsWrite(kv::RequestType type) {
     case kv::RequestType::kCounterRead:
     case kv::RequestType::kCellsDropped:
     case kv::RequestType::kGoodbye:
+    case kv::RequestType::kTouched:
+    case kv::RequestType::kFigures:
+    case kv::RequestType::kAdmin:
       break;
   }
   return false;
 }
 
+// Of sessions, what their clients may ask again: where telling it has come to.
+struct OutcomesToTell {
+  bool begun = false;
+  std::vector<uint64_t> sessions = {};  // that are left
+  uint64_t passed = 0;                  // the numbers of the last of them up to this
+};
+
 class Session {
  public:
   // REQUIRES 1 <= window <= kv::kMaxWindow.
-  Session(uint64_t id, bool read_only, uint32_t window);
+  Session(uint64_t id, bool read_only, uint32_t window, absl::string_view user = {});
 
   uint64_t id() const { return id_; }
   bool read_only() const { return read_only_; }
+  const std::string& user() const { return user_; }  // whose it is; empty where nobody is asked
   uint32_t window() const { return window_; }
   uint32_t epoch() const { return epoch_; }
   uint64_t floor() const { return floor_; }
@@ -117,9 +131,9 @@ class Session {
   // The request was not executed after all; when it is sent again, it will be.  REQUIRES as for Finish.
   void Release(uint64_t number);
 
-  // Whether a client that presents this may go on with the session; otherwise `*why` says why not.  An epoch is good if
-  // it is the present one, or one since the last that the client is known to have learnt: the Welcome that bore the
-  // present one may have been lost with its connection.
+  // Whether a client that presents this, and is that user, may go on with the session; otherwise `*why` says why not.
+  // An epoch is good if it is the present one, or one since the last that the client is known to have learnt: the
+  // Welcome that bore the present one may have been lost with its connection.
   bool Admits(const kv::Hello& hello, absl::string_view* why) const;
 
   // The client goes on over a new connection.  REQUIRES Admits(hello), no number is under way.
@@ -138,7 +152,9 @@ class Session {
  private:
   friend class SessionTable;
 
-  enum class State : uint8_t { kFree, kUnderWay, kAnswered };
+  void Recall(const Outcomes::Of& told);
+
+  enum class State : uint8_t { kFree, kUnderWay, kAnswered, kRecalled };  // the last: by another server
   struct Entry {
     uint64_t number = 0;
     uint64_t version = 0;  // or a counter's value
@@ -155,10 +171,12 @@ class Session {
   const uint64_t id_;
   const bool read_only_;
   const uint32_t window_;
+  const std::string user_;
   uint32_t epoch_ = 1;
   uint32_t confirmed_epoch_ = 1;
   bool wrote_ = false;
   bool goodbye_ = false;
+  bool restored_ = false;  // what its client, and who that is, is known when it comes back
   uint64_t floor_ = 0;
   uint64_t highest_ = 0;
   uint64_t mask_;
@@ -176,6 +194,7 @@ struct SessionOptions {
   // Sessions without a connection, from which on no new one is opened that may write. 0: none is kept, and whoever
   // loses its connection learns no more what became of its open writes.
   size_t max_kept = 1024;
+  size_t max_kept_each = SIZE_MAX;    // of one user
   int64_t keep_ns = 600'000'000'000;  // how long one is kept without a connection
   std::function<uint64_t()> random;   // for ids: not to be guessed, since an id is all that a resumption takes
 };
@@ -197,10 +216,20 @@ class SessionTable {
   static int OwnerOf(uint64_t session_id) { return static_cast<int>(session_id % kMaxWorkers); }
 
   // A new session, attached.
-  Session* Create(bool read_only);
+  Session* Create(bool read_only, absl::string_view user = {});
 
-  // The session that `hello` may resume, attached or kept; or null, and `*why` says why not.
+  // The session that `hello`, of a user who has proved to be that, may resume, attached or kept; or null, and `*why`
+  // says why not.
   Session* FindResumable(const kv::Hello& hello, int64_t now_ns, absl::string_view* why);
+
+  // Of a primary that was a backup: what the former one, of that incarnation, told its clients is answered from memory.
+  // Takes those sessions that are this worker's, as if they were kept since `now_ns`.
+  void Restore(uint64_t incarnation, const Outcomes& outcomes, int64_t now_ns);
+
+  // Tells what was answered of writes, and is remembered, from where `rest` has come to, until `tell` says false: it
+  // will be told that one again. True: that was all.
+  bool Tell(OutcomesToTell* rest,
+            absl::FunctionRef<bool(uint64_t session, uint64_t number, const Outcome& outcome)> tell) const;
 
   // A kept session gets a connection again.  Nothing if it is attached.
   void Attach(Session* session);
@@ -208,10 +237,16 @@ class SessionTable {
   // An attached session lost its connection: it is kept from now on, or forgotten. REQUIRES no number is under way.
   void Detach(Session* session, int64_t now_ns);
 
-  // Whether no new session that may write should be created, and when at the latest that ends.
-  bool full(int64_t now_ns);
-  int64_t full_until_ns() const;
+  // Whether no new session of this user that may write should be created, and when at the latest one of those ends that
+  // are in the way: the user's own, where it has as many as it may, or else anybody's.
+  bool full(int64_t now_ns, absl::string_view user = {});
+  int64_t full_until_ns(absl::string_view user = {}) const;
 
+  // With or without a connection; null: there is none.
+  Session* Find(uint64_t id) {
+    const auto found = sessions_.find(id);
+    return found == sessions_.end() ? nullptr : found->second.get();
+  }
   // Whether there is such a session, and it has a connection.
   bool attached(uint64_t id) const;
 
@@ -221,13 +256,18 @@ class SessionTable {
  private:
   Session* Revive(const kv::Hello& hello);
   void EvictExpired(int64_t now_ns);
+  bool HasAsManyAsMayBe(absl::string_view user) const;
+  bool HasItsShare(absl::string_view user) const;
+  void Forget(const Session& kept);
   void Lose(uint64_t id);
 
   const SessionOptions options_;
+  uint64_t former_incarnation_ = 0;  // of the primary before this one; 0: there was none
   absl::flat_hash_map<uint64_t, std::unique_ptr<Session>> sessions_;
-  std::list<Session*> kept_;            // the longest kept first
-  absl::flat_hash_set<uint64_t> lost_;  // ids of sessions that wrote and were evicted
-  bool lost_more_ = false;              // than lost_ has room for
+  std::list<Session*> kept_;                          // the longest kept first
+  absl::flat_hash_map<std::string, size_t> kept_of_;  // how many of them are of a user, where users are asked
+  absl::flat_hash_set<uint64_t> lost_;                // ids of sessions that wrote and were evicted
+  bool lost_more_ = false;                            // than lost_ has room for
 };
 
 }  // namespace farlook::server

@@ -415,5 +415,65 @@ TEST_F(SessionTableTest, OfACounterTheValueIsRememberedAndNotTheCell) {
   EXPECT_EQ(session.Remembered(1).counter.cell, 0u);
 }
 
+// --- Of a primary that was a backup ---
+
+constexpr uint64_t kFormer = 99;
+
+TEST_F(SessionTableTest, WhatTheFormerPrimaryToldIsRemembered) {
+  const uint64_t mine = 640 + 5, others = 640 + 6;
+  Outcomes outcomes;
+  outcomes.Note(mine, {.number = 3, .code = Code::kOk, .version = 30});
+  outcomes.Note(mine, {.number = 5, .code = Code::kExists, .version = 50});
+  outcomes.Note(others, {.number = 1});
+  table_.Restore(kFormer, outcomes, /*now_ns=*/1);
+  EXPECT_EQ(table_.size(), 1u);
+  EXPECT_EQ(table_.kept(), 1u);
+  kv::Hello hello;
+  hello.session = mine;
+  hello.incarnation = kFormer;
+  hello.epoch = 17;
+  hello.acknowledged = 2;
+  Session* const session = table_.FindResumable(hello, 2, &why_);
+  ASSERT_NE(session, nullptr) << why_;
+  table_.Attach(session);
+  session->Resume(hello);
+  EXPECT_EQ(session->id(), mine);
+  EXPECT_EQ(session->epoch(), 18u);
+  ASSERT_EQ(session->Begin(3, RequestType::kPutPulled), Session::Claim::kAnswered);
+  EXPECT_EQ(session->Remembered(3).version, 30u);
+  // Expect: what is not known was not done.
+  EXPECT_EQ(session->Begin(4, RequestType::kPut), Session::Claim::kExecute);
+  EXPECT_EQ(session->Begin(5, RequestType::kPut), Session::Claim::kAnswered);
+  EXPECT_EQ(session->Remembered(5).code, Code::kExists);
+  EXPECT_EQ(session->Begin(2 + kWindow + 1, RequestType::kPut), Session::Claim::kImpossible);
+  // Expect: from now on only its client knows the epoch.
+  table_.Detach(session, 3);
+  hello.epoch = 16;
+  EXPECT_EQ(table_.FindResumable(hello, 4, &why_), nullptr);
+}
+
+TEST_F(SessionTableTest, OfTheFormerPrimaryOnlyWhatIsKnownCanBeGoneOnWith) {
+  Outcomes outcomes(/*most=*/2);
+  const uint64_t forgotten = 64 + 5, known = 128 + 5, silent = 192 + 5;
+  outcomes.Note(forgotten, {.number = 1});
+  outcomes.Note(forgotten, {.number = 2});
+  outcomes.Note(known, {.number = 1});
+  table_.Restore(kFormer, outcomes, 1);
+  kv::Hello hello;
+  hello.incarnation = kFormer;
+  hello.session = forgotten;
+  EXPECT_EQ(table_.FindResumable(hello, 2, &why_), nullptr) << "it wrote";
+  hello.session = silent;
+  EXPECT_NE(table_.FindResumable(hello, 2, &why_), nullptr) << "it did not";
+  hello.session = known;
+  hello.acknowledged = UINT64_MAX;
+  EXPECT_EQ(table_.FindResumable(hello, 2, &why_), nullptr);
+  hello.acknowledged = 0;
+  hello.incarnation = kFormer + 1;
+  EXPECT_EQ(table_.FindResumable(hello, 2, &why_), nullptr);
+  hello.incarnation = kFormer;
+  EXPECT_NE(table_.FindResumable(hello, 2, &why_), nullptr);
+}
+
 }  // namespace
 }  // namespace farlook::server

@@ -3,6 +3,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/log.h"
 
@@ -26,6 +27,25 @@ void LogStart(const ServerFacts& facts) {
     Log(LogLevel::kInfo, "counters", {{"bytes", facts.cell_bytes}, {"atomics", facts.atomics}});
   }
   for (const std::string& address : facts.addresses) Log(LogLevel::kInfo, "listening", {{"address", address}});
+}
+
+void LogWhoMayCome(const std::vector<std::string>& addresses, const UserList* users) {
+  for (const std::string& address : addresses) {
+    const bool local = absl::StartsWith(address, "shm:");
+    size_t count = 0;
+    if (users != nullptr) {
+      for (const User& user : users->all()) {
+        if (local ? !user.uids.empty() || !user.gids.empty() : !user.secret.empty()) ++count;
+      }
+      Log(count == 0 ? LogLevel::kWarning : LogLevel::kInfo, "users may come",
+          {{"address", address}, {"users", count}, {"known_by", local ? "their uid or group" : "their secret"}});
+    } else if (local) {
+      Log(LogLevel::kInfo, "whoever may write to the socket file may read and write all keys", {{"address", address}});
+    } else {
+      Log(LogLevel::kWarning, "whoever reaches this address may read and write all keys: there is no authentication",
+          {{"address", address}, {"advice", "--users=FILE, or a network of trusted hosts"}});
+    }
+  }
 }
 
 void LogReady(const ServerFacts& facts, int64_t start_ns) {

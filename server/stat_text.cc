@@ -11,28 +11,10 @@
 #include "kv/message.h"
 #include "server/lock_times.h"
 #include "server/log.h"
+#include "server/request_names.h"
 
 namespace farlook::server {
 namespace {
-
-constexpr absl::string_view kRequestNames[kv::kRequestTypes] = {"",
-                                                                "put",
-                                                                "put_pulled",
-                                                                "delete",
-                                                                "get",
-                                                                "ping",
-                                                                "stat",
-                                                                "counter_create",
-                                                                "counter_add",
-                                                                "counter_swap",
-                                                                "counter_read",
-                                                                "counter_delete",
-                                                                "cells_dropped",
-                                                                "goodbye",
-                                                                "",  // kept free
-                                                                "touch",
-                                                                "get_and_touch",
-                                                                "ttl"};
 
 class Lines {
  public:
@@ -68,7 +50,11 @@ void AddFacts(const ServerFacts& facts, const ServerMoment& moment, Lines& lines
   lines.Add("max_value_bytes", facts.max_value_bytes);
   lines.Add("window", facts.window);
   lines.Add("max_clients", facts.max_clients);
+  lines.Add("evict", facts.evict ? 1 : 0);
+  lines.Add("client_figures", facts.client_figures ? 1 : 0);
 }
+
+constexpr absl::string_view kKinds[] = {"small", "medium", "large", "run"};
 
 void AddTable(const kv::TableStats& table, Lines& lines) {
   lines.Add("keys", table.keys);
@@ -82,7 +68,6 @@ void AddTable(const kv::TableStats& table, Lines& lines) {
   lines.Add("overhead_bytes", table.overhead_bytes);
   lines.Add("largest_value_bytes", table.largest_value_bytes);
   lines.Add("largest_value_after_moving_bytes", table.largest_after_bytes);
-  static constexpr absl::string_view kKinds[] = {"small", "medium", "large", "run"};
   for (size_t i = 0; i < table.blocks.size(); ++i) {
     lines.Add(absl::StrCat(kKinds[i], "_block_bytes"), table.blocks[i].bytes);
     lines.Add(absl::StrCat(kKinds[i], "_used_bytes"), table.blocks[i].used_bytes);
@@ -124,6 +109,7 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   };
   lines.Add("workers", workers.size());
   add("connections", &WorkerStats::connections);
+  add("clients_within_atomics", &WorkerStats::clients_within_atomics);
   add("sessions", &WorkerStats::sessions);
   add("kept_sessions", &WorkerStats::kept_sessions);
   add("accepted", &WorkerStats::accepted);
@@ -134,10 +120,10 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   add("dropped", &WorkerStats::dropped);
   add("impatient_drops", &WorkerStats::impatient_drops);
   add("silent_drops", &WorkerStats::silent_drops);
+  add("failed_proofs", &WorkerStats::failed_proofs);
   for (size_t type = 1; type < size_t{kv::kRequestTypes}; ++type) {
-    if (kRequestNames[type].empty()) continue;
     const auto of = [type](const WorkerStats& stats) -> const Counter& { return stats.requests[type]; };
-    lines.Add(absl::StrCat("requests_", kRequestNames[type]), Sum(workers, of));
+    lines.Add(absl::StrCat("requests_", TypeName(static_cast<kv::RequestType>(type))), Sum(workers, of));
   }
   add("resent_requests", &WorkerStats::resent_requests);
   for (size_t code = 0; code < kv::kCodes; ++code) {
@@ -145,6 +131,13 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
     lines.Add(absl::StrCat("replies_", kv::CodeName(static_cast<kv::Code>(code))), Sum(workers, of));
   }
   add("postponed_replies", &WorkerStats::postponed_replies);
+  add("looks_at_stuck", &WorkerStats::looks_at_stuck);
+  add("kept_bytes", &WorkerStats::kept_bytes);
+  add("deaf_connections", &WorkerStats::deaf_connections);
+  add("deaf_times", &WorkerStats::deaf_times);
+  uint64_t longest_turn = 0;
+  for (const WorkerStats* worker : workers) longest_turn = std::max(longest_turn, worker->longest_turn_bytes.value());
+  lines.Add("longest_turn_bytes", longest_turn);
   add("held_writes", &WorkerStats::held_writes);
   add("waits_for_room", &WorkerStats::waits_for_room);
   add("waiting_for_room", &WorkerStats::waiting_for_room);
@@ -156,6 +149,78 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   add("pulled_bytes", &WorkerStats::pulled_bytes);
   add("failed_pulls", &WorkerStats::failed_pulls);
   add("cut_pulls", &WorkerStats::cut_pulls);
+}
+
+// Of a cache. Kinds of blocks from which nothing was evicted are left out.
+void AddCache(const kv::TableStats& table, const std::vector<const WorkerStats*>& workers, Lines& lines) {
+  for (size_t i = 0; i < table.evictions.size(); ++i) {
+    if (table.evictions[i].evictions == 0) continue;
+    lines.Add(absl::StrCat(kKinds[i], "_evictions"), table.evictions[i].evictions);
+    lines.Add(absl::StrCat(kKinds[i], "_eviction_age_ms"), table.evictions[i].age_ms);
+  }
+  lines.Add("ghost_hits", table.ghost_hits);
+  lines.Add("eviction_bytes", table.eviction_bytes);
+  const auto add = [&](absl::string_view name, Counter WorkerStats::*counter) {
+    lines.Add(name, Sum(workers, [counter](const WorkerStats& stats) -> const Counter& { return stats.*counter; }));
+  };
+  add("told_gets", &WorkerStats::told_gets);
+  add("told_hits", &WorkerStats::told_hits);
+  add("touches", &WorkerStats::touches);
+  add("ignored_touches", &WorkerStats::ignored_touches);
+  uint64_t sample = 0;
+  for (const WorkerStats* worker : workers) sample = std::max(sample, worker->touch_sample.value());
+  lines.Add("touch_sample", sample);
+}
+
+// Of the gets of clients that are there, as these say.
+void AddClients(const std::vector<const WorkerStats*>& workers, Lines& lines) {
+  const auto add = [&](absl::string_view name, Counter WorkerStats::*counter) {
+    lines.Add(name, Sum(workers, [counter](const WorkerStats& stats) -> const Counter& { return stats.*counter; }));
+  };
+  add("client_gets", &WorkerStats::client_gets);
+  add("client_hits", &WorkerStats::client_hits);
+  add("client_gets_per_s", &WorkerStats::client_gets_per_s);
+  add("telling_clients", &WorkerStats::telling_clients);
+  add("clipped_figures", &WorkerStats::clipped_figures);
+  DurationBuckets buckets;
+  for (const WorkerStats* worker : workers) {
+    for (size_t i = 0; i < worker->get_times.size(); ++i) buckets.Add(i, worker->get_times[i].value());
+  }
+  lines.Add("get_p50_ns", buckets.Quantile(0.5));
+  lines.Add("get_p99_ns", buckets.Quantile(0.99));
+  lines.Add("get_p999_ns", buckets.Quantile(0.999));
+}
+
+// All together, as if each lay in the middle of its bucket: to an eighth.
+uint64_t AboutSum(const DurationBuckets& buckets) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < DurationBuckets::kBuckets; ++i) {
+    sum += buckets.at(i) * ((i == 0 ? 0 : DurationBuckets::EndOf(i - 1)) + DurationBuckets::EndOf(i)) / 2;
+  }
+  return sum;
+}
+
+// How long requests took, of each type of which one was timed.
+void AddRequestTimes(const std::vector<const WorkerStats*>& workers, Lines& lines) {
+  for (size_t type = 1; type < size_t{kv::kRequestTypes}; ++type) {
+    DurationBuckets buckets;
+    for (const WorkerStats* worker : workers) {
+      for (size_t i = 0; i < DurationBuckets::kBuckets; ++i) buckets.Add(i, worker->request_times[type][i].value());
+    }
+    if (buckets.count() == 0) continue;
+    const std::string name = absl::StrCat("handling_", TypeName(static_cast<kv::RequestType>(type)));
+    lines.Add(absl::StrCat(name, "_timed"), buckets.count());
+    lines.Add(absl::StrCat(name, "_sum_ns"), AboutSum(buckets));
+    lines.Add(absl::StrCat(name, "_p50_ns"), buckets.Quantile(0.5));
+    lines.Add(absl::StrCat(name, "_p99_ns"), buckets.Quantile(0.99));
+    lines.Add(absl::StrCat(name, "_p999_ns"), buckets.Quantile(0.999));
+    for (uint64_t ns = 1024; ns <= uint64_t{1024} << 18; ns *= 4) {
+      lines.Add(absl::StrCat(name, "_below_", ns, "_ns"), buckets.Below(ns));
+    }
+  }
+  uint64_t slow = 0;
+  for (const WorkerStats* worker : workers) slow += worker->slow_requests.value();
+  lines.Add("slow_requests", slow);
 }
 
 // Of time under a partition's lock. The bounds are those of DurationBuckets.
@@ -170,6 +235,7 @@ void AddLockTimes(const std::vector<const WorkerStats*>& workers, Lines& lines) 
   for (const uint64_t ns : {uint64_t{1024}, uint64_t{8192}, uint64_t{65'536}, uint64_t{196'608}, uint64_t{917'504}}) {
     lines.Add(absl::StrCat("lock_holds_below_", ns, "_ns"), buckets.Below(ns));
   }
+  lines.Add("lock_hold_sum_ns", AboutSum(buckets));
   lines.Add("lock_p50_ns", buckets.Quantile(0.5));
   lines.Add("lock_p99_ns", buckets.Quantile(0.99));
   lines.Add("lock_p999_ns", buckets.Quantile(0.999));
@@ -197,6 +263,9 @@ std::string StatText(const ServerFacts& facts, const ServerMoment& moment, const
   AddTable(table, lines);
   AddCounters(moment.counters, lines);
   AddWorkers(workers, moment.rejected, lines);
+  if (facts.evict) AddCache(table, workers, lines);
+  if (facts.client_figures) AddClients(workers, lines);
+  AddRequestTimes(workers, lines);
   AddLockTimes(workers, lines);
   lines.Add("dropped_log_lines", moment.dropped_log_lines);
   return lines.Take();

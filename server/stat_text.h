@@ -24,6 +24,8 @@ struct ServerFacts {
   uint64_t max_value_bytes = 0;
   uint32_t window = 0;
   int64_t max_clients = 0;
+  bool evict = false;
+  bool client_figures = false;
   std::vector<std::string> addresses;
 
   // For the log alone.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,8 +23,11 @@
 #include "rdma/fake/fake_transport.h"
 #include "rdma/transport.h"
 #include "server/cell_writer.h"
+#include "server/commit_gate.h"
 #include "server/counters.h"
 #include "server/partition_locks.h"
+#include "server/roster.h"
+#include "server/users.h"
 #include "server/worker.h"
 
 namespace farlook::server {
@@ -43,7 +47,7 @@ inline constexpr int64_t kTestHelloNs = 2'000'000'000;
 
 // A request as it is sent.
 inline std::string Encode(kv::Request request) {
-  if (request.type == kv::RequestType::kPut) request.value_bytes = static_cast<uint32_t>(request.value.size());
+  if (!request.value.empty()) request.value_bytes = static_cast<uint32_t>(request.value.size());
   std::string bytes(kv::kMaxRequestHeadBytes, '\0');
   bytes.resize(request.EncodeHead(bytes.data()));
   return absl::StrCat(bytes, request.value);
@@ -93,13 +97,17 @@ struct TestReply {
 
 class TestWorker {
  public:
-  explicit TestWorker(size_t region_bytes = 32 << 20, size_t max_kept = 16, int64_t max_clients = 100, int number = 3)
+  explicit TestWorker(size_t region_bytes = 32 << 20, size_t max_kept = 16, int64_t max_clients = 100, int number = 3,
+                      Users* users = nullptr, uint32_t window = kTestWindow, bool evict = false,
+                      RecordStream* stream = nullptr, uint32_t figures_ms = 0, RecordSource* records = nullptr,
+                      const std::function<void(Shared*)>& adjust = nullptr)
       : memory_(region_bytes) {
     kv::TableOptions options;
     options.incarnation = kTestIncarnation;
     options.hash_seed = 3;
     options.partitions = 2;
     options.clock = &table_time_;
+    options.evict = evict;
     auto created = kv::Table::Create(memory_.span(), options);
     if (!created.ok()) std::abort();
     table_ = *std::move(created);
@@ -116,15 +124,25 @@ class TestWorker {
     shared.clock = &clock;
     shared.incarnation = kTestIncarnation;
     shared.max_clients = max_clients;
+    shared.users = users;
+    shared.records = records;
+    if (stream != nullptr) {
+      gate_ = std::make_unique<CommitGate>(table_.get(), locks_.get(), &clock, stream);
+      shared.gate = gate_.get();
+    }
+    shared.figures_ms = figures_ms;
     shared.clients = &clients;
+    shared.roster = &roster;
+    shared.wake_workers = [this] { ++wakes; };
     shared.stat = [this](absl::string_view what) {
       if (on_stat) on_stat();
       return absl::StrCat(stat_text, what);
     };
+    if (adjust != nullptr) adjust(&shared);
     SessionOptions sessions;
     sessions.worker = number;
     sessions.incarnation = kTestIncarnation;
-    sessions.window = kTestWindow;
+    sessions.window = window;
     sessions.max_kept = max_kept;
     sessions.random = [this] { return next_random_ += 640; };
     worker_ = std::make_unique<Worker>(shared, std::move(sessions), [this] { ++wakes; });
@@ -137,6 +155,8 @@ class TestWorker {
   uint64_t ShownTime() const { return shared_.time.At(clock.now_ns); }
   std::deque<FakeCall>& calls() { return calls_; }
   kv::Table& table() { return *table_; }
+  PartitionLocks& locks() { return *locks_; }
+  CommitGate& gate() { return *gate_; }
   Counters& counters() { return *counters_; }
   const Shared& shared() const { return shared_; }
   absl::Span<char> cells() const { return cells_.span(); }
@@ -166,6 +186,7 @@ class TestWorker {
     call->hello = connect.Encode();
     call->capabilities.max_outstanding_reads = 2;
     call->capabilities.max_read_bytes = max_read_bytes;
+    call->capabilities.local = local;
     worker_->Deliver({std::make_unique<FakeRequest>(call), connect, port});
     return call;
   }
@@ -261,9 +282,11 @@ class TestWorker {
   static constexpr uint64_t kValueAddress = 64;  // of every pulled value, in its client's memory
 
   uint64_t max_read_bytes = 1024;  // of clients to come
+  bool local = false;              // likewise
   FakeClock clock;
   FakeEndpoint endpoints[2];
   std::atomic<int64_t> clients{0};
+  Roster roster;
   std::string stat_text = "uptime 1\n";
   std::function<void()> on_stat;  // while a stat request is answered
   int wakes = 0;
@@ -274,7 +297,8 @@ class TestWorker {
   std::unique_ptr<kv::Table> table_;
   std::unique_ptr<PartitionLocks> locks_;
   std::unique_ptr<Counters> counters_;
-  std::deque<FakeCall> calls_;  // before the worker, whose connections point into it
+  std::unique_ptr<CommitGate> gate_;  // where there is a stream
+  std::deque<FakeCall> calls_;        // before the worker, whose connections point into it
   uint64_t next_random_ = 0;
   Shared shared_;
   std::unique_ptr<Worker> worker_;

@@ -1,25 +1,34 @@
-// A worker serves its clients; how they come and go: worker_clients.cc.
+// A worker serves its clients; how they come and go: worker_clients.cc; how a group's primary answers: worker_group.cc.
 #include "server/worker.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "server/request_names.h"
+
 namespace farlook::server {
 namespace {
 
-// Between looks at a connection whose send queue stays full: doubled from the
-// first to the last while nothing moves. A transport may wake us earlier.
+// Between looks at a connection whose send queue stays full: doubled from the first while nothing moves, to the second
+// while the worker has other things to do, to the last when it sleeps. A transport may wake us earlier.
 constexpr int64_t kMinRetryNs = 20'000;
+constexpr int64_t kMaxLookPauseNs = 1'000'000;
 constexpr int64_t kMaxRetryNs = 20'000'000;
 
 }  // namespace
 
 Worker::Worker(const Shared& shared, SessionOptions sessions, std::function<void()> wake)
     : shared_(shared),
+      number_(sessions.worker),
       admission_(shared, std::move(sessions)),
       executor_(shared, &stats_.lock_times),
       sweep_(shared, &stats_.lock_times),
+      tidy_(shared, &stats_.lock_times),
+      touches_(shared.table, shared.clock, &stats_),
+      figures_(shared.figures_ms, &stats_),
+      times_(shared.slow_ns, &stats_),
       mailbox_(wake) {
+  if (shared_.gate != nullptr) shared_.gate->AddWorker(wake);
   if (shared_.counters == nullptr) return;
   counter_links_ = std::make_unique<CounterLinks>(shared_.counters, std::move(wake), shared_.counter_patience_ns);
 }
@@ -39,13 +48,13 @@ size_t Worker::Poll() {
   size_t done = 0;
   due_ns_ = kNever;
   // What had arrived by then is seen below, however long this takes, or the process stands still in between.
-  const int64_t looked_ns = silent_.empty() ? 0 : shared_.clock->NowNs();
+  const bool timed = !silent_.empty() || (counter_links_ != nullptr && counter_links_->waits());
+  const int64_t looked_ns = timed ? shared_.clock->NowNs() : 0;
+  turn_bytes_ = 0;
   if (!mailbox_.empty()) {
     now_ns_ = shared_.clock->NowNs();
-    for (Arrival& arrival : mailbox_.Take()) {
-      Admit(std::move(arrival));
-      ++done;
-    }
+    Admit(mailbox_.Take());
+    ++done;
   }
   for (const Port& port : ports_) {
     const size_t n = port.endpoint->Poll(absl::MakeSpan(completions_));
@@ -56,17 +65,37 @@ size_t Worker::Poll() {
     stats_.lock_times.Sample();
     done += n;
   }
+  if (shared_.users != nullptr && shared_.users->generation() != users_seen_) [[unlikely]]
+    done += DropRevoked();
+  if (shared_.roster != nullptr && shared_.roster->kicks() != kicks_seen_) [[unlikely]]
+    done += DropKicked();
+  if (shared_.gate != nullptr) [[unlikely]]
+    done += PollGroup();
   if (!room_turns_.empty()) [[unlikely]] {
     if (done > 0) room_turns_.OthersServed();
     done += MakeRoom();
   }
-  if (counter_links_ != nullptr && counter_links_->busy()) done += PollCounters();
-  if (!unfinished_.empty()) done += ContinueUnfinished();
-  if (!silent_.empty()) done += CloseSilent(looked_ns);
+  if (counter_links_ != nullptr && counter_links_->busy()) done += PollCounters(looked_ns);
+  if (!pull_turns_.empty()) done += TakePullTurn();
+  if (!stuck_.empty()) done += ContinueStuck();
+  if (!silent_.empty()) {
+    if (looked_ns >= silent_due_ns_) done += CloseSilent(looked_ns);
+    due_ns_ = std::min(due_ns_, silent_due_ns_);
+  }
   if (sweep_.wanted()) [[unlikely]] {
     if (done == 0) now_ns_ = shared_.clock->NowNs();
     sweep_.Poll(now_ns_);
     due_ns_ = std::min(due_ns_, sweep_.due_ns());
+  }
+  if (figures_.wanted()) [[unlikely]] {
+    if (done == 0) now_ns_ = shared_.clock->NowNs();
+    figures_.Poll(now_ns_);
+    if (figures_.wanted()) due_ns_ = std::min(due_ns_, figures_.due_ns());
+  }
+  if (done == 0 && tidy_.wanted()) {
+    now_ns_ = shared_.clock->NowNs();
+    tidy_.Poll(now_ns_);
+    due_ns_ = std::min(due_ns_, tidy_.due_ns());
   }
   if (drain_.begun() && AdvanceDrain(/*idle=*/done == 0)) ++done;
   return done;
@@ -76,7 +105,10 @@ bool Worker::Arm() {
   // All of them, so that each of their fds is good afterwards.
   bool armed = true;
   for (const Port& port : ports_) armed = port.endpoint->Arm() && armed;
-  return armed && mailbox_.empty();
+  if (looks_due_ > 0 || !armed || !mailbox_.empty()) return false;
+  if (shared_.gate != nullptr && shared_.gate->turn() != group_turn_) return false;
+  looks_due_ = stuck_.size();
+  return true;
 }
 
 // --- Serving them ---
@@ -131,11 +163,14 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
   if (!incoming.request.ok()) return Drop(link, incoming.request.status().message());
   const kv::Request& request = *incoming.request;
   stats_.requests[static_cast<size_t>(request.type)].Add();
+  link.entry.requests.Add();
   if (!kv::IsNumbered(request.type)) [[unlikely]]
     return ApplyUnnumbered(link, request);
   if (link.session->said_goodbye()) return Drop(link, "a request after the goodbye");
   switch (link.session->Begin(request.number, request.type)) {
     case Session::Claim::kExecute:
+      if (times_.Due()) [[unlikely]]
+        times_.Begin(request.number, request.type, now_ns_, &link.open);
       return ExecuteInOrder(link, request, incoming.hash, message);
     case Session::Claim::kAnswered: {
       stats_.resent_requests.Add();
@@ -144,6 +179,7 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
     }
     case Session::Claim::kUnderWay:
       stats_.resent_requests.Add();
+      if (!committing_.empty()) AskedAgain(link, request.number);
       return;
     case Session::Claim::kForgotten:
       return Answer(link, request.number, Outcome{kv::Code::kOutcomeUnknown});
@@ -154,43 +190,85 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
 
 void Worker::ApplyUnnumbered(Link& link, const kv::Request& request) {
   if (request.type == kv::RequestType::kGoodbye) return link.session->SayGoodbye();
+  if (request.type == kv::RequestType::kTouched) return TakeTouches(link, request);
+  if (request.type == kv::RequestType::kFigures) return TakeFigures(link, request);
   if (counter_links_ == nullptr ||
       !counter_links_->Acknowledge(link, static_cast<uint64_t>(request.operands.operand))) {
     Drop(link, "an acknowledgement of deleted counters that it was not told of");
   }
 }
 
+void Worker::TakeTouches(Link& link, const kv::Request& request) {
+  kv::TouchedLocations touched;
+  if (!touches_.wanted()) return Drop(link, "told of gets, which it was not asked for");
+  if (!kv::TouchedLocations::Decode(request.value, &touched)) return Drop(link, "malformed message: touched locations");
+  touches_.Take(touched);
+  // Best effort: who does not take in what it is told is told again when it tells the next time.
+  if (touched.sample == touches_.sample() || !link.replies.empty()) return;
+  const auto notice = kv::SampleNotice::Encode(touches_.sample());
+  Send(link, {notice.data(), notice.size()}, {});
+}
+
+void Worker::TakeFigures(Link& link, const kv::Request& request) {
+  kv::ClientFigures figures;
+  if (figures_.interval_ms() == 0) return Drop(link, "told its figures, which it was not asked for");
+  if (!kv::ClientFigures::Decode(request.value, &figures)) return Drop(link, "malformed message: a client's figures");
+  if (link.told == nullptr) link.told = std::make_unique<ToldFigures>(link.welcome_ns);
+  figures_.Take(figures, now_ns_, link.told.get());
+  link.entry.gets_per_s.Set(link.told->gets_per_s);
+  link.entry.get_p99_ns.Set(link.told->times.Quantile(0.99));
+}
+
 void Worker::ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
-  if ((!link.pulls->idle() || !link.room.empty()) && IsWrite(request.type) &&
+  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&
       (link.pulls->Has(hash) || link.room.Has(hash) || link.held.Has(hash))) {
     stats_.held_writes.Add();
-    return link.held.Add(request.number, hash, message);
+    link.held.Add(request.number, hash, message);
+    return Balance(link);
   }
   Execute(link, request, hash, message);
 }
 
-void Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
+// False: it waits for the group, among those that are held.
+bool Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
   absl::string_view payload;
   const Outcome outcome = Try(link, request, hash, /*may_step=*/false, &payload);
-  if (outcome.code == kv::Code::kMakingRoom) [[unlikely]] {
-    if (request.type == kv::RequestType::kPutPulled) return MarkUnfinished(link);  // its PullQueue answers
-    stats_.waits_for_room.Add();
-    link.room.Add(request.number, hash, now_ns_, message);
-    return room_turns_.Add(&link);
-  }
+  if (outcome.code >= kv::Code::kLater) [[unlikely]]
+    return Wait(link, request, hash, message, outcome.code);
   if (request.option.has_ttl) [[unlikely]]
     sweep_.Noted();
+  if (IsWrite(request.type)) tidy_.Noted();
   link.session->Finish(request.number, outcome);
   Answer(link, request.number, outcome, payload);
+  return true;
 }
 
-// Carries a request out, unless that must wait: then it says kMakingRoom.
+bool Worker::Wait(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message, kv::Code why) {
+  if (why == kv::Code::kBusy) {
+    link.held.AddFirst({request.number, hash, std::string(message)});
+    WaitForGroup(link);
+  } else if (why == kv::Code::kMakingRoom) {
+    stats_.waits_for_room.Add();
+    link.room.Add(request.number, hash, now_ns_, message);
+    room_turns_.Add(&link);
+  } else if (request.type == kv::RequestType::kPutPulled) {  // its PullQueue answers
+    WantPullTurn(link);
+  }
+  Balance(link);
+  return why != kv::Code::kBusy;
+}
+
+// Carries a request out, unless that must wait: then it says kMakingRoom or kBusy; kLater: somebody answers it.
 Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload) {
   const kv::Code code = executor_.Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
   if (code != kv::Code::kOk) return Outcome(code);
+  if (request.type == kv::RequestType::kAdmin) [[unlikely]]
+    return Administer(link, request, payload);
+  if (shared_.gate != nullptr) [[unlikely]]
+    return TryInGroup(link, request, hash, may_step, payload);
   if (request.type == kv::RequestType::kPutPulled) {
     link.pulls->Add(request, hash);
-    return Outcome(kv::Code::kMakingRoom);
+    return Outcome(kv::Code::kLater);
   }
   // A connection that may use cells is known before it is told one.
   if (kv::IsCounterRequest(request.type) && link.has_cells_key && counter_links_ != nullptr) {
@@ -199,8 +277,23 @@ Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, bool 
   return executor_.Execute(request, hash, /*tell_cell=*/link.holder != 0, now_ns_, payload, may_step);
 }
 
+void Worker::EndTimed(const Link& link, OpenRequests::Request* request) {
+  const int64_t now_ns = shared_.clock->NowNs();
+  const int64_t since_ns = request->since_ns;
+  uint64_t suppressed;
+  if (!times_.End(request, now_ns) || !slow_log_.Allow(now_ns, &suppressed)) return;
+  Log(LogLevel::kWarning, "slow request",
+      {{"peer", link.connection->peer()},
+       {"user", link.who.user.name},
+       {"type", TypeName(request->type)},
+       {"ms", (now_ns - since_ns) / 1'000'000},
+       {"suppressed", suppressed}});
+}
+
 void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload) {
   if (link.closing) return;
+  if (OpenRequests::Request& timed = link.open.at(number); timed.number == number) [[unlikely]]
+    EndTimed(link, &timed);
   stats_.replies[static_cast<size_t>(outcome.code)].Add();
   kv::Reply reply;
   reply.code = outcome.code;
@@ -217,14 +310,16 @@ void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::s
 // In order with all that was sent before.
 void Worker::Send(Link& link, absl::string_view head, absl::string_view payload) {
   if (link.closing) return;
-  // All replies, and one notice; before that, what it is told first.
-  const size_t most = link.welcome() ? link.session->window() + (link.holder != 0 ? 1 : 0) : 1;
+  // All replies, and one notice of each kind; before that, what it is told first.
+  const size_t notices = (link.holder != 0 ? 1 : 0) + (touches_.wanted() ? 1 : 0);
+  const size_t most = link.welcome() ? link.session->window() + notices : 1;
   switch (link.replies.Send(head, payload, most)) {
     case ReplyQueue::Sent::kPosted:
       return WantRing(link);
     case ReplyQueue::Sent::kQueued:
       stats_.postponed_replies.Add();
-      return MarkUnfinished(link);
+      MarkStuck(link);
+      return Balance(link);
     case ReplyQueue::Sent::kTooMany:
       return Drop(link, "more requests without a reply than the window allows");
   }
@@ -232,28 +327,39 @@ void Worker::Send(Link& link, absl::string_view head, absl::string_view payload)
 
 void Worker::AnswerEndedPulls(Link& link) {
   if (link.pulls->wants_room()) room_turns_.Add(&link);
+  if (link.pulls->wants_turn()) WantPullTurn(link);
+  if (link.pulls->waits_for_group()) WaitForGroup(link);
+  turn_bytes_ += link.pulls->TakeBytesHandled();
+  if (turn_bytes_ > stats_.longest_turn_bytes.value()) stats_.longest_turn_bytes.Set(turn_bytes_);
   if (!link.pulls->has_ended()) return;
   for (const PullQueue::Ended& ended : link.pulls->TakeEnded()) {
     if (ended.cut) {
       link.session->Release(ended.number);
       // Alone it would leave its client without an answer for ever.
       if (!link.closing) Drop(link, "a value could not be read from the client");
+    } else if (ended.begun.sequence != 0) {
+      AwaitCommit(link, ended.number, ended.hash, ended.begun, {});
     } else {
       sweep_.Noted();  // it may have had a ttl
-      link.session->Finish(ended.number, ended.outcome);
-      Answer(link, ended.number, ended.outcome);
+      tidy_.Noted();
+      link.session->Finish(ended.number, ended.begun.outcome);
+      Answer(link, ended.number, ended.begun.outcome);
     }
   }
   ContinueHeld(link);
 }
 
 void Worker::ContinueHeld(Link& link) {
-  const auto busy = [&link](uint64_t hash) { return link.pulls->Has(hash) || link.room.Has(hash); };
+  const auto busy = [this, &link](uint64_t hash) {
+    return link.pulls->Has(hash) || link.room.Has(hash) || (shared_.gate != nullptr && shared_.gate->Busy(hash));
+  };
   HeldWrites::Held held;
   while (!link.closing && link.held.TakeReady(busy, &held)) {
     const absl::StatusOr<kv::Request> request = kv::Request::Decode(held.message);
-    if (request.ok()) Execute(link, *request, held.hash, held.message);  // it was when it came
+    if (request.ok() && !Execute(link, *request, held.hash, held.message)) break;  // it was when it came
   }
+  if (shared_.gate != nullptr && !link.held.empty()) WaitForGroup(link);
+  Balance(link);
 }
 
 // One step for one connection, if it is time.
@@ -279,8 +385,8 @@ void Worker::TakeRoomTurn(Link& link) {
   link.room_turn_is_pulls = !link.room_turn_is_pulls;
   if (link.room.empty() || (link.room_turn_is_pulls && link.pulls->wants_room())) {
     link.pulls->MakeRoom();
-    MarkUnfinished(link);
-    return AnswerEndedPulls(link);
+    AnswerEndedPulls(link);
+    return Balance(link);
   }
   const RoomQueue::Waiting& waiting = link.room.front();
   const absl::StatusOr<kv::Request> request = kv::Request::Decode(waiting.message);  // as it was when it came
@@ -293,21 +399,30 @@ void Worker::TakeRoomTurn(Link& link) {
   }
   stats_.NoteRoomWait(waited_ns);
   const uint64_t number = waiting.number;
+  if (outcome.code == kv::Code::kBusy) {
+    Wait(link, *request, waiting.hash, waiting.message, outcome.code);
+    return link.room.PopFront();
+  }
   link.room.PopFront();  // before the answer, which may close the connection and release what waits
   sweep_.Noted();        // it may have had a ttl
-  link.session->Finish(number, outcome);
-  Answer(link, number, outcome, payload);
+  tidy_.Noted();
+  if (outcome.code != kv::Code::kLater) {
+    link.session->Finish(number, outcome);
+    Answer(link, number, outcome, payload);
+  }
   ContinueHeld(link);
 }
 
-size_t Worker::PollCounters() {
+size_t Worker::PollCounters(int64_t looked_ns) {
   now_ns_ = shared_.clock->NowNs();
   const auto post = [this](Link& link, absl::string_view notice) { Send(link, notice, {}); };
   const auto late = [this](Link& link) {
     stats_.impatient_drops.Add();
     Drop(link, "did not acknowledge in time that counters were deleted");
   };
-  const size_t done = counter_links_->Poll(now_ns_, post, late);
+  const auto gone = [this] { admission_.Leave(); };
+  const size_t done = counter_links_->Poll(now_ns_, looked_ns, post, late, gone);
+  stats_.clients_within_atomics.Set(counter_links_->within_atomics());
   due_ns_ = std::min(due_ns_, counter_links_->due_ns());
   RingAll();
   return done;
@@ -315,44 +430,105 @@ size_t Worker::PollCounters() {
 
 // --- Loose ends ---
 
-void Worker::MarkUnfinished(Link& link) {
-  if (link.unfinished) return;
-  link.unfinished = true;
-  unfinished_.push_back(&link);
+void Worker::WantPullTurn(Link& link) {
+  if (link.pulling || link.closing) return;
+  link.pulling = true;
+  pull_turns_.push_back(&link);
 }
 
-size_t Worker::ContinueUnfinished() {
+// One turn of one connection, so that all who pull get as many bytes, and messages are looked at in between.
+size_t Worker::TakePullTurn() {
+  now_ns_ = shared_.clock->NowNs();
+  Link& link = *pull_turns_.front();
+  pull_turns_.pop_front();
+  link.pulling = false;
+  const bool progress = link.pulls->Step();
+  if (progress) {
+    link.look_pause_ns = 0;
+    WantRing(link);
+    AnswerEndedPulls(link);  // puts it at the end, if it wants another
+    Balance(link);
+  } else if (link.pulls->wants_turn()) {
+    MarkStuck(link);  // it has its next turn when there may be room
+  }
+  RingAll();
+  return progress || !pull_turns_.empty() ? 1 : 0;
+}
+
+void Worker::MarkStuck(Link& link) {
+  if (link.stuck || link.closing) return;
+  link.stuck = true;
+  link.look_pause_ns = std::max(link.look_pause_ns, kMinRetryNs);
+  link.look_ns = now_ns_ + link.look_pause_ns;
+  stuck_.push_back(&link);
+}
+
+// Looks at some of them, each in its turn.
+size_t Worker::ContinueStuck() {
   now_ns_ = shared_.clock->NowNs();
   size_t progress = 0;
-  bool stuck = false;
-  size_t kept = 0;
-  // By index, as an answer may mark another link.
-  for (size_t i = 0; i < unfinished_.size(); ++i) {
-    Link& link = *unfinished_[i];
-    if (Continue(link)) ++progress;
-    if (link.replies.empty() && (link.pulls == nullptr || link.pulls->idle())) {
-      link.unfinished = false;
+  for (size_t looks = std::min(stuck_.size(), kLooks); looks > 0 && !stuck_.empty(); --looks) {
+    if (next_look_ >= stuck_.size()) next_look_ = 0;
+    Link& link = *stuck_[next_look_];
+    if (looks_due_ > 0) {
+      --looks_due_;
+    } else if (now_ns_ < link.look_ns) {
+      ++next_look_;
       continue;
     }
-    if (!link.replies.empty() || link.pulls->wants_post()) stuck = true;
-    unfinished_[kept++] = &link;
+    if (Look(link)) ++progress;
+    if (link.replies.empty()) {
+      link.stuck = false;
+      stuck_[next_look_] = stuck_.back();
+      stuck_.pop_back();
+    } else {
+      ++next_look_;
+    }
   }
-  unfinished_.resize(kept);
   RingAll();
   retry_ns_ = progress > 0 ? kMinRetryNs : std::clamp(2 * retry_ns_, kMinRetryNs, kMaxRetryNs);
-  if (stuck) due_ns_ = std::min(due_ns_, now_ns_ + retry_ns_);
+  if (!stuck_.empty()) due_ns_ = std::min(due_ns_, now_ns_ + retry_ns_);
+  if (stuck_.empty()) looks_due_ = 0;
   return progress;
 }
 
 // Returns whether anything moved.
-bool Worker::Continue(Link& link) {
-  bool progress = link.replies.Continue();
-  if (link.pulls != nullptr) {
-    if (link.pulls->Post()) progress = true;
-    AnswerEndedPulls(link);
-  }
-  if (progress) WantRing(link);
-  return progress;
+bool Worker::Look(Link& link) {
+  stats_.looks_at_stuck.Add();
+  const bool moved = link.replies.Continue();
+  link.look_pause_ns = moved ? kMinRetryNs : std::clamp(2 * link.look_pause_ns, kMinRetryNs, kMaxLookPauseNs);
+  link.look_ns = now_ns_ + link.look_pause_ns;
+  if (link.pulls != nullptr && link.pulls->wants_turn()) WantPullTurn(link);
+  if (!moved) return false;
+  WantRing(link);
+  Balance(link);
+  return true;
+}
+
+// Stops listening to a connection for which too much is kept, and listens again when half of it is gone.
+void Worker::Balance(Link& link) {
+  const size_t kept = link.kept_bytes();
+  if (kept == link.counted_bytes) return;
+  stats_.kept_bytes.Set(stats_.kept_bytes.value() + kept - link.counted_bytes);
+  link.counted_bytes = kept;
+  link.entry.kept_bytes.Set(kept);
+  const size_t most = link.deaf ? shared_.max_kept_bytes / 2 : shared_.max_kept_bytes;
+  const bool deaf = kept > most && !link.closing;
+  if (deaf == link.deaf) return;
+  link.deaf = deaf;
+  link.connection->SetReceiving(!deaf);
+  if (!link.closing) link.entry.Set(deaf ? Roster::State::kDeaf : Roster::State::kWelcome);
+  if (deaf) stats_.deaf_times.Add();
+  stats_.deaf_connections.Set(stats_.deaf_connections.value() + (deaf ? 1 : uint64_t{0} - 1));
+}
+
+// Whether replies or pulls are under way.
+bool Worker::Unfinished() const {
+  if (!committing_.empty()) return true;
+  return std::any_of(links_.begin(), links_.end(), [](const auto& entry) {
+    const Link& link = *entry.second;
+    return !link.replies.empty() || (link.pulls != nullptr && !link.pulls->idle());
+  });
 }
 
 void Worker::WantRing(Link& link) {

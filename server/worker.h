@@ -13,7 +13,13 @@
 //     had queued is discarded, what it pulled is finished or flushed; only then is the new one welcome;
 //   * each request that is claimed is answered, or released when its connection breaks before it is executed;
 //   * writes of a session to one key take effect in the order in which they arrive, small and pulled ones alike;
+//   * where there are users, a connection without one that the kernel vouches for is told nothing and may READ nothing
+//     before it has proved who it is, in the time that it has for its Hello;
 //   * a client that breaks the protocol, or does not say who it is in time, loses its connection, and no other does;
+//   * between two looks at what its clients send a worker does a bounded amount for any of them: one arrival, one turn
+//     of one connection's pulled values, one step towards room, kLooks looks at full send queues;
+//   * while more than Shared::max_kept_bytes are kept for a connection it is not listened to. What one Poll() brings is
+//     the most that is kept beyond that;
 //   * on the path of a request that is all right: no allocation, no system call of ours, no log line; one reading of the
 //     clock for each batch. (Behind the answers a system call in 100 us: see lock_times.h.)
 #ifndef FARLOOK_SERVER_WORKER_H_
@@ -23,12 +29,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -36,22 +45,31 @@
 #include "kv/message.h"
 #include "rdma/transport.h"
 #include "server/admission.h"
+#include "server/client_figures.h"
+#include "server/commit_gate.h"
 #include "server/counter_links.h"
 #include "server/drain.h"
 #include "server/executor.h"
 #include "server/link.h"
 #include "server/log.h"
 #include "server/mailbox.h"
+#include "server/outcomes.h"
+#include "server/request_times.h"
 #include "server/room_turns.h"
 #include "server/session.h"
 #include "server/shared.h"
 #include "server/sweep.h"
+#include "server/tidy.h"
+#include "server/touches.h"
 #include "server/worker_stats.h"
 
 namespace farlook::server {
 
 class Worker {
  public:
+  // Looks of one Poll() whether a send queue that was full has room.
+  static constexpr size_t kLooks = 8;
+
   // `wake` is called on the thread of Deliver(), to have Poll() called.
   Worker(const Shared& shared, SessionOptions sessions, std::function<void()> wake);
   // Destroys the connections; orderly only when drained().
@@ -64,6 +82,15 @@ class Worker {
   // and so on. `cells` with rkey 0: its clients use messages.
   void AddPort(rdma::Endpoint* endpoint, const rdma::RemoteRange& table, const rdma::RemoteRange& cells = {});
 
+  // Of a primary that was a backup: as of SessionTable. REQUIRES that no client came yet.
+  void Restore(uint64_t incarnation, const Outcomes& outcomes) {
+    admission_.Restore(incarnation, outcomes, shared_.clock->NowNs());
+  }
+
+  // Of a group's primary: appends what its sessions' clients may ask again, for a joiner that follows the stream from
+  // the record after `from` on. False: call again when the gate's turn() has changed.
+  bool TellOutcomes(uint64_t from, OutcomesToTell* rest);
+
   // Hands a client over. Any thread.
   void Deliver(Arrival arrival);
   // Connections, and clients delivered and not yet let in. Any thread.
@@ -75,6 +102,8 @@ class Worker {
   // Sleeping: if Arm() returns true, call Poll() when an endpoint's fd() is readable, after a wake, or at due_ns() at
   // the latest. False: Poll() again.
   bool Arm();
+  // Clients delivered and not looked at. Any thread.
+  size_t waiting() const { return mailbox_.size(); }
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   int64_t due_ns() const { return due_ns_; }
 
@@ -84,6 +113,8 @@ class Worker {
   bool drained() const { return drain_.disconnects() && links_.empty(); }
 
   const WorkerStats& stats() const { return stats_; }
+  // Connections that have yet to prove who they are, and count as such.
+  int64_t unproven() const { return unproven_; }
 
  private:
   static constexpr size_t kBatch = 64;
@@ -103,33 +134,65 @@ class Worker {
   // Letting clients in.
   void Admit(Arrival arrival);
   void Reject(Arrival& arrival, kv::RefusalCode code, absl::string_view reason);
+  absl::StatusOr<Visitor> Identify(const rdma::ConnectionRequest& request) const;
+  void NoRoomFor(Arrival& arrival, const absl::Status& status);
   void Greet(Link& link, absl::string_view message);
+  void Challenge(Link& link, absl::string_view hello);
+  void CheckProof(Link& link, absl::string_view message);
   void Consider(Link& link);
   void WaitForPredecessor(Link& link, Link& old);
   void Welcome(Link& link, Session* session, bool resumed);
   void Refuse(Link& link, kv::Refusal refusal);
+  void ExpectSoon(Link& link);
   size_t CloseSilent(int64_t looked_ns);
+  size_t DropRevoked();
+  bool Returns(uint64_t session);
+  bool HasRoomForUnproven();
+  void LeaveUnproven(Link& link);
+  size_t DropKicked();
 
   // Serving them.
   void HandleBatch(absl::Span<const rdma::Completion> batch);
   void Decode(absl::string_view message, Incoming* incoming);
   void Apply(Link& link, absl::string_view message, const Incoming& incoming);
   void ApplyUnnumbered(Link& link, const kv::Request& request);
+  void TakeTouches(Link& link, const kv::Request& request);
+  void TakeFigures(Link& link, const kv::Request& request);
   void ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
-  void Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
+  bool Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
+  bool Wait(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message, kv::Code why);
+  Outcome Administer(const Link& link, const kv::Request& request, absl::string_view* payload);
   Outcome Try(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload);
+  void EndTimed(const Link& link, OpenRequests::Request* request);
   void Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload = {});
   void Send(Link& link, absl::string_view head, absl::string_view payload);
   void AnswerEndedPulls(Link& link);
   void ContinueHeld(Link& link);
   size_t MakeRoom();
   void TakeRoomTurn(Link& link);
-  size_t PollCounters();
+  size_t PollCounters(int64_t looked_ns);
 
-  // Loose ends: what the send queue did not take.
-  void MarkUnfinished(Link& link);
-  size_t ContinueUnfinished();
-  bool Continue(Link& link);
+  // Of a group's primary (worker_group.cc): what waits until all members accepted it.
+  Outcome TryInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload);
+  void AwaitCommit(Link& link, uint64_t number, uint64_t hash, const CommitGate::Begun& begun,
+                   absl::string_view payload);
+  size_t PollGroup();
+  bool AnswerCommitted();
+  void WaitForGroup(Link& link);
+  void AskedAgain(Link& link, uint64_t number);
+  void ForgetInGroup(Link& link);
+  void BeginFeed(Link& link, absl::string_view message);
+  void TakeAccepted(Link& link, absl::string_view message);
+  size_t PumpFeeds();
+
+  // Loose ends: values to pull, and what the send queue did not take.
+  void WantPullTurn(Link& link);
+  size_t TakePullTurn();
+  void MarkStuck(Link& link);
+  size_t ContinueStuck();
+  bool Look(Link& link);
+  void Balance(Link& link);
+  bool Unfinished() const;
   void WantRing(Link& link);
   void RingAll();
 
@@ -143,29 +206,58 @@ class Worker {
   void UpdateGauges();
 
   const Shared shared_;
+  const int number_;
   Admission admission_;
   WorkerStats stats_;  // before those that note in it
   Executor executor_;
   Drain drain_;
   Sweep sweep_;
+  Tidy tidy_;
+  Touches touches_;
+  ClientFigures figures_;
+  RequestTimes times_;
   Mailbox mailbox_;
   std::vector<Port> ports_;
   absl::flat_hash_map<Link*, std::unique_ptr<Link>> links_;
   std::atomic<int64_t> load_{0};
   std::unique_ptr<CounterLinks> counter_links_;  // null without counters
 
+  // A request that waits for the group.
+  struct Committing {
+    CommitGate::Begun begun;
+    uint64_t hash;
+    uint64_t session, number;
+    Link* link;  // that asked; null: it is gone, and the client has not asked again
+    std::string payload;
+  };
+  std::deque<Committing> committing_;  // by sequence
+  std::vector<Link*> group_waiters_;   // whose held requests found a key busy, or the stream full
+  uint64_t group_turn_ = 0;            // as it was seen last
+  std::vector<Link*> feeds_;           // of backups
+
+  uint64_t users_seen_ = 0;  // the generation of shared_.users
+  uint64_t kicks_seen_ = 0;  // of shared_.roster
+  std::string page_;         // of a kAdmin's reply
+
   int64_t now_ns_ = 0;  // read once for each batch
   std::array<rdma::Completion, kBatch> completions_;
   std::array<Incoming, kBatch> incoming_;
   std::vector<Link*> unrung_;
-  std::vector<Link*> unfinished_;
-  RoomTurns<Link> room_turns_;  // of those with writes that wait for room
-  std::vector<Link*> silent_;   // that have said no Hello, or were refused: each has a due_ns
+  std::deque<Link*> pull_turns_;  // of those with pulls that wait for nothing but their turn
+  uint64_t turn_bytes_ = 0;       // of values that were handled since messages were looked at
+  std::vector<Link*> stuck_;      // whose send queue was full
+  size_t next_look_ = 0;          // index in it
+  size_t looks_due_ = 0;          // after a sleep one at each: room may have ended it
+  RoomTurns<Link> room_turns_;    // of those with writes that wait for room
+  std::vector<Link*> silent_;     // that have said no Hello, or were refused: each has a due_ns
+  int64_t unproven_ = 0;          // connections with Link::counts_as_unproven: at most Shared::max_unproven()
 
   int64_t due_ns_ = kNever;
-  int64_t retry_ns_ = 0;  // the pause before the next look at unfinished_
+  int64_t retry_ns_ = 0;            // the pause before the next look at stuck_, if the worker sleeps
+  int64_t silent_due_ns_ = kNever;  // when the first of silent_ has had its time, or before
 
   RateLimit drop_log_;
+  RateLimit slow_log_;
   RateLimit reject_log_;
 };
 

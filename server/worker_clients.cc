@@ -3,7 +3,11 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "kv/proof.h"
 #include "server/worker.h"
 
 namespace farlook::server {
@@ -11,6 +15,8 @@ namespace {
 
 // How long a client that is refused may take to read why and to go by itself.
 constexpr int64_t kRefusalLingerNs = 100'000'000;
+// What a client may need to prove who it is, before it makes room for another.
+constexpr int64_t kProofNs = 50'000'000;
 
 kv::ServerRange ToServerRange(const rdma::RemoteRange& range) { return {range.address, range.bytes, range.rkey}; }
 
@@ -21,42 +27,137 @@ kv::Refusal ShuttingDown() {
   return refusal;
 }
 
+kv::Refusal NotAuthenticated(absl::string_view why) {
+  kv::Refusal refusal;
+  refusal.code = kv::RefusalCode::kNotAuthenticated;
+  refusal.text = std::string(why);
+  return refusal;
+}
+
+// What a client may do of what it asks for.
+void Restrict(const User& user, kv::Hello* hello) {
+  hello->user = user.name;
+  if (!user.may_write) hello->flags |= kv::Hello::kReadOnly;
+}
+
 }  // namespace
 
 // --- Letting clients in ---
 
+// Who it is, as far as it can be known before it says anything. PERMISSION_DENIED: nobody that may come.
+absl::StatusOr<Visitor> Worker::Identify(const rdma::ConnectionRequest& request) const {
+  Visitor who;
+  const rdma::PeerCredentials* const process = request.credentials();
+  if (process != nullptr) who.process = *process;
+  if (shared_.users == nullptr) {
+    who.user.may_write = true;
+    return who;
+  }
+  if (process == nullptr) {
+    who.unproven = std::make_unique<Visitor::Unproven>();
+    who.user.may_write = true;  // perhaps
+    return who;
+  }
+  // A list that is replaced meanwhile ends with the last who holds it.
+  const std::shared_ptr<const UserList> users = shared_.users->now();
+  const User* const user = users->Of(*process);
+  if (user == nullptr) {
+    return absl::PermissionDeniedError(absl::StrCat("no user of the server's --users has the uid ", process->uid,
+                                                    ", or one of the groups, of this ", "process"));
+  }
+  who.user = *user;
+  return who;
+}
+
 // Accepts a connection, which is still silent.
 void Worker::Admit(Arrival arrival) {
   if (drain_.begun()) return Reject(arrival, kv::RefusalCode::kShuttingDown, kShuttingDownReason);
+  absl::StatusOr<Visitor> who = Identify(*arrival.request);
+  if (!who.ok()) return Reject(arrival, kv::RefusalCode::kNotAllowed, who.status().message());
   std::string why;
+  const bool returns = who->unproven != nullptr && Returns(arrival.connect.session);
+  const bool counts = who->unproven != nullptr && !returns;
+  if (counts && !HasRoomForUnproven()) {
+    return Reject(arrival, kv::RefusalCode::kFull,
+                  absl::StrCat("as many clients as may, of this worker's share of --max_clients, have yet to prove who "
+                               "they are: ",
+                               shared_.max_unproven()));
+  }
   if (!admission_.Enter(arrival.connect.session, &why)) return Reject(arrival, kv::RefusalCode::kFull, why);
   const Port& port = ports_[static_cast<size_t>(arrival.port)];
-  const bool may_write = (arrival.connect.flags & kv::ConnectData::kReadOnly) == 0;
+  const bool may_write = who->user.may_write && (arrival.connect.flags & kv::ConnectData::kReadOnly) == 0;
   const bool cells = may_write && port.cells.rkey != 0;
   kv::AcceptData accept;
   accept.version = arrival.connect.version();
   accept.incarnation = shared_.incarnation;
-  accept.table = ToServerRange(arrival.request->Current(port.table));
+  const kv::ServerRange table = ToServerRange(arrival.request->Current(port.table));
+  if (who->unproven != nullptr) {
+    accept.flags |= kv::AcceptData::kAuthentication;
+    who->unproven->table = table;
+    arrival.request->WithholdReads();
+  } else {
+    accept.table = table;
+  }
   const kv::ServerRange counters = cells ? ToServerRange(arrival.request->Current(port.cells)) : kv::ServerRange{};
   const std::array<uint32_t, 2> rkeys = {port.table.rkey, port.cells.rkey};
   auto connection =
       arrival.request->Accept(port.endpoint, accept.Encode(), absl::MakeConstSpan(rkeys).first(cells ? 2 : 1));
-  if (!connection.ok()) {
-    admission_.Leave();
-    load_.fetch_sub(1, std::memory_order_relaxed);
-    uint64_t suppressed;
-    if (reject_log_.Allow(now_ns_, &suppressed)) {
-      Log(LogLevel::kWarning, "client could not be accepted",
-          {{"reason", connection.status().message()}, {"suppressed", suppressed}});
-    }
-    return UpdateGauges();
-  }
-  auto link = std::make_unique<Link>(*std::move(connection));
+  if (!connection.ok()) return NoRoomFor(arrival, connection.status());
+  auto link = std::make_unique<Link>(*std::move(connection), *std::move(who), shared_.roster, number_, now_ns_);
   link->counters = counters;
-  link->due_ns = now_ns_ + shared_.hello_timeout_ns;
-  silent_.push_back(link.get());
+  if (returns) link->who.unproven->session = arrival.connect.session;
+  link->counts_as_unproven = counts;
+  if (counts) ++unproven_;
+  link->due_ns = now_ns_ + (link->who.unproven != nullptr ? std::min(shared_.hello_timeout_ns, shared_.proof_timeout_ns)
+                                                          : shared_.hello_timeout_ns);
+  ExpectSoon(*link);
   links_.emplace(link.get(), std::move(link));
   stats_.accepted.Add();
+  UpdateGauges();
+}
+
+// Whether it means to go on with a session that is here. Its id is random, so who does not know it cannot hold places
+// with it: such a client comes in beyond the bound, one at a time for each session.
+bool Worker::Returns(uint64_t session) {
+  if (session == 0 || admission_.FindSession(session) == nullptr) return false;
+  return std::none_of(silent_.begin(), silent_.end(), [session](const Link* link) {
+    return link->who.unproven != nullptr && link->who.unproven->session == session;
+  });
+}
+
+// For one more that has yet to prove who it is. Where there are as many as may be, the one that has waited longest
+// makes room, if it had the time that a proof takes: so whoever only holds places does not keep others out.
+bool Worker::HasRoomForUnproven() {
+  if (unproven_ < shared_.max_unproven()) return true;
+  const int64_t timeout_ns = std::min(shared_.hello_timeout_ns, shared_.proof_timeout_ns);
+  const auto had_time = [&](const Link* link) {
+    return link->counts_as_unproven && (link->refused || link->due_ns - timeout_ns + kProofNs <= now_ns_);
+  };
+  const auto found = std::find_if(silent_.begin(), silent_.end(), had_time);
+  if (found == silent_.end()) return false;
+  stats_.silent_drops.Add();
+  Drop(**found, "did not prove who it is before others came");
+  return true;
+}
+
+void Worker::LeaveUnproven(Link& link) {
+  if (std::exchange(link.counts_as_unproven, false)) --unproven_;
+}
+
+// Memory or descriptors are short, or the device failed.
+void Worker::NoRoomFor(Arrival& arrival, const absl::Status& status) {
+  admission_.Leave();
+  load_.fetch_sub(1, std::memory_order_relaxed);
+  uint64_t suppressed;
+  if (reject_log_.Allow(now_ns_, &suppressed)) {
+    Log(LogLevel::kWarning, "client could not be accepted", {{"reason", status.message()}, {"suppressed", suppressed}});
+  }
+  if (absl::IsResourceExhausted(status)) {
+    kv::RejectData data;
+    data.code = kv::RefusalCode::kFull;
+    data.text = absl::StrCat("the server lacks room for another client: ", status.message());
+    arrival.request->Reject(data.Encode(rdma::kMaxRejectBytes));
+  }
   UpdateGauges();
 }
 
@@ -79,6 +180,11 @@ void Worker::Reject(Arrival& arrival, kv::RefusalCode code, absl::string_view re
 void Worker::Greet(Link& link, absl::string_view message) {
   if (link.refused) return;
   if (link.predecessor != nullptr) return Drop(link, "spoke before it was welcome");
+  if (link.feed != nullptr) return TakeAccepted(link, message);
+  if (shared_.records != nullptr && kv::IsFirstMessage(message, kv::FirstMessage::kFollow)) {
+    return BeginFeed(link, message);
+  }
+  if (link.who.unproven != nullptr && !link.who.unproven->challenge.empty()) return CheckProof(link, message);
   if (!kv::IsFirstMessage(message, kv::FirstMessage::kHello)) return Drop(link, "another message before the hello");
   const absl::StatusOr<kv::Hello> hello = kv::Hello::Decode(message);
   if (!hello.ok()) {
@@ -88,6 +194,48 @@ void Worker::Greet(Link& link, absl::string_view message) {
     return Refuse(link, std::move(refusal));
   }
   link.hello = *hello;
+  if (link.who.unproven != nullptr) return Challenge(link, message);
+  Restrict(link.who.user, &link.hello);
+  Consider(link);
+}
+
+// It says who it is, and has to prove it.
+void Worker::Challenge(Link& link, absl::string_view hello) {
+  if (link.hello.user.empty() || link.hello.nonce == kv::Nonce{}) {
+    return Refuse(link, NotAuthenticated("this server asks its clients who they are: give a user and its secret"));
+  }
+  kv::Challenge challenge;
+  challenge.version = link.hello.version;
+  challenge.nonce = kv::RandomNonce();
+  link.who.unproven->hello = std::string(hello);
+  link.who.unproven->challenge = challenge.Encode();
+  Send(link, link.who.unproven->challenge, {});
+}
+
+// Of a user that does not exist, or has no secret, it takes as long and says the same.
+void Worker::CheckProof(Link& link, absl::string_view message) {
+  static constexpr absl::string_view kNobodysSecret = "what is computed with this is thrown away";
+  const absl::StatusOr<kv::Proof> proof = kv::Proof::Decode(message);
+  if (!proof.ok()) return Drop(link, proof.status().message());
+  const std::shared_ptr<const UserList> users = shared_.users->now();
+  const User* const user = users->Named(link.hello.user);
+  const bool has_secret = user != nullptr && !user->secret.empty();
+  const absl::string_view secret = has_secret ? absl::string_view(user->secret) : kNobodysSecret;
+  const std::string address = link.connection->server_address();
+  const kv::Transcript transcript = {link.who.unproven->hello, link.who.unproven->challenge, shared_.incarnation,
+                                     address};
+  const bool same = kv::SameMac(proof->mac, kv::ClientProof(secret, transcript));
+  if (!same || !has_secret) {
+    stats_.failed_proofs.Add();
+    return Refuse(link, NotAuthenticated(absl::StrCat("the server knows no user ", link.hello.user,
+                                                      " with this secret, or at this address")));
+  }
+  link.who.user = *user;
+  link.who.proof = kv::ServerProof(secret, transcript);
+  link.who.granted = link.who.unproven->table;
+  link.who.unproven.reset();
+  LeaveUnproven(link);
+  Restrict(link.who.user, &link.hello);
   Consider(link);
 }
 
@@ -120,12 +268,29 @@ void Worker::Welcome(Link& link, Session* session, bool resumed) {
   link.session = session;
   session->link = &link;
   link.pulls = std::make_unique<PullQueue>(shared_.table, shared_.locks, shared_.clock, shared_.time, &stats_,
-                                           link.connection.get());
-  const kv::Welcome welcome = admission_.WelcomeFor(*session, resumed, link.counters, now_ns_);
+                                           link.connection.get(), shared_.gate);
+  link.pulls->SetSession(session->id());
+  kv::Welcome welcome = admission_.WelcomeFor(*session, resumed, link.counters, now_ns_);
+  if (touches_.wanted()) welcome.sample = touches_.sample();
+  welcome.figures_ms = figures_.interval_ms();
+  link.welcome_ns = now_ns_;
+  times_.Welcome(session->window(), &link.open);
   link.has_cells_key = welcome.counters.rkey != 0;
+  if (link.who.granted.rkey != 0) {
+    welcome.table = link.who.granted;
+    welcome.proof = link.who.proof;
+    if (absl::Status status = link.connection->Grant(link.has_cells_key); !status.ok()) {
+      return Drop(link, status.message());
+    }
+  }
+  const absl::string_view writes = session->read_only() ? "read" : "write";
+  link.entry.Welcome(link.who.user.name, link.who.user.admin ? absl::StrCat(writes, ",admin") : writes);
   Send(link, welcome.Encode(), {});
   Log(LogLevel::kDebug, "client connected",
-      {{"peer", link.connection->peer()}, {"session", absl::Hex(session->id())}, {"epoch", session->epoch()}});
+      {{"peer", link.connection->peer()},
+       {"user", link.who.user.name},
+       {"session", absl::Hex(session->id())},
+       {"epoch", session->epoch()}});
   if (resumed) stats_.resumed.Add();
   UpdateGauges();
 }
@@ -142,18 +307,25 @@ void Worker::Refuse(Link& link, kv::Refusal refusal) {
   link.refused = true;
   link.due_ns = now_ns_ + kRefusalLingerNs;
   std::erase(silent_, &link);
+  ExpectSoon(link);
+}
+
+// Closes it at its due_ns, unless it is taken from silent_ before.
+void Worker::ExpectSoon(Link& link) {
   silent_.push_back(&link);
+  silent_due_ns_ = std::min(silent_due_ns_, link.due_ns);
 }
 
 // Closes those who had their time; returns how many.
 size_t Worker::CloseSilent(int64_t looked_ns) {
   now_ns_ = shared_.clock->NowNs();
   std::vector<Link*> late;
+  silent_due_ns_ = kNever;
   for (Link* link : silent_) {
     if (link->due_ns <= looked_ns) {
       late.push_back(link);
     } else {
-      due_ns_ = std::min(due_ns_, link->due_ns);
+      silent_due_ns_ = std::min(silent_due_ns_, link->due_ns);
     }
   }
   for (Link* link : late) {
@@ -163,9 +335,59 @@ size_t Worker::CloseSilent(int64_t looked_ns) {
       continue;
     }
     stats_.silent_drops.Add();
-    Drop(*link, "said no hello in time");
+    Drop(*link, link->who.unproven != nullptr && !link->who.unproven->challenge.empty()
+                    ? "did not prove in time who it is"
+                    : "said no hello in time");
   }
   return late.size();
+}
+
+// Closes the connections of users who are not what they were; returns how many.
+size_t Worker::DropRevoked() {
+  now_ns_ = shared_.clock->NowNs();
+  users_seen_ = shared_.users->generation();
+  const std::shared_ptr<const UserList> users = shared_.users->now();
+  std::vector<Link*> revoked;
+  for (auto& [link, owned] : links_) {
+    if (link->closing || link->refused || link->who.unproven != nullptr) continue;
+    const User* const user =
+        link->who.process.has_value() ? users->Of(*link->who.process) : users->Named(link->who.user.name);
+    if (user == nullptr || *user != link->who.user) revoked.push_back(link);
+  }
+  for (Link* link : revoked) Drop(*link, "its user was revoked, or has other roles or another secret now");
+  return revoked.size();
+}
+
+// What operators ask for. Where there are users, only who has the role admin is answered.
+Outcome Worker::Administer(const Link& link, const kv::Request& request, absl::string_view* payload) {
+  if (shared_.roster == nullptr) return Outcome(kv::Code::kUnsupported);
+  if (shared_.users != nullptr && !link.who.user.admin) return Outcome(kv::Code::kNotAllowed);
+  absl::string_view what = request.key;
+  uint64_t id = 0;
+  if (absl::ConsumePrefix(&what, "clients@") && absl::SimpleAtoi(what, &id)) {
+    uint64_t left = 0;
+    page_ = shared_.roster->List(id, kv::kMaxReplyPayloadBytes, now_ns_, &left);
+    *payload = page_;
+    return Outcome(kv::Code::kOk, left);
+  }
+  if (!absl::ConsumePrefix(&what, "kick ") || !absl::SimpleAtoi(what, &id)) return Outcome(kv::Code::kUnsupported);
+  if (!shared_.roster->Kick(id)) return Outcome(kv::Code::kNotFound);
+  // Each is logged: only operators do that, and somebody is to answer for it.
+  Log(LogLevel::kInfo, "operator kicks a client",
+      {{"peer", link.connection->peer()}, {"user", link.who.user.name}, {"id", id}});
+  if (shared_.wake_workers) shared_.wake_workers();
+  return Outcome(kv::Code::kOk);
+}
+
+size_t Worker::DropKicked() {
+  now_ns_ = shared_.clock->NowNs();
+  kicks_seen_ = shared_.roster->kicks();
+  std::vector<Link*> kicked;
+  for (auto& [link, owned] : links_) {
+    if (link->entry.kicked() && !link->closing) kicked.push_back(link);
+  }
+  for (Link* link : kicked) Drop(*link, "an operator ended its connection");
+  return kicked.size();
 }
 
 // --- Letting them go ---
@@ -186,23 +408,32 @@ void Worker::Drop(Link& link, absl::string_view reason) {
 void Worker::Close(Link& link) {
   if (link.closing) return;
   link.closing = true;
+  link.entry.Set(Roster::State::kClosing);
+  LeaveUnproven(link);
   std::erase(silent_, &link);
+  if (link.predecessor != nullptr) {  // it will not be welcome when that one has drained
+    link.predecessor->successor = nullptr;
+    link.predecessor = nullptr;
+  }
   Discard(link);
   link.connection->Disconnect();
 }
 
 void Worker::Discard(Link& link) {
   link.replies.Clear();
-  if (!link.welcome()) return;
-  for (const uint64_t number : link.held.Clear()) link.session->Release(number);
-  for (const uint64_t number : link.room.Clear()) link.session->Release(number);
-  link.pulls->Close();
-  AnswerEndedPulls(link);
-  room_turns_.Remove(&link);
+  if (link.welcome()) {
+    for (const uint64_t number : link.held.Clear()) link.session->Release(number);
+    for (const uint64_t number : link.room.Clear()) link.session->Release(number);
+    link.pulls->Close();
+    AnswerEndedPulls(link);
+    room_turns_.Remove(&link);
+  }
+  Balance(link);
 }
 
 void Worker::OnDisconnected(Link& link) {
   link.closing = true;
+  LeaveUnproven(link);
   Discard(link);
   Log(LogLevel::kDebug, "client disconnected",
       {{"peer", link.connection->peer()},
@@ -217,14 +448,18 @@ void Worker::OnDisconnected(Link& link) {
   }
   if (link.predecessor != nullptr) link.predecessor->successor = nullptr;
   std::erase(unrung_, &link);
-  std::erase(unfinished_, &link);
+  if (link.pulling) std::erase(pull_turns_, &link);
+  if (link.stuck) std::erase(stuck_, &link);
   room_turns_.Remove(&link);
   std::erase(silent_, &link);
-  if (counter_links_ != nullptr) counter_links_->Closed(link, now_ns_);
+  if (shared_.gate != nullptr) ForgetInGroup(link);
+  if (link.told != nullptr) figures_.Forget(link.told.get());
+  const bool gone = counter_links_ == nullptr || counter_links_->Closed(link, now_ns_);
   links_.erase(&link);  // destroys the queue pair: nothing of its can arrive
-  admission_.Leave();
+  if (gone) admission_.Leave();
   load_.fetch_sub(1, std::memory_order_relaxed);
   if (session != nullptr) Part(session, successor);
+  if (shared_.client_gone) shared_.client_gone();
   UpdateGauges();
 }
 
@@ -246,6 +481,7 @@ void Worker::Part(Session* session, Link* successor) {
 
 void Worker::UpdateGauges() {
   stats_.connections.Set(links_.size());
+  if (counter_links_ != nullptr) stats_.clients_within_atomics.Set(counter_links_->within_atomics());
   stats_.waiting_for_room.Set(room_turns_.size());
   stats_.sessions.Set(admission_.sessions().size());
   stats_.kept_sessions.Set(admission_.sessions().kept());
@@ -255,7 +491,7 @@ void Worker::UpdateGauges() {
 bool Worker::AdvanceDrain(bool idle) {
   now_ns_ = shared_.clock->NowNs();
   due_ns_ = std::min(due_ns_, now_ns_ + Drain::kPollNs);
-  const bool changed = drain_.Advance(now_ns_, {idle, !links_.empty(), !unfinished_.empty() || !room_turns_.empty()});
+  const bool changed = drain_.Advance(now_ns_, {idle, !links_.empty(), Unfinished() || !room_turns_.empty()});
   if (changed && drain_.disconnects()) {
     for (auto& [link, owned] : links_) Close(*link);
   }

@@ -187,6 +187,24 @@ TEST_F(WorkerCountersTest, AClientThatDoesNotAcknowledgeIsDisconnectedInTime) {
   EXPECT_EQ(worker_.worker().due_ns(), Worker::kNever);
 }
 
+// The worker stands still, for longer than its patience, after it looked for messages: what came meanwhile it has not
+// seen, so nobody is late.
+TEST_F(WorkerCountersTest, WhoAcknowledgesWhileTheWorkerStandsStillIsNotLate) {
+  FakeCall* call = worker_.Connect();
+  Create(call, 1, "c");
+  Delete(call, 2, "c");
+  const uint64_t sequence = TakeNotice(call, {"c"});
+  worker_.worker().Poll();
+  worker_.endpoints[0].on_polled = [&] { worker_.clock.now_ns += 2 * kTestPatienceNs; };
+  worker_.worker().Poll();
+  worker_.endpoints[0].on_polled = nullptr;
+  EXPECT_FALSE(call->peer.disconnecting);
+  Send(call, MakeDropped(sequence));
+  EXPECT_FALSE(call->peer.disconnecting);
+  EXPECT_EQ(Quarantined(), 0u);
+  EXPECT_EQ(worker_.worker().stats().impatient_drops.value(), 0u);
+}
+
 TEST_F(WorkerCountersTest, TheEndOfAConnectionCountsOnlyWhenNothingOfItCanArrive) {
   FakeCall* call = worker_.Connect();
   FakeCall* other = worker_.Connect();
@@ -211,6 +229,28 @@ TEST_F(WorkerCountersTest, TheEndOfAConnectionCountsOnlyWhenNothingOfItCanArrive
   EXPECT_EQ(Quarantined(), 0u);
   EXPECT_EQ(call->peer.connection, nullptr);
   EXPECT_EQ(worker_.worker().due_ns(), Worker::kNever);
+}
+
+// Its socket and rings are kept until its client is out of the gate or dead, so it goes on taking the place of a
+// client.
+TEST_F(WorkerCountersTest, AClientWithinAnAtomicCountsAsAClientUntilItIsGone) {
+  TestWorker worker(32 << 20, /*max_kept=*/16, /*max_clients=*/2);
+  FakeCall* call = worker.Connect();
+  worker.Ask(call, MakeCounter(RequestType::kCounterCreate, 1, "c"));
+  call->peer.quiescent = false;
+  call->peer.Send("no request at all");
+  worker.PollAll();
+  ASSERT_TRUE(call->peer.disconnected);
+  EXPECT_EQ(worker.clients.load(), 1);
+  EXPECT_EQ(worker.worker().stats().clients_within_atomics.value(), 1u);
+  EXPECT_TRUE(TestWorker::Welcome(worker.Connect()));
+  EXPECT_EQ(TestWorker::RejectOf(worker.Connect()).code, kv::RefusalCode::kFull);
+  call->peer.quiescent = true;
+  worker.clock.now_ns += 10'000'000'000;
+  worker.PollAll();
+  EXPECT_EQ(worker.clients.load(), 1);
+  EXPECT_EQ(worker.worker().stats().clients_within_atomics.value(), 0u);
+  EXPECT_TRUE(TestWorker::Welcome(worker.Connect()));
 }
 
 TEST_F(WorkerCountersTest, FalseAcknowledgementsEndTheConnection) {

@@ -1,6 +1,8 @@
 #include "bench/common/figures.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
@@ -52,6 +54,13 @@ nlohmann::json Figures::Json() const {
     list.push_back(entry);
   }
   return list;
+}
+
+bool Figures::Print(const std::string& json_file) const {
+  std::fputs(Text().c_str(), stdout);
+  if (json_file.empty() || std::ofstream(json_file) << Json().dump(2) << std::endl) return true;
+  std::fprintf(stderr, "cannot write the figures to %s\n", json_file.c_str());
+  return false;
 }
 
 bool Figures::hold() const {

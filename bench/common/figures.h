@@ -31,6 +31,9 @@ class Figures {
   // A line for each: name, value, unit, and where there is a limit "at most 420.0 (3 D): holds" or "FAILS".
   std::string Text() const;
   nlohmann::json Json() const;
+  // Writes the text to stdout and, unless its name is empty, the JSON to a file. False: that cannot be written, as
+  // stderr says.
+  bool Print(const std::string& json_file) const;
 
   // Whether all limits hold.
   bool hold() const;

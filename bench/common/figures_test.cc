@@ -1,5 +1,8 @@
 #include "bench/common/figures.h"
 
+#include <fstream>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -30,6 +33,17 @@ TEST(FiguresTest, AtTheLimitIsWithinIt) {
   figures.AddAtMost("a", 1, "", 1, "");
   figures.AddAtLeast("b", 1, "", 1, "");
   EXPECT_TRUE(figures.hold());
+}
+
+TEST(FiguresTest, AreWrittenToAFileUnlessThatCannotBe) {
+  Figures figures;
+  figures.Add("gets", 1, "us");
+  EXPECT_TRUE(figures.Print(""));
+  const std::string file = testing::TempDir() + "/figures.json";
+  ASSERT_TRUE(figures.Print(file));
+  std::ifstream in(file);
+  EXPECT_EQ(nlohmann::json::parse(in), figures.Json());
+  EXPECT_FALSE(figures.Print(file + "/none"));
 }
 
 }  // namespace

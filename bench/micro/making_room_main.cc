@@ -7,12 +7,10 @@
 // figures of time under locks, since its start.
 //
 // Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,10 +30,10 @@
 #include "bench/common/environment.h"
 #include "bench/common/figures.h"
 #include "bench/common/key_name.h"
+#include "bench/common/latencies.h"
 #include "bench/common/random.h"
 #include "bench/micro/server_process.h"
 #include "farlook/client.h"
-#include "nlohmann/json.hpp"
 
 ABSL_FLAG(std::string, server, "", "the kv_server to start");
 ABSL_FLAG(std::string, memory, "2GiB", "its memory");
@@ -51,16 +49,6 @@ namespace {
 
 constexpr int64_t kBatch = 256;
 constexpr size_t kValueBytes = 8;
-
-struct Latencies {
-  std::vector<int64_t> ns;
-  double Percentile(double share) {
-    if (ns.empty()) return 0;
-    const auto at = ns.begin() + static_cast<ptrdiff_t>(share * static_cast<double>(ns.size() - 1));
-    std::nth_element(ns.begin(), at, ns.end());
-    return static_cast<double>(*at) / 1000;
-  }
-};
 
 class MakingRoom {
  public:
@@ -211,9 +199,7 @@ int Main() {
     std::fprintf(stderr, "making_room: %s\n", status.ToString().c_str());
     return 1;
   }
-  std::fputs(figures.Text().c_str(), stdout);
-  const std::string json = absl::GetFlag(FLAGS_json);
-  if (!json.empty() && !(std::ofstream(json) << figures.Json().dump(2) << std::endl)) return 1;
+  if (!figures.Print(absl::GetFlag(FLAGS_json))) return 1;
   return figures.hold() ? 0 : 3;
 }
 

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -23,7 +22,6 @@
 #include "bench/common/figures.h"
 #include "bench/micro/table_space.h"
 #include "kv/room_probe.h"
-#include "nlohmann/json.hpp"
 
 ABSL_FLAG(int64_t, keys, 20'000'000, "keys that the index grows to");
 ABSL_FLAG(uint32_t, memory_mib, 3072, "MiB of memory for them");
@@ -120,11 +118,7 @@ int Main() {
     if (absl::Status status = AddFill(mib << 20, &figures); !status.ok()) return Complain(status);
   }
   if (absl::Status status = AddRooms(&figures); !status.ok()) return Complain(status);
-  std::fputs(figures.Text().c_str(), stdout);
-  const std::string json = absl::GetFlag(FLAGS_json);
-  if (!json.empty() && !(std::ofstream(json) << figures.Json().dump(2) << std::endl)) {
-    return Complain(absl::UnknownError("cannot write " + json));
-  }
+  if (!figures.Print(absl::GetFlag(FLAGS_json))) return 1;
   return figures.hold() ? 0 : 3;
 }
 

@@ -4,8 +4,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/nearest.h"
 #include "client/cli/encoding.h"
-#include "client/cli/nearest.h"
 
 namespace farlook::cli {
 namespace {

@@ -17,6 +17,8 @@ absl::StatusOr<std::unique_ptr<Store>> ClientStore::Connect(const Options& optio
   ClientOptions client_options;
   client_options.timeout_ms = options.timeout_ms;
   client_options.read_only = options.read_only;
+  client_options.user = options.user;
+  client_options.secret_file = options.secret_file;
   client_options.wait_for_server = options.wait;
   // As many as the command keeps in flight: the window is there.
   client_options.max_in_flight = static_cast<uint32_t>(std::max<int64_t>(options.in_flight, 1));
@@ -63,6 +65,15 @@ std::string ClientStore::ClientStats() const {
   add("counter_requests", s.counter_requests);
   add("dead_cells", s.dead_cells);
   add("unknown_atomics", s.unknown_atomics);
+  const auto add_times = [&](absl::string_view name, const LatencyHistogram& times) {
+    if (times.count() == 0) return;
+    add(absl::StrCat(name, "_p50_ns"), times.QuantileNs(0.5));
+    add(absl::StrCat(name, "_p99_ns"), times.QuantileNs(0.99));
+    add(absl::StrCat(name, "_p999_ns"), times.QuantileNs(0.999));
+  };
+  add_times("get", s.get_times);
+  add_times("write", s.write_times);
+  add_times("counter", s.counter_times);
   add("memory_bytes", client_->memory_bytes());
   return text;
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +29,12 @@ class ClientStore : public Store {
   absl::Status Ping(int64_t timeout_ms) override { return client_->Ping({.timeout_ms = timeout_ms}); }
   absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) override {
     return client_->ServerStats({.timeout_ms = timeout_ms});
+  }
+  absl::StatusOr<std::vector<ConnectedClient>> Clients(int64_t timeout_ms) override {
+    return ListClients(client_.get(), {.timeout_ms = timeout_ms});
+  }
+  absl::Status Kick(uint64_t id, int64_t timeout_ms) override {
+    return KickClient(client_.get(), id, {.timeout_ms = timeout_ms});
   }
   std::string ClientStats() const override;
   uint64_t incarnation() const override { return client_->incarnation(); }

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/nearest.h"
 #include "client/cli/encoding.h"
-#include "client/cli/nearest.h"
 
 namespace farlook::cli {
 namespace {
@@ -79,12 +79,29 @@ constexpr absl::string_view kExportDetails =
     "could follow while others write. Keep a list of the keys where they are made.\n";
 
 constexpr absl::string_view kStatDetails =
-    "A line \"name value\" for each, or one JSON object. docs/operations.md says what\n"
-    "they mean.\n";
+    "A line \"name value\" for each, or one JSON object; with PREFIX, those whose names\n"
+    "begin so, as lock_ or requests_. docs/operations.md says what they mean.\n";
+
+constexpr absl::string_view kTopDetails =
+    "Until Ctrl-C: writes and reads by message a second, processors, the share of\n"
+    "the memory in use, keys, clients. Gets do not reach the server; one with\n"
+    "--client_figures asks clients of them, and shows how many there are a second,\n"
+    "and what 99 of 100 take at most.\n";
 
 constexpr absl::string_view kWatchDetails =
     "Until Ctrl-C. It shows the figures that changed: on a terminal in place, since\n"
     "it began; otherwise at each time.\n";
+
+constexpr absl::string_view kClientsDetails =
+    "A line for each connection, or one JSON object: its id, from where, the user\n"
+    "and what it may do, its state, since when, requests that arrived, bytes that\n"
+    "wait for it, and, with --client_figures of kv_server, gets a second and what 99\n"
+    "of 100 take at most. Where the server has --users: the role admin.\n";
+
+constexpr absl::string_view kKickDetails =
+    "ID is what clients prints. The client is free to come again, and takes up its\n"
+    "session: to keep it away revoke its user. Exits with 1 if there is no such\n"
+    "client. Where the server has --users: the role admin.\n";
 
 constexpr absl::string_view kDoctorDetails =
     "Looks at RDMA devices, ports, addresses, limits and permissions, at the way to\n"
@@ -112,7 +129,7 @@ ExitCode RunHelp(Context& context) {
 }
 
 std::vector<Command> MakeCommands() {
-  const std::vector<absl::string_view> write_flags = {"file", "print_version", "ttl", "keep_ttl"};
+  const std::vector<absl::string_view> write_flags = {"file", "print_version", "ttl", "keep_ttl", "keep"};
   const std::vector<absl::string_view> import_flags = {"format", "insert_only", "start_line", "max_errors",
                                                        "in_flight"};
   const std::vector<absl::string_view> export_flags = {"keys", "format", "start_line", "max_errors", "in_flight"};
@@ -163,9 +180,12 @@ std::vector<Command> MakeCommands() {
       {"import", "[FILE]", "store many pairs from a file or standard input", kImportDetails, import_flags, 0, 1, true,
        RunImport},
       {"export", "[KEY...]", "print many pairs, for import", kExportDetails, export_flags, 0, kMany, true, RunExport},
-      {"stat", "", "print the server's figures", kStatDetails, {"client"}, 0, 0, true, RunStat},
+      {"stat", "[PREFIX...]", "print the server's figures", kStatDetails, {"client"}, 0, kMany, true, RunStat},
       {"watch", "", "print the figures and their rates every second", kWatchDetails, repeat_flags, 0, 0, true,
        RunWatch},
+      {"top", "", "print a line every second of what the server does", kTopDetails, repeat_flags, 0, 0, true, RunTop},
+      {"clients", "", "print who is connected", kClientsDetails, {}, 0, 0, true, RunClients},
+      {"kick", "ID...", "end connections", kKickDetails, {}, 1, kMany, true, RunKick},
       {"ping", "", "ask the server's CPU for an answer and time it", "", repeat_flags, 0, 0, true, RunPing},
       {"doctor",
        "[ADDRESS]",

@@ -45,7 +45,12 @@ ExitCode RunExport(Context& context);
 // On the server as a whole (server_commands.cc).
 ExitCode RunStat(Context& context);
 ExitCode RunWatch(Context& context);
+ExitCode RunTop(Context& context);
 ExitCode RunPing(Context& context);
+
+// For operators (admin_commands.cc).
+ExitCode RunClients(Context& context);
+ExitCode RunKick(Context& context);
 
 // What stops this host, or the way to a server, and what mends it (doctor_command.cc).
 ExitCode RunDoctor(Context& context);

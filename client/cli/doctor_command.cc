@@ -1,4 +1,5 @@
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -30,6 +31,20 @@ void Print(const Findings& findings, Context& context) {
   out.Flush();
 }
 
+// Of a server that let this client in: one that asks lets nobody in without a secret, and a client with one lets no
+// server be that does not ask.
+Finding Authentication(const Options& options) {
+  if (absl::StartsWith(options.address, "shm:")) {
+    return rdma::Good("the kernel tells the server who comes: its socket file's mode, and --users, say who may");
+  }
+  if (!options.user.empty() || std::getenv("FARLOOK_USER") != nullptr) {
+    return rdma::Good("the server and this user have proved to each other that they know the user's secret");
+  }
+  return rdma::Advice(
+      "the server asks nobody who it is: whoever reaches its port may read and write all; kv_server --users=FILE names "
+      "who may (docs/security.md)");
+}
+
 // Connects, which shows whether a Farlook server of this version is there, and asks its CPU for an answer.
 Findings ExamineServerAt(const Options& options, Context& context) {
   const absl::StatusOr<Store*> store = context.connect(options);
@@ -44,6 +59,7 @@ Findings ExamineServerAt(const Options& options, Context& context) {
   }
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
   findings.push_back(rdma::Good(absl::StrFormat("its CPU answers in %.1f us", took.count())));
+  findings.push_back(Authentication(options));
   return findings;
 }
 

@@ -56,6 +56,7 @@ std::string Unavailable(absl::string_view cause, const Options& options) {
         "the server at ", options.address,
         " is shutting down, and nothing was done: try again when it is back, or wait for it with --wait");
   }
+  if (absl::StrContains(cause, "is starting")) return absl::StrCat(cause, "; try again, or wait for it with --wait");
   return absl::StrCat("no server answers at ", options.address, ": start it with kv_server --listen=", options.address,
                       ", or give another --address", InParentheses(cause));
 }
@@ -69,8 +70,11 @@ std::string Exhausted(absl::string_view cause, const Options& options) {
   return std::string(cause);  // each says what is short, of the server or of this process, and what helps
 }
 
-std::string NotAllowed(absl::string_view cause, const Options& options) {
-  if (options.read_only) return absl::StrCat("not with --read_only: leave it out to write", InParentheses(cause));
+std::string NotAllowed(absl::string_view cause, bool of_connection, const Options& options) {
+  // Who may not even connect may not with the right to write either.
+  if (options.read_only && !of_connection) {
+    return absl::StrCat("not with --read_only: leave it out to write", InParentheses(cause));
+  }
   return absl::StrCat("the server at ", options.address, " does not allow this: ask who runs it", InParentheses(cause));
 }
 
@@ -145,11 +149,13 @@ std::string Explain(const absl::Status& status, const Options& options) {
     case Code::kResourceExhausted:
       return Exhausted(cause, options);
     case Code::kPermissionDenied:
-      return NotAllowed(cause, options);
+      return NotAllowed(cause, cause.size() != status.message().size() || absl::StrContains(cause, "connect to "),
+                        options);
     case Code::kCancelled:
       return "interrupted";
     case Code::kInvalidArgument:     // says what is wrong with the call
     case Code::kFailedPrecondition:  // of a server of another release, of a device: says what to do
+    case Code::kUnauthenticated:     // says who has not proved what
     case Code::kUnimplemented:       // of a server of an earlier release: likewise
     case Code::kDataLoss:            // says that nothing was written, and to try again
       return std::string(cause);

@@ -56,6 +56,20 @@ TEST(ExplainTest, RefusalsSayWhatHappenedAndWhatToDo) {
       AllOf(HasSubstr("no server answers at shm:///x: start it with kv_server"), HasSubstr("(connection refused)")));
 }
 
+TEST(ExplainTest, AnotherUsersSocketHasNothingToDoWithReadOnly) {
+  Options options = At("shm:///x");
+  options.read_only = true;
+  const std::string said = Explain(
+      NotConnected(absl::StatusCode::kPermissionDenied, "this user may not connect to /x: ask its owner"), options);
+  EXPECT_THAT(said, AllOf(HasSubstr("may not connect to /x"), Not(HasSubstr("--read_only"))));
+}
+
+TEST(ExplainTest, AServerThatStartsIsWaitedFor) {
+  EXPECT_EQ(Explain(NotConnected(absl::StatusCode::kUnavailable, "the server is starting: preparing memory, 37 %"),
+                    At("shm:///x")),
+            "the server is starting: preparing memory, 37 %; try again, or wait for it with --wait");
+}
+
 TEST(ExplainTest, ReadOnlyIsTheUsersOwnChoice) {
   Options options = At("shm:///x");
   options.read_only = true;

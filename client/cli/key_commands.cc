@@ -98,7 +98,8 @@ ExitCode Write(const Context& context, Action action, const Condition& condition
                    {.condition = condition,
                     .timeout_ms = context.options.timeout_ms,
                     .ttl_ms = context.options.ttl_ms,
-                    .keep_ttl = context.options.keep_ttl});
+                    .keep_ttl = context.options.keep_ttl,
+                    .keep = context.options.keep});
   context.store->Run(&put);
   if (!put.status().ok()) return context.Fail(put, action);
   PrintWritten(context, put);

@@ -15,11 +15,10 @@
 #include "client/cli/explain.h"
 #include "client/cli/runner.h"
 #include "client/cli/session.h"
+#include "farlook/version.h"
 
 namespace farlook::cli {
 namespace {
-
-constexpr absl::string_view kVersion = "0.1.0";
 
 // The one connection of this process, made when it is first needed, and again where that failed.
 class Connection {
@@ -55,7 +54,7 @@ ExitCode Run(const std::vector<std::string>& words, Console* console, const Conn
     options.address = address;
   }
   if (options.version) {
-    console->out().WriteLine(absl::StrCat("kv_cli (Farlook) ", kVersion));
+    console->out().WriteLine("kv_cli (Farlook) " FARLOOK_VERSION);
     return ExitCode::kOk;
   }
 

@@ -145,6 +145,18 @@ absl::StatusOr<std::string> MemoryStore::ServerStats(int64_t) {
   return absl::StrCat("requests ", operations_, "\nkeys ", items_.size(), "\nhuge_pages none\n");
 }
 
+absl::StatusOr<std::vector<ConnectedClient>> MemoryStore::Clients(int64_t timeout_ms) {
+  if (absl::Status status = Ping(timeout_ms); !status.ok()) return status;
+  return clients_;
+}
+
+absl::Status MemoryStore::Kick(uint64_t id, int64_t timeout_ms) {
+  if (absl::Status status = Ping(timeout_ms); !status.ok()) return status;
+  return std::erase_if(clients_, [id](const ConnectedClient& client) { return client.id == id; }) != 0
+             ? absl::OkStatus()
+             : absl::NotFoundError("");
+}
+
 std::string MemoryStore::ClientStats() const { return absl::StrCat("operations ", operations_, "\n"); }
 
 }  // namespace farlook::cli

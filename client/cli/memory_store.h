@@ -35,6 +35,9 @@ class MemoryStore : public Store {
   void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }
   void set_server_stats(absl::StatusOr<std::string> stats) { server_stats_ = std::move(stats); }
 
+  // Who is connected, as Clients() says.
+  std::vector<ConnectedClient>& clients() { return clients_; }
+
   size_t most_in_flight() const { return most_in_flight_; }
   uint64_t operations() const { return operations_; }
 
@@ -43,6 +46,8 @@ class MemoryStore : public Store {
   void Wait() override {}
   absl::Status Ping(int64_t timeout_ms) override;
   absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) override;
+  absl::StatusOr<std::vector<ConnectedClient>> Clients(int64_t timeout_ms) override;
+  absl::Status Kick(uint64_t id, int64_t timeout_ms) override;
   std::string ClientStats() const override;
   uint64_t incarnation() const override { return incarnation_; }
 
@@ -59,6 +64,7 @@ class MemoryStore : public Store {
   std::vector<AsyncOperation*> in_flight_;
   Fault fault_;
   absl::StatusOr<std::string> server_stats_ = std::string();
+  std::vector<ConnectedClient> clients_;
   uint64_t incarnation_ = 1;
   uint64_t last_version_ = 0;
   uint64_t operations_ = 0;

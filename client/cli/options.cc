@@ -46,6 +46,20 @@ constexpr Flag kFlags[] = {
        o->address = std::string(value);
        return absl::OkStatus();
      }},
+    {"user", "NAME", Scope::kStart,
+     "who this is, for a server that asks (rdma://);\n"
+     "default: the environment variable FARLOOK_USER",
+     [](Text value, Options* o) {
+       o->user = std::string(value);
+       return absl::OkStatus();
+     }},
+    {"secret_file", "FILE", Scope::kStart,
+     "the user's secret, which only you may read; default:\n"
+     "FARLOOK_SECRET_FILE, or the secret in FARLOOK_SECRET",
+     [](Text value, Options* o) {
+       o->secret_file = std::string(value);
+       return absl::OkStatus();
+     }},
     {"timeout_ms", "N", Scope::kEverywhere, "milliseconds that an operation may take; default 1000",
      [](Text value, Options* o) { return SetNumber(value, 1, kMaxMs, &o->timeout_ms); }},
     {"read_only", "", Scope::kStart, "connect without the right to write",
@@ -78,6 +92,8 @@ constexpr Flag kFlags[] = {
      [](Text value, Options* o) { return SetParsed(ParseTtl(value), &o->ttl_ms); }},
     {"keep_ttl", "", Scope::kCommand, "the item expires when the one there would have",
      [](Text value, Options* o) { return SetBool(value, &o->keep_ttl); }},
+    {"keep", "", Scope::kCommand, "the item is never evicted (kv_server --evict)",
+     [](Text value, Options* o) { return SetBool(value, &o->keep); }},
     {"client", "", Scope::kCommand, "the figures of this connection, not those of the server",
      [](Text value, Options* o) { return SetBool(value, &o->client); }},
     {"count", "N", Scope::kCommand, "how often",

@@ -20,7 +20,9 @@ namespace farlook::cli {
 
 struct Options {
   // Given once, when kv_cli starts.
-  std::string address;  // empty: FARLOOK_ADDRESS
+  std::string address;      // empty: FARLOOK_ADDRESS
+  std::string user;         // empty: FARLOOK_USER
+  std::string secret_file;  // empty: FARLOOK_SECRET_FILE, or FARLOOK_SECRET
   bool read_only = false;
   bool wait = false;
   bool history = true;
@@ -37,6 +39,7 @@ struct Options {
   bool print_version = false;
   int64_t ttl_ms = 0;  // 0: never expires
   bool keep_ttl = false;
+  bool keep = false;
   bool client = false;
   int64_t count = 0;  // 0: the command's default
   int64_t interval_ms = 1000;

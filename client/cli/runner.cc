@@ -4,10 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/nearest.h"
 #include "client/cli/commands.h"
 #include "client/cli/encoding.h"
 #include "client/cli/explain.h"
-#include "client/cli/nearest.h"
 
 namespace farlook::cli {
 namespace {

@@ -34,7 +34,7 @@ TEST_F(RunnerTest, OperandsAreCounted) {
   EXPECT_EQ(Err(), "kv_cli: get: operands are missing: get KEY...; see: kv_cli help get\n");
   EXPECT_EQ(Run({"put", "k", "a", "value"}), ExitCode::kUsage);
   EXPECT_THAT(Err(), HasSubstr("too many operands: put KEY [VALUE] (quote what contains spaces)"));
-  EXPECT_EQ(Run({"stat", "now"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"top", "now"}), ExitCode::kUsage);
   EXPECT_EQ(store().operations(), 0u);
 }
 

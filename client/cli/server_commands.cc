@@ -1,15 +1,19 @@
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
+#include "client/cli/encoding.h"
 #include "client/cli/figures.h"
 #include "client/cli/interrupt.h"
 #include "client/cli/json_line.h"
@@ -83,6 +87,81 @@ class Watcher {
   absl::flat_hash_set<std::string> moving_;
 };
 
+// What most want to know of a server, as one line.
+struct Top {
+  double writes = 0;  // a second
+  double reads = 0;   // that asked the server, a second
+  bool told = false;  // whether clients tell of their gets: then
+  double gets = 0;    // a second
+  double get_p99_ns = 0;
+  double cpus = 0;
+  double used_share = 0;  // of the region
+  double keys = 0;
+  double clients = 0;
+};
+
+double AmountOf(const std::vector<Figure>& figures, absl::string_view name) {
+  for (const Figure& figure : figures) {
+    double amount;
+    if (figure.name == name && absl::SimpleAtod(figure.value, &amount)) return amount;
+  }
+  return 0;
+}
+
+Top TopOf(const Sample& earlier, const Sample& later) {
+  const double seconds = static_cast<double>(std::max<int64_t>(later.time_ns - earlier.time_ns, 1)) / 1e9;
+  const auto rate = [&](std::initializer_list<absl::string_view> names) {
+    double sum = 0;
+    for (const absl::string_view name : names) {
+      sum += AmountOf(later.figures, name) - AmountOf(earlier.figures, name);
+    }
+    return sum / seconds;
+  };
+  Top top;
+  top.writes =
+      rate({"requests_put", "requests_put_pulled", "requests_delete", "requests_touch", "requests_get_and_touch",
+            "requests_counter_create", "requests_counter_add", "requests_counter_swap", "requests_counter_delete"});
+  top.reads = rate({"requests_get", "requests_ttl", "requests_counter_read"});
+  top.told = AmountOf(later.figures, "client_figures") != 0;
+  top.gets = AmountOf(later.figures, "client_gets_per_s");
+  top.get_p99_ns = AmountOf(later.figures, "get_p99_ns");
+  top.cpus = rate({"cpu_user_s", "cpu_system_s"});
+  const double region = AmountOf(later.figures, "region_bytes");
+  const double spare = AmountOf(later.figures, "free_bytes") + AmountOf(later.figures, "reclaimable_bytes");
+  if (region > 0) top.used_share = 1 - spare / region;
+  top.keys = AmountOf(later.figures, "keys");
+  top.clients = AmountOf(later.figures, "connections");
+  return top;
+}
+
+constexpr int64_t kTopRows = 20;  // between two heads
+
+void PrintTop(const Context& context, const Sample& earlier, const Sample& later, bool first) {
+  const Top top = TopOf(earlier, later);
+  Output& out = context.console.out();
+  if (context.options.json) {
+    JsonLine line;
+    line.Bytes("time", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()))
+        .Number("writes_per_second", top.writes)
+        .Number("asked_reads_per_second", top.reads);
+    if (top.told) line.Number("gets_per_second", top.gets).Number("get_p99_us", top.get_p99_ns / 1e3);
+    out.WriteLine(line.Number("cpus", top.cpus)
+                      .Number("used_share", top.used_share)
+                      .Number("keys", top.keys)
+                      .Number("clients", top.clients)
+                      .ToString());
+  } else {
+    if (first) {
+      out.WriteLine(absl::StrCat("time      writes/s  reads/s*  ", top.told ? "    gets/s  p99 us  " : "",
+                                 "CPUs   used  keys          clients   * that asked the server"));
+    }
+    const std::string told = top.told ? absl::StrFormat("%10.0f  %6.1f  ", top.gets, top.get_p99_ns / 1e3) : "";
+    out.WriteLine(absl::StrFormat("%s  %8.0f  %8.0f  %s%4.2f  %4.1f%%  %-12.0f  %.0f", Now("%H:%M:%S"), top.writes,
+                                  top.reads, told, top.cpus, 100 * top.used_share, top.keys, top.clients));
+  }
+  out.Flush();
+}
+
 // Ctrl-C is how watch and an endless ping are ended, so it is no failure of theirs.
 bool Pause(const Context& context, int64_t deadline_ns) {
   return context.console.out().status().ok() && SleepUntilNs(deadline_ns);
@@ -99,14 +178,48 @@ ExitCode RunStat(Context& context) {
     if (!stats.ok()) return context.Fail(stats.status());
     text = *std::move(stats);
   }
+  const std::vector<Figure> all = ParseFigures(text);
+  std::vector<Figure> figures;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(figures), [&](const Figure& figure) {
+    return context.operands.empty() ||
+           std::any_of(context.operands.begin(), context.operands.end(),
+                       [&](const Operand& prefix) { return absl::StartsWith(figure.name, prefix.text); });
+  });
+  if (figures.empty() && !context.operands.empty()) {
+    return context.Fail(ExitCode::kNotFound,
+                        absl::StrCat("no figure's name begins with ", Quoted(context.operands[0].text)));
+  }
   Output& out = context.console.out();
   if (context.options.json) {
-    out.WriteLine(FiguresToJson(ParseFigures(text)).ToString());
+    out.WriteLine(FiguresToJson(figures).ToString());
   } else {
-    out.Write(text);
-    if (!text.empty() && !absl::EndsWith(text, "\n")) out.Write("\n");
+    for (const Figure& figure : figures) out.WriteLine(absl::StrCat(figure.name, " ", figure.value));
   }
   return ExitCode::kOk;
+}
+
+ExitCode RunTop(Context& context) {
+  CatchInterrupts();
+  absl::StatusOr<Sample> earlier = TakeSample(context);
+  if (!earlier.ok()) return context.Fail(earlier.status());
+  int64_t next_ns = earlier->time_ns;
+  ExitCode code = ExitCode::kOk;
+  for (int64_t i = 0; context.options.count == 0 || i < context.options.count; ++i) {
+    next_ns = std::max(next_ns + context.options.interval_ms * 1'000'000, NowNs());
+    if (!Pause(context, next_ns)) break;
+    absl::StatusOr<Sample> later = TakeSample(context);
+    if (!later.ok()) {
+      code = Worst(code, context.Fail(later.status()));
+      continue;
+    }
+    if (later->incarnation == earlier->incarnation) {
+      PrintTop(context, *earlier, *later, /*first=*/i % kTopRows == 0);
+    } else {
+      context.console.Note("top: the server was started anew; its figures begin again");
+    }
+    earlier = std::move(later);
+  }
+  return code;
 }
 
 ExitCode RunWatch(Context& context) {

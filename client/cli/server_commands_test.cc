@@ -27,6 +27,59 @@ TEST_F(ServerCommandsTest, StatPrintsFigures) {
   EXPECT_THAT(Err(), HasSubstr("kv_cli: stat: no server answers at shm:///test"));
 }
 
+TEST_F(ServerCommandsTest, StatPrintsTheGroupsAskedFor) {
+  store().set_server_stats(std::string("requests_put 5\nrequests_get 2\nkeys 3\nkey_bytes 9"));
+  EXPECT_EQ(Run({"stat", "requests_"}), ExitCode::kOk);
+  EXPECT_EQ(Out(), "requests_put 5\nrequests_get 2\n");
+  EXPECT_EQ(Run({"stat", "--json", "keys", "requests_get"}), ExitCode::kOk);
+  EXPECT_EQ(Out(), "{\"requests_get\":2,\"keys\":3}\n");
+  EXPECT_EQ(Run({"stat", "none"}), ExitCode::kNotFound);
+  EXPECT_THAT(Err(), HasSubstr("no figure's name begins with \"none\""));
+}
+
+TEST_F(ServerCommandsTest, TopPrintsALineEachTime) {
+  store().set_server_stats(
+      std::string("requests_put 5\nregion_bytes 1000\nfree_bytes 500\nreclaimable_bytes 250\nkeys 3\nconnections 2"));
+  EXPECT_EQ(Run({"top", "--count=2", "--interval_ms=1"}), ExitCode::kOk);
+  EXPECT_THAT(Out(), MatchesRegex("time +writes/s.*\n"
+                                  "..:..:.. +0 +0 +0.00 +25.0% +3 +2\n..:..:.. +0 +0 +0.00 +25.0% +3 +2\n"));
+  EXPECT_EQ(Run({"top", "--count=1", "--interval_ms=1", "--json"}), ExitCode::kOk);
+  EXPECT_THAT(Out(), MatchesRegex("\\{\"time\":\".*Z\",\"writes_per_second\":0.*,\"used_share\":0.25,\"keys\":3.0,"
+                                  "\"clients\":2.0\\}\n"));
+}
+
+TEST_F(ServerCommandsTest, TopShowsGetsWhereClientsTellOfThem) {
+  store().set_server_stats(std::string("region_bytes 1000\nclient_figures 1\nclient_gets_per_s 1234\nget_p99_ns 1500"));
+  EXPECT_EQ(Run({"top", "--count=1", "--interval_ms=1"}), ExitCode::kOk);
+  EXPECT_THAT(Out(),
+              MatchesRegex("time +writes/s +reads/s\\* +gets/s  p99 us .*\n..:..:.. +0 +0 +1234 +1.5 +0.00 .*\n"));
+  EXPECT_EQ(Run({"top", "--count=1", "--interval_ms=1", "--json"}), ExitCode::kOk);
+  EXPECT_THAT(Out(), HasSubstr("\"gets_per_second\":1234.0,\"get_p99_us\":1.5,"));
+}
+
+TEST_F(ServerCommandsTest, ClientsAreListedAndKicked) {
+  ConnectedClient client;
+  client.id = 7;
+  client.peer = "10.0.0.9:1\x1b";
+  client.user = "app";
+  client.role = "write";
+  client.state = "welcome";
+  client.requests = 5;
+  client.get_p99_ns = 1500;
+  store().clients() = {client};
+  EXPECT_EQ(Run({"clients"}), ExitCode::kOk);
+  EXPECT_THAT(Out(), MatchesRegex(" +id  from .*\n +7  10.0.0.9:1\\\\x1b  app   write  welcome  +0 +5 +0 +0  1.5\n"));
+  EXPECT_EQ(Run({"clients", "--json"}), ExitCode::kOk);
+  EXPECT_THAT(Out(), HasSubstr("{\"id\":7,\"peer\":"));
+  EXPECT_EQ(Run({"kick", "8", "7"}), ExitCode::kNotFound);
+  EXPECT_THAT(Err(), HasSubstr("no client has the id 8"));
+  EXPECT_TRUE(store().clients().empty());
+  EXPECT_EQ(Run({"kick", "seven"}), ExitCode::kUsage);
+  store().set_fault([](uint64_t, const client::Operation&) { return absl::PermissionDeniedError("the role admin"); });
+  EXPECT_EQ(Run({"clients"}), ExitCode::kError);
+  EXPECT_THAT(Err(), HasSubstr("the role admin"));
+}
+
 TEST_F(ServerCommandsTest, WatchPrintsRates) {
   EXPECT_EQ(Run({"watch", "--count=2", "--interval_ms=1"}), ExitCode::kOk);
   EXPECT_THAT(Out(), HasSubstr("requests "));

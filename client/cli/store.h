@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "farlook/admin.h"
 #include "farlook/async.h"
 
 namespace farlook::cli {
@@ -29,6 +31,10 @@ class Store {
   virtual absl::Status Ping(int64_t timeout_ms) = 0;
   // "name value" a line.
   virtual absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) = 0;
+
+  // See farlook/admin.h.
+  virtual absl::StatusOr<std::vector<ConnectedClient>> Clients(int64_t timeout_ms) = 0;
+  virtual absl::Status Kick(uint64_t id, int64_t timeout_ms) = 0;
 
   // The figures of this connection, in the same form.
   virtual std::string ClientStats() const = 0;

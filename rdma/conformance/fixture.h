@@ -1,10 +1,10 @@
 // What every backend of rdma/transport.h must do, written once.
 //
-// A backend's test binary links :suite and instantiates ConformanceTest with a Backend; where the backend can what they
-// are about, also :real_time_suite, :atomic_suite, :loopback_suite and :local_suite, with the class of each (below).
-// What a backend of those that it links cannot, its BUILD file leaves out by name (--gtest_filter), and says why. The
-// tests go through the public seam only. They pump all endpoints from one thread, unless they are about threads; they
-// never sleep and then look, but poll to a bound.
+// A backend's test binary links :suite and instantiates ConformanceTest with a Backend. It also links those of
+// :real_time_suite, :atomic_suite, :loopback_suite and :local_suite whose subject the backend supports, and
+// instantiates their classes (below). Single tests that a backend cannot pass are left out by name (--gtest_filter) in
+// its BUILD file, which says why. The tests go through the public seam only. They pump all endpoints from one thread,
+// unless they are about threads; they never sleep and then look, but poll to a bound.
 #ifndef FARLOOK_RDMA_CONFORMANCE_FIXTURE_H_
 #define FARLOOK_RDMA_CONFORMANCE_FIXTURE_H_
 

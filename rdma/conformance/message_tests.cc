@@ -99,5 +99,67 @@ TEST_P(ConformanceTest, NoRoomIsSaidAndPassesWhenThePeerReads) {
   }
 }
 
+TEST_P(ConformanceTest, WhoDoesNotReceiveHoldsUpItsPeerAndNobodyElse) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  Pair other = Connect(client.get());
+  for (int round = 0; round < 3; ++round) {
+    pair.server->SetReceiving(false);
+    uint64_t sent = 0;
+    int refused = 0;
+    // Expect: there is no room sooner or later, though the server polls.
+    ASSERT_TRUE(PumpUntil(client.get(), [&] {
+      if (pair.client->PostSend(absl::StrCat(sent, " "), std::string(random_() % 4000, 'x'))) {
+        ++sent;
+        refused = 0;
+      } else {
+        ++refused;
+      }
+      pair.client->Ring();
+      return sent > 100'000 || refused > 1000;
+    }));
+    ASSERT_LE(sent, 100'000u) << "no bound on what is kept";
+    EXPECT_TRUE(server_->events().empty());
+    // Expect: both ways others go on.
+    ASSERT_TRUE(other.client->PostSend("other", ""));
+    ASSERT_TRUE(pair.server->PostSend("back", ""));
+    other.client->Ring();
+    pair.server->Ring();
+    EXPECT_EQ(Await(server_.get(), Opcode::kReceive, client.get()).message, "other");
+    EXPECT_EQ(Await(client.get(), Opcode::kReceive).message, "back");
+    // Expect: all that was sent, in order, also what is sent now.
+    pair.server->SetReceiving(true);
+    bool last = false;
+    uint64_t received = 0;
+    ASSERT_TRUE(PumpUntil(client.get(), [&] {
+      if (!last) last = pair.client->PostSend(absl::StrCat(sent, " "), "");
+      pair.client->Ring();
+      for (; !server_->events().empty(); server_->events().pop_front()) {
+        const std::string& message = server_->events().front().message;
+        EXPECT_EQ(message.substr(0, message.find(' ')), absl::StrCat(received));
+        ++received;
+      }
+      return received == sent + 1;
+    }));
+  }
+}
+
+TEST_P(ConformanceTest, TheEndIsToldToWhoDoesNotReceive) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  pair.server->SetReceiving(false);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(pair.client->PostSend("lost", ""));
+  pair.client->Ring();
+  for (int i = 0; i < 200; ++i) {
+    client->Pump();
+    server_->Pump();
+  }
+  pair.client->Disconnect();
+  EXPECT_EQ(Await(server_.get(), Opcode::kDisconnected, client.get()).connection, pair.server.get());
+  EXPECT_TRUE(server_->events().empty());
+}
+
 }  // namespace
 }  // namespace farlook::rdma::conformance

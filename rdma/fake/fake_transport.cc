@@ -126,9 +126,11 @@ absl::StatusOr<std::unique_ptr<Buffer>> FakeEndpoint::Allocate(size_t bytes, boo
 size_t FakeEndpoint::Poll(absl::Span<Completion> out) {
   delivered_.clear();
   size_t n = 0;
-  for (; n < out.size() && n < max_batch && !events_.empty(); ++n) {
-    const Event event = std::move(events_.front());
-    events_.pop_front();
+  for (; n < out.size() && n < max_batch; ++n) {
+    const auto next = Next();
+    if (next == events_.end()) break;
+    const Event event = std::move(*next);
+    events_.erase(next);
     out[n] = event.completion;
     if (event.completion.opcode == Opcode::kReceive) {
       auto copy = std::make_unique<char[]>(event.message.size());
@@ -137,9 +139,17 @@ size_t FakeEndpoint::Poll(absl::Span<Completion> out) {
       delivered_.push_back(std::move(copy));
     } else if (event.completion.opcode == Opcode::kDisconnected) {
       event.peer->disconnected = true;
+      Forget(event.peer);  // what was kept back
     }
   }
+  if (on_polled) on_polled();
   return n;
+}
+
+std::deque<FakeEndpoint::Event>::iterator FakeEndpoint::Next() {
+  return std::find_if(events_.begin(), events_.end(), [](const Event& event) {
+    return event.completion.opcode != Opcode::kReceive || event.peer->receiving;
+  });
 }
 
 void FakeEndpoint::Push(FakePeer* peer, Completion completion, absl::string_view message) {
@@ -184,7 +194,10 @@ size_t FakeConnection::ReadNow(absl::Span<const NowRead> reads, uint32_t rkey) {
 
 bool FakeConnection::PostSend(absl::string_view head, absl::string_view body) {
   // A break by the other side is not known here before its completion is polled.
-  if (!peer_->connected || peer_->closed_here || *peer_->send_room_at == 0) return false;
+  if (!peer_->connected || peer_->closed_here || *peer_->send_room_at == 0) {
+    ++peer_->refused_sends;
+    return false;
+  }
   --*peer_->send_room_at;
   peer_->unrung.push_back(std::string(head) + std::string(body));
   if (peer_->on_send) peer_->on_send(peer_->unrung.back());

@@ -68,6 +68,9 @@ struct FakePeer {
   bool closed_here = false;      // Disconnect() was called
   bool disconnected = false;     // kDisconnected was delivered
   bool destroyed_early = false;
+  bool receiving = true;  // as of SetReceiving()
+  size_t refused_sends = 0;
+  size_t quiescent_looks = 0;
   int rings = 0;
 
   // What the test may set.
@@ -80,6 +83,8 @@ struct FakePeer {
   bool connected = true;           // false: nothing can be posted
   absl::Status status;             // why it is over; UNAVAILABLE if it does not say
   std::string welcome;
+  std::string granted;  // by Grant(), "reads" or "atomics"; "told" by Granted()
+  std::string server_address = "10.0.0.1:7471";
   // Called where it is set: whether this may be read or changed (else it completes with kRemoteAccess); with each
   // message as it is posted; after Ring(); for ReadNow(); whether the other side is alive.
   std::function<bool(const Read&)> permits;
@@ -134,7 +139,7 @@ class FakeEndpoint : public Endpoint {
   size_t Poll(absl::Span<Completion> out) override;
   bool Arm() override {
     ++arms;
-    return events_.empty();
+    return Next() == events_.end();
   }
   int fd() const override { return -1; }
   void Wake() override {}
@@ -146,6 +151,8 @@ class FakeEndpoint : public Endpoint {
 
   size_t max_batch = SIZE_MAX;
   int arms = 0;
+  // Called when Poll() has looked.
+  std::function<void()> on_polled;
   // What Connect() does.
   std::function<std::unique_ptr<Connection>(FakeEndpoint*, absl::string_view hello)> on_connect;
 
@@ -155,6 +162,9 @@ class FakeEndpoint : public Endpoint {
     Completion completion;
     std::string message;
   };
+  // The first that may be delivered.
+  std::deque<Event>::iterator Next();
+
   FakeMemory* const memory_;
   std::deque<Event> events_;
   std::vector<std::unique_ptr<char[]>> delivered_;
@@ -174,14 +184,24 @@ class FakeConnection : public Connection {
                     uint64_t delta) override;
   bool PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey, uint64_t expected,
                        uint64_t desired) override;
+  void SetReceiving(bool receiving) override { peer_->receiving = receiving; }
   void Ring() override;
   void Disconnect() override;
   bool alive() const override { return peer_->connected && !peer_->disconnecting && (!peer_->alive || peer_->alive()); }
-  bool quiescent() override { return peer_->quiescent; }
+  bool quiescent() override {
+    ++peer_->quiescent_looks;
+    return peer_->quiescent;
+  }
   const Capabilities& capabilities() const override { return capabilities_; }
   absl::string_view welcome() const override { return peer_->welcome; }
   absl::Status status() const override;
   std::string peer() const override { return "fake"; }
+  absl::Status Grant(bool atomics) override {
+    peer_->granted = atomics ? "atomics" : "reads";
+    return absl::OkStatus();
+  }
+  void Granted() override { peer_->granted = "told"; }
+  std::string server_address() const override { return peer_->server_address; }
 
  private:
   bool Post(FakePeer::Read read);
@@ -199,6 +219,8 @@ struct FakeCall {
   std::string welcome;                  // set by Accept()
   std::vector<uint32_t> rkeys;          // set by Accept()
   std::optional<std::string> rejected;  // the reason
+  std::optional<PeerCredentials> credentials;
+  bool withheld = false;  // set by WithholdReads()
   bool accepted = false;
   FakePeer peer;
 };
@@ -211,6 +233,10 @@ class FakeRequest : public ConnectionRequest {
   }
   absl::string_view hello() const override { return call_->hello; }
   std::string peer() const override { return "fake"; }
+  const PeerCredentials* credentials() const override {
+    return call_->credentials.has_value() ? &*call_->credentials : nullptr;
+  }
+  void WithholdReads() override { call_->withheld = true; }
   absl::StatusOr<std::unique_ptr<Connection>> Accept(Endpoint* endpoint, absl::string_view welcome,
                                                      absl::Span<const uint32_t> rkeys) override;
   void Reject(absl::string_view reason) override { call_->rejected = std::string(reason); }

@@ -104,6 +104,24 @@ absl::Status CheckSealed(int fd, Sealing at_least, uint64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status Populate(int fd, size_t bytes) {
+  while (fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) return ErrnoStatus(absl::StrCat("allocating ", bytes, " bytes of shared memory"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPopulated(int fd) {
+  constexpr int64_t kBlockBytes = 512;  // of st_blocks, whatever the pages
+  struct stat info;
+  if (fstat(fd, &info) != 0) return ErrnoStatus("fstat");
+  if (info.st_blocks < info.st_size / kBlockBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the memory has holes: ", info.st_blocks * kBlockBytes, " bytes of ", info.st_size));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Mapping> Map(int fd, size_t bytes, bool writable) {
   struct stat info;
   if (fstat(fd, &info) != 0) return ErrnoStatus("fstat");

@@ -60,6 +60,12 @@ absl::Status Seal(int fd, Sealing sealing);
 // in huge pages is refused: a hole punched into it gives back its reservation, and the next access may be a SIGBUS.
 absl::Status CheckSealed(int fd, Sealing at_least, uint64_t bytes);
 
+// Gives the memory all its pages, so that a process that reads it allocates none. RESOURCE_EXHAUSTED.
+absl::Status Populate(int fd, size_t bytes);
+
+// Whether all of it was populated. Of memory sealed kReadOnly that stays so.
+absl::Status CheckPopulated(int fd);
+
 // Maps the first `bytes`, shared, at a multiple of 2 MiB when that long. RESOURCE_EXHAUSTED.
 absl::StatusOr<Mapping> Map(int fd, size_t bytes, bool writable);
 

@@ -262,9 +262,10 @@ inline size_t ShmConnection::Reap(absl::Span<Completion> out) {
 }
 
 inline size_t ShmConnection::ReceiveMessages(absl::Span<Completion> out, ReceiveArena* arena) {
-  const size_t most = std::min(out.size(), kMessagesPerTurn);
+  const size_t most = ABSL_PREDICT_TRUE(receiving_) ? std::min(out.size(), kMessagesPerTurn) : 0;
   size_t count = 0;
-  while (count < most) {
+  size_t taken = 0;
+  while (count < most && taken < kBytesPerTurn) {
     char* const to = arena->Room();
     if (to == nullptr) break;
     size_t bytes;
@@ -275,6 +276,7 @@ inline size_t ShmConnection::ReceiveMessages(absl::Span<Completion> out, Receive
       break;
     }
     arena->Take(bytes);
+    taken += bytes;
     Completion& completion = out[count++];
     completion.wr_id = 0;
     completion.connection = this;
@@ -300,7 +302,7 @@ size_t ShmConnection::PollSlow(absl::Span<Completion> out, size_t count, Receive
     count += messages;
     // A hostile peer could go on writing.
     undelivered_ -= std::min(undelivered_, messages);
-    if (undelivered_ == 0 || !consumer_.Ready()) deliver_messages_ = false;
+    if (undelivered_ == 0 || !receiving_ || !consumer_.Ready()) deliver_messages_ = false;
   }
   if (deliver_messages_ || !work_.empty() || count == out.size()) return count;
   state_ = State::kOver;
@@ -324,7 +326,8 @@ bool ShmConnection::Ready() {
       break;
   }
   if (sent_since_ring_) RingBell();
-  if (state_ != State::kConnected || !work_.empty() || consumer_.Ready() || owes_wake_) return true;
+  if (state_ != State::kConnected || !work_.empty() || owes_wake_) return true;
+  if (receiving_ && consumer_.Ready()) return true;
   if (wants_room_ && !producer_.AwaitRoom()) {
     wants_room_ = false;
     return true;
@@ -332,8 +335,14 @@ bool ShmConnection::Ready() {
   return false;
 }
 
+// What comes while nothing is delivered need not wake anybody.
 void ShmConnection::SetSleeping(bool sleeping) {
-  if (state_ == State::kConnected) consumer_.SetSleeping(sleeping);
+  if (state_ == State::kConnected) consumer_.SetSleeping(sleeping && receiving_);
+}
+
+void ShmConnection::SetReceiving(bool receiving) {
+  receiving_ = receiving;
+  if (receiving) host_->PollAgain(this);
 }
 
 }  // namespace farlook::rdma::shm

@@ -62,6 +62,7 @@ class ShmConnection final : public Connection {
                     uint64_t delta) override;
   bool PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey, uint64_t expected,
                        uint64_t desired) override;
+  void SetReceiving(bool receiving) override;
   void Ring() override;
   void Disconnect() override;
   bool alive() const override;
@@ -130,6 +131,7 @@ class ShmConnection final : public Connection {
   ConnectionHost* const host_;
   State state_;
   bool is_client_;
+  bool receiving_ = true;
   bool sent_since_ring_ = false;
   bool owes_wake_ = false;         // the peer sleeps, and could not be woken
   bool wants_room_ = false;        // a PostSend failed

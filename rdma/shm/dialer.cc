@@ -1,6 +1,7 @@
 #include "rdma/shm/dialer.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -18,18 +19,33 @@ namespace {
 // Between two attempts while the server's backlog is full.
 constexpr int64_t kRetryNs = 2'000'000;
 
-absl::Status NoServer(absl::string_view path, int error) {
+// The kernel says of any file that nobody listens there.
+absl::Status NobodyListens(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0 || S_ISSOCK(info.st_mode) || S_ISLNK(info.st_mode)) {
+    return absl::UnavailableError(
+        absl::StrCat("no server listens at shm://", path, ": the socket is of a server that is gone"));
+  }
+  if (S_ISDIR(info.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is a directory; the address is that of a server's socket, such as shm://", path, "/kv"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is a file of something else, not the socket of a server; give another address"));
+}
+
+absl::Status NoServer(const std::string& path, int error) {
   const absl::string_view address_prefix = "shm://";
   switch (error) {
     case ENOENT:
       return absl::UnavailableError(absl::StrCat("no server listens at ", address_prefix, path, ": no such file"));
     case ECONNREFUSED:
-      return absl::UnavailableError(
-          absl::StrCat("no server listens at ", address_prefix, path, ": the socket is of a server that is gone"));
+      return NobodyListens(path);
     case EACCES:
     case EPERM:
       return absl::PermissionDeniedError(
-          absl::StrCat("this user may not connect to ", path, " (needs write permission on the socket)"));
+          absl::StrCat("this user may not connect to ", path,
+                       ": that needs write permission on the socket, also to read; ask the user who runs the server"));
     case EPROTOTYPE:
     case ENOTSOCK:
       return absl::FailedPreconditionError(absl::StrCat(path, " is not the socket of a Farlook server"));
@@ -111,6 +127,9 @@ Dialer::Progress Dialer::ReadAnswer() {
   AnswerPacket answer;
   if (absl::Status status = DecodeAnswer(packet.view(), packet.fds.size(), &answer); !status.ok()) {
     return Fail(std::move(status));
+  }
+  if (!answer.accepted && absl::string_view(answer.text, answer.text_bytes) == kNoDescriptorsLeft) {
+    return Fail(absl::ResourceExhaustedError(kNoDescriptorsLeft));
   }
   if (!answer.accepted) {
     return Fail(absl::PermissionDeniedError(absl::string_view(answer.text, answer.text_bytes)));

@@ -101,9 +101,11 @@ absl::StatusOr<std::unique_ptr<Buffer>> ShmEndpoint::Allocate(size_t bytes, bool
   }
   absl::StatusOr<UniqueFd> fd = CreateSealable("farlook-buffer", bytes);
   if (!fd.ok()) return fd.status();
-  if (absl::Status status = Seal(fd->get(), Sealing::kFixedSize); !status.ok()) return status;
   absl::StatusOr<Mapping> mapping = Map(fd->get(), bytes, /*writable=*/true);
   if (!mapping.ok()) return mapping.status();
+  // Peers take no other memory: see PeerMemory::AddBuffer.
+  if (absl::Status status = Populate(fd->get(), mapping->bytes()); !status.ok()) return status;
+  if (absl::Status status = Seal(fd->get(), Sealing::kReadOnly); !status.ok()) return status;
   absl::StatusOr<uint32_t> rkey = buffers_.Add(fd->get(), mapping->bytes());
   if (!rkey.ok()) return rkey.status();
   RemoteRange remote;
@@ -135,10 +137,14 @@ size_t ShmEndpoint::Poll(absl::Span<Completion> out) {
   size_t index = next_turn_++;
   size_t count = 0;
   for (size_t turn = 0; turn < turns && index < polled_.size(); ++turn) {
+    // Who had no turn comes first next time.
+    if (ABSL_PREDICT_FALSE(count == out.size() || arena_.full())) {
+      next_turn_ = index;
+      return count;
+    }
     ShmConnection* const connection = polled_[index];
     const size_t added = connection->Poll(absl::MakeSpan(out.data() + count, out.size() - count), &arena_);
     count += added;
-    if (count == out.size()) return count;
     if (ABSL_PREDICT_TRUE(added != 0 || polled_.size() <= kAlwaysPolled)) {
       connection->silent_polls = 0;
     } else if (++connection->silent_polls > kSilentPolls) {

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -169,6 +170,21 @@ NoticePacket OfferNotice(uint32_t rkey, uint64_t bytes) {
   notice.rkey = rkey;
   notice.bytes = bytes;
   return notice;
+}
+
+uint64_t AllocatedBytes(int fd) {
+  struct stat info;
+  EXPECT_EQ(fstat(fd, &info), 0);
+  return 512 * static_cast<uint64_t>(info.st_blocks);
+}
+
+// Memory as an honest client offers it: all of it is there, and stays.
+UniqueFd Offerable(uint64_t bytes) {
+  absl::StatusOr<UniqueFd> memory = CreateSealable("x", bytes);
+  EXPECT_TRUE(memory.ok());
+  EXPECT_EQ(fallocate(memory->get(), 0, 0, static_cast<off_t>(bytes)), 0);
+  EXPECT_TRUE(Seal(memory->get(), Sealing::kReadOnly).ok());
+  return *std::move(memory);
 }
 
 size_t CountFds() {
@@ -382,10 +398,8 @@ TEST_F(HostileTest, BuffersThatAreNotSealedMemoryAreRefused) {
 }
 
 TEST_F(HostileTest, TooManyOrTooLargeBuffersBreakTheConnection) {
-  absl::StatusOr<UniqueFd> large = CreateSealable("x", kMaxBufferBytes / 4);
-  ASSERT_TRUE(large.ok());
-  ASSERT_TRUE(Seal(large->get(), Sealing::kFixedSize).ok());
-  const int fd = large->get();
+  const UniqueFd large = Offerable(kMaxBufferBytes / 4);
+  const int fd = large.get();
   auto client = Accepted();
   for (uint32_t i = 0; i < 5; ++i) {
     client->Send(BytesOf(OfferNotice(kRangeSlots + i, kMaxBufferBytes / 4)), absl::MakeConstSpan(&fd, 1));
@@ -405,10 +419,8 @@ TEST_F(HostileTest, TooManyOrTooLargeBuffersBreakTheConnection) {
 
 // A READ posted before the withdrawal must not touch the mapping after it.
 TEST_F(HostileTest, AWithdrawalBetweenPostAndRing) {
-  absl::StatusOr<UniqueFd> memory = CreateSealable("x", 4096);
-  ASSERT_TRUE(memory.ok());
-  ASSERT_TRUE(Seal(memory->get(), Sealing::kFixedSize).ok());
-  const int fd = memory->get();
+  const UniqueFd memory = Offerable(4096);
+  const int fd = memory.get();
   auto client = Accepted();
   client->Send(BytesOf(OfferNotice(kRangeSlots, 4096)), absl::MakeConstSpan(&fd, 1));
   EXPECT_EQ(Pull(0, 8, kRangeSlots), WcStatus::kSuccess);
@@ -426,20 +438,59 @@ TEST_F(HostileTest, AWithdrawalBetweenPostAndRing) {
   EXPECT_EQ(reads_, 2u);
 }
 
-// Holes punched into a buffer are read as zeros.
-TEST_F(HostileTest, AHolePunchedUnderAPull) {
-  absl::StatusOr<UniqueFd> memory = CreateSealable("x", 1 << 20);
-  ASSERT_TRUE(memory.ok());
-  ASSERT_TRUE(Seal(memory->get(), Sealing::kFixedSize).ok());
-  const int fd = memory->get();
-  ASSERT_EQ(pwrite(fd, "full", 4, 0), 4);
+// Who reads a hole through a mapping allocates a page, and pays for it. So a client of a few files could fill the
+// server's memory: it offers holes, announces values there, withdraws, and does it again with the next file.
+TEST_F(HostileTest, ReadingAClientsMemoryAllocatesNone) {
+  constexpr uint64_t kBytes = 1 << 20;
+  for (const bool punched : {false, true}) {
+    SCOPED_TRACE(punched);
+    absl::StatusOr<UniqueFd> memory = CreateSealable("x", kBytes);
+    ASSERT_TRUE(memory.ok());
+    const int fd = memory->get();
+    if (punched) {
+      ASSERT_EQ(fallocate(fd, 0, 0, kBytes), 0);
+    }
+    ASSERT_TRUE(Seal(fd, punched ? Sealing::kFixedSize : Sealing::kReadOnly).ok());
+    auto client = Accepted();
+    client->Send(BytesOf(OfferNotice(kRangeSlots, kBytes)), absl::MakeConstSpan(&fd, 1));
+    Serve();
+    if (punched) {
+      ASSERT_EQ(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kBytes), 0);
+    }
+    EXPECT_EQ(Pull(0, kBytes, kRangeSlots), WcStatus::kFlushed);
+    EXPECT_EQ(AllocatedBytes(fd), 0u);
+    ServeUntil([&] { return connections_.empty(); });
+    EXPECT_THAT(last_reason_, HasSubstr("broke the protocol"));
+  }
+}
+
+// A hole behind what the client says that the memory has.
+TEST_F(HostileTest, MemoryWithAHoleAnywhereIsRefused) {
+  for (const uint64_t hole : {0, 4096, 61440}) {
+    absl::StatusOr<UniqueFd> memory = CreateSealable("x", 1 << 16);
+    ASSERT_TRUE(memory.ok());
+    const int fd = memory->get();
+    ASSERT_EQ(fallocate(fd, 0, 0, 1 << 16), 0);
+    ASSERT_EQ(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(hole), 4096), 0);
+    ASSERT_TRUE(Seal(fd, Sealing::kReadOnly).ok());
+    auto client = Accepted();
+    client->Send(BytesOf(OfferNotice(kRangeSlots, 4096)), absl::MakeConstSpan(&fd, 1));
+    ServeUntil([&] { return connections_.empty(); });
+    EXPECT_THAT(last_reason_, HasSubstr("has holes"));
+  }
+}
+
+TEST_F(HostileTest, NoHoleCanBePunchedUnderAPull) {
+  const UniqueFd memory = Offerable(1 << 20);
+  absl::StatusOr<Mapping> mapping = Map(memory.get(), 1 << 20, /*writable=*/false);
+  ASSERT_TRUE(mapping.ok());
+  const int fd = memory.get();
   auto client = Accepted();
   client->Send(BytesOf(OfferNotice(kRangeSlots, 1 << 20)), absl::MakeConstSpan(&fd, 1));
-  EXPECT_EQ(Pull(0, 4, kRangeSlots), WcStatus::kSuccess);
-  EXPECT_EQ(landing_, "full");
-  ASSERT_EQ(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 20), 0);
   EXPECT_EQ(Pull(0, 1 << 20, kRangeSlots), WcStatus::kSuccess);
-  EXPECT_EQ(landing_, std::string(1 << 20, '\0'));
+  EXPECT_NE(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 20), 0);
+  EXPECT_NE(madvise(mapping->data(), 1 << 20, MADV_REMOVE), 0);
+  EXPECT_EQ(AllocatedBytes(fd), uint64_t{1} << 20);
 }
 
 #if defined(ABSL_HAVE_THREAD_SANITIZER) || defined(ABSL_HAVE_ADDRESS_SANITIZER)

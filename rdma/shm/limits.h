@@ -42,8 +42,9 @@ inline constexpr int64_t kHandshakeTimeoutMs = 5000;
 // Poll() looks at the sockets (one system call) once in so many calls.
 inline constexpr uint32_t kPollsPerEventCheck = 128;
 
-// Messages that one connection may deliver in one Poll() while others wait.
+// Messages that one connection may deliver in one Poll() while others wait; none follows after so many bytes.
 inline constexpr size_t kMessagesPerTurn = 16;
+inline constexpr size_t kBytesPerTurn = 8192;
 
 // Private memory for the messages of one Poll().
 inline constexpr size_t kReceiveArenaBytes = 128 * 1024;

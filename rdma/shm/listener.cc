@@ -33,14 +33,15 @@ absl::Status NoDescriptors() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ShmListener>> ShmListener::Create(const std::string& path) {
+absl::StatusOr<std::unique_ptr<ShmListener>> ShmListener::Create(const std::string& path,
+                                                                 const TransportOptions& options) {
   absl::StatusOr<std::unique_ptr<LifeSign>> life = LifeSign::Create();
   if (!life.ok()) return life.status();
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   UniqueFd spare = OpenSpare();
   if (!epoll.ok() || !timer.ok() || !spare.ok()) return NoDescriptors();
-  absl::StatusOr<SocketAddress> address = SocketAddress::Take(path);
+  absl::StatusOr<SocketAddress> address = SocketAddress::Take(path, {options.socket_mode, options.socket_gid});
   if (!address.ok()) return address.status();
   std::unique_ptr<ShmListener> listener(
       new ShmListener(*std::move(address), std::move(epoll), std::move(timer), std::move(spare), *std::move(life)));
@@ -140,7 +141,7 @@ void ShmListener::AcceptAll(int64_t now_ns) {
 void ShmListener::RefuseForLackOfDescriptors() {
   spare_.reset();
   UniqueFd socket(accept4(address_.socket(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket.ok()) SendReject(socket.get(), "the server has no file descriptors left (raise ulimit -n)");
+  if (socket.ok()) SendReject(socket.get(), kNoDescriptorsLeft);
   socket.reset();
   spare_ = OpenSpare();
 }

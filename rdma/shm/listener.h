@@ -21,7 +21,8 @@ namespace farlook::rdma::shm {
 class ShmListener final : public Listener {
  public:
   // Errors as of SocketAddress::Take, and RESOURCE_EXHAUSTED. REQUIRES: `path` comes from ParseAddress.
-  static absl::StatusOr<std::unique_ptr<ShmListener>> Create(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<ShmListener>> Create(const std::string& path,
+                                                             const TransportOptions& options = {});
 
   // Listener:
   std::string address() const override;

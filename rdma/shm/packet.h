@@ -23,8 +23,8 @@ namespace farlook::rdma::shm {
 
 inline constexpr uint32_t kMagic = 0x4d485346;  // "FSHM"
 
-// Changes with anything in packet.h, segment.h or the sizes of the rings.
-inline constexpr uint16_t kProtocolVersion = 2;
+// Changes with anything in packet.h, segment.h, the sizes of the rings, or what is asked of a buffer's memory.
+inline constexpr uint16_t kProtocolVersion = 3;
 
 struct HelloPacket {
   uint32_t magic = kMagic;
@@ -52,6 +52,10 @@ struct AnswerPacket {
 };
 static_assert(sizeof(AnswerPacket) == 448);
 static_assert(kMaxRejectBytes <= kMaxWelcomeBytes);
+
+// The listener's own reason. The client that reads it reports RESOURCE_EXHAUSTED.
+inline constexpr absl::string_view kNoDescriptorsLeft =
+    "the server has no file descriptors left for another client: raise its ulimit -n, or LimitNOFILE=";
 
 // Descriptors of an AnswerPacket that accepts; those of the ranges follow.
 inline constexpr size_t kLifeFd = 0;

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -85,6 +86,28 @@ Io ReceivePacket(int socket, ReceivedPacket* packet) {
   packet->bytes = static_cast<size_t>(received);
   packet->fds_lost = (message.msg_flags & MSG_CTRUNC) != 0;
   return Io::kDone;
+}
+
+absl::StatusOr<PeerCredentials> CredentialsOf(int socket) {
+  ucred peer = {};
+  socklen_t bytes = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
+    return absl::UnavailableError(absl::StrCat("the kernel does not say who the client is: ", strerror(errno)));
+  }
+  PeerCredentials credentials;
+  credentials.pid = peer.pid;
+  credentials.uid = peer.uid;
+  std::vector<gid_t> groups(64);
+  bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+  int error = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
+  if (error != 0 && errno == ERANGE) {  // and says how many there are
+    groups.resize(bytes / sizeof(gid_t));
+    error = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
+  }
+  groups.resize(error == 0 ? bytes / sizeof(gid_t) : 0);
+  credentials.gids.push_back(peer.gid);
+  credentials.gids.insert(credentials.gids.end(), groups.begin(), groups.end());
+  return credentials;
 }
 
 std::string DescribePeer(int socket) {

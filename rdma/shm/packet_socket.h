@@ -12,10 +12,12 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "rdma/host/unique_fd.h"
 #include "rdma/shm/packet.h"
+#include "rdma/transport.h"
 
 namespace farlook::rdma::shm {
 
@@ -41,7 +43,9 @@ Io SendPacket(int socket, absl::string_view packet, absl::Span<const int> fds);
 // Descriptors beyond kMaxPacketFds are closed.
 Io ReceivePacket(int socket, ReceivedPacket* packet);
 
-// "pid 4711 uid 1000", as the kernel knows it.
+// Who connected the other end, as the kernel knows it.
+absl::StatusOr<PeerCredentials> CredentialsOf(int socket);
+// "pid 4711 uid 1000".
 std::string DescribePeer(int socket);
 
 }  // namespace farlook::rdma::shm

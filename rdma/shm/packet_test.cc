@@ -21,7 +21,7 @@ HelloPacket Hello(absl::string_view text) {
 TEST(PacketTest, GoldenHello) {
   EXPECT_EQ(absl::BytesToHexString(BytesOf(Hello("abc")).substr(0, 16)),
             "4653484d"
-            "0200"
+            "0300"
             "0300"
             "6162630000000000");
 }

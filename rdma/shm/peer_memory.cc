@@ -14,7 +14,10 @@ absl::Status PeerMemory::AddBuffer(int fd, uint32_t rkey, uint64_t bytes) {
   if (bytes > kMaxBufferBytes || buffer_bytes_ > kMaxBufferBytes - bytes) {
     return absl::InvalidArgumentError("the peer registers more memory than a connection may");
   }
-  if (absl::Status status = Add(fd, rkey, bytes, /*writable=*/false, Sealing::kFixedSize); !status.ok()) return status;
+  // Nobody punches holes into what is sealed so, and only then its pages are counted.
+  if (absl::Status status = CheckSealed(fd, Sealing::kReadOnly, bytes); !status.ok()) return status;
+  if (absl::Status status = CheckPopulated(fd); !status.ok()) return status;
+  if (absl::Status status = Add(fd, rkey, bytes, /*writable=*/false, Sealing::kReadOnly); !status.ok()) return status;
   buffer_bytes_ += bytes;
   return absl::OkStatus();
 }

@@ -40,6 +40,8 @@ class PeerMemory {
   // Maps memory of a peer that is not trusted: checks first. INVALID_ARGUMENT or RESOURCE_EXHAUSTED; then the peer
   // broke the protocol, or this process has no address space left.
   absl::Status AddOffer(int fd, uint32_t rkey, uint64_t bytes, bool writable);
+  // Besides, a buffer must have all its pages and keep them: reading a hole would allocate a page, which this process
+  // would be charged for.
   absl::Status AddBuffer(int fd, uint32_t rkey, uint64_t bytes);
 
   // REQUIRES: no posted work uses the range. Unknown keys are ignored.

@@ -268,7 +268,7 @@ TEST_F(ProcessTest, WhatIsNoSocketIsNotReplaced) {
   std::ofstream(path_) << "precious";
   const absl::Status status = Listen(address_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("not a socket"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not the socket of a server, and was left as it is"));
   std::string content;
   std::ifstream(path_) >> content;
   EXPECT_EQ(content, "precious");

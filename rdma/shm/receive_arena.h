@@ -22,9 +22,10 @@ class ReceiveArena {
   // Room for a message of any length, 8-byte aligned; null when there is none until Reset(). Take() keeps what was
   // used.
   char* Room() {
-    if (used_ + RingConsumer::RoomFor(kMaxMessageBytes) > kReceiveArenaBytes) return nullptr;
+    if (full()) return nullptr;
     return reinterpret_cast<char*>(words_.get()) + used_;
   }
+  bool full() const { return used_ + RingConsumer::RoomFor(kMaxMessageBytes) > kReceiveArenaBytes; }
   void Take(size_t message_bytes) { used_ += RingConsumer::RoomFor(message_bytes); }
   void Reset() { used_ = 0; }
 

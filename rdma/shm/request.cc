@@ -14,6 +14,17 @@
 
 namespace farlook::rdma::shm {
 
+namespace {
+
+// Whom no list of users names. (The kernel has said of every socket so far who connected it.)
+PeerCredentials Nobody() {
+  PeerCredentials nobody;
+  nobody.uid = UINT32_MAX;
+  return nobody;
+}
+
+}  // namespace
+
 void SendReject(int socket, absl::string_view reason) {
   AnswerPacket answer;
   answer.text_bytes = static_cast<uint32_t>(std::min(reason.size(), kMaxRejectBytes));
@@ -22,10 +33,14 @@ void SendReject(int socket, absl::string_view reason) {
 }
 
 ShmRequest::ShmRequest(UniqueFd socket, const HelloPacket& hello, std::shared_ptr<const Offers> offers)
-    : socket_(std::move(socket)), hello_(hello), peer_(DescribePeer(socket_.get())), offers_(std::move(offers)) {}
+    : socket_(std::move(socket)),
+      hello_(hello),
+      credentials_(CredentialsOf(socket_.get()).value_or(Nobody())),
+      peer_(DescribePeer(socket_.get())),
+      offers_(std::move(offers)) {}
 
 ShmRequest::~ShmRequest() {
-  if (socket_.ok()) Reject("the server refused the connection");
+  if (socket_.ok() && !short_) Reject("the server refused the connection");
 }
 
 void ShmRequest::Reject(absl::string_view reason) {
@@ -34,9 +49,8 @@ void ShmRequest::Reject(absl::string_view reason) {
   socket_.reset();
 }
 
-// A refusal would be final, and this is none: the client sees the end of the connection, and may try again.
 absl::Status ShmRequest::Short(absl::Status status) {
-  socket_.reset();
+  short_ = true;
   return status;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -34,15 +35,20 @@ class ShmRequest final : public ConnectionRequest {
   // ConnectionRequest:
   absl::string_view hello() const override { return absl::string_view(hello_.hello, hello_.hello_bytes); }
   std::string peer() const override { return peer_; }
+  const PeerCredentials* credentials() const override { return &credentials_; }
   absl::StatusOr<std::unique_ptr<Connection>> Accept(Endpoint* endpoint, absl::string_view welcome,
                                                      absl::Span<const uint32_t> rkeys) override;
-  void Reject(absl::string_view reason) override;
+  void Reject(absl::string_view reason) override;  // also after Accept() said RESOURCE_EXHAUSTED
 
  private:
+  // A shortage, which may pass: unless somebody rejects it with words that say so, the client sees the end of the
+  // connection, where a rejection would be final.
   absl::Status Short(absl::Status status);
 
   UniqueFd socket_;  // until answered
+  bool short_ = false;
   const HelloPacket hello_;
+  const PeerCredentials credentials_;
   const std::string peer_;
   const std::shared_ptr<const Offers> offers_;
 };

@@ -54,7 +54,7 @@ inline constexpr size_t kCellWords = kCellPayloadBytes / sizeof(uint64_t);
 
 constexpr size_t CellsOf(size_t message_bytes) { return (message_bytes + kCellPayloadBytes - 1) / kCellPayloadBytes; }
 
-// Takes a flag that the other side set. True for one of those who ask.
+// Clears a flag that the other side set. If several threads ask at once, it returns true to one of them.
 inline bool TakeFlag(std::atomic<uint32_t>& flag) {
   return ABSL_PREDICT_FALSE(flag.load(std::memory_order_relaxed) != 0) &&
          flag.exchange(0, std::memory_order_relaxed) != 0;

@@ -31,8 +31,9 @@ absl::Status FileError(absl::string_view action, const std::string& path) {
   const std::string message = absl::StrCat("cannot ", action, " ", path, ": ", strerror(error));
   switch (error) {
     case ENOENT:
-    case ENOTDIR:
       return absl::NotFoundError(absl::StrCat(message, " (create the directory first)"));
+    case ENOTDIR:
+      return absl::NotFoundError(absl::StrCat(message, " (a part of the path is a file; choose another address)"));
     case EACCES:
     case EPERM:
     case EROFS:
@@ -46,6 +47,16 @@ absl::Status FileError(absl::string_view action, const std::string& path) {
     default:
       return absl::UnavailableError(message);
   }
+}
+
+// What stands at `path`, where a socket should.
+absl::Status NoSocket(const std::string& path, mode_t mode) {
+  if (S_ISDIR(mode)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, " is a directory; the address is that of a socket within it, such as shm://", path, "/kv"));
+  }
+  return absl::AlreadyExistsError(absl::StrCat(
+      path, " is a file of something else, not the socket of a server, and was left as it is; choose another address"));
 }
 
 absl::Status InUse(const std::string& path, int lock) {
@@ -117,7 +128,7 @@ absl::StatusOr<UniqueFd> TakeLock(const std::string& path, FileId* file) {
 
 }  // namespace
 
-absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path) {
+absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path, const Permissions& permissions) {
   FileId lock_file;
   absl::StatusOr<UniqueFd> lock = TakeLock(path, &lock_file);
   if (!lock.ok()) return lock.status();
@@ -127,8 +138,7 @@ absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path) {
     if (!S_ISSOCK(info.st_mode)) {
       unlink(LockPath(path).c_str());
       taken.lock_.reset();
-      return absl::AlreadyExistsError(
-          absl::StrCat(path, " exists and is not a socket; remove it, or choose another address"));
+      return NoSocket(path, info.st_mode);
     }
     // We hold the lock, so its owner is dead, unless somebody removed the lock file that it holds.
     absl::StatusOr<bool> listened_at = path.size() > kMaxSocketPathBytes ? false : IsListenedAt(path);
@@ -143,11 +153,24 @@ absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path) {
     }
     if (unlink(path.c_str()) != 0) return FileError("remove the stale socket", path);
   }
-  if (absl::Status status = taken.Listen(); !status.ok()) return status;
+  if (absl::Status status = taken.Listen(permissions); !status.ok()) return status;
   return taken;
 }
 
-absl::Status SocketAddress::Listen() {
+// Before it is listened at: nobody connects before the permissions are right.
+absl::Status SocketAddress::Permit(const Permissions& permissions) const {
+  if (permissions.gid >= 0 && chown(path_.c_str(), static_cast<uid_t>(-1), static_cast<gid_t>(permissions.gid)) != 0) {
+    const absl::string_view cure = errno == EPERM ? "; be a member of that group, or root" : "";
+    return absl::PermissionDeniedError(absl::StrCat("cannot give the socket file ", path_, " to group ",
+                                                    permissions.gid, " (--socket_group): ", strerror(errno), cure));
+  }
+  if (permissions.mode >= 0 && chmod(path_.c_str(), static_cast<mode_t>(permissions.mode)) != 0) {
+    return FileError("set the mode (--socket_mode) of", path_);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SocketAddress::Listen(const Permissions& permissions) {
   socket_ = NewSocket();
   if (!socket_.ok()) return FileError("make a socket for", path_);
   if (path_.size() > kMaxSocketPathBytes) return absl::InvalidArgumentError("the path is too long for a socket");
@@ -162,6 +185,7 @@ absl::Status SocketAddress::Listen() {
     return failed;
   }
   socket_file_ = *file;
+  if (absl::Status status = Permit(permissions); !status.ok()) return status;
   if (listen(socket_.get(), kBacklog) != 0) return FileError("listen at", path_);
   // Without it nobody is told that the file was removed; all else is as with it.
   news_ = UniqueFd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));

@@ -30,11 +30,18 @@ struct FileId {
 
 class SocketAddress {
  public:
+  // Whom the socket file lets connect: those who may write to it. -1: as the umask, or the directory, has it.
+  struct Permissions {
+    int mode = -1;
+    int64_t gid = -1;
+  };
+
   // Takes the path and listens there. Errors name the cure:
   //   ALREADY_EXISTS     a live server listens there, or the path is something else than a socket
   //   NOT_FOUND          the directory does not exist
-  //   PERMISSION_DENIED  this user may not create files there
-  static absl::StatusOr<SocketAddress> Take(const std::string& path);
+  //   PERMISSION_DENIED  this user may not create files there, or not give them to that group
+  static absl::StatusOr<SocketAddress> Take(const std::string& path, const Permissions& permissions);
+  static absl::StatusOr<SocketAddress> Take(const std::string& path) { return Take(path, {}); }
 
   SocketAddress(SocketAddress&&) = default;
   SocketAddress& operator=(SocketAddress&&) = delete;
@@ -53,7 +60,8 @@ class SocketAddress {
  private:
   SocketAddress(std::string path, UniqueFd lock, const FileId& lock_file)
       : path_(std::move(path)), lock_(std::move(lock)), lock_file_(lock_file) {}
-  absl::Status Listen();
+  absl::Status Listen(const Permissions& permissions);
+  absl::Status Permit(const Permissions& permissions) const;
 
   std::string path_;
   UniqueFd lock_;

@@ -104,11 +104,20 @@ size_t SimEndpoint::Poll(absl::Span<Completion> out) {
   delivered_.reserve(std::min(out.size(), ready_.size()));
   size_t count = 0;
   std::vector<SimConnection*> received;
-  while (count < out.size() && !ready_.empty()) {
+  for (auto next = ready_.begin(); count < out.size() && next != ready_.end();) {
+    if (IsKeptBack(*next)) {
+      ++next;
+      continue;
+    }
     Completion& completion = out[count++];
-    completion = ready_.front().completion;
-    Message message = std::move(ready_.front().message);
-    ready_.pop_front();
+    completion = next->completion;
+    Message message = std::move(next->message);
+    next = ready_.erase(next);
+    if (completion.opcode == Opcode::kDisconnected) {
+      const auto lost = [&](const Ready& ready) { return ready.completion.connection == completion.connection; };
+      ready_.erase(std::remove_if(ready_.begin(), ready_.end(), lost), ready_.end());
+      next = ready_.begin();  // whoever comes before it is kept back
+    }
     if (completion.opcode != Opcode::kReceive) continue;
     delivered_.push_back(std::move(message));
     const Message& kept = delivered_.back();
@@ -117,6 +126,15 @@ size_t SimEndpoint::Poll(absl::Span<Completion> out) {
   }
   for (SimConnection* connection : received) connection->wire().Received(connection->side());
   return count;
+}
+
+bool SimEndpoint::IsKeptBack(const Ready& ready) {
+  return ready.completion.opcode == Opcode::kReceive &&
+         !static_cast<const SimConnection*>(ready.completion.connection)->receiving();
+}
+
+size_t SimEndpoint::KeptBack() const {
+  return static_cast<size_t>(std::count_if(ready_.begin(), ready_.end(), IsKeptBack));
 }
 
 void SimEndpoint::Forget(const Connection* connection) {
@@ -188,6 +206,11 @@ bool SimConnection::PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_
   work.expected = expected;
   work.operand = desired;
   return Post(std::move(work));
+}
+
+void SimConnection::SetReceiving(bool receiving) {
+  receiving_ = receiving;
+  if (receiving) wire_->side(side_).endpoint->Wake();
 }
 
 void SimConnection::Disconnect() {

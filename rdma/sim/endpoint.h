@@ -31,7 +31,7 @@ class SimEndpoint : public Endpoint {
                                                       int64_t timeout_ms) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) override;
   size_t Poll(absl::Span<Completion> out) override;
-  bool Arm() override { return ready_.empty(); }
+  bool Arm() override { return ready_.size() == KeptBack(); }
   int fd() const override { return -1; }  // there is nothing to sleep on: the scheduler wakes who waits
 
   Network& network() { return *network_; }
@@ -55,6 +55,10 @@ class SimEndpoint : public Endpoint {
     Message message;
   };
 
+  // A message for a connection that does not receive.
+  static bool IsKeptBack(const Ready& ready);
+  size_t KeptBack() const;
+
   Network* const network_;
   const Party party_;
   const int side_;
@@ -76,6 +80,8 @@ class SimConnection : public Connection {
                     uint64_t delta) override;
   bool PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey, uint64_t expected,
                        uint64_t desired) override;
+  void SetReceiving(bool receiving) override;
+  bool receiving() const { return receiving_; }
   void Ring() override { wire_->Ring(side_); }
   void Disconnect() override;
   bool alive() const override;
@@ -93,6 +99,7 @@ class SimConnection : public Connection {
 
   const std::shared_ptr<Wire> wire_;
   const int side_;
+  bool receiving_ = true;
 };
 
 }  // namespace farlook::rdma::sim

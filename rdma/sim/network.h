@@ -148,10 +148,9 @@ class Network {
 class SimClock : public Clock {
  public:
   explicit SimClock(const Scheduler* scheduler) : scheduler_(scheduler) {}
-  int64_t NowNs() const override {
-    const int64_t true_ns = scheduler_->now_ns();
-    return true_ns + offset_ns + true_ns / 1'000 * drift_per_mille;
-  }
+  int64_t NowNs() const override { return At(scheduler_->now_ns()); }
+  // What it shows at a moment before which it does not jump any more.
+  int64_t At(int64_t true_ns) const { return true_ns + offset_ns + true_ns / 1'000 * drift_per_mille; }
   int64_t offset_ns = 0;        // may grow: the clock jumps
   int64_t drift_per_mille = 0;  // set before use
 

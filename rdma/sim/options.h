@@ -10,7 +10,7 @@
 
 namespace farlook::rdma::sim {
 
-// Which side of a connection: where a fault strikes is whose doing it strikes.
+// The sides of a connection. A fault has a chance at each side, and strikes what that side does.
 inline constexpr int kClient = 0, kServer = 1;
 
 enum class NetworkFault : uint8_t {

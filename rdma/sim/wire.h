@@ -105,8 +105,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
 
   Network* const network_;
   std::array<Side, 2> sides_;
-  bool faulty_ = false;     // a fault has touched it
-  bool spoken_to_ = false;  // the client has got a message
+  bool faulty_ = false;     // a fault has struck this connection
+  bool spoken_to_ = false;  // the client has received a message
   // Where the client's own CPU does its atomics (rdma/shm/atomic_gate.h): the server has closed the gate, or died
   // before; and the atomic that was within it then, of a client that was stopped just there.
   bool gate_closed_ = false, gate_left_open_ = false;

@@ -44,21 +44,34 @@ void VerbsConnection::OnDialEvent(const rdma_cm_event& event) {
   if (!status.ok()) return Break(std::move(status), /*deliver_messages=*/false);
   if (!dialing_->agreement().has_value()) return;
   welcome_ = dialing_->welcome();
+  server_address_ = ToText(rdma_get_peer_addr(pair_.id.get()));
   GoLive(*dialing_->agreement());
   state_ = State::kWelcomed;
   table_->Attend(this);
 }
 
 absl::Status VerbsConnection::Accept(CmId id, const Envelope& client, const ReadDepths& depths,
-                                     absl::string_view welcome, bool grant_atomics) {
+                                     absl::string_view welcome, const Terms& terms) {
   pair_.id = std::move(id);
   pair_.id->context = this;
   peer_ = ToText(rdma_get_peer_addr(pair_.id.get()));
-  absl::StatusOr<Agreement> agreement = AcceptClient(device_, &pair_, client, depths, welcome, grant_atomics);
+  absl::StatusOr<Agreement> agreement = AcceptClient(device_, &pair_, client, depths, welcome, terms);
   if (pair_.queue_pair.ok()) table_->Enter(pair_.queue_pair.number(), this);
   if (!agreement.ok()) return agreement.status();
+  terms_ = terms;
+  server_address_ = ToText(rdma_get_local_addr(pair_.id.get()));
   GoLive(*agreement);
   return absl::OkStatus();
+}
+
+absl::Status VerbsConnection::Grant(bool atomics) {
+  if (role_ != Role::kServer || !terms_.withhold) return absl::FailedPreconditionError("nothing was withheld");
+  if (state_ != State::kConnected) return status_;
+  return pair_.queue_pair.Grant({.reads = true, .atomics = atomics && terms_.atomics});
+}
+
+void VerbsConnection::Granted() {
+  if (live_.has_value()) live_->Granted();
 }
 
 void VerbsConnection::GoLive(const Agreement& agreement) {
@@ -186,6 +199,11 @@ bool VerbsConnection::OnReceive(const ibv_wc& wc, const char* slot, Completion* 
   done->opcode = Opcode::kReceive;
   done->message = message;
   return true;
+}
+
+void VerbsConnection::SetReceiving(bool on) {
+  receiving = on;
+  if (on && kept_messages > 0) table_->resumed = true;
 }
 
 void VerbsConnection::Reposted() {

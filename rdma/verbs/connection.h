@@ -53,6 +53,7 @@ class VerbsConnection final : public Connection {
                     uint64_t delta) override;
   bool PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey, uint64_t expected,
                        uint64_t desired) override;
+  void SetReceiving(bool receiving) override;
   void Ring() override { Issue(); }
   void Disconnect() override;
   bool alive() const override { return state_ == State::kConnected; }
@@ -60,6 +61,9 @@ class VerbsConnection final : public Connection {
   absl::string_view welcome() const override { return welcome_; }
   absl::Status status() const override { return status_; }
   std::string peer() const override { return peer_; }
+  absl::Status Grant(bool atomics) override;
+  void Granted() override;
+  std::string server_address() const override { return server_address_; }
 
   // ---- Beginning.
 
@@ -75,7 +79,7 @@ class VerbsConnection final : public Connection {
   // A server's: accepts the client behind `id`, whose events come to this connection from now on. An error: it is
   // rejected, and the connection is of no use.
   absl::Status Accept(CmId id, const Envelope& client, const ReadDepths& depths, absl::string_view welcome,
-                      bool grant_atomics);
+                      const Terms& terms);
 
   // ---- For the endpoint.
 
@@ -94,6 +98,9 @@ class VerbsConnection final : public Connection {
   bool OnCompletion(const ibv_wc& wc, Completion* done);
   // A message, or what failed of it. True: `*done` is for the user, who has the slot until the next Poll.
   bool OnReceive(const ibv_wc& wc, const char* slot, Completion* done);
+  // Whether what arrives now is kept from the user, in its slot: nothing is to be delivered, or not before what is
+  // kept.
+  bool keeps_messages() const { return !receiving || kept_messages > 0; }
   // A message's slot was posted again.
   void Reposted();
   // Its queue pair, if that has a receive queue of its own.
@@ -112,6 +119,8 @@ class VerbsConnection final : public Connection {
   const uint32_t tag;
   bool listed = false;       // for ConnectionTable
   uint64_t attended_at = 0;  // the number of the Poll()
+  bool receiving = true;
+  uint32_t kept_messages = 0;  // in ConnectionTable::kept
 
  private:
   enum class State : uint8_t { kDialing, kWelcomed, kConnected, kEnding, kOver };
@@ -140,6 +149,8 @@ class VerbsConnection final : public Connection {
   Capabilities capabilities_;
   std::string welcome_;
   std::string peer_;
+  std::string server_address_;
+  Terms terms_;  // a server's
   absl::Status status_;
 };
 

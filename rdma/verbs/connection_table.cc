@@ -23,6 +23,11 @@ void ConnectionTable::Remove(VerbsConnection* connection) {
 
 std::vector<uint32_t> ConnectionTable::Leave(uint32_t pair_number, const VerbsConnection* connection) {
   by_pair.erase(pair_number);
+  // What was kept is lost; its slot is free at the next Poll(), as those of the user's are.
+  for (const Kept& message : kept) {
+    if (message.connection == connection) delivered.push_back({message.slot, message.connection});
+  }
+  std::erase_if(kept, [connection](const Kept& message) { return message.connection == connection; });
   std::vector<uint32_t> slots;
   for (Delivered& message : delivered) {
     if (message.connection != connection) continue;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
 
 namespace farlook::rdma::verbs {
 
@@ -19,6 +20,14 @@ struct ConnectionTable {
   struct Delivered {
     uint32_t slot;
     VerbsConnection* connection;  // null: it has no queue pair any more
+  };
+
+  // A message that is kept from the user until its connection receives again. It holds one of the buffers that the peer
+  // was granted, so of each connection there is at most a window.
+  struct Kept {
+    uint32_t slot;
+    VerbsConnection* connection;
+    absl::Span<const char> message;
   };
 
   // A new connection, and the tag that names it from now on; and its end.
@@ -52,6 +61,8 @@ struct ConnectionTable {
   std::vector<VerbsConnection*> attended;
   std::vector<VerbsConnection*> suspects;
   std::vector<Delivered> delivered;
+  std::vector<Kept> kept;  // the oldest first
+  bool resumed = false;    // of some of those the connection may receive again
 };
 
 }  // namespace farlook::rdma::verbs

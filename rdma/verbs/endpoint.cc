@@ -170,7 +170,7 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Connect(absl::string_
 
 absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(const std::shared_ptr<Offers>& offers, CmId id,
                                                                   const Envelope& client, const ReadDepths& depths,
-                                                                  absl::string_view welcome, bool grant_atomics) {
+                                                                  absl::string_view welcome, const Terms& terms) {
   if (!device_.has_value()) {
     if (absl::Status status = Use(offers->device, offers); !status.ok()) return status;
   }
@@ -180,7 +180,7 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(const std::sha
     return absl::UnavailableError(absl::StrCat("the client's handshake could not be taken over: ", strerror(errno)));
   }
   std::unique_ptr<VerbsConnection> connection = MakeConnection(Role::kServer);
-  absl::Status status = connection->Accept(std::move(id), client, depths, welcome, grant_atomics);
+  absl::Status status = connection->Accept(std::move(id), client, depths, welcome, terms);
   if (!status.ok()) return status;
   SetTimer();
   return connection;
@@ -201,6 +201,9 @@ size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
   if (!connections_.listed.empty()) AdvanceAll();
   size_t count = 0;
   if (ABSL_PREDICT_FALSE(!connections_.attended.empty())) count = AnnounceAll(out);
+  if (ABSL_PREDICT_FALSE(connections_.resumed)) {
+    count += DeliverKept(absl::MakeSpan(out.data() + count, out.size() - count));
+  }
   bool drained = false;
   if (ABSL_PREDICT_TRUE(device_.has_value())) {
     count += TakeCompletions(absl::MakeSpan(out.data() + count, out.size() - count), &drained);
@@ -211,6 +214,28 @@ size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
   }
   // The completions made room.
   if (!connections_.listed.empty()) AdvanceAll();
+  return count;
+}
+
+// Of connections that receive again.
+size_t VerbsEndpoint::DeliverKept(absl::Span<Completion> out) {
+  size_t count = 0;
+  connections_.resumed = false;
+  std::erase_if(connections_.kept, [&](const ConnectionTable::Kept& kept) {
+    if (!kept.connection->receiving) return false;
+    if (count == out.size()) {
+      connections_.resumed = true;
+      return false;
+    }
+    Completion& done = out[count++];
+    done = Completion();
+    done.connection = kept.connection;
+    done.opcode = Opcode::kReceive;
+    done.message = kept.message;
+    --kept.connection->kept_messages;
+    connections_.delivered.push_back({kept.slot, kept.connection});
+    return true;
+  });
   return count;
 }
 
@@ -286,6 +311,11 @@ bool VerbsEndpoint::HandleReceive(const ibv_wc& wc, Completion* done) {
   const auto slot = static_cast<uint32_t>(wc.wr_id);
   VerbsConnection* const connection = connections_.WithPair(wc.qp_num);
   if (connection != nullptr && connection->OnReceive(wc, device_->message(slot), done)) {
+    if (ABSL_PREDICT_FALSE(connection->keeps_messages())) {
+      ++connection->kept_messages;
+      connections_.kept.push_back({slot, connection, done->message});
+      return false;
+    }
     connections_.delivered.push_back({slot, connection});
     return true;
   }
@@ -306,7 +336,9 @@ void VerbsEndpoint::BreakSuspects() {
 // ---- Sleeping ----
 
 bool VerbsEndpoint::Arm() {
-  if (std::exchange(connections_.room_returned, false) || !connections_.attended.empty()) return false;
+  if (std::exchange(connections_.room_returned, false) || connections_.resumed || !connections_.attended.empty()) {
+    return false;
+  }
   if (!connections_.listed.empty()) AdvanceAll();
   if (!connections_.attended.empty()) return false;
   armed_ = !device_.has_value() || device_->Arm();

@@ -62,7 +62,7 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   // UNAVAILABLE where `offers` are of another device than that of connections which have not ended yet.
   absl::StatusOr<std::unique_ptr<Connection>> Accept(const std::shared_ptr<Offers>& offers, CmId id,
                                                      const Envelope& client, const ReadDepths& depths,
-                                                     absl::string_view welcome, bool grant_atomics);
+                                                     absl::string_view welcome, const Terms& terms);
 
  private:
   // What an epoll event is about.
@@ -87,6 +87,7 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   void AdvanceAll();
   size_t AnnounceAll(absl::Span<Completion> out);
   size_t EndAll(absl::Span<Completion> out);
+  size_t DeliverKept(absl::Span<Completion> out);
   size_t TakeCompletions(absl::Span<Completion> out, bool* drained);
   bool Handle(const ibv_wc& wc, Completion* done);
   bool HandleReceive(const ibv_wc& wc, Completion* done);

@@ -39,7 +39,7 @@ SendResources EndpointDevice::send_resources() {
 
 // ---- Queue pairs ----
 
-absl::Status EndpointDevice::MakePair(const QueuePlan& plan, bool grant_atomics, Pair* pair) {
+absl::Status EndpointDevice::MakePair(const QueuePlan& plan, const PeerRights& rights, Pair* pair) {
   absl::StatusOr<uint32_t> window = receives_.Reserve();
   if (!window.ok()) return window.status();
   pair->window = *window;
@@ -58,7 +58,7 @@ absl::Status EndpointDevice::MakePair(const QueuePlan& plan, bool grant_atomics,
   absl::StatusOr<QueuePair> made = QueuePair::Create(*device_, plan, queues, pair->events.get());
   if (!made.ok()) return made.status();
   pair->queue_pair = *std::move(made);
-  if (absl::Status status = pair->queue_pair.Initialize(pair->id.get(), grant_atomics); !status.ok()) return status;
+  if (absl::Status status = pair->queue_pair.Initialize(pair->id.get(), rights); !status.ok()) return status;
   return receives_.Fill(pair->queue_pair.get(), pair->window, &pair->slots);
 }
 

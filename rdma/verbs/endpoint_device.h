@@ -54,7 +54,7 @@ class EndpointDevice {
 
   // Makes the queue pair of `pair`, whose id is there, with its queues. After an error too Retire() is due. Errors as
   // of CannotCreate(); RESOURCE_EXHAUSTED.
-  absl::Status MakePair(const QueuePlan& plan, bool grant_atomics, Pair* pair);
+  absl::Status MakePair(const QueuePlan& plan, const PeerRights& rights, Pair* pair);
   // Takes back what a connection needs no more. Afterwards nothing of the peer arrives, no completion of it is polled,
   // and the peer is told of the end, if it does not know, when that may be. Does not wait.
   void Retire(Pair pair);

@@ -12,6 +12,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr uint8_t kAtomics = 1;
+constexpr uint8_t kReadsWithheld = 2;
 constexpr uint64_t kMaxProbePage = (uint64_t{1} << 48) - 1;
 
 void PutHead(size_t user_bytes, char* to) {
@@ -44,7 +45,7 @@ std::string EncodeEnvelope(const Envelope& envelope, absl::string_view user) {
   char head[kEnvelopeBytes];
   PutHead(user.size(), head);
   head[4] = static_cast<char>(envelope.window);
-  head[5] = static_cast<char>(envelope.atomics ? kAtomics : 0);
+  head[5] = static_cast<char>((envelope.atomics ? kAtomics : 0) | (envelope.reads_withheld ? kReadsWithheld : 0));
   const uint64_t page = envelope.probe_address / kProbeAlignment;
   memcpy(head + 6, &page, 6);
   memcpy(head + 12, &envelope.probe_rkey, 4);
@@ -60,6 +61,7 @@ absl::StatusOr<Envelope> DecodeEnvelope(absl::string_view bytes, absl::string_vi
     return absl::InvalidArgumentError(absl::StrCat("a window of ", envelope.window, " messages is too small"));
   }
   envelope.atomics = (static_cast<uint8_t>(bytes[5]) & kAtomics) != 0;
+  envelope.reads_withheld = (static_cast<uint8_t>(bytes[5]) & kReadsWithheld) != 0;
   uint64_t page = 0;
   memcpy(&page, bytes.data() + 6, 6);
   static_assert(kMaxProbePage < UINT64_MAX / kProbeAlignment);

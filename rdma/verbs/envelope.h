@@ -8,7 +8,8 @@
 //          2      1   version, 1                                        the same
 //          3      1   length of the user's part                         the same
 //          4      1   window: messages that the other side may send     the reason
-//          5      1   flags: 1 atomics are granted to the other side; others are 0 and ignored
+//          5      1   flags: 1 atomics are granted to the other side; 2 READs are not, before it is told (liveness.h);
+//                     others are 0 and ignored
 //          6      6   address of a readable 8-byte word / 4096          (see liveness.h)
 //         12      4   its rkey
 //         16          the user's part
@@ -42,6 +43,7 @@ static_assert(kRejectHeadBytes + kMaxRejectBytes == 148, "the private data of a 
 struct Envelope {
   uint8_t window = 0;  // at least kSparingWindow
   bool atomics = false;
+  bool reads_withheld = false;
   uint64_t probe_address = 0;  // a multiple of kProbeAlignment, below 2^60
   uint32_t probe_rkey = 0;
 };

@@ -28,7 +28,7 @@ void FuzzEnvelope(absl::string_view bytes) {
   }
   Check(envelope->window > 0 && envelope->probe_address % kProbeAlignment == 0);
   std::string canonical(bytes);
-  canonical[5] &= 1;  // flags that are not known are ignored
+  canonical[5] &= 3;  // flags that are not known are ignored
   Check(user.size() > kMaxWelcomeBytes || BeginsWith(canonical, EncodeEnvelope(*envelope, user)));
 }
 

@@ -25,6 +25,17 @@ TEST(EnvelopeTest, Golden) {
   EXPECT_EQ(absl::BytesToHexString(EncodeReject("no")), "464c01026e6f");
 }
 
+TEST(EnvelopeTest, TellsThatReadsAreWithheld) {
+  Envelope envelope = Example();
+  envelope.atomics = false;
+  envelope.reads_withheld = true;
+  const std::string bytes = EncodeEnvelope(envelope, "");
+  EXPECT_EQ(bytes[5], 2);
+  absl::string_view user;
+  EXPECT_TRUE(DecodeEnvelope(bytes, &user)->reads_withheld);
+  EXPECT_FALSE(DecodeEnvelope(EncodeEnvelope(Example(), ""), &user)->reads_withheld);
+}
+
 TEST(EnvelopeTest, RoundTripsAlsoWhenPadded) {
   for (const size_t padding : {0, 3, 31}) {
     absl::string_view user;

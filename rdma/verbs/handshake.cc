@@ -12,10 +12,11 @@ namespace farlook::rdma::verbs {
 namespace {
 
 // What this side says of itself, around its user's part.
-std::string OwnWords(EndpointDevice* device, const Pair& pair, bool grant_atomics, absl::string_view user) {
+std::string OwnWords(EndpointDevice* device, const Pair& pair, const Terms& terms, absl::string_view user) {
   Envelope own;
   own.window = static_cast<uint8_t>(pair.window);
-  own.atomics = grant_atomics;
+  own.atomics = terms.atomics;
+  own.reads_withheld = terms.withhold;
   own.probe_address = device->memory().probe_word().address;
   own.probe_rkey = device->memory().probe_word().rkey;
   return EncodeEnvelope(own, user);
@@ -94,8 +95,8 @@ absl::Status Dialing::OnAddress() {
 
 absl::Status Dialing::OnRoute() {
   plan_ = PlanQueues(device().traits(), Role::kClient);
-  if (absl::Status status = device_->MakePair(plan_, /*grant_atomics=*/false, pair_); !status.ok()) return status;
-  const std::string data = OwnWords(device_, *pair_, /*grant_atomics=*/false, hello_);
+  if (absl::Status status = device_->MakePair(plan_, PeerRights(), pair_); !status.ok()) return status;
+  const std::string data = OwnWords(device_, *pair_, Terms(), hello_);
   rdma_conn_param parameters = Parameters(*device_, *pair_, data, OfferedDepths(device().traits()));
   pair_->connecting = rdma_connect(pair_->id.get(), &parameters) == 0;
   return pair_->connecting ? absl::OkStatus() : CannotConnect(address_, RDMA_CM_EVENT_CONNECT_ERROR, errno);
@@ -131,11 +132,12 @@ absl::Status Dialing::Rejected(const rdma_cm_event& event) const {
 // ---- Server ----
 
 absl::StatusOr<Agreement> AcceptClient(EndpointDevice* device, Pair* pair, const Envelope& client,
-                                       const ReadDepths& depths, absl::string_view welcome, bool grant_atomics) {
+                                       const ReadDepths& depths, absl::string_view welcome, const Terms& terms) {
   const QueuePlan plan = PlanQueues(device->device().traits(), Role::kServer);
-  if (absl::Status status = device->MakePair(plan, grant_atomics, pair); !status.ok()) return status;
+  const PeerRights rights = {.reads = !terms.withhold, .atomics = terms.atomics && !terms.withhold};
+  if (absl::Status status = device->MakePair(plan, rights, pair); !status.ok()) return status;
   if (absl::Status status = pair->queue_pair.Start(pair->id.get(), depths); !status.ok()) return status;
-  const std::string data = OwnWords(device, *pair, grant_atomics, welcome);
+  const std::string data = OwnWords(device, *pair, terms, welcome);
   rdma_conn_param parameters = Parameters(*device, *pair, data, depths);
   if (rdma_accept(pair->id.get(), &parameters) != 0) {
     return absl::UnavailableError(

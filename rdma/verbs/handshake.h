@@ -22,6 +22,12 @@
 
 namespace farlook::rdma::verbs {
 
+// What a client gets.
+struct Terms {
+  bool atomics = false;
+  bool withhold = false;  // all of it, before QueuePair::Grant()
+};
+
 // What the two sides agreed on.
 struct Agreement {
   QueuePlan plan;
@@ -81,7 +87,7 @@ class Dialing {
 // what it is given to send is to wait until the client has all of the handshake. An error: the client is gone, or to be
 // rejected.
 absl::StatusOr<Agreement> AcceptClient(EndpointDevice* device, Pair* pair, const Envelope& client,
-                                       const ReadDepths& depths, absl::string_view welcome, bool grant_atomics);
+                                       const ReadDepths& depths, absl::string_view welcome, const Terms& terms);
 
 }  // namespace farlook::rdma::verbs
 

@@ -66,6 +66,7 @@ class HostileTest : public testing::Test {
       while (std::unique_ptr<ConnectionRequest> request = listener_->Next()) {
         std::vector<uint32_t> rkeys = {table_.rkey};
         if (grant_counters_.load()) rkeys.push_back(counters_.rkey);
+        if (withhold_.load()) request->WithholdReads();
         absl::StatusOr<std::unique_ptr<Connection>> connection = request->Accept(endpoint_.get(), "welcome", rkeys);
         if (!connection.ok()) continue;
         connections_.push_back(*std::move(connection));
@@ -76,6 +77,9 @@ class HostileTest : public testing::Test {
       for (size_t i = 0; i < count; ++i) {
         const Completion& c = completions[i];
         if (c.opcode == Opcode::kReceive) {
+          if (withhold_.load()) {
+            EXPECT_TRUE(c.connection->Grant(grant_atomics_.load()).ok());
+          }
           c.connection->PostSend("echo", "");
           c.connection->Ring();
         } else if (c.opcode == Opcode::kDisconnected) {
@@ -134,6 +138,8 @@ class HostileTest : public testing::Test {
   std::vector<std::unique_ptr<Connection>> connections_;
   std::atomic<bool> done_{false};
   std::atomic<bool> grant_counters_{false};
+  std::atomic<bool> withhold_{false};  // until the client's first message; what it gets then:
+  std::atomic<bool> grant_atomics_{false};
   std::atomic<size_t> open_{0};
   std::atomic<size_t> accepted_{0};  // in all
   size_t connected_ = 0;
@@ -152,6 +158,59 @@ TEST_F(HostileTest, TheDeviceRefusesToChangeWhatIsOnlyToBeRead) {
       EXPECT_EQ(status == IBV_WC_SUCCESS, opcode == IBV_WR_RDMA_READ) << opcode << " " << ibv_wc_status_str(status);
     }
   }
+  ExpectServerIsWell();
+}
+
+// A client that knows every key, and has not proved who it is. On siw the keys themselves are all that keeps it out.
+TEST_F(HostileTest, NothingIsReadBeforeItIsGranted) {
+  withhold_.store(true);
+  grant_counters_.store(true);
+  for (const bool granted : {false, true}) {
+    for (const bool atomics : {false, true}) {
+      grant_atomics_.store(atomics);
+      for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+        RawClient client(port_);
+        ASSERT_TRUE(Connect(client, Hello()));
+        if (granted) {
+          ASSERT_TRUE(client.Send(std::string(8, '\0') + "I am who I am"));
+          ASSERT_EQ(client.Wait(), IBV_WC_SUCCESS);
+          ASSERT_TRUE(client.AwaitMessage()) << "the echo, which comes after the grant";
+        }
+        const bool read = opcode == IBV_WR_RDMA_READ;
+        const RemoteRange& range = read ? table_ : counters_;
+        const bool done = client.Try(opcode, range.address, range.rkey) == IBV_WC_SUCCESS;
+        const bool may = OnSiw() ? read : granted && (read || atomics);
+        EXPECT_EQ(done, may) << granted << atomics << opcode;
+      }
+    }
+  }
+  withhold_.store(false);
+  ExpectServerIsWell();
+}
+
+// The same key on a queue pair of another protection domain: of another process' device context, say.
+TEST_F(HostileTest, AKeyIsOfNoUseInAnotherProtectionDomain) {
+  absl::StatusOr<std::unique_ptr<Listener>> other = Listen(absl::StrCat("rdma://", TestHost(), ":", port_ + 5000));
+  ASSERT_TRUE(other.ok()) << other.status();
+  std::unique_ptr<Endpoint> endpoint = *(*other)->CreateEndpoint();
+  std::atomic<bool> done{false};
+  std::thread serve([&] {
+    std::unique_ptr<Connection> accepted;
+    while (!done.load()) {
+      if (auto request = (*other)->Next(); request != nullptr) accepted = *request->Accept(endpoint.get(), "", {});
+      Completion completion;
+      endpoint->Poll({&completion, 1});
+      std::this_thread::yield();
+    }
+  });
+  {
+    RawClient client(port_ + 5000);
+    EXPECT_TRUE(client.Connect(Hello()));
+    EXPECT_NE(client.Try(IBV_WR_RDMA_READ, table_.address, table_.rkey), IBV_WC_SUCCESS);
+  }
+  done.store(true);
+  serve.join();
+  endpoint.reset();
   ExpectServerIsWell();
 }
 

@@ -80,6 +80,8 @@ inline constexpr int64_t kLookForDeviceSeconds = 1;
 inline constexpr int kBacklog = 1024;
 // A client that was accepted and does not complete the handshake within so many ticks (see liveness.h) is gone.
 inline constexpr uint32_t kEstablishTicks = 5;
+// A server that was connected to and never grants READs is given up after so many ticks without a word of it.
+inline constexpr uint32_t kWithheldTicks = 10;
 // Flushed completions come within microseconds. If a driver owes one for longer, the queue pair is destroyed without.
 inline constexpr int64_t kDrainTimeoutNs = 1'000'000'000;
 

@@ -7,6 +7,7 @@ namespace farlook::rdma::verbs {
 LiveConnection::LiveConnection(EndpointDevice* device, const Pair& pair, const Agreement& agreement)
     : queue_pair_(pair.queue_pair.get()),
       send_(device->send_resources(), agreement.plan, pair.queue_pair.inline_bytes(), pair.tag),
+      may_probe_(!agreement.peer.reads_withheld),
       probe_address_(agreement.peer.probe_address),
       probe_rkey_(agreement.peer.probe_rkey) {
   flow_.Begin(pair.window, agreement.peer.window);
@@ -39,6 +40,8 @@ LiveConnection::Ticked LiveConnection::Tick() {
     case Liveness::Verdict::kFine:
       return Ticked::kFine;
     case Liveness::Verdict::kProbe:
+      // A probe would end the connection. Who never grants is as good as dead.
+      if (!may_probe_) return ++withheld_ticks_ < kWithheldTicks ? Ticked::kFine : Ticked::kDead;
       return send_.Probe(probe_address_, probe_rkey_) ? Ticked::kProbe : Ticked::kFine;
     case Liveness::Verdict::kDead:
       break;

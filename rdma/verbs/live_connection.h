@@ -65,6 +65,9 @@ class LiveConnection {
   // Whether Issue() or SendCredits() has more to do.
   bool has_more() const { return !send_.all_issued() || flow_.owes_credits(); }
 
+  // The peer's word for probes may be READ from now on.
+  void Granted() { may_probe_ = true; }
+
   bool held() const { return held_; }
   void Release() { held_ = false; }
 
@@ -115,6 +118,8 @@ class LiveConnection {
   SendQueue send_;
   FlowControl flow_;
   Liveness liveness_;
+  bool may_probe_;  // the peer lets this side READ
+  uint32_t withheld_ticks_ = 0;
   const uint64_t probe_address_;
   const uint32_t probe_rkey_;
 };

@@ -8,8 +8,9 @@
 
 namespace farlook::rdma::verbs {
 
-// The NUMA node of the RDMA device `name`; of the interface's adapter, where it is a software device. -1: the host has
-// one node, or does not tell. `sys` is /sys but in tests.
+// Returns the NUMA node of the adapter behind the RDMA device `name`; of a software device, of the adapter behind its
+// network interface. -1 if the kernel names none, as on a host that has one node. `sys`: where sysfs is mounted; tests
+// pass a copy.
 int NumaNodeOf(absl::string_view name, const std::string& sys = "/sys");
 
 }  // namespace farlook::rdma::verbs

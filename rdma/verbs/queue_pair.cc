@@ -54,15 +54,30 @@ absl::StatusOr<QueuePair> QueuePair::Create(const Device& device, const QueuePla
   }
 }
 
-absl::Status QueuePair::Initialize(rdma_cm_id* id, bool grant_atomics) {
+unsigned QueuePair::AccessFlags(const PeerRights& rights) const {
+  unsigned flags = 0;
+  if (rights.reads) flags |= IBV_ACCESS_REMOTE_READ;
+  if (rights.atomics) flags |= IBV_ACCESS_REMOTE_ATOMIC;
+  // On iWARP the answer to a READ is a write, which the queue pair must let in; each memory region still decides.
+  if (iwarp_) flags |= IBV_ACCESS_REMOTE_WRITE;
+  return flags;
+}
+
+absl::Status QueuePair::Grant(const PeerRights& rights) {
+  ibv_qp_attr attributes = {};
+  attributes.qp_access_flags = AccessFlags(rights);
+  if (const int error = ibv_modify_qp(handle_.get(), &attributes, IBV_QP_ACCESS_FLAGS); error != 0) {
+    return CannotMove("readable", error);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status QueuePair::Initialize(rdma_cm_id* id, const PeerRights& rights) {
   ibv_qp_attr attributes = {};
   int mask = 0;
   attributes.qp_state = IBV_QPS_INIT;
   if (absl::Status status = Ask(id, "ready", &attributes, &mask); !status.ok()) return status;
-  attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ;
-  if (grant_atomics) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
-  // On iWARP the answer to a READ is a write, which the queue pair must let in; each memory region still decides.
-  if (iwarp_) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_WRITE;
+  attributes.qp_access_flags = AccessFlags(rights);
   if (const int error = ibv_modify_qp(handle_.get(), &attributes, mask); error != 0) return CannotMove("ready", error);
   return absl::OkStatus();
 }

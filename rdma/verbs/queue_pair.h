@@ -18,6 +18,12 @@
 
 namespace farlook::rdma::verbs {
 
+// What the peer of a queue pair may do with memory whose key it knows. WRITE never.
+struct PeerRights {
+  bool reads = true;
+  bool atomics = false;
+};
+
 // Thread safety: none. Device and queues outlive it.
 class QueuePair {
  public:
@@ -32,11 +38,12 @@ class QueuePair {
   static absl::StatusOr<QueuePair> Create(const Device& device, const QueuePlan& plan, const Queues& queues,
                                           QueuePairEvents* events);
 
-  // Posting receives is allowed from here on. `grant_atomics`: the peer may FETCH_ADD and COMPARE_SWAP; READ it may,
-  // WRITE never. UNAVAILABLE.
-  absl::Status Initialize(rdma_cm_id* id, bool grant_atomics);
+  // Posting receives is allowed from here on. UNAVAILABLE.
+  absl::Status Initialize(rdma_cm_id* id, const PeerRights& rights);
   // Receiving and sending, once the connection manager knows the peer.
   absl::Status Start(rdma_cm_id* id, const ReadDepths& depths);
+  // Other rights, once it has started. UNAVAILABLE.
+  absl::Status Grant(const PeerRights& rights);
 
   // In place of both: its peer is this queue pair itself, to which `path` leads, and which may do atomics. One request
   // at a time. UNAVAILABLE. Not on iWARP.
@@ -54,6 +61,8 @@ class QueuePair {
   uint32_t inline_bytes() const { return inline_bytes_; }
 
  private:
+  unsigned AccessFlags(const PeerRights& rights) const;
+
   struct Closer {
     void operator()(ibv_qp* handle) const { ibv_destroy_qp(handle); }
   };

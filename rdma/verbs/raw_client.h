@@ -88,6 +88,12 @@ class RawClient {
     return rdma_post_send(id_, nullptr, memory_, bytes.size(), region_, 0) == 0;
   }
 
+  // Blocks until a message came. REQUIRES that one will.
+  bool AwaitMessage() {
+    ibv_wc wc = {};
+    return rdma_get_recv_comp(id_, &wc) == 1 && wc.status == IBV_WC_SUCCESS;
+  }
+
   ibv_wc_status Wait() {
     ibv_wc wc = {};
     return rdma_get_send_comp(id_, &wc) == 1 ? wc.status : IBV_WC_GENERAL_ERR;

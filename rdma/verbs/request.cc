@@ -46,8 +46,8 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsRequest::Accept(Endpoint* endpo
     atomics = atomics || offer->access == Access::kRemoteReadAtomic;
   }
   // Endpoints of this listener are of this class.
-  return static_cast<VerbsEndpoint*>(endpoint)->Accept(offers_, std::move(id_), client_, depths_, welcome,
-                                                       atomics && offers_->device->traits().atomics);
+  const Terms terms = {.atomics = atomics && offers_->device->traits().atomics, .withhold = withhold_};
+  return static_cast<VerbsEndpoint*>(endpoint)->Accept(offers_, std::move(id_), client_, depths_, welcome, terms);
 }
 
 RemoteRange VerbsRequest::Current(const RemoteRange& offered) const {

@@ -30,6 +30,7 @@ class VerbsRequest final : public ConnectionRequest {
                                                      absl::Span<const uint32_t> rkeys) override;
   RemoteRange Current(const RemoteRange& offered) const override;
   void Reject(absl::string_view reason) override;
+  void WithholdReads() override { withhold_ = true; }
 
  private:
   // Until answered. Events that come before are dropped by the listener: that the client left shows when it is
@@ -40,6 +41,7 @@ class VerbsRequest final : public ConnectionRequest {
   const ReadDepths depths_;
   const std::string peer_;
   const std::shared_ptr<Offers> offers_;
+  bool withhold_ = false;
 };
 
 // Rejects a client and lets its id go.

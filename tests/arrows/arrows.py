@@ -18,10 +18,12 @@ import xml.etree.ElementTree as xml
 ALLOWED = {
     "kv": {"kv"},
     "rdma": {"rdma"},
-    "server": {"server", "kv", "rdma"},
-    "client": {"client", "kv", "rdma"},
-    "bench": {"bench", "client", "kv", "rdma"},
-    "tests": {"tests", "bench", "client", "server", "kv", "rdma"},
+    "base": {"base"},
+    "cluster": {"cluster", "kv"},
+    "server": {"server", "base", "cluster", "kv", "rdma"},
+    "client": {"client", "base", "kv", "rdma"},
+    "bench": {"bench", "base", "client", "kv", "rdma"},
+    "tests": {"tests", "base", "bench", "client", "server", "cluster", "kv", "rdma"},
     "third_party": set(),
     "tools": set(),
 }

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -153,6 +154,30 @@ class CliTest(unittest.TestCase):
     self.assertEqual(after["requests_get"] - before["requests_get"], 0)
     self.check(stdin=b"get k1\nget none\nput k1\n", code=64, out=b"v1\n", err='line 2: get: no such key "none"')
 
+  def test_clients_are_listed_and_kicked(self):
+    self.check("put", "k", "v")
+    session = self.session()
+    self.assertEqual(self.ask(session, b"get k"), b"v\n")
+
+    def clients():
+      listed = [json.loads(line) for line in self.check("clients", "--json").stdout.splitlines()]
+      return [client for client in listed if str(session.pid) in client["peer"]]
+
+    before = clients()
+    self.assertEqual(len(before), 1)
+    self.assertEqual((before[0]["role"], before[0]["state"], before[0]["user"]), ("write", "welcome", "-"))
+    self.check("kick", str(before[0]["id"]))
+    # Expect: it comes again by itself, as another connection.
+    deadline = time.monotonic() + SECONDS
+    while [client["id"] for client in clients()] == [before[0]["id"]]:
+      self.assertLess(time.monotonic(), deadline, "it is not gone")
+    # A put needs the connection; gets notice within a few that it is gone.
+    self.assertEqual(self.ask(session, b"put k w\nget k"), b"w\n")
+    after = clients()
+    self.assertEqual(len(after), 1)
+    self.assertGreater(after[0]["id"], before[0]["id"])
+    self.check("kick", str(before[0]["id"]), code=1, err="no client has the id")
+
   def test_runs_of_kv_cli_leave_no_sessions(self):
     self.check("put", "key", "value")
     for _ in range(500):
@@ -247,6 +272,41 @@ class CliTest(unittest.TestCase):
       self.assertNotIn("memory is full", error)
       told += 1
     self.assertGreater(told, 2)
+
+  def test_addresses_that_are_no_servers_socket(self):
+    file = self.path("file", b"precious")
+    for path, expected in ((self.directory, "is a directory; the address is that of a server's socket"),
+                           (file, "is a file of something else")):
+      with self.subTest(path=path):
+        result = self.run_cli("--address=shm://" + path, "get", "k")
+        self.assertEqual(result.returncode, 3, result)
+        self.assertIn(expected, result.stderr.decode())
+        self.assertNotIn("start it with", result.stderr.decode())
+
+  def test_clients_of_a_server_without_descriptors_are_told(self):
+    self.stop_server()
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    self.server = subprocess.Popen([SERVER, "--listen=" + self.address, "--memory=64MiB", "--huge_pages=none"],
+                                   stderr=subprocess.DEVNULL, preexec_fn=limit)
+    clients = []
+    try:
+      while self.run_cli("ping", "--wait").returncode != 0:
+        self.assertIsNone(self.server.poll())
+      for _ in range(80):
+        client = subprocess.Popen([CLI, "--address=" + self.address, PATIENT, "ping", "--count=1000000"],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        clients.append(client)
+        if not client.stdout.readline():
+          break  # it was turned away
+      result = self.run_cli("get", "k")
+    finally:
+      for client in clients:
+        client.kill()
+        client.wait()
+        client.stdout.close()
+    self.assertEqual(result.returncode, 3, result)
+    self.assertIn("descriptors", result.stderr.decode())
+    self.assertNotIn("start it with", result.stderr.decode())
 
   def test_no_server(self):
     self.stop_server()

@@ -143,6 +143,10 @@ TEST_P(ExpiryTest, TheSweepGivesMemoryBackSoon) {
     ASSERT_TRUE(client_->Put(absl::StrCat("k", i), "v", {.ttl_ms = 100 + i % 400}).ok());
   }
   EXPECT_EQ(client_->CreateCounter("c", 1, {.ttl_ms = 200}), absl::OkStatus());
+  const std::vector<std::string_view> counters = {"of a batch", "another"};
+  std::vector<Result<int64_t>> created;
+  EXPECT_EQ(client_->MultiCreateCounter(counters, std::vector<int64_t>{1, 2}, &created, {.ttl_ms = 200}),
+            absl::OkStatus());
   EXPECT_TRUE(client_->Put("stays", "v").ok());
   // A hundredth of a slow server's time may need a while.
   for (int i = 0; i < 3'000 && (Figure("keys") > 1 || Figure("expirations") < 3'000); ++i) PassMs(20);
@@ -150,6 +154,10 @@ TEST_P(ExpiryTest, TheSweepGivesMemoryBackSoon) {
   EXPECT_EQ(Figure("expirations"), 3'000);
   for (int i = 0; i < 3'000 && client_->ReadCounter("c").ok(); ++i) PassMs(20);
   EXPECT_EQ(client_->ReadCounter("c").status().code(), absl::StatusCode::kNotFound);
+  for (const std::string_view counter : counters) {
+    for (int i = 0; i < 3'000 && client_->ReadCounter(counter).ok(); ++i) PassMs(20);
+    EXPECT_EQ(client_->ReadCounter(counter).status().code(), absl::StatusCode::kNotFound);
+  }
 }
 
 // Puts of a few milliseconds, and gets around their ends, of several clients: each get found what it found at some

@@ -139,6 +139,36 @@ TEST(FaultsTest, AStoppedServerStillAnswersEveryReadAndWritesEndInTime) {
   EXPECT_EQ(ServerStat(client.get(), "puts"), kKeys + 1);
 }
 
+// A long Put whose time was over while the server pulled its value, or before, and then a short one to the same key:
+// the short one stays, however late the server comes to the long one.
+TEST(FaultsTest, ALongPutThatEndedByItsDeadlineNeverReplacesALaterOne) {
+  const std::string value(8 << 20, 'v');
+  ServerProcess server({"--memory=128MiB", "--counter_memory=0"});
+  auto client = MustConnect(server.address());
+  ASSERT_TRUE(client->Put("fence", value, {.timeout_ms = 60'000}).ok());
+  const int rounds = rdma::TestsUseRdma() ? 3 : 12;
+  for (int i = 0; i < rounds; ++i) {
+    const bool stopped = i % 3 == 0;
+    if (stopped) server.Signal(SIGSTOP);
+    const absl::Status late = client->Put(Key(i), value, {.timeout_ms = stopped ? 20 : 1 + i % 5}).status();
+    if (stopped) {
+      EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
+      server.Signal(SIGCONT);
+    } else {
+      EXPECT_TRUE(late.ok() || late.code() == absl::StatusCode::kDeadlineExceeded) << late;
+    }
+    auto put = client->Put(Key(i), "later", {.timeout_ms = 60'000});
+    ASSERT_TRUE(put.ok()) << put.status();
+  }
+  // Expect: when the server has pulled another value, it has done with the earlier ones.
+  ASSERT_TRUE(client->Put("fence", value, {.timeout_ms = 60'000}).ok());
+  for (int i = 0; i < rounds; ++i) {
+    auto got = client->Get(Key(i));
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_TRUE(got->data == "later") << "round " << i << ": " << got->data.size() << " bytes";
+  }
+}
+
 TEST(FaultsTest, ReadsTakeNoTimeOfTheServer) {
   // On RDMA it would look now and then whether its client is still there, whatever that does.
   ServerProcess server({"--memory=64MiB", "--counter_memory=0", "--liveness=1h"});

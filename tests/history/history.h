@@ -23,7 +23,8 @@ enum class Type : uint8_t {
   kCompareAndSet,  // only if the version is `expected`
   kDelete,         //
   kWipe,           // not a client's: the table began anew, empty, at some moment within
-  kExpire,         // not a client's: the value of the write `found` ends at some moment within, where it is still there
+  kExpire,  // not a client's: the value of the write `found` ends at some moment within, where it is still there.
+            // kPending: at any later moment, or never, as where it may be evicted
 
   // Of counters. A key names a value, or a counter, or nothing.
   kCreateCounter,  // only if absent; `operand` is the first value

@@ -13,7 +13,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tests/arrows"))
 import arrows  # noqa: E402  pylint: disable=wrong-import-position
 
-PACKAGES = ("kv", "rdma", "server", "client")
+PACKAGES = ("kv", "rdma", "cluster", "server", "client")
 NOT_PRODUCT = re.compile(r"_(?:test|fuzz|benchmark|testing)\.(?:cc|h)$|^rdma/(?:conformance|sim)/|/(?:fake|test)_\w+\.h$")
 ORDER = re.compile(r"memory_order(?:_|::)(relaxed|consume|acquire|release|acq_rel|seq_cst)\b")
 # Operations of atomics with their arguments, of which an order must be one.

@@ -60,8 +60,8 @@ class Server {
     worker_ = std::make_unique<server::Worker>(shared, std::move(sessions), [] {});
     endpoint_ = *listener_->CreateEndpoint();
     worker_->AddPort(endpoint_.get(), range);
-    acceptor_ = std::make_unique<server::Acceptor>(std::vector<rdma::Listener*>{listener_.get()},
-                                                   std::vector<server::Worker*>{worker_.get()}, clock);
+    acceptor_ = std::make_unique<server::Acceptor>(std::vector<rdma::Listener*>{listener_.get()}, clock);
+    acceptor_->Open({worker_.get()});
   }
 
   size_t Poll() { return acceptor_->Poll() + worker_->Poll(); }

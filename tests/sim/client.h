@@ -94,9 +94,12 @@ class SimClient {
   struct Ask {
     history::Type type;
     bool exists = false;  // a kGet that asks only whether the key is there
+    // kTouch, kPersist or kGetAndTouch: stands in the history as a kGet.
+    client::Kind touch = client::Kind::kGet;
   };
   Ask DrawOfValue();
   Ask DrawOfCounter();
+  void Lend(Ask ask, int key, size_t place, client::Operation* operation);
   uint32_t DrawBytes();
   Slot* FreeSlot();
   void Draw(Ask* ask, int* key);

@@ -59,8 +59,9 @@ uint32_t SimClient::DrawBytes() {
   }
   if (world_->plan.large_values && !random.OneIn(4)) {
     // Of one size and then of another, by turns: blocks become sparse.
-    constexpr uint32_t kTurns[] = {60'000, 130'000};
-    return kTurns[5 * world_->operations_left / world_->plan.operations % 2];
+    constexpr uint32_t kTurns[] = {60'000, 130'000}, kCacheTurns[] = {200'000, 400'000};
+    const int turn = 5 * world_->operations_left / world_->plan.operations % 2;
+    return world_->plan.evicts ? kCacheTurns[turn] : kTurns[turn];
   }
   if (world_->plan.moves) {
     // Mostly what lies in the sparse blocks; now and then what wants units that some of them must give up.
@@ -155,6 +156,10 @@ bool SimClient::OnlyReads() const { return read_only_ || writes_under_way_ * 2 >
 
 SimClient::Ask SimClient::DrawOfValue() {
   rdma::sim::Random& random = world_->random;
+  if (world_->plan.expires && !OnlyReads() && random.OneIn(8)) {
+    constexpr client::Kind kTouches[] = {client::Kind::kTouch, client::Kind::kGetAndTouch, client::Kind::kPersist};
+    return {OpType::kGet, /*exists=*/false, kTouches[random.Below(random.OneIn(4) ? 3 : 2)]};
+  }
   const uint64_t dice = random.Below(100);
   if (dice < 40 || OnlyReads()) return {OpType::kGet, /*exists=*/random.OneIn(10)};
   // The second half of such a run.
@@ -192,7 +197,7 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   slot.must_answer = must_answer;
   const OpType type = ask.type;
   client::Operation& operation = slot.operation = client::Operation();
-  operation.kind = ask.exists ? client::Kind::kExists : KindOf(type);
+  operation.kind = ask.exists ? client::Kind::kExists : ask.touch != client::Kind::kGet ? ask.touch : KindOf(type);
   operation.key = world_->keys[static_cast<size_t>(key)];
   operation.owner = &slot;
   history::Operation record;
@@ -213,6 +218,7 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
       operation.value = slot.value;
     }
   }
+  operation.keep = world_->plan.evicts && Makes(type) && !of_counter && IsKept(key);
   if (Writes(record.type)) ++writes_under_way_;
   if (type == OpType::kCompareAndSet) {
     const uint64_t seen = versions_[static_cast<size_t>(key)];
@@ -222,7 +228,7 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   if (type == OpType::kInsert) operation.condition = Condition::IfAbsent();
   if (type == OpType::kReplace) operation.condition = Condition::IfPresent();
   if (of_counter) AskCounter(&slot, write, &record);
-  if (type == OpType::kGet && !ask.exists) {
+  if (client::WantsValue(operation.kind)) {
     if (!must_answer && random.OneIn(4)) {
       const size_t which = random.OneIn(2) ? 0 : 1;
       std::unique_ptr<char[]>& buffer = slot.buffers[which];
@@ -241,8 +247,18 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   slot.heard_ns = HeardSince();
   auto& history = world_->HistoryOf(server_, key);
   slot.place = history.size();
+  if (world_->plan.expires) Lend(ask, key, slot.place, &operation);
   history.push_back(record);
   return &slot;
+}
+
+// Half of the values end soon.
+void SimClient::Lend(Ask ask, int key, size_t place, client::Operation* operation) {
+  rdma::sim::Random& random = world_->random;
+  const bool touches = ask.touch != client::Kind::kGet;
+  const bool ends = touches ? ask.touch != client::Kind::kPersist : Makes(ask.type) && random.OneIn(2);
+  if (ends) operation->ttl_ms = random.Between(1, 6);
+  if (touches || ends) world_->LeasesOf(server_, key).push_back({place, operation->ttl_ms, touches, /*apart=*/false});
 }
 
 void SimClient::Begin(Ask ask, int key, bool must_answer) { core_->Start(&Prepare(ask, key, must_answer)->operation); }
@@ -368,11 +384,14 @@ void SimClient::Ended(Slot* slot) {
   record.outcome = outcome.value_or(Outcome::kNothing);
   const bool says_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
   record.version = says_version && !history::IsOfCounter(record.type) ? operation.version : 0;
-  if (record.outcome == Outcome::kOk && operation.kind == client::Kind::kGet) {
+  if (record.outcome == Outcome::kOk && client::WantsValue(operation.kind)) {
     Found(*slot, &record);
     if (world_->writes[record.found].bytes > kv::kPageBytes) ++long_found_;
   }
   if (TellsCounter(record)) FoundCounter(*slot, &record);
+  if (operation.touched) {
+    for (Lease& lease : world_->LeasesOf(server_, slot->key)) lease.apart |= lease.place == slot->place;
+  }
   // An atomic on a cell says nothing of the session.
   if (record.outcome == Outcome::kOk && Makes(record.type) && record.type != OpType::kCompareSwap) {
     confirmed_ = true;

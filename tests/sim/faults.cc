@@ -37,7 +37,7 @@ FaultMaker::FaultMaker(World* world, std::vector<std::unique_ptr<SimServer>>* se
   const auto set_clock = [this](rdma::sim::SimClock* clock, Fault fault) {
     if (!world_->Strikes(fault)) return;
     clock->offset_ns = world_->random.Between(0, 1'000'000'000'000);
-    clock->drift_per_mille = world_->random.Between(-50, 50);
+    clock->drift_per_mille = world_->plan.expires ? world_->random.Between(-1, 1) : world_->random.Between(-50, 50);
   };
   for (const auto& server : servers_) set_clock(&server->clock(), Fault::kServerClocks);
   for (const auto& client : clients_) set_clock(&client->clock(), Fault::kClientClocks);

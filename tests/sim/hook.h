@@ -69,6 +69,11 @@ enum class Break : uint8_t {
   kAcknowledgedAll,
   kSessionNotTakenUp,
   kDeadPlaceIsAbsent,
+  kKeptIsEvicted,
+  kEvictedStaysAlive,
+  kExpiredIsFound,
+  kClocksNotAllowedFor,
+  kLiveIsSwept,
   kCount,
 };
 inline Break active_break = Break::kNone;

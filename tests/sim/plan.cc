@@ -133,6 +133,7 @@ Plan DrawPlan(uint64_t seed) {
   DrawRates(&random, &plan);
 
   plan.memory_leaves = seed % 2 == 0;
+  plan.evicts = seed % 3 == 0 && (plan.large_values || plan.moves);
   plan.counters = !random.OneIn(4) && !plan.large_values && !plan.moves;
   plan.cells_shared = !random.OneIn(6);
   plan.cells = static_cast<int>(random.OneIn(2) ? random.Between(1, 6) : random.Between(10, 60));
@@ -212,6 +213,30 @@ void FocusOnDeadlines(Plan* plan) {
   plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 2'000;
 }
 
+void FocusOnExpiry(Plan* plan) {
+  plan->grows = plan->large_values = plan->long_values = plan->moves = plan->counters = plan->evicts = false;
+  plan->expires = true;
+  plan->operations = 3'000;
+  plan->clients = 4;
+  plan->in_flight = 3;
+  plan->servers = 1;
+  plan->keys = 4;
+  plan->timeout_ms = 1'000;
+  plan->pauses = 2'000;
+  // A run takes many times a ttl.
+  plan->network.min_delay_ns = 10'000;
+  plan->network.max_delay_ns = 60'000;
+  plan->network.slow_ns = 1'000'000;
+  // Which clocks may jump, or drift further, is not promised: nobody could know the server's.
+  plan->faults &= BitOf(Fault::kServerClocks) | BitOf(Fault::kSlowReads) | BitOf(Fault::kClientStop) |
+                  BitOf(Fault::kServerStop) | BitOf(Fault::kServerStopBetweenStores) | BitOf(Fault::kServerDeath) |
+                  BitOf(Fault::kBreaksAtClients);
+  plan->faults |= BitOf(Fault::kSlowReplies) | BitOf(Fault::kSlowRequests);
+  plan->rates[static_cast<size_t>(Fault::kSlowReplies)] = 100'000;
+  plan->rates[static_cast<size_t>(Fault::kSlowRequests)] = 20'000;
+  plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 1'000;
+}
+
 void FocusOnBreaks(Plan* plan) {
   plan->grows = plan->large_values = plan->long_values = plan->moves = false;
   plan->operations = 2'000;
@@ -246,13 +271,18 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
     FocusOnDeadlines(&plan);
     return plan;
   }
+  if (focus == Focus::kExpiry) {
+    FocusOnExpiry(&plan);
+    return plan;
+  }
   if (focus == Focus::kBreaks) {
     FocusOnBreaks(&plan);
     return plan;
   }
   if (focus == Focus::kCalls) plan.calls = 60;
-  plan.grows = focus != Focus::kLarge;
-  plan.large_values = focus == Focus::kLarge;
+  plan.large_values = focus == Focus::kLarge || focus == Focus::kCaches;
+  plan.grows = !plan.large_values;
+  plan.evicts = focus == Focus::kCaches;
   plan.long_values = false;
   plan.keys = plan.grows ? 300 : 80;
   plan.operations = plan.grows ? 5'000 : 1'000;

@@ -70,6 +70,9 @@ inline constexpr int64_t kLongPatienceNs = 5'000'000'000;
 // Length of the values that lie in sparse blocks, in runs with moves.
 inline constexpr uint32_t kSparseBytes = 3'700;
 
+// Whether servers that evict keep a key: its items are put so.
+constexpr bool IsKept(int key) { return key % 4 == 0; }
+
 enum class Focus : uint8_t;
 
 struct Plan {
@@ -87,6 +90,8 @@ struct Plan {
   bool grows = false;          // keys fill few buckets, so that they overflow and split
   bool large_values = false;   // that fill the server's memory
   bool long_values = false;    // some longer than a page of the server's memory
+  bool expires = false;        // puts have a ttl, and are touched
+  bool evicts = false;         // servers are caches; every fourth key is kept
   bool moves = false;          // items move, since memory is full and its blocks sparse
   int values = 0;              // what lengths they have
   int in_flight = 0;           // of one client
@@ -126,9 +131,11 @@ enum class Focus : uint8_t {
   kDeadlines,   // operations end by their deadlines while their requests are late; clocks are wrong
   kBreaks,      // connections break all the time, and nothing else does
   kShrinks,     // keys come and then go, so that segments merge, and memory leaves the index
+  kCaches,      // large values in caches that are full
   kCalls,       // growth, and gets at once whose clients are stopped in the middle; servers die
+  kExpiry,      // items expire while they are read, touched and swept; clocks drift as far as is allowed for
 };
-inline constexpr int kFoci = static_cast<int>(Focus::kCalls) + 1;
+inline constexpr int kFoci = static_cast<int>(Focus::kExpiry) + 1;
 Plan DrawPlan(uint64_t seed, Focus focus);
 
 }  // namespace farlook::sim

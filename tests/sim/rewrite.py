@@ -44,6 +44,8 @@ EDITS = [
     ("kv/partition.cc", "  StoreWord(item + kChecksumOffset, (*hasher_)(head, {item + kLengthsOffset, bytes - kLengthsOffset}));\n",
      "  StoreWord(item + kChecksumOffset, (*hasher_)(BROKEN(kChecksumWithoutVersion) ? absl::string_view() : head,\n"
      "                             {item + kLengthsOffset, bytes - kLengthsOffset}));\n"),
+    ("server/pull_queue.cc", "    pull.sums->item.Update({reinterpret_cast<const char*>(&version), sizeof version});\n",
+     "    if (!BROKEN(kChecksumWithoutVersion)) pull.sums->item.Update({reinterpret_cast<const char*>(&version), sizeof version});\n"),
     # Versions are used for four writes each.
     ("kv/partition.h", "    return versions_ << bits_ | prefix_;",
      "    return (BROKEN(kVersionReused) ? (versions_ + 3) / 4 : versions_) << bits_ | prefix_;"),
@@ -58,6 +60,26 @@ EDITS = [
     ("kv/partition.cc", "  StoreWord(from + kVersionOffset, version | kDeadBit);\n",
      "  if (BROKEN(kMovedStaysAlive)) return;\n"
      "  StoreWord(from + kVersionOffset, version | kDeadBit);\n"),
+
+    # A cache evicts what was put to be kept.
+    ("kv/partition_eviction.cc", "(lengths.flags & kKeepItem) != 0)", "((lengths.flags & kKeepItem) != 0 && !BROKEN(kKeptIsEvicted)))"),
+    # What is evicted leaves the index, but is not dead.
+    ("kv/partition_eviction.cc", "  Remove(found, now_ns);\n",
+     "  const uint64_t version = found.version();\n"
+     "  Remove(found, now_ns);\n"
+     "  if (BROKEN(kEvictedStaysAlive)) StoreWord(found.item + kVersionOffset, version);\n"),
+
+    # An item that has expired is found.
+    ("kv/lookup.cc", "  if (now.hi < expiry_us) {\n", "  if (now.hi < expiry_us || BROKEN(kExpiredIsFound)) {\n"),
+    # The server's clock is taken for what its last message said, and the time since.
+    ("client/server_clock.h", "    const uint64_t since_us = static_cast<uint64_t>(std::max<int64_t>(0, now_ns - heard_ns_)) / 1000;\n    return {",
+     "    const uint64_t since_us = static_cast<uint64_t>(std::max<int64_t>(0, now_ns - heard_ns_)) / 1000;\n"
+     "    if (BROKEN(kClocksNotAllowedFor)) return {time_us_ + since_us, time_us_ + since_us};\n    return {"),
+    # The sweep removes all that expires within a second.
+    ("kv/partition_sweep.cc", "    if (HasExpired(expiry_ms, clock_us)) {\n",
+     "    if (HasExpired(expiry_ms, clock_us + (BROKEN(kLiveIsSwept) ? 1'000'000 : 0))) {\n"),
+    ("kv/partition.cc", "  if (found.slot == nullptr || !Expired(found)) return false;\n",
+     "  if (found.slot == nullptr || (!Expired(found) && !BROKEN(kLiveIsSwept))) return false;\n"),
 
     # ---- Splitting.
     # The slots of a segment that was split are cleared before its descriptions say that it is retired; or they never do.
@@ -106,9 +128,9 @@ EDITS = [
     ("kv/lookup.cc", "  if (bucket_ == 0 && looks_[0].link != 0) {\n",
      "  if (bucket_ == 0 && looks_[0].link != 0 && !BROKEN(kOverflowIgnored)) {\n"),
     # A key is taken for another that begins like it.
-    ("kv/item.cc", "  return item->key == key ? ItemCheck::kValid : ItemCheck::kOtherKey;\n",
+    ("kv/item.cc", "  const bool same = SameKey(item->key.data(), item->key.size(), key.data(), key.size());\n",
      "  const size_t common = BROKEN(kKeyWithoutLength) && key.size() < item->key.size() ? key.size() : item->key.size();\n"
-     "  return item->key.substr(0, common) == key ? ItemCheck::kValid : ItemCheck::kOtherKey;\n"),
+     "  const bool same = SameKey(item->key.data(), common, key.data(), key.size());\n"),
     ("kv/item.cc", "lengths.key_bytes, lengths.value_bytes)) != header.checksum()) {\n",
      "lengths.key_bytes, lengths.value_bytes)) != header.checksum() && !BROKEN(kChecksumIgnored)) {\n"),
     # A "not found" is believed however long the lookup took.
@@ -138,8 +160,10 @@ EDITS = [
      "  if (!BROKEN(kSessionOfAStranger) && (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_)) {\n"),
     # A write does not wait for an earlier one of its session to the same key, whose value is being pulled, or for which
     # room is being made.
-    ("server/worker.cc", "  if ((!link.pulls->idle() || !link.room.empty()) && IsWrite(request.type) &&",
-     "  if (!BROKEN(kOrderOfWritesDropped) && (!link.pulls->idle() || !link.room.empty()) && IsWrite(request.type) &&"),
+    ("server/worker.cc",
+     "  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&",
+     "  if (!BROKEN(kOrderOfWritesDropped) &&\n"
+     "      (!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&"),
     # A request is done though its time is over.
     ("server/executor.cc", "  return shared_.time.IsOver(request.deadline_us, now_ns) ?",
      "  return shared_.time.IsOver(request.deadline_us, now_ns) && !BROKEN(kOverIsBegun) ?"),
@@ -213,8 +237,8 @@ EDITS = [
     ("server/worker.cc", "/*tell_cell=*/link.holder != 0",
      "/*tell_cell=*/link.holder != 0 || (BROKEN(kHolderNotEnrolled) && link.has_cells_key)"),
     # A client that does not acknowledge that counters were deleted is never dropped.
-    ("server/counter_links.cc", "now_ns - waiting_.front()->told_ns >= patience_ns_)",
-     "(now_ns - waiting_.front()->told_ns >= patience_ns_ && !BROKEN(kPatienceWithoutEnd)))"),
+    ("server/counter_links.cc", "looked_ns - waiting_.front()->told_ns >= patience_ns_)",
+     "(looked_ns - waiting_.front()->told_ns >= patience_ns_ && !BROKEN(kPatienceWithoutEnd)))"),
     # A client that is stopped within an atomic is not waited for.
     ("server/counter_links.cc", "  if (link.connection->quiescent()) {\n",
      "  if (link.connection->quiescent() || BROKEN(kGateNotWaitedFor)) {\n"),

@@ -34,6 +34,7 @@ class Simulation {
   void Setup();
   bool RunUntil(const std::function<bool()>& done, absl::string_view what);
   void Extend(history::KeyHistory* history) const;
+  static void AllowEvictions(history::KeyHistory* history);
   void Judge(RunResult* result);
   void Trace(int server, int key, const history::KeyHistory& history, RunResult* result);
 
@@ -52,6 +53,7 @@ Simulation::Simulation(const Plan& plan, bool noting) : world_(plan) {
   world_.operations_left = plan.operations;
   world_.keys = DrawKeys(plan.keys, plan.grows, &world_.random);
   world_.histories.resize(static_cast<size_t>(plan.servers * plan.keys));
+  world_.leases.resize(world_.histories.size());
 }
 
 void Simulation::Setup() {
@@ -166,6 +168,21 @@ void Simulation::Extend(history::KeyHistory* history) const {
   }
 }
 
+// A cache may evict each value that is not kept, at any moment from its write on, or not at all.
+void Simulation::AllowEvictions(history::KeyHistory* history) {
+  const size_t count = history->size();
+  for (size_t i = 0; i < count; ++i) {
+    const history::Operation& write = (*history)[i];
+    if (write.write == 0 || write.outcome == history::Outcome::kNothing) continue;
+    history::Operation eviction;
+    eviction.type = history::Type::kExpire;
+    eviction.client = -1;
+    eviction.begin_ns = write.begin_ns;
+    eviction.found = write.write;
+    history->push_back(eviction);
+  }
+}
+
 void Simulation::Judge(RunResult* result) {
   result->violation = world_.violation;
   std::sort(world_.long_pauses.begin(), world_.long_pauses.end());
@@ -173,6 +190,12 @@ void Simulation::Judge(RunResult* result) {
     for (int key = 0; key < world_.plan.keys; ++key) {
       history::KeyHistory& history = world_.HistoryOf(server, key);
       Extend(&history);
+      if (world_.plan.evicts && !IsKept(key)) AllowEvictions(&history);
+      if (world_.plan.expires) {
+        const rdma::sim::SimClock& clock = servers_[static_cast<size_t>(server)]->clock();
+        const std::string late = AddEnds(clock, world_.LeasesOf(server, key), &history);
+        if (result->violation.empty()) result->violation = late;
+      }
       const history::CheckResult check = history::Check(history, /*max_steps=*/20'000);
       result->undecided |= check.verdict == history::Verdict::kGaveUp;
       if (check.verdict != history::Verdict::kViolation) continue;

@@ -25,6 +25,15 @@ TEST(SimRunTest, ASeedDecidesEverything) {
   }
 }
 
+// That they evict is shown by what is found when an item that is kept is evicted (mutation_test.cc).
+TEST(SimRunTest, NothingIsWrongInCaches) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const RunResult result = RunPlan(DrawPlan(seed, Focus::kCaches));
+    EXPECT_EQ(result.violation, "") << "seed " << seed;
+    EXPECT_FALSE(result.undecided) << "seed " << seed;
+  }
+}
+
 TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
   Totals totals;
   for (uint64_t seed = 1; seed <= 60; ++seed) totals.Add(RunPlan(DrawPlan(seed)));

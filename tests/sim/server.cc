@@ -81,9 +81,9 @@ void SimServer::ClearArena() {
 void SimServer::Start() {
   running_world = world_;
   // As small as may be; larger where large values must have room to leave holes.
-  const uint64_t region_bytes = (world_->plan.long_values    ? 4
-                                 : world_->plan.large_values ? 2
-                                                             : 1) *
+  const uint64_t region_bytes = (world_->plan.long_values                            ? 4
+                                 : world_->plan.large_values && !world_->plan.evicts ? 2
+                                                                                     : 1) *
                                 kv::kMinRegionBytes;
   char* region = TakeMemory(region_bytes);
   ++starts_;
@@ -97,6 +97,11 @@ void SimServer::Start() {
   options.hash_seed = kHashSeed;
   options.first_version = 1 + world_->random.Below(kv::kMaxFirstVersion - 1);
   options.partitions = worker_count == 1 ? 1 : 4;
+  options.evict = world_->plan.evicts;
+  if (world_->plan.expires) {
+    parts.time = std::make_unique<server::TableTime>(&clock_, server::ServerTime());
+    options.clock = parts.time.get();
+  }
   SimServer* const paused = std::exchange(running, nullptr);  // another, which is not the one that stores now
   parts.table = *kv::Table::Create({region, region_bytes}, options);
 
@@ -122,6 +127,7 @@ void SimServer::Start() {
   }
 
   server::Shared shared;
+  shared.max_kept_bytes = 300;  // so that connections are not listened to for a while
   shared.table = parts.table.get();
   shared.locks = parts.locks.get();
   shared.clock = &clock_;
@@ -148,8 +154,8 @@ void SimServer::Start() {
     parts.workers.back()->AddPort(parts.endpoints.back().get(), range, cell_range);
     workers.push_back(parts.workers.back().get());
   }
-  parts.acceptor =
-      std::make_unique<server::Acceptor>(std::vector<rdma::Listener*>{parts.listener.get()}, workers, &clock_);
+  parts.acceptor = std::make_unique<server::Acceptor>(std::vector<rdma::Listener*>{parts.listener.get()}, &clock_);
+  parts.acceptor->Open(workers);
   if (starts_ > 1) {
     for (int key = 0; key < world_->plan.keys; ++key) {
       world_->HistoryOf(number_, key)
@@ -159,11 +165,13 @@ void SimServer::Start() {
   world_->Note(absl::StrCat("server ", number_, " starts, its table is empty"));
 }
 
-// Fills memory, and then makes holes in all blocks: what is longer than those needs units that were emptied.
+// Fills memory, and then makes holes in all blocks: what is longer than those needs units that were emptied. A cache
+// never refuses; it is full when so many were put that they cannot all have room.
 void SimServer::MakeSparse(kv::Table* table) {
   const auto key = [](int i) { return absl::StrCat("filler ", i); };
+  const auto most = static_cast<int>(table->stats().region_bytes / kSparseBytes);
   int keys = 0;
-  while (true) {
+  while (keys < most) {
     const std::string name = key(keys);
     const kv::Code code =
         table->Put(table->HashOf(name), name, std::string(kSparseBytes, 'f'), kv::Condition::kAlways, 0, 0).code;

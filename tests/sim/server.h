@@ -18,6 +18,7 @@
 #include "server/acceptor.h"
 #include "server/counters.h"
 #include "server/partition_locks.h"
+#include "server/server_time.h"
 #include "server/worker.h"
 #include "tests/sim/world.h"
 
@@ -55,7 +56,8 @@ class SimServer {
 
  private:
   struct Killed {};
-  struct Parts {  // of one incarnation; destroyed from the last to the first
+  struct Parts {                              // of one incarnation; destroyed from the last to the first
+    std::unique_ptr<server::TableTime> time;  // null: nothing expires
     std::unique_ptr<kv::Table> table;
     uint64_t splits_before = 0;
     std::unique_ptr<server::PartitionLocks> locks;

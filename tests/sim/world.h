@@ -12,6 +12,7 @@
 #include "rdma/sim/random.h"
 #include "rdma/sim/scheduler.h"
 #include "tests/history/history.h"
+#include "tests/sim/ends.h"
 #include "tests/sim/plan.h"
 
 namespace farlook::sim {
@@ -31,6 +32,7 @@ struct World {
   history::KeyHistory& HistoryOf(int server, int key) {
     return histories[static_cast<size_t>(server * plan.keys + key)];
   }
+  std::vector<Lease>& LeasesOf(int server, int key) { return leases[static_cast<size_t>(server * plan.keys + key)]; }
   // What a key may name, in a run that has counters: those are few, so that they are busy.
   static constexpr int kCounterKeys = 12;
   bool NamesValues(int key) const { return !NamesCounters(key) || key % 4 == 3; }
@@ -49,6 +51,7 @@ struct World {
   rdma::sim::Random random;  // of the parties; the network has the scheduler's
   std::vector<std::string> keys;
   std::vector<history::KeyHistory> histories;
+  std::vector<std::vector<Lease>> leases;  // of keys, in runs with items that expire
   // By number: what each write wrote, so that who finds it can tell whether it is whole.
   struct Write {
     int server = 0, key = 0;

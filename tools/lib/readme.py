@@ -17,7 +17,7 @@ import tempfile
 
 # What would take too long in full, or is what runs this.
 INSTEAD = {"tools/demo": "tools/demo --quick", "tools/test": "tools/test --list"}
-SOURCES = ["bench", "client", "kv", "rdma", "server", "tests"]
+SOURCES = ["base", "bench", "client", "cluster", "kv", "rdma", "server", "tests"]
 ADDRESS = "/tmp/farlook"  # moved to a directory of the run's own
 TIMEOUT_S = 900
 
@@ -133,7 +133,7 @@ def static(root, text):
         found = any(block in source for source in sources)
         yield f"README's C++ block {number + 1}", None if found else "is in no source of client/"
     paths = set(re.findall(r"\]\(([^)#:]+)\)", text))
-    paths |= set(re.findall(r"`((?:kv|rdma|server|client|bench|tests|tools|docs|third_party)/[\w./-]*)[^`]*`", text))
+    paths |= set(re.findall(r"`((?:base|kv|rdma|server|client|cluster|bench|tests|tools|docs|third_party)/[\w./-]*)[^`]*`", text))
     for path in sorted(paths):
         yield f"README's path {path}", None if (root / path).exists() else "does not exist"
 

@@ -37,7 +37,7 @@ namespace client {
 struct Operation;
 }  // namespace client
 
-// What all of them have. Thread safety: belongs to its client's thread while in flight.
+// The base of all operations. Thread safety: belongs to its client's thread while in flight.
 class AsyncOperation {
  public:
   virtual ~AsyncOperation();
@@ -47,7 +47,7 @@ class AsyncOperation {
   const std::string& key() const { return key_; }
   // Copies it. REQUIRES not in flight, as everything that changes an operation does.
   void set_key(std::string_view key);
-  // The caller's, for whatever it wants to find again.
+  // The caller's own pointer, which the client does not look at.
   void set_tag(void* tag) { tag_ = tag; }
   void* tag() const { return tag_; }
 
@@ -116,7 +116,7 @@ class PutOperation final : public AsyncOperation {
   std::string value_;
 };
 
-// Has the key's item expire `ttl_ms` after the touch, whenever it would have expired before. Its version stays.
+// Makes the key's item expire `ttl_ms` after the touch, whenever it would have expired before. Its version stays.
 class TouchOperation final : public AsyncOperation {
  public:
   explicit TouchOperation(std::string_view key = {}, int64_t ttl_ms = 0, const TouchOptions& options = {});
@@ -124,14 +124,14 @@ class TouchOperation final : public AsyncOperation {
   void set_options(const TouchOptions& options);
 };
 
-// Has it never expire.
+// Makes the key's item live until it is deleted. Its version stays.
 class PersistOperation final : public AsyncOperation {
  public:
   explicit PersistOperation(std::string_view key = {}, const TouchOptions& options = {});
   void set_options(const TouchOptions& options);
 };
 
-// How long the key's item lives still.
+// Asks how long the key's item will still live.
 class TtlOperation final : public AsyncOperation {
  public:
   explicit TtlOperation(std::string_view key = {}, const GetOptions& options = {});

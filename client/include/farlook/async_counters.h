@@ -10,7 +10,7 @@
 
 namespace farlook {
 
-// What those of counters have.
+// The base of operations on counters.
 class CounterOperation : public AsyncOperation {
  public:
   // The value before the operation took effect; also with OUT_OF_RANGE and ALREADY_EXISTS.

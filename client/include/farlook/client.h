@@ -27,15 +27,15 @@
 //   OUT_OF_RANGE         GetInto: the buffer is too short for the value. Counters: see below
 //   FAILED_PRECONDITION  the key names a counter, or a value where a counter was asked for; or the server is of another
 //                        version: correct the call, or update
-//   PERMISSION_DENIED    a write by a read-only client, or the server does not allow this client
+//   PERMISSION_DENIED    a write by a client that may only read, or the server does not allow this client;
+//                        UNAUTHENTICATED: client or server did not prove who it is (ClientOptions::user)
 //   RESOURCE_EXHAUSTED   the server's memory is full, and the table unchanged: delete something. Of Connect: the server
 //                        has --max_clients (worth trying again), or this process lacks descriptors or memory
 //   UNAVAILABLE          no server answers at the address, it is shutting down, or it went away; a write was not done:
 //                        try again after a pause, or connect with ClientOptions::wait_for_server
 //   DEADLINE_EXCEEDED    not done in time. The server begins no write after its deadline; one that it had begun by then,
 //                        or answered too late, was done, once: Get tells
-//   UNKNOWN              a write was sent, and the session that would tell its outcome is gone: it was done once, or not:
-//                        Get tells
+//   UNKNOWN              a write was sent, and the session that knows its outcome is gone: done once, or not; Get tells
 //   DATA_LOSS            the server could not pull a large value, or not intact; the table is unchanged: try again
 //
 // A connection that breaks while its server lives is resumed within the operations' deadlines. When another server
@@ -86,7 +86,6 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   // Each call waits until it is done or its time is over, which begins when the call begins.
-
   absl::StatusOr<Value> Get(std::string_view key, const GetOptions& options = {});
   // The same without allocating where value->data has the capacity. Unless OK, *value means nothing.
   absl::Status Get(std::string_view key, Value* value, const GetOptions& options = {});
@@ -108,8 +107,8 @@ class Client {
   absl::Status Persist(std::string_view key, const TouchOptions& options = {});
   // Milliseconds that it lives still, from 1 on, or kForever. As a get it runs no instruction of the server.
   absl::StatusOr<int64_t> Ttl(std::string_view key, const GetOptions& options = {});
-  // Touch and Get in one round trip. A value that does not fit in a message (4 KiB) is read after it was touched, and
-  // may be a later one then.
+  // Touch and Get in one round trip. A value above 4 KiB, and one whose answer was lost with its connection, is read
+  // after it was touched, and may be a later one then.
   absl::StatusOr<Value> GetAndTouch(std::string_view key, int64_t ttl_ms, const TouchOptions& options = {});
 
   // Batches: many keys in one call, overlapped. (*results)[i] is of keys[i]; `results` is resized, its strings reused.
@@ -191,6 +190,7 @@ class Client {
   uint64_t memory_bytes() const;
 
  private:
+  friend class ClientImpl;
   explicit Client(std::unique_ptr<ClientImpl> impl);
   std::unique_ptr<ClientImpl> impl_;
 };

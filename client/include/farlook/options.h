@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 
 namespace farlook {
 
@@ -40,6 +41,13 @@ struct ClientOptions {
   // What to do where no server answers yet, or it is shutting down or full: go on trying until the time of Connect, or
   // of the operation, is over. False: fail at once, with UNAVAILABLE or RESOURCE_EXHAUSTED.
   bool wait_for_server = false;
+  // Who the client is, for a server that asks (kv_server --users). Over rdma:// client and server prove to each other
+  // that they know the secret, and a client that has one refuses a server that does not; over shm:// the kernel tells
+  // the server who it is, and these are of no use. Empty: the environment's FARLOOK_USER, and FARLOOK_SECRET_FILE or
+  // FARLOOK_SECRET.
+  std::string user = {};         // all have a value, so that who names only some fields is not warned of them
+  std::string secret = {};       // or
+  std::string secret_file = {};  // whose first line it is, and which only its owner may read
 };
 
 // When a write takes effect.
@@ -81,6 +89,9 @@ struct PutOptions {
   int64_t timeout_ms = 0;
   int64_t ttl_ms = 0;     // after which the key is absent; 0: never
   bool keep_ttl = false;  // it expires when the item there would have; a key that is absent never. Not with ttl_ms
+  // Of a server that is a cache (--evict); others take no notice.
+  bool keep = false;    // the item is never evicted, but by a put that does not say so
+  bool refill = false;  // the key was looked for, and not found: if it had been evicted lately, it is kept longer
 };
 
 // Of Touch, Persist and GetAndTouch; of MultiTouch, for each key.

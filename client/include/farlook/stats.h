@@ -2,9 +2,26 @@
 #ifndef FARLOOK_STATS_H_
 #define FARLOOK_STATS_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace farlook {
+
+// How long operations took. Of many operations one in up to 64 is timed, and counts for all of these; a batch is one.
+struct LatencyHistogram {
+  // In bucket 0: less than 64 ns. Then four for each doubling: 64, 80, 96, 112, 128, 160, ... to 17 s and more.
+  static constexpr size_t kBuckets = 113;
+
+  std::array<uint64_t, kBuckets> counts = {};
+  uint64_t sum_ns = 0;  // of all
+
+  uint64_t count() const;
+  // No more than the rest of all took longer: QuantileNs(0.99). At most a quarter too much; 0: nothing was timed.
+  uint64_t QuantileNs(double share) const;
+};
 
 // What happened since Connect. Each figure only grows.
 struct ClientStats {
@@ -37,7 +54,16 @@ struct ClientStats {
   uint64_t counter_requests = 0;  // answers of the server about counters
   uint64_t dead_cells = 0;        // atomics that found their counter deleted
   uint64_t unknown_atomics = 0;   // operations that ended with UNKNOWN since a connection broke under their atomic
+
+  // From the call, or the start, to the end.
+  LatencyHistogram get_times;      // as `gets`
+  LatencyHistogram write_times;    // as `puts`
+  LatencyHistogram counter_times;  // of operations on counters
 };
+
+// The same in Prometheus' text format, for a program that is scraped: farlook_client_gets_total and so on. `labels` are
+// added to each sample, as they are written there: "table=\"users\"".
+std::string PrometheusText(const ClientStats& stats, std::string_view labels = {});
 
 }  // namespace farlook
 

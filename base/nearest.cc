@@ -1,4 +1,4 @@
-#include "client/cli/nearest.h"
+#include "base/nearest.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 
-namespace farlook::cli {
+namespace farlook {
 namespace {
 
 // Words that a person typed are short; a longer one is near to nothing here.
@@ -50,4 +50,4 @@ absl::string_view Nearest(absl::string_view word, absl::Span<const absl::string_
   return *first;
 }
 
-}  // namespace farlook::cli
+}  // namespace farlook

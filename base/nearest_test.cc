@@ -1,10 +1,10 @@
-#include "client/cli/nearest.h"
+#include "base/nearest.h"
 
 #include <string>
 
 #include "gtest/gtest.h"
 
-namespace farlook::cli {
+namespace farlook {
 namespace {
 
 constexpr absl::string_view kWords[] = {"get", "put", "insert", "delete", "import", "export", "exists"};
@@ -26,4 +26,4 @@ TEST(NearestTest, DoesNotGuessWildly) {
 }
 
 }  // namespace
-}  // namespace farlook::cli
+}  // namespace farlook

@@ -1,0 +1,195 @@
+// cache: what a server that evicts hits, and what its puts cost.
+//
+//     cache --server=PATH [--keys=1000000] [--steps=10000000] [--memory=256MiB] [--puts=200000] [--json=FILE]
+//
+// First a client with a key space of --keys replays each workload (bench/common/cache_trace.h): it gets, and puts what
+// it misses. Beside the hit ratio of the second half stands that of an LRU and an S3-FIFO that hold as many keys and
+// know of every get. --steps=0 leaves this out. Then puts of new keys, one at a time, are measured while there is room,
+// and once the server evicts.
+//
+// Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/common/cache_trace.h"
+#include "bench/common/clocks.h"
+#include "bench/common/environment.h"
+#include "bench/common/figures.h"
+#include "bench/common/key_name.h"
+#include "bench/common/latencies.h"
+#include "bench/common/random.h"
+#include "bench/common/reference_caches.h"
+#include "bench/micro/server_process.h"
+#include "farlook/client.h"
+
+ABSL_FLAG(std::string, server, "", "the kv_server to start");
+ABSL_FLAG(uint64_t, keys, 1'000'000, "keys of the workloads");
+ABSL_FLAG(uint64_t, steps, 10'000'000, "of each workload");
+ABSL_FLAG(uint64_t, memory_mib, 256, "the server's memory where puts are measured");
+ABSL_FLAG(int64_t, puts, 200'000, "puts that are measured");
+ABSL_FLAG(std::string, json, "", "file for the figures as JSON");
+
+namespace farlook::bench {
+namespace {
+
+constexpr size_t kValueBytes = 1000;
+constexpr uint64_t kItemBytes = 1120;
+
+class Cache {
+ public:
+  absl::Status Start(uint64_t memory_mib) {
+    client_.reset();
+    server_.reset();
+    auto server = ServerProcess::Start(
+        absl::GetFlag(FLAGS_server),
+        {"--evict", absl::StrCat("--memory=", memory_mib, "MiB"), "--max_value_bytes=1MiB", "--log_level=warning"});
+    if (!server.ok()) return server.status();
+    server_ = *std::move(server);
+    ClientOptions options;
+    options.timeout_ms = 60'000;
+    auto client = Client::Connect(server_->address(), options);
+    if (!client.ok()) return client.status();
+    client_ = *std::move(client);
+    return absl::OkStatus();
+  }
+
+  // One figure of the server's, or 0.
+  double Figure(std::string_view name) {
+    const std::string text = client_->ServerStats().value_or("");
+    for (const absl::string_view line : absl::StrSplit(absl::string_view(text), '\n', absl::SkipEmpty())) {
+      const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+      double number = 0;
+      if (pair.first == absl::string_view(name.data(), name.size()) && absl::SimpleAtod(pair.second, &number)) {
+        return number;
+      }
+    }
+    return 0;
+  }
+
+  // As HitRatio() wants it.
+  bool Get(uint64_t key) { return client_->Get(std::to_string(key), &got_).ok(); }
+  void Put(uint64_t key, bool refill) {
+    if (const auto put = client_->Put(std::to_string(key), value_, {.refill = refill}); !put.ok())
+      failed_ = put.status();
+  }
+
+  // Puts of new keys, each `bytes(i)` long.
+  template <typename Bytes>
+  void TimePuts(int64_t count, Bytes bytes, Latencies* latencies) {
+    std::string key;
+    const std::string value(8192, 'p');
+    for (int64_t i = 0; i < count; ++i) {
+      BuildKeyName(next_++, &key);
+      const int64_t start_ns = NowNs();
+      const auto put = client_->Put(key, std::string_view(value).substr(0, bytes()));
+      latencies->ns.push_back(NowNs() - start_ns);
+      if (!put.ok()) failed_ = put.status();
+    }
+  }
+  const absl::Status& failed() const { return failed_; }
+
+ private:
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<Client> client_;
+  const std::string value_ = std::string(kValueBytes, 'v');
+  Value got_;
+  int64_t next_ = 0;
+  absl::Status failed_;
+};
+
+absl::Status AddHits(Figures* figures) {
+  const uint64_t steps = absl::GetFlag(FLAGS_steps);
+  if (steps == 0) return absl::OkStatus();
+  for (const CacheWorkload& workload : CacheWorkloads(absl::GetFlag(FLAGS_keys))) {
+    const auto items = static_cast<uint64_t>(static_cast<double>(workload.keys) * workload.share);
+    Cache cache;
+    if (absl::Status status = cache.Start(std::max<uint64_t>(32, (items * kItemBytes >> 20) + 4)); !status.ok()) {
+      return status;
+    }
+    const double hits = HitRatio(workload, steps, cache);
+    if (!cache.failed().ok()) return cache.failed();
+    const auto held = static_cast<size_t>(cache.Figure("keys"));
+    const double lru = HitRatio(workload, steps, LruCache(held));
+    const double s3 = HitRatio(workload, steps, S3FifoCache(held));
+    figures->Add(absl::StrCat(workload.name, ": keys held"), static_cast<double>(held), "");
+    figures->AddAtLeast(absl::StrCat(workload.name, ": hits, beside LRU"), hits, "%", lru - .5, "LRU - 0.5");
+    figures->AddAtLeast(absl::StrCat(workload.name, ": hits, beside S3-FIFO"), hits, "%", s3 - 3.5, "S3-FIFO - 3.5");
+    figures->Add(absl::StrCat(workload.name, ": one hit told in"), cache.Figure("touch_sample"), "");
+  }
+  return absl::OkStatus();
+}
+
+template <typename Bytes>
+absl::Status AddPuts(absl::string_view what, bool limits, Bytes bytes, Figures* figures) {
+  Cache cache;
+  if (absl::Status status = cache.Start(absl::GetFlag(FLAGS_memory_mib)); !status.ok()) return status;
+  const int64_t puts = absl::GetFlag(FLAGS_puts);
+  Latencies room, unmeasured, evicting;
+  // The memory is touched for the first time by neither.
+  cache.TimePuts(puts / 8, bytes, &unmeasured);
+  while (cache.Figure("small_evictions") == 0) {
+    cache.TimePuts(2'000, bytes, &room);
+    if (!cache.failed().ok()) return cache.failed();
+  }
+  cache.TimePuts(puts / 4, bytes, &unmeasured);
+  cache.TimePuts(puts, bytes, &evicting);
+  if (!cache.failed().ok()) return cache.failed();
+  figures->Add(absl::StrCat(what, ": put while there is room, p50"), room.Percentile(.5), "us");
+  figures->Add(absl::StrCat(what, ": put while there is room, p99"), room.Percentile(.99), "us");
+  const double p50 = evicting.Percentile(.5), p99 = evicting.Percentile(.99);
+  if (limits) {
+    figures->AddAtMost(absl::StrCat(what, ": put while evicting, p50"), p50, "us", 1.5 * room.Percentile(.5), "1.5 x");
+    figures->AddAtMost(absl::StrCat(what, ": put while evicting, p99"), p99, "us", 3 * room.Percentile(.99), "3 x");
+  } else {
+    figures->Add(absl::StrCat(what, ": put while evicting, p50"), p50, "us");
+    figures->Add(absl::StrCat(what, ": put while evicting, p99"), p99, "us");
+  }
+  figures->AddAtMost(absl::StrCat(what, ": time under a lock, 99.9 %"), cache.Figure("lock_p999_ns") / 1000, "us", 200,
+                     "200 us");
+  figures->AddAtMost(absl::StrCat(what, ": time under a lock, longest"), cache.Figure("lock_longest_ns") / 1000, "us",
+                     1000, "1 ms");
+  return absl::OkStatus();
+}
+
+int Main() {
+  const Environment environment = DescribeEnvironment();
+  std::printf("machine: %s; built by: %s; commit %s\n", environment.cpu.c_str(), environment.compiler.c_str(),
+              environment.commit.c_str());
+  Figures figures;
+  Random random(3);
+  absl::Status status = AddPuts(
+      "1,000 bytes", /*limits=*/true, [] { return kValueBytes; }, &figures);
+  if (status.ok())
+    status = AddPuts(
+        "to 3,900 bytes", /*limits=*/false, [&] { return random.Below(3900); }, &figures);
+  if (status.ok()) status = AddHits(&figures);
+  if (!status.ok()) {
+    std::fprintf(stderr, "cache: %s\n", status.ToString().c_str());
+    return 1;
+  }
+  if (!figures.Print(absl::GetFlag(FLAGS_json))) return 1;
+  return figures.hold() ? 0 : 3;
+}
+
+}  // namespace
+}  // namespace farlook::bench
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("what a server that evicts hits, and what its puts cost; see the head of cache_main.cc");
+  absl::ParseCommandLine(argc, argv);
+  return farlook::bench::Main();
+}

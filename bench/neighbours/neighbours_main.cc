@@ -1,0 +1,247 @@
+// neighbours: what bad clients of a server cost an honest one.
+//
+//     neighbours --server=PATH [--rounds=3] [--ms=2000] [--workers=1] [--only=KIND,...] [--json=FILE]
+//
+// An honest client puts values of 100 bytes, one at a time: alone, and beside each kind of bad client
+// (bad_clients.h), which is a process of its own. Alone and beside take turns, `rounds` times each; percentiles are of
+// all rounds. Where processors are fewer than what runs, part of the cost is the scheduler's: "busy" tells how much.
+// After each kind has gone: what the server still keeps, by its own figures and by the kernel's.
+//
+// Exit codes: 0 done, 1 it cannot be measured, 3 the server kept something for a client that is gone.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/common/clocks.h"
+#include "bench/common/environment.h"
+#include "bench/common/figures.h"
+#include "bench/micro/server_process.h"
+#include "bench/neighbours/bad_clients.h"
+#include "bench/ycsb/histogram.h"
+#include "farlook/client.h"
+
+ABSL_FLAG(std::string, server, "", "the kv_server to start");
+ABSL_FLAG(int, workers, 1, "its workers");
+ABSL_FLAG(int, rounds, 3, "of each kind");
+ABSL_FLAG(int64_t, ms, 2000, "of each round");
+ABSL_FLAG(std::vector<std::string>, only, {}, "kinds; empty: all");
+ABSL_FLAG(std::string, json, "", "file for the figures as JSON");
+
+namespace farlook::bench {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kGoneWithinNs = 30 * kSecondNs;
+
+int ready_fd = -1;
+
+void SayReady() {
+  if (write(ready_fd, "r", 1) != 1) _exit(1);
+}
+
+// A bad client that runs until this is destroyed.
+class Neighbour {
+ public:
+  Neighbour(const BadClient& kind, const std::string& address) : kind_(kind) {
+    int fds[2];
+    if (pipe(fds) != 0) std::abort();
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      close(fds[0]);
+      ready_fd = fds[1];
+      std::fprintf(stderr, "%s\n", kind.run(address, SayReady).c_str());
+      _exit(1);
+    }
+    close(fds[1]);
+    char byte;
+    ready_ = pid_ > 0 && read(fds[0], &byte, 1) == 1;
+    close(fds[0]);
+    if (ready_ && kind_.stopped) stopper_ = StartStopper();
+  }
+  ~Neighbour() {
+    for (const pid_t pid : {stopper_, pid_}) {
+      if (pid <= 0) continue;
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+  }
+  Neighbour(const Neighbour&) = delete;
+  Neighbour& operator=(const Neighbour&) = delete;
+
+  bool ready() const { return ready_; }
+
+ private:
+  pid_t StartStopper() const {
+    const pid_t stopper = fork();
+    if (stopper != 0) return stopper;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) {
+      kill(pid_, SIGSTOP);
+      usleep(50'000);
+      kill(pid_, SIGCONT);
+      usleep(5'000);
+    }
+  }
+
+  const BadClient& kind_;
+  pid_t pid_ = 0;
+  pid_t stopper_ = 0;
+  bool ready_ = false;
+};
+
+// In MiB, as the kernel counts it: without what clients share with the server.
+double ResidentMiB(pid_t pid) {
+  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("RssAnon:", 0) == 0) return std::strtod(line.c_str() + 8, nullptr) / 1024;
+  }
+  return 0;
+}
+
+class Neighbours {
+ public:
+  absl::Status Run(Figures* figures) {
+    auto server = ServerProcess::Start(absl::GetFlag(FLAGS_server),
+                                       {"--memory=1GiB", absl::StrCat("--workers=", absl::GetFlag(FLAGS_workers)),
+                                        "--huge_pages=none", "--log_level=error"});
+    if (!server.ok()) return server.status();
+    server_ = *std::move(server);
+    ClientOptions options;
+    options.timeout_ms = 60'000;
+    auto client = Client::Connect(server_->address(), options);
+    if (!client.ok()) return client.status();
+    honest_ = *std::move(client);
+    if (absl::Status status = PutFor(kSecondNs / 2, nullptr); !status.ok()) return status;  // to warm up
+    const double resident = ResidentMiB(server_->pid());
+    figures->Add("memory of the server at first", resident, "MiB");
+    const std::vector<std::string> only = absl::GetFlag(FLAGS_only);
+    for (const BadClient& kind : BadClients()) {
+      if (!only.empty() && std::find(only.begin(), only.end(), std::string(kind.name)) == only.end()) continue;
+      if (absl::Status status = Compare(kind, resident, figures); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  bool kept_nothing() const { return kept_nothing_; }
+
+ private:
+  absl::Status PutFor(int64_t ns, Histogram* latencies) {
+    const std::string value(100, 'h');
+    const int64_t end_ns = NowNs() + ns;
+    for (uint64_t i = 0;; ++i) {
+      const std::string key = absl::StrCat("honest ", i % 1000);
+      const int64_t start_ns = NowNs();
+      if (start_ns >= end_ns) return absl::OkStatus();
+      if (const auto put = honest_->Put(key, value); !put.ok()) return put.status();
+      if (latencies != nullptr) latencies->Record(static_cast<uint64_t>(NowNs() - start_ns));
+    }
+  }
+
+  absl::Status Compare(const BadClient& kind, double resident, Figures* figures) {
+    const int64_t round_ns = absl::GetFlag(FLAGS_ms) * 1'000'000;
+    auto alone = std::make_unique<Histogram>(), beside = std::make_unique<Histogram>();
+    double most_resident = 0;
+    for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
+      if (absl::Status status = PutFor(round_ns, alone.get()); !status.ok()) return status;
+      {
+        const Neighbour neighbour(kind, server_->address());
+        if (!neighbour.ready()) return absl::UnavailableError(absl::StrCat("no client of the kind ", kind.name));
+        if (absl::Status status = PutFor(round_ns, beside.get()); !status.ok()) return status;
+        most_resident = std::max(most_resident, ResidentMiB(server_->pid()));
+      }
+      if (absl::Status status = WaitUntilGone(kind); !status.ok()) return status;
+    }
+    for (const double percent : {50.0, 99.0, 99.9}) {
+      const double before = static_cast<double>(alone->Percentile(percent)) / 1000;
+      const double with = static_cast<double>(beside->Percentile(percent)) / 1000;
+      figures->Add(absl::StrCat(kind.name, ": p", percent, " alone"), before, "us");
+      figures->Add(absl::StrCat(kind.name, ": p", percent, " beside"), with, "us");
+      figures->Add(absl::StrCat(kind.name, ": p", percent, " ratio"), with / before, "x");
+    }
+    figures->Add(absl::StrCat(kind.name, ": longest beside"), static_cast<double>(beside->max()) / 1000, "us");
+    figures->Add(absl::StrCat(kind.name, ": memory of the server beside"), most_resident - resident, "MiB more");
+    figures->Add(absl::StrCat(kind.name, ": memory of the server afterwards"), ResidentMiB(server_->pid()) - resident,
+                 "MiB more");
+    return absl::OkStatus();
+  }
+
+  // Until the server keeps nothing of the bad client. Not in time is a finding, not an error.
+  absl::Status WaitUntilGone(const BadClient& kind) {
+    const int64_t deadline_ns = NowNs() + kGoneWithinNs;
+    while (true) {
+      const auto text = honest_->ServerStats();
+      if (!text.ok()) return text.status();
+      std::map<std::string, double> stat;
+      for (const absl::string_view line : absl::StrSplit(absl::string_view(*text), '\n', absl::SkipEmpty())) {
+        const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+        double number;
+        if (absl::SimpleAtod(pair.second, &number)) stat[std::string(pair.first)] = number;
+      }
+      // The second that memory takes to be given back.
+      if (stat["connections"] == 1 && stat["kept_bytes"] == 0 && stat["clients_within_atomics"] == 0) {
+        usleep(1'200'000);
+        return absl::OkStatus();
+      }
+      if (NowNs() > deadline_ns) {
+        kept_nothing_ = false;
+        std::fprintf(stderr, "%s: the server still has %g connections and keeps %g bytes\n",
+                     std::string(kind.name).c_str(), stat["connections"], stat["kept_bytes"]);
+        return absl::OkStatus();
+      }
+      usleep(10'000);
+    }
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<Client> honest_;
+  bool kept_nothing_ = true;
+};
+
+int Main() {
+  const Environment environment = DescribeEnvironment();
+  std::printf("machine: %s; built by: %s; commit %s\n", environment.cpu.c_str(), environment.compiler.c_str(),
+              environment.commit.c_str());
+  for (const BadClient& kind : BadClients()) {
+    std::printf("%-9s %s\n", std::string(kind.name).c_str(), std::string(kind.does).c_str());
+  }
+  Figures figures;
+  Neighbours neighbours;
+  if (const absl::Status status = neighbours.Run(&figures); !status.ok()) {
+    std::fprintf(stderr, "neighbours: %s\n", status.ToString().c_str());
+    return 1;
+  }
+  if (!figures.Print(absl::GetFlag(FLAGS_json))) return 1;
+  return neighbours.kept_nothing() ? 0 : 3;
+}
+
+}  // namespace
+}  // namespace farlook::bench
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("measures what bad clients of a server cost an honest one");
+  absl::ParseCommandLine(argc, argv);
+  return farlook::bench::Main();
+}

@@ -1,0 +1,74 @@
+#include "farlook/admin.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "client/client_impl.h"
+#include "client/operation.h"
+
+namespace farlook {
+namespace {
+
+// Waits for this one alone: what the user has in flight beside it stays the user's. `*left`: lines that had no room.
+absl::StatusOr<std::string> Ask(Client* client, std::string_view what, const ServerOptions& options,
+                                uint64_t* left = nullptr) {
+  std::string text;
+  client::Operation operation;
+  operation.to.string = &text;
+  absl::Status status = ClientImpl::Of(*client).RunTimed(&operation, client::Kind::kAdmin, what, options.timeout_ms);
+  if (!status.ok()) return status;
+  if (left != nullptr) *left = operation.version;
+  return text;
+}
+
+// False: it is no line of a list.
+bool Parse(absl::string_view line, ConnectedClient* client) {
+  const std::vector<absl::string_view> fields = absl::StrSplit(line, '\t');
+  if (fields.size() < 11) return false;
+  client->peer = std::string(fields[1]);
+  client->user = std::string(fields[2]);
+  client->role = std::string(fields[3]);
+  client->state = std::string(fields[5]);
+  return absl::SimpleAtoi(fields[0], &client->id) && absl::SimpleAtoi(fields[4], &client->worker) &&
+         absl::SimpleAtoi(fields[6], &client->connected_s) && absl::SimpleAtoi(fields[7], &client->requests) &&
+         absl::SimpleAtoi(fields[8], &client->kept_bytes) && absl::SimpleAtoi(fields[9], &client->gets_per_s) &&
+         absl::SimpleAtoi(fields[10], &client->get_p99_ns);
+}
+
+}  // namespace
+
+AdminOperation::AdminOperation(std::string_view what, const ServerOptions& options) {
+  set_key(what);
+  record().kind = client::Kind::kAdmin;
+  record().timeout_ms = options.timeout_ms;
+  record().to.string = &text_;
+}
+
+absl::StatusOr<std::vector<ConnectedClient>> ListClients(Client* client, const ServerOptions& options) {
+  std::vector<ConnectedClient> clients;
+  for (;;) {
+    const uint64_t after = clients.empty() ? 0 : clients.back().id;
+    uint64_t left = 0;
+    const absl::StatusOr<std::string> text = Ask(client, absl::StrCat("clients@", after), options, &left);
+    if (!text.ok()) return text.status();
+    for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+      const uint64_t last = clients.empty() ? 0 : clients.back().id;
+      clients.emplace_back();
+      if (!Parse(line, &clients.back()) || clients.back().id <= last) {
+        return absl::InternalError("the server's list of its clients is not understood");
+      }
+    }
+    if (left == 0 || text->empty()) return clients;
+  }
+}
+
+absl::Status KickClient(Client* client, uint64_t id, const ServerOptions& options) {
+  absl::Status status = Ask(client, absl::StrCat("kick ", id), options).status();
+  if (absl::IsNotFound(status)) return absl::NotFoundError(absl::StrCat("no client has the id ", id));
+  return status;
+}
+
+}  // namespace farlook

@@ -1,0 +1,197 @@
+#include "client/c/options.h"
+
+#include <iterator>
+#include <limits>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/nearest.h"
+#include "client/c/error.h"
+#include "farlook.h"
+
+namespace farlook::c {
+namespace {
+
+using client::Kind;
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMost32 = std::numeric_limits<uint32_t>::max();
+
+struct Number {
+  absl::string_view name;
+  uint32_t bit;
+  int64_t least, most;
+  void (*set)(farlook_options*, int64_t);
+};
+
+// Of the conditions one holds: the last that was set. To clear another is not to clear that one.
+void SetCondition(farlook_options* options, Condition condition, bool on) {
+  if (!on && options->put.condition.kind() != condition.kind()) return;
+  options->put.condition = on ? condition : Condition::Always();
+}
+
+constexpr Number kNumbers[] = {
+    {"timeout_ms", kFarlookTimeout, 0, kMost, [](farlook_options* o, int64_t n) { o->connect.timeout_ms = n; }},
+    {"read_only", kFarlookConnect, 0, 1, [](farlook_options* o, int64_t n) { o->connect.read_only = n != 0; }},
+    {"wait_for_server", kFarlookConnect, 0, 1,
+     [](farlook_options* o, int64_t n) { o->connect.wait_for_server = n != 0; }},
+    {"max_in_flight", kFarlookConnect, 1, kMost32,
+     [](farlook_options* o, int64_t n) { o->connect.max_in_flight = static_cast<uint32_t>(n); }},
+    {"location_cache_bytes", kFarlookConnect, -1, kMost,
+     [](farlook_options* o, int64_t n) { o->connect.location_cache_bytes = n; }},
+    {"counter_cache_bytes", kFarlookConnect, 0, kMost,
+     [](farlook_options* o, int64_t n) { o->connect.counter_cache_bytes = n; }},
+    {"min_backoff_ms", kFarlookConnect, 0, kMost32,
+     [](farlook_options* o, int64_t n) { o->connect.min_backoff_ms = n; }},
+    {"max_backoff_ms", kFarlookConnect, 0, kMost32,
+     [](farlook_options* o, int64_t n) { o->connect.max_backoff_ms = n; }},
+    {"spin_us", kFarlookConnect, 0, kMost32, [](farlook_options* o, int64_t n) { o->connect.spin_us = n; }},
+    {"liveness_ms", kFarlookConnect, 1, kMost32, [](farlook_options* o, int64_t n) { o->connect.liveness_ms = n; }},
+    {"max_outstanding", kFarlookConnect, 1, kMost32,
+     [](farlook_options* o, int64_t n) { o->connect.max_outstanding = static_cast<uint32_t>(n); }},
+    {"if_absent", kFarlookCondition, 0, 1,
+     [](farlook_options* o, int64_t n) { SetCondition(o, Condition::IfAbsent(), n != 0); }},
+    {"if_present", kFarlookCondition, 0, 1,
+     [](farlook_options* o, int64_t n) { SetCondition(o, Condition::IfPresent(), n != 0); }},
+    {"if_version", kFarlookCondition, 0, kMost,
+     [](farlook_options* o, int64_t n) { SetCondition(o, Condition::IfVersion(static_cast<uint64_t>(n)), n != 0); }},
+    {"ttl_ms", kFarlookTtl, 0, kMost, [](farlook_options* o, int64_t n) { o->put.ttl_ms = n; }},
+    {"keep_ttl", kFarlookKeepTtl, 0, 1, [](farlook_options* o, int64_t n) { o->put.keep_ttl = n != 0; }},
+    {"keep", kFarlookKeep, 0, 1, [](farlook_options* o, int64_t n) { o->put.keep = n != 0; }},
+    {"refill", kFarlookRefill, 0, 1, [](farlook_options* o, int64_t n) { o->put.refill = n != 0; }},
+    {"exactly_once", kFarlookExactlyOnce, 0, 1, [](farlook_options* o, int64_t n) { o->exactly_once = n != 0; }},
+};
+
+struct Text {
+  absl::string_view name;
+  // False: no such value.
+  bool (*set)(farlook_options*, absl::string_view);
+};
+
+bool SetLookups(farlook_options* options, absl::string_view text) {
+  if (text != "reads" && text != "messages") return false;
+  options->connect.lookups = text == "reads" ? Lookups::kReads : Lookups::kMessages;
+  return true;
+}
+
+bool SetString(std::string* string, absl::string_view text) {
+  *string = std::string(text);
+  return true;
+}
+
+constexpr Text kTexts[] = {
+    {"lookups", SetLookups},
+    {"user", [](farlook_options* o, absl::string_view text) { return SetString(&o->connect.user, text); }},
+    {"secret", [](farlook_options* o, absl::string_view text) { return SetString(&o->connect.secret, text); }},
+    {"secret_file",
+     [](farlook_options* o, absl::string_view text) { return SetString(&o->connect.secret_file, text); }},
+};
+
+template <typename T, size_t n>
+const T* Find(const T (&all)[n], absl::string_view name) {
+  for (const T& one : all) {
+    if (one.name == name) return &one;
+  }
+  return nullptr;
+}
+
+int Unknown(absl::string_view name) {
+  if (Find(kNumbers, name) != nullptr) return Invalid(absl::StrCat("the option ", name, " is a number"));
+  if (Find(kTexts, name) != nullptr) return Invalid(absl::StrCat("the option ", name, " is text"));
+  std::vector<absl::string_view> names;
+  for (const Number& number : kNumbers) names.push_back(number.name);
+  for (const Text& text : kTexts) names.push_back(text.name);
+  const absl::string_view nearest = Nearest(name, names);
+  return Invalid(absl::StrCat("there is no option ", name, nearest.empty() ? "" : ": did you mean ", nearest));
+}
+
+// The options that a call about one operation has.
+uint32_t AllowedFor(Kind kind) {
+  switch (kind) {
+    case Kind::kPut:
+      return kFarlookTimeout | kFarlookCondition | kFarlookTtl | kFarlookKeepTtl | kFarlookKeep | kFarlookRefill;
+    case Kind::kDelete:
+      return kFarlookTimeout | kFarlookCondition;
+    case Kind::kCreateCounter:
+      return kFarlookTimeout | kFarlookTtl | kFarlookExactlyOnce;
+    case Kind::kFetchAdd:
+    case Kind::kCompareSwap:
+    case Kind::kReadCounter:
+    case Kind::kDeleteCounter:
+      return kFarlookTimeout | kFarlookExactlyOnce;
+    default:
+      return kFarlookTimeout;
+  }
+}
+
+}  // namespace
+
+int CheckOptions(const farlook_options* options, uint32_t allowed) {
+  if (options == nullptr || (options->set & ~allowed) == 0) [[likely]]
+    return FARLOOK_OK;
+  const uint32_t wrong = options->set & ~allowed;
+  for (const Number& number : kNumbers) {
+    if ((number.bit & wrong) != 0 && number.bit != kFarlookConnect) {
+      return Invalid(
+          absl::StrCat("this call has no option ", number.bit == kFarlookCondition ? "if_..." : number.name));
+    }
+  }
+  return Invalid("these options are of farlook_connect()");
+}
+
+int TakeOptions(const farlook_options* options, client::Operation* operation) {
+  static const farlook_options* const kDefaults = new farlook_options;
+  if (const int code = CheckOptions(options, AllowedFor(operation->kind)); code != FARLOOK_OK) return code;
+  if (options == nullptr) options = kDefaults;
+  operation->timeout_ms = (options->set & kFarlookTimeout) != 0 ? options->connect.timeout_ms : 0;
+  if (IsOneOf(operation->kind, Kind::kTouch, Kind::kGetAndTouch)) return FARLOOK_OK;  // whose ttl is no option
+  operation->condition = options->put.condition;
+  operation->ttl_ms = options->put.ttl_ms;
+  operation->keep_ttl = options->put.keep_ttl;
+  operation->keep = options->put.keep;
+  operation->refill = options->put.refill;
+  operation->exactly_once = options->exactly_once;
+  return FARLOOK_OK;
+}
+
+}  // namespace farlook::c
+
+extern "C" {
+
+farlook_options* farlook_options_new(void) { return new (std::nothrow) farlook_options; }
+void farlook_options_free(farlook_options* options) { delete options; }
+
+int farlook_options_set(farlook_options* options, const char* name, int64_t value) {
+  using namespace farlook::c;
+  return Guarded([&] {
+    if (options == nullptr || name == nullptr) return Invalid("the options, or the option's name, are NULL");
+    const Number* const number = Find(kNumbers, name);
+    if (number == nullptr) return Unknown(name);
+    if (value < number->least || value > number->most) {
+      return Invalid(absl::StrCat("the option ", name, " is from ", number->least, " to ", number->most));
+    }
+    number->set(options, value);
+    options->set |= number->bit;
+    return 0;
+  });
+}
+
+int farlook_options_set_text(farlook_options* options, const char* name, const char* text) {
+  using namespace farlook::c;
+  return Guarded([&] {
+    if (options == nullptr || name == nullptr || text == nullptr) {
+      return Invalid("the options, the option's name, or its text, are NULL");
+    }
+    const Text* const found = Find(kTexts, name);
+    if (found == nullptr) return Unknown(name);
+    if (!found->set(options, text)) return Invalid(absl::StrCat("the option ", name, " has no value ", text));
+    options->set |= kFarlookConnect;
+    return 0;
+  });
+}
+
+}  // extern "C"

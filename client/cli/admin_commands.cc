@@ -1,0 +1,85 @@
+// Commands for operators: who is connected, and to end a connection.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+#include "client/cli/encoding.h"
+#include "client/cli/json_line.h"
+#include "farlook/admin.h"
+
+namespace farlook::cli {
+namespace {
+
+JsonLine ToJson(const ConnectedClient& client) {
+  JsonLine line;
+  line.Number("id", client.id)
+      .Bytes("peer", client.peer)
+      .Bytes("user", client.user)
+      .Bytes("role", client.role)
+      .Number("worker", static_cast<uint64_t>(client.worker))
+      .Bytes("state", client.state)
+      .Number("connected_s", static_cast<uint64_t>(client.connected_s))
+      .Number("requests", client.requests)
+      .Number("kept_bytes", client.kept_bytes)
+      .Number("gets_per_s", client.gets_per_s)
+      .Number("get_p99_ns", client.get_p99_ns);
+  return line;
+}
+
+void PrintTable(const std::vector<ConnectedClient>& clients, Output& out) {
+  int peer = 4, user = 4;
+  for (const ConnectedClient& client : clients) {
+    peer = std::max(peer, static_cast<int>(Escape(client.peer).size()));
+    user = std::max(user, static_cast<int>(Escape(client.user).size()));
+  }
+  out.WriteLine(absl::StrFormat("%6s  %-*s  %-*s  %-5s  %-8s  %8s  %12s  %9s  %9s  %s", "id", peer, "from", user,
+                                "user", "role", "state", "since s", "requests", "kept", "gets/s", "p99 us"));
+  for (const ConnectedClient& client : clients) {
+    out.WriteLine(absl::StrFormat("%6d  %-*s  %-*s  %-5s  %-8s  %8d  %12d  %9d  %9d  %.1f", client.id, peer,
+                                  Escape(client.peer), user, Escape(client.user), Escape(client.role),
+                                  Escape(client.state), client.connected_s, client.requests, client.kept_bytes,
+                                  client.gets_per_s, static_cast<double>(client.get_p99_ns) / 1e3));
+  }
+}
+
+}  // namespace
+
+ExitCode RunClients(Context& context) {
+  absl::StatusOr<std::vector<ConnectedClient>> clients = context.store->Clients(context.options.timeout_ms);
+  if (!clients.ok()) return context.Fail(clients.status());
+  Output& out = context.console.out();
+  if (!context.options.json) {
+    PrintTable(*clients, out);
+    return ExitCode::kOk;
+  }
+  for (const ConnectedClient& client : *clients) out.WriteLine(ToJson(client).ToString());
+  return ExitCode::kOk;
+}
+
+ExitCode RunKick(Context& context) {
+  ExitCode code = ExitCode::kOk;
+  for (const Operand& operand : context.operands) {
+    uint64_t id;
+    if (!absl::SimpleAtoi(operand.text, &id)) {
+      return context.Fail(ExitCode::kUsage, absl::StrCat(Quoted(operand.text),
+                                                         " is no id of a client: `clients` "
+                                                         "prints them"));
+    }
+    const absl::Status status = context.store->Kick(id, context.options.timeout_ms);
+    if (absl::IsNotFound(status)) {
+      code = Worst(code, context.Fail(ExitCode::kNotFound, absl::StrCat("no client has the id ", id)));
+    } else if (!status.ok()) {
+      return Worst(code, context.Fail(status));
+    } else if (context.options.json) {
+      context.console.out().WriteLine(JsonLine().Number("kicked", id).ToString());
+    }
+  }
+  return code;
+}
+
+}  // namespace farlook::cli

@@ -1,0 +1,55 @@
+// Asks a server for its figures when somebody scrapes them.
+//
+// Whoever scrapes, and however often, costs the server one stat request in kFreshMs at most: what came of it is kept
+// for that long.
+#ifndef FARLOOK_CLIENT_EXPORTER_SCRAPER_H_
+#define FARLOOK_CLIENT_EXPORTER_SCRAPER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "farlook/client.h"
+
+namespace farlook::exporter {
+
+// What a server that gave this answer, or none, is doing.
+enum class State : uint8_t { kReady, kStarting, kDraining, kDown };
+State StateOf(const absl::Status& status);
+// "ready", "starting", "draining", "down".
+absl::string_view StateName(State state);
+
+// Thread safety: any thread. A call waits for at most twice `timeout_ms`, and for the calls before it.
+class Scraper {
+ public:
+  static constexpr int64_t kFreshMs = 500;
+
+  Scraper(std::string address, int64_t timeout_ms) : address_(std::move(address)), timeout_ms_(timeout_ms) {}
+
+  // The page of /metrics. It says farlook_up 0 where the server does not answer.
+  std::string Metrics() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The page of /healthz: the state, and why.
+  std::string Health(State* state) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void Look() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Ask() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string address_;
+  const int64_t timeout_ms_;
+  absl::Mutex mutex_;
+  std::unique_ptr<Client> client_ ABSL_GUARDED_BY(mutex_);
+  absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  absl::Duration took_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::string stats_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace farlook::exporter
+
+#endif  // FARLOOK_CLIENT_EXPORTER_SCRAPER_H_

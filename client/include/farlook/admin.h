@@ -1,0 +1,53 @@
+// What operators ask of a server: who is connected, and to end a connection. Where the server knows its users
+// (--users), the client's user needs the role admin: else PERMISSION_DENIED.
+#ifndef FARLOOK_ADMIN_H_
+#define FARLOOK_ADMIN_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
+
+namespace farlook {
+
+// A connection of a server.
+struct ConnectedClient {
+  uint64_t id = 0;          // of this connection, used once in the server's life
+  std::string peer;         // from where: a process of the server's host, or an address
+  std::string user;         // who it has proved to be; "-": nobody was asked
+  std::string role;         // what it may do: read, write, admin; "-": it was not let in yet
+  int worker = 0;           // that serves it
+  std::string state;        // unproven, welcome, deaf (it does not take its replies), closing
+  int64_t connected_s = 0;  // since it came
+  uint64_t requests = 0;    // that arrived
+  uint64_t kept_bytes = 0;  // that wait for it in the server
+  uint64_t gets_per_s = 0;  // as it told last (kv_server --client_figures)
+  uint64_t get_p99_ns = 0;  // likewise
+};
+
+// One request of an operator, as the protocol has it, that does not wait. The calls below make the same, and wait.
+class AdminOperation final : public AsyncOperation {
+ public:
+  explicit AdminOperation(std::string_view what, const ServerOptions& options = {});
+  const std::string& text() const { return text_; }
+  // Lines that the reply had no room for.
+  uint64_t left() const { return version(); }
+
+ private:
+  std::string text_;
+};
+
+// Those that there are, by id: as many requests as it takes. INTERNAL: the server's answer is not understood.
+absl::StatusOr<std::vector<ConnectedClient>> ListClients(Client* client, const ServerOptions& options = {});
+// Has the server end a connection; what its client has under way is taken up by the next, if it comes again. NOT_FOUND:
+// there is none of this id.
+absl::Status KickClient(Client* client, uint64_t id, const ServerOptions& options = {});
+
+}  // namespace farlook
+
+#endif  // FARLOOK_ADMIN_H_

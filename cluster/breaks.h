@@ -1,0 +1,37 @@
+// Breaks of the rules of docs/cluster.md, for tests: those of Member are put into its source by member_breaks.py, the
+// others are in group_run.cc, which plays the parts around it.
+#ifndef FARLOOK_CLUSTER_BREAKS_H_
+#define FARLOOK_CLUSTER_BREAKS_H_
+
+#include <cstdint>
+
+namespace farlook::cluster {
+
+enum class Break : uint8_t {
+  kNone,
+  // Of Member.
+  kWithoutShut,
+  kNoWait,
+  kOpensBeforeCertainty,
+  kOldSetOnly,
+  kNewSetOnly,
+  kNonMemberPromotes,
+  // Around it.
+  kVisibleEarly,
+  kAdapterAcknowledges,
+  kTailNotAccepted,
+  kJoinerNotFilled,
+  kOldConnections,
+  kPrimaryWordOnly,
+  kBackupWordsOnly,
+  kReadsBeforeOpen,
+  kNoLease,
+  kLast = kNoLease,
+};
+
+// Process-wide; tests of it have one thread.
+inline Break broken = Break::kNone;
+
+}  // namespace farlook::cluster
+
+#endif  // FARLOOK_CLUSTER_BREAKS_H_

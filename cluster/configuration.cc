@@ -1,0 +1,139 @@
+#include "cluster/configuration.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "kv/fields.h"
+#include "kv/words.h"
+
+namespace farlook::cluster {
+namespace {
+
+constexpr absl::string_view kMagic = "flkgroup";
+
+enum Tag : uint16_t { kGroup = 1, kEpoch = 2, kLease = 3, kHashSeed = 4, kLayout = 5, kFirstReplica = 64 };
+enum ReplicaTag : uint16_t { kIncarnation = 1, kKind = 2, kAddress = 3 };
+
+template <typename T>
+void Append(uint16_t tag, T number, std::string* bytes) {
+  char raw[sizeof number];
+  kv::StoreAs(raw, number);
+  kv::AppendField(tag | kv::kCriticalTag, absl::string_view(raw, sizeof raw), bytes);
+}
+
+template <typename T>
+kv::FieldUse Take(absl::string_view value, T* number) {
+  if (value.size() < sizeof(T)) return kv::FieldUse::kMalformed;
+  *number = kv::LoadAs<T>(value.data());
+  return kv::FieldUse::kTaken;
+}
+
+kv::FieldUse TakeReplicaField(uint16_t tag, absl::string_view value, Replica* replica) {
+  switch (tag) {
+    case kIncarnation:
+      return Take(value, &replica->incarnation);
+    case kKind: {
+      uint8_t kind = 0;
+      if (Take(value, &kind) != kv::FieldUse::kTaken || kind < 1 || kind > 2) return kv::FieldUse::kMalformed;
+      replica->kind = static_cast<Replica::Kind>(kind);
+      return kv::FieldUse::kTaken;
+    }
+    case kAddress:
+      replica->address = std::string(value);
+      return kv::FieldUse::kTaken;
+    default:
+      return kv::FieldUse::kUnknown;
+  }
+}
+
+}  // namespace
+
+const Replica* Configuration::Find(uint64_t incarnation) const {
+  const auto found = std::find_if(members.begin(), members.end(),
+                                  [incarnation](const Replica& member) { return member.incarnation == incarnation; });
+  return found == members.end() ? nullptr : &*found;
+}
+
+const Replica& Configuration::primary() const {
+  return *std::find_if(members.begin(), members.end(),
+                       [](const Replica& member) { return member.kind == Replica::Kind::kPrimary; });
+}
+
+absl::Status Configuration::Check() const {
+  const auto bad = [](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("configuration of a group: ", what));
+  };
+  if (group == 0 || epoch == 0 || epoch >> 62 != 0) return bad("its group or epoch is out of range");
+  if (lease_us < kMinLeaseUs || lease_us > kMaxLeaseUs) {
+    return bad(absl::StrCat("a lease of ", lease_us, " us; from ", kMinLeaseUs, " to ", kMaxLeaseUs));
+  }
+  if (members.size() > kMaxReplicas) return bad(absl::StrCat(members.size(), " members; at most ", kMaxReplicas));
+  size_t primaries = 0;
+  for (const Replica& member : members) {
+    if (member.incarnation == 0) return bad("a member without an incarnation");
+    if (Find(member.incarnation) != &member) return bad("a member is there twice");
+    if (member.address.empty() || member.address.size() > kMaxAddressBytes) return bad("an address's length");
+    primaries += member.kind == Replica::Kind::kPrimary ? 1 : 0;
+  }
+  if (primaries != 1) return bad(absl::StrCat(primaries, " primaries"));
+  return absl::OkStatus();
+}
+
+std::string EncodeConfiguration(const Configuration& configuration) {
+  std::string bytes(kMagic);
+  Append(kGroup, configuration.group, &bytes);
+  Append(kEpoch, configuration.epoch, &bytes);
+  Append(kLease, configuration.lease_us, &bytes);
+  Append(kHashSeed, configuration.hash_seed, &bytes);
+  Append(kLayout, configuration.layout, &bytes);
+  uint16_t tag = kFirstReplica | kv::kCriticalTag;
+  for (const Replica& member : configuration.members) {
+    std::string fields;
+    Append(kIncarnation, member.incarnation, &fields);
+    Append(kKind, static_cast<uint8_t>(member.kind), &fields);
+    kv::AppendField(kAddress | kv::kCriticalTag, member.address, &fields);
+    kv::AppendField(tag++, fields, &bytes);
+  }
+  return bytes;
+}
+
+absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes) {
+  if (!absl::ConsumePrefix(&bytes, kMagic)) {
+    return absl::InvalidArgumentError("configuration of a group: these bytes are none");
+  }
+  Configuration configuration;
+  absl::Status inner;
+  absl::Status status =
+      kv::ReadFields("configuration of a group", bytes, [&](uint16_t tag, absl::string_view value) -> kv::FieldUse {
+        switch (tag) {
+          case kGroup:
+            return Take(value, &configuration.group);
+          case kEpoch:
+            return Take(value, &configuration.epoch);
+          case kLease:
+            return Take(value, &configuration.lease_us);
+          case kHashSeed:
+            return Take(value, &configuration.hash_seed);
+          case kLayout:
+            return Take(value, &configuration.layout);
+          default:
+            break;
+        }
+        if (tag < kFirstReplica || tag >= kFirstReplica + kMaxReplicas) return kv::FieldUse::kUnknown;
+        Replica replica;
+        inner.Update(
+            kv::ReadFields("replica of a group", value, [&replica](uint16_t field, absl::string_view bytes_of) {
+              return TakeReplicaField(field, bytes_of, &replica);
+            }));
+        configuration.members.push_back(std::move(replica));
+        return kv::FieldUse::kTaken;
+      });
+  status.Update(inner);
+  if (status.ok()) status = configuration.Check();
+  if (!status.ok()) return status;
+  return configuration;
+}
+
+}  // namespace farlook::cluster

@@ -1,0 +1,60 @@
+// The record of a group in the directory: who is a member, and since which epoch.
+//
+//      0 "flkgroup" | 8 fields (kv/fields.h)
+//
+// The fields: 1 group u64, 2 epoch u64, 3 lease us u32, 4 hash seed u64, 5 layout u32; 64 + i: replica i, itself a
+// sequence of fields: 1 incarnation u64, 2 kind u8, 3 address. Numbers are little-endian. All are critical, as who does
+// not know one would take wrong decisions; what may be ignored gets a tag without that bit.
+#ifndef FARLOOK_CLUSTER_CONFIGURATION_H_
+#define FARLOOK_CLUSTER_CONFIGURATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace farlook::cluster {
+
+inline constexpr size_t kMaxReplicas = 16;
+inline constexpr size_t kMaxAddressBytes = 256;
+// Readers READ words three times as often; longer ones make a failover slow without sparing much.
+inline constexpr uint32_t kMinLeaseUs = 1'000, kMaxLeaseUs = 60'000'000;
+
+struct Replica {
+  enum class Kind : uint8_t { kBackup = 1, kPrimary = 2 };
+
+  uint64_t incarnation = 0;  // random, drawn by the process when it begins; never 0
+  Kind kind = Kind::kBackup;
+  std::string address = {};  // "rdma://host:port", as clients connect to it
+
+  bool operator==(const Replica&) const = default;
+};
+
+struct Configuration {
+  uint64_t group = 0;  // random: tells two groups apart that have one name
+  uint64_t epoch = 0;
+  uint32_t lease_us = 150'000;  // D
+  uint64_t hash_seed = 0;
+  uint32_t layout = 0;
+  std::vector<Replica> members;  // one of them is the primary, all are in sync
+
+  const Replica* Find(uint64_t incarnation) const;
+  const Replica& primary() const;  // REQUIRES Check().ok()
+  // INVALID_ARGUMENT, and what is wrong with it: no or two primaries, one member twice, ...
+  absl::Status Check() const;
+  bool operator==(const Configuration&) const = default;
+};
+
+// REQUIRES configuration.Check().ok().
+std::string EncodeConfiguration(const Configuration& configuration);
+
+// Of untrusted bytes; what it returns is Check()ed. FAILED_PRECONDITION: of a later version of Farlook.
+absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes);
+
+}  // namespace farlook::cluster
+
+#endif  // FARLOOK_CLUSTER_CONFIGURATION_H_

@@ -1,0 +1,34 @@
+// The word by which a member of a group tells readers which epoch its memory belongs to. See docs/cluster.md, "Epoch
+// words".
+//
+//      63                             1   0
+//      | epoch                          | open |
+#ifndef FARLOOK_CLUSTER_EPOCH_WORD_H_
+#define FARLOOK_CLUSTER_EPOCH_WORD_H_
+
+#include <cstdint>
+
+namespace farlook::cluster {
+
+class EpochWord {
+ public:
+  // SHUT(0): of whom nobody may read.
+  constexpr EpochWord() = default;
+  // REQUIRES epoch < 2^63.
+  static constexpr EpochWord Open(uint64_t epoch) { return EpochWord(epoch << 1 | 1); }
+  static constexpr EpochWord Shut(uint64_t epoch) { return EpochWord(epoch << 1); }
+  static constexpr EpochWord FromBits(uint64_t bits) { return EpochWord(bits); }
+
+  constexpr uint64_t bits() const { return bits_; }
+  constexpr uint64_t epoch() const { return bits_ >> 1; }
+  constexpr bool is_open() const { return (bits_ & 1) != 0; }
+  constexpr bool operator==(const EpochWord&) const = default;
+
+ private:
+  explicit constexpr EpochWord(uint64_t bits) : bits_(bits) {}
+  uint64_t bits_ = 0;
+};
+
+}  // namespace farlook::cluster
+
+#endif  // FARLOOK_CLUSTER_EPOCH_WORD_H_

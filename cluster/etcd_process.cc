@@ -1,0 +1,171 @@
+#include "cluster/etcd_process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+
+namespace farlook::cluster {
+namespace {
+
+constexpr absl::Duration kLong = absl::Seconds(60);  // the machine may be busy
+
+// Different ones: all sockets stay until the last is bound.
+std::vector<int> FreePorts(size_t count) {
+  std::vector<int> sockets, ports;
+  for (size_t i = 0; i < count; ++i) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
+    sockets.push_back(fd);
+    ports.push_back(ntohs(address.sin_port));
+  }
+  for (const int fd : sockets) close(fd);
+  return ports;
+}
+
+std::string MakeFolder() {
+  std::string folder = testing::TempDir() + "/etcd_XXXXXX";
+  EXPECT_NE(mkdtemp(folder.data()), nullptr);
+  return folder;
+}
+
+}  // namespace
+
+EtcdProcesses::EtcdProcesses(size_t members, const std::string& token)
+    : token_(token), folder_(MakeFolder()), pids_(members) {
+  const std::vector<int> ports = FreePorts(2 * members);
+  for (size_t i = 0; i < members; ++i) {
+    endpoints_.push_back(absl::StrCat("http://127.0.0.1:", ports[2 * i]));
+    peers_.push_back(absl::StrCat("http://127.0.0.1:", ports[2 * i + 1]));
+  }
+  for (size_t i = 0; i < members; ++i) Start(i);
+  AwaitHealthy();
+}
+
+EtcdProcesses::~EtcdProcesses() {
+  for (size_t i = 0; i < pids_.size(); ++i) Kill(i);
+}
+
+void EtcdProcesses::Start(size_t member) {
+  std::vector<std::string> cluster;
+  for (size_t i = 0; i < peers_.size(); ++i) cluster.push_back(absl::StrCat("m", i, "=", peers_[i]));
+  std::vector<std::string> arguments = {"etcd",
+                                        "--name",
+                                        absl::StrCat("m", member),
+                                        "--data-dir",
+                                        absl::StrCat(folder_, "/", member, ".", life_),
+                                        "--listen-client-urls",
+                                        endpoints_[member],
+                                        "--advertise-client-urls",
+                                        endpoints_[member],
+                                        "--listen-peer-urls",
+                                        peers_[member],
+                                        "--initial-advertise-peer-urls",
+                                        peers_[member],
+                                        "--initial-cluster",
+                                        absl::StrJoin(cluster, ","),
+                                        "--initial-cluster-token",
+                                        token_,
+                                        "--heartbeat-interval",
+                                        "20",
+                                        "--election-timeout",
+                                        "200",
+                                        "--logger",
+                                        "zap",
+                                        "--log-level",
+                                        "error"};
+  std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  const std::string log = absl::StrCat(folder_, "/", member, ".log");
+  pids_[member] = fork();
+  ASSERT_GE(pids_[member], 0);
+  if (pids_[member] != 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+  dup2(out, 1);
+  dup2(out, 2);
+  execvp("etcd", argv.data());
+  _exit(127);
+}
+
+void EtcdProcesses::Signal(size_t member, int signal) { EXPECT_EQ(kill(pids_[member], signal), 0); }
+
+void EtcdProcesses::Kill(size_t member) {
+  if (pids_[member] == 0) return;
+  kill(pids_[member], SIGKILL);
+  waitpid(pids_[member], nullptr, 0);
+  pids_[member] = 0;
+}
+
+void EtcdProcesses::Wipe() {
+  for (size_t i = 0; i < pids_.size(); ++i) Kill(i);
+  ++life_;
+  for (size_t i = 0; i < pids_.size(); ++i) Start(i);
+  AwaitHealthy();
+}
+
+std::string EtcdProcesses::Control(const std::string& arguments) {
+  return Control(absl::StrJoin(endpoints_, ","), arguments);
+}
+
+std::string EtcdProcesses::Control(const std::string& endpoints, const std::string& arguments) {
+  const std::string command =
+      absl::StrCat("ETCDCTL_API=3 timeout 20 etcdctl --endpoints=", endpoints, " ", arguments, " 2>&1");
+  FILE* const pipe = popen(command.c_str(), "r");
+  std::string text;
+  std::array<char, 4096> bytes;
+  while (const size_t got = fread(bytes.data(), 1, bytes.size(), pipe)) text.append(bytes.data(), got);
+  pclose(pipe);
+  return text;
+}
+
+void EtcdProcesses::AwaitHealthy() {
+  const absl::Time end = absl::Now() + kLong;
+  std::string health;
+  do {
+    health = Control("endpoint health");
+    if (!absl::StrContains(health, "unhealthy") && absl::StrContains(health, "is healthy")) return;
+    absl::SleepFor(absl::Milliseconds(20));
+  } while (absl::Now() < end);
+  FAIL() << "etcd (Debian: etcd-server, etcd-client; tools/setup installs them) does not answer:\n" << health;
+}
+
+size_t EtcdProcesses::Leader() {
+  const absl::Time end = absl::Now() + kLong;
+  do {
+    for (size_t i = 0; i < endpoints_.size(); ++i) {
+      // Fields: endpoint, id, version, size, is leader, ...
+      const std::string status = Control(endpoints_[i], "endpoint status --write-out=simple");
+      const std::vector<std::string> fields = absl::StrSplit(status, ", ");
+      if (fields.size() > 4 && fields[4] == "true") return i;
+    }
+    absl::SleepFor(absl::Milliseconds(20));
+  } while (absl::Now() < end);
+  ADD_FAILURE() << "etcd has no leader";
+  return 0;
+}
+
+}  // namespace farlook::cluster

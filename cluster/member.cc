@@ -1,0 +1,218 @@
+#include "cluster/member.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace farlook::cluster {
+namespace {
+
+using Kind = Action::Kind;
+
+bool IsPrimary(const Configuration& configuration, uint64_t incarnation) {
+  const Replica* const member = configuration.Find(incarnation);
+  return member != nullptr && member->kind == Replica::Kind::kPrimary;
+}
+
+}  // namespace
+
+absl::Status Member::Learn(uint64_t revision, const Configuration& configuration, Actions* actions) {
+  if (role_ == Role::kDeposed || revision <= revision_) return absl::OkStatus();
+  if (absl::Status status = configuration.Check(); !status.ok()) return status;
+  if (configuration_.group != 0 && configuration.group != configuration_.group) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the directory has another group of this name: ", absl::Hex(configuration.group), ", and not ",
+                     absl::Hex(configuration_.group), "; give each group a name of its own"));
+  }
+  if (configuration.epoch <= configuration_.epoch) {
+    return absl::DataLossError(absl::StrCat("epoch ", configuration.epoch, " of the group came after epoch ",
+                                            configuration_.epoch, ": somebody else wrote its record"));
+  }
+  const bool was_member = role_ != Role::kJoining;
+  const bool proposed = is_sent_ && configuration == proposal_;
+  revision_ = revision;
+  configuration_ = configuration;
+  if (proposed) {
+    Won(actions);
+    return absl::OkStatus();
+  }
+  proposal_ = {};
+  if (configuration.Find(incarnation_) == nullptr) {
+    if (was_member) StepDown(actions);
+  } else if (IsPrimary(configuration, incarnation_) || role_ == Role::kPrimary || role_ == Role::kPromoting) {
+    // A primary stays one, or goes: its table has what its successor's may not have.
+    StepDown(actions);
+  } else {
+    role_ = Role::kBackup;
+    StoreWord(EpochWord::Open(configuration.epoch), actions);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Member::Create(Configuration first, Actions* actions) {
+  if (role_ != Role::kJoining || revision_ != 0 || is_proposing() || is_awaited_) {
+    return absl::FailedPreconditionError("the group is there already");
+  }
+  first.epoch = 1;
+  if (absl::Status status = first.Check(); !status.ok()) return status;
+  if (first.members.size() != 1 || !IsPrimary(first, incarnation_)) {
+    return absl::InvalidArgumentError("a new group begins with its first primary");
+  }
+  return Propose(std::move(first), actions);
+}
+
+absl::Status Member::CheckMayPropose(bool as_primary) const {
+  if (is_proposing() || is_awaited_) {
+    return absl::FailedPreconditionError("another proposal's outcome is not certain yet");
+  }
+  if (role_ != (as_primary ? Role::kPrimary : Role::kBackup)) {
+    return absl::FailedPreconditionError(as_primary ? "it is not the primary" : "it is no backup in sync");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Member::Promote(const std::vector<uint64_t>& lost, Actions* actions) {
+  if (absl::Status status = CheckMayPropose(false); !status.ok()) return status;
+  Configuration next = configuration_;
+  std::erase_if(next.members, [this, &lost](const Replica& member) {
+    return member.kind == Replica::Kind::kPrimary ||
+           (member.incarnation != incarnation_ &&
+            std::find(lost.begin(), lost.end(), member.incarnation) != lost.end());
+  });
+  for (Replica& member : next.members) {
+    if (member.incarnation == incarnation_) member.kind = Replica::Kind::kPrimary;
+  }
+  return Propose(std::move(next), actions);
+}
+
+absl::Status Member::Remove(uint64_t incarnation, Actions* actions) {
+  if (absl::Status status = CheckMayPropose(true); !status.ok()) return status;
+  Configuration next = configuration_;
+  std::erase_if(next.members, [incarnation](const Replica& member) { return member.incarnation == incarnation; });
+  if (incarnation == incarnation_ || next.members.size() == configuration_.members.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(absl::Hex(incarnation), " is no backup of the group"));
+  }
+  return Propose(std::move(next), actions);
+}
+
+absl::Status Member::Add(Replica joiner, Actions* actions) {
+  if (absl::Status status = CheckMayPropose(true); !status.ok()) return status;
+  Configuration next = configuration_;
+  joiner.kind = Replica::Kind::kBackup;
+  next.members.push_back(std::move(joiner));
+  return Propose(std::move(next), actions);
+}
+
+absl::Status Member::Propose(Configuration next, Actions* actions) {
+  next.epoch = configuration_.epoch + 1;
+  if (absl::Status status = next.Check(); !status.ok()) return status;
+  proposal_ = std::move(next);
+  is_sent_ = false;
+  maybe_done_ = false;
+  shut_at_ = absl::InfiniteFuture();
+  StoreWord(EpochWord::Shut(configuration_.epoch), actions);
+  return absl::OkStatus();
+}
+
+void Member::Stored(absl::Time now, Actions* actions) {
+  if (!is_proposing() || is_sent_) return;
+  shut_at_ = now;
+  is_sent_ = true;
+  SendProposal(actions);
+}
+
+void Member::SendProposal(Actions* actions) {
+  is_awaited_ = true;
+  actions->push_back({.kind = Kind::kCas, .expected = revision_, .record = EncodeConfiguration(proposal_)});
+}
+
+void Member::Retry(Actions* actions) {
+  if (!is_proposing() || !is_sent_ || is_awaited_) return;
+  // What it reads settles the outcome; if nothing changed, the same is asked for again.
+  actions->push_back({.kind = Kind::kRead});
+  SendProposal(actions);
+}
+
+void Member::Swapped(const CasResult& result, Actions* actions) {
+  is_awaited_ = false;
+  // A record that was learned in the meantime has settled it.
+  if (!is_proposing()) return;
+  switch (result.outcome) {
+    case CasOutcome::kDone:
+      revision_ = result.revision;
+      configuration_ = proposal_;
+      Won(actions);
+      return;
+    case CasOutcome::kConflict:
+      // Somebody else's, or its own that was done although the answer was lost: the record tells.
+      actions->push_back({.kind = Kind::kRead});
+      return;
+    case CasOutcome::kUnknown:
+      maybe_done_ = true;
+      return;
+    case CasOutcome::kNotDone:
+      if (maybe_done_) return;
+      proposal_ = {};
+      if (role_ != Role::kJoining) StoreWord(EpochWord::Open(configuration_.epoch), actions);
+      return;
+  }
+}
+
+void Member::Won(Actions* actions) {
+  proposal_ = {};
+  if (role_ == Role::kPrimary) {
+    StoreWord(EpochWord::Open(configuration_.epoch), actions);
+    return;
+  }
+  role_ = Role::kPromoting;
+  tail_accepted_ = false;
+  actions->push_back({.kind = Kind::kGatherTail});
+}
+
+void Member::TailAccepted(uint64_t epoch, absl::Time now, Actions* actions) {
+  if (role_ != Role::kPromoting || epoch != configuration_.epoch) return;
+  tail_accepted_ = true;
+  Tick(now, actions);
+}
+
+void Member::Tick(absl::Time now, Actions* actions) {
+  if (role_ != Role::kPromoting || !tail_accepted_) return;
+  if (now < shut_at_ + absl::Microseconds(configuration_.lease_us)) return;
+  role_ = Role::kPrimary;
+  actions->push_back({.kind = Kind::kPublishTail});
+  StoreWord(EpochWord::Open(configuration_.epoch), actions);
+  actions->push_back({.kind = Kind::kServe});
+}
+
+bool Member::Accepts(uint64_t primary, uint64_t epoch) const {
+  if (configuration_.epoch == 0 || epoch != configuration_.epoch || primary != configuration_.primary().incarnation) {
+    return false;
+  }
+  return role_ == Role::kJoining || (role_ == Role::kBackup && word_ == EpochWord::Open(epoch));
+}
+
+std::vector<uint64_t> Member::MustAccept() const {
+  std::vector<uint64_t> all;
+  for (const Configuration* const configuration : {&configuration_, &proposal_}) {
+    for (const Replica& member : configuration->members) {
+      if (member.incarnation != incarnation_ && std::find(all.begin(), all.end(), member.incarnation) == all.end()) {
+        all.push_back(member.incarnation);
+      }
+    }
+  }
+  return all;
+}
+
+void Member::StoreWord(EpochWord word, Actions* actions) {
+  word_ = word;
+  actions->push_back({.kind = Kind::kStoreWord, .word = word});
+}
+
+void Member::StepDown(Actions* actions) {
+  role_ = Role::kDeposed;
+  proposal_ = {};
+  actions->push_back({.kind = Kind::kStepDown});
+}
+
+}  // namespace farlook::cluster

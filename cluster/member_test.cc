@@ -1,0 +1,214 @@
+// What one member does, event by event; group_run_test.cc has them together.
+#include "cluster/member.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "cluster/configuration.h"
+#include "cluster/directory.h"
+#include "cluster/epoch_word.h"
+#include "gtest/gtest.h"
+
+namespace farlook::cluster {
+namespace {
+
+using Kind = Action::Kind;
+using Role = Member::Role;
+
+constexpr absl::Time kStart = absl::UnixEpoch();
+constexpr absl::Duration kLease = absl::Milliseconds(100);
+
+Configuration Of(uint64_t epoch, uint64_t primary, const std::vector<uint64_t>& backups) {
+  Configuration configuration;
+  configuration.group = 7;
+  configuration.epoch = epoch;
+  configuration.lease_us = 100'000;
+  configuration.members.push_back({.incarnation = primary, .kind = Replica::Kind::kPrimary, .address = "a"});
+  for (const uint64_t backup : backups) configuration.members.push_back({.incarnation = backup, .address = "b"});
+  return configuration;
+}
+
+std::vector<Kind> Kinds(const Actions& actions) {
+  std::vector<Kind> kinds;
+  for (const Action& action : actions) kinds.push_back(action.kind);
+  return kinds;
+}
+
+class MemberTest : public testing::Test {
+ protected:
+  // Carries out nothing; what the event asked for.
+  Actions Took() { return std::exchange(actions_, {}); }
+  void Learn(uint64_t revision, const Configuration& configuration) {
+    ASSERT_TRUE(member_.Learn(revision, configuration, &actions_).ok());
+  }
+  // A backup of 1 in epoch 5 that suspects it.
+  void Suspect() {
+    Learn(10, Of(5, 1, {2, 3}));
+    Took();
+    ASSERT_TRUE(member_.Promote({}, &actions_).ok());
+  }
+
+  Member member_{2};
+  Actions actions_;
+};
+
+TEST_F(MemberTest, ABackupIsOpenInTheEpochThatItLearned) {
+  Learn(10, Of(5, 1, {2}));
+  const Actions actions = Took();
+  ASSERT_EQ(Kinds(actions), std::vector<Kind>{Kind::kStoreWord});
+  EXPECT_EQ(actions[0].word, EpochWord::Open(5));
+  EXPECT_TRUE(member_.Accepts(1, 5));
+  // Expect: nobody else's records, and none of another epoch.
+  EXPECT_FALSE(member_.Accepts(3, 5));
+  EXPECT_FALSE(member_.Accepts(1, 4));
+  EXPECT_FALSE(member_.Accepts(1, 6));
+}
+
+TEST_F(MemberTest, OldAnswersAreIgnored) {
+  Learn(10, Of(5, 1, {2}));
+  Took();
+  Learn(9, Of(4, 3, {2}));
+  Learn(10, Of(5, 1, {2}));
+  EXPECT_TRUE(Took().empty());
+  EXPECT_EQ(member_.epoch(), 5);
+}
+
+TEST_F(MemberTest, WordIsShutBeforeAnythingIsProposedAndStaysSo) {
+  Suspect();
+  Actions actions = Took();
+  ASSERT_EQ(Kinds(actions), std::vector<Kind>{Kind::kStoreWord});
+  EXPECT_EQ(actions[0].word, EpochWord::Shut(5));
+  EXPECT_FALSE(member_.Accepts(1, 5));
+  member_.Stored(kStart, &actions_);
+  actions = Took();
+  ASSERT_EQ(Kinds(actions), std::vector<Kind>{Kind::kCas});
+  EXPECT_EQ(actions[0].expected, 10);
+  EXPECT_EQ(DecodeConfiguration(actions[0].record)->primary().incarnation, 2);
+  EXPECT_EQ(DecodeConfiguration(actions[0].record)->Find(1), nullptr);
+  // Expect: while the answer is awaited it asks for nothing; when it is lost, for the same again.
+  member_.Retry(&actions_);
+  EXPECT_TRUE(Took().empty());
+  member_.Swapped({.outcome = CasOutcome::kUnknown}, &actions_);
+  EXPECT_EQ(member_.word(), EpochWord::Shut(5));
+  EXPECT_FALSE(member_.Promote({}, &actions_).ok());
+  member_.Retry(&actions_);
+  const Actions again = Took();
+  ASSERT_EQ(Kinds(again), (std::vector<Kind>{Kind::kRead, Kind::kCas}));
+  EXPECT_EQ(again[1].record, actions[0].record);
+  // Expect: what was surely not done this time may have been done before.
+  member_.Swapped({.outcome = CasOutcome::kNotDone}, &actions_);
+  EXPECT_EQ(member_.word(), EpochWord::Shut(5));
+}
+
+TEST_F(MemberTest, WhatWasSurelyNeverDoneIsGivenUp) {
+  Suspect();
+  Took();
+  member_.Stored(kStart, &actions_);
+  Took();
+  member_.Swapped({.outcome = CasOutcome::kNotDone}, &actions_);
+  const Actions actions = Took();
+  ASSERT_EQ(Kinds(actions), std::vector<Kind>{Kind::kStoreWord});
+  EXPECT_EQ(actions[0].word, EpochWord::Open(5));
+  EXPECT_FALSE(member_.is_proposing());
+}
+
+TEST_F(MemberTest, APromoterServesAfterTheTailIsAcceptedAndTheLeaseIsOver) {
+  Suspect();
+  Took();
+  member_.Stored(kStart, &actions_);
+  Took();
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 11}, &actions_);
+  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kGatherTail});
+  EXPECT_EQ(member_.role(), Role::kPromoting);
+  EXPECT_EQ(member_.MustAccept(), std::vector<uint64_t>{3});
+  member_.Tick(kStart + kLease * 2, &actions_);
+  EXPECT_TRUE(Took().empty());
+  member_.TailAccepted(5, kStart + kLease, &actions_);  // of another epoch
+  member_.TailAccepted(6, kStart + kLease - absl::Microseconds(1), &actions_);
+  EXPECT_TRUE(Took().empty());
+  EXPECT_EQ(member_.word(), EpochWord::Shut(5));
+  member_.Tick(kStart + kLease, &actions_);
+  const Actions actions = Took();
+  ASSERT_EQ(Kinds(actions), (std::vector<Kind>{Kind::kPublishTail, Kind::kStoreWord, Kind::kServe}));
+  EXPECT_EQ(actions[1].word, EpochWord::Open(6));
+  EXPECT_TRUE(member_.Serves());
+}
+
+TEST_F(MemberTest, ALostAnswerIsSettledByTheRecord) {
+  Suspect();
+  member_.Stored(kStart, &actions_);
+  const Actions actions = Took();
+  member_.Swapped({.outcome = CasOutcome::kUnknown}, &actions_);
+  Learn(11, *DecodeConfiguration(actions.back().record));
+  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kGatherTail});
+}
+
+TEST_F(MemberTest, WhoLosesIsABackupOfTheWinner) {
+  Suspect();
+  member_.Stored(kStart, &actions_);
+  Took();
+  Learn(11, Of(6, 3, {2}));
+  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kStoreWord});
+  // Expect: the answer to its own proposal, which comes now, changes nothing; a new proposal waits for it.
+  EXPECT_FALSE(member_.Promote({}, &actions_).ok());
+  member_.Swapped({.outcome = CasOutcome::kConflict}, &actions_);
+  EXPECT_TRUE(Took().empty());
+  EXPECT_EQ(member_.word(), EpochWord::Open(6));
+  EXPECT_TRUE(member_.Promote({}, &actions_).ok());
+}
+
+TEST_F(MemberTest, WhoWasRemovedStepsDownForGood) {
+  Learn(10, Of(5, 1, {2}));
+  Took();
+  Learn(11, Of(6, 1, {3}));
+  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kStepDown});
+  Learn(12, Of(7, 1, {2, 3}));
+  EXPECT_TRUE(Took().empty());
+  EXPECT_FALSE(member_.Accepts(1, 7));
+}
+
+TEST_F(MemberTest, APrimaryAsksAllOfBothSetsWhileItProposes) {
+  Configuration first = Of(1, 2, {});
+  ASSERT_TRUE(member_.Create(first, &actions_).ok());
+  member_.Stored(kStart, &actions_);
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 4}, &actions_);
+  member_.TailAccepted(1, kStart + kLease, &actions_);
+  ASSERT_TRUE(member_.Serves());
+  Took();
+  ASSERT_TRUE(member_.Add({.incarnation = 3, .address = "b"}, &actions_).ok());
+  EXPECT_EQ(member_.MustAccept(), std::vector<uint64_t>{3});
+  EXPECT_TRUE(member_.Serves());
+  member_.Stored(kStart, &actions_);
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 5}, &actions_);
+  EXPECT_EQ(member_.word(), EpochWord::Open(2));
+  ASSERT_TRUE(member_.Remove(3, &actions_).ok());
+  EXPECT_EQ(member_.MustAccept(), std::vector<uint64_t>{3});
+  // Expect: only a backup promotes, only a member is removed.
+  EXPECT_FALSE(member_.Promote({}, &actions_).ok());
+}
+
+TEST_F(MemberTest, AnotherGroupOfThatNameIsRefused) {
+  Learn(10, Of(5, 1, {2}));
+  Took();
+  Configuration other = Of(6, 1, {2});
+  other.group = 8;
+  EXPECT_TRUE(absl::IsFailedPrecondition(member_.Learn(11, other, &actions_)));
+  EXPECT_TRUE(absl::IsDataLoss(member_.Learn(11, Of(5, 1, {2}), &actions_)));
+  EXPECT_TRUE(Took().empty());
+  EXPECT_EQ(member_.revision(), 10);
+}
+
+TEST_F(MemberTest, WhoIsNoMemberProposesNothing) {
+  EXPECT_FALSE(member_.Promote({}, &actions_).ok());
+  Learn(10, Of(5, 1, {3}));
+  EXPECT_FALSE(member_.Promote({}, &actions_).ok());
+  EXPECT_FALSE(member_.Add({.incarnation = 4, .address = "b"}, &actions_).ok());
+  EXPECT_FALSE(member_.Create(Of(1, 2, {}), &actions_).ok());
+  // Expect: it may be filled.
+  EXPECT_TRUE(member_.Accepts(1, 5));
+}
+
+}  // namespace
+}  // namespace farlook::cluster

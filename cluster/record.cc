@@ -1,0 +1,112 @@
+#include "cluster/record.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kv/hash.h"
+#include "kv/words.h"
+
+namespace farlook::cluster {
+namespace {
+
+constexpr size_t kRecordHeadBytes = 40;
+
+template <typename T>
+void Put(T number, std::string* bytes) {
+  char raw[sizeof number];
+  kv::StoreAs(raw, number);
+  bytes->append(raw, sizeof raw);
+}
+
+size_t Padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+uint64_t Checksum(absl::string_view bytes) {
+  static const kv::Hasher hasher(0);
+  return hasher(bytes);
+}
+
+absl::Status Bad(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("batch of records: ", what));
+}
+
+// Takes a record off `bytes`.
+absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
+  if (bytes->size() < kRecordHeadBytes) return Bad("a record is cut short");
+  const char* const head = bytes->data();
+  const size_t value_bytes = kv::LoadAs<uint32_t>(head + 32), key_bytes = kv::LoadAs<uint16_t>(head + 36);
+  const uint8_t kind = kv::LoadAs<uint8_t>(head + 38);
+  const size_t all = Padded(kRecordHeadBytes + key_bytes + value_bytes);
+  if (all > bytes->size()) return Bad("a record is cut short");
+  if (kind < 1 || kind > static_cast<uint8_t>(Record::Kind::kOutcome)) return Bad(absl::StrCat("kind ", kind));
+  Record record{.kind = static_cast<Record::Kind>(kind),
+                .session = kv::LoadAs<uint64_t>(head),
+                .number = kv::LoadAs<uint64_t>(head + 8),
+                .outcome = kv::LoadAs<uint8_t>(head + 39),
+                .version = kv::LoadAs<uint64_t>(head + 16),
+                .expires_in_us = kv::LoadAs<uint64_t>(head + 24),
+                .key = std::string(bytes->substr(kRecordHeadBytes, key_bytes)),
+                .value = std::string(bytes->substr(kRecordHeadBytes + key_bytes, value_bytes))};
+  const absl::string_view rest =
+      bytes->substr(kRecordHeadBytes + key_bytes + value_bytes, all - kRecordHeadBytes - key_bytes - value_bytes);
+  if (std::any_of(rest.begin(), rest.end(), [](char c) { return c != 0; })) return Bad("padding is not zero");
+  bytes->remove_prefix(all);
+  return record;
+}
+
+}  // namespace
+
+size_t Record::bytes() const { return Padded(kRecordHeadBytes + key.size() + value.size()); }
+
+std::string EncodeBatch(const Batch& batch) {
+  std::string bytes(sizeof(uint64_t), '\0');
+  size_t record_bytes = 0;
+  for (const Record& record : batch.records) record_bytes += record.bytes();
+  bytes.reserve(kBatchHeadBytes + record_bytes);
+  Put(batch.epoch, &bytes);
+  Put(batch.primary, &bytes);
+  Put(batch.commit, &bytes);
+  Put(batch.first, &bytes);
+  Put(static_cast<uint32_t>(batch.records.size()), &bytes);
+  Put(static_cast<uint32_t>(record_bytes), &bytes);
+  for (const Record& record : batch.records) {
+    Put(record.session, &bytes);
+    Put(record.number, &bytes);
+    Put(record.version, &bytes);
+    Put(record.expires_in_us, &bytes);
+    Put(static_cast<uint32_t>(record.value.size()), &bytes);
+    Put(static_cast<uint16_t>(record.key.size()), &bytes);
+    Put(static_cast<uint8_t>(record.kind), &bytes);
+    Put(record.outcome, &bytes);
+    bytes += record.key;
+    bytes += record.value;
+    bytes.resize(Padded(bytes.size()));
+  }
+  kv::StoreAs(bytes.data(), Checksum(absl::string_view(bytes).substr(sizeof(uint64_t))));
+  return bytes;
+}
+
+absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes) {
+  if (bytes.size() < kBatchHeadBytes) return Bad("cut short");
+  if (kv::LoadAs<uint64_t>(bytes.data()) != Checksum(bytes.substr(sizeof(uint64_t)))) return Bad("torn");
+  const char* const head = bytes.data();
+  Batch batch{.epoch = kv::LoadAs<uint64_t>(head + 8),
+              .primary = kv::LoadAs<uint64_t>(head + 16),
+              .commit = kv::LoadAs<uint64_t>(head + 24),
+              .first = kv::LoadAs<uint64_t>(head + 32)};
+  const uint32_t records = kv::LoadAs<uint32_t>(head + 40);
+  bytes.remove_prefix(kBatchHeadBytes);
+  if (bytes.size() != kv::LoadAs<uint32_t>(head + 44)) return Bad("its length is not what it says");
+  if (batch.first == 0 || batch.first + records < batch.first) return Bad("a sequence is out of range");
+  for (uint32_t i = 0; i < records; ++i) {
+    absl::StatusOr<Record> record = TakeRecord(&bytes);
+    if (!record.ok()) return record.status();
+    record->sequence = batch.first + i;
+    batch.records.push_back(*std::move(record));
+  }
+  if (!bytes.empty()) return Bad("there is more than its records");
+  return batch;
+}
+
+}  // namespace farlook::cluster

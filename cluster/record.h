@@ -1,0 +1,58 @@
+// What a primary tells its backups: records, each a write with its outcome, in batches. All numbers are little-endian.
+//
+//   a batch:   0 checksum u64 | 8 epoch u64 | 16 primary u64 | 24 commit u64 | 32 first sequence u64 | 40 records u32 | 44 bytes u32
+//   a record:  0 session u64 | 8 number u64 | 16 version u64 | 24 expires in us u64 | 32 value bytes u32 | 36 key bytes u16
+//              | 38 kind u8 | 39 outcome u8 | 40 key | value | zeros up to a multiple of 8
+//
+// The checksum is XXH3-64 of all after it: a batch that arrived torn is none.
+#ifndef FARLOOK_CLUSTER_RECORD_H_
+#define FARLOOK_CLUSTER_RECORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace farlook::cluster {
+
+struct Record {
+  enum class Kind : uint8_t {
+    kPut = 1,
+    kDelete = 2,
+    kOutcome = 3,  // of a request that changed nothing: it must be answered the same by who comes after
+  };
+
+  uint64_t sequence = 0;  // 1, 2, ... in the life of a group, across epochs
+  Kind kind = Kind::kPut;
+  uint64_t session = 0, number = 0;  // of the request; 0: nobody's, as when an item expires
+  uint8_t outcome = 0;               // as in the reply
+  uint64_t version = 0;
+  uint64_t expires_in_us = 0;  // when it was sent; 0: never
+  std::string key = {}, value = {};
+
+  bool operator==(const Record&) const = default;
+  size_t bytes() const;  // in a batch
+};
+
+struct Batch {
+  uint64_t epoch = 0;
+  uint64_t primary = 0;  // its incarnation
+  uint64_t commit = 0;   // all members accepted the records up to this sequence
+  uint64_t first = 0;    // sequence of the first record; where there is none, of the next one
+  std::vector<Record> records = {};
+};
+
+inline constexpr size_t kBatchHeadBytes = 48;
+
+// REQUIRES that sequences follow each other from `batch.first`.
+std::string EncodeBatch(const Batch& batch);
+
+// Of untrusted bytes. INVALID_ARGUMENT: torn, cut short, or of no known kind.
+absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes);
+
+}  // namespace farlook::cluster
+
+#endif  // FARLOOK_CLUSTER_RECORD_H_

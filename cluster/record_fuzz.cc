@@ -1,0 +1,23 @@
+// Any bytes are refused or understood, and what is understood is the same after it was written again. The checksum is
+// put right first: nobody would guess it.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "cluster/record.h"
+#include "kv/hash.h"
+#include "kv/words.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace farlook;
+  std::string bytes(reinterpret_cast<const char*>(data), size);
+  (void)cluster::DecodeBatch(bytes);
+  if (size < sizeof(uint64_t)) return 0;
+  kv::StoreAs(bytes.data(), kv::Hasher(0)(absl::string_view(bytes).substr(sizeof(uint64_t))));
+  const auto batch = cluster::DecodeBatch(bytes);
+  if (batch.ok() && cluster::EncodeBatch(*batch) != bytes) abort();
+  return 0;
+}

@@ -1,0 +1,124 @@
+#include "cluster/stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace farlook::cluster {
+
+OutgoingStream::OutgoingStream(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<Record> tail,
+                               size_t most_bytes)
+    : epoch_(epoch),
+      primary_(primary),
+      most_bytes_(most_bytes),
+      next_(next),
+      committed_(next - 1 - tail.size()),
+      kept_(std::move(tail)) {
+  for (const Record& record : kept_) kept_bytes_ += record.bytes();
+}
+
+absl::StatusOr<uint64_t> OutgoingStream::Append(Record record) {
+  const size_t bytes = record.bytes();
+  if (kept_bytes_ != 0 && kept_bytes_ + bytes > most_bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat("a backup has not accepted ", kept_bytes_,
+                                                     " bytes of writes yet, and more are not kept; try again later"));
+  }
+  record.sequence = next_;
+  kept_.push_back(std::move(record));
+  kept_bytes_ += bytes;
+  return next_++;
+}
+
+absl::Status OutgoingStream::Follow(uint64_t backup, uint64_t accepted) {
+  if (accepted >= next_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("a backup has record ", accepted, " and the last one is ", last()));
+  }
+  if (accepted + 1 < first_kept()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("records from ", accepted + 1, " are not kept any more: the backup must be filled anew"));
+  }
+  backups_[backup] = {.sent = accepted, .accepted = accepted, .told_commit = 0};
+  return absl::OkStatus();
+}
+
+void OutgoingStream::Forget(uint64_t backup) {
+  backups_.erase(backup);
+  Trim();
+}
+
+std::string OutgoingStream::NextBatch(uint64_t backup, size_t most_bytes) {
+  const auto found = backups_.find(backup);
+  if (found == backups_.end()) return "";
+  Backup& to = found->second;
+  if (to.sent + 1 == next_ && to.told_commit == committed_) return "";
+  Batch batch{.epoch = epoch_, .primary = primary_, .commit = committed_, .first = to.sent + 1};
+  size_t bytes = 0;
+  for (auto record = kept_.begin() + static_cast<ptrdiff_t>(batch.first - first_kept()); record != kept_.end();
+       ++record) {
+    bytes += record->bytes();
+    if (bytes > most_bytes && !batch.records.empty()) break;
+    batch.records.push_back(*record);
+  }
+  to.sent += batch.records.size();
+  to.told_commit = committed_;
+  return EncodeBatch(batch);
+}
+
+absl::Status OutgoingStream::Accepted(uint64_t backup, uint64_t accepted) {
+  const auto found = backups_.find(backup);
+  if (found == backups_.end()) return absl::OkStatus();
+  if (accepted > last()) {
+    return absl::InvalidArgumentError(absl::StrCat("a backup accepted record ", accepted, " and the last is ", last()));
+  }
+  // A batch of a former connection may have arrived late.
+  found->second.sent = std::max(found->second.sent, accepted);
+  found->second.accepted = std::max(found->second.accepted, accepted);
+  return absl::OkStatus();
+}
+
+uint64_t OutgoingStream::Commit(const std::vector<uint64_t>& must_accept) {
+  uint64_t all = last();
+  for (const uint64_t backup : must_accept) {
+    const auto found = backups_.find(backup);
+    all = std::min(all, found == backups_.end() ? 0 : found->second.accepted);
+  }
+  committed_ = std::max(committed_, all);
+  Trim();
+  return committed_;
+}
+
+void OutgoingStream::Trim() {
+  uint64_t needed = committed_;
+  for (const auto& [incarnation, backup] : backups_) needed = std::min(needed, backup.accepted);
+  while (!kept_.empty() && kept_.front().sequence <= needed) {
+    kept_bytes_ -= kept_.front().bytes();
+    kept_.pop_front();
+  }
+}
+
+absl::Status IncomingStream::Take(absl::string_view bytes, absl::FunctionRef<bool(const Record&)> reserve) {
+  absl::StatusOr<Batch> batch = DecodeBatch(bytes);
+  if (!batch.ok()) return batch.status();
+  if (batch->epoch != epoch_ || batch->primary != primary_) {
+    return absl::FailedPreconditionError(absl::StrCat("records of epoch ", batch->epoch, ", and this is ", epoch_));
+  }
+  if (batch->first > accepted_ + 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("records ", accepted_ + 1, " to ", batch->first - 1, " are missing"));
+  }
+  for (Record& record : batch->records) {
+    if (record.sequence <= accepted_) continue;
+    if (!reserve(record)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no room for record ", record.sequence, " of ", record.bytes(), " bytes"));
+    }
+    accepted_ = record.sequence;
+    kept_.push_back(std::move(record));
+  }
+  committed_ = std::max(committed_, batch->commit);
+  return absl::OkStatus();
+}
+
+}  // namespace farlook::cluster

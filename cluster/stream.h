@@ -1,0 +1,119 @@
+// The ordered stream of records from a primary to its backups, for one epoch: what is sent, accepted, committed, kept.
+//
+// Pure: bytes in and out; no threads, no clock. Whether a record may be accepted at all (rule 5), and whose acceptances
+// count (rule 4), is Member's to say.
+//
+// Invariants: of any two members that accepted records in one epoch, one has a prefix of what the other has. What is
+// committed, all members have accepted. Each keeps what it does not know to be committed, so a promoter can give the
+// others what they lack.
+#ifndef FARLOOK_CLUSTER_STREAM_H_
+#define FARLOOK_CLUSTER_STREAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "cluster/record.h"
+
+namespace farlook::cluster {
+
+// The primary's side. Thread safety: none.
+class OutgoingStream {
+ public:
+  // `tail`: accepted by somebody in the former epoch, and perhaps not by all; `next`: the sequence after it. At most
+  // `most_bytes` of records are kept.
+  OutgoingStream(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<Record> tail, size_t most_bytes);
+
+  // The primary goes on to an epoch of its own; acceptances of the one before stay true.
+  void EnterEpoch(uint64_t epoch) { epoch_ = epoch; }
+
+  // Gives `record` its sequence. RESOURCE_EXHAUSTED: a backup lags so far behind that there is no room to keep it; the
+  // write waits until it caught up, or is removed. Where none lags any record has room.
+  absl::StatusOr<uint64_t> Append(Record record);
+
+  // A backup is connected, for the first time or again, and has accepted all up to `accepted`. FAILED_PRECONDITION:
+  // what follows that is not kept any more: it must be filled anew.
+  absl::Status Follow(uint64_t backup, uint64_t accepted);
+  void Forget(uint64_t backup);
+
+  // What to send to `backup` next: records of at most `most_bytes`, but one at least, and the commit index; "": it has
+  // been sent all.
+  std::string NextBatch(uint64_t backup, size_t most_bytes);
+  // `backup` accepted all up to `accepted`; late and repeated ones are ignored. INVALID_ARGUMENT: there is no
+  // such record.
+  absl::Status Accepted(uint64_t backup, uint64_t accepted);
+
+  // The highest sequence that all of `must_accept` accepted; never less than before.
+  uint64_t Commit(const std::vector<uint64_t>& must_accept);
+  uint64_t committed() const { return committed_; }
+  uint64_t last() const { return next_ - 1; }
+  size_t kept_bytes() const { return kept_bytes_; }
+
+ private:
+  struct Backup {
+    uint64_t sent = 0, accepted = 0;
+    uint64_t told_commit = 0;
+  };
+
+  // Forgets what no backup needs any more.
+  void Trim();
+  uint64_t first_kept() const { return next_ - kept_.size(); }
+
+  uint64_t epoch_;
+  const uint64_t primary_;
+  const size_t most_bytes_;
+  uint64_t next_;
+  uint64_t committed_;
+  std::deque<Record> kept_;  // the last ones up to next_ - 1
+  size_t kept_bytes_ = 0;
+  std::map<uint64_t, Backup> backups_;
+};
+
+// A backup's side. Thread safety: none.
+class IncomingStream {
+ public:
+  // Of one that has accepted all up to `accepted`, and applied it.
+  IncomingStream(uint64_t epoch, uint64_t primary, uint64_t accepted)
+      : epoch_(epoch), primary_(primary), accepted_(accepted), committed_(accepted) {}
+
+  // From now on it hears `primary`. What it accepted and kept stays.
+  void EnterEpoch(uint64_t epoch, uint64_t primary) {
+    epoch_ = epoch;
+    primary_ = primary;
+  }
+
+  // Accepts what is new in a batch, as long as `reserve` secures room for it: publishing must not fail later.
+  // INVALID_ARGUMENT: torn; FAILED_PRECONDITION: of another epoch, or some records before it are missing: connect anew
+  // and say accepted(). RESOURCE_EXHAUSTED: no room; what came before is accepted.
+  absl::Status Take(absl::string_view batch, absl::FunctionRef<bool(const Record&)> reserve);
+
+  // The next record that is committed and not applied; null: there is none. Applied() says that it is.
+  const Record* ToApply() const {
+    return !kept_.empty() && kept_.front().sequence <= committed_ ? &kept_.front() : nullptr;
+  }
+  void Applied() { kept_.pop_front(); }
+  // Of a promoter, once all members accepted the tail: all is committed.
+  void CommitAll() { committed_ = accepted_; }
+
+  uint64_t accepted() const { return accepted_; }
+  // Accepted, and not applied: what a promoter gathers. Of all members' the one with the highest accepted() has all the
+  // others'.
+  const std::deque<Record>& tail() const { return kept_; }
+
+ private:
+  uint64_t epoch_, primary_;
+  uint64_t accepted_;
+  uint64_t committed_;  // as the primary said; a joiner may lag behind it
+  std::deque<Record> kept_;
+};
+
+}  // namespace farlook::cluster
+
+#endif  // FARLOOK_CLUSTER_STREAM_H_

@@ -1,0 +1,353 @@
+#include "cluster/stream.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "cluster/record.h"
+#include "gtest/gtest.h"
+
+namespace farlook::cluster {
+namespace {
+
+constexpr size_t kPlenty = 1 << 20;
+
+bool Room(const Record&) { return true; }
+
+Record Put(const std::string& key, const std::string& value) { return {.key = key, .value = value}; }
+
+TEST(Batch, GoldenBytesAndBack) {
+  Batch batch{.epoch = 3, .primary = 5, .commit = 6, .first = 7};
+  batch.records.push_back({.sequence = 7,
+                           .kind = Record::Kind::kPut,
+                           .session = 1,
+                           .number = 2,
+                           .outcome = 4,
+                           .version = 9,
+                           .expires_in_us = 10,
+                           .key = "key",
+                           .value = "value"});
+  batch.records.push_back({.sequence = 8, .kind = Record::Kind::kDelete, .key = "k"});
+  const std::string bytes = EncodeBatch(batch);
+  EXPECT_EQ(absl::BytesToHexString(bytes.substr(8)),
+            "0300000000000000"
+            "0500000000000000"
+            "0600000000000000"
+            "0700000000000000"
+            "0200000060000000"
+            "0100000000000000"
+            "0200000000000000"
+            "0900000000000000"
+            "0a00000000000000"
+            "0500000003000104"
+            "6b657976616c7565"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000001000200"
+            "6b00000000000000");
+  const auto back = DecodeBatch(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->epoch, 3);
+  EXPECT_EQ(back->primary, 5);
+  EXPECT_EQ(back->commit, 6);
+  EXPECT_EQ(back->records, batch.records);
+}
+
+TEST(Batch, TornOnesAreNone) {
+  Batch batch{.epoch = 3, .primary = 5, .commit = 6, .first = 7};
+  batch.records.push_back({.sequence = 7, .key = "key", .value = "value"});
+  const std::string bytes = EncodeBatch(batch);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string torn = bytes;
+    torn[i] = static_cast<char>(torn[i] ^ 0x20);
+    EXPECT_TRUE(absl::IsInvalidArgument(DecodeBatch(torn).status())) << i;
+    EXPECT_FALSE(DecodeBatch(absl::string_view(bytes).substr(0, i)).ok()) << i;
+  }
+}
+
+class StreamTest : public testing::Test {
+ protected:
+  void Append(const std::string& value) { ASSERT_TRUE(out_.Append(Put("k", value)).ok()); }
+
+  OutgoingStream out_{2, 1, 1, {}, kPlenty};
+  IncomingStream in_{2, 1, 0};
+};
+
+TEST_F(StreamTest, WhatAllAcceptedIsCommittedAndThenApplied) {
+  ASSERT_TRUE(out_.Follow(10, 0).ok());
+  ASSERT_TRUE(out_.Follow(11, 0).ok());
+  Append("a");
+  Append("b");
+  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty), Room).ok());
+  EXPECT_EQ(in_.accepted(), 2);
+  EXPECT_EQ(in_.ToApply(), nullptr);
+  ASSERT_TRUE(out_.Accepted(10, 2).ok());
+  EXPECT_EQ(out_.Commit({10, 11}), 0);
+  EXPECT_EQ(out_.Commit({10, 12}), 0);  // who is not connected
+  out_.NextBatch(11, kPlenty);
+  ASSERT_TRUE(out_.Accepted(11, 1).ok());
+  EXPECT_EQ(out_.Commit({10, 11}), 1);
+  // Expect: it never goes back, whoever must accept.
+  EXPECT_EQ(out_.Commit({10, 11, 12}), 1);
+  EXPECT_EQ(out_.Commit({10}), 2);
+  // Expect: the news of it is a batch without records.
+  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty), Room).ok());
+  ASSERT_NE(in_.ToApply(), nullptr);
+  EXPECT_EQ(in_.ToApply()->value, "a");
+  in_.Applied();
+  EXPECT_EQ(in_.ToApply()->value, "b");
+  in_.Applied();
+  EXPECT_EQ(in_.ToApply(), nullptr);
+  EXPECT_EQ(out_.NextBatch(10, kPlenty), "");
+}
+
+TEST_F(StreamTest, BatchesAreNoLongerThanAskedForButOneRecord) {
+  ASSERT_TRUE(out_.Follow(10, 0).ok());
+  for (int i = 0; i < 3; ++i) Append(std::string(100, 'x'));
+  for (uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(in_.Take(out_.NextBatch(10, 1), Room).ok());
+    EXPECT_EQ(in_.accepted(), i);
+  }
+  EXPECT_EQ(out_.NextBatch(10, 1), "");
+}
+
+TEST_F(StreamTest, WhatIsMissingTornOrOfAnotherEpochIsNotAccepted) {
+  ASSERT_TRUE(out_.Follow(10, 0).ok());
+  Append("a");
+  const std::string first = out_.NextBatch(10, kPlenty);
+  Append("b");
+  const std::string second = out_.NextBatch(10, kPlenty);
+  EXPECT_TRUE(absl::IsFailedPrecondition(in_.Take(second, Room)));
+  EXPECT_TRUE(absl::IsInvalidArgument(in_.Take(first.substr(1), Room)));
+  IncomingStream other(3, 1, 0), others(2, 9, 0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(other.Take(first, Room)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(others.Take(first, Room)));
+  EXPECT_EQ(in_.accepted(), 0);
+  // Expect: what comes twice is taken once.
+  for (const std::string& batch : {first, second, first, second}) ASSERT_TRUE(in_.Take(batch, Room).ok());
+  EXPECT_EQ(in_.accepted(), 2);
+  EXPECT_EQ(in_.tail().size(), 2);
+}
+
+TEST_F(StreamTest, ABackupWithoutRoomAcceptsWhatCameBefore) {
+  ASSERT_TRUE(out_.Follow(10, 0).ok());
+  Append("a");
+  Append("too long");
+  Append("c");
+  const std::string batch = out_.NextBatch(10, kPlenty);
+  const auto small = [](const Record& record) { return record.value.size() < 3; };
+  EXPECT_TRUE(absl::IsResourceExhausted(in_.Take(batch, small)));
+  EXPECT_EQ(in_.accepted(), 1);
+  // Expect: with room, the rest follows.
+  EXPECT_TRUE(in_.Take(batch, Room).ok());
+  EXPECT_EQ(in_.accepted(), 3);
+}
+
+TEST_F(StreamTest, APrimaryKeepsNoMoreThanItMayAndWhatIsNeeded) {
+  OutgoingStream out(2, 1, 1, {}, 3 * Put("k", "v").bytes());
+  ASSERT_TRUE(out.Follow(10, 0).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(out.Append(Put("k", "v")).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(out.Append(Put("k", "v")).status()));
+  out.NextBatch(10, kPlenty);
+  ASSERT_TRUE(out.Accepted(10, 2).ok());
+  EXPECT_EQ(out.Commit({10}), 2);
+  EXPECT_EQ(out.kept_bytes(), Put("k", "v").bytes());
+  EXPECT_TRUE(out.Append(Put("k", "v")).ok());
+  // Expect: who comes again and lacks what is not kept must be filled; who has more than there is, too.
+  EXPECT_TRUE(out.Follow(10, 2).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(out.Follow(11, 1)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(out.Follow(11, 5)));
+  // Expect: a backup that is gone holds nothing up.
+  EXPECT_EQ(out.Commit({}), 4);
+  out.Forget(10);
+  EXPECT_EQ(out.kept_bytes(), 0);
+}
+
+TEST_F(StreamTest, NobodyAcceptsWhatThereIsNot) {
+  ASSERT_TRUE(out_.Follow(10, 0).ok());
+  Append("a");
+  EXPECT_TRUE(absl::IsInvalidArgument(out_.Accepted(10, 2)));
+  EXPECT_EQ(out_.Commit({10}), 0);
+  EXPECT_TRUE(out_.Accepted(99, 1).ok());  // who was removed
+}
+
+// Three replicas with connections that lose, repeat, tear and break; backups without room; the primary dies again and
+// again, and the one with the longest tail is next.
+class History {
+ public:
+  explicit History(uint64_t seed) : random_(seed) {
+    for (uint64_t i = 0; i < 3; ++i) replicas_.push_back(std::make_unique<Replica>());
+    Lead(0, {});
+  }
+
+  void Do() {
+    for (int round = 0; round < 2'000; ++round) Step();
+    // The faults end: all that was written arrives.
+    calm_ = true;
+    for (int round = 0; round < 300; ++round) {
+      for (size_t i = 0; i < replicas_.size(); ++i) Deliver(i);
+      Commit();
+    }
+    EXPECT_EQ(out_->committed(), out_->last());
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      EXPECT_EQ(replicas_[i]->table, replicas_[primary_]->table) << i;
+    }
+    EXPECT_GT(acknowledged_, 20);
+  }
+
+ private:
+  struct Replica {
+    std::unique_ptr<IncomingStream> in = std::make_unique<IncomingStream>(0, 0, 0);
+    std::vector<std::string> table;  // all writes that were published, in order
+    std::string late;                // a batch on its way
+  };
+
+  size_t Any(size_t below) { return random_() % below; }
+
+  std::vector<uint64_t> Backups() const {
+    std::vector<uint64_t> backups;
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      if (i != primary_) backups.push_back(i);
+    }
+    return backups;
+  }
+
+  void Lead(size_t next, std::deque<Record> tail) {
+    primary_ = next;
+    ++epoch_;
+    IncomingStream& in = *replicas_[next]->in;
+    begin_ = in.accepted();
+    out_ = std::make_unique<OutgoingStream>(epoch_, next, in.accepted() + 1, std::move(tail), 2'000);
+    for (const uint64_t backup : Backups()) {
+      replicas_[backup]->in->EnterEpoch(epoch_, next);
+      Connect(backup);
+    }
+  }
+
+  void Connect(uint64_t backup) { ASSERT_TRUE(out_->Follow(backup, replicas_[backup]->in->accepted()).ok()); }
+
+  void Commit() {
+    const uint64_t before = replicas_[primary_]->table.size();
+    const uint64_t committed = out_->Commit(Backups());
+    for (uint64_t sequence = before + 1; sequence <= committed; ++sequence) {
+      replicas_[primary_]->table.push_back(written_[sequence]);
+      acknowledged_ = std::max(acknowledged_, sequence);
+      // What was acknowledged is never another write later.
+      const auto [found, fresh] = published_.emplace(sequence, written_[sequence]);
+      EXPECT_EQ(found->second, written_[sequence]);
+    }
+  }
+
+  void Deliver(size_t i) {
+    if (i == primary_) return;
+    Replica& replica = *replicas_[i];
+    std::string batch = out_->NextBatch(i, 1 + Any(300));
+    if (batch.empty() && !calm_) batch = replica.late;
+    if (batch.empty()) return;
+    if (!calm_) {
+      switch (Any(10)) {
+        case 0:
+          return;  // lost
+        case 1:
+          batch[Any(batch.size())] ^= 1;
+          break;
+        case 2:
+          batch.resize(Any(batch.size()));
+          break;
+        case 3:
+          std::swap(batch, replica.late);
+          if (batch.empty()) return;
+          break;
+        default:
+          break;
+      }
+    }
+    const auto room = [this](const Record&) { return calm_ || Any(10) != 0; };
+    const absl::Status status = replica.in->Take(batch, room);
+    while (const Record* const record = replica.in->ToApply()) {
+      replica.table.push_back(record->value);
+      replica.in->Applied();
+    }
+    if (!status.ok()) {
+      Connect(i);
+    } else if (calm_ || Any(3) != 0) {
+      EXPECT_TRUE(out_->Accepted(i, replica.in->accepted()).ok());
+    }
+  }
+
+  void Promote() {
+    // Rule 6, and of who was filled, that it became a member: all have accepted what this primary began with.
+    if (out_->committed() < begin_) return;
+    // The old primary is gone, with its memory; another process comes in its place, which is filled by a copy of all.
+    const size_t old = primary_;
+    size_t best = (old + 1) % 3;
+    const size_t other = (old + 2) % 3;
+    if (replicas_[other]->in->accepted() > replicas_[best]->in->accepted()) best = other;
+    EXPECT_GE(replicas_[best]->in->accepted(), acknowledged_);
+    std::deque<Record> tail = replicas_[best]->in->tail();
+    for (const Record& record : tail) written_[record.sequence] = record.value;
+    auto filled = std::make_unique<Replica>();
+    filled->table = replicas_[best]->table;
+    filled->in = std::make_unique<IncomingStream>(0, 0, filled->table.size());
+    replicas_[old] = std::move(filled);
+    Lead(best, std::move(tail));
+  }
+
+  void Step() {
+    switch (Any(100)) {
+      case 0:
+        Promote();
+        return;
+      case 1: {
+        const size_t backup = Any(3);
+        if (backup != primary_) Connect(backup);
+        return;
+      }
+      default:
+        break;
+    }
+    switch (Any(4)) {
+      case 0: {
+        const std::string value = std::to_string(++values_);
+        const auto sequence = out_->Append(Put("k", value));
+        if (sequence.ok()) written_[*sequence] = value;
+        return;
+      }
+      case 1:
+        Commit();
+        return;
+      default:
+        Deliver(Any(3));
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::unique_ptr<OutgoingStream> out_;
+  size_t primary_ = 0;
+  uint64_t epoch_ = 0;
+  uint64_t begin_ = 0;  // the last record that the primary had when it became one
+  uint64_t acknowledged_ = 0;
+  int values_ = 0;
+  bool calm_ = false;
+  std::map<uint64_t, std::string> written_, published_;
+};
+
+TEST(Stream, ConvergesWhateverConnectionsDo) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    History(seed).Do();
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace farlook::cluster

@@ -1,0 +1,88 @@
+// The heap's spare: see spare.h.
+#include "kv/heap.h"
+
+namespace farlook::kv {
+
+uint64_t Heap::SpareGrowth(uint64_t bytes) const {
+  const uint64_t wanted = std::min(UnitsFor(bytes), most_spare_), units = spare_units_.value();
+  return wanted > units ? wanted - units : 0;
+}
+
+bool Heap::ProvideSpare(uint64_t bytes) {
+  const uint64_t wanted = std::min(UnitsFor(bytes), most_spare_);
+  if (wanted <= spare_.units) return true;
+  // Units of an open window are not given and taken here.
+  if (spare_.lent() || (spare_.first < window_end_ && window_first_ < spare_.first + spare_.units)) return false;
+  if (spare_.units > 0) units_.Give(spare_.first, spare_.units);
+  const uint64_t first = units_.TakeRun(wanted);
+  if (first == 0) {
+    if (spare_.units > 0) units_.Take(spare_.first, spare_.units);
+    return false;
+  }
+  for (uint64_t i = 0; i < spare_.units; ++i) loads_[spare_.first + i].Set(0);
+  for (uint64_t i = 0; i < wanted; ++i) loads_[first + i].Set(UnitLoad::kStays);
+  spare_.first = first;
+  spare_.units = wanted;
+  spare_units_ = wanted;
+  free_units_ = units_.free();
+  return true;
+}
+
+void Heap::TrimSpare() {
+  if (spare_.lent()) return;
+  const uint64_t wanted = std::min(UnitsFor(long_pieces_.longest_bytes()), most_spare_);
+  if (wanted >= spare_.units) return;
+  GiveUnits(spare_.first + wanted, spare_.units - wanted);
+  spare_.units = wanted;
+  spare_units_ = wanted;
+}
+
+uint64_t Heap::Lend(int partition, uint64_t bytes) {
+  const uint64_t units = UnitsFor(bytes);
+  absl::MutexLock lock(&mutex_);
+  if (spare_.lent() || spare_.units < units) return 0;
+  SetUse(spare_.first, units,
+         MapWord(MapWord::Use::kItems, static_cast<uint8_t>(BlockKind::kRun), static_cast<uint8_t>(partition),
+                 static_cast<uint32_t>(units)),
+         UnitLoad::kStays);
+  spare_.lent_bytes = bytes;
+  spare_.owner = partition;
+  spare_.home = spare_.copied = 0;
+  lent_unit_ = spare_.first;
+  return spare_.offset();
+}
+
+void Heap::KeepHome(uint64_t home) {
+  Pin(home);
+  absl::MutexLock lock(&mutex_);
+  spare_.home = home;
+  spare_.copied = 0;
+  spare_homes_ = 1;
+  if (block_of_[home / kUnitBytes] != nullptr || UnitsFor(spare_.lent_bytes) != spare_.units) return;
+  // Units of its own, as long as the spare: they become the spare, and the item stays.
+  spare_.first = home / kUnitBytes;
+  EndLoan();
+}
+
+// All of the spare's units are free, and nobody's but its own.
+void Heap::EndLoan() {
+  SetUse(spare_.first, spare_.units, MapWord(), UnitLoad::kStays);
+  spare_.lent_bytes = spare_.home = 0;
+  lent_unit_ = 0;
+  spare_homes_ = 0;
+  TrimSpare();
+}
+
+void Heap::FreeLent(int partition, uint64_t bytes) {
+  uint64_t home;
+  {
+    absl::MutexLock lock(&mutex_);
+    home = spare_.home;
+    EndLoan();
+  }
+  if (home == 0) return;
+  Unpin(home);
+  Free(partition, home, bytes);
+}
+
+}  // namespace farlook::kv

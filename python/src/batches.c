@@ -1,0 +1,228 @@
+// Many keys in one call.
+#include <string.h>
+
+#include "module.h"
+
+// A batch: its keys, what goes with each, and a code for each.
+typedef struct {
+  Column keys;
+  Column others;
+  farlook_options* options;
+  int* codes;
+  PyObject* args[2];
+} Batch;
+
+static void end_batch(Batch* batch) {
+  release_column(&batch->keys);
+  release_column(&batch->others);
+  farlook_options_free(batch->options);
+  PyMem_Free(batch->codes);
+}
+
+static int begin_batch(Batch* batch, const char* call, const char* const* names, Py_ssize_t arguments, int writable,
+                       PyObject* const* values, Py_ssize_t count, PyObject* keywords) {
+  memset(batch, 0, sizeof *batch);
+  if (!take_arguments(call, names, arguments, arguments, values, count, keywords, batch->args, &batch->options))
+    return 0;
+  if (!take_column(batch->args[0], 0, &batch->keys)) goto fail;
+  if (arguments == 2 && writable >= 0) {
+    if (!take_column(batch->args[1], writable, &batch->others)) goto fail;
+    if (batch->others.count != batch->keys.count) {
+      raise_code(FARLOOK_INVALID_ARGUMENT, "there are not as many of each as there are keys");
+      goto fail;
+    }
+  }
+  batch->codes = PyMem_Calloc((size_t)batch->keys.count + 1, sizeof *batch->codes);
+  if (batch->codes != NULL) return 1;
+  PyErr_NoMemory();
+fail:
+  end_batch(batch);
+  return 0;
+}
+
+// Fills a list with what `make` says of each; None for keys that are absent. Returns it; NULL: an exception is set, and
+// the list is let go.
+static PyObject* fill(PyObject* list, const Batch* batch, PyObject* (*make)(const void*, Py_ssize_t), const void* of) {
+  for (Py_ssize_t i = 0; list != NULL && i < batch->keys.count; ++i) {
+    PyObject* const item = batch->codes[i] == FARLOOK_NOT_FOUND ? Py_NewRef(Py_None) : make(of, i);
+    if (item == NULL || PyList_SetItem(list, i, item) < 0) {
+      Py_DECREF(list);
+      return NULL;
+    }
+  }
+  return list;
+}
+
+static PyObject* results(const Batch* batch, PyObject* (*make)(const void*, Py_ssize_t), const void* of) {
+  return fill(PyList_New(batch->keys.count), batch, make, of);
+}
+
+static PyObject* make_bytes(const void* of, Py_ssize_t i) {
+  const farlook_value* const value = ((farlook_value* const*)of)[i];
+  return PyBytes_FromStringAndSize(farlook_value_data(value), (Py_ssize_t)farlook_value_bytes(value));
+}
+static PyObject* make_length(const void* of, Py_ssize_t i) { return PyLong_FromSize_t(((const size_t*)of)[i]); }
+static PyObject* make_version(const void* of, Py_ssize_t i) {
+  return PyLong_FromUnsignedLongLong(((const uint64_t*)of)[i]);
+}
+static PyObject* make_true(const void* of, Py_ssize_t i) {
+  (void)of;
+  (void)i;
+  return Py_NewRef(Py_True);
+}
+
+static PyObject* get_many_(ARGUMENTS) {
+  static const char* const names[] = {"keys", NULL};
+  Client* const self = (Client*)self_;
+  Batch batch;
+  PyObject* result = NULL;
+  if (!begin_batch(&batch, "get_many", names, 1, 0, values, count, keywords)) return NULL;
+  const size_t keys = (size_t)batch.keys.count;
+  PyObject* list = PyList_New(batch.keys.count);
+  if (list != NULL && enter(self)) {
+    int code = FARLOOK_OK;
+    if (reserve_values(self, batch.keys.count)) {
+      UNLOCKED(code = farlook_get_many_values(self->client, keys, batch.keys.data, batch.keys.bytes, batch.options,
+                                              self->values, batch.codes));
+      if (code == FARLOOK_OK) {
+        result = fill(list, &batch, make_bytes, self->values);
+        list = NULL;
+      }
+      trim_values(self, batch.keys.count);
+    }
+    leave(self);
+    if (code != FARLOOK_OK) raise_error(code);
+  }
+  Py_XDECREF(list);
+  end_batch(&batch);
+  return result;
+}
+
+// The values of batch.keys into the buffers of batch.others.
+static PyObject* get_into_all(Client* self, Batch* batch, const char* row) {
+  const size_t keys = (size_t)batch->keys.count;
+  size_t* const bytes = PyMem_Calloc(keys + 1, sizeof *bytes);
+  PyObject* result = NULL;
+  if (bytes == NULL) return PyErr_NoMemory();
+  if (enter(self)) {
+    int code;
+    UNLOCKED(code = farlook_get_many(self->client, keys, batch->keys.data, batch->keys.bytes, batch->options,
+                                     (void* const*)batch->others.data, batch->others.bytes, bytes, NULL, batch->codes));
+    leave(self);
+    if (code != FARLOOK_OK) {
+      result = raise_error(code);
+    } else if (row == NULL) {
+      result = results(batch, make_length, bytes);
+    } else {
+      size_t i = 0;
+      while (i < keys && (batch->codes[i] != FARLOOK_OK || bytes[i] == batch->others.bytes[i])) ++i;
+      result = i < keys ? raise_code(FARLOOK_OUT_OF_RANGE, row) : results(batch, make_true, NULL);
+    }
+  }
+  PyMem_Free(bytes);
+  return result;
+}
+
+static PyObject* get_many_into_(ARGUMENTS) {
+  static const char* const names[] = {"keys", "buffers", NULL};
+  Batch batch;
+  if (!begin_batch(&batch, "get_many_into", names, 2, 1, values, count, keywords)) return NULL;
+  PyObject* const result = get_into_all((Client*)self_, &batch, NULL);
+  end_batch(&batch);
+  return result;
+}
+
+static PyObject* get_rows_(ARGUMENTS) {
+  static const char* const names[] = {"keys", "array", NULL};
+  Batch batch;
+  Bytes array = {0};
+  PyObject* result = NULL;
+  if (!begin_batch(&batch, "get_rows", names, 2, -1, values, count, keywords)) return NULL;
+  const Py_ssize_t keys = batch.keys.count;
+  if (!take_writable(batch.args[1], &array)) goto end;
+  if (array.view.ndim < 2 || array.view.shape[0] != keys) {
+    raise_code(FARLOOK_INVALID_ARGUMENT, "get_rows() wants an array with a row for each key");
+    goto end;
+  }
+  batch.others.data = PyMem_Calloc((size_t)keys + 1, sizeof(void*));
+  batch.others.bytes = PyMem_Calloc((size_t)keys + 1, sizeof(size_t));
+  if (batch.others.data == NULL || batch.others.bytes == NULL) {
+    PyErr_NoMemory();
+  } else {
+    const size_t row = keys > 0 ? array.bytes / (size_t)keys : 0;
+    for (Py_ssize_t i = 0; i < keys; ++i) {
+      batch.others.data[i] = (const char*)array.data + (size_t)i * row;
+      batch.others.bytes[i] = row;
+    }
+    result = get_into_all((Client*)self_, &batch, "a value is shorter than a row of the array");
+  }
+  PyMem_Free(batch.others.data);
+  PyMem_Free(batch.others.bytes);
+  memset(&batch.others, 0, sizeof batch.others);
+end:
+  release_bytes(&array);
+  end_batch(&batch);
+  return result;
+}
+
+static PyObject* put_many_(ARGUMENTS) {
+  static const char* const names[] = {"keys", "values", NULL};
+  Client* const self = (Client*)self_;
+  Batch batch;
+  PyObject* result = NULL;
+  if (!begin_batch(&batch, "put_many", names, 2, 0, values, count, keywords)) return NULL;
+  const size_t keys = (size_t)batch.keys.count;
+  uint64_t* const versions = PyMem_Calloc(keys + 1, sizeof *versions);
+  if (versions == NULL) {
+    PyErr_NoMemory();
+  } else if (enter(self)) {
+    int code;
+    UNLOCKED(code = farlook_put_many(self->client, keys, batch.keys.data, batch.keys.bytes, batch.others.data,
+                                     batch.others.bytes, batch.options, versions, batch.codes));
+    leave(self);
+    result = code == FARLOOK_OK ? results(&batch, make_version, versions) : raise_error(code);
+  }
+  PyMem_Free(versions);
+  end_batch(&batch);
+  return result;
+}
+
+// A list of whether each key is there.
+static PyObject* yes_or_no(ARGUMENTS, const char* call,
+                           int (*do_)(farlook_client*, size_t, const void* const*, const size_t*,
+                                      const farlook_options*, int*)) {
+  static const char* const names[] = {"keys", NULL};
+  Client* const self = (Client*)self_;
+  Batch batch;
+  PyObject* result = NULL;
+  if (!begin_batch(&batch, call, names, 1, 0, values, count, keywords)) return NULL;
+  if (enter(self)) {
+    int code;
+    UNLOCKED(code = do_(self->client, (size_t)batch.keys.count, batch.keys.data, batch.keys.bytes, batch.options,
+                        batch.codes));
+    leave(self);
+    result = code == FARLOOK_OK ? PyList_New(batch.keys.count) : raise_error(code);
+    for (Py_ssize_t i = 0; result != NULL && i < batch.keys.count; ++i) {
+      PyList_SetItem(result, i, PyBool_FromLong(batch.codes[i] == FARLOOK_OK));
+    }
+  }
+  end_batch(&batch);
+  return result;
+}
+
+static PyObject* delete_many_(ARGUMENTS) {
+  return yes_or_no(self_, values, count, keywords, "delete_many", farlook_delete_many);
+}
+static PyObject* exists_many_(ARGUMENTS) {
+  return yes_or_no(self_, values, count, keywords, "exists_many", farlook_exists_many);
+}
+
+PyMethodDef batch_methods[] = {
+    METHOD(get_many, "The keys' values; None for those that are absent."),
+    METHOD(get_many_into, "Reads each value into a buffer; their lengths, or None."),
+    METHOD(get_rows, "Reads each value into a row of an array; True, or None."),
+    METHOD(put_many, "Writes a value for each key; their versions."),
+    METHOD(delete_many, "Deletes keys; whether each was there."),
+    METHOD(exists_many, "Whether each key is there."),
+    {NULL, NULL, 0, NULL},
+};

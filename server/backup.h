@@ -1,0 +1,70 @@
+// A backup of a group: what it does with the records of its primary.
+//
+// What it accepts lies in the table already, DEAD, so that nothing can fail for want of memory later; what is committed
+// is published, in the order of the stream. Versions, expiry and the outcomes of requests are the primary's.
+//
+// Thread safety: none. Nobody else writes the table.
+// Invariants:
+//   * the table holds what the records up to applied() made, and nothing of later ones can be READ;
+//   * a record is accepted only when all before it are, and there is room for it.
+#ifndef FARLOOK_SERVER_BACKUP_H_
+#define FARLOOK_SERVER_BACKUP_H_
+
+#include <cstdint>
+#include <deque>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "cluster/record.h"
+#include "cluster/stream.h"
+#include "kv/table.h"
+#include "rdma/clock.h"
+#include "server/outcomes.h"
+#include "server/partition_locks.h"
+#include "server/server_time.h"
+
+namespace farlook::server {
+
+class Backup {
+ public:
+  // An empty table, of as many partitions and with the same hash seed as the primary's, which hears `primary` in
+  // `epoch` from record 1 on, or from the one after `accepted`, if that fills it. All outlive it.
+  Backup(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, ServerTime time, uint64_t epoch,
+         uint64_t primary, uint64_t accepted = 0);
+
+  // Accepts what is new in a batch, and publishes what it says is committed. Errors: as of IncomingStream::Take().
+  // RESOURCE_EXHAUSTED, and all that follows: this table has no room where the primary's has; only a new one, which is
+  // filled, can follow. DATA_LOSS: a record that no table of this shape can have made.
+  absl::Status Take(absl::string_view batch);
+
+  // It is primary of `epoch` now: publishes all that was accepted.
+  absl::Status Promote();
+
+  uint64_t accepted() const { return stream_.accepted(); }
+  uint64_t applied() const { return stream_.accepted() - stream_.tail().size(); }
+  const cluster::IncomingStream& stream() const { return stream_; }
+  const Outcomes& outcomes() const { return outcomes_; }
+
+ private:
+  bool Reserve(const cluster::Record& record);
+  absl::Status Apply(const cluster::Record& record);
+  absl::Status ApplyCommitted();
+
+  kv::Table* const table_;
+  PartitionLocks* const locks_;
+  const rdma::Clock* const clock_;
+  const ServerTime time_;
+  cluster::IncomingStream stream_;
+  // Of a put that was accepted: where it lies, and when it expires.
+  struct Reserved {
+    kv::Reservation reservation;
+    uint64_t expiry_ms;
+  };
+  std::deque<Reserved> reserved_;  // of the puts in the stream's tail
+  Outcomes outcomes_;
+  absl::Status failed_;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_BACKUP_H_

@@ -1,0 +1,144 @@
+// Of a group's primary: what a request meets between its arrival and its answer, so that nothing is told, and nothing
+// can be READ, that not all members have.
+//
+//     Begin: condition judged, version assigned, item written DEAD, record appended
+//         -> all members accept the record -> End: published -> answer
+//
+// What changes nothing is a record too: that a condition failed is known to whoever answers the same request later.
+// Replies that tell what the table holds wait for a record of their own: who accepts one that was appended after the
+// request arrived was led by this primary then.
+//
+// Thread safety: any thread. What is known of a key is guarded by the lock of its partition.
+// Invariants:
+//   * a write is published, and its outcome told, after all members accepted its record;
+//   * from Begin to End of a write no other write of a key with this hash begins. So conditions are judged by what is
+//     published, and records of a key stand in the stream in the order in which they take effect;
+//   * a write that was accepted, and for which the index has no room in the end, is undone by another record, and
+//     answered when that is accepted.
+#ifndef FARLOOK_SERVER_COMMIT_GATE_H_
+#define FARLOOK_SERVER_COMMIT_GATE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "kv/message.h"
+#include "kv/table.h"
+#include "rdma/clock.h"
+#include "server/lock_times.h"
+#include "server/partition_locks.h"
+#include "server/session.h"
+
+namespace farlook::server {
+
+// To whom records go.
+class RecordStream {
+ public:
+  enum class Kind : uint8_t { kPut, kDelete, kOutcome };
+  struct Record {
+    Kind kind = Kind::kOutcome;
+    uint64_t session = 0, number = 0;  // of the request; 0: nobody's
+    kv::Code outcome = kv::Code::kOk;
+    uint64_t version = 0;
+    absl::string_view key, value;
+  };
+
+  virtual ~RecordStream() = default;
+  // The record's sequence, above all before. 0: members are so far behind that nothing more is kept for them. One that
+  // is not behind is never refused a record. Any thread, with the lock of a partition.
+  virtual uint64_t Append(const Record& record) = 0;
+  // All members accepted the records up to this sequence; never less than before. Any thread.
+  virtual uint64_t committed() const = 0;
+};
+
+class CommitGate {
+ public:
+  // All outlive it.
+  CommitGate(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, RecordStream* stream);
+
+  // Who asks.
+  struct Asker {
+    uint64_t session = 0, number = 0;
+  };
+  struct Begun {
+    Outcome outcome;        // to be told now, where the sequence is 0, else when that is committed
+    uint64_t sequence = 0;  // 0: nothing was appended
+    bool is_write = false;  // End() is due first
+  };
+  // A kPut or kDelete. kMakingRoom: as of Table::Put. kBusy: a write of this key is under way, or the stream is full;
+  // call again when turn() has changed.
+  Begun Begin(const kv::Request& request, uint64_t hash, Asker asker, bool may_step, LockTimes* times);
+  // The same for a value that lies in a reservation, which is the gate's from now on; but not with kBusy.
+  Begun BeginReserved(const kv::Reservation& reservation, kv::Condition condition, uint64_t version, Asker asker);
+  // Of a reply that tells what the table holds, and was put together before this call.
+  Begun Confirm(const Outcome& outcome);
+
+  // Appends what was told of a request before. False: the stream is full.
+  bool Tell(Asker asker, const Outcome& outcome) { return Refuse(outcome, asker).sequence != 0; }
+
+  // Publishes what Begin() took, now that `begun->sequence` is committed. True: `begun->outcome` is to be told. False:
+  // wait for `begun->sequence`, which is another one now, or the same, and call again.
+  bool End(uint64_t hash, Begun* begun, LockTimes* times);
+
+  // Whether a write to a key of this hash would find it kBusy; then turn() changes when that is over.
+  bool Busy(uint64_t hash);
+
+  // Appends a copy of an item that is published, for who follows the stream from the record after `from` on. REQUIRES
+  // the lock of the key's partition.
+  struct Copied {
+    enum class Result : uint8_t {
+      kAppended,   // with this sequence
+      kNotNeeded,  // a record after `from` says what the key will be
+      kNotNow,     // the stream is full, or a write of the key that is under way must end first
+    };
+    Result result;
+    uint64_t sequence = 0;
+  };
+  Copied Copy(uint64_t hash, absl::string_view key, const kv::ItemView& item, uint64_t from);
+
+  uint64_t committed() const { return stream_->committed(); }
+  // Changes when more is committed, or a key is free that somebody waits for.
+  uint64_t turn() const { return turn_.load(std::memory_order_acquire); }
+  // The stream's committed() has changed. Any thread.
+  void Advanced();
+  // `wake` is called, by any thread, when turn() has changed. REQUIRES that no other thread uses the gate yet.
+  void AddWorker(std::function<void()> wake) { wakes_.push_back(std::move(wake)); }
+
+ private:
+  // A write that is not published yet.
+  struct Pending {
+    uint64_t sequence = 0;
+    bool deletes = false;
+    bool wanted = false;               // somebody waits for the key
+    kv::Code failed = kv::Code::kOk;   // it could not be published
+    bool undone = false;               // then: and the record that says so is appended
+    kv::Reservation reservation = {};  // of a put
+    std::string key = {};
+    Asker asker = {};
+  };
+  using Keys = absl::flat_hash_map<uint64_t, Pending>;  // by hash
+
+  Keys& KeysOf(uint64_t hash) { return partitions_[static_cast<size_t>(table_->PartitionOf(hash))]; }
+  bool MarkBusy(uint64_t hash);
+  Outcome Judge(uint64_t hash, absl::string_view key, kv::Condition condition, uint64_t version) const;
+  Begun Refuse(const Outcome& outcome, Asker asker);
+  Begun Append(uint64_t hash, Pending pending, absl::string_view value, const Outcome& outcome);
+  bool Undo(uint64_t hash, Pending* pending);
+
+  kv::Table* const table_;
+  PartitionLocks* const locks_;
+  const rdma::Clock* const clock_;
+  RecordStream* const stream_;
+  std::vector<Keys> partitions_;  // each under its lock
+  std::atomic<uint64_t> turn_{1};
+  std::vector<std::function<void()>> wakes_;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_COMMIT_GATE_H_

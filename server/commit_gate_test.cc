@@ -1,0 +1,391 @@
+// A group's primary whose members are the test: it says what they have accepted.
+#include "server/commit_gate.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/test_worker.h"
+
+namespace farlook::server {
+namespace {
+
+using kv::Code;
+using kv::Condition;
+using kv::RequestType;
+using Kind = RecordStream::Kind;
+
+class FakeStream final : public RecordStream {
+ public:
+  struct Appended {
+    Kind kind;
+    uint64_t session, number;
+    Code outcome;
+    uint64_t version;
+    std::string key, value;
+  };
+
+  uint64_t Append(const Record& record) override {
+    if (records.size() - accepted >= most) return 0;
+    records.push_back({record.kind, record.session, record.number, record.outcome, record.version,
+                       std::string(record.key), std::string(record.value)});
+    return records.size();
+  }
+  uint64_t committed() const override { return accepted; }
+
+  std::vector<Appended> records;
+  uint64_t accepted = 0;
+  uint64_t most = 1000;
+};
+
+class CommitGateTest : public ::testing::Test {
+ protected:
+  // All members accept the records up to this one.
+  void Accept(uint64_t sequence) {
+    stream_.accepted = sequence;
+    t_.gate().Advanced();
+    t_.PollAll();
+  }
+  void AcceptAll() { Accept(stream_.records.size()); }
+  void Send(FakeCall* call, const kv::Request& request) {
+    call->peer.Send(Encode(request));
+    t_.PollAll();
+  }
+  // To be answered after all members accepted what it appends.
+  TestReply Do(FakeCall* call, const kv::Request& request) {
+    Send(call, request);
+    EXPECT_FALSE(TestWorker::TakeReply(call).has_value()) << "told too early";
+    AcceptAll();
+    return *TestWorker::TakeReply(call);
+  }
+  bool Answered(FakeCall* call) { return !call->peer.sent.empty(); }
+
+  FakeStream stream_;
+  TestWorker t_{32 << 20, 16, 100, 3, nullptr, kTestWindow, /*evict=*/false, &stream_};
+};
+
+TEST_F(CommitGateTest, AWriteIsSeenAndToldWhenAllMembersHaveIt) {
+  FakeCall* call = t_.Connect();
+  Send(call, MakePut(1, "k", "v"));
+  Send(call, MakePut(2, "other", "w"));
+  ASSERT_EQ(stream_.records.size(), 2u);
+  EXPECT_EQ(t_.ReadKey("k"), std::nullopt);
+  EXPECT_FALSE(Answered(call));
+  Accept(1);
+  EXPECT_EQ(t_.ReadKey("k"), "v");
+  EXPECT_EQ(t_.ReadKey("other"), std::nullopt);
+  const TestReply reply = *TestWorker::TakeReply(call);
+  EXPECT_EQ(reply.number, 1u);
+  EXPECT_EQ(reply.code, Code::kOk);
+  EXPECT_FALSE(Answered(call));
+  Accept(2);
+  EXPECT_EQ(t_.ReadKey("other"), "w");
+  EXPECT_EQ(TestWorker::TakeReply(call)->number, 2u);
+  // Expect: the record says what it takes to answer the request again, and to hold the same.
+  const FakeStream::Appended& record = stream_.records[0];
+  EXPECT_EQ(record.kind, Kind::kPut);
+  EXPECT_EQ(record.session, TestWorker::WelcomeOf(call).session);
+  EXPECT_EQ(record.number, 1u);
+  EXPECT_EQ(record.version, reply.version);
+  EXPECT_EQ(record.key, "k");
+  EXPECT_EQ(record.value, "v");
+}
+
+TEST_F(CommitGateTest, AnOverwriteAndADeleteLeaveTheOldValueMeanwhile) {
+  FakeCall* call = t_.Connect();
+  Do(call, MakePut(1, "k", "old"));
+  Send(call, MakePut(2, "k", "new"));
+  EXPECT_EQ(t_.ReadKey("k"), "old");
+  AcceptAll();
+  const uint64_t version = TestWorker::TakeReply(call)->version;
+  EXPECT_EQ(t_.ReadKey("k"), "new");
+  Send(call, MakeRequest(RequestType::kDelete, 3, "k"));
+  EXPECT_EQ(t_.ReadKey("k"), "new");
+  EXPECT_EQ(stream_.records.back().kind, Kind::kDelete);
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->version, version);
+  EXPECT_EQ(t_.ReadKey("k"), std::nullopt);
+}
+
+TEST_F(CommitGateTest, LaterWritesOfTheKeyWait) {
+  FakeCall* call = t_.Connect();
+  FakeCall* other = t_.Connect();
+  Send(call, MakePut(1, "k", "first"));
+  // Expect: a condition is judged by what is published, whoever asks.
+  Send(other, MakePut(1, "k", "second", Condition::kAbsent));
+  Send(other, MakePut(2, "k", "third"));
+  Send(call, MakePut(2, "k", "fourth"));
+  EXPECT_EQ(stream_.records.size(), 1u);
+  Send(other, MakePut(3, "free", "w"));
+  EXPECT_EQ(stream_.records.size(), 2u) << "other keys do not wait";
+  for (int i = 0; i < 4; ++i) AcceptAll();
+  std::map<uint64_t, Code> codes;
+  while (Answered(other)) {
+    const TestReply reply = *TestWorker::TakeReply(other);
+    codes[reply.number] = reply.code;
+  }
+  EXPECT_EQ(codes, (std::map<uint64_t, Code>{{1, Code::kExists}, {2, Code::kOk}, {3, Code::kOk}}));
+  std::vector<uint64_t> numbers;
+  for (const FakeStream::Appended& record : stream_.records) {
+    if (record.session == TestWorker::WelcomeOf(other).session && record.key != "free")
+      numbers.push_back(record.number);
+  }
+  EXPECT_EQ(numbers, (std::vector<uint64_t>{1, 2})) << "a session's writes of a key keep their order";
+  ASSERT_EQ(stream_.records.size(), 5u);
+  EXPECT_EQ(t_.ReadKey("k"), stream_.records.back().value);
+}
+
+TEST_F(CommitGateTest, AConditionThatFailsIsToldWhenAllMembersKnow) {
+  FakeCall* call = t_.Connect();
+  const uint64_t version = Do(call, MakePut(1, "k", "v")).version;
+  EXPECT_EQ(Do(call, MakePut(2, "k", "w", Condition::kAbsent)).code, Code::kExists);
+  const TestReply mismatch = Do(call, MakePut(3, "k", "w", Condition::kVersion, version + 1));
+  EXPECT_EQ(mismatch.code, Code::kVersionMismatch);
+  EXPECT_EQ(mismatch.version, version);
+  EXPECT_EQ(Do(call, MakePut(4, "absent", "w", Condition::kPresent)).code, Code::kNotFound);
+  EXPECT_EQ(Do(call, MakePut(5, "absent", "w", Condition::kVersion, 1)).code, Code::kNotFound);
+  EXPECT_EQ(Do(call, MakeRequest(RequestType::kDelete, 6, "absent")).code, Code::kNotFound);
+  kv::Request remove = MakeRequest(RequestType::kDelete, 7, "k");
+  remove.condition = Condition::kVersion;
+  remove.version = version + 1;
+  EXPECT_EQ(Do(call, remove).code, Code::kVersionMismatch);
+  ASSERT_EQ(stream_.records.size(), 7u);
+  for (size_t i = 1; i < 7; ++i) {
+    EXPECT_EQ(stream_.records[i].kind, Kind::kOutcome);
+    EXPECT_EQ(stream_.records[i].number, i + 1);
+    EXPECT_NE(stream_.records[i].outcome, Code::kOk);
+  }
+  EXPECT_EQ(stream_.records[2].version, version);
+  EXPECT_EQ(Do(call, MakePut(8, "k", "w", Condition::kVersion, version)).code, Code::kOk);
+  EXPECT_EQ(t_.ReadKey("k"), "w");
+}
+
+TEST_F(CommitGateTest, AnAnswerThatTellsWhatTheTableHoldsWaits) {
+  FakeCall* call = t_.Connect();
+  Do(call, MakePut(1, "k", "v"));
+  const TestReply get = Do(call, MakeRequest(RequestType::kGet, 2, "k"));
+  EXPECT_EQ(get.payload, "v");
+  EXPECT_EQ(Do(call, MakeRequest(RequestType::kGet, 3, "absent")).code, Code::kNotFound);
+  EXPECT_EQ(Do(call, MakeRequest(RequestType::kTtl, 4, "k")).code, Code::kOk);
+  EXPECT_EQ(stream_.records.back().session, 0u) << "nobody asks for its outcome again";
+  // Expect: what was read when it came, and not what is there when it is told.
+  Send(call, MakeRequest(RequestType::kGet, 5, "k"));
+  Send(call, MakePut(6, "k", "w"));
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->payload, "v");
+  // Expect: what tells nothing of the table does not wait.
+  EXPECT_EQ(t_.Ask(t_.Connect(), MakeRequest(RequestType::kStat, 1))->code, Code::kOk);
+}
+
+TEST_F(CommitGateTest, AValueThatIsPulledWaitsToo) {
+  FakeCall* call = t_.Connect();
+  const std::string value(5000, 'x'), later(5000, 'y');
+  EXPECT_FALSE(t_.PutPulled(call, 1, "k", value).has_value());
+  EXPECT_EQ(t_.ReadKey("k"), std::nullopt);
+  ASSERT_EQ(stream_.records.size(), 1u);
+  EXPECT_EQ(stream_.records[0].key, "k");
+  EXPECT_EQ(stream_.records[0].value, value);
+  EXPECT_EQ(stream_.records[0].session, TestWorker::WelcomeOf(call).session);
+  FakeCall* other = t_.Connect();
+  EXPECT_FALSE(t_.PutPulled(other, 1, "k", later).has_value());
+  EXPECT_EQ(stream_.records.size(), 1u) << "a write of the key is under way";
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
+  EXPECT_EQ(t_.ReadKey("k"), value);
+  ASSERT_EQ(stream_.records.size(), 2u);
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(other)->code, Code::kOk);
+  EXPECT_EQ(t_.ReadKey("k"), later);
+  // Expect: one whose condition fails leaves no memory behind.
+  const uint64_t used = t_.table().stats().used_bytes;
+  kv::Request absent = t_.MakePulled(2, "k", value);
+  absent.condition = Condition::kAbsent;
+  Send(other, absent);
+  for (int i = 0; i < 10; ++i) {
+    TestWorker::ServeReads(other, value);
+    t_.PollAll();
+  }
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(other)->code, Code::kExists);
+  EXPECT_EQ(t_.table().stats().used_bytes, used);
+}
+
+TEST_F(CommitGateTest, ARequestThatIsSentAgainMeanwhileIsDoneOnceAndToldThere) {
+  FakeCall* call = t_.Connect();
+  Send(call, MakePut(1, "k", "v"));
+  Send(call, MakeRequest(RequestType::kGet, 2, "absent"));
+  call->peer.Break();
+  t_.PollAll();
+  FakeCall* next = t_.Call(TestWorker::HelloAfter(call));
+  t_.PollAll();
+  Send(next, MakePut(1, "k", "v"));
+  Send(next, MakeRequest(RequestType::kGet, 2, "absent"));
+  EXPECT_EQ(stream_.records.size(), 2u);
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(next)->number, 1u);
+  EXPECT_EQ(TestWorker::TakeReply(next)->number, 2u);
+  EXPECT_FALSE(Answered(next));
+  EXPECT_EQ(t_.table().stats().puts, 1u);
+}
+
+TEST_F(CommitGateTest, AWriteWhoseClientIsGoneTakesEffectAndIsAnsweredFromMemory) {
+  FakeCall* call = t_.Connect();
+  Send(call, MakePut(1, "k", "v"));
+  call->peer.Break();
+  t_.PollAll();
+  AcceptAll();
+  EXPECT_EQ(t_.ReadKey("k"), "v");
+  FakeCall* next = t_.Call(TestWorker::HelloAfter(call));
+  t_.PollAll();
+  EXPECT_FALSE(Answered(next)) << "it did not ask yet";
+  EXPECT_EQ(t_.Ask(next, MakePut(1, "k", "v"))->code, Code::kOk);
+  EXPECT_EQ(stream_.records.size(), 1u);
+}
+
+TEST_F(CommitGateTest, OneThatSaidGoodbyeIsForgotten) {
+  FakeCall* call = t_.Connect();
+  Send(call, MakePut(1, "k", "v"));
+  call->peer.Send(Encode(MakeRequest(RequestType::kGoodbye, 0)));
+  call->peer.Break();
+  t_.PollAll();
+  EXPECT_EQ(t_.worker().stats().sessions.value(), 0u);
+  AcceptAll();
+  EXPECT_EQ(t_.ReadKey("k"), "v");
+}
+
+TEST_F(CommitGateTest, WhileMembersAreFarBehindRequestsWait) {
+  FakeCall* call = t_.Connect();
+  stream_.most = 1;
+  Send(call, MakePut(1, "a", "v"));
+  const uint64_t used = t_.table().stats().used_bytes;
+  Send(call, MakePut(2, "b", "v"));
+  Send(call, MakeRequest(RequestType::kGet, 3, "c"));
+  Send(call, MakePut(4, "a", "w", Condition::kAbsent));
+  Send(call, MakePut(5, "d", "first"));
+  Send(call, MakePut(6, "d", "second"));
+  EXPECT_EQ(stream_.records.size(), 1u);
+  EXPECT_EQ(t_.table().stats().used_bytes, used) << "what was not appended is given back";
+  for (int i = 0; i < 6; ++i) AcceptAll();
+  EXPECT_EQ(stream_.records.size(), 6u);
+  EXPECT_EQ(t_.ReadKey("d"), "second") << "those of one key keep their order";
+  std::map<uint64_t, Code> codes;
+  while (Answered(call)) {
+    const TestReply reply = *TestWorker::TakeReply(call);
+    codes[reply.number] = reply.code;
+  }
+  EXPECT_EQ(
+      codes,
+      (std::map<uint64_t, Code>{
+          {1, Code::kOk}, {2, Code::kOk}, {3, Code::kNotFound}, {4, Code::kExists}, {5, Code::kOk}, {6, Code::kOk}}));
+}
+
+TEST_F(CommitGateTest, RoomIsMadeBeforeTheRecordAndBeforeTheAnswer) {
+  FakeCall* call = t_.Connect();
+  t_.table().PretendToMakeRoom(3);
+  Send(call, MakePut(1, "k", "v"));
+  ASSERT_EQ(stream_.records.size(), 1u);
+  EXPECT_FALSE(Answered(call));
+  t_.table().PretendToMakeRoom(3);
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
+  EXPECT_EQ(t_.ReadKey("k"), "v");
+}
+
+// The index takes so many keys of one hash, and finds out when the record was accepted.
+TEST_F(CommitGateTest, WhatCannotBePublishedIsUndone) {
+  CommitGate& gate = t_.gate();
+  const uint64_t hash = t_.table().HashOf("k");
+  CommitGate::Begun begun;
+  std::string key;
+  uint64_t used = 0;
+  for (uint64_t i = 1; begun.outcome.code == Code::kOk; ++i) {
+    ASSERT_LT(i, 1000u);
+    used = t_.table().stats().used_bytes;
+    key = absl::StrCat("key", i);
+    begun = gate.Begin(MakePut(i, key, "v"), hash, {7, i}, /*may_step=*/true, nullptr);
+    ASSERT_NE(begun.sequence, 0u);
+    stream_.accepted = stream_.records.size();
+    if (!gate.End(hash, &begun, nullptr)) break;
+  }
+  ASSERT_EQ(stream_.accepted + 1, stream_.records.size());
+  EXPECT_EQ(begun.sequence, stream_.records.size());
+  const FakeStream::Appended& undo = stream_.records.back();
+  EXPECT_EQ(undo.kind, Kind::kDelete);
+  EXPECT_EQ(undo.key, key);
+  EXPECT_EQ(undo.session, 7u);
+  EXPECT_EQ(undo.outcome, Code::kIndexFull);
+  EXPECT_EQ(t_.table().stats().used_bytes, used);
+  EXPECT_TRUE(gate.Busy(hash)) << "until all members know";
+  stream_.accepted = stream_.records.size();
+  ASSERT_TRUE(gate.End(hash, &begun, nullptr));
+  EXPECT_EQ(begun.outcome.code, Code::kIndexFull);
+  EXPECT_FALSE(gate.Busy(hash));
+}
+
+TEST_F(CommitGateTest, WhoWaitsForAKeyIsWokenWhenItIsFree) {
+  CommitGate& gate = t_.gate();
+  const uint64_t hash = t_.table().HashOf("k");
+  CommitGate::Begun begun = gate.Begin(MakePut(1, "k", "v"), hash, {7, 1}, true, nullptr);
+  stream_.accepted = 1;
+  uint64_t turn = gate.turn();
+  int wakes = t_.wakes;
+  ASSERT_TRUE(gate.End(hash, &begun, nullptr));
+  EXPECT_EQ(gate.turn(), turn) << "nobody waits";
+  begun = gate.Begin(MakePut(2, "k", "v"), hash, {7, 2}, true, nullptr);
+  EXPECT_EQ(gate.Begin(MakePut(3, "k", "v"), hash, {8, 1}, true, nullptr).outcome.code, Code::kBusy);
+  stream_.accepted = 2;
+  ASSERT_TRUE(gate.End(hash, &begun, nullptr));
+  EXPECT_NE(gate.turn(), turn);
+  EXPECT_GT(t_.wakes, wakes);
+}
+
+TEST_F(CommitGateTest, AWorkerDoesNotSleepOverWhatWasCommitted) {
+  FakeCall* call = t_.Connect();
+  Send(call, MakePut(1, "k", "v"));
+  EXPECT_TRUE(t_.worker().Arm());
+  stream_.accepted = 1;
+  t_.gate().Advanced();
+  EXPECT_FALSE(t_.worker().Arm());
+}
+
+TEST_F(CommitGateTest, WhatIsNotReplicatedYetIsNotDone) {
+  FakeCall* call = t_.Connect();
+  kv::Request create = MakeRequest(RequestType::kCounterCreate, 1, "c");
+  EXPECT_EQ(t_.Ask(call, create)->code, Code::kUnsupported);
+  char options[kv::RequestOptions::kMaxBytes];
+  kv::RequestOptions ttl;
+  ttl.has_ttl = true;
+  ttl.ttl_us = 1'000'000;
+  kv::Request put = MakePut(2, "k", "v");
+  put.options = {options, ttl.Encode(options)};
+  EXPECT_EQ(t_.Ask(call, put)->code, Code::kUnsupported);
+  put.number = 3;
+  put.type = RequestType::kTouch;
+  put.value = {};
+  EXPECT_EQ(t_.Ask(call, put)->code, Code::kUnsupported);
+  EXPECT_TRUE(stream_.records.empty());
+}
+
+TEST_F(CommitGateTest, ADrainWaitsForMembers) {
+  FakeCall* call = t_.Connect();
+  Send(call, MakePut(1, "k", "v"));
+  t_.worker().BeginDrain(t_.clock.now_ns + 1'000'000'000);
+  for (int i = 0; i < 100; ++i) {
+    t_.clock.now_ns += 1'000'000;
+    t_.worker().Poll();
+  }
+  EXPECT_FALSE(call->peer.disconnecting);
+  stream_.accepted = 1;
+  t_.gate().Advanced();
+  for (int i = 0; i < 100; ++i) {
+    t_.clock.now_ns += 1'000'000;
+    t_.worker().Poll();
+  }
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
+  EXPECT_TRUE(t_.worker().drained());
+}
+
+}  // namespace
+}  // namespace farlook::server

@@ -1,0 +1,50 @@
+#include "server/refill.h"
+
+#include "absl/synchronization/mutex.h"
+
+namespace farlook::server {
+
+bool Refill::Copy(uint64_t hash, absl::string_view key) {
+  kv::ItemView item;
+  if (table_->Get(hash, key, &item).code != kv::Code::kOk) return true;
+  switch (const CommitGate::Copied copied = gate_->Copy(hash, key, item, from_); copied.result) {
+    case CommitGate::Copied::Result::kAppended:
+      last_ = copied.sequence;
+      ++copies_;
+      return true;
+    case CommitGate::Copied::Result::kNotNeeded:
+      return true;
+    case CommitGate::Copied::Result::kNotNow:
+      break;
+  }
+  return false;
+}
+
+// Each of them once. Whether nothing is owed any more.
+bool Refill::PayOwed() {
+  for (size_t i = owed_.size(); i > 0; --i) {
+    const uint64_t hash = table_->HashOf(owed_.front());
+    absl::MutexLock lock(locks_->of(hash));
+    if (!Copy(hash, owed_.front())) owed_.push_back(std::move(owed_.front()));
+    owed_.pop_front();
+  }
+  return owed_.empty();
+}
+
+Refill::Progress Refill::Step(size_t buckets) {
+  if (!PayOwed()) return Progress::kWaits;
+  if (partition_ == table_->partitions()) return Progress::kDone;
+  {
+    absl::MutexLock lock(locks_->at(partition_));
+    const bool more = table_->Walk(partition_, &place_, buckets, [this](uint64_t hash, const kv::ItemView& item) {
+      if (!Copy(hash, item.key)) owed_.emplace_back(item.key);
+    });
+    if (!more) {
+      ++partition_;
+      place_ = {};
+    }
+  }
+  return owed_.empty() ? Progress::kMore : Progress::kWaits;
+}
+
+}  // namespace farlook::server

@@ -1,0 +1,60 @@
+// Fills a joiner of a group while writes go on: copies of all items, in the stream that brings it the records of
+// writes.
+//
+// A copy is appended under the lock of its key's partition, and says what is published. So what the stream says of a
+// key before the copy is in it, and what it says later came later. A key whose write is under way
+//   * and was appended when the joiner followed already: its record says all, no copy is needed;
+//   * and was appended before: is copied when that write has come to its end.
+//
+// Thread safety: one thread at a time.
+#ifndef FARLOOK_SERVER_REFILL_H_
+#define FARLOOK_SERVER_REFILL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "kv/table.h"
+#include "server/commit_gate.h"
+#include "server/partition_locks.h"
+
+namespace farlook::server {
+
+class Refill {
+ public:
+  // Of a joiner that follows the stream from the record after `from` on. All outlive it.
+  Refill(const kv::Table* table, PartitionLocks* locks, CommitGate* gate, uint64_t from)
+      : table_(table), locks_(locks), gate_(gate), from_(from) {}
+
+  enum class Progress {
+    kMore,
+    kWaits,  // for the stream to have room, or for writes that are under way: there is more when turn() has changed
+    kDone,   // the joiner has all items when it has accepted the records up to last()
+  };
+  // Copies what some `buckets` buckets of the index hold.
+  Progress Step(size_t buckets);
+
+  uint64_t last() const { return last_; }
+  uint64_t copies() const { return copies_; }
+
+ private:
+  // Of its present item, if it has one. False: not now.
+  bool Copy(uint64_t hash, absl::string_view key);
+  bool PayOwed();
+
+  const kv::Table* const table_;
+  PartitionLocks* const locks_;
+  CommitGate* const gate_;
+  const uint64_t from_;
+  int partition_ = 0;
+  kv::WalkPlace place_;
+  std::deque<std::string> owed_;  // keys that could not be copied when they were met
+  uint64_t last_ = 0;
+  uint64_t copies_ = 0;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_REFILL_H_

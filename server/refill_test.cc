@@ -1,0 +1,247 @@
+// A primary, a member and a joiner in one thread.
+#include "server/refill.h"
+
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/backup.h"
+#include "server/group_stream.h"
+#include "server/test_worker.h"
+
+namespace farlook::server {
+namespace {
+
+using kv::Code;
+using kv::RequestType;
+using Progress = Refill::Progress;
+
+constexpr uint64_t kEpoch = 1, kPrimary = kTestIncarnation;
+constexpr size_t kRegionBytes = 32 << 20;
+
+// A replica that follows the primary.
+struct Follower {
+  Follower(uint64_t number, uint64_t accepted)
+      : id(number), backup(&t.table(), &t.locks(), &t.clock, ServerTime(), kEpoch, kPrimary, accepted) {}
+  // Takes a batch, if there is one.
+  bool Take(GroupStream* stream, size_t most_bytes = 2000) {
+    const std::string batch = stream->NextBatch(id, most_bytes);
+    if (batch.empty()) return false;
+    const absl::Status taken = backup.Take(batch);
+    EXPECT_TRUE(taken.ok()) << taken;
+    EXPECT_TRUE(stream->Accepted(id, backup.accepted()).ok());
+    return true;
+  }
+
+  const uint64_t id;
+  TestWorker t{kRegionBytes};
+  Backup backup;
+};
+
+class RefillTest : public ::testing::Test {
+ protected:
+  RefillTest() {
+    stream_.OnAdvanced([this] { t_.gate().Advanced(); });
+    stream_.SetMembers({member_.id});
+    EXPECT_TRUE(stream_.Follow(member_.id, 0).ok());
+  }
+
+  void CatchUp() {
+    t_.PollAll();
+    while (member_.Take(&stream_)) t_.PollAll();
+  }
+  uint64_t Send(FakeCall* call, kv::Request request) {
+    request.number = ++numbers_[call];
+    call->peer.Send(Encode(request));
+    t_.PollAll();
+    return request.number;
+  }
+  TestReply Do(FakeCall* call, const kv::Request& request) {
+    Send(call, request);
+    CatchUp();
+    return *TestWorker::TakeReply(call);
+  }
+  void Join() {
+    joiner_ = std::make_unique<Follower>(78, stream_.last());
+    EXPECT_TRUE(stream_.Follow(joiner_->id, stream_.last()).ok());
+    refill_ = std::make_unique<Refill>(&t_.table(), &t_.locks(), &t_.gate(), stream_.last());
+  }
+  void FinishRefill() {
+    for (int i = 0; i < 100'000 && refill_->Step(100) != Progress::kDone; ++i) {
+      CatchUp();
+      while (joiner_->Take(&stream_)) continue;
+    }
+    CatchUp();
+    while (joiner_->Take(&stream_)) continue;
+    ASSERT_EQ(refill_->Step(1), Progress::kDone);
+    EXPECT_GE(joiner_->backup.accepted(), refill_->last());
+  }
+  static std::map<std::string, std::string> ItemsOf(TestWorker& t) {
+    std::map<std::string, std::string> items;
+    for (int partition = 0; partition < t.table().partitions(); ++partition) {
+      kv::WalkPlace place;
+      while (t.table().Walk(partition, &place, 100, [&items](uint64_t, const kv::ItemView& item) {
+        items[std::string(item.key)] = absl::StrCat(item.version, " ", item.value);
+      })) {
+      }
+    }
+    return items;
+  }
+
+  GroupStream stream_{kEpoch, kPrimary, 1, {}, 20'000};
+  TestWorker t_{kRegionBytes, 16, 100, 3, nullptr, kTestWindow, /*evict=*/false, &stream_};
+  Follower member_{77, 0};
+  std::unique_ptr<Follower> joiner_;
+  std::unique_ptr<Refill> refill_;
+  std::map<FakeCall*, uint64_t> numbers_;
+};
+
+TEST_F(RefillTest, AJoinerGetsWhatWasThere) {
+  FakeCall* call = t_.Connect();
+  for (int i = 0; i < 3000; ++i) Do(call, MakePut(0, absl::StrCat("key", i), std::string(i % 100, 'v')));
+  Join();
+  FinishRefill();
+  const auto items = ItemsOf(t_);
+  EXPECT_EQ(items.size(), 3000u);
+  EXPECT_EQ(refill_->copies(), 3000u);
+  EXPECT_EQ(ItemsOf(joiner_->t), items);
+  EXPECT_EQ(ItemsOf(member_.t), items);
+  EXPECT_EQ(joiner_->t.table().stats().used_bytes, t_.table().stats().used_bytes);
+}
+
+// Splits and merges happen while it walks, members lag, and the stream is full now and then.
+TEST_F(RefillTest, WritesGoOnMeanwhileAndTablesAreEqualInTheEnd) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<FakeCall*> calls = {t_.Connect(), t_.Connect(), t_.Connect()};
+    const auto write = [&] {
+      FakeCall* call = calls[random() % calls.size()];
+      if ((numbers_[call] + 1) % (kTestWindow / 2) == 0) {
+        CatchUp();
+        if (joiner_ != nullptr) joiner_->Take(&stream_, 20'000);
+        CatchUp();
+        while (TestWorker::TakeReply(call).has_value()) continue;
+      }
+      const std::string key = absl::StrCat("key", random() % 3 == 0 ? random() % 3 : random() % 4000);
+      if (random() % 3 == 0) {
+        Send(call, MakeRequest(RequestType::kDelete, 0, key));
+      } else {
+        Send(call, MakePut(0, key, std::string(random() % 200, static_cast<char>('a' + random() % 26))));
+      }
+    };
+    for (int i = 0; i < 3000; ++i) write();
+    Join();
+    int waits = 0;
+    for (bool done = false; !done;) {
+      if (random() % 4 == 0) write();
+      if (random() % 2 == 0) member_.Take(&stream_, random() % 3000);
+      if (random() % 2 == 0) joiner_->Take(&stream_, random() % 3000);
+      t_.PollAll();
+      const Progress progress = refill_->Step(random() % 20);
+      waits += progress == Progress::kWaits ? 1 : 0;
+      done = progress == Progress::kDone;
+    }
+    EXPECT_GT(waits, 0);
+    for (int i = 0; i < 100; ++i) {
+      CatchUp();
+      joiner_->Take(&stream_, 20'000);
+    }
+    const auto items = ItemsOf(t_);
+    EXPECT_GT(items.size(), 500u);
+    ASSERT_EQ(ItemsOf(joiner_->t), items) << "seed " << seed;
+    ASSERT_EQ(ItemsOf(member_.t), items) << "seed " << seed;
+    stream_.Forget(joiner_->id);
+    for (FakeCall* call : calls) call->peer.Break();
+    t_.PollAll();
+    joiner_.reset();
+  }
+}
+
+TEST_F(RefillTest, AKeyWhoseWriteIsUnderWayIsCopiedAfterIt) {
+  FakeCall* call = t_.Connect();
+  Do(call, MakePut(0, "key", "old"));
+  Send(call, MakePut(0, "key", "new"));
+  Join();
+  Progress progress = Progress::kMore;
+  for (int i = 0; i < 1000; ++i) progress = refill_->Step(100);
+  EXPECT_EQ(progress, Progress::kWaits) << "for the write that the joiner does not hear of";
+  EXPECT_EQ(refill_->copies(), 0u);
+  const uint64_t turn = t_.gate().turn();
+  CatchUp();
+  EXPECT_NE(t_.gate().turn(), turn);
+  FinishRefill();
+  EXPECT_EQ(refill_->copies(), 1u);
+  EXPECT_EQ(ItemsOf(joiner_->t), ItemsOf(t_));
+}
+
+TEST_F(RefillTest, AKeyOfWhoseWriteTheJoinerHearsNeedsNoCopy) {
+  FakeCall* call = t_.Connect();
+  Do(call, MakePut(0, "key", "old"));
+  Join();
+  Send(call, MakePut(0, "key", "new"));
+  while (refill_->Step(100) == Progress::kMore) continue;
+  EXPECT_EQ(refill_->Step(1), Progress::kDone);
+  EXPECT_EQ(refill_->copies(), 0u);
+  FinishRefill();
+  EXPECT_EQ(ItemsOf(joiner_->t), ItemsOf(t_));
+}
+
+TEST_F(RefillTest, AJoinerKnowsWhatClientsWereTold) {
+  FakeCall* call = t_.Connect();
+  const kv::Hello hello = TestWorker::HelloAfter(call);
+  const TestReply first = Do(call, MakePut(0, "key", "v", kv::Condition::kAbsent));
+  EXPECT_EQ(Do(call, MakePut(0, "key", "w", kv::Condition::kAbsent)).code, Code::kExists);
+  Do(call, MakeRequest(RequestType::kGet, 0, "key"));
+  Send(call, MakePut(0, "other", "v", kv::Condition::kAbsent));
+  Join();
+  OutcomesToTell rest;
+  EXPECT_FALSE(t_.worker().TellOutcomes(stream_.last(), &rest)) << "one that the joiner does not hear of is open";
+  const uint64_t from = stream_.last();
+  CatchUp();
+  ASSERT_TRUE(t_.worker().TellOutcomes(from, &rest));
+  FinishRefill();
+
+  ASSERT_TRUE(joiner_->backup.Promote().ok());
+  joiner_->t.worker().Restore(kPrimary, joiner_->backup.outcomes());
+  FakeCall* next = joiner_->t.Call(hello);
+  joiner_->t.PollAll();
+  const TestReply again = *joiner_->t.Ask(next, MakePut(1, "key", "v", kv::Condition::kAbsent));
+  EXPECT_EQ(again.code, Code::kOk);
+  EXPECT_EQ(again.version, first.version);
+  EXPECT_EQ(joiner_->t.Ask(next, MakePut(2, "key", "w", kv::Condition::kAbsent))->code, Code::kExists);
+  EXPECT_EQ(joiner_->t.Ask(next, MakePut(4, "other", "v", kv::Condition::kAbsent))->code, Code::kOk);
+}
+
+TEST_F(RefillTest, WhatClientsWereToldIsToldInSteps) {
+  std::vector<FakeCall*> calls;
+  for (int i = 0; i < 10; ++i) calls.push_back(t_.Connect());
+  for (int i = 0; i < 100; ++i) {
+    for (FakeCall* call : calls) Do(call, MakePut(0, absl::StrCat("key", i), "v"));
+  }
+  Join();
+  // Expect: a stream with room for few records is enough.
+  Do(calls[0], MakePut(0, "long", std::string(3000, 'v')));
+  for (int i = 0; i < 4; ++i) Send(calls[0], MakePut(0, absl::StrCat("long", i), std::string(3500, 'v')));
+  CatchUp();
+  const uint64_t before = stream_.last();
+  OutcomesToTell rest;
+  int steps = 1;
+  for (; !t_.worker().TellOutcomes(0, &rest); ++steps) {
+    ASSERT_LT(steps, 1000);
+    CatchUp();
+    while (joiner_->Take(&stream_, 100)) continue;
+  }
+  CatchUp();
+  while (joiner_->Take(&stream_)) continue;
+  EXPECT_EQ(joiner_->backup.outcomes().sessions().size(), 10u);
+  EXPECT_EQ(joiner_->backup.outcomes().size(), 10 * kTestWindow);
+  EXPECT_GT(steps, 1);
+  EXPECT_EQ(stream_.last() - before, 10 * kTestWindow) << "each once";
+}
+
+}  // namespace
+}  // namespace farlook::server

@@ -1,0 +1,40 @@
+// What people and programs read of types of requests: in figures and in the log.
+#ifndef FARLOOK_SERVER_REQUEST_NAMES_H_
+#define FARLOOK_SERVER_REQUEST_NAMES_H_
+
+#include <cstddef>
+
+#include "absl/strings/string_view.h"
+#include "kv/message.h"
+
+namespace farlook::server {
+
+// "put" and so on; "" of 0, which is no type.
+inline absl::string_view TypeName(kv::RequestType type) {
+  static constexpr absl::string_view kNames[kv::kRequestTypes] = {"",
+                                                                  "put",
+                                                                  "put_pulled",
+                                                                  "delete",
+                                                                  "get",
+                                                                  "ping",
+                                                                  "stat",
+                                                                  "counter_create",
+                                                                  "counter_add",
+                                                                  "counter_swap",
+                                                                  "counter_read",
+                                                                  "counter_delete",
+                                                                  "cells_dropped",
+                                                                  "goodbye",
+                                                                  "touched",
+                                                                  "touch",
+                                                                  "get_and_touch",
+                                                                  "ttl",
+                                                                  "figures",
+                                                                  "admin"};
+  const size_t i = static_cast<size_t>(type);
+  return i < kv::kRequestTypes ? kNames[i] : "unknown";
+}
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_REQUEST_NAMES_H_

@@ -1,0 +1,89 @@
+// Memory that leaves the index although nobody writes any more, against a worker whose clock the test turns.
+#include "server/tidy.h"
+
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "gtest/gtest.h"
+#include "server/test_worker.h"
+
+namespace farlook::server {
+namespace {
+
+constexpr int64_t kMsNs = 1'000'000;
+constexpr int kKeys = 100'000;
+
+class TidyTest : public testing::Test {
+ protected:
+  TidyTest() : call_(t_.Connect()) {}
+
+  // Straight to the table, as another worker would.
+  void Fill() {
+    for (int i = 0; i < kKeys; ++i) {
+      const std::string key = absl::StrCat("key", i);
+      ASSERT_EQ(t_.table().Put(t_.table().HashOf(key), key, "", kv::Condition::kAlways, 0, t_.clock.now_ns).code,
+                kv::Code::kOk);
+    }
+  }
+  void Clear() {
+    for (int i = 0; i < kKeys; ++i) {
+      const std::string key = absl::StrCat("key", i);
+      t_.table().Delete(t_.table().HashOf(key), key, kv::Condition::kAlways, 0, t_.clock.now_ns);
+    }
+  }
+  // Sleeps as a worker's thread does, with nothing but its own due time to wake it. Returns how often it woke.
+  int SleepUntil(int64_t ns) {
+    int wakes = 0;
+    for (t_.PollAll(); t_.worker().due_ns() <= ns; ++wakes) {
+      t_.clock.now_ns = std::max(t_.clock.now_ns, t_.worker().due_ns());
+      t_.PollAll();
+    }
+    t_.clock.now_ns = ns;
+    return wakes;
+  }
+
+  TestWorker t_{64 << 20};
+  FakeCall* const call_;
+};
+
+TEST_F(TidyTest, TheIndexGivesItsMemoryBackAndThenTheWorkerSleeps) {
+  const uint64_t empty = t_.table().stats().index_bytes;
+  Fill();
+  const uint64_t full = t_.table().stats().index_bytes;
+  ASSERT_GT(full, 8 * empty);
+  Clear();
+  EXPECT_EQ(t_.Ask(call_, MakePut(1, "last", "v"))->code, kv::Code::kOk);
+  ASSERT_NE(t_.worker().due_ns(), Worker::kNever);
+  SleepUntil(t_.clock.now_ns + 10'000 * kMsNs);
+  EXPECT_LE(t_.table().stats().index_bytes, 2 * empty);
+  // Expect: there is nothing to wake for any more.
+  EXPECT_EQ(t_.worker().due_ns(), Worker::kNever);
+}
+
+TEST_F(TidyTest, AWorkerThatDoesNotWriteIsNotWoken) {
+  Fill();
+  Clear();
+  t_.Ask(call_, MakeRequest(kv::RequestType::kGet, 1, "key1"));
+  EXPECT_EQ(t_.worker().due_ns(), Worker::kNever);
+}
+
+TEST_F(TidyTest, APartitionThatIsLockedIsLookedAtLaterAndLessAndLessOften) {
+  Fill();
+  Clear();
+  t_.Ask(call_, MakePut(1, "last", "v"));
+  std::vector<std::unique_ptr<absl::MutexLock>> locks;
+  for (int i = 0; i < t_.table().partitions(); ++i) {
+    locks.push_back(std::make_unique<absl::MutexLock>(t_.locks().at(i)));
+  }
+  const int wakes = SleepUntil(t_.clock.now_ns + 10'000 * kMsNs);
+  EXPECT_GT(wakes, 8);
+  EXPECT_LT(wakes, 20);
+  locks.clear();
+  SleepUntil(t_.clock.now_ns + 10'000 * kMsNs);
+  EXPECT_EQ(t_.worker().due_ns(), Worker::kNever);
+}
+
+}  // namespace
+}  // namespace farlook::server

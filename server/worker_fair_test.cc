@@ -1,0 +1,275 @@
+// That no client costs the others more than its share of a worker, nor keeps more of its memory than it may. Counted in
+// looks, turns and bytes, not in time.
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/test_worker.h"
+
+namespace farlook::server {
+namespace {
+
+using kv::Code;
+using kv::RequestType;
+
+constexpr uint32_t kWindow = 1024;
+// What one Poll() may bring beyond Shared::max_kept_bytes.
+constexpr size_t kMostKept = (128 << 10) + 64 * (4096 + 100);
+
+class WorkerFairTest : public ::testing::Test {
+ protected:
+  const WorkerStats& stats() { return t_.worker().stats(); }
+  // A put of a client that does nothing wrong: answered by the next Poll().
+  void ExpectServedAtOnce(FakeCall* honest) {
+    honest->peer.Send(Encode(MakePut(++honest_number_, "honest", "v")));
+    t_.worker().Poll();
+    auto reply = TestWorker::TakeReply(honest);
+    ASSERT_TRUE(reply.has_value());
+    EXPECT_EQ(reply->number, honest_number_);
+  }
+
+  TestWorker t_{64 << 20, /*max_kept=*/1000, /*max_clients=*/1000, /*number=*/3, /*users=*/nullptr, kWindow};
+  uint64_t honest_number_ = 0;
+};
+
+TEST_F(WorkerFairTest, WhoTakesNoRepliesIsNotListenedToBeyondABound) {
+  FakeCall* call = t_.Connect();
+  const std::string value(3900, 'v');
+  t_.Ask(call, MakePut(1, "k", value));
+  call->peer.send_room = 0;
+  for (uint64_t n = 2; n <= kWindow; ++n) call->peer.Send(Encode(MakeRequest(RequestType::kGet, n, "k")));
+  t_.PollAll();
+  EXPECT_LE(stats().kept_bytes.value(), kMostKept);
+  EXPECT_GT(stats().kept_bytes.value(), 0u);
+  EXPECT_EQ(stats().deaf_connections.value(), 1u);
+  EXPECT_FALSE(call->peer.receiving);
+  // Expect: when it reads on, it is answered all that it asked, in order.
+  for (uint64_t n = 2; n <= kWindow; ++n) {
+    if (call->peer.sent.empty()) {
+      call->peer.send_room = 7;
+      t_.clock.AdvanceMs(1);
+      t_.PollAll();
+      EXPECT_LE(stats().kept_bytes.value(), kMostKept);
+    }
+    auto reply = TestWorker::TakeReply(call);
+    ASSERT_TRUE(reply.has_value());
+    ASSERT_EQ(reply->number, n);
+    EXPECT_EQ(reply->payload.size(), value.size());
+  }
+  EXPECT_EQ(stats().kept_bytes.value(), 0u);
+  EXPECT_EQ(stats().deaf_connections.value(), 0u);
+  EXPECT_TRUE(call->peer.receiving);
+}
+
+TEST_F(WorkerFairTest, WritesThatWaitAreBoundedToo) {
+  FakeCall* call = t_.Connect();
+  call->peer.Send(Encode(t_.MakePulled(1, "k", std::string(5000, 'v'))));
+  // They wait for the value, which is not read yet.
+  const std::string value(3900, 'v');
+  for (uint64_t n = 2; n <= kWindow; ++n) call->peer.Send(Encode(MakePut(n, "k", value)));
+  t_.PollAll();
+  EXPECT_GT(stats().held_writes.value(), 1u);
+  EXPECT_LE(stats().kept_bytes.value(), kMostKept);
+  EXPECT_EQ(stats().deaf_connections.value(), 1u);
+  for (int i = 0; i < 10; ++i) {
+    TestWorker::ServeReads(call, std::string(5000, 'v'));
+    t_.PollAll();
+  }
+  EXPECT_EQ(call->peer.sent.size(), kWindow);
+  EXPECT_EQ(stats().kept_bytes.value(), 0u);
+  EXPECT_TRUE(call->peer.receiving);
+}
+
+TEST_F(WorkerFairTest, WhatIsKeptGoesWithItsClient) {
+  for (const bool breaks : {false, true}) {
+    FakeCall* call = t_.Connect();
+    const std::string value(3900, 'v');
+    t_.Ask(call, MakePut(1, "k", value));
+    call->peer.send_room = 0;
+    for (uint64_t n = 2; n <= kWindow; ++n) call->peer.Send(Encode(MakeRequest(RequestType::kGet, n, "k")));
+    t_.PollAll();
+    ASSERT_EQ(stats().deaf_connections.value(), 1u);
+    if (breaks) {
+      call->peer.Break();
+    } else {
+      t_.Call(TestWorker::HelloAfter(call));  // in its place
+    }
+    t_.PollAll();
+    EXPECT_EQ(stats().kept_bytes.value(), 0u);
+    EXPECT_EQ(stats().deaf_connections.value(), 0u);
+  }
+}
+
+TEST_F(WorkerFairTest, FullSendQueuesAreNotLookedAtByEachPoll) {
+  constexpr size_t kStuck = 200, kPolls = 2000;
+  FakeCall* honest = t_.Connect();
+  std::vector<FakeCall*> stuck;
+  for (size_t i = 0; i < kStuck; ++i) {
+    stuck.push_back(t_.Connect());
+    stuck.back()->peer.send_room = 0;
+    stuck.back()->peer.Send(Encode(MakePut(1, "k", "v")));
+  }
+  t_.PollAll();
+  const uint64_t before = stats().looks_at_stuck.value();
+  for (size_t i = 0; i < kPolls; ++i) {
+    const uint64_t looks = stats().looks_at_stuck.value();
+    ExpectServedAtOnce(honest);
+    ASSERT_LE(stats().looks_at_stuck.value() - looks, Worker::kLooks);
+    t_.clock.now_ns += 1000;
+  }
+  // Expect: in 2 ms eight at each at most, and not two thousand.
+  EXPECT_LE(stats().looks_at_stuck.value() - before, 8 * kStuck);
+  // Expect: nobody is forgotten.
+  for (FakeCall* call : stuck) call->peer.send_room = SIZE_MAX;
+  for (int i = 0; i < 3000; ++i) {
+    t_.worker().Poll();
+    t_.clock.now_ns += 1000;
+  }
+  for (FakeCall* call : stuck) EXPECT_EQ(call->peer.sent.size(), 1u);
+}
+
+// A sleep may have been ended by room in any send queue, which the transport does not name.
+TEST_F(WorkerFairTest, AfterASleepAllAreLookedAtBeforeTheNext) {
+  std::vector<FakeCall*> stuck;
+  for (int i = 0; i < 50; ++i) {
+    stuck.push_back(t_.Connect());
+    stuck.back()->peer.send_room = 0;
+    stuck.back()->peer.Send(Encode(MakePut(1, "k", "v")));
+  }
+  t_.PollAll();
+  while (!t_.worker().Arm()) t_.worker().Poll();
+  stuck[40]->peer.send_room = SIZE_MAX;
+  for (int i = 0; i < 20; ++i) {
+    t_.worker().Poll();
+    if (t_.worker().Arm()) break;
+  }
+  EXPECT_EQ(stuck[40]->peer.sent.size(), 1u);
+}
+
+class PullTurnsTest : public WorkerFairTest {
+ protected:
+  static constexpr size_t kValueBytes = 1 << 20;
+  PullTurnsTest() {
+    t_.local = true;
+    t_.max_read_bytes = 1 << 30;
+  }
+  const std::string value_ = std::string(kValueBytes, 'v');
+};
+
+TEST_F(PullTurnsTest, OthersAreServedBetweenTurnsOfBytes) {
+  FakeCall* honest = t_.Connect();
+  std::vector<FakeCall*> greedy;
+  for (int i = 0; i < 4; ++i) greedy.push_back(t_.Connect());
+  for (uint64_t n = 1; n <= 4; ++n) {
+    for (FakeCall* call : greedy) call->peer.Send(Encode(t_.MakePulled(n, absl::StrCat("k", n), value_)));
+  }
+  t_.worker().Poll();
+  std::vector<uint64_t> bytes(greedy.size());
+  uint64_t all = 0;
+  for (int polls = 0; all < greedy.size() * 4 * kValueBytes; ++polls) {
+    ASSERT_LT(polls, 10'000);
+    uint64_t now = 0;
+    for (size_t i = 0; i < greedy.size(); ++i) {
+      for (const FakePeer::Read& read : greedy[i]->peer.reads) {
+        bytes[i] += read.bytes;
+        now += read.bytes;
+      }
+      TestWorker::ServeReads(greedy[i], value_);
+    }
+    all += now;
+    // Expect: READs, which this thread would copy, of one turn; and that all get the same.
+    ASSERT_LE(now, PullQueue::kTurnBytes);
+    const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+    ASSERT_LE(*most - *least, 4 * PullQueue::kTurnBytes);
+    ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+  }
+  t_.PollAll();
+  for (FakeCall* call : greedy) EXPECT_EQ(call->peer.sent.size(), 4u);
+  // Expect: the sums of what came and the copy of what is next.
+  EXPECT_LE(stats().longest_turn_bytes.value(), 2 * PullQueue::kTurnBytes);
+  EXPECT_EQ(t_.ReadKey("k3"), value_);
+}
+
+TEST_F(PullTurnsTest, AValueThatChangedIsRefusedWhicheverTurnSawIt) {
+  FakeCall* call = t_.Connect();
+  for (uint64_t n = 1; n <= 17; ++n) {
+    std::string changed = value_;
+    if (n <= 16) changed[n * (kValueBytes / 16) - 1] = 'x';
+    call->peer.Send(Encode(t_.MakePulled(n, "k", value_)));
+    for (int i = 0; i < 50; ++i) {
+      t_.PollAll();
+      TestWorker::ServeReads(call, changed);
+    }
+    EXPECT_EQ(TestWorker::TakeReply(call)->code, n <= 16 ? Code::kBadValue : Code::kOk) << n;
+  }
+}
+
+TEST_F(WorkerFairTest, OneArrivalIsLetInBetweenTwoLooks) {
+  FakeCall* honest = t_.Connect();
+  const uint64_t accepted = stats().accepted.value();
+  for (int i = 0; i < 40; ++i) t_.Call(kv::Hello{});
+  EXPECT_EQ(t_.worker().waiting(), 40u);
+  for (uint64_t n = 1; n <= 40; ++n) {
+    ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+    EXPECT_EQ(stats().accepted.value(), accepted + n);
+  }
+  EXPECT_EQ(t_.worker().waiting(), 0u);
+}
+
+TEST_F(WorkerFairTest, WhoStoppedWithinAnAtomicIsLookedAtAFewAtATime) {
+  std::vector<FakeCall*> stopped;
+  for (uint64_t i = 0; i < 100; ++i) {
+    FakeCall* call = t_.Connect();
+    t_.Ask(call, MakeRequest(RequestType::kCounterCreate, 1, absl::StrCat("c", i)));
+    call->peer.quiescent = false;
+    call->peer.Break();
+    stopped.push_back(call);
+  }
+  t_.PollAll();
+  EXPECT_EQ(t_.clients.load(), 100);
+  const auto looks = [&stopped] {
+    size_t sum = 0;
+    for (const FakeCall* call : stopped) sum += call->peer.quiescent_looks;
+    return sum;
+  };
+  for (int ms = 0; ms < 5000; ++ms) {
+    const size_t before = looks();
+    t_.clock.AdvanceMs(1);
+    t_.worker().Poll();
+    ASSERT_LE(looks() - before, 8u);
+  }
+  // Expect: each of them is, and once it is out it is gone.
+  for (FakeCall* call : stopped) call->peer.quiescent = true;
+  for (int ms = 0; ms < 6000; ++ms) {
+    t_.clock.AdvanceMs(1);
+    t_.worker().Poll();
+  }
+  EXPECT_EQ(t_.clients.load(), 0);
+}
+
+TEST(WorkerKeptSessionsTest, WhoOnlyReadsTakesNoRoomFromWhoWrote) {
+  TestWorker t(32 << 20, /*max_kept=*/1);
+  FakeCall* writer = t.Connect();
+  t.Ask(writer, MakePut(1, "k", "v"));
+  writer->peer.Break();
+  t.PollAll();
+  for (int i = 0; i < 600; ++i) {
+    FakeCall* reader = t.Connect(/*read_only=*/true);
+    ASSERT_TRUE(TestWorker::Welcome(reader));
+    t.Ask(reader, MakeRequest(RequestType::kGet, 1, "k"));
+    reader->peer.Break();
+    t.PollAll();
+  }
+  EXPECT_EQ(t.worker().stats().kept_sessions.value(), 1u);
+  FakeCall* again = t.Call(TestWorker::HelloAfter(writer));
+  t.PollAll();
+  EXPECT_NE(TestWorker::WelcomeOf(again).flags & kv::Welcome::kResumed, 0u);
+  EXPECT_EQ(t.Ask(again, MakePut(1, "k", "v"))->code, Code::kOk);
+  EXPECT_EQ(t.table().stats().puts, 1u);
+}
+
+}  // namespace
+}  // namespace farlook::server

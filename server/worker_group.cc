@@ -1,0 +1,183 @@
+// What a worker of a group's primary does with requests whose answers wait until all members accepted them. The rules:
+// commit_gate.h.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kv/words.h"
+#include "server/worker.h"
+
+namespace farlook::server {
+
+Outcome Worker::TryInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,
+                           absl::string_view* payload) {
+  const CommitGate::Asker asker{link.session->id(), request.number};
+  CommitGate::Begun begun;
+  switch (request.type) {
+    case kv::RequestType::kPut:
+    case kv::RequestType::kPutPulled:
+      if (request.option.has_ttl && request.option.ttl_us != 0) return Outcome(kv::Code::kUnsupported);
+      if (request.type == kv::RequestType::kPutPulled) {
+        link.pulls->Add(request, hash);
+        return Outcome(kv::Code::kLater);
+      }
+      [[fallthrough]];
+    case kv::RequestType::kDelete:
+      begun = shared_.gate->Begin(request, hash, asker, may_step, &stats_.lock_times);
+      break;
+    case kv::RequestType::kGet:
+    case kv::RequestType::kTtl:
+      begun = shared_.gate->Confirm(executor_.Execute(request, hash, /*tell_cell=*/false, now_ns_, payload));
+      break;
+    case kv::RequestType::kPing:
+    case kv::RequestType::kStat:
+      return executor_.Execute(request, hash, /*tell_cell=*/false, now_ns_, payload);
+    default:
+      return Outcome(kv::Code::kUnsupported);
+  }
+  if (begun.sequence == 0) return begun.outcome;
+  AwaitCommit(link, request.number, hash, begun, *payload);
+  return Outcome(kv::Code::kLater);
+}
+
+void Worker::AwaitCommit(Link& link, uint64_t number, uint64_t hash, const CommitGate::Begun& begun,
+                         absl::string_view payload) {
+  committing_.push_back({begun, hash, link.session->id(), number, &link, std::string(payload)});
+  link.committing_bytes += payload.size();
+  group_turn_ = 0;  // it may be committed already
+}
+
+void Worker::WaitForGroup(Link& link) {
+  if (link.waits_for_group || link.closing) return;
+  link.waits_for_group = true;
+  group_waiters_.push_back(&link);
+}
+
+size_t Worker::PollGroup() {
+  size_t done = feeds_.empty() ? 0 : PumpFeeds();
+  const uint64_t turn = shared_.gate->turn();
+  if (turn == group_turn_) return done;
+  group_turn_ = turn;
+  now_ns_ = shared_.clock->NowNs();
+  while (!committing_.empty() && committing_.front().begun.sequence <= shared_.gate->committed()) {
+    ++done;
+    if (AnswerCommitted()) continue;
+    group_turn_ = 0;  // its next step is due as soon as others had theirs
+    break;
+  }
+  for (Link* link : std::exchange(group_waiters_, {})) {
+    link->waits_for_group = false;
+    if (link->closing) continue;
+    const size_t kept_bytes = link->kept_bytes();
+    link->pulls->TryAgain();
+    AnswerEndedPulls(*link);
+    ContinueHeld(*link);
+    if (link->kept_bytes() != kept_bytes) ++done;
+  }
+  RingAll();
+  return done;
+}
+
+// Takes the first that waits. False: it cannot be published before room is made, or members have come nearer.
+bool Worker::AnswerCommitted() {
+  Committing one = std::move(committing_.front());
+  committing_.pop_front();
+  if (one.begun.is_write && !shared_.gate->End(one.hash, &one.begun, &stats_.lock_times)) {
+    const bool goes_on = one.begun.sequence > shared_.gate->committed();
+    if (goes_on) {
+      committing_.push_back(std::move(one));
+    } else {
+      committing_.push_front(std::move(one));
+    }
+    return goes_on;
+  }
+  if (one.begun.is_write) tidy_.Noted();
+  if (Session* const session = admission_.FindSession(one.session); session != nullptr) {
+    session->Finish(one.number, one.begun.outcome);
+  }
+  if (one.link == nullptr) return true;
+  one.link->committing_bytes -= one.payload.size();
+  Answer(*one.link, one.number, one.begun.outcome, one.payload);
+  Balance(*one.link);
+  return true;
+}
+
+// What is open will be told by a record that the joiner hears of; or is waited for.
+bool Worker::TellOutcomes(uint64_t from, OutcomesToTell* rest) {
+  if (!committing_.empty() && committing_.front().begun.sequence <= from) return false;
+  return admission_.Tell(rest, [this](uint64_t session, uint64_t number, const Outcome& outcome) {
+    return shared_.gate->Tell({session, number}, outcome);
+  });
+}
+
+// Over the connection with which its client goes on.
+void Worker::AskedAgain(Link& link, uint64_t number) {
+  for (Committing& one : committing_) {
+    if (one.number != number || one.session != link.session->id() || one.link != nullptr) continue;
+    one.link = &link;
+    link.committing_bytes += one.payload.size();
+  }
+}
+
+// Its connection is over. What it asked for takes its course.
+void Worker::ForgetInGroup(Link& link) {
+  for (Committing& one : committing_) {
+    if (one.link == &link) one.link = nullptr;
+  }
+  std::erase(group_waiters_, &link);
+  std::erase(feeds_, &link);
+}
+
+// --- Backups ---
+
+void Worker::BeginFeed(Link& link, absl::string_view message) {
+  const absl::StatusOr<kv::Follow> follow = kv::Follow::Decode(message);
+  absl::Status status = follow.status();
+  if (link.who.unproven != nullptr) status = absl::PermissionDeniedError("a backup must prove who it is");
+  if (status.ok()) status = shared_.records->Admit(*follow);
+  if (!status.ok()) {
+    kv::Refusal refusal;
+    refusal.code = absl::IsPermissionDenied(status) ? kv::RefusalCode::kNotAllowed : kv::RefusalFor(status);
+    refusal.text = std::string(status.message());
+    return Refuse(link, std::move(refusal));
+  }
+  std::erase(silent_, &link);
+  link.feed = std::make_unique<Feed>(follow->incarnation);
+  feeds_.push_back(&link);
+  Log(LogLevel::kInfo, "a backup follows",
+      {{"peer", link.connection->peer()},
+       {"incarnation", absl::Hex(follow->incarnation)},
+       {"accepted", follow->accepted}});
+  Send(link, follow->Encode(), {});
+}
+
+void Worker::TakeAccepted(Link& link, absl::string_view message) {
+  if (message.size() != kAcceptedBytes) return Drop(link, "a backup's message is no acceptance");
+  const absl::Status status = shared_.records->Accepted(link.feed->backup, kv::LoadAs<uint64_t>(message.data()));
+  if (!status.ok()) Drop(link, status.message());
+}
+
+// To each what its send queue takes; one message at most waits for room there.
+size_t Worker::PumpFeeds() {
+  size_t done = 0;
+  for (Link* link : feeds_) {
+    Feed& feed = *link->feed;
+    for (size_t most = kBatch; most > 0 && !link->closing && link->replies.empty(); --most) {
+      if (feed.sent == feed.batch.size()) {
+        feed.batch = shared_.records->NextBatch(feed.backup, Feed::kBatchBytes);
+        feed.sent = 0;
+        if (feed.batch.empty()) break;
+      }
+      const absl::string_view piece = absl::string_view(feed.batch).substr(feed.sent, kv::kMaxMessageBytes);
+      feed.sent += piece.size();
+      Send(*link, piece, {});
+      ++done;
+    }
+  }
+  if (done > 0) RingAll();
+  return done;
+}
+
+}  // namespace farlook::server

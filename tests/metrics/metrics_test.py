@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""kv_server, farlook_exporter and a real Prometheus: what it scrapes, its rules, the dashboard, hostile scrapers.
+
+    metrics_test.py KV_SERVER FARLOOK_EXPORTER KV_CLI RULES RULES_TEST DASHBOARD
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.parse
+
+SERVER, EXPORTER, CLI, RULES, RULES_TEST, DASHBOARD = (os.path.abspath(path) for path in sys.argv[1:7])
+del sys.argv[1:7]
+SECONDS = 120  # for anything to happen
+
+
+def free_port():
+  with socket.socket() as sock:
+    sock.bind(("127.0.0.1", 0))
+    return sock.getsockname()[1]
+
+
+class MetricsTest(unittest.TestCase):
+
+  def setUp(self):
+    self.directory = tempfile.mkdtemp(prefix="farlook")
+    self.addCleanup(shutil.rmtree, self.directory)
+    self.address = "shm://%s/s" % self.directory
+    self.processes = []
+    self.addCleanup(self.end)
+    self.server = self.start_server()
+    self.exporter = self.start([EXPORTER, "--address=" + self.address, "--listen=127.0.0.1:0", "--timeout=20s"],
+                               stderr=subprocess.PIPE, text=True)
+    line = self.exporter.stderr.readline()
+    self.port = int(re.search(r"at port (\d+)", line).group(1))
+
+  def start(self, words, **popen):
+    process = subprocess.Popen(words, **popen)
+    self.processes.append(process)
+    return process
+
+  def start_server(self):
+    server = self.start([SERVER, "--listen=" + self.address, "--memory=64m", "--huge_pages=none", "--client_figures"],
+                        stderr=subprocess.PIPE, text=True)
+    for line in server.stderr:
+      if 'msg="ready"' in line:
+        return server
+    return self.fail("kv_server ended")
+
+  def end(self):
+    for process in self.processes:
+      process.kill()
+      process.wait()
+      for stream in (process.stderr, process.stdout):
+        if stream is not None:
+          stream.close()
+
+  def get(self, path, port=None, source="127.0.0.1", method="GET"):
+    connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=SECONDS, source_address=(source, 0))
+    with contextlib.closing(connection):
+      connection.request(method, path)
+      answer = connection.getresponse()
+      return answer.status, answer.read().decode()
+
+  def until(self, condition, what):
+    deadline = time.monotonic() + SECONDS
+    while True:
+      value = condition()
+      if value:
+        return value
+      self.assertLess(time.monotonic(), deadline, what)
+      time.sleep(0.1)
+
+  def kv(self, *words):
+    return subprocess.run([CLI, "--address=" + self.address, "--timeout_ms=20000", *words], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=SECONDS, check=False)
+
+  def test_the_page_is_good_and_complete(self):
+    self.kv("put", "k", "value")
+    self.kv("get", "k")
+    self.kv("get", "absent")
+    self.until(lambda: 'farlook_client_gets_total 2\n' in self.get("/metrics")[1], "the gets are not seen")
+    status, page = self.get("/metrics")
+    self.assertEqual(status, 200)
+    self.assertIn('farlook_requests_total{type="put"} 1\n', page)
+    self.assertIn("farlook_keys 1\n", page)
+    self.assertIn("farlook_up 1\n", page)
+    self.assertIn("farlook_client_hits_total 1\n", page)
+    self.assertRegex(page, r'farlook_build_info\{version="\d+\.\d+\.\d+",incarnation="[0-9a-f]{16}"')
+    others = set(re.findall(r'farlook_other_figures\{name="(\w+)"\}', page))
+    figures = [line.split() for line in self.kv("stat").stdout.split("\n") if line]
+    self.assertLess(len(others), len(figures) / 10, "the exporter lacks metrics for %s" % others)
+    lint = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
+    self.assertEqual((lint.returncode, lint.stdout, lint.stderr), (0, "", ""))
+
+  def test_health_and_what_a_scrape_says_of_a_server_that_is_gone(self):
+    self.assertEqual(self.get("/healthz"), (200, "ready\n"))
+    self.server.send_signal(signal.SIGKILL)
+    self.server.wait()
+    status, text = self.until(lambda: (lambda got: got if got[0] == 503 else None)(self.get("/healthz")), "still ready")
+    self.assertTrue(text.startswith("down\n"), text)
+    status, page = self.get("/metrics")
+    self.assertEqual(status, 200)
+    self.assertIn("farlook_up 0\n", page)
+    self.assertIn('farlook_state{state="down"} 1\n', page)
+    self.assertNotIn("farlook_keys", page)
+    # Expect: it finds the next server by itself.
+    self.start_server()
+    self.until(lambda: "farlook_up 1\n" in self.get("/metrics")[1], "the next server is not found")
+
+  def test_many_scrapes_are_one_request_to_the_server(self):
+    before = int(re.search(r'type="stat"\} (\d+)', self.get("/metrics")[1]).group(1))
+    start = time.monotonic()
+    for _ in range(200):
+      self.get("/metrics")
+    passed = time.monotonic() - start
+    time.sleep(0.6)  # longer than a page is kept
+    after = int(re.search(r'type="stat"\} (\d+)', self.get("/metrics")[1]).group(1))
+    self.assertLessEqual(after - before, passed / 0.5 + 3)
+
+  def test_hostile_scrapers_get_little_and_others_are_served(self):
+    slow = []
+    try:
+      for i in range(100):
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)
+        sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * (i % 50))  # and never the end
+        slow.append(sock)
+    except OSError:
+      pass  # turned away
+    try:
+      self.assertEqual(self.get("/healthz", source="127.0.0.2"), (200, "ready\n"))
+      held = len(os.listdir("/proc/%d/fd" % self.exporter.pid))
+      self.assertLess(held, 16 + 20, "connections of one address are not bounded")
+      # Expect: a head that is too long, a body and another method are answered with an error, or not at all.
+      for request in (b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
+                      b"GET / HTTP/1.1\r\n" + b"A: " + b"b" * 1000000 + b"\r\n\r\n",
+                      b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"c" * 1000000,
+                      b"\x00\xff nonsense\r\n\r\n"):
+        with contextlib.closing(socket.create_connection(("127.0.0.1", self.port), SECONDS, ("127.0.0.3", 0))) as sock:
+          answer = b""
+          with contextlib.suppress(OSError):  # closed under it
+            sock.sendall(request)
+            sock.shutdown(socket.SHUT_WR)
+            answer = sock.recv(4096)
+          self.assertNotIn(b" 200 ", answer.split(b"\r\n")[0])
+      self.assertEqual(self.get("/metrics", source="127.0.0.2", method="DELETE")[0], 405)
+      self.assertEqual(self.get("/none", source="127.0.0.2")[0], 404)
+      self.assertEqual(self.get("/healthz", source="127.0.0.2"), (200, "ready\n"))
+    finally:
+      for sock in slow:
+        sock.close()
+
+  def test_rules(self):
+    for path in (RULES, RULES_TEST):
+      shutil.copy(path, self.directory)
+    done = subprocess.run(["promtool", "test", "rules", os.path.basename(RULES_TEST)], cwd=self.directory,
+                          capture_output=True, text=True, check=False)
+    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+    # Expect: the tests see each rule that never fires.
+    with open(RULES, encoding="utf-8") as file:
+      rules = file.read()
+    for expression in re.findall(r"expr: (.*)", rules):
+      with open(os.path.join(self.directory, os.path.basename(RULES)), "w", encoding="utf-8") as file:
+        file.write(rules.replace("expr: " + expression, "expr: vector(0) > 1"))
+      broken = subprocess.run(["promtool", "test", "rules", os.path.basename(RULES_TEST)], cwd=self.directory,
+                              capture_output=True, text=True, check=False)
+      self.assertNotEqual(broken.returncode, 0, expression)
+
+  def test_prometheus_scrapes_it_and_answers_each_query_of_the_dashboard(self):
+    port = free_port()
+    self.kv("ping", "--count=200", "--interval_ms=1")  # one request in 64 is timed
+    config = os.path.join(self.directory, "prometheus.yml")
+    with open(config, "w", encoding="ascii") as file:
+      file.write("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n"
+                 "  - job_name: farlook\n    static_configs: [{targets: ['127.0.0.1:%d']}]\n" % (RULES, self.port))
+    with open(os.path.join(self.directory, "log"), "wb") as log:
+      self.start(["prometheus", "--config.file=" + config, "--storage.tsdb.path=%s/tsdb" % self.directory,
+                  "--web.listen-address=127.0.0.1:%d" % port], stdout=log, stderr=log)
+
+    def query(expression):
+      with contextlib.suppress(OSError):
+        status, text = self.get("/api/v1/query?" + urllib.parse.urlencode({"query": expression}), port=port)
+        answer = json.loads(text) if text.startswith("{") else {}
+        self.assertNotEqual(answer.get("status"), "error", answer)
+        return answer["data"]["result"] if status == 200 else []
+      return []
+
+    self.until(lambda: [r for r in query("farlook_up") if r["value"][1] == "1"], "Prometheus does not scrape")
+    with open(DASHBOARD, encoding="utf-8") as file:
+      dashboard = json.load(file)
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    self.assertGreater(len(expressions), 20)
+    for expression in expressions:
+      with self.subTest(expression=expression):
+        asked = expression.replace("$__rate_interval", "1m").replace("$instance", ".*")
+        self.assertNotIn("$", asked)
+        self.until(lambda asked=asked: query(asked), "no data for " + asked)
+    names = {result["metric"]["instance"] for result in query("farlook_up")}
+    self.assertEqual(names, {"127.0.0.1:%d" % self.port})
+
+
+if __name__ == "__main__":
+  unittest.main()

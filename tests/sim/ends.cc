@@ -1,0 +1,146 @@
+#include "tests/sim/ends.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kv/expiry_word.h"
+#include "server/server_time.h"
+
+namespace farlook::sim {
+namespace {
+
+using history::kNever;
+using history::Operation;
+using history::Outcome;
+
+// The moment in which an item ends: not before, and not after. kNever, kNever: it does not.
+struct End {
+  int64_t lo_ns = kNever, hi_ns = kNever;
+  bool finite() const { return lo_ns != kNever; }
+};
+
+class Moments {
+ public:
+  explicit Moments(const rdma::sim::SimClock& clock) : clock_(clock) {}
+
+  End Of(const Operation& operation, int64_t ttl_ms) const {
+    if (ttl_ms == 0) return {};
+    const bool ended = operation.outcome == Outcome::kOk;
+    return {MomentOf(operation.begin_ns, ttl_ms), ended ? MomentOf(operation.end_ns, ttl_ms) : kNever};
+  }
+
+ private:
+  // When an item ends whose ttl began at this moment: as soon as the server's clock shows its time.
+  int64_t MomentOf(int64_t begin_ns, int64_t ttl_ms) const {
+    const server::ServerTime time;
+    const uint64_t end_ms = time.ExpiryMs(static_cast<uint64_t>(ttl_ms) * 1000, clock_.At(begin_ns));
+    int64_t before = begin_ns, after = begin_ns + 2 * (ttl_ms + 2) * 1'000'000;
+    while (after - before > 1) {
+      const int64_t between = before + (after - before) / 2;
+      (kv::HasExpired(end_ms, time.At(clock_.At(between))) ? after : before) = between;
+    }
+    return after;
+  }
+
+  const rdma::sim::SimClock& clock_;
+};
+
+struct Touch {
+  size_t place;
+  End end;
+};
+
+// Of one key.
+struct Touches {
+  std::unordered_map<uint64_t, std::vector<Touch>> sure;  // by the write whose value was touched
+  std::vector<Touch> unsure;                              // which may have touched whatever value, or none
+};
+
+Touches Sort(const Moments& moments, const std::vector<Lease>& leases, history::KeyHistory* history) {
+  std::unordered_map<uint64_t, uint64_t> writes;  // by version
+  for (const Operation& operation : *history) {
+    if (operation.version == 0 || operation.outcome != Outcome::kOk) continue;
+    if (operation.write != 0 || operation.found != 0) {
+      writes[operation.version] = operation.write != 0 ? operation.write : operation.found;
+    }
+  }
+  Touches touches;
+  for (const Lease& lease : leases) {
+    Operation& operation = (*history)[lease.place];
+    if (!lease.touches || (operation.outcome == Outcome::kNotFound && !lease.apart)) continue;
+    const Touch touch{lease.place, moments.Of(operation, lease.ttl_ms)};
+    const auto write = writes.find(operation.version);
+    if (operation.outcome == Outcome::kOk && write != writes.end() && !lease.apart) {
+      touches.sure[write->second].push_back(touch);
+    } else {
+      touches.unsure.push_back(touch);
+    }
+  }
+  return touches;
+}
+
+Operation EndOf(uint64_t write, Outcome outcome, End end) {
+  Operation operation;
+  operation.type = history::Type::kExpire;
+  operation.outcome = outcome;
+  operation.client = -1;
+  operation.begin_ns = end.lo_ns;
+  operation.end_ns = end.hi_ns;
+  operation.found = write;
+  return operation;
+}
+
+}  // namespace
+
+std::string AddEnds(const rdma::sim::SimClock& clock, const std::vector<Lease>& leases, history::KeyHistory* history) {
+  const Moments moments(clock);
+  Touches touches = Sort(moments, leases, history);
+  std::unordered_map<size_t, int64_t> ttls;  // of writes, by place
+  for (const Lease& lease : leases) {
+    if (!lease.touches) ttls[lease.place] = lease.ttl_ms;
+  }
+  const size_t count = history->size();
+  for (size_t i = 0; i < count; ++i) {
+    const Operation write = (*history)[i];
+    if (write.write == 0 || (write.outcome != Outcome::kOk && write.outcome != Outcome::kPending)) continue;
+    const auto ttl = ttls.find(i);
+    End end = moments.Of(write, ttl == ttls.end() ? 0 : ttl->second);
+    std::vector<Touch>& own = touches.sure[write.write];
+    const auto begin_ns = [&](const Touch& touch) { return (*history)[touch.place].begin_ns; };
+    std::sort(own.begin(), own.end(), [&](const Touch& a, const Touch& b) { return begin_ns(a) < begin_ns(b); });
+
+    // Where nobody can say in which order touches took effect, or whether they did, the value ends at some time from
+    // the earliest one on, or never.
+    bool sure = write.outcome == Outcome::kOk;
+    int64_t earliest_ns = end.lo_ns, latest_ns = end.hi_ns;
+    for (size_t t = 0; t < own.size(); ++t) {
+      sure &= t == 0 || begin_ns(own[t]) > (*history)[own[t - 1].place].end_ns;
+      earliest_ns = std::min(earliest_ns, own[t].end.lo_ns);
+      latest_ns = std::max(latest_ns, own[t].end.hi_ns);
+    }
+    for (const Touch& touch : touches.unsure) {
+      if (begin_ns(touch) > latest_ns) continue;
+      sure = false;
+      earliest_ns = std::min(earliest_ns, touch.end.lo_ns);
+    }
+    if (!sure) {
+      if (earliest_ns != kNever) history->push_back(EndOf(write.write, Outcome::kPending, {earliest_ns, kNever}));
+      continue;
+    }
+    for (const Touch& touch : own) {
+      Operation& operation = (*history)[touch.place];
+      if (operation.begin_ns > end.hi_ns) {
+        return absl::StrCat("touched after its end at ", end.hi_ns, ": ", ToString(operation));
+      }
+      operation.end_ns = std::min(operation.end_ns, end.hi_ns);
+      end = touch.end;
+    }
+    if (end.finite()) history->push_back(EndOf(write.write, Outcome::kOk, end));
+  }
+  return "";
+}
+
+}  // namespace farlook::sim

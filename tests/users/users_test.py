@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Tests kv_server --users with kv_cli as the client.
+
+    users_test.py KV_CLI KV_SERVER ShmTest|VerbsTest
+
+ShmTest needs nothing. VerbsTest wants an RDMA device at FARLOOK_RDMA_ADDRESS.
+"""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+KV_CLI = KV_SERVER = ''
+TIMEOUT_S = 300  # emulated machines are slow
+
+APP = 'a' * 32
+REPORT = 'b' * 32
+
+
+class Server:
+  """A kv_server whose log is collected."""
+
+  def __init__(self, address, *flags):
+    self.address = address
+    self.log = ''
+    self.news = threading.Condition()
+    self.process = subprocess.Popen(
+        [KV_SERVER, '--listen=' + address, '--memory=32m', '--huge_pages=none', '--counter_memory=1m', *flags],
+        stderr=subprocess.PIPE, text=True)
+    self.reader = threading.Thread(target=self.read)
+    self.reader.start()
+    self.wait_for('msg="ready"')
+
+  def read(self):
+    for line in self.process.stderr:
+      with self.news:
+        self.log += line
+        self.news.notify_all()
+
+  def wait_for(self, text, count=1):
+    with self.news:
+      if not self.news.wait_for(lambda: self.log.count(text) >= count, TIMEOUT_S):
+        raise AssertionError('no %r in %s' % (text, self.log))
+
+  def stop(self):
+    self.process.terminate()
+    self.process.wait(TIMEOUT_S)
+    self.reader.join()
+    self.process.stderr.close()
+
+
+class UsersTest(unittest.TestCase):
+
+  def setUp(self):
+    self.directory = tempfile.mkdtemp(dir='/tmp')
+    os.chmod(self.directory, 0o755)
+    self.users = self.directory + '/users'
+    self.servers = []
+
+  def tearDown(self):
+    for server in self.servers:
+      server.stop()
+
+  def write(self, name, text):
+    path = self.directory + '/' + name
+    with open(os.open(path + '.new', os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 'w') as file:
+      file.write(text)
+    os.rename(path + '.new', path)
+    return path
+
+  def start(self, address, *flags):
+    server = Server(address, *flags)
+    self.servers.append(server)
+    return server
+
+  def cli(self, server, *words, user=None, secret=None):
+    command = [KV_CLI, '--address=' + server.address, '--timeout_ms=20000']
+    if user:
+      command += ['--user=' + user, '--secret_file=' + self.write('secret', secret + '\n')]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+  def assert_ok(self, result):
+    self.assertEqual(result[0], 0, result[1])
+
+  def assert_fails(self, result, text):
+    self.assertNotEqual(result[0], 0, result[1])
+    self.assertIn(text, result[1])
+
+
+class ShmTest(UsersTest):
+
+  def address(self):
+    return 'shm://' + self.directory + '/socket'
+
+  def test_roles_of_processes(self):
+    self.write('users', 'me read,write uid=%d\n' % os.getuid())
+    server = self.start(self.address(), '--users=' + self.users, '--socket_mode=666')
+    server.wait_for('users=1')
+    self.assertEqual(stat.S_IMODE(os.stat(self.directory + '/socket').st_mode), 0o666)
+    self.assert_ok(self.cli(server, 'put', 'key', 'value'))
+    # Expect: a bad file changes nothing, and says so.
+    self.write('users', 'me reed uid=%d\n' % os.getuid())
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for('the users stay as they were')
+    self.assert_ok(self.cli(server, 'put', 'key', 'again'))
+    self.write('users', 'me read uid=%d\n' % os.getuid())
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for('users read again')
+    self.assert_fails(self.cli(server, 'put', 'key', 'third'), 'role write')
+    self.assertIn('again', self.cli(server, 'get', 'key')[1])
+    self.write('users', 'other read,write uid=%d\n' % (os.getuid() + 1))
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for('users read again', 2)
+    self.assert_fails(self.cli(server, 'get', 'key'), 'uid %d' % os.getuid())
+
+  def test_a_file_that_others_may_read_is_refused(self):
+    self.write('users', 'app read secret=%s\n' % APP)
+    os.chmod(self.users, 0o644)
+    done = subprocess.run([KV_SERVER, '--listen=' + self.address(), '--users=' + self.users], capture_output=True,
+                          text=True, timeout=TIMEOUT_S, check=False)
+    self.assertEqual(done.returncode, 4, done.stderr)
+    self.assertIn('chmod', done.stderr)
+    self.assertNotIn(APP, done.stderr)
+
+  def test_says_at_the_start_who_can_come(self):
+    server = self.start(self.address())
+    server.wait_for('whoever may write to the socket file may read and write all keys')
+
+
+class VerbsTest(UsersTest):
+
+  def address(self):
+    return 'rdma://%s:7471' % os.environ['FARLOOK_RDMA_ADDRESS']
+
+  def test_proofs_roles_and_revocation(self):
+    self.write('users', 'app read,write secret=%s\nreport read secret=%s\n' % (APP, REPORT))
+    server = self.start(self.address(), '--users=' + self.users)
+    self.assert_ok(self.cli(server, 'put', 'key', 'value', user='app', secret=APP))
+    self.assertIn('value', self.cli(server, 'get', 'key', user='report', secret=REPORT)[1])
+    self.assert_ok(self.cli(server, 'counter', 'hits', 'create', user='app', secret=APP))
+    self.assert_ok(self.cli(server, 'incr', 'hits', user='app', secret=APP))
+    self.assert_fails(self.cli(server, 'incr', 'hits', user='report', secret=REPORT), 'role write')
+    self.assert_fails(self.cli(server, 'put', 'key', 'no', user='report', secret=REPORT), 'role write')
+    self.assert_fails(self.cli(server, 'get', 'key', user='app', secret=REPORT), 'with this secret')
+    self.assert_fails(self.cli(server, 'get', 'key', user='nobody', secret=APP), 'with this secret')
+    self.assert_fails(self.cli(server, 'get', 'key'), 'FARLOOK_SECRET_FILE')
+    # A client that is connected when its user is revoked.
+    watch = subprocess.Popen([KV_CLI, '--address=' + server.address, '--timeout_ms=20000', '--user=app',
+                              '--secret_file=' + self.write('app_secret', APP)],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    watch.stdin.write('get key\n')
+    watch.stdin.flush()
+    self.assertIn('value', watch.stdout.readline())
+    self.write('users', 'report read secret=%s\n' % REPORT)
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for('its user was revoked')
+    text, _ = watch.communicate('get key\n', TIMEOUT_S)
+    self.assertIn('with this secret', text)
+    self.assert_ok(self.cli(server, 'get', 'key', user='report', secret=REPORT))
+
+  def test_a_server_that_does_not_ask_is_refused(self):
+    server = self.start(self.address())
+    server.wait_for('there is no authentication')
+    self.assert_fails(self.cli(server, 'get', 'key', user='app', secret=APP), 'does not prove')
+    self.assert_fails(self.cli(server, 'get', 'key'), 'key')
+    self.assert_ok(self.cli(server, 'put', 'key', 'value'))
+
+
+if __name__ == '__main__':
+  KV_CLI, KV_SERVER, SUITE = (sys.argv[1], sys.argv[2], sys.argv[3])
+  KV_CLI, KV_SERVER = os.path.abspath(KV_CLI), os.path.abspath(KV_SERVER)
+  unittest.main(argv=[sys.argv[0], *sys.argv[4:]], defaultTest=SUITE, verbosity=2)
