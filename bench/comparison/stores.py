@@ -149,6 +149,7 @@ def start_stores(names, bench, directory, data_bytes):
             for name, address in used.items():
                 stores.append(Store(name, STORES[name], "farlook",
                                     {"farlook.address": address, "farlook.timeout_ms": 20000,
+                                     "farlook.wait": "true",  # what it listens at is there before its memory is
                                      "farlook.lookups": "messages" if name.endswith(BY_MESSAGE) else "reads",
                                      "farlook.server_pid": farlook.pid}, farlook))
         if {"redis-unix", "redis-tcp"} & set(names):

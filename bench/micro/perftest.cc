@@ -19,8 +19,11 @@
 namespace farlook::bench {
 namespace {
 
-constexpr int kAttempts = 50;  // of a client whose server is not there yet
+constexpr int kConnects = 50;  // of a client whose server is not there yet
 constexpr useconds_t kBetweenUs = 50'000;
+// On Soft-RoCE one end of a pair may send for ever to the other, which is not ready and never will be.
+constexpr int kTries = 3;
+constexpr int kLimitS = 100;
 
 // A perftest server, which serves one client and ends.
 pid_t StartServer(const std::string& command) {
@@ -45,6 +48,20 @@ std::string Output(const std::string& command, int* status) {
   for (size_t bytes; (bytes = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) text.append(buffer, bytes);
   *status = pclose(pipe);
   return text;
+}
+
+bool NotInstalled(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 127; }
+bool Hung(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGKILL; }
+
+// What a client prints once its server listens; until then it ends at once.
+std::string RunClient(const std::string& command, int* status) {
+  std::string output;
+  for (int attempt = 0; attempt < kConnects; ++attempt) {
+    usleep(kBetweenUs);
+    output = Output(command, status);
+    if (*status == 0 || NotInstalled(*status) || Hung(*status)) break;
+  }
+  return output;
 }
 
 }  // namespace
@@ -89,20 +106,18 @@ absl::StatusOr<PerftestResult> ParsePerftest(absl::string_view tool, absl::strin
 absl::StatusOr<PerftestResult> RunPerftest(const std::string& tool, const std::vector<std::string>& args,
                                            const std::string& host) {
   // -F: the clock's frequency may vary.
-  const std::string command = absl::StrCat("exec ", tool, " ", PerftestConnection(), " -F ", absl::StrJoin(args, " "));
-  const pid_t server = StartServer(command);
-  if (server < 0) return absl::ResourceExhaustedError("cannot fork");
+  const std::string command = absl::StrCat(tool, " ", PerftestConnection(), " -F ", absl::StrJoin(args, " "));
   std::string output;
   int status = -1;
-  // Until the server listens, a client ends at once.
-  for (int attempt = 0; status != 0 && attempt < kAttempts; ++attempt) {
-    usleep(kBetweenUs);
-    output = Output(absl::StrCat(command, " ", host), &status);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) break;
+  for (int attempt = 0; status != 0 && attempt < kTries; ++attempt) {
+    const pid_t server = StartServer(absl::StrCat("exec ", command));
+    if (server < 0) return absl::ResourceExhaustedError("cannot fork");
+    output = RunClient(absl::StrCat("timeout -s KILL ", kLimitS, " ", command, " ", host), &status);
+    kill(server, SIGKILL);
+    waitpid(server, nullptr, 0);
+    if (NotInstalled(status)) break;
   }
-  kill(server, SIGKILL);
-  waitpid(server, nullptr, 0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+  if (NotInstalled(status)) {
     return absl::FailedPreconditionError(absl::StrCat(tool, " is not installed: apt install perftest"));
   }
   if (status != 0) return absl::InternalError(absl::StrCat(command, " ", host, " fails: ", output));

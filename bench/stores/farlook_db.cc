@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "bench/stores/farlook_pipeline.h"
@@ -142,6 +143,7 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
   options.client.location_cache_bytes =
       reader->Int("farlook.location_cache_bytes", options.client.location_cache_bytes, -1, int64_t{1} << 40);
   options.client.spin_us = reader->Int("farlook.spin_us", options.client.spin_us, 0, 1'000'000'000);
+  options.client.wait_for_server = reader->Bool("farlook.wait", false);
   const std::string lookups = reader->String("farlook.lookups", "reads");
   if (lookups != "reads" && lookups != "messages") reader->Fail("farlook.lookups", "is neither reads nor messages");
   options.client.lookups = lookups == "messages" ? Lookups::kMessages : Lookups::kReads;
@@ -149,6 +151,9 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
 
   // One connection now, to say at once when there is no server.
   const absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(options.address, options.client);
+  if (absl::StrContains(client.status().message(), "is starting")) {
+    return absl::UnavailableError(absl::StrCat(client.status().message(), "; wait for it with -p farlook.wait=true"));
+  }
   if (absl::IsUnavailable(client.status()) || absl::IsDeadlineExceeded(client.status())) {
     return absl::Status(client.status().code(), absl::StrCat(client.status().message(),
                                                              "; start one with kv_server --listen=", options.address));
@@ -165,7 +170,10 @@ void RegisterFarlookDb(DbRegistry* registry) {
                                            "farlook.location_cache_bytes (-1: the\n"
                                            "                                   client decides), farlook.spin_us (50), "
                                            "farlook.lookups\n"
-                                           "                                   (reads; messages: the server looks up)",
+                                           "                                   (reads; messages: the server looks up), "
+                                           "farlook.wait\n"
+                                           "                                   (false; true: for a server that is not "
+                                           "there yet)",
                                    .open = Open});
 }
 

@@ -11,6 +11,7 @@
 //     farlook.lookups               reads; or messages: the server looks up, which is what one-sided reads are
 //                                   to be compared with (reads)
 //     farlook.spin_us               a waiting thread polls this long before it sleeps (50)
+//     farlook.wait                  for a server that is not there yet, or still starting: until timeout_ms is over (false)
 //     farlook.server_pid            process whose CPU time is the server's (that which listens, on this host)
 #ifndef FARLOOK_BENCH_STORES_FARLOOK_DB_H_
 #define FARLOOK_BENCH_STORES_FARLOOK_DB_H_

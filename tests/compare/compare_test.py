@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 import xml.etree.ElementTree as xml
 
 sys.dont_write_bytecode = True
@@ -241,6 +242,24 @@ class PartsTest(unittest.TestCase):
     self.assertEqual(perftest.messages_per_s(rate), 19619)
     self.assertIsNone(perftest.messages_per_s("Unable to connect"))
     self.assertEqual([perftest.percentile(list(range(1000)), p) for p in (0, 50, 99.9, 100)], [0, 500, 999, 999])
+
+  def test_perftest_that_hangs_or_fails_is_tried_anew(self):
+    with tempfile.TemporaryDirectory() as root:
+      tool, count = os.path.join(root, "ib_fake_lat"), os.path.join(root, "count")
+      with open(tool, "w", encoding="utf-8") as file:  # a server waits; of clients, which name a host, only the $GOOD'th does not hang
+        file.write(f"""#!/bin/sh
+          for last; do :; done
+          [ "$last" = host ] || exec sleep 1000
+          echo >>{count}
+          [ $(wc -l <{count}) = $GOOD ] || exec sleep 1000
+          echo figures\n""")
+      os.chmod(tool, 0o755)
+      for good, output, failures in (("2", "figures\n", 0), ("9", None, perftest.TRIES)):
+        with mock.patch.object(perftest, "LIMIT_S", 5), mock.patch.dict(os.environ, {"GOOD": good}):
+          printed, why = perftest.run([tool], "host", ())
+        self.assertEqual(printed, output)
+        self.assertEqual((why or "").count("no end within"), failures)
+        os.remove(count)
 
   def test_devices_are_named_with_what_is_known_of_them(self):
     with tempfile.TemporaryDirectory() as root:

@@ -20,6 +20,11 @@ RPING = """
 rping_to() { for _ in 1 2 3 4 5; do timeout 20 rping -c -a "$1" -C 3 && return; sleep 0.5; done; return 1; }
 """
 
+# Until a server of perftest listens, at port 18515.
+LISTENING = """
+listening() { until grep -qE '^ *[0-9]+: [0-9A-F]+:4853 [0-9A-F:]+ 0A ' /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done; }
+"""
+
 
 def run(*options, command, timeout_s=100, **more_environment):
     """A command of the shell in a guest, even if there is a device: the guest is what is tested."""
@@ -102,14 +107,14 @@ class DeviceTest(RigTest):
         rping -s -a 10.0.0.1 -C 3 & rping_to 10.0.0.1 && wait $! && echo pinged"""
 
     def test_rxe(self):
-        done = self.expect(run(command=self.ONE_HOST + """
-            ib_read_lat -d rxe0 -x 1 -F -n 100 >/dev/null & sleep 1; ib_read_lat -d rxe0 -x 1 -F -n 100 10.0.0.1"""))
+        done = self.expect(run(command=LISTENING + self.ONE_HOST + """
+            ib_read_lat -d rxe0 -x 1 -F -n 100 >/dev/null & listening; ib_read_lat -d rxe0 -x 1 -F -n 100 10.0.0.1"""))
         self.assertIn("pinged", done.stdout)
         self.assertIn("t_typical", done.stdout)
 
     def test_a_receiver_that_is_not_ready_is_a_failure(self):
         send = "ib_send_bw -d rxe0 -x 1 -F -s 4096 -n 300 -r 1"  # one receive buffer at a time
-        done = run("--ready", command=f"{send} >/dev/null & sleep 1; {send} 10.0.0.1 >/dev/null && echo sent")
+        done = run("--ready", command=f"{LISTENING}{send} >/dev/null & listening; {send} 10.0.0.1 >/dev/null && echo sent")
         self.assertIn("rcvd_rnr_err is", self.expect(done, 1).stderr)
         self.assertEqual(done.stdout, "sent\n")
 
@@ -119,8 +124,8 @@ class DeviceTest(RigTest):
     def test_latencies_repeat_on_virtual_time(self):
         latencies = []
         for _ in range(2):
-            done = self.expect(run("--icount", command="""
-                ib_read_lat -d rxe0 -x 1 -F -s 64 -n 200 >/dev/null & sleep 1
+            done = self.expect(run("--icount", command=LISTENING + """
+                ib_read_lat -d rxe0 -x 1 -F -s 64 -n 200 >/dev/null & listening; sleep 1
                 ib_read_lat -d rxe0 -x 1 -F -s 64 -n 200 10.0.0.1"""))
             latencies.append(float(re.search(r"^ 64 +200 +\S+ +\S+ +(\S+)", done.stdout, re.MULTILINE)[1]))
         self.assertAlmostEqual(latencies[0], latencies[1], delta=latencies[0] / 100)

@@ -33,11 +33,14 @@ class YcsbTest(unittest.TestCase):
     self.directory = tempfile.mkdtemp(prefix="farlook")
     self.addCleanup(shutil.rmtree, self.directory)
     self.address = "shm://%s/s" % self.directory
+    self.addCleanup(self.stop_server)
+    self.start_server()
+
+  def start_server(self):
     # Its address takes connections when it says so.
     self.server = subprocess.Popen(
         [SERVER, "--listen=" + self.address, "--memory=64MiB", "--huge_pages=none"],
         stderr=subprocess.PIPE, text=True)
-    self.addCleanup(self.stop_server)
     for line in self.server.stderr:
       if 'msg="ready"' in line:
         return
@@ -136,6 +139,18 @@ class YcsbTest(unittest.TestCase):
     self.assertNotEqual(run.returncode, 0)
     self.assertIn(self.address, run.stderr)
     self.assertIn("kv_server", run.stderr)
+
+  def test_a_server_that_is_not_there_yet_is_waited_for(self):
+    self.stop_server()
+    with subprocess.Popen([YCSB, "-db", "farlook", "-load", "-P", "bench/workloads/workloada", "-p", "recordcount=100",
+                           "-p", "farlook.address=" + self.address, "-p", "farlook.timeout_ms=%d" % (SECONDS * 1000),
+                           "-p", "farlook.wait=true"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+      with self.assertRaises(subprocess.TimeoutExpired, msg="it does not fail at once"):
+        run.wait(0.5)
+      self.start_server()
+      out, err = run.communicate(timeout=SECONDS)
+      self.assertEqual(run.returncode, 0, err)
+      self.assertEqual(figure(out, "[INSERT], Return=OK"), 100)
 
   def test_a_full_table_is_said(self):
     run = self.ycsb("a", "-load", "-p", "recordcount=200000")
