@@ -15,6 +15,8 @@ absl::string_view NameOf(Roster::State state) {
       return "unproven";
     case Roster::State::kWelcome:
       return "welcome";
+    case Roster::State::kBackup:
+      return "backup";
     case Roster::State::kDeaf:
       return "deaf";
     case Roster::State::kClosing:

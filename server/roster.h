@@ -26,7 +26,8 @@ class Roster {
   enum class State : uint8_t {
     kUnproven,  // it has not said, or not proved, who it is
     kWelcome,
-    kDeaf,  // it is not listened to until it takes what is kept for it
+    kBackup,  // it follows a group's primary
+    kDeaf,    // it is not listened to until it takes what is kept for it
     kClosing,
   };
 

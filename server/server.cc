@@ -119,6 +119,7 @@ class Server::Impl {
   const ServerTime time_;
   const TableTime table_time_{&clock_, time_};
   ServerFacts facts_;
+  mutable StatOrder stat_order_;
   std::vector<std::unique_ptr<rdma::SharedMemory>> memory_;       // one, or none yet
   std::vector<std::unique_ptr<rdma::SharedMemory>> cell_memory_;  // one, or none
   std::unique_ptr<kv::Table> table_;
@@ -421,7 +422,7 @@ std::string Server::Impl::Stats(absl::string_view prefix) const {
   if (counters_ != nullptr) moment.counters = counters_->stats();
   std::vector<const WorkerStats*> workers;
   for (const auto& seat : seats_) workers.push_back(&seat->worker->stats());
-  return StatText(facts_, moment, table_->stats(), workers, prefix);
+  return StatText(facts_, moment, table_->stats(), workers, prefix, &stat_order_);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,

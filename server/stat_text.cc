@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -144,6 +145,7 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   uint64_t longest_us = 0;
   for (const WorkerStats* worker : workers) longest_us = std::max(longest_us, worker->longest_room_wait_us.value());
   lines.Add("longest_room_wait_us", longest_us);
+  add("slow_requests", &WorkerStats::slow_requests);
   add("room_steps", &WorkerStats::room_steps);
   add("pulls", &WorkerStats::pulls);
   add("pulled_bytes", &WorkerStats::pulled_bytes);
@@ -151,13 +153,8 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   add("cut_pulls", &WorkerStats::cut_pulls);
 }
 
-// Of a cache. Kinds of blocks from which nothing was evicted are left out.
+// Of a cache; the kinds of blocks from which something was evicted come as groups.
 void AddCache(const kv::TableStats& table, const std::vector<const WorkerStats*>& workers, Lines& lines) {
-  for (size_t i = 0; i < table.evictions.size(); ++i) {
-    if (table.evictions[i].evictions == 0) continue;
-    lines.Add(absl::StrCat(kKinds[i], "_evictions"), table.evictions[i].evictions);
-    lines.Add(absl::StrCat(kKinds[i], "_eviction_age_ms"), table.evictions[i].age_ms);
-  }
   lines.Add("ghost_hits", table.ghost_hits);
   lines.Add("eviction_bytes", table.eviction_bytes);
   const auto add = [&](absl::string_view name, Counter WorkerStats::*counter) {
@@ -200,27 +197,46 @@ uint64_t AboutSum(const DurationBuckets& buckets) {
   return sum;
 }
 
-// How long requests took, of each type of which one was timed.
-void AddRequestTimes(const std::vector<const WorkerStats*>& workers, Lines& lines) {
-  for (size_t type = 1; type < size_t{kv::kRequestTypes}; ++type) {
-    DurationBuckets buckets;
-    for (const WorkerStats* worker : workers) {
-      for (size_t i = 0; i < DurationBuckets::kBuckets; ++i) buckets.Add(i, worker->request_times[type][i].value());
-    }
-    if (buckets.count() == 0) continue;
-    const std::string name = absl::StrCat("handling_", TypeName(static_cast<kv::RequestType>(type)));
-    lines.Add(absl::StrCat(name, "_timed"), buckets.count());
-    lines.Add(absl::StrCat(name, "_sum_ns"), AboutSum(buckets));
-    lines.Add(absl::StrCat(name, "_p50_ns"), buckets.Quantile(0.5));
-    lines.Add(absl::StrCat(name, "_p99_ns"), buckets.Quantile(0.99));
-    lines.Add(absl::StrCat(name, "_p999_ns"), buckets.Quantile(0.999));
-    for (uint64_t ns = 1024; ns <= uint64_t{1024} << 18; ns *= 4) {
-      lines.Add(absl::StrCat(name, "_below_", ns, "_ns"), buckets.Below(ns));
-    }
+// A group that is there from some moment on: the evictions of a kind of blocks, when there was one; or, behind these,
+// how long requests of a type took, when one was timed.
+constexpr size_t kKindGroups = std::size(kKinds);
+
+DurationBuckets TimesOf(size_t type, const std::vector<const WorkerStats*>& workers) {
+  DurationBuckets buckets;
+  for (const WorkerStats* worker : workers) {
+    for (size_t i = 0; i < DurationBuckets::kBuckets; ++i) buckets.Add(i, worker->request_times[type][i].value());
   }
-  uint64_t slow = 0;
-  for (const WorkerStats* worker : workers) slow += worker->slow_requests.value();
-  lines.Add("slow_requests", slow);
+  return buckets;
+}
+
+std::vector<size_t> PresentGroups(const ServerFacts& facts, const kv::TableStats& table,
+                                  const std::vector<const WorkerStats*>& workers) {
+  std::vector<size_t> present;
+  for (size_t i = 0; facts.evict && i < table.evictions.size(); ++i) {
+    if (table.evictions[i].evictions != 0) present.push_back(i);
+  }
+  for (size_t type = 1; type < size_t{kv::kRequestTypes}; ++type) {
+    if (TimesOf(type, workers).count() != 0) present.push_back(kKindGroups + type);
+  }
+  return present;
+}
+
+void AddEvictions(const kv::TableStats& table, size_t kind, Lines& lines) {
+  lines.Add(absl::StrCat(kKinds[kind], "_evictions"), table.evictions[kind].evictions);
+  lines.Add(absl::StrCat(kKinds[kind], "_eviction_age_ms"), table.evictions[kind].age_ms);
+}
+
+void AddRequestTimes(const std::vector<const WorkerStats*>& workers, size_t type, Lines& lines) {
+  const DurationBuckets buckets = TimesOf(type, workers);
+  const std::string name = absl::StrCat("handling_", TypeName(static_cast<kv::RequestType>(type)));
+  lines.Add(absl::StrCat(name, "_timed"), buckets.count());
+  lines.Add(absl::StrCat(name, "_sum_ns"), AboutSum(buckets));
+  lines.Add(absl::StrCat(name, "_p50_ns"), buckets.Quantile(0.5));
+  lines.Add(absl::StrCat(name, "_p99_ns"), buckets.Quantile(0.99));
+  lines.Add(absl::StrCat(name, "_p999_ns"), buckets.Quantile(0.999));
+  for (uint64_t ns = 1024; ns <= uint64_t{1024} << 18; ns *= 4) {
+    lines.Add(absl::StrCat(name, "_below_", ns, "_ns"), buckets.Below(ns));
+  }
 }
 
 // Of time under a partition's lock. The bounds are those of DurationBuckets.
@@ -244,6 +260,14 @@ void AddLockTimes(const std::vector<const WorkerStats*>& workers, Lines& lines) 
 
 }  // namespace
 
+std::vector<size_t> StatOrder::Add(const std::vector<size_t>& present) {
+  absl::MutexLock lock(&mutex_);
+  for (const size_t group : present) {
+    if (std::find(groups_.begin(), groups_.end(), group) == groups_.end()) groups_.push_back(group);
+  }
+  return groups_;
+}
+
 ServerMoment MomentNow(int64_t uptime_ns) {
   ServerMoment moment;
   moment.uptime_s = 1e-9 * static_cast<double>(uptime_ns);
@@ -257,7 +281,7 @@ ServerMoment MomentNow(int64_t uptime_ns) {
 }
 
 std::string StatText(const ServerFacts& facts, const ServerMoment& moment, const kv::TableStats& table,
-                     const std::vector<const WorkerStats*>& workers, absl::string_view prefix) {
+                     const std::vector<const WorkerStats*>& workers, absl::string_view prefix, StatOrder* order) {
   Lines lines(prefix);
   AddFacts(facts, moment, lines);
   AddTable(table, lines);
@@ -265,9 +289,15 @@ std::string StatText(const ServerFacts& facts, const ServerMoment& moment, const
   AddWorkers(workers, moment.rejected, lines);
   if (facts.evict) AddCache(table, workers, lines);
   if (facts.client_figures) AddClients(workers, lines);
-  AddRequestTimes(workers, lines);
   AddLockTimes(workers, lines);
   lines.Add("dropped_log_lines", moment.dropped_log_lines);
+  for (const size_t group : order->Add(PresentGroups(facts, table, workers))) {
+    if (group < kKindGroups) {
+      AddEvictions(table, group, lines);
+    } else {
+      AddRequestTimes(workers, group - kKindGroups, lines);
+    }
+  }
   return lines.Take();
 }
 

@@ -2,11 +2,14 @@
 #ifndef FARLOOK_SERVER_STAT_TEXT_H_
 #define FARLOOK_SERVER_STAT_TEXT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "kv/table.h"
 #include "server/counters.h"
 #include "server/worker_stats.h"
@@ -45,12 +48,26 @@ struct ServerMoment {
   CounterStats counters;
 };
 
+// Groups of lines that are there from some moment on, in the order in which they came: each after all that was there
+// before, so that who asks for one page after the other (kStat's "@N") misses no line and sees none twice.
+//
+// Thread safety: any thread.
+class StatOrder {
+ public:
+  // Those that have come by now: what was told before, and of `present` what is new, ascending.
+  std::vector<size_t> Add(const std::vector<size_t>& present) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<size_t> groups_ ABSL_GUARDED_BY(mutex_);
+};
+
 // What the process says of itself; the rest is zero.
 ServerMoment MomentNow(int64_t uptime_ns);
 
-// The lines whose names start with `prefix`.
+// The lines whose names start with `prefix`. One order for all calls of a server.
 std::string StatText(const ServerFacts& facts, const ServerMoment& moment, const kv::TableStats& table,
-                     const std::vector<const WorkerStats*>& workers, absl::string_view prefix);
+                     const std::vector<const WorkerStats*>& workers, absl::string_view prefix, StatOrder* order);
 
 }  // namespace farlook::server
 

@@ -1,5 +1,6 @@
 #include "server/stat_text.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,13 +20,14 @@ namespace {
 class StatTextTest : public ::testing::Test {
  protected:
   std::string Text(absl::string_view prefix = {}) {
-    return StatText(facts_, moment_, table_, {&workers_[0], &workers_[1]}, prefix);
+    return StatText(facts_, moment_, table_, {&workers_[0], &workers_[1]}, prefix, &order_);
   }
 
   ServerFacts facts_;
   ServerMoment moment_;
   kv::TableStats table_;
   WorkerStats workers_[2];
+  StatOrder order_;
 };
 
 TEST_F(StatTextTest, EveryLineIsANameOfItsOwnAndAValue) {
@@ -96,6 +98,32 @@ TEST_F(StatTextTest, TimesOfRequestsAreThereOfTypesThatCame) {
             "handling_put_pulled_below_1024_ns 0\nhandling_put_pulled_below_16384_ns 3\n"
             "handling_put_pulled_below_1048576_ns 3\nhandling_put_pulled_below_16777216_ns 3\n");
   EXPECT_EQ(Text("slow_"), "slow_requests 2\n");
+}
+
+// Who asks for pages counts lines: what comes between two of them must come behind all that is there.
+TEST_F(StatTextTest, WhatComesBetweenTwoPagesShiftsNothing) {
+  facts_.evict = true;
+  const auto names = [this] {
+    std::vector<std::string> all;
+    for (const absl::string_view line : absl::StrSplit(Text(), '\n', absl::SkipEmpty())) {
+      all.emplace_back(line.substr(0, line.find(' ')));
+    }
+    return all;
+  };
+  const auto came = {kv::RequestType::kStat, kv::RequestType::kPut, kv::RequestType::kAdmin, kv::RequestType::kGet};
+  std::vector<std::string> before = names();
+  for (const kv::RequestType type : came) {
+    workers_[1].request_times[static_cast<size_t>(type)][0].Add();
+    if (type == kv::RequestType::kPut) table_.evictions[1].evictions = 1;
+    if (type == kv::RequestType::kGet) table_.evictions[0].evictions = 1;
+    const std::vector<std::string> after = names();
+    ASSERT_GT(after.size(), before.size());
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin())) << static_cast<int>(type);
+    before = after;
+  }
+  // Expect: nobody's lines are missing.
+  EXPECT_NE(Text("handling_put_timed"), "");
+  EXPECT_EQ(Text("medium_evictions"), "medium_evictions 1\n");
 }
 
 TEST_F(StatTextTest, APrefixSelects) {

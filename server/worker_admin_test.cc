@@ -1,4 +1,5 @@
 // What operators ask a worker for: who is connected, and to end a connection.
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -6,13 +7,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
+#include "kv/handshake.h"
 #include "kv/message.h"
+#include "server/feed.h"
 #include "server/roster.h"
 #include "server/test_worker.h"
 #include "server/users.h"
@@ -172,6 +176,27 @@ TEST(WorkerAdminOfUsersTest, OnlyTheRoleAdminIsAnswered) {
   EXPECT_EQ(worker.Ask(ops, MakeRequest(RequestType::kAdmin, 2, "kick 1"))->code, Code::kOk);
   worker.PollAll();
   EXPECT_TRUE(app->peer.closed_here);
+}
+
+// Has nothing to tell, and whoever comes may follow.
+class NoRecords : public RecordSource {
+ public:
+  absl::Status Admit(const kv::Follow& /*follow*/) override { return absl::OkStatus(); }
+  std::string NextBatch(uint64_t /*backup*/, size_t /*most_bytes*/) override { return ""; }
+  absl::Status Accepted(uint64_t /*backup*/, uint64_t /*accepted*/) override { return absl::OkStatus(); }
+};
+
+TEST(WorkerBackupsTest, ABackupIsListedAsOne) {
+  NoRecords records;
+  TestWorker worker(32 << 20, 16, 100, 3, /*users=*/nullptr, kTestWindow, /*evict=*/false, /*stream=*/nullptr,
+                    /*figures_ms=*/0, &records);
+  FakeCall* call = worker.Connect();
+  FakeCall* backup = worker.CallSilently();
+  worker.PollAll();
+  backup->peer.Send(kv::Follow{.incarnation = 7, .epoch = 1}.Encode());
+  worker.PollAll();
+  const auto reply = worker.Ask(call, MakeRequest(RequestType::kAdmin, 1, "clients@1"));
+  EXPECT_TRUE(absl::StrContains(reply->payload, "\t-\t-\t3\tbackup\t")) << reply->payload;
 }
 
 }  // namespace

@@ -146,6 +146,7 @@ void Worker::BeginFeed(Link& link, absl::string_view message) {
   std::erase(silent_, &link);
   link.feed = std::make_unique<Feed>(follow->incarnation);
   feeds_.push_back(&link);
+  link.entry.Set(Roster::State::kBackup);
   Log(LogLevel::kInfo, "a backup follows",
       {{"peer", link.connection->peer()},
        {"incarnation", absl::Hex(follow->incarnation)},

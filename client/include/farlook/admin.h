@@ -22,7 +22,7 @@ struct ConnectedClient {
   std::string user;         // who it has proved to be; "-": nobody was asked
   std::string role;         // what it may do: read, write, admin; "-": it was not let in yet
   int worker = 0;           // that serves it
-  std::string state;        // unproven, welcome, deaf (it does not take its replies), closing
+  std::string state;        // unproven, welcome, backup, deaf (it does not take its replies), closing
   int64_t connected_s = 0;  // since it came
   uint64_t requests = 0;    // that arrived
   uint64_t kept_bytes = 0;  // that wait for it in the server
