@@ -82,12 +82,12 @@ std::string PrometheusText(const ClientStats& stats, std::string_view labels) {
   page.Counter("timeouts_total", "Operations that were not done in time.", stats.timeouts);
   page.Counter("incarnation_changes_total", "Reconnects that found an empty table.", stats.incarnation_changes);
   page.Counter("atomics_total", "Atomics and READs on cells of counters.", stats.atomics);
-  page.Counter("counter_requests_total", "Answers of the server about counters.", stats.counter_requests);
+  page.Counter("counters_requests_total", "Answers of the server about counters.", stats.counter_requests);
   page.Counter("dead_cells_total", "Atomics that found their counter deleted.", stats.dead_cells);
   page.Counter("unknown_atomics_total", "Operations on counters with an unknown outcome.", stats.unknown_atomics);
   page.Histogram("get_duration_seconds", "How long gets took, a sample.", stats.get_times);
   page.Histogram("write_duration_seconds", "How long writes took, a sample.", stats.write_times);
-  page.Histogram("counter_duration_seconds", "How long operations on counters took, a sample.", stats.counter_times);
+  page.Histogram("counters_duration_seconds", "How long operations on counters took, a sample.", stats.counter_times);
   return page.text;
 }
 

@@ -140,6 +140,7 @@ class Server::Impl {
   std::thread acceptor_thread_;
   std::atomic<int> prepared_percent_{0};
   bool running_ = false;
+  std::atomic<bool> draining_{false};
 };
 
 absl::Status Server::Impl::Start(const std::function<void(int)>& on_progress) {
@@ -401,6 +402,7 @@ int Server::Impl::GiveMemoryBack() {
 void Server::Impl::Stop() {
   if (!running_) return;
   running_ = false;
+  draining_.store(true, std::memory_order_relaxed);
   // The acceptor goes on, to turn clients away, until the workers have ended.
   acceptor_->Shutdown();
   const int64_t deadline_ns = clock_.NowNs() + options_.drain_timeout_ms * 1'000'000;
@@ -418,6 +420,7 @@ void Server::Impl::Stop() {
 
 std::string Server::Impl::Stats(absl::string_view prefix) const {
   ServerMoment moment = MomentNow(clock_.NowNs() - started_ns_);
+  moment.draining = draining_.load(std::memory_order_relaxed);
   moment.rejected = acceptor_->rejected();
   if (counters_ != nullptr) moment.counters = counters_->stats();
   std::vector<const WorkerStats*> workers;

@@ -44,6 +44,7 @@ void AddFacts(const ServerFacts& facts, const ServerMoment& moment, Lines& lines
   lines.Add("uptime_s", Seconds(moment.uptime_s));
   lines.Add("cpu_user_s", Seconds(moment.cpu_user_s));
   lines.Add("cpu_system_s", Seconds(moment.cpu_system_s));
+  lines.Add("draining", moment.draining ? 1 : 0);
   lines.Add("page_bytes", facts.page_bytes);
   lines.Add("huge_pages", facts.huge_pages);
   lines.Add("numa_node", facts.numa_node < 0 ? "any" : absl::StrCat(facts.numa_node));

@@ -43,6 +43,7 @@ struct ServerMoment {
   double uptime_s = 0;
   double cpu_user_s = 0;  // of the process
   double cpu_system_s = 0;
+  bool draining = false;  // it was asked to end
   uint64_t rejected = 0;  // clients turned away before they came to a worker
   uint64_t dropped_log_lines = 0;
   CounterStats counters;

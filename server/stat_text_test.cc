@@ -129,6 +129,8 @@ TEST_F(StatTextTest, WhatComesBetweenTwoPagesShiftsNothing) {
 TEST_F(StatTextTest, APrefixSelects) {
   moment_.cpu_user_s = 1.5;
   EXPECT_EQ(Text("cpu_"), "cpu_user_s 1.500\ncpu_system_s 0.000\n");
+  moment_.draining = true;
+  EXPECT_EQ(Text("draining"), "draining 1\n");
   EXPECT_EQ(Text("nothing like it"), "");
   facts_.incarnation = 0xabc;
   EXPECT_EQ(Text("incarnation"), "incarnation 0000000000000abc\n");

@@ -58,13 +58,15 @@ TEST(MetricsTest, LeavesOutWhatIsNoNumberAndNamesWhatItDoesNotKnow) {
 TEST(MetricsTest, QuotesLabels) { EXPECT_EQ(QuotedLabel("a\"b\\c\nd"), "\"a\\\"b\\\\c\\nd\""); }
 
 TEST(ScraperTest, KnowsStatesByTheServersWords) {
-  EXPECT_EQ(StateOf(absl::OkStatus()), State::kReady);
+  EXPECT_EQ(StateOf(absl::OkStatus(), "version 1.0.0\ndraining 0\n"), State::kReady);
+  EXPECT_EQ(StateOf(absl::OkStatus(), "version 1.0.0\ndraining 1\n"), State::kDraining);
+  EXPECT_EQ(StateOf(absl::OkStatus(), "of an earlier release 1\n"), State::kReady);
   EXPECT_EQ(
-      StateOf(absl::UnavailableError("cannot connect to shm:///x: the server is starting: preparing memory, 3 %")),
+      StateOf(absl::UnavailableError("cannot connect to shm:///x: the server is starting: preparing memory, 3 %"), ""),
       State::kStarting);
-  EXPECT_EQ(StateOf(absl::UnavailableError("the server is shutting down; try again when it is back")),
+  EXPECT_EQ(StateOf(absl::UnavailableError("the server is shutting down; try again when it is back"), ""),
             State::kDraining);
-  EXPECT_EQ(StateOf(absl::UnavailableError("no server listens at shm:///x")), State::kDown);
+  EXPECT_EQ(StateOf(absl::UnavailableError("no server listens at shm:///x"), "draining 0\n"), State::kDown);
 }
 
 }  // namespace

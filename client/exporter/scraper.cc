@@ -12,9 +12,9 @@
 namespace farlook::exporter {
 
 // The status of a Connect or a call has no field for it; the words are the server's (server/shared.h,
-// server/server.cc).
-State StateOf(const absl::Status& status) {
-  if (status.ok()) return State::kReady;
+// server/server.cc). A server that is to end answers those who are in until it has let them go.
+State StateOf(const absl::Status& status, absl::string_view stats) {
+  if (status.ok()) return absl::StrContains(stats, "\ndraining 1\n") ? State::kDraining : State::kReady;
   if (absl::StrContains(status.message(), "is starting")) return State::kStarting;
   if (absl::StrContains(status.message(), "shutting down")) return State::kDraining;
   return State::kDown;
@@ -60,6 +60,7 @@ void Scraper::Look() {
   const absl::Time now = absl::Now();
   if (now < looked_ + absl::Milliseconds(kFreshMs) && now >= looked_) return;
   status_ = Ask();
+  state_ = StateOf(status_, stats_);
   looked_ = absl::Now();
   took_ = looked_ - now;
 }
@@ -67,12 +68,11 @@ void Scraper::Look() {
 std::string Scraper::Metrics() {
   absl::MutexLock lock(&mutex_);
   Look();
-  const State now = StateOf(status_);
   std::string page = absl::StrCat(
       "# HELP farlook_up Whether the server answered.\n# TYPE farlook_up gauge\nfarlook_up ", status_.ok() ? 1 : 0,
       "\n# HELP farlook_state What the server does: 1 at one of the states.\n# TYPE farlook_state gauge\n");
   for (const State state : {State::kReady, State::kStarting, State::kDraining, State::kDown}) {
-    absl::StrAppend(&page, "farlook_state{state=\"", StateName(state), "\"} ", state == now ? 1 : 0, "\n");
+    absl::StrAppend(&page, "farlook_state{state=\"", StateName(state), "\"} ", state == state_ ? 1 : 0, "\n");
   }
   absl::StrAppend(&page,
                   "# HELP farlook_answer_seconds How long the server took to answer.\n"
@@ -85,7 +85,7 @@ std::string Scraper::Metrics() {
 std::string Scraper::Health(State* state) {
   absl::MutexLock lock(&mutex_);
   Look();
-  *state = StateOf(status_);
+  *state = state_;
   return absl::StrCat(StateName(*state), "\n", status_.message(), status_.ok() ? "" : "\n");
 }
 

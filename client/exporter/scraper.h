@@ -18,9 +18,9 @@
 
 namespace farlook::exporter {
 
-// What a server that gave this answer, or none, is doing.
+// What a server that gave this answer, or none, is doing; `stats`: its figures, if it gave them.
 enum class State : uint8_t { kReady, kStarting, kDraining, kDown };
-State StateOf(const absl::Status& status);
+State StateOf(const absl::Status& status, absl::string_view stats);
 // "ready", "starting", "draining", "down".
 absl::string_view StateName(State state);
 
@@ -47,6 +47,7 @@ class Scraper {
   absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Duration took_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kDown;
   std::string stats_ ABSL_GUARDED_BY(mutex_);
 };
 

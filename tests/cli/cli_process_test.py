@@ -43,10 +43,9 @@ class CliTest(unittest.TestCase):
         file.write(content)
     return path
 
-  def start_server(self, memory="64MiB"):
+  def start_server(self, *flags, memory="64MiB", log=subprocess.DEVNULL):
     self.server = subprocess.Popen(
-        [SERVER, "--listen=" + self.address, "--memory=" + memory, "--huge_pages=none"],
-        stderr=subprocess.DEVNULL)
+        [SERVER, "--listen=" + self.address, "--memory=" + memory, "--huge_pages=none", *flags], stderr=log)
     deadline = time.monotonic() + SECONDS
     while self.run_cli("ping", "--timeout_ms=500").returncode != 0:
       self.assertIsNone(self.server.poll(), "kv_server ended")
@@ -202,6 +201,23 @@ class CliTest(unittest.TestCase):
     self.assertEqual(self.stat()["dropped_log_lines"], 0)  # they wait
     self.server.terminate()
     self.assertEqual(self.server.wait(SECONDS), 0)
+
+  def test_slow_requests_are_logged_with_who_asked(self):
+    self.stop_server()
+    with open(self.path("log"), "w+b") as log:
+      self.start_server("--slow_ms=1", "--max_value_bytes=64m", memory="256MiB", log=log)
+      # Nobody copies and sums up so much in a millisecond, nor does a worker at once.
+      self.check("put", "--file=" + self.path("value", bytes(60 << 20)), "secret key", out=b"")
+      deadline = time.monotonic() + SECONDS
+      line = None
+      while line is None:
+        log.seek(0)
+        line = re.search(r'level=warning msg="slow request" peer="?pid \d+.*', log.read().decode())
+        self.assertLess(time.monotonic(), deadline, "it is not logged")
+      self.assertRegex(line.group(0), r"type=put_pulled ms=[1-9]\d* ")
+      slow = self.run_cli("stat", "slow_requests").stdout.split()
+      self.assertGreaterEqual(int(slow[1]), 1)
+      self.assertNotIn("secret", line.group(0))
 
   def test_a_long_put_whose_time_was_over_does_not_overwrite_a_later_one(self):
     self.check("put", "key", "first")

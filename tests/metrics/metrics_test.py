@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kv_server, farlook_exporter and a real Prometheus: what it scrapes, its rules, the dashboard, hostile scrapers.
 
-    metrics_test.py KV_SERVER FARLOOK_EXPORTER KV_CLI RULES RULES_TEST DASHBOARD
+    metrics_test.py KV_SERVER FARLOOK_EXPORTER KV_CLI METRICS_CLIENT RULES RULES_TEST DASHBOARD
 """
 
 import contextlib
@@ -19,8 +19,8 @@ import time
 import unittest
 import urllib.parse
 
-SERVER, EXPORTER, CLI, RULES, RULES_TEST, DASHBOARD = (os.path.abspath(path) for path in sys.argv[1:7])
-del sys.argv[1:7]
+SERVER, EXPORTER, CLI, CLIENT, RULES, RULES_TEST, DASHBOARD = (os.path.abspath(path) for path in sys.argv[1:8])
+del sys.argv[1:8]
 SECONDS = 120  # for anything to happen
 
 
@@ -49,9 +49,9 @@ class MetricsTest(unittest.TestCase):
     self.processes.append(process)
     return process
 
-  def start_server(self):
-    server = self.start([SERVER, "--listen=" + self.address, "--memory=64m", "--huge_pages=none", "--client_figures"],
-                        stderr=subprocess.PIPE, text=True)
+  def start_server(self, *flags):
+    server = self.start([SERVER, "--listen=" + self.address, "--memory=64m", "--huge_pages=none", "--client_figures",
+                         *flags], stderr=subprocess.PIPE, text=True)
     for line in server.stderr:
       if 'msg="ready"' in line:
         return server
@@ -61,7 +61,7 @@ class MetricsTest(unittest.TestCase):
     for process in self.processes:
       process.kill()
       process.wait()
-      for stream in (process.stderr, process.stdout):
+      for stream in (process.stdin, process.stderr, process.stdout):
         if stream is not None:
           stream.close()
 
@@ -100,8 +100,82 @@ class MetricsTest(unittest.TestCase):
     others = set(re.findall(r'farlook_other_figures\{name="(\w+)"\}', page))
     figures = [line.split() for line in self.kv("stat").stdout.split("\n") if line]
     self.assertLess(len(others), len(figures) / 10, "the exporter lacks metrics for %s" % others)
-    lint = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
-    self.assertEqual((lint.returncode, lint.stdout, lint.stderr), (0, "", ""))
+    self.lint(page)
+
+  def lint(self, page):
+    done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
+    self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+  def test_what_a_client_says_of_itself_is_good(self):
+    for labels in ((), ('table="users",host="a b"',)):
+      done = subprocess.run([CLIENT, self.address, "page", *labels], capture_output=True, text=True, timeout=SECONDS,
+                            check=False)
+      self.assertEqual(done.returncode, 0, done.stderr)
+      self.lint(done.stdout)
+      samples = [line for line in done.stdout.split("\n") if line and not line.startswith("#")]
+      self.assertIn("farlook_client_gets_total%s 201" % ("{%s}" % labels[0] if labels else ""), samples)
+      self.assertGreater(len(samples), 50)
+      for sample in samples:
+        self.assertTrue(not labels or labels[0] in sample, sample)
+
+  def health(self, wanted):
+    """Waits until /healthz says so, and returns why."""
+    status, text = self.until(lambda: (lambda got: got if got[1].startswith(wanted) else None)(self.get("/healthz")),
+                              "/healthz does not say " + wanted)
+    self.assertEqual(status, 200 if wanted == "ready" else 503)
+    self.assertIn('farlook_state{state="%s"} 1\n' % wanted, self.get("/metrics")[1])
+    return text
+
+  def test_health_of_a_server_that_starts(self):
+    self.server.kill()
+    self.server.wait()
+    # It gets a tenth of the time, so that its start is long enough to be seen.
+    server = self.start([SERVER, "--listen=" + self.address, "--memory=1g", "--huge_pages=none"],
+                        stderr=subprocess.DEVNULL)
+
+    def look():
+      server.send_signal(signal.SIGSTOP)
+      time.sleep(0.05)
+      server.send_signal(signal.SIGCONT)
+      time.sleep(0.005)
+      # Asked without waiting: it may be stopped before it answers.
+      return asked.poll() is not None
+
+    while True:
+      asked = self.start(["python3", "-c", "import sys, urllib.request, urllib.error\n"
+                          "try:\n  print(urllib.request.urlopen(sys.argv[1]).read().decode())\n"
+                          "except urllib.error.HTTPError as error:\n  print(error.read().decode())",
+                          "http://127.0.0.1:%d/healthz" % self.port], stdout=subprocess.PIPE, text=True)
+      self.until(look, "no answer")
+      answer = asked.stdout.read()
+      self.assertFalse(answer.startswith("ready"), "it was never seen to start")
+      if answer.startswith("starting"):
+        break
+    self.assertIn("preparing memory", answer)
+    self.health("ready")
+
+  def test_health_of_a_server_that_ends(self):
+    self.server.kill()
+    self.server.wait()
+    self.server = self.start_server("--drain_timeout=60s")
+    self.health("ready")
+    # Somebody who is in, and keeps it from its end.
+    unread = self.start([CLIENT, self.address, "unread"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    self.assertEqual(unread.stdout.readline(), "asked\n")
+    self.server.send_signal(signal.SIGTERM)
+    # Expect: draining is said to who is in, and to who comes.
+    self.health("draining")
+    late = self.start([EXPORTER, "--address=" + self.address, "--listen=127.0.0.1:0", "--timeout=20s"],
+                      stderr=subprocess.PIPE, text=True)
+    port = int(re.search(r"at port (\d+)", late.stderr.readline()).group(1))
+    status, text = self.get("/healthz", port=port)
+    self.assertEqual((status, text.split("\n")[0]), (503, "draining"), text)
+    self.assertIn("shutting down", text)
+    self.assertIsNone(self.server.poll())
+    unread.stdin.close()
+    unread.wait(SECONDS)
+    self.assertEqual(self.server.wait(SECONDS), 0)
+    self.health("down")
 
   def test_health_and_what_a_scrape_says_of_a_server_that_is_gone(self):
     self.assertEqual(self.get("/healthz"), (200, "ready\n"))
