@@ -77,7 +77,7 @@ inline void Reads::Begin(Flight* flight, kv::Slot slot, bool from_cache) {
   const Operation* const operation = flight->operation;
   GetState& get = flight->get;
   const uint64_t hash = (*context_.hasher)(operation->key);
-  if (from_cache && parts_.cache->enabled()) slot = parts_.cache->Find(hash);
+  if (from_cache) slot = parts_.cache->Find(hash);
   get.from_cache = from_cache && !slot.empty();
   get.restarts = 0;
   get.since_ns = parts_.time->last_ns();

@@ -25,15 +25,18 @@ bool HasOptions(const Operation& operation) {
   return operation.ttl_ms != 0 || operation.keep_ttl || operation.keep || operation.refill;
 }
 
-// Whether what a put bears goes into its message.
+// Whether what a put bears goes into its message. Most puts are short enough for options as well, whether they have any
+// or not.
 bool Fits(const Operation& operation) {
-  const size_t option_bytes = HasOptions(operation) ? kv::RequestOptions::kMaxBytes : 0;
-  return kv::FitsInMessage(operation.key.size(), operation.value.size(), option_bytes);
+  const size_t key_bytes = operation.key.size(), value_bytes = operation.value.size();
+  return kv::FitsInMessage(key_bytes, value_bytes, kv::RequestOptions::kMaxBytes) ||
+         (!HasOptions(operation) && kv::FitsInMessage(key_bytes, value_bytes));
 }
 
-kv::RequestType TypeOf(const Operation& operation) {
+// `pulled`: the server is to fetch the value of a put.
+kv::RequestType TypeOf(const Operation& operation, bool pulled) {
   if (operation.kind == Kind::kPut) [[likely]]
-    return Fits(operation) ? kv::RequestType::kPut : kv::RequestType::kPutPulled;
+    return pulled ? kv::RequestType::kPutPulled : kv::RequestType::kPut;
   switch (operation.kind) {
     case Kind::kGet:
     case Kind::kExists:
@@ -176,11 +179,14 @@ void Session::End(absl::FunctionRef<void(Operation*)> unknown) {
 
 [[gnu::always_inline]] inline kv::Request Session::RequestOf(const Operation& operation, uint64_t number,
                                                              char* options) {
+  const BufferPool::Piece& pulled = At(number).value;
   kv::Request request;
-  request.type = TypeOf(operation);
+  request.type = TypeOf(operation, pulled.data() != nullptr);
   request.condition = OnWire(operation.condition.kind());
   request.number = number;
-  request.key = operation.key;
+  // A view's members one by one, here, below and in Post(): else the compiler keeps a Request in memory, and clears it
+  // first, word by word.
+  request.key = {operation.key.data(), operation.key.size()};
   request.version = operation.condition.version();
   request.deadline_us = clock_.DeadlineAt(operation.deadline_ns);
   if (HasOptions(operation)) [[unlikely]]
@@ -191,12 +197,11 @@ void Session::End(absl::FunctionRef<void(Operation*)> unknown) {
     request.operands.operand = operation.operand;
   }
   if (request.type == kv::RequestType::kPut) {
-    request.value = operation.value;
+    request.value = {operation.value.data(), operation.value.size()};
     request.value_bytes = static_cast<uint32_t>(operation.value.size());
   } else if (request.type == kv::RequestType::kPutPulled) {
-    const Sent& sent = At(number);
     request.value_bytes = static_cast<uint32_t>(operation.value.size());
-    request.source = {sent.value.remote_address(), sent.value_hash, sent.value.rkey()};
+    request.source = {pulled.remote_address(), At(number).value_hash, pulled.rkey()};
   }
   return request;
 }
@@ -212,7 +217,8 @@ bool Session::Post(uint64_t number) {
   const bool sounds = sounding_ == 0 && clock_.stale(parts_.time->last_ns());
   if (sounds) [[unlikely]]
     sounding_ns_ = parts_.time->NowNs();
-  if (!connection_->PostSend(absl::string_view(head, head_bytes), request.value)) return false;
+  const absl::string_view value(request.value.data(), request.value.size());
+  if (!connection_->PostSend(absl::string_view(head, head_bytes), value)) return false;
   if (sounds) [[unlikely]]
     sounding_ = number;
   parts_.posted->messages = true;
