@@ -26,8 +26,8 @@ ABSL = ["statusor", "status", "strings", "str_format", "synchronization", "time"
 OTHERS = ["xxhash", "sodium", "ibverbs", "rdmacm"]
 
 PKG_CONFIG = """\
-prefix=${{pcfiledir}}/../..
-libdir=${{prefix}}/lib
+prefix=${{pcfiledir}}/{up}
+libdir=${{prefix}}/{libdir}
 includedir=${{prefix}}/include
 
 Name: {name}
@@ -39,12 +39,12 @@ Libs: -L${{libdir}} {libs}
 
 CMAKE = """\
 # Farlook::farlook: the C library. Farlook::client: the C++ client, from an archive.
-get_filename_component(_farlook_prefix "${{CMAKE_CURRENT_LIST_DIR}}/../../.." ABSOLUTE)
+get_filename_component(_farlook_prefix "${{CMAKE_CURRENT_LIST_DIR}}/{up}" ABSOLUTE)
 
 if(NOT TARGET Farlook::farlook)
   add_library(Farlook::farlook SHARED IMPORTED)
   set_target_properties(Farlook::farlook PROPERTIES
-    IMPORTED_LOCATION "${{_farlook_prefix}}/lib/libfarlook.so.1"
+    IMPORTED_LOCATION "${{_farlook_prefix}}/{libdir}/libfarlook.so.1"
     IMPORTED_SONAME libfarlook.so.1
     INTERFACE_INCLUDE_DIRECTORIES "${{_farlook_prefix}}/include")
 endif()
@@ -54,7 +54,7 @@ find_package(absl CONFIG QUIET)
 if(absl_FOUND AND NOT TARGET Farlook::client)
   add_library(Farlook::client STATIC IMPORTED)
   set_target_properties(Farlook::client PROPERTIES
-    IMPORTED_LOCATION "${{_farlook_prefix}}/lib/libfarlook.a"
+    IMPORTED_LOCATION "${{_farlook_prefix}}/{libdir}/libfarlook.a"
     IMPORTED_LINK_INTERFACE_LANGUAGES CXX
     INTERFACE_COMPILE_FEATURES cxx_std_20
     INTERFACE_INCLUDE_DIRECTORIES "${{_farlook_prefix}}/include"
@@ -82,10 +82,16 @@ def version_of(header):
     return re.search(r'#define FARLOOK_VERSION "(.*)"', header.read_text(encoding="utf-8")).group(1)
 
 
-def lay_out(prefix, root, built):
-    """Puts it all to `prefix`, which is made. `root`: where the sources are; `built`: where client/c was built."""
+def up_from(folder):
+    """The way from `folder`, which is below the prefix, to the prefix."""
+    return "/".join(".." for _ in pathlib.Path(folder).parts)
+
+
+def lay_out(prefix, root, built, libdir="lib"):
+    """Puts it all to `prefix`, which is made. `root`: where the sources are; `built`: where client/c was built; `libdir`:
+    where below the prefix libraries go."""
     prefix = pathlib.Path(prefix)
-    lib, include = prefix / "lib", prefix / "include"
+    lib, include = prefix / libdir, prefix / "include"
     for directory in (lib / "pkgconfig", lib / "cmake/Farlook", include / "farlook"):
         directory.mkdir(parents=True, exist_ok=True)
     for name, mode in (("libfarlook.so.1", 0o755), ("libfarlook.a", 0o644)):
@@ -98,16 +104,18 @@ def lay_out(prefix, root, built):
             put(header, include / header.relative_to(root / folder), 0o644)
     version = version_of(include / "farlook/version.h")
     major, minor, _ = version.split(".")
+    places = {"libdir": libdir, "up": up_from(f"{libdir}/pkgconfig")}
     (lib / "pkgconfig/farlook.pc").write_text(PKG_CONFIG.format(
-        name="farlook", description="Client of the Farlook key-value store, for C", version=version, requires="",
-        libs="-lfarlook"), encoding="utf-8")
+        **places, name="farlook", description="Client of the Farlook key-value store, for C", version=version,
+        requires="", libs="-lfarlook"), encoding="utf-8")
     (lib / "pkgconfig/farlook++.pc").write_text(PKG_CONFIG.format(
-        name="farlook++", description="Client of the Farlook key-value store, for C++", version=version,
+        **places, name="farlook++", description="Client of the Farlook key-value store, for C++", version=version,
         requires="Requires: " + ", ".join("absl_" + name for name in ABSL) + "\n",
         libs="-l:libfarlook.a " + " ".join("-l" + name for name in OTHERS) + " -lstdc++"), encoding="utf-8")
     cmake = lib / "cmake/Farlook"
     (cmake / "FarlookConfig.cmake").write_text(
-        CMAKE.format(libraries=";".join(["absl::" + name for name in ABSL] + OTHERS)), encoding="utf-8")
+        CMAKE.format(libdir=libdir, up=up_from(f"{libdir}/cmake/Farlook"),
+                     libraries=";".join(["absl::" + name for name in ABSL] + OTHERS)), encoding="utf-8")
     (cmake / "FarlookConfigVersion.cmake").write_text(
         CMAKE_VERSION.format(version=version, major=major, minor=minor), encoding="utf-8")
 
@@ -123,17 +131,19 @@ def python_packages(prefix):
     return pathlib.Path(f"lib/python{version}/dist-packages")
 
 
-def lay_out_python(prefix, root, packages):
-    """Compiles the module against what lay_out() put to `prefix`, beside the package's sources, to `packages` there."""
+def lay_out_python(prefix, root, packages, libdir="lib", searched=False):
+    """Compiles the module against what lay_out() put to `prefix`, beside the package's sources, to `packages` there.
+    `searched`: programs find the library without being told where it is."""
     package = pathlib.Path(prefix) / packages / "farlook"
     for source in sorted((root / "python/farlook").iterdir()):
         if source.suffix in (".py", ".pyi", ".typed"):
             put(source, package / source.name, 0o644)
     sources = sorted(str(path) for path in (root / "python/src").glob("*.c"))
-    up = "/".join(".." for _ in (packages / "farlook").parts[1:])
+    up = up_from((packages / "farlook").relative_to("lib"))
+    search = [] if searched else [f"-Wl,-rpath,$ORIGIN/{up}"]
     subprocess.run(["gcc", "-std=c11", "-O2", "-g1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
-                    "-fvisibility=hidden", f"-isystem{sysconfig.get_path('include')}", f"-I{prefix}/include", *sources,
-                    f"-L{prefix}/lib", "-lfarlook", f"-Wl,-rpath,$ORIGIN/{up}", "-o", str(package / "_farlook.abi3.so")],
+                    "-fvisibility=hidden", "-Wl,-z,relro,-z,now", f"-isystem{sysconfig.get_path('include')}", f"-I{prefix}/include", *sources,
+                    f"-L{prefix}/{libdir}", "-lfarlook", *search, "-o", str(package / "_farlook.abi3.so")],
                    check=True)
 
 

@@ -26,6 +26,7 @@ STAGES = {  # in order of what they cost and of how much they tell
     "gcc": "GCC, optimized: all tests",
     "verbs": "GCC, optimized: the tests on RDMA verbs, in virtual machines where there is no device (tests/vm)",
     "readme": "the README's commands do what it says",
+    "packages": "Debian's packages: built, linted, installed on a copy of this machine, used, upgraded, purged (as root)",
     "asan": "Clang, address and undefined behaviour sanitizers: all tests",
     "tsan": "Clang, thread sanitizer: the tests of programs that start threads",
     "fuzz": "libFuzzer: each fuzz target from its corpus, for a bounded time",
@@ -147,6 +148,13 @@ class Runner:
                 outcome.passed += 1
             else:
                 outcome.fail(name, why)
+
+    def packages(self, outcome):
+        targets = __import__("package").TARGETS
+        self.command(outcome, "build of what is packaged",
+                     [*self.bazel, "build", "--config=opt", f"--jobs={self.args.jobs}", *self.cache, *targets])
+        self.command(outcome, "packages", ["/usr/bin/python3", "-B", "tests/packages/packages_test.py"],
+                     env=dict(os.environ, FARLOOK_BUILT=str(ROOT / "bazel-bin")))
 
     def asan(self, outcome):
         # Compiles the fuzz targets too; they are run in a stage of their own.

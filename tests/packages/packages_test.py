@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""The Debian packages as their users have them: installed, used, upgraded, removed and purged.
+
+    packages_test.py            on a copy of this machine's files, which is thrown away (overlayfs)
+    packages_test.py --fresh    on Debian's smallest system, which mmdebstrap fetches once to ~/.cache/farlook-packages
+
+Needs root. The machine itself is not changed.
+"""
+
+import argparse
+import os
+import pathlib
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PACKAGES = ["farlook-server", "farlook-tools", "libfarlook1", "libfarlook-dev", "python3-farlook"]
+BEFORE = "0.0.9"  # the version that is upgraded
+# What dpkg and those whom it tells keep for themselves.
+KEPT = re.compile(r"(etc/ld\.so\.cache|etc/(passwd|group|g?shadow|sub[ug]id)-?|etc/\.pwd\.lock|run|tmp|dev|proc"
+                  r"|etc/resolv\.conf|usr/sbin/policy-rc\.d|var/(cache|log|tmp|lib/(dpkg|apt|systemd))|root/\.\w+)(/|$)")
+INSIDE = pathlib.Path("/tmp/farlook-packages-test")
+ADDRESS = "shm:///run/farlook/kv"
+PYTHON = f"""
+import farlook
+with farlook.connect({ADDRESS!r}) as client:
+  client.put("python", b"value")
+  assert client.get("python") == b"value"
+  print(farlook.__version__, farlook.__file__)
+"""
+
+
+def run(*command, **kwargs):
+    words = [str(word) for word in command]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=600,
+                          **kwargs)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(words)}: exit code {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def expect(good, what):
+    if not good:
+        raise AssertionError(what)
+
+
+def step(what):
+    print(f"packages: {what}", flush=True)
+
+
+# ---- Inside.
+
+
+def apt(*words):
+    return run("apt-get", "-q", "-y", "-o", "Dpkg::Options::=--force-confold", *words,
+               env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"))
+
+
+def install(version):
+    apt("install", "--no-install-recommends", *sorted((INSIDE / version).glob("*.deb")))
+    for package in PACKAGES:
+        expect(run("dpkg-query", "-W", "-f=${Version} ${db:Status-Abbrev}", package).strip() == f"{version} ii", package)
+
+
+class Server:
+    """As the unit starts it, with less memory."""
+
+    def __init__(self):
+        # pylint: disable-next=consider-using-with
+        self.process = subprocess.Popen(
+            ["runuser", "-u", "farlook", "--", "kv_server", "--flagfile=/etc/farlook/kv_server.flags", "--memory=64MiB",
+             "--huge_pages=none"], stderr=subprocess.PIPE, text=True)
+        log = ""
+        for line in self.process.stderr:
+            log += line
+            if 'msg="ready"' in line:
+                return
+        raise AssertionError(f"kv_server did not start:\n{log}")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.communicate()
+
+
+def files_are_there():
+    unit = pathlib.Path("/lib/systemd/system/kv_server.service")
+    expect("User=farlook\n" in unit.read_text(encoding="utf-8"), "the unit's user")
+    complaints = run("systemd-analyze", "verify", "--man=no", unit) if shutil.which("systemd-analyze") else ""
+    expect("kv_server" not in complaints, complaints)
+    expect(not list(pathlib.Path("/etc/systemd/system").glob("*.wants/kv_server.service")), "the unit is enabled")
+    expect(pwd.getpwuid(os.stat("/run/farlook").st_uid).pw_name == "farlook", "whose /run/farlook is")
+    for program in ("kv_server", "kv_cli", "farlook_exporter"):
+        expect(pathlib.Path(f"/usr/share/man/man1/{program}.1.gz").exists(), program)
+        completion = f"/usr/share/bash-completion/completions/{program}"
+        expect(f"_{program}" in run("bash", "-c", f"source {completion}; complete -p {program}"), program)
+
+
+def consumers_work():
+    directory = INSIDE / "consumer"
+    run("make", "-C", directory)
+    run("cmake", "-S", directory, "-B", directory / "build")
+    run("cmake", "--build", directory / "build")
+    programs_work()
+
+
+def programs_work():
+    directory = INSIDE / "consumer"
+    for place in (directory, directory / "build"):
+        expect("all calls" in run(place / "calls", ADDRESS), "calls.c")
+        expect("hello, world" in run(place / "hello", ADDRESS), "hello.cc")
+    told = run("/usr/bin/python3", "-c", PYTHON, cwd="/")
+    expect("/usr/lib/python3/dist-packages/farlook/" in told, told)
+    run("kv_cli", f"--address={ADDRESS}", "put", "key", "value")
+    expect(run("kv_cli", f"--address={ADDRESS}", "get", "key") == "value", "kv_cli")
+
+
+def inside(version):
+    flags = pathlib.Path("/etc/farlook/kv_server.flags")
+    step(f"install {BEFORE}")
+    install(BEFORE)
+    files_are_there()
+    step("the server runs, and programs in C, C++ and Python")
+    server = Server()
+    consumers_work()
+    flags.write_text(flags.read_text(encoding="utf-8") + "# mine\n", encoding="utf-8")
+
+    step(f"upgrade to {version} under the running server")
+    install(version)
+    expect(server.process.poll() is None, "the upgrade stopped the server")
+    expect(run("kv_cli", f"--address={ADDRESS}", "get", "key") == "value", "the upgrade lost the table")
+    expect(flags.read_text(encoding="utf-8").endswith("# mine\n"), "the upgrade overwrote the flags")
+    server.stop()
+    step("what was built before runs on")
+    server = Server()
+    programs_work()
+    server.stop()
+
+    step("remove")
+    apt("remove", *PACKAGES)
+    expect(flags.exists(), "removal took the flags")
+    for program in ("kv_server", "kv_cli"):
+        expect(shutil.which(program) is None, program)
+    step("purge")
+    run("dpkg", "--purge", *PACKAGES)
+    expect(not flags.parent.exists(), "purge left /etc/farlook")
+    for database in ("passwd", "group"):
+        expect("farlook" not in pathlib.Path("/etc", database).read_text(encoding="utf-8"), f"purge left the {database}")
+
+
+# ---- Outside.
+
+
+def fresh_root():
+    root = pathlib.Path.home() / ".cache/farlook-packages/root"
+    if not root.exists():
+        step("fetching Debian's smallest system")
+        mirrors = [path for path in ("/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list")
+                   if os.path.exists(path)][:1]
+        making = root.with_name("making")
+        shutil.rmtree(making, ignore_errors=True)
+        making.parent.mkdir(parents=True, exist_ok=True)
+        run("mmdebstrap", "--variant=minbase", "--include=ca-certificates,cmake,g++,gcc,make,pkg-config,python3,systemd",
+            "--skip=cleanup/apt", "bookworm", making, *mirrors)
+        making.rename(root)
+    return root
+
+
+def enter(lower, scratch, version):
+    """Runs inside() on a copy of `lower`, in a mount namespace of our own. Returns what is left."""
+    upper, work, merged = scratch / "upper", scratch / "work", scratch / "merged"
+    for path in (upper, work, merged):
+        path.mkdir()
+    run("mount", "-t", "overlay", "overlay", "-o", f"lowerdir={lower},upperdir={upper},workdir={work}", merged)
+    for kind, place in (("proc", "proc"), ("tmpfs", "tmp"), ("tmpfs", "run")):
+        run("mount", "-t", kind, kind, merged / place)
+    run("mount", "--rbind", "/dev", merged / "dev")
+    shutil.copytree(scratch / "inside", merged / INSIDE.relative_to("/"))
+    if str(lower) != "/":
+        shutil.copy("/etc/resolv.conf", merged / "etc/resolv.conf")
+    policy = merged / "usr/sbin/policy-rc.d"
+    policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
+    policy.chmod(0o755)
+    script = merged / INSIDE.relative_to("/") / "packages_test.py"
+    subprocess.run(["chroot", merged, "/usr/bin/python3", "-B", "/" + str(script.relative_to(merged)), "--inside", version],
+                   check=True, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8",
+                                    "PYTHONDONTWRITEBYTECODE": "1"})
+    left = [str(path.relative_to(upper)) for path in sorted(upper.rglob("*")) if not path.is_dir()]
+    return [path for path in left if not KEPT.match(path) and (str(lower) == "/" or re.search("farlook|kv_", path))]
+
+
+def outside(fresh):
+    root = pathlib.Path(__file__).resolve().parents[2]
+    sys.path.insert(0, str(root / "tools/lib"))
+    import package  # pylint: disable=import-outside-toplevel
+    version = package.install.version_of(root / "base/include/farlook/version.h")
+    lower = fresh_root() if fresh else pathlib.Path("/")
+    outputs = package.built()
+    with tempfile.TemporaryDirectory(prefix="farlook-packages-", dir="/var/tmp") as name:
+        scratch = pathlib.Path(name)
+        # Ends with this process, and so before its files are removed.
+        run("mount", "-t", "tmpfs", "tmpfs", scratch)
+        try:
+            files = scratch / "inside"
+            step("build")
+            log = package.build(files / version, outputs)
+            package.build(files / BEFORE, outputs, BEFORE)
+            expect(len(list((files / version).glob("*.deb"))) == len(PACKAGES), log)
+            step("lintian")
+            found = package.lint(files / version)
+            expect(not found, found)
+            shutil.copy(__file__, files / "packages_test.py")
+            (files / "consumer").mkdir()
+            for source in ("tests/c/calls.c", "client/hello.cc", "tests/c/consumer/Makefile",
+                           "tests/c/consumer/CMakeLists.txt"):
+                shutil.copy(root / source, files / "consumer")
+            left = enter(lower, scratch, version)
+            expect(not left, f"purge left {left}")
+        finally:
+            run("umount", "--recursive", "--lazy", scratch)
+    step("nothing is left; all is well")
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--inside", metavar="VERSION", help=argparse.SUPPRESS)
+    parser.add_argument("--unshared", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.inside:
+        inside(args.inside)
+    elif args.unshared:
+        outside(args.fresh)
+    elif os.geteuid() != 0:
+        sys.exit("packages_test.py: needs root, to mount a copy of this machine's files")
+    else:
+        os.execvp("unshare", ["unshare", "--mount", "--propagation=private", "/usr/bin/python3", "-B", __file__,
+                              "--unshared", *argv])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
