@@ -285,7 +285,7 @@ void Counters::Acknowledge() {
 
 void Counters::Cancel(Operation* operation) {
   if (operation->queued()) return operation->Linked<QueueTag>::Unlink();
-  auto* const flight = static_cast<Flight*>(operation->flight);
+  Flight* const flight = operation->flight;
   flight->operation = nullptr;
   if (flight->atomic.step != Step::kPost) return;  // it stays until the atomic has completed
   flight->Unlink();

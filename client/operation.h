@@ -77,6 +77,7 @@ struct OperationTiming {
 };
 
 class Engine;
+struct Flight;
 
 // An operation is in at most one queue, and in one list of deadlines.
 struct QueueTag;
@@ -119,7 +120,9 @@ struct Operation : Linked<QueueTag>, Linked<DeadlineTag> {
   int64_t deadline_ns = 0;
   OperationTiming timing;
   Engine* engine = nullptr;  // the one that carries it out
-  void* flight = nullptr;    // the engine's, unless the operation is in its queue
+  // Unless the operation is in that one's queue:
+  Flight* flight = nullptr;  // of Reads and Counters
+  uint64_t number = 0;       // of the session: of its request
 
   bool queued() const { return Linked<QueueTag>::linked(); }
 };

@@ -331,13 +331,13 @@ void Reads::Pump() {
 
 bool Reads::Clings(const Operation& operation) const {
   if (operation.queued()) return false;
-  const auto* const flight = static_cast<const Flight*>(operation.flight);
+  const Flight* const flight = operation.flight;
   return flight->get.landing.direct() && flight->pending > 0;
 }
 
 void Reads::Cancel(Operation* operation) {
   if (operation->queued()) return operation->Linked<QueueTag>::Unlink();
-  auto* const flight = static_cast<Flight*>(operation->flight);
+  Flight* const flight = operation->flight;
   if (flight->linked()) flight->Unlink();
   if (flight == refresher_) refresher_ = nullptr;
   flight->get.absent = false;

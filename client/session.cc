@@ -283,8 +283,7 @@ void Session::Pump() {
     if (!Post(next_)) return;
     prepared_ = nullptr;
     queue_.Pop();
-    operation->flight = &sent;
-    sent.number = next_;
+    operation->number = next_;
     sent.answered = false;
     ++live_;
     ++next_;
@@ -325,13 +324,14 @@ absl::Status Session::Answered(const kv::Reply& reply, Operation** answered) {
 }
 
 // From here on the operation's key and value may be gone.
-void Session::KeepCopy(Sent* sent) {
+void Session::KeepCopy(uint64_t number) {
+  Sent& sent = At(number);
   char options[kv::RequestOptions::kMaxBytes];
-  const kv::Request request = RequestOf(*sent->operation, sent->number, options);
+  const kv::Request request = RequestOf(*sent.operation, number, options);
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
-  sent->copy = absl::StrCat(absl::string_view(head, head_bytes), request.value);
-  sent->operation = nullptr;
+  sent.copy = absl::StrCat(absl::string_view(head, head_bytes), request.value);
+  sent.operation = nullptr;
   --live_;
 }
 
@@ -340,7 +340,7 @@ void Session::Cancel(Operation* operation) {
     Unprepare(operation);
     operation->Linked<QueueTag>::Unlink();
   } else {
-    KeepCopy(static_cast<Sent*>(operation->flight));
+    KeepCopy(operation->number);
   }
 }
 

@@ -111,7 +111,6 @@ class Session final : public Engine {
   // A number that was given.
   struct Sent {
     Operation* operation = nullptr;  // null once it has ended
-    uint64_t number = 0;
     bool answered = true;
     BufferPool::Piece value;  // of a kPutPulled: what the server pulls
     uint64_t value_hash = 0;
@@ -127,7 +126,7 @@ class Session final : public Engine {
   bool PostCopy(const Sent& sent);
   bool Post(uint64_t number);
   void Hear(const kv::Reply& reply);
-  void KeepCopy(Sent* sent);
+  void KeepCopy(uint64_t number);
   void Unprepare(const Operation* operation);
   void SetWindow(uint32_t granted);
 
