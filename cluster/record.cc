@@ -5,13 +5,17 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kv/handshake.h"
 #include "kv/hash.h"
+#include "kv/item.h"
+#include "kv/limits.h"
+#include "kv/message.h"
 #include "kv/words.h"
 
 namespace farlook::cluster {
 namespace {
 
-constexpr size_t kRecordHeadBytes = 40;
+constexpr size_t kRecordHeadBytes = 48;
 
 template <typename T>
 void Put(T number, std::string* bytes) {
@@ -31,6 +35,29 @@ absl::Status Bad(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("batch of records: ", what));
 }
 
+bool IsOfAKey(Record::Kind kind) { return kind == Record::Kind::kPut || kind == Record::Kind::kDelete; }
+
+// Who takes a record in may rely on this.
+absl::Status Check(const Record& record) {
+  if (record.outcome >= kv::kCodes) return Bad(absl::StrCat("outcome ", record.outcome));
+  if (record.session == 0 && record.number != 0) return Bad("a request of no session");
+  if (record.kind != Record::Kind::kPut && (!record.value.empty() || record.expires_in_us != 0 || record.flags != 0)) {
+    return Bad("an item where there is none");
+  }
+  if ((record.flags & ~kv::kKeepItem) != 0) return Bad(absl::StrCat("flags ", record.flags));
+  if (record.value.size() > kv::kMaxValueBytes) return Bad("a value is too long");
+  const size_t most_key = IsOfAKey(record.kind)                   ? kv::kMaxKeyBytes
+                          : record.kind == Record::Kind::kSession ? kv::kMaxUserBytes
+                                                                  : 0;
+  if (record.key.size() > most_key || (IsOfAKey(record.kind) && record.key.size() < kv::kMinKeyBytes)) {
+    return Bad(absl::StrCat("a key of ", record.key.size(), " bytes"));
+  }
+  if (record.kind == Record::Kind::kSession && (record.session == 0 || record.version > UINT32_MAX)) {
+    return Bad("an impossible session");
+  }
+  return absl::OkStatus();
+}
+
 // Takes a record off `bytes`.
 absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
   if (bytes->size() < kRecordHeadBytes) return Bad("a record is cut short");
@@ -39,18 +66,23 @@ absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
   const uint8_t kind = kv::LoadAs<uint8_t>(head + 38);
   const size_t all = Padded(kRecordHeadBytes + key_bytes + value_bytes);
   if (all > bytes->size()) return Bad("a record is cut short");
-  if (kind < 1 || kind > static_cast<uint8_t>(Record::Kind::kOutcome)) return Bad(absl::StrCat("kind ", kind));
+  if (kind < 1 || kind > static_cast<uint8_t>(Record::Kind::kLost)) return Bad(absl::StrCat("kind ", kind));
   Record record{.kind = static_cast<Record::Kind>(kind),
                 .session = kv::LoadAs<uint64_t>(head),
                 .number = kv::LoadAs<uint64_t>(head + 8),
                 .outcome = kv::LoadAs<uint8_t>(head + 39),
                 .version = kv::LoadAs<uint64_t>(head + 16),
                 .expires_in_us = kv::LoadAs<uint64_t>(head + 24),
+                .flags = kv::LoadAs<uint8_t>(head + 40),
                 .key = std::string(bytes->substr(kRecordHeadBytes, key_bytes)),
                 .value = std::string(bytes->substr(kRecordHeadBytes + key_bytes, value_bytes))};
   const absl::string_view rest =
       bytes->substr(kRecordHeadBytes + key_bytes + value_bytes, all - kRecordHeadBytes - key_bytes - value_bytes);
-  if (std::any_of(rest.begin(), rest.end(), [](char c) { return c != 0; })) return Bad("padding is not zero");
+  const auto zeros = [](absl::string_view of) {
+    return std::all_of(of.begin(), of.end(), [](char c) { return c == 0; });
+  };
+  if (!zeros(rest) || !zeros(bytes->substr(41, kRecordHeadBytes - 41))) return Bad("padding is not zero");
+  if (absl::Status status = Check(record); !status.ok()) return status;
   bytes->remove_prefix(all);
   return record;
 }
@@ -79,6 +111,7 @@ std::string EncodeBatch(const Batch& batch) {
     Put(static_cast<uint16_t>(record.key.size()), &bytes);
     Put(static_cast<uint8_t>(record.kind), &bytes);
     Put(record.outcome, &bytes);
+    Put(uint64_t{record.flags}, &bytes);
     bytes += record.key;
     bytes += record.value;
     bytes.resize(Padded(bytes.size()));

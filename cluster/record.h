@@ -2,7 +2,7 @@
 //
 //   a batch:   0 checksum u64 | 8 epoch u64 | 16 primary u64 | 24 commit u64 | 32 first sequence u64 | 40 records u32 | 44 bytes u32
 //   a record:  0 session u64 | 8 number u64 | 16 version u64 | 24 expires in us u64 | 32 value bytes u32 | 36 key bytes u16
-//              | 38 kind u8 | 39 outcome u8 | 40 key | value | zeros up to a multiple of 8
+//              | 38 kind u8 | 39 outcome u8 | 40 item's flags u8 | 41 zeros | 48 key | value | zeros up to a multiple of 8
 //
 // The checksum is XXH3-64 of all after it: a batch that arrived torn is none.
 #ifndef FARLOOK_CLUSTER_RECORD_H_
@@ -23,6 +23,8 @@ struct Record {
     kPut = 1,
     kDelete = 2,
     kOutcome = 3,  // of a request that changed nothing: it must be answered the same by who comes after
+    kSession = 4,  // a session that writes: `key` is its user, `version` the epoch that its client has shown to know
+    kLost = 5,     // a session that wrote is not known any more; session 0: nor are others, whichever they are
   };
 
   uint64_t sequence = 0;  // 1, 2, ... in the life of a group, across epochs
@@ -31,6 +33,7 @@ struct Record {
   uint8_t outcome = 0;               // as in the reply
   uint64_t version = 0;
   uint64_t expires_in_us = 0;  // when it was sent; 0: never
+  uint8_t flags = 0;           // of a put's item
   std::string key = {}, value = {};
 
   bool operator==(const Record&) const = default;
@@ -50,7 +53,7 @@ inline constexpr size_t kBatchHeadBytes = 48;
 // REQUIRES that sequences follow each other from `batch.first`.
 std::string EncodeBatch(const Batch& batch);
 
-// Of untrusted bytes. INVALID_ARGUMENT: torn, cut short, or of no known kind.
+// Of untrusted bytes. INVALID_ARGUMENT: torn, cut short, of no known kind, or of no request that there can be.
 absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes);
 
 }  // namespace farlook::cluster

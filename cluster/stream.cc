@@ -75,6 +75,7 @@ absl::Status OutgoingStream::Accepted(uint64_t backup, uint64_t accepted) {
   // A batch of a former connection may have arrived late.
   found->second.sent = std::max(found->second.sent, accepted);
   found->second.accepted = std::max(found->second.accepted, accepted);
+  Trim();
   return absl::OkStatus();
 }
 
@@ -108,6 +109,8 @@ absl::Status IncomingStream::Take(absl::string_view bytes, absl::FunctionRef<boo
     return absl::FailedPreconditionError(
         absl::StrCat("records ", accepted_ + 1, " to ", batch->first - 1, " are missing"));
   }
+  // Whatever becomes of the records: what all members accepted is to be applied, and may be what makes room.
+  committed_ = std::max(committed_, batch->commit);
   for (Record& record : batch->records) {
     if (record.sequence <= accepted_) continue;
     if (!reserve(record)) {
@@ -117,7 +120,6 @@ absl::Status IncomingStream::Take(absl::string_view bytes, absl::FunctionRef<boo
     accepted_ = record.sequence;
     kept_.push_back(std::move(record));
   }
-  committed_ = std::max(committed_, batch->commit);
   return absl::OkStatus();
 }
 

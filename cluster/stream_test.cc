@@ -31,6 +31,7 @@ TEST(Batch, GoldenBytesAndBack) {
                            .outcome = 4,
                            .version = 9,
                            .expires_in_us = 10,
+                           .flags = 1,
                            .key = "key",
                            .value = "value"});
   batch.records.push_back({.sequence = 8, .kind = Record::Kind::kDelete, .key = "k"});
@@ -40,18 +41,20 @@ TEST(Batch, GoldenBytesAndBack) {
             "0500000000000000"
             "0600000000000000"
             "0700000000000000"
-            "0200000060000000"
+            "0200000070000000"
             "0100000000000000"
             "0200000000000000"
             "0900000000000000"
             "0a00000000000000"
             "0500000003000104"
+            "0100000000000000"
             "6b657976616c7565"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000"
             "0000000001000200"
+            "0000000000000000"
             "6b00000000000000");
   const auto back = DecodeBatch(bytes);
   ASSERT_TRUE(back.ok()) << back.status();
@@ -71,6 +74,30 @@ TEST(Batch, TornOnesAreNone) {
     EXPECT_TRUE(absl::IsInvalidArgument(DecodeBatch(torn).status())) << i;
     EXPECT_FALSE(DecodeBatch(absl::string_view(bytes).substr(0, i)).ok()) << i;
   }
+}
+
+TEST(Batch, WhatNoPrimaryCanHaveSaidIsRefused) {
+  using Kind = Record::Kind;
+  const auto decodes = [](Record record) {
+    record.sequence = 1;
+    return DecodeBatch(EncodeBatch({.first = 1, .records = {std::move(record)}})).ok();
+  };
+  const std::string longest(1024, 'k');
+  EXPECT_TRUE(decodes({.key = longest}));
+  EXPECT_FALSE(decodes({.key = longest + "k"}));
+  EXPECT_FALSE(decodes({.key = ""}));
+  EXPECT_FALSE(decodes({.kind = Kind::kDelete, .key = ""}));
+  EXPECT_FALSE(decodes({.kind = Kind::kDelete, .key = "k", .value = "v"}));
+  EXPECT_TRUE(decodes({.session = 1, .number = 1, .outcome = 15, .key = "k"}));
+  EXPECT_FALSE(decodes({.session = 1, .number = 1, .outcome = 255, .key = "k"})) << "never in a reply";
+  EXPECT_FALSE(decodes({.number = 1, .key = "k"}));
+  EXPECT_FALSE(decodes({.flags = 2, .key = "k"}));
+  EXPECT_FALSE(decodes({.kind = Kind::kOutcome, .session = 1, .number = 1, .key = "k"}));
+  EXPECT_TRUE(decodes({.kind = Kind::kSession, .session = 1, .version = 3, .key = std::string(64, 'u')}));
+  EXPECT_FALSE(decodes({.kind = Kind::kSession, .session = 1, .version = 3, .key = std::string(65, 'u')}));
+  EXPECT_FALSE(decodes({.kind = Kind::kSession, .session = 0, .version = 3, .key = "u"}));
+  EXPECT_FALSE(decodes({.kind = Kind::kSession, .session = 1, .version = uint64_t{1} << 32, .key = "u"}));
+  EXPECT_TRUE(decodes({.kind = Kind::kLost}));
 }
 
 class StreamTest : public testing::Test {

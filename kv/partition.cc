@@ -218,12 +218,12 @@ Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_byt
 }
 
 Code Partition::ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
-                            Reservation* reservation, int64_t now_ns) {
+                            Reservation* reservation, int64_t now_ns, uint8_t flags) {
   const uint64_t number = version >> bits_;
   if (number << bits_ != (version ^ prefix_) || number == 0 || version >= kEndOfVersions) return Code::kVersionMismatch;
   const uint64_t own = versions_;
   versions_ = number - 1;  // the next one is the copy's
-  const Code code = Reserve(hash, key, value_bytes, /*flags=*/0, reservation, now_ns, /*may_step=*/true);
+  const Code code = Reserve(hash, key, value_bytes, flags, reservation, now_ns, /*may_step=*/true);
   versions_ = std::max(own, code == Code::kOk ? number : 0);
   return code;
 }

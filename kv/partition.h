@@ -42,7 +42,7 @@ class Partition final : public ItemMover {
   Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint8_t flags, Reservation* reservation,
                int64_t now_ns, bool may_step);
   Code ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
-                   Reservation* reservation, int64_t now_ns);
+                   Reservation* reservation, int64_t now_ns, uint8_t flags);
   WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   void Abandon(const Reservation& reservation);
   bool WalkItems(WalkPlace* place, size_t budget,

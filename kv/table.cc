@@ -140,10 +140,10 @@ Code Table::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, 
 }
 
 Code Table::ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
-                        Reservation* reservation, int64_t now_ns) {
+                        Reservation* reservation, int64_t now_ns, uint8_t flags) {
   if (Pretends()) [[unlikely]]
     return Code::kMakingRoom;
-  return partitions_[PartitionOf(hash)]->ReserveCopy(hash, key, value_bytes, version, reservation, now_ns);
+  return partitions_[PartitionOf(hash)]->ReserveCopy(hash, key, value_bytes, version, reservation, now_ns, flags);
 }
 
 WriteResult Table::Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns) {

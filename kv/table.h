@@ -231,7 +231,7 @@ class Table {
   // Reserve for a copy of another table's item, which will have that one's version; what this table assigns later is
   // above it. kVersionMismatch: no table with as many partitions gave a key of this hash this version.
   Code ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
-                   Reservation* reservation, int64_t now_ns);
+                   Reservation* reservation, int64_t now_ns, uint8_t flags = 0);
   WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns) {
     return Publish(reservation, PutParams{condition, version}, now_ns);

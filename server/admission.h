@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "kv/handshake.h"
 #include "server/session.h"
 #include "server/shared.h"
@@ -44,9 +43,7 @@ class Admission {
   kv::Welcome WelcomeFor(const Session& session, bool resumed, const kv::ServerRange& counters, int64_t now_ns) const;
 
   // As of SessionTable.
-  bool Tell(OutcomesToTell* rest, absl::FunctionRef<bool(uint64_t, uint64_t, const Outcome&)> tell) const {
-    return sessions_.Tell(rest, tell);
-  }
+  bool Tell(OutcomesToTell* rest, OutcomesListener* listener) const { return sessions_.Tell(rest, listener); }
   void Restore(uint64_t incarnation, const Outcomes& outcomes, int64_t now_ns) {
     sessions_.Restore(incarnation, outcomes, now_ns);
   }

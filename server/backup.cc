@@ -15,66 +15,139 @@ Backup::Backup(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock
 
 absl::Status Backup::Take(absl::string_view batch) {
   if (!failed_.ok()) return failed_;
-  absl::Status taken = stream_.Take(batch, [this](const Record& record) { return Reserve(record); });
+  const absl::Status taken = stream_.Take(batch, [this](const Record& record) { return Reserve(record); });
+  absl::Status applied = ApplyCommitted();
+  if (failed_.ok() && absl::IsResourceExhausted(taken)) failed_ = taken;
   if (!failed_.ok()) return failed_;
-  if (absl::IsResourceExhausted(taken)) return failed_ = taken;
-  if (absl::Status applied = ApplyCommitted(); !applied.ok()) return applied;
-  return taken;
+  return applied.ok() ? taken : applied;
 }
 
 absl::Status Backup::Promote() {
   stream_.CommitAll();
-  return ApplyCommitted();
+  absl::Status applied = ApplyCommitted();
+  while (UseAside()) continue;
+  if (!applied.ok() || unplaced_.empty()) return applied;
+  return failed_ = absl::ResourceExhaustedError(
+             absl::StrCat("the index has no place for ", unplaced_.size(), " keys: the table must be filled anew"));
+}
+
+uint64_t Backup::aside_bytes() const {
+  uint64_t bytes = 0;
+  for (const kv::Reservation& piece : set_aside_) bytes += piece.slot.bytes();
+  return bytes;
 }
 
 absl::Status Backup::ApplyCommitted() {
   while (const Record* const record = stream_.ToApply()) {
-    if (failed_ = Apply(*record); !failed_.ok()) return failed_;
+    if (absl::Status applied = Apply(*record); !applied.ok()) return failed_ = applied;
     stream_.Applied();
   }
   return absl::OkStatus();
 }
 
-// Room for what the record puts. False: there is none, or `failed_`.
-bool Backup::Reserve(const Record& record) {
-  if (record.kind != Record::Kind::kPut) return true;
-  const uint64_t hash = table_->HashOf(record.key);
+// Sets as much aside. False: there is no memory.
+bool Backup::SetAside(size_t pieces) {
+  while (set_aside_.size() > pieces + kLeastAside) UseAside();
+  while (set_aside_.size() < pieces) {
+    kv::Reservation piece;
+    kv::Code code = kv::Code::kMakingRoom;
+    while (code == kv::Code::kMakingRoom) {
+      absl::MutexLock lock(locks_->at(0));
+      code = table_->Reserve(/*hash=*/0, "aside", kAsideBytes, &piece, clock_->NowNs());
+    }
+    if (code != kv::Code::kOk) return false;
+    set_aside_.push_back(piece);
+  }
+  return true;
+}
+
+// Gives some of it to who lacks memory. False: there is none.
+bool Backup::UseAside() {
+  if (set_aside_.empty()) return false;
+  absl::MutexLock lock(locks_->of(set_aside_.back().hash));
+  table_->Abandon(set_aside_.back());
+  set_aside_.pop_back();
+  return true;
+}
+
+kv::Code Backup::Copy(const Record& record, uint64_t hash) {
   Reserved reserved;
   kv::Code code = kv::Code::kMakingRoom;
   while (code == kv::Code::kMakingRoom) {
     absl::MutexLock lock(locks_->of(hash));
     const int64_t now_ns = clock_->NowNs();
     reserved.expiry_ms = time_.ExpiryMs(record.expires_in_us, now_ns);
-    code = table_->ReserveCopy(hash, record.key, record.value.size(), record.version, &reserved.reservation, now_ns);
+    code = table_->ReserveCopy(hash, record.key, record.value.size(), record.version, &reserved.reservation, now_ns,
+                               record.flags);
   }
-  if (code == kv::Code::kNoMemory) return false;
-  if (code != kv::Code::kOk) {
+  if (code != kv::Code::kOk) return code;
+  kv::StoreBytes(reserved.reservation.value.data(), record.value.data(), record.value.size());
+  reserved_.push_back(reserved);
+  return code;
+}
+
+// Room for the record. False: there is none, or `failed_`. What is committed already may be what makes some.
+bool Backup::Reserve(const Record& record) {
+  const size_t aside = kLeastAside + reserved_.size() / kPutsForEach;
+  if (!SetAside(aside) && (!ApplyCommitted().ok() || !SetAside(aside))) return false;
+  if (record.kind != Record::Kind::kPut) return true;
+  const uint64_t hash = table_->HashOf(record.key);
+  kv::Code code = Copy(record, hash);
+  if (code == kv::Code::kNoMemory && ApplyCommitted().ok()) code = Copy(record, hash);
+  if (code == kv::Code::kOk) return true;
+  if (code != kv::Code::kNoMemory && failed_.ok()) {
     failed_ = absl::DataLossError(absl::StrCat("record ", record.sequence, ": version ", record.version, " and ",
                                                record.value.size(), " bytes of value are of no table like this one (",
                                                kv::CodeName(code), ")"));
-    return false;
   }
-  kv::StoreBytes(reserved.reservation.value.data(), record.value.data(), record.value.size());
-  reserved_.push_back(reserved);
-  return true;
+  return false;
+}
+
+kv::Code Backup::Publish() {
+  const Reserved& reserved = reserved_.front();
+  absl::MutexLock lock(locks_->of(reserved.reservation.hash));
+  kv::PutParams params;
+  params.expiry_ms = reserved.expiry_ms;
+  return table_->Publish(reserved.reservation, params, clock_->NowNs()).code;
 }
 
 absl::Status Backup::Apply(const Record& record) {
   kv::Code code = kv::Code::kOk;
-  if (record.kind == Record::Kind::kPut) {
-    const Reserved& reserved = reserved_.front();
-    do {
-      absl::MutexLock lock(locks_->of(reserved.reservation.hash));
-      kv::PutParams params;
-      params.expiry_ms = reserved.expiry_ms;
-      code = table_->Publish(reserved.reservation, params, clock_->NowNs()).code;
-    } while (code == kv::Code::kMakingRoom);
-    reserved_.pop_front();
-  } else if (record.kind == Record::Kind::kDelete) {
-    const uint64_t hash = table_->HashOf(record.key);
-    absl::MutexLock lock(locks_->of(hash));
-    code = table_->Delete(hash, record.key, kv::Condition::kAlways, 0, clock_->NowNs()).code;
-    if (code == kv::Code::kNotFound) code = kv::Code::kOk;  // it has expired here, or a write of it was undone
+  switch (record.kind) {
+    case Record::Kind::kPut:
+      // A reservation whose publishing fails for want of memory is gone, and made again of what was set aside.
+      while ((code = Publish()) != kv::Code::kOk) {
+        if (code == kv::Code::kMakingRoom) continue;
+        reserved_.pop_front();
+        if (code != kv::Code::kNoMemory || !UseAside()) break;
+        if (code = Copy(record, table_->HashOf(record.key)); code != kv::Code::kOk) break;
+        reserved_.push_front(reserved_.back());
+        reserved_.pop_back();
+      }
+      if (code == kv::Code::kOk) {
+        reserved_.pop_front();
+        unplaced_.erase(record.key);
+      } else if (code == kv::Code::kIndexFull) {
+        unplaced_.insert(record.key);
+        code = kv::Code::kOk;
+      }
+      break;
+    case Record::Kind::kDelete: {
+      const uint64_t hash = table_->HashOf(record.key);
+      absl::MutexLock lock(locks_->of(hash));
+      code = table_->Delete(hash, record.key, kv::Condition::kAlways, 0, clock_->NowNs()).code;
+      if (code == kv::Code::kNotFound) code = kv::Code::kOk;  // it has expired here, or a write of it was undone
+      unplaced_.erase(record.key);
+      break;
+    }
+    case Record::Kind::kSession:
+      outcomes_.NoteSession(record.session, record.key, static_cast<uint32_t>(record.version));
+      return absl::OkStatus();
+    case Record::Kind::kLost:
+      outcomes_.NoteLost(record.session);
+      return absl::OkStatus();
+    case Record::Kind::kOutcome:
+      break;
   }
   if (code != kv::Code::kOk) {
     return absl::ResourceExhaustedError(absl::StrCat("record ", record.sequence, " finds no place in the index (",

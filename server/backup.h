@@ -3,6 +3,9 @@
 // What it accepts lies in the table already, DEAD, so that nothing can fail for want of memory later; what is committed
 // is published, in the order of the stream. Versions, expiry and the outcomes of requests are the primary's.
 //
+// Room in the index is found only when an item is published. So memory for segments of the index is set aside, which is
+// given back when the index lacks some, and nothing is accepted while any of it is used.
+//
 // Thread safety: none. Nobody else writes the table.
 // Invariants:
 //   * the table holds what the records up to applied() made, and nothing of later ones can be READ;
@@ -12,7 +15,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <string>
+#include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "cluster/record.h"
@@ -34,20 +40,33 @@ class Backup {
 
   // Accepts what is new in a batch, and publishes what it says is committed. Errors: as of IncomingStream::Take().
   // RESOURCE_EXHAUSTED, and all that follows: this table has no room where the primary's has; only a new one, which is
-  // filled, can follow. DATA_LOSS: a record that no table of this shape can have made.
+  // filled, can follow. What was accepted before can be promoted. DATA_LOSS: a record that no table of this shape can
+  // have made.
   absl::Status Take(absl::string_view batch);
 
-  // It is primary of `epoch` now: publishes all that was accepted.
+  // It is primary of `epoch` now: publishes all that was accepted, and gives back what is set aside. An error: it lacks
+  // some of that, and must not serve.
   absl::Status Promote();
 
   uint64_t accepted() const { return stream_.accepted(); }
   uint64_t applied() const { return stream_.accepted() - stream_.tail().size(); }
   const cluster::IncomingStream& stream() const { return stream_; }
   const Outcomes& outcomes() const { return outcomes_; }
+  // Of the table's memory, beside its items.
+  uint64_t aside_bytes() const;
 
  private:
+  // Set aside are pieces of a unit of the heap each, which one by one go to the index: some, and one for so many puts
+  // that are not published. A put takes at most 64 bytes of the index while that grows.
+  static constexpr size_t kLeastAside = 4, kPutsForEach = 1024;
+  static constexpr uint64_t kAsideBytes = (64 << 10) - 256;
+
   bool Reserve(const cluster::Record& record);
+  kv::Code Copy(const cluster::Record& record, uint64_t hash);
+  bool SetAside(size_t pieces);
+  bool UseAside();
   absl::Status Apply(const cluster::Record& record);
+  kv::Code Publish();
   absl::Status ApplyCommitted();
 
   kv::Table* const table_;
@@ -61,6 +80,9 @@ class Backup {
     uint64_t expiry_ms;
   };
   std::deque<Reserved> reserved_;  // of the puts in the stream's tail
+  std::vector<kv::Reservation> set_aside_;
+  // Keys for which the index has no place, as the primary's had none most likely: its next record of the key says so.
+  absl::flat_hash_set<std::string> unplaced_;
   Outcomes outcomes_;
   absl::Status failed_;
 };

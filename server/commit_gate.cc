@@ -59,11 +59,16 @@ CommitGate::Begun CommitGate::Refuse(const Outcome& outcome, Asker asker) {
                                              .session = asker.session,
                                              .number = asker.number,
                                              .outcome = outcome.code,
-                                             .version = outcome.version,
-                                             .key = {},
-                                             .value = {}});
+                                             .version = outcome.version});
   if (sequence == 0) return {Outcome(kv::Code::kBusy)};
   return {outcome, sequence};
+}
+
+bool CommitGate::Introduce(const Session& session) {
+  return stream_->Append({.kind = Kind::kSession,
+                          .session = session.id(),
+                          .version = session.confirmed_epoch(),
+                          .key = session.user()}) != 0;
 }
 
 CommitGate::Begun CommitGate::Append(uint64_t hash, Pending pending, absl::string_view value, const Outcome& outcome) {
@@ -72,6 +77,7 @@ CommitGate::Begun CommitGate::Append(uint64_t hash, Pending pending, absl::strin
                                       .number = pending.asker.number,
                                       .outcome = kv::Code::kOk,
                                       .version = outcome.version,
+                                      .flags = pending.flags,
                                       .key = pending.key,
                                       .value = value});
   if (pending.sequence == 0) return {Outcome(kv::Code::kBusy)};
@@ -94,6 +100,7 @@ CommitGate::Begun CommitGate::Begin(const kv::Request& request, uint64_t hash, A
   pending.key = std::string(request.key);
   pending.asker = asker;
   if (deletes) return Append(hash, std::move(pending), {}, judged);
+  pending.flags = request.option.item_flags;
   kv::Reservation& reservation = pending.reservation;
   const kv::Code code = table_->Reserve(hash, request.key, request.value.size(), &reservation, clock_->NowNs(),
                                         may_step, request.option.item_flags);
@@ -112,6 +119,7 @@ CommitGate::Begun CommitGate::BeginReserved(const kv::Reservation& reservation, 
   const auto lengths = kv::ItemLengths::From(kv::LoadWord(reservation.head.data()));
   Pending pending;
   pending.reservation = reservation;
+  pending.flags = lengths.flags;
   pending.key = std::string(reservation.head.substr(sizeof(uint64_t), lengths.key_bytes));
   pending.asker = asker;
   const Outcome judged = Judge(hash, pending.key, condition, version);
@@ -137,8 +145,8 @@ CommitGate::Copied CommitGate::Copy(uint64_t hash, absl::string_view key, const 
     found->second.wanted = true;
     return {Copied::Result::kNotNow};
   }
-  const uint64_t sequence =
-      stream_->Append({.kind = Kind::kPut, .version = item.version, .key = key, .value = item.value});
+  const uint64_t sequence = stream_->Append(
+      {.kind = Kind::kPut, .version = item.version, .flags = item.flags, .key = key, .value = item.value});
   if (sequence == 0) return {Copied::Result::kNotNow};
   return {Copied::Result::kAppended, sequence};
 }
@@ -152,6 +160,7 @@ bool CommitGate::Undo(uint64_t hash, Pending* pending) {
                                              .number = pending->asker.number,
                                              .outcome = pending->failed,
                                              .version = present ? item.version : 0,
+                                             .flags = present ? item.flags : uint8_t{0},
                                              .key = pending->key,
                                              .value = present ? item.value : absl::string_view()});
   if (sequence == 0) return false;

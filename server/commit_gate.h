@@ -39,13 +39,14 @@ namespace farlook::server {
 // To whom records go.
 class RecordStream {
  public:
-  enum class Kind : uint8_t { kPut, kDelete, kOutcome };
+  enum class Kind : uint8_t { kPut, kDelete, kOutcome, kSession, kLost };  // as of cluster::Record
   struct Record {
     Kind kind = Kind::kOutcome;
     uint64_t session = 0, number = 0;  // of the request; 0: nobody's
     kv::Code outcome = kv::Code::kOk;
     uint64_t version = 0;
-    absl::string_view key, value;
+    uint8_t flags = 0;  // of the item
+    absl::string_view key = {}, value = {};
   };
 
   virtual ~RecordStream() = default;
@@ -78,8 +79,12 @@ class CommitGate {
   // Of a reply that tells what the table holds, and was put together before this call.
   Begun Confirm(const Outcome& outcome);
 
-  // Appends what was told of a request before. False: the stream is full.
+  // Appends whose a session is; what was told of a request before; that a session is lost. False: the stream is full.
+  bool Introduce(const Session& session);
   bool Tell(Asker asker, const Outcome& outcome) { return Refuse(outcome, asker).sequence != 0; }
+  bool TellLost(uint64_t session) {
+    return stream_->Append({.kind = RecordStream::Kind::kLost, .session = session}) != 0;
+  }
 
   // Publishes what Begin() took, now that `begun->sequence` is committed. True: `begun->outcome` is to be told. False:
   // wait for `begun->sequence`, which is another one now, or the same, and call again.
@@ -114,6 +119,7 @@ class CommitGate {
   struct Pending {
     uint64_t sequence = 0;
     bool deletes = false;
+    uint8_t flags = 0;                 // of a put's item
     bool wanted = false;               // somebody waits for the key
     kv::Code failed = kv::Code::kOk;   // it could not be published
     bool undone = false;               // then: and the record that says so is appended

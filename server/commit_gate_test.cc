@@ -28,6 +28,7 @@ class FakeStream final : public RecordStream {
   };
 
   uint64_t Append(const Record& record) override {
+    if (record.kind == Kind::kSession) return ++introduced;
     if (records.size() - accepted >= most) return 0;
     records.push_back({record.kind, record.session, record.number, record.outcome, record.version,
                        std::string(record.key), std::string(record.value)});
@@ -36,6 +37,7 @@ class FakeStream final : public RecordStream {
   uint64_t committed() const override { return accepted; }
 
   std::vector<Appended> records;
+  uint64_t introduced = 0;  // sessions
   uint64_t accepted = 0;
   uint64_t most = 1000;
 };
@@ -91,6 +93,21 @@ TEST_F(CommitGateTest, AWriteIsSeenAndToldWhenAllMembersHaveIt) {
   EXPECT_EQ(record.version, reply.version);
   EXPECT_EQ(record.key, "k");
   EXPECT_EQ(record.value, "v");
+}
+
+TEST_F(CommitGateTest, WhoseASessionIsIsSaidOnceBeforeItsFirstWriteOverAConnection) {
+  FakeCall* call = t_.Connect();
+  Do(call, MakeRequest(RequestType::kGet, 1, "k"));
+  EXPECT_EQ(stream_.introduced, 0u);
+  Do(call, MakePut(2, "k", "v"));
+  Do(call, MakePut(3, "k", "w"));
+  EXPECT_EQ(stream_.introduced, 1u);
+  call->peer.Break();
+  t_.PollAll();
+  FakeCall* next = t_.Call(TestWorker::HelloAfter(call));
+  t_.PollAll();
+  Do(next, MakePut(4, "k", "x"));
+  EXPECT_EQ(stream_.introduced, 2u) << "its client knows another epoch now";
 }
 
 TEST_F(CommitGateTest, AnOverwriteAndADeleteLeaveTheOldValueMeanwhile) {

@@ -1,6 +1,7 @@
 // The stream of a group's primary on a connection: what a worker sends to a backup that has connected to it.
 //
-//     backup: kv::Follow -> primary: the same, or a Refusal
+//     backup: Hello, and proof of who it is, as of any client -> primary: Welcome
+//             kv::Follow -> the same, or a Refusal; where there are users only one with the role admin may
 //             <- batches (cluster/record.h), one after the other, each cut to as many messages as it takes
 //             acceptances -> u64 each: all up to this record is accepted
 #ifndef FARLOOK_SERVER_FEED_H_
@@ -11,9 +12,16 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kv/handshake.h"
 
 namespace farlook::server {
+
+// A backup on one of its connections. A later one takes its place.
+struct FeedId {
+  uint64_t backup = 0;
+  uint64_t connection = 0;
+};
 
 // Where the batches come from. Thread safety: any thread.
 class RecordSource {
@@ -21,10 +29,11 @@ class RecordSource {
   virtual ~RecordSource() = default;
   // PERMISSION_DENIED: nobody who may follow. FAILED_PRECONDITION: it follows another epoch, or what it lacks is not
   // kept any more.
-  virtual absl::Status Admit(const kv::Follow& follow) = 0;
-  // As of cluster::OutgoingStream.
-  virtual std::string NextBatch(uint64_t backup, size_t most_bytes) = 0;
-  virtual absl::Status Accepted(uint64_t backup, uint64_t accepted) = 0;
+  virtual absl::StatusOr<FeedId> Admit(const kv::Follow& follow) = 0;
+  // As of cluster::OutgoingStream. ABORTED: a later connection has taken this one's place, or the backup may not follow
+  // any more.
+  virtual absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes) = 0;
+  virtual absl::Status Accepted(const FeedId& feed, uint64_t accepted) = 0;
 };
 
 // Of one connection. Thread safety: none; belongs to its worker.
@@ -32,9 +41,9 @@ struct Feed {
   // Records that are put into one batch, if they are no longer.
   static constexpr size_t kBatchBytes = 64 << 10;
 
-  explicit Feed(uint64_t of) : backup(of) {}
+  explicit Feed(const FeedId& of) : id(of) {}
 
-  const uint64_t backup;
+  const FeedId id;
   std::string batch = {};  // that is being sent
   size_t sent = 0;         // of its bytes
 };

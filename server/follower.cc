@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "cluster/record.h"
+#include "kv/proof.h"
 #include "kv/words.h"
 #include "server/feed.h"
 
@@ -17,7 +18,9 @@ constexpr uint64_t kLongestBatch = cluster::kBatchHeadBytes + kv::kMaxValueBytes
 }  // namespace
 
 absl::Status Follower::Dial(absl::string_view address, int64_t timeout_ms) {
-  auto connection = endpoint_->Connect(address, kv::ConnectData().Encode(), timeout_ms);
+  kv::ConnectData connect;
+  connect.flags = kv::ConnectData::kReadOnly;
+  auto connection = endpoint_->Connect(address, connect.Encode(), timeout_ms);
   if (!connection.ok()) return connection.status();
   connection_ = *std::move(connection);
   return absl::OkStatus();
@@ -27,23 +30,15 @@ size_t Follower::Poll() {
   size_t done = endpoint_->Poll(absl::MakeSpan(completions_));
   for (size_t i = 0; i < done; ++i) {
     switch (completions_[i].opcode) {
-      case rdma::Opcode::kConnected: {
-        const auto accept = kv::AcceptData::Decode(connection_->welcome());
-        if (!accept.ok()) {
-          Fail(accept.status());
-          break;
-        }
-        told_ = backup_->accepted();
-        to_send_ = kv::Follow{.incarnation = me_, .epoch = epoch_, .accepted = told_}.Encode();
+      case rdma::Opcode::kConnected:
+        OnConnected();
         break;
-      }
       case rdma::Opcode::kReceive:
         OnMessage({completions_[i].message.data(), completions_[i].message.size()});
         break;
       case rdma::Opcode::kDisconnected:
         if (status_.ok()) status_ = connection_->status();
-        over_ = true;
-        follows_ = false;
+        state_ = State::kOver;
         break;
       case rdma::Opcode::kRead:
       case rdma::Opcode::kFetchAdd:
@@ -51,7 +46,7 @@ size_t Follower::Poll() {
         break;  // never asked for
     }
   }
-  if (over_) {
+  if (over()) {
     connection_.reset();
     return done;
   }
@@ -59,10 +54,69 @@ size_t Follower::Poll() {
   return done;
 }
 
+void Follower::OnConnected() {
+  absl::StatusOr<kv::AcceptData> accept = kv::AcceptData::Decode(connection_->welcome());
+  if (!accept.ok()) return Fail(accept.status());
+  accept_ = *accept;
+  kv::Hello hello;
+  hello.flags = kv::Hello::kReadOnly;
+  hello.user = me_.user;
+  if (!me_.secret.empty()) hello.nonce = kv::RandomNonce();
+  hello_ = hello.Encode();
+  Say(hello_);
+  state_ = State::kSaidHello;
+}
+
 void Follower::OnMessage(absl::string_view message) {
   if (!status_.ok()) return;
-  if (!follows_) return OnAnswer(message);
-  batch_.append(message.data(), message.size());
+  if (state_ == State::kFollows) return OnBatch(message);
+  if (kv::IsFirstMessage(message, kv::FirstMessage::kRefusal)) {
+    const auto refusal = kv::Refusal::Decode(message);
+    return Fail(refusal.ok() ? kv::RefusalStatus(refusal->code, refusal->text) : refusal.status());
+  }
+  if (state_ == State::kSaidFollow) return OnAnswer(message);
+  if (kv::IsFirstMessage(message, kv::FirstMessage::kChallenge)) return OnChallenge(message);
+  OnWelcome(message);
+}
+
+void Follower::OnChallenge(absl::string_view message) {
+  if (me_.secret.empty() || expected_.has_value()) {
+    return Fail(absl::UnauthenticatedError("the primary asks its backups who they are: give a user and its secret"));
+  }
+  const auto challenge = kv::Challenge::Decode(message);
+  if (!challenge.ok()) return Fail(challenge.status());
+  const std::string address = connection_->server_address();
+  const kv::Transcript transcript = {hello_, message, accept_.incarnation, address};
+  expected_ = kv::ServerProof(me_.secret, transcript);
+  kv::Proof proof;
+  proof.version = challenge->version;
+  proof.mac = kv::ClientProof(me_.secret, transcript);
+  Say(proof.Encode());
+}
+
+void Follower::OnWelcome(absl::string_view message) {
+  const auto welcome = kv::Welcome::Decode(message);
+  if (!welcome.ok()) return Fail(welcome.status());
+  const bool must_prove = (accept_.flags & kv::AcceptData::kAuthentication) != 0;
+  if (must_prove && (!expected_.has_value() || !kv::SameMac(welcome->proof, *expected_))) {
+    return Fail(absl::UnauthenticatedError("the primary does not know the secret of this backup's user"));
+  }
+  told_ = backup_->accepted();
+  Say(kv::Follow{.incarnation = me_.replica, .epoch = me_.epoch, .accepted = told_}.Encode());
+  state_ = State::kSaidFollow;
+}
+
+void Follower::OnAnswer(absl::string_view message) {
+  const auto answer = kv::Follow::Decode(message);
+  if (!answer.ok()) return Fail(answer.status());
+  if (answer->incarnation != me_.replica || answer->epoch != me_.epoch || answer->accepted != told_) {
+    return Fail(absl::DataLossError("the primary answered another backup"));
+  }
+  state_ = State::kFollows;
+}
+
+void Follower::OnBatch(absl::string_view piece) {
+  batch_.append(piece.data(), piece.size());
   if (batch_.size() < cluster::kBatchHeadBytes)
     return Fail(absl::DataLossError("the primary sent half a batch's head"));
   const uint64_t bytes = cluster::kBatchHeadBytes + uint64_t{kv::LoadAs<uint32_t>(batch_.data() + 44)};
@@ -75,24 +129,11 @@ void Follower::OnMessage(absl::string_view message) {
   if (!taken.ok()) Fail(taken);
 }
 
-void Follower::OnAnswer(absl::string_view message) {
-  if (kv::IsFirstMessage(message, kv::FirstMessage::kRefusal)) {
-    const auto refusal = kv::Refusal::Decode(message);
-    return Fail(refusal.ok() ? kv::RefusalStatus(refusal->code, refusal->text) : refusal.status());
-  }
-  const auto answer = kv::Follow::Decode(message);
-  if (!answer.ok()) return Fail(answer.status());
-  if (answer->incarnation != me_ || answer->epoch != epoch_ || answer->accepted != told_) {
-    return Fail(absl::DataLossError("the primary answered another backup"));
-  }
-  follows_ = true;
-}
-
 // The connection ends, and is destroyed when it has.
 void Follower::Fail(absl::Status status) {
   if (!status_.ok()) return;
   status_ = std::move(status);
-  follows_ = false;
+  to_send_.clear();
   connection_->Disconnect();
 }
 
@@ -103,7 +144,7 @@ bool Follower::TellAccepted() {
     to_send_.clear();
   } else {
     const uint64_t accepted = backup_->accepted();
-    if (!follows_ || accepted == told_) return false;
+    if (!follows() || accepted == told_) return false;
     char bytes[kAcceptedBytes];
     kv::StoreAs(bytes, accepted);
     if (!connection_->PostSend({bytes, sizeof bytes}, {})) return false;

@@ -1,5 +1,5 @@
-// A backup's connection to its primary: it says from where on it follows, hands batches to the Backup, and tells what
-// that accepted. The other end: feed.h.
+// A backup's connection to its primary: it comes as a client does, and proves who it is where it is asked; it says from
+// where on it follows, hands batches to the Backup, and tells what that accepted. The other end: feed.h.
 //
 // Driven by Poll(); no thread, no clock, no wait. It connects once: who owns it dials again, with another one.
 //
@@ -11,7 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -23,9 +25,15 @@ namespace farlook::server {
 
 class Follower {
  public:
-  // `me` is this replica's incarnation. All outlive it.
-  Follower(rdma::Endpoint* endpoint, Backup* backup, uint64_t me, uint64_t epoch)
-      : endpoint_(endpoint), backup_(backup), me_(me), epoch_(epoch) {}
+  // Who follows.
+  struct Identity {
+    uint64_t replica = 0;  // its incarnation
+    uint64_t epoch = 0;
+    std::string user = {}, secret = {};  // where the primary asks for them
+  };
+  // All outlive it.
+  Follower(rdma::Endpoint* endpoint, Backup* backup, Identity me)
+      : endpoint_(endpoint), backup_(backup), me_(std::move(me)) {}
   ~Follower() = default;
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
@@ -37,9 +45,9 @@ class Follower {
   size_t Poll();
 
   // The primary has let it in.
-  bool follows() const { return follows_; }
+  bool follows() const { return state_ == State::kFollows; }
   // The connection is over, or never was; status() says why.
-  bool over() const { return over_; }
+  bool over() const { return state_ == State::kOver; }
   // What ended it: of Backup::Take(), which says whether to connect again helps; of the primary, if it refused it; or
   // of the transport.
   const absl::Status& status() const { return status_; }
@@ -47,20 +55,30 @@ class Follower {
  private:
   static constexpr size_t kBatch = 64;
 
+  enum class State : uint8_t { kConnecting, kSaidHello, kSaidFollow, kFollows, kOver };
+
+  void OnConnected();
   void OnMessage(absl::string_view message);
+  void OnWelcome(absl::string_view message);
+  void OnChallenge(absl::string_view message);
   void OnAnswer(absl::string_view message);
+  void OnBatch(absl::string_view piece);
+  // Its next message, which is sent as soon as the transport takes it.
+  void Say(std::string message) { to_send_ = std::move(message); }
   void Fail(absl::Status status);
   bool TellAccepted();
 
   rdma::Endpoint* const endpoint_;
   Backup* const backup_;
-  const uint64_t me_, epoch_;
+  const Identity me_;
   std::unique_ptr<rdma::Connection> connection_;
-  std::string to_send_;  // its first message, until the transport takes it
-  std::string batch_;    // of which the first bytes came
-  uint64_t told_ = 0;    // accepted up to this
-  bool follows_ = false;
-  bool over_ = false;
+  State state_ = State::kConnecting;
+  kv::AcceptData accept_;
+  std::string hello_;                // that it said
+  std::optional<kv::Mac> expected_;  // the primary's proof, once this side has proved who it is
+  std::string to_send_;              // until the transport takes it
+  std::string batch_;                // of which the first bytes came
+  uint64_t told_ = 0;                // accepted up to this
   absl::Status status_;
   std::array<rdma::Completion, kBatch> completions_;
 };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "server/feed.h"
 #include "server/group_stream.h"
 #include "server/test_worker.h"
+#include "server/users.h"
 
 namespace farlook::server {
 namespace {
@@ -32,6 +34,7 @@ class FollowerTest : public ::testing::Test {
   // A connection of the backup, and what is on its way.
   struct Wire {
     rdma::FakePeer near;  // the backup's side
+    TestWorker* to = nullptr;
     FakeCall* far = nullptr;
     std::deque<std::string> up, down;
     FakeEndpoint endpoint;
@@ -39,18 +42,24 @@ class FollowerTest : public ::testing::Test {
   };
 
   std::unique_ptr<Wire> Dial(uint64_t me = kMe, uint64_t epoch = kEpoch) {
+    return Dial(&t_, {.replica = me, .epoch = epoch});
+  }
+  std::unique_ptr<Wire> Dial(TestWorker* to, Follower::Identity me) {
     auto wire = std::make_unique<Wire>();
     Wire* const w = wire.get();
-    w->endpoint.on_connect = [this, w](FakeEndpoint* endpoint, absl::string_view) {
+    w->to = to;
+    w->endpoint.on_connect = [w](FakeEndpoint* endpoint, absl::string_view) {
       w->near.endpoint = endpoint;
-      w->far = t_.CallSilently();
+      kv::Hello reader;
+      reader.flags = kv::Hello::kReadOnly;
+      w->far = w->to->CallSilently(reader);
       return std::make_unique<rdma::FakeConnection>(&w->near, rdma::Capabilities());
     };
-    w->follower = std::make_unique<Follower>(&w->endpoint, &backup_, me, epoch);
+    w->follower = std::make_unique<Follower>(&w->endpoint, &backup_, std::move(me));
     EXPECT_TRUE(w->follower->Dial("fake", 1000).ok());
     w->near.on_send = [w](const std::string& message) { w->up.push_back(message); };
     w->far->peer.on_send = [w](const std::string& message) { w->down.push_back(message); };
-    t_.PollAll();
+    to->PollAll();
     w->near.welcome = w->far->welcome;
     w->near.Connected();
     return wire;
@@ -60,13 +69,13 @@ class FollowerTest : public ::testing::Test {
   void Carry(Wire& wire) {
     for (bool moved = true; moved;) {
       moved = false;
-      t_.PollAll();
+      wire.to->PollAll();
       while (wire.follower->Poll() > 0) moved = true;
       for (std::string& message : std::exchange(wire.up, {})) {
         wire.far->peer.Send(message);
         moved = true;
       }
-      t_.PollAll();
+      wire.to->PollAll();
       for (std::string& message : std::exchange(wire.down, {})) {
         wire.near.Send(message);
         moved = true;
@@ -143,6 +152,88 @@ TEST_F(FollowerTest, StrangersAndOtherEpochsAreRefused) {
   call->peer.Send(kv::Follow{.incarnation = kMe, .epoch = kEpoch}.Encode());
   alone.PollAll();
   EXPECT_TRUE(call->peer.disconnecting);
+}
+
+// The incarnation is no secret: the record of the group tells it.
+TEST_F(FollowerTest, WhereThereAreUsersOnlyAnOperatorFollowsAndProvesIt) {
+  constexpr char kSecret[] = "the group's own secret, of 32 or more characters";
+  User group, app;
+  group.name = "group";
+  app.name = "app";
+  group.secret = app.secret = kSecret;
+  group.may_write = app.may_write = group.admin = true;
+  User local = group;
+  local.name = "local";
+  local.secret.clear();
+  local.uids = {1000};
+  Users users(std::make_shared<const UserList>(std::vector<User>{group, app, local}));
+  TestWorker t(kRegionBytes, 16, 100, 3, &users, kTestWindow, /*evict=*/false, &stream_, /*figures_ms=*/0, &stream_);
+  const auto status_of = [&](const std::string& user, const std::string& secret) {
+    auto wire = Dial(&t, {.replica = kMe, .epoch = kEpoch, .user = user, .secret = secret});
+    Carry(*wire);
+    EXPECT_EQ(wire->follower->follows(), wire->follower->status().ok());
+    const absl::Status status = wire->follower->status();
+    wire->far->peer.Break();
+    t.PollAll();
+    return status;
+  };
+  EXPECT_TRUE(status_of("group", kSecret).ok());
+  EXPECT_TRUE(absl::IsUnauthenticated(status_of("", "")));
+  EXPECT_TRUE(absl::IsUnauthenticated(status_of("group", "another secret, of 32 characters or more")));
+  EXPECT_TRUE(absl::IsPermissionDenied(status_of("app", kSecret))) << "it lacks the role admin";
+  // Expect: who says Follow without a Hello is no backup.
+  FakeCall* call = t.CallSilently();
+  t.PollAll();
+  call->peer.Send(kv::Follow{.incarnation = kMe, .epoch = kEpoch}.Encode());
+  t.PollAll();
+  EXPECT_TRUE(call->peer.disconnecting);
+}
+
+TEST_F(FollowerTest, APrimaryThatDoesNotKnowTheSecretIsNotFollowed) {
+  constexpr char kSecret[] = "the group's own secret, of 32 or more characters";
+  User group;
+  group.name = "group";
+  group.secret = kSecret;
+  group.admin = true;
+  Users users(std::make_shared<const UserList>(std::vector<User>{group}));
+  TestWorker t(kRegionBytes, 16, 100, 3, &users, kTestWindow, /*evict=*/false, &stream_, /*figures_ms=*/0, &stream_);
+  auto wire = Dial(&t, {.replica = kMe, .epoch = kEpoch, .user = "group", .secret = kSecret});
+  for (int i = 0; i < 100 && wire->down.size() < 2; ++i) {
+    wire->follower->Poll();
+    for (std::string& message : std::exchange(wire->up, {})) wire->far->peer.Send(message);
+    t.PollAll();
+    if (wire->down.empty()) continue;
+    std::string message = wire->down.front();
+    wire->down.pop_front();
+    if (kv::IsFirstMessage(message, kv::FirstMessage::kWelcome)) {
+      auto welcome = kv::Welcome::Decode(message);
+      ASSERT_TRUE(welcome.ok());
+      welcome->proof[0] ^= 1;
+      message = welcome->Encode();
+    }
+    wire->near.Send(message);
+  }
+  EXPECT_TRUE(absl::IsUnauthenticated(wire->follower->status())) << wire->follower->status();
+  EXPECT_FALSE(wire->follower->follows());
+}
+
+TEST_F(FollowerTest, ALaterConnectionEndsTheFormer) {
+  FakeCall* call = t_.Connect();
+  auto former = Dial();
+  Carry(*former);
+  ASSERT_TRUE(former->follower->follows());
+  auto later = Dial();
+  Carry(*later);
+  EXPECT_TRUE(later->follower->follows());
+  t_.PollAll();
+  EXPECT_TRUE(former->far->peer.disconnecting);
+  EXPECT_FALSE(later->far->peer.disconnecting);
+  t_.Ask(call, MakePut(1, "key", "value"));
+  Carry(*later);
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
+  stream_.Expect({});
+  t_.PollAll();
+  EXPECT_TRUE(later->far->peer.disconnecting) << "it may not follow any more";
 }
 
 TEST_F(FollowerTest, WhoAcceptsWhatWasNotSentIsDropped) {

@@ -14,6 +14,10 @@ cluster::Record::Kind KindOf(RecordStream::Kind kind) {
       return cluster::Record::Kind::kPut;
     case RecordStream::Kind::kDelete:
       return cluster::Record::Kind::kDelete;
+    case RecordStream::Kind::kSession:
+      return cluster::Record::Kind::kSession;
+    case RecordStream::Kind::kLost:
+      return cluster::Record::Kind::kLost;
     case RecordStream::Kind::kOutcome:
       break;
   }
@@ -35,15 +39,20 @@ uint64_t GroupStream::Append(const Record& record) {
                        .number = record.number,
                        .outcome = static_cast<uint8_t>(record.outcome),
                        .version = record.version,
+                       .flags = record.flags,
                        .key = std::string(record.key),
                        .value = std::string(record.value)};
   uint64_t sequence = 0;
   {
     absl::MutexLock lock(&mutex_);
     const absl::StatusOr<uint64_t> appended = stream_.Append(std::move(copy));
-    if (!appended.ok()) return 0;
+    if (!appended.ok()) {
+      refused_at_bytes_ = stream_.kept_bytes();
+      return 0;
+    }
     sequence = *appended;
-    if (must_accept_.empty()) committed_.store(stream_.Commit(must_accept_), std::memory_order_release);
+    // Who appends looks at committed() afterwards.
+    if (must_accept_.has_value() && must_accept_->empty()) Advance();
   }
   if (appended_) appended_();
   return sequence;
@@ -55,11 +64,13 @@ uint64_t GroupStream::last() const {
 }
 
 void GroupStream::SetMembers(std::vector<uint64_t> must_accept) {
+  bool advanced = false;
   {
     absl::MutexLock lock(&mutex_);
     must_accept_ = std::move(must_accept);
+    advanced = Advance();
   }
-  Commit();
+  if (advanced && advanced_) advanced_();
 }
 
 void GroupStream::EnterEpoch(uint64_t epoch) {
@@ -68,61 +79,97 @@ void GroupStream::EnterEpoch(uint64_t epoch) {
   epoch_ = epoch;
 }
 
-void GroupStream::Expect(std::vector<uint64_t> backups) {
-  absl::MutexLock lock(&mutex_);
-  expected_ = std::move(backups);
-}
-
-absl::Status GroupStream::Admit(const kv::Follow& follow) {
+void GroupStream::Expect(const std::vector<uint64_t>& backups) {
+  bool advanced = false;
   {
     absl::MutexLock lock(&mutex_);
-    if (std::find(expected_.begin(), expected_.end(), follow.incarnation) == expected_.end()) {
+    std::map<uint64_t, Expected> expected;
+    for (const uint64_t backup : backups) {
+      const auto known = expected_.find(backup);
+      expected.emplace(backup, known == expected_.end() ? Expected() : known->second);
+    }
+    for (const auto& [backup, was] : expected_) {
+      if (!expected.contains(backup)) stream_.Forget(backup);
+    }
+    expected_ = std::move(expected);
+    advanced = Advance();
+  }
+  if (advanced && advanced_) advanced_();
+  if (appended_) appended_();  // whose connections are to end looks
+}
+
+std::map<uint64_t, uint64_t> GroupStream::followers() const {
+  absl::MutexLock lock(&mutex_);
+  std::map<uint64_t, uint64_t> followers;
+  for (const auto& [backup, state] : expected_) {
+    if (state.connection != 0) followers.emplace(backup, state.accepted);
+  }
+  return followers;
+}
+
+absl::StatusOr<FeedId> GroupStream::Admit(const kv::Follow& follow) {
+  FeedId feed{.backup = follow.incarnation};
+  bool advanced = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = expected_.find(follow.incarnation);
+    if (found == expected_.end()) {
       return absl::PermissionDeniedError("the group does not know this backup, and nobody asked to add it");
     }
     if (follow.epoch != epoch_) {
       return absl::FailedPreconditionError(
           absl::StrCat("the backup follows epoch ", follow.epoch, ", and this is ", epoch_));
     }
+    if (absl::Status status = stream_.Follow(follow.incarnation, follow.accepted); !status.ok()) return status;
+    feed.connection = ++connections_;
+    found->second = {.connection = feed.connection, .accepted = follow.accepted};
+    advanced = Advance();
   }
-  return Follow(follow.incarnation, follow.accepted);
+  if (advanced && advanced_) advanced_();
+  if (appended_) appended_();  // who has the connection before this one looks
+  return feed;
 }
 
-absl::Status GroupStream::Follow(uint64_t backup, uint64_t accepted) {
+GroupStream::Expected* GroupStream::Current(const FeedId& feed) {
+  const auto found = expected_.find(feed.backup);
+  return found == expected_.end() || found->second.connection != feed.connection ? nullptr : &found->second;
+}
+
+absl::StatusOr<std::string> GroupStream::NextBatch(const FeedId& feed, size_t most_bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (Current(feed) == nullptr) {
+    return absl::AbortedError("this backup follows over a later connection, or may not follow any more");
+  }
+  return stream_.NextBatch(feed.backup, most_bytes);
+}
+
+absl::Status GroupStream::Accepted(const FeedId& feed, uint64_t accepted) {
+  bool advanced = false;
   {
     absl::MutexLock lock(&mutex_);
-    if (absl::Status status = stream_.Follow(backup, accepted); !status.ok()) return status;
+    Expected* const backup = Current(feed);
+    if (backup == nullptr) return absl::OkStatus();
+    if (absl::Status status = stream_.Accepted(feed.backup, accepted); !status.ok()) return status;
+    backup->accepted = std::max(backup->accepted, accepted);
+    advanced = Advance();
   }
-  Commit();
+  if (advanced && advanced_) advanced_();
   return absl::OkStatus();
 }
 
-void GroupStream::Forget(uint64_t backup) {
-  absl::MutexLock lock(&mutex_);
-  stream_.Forget(backup);
-}
-
-std::string GroupStream::NextBatch(uint64_t backup, size_t most_bytes) {
-  absl::MutexLock lock(&mutex_);
-  return stream_.NextBatch(backup, most_bytes);
-}
-
-absl::Status GroupStream::Accepted(uint64_t backup, uint64_t accepted) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (absl::Status status = stream_.Accepted(backup, accepted); !status.ok()) return status;
+bool GroupStream::Advance() {
+  bool waited_for = false;
+  if (must_accept_.has_value()) {
+    const uint64_t committed = stream_.Commit(*must_accept_);
+    waited_for = committed != committed_.load(std::memory_order_relaxed);
+    if (waited_for) committed_.store(committed, std::memory_order_release);
   }
-  Commit();
-  return absl::OkStatus();
-}
-
-void GroupStream::Commit() {
-  {
-    absl::MutexLock lock(&mutex_);
-    const uint64_t committed = stream_.Commit(must_accept_);
-    if (committed == committed_.load(std::memory_order_relaxed)) return;
-    committed_.store(committed, std::memory_order_release);
+  // A joiner that has accepted something makes room, though nothing is committed by that.
+  if (refused_at_bytes_ != 0 && stream_.kept_bytes() < refused_at_bytes_) {
+    refused_at_bytes_ = 0;
+    waited_for = true;
   }
-  if (advanced_) advanced_();
+  return waited_for;
 }
 
 }  // namespace farlook::server

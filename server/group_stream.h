@@ -10,11 +10,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "cluster/record.h"
 #include "cluster/stream.h"
@@ -29,7 +32,8 @@ class GroupStream final : public RecordStream, public RecordSource {
   // As of cluster::OutgoingStream, without members yet.
   GroupStream(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail, size_t most_bytes);
 
-  // Called, without a lock of its own, when committed() has grown. REQUIRES that no other thread uses the stream yet.
+  // Called, without a lock of its own, when committed() has grown, or there is room for a record after one was refused.
+  // REQUIRES that no other thread uses the stream yet.
   void OnAdvanced(std::function<void()> advanced) { advanced_ = std::move(advanced); }
   // Called when there is something to send.
   void OnAppended(std::function<void()> appended) { appended_ = std::move(appended); }
@@ -38,28 +42,37 @@ class GroupStream final : public RecordStream, public RecordSource {
   uint64_t committed() const override { return committed_.load(std::memory_order_acquire); }
   uint64_t last() const;
 
-  // Rule 4 of docs/cluster.md, from now on: Member::MustAccept().
+  // Rule 4 of docs/cluster.md, from now on: Member::MustAccept(). Before it is called nothing is committed.
   void SetMembers(std::vector<uint64_t> must_accept);
   void EnterEpoch(uint64_t epoch);
 
-  // As of cluster::OutgoingStream.
-  absl::Status Follow(uint64_t backup, uint64_t accepted);
-  void Forget(uint64_t backup);
-  std::string NextBatch(uint64_t backup, size_t most_bytes) override;
-  absl::Status Accepted(uint64_t backup, uint64_t accepted) override;
+  // Who may follow: members, and joiners that are to be filled. Whoever followed and is not among them is forgotten.
+  void Expect(const std::vector<uint64_t>& backups);
+  // Who was to follow and does, with what each has accepted.
+  std::map<uint64_t, uint64_t> followers() const;
 
-  // Who may follow: members, and joiners that are to be filled.
-  void Expect(std::vector<uint64_t> backups);
-  absl::Status Admit(const kv::Follow& follow) override;
+  absl::StatusOr<FeedId> Admit(const kv::Follow& follow) override;
+  absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes) override;
+  absl::Status Accepted(const FeedId& feed, uint64_t accepted) override;
 
  private:
-  void Commit() ABSL_LOCKS_EXCLUDED(mutex_);
+  struct Expected {
+    uint64_t connection = 0;  // its last; 0: it has not come yet
+    uint64_t accepted = 0;
+  };
+
+  // Null: it is another connection's, or nobody's.
+  Expected* Current(const FeedId& feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether somebody waits for what has become of the stream.
+  bool Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
   cluster::OutgoingStream stream_ ABSL_GUARDED_BY(mutex_);
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint64_t> must_accept_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint64_t> expected_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::vector<uint64_t>> must_accept_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Expected> expected_ ABSL_GUARDED_BY(mutex_);  // by incarnation
+  uint64_t connections_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t refused_at_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // were kept when a record was refused; 0: none was
   std::atomic<uint64_t> committed_;
   std::function<void()> advanced_;
   std::function<void()> appended_;

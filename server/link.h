@@ -76,7 +76,8 @@ struct Link {
   HeldWrites held;
   RoomQueue room;
   size_t committing_bytes = 0;      // of payloads that are told when the group has committed what they wait for
-  std::unique_ptr<Feed> feed;       // of a backup, which has no session
+  std::unique_ptr<Feed> feed;       // of a backup
+  bool is_introduced = false;       // members know whose its session is, and that its client knows the present epoch
   bool waits_for_group = false;     // is in Worker::group_waiters_
   bool room_turn_is_pulls = false;  // of those and of pulls that wait for room, in turns
 

@@ -4,32 +4,77 @@
 
 namespace farlook::server {
 
-void Outcomes::Note(uint64_t session, const Told& told) {
+Outcomes::Of& Outcomes::Heard(uint64_t session) {
   const auto [place, is_new] = places_.try_emplace(session);
-  if (is_new) {
-    place->second = sessions_.insert(sessions_.end(), Of{.session = session});
-  } else {
+  if (!is_new) {
     sessions_.splice(sessions_.end(), sessions_, place->second);
+    return *place->second;
   }
-  std::deque<Told>& all = place->second->told;
-  // A second record of a request, which undoes the first, follows it closely.
-  const auto same =
-      std::find_if(all.rbegin(), all.rend(), [&told](const Told& one) { return one.number == told.number; });
-  if (same != all.rend()) {
-    *same = told;
+  place->second = sessions_.insert(sessions_.end(), Of{.session = session});
+  Of& of = *place->second;
+  if (forgot_more_) of.unknown_up_to = kAll;  // it may be one of those
+  if (const auto found = forgotten_.find(session); found != forgotten_.end()) {
+    of.unknown_up_to = found->second;
+    forgotten_.erase(found);
+  }
+  return of;
+}
+
+void Outcomes::NoteSession(uint64_t session, absl::string_view user, uint32_t epoch) {
+  Of& of = Heard(session);
+  of.is_known = true;
+  of.user = std::string(user);
+  of.epoch = std::max(of.epoch, epoch);
+  Trim();
+}
+
+void Outcomes::Note(uint64_t session, const Told& told) {
+  std::deque<Told>& all = Heard(session).told;
+  // Numbers come nearly in order, and a second record of a request, which undoes the first, follows it closely.
+  auto at = all.end();
+  while (at != all.begin() && (at - 1)->number >= told.number) --at;
+  if (at != all.end() && at->number == told.number) {
+    *at = told;
     return;
   }
-  all.push_back(told);
+  all.insert(at, told);
   ++size_;
-  if (all.size() > kv::kMaxWindow) {
+  while (all.front().number + kv::kMaxWindow <= all.back().number) {
     all.pop_front();
     --size_;
   }
-  while (size_ > most_ && sessions_.size() > 1) {
-    size_ -= sessions_.front().told.size();
-    forgotten_.push_back(sessions_.front().session);
-    places_.erase(sessions_.front().session);
+  Trim();
+}
+
+void Outcomes::NoteLost(uint64_t session) {
+  if (session == 0) {
+    forgot_more_ = true;
+    return;
+  }
+  const auto place = places_.find(session);
+  if (place == places_.end()) return Forget(session, kAll);
+  size_ -= place->second->told.size();
+  sessions_.erase(place->second);
+  places_.erase(place);
+  Forget(session, kAll);
+}
+
+void Outcomes::Trim() {
+  while (size_ + sessions_.size() > most_ && sessions_.size() > 1) {
+    const Of& oldest = sessions_.front();
+    size_ -= oldest.told.size();
+    const uint64_t highest = oldest.told.empty() ? 0 : oldest.told.back().number;
+    Forget(oldest.session, std::max(highest, oldest.unknown_up_to));
+    places_.erase(oldest.session);
     sessions_.pop_front();
+  }
+}
+
+void Outcomes::Forget(uint64_t session, uint64_t highest) {
+  if (forgotten_.size() < most_forgotten_) {
+    forgotten_[session] = highest;
+  } else {
+    forgot_more_ = true;
   }
 }
 

@@ -66,32 +66,37 @@ void Session::Finish(uint64_t number, const Outcome& outcome) {
 
 void Session::Release(uint64_t number) { at(number).state = State::kFree; }
 
-// What is not among these was a read, or did not come that far: it is carried out when it is sent again.
+// What is not among these was a read, or did not come that far: it is carried out when it is sent again. But where some
+// of what it was told was forgotten, nobody knows.
 void Session::Recall(const Outcomes::Of& told) {
   wrote_ = restored_ = true;
-  for (const Outcomes::Told& one : told.told) highest_ = std::max(highest_, one.number);
-  for (const Outcomes::Told& one : told.told) {
-    if (one.number + window_ <= highest_) continue;
+  epoch_ = confirmed_epoch_ = told.epoch;
+  if (!told.told.empty()) highest_ = told.told.back().number;
+  const uint64_t first = highest_ - std::min<uint64_t>(highest_, window_) + 1;
+  const auto recall = [this](const Outcomes::Told& one) {
     Entry& entry = at(one.number);
     entry.number = one.number;
     entry.version = one.version;
     entry.code = one.code;
     entry.state = State::kRecalled;
+  };
+  for (uint64_t number = first; number <= std::min(highest_, told.unknown_up_to); ++number) {
+    recall({.number = number, .code = kv::Code::kOutcomeUnknown});
+  }
+  for (const Outcomes::Told& one : told.told) {
+    if (one.number >= first) recall(one);
   }
 }
 
 bool Session::Admits(const kv::Hello& hello, absl::string_view* why) const {
-  if (restored_) {
-    *why = "impossible acknowledgement";
-    return hello.acknowledged <= kMaxAcknowledged;
-  }
-  if (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_) {
+  // Of a restored one it is not known to how many connections it was welcome that wrote nothing, nor what it read.
+  if (hello.epoch < confirmed_epoch_ || (!restored_ && hello.epoch > epoch_)) {
     *why = "the session has another epoch";
   } else if (((hello.flags & kv::Hello::kReadOnly) != 0) != read_only_) {
     *why = "the session was opened with other rights";
   } else if (hello.user != user_) {
     *why = "the session is another user's";
-  } else if (hello.acknowledged > floor_) {
+  } else if (hello.acknowledged > (restored_ ? kMaxAcknowledged : floor_)) {
     *why = "the session never gave the answers that the client says it has";
   } else {
     return true;
@@ -151,36 +156,52 @@ Session* SessionTable::Revive(const kv::Hello& hello) {
   return session;
 }
 
-bool SessionTable::Tell(OutcomesToTell* rest,
-                        absl::FunctionRef<bool(uint64_t session, uint64_t number, const Outcome& outcome)> tell) const {
+bool SessionTable::Tell(OutcomesToTell* rest, OutcomesListener* listener) const {
   if (!rest->begun) {
     rest->begun = true;
-    for (const auto& [id, session] : sessions_) rest->sessions.push_back(id);
-  }
-  for (; !rest->sessions.empty(); rest->sessions.pop_back(), rest->passed = 0) {
-    const auto found = sessions_.find(rest->sessions.back());
-    if (found == sessions_.end()) continue;
-    const Session& session = *found->second;
-    const uint64_t first = session.highest_ - std::min<uint64_t>(session.highest_, session.window_) + 1;
-    for (uint64_t number = std::max(first, rest->passed + 1); number <= session.highest_; ++number) {
-      const Session::Entry& entry = session.at(number);
-      const bool told =
-          entry.state == Session::State::kRecalled || (entry.state == Session::State::kAnswered && IsWrite(entry.type));
-      if (entry.number == number && told && !tell(session.id(), number, session.Remembered(number))) return false;
-      rest->passed = number;
+    for (const auto& [id, session] : sessions_) {
+      if (session->wrote()) rest->sessions.push_back(id);
     }
+    rest->lost.assign(lost_.begin(), lost_.end());
+    rest->lost_more = lost_more_;
+  }
+  for (; !rest->sessions.empty(); rest->sessions.pop_back(), rest->passed = 0, rest->is_introduced = false) {
+    const auto found = sessions_.find(rest->sessions.back());
+    if (found != sessions_.end() && !TellOne(*found->second, rest, listener)) return false;
+  }
+  for (; !rest->lost.empty(); rest->lost.pop_back()) {
+    if (!listener->TellLost(rest->lost.back())) return false;
+  }
+  return !rest->lost_more || listener->TellLost(0);
+}
+
+bool SessionTable::TellOne(const Session& session, OutcomesToTell* rest, OutcomesListener* listener) {
+  if (!rest->is_introduced && !listener->Introduce(session)) return false;
+  rest->is_introduced = true;
+  const uint64_t first = session.highest_ - std::min<uint64_t>(session.highest_, session.window_) + 1;
+  for (uint64_t number = std::max(first, rest->passed + 1); number <= session.highest_; ++number) {
+    const Session::Entry& entry = session.at(number);
+    const bool told =
+        entry.state == Session::State::kRecalled || (entry.state == Session::State::kAnswered && IsWrite(entry.type));
+    if (entry.number == number && told && !listener->Tell(session, number, session.Remembered(number))) return false;
+    rest->passed = number;
   }
   return true;
 }
 
 void SessionTable::Restore(uint64_t incarnation, const Outcomes& outcomes, int64_t now_ns) {
   former_incarnation_ = incarnation;
-  for (const uint64_t id : outcomes.forgotten()) {
+  lost_more_ = lost_more_ || outcomes.forgot_more();
+  for (const auto& [id, highest] : outcomes.forgotten()) {
     if (OwnerOf(id) == options_.worker) Lose(id);
   }
   for (const Outcomes::Of& told : outcomes.sessions()) {
     if (OwnerOf(told.session) != options_.worker) continue;
-    auto session = std::make_unique<Session>(told.session, /*read_only=*/false, options_.window);
+    if (!told.is_known) {
+      Lose(told.session);
+      continue;
+    }
+    auto session = std::make_unique<Session>(told.session, /*read_only=*/false, options_.window, told.user);
     session->Recall(told);
     Session* const raw = session.get();
     if (sessions_.emplace(told.session, std::move(session)).second) Detach(raw, now_ns);

@@ -30,7 +30,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "kv/handshake.h"
 #include "kv/limits.h"
@@ -89,11 +88,26 @@ constexpr bool IsWrite(kv::RequestType type) {
   return false;
 }
 
+class Session;
+
 // Of sessions, what their clients may ask again: where telling it has come to.
 struct OutcomesToTell {
   bool begun = false;
   std::vector<uint64_t> sessions = {};  // that are left
+  bool is_introduced = false;           // whose the last of them is
   uint64_t passed = 0;                  // the numbers of the last of them up to this
+  std::vector<uint64_t> lost = {};      // that are left
+  bool lost_more = false;
+};
+
+// Who is told. False: not now; it is told the same again.
+class OutcomesListener {
+ public:
+  virtual ~OutcomesListener() = default;
+  virtual bool Introduce(const Session& session) = 0;
+  virtual bool Tell(const Session& session, uint64_t number, const Outcome& outcome) = 0;
+  // The session wrote, and is not known any more; 0: nor are others, whichever they are.
+  virtual bool TellLost(uint64_t session) = 0;
 };
 
 class Session {
@@ -106,6 +120,7 @@ class Session {
   const std::string& user() const { return user_; }  // whose it is; empty where nobody is asked
   uint32_t window() const { return window_; }
   uint32_t epoch() const { return epoch_; }
+  uint32_t confirmed_epoch() const { return confirmed_epoch_; }  // that the client has shown to know
   uint64_t floor() const { return floor_; }
   uint64_t highest() const { return highest_; }
 
@@ -176,7 +191,7 @@ class Session {
   uint32_t confirmed_epoch_ = 1;
   bool wrote_ = false;
   bool goodbye_ = false;
-  bool restored_ = false;  // what its client, and who that is, is known when it comes back
+  bool restored_ = false;  // of a former primary: how far its client has come is known when it comes back
   uint64_t floor_ = 0;
   uint64_t highest_ = 0;
   uint64_t mask_;
@@ -226,10 +241,9 @@ class SessionTable {
   // Takes those sessions that are this worker's, as if they were kept since `now_ns`.
   void Restore(uint64_t incarnation, const Outcomes& outcomes, int64_t now_ns);
 
-  // Tells what was answered of writes, and is remembered, from where `rest` has come to, until `tell` says false: it
-  // will be told that one again. True: that was all.
-  bool Tell(OutcomesToTell* rest,
-            absl::FunctionRef<bool(uint64_t session, uint64_t number, const Outcome& outcome)> tell) const;
+  // Tells what was answered of writes, and is remembered, and which sessions are lost, from where `rest` has come to,
+  // until the listener says false. True: that was all.
+  bool Tell(OutcomesToTell* rest, OutcomesListener* listener) const;
 
   // A kept session gets a connection again.  Nothing if it is attached.
   void Attach(Session* session);
@@ -255,6 +269,7 @@ class SessionTable {
 
  private:
   Session* Revive(const kv::Hello& hello);
+  static bool TellOne(const Session& session, OutcomesToTell* rest, OutcomesListener* listener);
   void EvictExpired(int64_t now_ns);
   bool HasAsManyAsMayBe(absl::string_view user) const;
   bool HasItsShare(absl::string_view user) const;

@@ -422,6 +422,7 @@ constexpr uint64_t kFormer = 99;
 TEST_F(SessionTableTest, WhatTheFormerPrimaryToldIsRemembered) {
   const uint64_t mine = 640 + 5, others = 640 + 6;
   Outcomes outcomes;
+  outcomes.NoteSession(mine, "", 17);
   outcomes.Note(mine, {.number = 3, .code = Code::kOk, .version = 30});
   outcomes.Note(mine, {.number = 5, .code = Code::kExists, .version = 50});
   outcomes.Note(others, {.number = 1});
@@ -453,14 +454,18 @@ TEST_F(SessionTableTest, WhatTheFormerPrimaryToldIsRemembered) {
 }
 
 TEST_F(SessionTableTest, OfTheFormerPrimaryOnlyWhatIsKnownCanBeGoneOnWith) {
-  Outcomes outcomes(/*most=*/2);
-  const uint64_t forgotten = 64 + 5, known = 128 + 5, silent = 192 + 5;
+  Outcomes outcomes(/*most=*/4);
+  const uint64_t forgotten = 64 + 5, known = 128 + 5, silent = 192 + 5, nobodys = 256 + 5;
+  outcomes.NoteSession(forgotten, "", 0);
   outcomes.Note(forgotten, {.number = 1});
-  outcomes.Note(forgotten, {.number = 2});
-  outcomes.Note(known, {.number = 1});
+  outcomes.Note(nobodys, {.number = 1});
+  outcomes.NoteSession(known, "", 0);
+  ASSERT_EQ(outcomes.forgotten().size(), 1u);
   table_.Restore(kFormer, outcomes, 1);
   kv::Hello hello;
   hello.incarnation = kFormer;
+  hello.session = nobodys;
+  EXPECT_EQ(table_.FindResumable(hello, 2, &why_), nullptr) << "nobody knows whose it is";
   hello.session = forgotten;
   EXPECT_EQ(table_.FindResumable(hello, 2, &why_), nullptr) << "it wrote";
   hello.session = silent;
@@ -473,6 +478,32 @@ TEST_F(SessionTableTest, OfTheFormerPrimaryOnlyWhatIsKnownCanBeGoneOnWith) {
   EXPECT_EQ(table_.FindResumable(hello, 2, &why_), nullptr);
   hello.incarnation = kFormer;
   EXPECT_NE(table_.FindResumable(hello, 2, &why_), nullptr);
+}
+
+TEST_F(SessionTableTest, WhatWasForgottenOfARestoredSessionIsUnknown) {
+  Outcomes outcomes(/*most=*/4);
+  const uint64_t mine = 640 + 5;
+  outcomes.Note(mine, {.number = 2});
+  for (uint64_t number = 1; number <= 3; ++number) outcomes.Note(77, {.number = number});
+  ASSERT_EQ(outcomes.forgotten().count(mine), 1u);
+  outcomes.NoteSession(mine, "app", 1);
+  outcomes.Note(mine, {.number = 3, .code = Code::kExists});
+  table_.Restore(kFormer, outcomes, 1);
+  kv::Hello hello;
+  hello.session = mine;
+  hello.incarnation = kFormer;
+  hello.epoch = 1;
+  EXPECT_EQ(table_.FindResumable(hello, 2, &why_), nullptr) << "it is another user's";
+  hello.user = "app";
+  Session* const session = table_.FindResumable(hello, 2, &why_);
+  ASSERT_NE(session, nullptr) << why_;
+  table_.Attach(session);
+  session->Resume(hello);
+  ASSERT_EQ(session->Begin(2, RequestType::kPut), Session::Claim::kAnswered);
+  EXPECT_EQ(session->Remembered(2).code, Code::kOutcomeUnknown);
+  ASSERT_EQ(session->Begin(3, RequestType::kPut), Session::Claim::kAnswered);
+  EXPECT_EQ(session->Remembered(3).code, Code::kExists);
+  EXPECT_EQ(session->Begin(4, RequestType::kPut), Session::Claim::kExecute);
 }
 
 }  // namespace

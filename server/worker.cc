@@ -160,7 +160,8 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
   if (link.closing) return;
   if (!link.welcome()) [[unlikely]]
     return Greet(link, message);
-  if (!incoming.request.ok()) return Drop(link, incoming.request.status().message());
+  if (!incoming.request.ok()) [[unlikely]]
+    return TakeOther(link, message, incoming.request.status());
   const kv::Request& request = *incoming.request;
   stats_.requests[static_cast<size_t>(request.type)].Add();
   link.entry.requests.Add();

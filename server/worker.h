@@ -50,6 +50,7 @@
 #include "server/counter_links.h"
 #include "server/drain.h"
 #include "server/executor.h"
+#include "server/feed.h"
 #include "server/link.h"
 #include "server/log.h"
 #include "server/mailbox.h"
@@ -181,6 +182,8 @@ class Worker {
   void WaitForGroup(Link& link);
   void AskedAgain(Link& link, uint64_t number);
   void ForgetInGroup(Link& link);
+  void TakeOther(Link& link, absl::string_view message, const absl::Status& status);
+  absl::StatusOr<FeedId> AdmitBackup(const Link& link, const absl::StatusOr<kv::Follow>& follow);
   void BeginFeed(Link& link, absl::string_view message);
   void TakeAccepted(Link& link, absl::string_view message);
   size_t PumpFeeds();

@@ -180,10 +180,6 @@ void Worker::Reject(Arrival& arrival, kv::RefusalCode code, absl::string_view re
 void Worker::Greet(Link& link, absl::string_view message) {
   if (link.refused) return;
   if (link.predecessor != nullptr) return Drop(link, "spoke before it was welcome");
-  if (link.feed != nullptr) return TakeAccepted(link, message);
-  if (shared_.records != nullptr && kv::IsFirstMessage(message, kv::FirstMessage::kFollow)) {
-    return BeginFeed(link, message);
-  }
   if (link.who.unproven != nullptr && !link.who.unproven->challenge.empty()) return CheckProof(link, message);
   if (!kv::IsFirstMessage(message, kv::FirstMessage::kHello)) return Drop(link, "another message before the hello");
   const absl::StatusOr<kv::Hello> hello = kv::Hello::Decode(message);

@@ -15,6 +15,10 @@ Outcome Worker::TryInGroup(Link& link, const kv::Request& request, uint64_t hash
                            absl::string_view* payload) {
   const CommitGate::Asker asker{link.session->id(), request.number};
   CommitGate::Begun begun;
+  if (IsWrite(request.type) && !link.is_introduced) {
+    if (!shared_.gate->Introduce(*link.session)) return Outcome(kv::Code::kBusy);
+    link.is_introduced = true;
+  }
   switch (request.type) {
     case kv::RequestType::kPut:
     case kv::RequestType::kPutPulled:
@@ -106,10 +110,21 @@ bool Worker::AnswerCommitted() {
 
 // What is open will be told by a record that the joiner hears of; or is waited for.
 bool Worker::TellOutcomes(uint64_t from, OutcomesToTell* rest) {
+  class Teller final : public OutcomesListener {
+   public:
+    explicit Teller(CommitGate* gate) : gate_(gate) {}
+    bool Introduce(const Session& session) override { return gate_->Introduce(session); }
+    bool Tell(const Session& session, uint64_t number, const Outcome& outcome) override {
+      return gate_->Tell({session.id(), number}, outcome);
+    }
+    bool TellLost(uint64_t session) override { return gate_->TellLost(session); }
+
+   private:
+    CommitGate* const gate_;
+  };
   if (!committing_.empty() && committing_.front().begun.sequence <= from) return false;
-  return admission_.Tell(rest, [this](uint64_t session, uint64_t number, const Outcome& outcome) {
-    return shared_.gate->Tell({session, number}, outcome);
-  });
+  Teller teller(shared_.gate);
+  return admission_.Tell(rest, &teller);
 }
 
 // Over the connection with which its client goes on.
@@ -132,19 +147,35 @@ void Worker::ForgetInGroup(Link& link) {
 
 // --- Backups ---
 
+// What is no request: a backup's.
+void Worker::TakeOther(Link& link, absl::string_view message, const absl::Status& status) {
+  if (link.refused) return;
+  if (link.feed != nullptr) return TakeAccepted(link, message);
+  if (shared_.records != nullptr && kv::IsFirstMessage(message, kv::FirstMessage::kFollow)) {
+    return BeginFeed(link, message);
+  }
+  Drop(link, status.message());
+}
+
+absl::StatusOr<FeedId> Worker::AdmitBackup(const Link& link, const absl::StatusOr<kv::Follow>& follow) {
+  if (!follow.ok()) return follow.status();
+  if (shared_.users != nullptr && !link.who.user.admin) {
+    return absl::PermissionDeniedError(absl::StrCat("user ", link.who.user.name, " lacks the role admin"));
+  }
+  return shared_.records->Admit(*follow);
+}
+
 void Worker::BeginFeed(Link& link, absl::string_view message) {
   const absl::StatusOr<kv::Follow> follow = kv::Follow::Decode(message);
-  absl::Status status = follow.status();
-  if (link.who.unproven != nullptr) status = absl::PermissionDeniedError("a backup must prove who it is");
-  if (status.ok()) status = shared_.records->Admit(*follow);
-  if (!status.ok()) {
+  const absl::StatusOr<FeedId> feed = AdmitBackup(link, follow);
+  if (!feed.ok()) {
     kv::Refusal refusal;
-    refusal.code = absl::IsPermissionDenied(status) ? kv::RefusalCode::kNotAllowed : kv::RefusalFor(status);
-    refusal.text = std::string(status.message());
+    refusal.code =
+        absl::IsPermissionDenied(feed.status()) ? kv::RefusalCode::kNotAllowed : kv::RefusalFor(feed.status());
+    refusal.text = std::string(feed.status().message());
     return Refuse(link, std::move(refusal));
   }
-  std::erase(silent_, &link);
-  link.feed = std::make_unique<Feed>(follow->incarnation);
+  link.feed = std::make_unique<Feed>(*feed);
   feeds_.push_back(&link);
   link.entry.Set(Roster::State::kBackup);
   Log(LogLevel::kInfo, "a backup follows",
@@ -156,7 +187,7 @@ void Worker::BeginFeed(Link& link, absl::string_view message) {
 
 void Worker::TakeAccepted(Link& link, absl::string_view message) {
   if (message.size() != kAcceptedBytes) return Drop(link, "a backup's message is no acceptance");
-  const absl::Status status = shared_.records->Accepted(link.feed->backup, kv::LoadAs<uint64_t>(message.data()));
+  const absl::Status status = shared_.records->Accepted(link.feed->id, kv::LoadAs<uint64_t>(message.data()));
   if (!status.ok()) Drop(link, status.message());
 }
 
@@ -167,7 +198,13 @@ size_t Worker::PumpFeeds() {
     Feed& feed = *link->feed;
     for (size_t most = kBatch; most > 0 && !link->closing && link->replies.empty(); --most) {
       if (feed.sent == feed.batch.size()) {
-        feed.batch = shared_.records->NextBatch(feed.backup, Feed::kBatchBytes);
+        absl::StatusOr<std::string> batch = shared_.records->NextBatch(feed.id, Feed::kBatchBytes);
+        if (!batch.ok()) {
+          Drop(*link, batch.status().message());
+          ++done;
+          break;
+        }
+        feed.batch = *std::move(batch);
         feed.sent = 0;
         if (feed.batch.empty()) break;
       }

@@ -156,8 +156,9 @@ EDITS = [
     # A write that was done is done again when it is sent again.
     ("server/session.cc", "return IsWrite(type) ? Claim::kAnswered : Claim::kExecute;",
      "return IsWrite(type) && !BROKEN(kExecutedAgain) ? Claim::kAnswered : Claim::kExecute;"),
-    ("server/session.cc", "  if (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_) {\n",
-     "  if (!BROKEN(kSessionOfAStranger) && (hello.epoch < confirmed_epoch_ || hello.epoch > epoch_)) {\n"),
+    ("server/session.cc", "  if (hello.epoch < confirmed_epoch_ || (!restored_ && hello.epoch > epoch_)) {\n",
+     "  if (!BROKEN(kSessionOfAStranger) &&\n"
+     "      (hello.epoch < confirmed_epoch_ || (!restored_ && hello.epoch > epoch_))) {\n"),
     # A write does not wait for an earlier one of its session to the same key, whose value is being pulled, or for which
     # room is being made.
     ("server/worker.cc",
