@@ -259,6 +259,10 @@ class Endpoint {
   virtual int fd() const = 0;
   // Ends one sleep, this one or the next. Any thread.
   virtual void Wake() = 0;
+
+  // Of memory that is registered for messages of all its connections, and given back when it is not used any more; 0
+  // where each connection has its own.
+  virtual uint64_t message_bytes() const { return 0; }
 };
 
 // What came in at a listener and waits for an answer. Destroying it without an answer rejects it.

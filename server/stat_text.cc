@@ -134,6 +134,7 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   }
   add("postponed_replies", &WorkerStats::postponed_replies);
   add("looks_at_stuck", &WorkerStats::looks_at_stuck);
+  add("message_bytes", &WorkerStats::message_bytes);
   add("kept_bytes", &WorkerStats::kept_bytes);
   add("deaf_connections", &WorkerStats::deaf_connections);
   add("deaf_times", &WorkerStats::deaf_times);

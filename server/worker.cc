@@ -104,7 +104,12 @@ size_t Worker::Poll() {
 bool Worker::Arm() {
   // All of them, so that each of their fds is good afterwards.
   bool armed = true;
-  for (const Port& port : ports_) armed = port.endpoint->Arm() && armed;
+  uint64_t message_bytes = 0;
+  for (const Port& port : ports_) {
+    armed = port.endpoint->Arm() && armed;
+    message_bytes += port.endpoint->message_bytes();
+  }
+  stats_.message_bytes.Set(message_bytes);
   if (looks_due_ > 0 || !armed || !mailbox_.empty()) return false;
   if (shared_.gate != nullptr && shared_.gate->turn() != group_turn_) return false;
   looks_due_ = stuck_.size();

@@ -82,6 +82,7 @@ struct WorkerStats {
   Counter clients_within_atomics;  // their connections are over, and not gone
   Counter sessions;                // with and without a connection
   Counter kept_sessions;           // without
+  Counter message_bytes;           // Endpoint::message_bytes() of its ports
   Counter kept_bytes;              // Link::kept_bytes() of all
   Counter deaf_connections;        // that are not listened to, since too much is kept for them
 };

@@ -309,6 +309,7 @@ inline bool VerbsEndpoint::Handle(const ibv_wc& wc, Completion* done) {
 
 bool VerbsEndpoint::HandleReceive(const ibv_wc& wc, Completion* done) {
   const auto slot = static_cast<uint32_t>(wc.wr_id);
+  if (ABSL_PREDICT_FALSE(!device_->Completed(slot))) return false;
   VerbsConnection* const connection = connections_.WithPair(wc.qp_num);
   if (connection != nullptr && connection->OnReceive(wc, device_->message(slot), done)) {
     if (ABSL_PREDICT_FALSE(connection->keeps_messages())) {

@@ -57,6 +57,7 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   bool Arm() override;
   int fd() const override { return epoll_.get(); }
   void Wake() override { wake_.Wake(); }
+  uint64_t message_bytes() const override { return device_.has_value() ? device_->message_bytes() : 0; }
 
   // Accepts a client that `id` stands for, whose events came to another channel until now. See VerbsConnection::Accept.
   // UNAVAILABLE where `offers` are of another device than that of connections which have not ended yet.

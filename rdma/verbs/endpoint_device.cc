@@ -87,7 +87,8 @@ void EndpointDevice::Release(Pair* pair, bool sent) {
     const auto gone = [&](const ibv_wc& wc) {
       const bool receive = (wc.wr_id & ReceiveQueue::kReceive) != 0;
       if (!receive) return sent && wc.wr_id >> 32 == pair->tag;
-      if (wc.qp_num == number && shares_receives()) receives_.Repost(static_cast<uint32_t>(wc.wr_id), nullptr);
+      const auto slot = static_cast<uint32_t>(wc.wr_id);
+      if (wc.qp_num == number && shares_receives() && receives_.Completed(slot)) receives_.Repost(slot, nullptr);
       return wc.qp_num == number;
     };
     backlog_.erase(std::remove_if(backlog_.begin() + static_cast<ptrdiff_t>(backlog_begin_), backlog_.end(), gone),
@@ -131,6 +132,10 @@ void EndpointDevice::Dismiss(CmId id, bool failed) {
 }
 
 void EndpointDevice::OnTimer(int64_t now_ns) {
+  if (!device_->gone()) {
+    if (backlog_.empty()) receives_.Shrink(told_.sink());
+    messages_.Trim(/*nobody_left=*/!receives_.used());
+  }
   if (silent_until_ns_ == 0 || now_ns < silent_until_ns_) return;
   if (!device_->MustBeSilent()) silent_.clear();
   silent_until_ns_ = silent_.empty() ? 0 : now_ns + kSilenceNs;

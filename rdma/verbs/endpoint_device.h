@@ -69,8 +69,13 @@ class EndpointDevice {
 
   const char* message(uint32_t slot) const { return messages_.data(slot); }
   bool shares_receives() const { return receives_.shared() != nullptr; }
+  // A receive completed. False: it is none that was posted.
+  bool Completed(uint32_t slot) { return receives_.Completed(slot); }
   // What arrived in a slot was read: it is posted again, to the shared queue or to `own`; else it is free.
   void Repost(uint32_t slot, ibv_qp* own) { receives_.Repost(slot, own); }
+
+  // Of memory that is registered for messages.
+  uint64_t message_bytes() const { return messages_.bytes(); }
 
   // ---- Completions.
 
@@ -85,7 +90,8 @@ class EndpointDevice {
 
   // ---- Time.
 
-  // When OnTimer() is due. 0: never.
+  // When OnTimer() is due. 0: never. It is called besides while there are connections, and once when the last is gone;
+  // memory that is not used any more is given back then. REQUIRES: what was received and given to the user was read.
   int64_t due_ns() const { return silent_until_ns_; }
   void OnTimer(int64_t now_ns);
 

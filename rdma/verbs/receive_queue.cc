@@ -11,14 +11,35 @@ namespace farlook::rdma::verbs {
 
 absl::Status ReceiveQueue::Begin(bool shared, AsyncSink* sink) {
   if (!shared || device_->traits().max_shared_receives == 0) return absl::OkStatus();
+  absl::StatusOr<Shared> made = Create(sink);
+  if (!made.ok()) return made.status();
+  shared_ = *std::move(made);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ReceiveQueue::Shared> ReceiveQueue::Create(AsyncSink* sink) {
   ibv_srq_init_attr attributes = {};
   attributes.srq_context = sink;
   attributes.attr.max_wr = std::min(device_->traits().max_shared_receives, kMaxSharedReceives);
   attributes.attr.max_sge = 1;
-  shared_.reset(ibv_create_srq(device_->domain(), &attributes));
-  if (shared_ == nullptr) return CannotCreate("a shared receive queue", device_->name(), errno);
+  Shared made(ibv_create_srq(device_->domain(), &attributes));
+  if (made == nullptr) return CannotCreate("a shared receive queue", device_->name(), errno);
   capacity_ = std::min(attributes.attr.max_wr, kMaxSharedReceives);
-  return absl::OkStatus();
+  return made;
+}
+
+void ReceiveQueue::Shrink(AsyncSink* sink) {
+  if (shared_ == nullptr || reserved_ > 0 || posted_ == 0) return;
+  absl::StatusOr<Shared> made = Create(sink);
+  // Then they stay where they are, and are of use to the next client.
+  if (!made.ok() || ibv_destroy_srq(shared_.get()) != 0) return;
+  (void)shared_.release();
+  shared_ = *std::move(made);
+  for (uint32_t slot = 0; slot < with_device_.size(); ++slot) {
+    if (with_device_[slot]) pool_->Put(slot);
+  }
+  with_device_.clear();
+  posted_ = 0;
 }
 
 absl::StatusOr<uint32_t> ReceiveQueue::Reserve() {
@@ -31,10 +52,11 @@ absl::StatusOr<uint32_t> ReceiveQueue::Reserve() {
     }
     while (posted_ < reserved_ + window) {
       if (absl::Status status = pool_->Reserve(1); !status.ok()) return status;
-      if (const int error = Post(pool_->Take(), nullptr); error != 0) {
+      const uint32_t slot = pool_->Take();
+      if (const int error = Post(slot, nullptr); error != 0) {
+        pool_->Put(slot);
         return CannotCreate("a receive", device_->name(), error);
       }
-      ++posted_;
     }
   }
   reserved_ += window;
@@ -56,7 +78,8 @@ absl::Status ReceiveQueue::Fill(ibv_qp* pair, uint32_t window, std::vector<uint3
 }
 
 void ReceiveQueue::Repost(uint32_t slot, ibv_qp* pair) {
-  if (shared_ == nullptr && pair == nullptr) return pool_->Put(slot);
+  // A window more than is needed: a queue pair that ends amid a message may keep the buffer that it had begun to fill.
+  if (shared_ != nullptr ? posted_ >= reserved_ + kServerWindow : pair == nullptr) return pool_->Put(slot);
   // Cannot fail where there was room before, unless the queue is broken: then its connections end, and the slot with
   // them.
   Post(slot, pair);
@@ -69,8 +92,13 @@ int ReceiveQueue::Post(uint32_t slot, ibv_qp* pair) {
   request.sg_list = &piece;
   request.num_sge = 1;
   ibv_recv_wr* refused = nullptr;
-  return shared_ != nullptr ? ibv_post_srq_recv(shared_.get(), &request, &refused)
-                            : ibv_post_recv(pair, &request, &refused);
+  if (shared_ == nullptr) return ibv_post_recv(pair, &request, &refused);
+  const int error = ibv_post_srq_recv(shared_.get(), &request, &refused);
+  if (error != 0) return error;
+  if (slot >= with_device_.size()) with_device_.resize(slot + 1);
+  with_device_[slot] = true;
+  ++posted_;
+  return 0;
 }
 
 }  // namespace farlook::rdma::verbs
