@@ -3,7 +3,9 @@ from types import TracebackType
 from typing import Any, Iterable, Optional, Union
 
 __version__: str
-__all__: list[str]
+__all__ = ["Client", "connect", "Error", "Aborted", "AlreadyExists", "Cancelled", "DataLoss", "DeadlineExceeded",
+           "FailedPrecondition", "Internal", "InvalidArgument", "NotFound", "OutOfRange", "PermissionDenied",
+           "ResourceExhausted", "Unauthenticated", "Unavailable", "Unknown"]
 
 _Bytes = Union[bytes, bytearray, memoryview, str, Any]
 

@@ -87,7 +87,9 @@ static PyObject* close_(PyObject* self_, PyObject* unused) {
     }
     UNLOCKED(farlook_close(self->client));
     self->client = NULL;
+    Pending* const dropped = self->pending;
     leave(self);
+    if (dropped != NULL) drop_pending(self);  // outside: a buffer's end may run code
   }
   self->client = NULL;
   Py_RETURN_NONE;

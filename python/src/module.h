@@ -8,6 +8,8 @@
 #include <Python.h>
 #include <farlook.h>
 
+typedef struct Pending Pending;
+
 // A client and its lock: threads that share it take turns, with the interpreter's lock released.
 typedef struct {
   PyObject_HEAD farlook_client* client;  // NULL: closed
@@ -16,6 +18,7 @@ typedef struct {
   // What values are read into, under the lock; handles keep their memory.
   farlook_value** values;
   Py_ssize_t values_count;
+  Pending* pending;  // operations that were started, and have not been told of (operations.c)
 } Client;
 
 // ---- errors.c
@@ -84,6 +87,12 @@ void trim_values(Client* self, Py_ssize_t count);
 
 extern PyMethodDef client_methods[];
 extern PyMethodDef batch_methods[];
+extern PyMethodDef operation_methods[];
+
+// ---- operations.c
+
+// Lets go of what was in flight. REQUIRES the client is closed, and what was in flight has so ended.
+void drop_pending(Client* self);
 
 // Calls the library without the interpreter's lock.
 #define UNLOCKED(call)      \

@@ -8,7 +8,6 @@ import array
 import ctypes
 import faulthandler
 import gc
-import inspect
 import os
 import pathlib
 import resource
@@ -19,48 +18,16 @@ import tempfile
 import threading
 import unittest
 
-sys.path.insert(0, 'tools/lib')
-import install  # pylint: disable=wrong-import-position
+sys.path.insert(0, 'tests/python')
+from harness import ROOT, Server, install, set_up  # pylint: disable=wrong-import-position
 
-ROOT = pathlib.Path.cwd()
-LIBRARIES = KV_SERVER = None
+ARGUMENTS = []
 farlook = None  # imported from where it was installed
-
-
-class Server:
-
-  def __init__(self, directory):
-    self.address = f'shm://{directory}/socket'
-    # pylint: disable-next=consider-using-with
-    self.process = subprocess.Popen([KV_SERVER, '--listen=' + self.address, '--memory=64m', '--huge_pages=none'],
-                                    stderr=subprocess.PIPE, text=True)
-    for line in self.process.stderr:
-      if 'msg="ready"' in line:
-        break
-
-  def stop(self):
-    self.process.terminate()
-    self.process.stderr.read()
-    self.process.wait()
-    self.process.stderr.close()
 
 
 def setUpModule():
   global farlook
-  scratch = tempfile.TemporaryDirectory(dir='/tmp')
-  unittest.addModuleCleanup(scratch.cleanup)
-  prefix = pathlib.Path(scratch.name) / 'prefix'
-  install.lay_out(prefix, ROOT, LIBRARIES)
-  packages = install.python_packages(prefix)
-  install.lay_out_python(prefix, ROOT, packages)
-  sys.path.insert(0, str(prefix / packages))
-  sys.dont_write_bytecode = True
-  import farlook as imported  # pylint: disable=import-outside-toplevel
-  farlook = imported
-  assert pathlib.Path(farlook.__file__).is_relative_to(prefix), farlook.__file__
-  server = Server(scratch.name)
-  unittest.addModuleCleanup(server.stop)
-  FarlookTest.address = server.address
+  farlook, FarlookTest.address = set_up(ARGUMENTS)
 
 
 class FarlookTest(unittest.TestCase):
@@ -401,16 +368,28 @@ class ClientTest(FarlookTest):
     self.assertLess(sys.getallocatedblocks() - blocks, 100)
     self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 4096)
 
-  def test_the_stubs_know_what_there_is(self):
-    stubs = (ROOT / 'python/farlook/__init__.pyi').read_text(encoding='utf-8')
-    known = {'connect', '__version__', '__all__', 'Client'} | {
-        name for name in vars(farlook) if inspect.isclass(getattr(farlook, name))}
-    for name in known:
-      self.assertRegex(stubs, rf'(?m)^(class |def )?{name}\b', name)
-    body = stubs[stubs.index('class Client'):stubs.index('\ndef connect')]
-    methods = {name for name in dir(farlook.Client) if not name.startswith('_')}
-    self.assertEqual({line.split('(')[0].split()[-1] for line in body.splitlines() if line.startswith('    def ')}
-                     - {'__enter__', '__exit__'}, methods)
+  def test_the_types_are_what_there_is(self):
+    # mypy's own comparison of the package with its stubs, in a process of its own, which imports it too.
+    package = pathlib.Path(farlook.__file__).parent
+
+    def stubtest():
+      with tempfile.TemporaryDirectory(dir='/tmp') as cache:
+        allowed = pathlib.Path(cache) / 'allowed'
+        allowed.write_text('farlook._farlook.Client.*\n', encoding='utf-8')  # what only the package itself uses
+        return subprocess.run(
+            ['/usr/bin/stubtest', 'farlook', '--allowlist', allowed, '--concise'], capture_output=True, text=True,
+            check=False, cwd=cache, env=dict(os.environ, PYTHONPATH=str(package.parent), MYPYPATH=str(package.parent),
+                                             MYPY_CACHE_DIR=cache))
+
+    done = stubtest()
+    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+    # Expect: a method that the stubs do not know of would be seen, and one that is not there.
+    stubs = package / '__init__.pyi'
+    text = stubs.read_text(encoding='utf-8')
+    self.addCleanup(stubs.write_text, text, encoding='utf-8')
+    for broken in (text.replace('def get_rows(', 'def get_lines('), text.replace('    def ping(', '    def _ping(')):
+      stubs.write_text(broken, encoding='utf-8')
+      self.assertNotEqual(stubtest().returncode, 0)
 
   def test_python_looks_where_the_package_is_installed(self):
     # Those that do not exist, too.
@@ -428,7 +407,6 @@ class ClientTest(FarlookTest):
 
 
 if __name__ == '__main__':
-  LIBRARIES = pathlib.Path(sys.argv[1]).absolute().parents[2]
-  KV_SERVER = pathlib.Path(sys.argv[2]).absolute()
+  ARGUMENTS = sys.argv[1:3]
   del sys.argv[1:3]
   unittest.main()

@@ -1,0 +1,190 @@
+"""Farlook for asyncio: the calls of farlook.Client as awaitables.
+
+    import farlook.aio
+
+    async with await farlook.aio.connect("shm:///run/farlook") as client:
+        await client.put("key", b"value")
+        first, second = await asyncio.gather(client.get("key"), client.get("other"))
+
+A call starts its operation at once and returns a future, so that calls that are made one after the other are under way
+together. Keys, values, options and errors are farlook.Client's. A value that is put, or a buffer that is read into, may
+not change until the future is done: one that is cancelled leaves its operation under way, to its end or its deadline.
+
+A client belongs to the event loop in which it was connected; its descriptor wakes that loop, and no thread does.
+"""
+
+import asyncio
+import collections.abc
+import functools
+import itertools
+from types import TracebackType
+from typing import Any, Optional
+
+from farlook import Cancelled, Error, _farlook
+
+__all__ = ["Client", "connect"]
+
+
+class Client:
+    """A connection to a server: farlook.aio.connect() makes one."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._fd: int = client._fd()
+        self._tokens = itertools.count()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._turn: Optional[asyncio.Handle] = None  # the next look, when it is soon
+        self._timer: Optional[asyncio.TimerHandle] = None
+        self._reads = False  # the loop waits for the descriptor
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                        traceback: Optional[TracebackType], /) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives up what is under way, which raises Cancelled. Once more does nothing."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        self._client.close()
+        self._fail_all(Cancelled("the client was closed"))
+
+    # ---- What goes on beneath.
+
+    def _begin(self, kind: str, *args: Any, **options: Any) -> "asyncio.Future[Any]":
+        future = self._loop.create_future()
+        token = next(self._tokens)
+        try:
+            self._client._start(token, kind, *args, **options)
+        except Error as error:
+            future.set_exception(error)
+            return future
+        self._waiting[token] = future
+        self._look_soon()
+        return future
+
+    def _look_soon(self) -> None:
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._turn = None
+        try:
+            self._go_on()
+        except Error as error:  # nothing ends any more: closed, or of a process' parent, or broken
+            self._fail_all(error)
+
+    def _go_on(self) -> None:
+        """Tells who waits what has ended, and sees to it that the next look comes in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for token, good, result in self._client._poll():
+            future = self._waiting.pop(token)
+            if future.done():  # cancelled
+                continue
+            if good:
+                future.set_result(result)
+            else:
+                future.set_exception(result)
+        if not self._waiting:
+            self._rest()
+            return
+        wait_ms = self._client._arm()
+        if wait_ms is None:
+            self._look_soon()
+            return
+        if not self._reads:
+            self._loop.add_reader(self._fd, self._look_soon)
+            self._reads = True
+        if wait_ms >= 0:
+            self._timer = self._loop.call_later(wait_ms / 1000, self._look_soon)
+
+    def _fail_all(self, error: Error) -> None:
+        self._rest()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(error)
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._reads:
+            self._loop.remove_reader(self._fd)
+            self._reads = False
+
+    # ---- The calls.
+
+    def get(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[bytes]]":
+        return self._begin("get", key, timeout_ms=timeout_ms)
+
+    def get_into(self, key: Any, buffer: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[int]]":
+        return self._begin("get_into", key, buffer, timeout_ms=timeout_ms)
+
+    def get_and_touch(self, key: Any, ttl_ms: int, *,
+                      timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[bytes]]":
+        return self._begin("get_and_touch", key, ttl_ms, timeout_ms=timeout_ms)
+
+    def put(self, key: Any, value: Any, *, if_absent: Optional[bool] = None, if_present: Optional[bool] = None,
+            if_version: Optional[int] = None, ttl_ms: Optional[int] = None, keep_ttl: Optional[bool] = None,
+            keep: Optional[bool] = None, refill: Optional[bool] = None,
+            timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
+        return self._begin("put", key, value, if_absent=if_absent, if_present=if_present, if_version=if_version,
+                           ttl_ms=ttl_ms, keep_ttl=keep_ttl, keep=keep, refill=refill, timeout_ms=timeout_ms)
+
+    def exists(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[bool]":
+        return self._begin("exists", key, timeout_ms=timeout_ms)
+
+    def delete(self, key: Any, *, if_present: Optional[bool] = None, if_version: Optional[int] = None,
+               timeout_ms: Optional[int] = None) -> "asyncio.Future[bool]":
+        return self._begin("delete", key, if_present=if_present, if_version=if_version, timeout_ms=timeout_ms)
+
+    def touch(self, key: Any, ttl_ms: int, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[bool]":
+        return self._begin("touch", key, ttl_ms, timeout_ms=timeout_ms)
+
+    def persist(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[bool]":
+        return self._begin("persist", key, timeout_ms=timeout_ms)
+
+    def ttl(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[int]]":
+        return self._begin("ttl", key, timeout_ms=timeout_ms)
+
+    def get_many(self, keys: collections.abc.Iterable[Any], *,
+                 timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[bytes]]]":
+        return asyncio.gather(*[self.get(key, timeout_ms=timeout_ms) for key in keys])
+
+    def create_counter(self, key: Any, initial: int = 0, *, ttl_ms: Optional[int] = None,
+                       exactly_once: Optional[bool] = None, timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
+        return self._begin("create_counter", key, initial, ttl_ms=ttl_ms, exactly_once=exactly_once,
+                           timeout_ms=timeout_ms)
+
+    def fetch_add(self, key: Any, delta: int, *, exactly_once: Optional[bool] = None,
+                  timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
+        return self._begin("fetch_add", key, delta, exactly_once=exactly_once, timeout_ms=timeout_ms)
+
+    def compare_swap(self, key: Any, expected: int, desired: int, *, exactly_once: Optional[bool] = None,
+                     timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
+        return self._begin("compare_swap", key, expected, desired, exactly_once=exactly_once, timeout_ms=timeout_ms)
+
+    def read_counter(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
+        return self._begin("read_counter", key, timeout_ms=timeout_ms)
+
+    def delete_counter(self, key: Any, *, exactly_once: Optional[bool] = None,
+                       timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
+        return self._begin("delete_counter", key, exactly_once=exactly_once, timeout_ms=timeout_ms)
+
+    def stats(self) -> dict[str, int]:
+        """The client's figures, by name; it asks nobody."""
+        figures: dict[str, int] = self._client.stats()
+        return figures
+
+
+async def connect(address: str, **options: Any) -> Client:
+    """Connects to "shm:///path" or "rdma://host:port", in a thread of the loop's; options are farlook.connect()'s."""
+    loop = asyncio.get_running_loop()
+    return Client(await loop.run_in_executor(None, functools.partial(_farlook.Client.connect, address, **options)))
