@@ -142,6 +142,7 @@ HEADERS = [
     "server/acceptor.h",
     "server/admission.h",
     "server/cell_writer.h",
+    "server/chore.h",
     "server/client_figures.h",
     "server/commit_gate.h",
     "server/counter_links.h",
