@@ -1,7 +1,5 @@
 #include "server/server.h"
 
-#include <malloc.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/random.h>
@@ -11,7 +9,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,8 +17,8 @@
 #include "kv/table.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
-#include "rdma/wake_fd.h"
 #include "server/acceptor.h"
+#include "server/acceptor_thread.h"
 #include "server/cell_domain.h"
 #include "server/client_figures.h"
 #include "server/counters.h"
@@ -39,9 +36,6 @@
 namespace farlook::server {
 namespace {
 
-// Between two times that memory is given back.
-constexpr int64_t kTrimPauseNs = 1'000'000'000;
-
 uint64_t Random64() {
   uint64_t word;
   // For so few bytes it neither fails nor is cut short, but by a signal early at boot.
@@ -57,7 +51,8 @@ uint64_t RandomNonzero() {
   }
 }
 
-// How long clients wait before they are told that the server is still starting.
+// How long clients wait before they are told that the server is still starting: who comes to one that is ready in a
+// moment just waits for it.
 constexpr int kPatienceMs = 500;
 
 // Starts threads that get no signals: those are for the caller's. Blocked before, for threads inherit it: later would
@@ -109,9 +104,6 @@ class Server::Impl {
   absl::Status MakeWorker(int number);
   absl::Status StartThreads();
   void StartEachThread();
-  void RunAcceptor();
-  void StopAcceptor();
-  int GiveMemoryBack();
 
   const ServerOptions options_;
   const rdma::Clock& clock_ = rdma::Clock::Real();
@@ -131,13 +123,9 @@ class Server::Impl {
   std::vector<std::unique_ptr<rdma::Listener>> listeners_;
   std::vector<rdma::RemoteRange> ranges_;  // of the table, at each listener
   std::vector<rdma::RemoteRange> cells_;   // of counters, likewise; rkey 0: not offered there
-  std::vector<std::unique_ptr<Seat>> seats_;
   std::unique_ptr<Acceptor> acceptor_;
-  rdma::WakeFd acceptor_wake_;
-  std::atomic<bool> acceptor_done_{false};
-  std::atomic<bool> clients_gone_{false};  // since memory was given back
-  int64_t next_trim_ns_ = 0;               // of the acceptor's thread
-  std::thread acceptor_thread_;
+  std::unique_ptr<AcceptorThread> acceptor_thread_;  // workers tell it of clients that are gone
+  std::vector<std::unique_ptr<Seat>> seats_;
   std::atomic<int> prepared_percent_{0};
   bool running_ = false;
   std::atomic<bool> draining_{false};
@@ -158,7 +146,6 @@ absl::Status Server::Impl::Start(const std::function<void(int)>& on_progress) {
   if (absl::Status status = ReadUsers(); !status.ok()) return status;
   // Addresses first: a second server on one finds out before it takes memory.
   if (absl::Status status = Listen(); !status.ok()) return status;
-  if (!acceptor_wake_.ok()) return absl::ResourceExhaustedError("no file descriptors left (raise ulimit -n)");
   if (absl::Status status = Prepare(on_progress); !status.ok()) return status;
   if (absl::Status status = MakeCounters(); !status.ok()) return status;
   if (absl::Status status = Offer(); !status.ok()) return status;
@@ -210,22 +197,16 @@ absl::Status Server::Impl::Listen() {
 absl::Status Server::Impl::Prepare(const std::function<void(int)>& on_progress) {
   std::vector<rdma::Listener*> listeners;
   for (const auto& listener : listeners_) listeners.push_back(listener.get());
-  acceptor_ = std::make_unique<Acceptor>(std::move(listeners), &clock_, [this] {
+  acceptor_ = std::make_unique<Acceptor>(listeners, &clock_, [this] {
     return absl::StrCat("the server is starting: preparing memory, ", prepared_percent_.load(std::memory_order_relaxed),
                         " %");
   });
-  absl::Status status = WithoutSignals([this] {
-    acceptor_thread_ = std::thread([this] {
-      // Who comes to a server that is ready in a moment just waits for it.
-      pollfd wake = {acceptor_wake_.fd(), POLLIN, 0};
-      if (poll(&wake, 1, kPatienceMs) == 0) RunAcceptor();
-    });
-  });
+  acceptor_thread_ = std::make_unique<AcceptorThread>(acceptor_.get(), listeners, &clock_);
+  if (!acceptor_thread_->ok()) return absl::ResourceExhaustedError("no file descriptors left (raise ulimit -n)");
+  absl::Status status = WithoutSignals([this] { acceptor_thread_->Start(kPatienceMs); });
   if (!status.ok()) return status;
   status = MakeTable(on_progress);
-  StopAcceptor();  // memory is offered to the listeners now, by this thread
-  acceptor_wake_.Clear();
-  acceptor_done_.store(false, std::memory_order_relaxed);
+  acceptor_thread_->Stop();  // memory is offered to the listeners now, by this thread
   return status;
 }
 
@@ -317,9 +298,7 @@ absl::Status Server::Impl::MakeWorker(int number) {
   shared.figures_ms = options_.client_figures ? ClientFigures::kIntervalMs : 0;
   shared.hello_timeout_ns = options_.liveness_ms * 1'000'000;
   shared.counter_patience_ns = options_.counter_patience_ms * 1'000'000;
-  shared.client_gone = [this] {
-    if (!clients_gone_.exchange(true, std::memory_order_relaxed)) acceptor_wake_.Wake();
-  };
+  shared.client_gone = [this] { acceptor_thread_->ClientGone(); };
   shared.stat = [this](absl::string_view prefix) { return Stats(prefix); };
 
   SessionOptions sessions;
@@ -361,42 +340,7 @@ void Server::Impl::StartEachThread() {
     seat.thread = std::make_unique<WorkerThread>(static_cast<int>(i), seat.worker.get(), endpoints, &clock_,
                                                  options_.spin_us * 1000);
   }
-  acceptor_thread_ = std::thread([this] { RunAcceptor(); });
-}
-
-void Server::Impl::RunAcceptor() {
-  pthread_setname_np(pthread_self(), "acceptor");
-  std::vector<pollfd> fds;
-  for (const auto& listener : listeners_) fds.push_back({listener->fd(), POLLIN, 0});
-  fds.push_back({acceptor_wake_.fd(), POLLIN, 0});
-  while (!acceptor_done_.load(std::memory_order_relaxed)) {
-    const int trim_ms = GiveMemoryBack();
-    if (acceptor_->Poll() > 0) continue;
-    if (acceptor_->crowded()) {
-      poll(&fds.back(), 1, Acceptor::kCrowdedMs);
-    } else {
-      poll(fds.data(), fds.size(), trim_ms);
-    }
-    acceptor_wake_.Clear();
-  }
-}
-
-void Server::Impl::StopAcceptor() {
-  acceptor_done_.store(true, std::memory_order_relaxed);
-  acceptor_wake_.Wake();
-  if (acceptor_thread_.joinable()) acceptor_thread_.join();
-}
-
-// What clients that are gone had of the heap lies in holes between what others have, and the allocator would keep it.
-// Here, since no request waits for this thread. Returns when to look again, in milliseconds; -1: when woken.
-int Server::Impl::GiveMemoryBack() {
-  if (!clients_gone_.load(std::memory_order_relaxed)) return -1;
-  const int64_t now_ns = clock_.NowNs();
-  if (now_ns < next_trim_ns_) return static_cast<int>((next_trim_ns_ - now_ns) / 1'000'000) + 1;
-  clients_gone_.store(false, std::memory_order_relaxed);
-  malloc_trim(/*pad=*/0);
-  next_trim_ns_ = now_ns + kTrimPauseNs;
-  return -1;
+  acceptor_thread_->Start(/*patience_ms=*/0);
 }
 
 void Server::Impl::Stop() {
@@ -414,7 +358,7 @@ void Server::Impl::Stop() {
   for (const auto& seat : seats_) {
     if (seat->thread != nullptr) drained = seat->thread->Join() && drained;
   }
-  StopAcceptor();
+  acceptor_thread_->Stop();
   if (!drained) Log(LogLevel::kWarning, "clients were cut off when the time to drain was over");
 }
 
