@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "absl/strings/str_format.h"
+#include "bench/common/environment.h"
 #include "nlohmann/json.hpp"
 
 namespace farlook::bench {
@@ -56,15 +57,29 @@ nlohmann::json Figures::Json() const {
   return list;
 }
 
-bool Figures::Print(const std::string& json_file) const {
-  std::fputs(Text().c_str(), stdout);
-  if (json_file.empty() || std::ofstream(json_file) << Json().dump(2) << std::endl) return true;
-  std::fprintf(stderr, "cannot write the figures to %s\n", json_file.c_str());
-  return false;
-}
-
 bool Figures::hold() const {
   return std::all_of(figures_.begin(), figures_.end(), [](const Figure& figure) { return figure.holds(); });
+}
+
+int TakeFigures(absl::string_view program, const std::string& json_file,
+                absl::FunctionRef<absl::Status(Figures*)> measure) {
+  const Environment environment = DescribeEnvironment();
+  absl::PrintF("machine: %s, %d CPUs, %s\nbuilt by: %s; commit %s\n", environment.cpu, environment.cpus,
+               environment.kernel, environment.compiler, environment.commit);
+  Figures figures;
+  const absl::Status status = measure(&figures);
+  std::fputs(figures.Text().c_str(), stdout);
+  if (!status.ok()) {
+    absl::FPrintF(stderr, "%s: %s\n", program, status.ToString());
+    return 1;
+  }
+  const nlohmann::json found = {
+      {"built_by", environment.compiler}, {"kernel", environment.kernel}, {"figures", figures.Json()}};
+  if (!json_file.empty() && !(std::ofstream(json_file) << found.dump(2) << std::endl)) {
+    absl::FPrintF(stderr, "%s: cannot write %s\n", program, json_file);
+    return 1;
+  }
+  return figures.hold() ? 0 : 3;
 }
 
 }  // namespace farlook::bench

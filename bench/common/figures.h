@@ -1,4 +1,4 @@
-// A table of figures, each beside its limit and the floor that this was derived from.
+// A table of figures, each beside its limit and the floor that this was derived from, and the program that takes them.
 #ifndef FARLOOK_BENCH_COMMON_FIGURES_H_
 #define FARLOOK_BENCH_COMMON_FIGURES_H_
 
@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json_fwd.hpp"
 
@@ -31,9 +33,6 @@ class Figures {
   // A line for each: name, value, unit, and where there is a limit "at most 420.0 (3 D): holds" or "FAILS".
   std::string Text() const;
   nlohmann::json Json() const;
-  // Writes the text to stdout and, unless its name is empty, the JSON to a file. False: that cannot be written, as
-  // stderr says.
-  bool Print(const std::string& json_file) const;
 
   // Whether all limits hold.
   bool hold() const;
@@ -42,6 +41,13 @@ class Figures {
  private:
   std::vector<Figure> figures_;
 };
+
+// What a program does that takes figures: says where they come from, has `measure` add them, prints them, and writes
+// them to a file as {"built_by": ..., "kernel": ..., "figures": [...]} unless its name is empty. Returns the exit code:
+// 0 all limits hold; 1 it cannot be measured, and only what was measured so far is printed, or the file cannot be
+// written; 3 a limit does not hold.
+int TakeFigures(absl::string_view program, const std::string& json_file,
+                absl::FunctionRef<absl::Status(Figures*)> measure);
 
 }  // namespace farlook::bench
 

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -36,14 +37,36 @@ TEST(FiguresTest, AtTheLimitIsWithinIt) {
 }
 
 TEST(FiguresTest, AreWrittenToAFileUnlessThatCannotBe) {
-  Figures figures;
-  figures.Add("gets", 1, "us");
-  EXPECT_TRUE(figures.Print(""));
+  const auto measure = [](Figures* figures) {
+    figures->Add("gets", 1, "us");
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(TakeFigures("test", "", measure), 0);
   const std::string file = testing::TempDir() + "/figures.json";
-  ASSERT_TRUE(figures.Print(file));
+  ASSERT_EQ(TakeFigures("test", file, measure), 0);
   std::ifstream in(file);
-  EXPECT_EQ(nlohmann::json::parse(in), figures.Json());
-  EXPECT_FALSE(figures.Print(file + "/none"));
+  const nlohmann::json found = nlohmann::json::parse(in);
+  EXPECT_EQ(found["figures"][0]["name"], "gets");
+  EXPECT_NE(found["built_by"], "");
+  EXPECT_EQ(TakeFigures("test", file + "/none", measure), 1);
+}
+
+TEST(FiguresTest, TheExitCodeTellsALimitFromAMeasurementThatFailed) {
+  EXPECT_EQ(TakeFigures("test", "",
+                        [](Figures* figures) {
+                          figures->AddAtMost("gets", 2, "us", 1, "1 us");
+                          return absl::OkStatus();
+                        }),
+            3);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(TakeFigures("test", "",
+                        [](Figures* figures) {
+                          figures->Add("gets", 2, "us");
+                          return absl::UnavailableError("no server");
+                        }),
+            1);
+  // Expect: what was measured until then is told.
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), ContainsRegex("gets +2.00 us"));
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 // Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,7 +26,6 @@
 #include "absl/strings/str_split.h"
 #include "bench/common/cache_trace.h"
 #include "bench/common/clocks.h"
-#include "bench/common/environment.h"
 #include "bench/common/figures.h"
 #include "bench/common/key_name.h"
 #include "bench/common/latencies.h"
@@ -165,24 +163,14 @@ absl::Status AddPuts(absl::string_view what, bool limits, Bytes bytes, Figures* 
   return absl::OkStatus();
 }
 
-int Main() {
-  const Environment environment = DescribeEnvironment();
-  std::printf("machine: %s; built by: %s; commit %s\n", environment.cpu.c_str(), environment.compiler.c_str(),
-              environment.commit.c_str());
-  Figures figures;
+absl::Status Measure(Figures* figures) {
   Random random(3);
   absl::Status status = AddPuts(
-      "1,000 bytes", /*limits=*/true, [] { return kValueBytes; }, &figures);
+      "1,000 bytes", /*limits=*/true, [] { return kValueBytes; }, figures);
   if (status.ok())
     status = AddPuts(
-        "to 3,900 bytes", /*limits=*/false, [&] { return random.Below(3900); }, &figures);
-  if (status.ok()) status = AddHits(&figures);
-  if (!status.ok()) {
-    std::fprintf(stderr, "cache: %s\n", status.ToString().c_str());
-    return 1;
-  }
-  if (!figures.Print(absl::GetFlag(FLAGS_json))) return 1;
-  return figures.hold() ? 0 : 3;
+        "to 3,900 bytes", /*limits=*/false, [&] { return random.Below(3900); }, figures);
+  return status.ok() ? AddHits(figures) : status;
 }
 
 }  // namespace
@@ -191,5 +179,5 @@ int Main() {
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("what a server that evicts hits, and what its puts cost; see the head of cache_main.cc");
   absl::ParseCommandLine(argc, argv);
-  return farlook::bench::Main();
+  return farlook::bench::TakeFigures("cache", absl::GetFlag(FLAGS_json), farlook::bench::Measure);
 }

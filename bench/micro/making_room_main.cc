@@ -10,7 +10,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,7 +26,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "bench/common/clocks.h"
-#include "bench/common/environment.h"
 #include "bench/common/figures.h"
 #include "bench/common/key_name.h"
 #include "bench/common/latencies.h"
@@ -190,18 +188,7 @@ class MakingRoom {
   absl::Status large_status_;
 };
 
-int Main() {
-  const Environment environment = DescribeEnvironment();
-  std::printf("machine: %s; built by: %s; commit %s\n", environment.cpu.c_str(), environment.compiler.c_str(),
-              environment.commit.c_str());
-  Figures figures;
-  if (const absl::Status status = MakingRoom().Run(&figures); !status.ok()) {
-    std::fprintf(stderr, "making_room: %s\n", status.ToString().c_str());
-    return 1;
-  }
-  if (!figures.Print(absl::GetFlag(FLAGS_json))) return 1;
-  return figures.hold() ? 0 : 3;
-}
+absl::Status Measure(Figures* figures) { return MakingRoom().Run(figures); }
 
 }  // namespace
 }  // namespace farlook::bench
@@ -209,5 +196,5 @@ int Main() {
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("measures what a put that needs much room costs other clients");
   absl::ParseCommandLine(argc, argv);
-  return farlook::bench::Main();
+  return farlook::bench::TakeFigures("making_room", absl::GetFlag(FLAGS_json), farlook::bench::Measure);
 }

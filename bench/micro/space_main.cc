@@ -18,7 +18,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
-#include "bench/common/environment.h"
 #include "bench/common/figures.h"
 #include "bench/micro/table_space.h"
 #include "kv/room_probe.h"
@@ -34,11 +33,6 @@ ABSL_FLAG(std::string, json, "", "file for the figures as JSON");
 
 namespace farlook::bench {
 namespace {
-
-int Complain(const absl::Status& status) {
-  std::fprintf(stderr, "space: %s\n", status.ToString().c_str());
-  return 1;
-}
 
 absl::Status AddIndex(int64_t keys, Figures* figures) {
   const absl::StatusOr<IndexCost> index = MeasureIndex(size_t{absl::GetFlag(FLAGS_memory_mib)} << 20, keys);
@@ -106,20 +100,14 @@ absl::Status AddRooms(Figures* figures) {
   return absl::OkStatus();
 }
 
-int Main() {
-  const Environment environment = DescribeEnvironment();
-  std::printf("machine: %s; built by: %s; commit %s\n", environment.cpu.c_str(), environment.compiler.c_str(),
-              environment.commit.c_str());
-  Figures figures;
+absl::Status Measure(Figures* figures) {
   if (const int64_t keys = absl::GetFlag(FLAGS_keys); keys > 0) {
-    if (absl::Status status = AddIndex(keys, &figures); !status.ok()) return Complain(status);
+    if (absl::Status status = AddIndex(keys, figures); !status.ok()) return status;
   }
   if (const size_t mib = absl::GetFlag(FLAGS_fill_mib); mib > 0) {
-    if (absl::Status status = AddFill(mib << 20, &figures); !status.ok()) return Complain(status);
+    if (absl::Status status = AddFill(mib << 20, figures); !status.ok()) return status;
   }
-  if (absl::Status status = AddRooms(&figures); !status.ok()) return Complain(status);
-  if (!figures.Print(absl::GetFlag(FLAGS_json))) return 1;
-  return figures.hold() ? 0 : 3;
+  return AddRooms(figures);
 }
 
 }  // namespace
@@ -128,5 +116,5 @@ int Main() {
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("measures how much memory Farlook needs for its index and wastes");
   absl::ParseCommandLine(argc, argv);
-  return farlook::bench::Main();
+  return farlook::bench::TakeFigures("space", absl::GetFlag(FLAGS_json), farlook::bench::Measure);
 }

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,14 +21,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "bench/common/clocks.h"
-#include "bench/common/environment.h"
 #include "bench/common/figures.h"
 #include "bench/micro/client_speed.h"
 #include "bench/micro/floor.h"
 #include "bench/micro/floor_memory.h"
 #include "bench/micro/server_process.h"
 #include "farlook/client.h"
-#include "nlohmann/json.hpp"
 
 ABSL_FLAG(std::string, server, "", "path of the kv_server to start; required");
 ABSL_FLAG(uint32_t, memory_mib, 2048, "MiB of the server's memory, and of that for the floors");
@@ -234,22 +231,7 @@ int Main() {
         "speed: needs --server=PATH/kv_server, and --keys, --counters, --operations, --memory_mib above 1; --help\n");
     return 1;
   }
-  const Environment environment = DescribeEnvironment();
-  std::printf("machine: %s, %d CPUs, %s\nbuilt by: %s; commit %s\n", environment.cpu.c_str(), environment.cpus,
-              environment.kernel.c_str(), environment.compiler.c_str(), environment.commit.c_str());
-  Figures figures;
-  const absl::Status status = Measure(&figures);
-  std::fputs(figures.Text().c_str(), stdout);
-  if (!status.ok()) {
-    std::fprintf(stderr, "speed: %s\n", status.ToString().c_str());
-    return 1;
-  }
-  const std::string json = absl::GetFlag(FLAGS_json);
-  if (!json.empty() && !(std::ofstream(json) << figures.Json().dump(2) << std::endl)) {
-    std::fprintf(stderr, "speed: cannot write %s\n", json.c_str());
-    return 1;
-  }
-  return figures.hold() ? 0 : 3;
+  return TakeFigures("speed", absl::GetFlag(FLAGS_json), Measure);
 }
 
 }  // namespace

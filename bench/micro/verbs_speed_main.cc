@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +24,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "bench/common/clocks.h"
-#include "bench/common/environment.h"
 #include "bench/common/figures.h"
 #include "bench/common/key_name.h"
 #include "bench/micro/client_speed.h"
@@ -36,7 +34,6 @@
 #include "kv/item.h"
 #include "kv/limits.h"
 #include "kv/size_class.h"
-#include "nlohmann/json.hpp"
 
 ABSL_FLAG(std::string, server, "", "path of the kv_server to start; required");
 ABSL_FLAG(std::string, host, "", "address of an RDMA device of this host; required");
@@ -334,25 +331,10 @@ int Main() {
     std::fprintf(stderr, "verbs_speed: needs --server=PATH/kv_server and --host=ADDRESS; --help\n");
     return 1;
   }
-  const Environment environment = DescribeEnvironment();
-  std::printf("machine: %s, %d CPUs, %s\nbuilt by: %s; commit %s\n", environment.cpu.c_str(), environment.cpus,
-              environment.kernel.c_str(), environment.compiler.c_str(), environment.commit.c_str());
-  std::printf("perftest connects by %s\n", PerftestConnection().c_str());
-  Figures figures;
-  const absl::Status status = VerbsSpeed(&figures).Measure();
-  std::fputs(figures.Text().c_str(), stdout);
-  if (!status.ok()) {
-    std::fprintf(stderr, "verbs_speed: %s\n", status.ToString().c_str());
-    return 1;
-  }
-  const std::string json = absl::GetFlag(FLAGS_json);
-  const nlohmann::json found = {
-      {"built_by", environment.compiler}, {"kernel", environment.kernel}, {"figures", figures.Json()}};
-  if (!json.empty() && !(std::ofstream(json) << found.dump(2) << std::endl)) {
-    std::fprintf(stderr, "verbs_speed: cannot write %s\n", json.c_str());
-    return 1;
-  }
-  return figures.hold() ? 0 : 3;
+  return TakeFigures("verbs_speed", absl::GetFlag(FLAGS_json), [](Figures* figures) {
+    std::printf("perftest connects by %s\n", PerftestConnection().c_str());
+    return VerbsSpeed(figures).Measure();
+  });
 }
 
 }  // namespace

@@ -35,7 +35,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "bench/common/clocks.h"
-#include "bench/common/environment.h"
 #include "bench/common/figures.h"
 #include "bench/micro/server_process.h"
 #include "bench/neighbours/bad_clients.h"
@@ -221,20 +220,14 @@ class Neighbours {
 };
 
 int Main() {
-  const Environment environment = DescribeEnvironment();
-  std::printf("machine: %s; built by: %s; commit %s\n", environment.cpu.c_str(), environment.compiler.c_str(),
-              environment.commit.c_str());
-  for (const BadClient& kind : BadClients()) {
-    std::printf("%-9s %s\n", std::string(kind.name).c_str(), std::string(kind.does).c_str());
-  }
-  Figures figures;
   Neighbours neighbours;
-  if (const absl::Status status = neighbours.Run(&figures); !status.ok()) {
-    std::fprintf(stderr, "neighbours: %s\n", status.ToString().c_str());
-    return 1;
-  }
-  if (!figures.Print(absl::GetFlag(FLAGS_json))) return 1;
-  return neighbours.kept_nothing() ? 0 : 3;
+  const int code = TakeFigures("neighbours", absl::GetFlag(FLAGS_json), [&](Figures* figures) {
+    for (const BadClient& kind : BadClients()) {
+      std::printf("%-9s %s\n", std::string(kind.name).c_str(), std::string(kind.does).c_str());
+    }
+    return neighbours.Run(figures);
+  });
+  return code == 0 && !neighbours.kept_nothing() ? 3 : code;
 }
 
 }  // namespace

@@ -37,30 +37,24 @@ class Result {
   memcached_result_st result_;
 };
 
-struct MemcachedOptions {
-  StoreAddress address;
-  std::string address_text;
-  int64_t timeout_ms = 10'000;
-};
-
-absl::StatusOr<Connection> ConnectTo(const MemcachedOptions& options) {
+absl::StatusOr<Connection> ConnectTo(const StoreServer& server) {
   Connection connection(memcached_create(nullptr));
   if (connection == nullptr) return absl::ResourceExhaustedError("no memory for a connection to memcached");
-  const uint64_t timeout_ms = static_cast<uint64_t>(options.timeout_ms);
+  const uint64_t timeout_ms = static_cast<uint64_t>(server.timeout_ms);
   for (const auto& [behavior, value] :
        {std::pair(MEMCACHED_BEHAVIOR_SUPPORT_CAS, uint64_t{1}), std::pair(MEMCACHED_BEHAVIOR_TCP_NODELAY, uint64_t{1}),
         std::pair(MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT, timeout_ms),
         std::pair(MEMCACHED_BEHAVIOR_POLL_TIMEOUT, timeout_ms)}) {
     memcached_behavior_set(connection.get(), behavior, value);
   }
-  const StoreAddress& address = options.address;
+  const StoreAddress& address = server.address;
   memcached_return_t code =
       address.path.empty()
           ? memcached_server_add(connection.get(), address.host.c_str(), static_cast<in_port_t>(address.port))
           : memcached_server_add_unix_socket(connection.get(), address.path.c_str());
   if (memcached_success(code)) code = memcached_version(connection.get());  // connects
   if (memcached_success(code)) return connection;
-  return absl::UnavailableError(absl::StrCat("cannot connect to memcached at ", options.address_text, ": ",
+  return absl::UnavailableError(absl::StrCat("cannot connect to memcached at ", server.address_text, ": ",
                                              memcached_strerror(connection.get(), code), "; start one with memcached"));
 }
 
@@ -71,9 +65,8 @@ absl::string_view ValueOf(memcached_result_st* result) {
 class MemcachedDb : public Db {
  public:
   // `pipeline` is null unless operations are to be in flight.
-  MemcachedDb(Connection connection, std::unique_ptr<MemcachedPipeline> pipeline, const MemcachedOptions& options,
-              size_t batch)
-      : options_(options), connection_(std::move(connection)), pipeline_(std::move(pipeline)) {
+  MemcachedDb(Connection connection, std::unique_ptr<MemcachedPipeline> pipeline, size_t batch)
+      : connection_(std::move(connection)), pipeline_(std::move(pipeline)) {
     MakeResults(batch);
   }
 
@@ -188,7 +181,6 @@ class MemcachedDb : public Db {
     }
   }
 
-  const MemcachedOptions options_;
   const Connection connection_;
   const std::unique_ptr<MemcachedPipeline> pipeline_;
   std::vector<std::unique_ptr<Result>> results_;  // what the last batch views; freed before the connection
@@ -199,46 +191,37 @@ class MemcachedDb : public Db {
   std::string error_;
 };
 
-class MemcachedBackend : public DbBackend {
+class MemcachedBackend : public ServerBackend {
  public:
-  MemcachedBackend(const MemcachedOptions& options, pid_t server_pid) : options_(options), server_pid_(server_pid) {}
+  MemcachedBackend(const StoreServer& server, pid_t server_pid)
+      : ServerBackend(server.address, server_pid), server_(server) {}
 
   absl::StatusOr<std::unique_ptr<Db>> Connect(const ConnectOptions& connect) override {
-    absl::StatusOr<Connection> connection = ConnectTo(options_);
+    absl::StatusOr<Connection> connection = ConnectTo(server_);
     if (!connection.ok()) return connection.status();
     std::unique_ptr<MemcachedPipeline> pipeline;
     if (connect.inflight > 1) {
-      absl::StatusOr<std::unique_ptr<MemcachedPipeline>> made = MemcachedPipeline::Connect(options_.address);
+      absl::StatusOr<std::unique_ptr<MemcachedPipeline>> made = MemcachedPipeline::Connect(server_.address);
       if (!made.ok()) return made.status();
       pipeline = *std::move(made);
     }
-    return std::make_unique<MemcachedDb>(*std::move(connection), std::move(pipeline), options_, connect.batch);
+    return std::make_unique<MemcachedDb>(*std::move(connection), std::move(pipeline), connect.batch);
   }
 
-  pid_t server_pid() const override { return server_pid_; }
-  bool server_is_here() const override { return IsThisHost(options_.address); }
-
  private:
-  const MemcachedOptions options_;
-  const pid_t server_pid_;
+  const StoreServer server_;
 };
 
 absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
-  MemcachedOptions options;
-  options.address_text = reader->String("memcached.address", "tcp://127.0.0.1:11211");
-  options.timeout_ms = reader->Int("memcached.timeout_ms", options.timeout_ms, 1, 3'600'000);
-  const absl::StatusOr<StoreAddress> address = ParseStoreAddress(options.address_text);
-  if (!address.ok()) reader->Fail("memcached.address", address.status().message());
-  if (!reader->status().ok()) return reader->status();
-  options.address = *address;
-
-  const absl::StatusOr<Connection> connection = ConnectTo(options);
+  const absl::StatusOr<StoreServer> server = ReadStoreServer("memcached", "tcp://127.0.0.1:11211", reader);
+  if (!server.ok()) return server.status();
+  const absl::StatusOr<Connection> connection = ConnectTo(*server);
   if (!connection.ok()) return connection.status();
   memcached_return_t code;
   memcached_stat_st* stat = memcached_stat(connection->get(), nullptr, &code);
   const pid_t pid = stat == nullptr ? 0 : static_cast<pid_t>(stat->pid);
   memcached_stat_free(connection->get(), stat);
-  return std::make_unique<MemcachedBackend>(options, pid);
+  return std::make_unique<MemcachedBackend>(*server, pid);
 }
 
 }  // namespace

@@ -89,10 +89,7 @@ using Context = std::unique_ptr<redisContext, FreeContext>;
 
 absl::string_view TextOf(const redisReply& reply) { return {reply.str, reply.len}; }
 
-struct RedisOptions {
-  StoreAddress address;
-  std::string address_text;
-  int64_t timeout_ms = 10'000;
+struct RedisOptions : StoreServer {
   std::string patch_sha;  // of the script that the server holds
 };
 
@@ -306,9 +303,10 @@ class RedisDb : public Db {
   std::string error_;
 };
 
-class RedisBackend : public DbBackend {
+class RedisBackend : public ServerBackend {
  public:
-  RedisBackend(const RedisOptions& options, pid_t server_pid) : options_(options), server_pid_(server_pid) {}
+  RedisBackend(const RedisOptions& options, pid_t server_pid)
+      : ServerBackend(options.address, server_pid), options_(options) {}
 
   absl::StatusOr<std::unique_ptr<Db>> Connect(const ConnectOptions&) override {
     absl::StatusOr<Context> context = ConnectTo(options_);
@@ -316,12 +314,8 @@ class RedisBackend : public DbBackend {
     return std::make_unique<RedisDb>(*std::move(context), options_);
   }
 
-  pid_t server_pid() const override { return server_pid_; }
-  bool server_is_here() const override { return IsThisHost(options_.address); }
-
  private:
   const RedisOptions options_;
-  const pid_t server_pid_;
 };
 
 // What "process_id:" of INFO says; 0 when it does not.
@@ -337,14 +331,9 @@ pid_t ServerPid(redisContext* context) {
 }
 
 absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
-  RedisOptions options;
-  options.address_text = reader->String("redis.address", "tcp://127.0.0.1:6379");
-  options.timeout_ms = reader->Int("redis.timeout_ms", options.timeout_ms, 1, 3'600'000);
-  const absl::StatusOr<StoreAddress> address = ParseStoreAddress(options.address_text);
-  if (!address.ok()) reader->Fail("redis.address", address.status().message());
-  if (!reader->status().ok()) return reader->status();
-  options.address = *address;
-
+  absl::StatusOr<StoreServer> server = ReadStoreServer("redis", "tcp://127.0.0.1:6379", reader);
+  if (!server.ok()) return server.status();
+  RedisOptions options{*std::move(server), /*patch_sha=*/{}};
   signal(SIGPIPE, SIG_IGN);  // hiredis writes to a server that may be gone without asking for an error instead
   absl::StatusOr<Context> context = ConnectTo(options);
   if (!context.ok()) return context.status();

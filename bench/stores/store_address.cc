@@ -45,4 +45,16 @@ bool IsThisHost(const StoreAddress& address) {
   return mine;
 }
 
+absl::StatusOr<StoreServer> ReadStoreServer(const std::string& name, absl::string_view default_address,
+                                            PropertyReader* reader) {
+  StoreServer server;
+  server.address_text = reader->String(name + ".address", default_address);
+  server.timeout_ms = reader->Int(name + ".timeout_ms", server.timeout_ms, 1, 3'600'000);
+  const absl::StatusOr<StoreAddress> address = ParseStoreAddress(server.address_text);
+  if (!address.ok()) reader->Fail(name + ".address", address.status().message());
+  if (!reader->status().ok()) return reader->status();
+  server.address = *address;
+  return server;
+}
+
 }  // namespace farlook::bench
