@@ -116,6 +116,9 @@ class Compactor {
   // Whether there is hope for a unit, or a block's worth of units.
   static bool Promises(const BlockSet& set, const Chain& chain);
 
+  // Steps in a row in which nothing could be moved, before something else is tried.
+  static constexpr int kMostFruitless = 64;
+
   // Units, as far as figures tell.
   uint64_t CouldBeFree() const;
   // That must be free for the claim.

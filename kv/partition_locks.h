@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "kv/limits.h"
 
@@ -25,6 +26,25 @@ class PartitionLocks {
   };
 
   const std::unique_ptr<Padded[]> locks_;
+};
+
+// The lock of another partition, if it can be had at once; null: none is needed.
+class OthersLock {
+ public:
+  explicit OthersLock(absl::Mutex* mutex) ABSL_NO_THREAD_SAFETY_ANALYSIS : mutex_(mutex),
+                                                                           held_(mutex == nullptr || mutex->TryLock()) {
+  }
+  ~OthersLock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (mutex_ != nullptr && held_) mutex_->Unlock();
+  }
+  OthersLock(const OthersLock&) = delete;
+  OthersLock& operator=(const OthersLock&) = delete;
+
+  bool held() const { return held_; }
+
+ private:
+  absl::Mutex* const mutex_;
+  const bool held_;
 };
 
 }  // namespace farlook::kv

@@ -57,7 +57,7 @@ EDITS = [
      "  if (BROKEN(kDeleteClearsSlotFirst)) StoreWord(found.slot, 0);\n"
      "  StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);\n"),
     # Where an item was moved from it stays alive.
-    ("kv/partition.cc", "  StoreWord(from + kVersionOffset, version | kDeadBit);\n",
+    ("kv/partition_room.cc", "  StoreWord(from + kVersionOffset, version | kDeadBit);\n",
      "  if (BROKEN(kMovedStaysAlive)) return;\n"
      "  StoreWord(from + kVersionOffset, version | kDeadBit);\n"),
 
