@@ -60,18 +60,26 @@ bool PullQueue::MayPost(const Pull& pull) const {
 bool PullQueue::wants_turn() const {
   if (closed_) return false;
   if (active_ < kMaxActive && !waiting_.empty() && !begin_wants_room_) return true;
-  return std::any_of(pulls_.begin(), pulls_.end(), [this](const Pull& pull) { return MayPost(pull); });
+  return std::any_of(pulls_.begin(), pulls_.end(),
+                     [this](const Pull& pull) { return MayPost(pull) || (pull.in_use && pull.summed < pull.arrived); });
 }
 
-bool PullQueue::Step() {
+bool PullQueue::Step(uint64_t most_bytes) {
   if (closed_) return false;
   bool progress = false;
+  uint64_t left = most_bytes;
+  for (Pull& pull : pulls_) {
+    if (left == 0 || !pull.in_use || pull.summed == pull.arrived) continue;
+    left -= SumUp(pull, left);
+    EndIfComplete(pull);
+    progress = true;
+  }
   while (active_ < kMaxActive && !waiting_.empty() && !begin_wants_room_) {
     Begin(/*may_step=*/false);
     progress = true;
   }
   for (size_t i = 0; i < kMaxActive; ++i) {
-    if (MayPost(pulls_[i]) && PostReads(i)) progress = true;
+    if (MayPost(pulls_[i]) && PostReads(i, most_bytes)) progress = true;
   }
   return progress;
 }
@@ -150,12 +158,13 @@ void PullQueue::Begin(bool may_step) {
   }
 }
 
-bool PullQueue::PostReads(size_t index) {
+bool PullQueue::PostReads(size_t index, uint64_t most_bytes) {
   Pull& pull = pulls_[index];
   bool progress = false;
   const uint64_t size = pull.reservation.value.size();
+  const uint64_t piece = local_ ? std::min(read_bytes_, most_bytes) : read_bytes_;
   while (MayPost(pull)) {
-    const uint64_t bytes = std::min(read_bytes_, size - pull.offset);
+    const uint64_t bytes = std::min(piece, size - pull.offset);
     const rdma::Sge to{pull.reservation.value.data() + pull.offset, static_cast<uint32_t>(bytes)};
     if (!connection_->PostRead(pull.offset / read_bytes_ * kMaxActive + index, absl::MakeConstSpan(&to, 1),
                                pull.source.address + pull.offset, pull.source.rkey)) {
@@ -200,17 +209,26 @@ void PullQueue::OnRead(const rdma::Completion& completion) {
   EndIfComplete(pull);
 }
 
-// While its bytes are in the processor's cache; a sum over 64 MiB at once would take 10 ms.
 void PullQueue::Landed(Pull& pull, uint64_t read) {
-  pull.landed |= uint64_t{1} << (read - pull.summed / read_bytes_);
-  const absl::string_view value(pull.reservation.value.data(), pull.reservation.value.size());
-  for (; (pull.landed & 1) != 0; pull.landed >>= 1) {
-    const absl::string_view piece = value.substr(pull.summed, read_bytes_);
-    pull.sums->value.Update(piece);
-    pull.sums->item.Update(piece);
-    pull.summed += piece.size();
-    bytes_handled_ += piece.size();
+  if (local_) {  // there is one at a time
+    pull.arrived = pull.offset;
+    return;
   }
+  pull.landed |= uint64_t{1} << (read - pull.arrived / read_bytes_);
+  for (; (pull.landed & 1) != 0; pull.landed >>= 1) {
+    pull.arrived = std::min<uint64_t>(pull.arrived + read_bytes_, pull.reservation.value.size());
+  }
+}
+
+// A sum over 64 MiB at once would take 10 ms. Returns how many bytes it took.
+uint64_t PullQueue::SumUp(Pull& pull, uint64_t most_bytes) {
+  const uint64_t bytes = std::min(most_bytes, pull.arrived - pull.summed);
+  const absl::string_view piece(pull.reservation.value.data() + pull.summed, bytes);
+  pull.sums->value.Update(piece);
+  pull.sums->item.Update(piece);
+  pull.summed += bytes;
+  bytes_handled_ += bytes;
+  return bytes;
 }
 
 void PullQueue::EndIfComplete(Pull& pull) {
@@ -219,7 +237,7 @@ void PullQueue::EndIfComplete(Pull& pull) {
     Abandon(pull);
     stats_->failed_pulls.Add();
     End(pull, /*cut=*/false, Outcome{kv::Code::kBadValue});
-  } else if (pull.offset == pull.reservation.value.size() && !pull.flushed && !pull.verified) {
+  } else if (pull.summed == pull.reservation.value.size() && !pull.flushed && !pull.verified) {
     Verify(pull);
   } else if (pull.flushed || closed_) {
     Abandon(pull);
@@ -305,8 +323,12 @@ void PullQueue::Close() {
   waiting_.clear();
   waiting_bytes_ = 0;
   begin_wants_room_ = false;
+  uint64_t left = kTurnBytes;
   for (Pull& pull : pulls_) {
-    if (pull.in_use) EndIfComplete(pull);
+    if (!pull.in_use) continue;
+    const uint64_t bytes = pull.reservation.value.size();
+    if (pull.arrived == bytes && bytes - pull.summed <= left) left -= SumUp(pull, left);
+    EndIfComplete(pull);
   }
 }
 

@@ -6,8 +6,9 @@
 //                                  +- connection broke, READs flushed ->  abandoned -> ended kCut
 //
 // All that takes time in proportion to a value's length is done in turns: the worker calls Step() for one connection
-// after the other, and where this thread copies (Capabilities::local) each turn copies kTurnBytes at most, which are
-// summed up when they are there. So no value, and no number of them, keeps the worker from others' requests for longer.
+// after the other, and says how many bytes this turn may sum up, and, where this thread copies (Capabilities::local),
+// copy. What arrives is only noted. So no value, and no number of them, keeps the worker from others' requests for
+// longer.
 //
 // Where room must be made for a value, or for its key in the index, it waits for it before it is reserved, or before it
 // is published; the worker calls MakeRoom() when it is this connection's turn (room_turns.h). So it waits in a group
@@ -17,8 +18,8 @@
 // Invariants:
 //   * memory that a READ may still write into is not given back: a reservation is published or abandoned only when every
 //     READ posted for it completed;
-//   * nothing unverified is published: the hash is computed over the destination, of each READ's bytes when it has
-//     completed and all before it, and so is the item's checksum, without any lock;
+//   * nothing unverified is published: the hash is computed over the destination, of bytes that arrived with all before
+//     them, and so is the item's checksum, without any lock;
 //   * nothing is begun, and nothing published, whose deadline has passed: it ends kAnswered, kExpired;
 //   * at most kMaxActive reservations are held for one connection, whatever it asks for.
 #ifndef FARLOOK_SERVER_PULL_QUEUE_H_
@@ -49,10 +50,12 @@ namespace farlook::server {
 class PullQueue {
  public:
   static constexpr size_t kMaxActive = 8;
-  // READs are cut to this, so that other connections are served in between: by a device; and by this thread, one at a
-  // time (some 10 us).
+  // READs of a device are cut to this, so that other connections are served in between. Where this thread copies there
+  // is one at a time, of a turn's bytes.
   static constexpr uint64_t kMaxReadBytes = 256 << 10;
+  // Of a turn, while nobody else has requests (some 10 us to sum up, and as long to copy); and while somebody has.
   static constexpr uint64_t kTurnBytes = 64 << 10;
+  static constexpr uint64_t kShortTurnBytes = 8 << 10;
   // READs posted at once; enough to fill a link, and few enough to be fair.
   static constexpr uint32_t kMaxPostedReads = 4;
   // READs of a value that may complete before the first that did not.
@@ -74,8 +77,9 @@ class PullQueue {
 
   // Whether Step() would do, or try, something now: no READ need complete first.
   bool wants_turn() const;
-  // A turn: begins what can begin and posts READs while the queue takes them. False: it took none. The caller Ring()s.
-  bool Step();
+  // A turn: begins what can begin, sums up at most so many bytes of what arrived, and posts READs while the queue takes
+  // them, where this thread copies of at most as many. False: it did nothing. The caller Ring()s.
+  bool Step(uint64_t most_bytes);
   // The bytes that were copied by this thread, or summed up, since the last call.
   uint64_t TakeBytesHandled() { return std::exchange(bytes_handled_, 0); }
 
@@ -91,7 +95,8 @@ class PullQueue {
   // A READ of this connection completed.
   void OnRead(const rdma::Completion& completion);
 
-  // Posts nothing more: what waits, and what has no READ posted, is cut.
+  // Posts nothing more: what waits, and what has no READ posted, is cut, but for values that are there and summed up
+  // but for a turn's bytes.
   void Close();
 
   // The connection's last completion came, so nothing is written any more.
@@ -136,8 +141,9 @@ class PullQueue {
     uint64_t deadline_us = 0;
     uint64_t hash = 0;
     uint64_t offset = 0;   // bytes for which READs were posted
-    uint64_t summed = 0;   // bytes that are in the sums; they are of READs that completed
-    uint64_t landed = 0;   // a bit for each READ from there on that completed
+    uint64_t arrived = 0;  // bytes of READs that completed, and all before them
+    uint64_t landed = 0;   // a device's: a bit for each READ from there on that completed
+    uint64_t summed = 0;   // bytes that are in the sums, of those that arrived
     int64_t since_ns = 0;  // when it first waited for room; 0: it did not
     kv::ValueSource source;
     kv::Reservation reservation;
@@ -154,8 +160,9 @@ class PullQueue {
 
   void Begin(bool may_step);
   bool MayPost(const Pull& pull) const;
-  bool PostReads(size_t index);
+  bool PostReads(size_t index, uint64_t most_bytes);
   void Landed(Pull& pull, uint64_t read);
+  uint64_t SumUp(Pull& pull, uint64_t most_bytes);
   void EndIfComplete(Pull& pull);
   void Verify(Pull& pull);
   void Publish(Pull& pull, bool may_step);

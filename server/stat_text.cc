@@ -138,15 +138,17 @@ void AddWorkers(const std::vector<const WorkerStats*>& workers, uint64_t rejecte
   add("kept_bytes", &WorkerStats::kept_bytes);
   add("deaf_connections", &WorkerStats::deaf_connections);
   add("deaf_times", &WorkerStats::deaf_times);
-  uint64_t longest_turn = 0;
-  for (const WorkerStats* worker : workers) longest_turn = std::max(longest_turn, worker->longest_turn_bytes.value());
-  lines.Add("longest_turn_bytes", longest_turn);
+  const auto add_longest = [&](absl::string_view name, Counter WorkerStats::*counter) {
+    uint64_t longest = 0;
+    for (const WorkerStats* worker : workers) longest = std::max(longest, (worker->*counter).value());
+    lines.Add(name, longest);
+  };
+  add_longest("longest_turn_bytes", &WorkerStats::longest_turn_bytes);
+  add_longest("longest_shared_turn_bytes", &WorkerStats::longest_shared_turn_bytes);
   add("held_writes", &WorkerStats::held_writes);
   add("waits_for_room", &WorkerStats::waits_for_room);
   add("waiting_for_room", &WorkerStats::waiting_for_room);
-  uint64_t longest_us = 0;
-  for (const WorkerStats* worker : workers) longest_us = std::max(longest_us, worker->longest_room_wait_us.value());
-  lines.Add("longest_room_wait_us", longest_us);
+  add_longest("longest_room_wait_us", &WorkerStats::longest_room_wait_us);
   add("slow_requests", &WorkerStats::slow_requests);
   add("room_steps", &WorkerStats::room_steps);
   add("pulls", &WorkerStats::pulls);

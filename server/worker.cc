@@ -170,6 +170,7 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
   const kv::Request& request = *incoming.request;
   stats_.requests[static_cast<size_t>(request.type)].Add();
   link.entry.requests.Add();
+  if (request.type != kv::RequestType::kPutPulled) others_ns_ = now_ns_;
   if (!kv::IsNumbered(request.type)) [[unlikely]]
     return ApplyUnnumbered(link, request);
   if (link.session->said_goodbye()) return Drop(link, "a request after the goodbye");
@@ -448,11 +449,15 @@ size_t Worker::TakePullTurn() {
   Link& link = *pull_turns_.front();
   pull_turns_.pop_front();
   link.pulling = false;
-  const bool progress = link.pulls->Step();
+  const bool others = now_ns_ - others_ns_ < kOthersNs;
+  const bool progress = link.pulls->Step(others ? PullQueue::kShortTurnBytes : PullQueue::kTurnBytes);
   if (progress) {
     link.look_pause_ns = 0;
     WantRing(link);
     AnswerEndedPulls(link);  // puts it at the end, if it wants another
+    if (others && turn_bytes_ > stats_.longest_shared_turn_bytes.value()) {
+      stats_.longest_shared_turn_bytes.Set(turn_bytes_);
+    }
     Balance(link);
   } else if (link.pulls->wants_turn()) {
     MarkStuck(link);  // it has its next turn when there may be room

@@ -70,6 +70,8 @@ class Worker {
  public:
   // Looks of one Poll() whether a send queue that was full has room.
   static constexpr size_t kLooks = 8;
+  // For so long after a request that is no long value turns of values are short.
+  static constexpr int64_t kOthersNs = 1'000'000;
 
   // `wake` is called on the thread of Deliver(), to have Poll() called.
   Worker(const Shared& shared, SessionOptions sessions, std::function<void()> wake);
@@ -246,14 +248,15 @@ class Worker {
   std::array<rdma::Completion, kBatch> completions_;
   std::array<Incoming, kBatch> incoming_;
   std::vector<Link*> unrung_;
-  std::deque<Link*> pull_turns_;  // of those with pulls that wait for nothing but their turn
-  uint64_t turn_bytes_ = 0;       // of values that were handled since messages were looked at
-  std::vector<Link*> stuck_;      // whose send queue was full
-  size_t next_look_ = 0;          // index in it
-  size_t looks_due_ = 0;          // after a sleep one at each: room may have ended it
-  RoomTurns<Link> room_turns_;    // of those with writes that wait for room
-  std::vector<Link*> silent_;     // that have said no Hello, or were refused: each has a due_ns
-  int64_t unproven_ = 0;          // connections with Link::counts_as_unproven: at most Shared::max_unproven()
+  std::deque<Link*> pull_turns_;    // of those with pulls that wait for nothing but their turn
+  int64_t others_ns_ = -kOthersNs;  // when a request came last that is no long value
+  uint64_t turn_bytes_ = 0;         // of values that were handled since messages were looked at
+  std::vector<Link*> stuck_;        // whose send queue was full
+  size_t next_look_ = 0;            // index in it
+  size_t looks_due_ = 0;            // after a sleep one at each: room may have ended it
+  RoomTurns<Link> room_turns_;      // of those with writes that wait for room
+  std::vector<Link*> silent_;       // that have said no Hello, or were refused: each has a due_ns
+  int64_t unproven_ = 0;            // connections with Link::counts_as_unproven: at most Shared::max_unproven()
 
   int64_t due_ns_ = kNever;
   int64_t retry_ns_ = 0;            // the pause before the next look at stuck_, if the worker sleeps

@@ -180,17 +180,69 @@ TEST_F(PullTurnsTest, OthersAreServedBetweenTurnsOfBytes) {
       TestWorker::ServeReads(greedy[i], value_);
     }
     all += now;
-    // Expect: READs, which this thread would copy, of one turn; and that all get the same.
-    ASSERT_LE(now, PullQueue::kTurnBytes);
+    // Expect: READs, which this thread would copy, of one turn, a short one since somebody else has requests; and that
+    // all get the same.
+    ASSERT_LE(now, polls == 0 ? PullQueue::kTurnBytes : PullQueue::kShortTurnBytes);
     const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
-    ASSERT_LE(*most - *least, 4 * PullQueue::kTurnBytes);
+    ASSERT_LE(*most - *least, PullQueue::kTurnBytes);
     ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+    ASSERT_LE(stats().longest_shared_turn_bytes.value(), 2 * PullQueue::kShortTurnBytes);
+    t_.clock.now_ns += Worker::kOthersNs / 2;
   }
   t_.PollAll();
   for (FakeCall* call : greedy) EXPECT_EQ(call->peer.sent.size(), 4u);
-  // Expect: the sums of what came and the copy of what is next.
-  EXPECT_LE(stats().longest_turn_bytes.value(), 2 * PullQueue::kTurnBytes);
   EXPECT_EQ(t_.ReadKey("k3"), value_);
+}
+
+TEST_F(PullTurnsTest, WhoIsAloneHasLongTurnsAndShortOnesWhileOthersHaveRequests) {
+  FakeCall* honest = t_.Connect();
+  FakeCall* greedy = t_.Connect();
+  ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+  greedy->peer.Send(Encode(t_.MakePulled(1, "k", value_)));
+  uint64_t turns = 0, reads = 0;
+  const auto turn = [&] {
+    ++turns;
+    t_.worker().Poll();
+    const uint64_t bytes = greedy->peer.reads.empty() ? 0 : greedy->peer.reads.front().bytes;
+    reads += bytes;
+    TestWorker::ServeReads(greedy, value_);
+    return bytes;
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(turn(), PullQueue::kShortTurnBytes);
+  // Expect: what was handled between two looks at requests is a short turn's sums and copy.
+  EXPECT_EQ(stats().longest_turn_bytes.value(), 2 * PullQueue::kShortTurnBytes);
+  t_.clock.now_ns += Worker::kOthersNs;
+  EXPECT_EQ(turn(), PullQueue::kTurnBytes) << "nobody else is there";
+  EXPECT_EQ(turn(), PullQueue::kTurnBytes);
+  EXPECT_EQ(stats().longest_turn_bytes.value(), 2 * PullQueue::kTurnBytes);
+  EXPECT_EQ(stats().longest_shared_turn_bytes.value(), 2 * PullQueue::kShortTurnBytes);
+  ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+  EXPECT_EQ(greedy->peer.reads.front().bytes, PullQueue::kShortTurnBytes) << "at once";
+  while (reads < kValueBytes) ASSERT_GT(turn(), 0u);
+  t_.PollAll();
+  EXPECT_EQ(TestWorker::TakeReply(greedy)->code, Code::kOk);
+  EXPECT_EQ(t_.ReadKey("k"), value_);
+}
+
+// A device copies by itself, and much may arrive at once: it is summed up in turns all the same.
+TEST_F(WorkerFairTest, WhatADeviceBringsAtOnceIsSummedUpInTurns) {
+  t_.max_read_bytes = 64 << 10;
+  constexpr size_t kBytes = 128 << 10;  // two READs
+  const std::string value(kBytes, 'v');
+  FakeCall* honest = t_.Connect();
+  std::vector<FakeCall*> greedy;
+  for (int i = 0; i < 8; ++i) greedy.push_back(t_.Connect());
+  for (FakeCall* call : greedy)
+    call->peer.Send(Encode(t_.MakePulled(1, absl::StrCat("k", call->peer.sent.size()), value)));
+  t_.PollAll();
+  for (FakeCall* call : greedy) TestWorker::ServeReads(call, value);
+  // Expect: a megabyte that came is no turn of a megabyte.
+  for (size_t polls = 0; polls < 8 * kBytes / PullQueue::kShortTurnBytes; ++polls) {
+    ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+    ASSERT_LE(stats().longest_turn_bytes.value(), PullQueue::kShortTurnBytes);
+  }
+  t_.PollAll();
+  for (FakeCall* call : greedy) EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
 }
 
 TEST_F(PullTurnsTest, AValueThatChangedIsRefusedWhicheverTurnSawIt) {

@@ -34,6 +34,7 @@ struct WorkerStats {
   Counter looks_at_stuck;                           // whether a send queue that was full has room
   Counter deaf_times;                               // a connection was not listened to for a while
   Counter longest_turn_bytes;                       // of values, copied or hashed between two looks at messages
+  Counter longest_shared_turn_bytes;                // the same while others had requests
   Counter held_writes;                              // waited for an earlier write to the same key
   Counter waits_for_room;                           // writes for which room had to be made in several steps
   Counter longest_room_wait_us;                     // of those that have ended

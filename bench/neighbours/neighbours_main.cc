@@ -4,7 +4,9 @@
 //
 // An honest client puts values of 100 bytes, one at a time: alone, and beside each kind of bad client
 // (bad_clients.h), which is a process of its own. Alone and beside take turns, `rounds` times each; percentiles are of
-// all rounds. Where processors are fewer than what runs, part of the cost is the scheduler's: "busy" tells how much.
+// all rounds. Where processors are fewer than what runs, part of the cost is the scheduler's: each kind is compared to
+// "busy" as well, which runs first and talks to no server. What does not depend on the scheduler the server counts by
+// itself: what it did for others between two looks at requests.
 // After each kind has gone: what the server still keeps, by its own figures and by the kernel's.
 //
 // Exit codes: 0 done, 1 it cannot be measured, 3 the server kept something for a client that is gone.
@@ -179,7 +181,13 @@ class Neighbours {
       figures->Add(absl::StrCat(kind.name, ": p", percent, " alone"), before, "us");
       figures->Add(absl::StrCat(kind.name, ": p", percent, " beside"), with, "us");
       figures->Add(absl::StrCat(kind.name, ": p", percent, " ratio"), with / before, "x");
+      if (kind.name == "busy") {
+        busy_[percent] = with;
+      } else if (busy_.count(percent) != 0) {
+        figures->Add(absl::StrCat(kind.name, ": p", percent, " ratio to busy"), with / busy_[percent], "x");
+      }
     }
+    if (absl::Status status = AddOwnFigures(kind, figures); !status.ok()) return status;
     figures->Add(absl::StrCat(kind.name, ": longest beside"), static_cast<double>(beside->max()) / 1000, "us");
     figures->Add(absl::StrCat(kind.name, ": memory of the server beside"), most_resident - resident, "MiB more");
     figures->Add(absl::StrCat(kind.name, ": memory of the server afterwards"), ResidentMiB(server_->pid()) - resident,
@@ -187,18 +195,37 @@ class Neighbours {
     return absl::OkStatus();
   }
 
+  // The server's figures that are numbers.
+  absl::StatusOr<std::map<std::string, double>> Stat() {
+    const auto text = honest_->ServerStats();
+    if (!text.ok()) return text.status();
+    std::map<std::string, double> stat;
+    for (const absl::string_view line : absl::StrSplit(absl::string_view(*text), '\n', absl::SkipEmpty())) {
+      const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+      double number;
+      if (absl::SimpleAtod(pair.second, &number)) stat[std::string(pair.first)] = number;
+    }
+    return stat;
+  }
+
+  // Since the server began, so kinds that come later have those of earlier ones too.
+  absl::Status AddOwnFigures(const BadClient& kind, Figures* figures) {
+    auto stat = Stat();
+    if (!stat.ok()) return stat.status();
+    figures->Add(absl::StrCat(kind.name, ": longest turn of values"), (*stat)["longest_shared_turn_bytes"] / 1024,
+                 "KiB");
+    figures->Add(absl::StrCat(kind.name, ": longest lock"), (*stat)["lock_longest_ns"] / 1000, "us");
+    figures->Add(absl::StrCat(kind.name, ": p99 in the server"), (*stat)["handling_put_p99_ns"] / 1000, "us");
+    return absl::OkStatus();
+  }
+
   // Until the server keeps nothing of the bad client. Not in time is a finding, not an error.
   absl::Status WaitUntilGone(const BadClient& kind) {
     const int64_t deadline_ns = NowNs() + kGoneWithinNs;
     while (true) {
-      const auto text = honest_->ServerStats();
-      if (!text.ok()) return text.status();
-      std::map<std::string, double> stat;
-      for (const absl::string_view line : absl::StrSplit(absl::string_view(*text), '\n', absl::SkipEmpty())) {
-        const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits(' ', 1));
-        double number;
-        if (absl::SimpleAtod(pair.second, &number)) stat[std::string(pair.first)] = number;
-      }
+      auto found = Stat();
+      if (!found.ok()) return found.status();
+      std::map<std::string, double>& stat = *found;
       // The second that memory takes to be given back.
       if (stat["connections"] == 1 && stat["kept_bytes"] == 0 && stat["clients_within_atomics"] == 0) {
         usleep(1'200'000);
@@ -216,6 +243,7 @@ class Neighbours {
 
   std::unique_ptr<ServerProcess> server_;
   std::unique_ptr<Client> honest_;
+  std::map<double, double> busy_;  // by percentile, in microseconds
   bool kept_nothing_ = true;
 };
 
