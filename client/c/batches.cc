@@ -71,14 +71,14 @@ int RunBatch(const Batch& batch, FillRest fill, Take take) {
 constexpr auto kNoMore = [](auto...) {};
 
 int Plain(const Batch& batch) {
-  return Guarded([&] {
+  return GuardedWith(batch.client, [&] {
     const int code = CheckBatch(batch);
     return code != FARLOOK_OK || batch.count == 0 ? code : RunBatch(batch, kNoMore, kNoMore);
   });
 }
 
 int Count(const Batch& batch, const int64_t* operands, bool has_operands, int64_t* values) {
-  return Guarded([&] {
+  return GuardedWith(batch.client, [&] {
     if (const int code = CheckBatch(batch); code != FARLOOK_OK || batch.count == 0) return code;
     if (has_operands && operands == nullptr) return Invalid("the numbers are NULL");
     return RunBatch(
@@ -103,7 +103,7 @@ extern "C" {
 int farlook_get_many(farlook_client* client, size_t count, const void* const* keys, const size_t* key_bytes,
                      const farlook_options* options, void* const* buffers, const size_t* buffer_bytes,
                      size_t* value_bytes, uint64_t* versions, int* codes) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     const Batch batch{client, Kind::kGet, count, keys, key_bytes, options, codes};
     if (const int code = CheckBatch(batch); code != FARLOOK_OK || count == 0) return code;
     if (value_bytes == nullptr) return Invalid("the values' bytes are NULL");
@@ -122,7 +122,7 @@ int farlook_get_many(farlook_client* client, size_t count, const void* const* ke
 
 int farlook_get_many_values(farlook_client* client, size_t count, const void* const* keys, const size_t* key_bytes,
                             const farlook_options* options, farlook_value* const* values, int* codes) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     const Batch batch{client, Kind::kGet, count, keys, key_bytes, options, codes};
     if (const int code = CheckBatch(batch); code != FARLOOK_OK || count == 0) return code;
     if (values == nullptr) return Invalid("the values are NULL");
@@ -144,7 +144,7 @@ int farlook_get_many_values(farlook_client* client, size_t count, const void* co
 int farlook_put_many(farlook_client* client, size_t count, const void* const* keys, const size_t* key_bytes,
                      const void* const* values, const size_t* value_bytes, const farlook_options* options,
                      uint64_t* versions, int* codes) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     const Batch batch{client, Kind::kPut, count, keys, key_bytes, options, codes};
     if (const int code = CheckBatch(batch); code != FARLOOK_OK || count == 0) return code;
     if (const int code = CheckColumn("value", values, value_bytes, count); code != FARLOOK_OK) return code;
@@ -163,7 +163,7 @@ int farlook_delete_many(farlook_client* client, size_t count, const void* const*
 
 int farlook_touch_many(farlook_client* client, size_t count, const void* const* keys, const size_t* key_bytes,
                        int64_t ttl_ms, const farlook_options* options, int* codes) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     const Batch batch{client, Kind::kTouch, count, keys, key_bytes, options, codes};
     if (const int code = CheckBatch(batch); code != FARLOOK_OK || count == 0) return code;
     return RunBatch(

@@ -71,7 +71,7 @@ int Call(farlook_client* client, Operation* operation, Kind kind, const void* ke
 
 // The same for what has no more to give or to give out.
 int CallPlainly(farlook_client* client, Kind kind, const void* key, size_t key_bytes, const farlook_options* options) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     Operation operation;
     return Call(client, &operation, kind, key, key_bytes, options);
   });
@@ -137,7 +137,7 @@ uint64_t farlook_value_version(const farlook_value* value) { return value != nul
 
 int farlook_get(farlook_client* client, const void* key, size_t key_bytes, const farlook_options* options, void* buffer,
                 size_t buffer_bytes, size_t* value_bytes, uint64_t* version) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     if (buffer == nullptr && buffer_bytes > 0) return Invalid("the buffer is NULL");
     Operation operation;
     operation.to.buffer = absl::MakeSpan(static_cast<char*>(buffer), buffer_bytes);
@@ -151,7 +151,7 @@ int farlook_get(farlook_client* client, const void* key, size_t key_bytes, const
 
 int farlook_get_value(farlook_client* client, const void* key, size_t key_bytes, const farlook_options* options,
                       farlook_value* value) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     Operation operation;
     return GetValue(client, &operation, Kind::kGet, key, key_bytes, options, value);
   });
@@ -163,7 +163,7 @@ int farlook_exists(farlook_client* client, const void* key, size_t key_bytes, co
 
 int farlook_put(farlook_client* client, const void* key, size_t key_bytes, const void* value, size_t value_bytes,
                 const farlook_options* options, uint64_t* version) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     if (value == nullptr && value_bytes > 0) return Invalid("the value is NULL");
     Operation operation;
     operation.value = Bytes(value, value_bytes);
@@ -179,7 +179,7 @@ int farlook_delete(farlook_client* client, const void* key, size_t key_bytes, co
 
 int farlook_touch(farlook_client* client, const void* key, size_t key_bytes, int64_t ttl_ms,
                   const farlook_options* options) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     Operation operation;
     operation.ttl_ms = ttl_ms;
     return Call(client, &operation, Kind::kTouch, key, key_bytes, options);
@@ -192,7 +192,7 @@ int farlook_persist(farlook_client* client, const void* key, size_t key_bytes, c
 
 int farlook_ttl(farlook_client* client, const void* key, size_t key_bytes, const farlook_options* options,
                 int64_t* left_ms) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     if (left_ms == nullptr) return Invalid("the pointer to the milliseconds is NULL");
     Operation operation;
     const int code = Call(client, &operation, Kind::kTtl, key, key_bytes, options);
@@ -203,7 +203,7 @@ int farlook_ttl(farlook_client* client, const void* key, size_t key_bytes, const
 
 int farlook_get_and_touch(farlook_client* client, const void* key, size_t key_bytes, int64_t ttl_ms,
                           const farlook_options* options, farlook_value* value) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     Operation operation;
     operation.ttl_ms = ttl_ms;
     return GetValue(client, &operation, Kind::kGetAndTouch, key, key_bytes, options, value);
@@ -215,7 +215,7 @@ int farlook_ping(farlook_client* client, const farlook_options* options) {
 }
 
 int farlook_server_stats(farlook_client* client, const farlook_options* options, farlook_value* text) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     if (text == nullptr) return Invalid("the value is NULL");
     text->value = {};
     if (const int code = Check(client); code != FARLOOK_OK) return code;
@@ -229,7 +229,7 @@ int farlook_server_stats(farlook_client* client, const farlook_options* options,
 }
 
 int farlook_stat(farlook_client* client, const char* name, uint64_t* figure) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     if (const int code = Check(client); code != FARLOOK_OK) return code;
     if (name == nullptr || figure == nullptr) return Invalid("the figure, or its name, is NULL");
     for (const Figure& known : kFigures) {
@@ -245,7 +245,7 @@ int farlook_stat(farlook_client* client, const char* name, uint64_t* figure) {
 const char* farlook_stat_name(size_t index) { return index < std::size(kFigures) ? kFigures[index].name : nullptr; }
 
 int farlook_incarnation(farlook_client* client, uint64_t* incarnation) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     if (const int code = Check(client); code != FARLOOK_OK) return code;
     if (incarnation == nullptr) return Invalid("the pointer to the incarnation is NULL");
     *incarnation = client->client->incarnation();
@@ -254,7 +254,7 @@ int farlook_incarnation(farlook_client* client, uint64_t* incarnation) {
 }
 
 int farlook_memory_bytes(farlook_client* client, uint64_t* bytes) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     if (const int code = Check(client); code != FARLOOK_OK) return code;
     if (bytes == nullptr) return Invalid("the pointer to the bytes is NULL");
     *bytes = client->client->memory_bytes();

@@ -11,7 +11,7 @@ namespace {
 
 int Count(farlook_client* client, Kind kind, const void* key, size_t key_bytes, int64_t operand, int64_t expected,
           const farlook_options* options, int64_t* value) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     if (const int code = Check(client); code != FARLOOK_OK) return code;
     Operation operation;
     if (const int code = Fill(&operation, kind, key, key_bytes, options); code != FARLOOK_OK) return code;

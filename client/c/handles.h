@@ -44,6 +44,8 @@ struct farlook_client {
   std::unique_ptr<farlook::Client> client;
   farlook::ClientImpl* impl = nullptr;  // the client's
   uint32_t forks = farlook::c::Forks();
+  // An exception came through the engine, of which nothing is known since, but that it can be closed.
+  bool broken = false;
   // Those in flight, for farlook_close().
   farlook::client::LinkedList<farlook_operation, farlook::c::StartedTag> started;
 };
@@ -57,7 +59,23 @@ inline int Check(const farlook_client* client) {
   if (client->forks != Forks()) [[unlikely]]
     return Fail(absl::StatusCode::kFailedPrecondition,
                 "the client is of this process' parent: connect again after fork()");
+  if (client->broken) [[unlikely]]
+    return Fail(absl::StatusCode::kFailedPrecondition,
+                "memory ran out within a call of this client: close it, and connect again");
   return FARLOOK_OK;
+}
+
+// Guarded(), of a call with a client: an exception breaks it. `client` may be null.
+template <typename F>
+int GuardedWith(farlook_client* client, F f) noexcept {
+  bool whole = false;
+  const int code = Guarded([&] {
+    const int ended = f();
+    whole = true;
+    return ended;
+  });
+  if (!whole && client != nullptr) client->broken = true;
+  return code;
 }
 
 // A length that no memory has becomes one that is too long for a key or a value all the same, but that a string_view

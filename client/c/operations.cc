@@ -53,7 +53,7 @@ void Back(AsyncOperation* ended) {
 // `take(client, room)` gives some that ended; for as long as it fills all the room there may be more.
 template <typename Take>
 int GiveBack(farlook_client* client, farlook_operation** done, size_t room, Take take) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     if (const int code = Check(client); code != FARLOOK_OK) return code;
     if (done == nullptr && room > 0) return Invalid("the place for operations is NULL");
     room = std::min<size_t>(room, std::numeric_limits<int>::max());
@@ -187,7 +187,7 @@ int farlook_prepare_delete_counter(farlook_operation* operation, const void* key
 }
 
 int farlook_start(farlook_client* client, farlook_operation* const* operations, size_t count) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     if (const int code = Check(client); code != FARLOOK_OK) return code;
     if (operations == nullptr && count > 0) return Invalid("the operations are NULL");
     auto& records = client->impl->records;
@@ -224,7 +224,7 @@ size_t farlook_in_flight(farlook_client* client) {
 }
 
 int farlook_arm(farlook_client* client) {
-  return Guarded([&] {
+  return GuardedWith(client, [&] {
     const int code = Check(client);
     return code != FARLOOK_OK ? code : static_cast<int>(client->client->Arm());
   });

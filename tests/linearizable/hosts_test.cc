@@ -18,6 +18,7 @@
 #include "tests/linearizable/board.h"
 #include "tests/linearizable/host_time.h"
 #include "tests/linearizable/replace_server.h"
+#include "tests/linearizable/user.h"
 #include "tests/linearizable/users.h"
 #include "tests/linearizable/verdict.h"
 
@@ -56,7 +57,7 @@ int UseFromThere(const std::string& address, int time_port, const std::string& p
   TimeAsker time(std::getenv("FARLOOK_RDMA_PEER_ADDRESS"), time_port);
   if (!time.AwaitAnswer()) return 2;
   Board board(/*host=*/1);
-  Users users(&board, address, std::random_device()());
+  Users users(&board, address, std::random_device()(), RunUser);
   users.Start(kProcesses);
   for (int i = 0; i < 3; ++i) {
     usleep(300'000);
@@ -85,7 +86,7 @@ void UseFromBoth() {
   ServerProcess server(kFlags);
   TimeServer time(OwnAddress());
   Board board;
-  Users users(&board, server.address(), std::random_device()());
+  Users users(&board, server.address(), std::random_device()(), RunUser);
   PeerProcess there({self, "--there", server.address(), absl::StrCat(time.port()), path});
   ASSERT_TRUE(time.AwaitQuestion());
   users.Start(kProcesses);

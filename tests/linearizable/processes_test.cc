@@ -10,7 +10,9 @@
 #include "tests/faults/server_process.h"
 #include "tests/history/history.h"
 #include "tests/linearizable/board.h"
+#include "tests/linearizable/c_user.h"
 #include "tests/linearizable/replace_server.h"
+#include "tests/linearizable/user.h"
 #include "tests/linearizable/users.h"
 #include "tests/linearizable/verdict.h"
 
@@ -24,7 +26,24 @@ const std::vector<std::string> kFlags = {"--memory=64MiB", "--counter_memory=409
 TEST(LinearizableTest, ClientsAreKilledAndStoppedAndTheServerIsStopped) {
   ServerProcess server(kFlags);
   Board board;
-  Users users(&board, server.address(), std::random_device()());
+  Users users(&board, server.address(), std::random_device()(), RunUser);
+  users.Start(4);
+  for (int i = 0; i < 16; ++i) {
+    usleep(100'000);
+    users.Disturb();
+    if (i % 5 != 4) continue;
+    server.Signal(SIGSTOP);
+    usleep(30'000);
+    server.Signal(SIGCONT);
+  }
+  users.Join();
+  ExpectLinearizable(board);
+}
+
+TEST(LinearizableTest, ClientsInCAreKilledAndStoppedAndTheServerIsStopped) {
+  ServerProcess server(kFlags);
+  Board board;
+  Users users(&board, server.address(), std::random_device()(), RunCUser);
   users.Start(4);
   for (int i = 0; i < 16; ++i) {
     usleep(100'000);
@@ -41,7 +60,7 @@ TEST(LinearizableTest, ClientsAreKilledAndStoppedAndTheServerIsStopped) {
 TEST(LinearizableTest, TheServerIsKilledAndAnotherOneBeginsEmpty) {
   ServerProcess server(kFlags);
   Board board;
-  Users users(&board, server.address(), std::random_device()());
+  Users users(&board, server.address(), std::random_device()(), RunUser);
   users.Start(3);
   usleep(500'000);
   const history::Operation wipe = ReplaceServer(&server);

@@ -20,8 +20,7 @@ using history::Type;
 
 }  // namespace
 
-Type User::DrawType(bool counter) {
-  const uint64_t dice = Below(100);
+Type DrawType(bool counter, uint64_t dice) {
   if (counter) {
     if (dice < 15) return Type::kReadCounter;
     if (dice < 70) return Type::kFetchAdd;
@@ -40,7 +39,7 @@ bool User::Ask(Asked* asked) {
   const auto key = static_cast<int>(Below(Board::kKeys));
   const auto place = static_cast<size_t>(key);
   history::Operation record;
-  const Type type = record.type = DrawType(/*counter=*/key % 2 == 1);
+  const Type type = record.type = DrawType(/*counter=*/key % 2 == 1, Below(100));
   record.began = ++places_;
   const std::string name = absl::StrCat("key", key);
   const int64_t timeout_ms = Below(20) == 0 ? 1 + static_cast<int64_t>(Below(5)) : 2'000;

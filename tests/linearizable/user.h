@@ -16,6 +16,9 @@
 
 namespace farlook {
 
+// What to do to a key, where `dice` is below 100.
+history::Type DrawType(bool counter, uint64_t dice);
+
 // Thread safety: one thread.
 class User {
  public:
@@ -34,7 +37,6 @@ class User {
   };
 
   uint64_t Below(uint64_t n) { return random_() % n; }
-  history::Type DrawType(bool counter);
   bool Ask(Asked* asked);
   void Ended(const Asked& asked);
 

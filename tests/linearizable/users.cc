@@ -10,12 +10,11 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "tests/linearizable/user.h"
 
 namespace farlook {
 
-Users::Users(Board* board, std::string address, uint32_t seed)
-    : board_(board), address_(std::move(address)), random_(seed) {
+Users::Users(Board* board, std::string address, uint32_t seed, Run run)
+    : board_(board), address_(std::move(address)), run_(run), random_(seed) {
   std::printf("seed %u\n", seed);
   std::fflush(stdout);
 }
@@ -31,7 +30,7 @@ void Users::StartOne() {
   if (lanes_ == Board::kLanes) std::abort();
   const auto seed = static_cast<uint32_t>(random_());
   const pid_t pid = fork();
-  if (pid == 0) _exit(RunUser(board_, lanes_, address_, seed));
+  if (pid == 0) _exit(run_(board_, lanes_, address_, seed));
   ++lanes_;
   pids_.push_back(pid);
 }

@@ -18,8 +18,11 @@ class Users {
  public:
   static constexpr size_t kEnough = 300;
 
+  // What each process does until the board says stop: RunUser(), or the same through another interface.
+  using Run = int (*)(Board* board, int lane, const std::string& address, uint32_t seed);
+
   // Prints the seed.
-  Users(Board* board, std::string address, uint32_t seed);
+  Users(Board* board, std::string address, uint32_t seed, Run run);
   ~Users();  // kills those that still run
 
   // REQUIRES: with those that Disturb() starts in the place of others, no more than the board has lanes.
@@ -34,6 +37,7 @@ class Users {
 
   Board* const board_;
   const std::string address_;
+  const Run run_;
   std::minstd_rand random_;
   std::vector<pid_t> pids_;
   int lanes_ = 0;  // taken

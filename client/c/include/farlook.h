@@ -31,8 +31,8 @@
  * FARLOOK_FAILED_PRECONDITION, and farlook_close() does nothing, so that the parent's connection stays. Children
  * connect for themselves.
  *
- * Memory. Where an allocation fails, the call ends with FARLOOK_RESOURCE_EXHAUSTED; of a client whose call that was,
- * nothing is known then but that farlook_close() closes it. */
+ * Memory. Where an allocation fails, the call ends with FARLOOK_RESOURCE_EXHAUSTED. If that left the client in a state
+ * of which nothing is known, every further call with it fails with FARLOOK_FAILED_PRECONDITION: farlook_close() it. */
 #ifndef FARLOOK_H_
 #define FARLOOK_H_
 
