@@ -1,0 +1,3 @@
+module farlook.example/hello
+
+go 1.19
