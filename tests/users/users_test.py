@@ -6,6 +6,7 @@
 ShmTest needs nothing. VerbsTest wants an RDMA device at FARLOOK_RDMA_ADDRESS.
 """
 
+import json
 import os
 import signal
 import stat
@@ -20,6 +21,7 @@ TIMEOUT_S = 300  # emulated machines are slow
 
 APP = 'a' * 32
 REPORT = 'b' * 32
+OPS = 'c' * 32
 
 
 class Server:
@@ -93,6 +95,32 @@ class UsersTest(unittest.TestCase):
     self.assertIn(text, result[1])
 
 
+  def connected(self, server, **who):
+    """The lines of kv_cli clients: id, from, user, role and so on."""
+    code, text = self.cli(server, '--json', 'clients', **who)
+    self.assertEqual(code, 0, text)
+    return {client['id']: client for client in map(json.loads, text.splitlines())}
+
+  def session(self, server, user=None, secret=None):
+    """A kv_cli that waits for lines, and has its connection."""
+    command = [KV_CLI, '--address=' + server.address, '--timeout_ms=20000']
+    if user:
+      command += ['--user=' + user, '--secret_file=' + self.write('secret_of_' + user, secret + '\n')]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    self.addCleanup(process.stdout.close)
+    self.addCleanup(process.wait)
+    self.addCleanup(process.kill)
+    process.stdin.write('put key value\nget key\n')
+    process.stdin.flush()
+    self.assertIn('value', process.stdout.readline())
+    return process
+
+  def end(self, session, text):
+    """Sends the last lines to a session; returns what it prints."""
+    output, _ = session.communicate(text, TIMEOUT_S)
+    return output
+
+
 class ShmTest(UsersTest):
 
   def address(self):
@@ -118,6 +146,26 @@ class ShmTest(UsersTest):
     server.process.send_signal(signal.SIGHUP)
     server.wait_for('users read again', 2)
     self.assert_fails(self.cli(server, 'get', 'key'), 'uid %d' % os.getuid())
+
+  def test_an_operator_sees_who_is_connected_and_ends_connections(self):
+    self.write('users', 'me read,write uid=%d\n' % os.getuid())
+    server = self.start(self.address(), '--users=' + self.users)
+    session = self.session(server)
+    for words in (['clients'], ['kick', '1']):
+      self.assert_fails(self.cli(server, *words), 'admin')
+    self.write('users', 'me read,write,admin uid=%d\n' % os.getuid())
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for('users read again')
+    self.assertIn('value', self.end(session, 'get key\n'))
+    session = self.session(server)
+    clients = self.connected(server)
+    ids = [number for number, client in clients.items() if 'pid %d ' % session.pid in client['peer']]
+    self.assertEqual(len(ids), 1, clients)
+    self.assertEqual((clients[ids[0]]['user'], clients[ids[0]]['role']), ('me', 'write,admin'))
+    self.assert_ok(self.cli(server, 'kick', str(ids[0])))
+    server.wait_for('an operator ended its connection')
+    self.assertIn('value', self.end(session, 'put other value\nget other\n'))
+    self.assert_fails(self.cli(server, 'kick', '999999'), '999999')
 
   def test_a_file_that_others_may_read_is_refused(self):
     self.write('users', 'app read secret=%s\n' % APP)
@@ -163,6 +211,28 @@ class VerbsTest(UsersTest):
     text, _ = watch.communicate('get key\n', TIMEOUT_S)
     self.assertIn('with this secret', text)
     self.assert_ok(self.cli(server, 'get', 'key', user='report', secret=REPORT))
+
+  def test_an_operator_sees_who_is_connected_and_ends_connections(self):
+    self.write('users', 'app read,write secret=%s\nreport read secret=%s\nops read,admin secret=%s\n' %
+               (APP, REPORT, OPS))
+    server = self.start(self.address(), '--users=' + self.users)
+    ops = {'user': 'ops', 'secret': OPS}
+    session = self.session(server, 'app', APP)
+    for user, secret in (('app', APP), ('report', REPORT)):
+      for words in (['clients'], ['kick', '1']):
+        self.assert_fails(self.cli(server, *words, user=user, secret=secret), 'admin')
+    clients = self.connected(server, **ops)
+    roles = {client['user']: client['role'] for client in clients.values()}
+    self.assertEqual((roles.get('app'), roles.get('ops')), ('write', 'read,admin'), clients)
+    ids = [number for number, client in clients.items() if client['user'] == 'app' and client['state'] == 'welcome']
+    self.assert_fails(self.cli(server, 'put', 'key', 'no', **ops), 'role write')
+    for number in ids:
+      self.cli(server, 'kick', str(number), **ops)
+    server.wait_for('an operator ended its connection')
+    server.wait_for('user=ops id=%d' % ids[-1])
+    # Expect: it proves itself anew, takes its session up, and nothing fails.
+    self.assertIn('again', self.end(session, 'put key again\nget key\n'))
+    self.assert_fails(self.cli(server, 'kick', '999999', **ops), '999999')
 
   def test_a_server_that_does_not_ask_is_refused(self):
     server = self.start(self.address())
