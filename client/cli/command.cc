@@ -33,6 +33,11 @@ absl::string_view NameOf(ExitCode code) {
 
 }  // namespace
 
+void AnswerUsageError(Console& console, absl::string_view message) {
+  console.out().WriteLine(JsonLine().Bytes("error", NameOf(ExitCode::kUsage)).Bytes("message", message).ToString());
+  (void)console.out().Flush().ok();  // whoever runs the command sees it again
+}
+
 ExitCode Context::Fail(ExitCode code, absl::string_view message) const {
   Answer(NameOf(code), message, /*key=*/std::nullopt);
   console.Error(absl::StrCat(command, ": ", message));

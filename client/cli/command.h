@@ -66,6 +66,10 @@ struct Command {
   ExitCode (*run)(Context& context);
 };
 
+// With --json, the answer to a request that is none: no command, an unknown one, or operands that do not fit. The
+// message for people is printed besides.
+void AnswerUsageError(Console& console, absl::string_view message);
+
 }  // namespace farlook::cli
 
 #endif  // FARLOOK_CLIENT_CLI_COMMAND_H_

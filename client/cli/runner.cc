@@ -37,7 +37,8 @@ std::string UnknownCommand(absl::string_view name) {
 
 }  // namespace
 
-ExitCode Runner::UsageError(absl::string_view message, absl::string_view command) {
+ExitCode Runner::UsageError(absl::string_view message, absl::string_view command, const Options& options) {
+  if (options.json) AnswerUsageError(console_, message);
   console_.Error(absl::StrCat(message, "; see: ", mode_ == Mode::kOneShot ? "kv_cli " : "", "help",
                               command.empty() ? "" : " ", command));
   return ExitCode::kUsage;
@@ -61,8 +62,12 @@ absl::Status Runner::Check(const Command& command, const Arguments& arguments) c
 
 ExitCode Runner::Run(absl::Span<const std::string> words, const Options& defaults) {
   const absl::StatusOr<Arguments> arguments = ParseArguments(words, defaults);
-  if (!arguments.ok()) return UsageError(arguments.status().message(), "");
-  if (arguments->operands.empty()) return UsageError("no command", "");
+  if (!arguments.ok()) {
+    Options options = defaults;
+    options.json = options.json || std::find(words.begin(), words.end(), "--json") != words.end();
+    return UsageError(arguments.status().message(), "", options);
+  }
+  if (arguments->operands.empty()) return UsageError("no command", "", defaults);
   return Run(*arguments);
 }
 
@@ -70,11 +75,11 @@ ExitCode Runner::Run(const Arguments& arguments) {
   server_gone_ = false;
   const std::string& name = arguments.operands[0].text;
   const Command* command = FindCommand(name);
-  if (command == nullptr) return UsageError(UnknownCommand(name), "");
+  if (command == nullptr) return UsageError(UnknownCommand(name), "", arguments.options);
   if (arguments.options.help) {
     console_.out().Write(HelpOn(*command));
   } else if (absl::Status status = Check(*command, arguments); !status.ok()) {
-    return UsageError(absl::StrCat(command->name, ": ", status.message()), command->name);
+    return UsageError(absl::StrCat(command->name, ": ", status.message()), command->name, arguments.options);
   }
 
   ExitCode code = ExitCode::kOk;
@@ -90,7 +95,7 @@ ExitCode Runner::Run(const Arguments& arguments) {
     if (command->needs_store) {
       absl::StatusOr<Store*> store = source_(arguments.options);
       if (!store.ok() && store.status().code() == absl::StatusCode::kInvalidArgument) {
-        return UsageError(store.status().message(), "");
+        return UsageError(store.status().message(), "", arguments.options);
       }
       if (!store.ok()) return context.Fail(store.status());
       context.store = *store;

@@ -31,7 +31,7 @@ class Runner {
   bool server_gone() const { return server_gone_; }
 
  private:
-  ExitCode UsageError(absl::string_view message, absl::string_view command);
+  ExitCode UsageError(absl::string_view message, absl::string_view command, const Options& options);
   // Why `arguments` do not fit `command`; OK if they do.
   absl::Status Check(const Command& command, const Arguments& arguments) const;
 

@@ -109,6 +109,21 @@ TEST_F(RunnerTest, NoServerIsAnErrorAndABadAddressAMistake) {
   EXPECT_EQ(runner.Run(help, options), ExitCode::kOk);
 }
 
+// A program that waits for an answer to each request would wait for ever.
+TEST_F(RunnerTest, WithJsonAMistakeIsAnsweredToo) {
+  using Words = std::vector<std::string>;
+  for (const Words& words :
+       {Words{"--json", "nonsense"}, Words{"put", "--json"}, Words{"--json", "get", "k", "--nosuch"}, Words{"--json"},
+        Words{"get", "k", "--json", "--wait", "--file=x"}}) {
+    EXPECT_EQ(Run(words), ExitCode::kUsage);
+    const std::string out = Out();
+    EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1) << out;
+    EXPECT_THAT(out, HasSubstr("{\"error\":\"invalid_argument\",\"message\":\""));
+  }
+  EXPECT_EQ(Run({"nonsense"}), ExitCode::kUsage);
+  EXPECT_EQ(Out(), "");
+}
+
 TEST_F(RunnerTest, AnswersThatCannotBeWrittenAreAnError) {
   store().Put("k", "v");
   const int full = open("/dev/full", O_WRONLY);

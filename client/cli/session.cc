@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
 #include "client/cli/explain.h"
 #include "client/cli/input.h"
 #include "client/cli/interrupt.h"
@@ -29,6 +30,7 @@ bool IsQuit(const std::vector<std::string>& words) {
 std::optional<ExitCode> RunLine(const std::string& line, const Options& options, Console* console, Runner* runner) {
   const absl::StatusOr<std::vector<std::string>> words = SplitWords(line);
   if (!words.ok()) {
+    if (options.json) AnswerUsageError(*console, words.status().message());
     console->Error(words.status().message());
     return ExitCode::kUsage;
   }
@@ -55,7 +57,9 @@ ExitCode RunBatch(const Options& options, Console* console, StoreSource source) 
       return Worst(worst, ExitCodeOf(reader.status()));
     }
     if (result == LineReader::Result::kTooLong) {
-      console->Error(absl::StrCat("longer than ", kMaxLineBytes, " bytes"));
+      const std::string why = absl::StrCat("longer than ", kMaxLineBytes, " bytes");
+      if (options.json) AnswerUsageError(*console, why);
+      console->Error(why);
       worst = Worst(worst, ExitCode::kUsage);
       continue;
     }

@@ -202,6 +202,16 @@ class CliTest(unittest.TestCase):
     self.server.terminate()
     self.assertEqual(self.server.wait(SECONDS), 0)
 
+  def test_with_json_each_line_of_a_session_has_one_answer(self):
+    lines = [b"get k", b"put", b"nonsense", b'"unclosed', b"get", b"put k v extra more", b"put k v", b"cas k 1 w", b"kick 99",
+             b"kick x", b"stat nosuch", b"stat keys", b"touch k x", b"incr", b"exists k", b"delete absent", b"ping --nosuch"]
+    result = self.run_cli("--json", stdin=b"\n".join(lines) + b"\n")
+    self.assertEqual(result.returncode, 64)
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    self.assertEqual(len(answers), len(lines), result.stdout)
+    for line, answer in zip(lines, answers):
+      self.assertEqual("error" in answer, line not in (b"put k v", b"stat keys", b"exists k"), (line, answer))
+
   def test_slow_requests_are_logged_with_who_asked(self):
     self.stop_server()
     with open(self.path("log"), "w+b") as log:
