@@ -386,6 +386,7 @@ class KvServerTest(unittest.TestCase):
         ([listen, '--no_such_flag=1'], 'no_such_flag'),
         ([listen, '--worker=2'], 'did you mean --workers?'),
         ([listen, '--flagfile=%s/none' % self.directory], 'none'),
+        ([listen, '--users=%s/none' % self.directory], 'cannot read --users=%s/none: No such file' % self.directory),
         ([listen, 'start'], 'not start'),
     ):
       with self.subTest(flags=flags):

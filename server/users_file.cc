@@ -169,7 +169,7 @@ absl::StatusOr<std::shared_ptr<const UserList>> ReadUsersFile(const std::string&
   const int fd = open(located.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const std::string why = absl::StrCat("cannot read --users=", located, ": ", strerror(errno));
-    return errno == ENOENT || errno == ENOTDIR ? absl::NotFoundError(why) : absl::PermissionDeniedError(why);
+    return errno == ENOENT || errno == ENOTDIR ? Wrong(why) : absl::PermissionDeniedError(why);
   }
   struct stat info = {};
   std::string text;

@@ -24,8 +24,8 @@ namespace farlook::server {
 absl::StatusOr<std::shared_ptr<const UserList>> ParseUsers(absl::string_view text);
 
 // The same of a file, which nobody but its owner (root, or this process' user) and their group may read, and nobody but
-// its owner may write. A relative name is one in $CREDENTIALS_DIRECTORY, where systemd has set that. NOT_FOUND,
-// PERMISSION_DENIED; the messages say what to do.
+// its owner may write. A relative name is one in $CREDENTIALS_DIRECTORY, where systemd has set that.
+// INVALID_ARGUMENT, also where there is none; PERMISSION_DENIED; the messages say what to do.
 absl::StatusOr<std::shared_ptr<const UserList>> ReadUsersFile(const std::string& path);
 
 // A group of this host, by name or number, or -1 for "". INVALID_ARGUMENT: there is none of that name.

@@ -102,7 +102,7 @@ TEST_F(ReadUsersFileTest, IsForItsOwnerAlone) {
     EXPECT_TRUE(absl::IsPermissionDenied(status)) << mode << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("chmod")) << mode;
   }
-  EXPECT_TRUE(absl::IsNotFound(ReadUsersFile(path_ + "_not").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadUsersFile(path_ + "_not").status()));
   EXPECT_FALSE(ReadUsersFile(testing::TempDir()).ok());
 }
 

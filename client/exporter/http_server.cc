@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -26,12 +27,16 @@ absl::StatusOr<int> Listen(absl::string_view address) {
     return absl::InvalidArgumentError(absl::StrCat("\"", address, "\" is no HOST:PORT, such as 127.0.0.1:9560"));
   }
   if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  const std::string port(address.substr(colon + 1));
+  // getaddrinfo() takes the lower half of a longer one.
+  if (uint32_t number; !absl::SimpleAtoi(port, &number) || number > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", address, "\": a port is a number to 65535"));
+  }
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
   addrinfo* found = nullptr;
-  const int error =
-      getaddrinfo(std::string(host).c_str(), std::string(address.substr(colon + 1)).c_str(), &hints, &found);
+  const int error = getaddrinfo(std::string(host).c_str(), port.c_str(), &hints, &found);
   if (error != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", address, "\" is no HOST:PORT in numbers, such as 127.0.0.1:9560: ", gai_strerror(error)));

@@ -234,6 +234,15 @@ class MetricsTest(unittest.TestCase):
       for sock in slow:
         sock.close()
 
+  def test_where_it_cannot_listen_it_says_why(self):
+    for listen, why in (("127.0.0.1:99999", "a port is a number to 65535"), ("127.0.0.1:x", "a port is a number to 65535"),
+                        ("9560", "is no HOST:PORT"), ("localhost:9560", "is no HOST:PORT in numbers"),
+                        ("127.0.0.1:%d" % self.port, "Address already in use")):
+      done = subprocess.run([EXPORTER, "--address=" + self.address, "--listen=" + listen], capture_output=True, text=True,
+                            timeout=SECONDS, check=False)
+      self.assertEqual(done.returncode, 1, done.stderr)
+      self.assertIn(why, done.stderr)
+
   def test_rules(self):
     for path in (RULES, RULES_TEST):
       shutil.copy(path, self.directory)
