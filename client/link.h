@@ -7,8 +7,7 @@
 //
 // The directory is READ while the server answers the Hello: the accept told where. A server that asks who the client is
 // tells it with the Welcome, and there proves itself; a client that has a secret takes no other over the network. Of a
-// server whose directory is known
-// (the same incarnation) nothing is READ, and kGreeting leads to kReady.
+// server whose directory is known (the same incarnation) nothing is READ, and kGreeting leads to kReady.
 //
 // A server that took the connection and is slow to say Welcome is waited for, as one that is slow to answer a request:
 // operations end by their deadlines, and the transport notices when it is gone.

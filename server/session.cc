@@ -67,7 +67,7 @@ void Session::Finish(uint64_t number, const Outcome& outcome) {
 void Session::Release(uint64_t number) { at(number).state = State::kFree; }
 
 // What is not among these was a read, or did not come that far: it is carried out when it is sent again. But where some
-// of what it was told was forgotten, nobody knows.
+// of what it was told was forgotten, such a request may have been carried out.
 void Session::Recall(const Outcomes::Of& told) {
   wrote_ = restored_ = true;
   epoch_ = confirmed_epoch_ = told.epoch;

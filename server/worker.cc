@@ -1,4 +1,5 @@
-// A worker serves its clients; how they come and go: worker_clients.cc; how a group's primary answers: worker_group.cc.
+// A worker serves its clients. Requests that cannot be carried out at once: worker_waits.cc; how clients come and go:
+// worker_clients.cc; how a group's primary answers: worker_group.cc.
 #include "server/worker.h"
 
 #include <algorithm>
@@ -250,21 +251,6 @@ bool Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl
   return true;
 }
 
-bool Worker::Wait(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message, kv::Code why) {
-  if (why == kv::Code::kBusy) {
-    link.held.AddFirst({request.number, hash, std::string(message)});
-    WaitForGroup(link);
-  } else if (why == kv::Code::kMakingRoom) {
-    stats_.waits_for_room.Add();
-    link.room.Add(request.number, hash, now_ns_, message);
-    room_turns_.Add(&link);
-  } else if (request.type == kv::RequestType::kPutPulled) {  // its PullQueue answers
-    WantPullTurn(link);
-  }
-  Balance(link);
-  return why != kv::Code::kBusy;
-}
-
 // Carries a request out, unless that must wait: then it says kMakingRoom or kBusy; kLater: somebody answers it.
 Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload) {
   const kv::Code code = executor_.Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
@@ -330,94 +316,6 @@ void Worker::Send(Link& link, absl::string_view head, absl::string_view payload)
     case ReplyQueue::Sent::kTooMany:
       return Drop(link, "more requests without a reply than the window allows");
   }
-}
-
-void Worker::AnswerEndedPulls(Link& link) {
-  if (link.pulls->wants_room()) room_turns_.Add(&link);
-  if (link.pulls->wants_turn()) WantPullTurn(link);
-  if (link.pulls->waits_for_group()) WaitForGroup(link);
-  turn_bytes_ += link.pulls->TakeBytesHandled();
-  if (turn_bytes_ > stats_.longest_turn_bytes.value()) stats_.longest_turn_bytes.Set(turn_bytes_);
-  if (!link.pulls->has_ended()) return;
-  for (const PullQueue::Ended& ended : link.pulls->TakeEnded()) {
-    if (ended.cut) {
-      link.session->Release(ended.number);
-      // Alone it would leave its client without an answer for ever.
-      if (!link.closing) Drop(link, "a value could not be read from the client");
-    } else if (ended.begun.sequence != 0) {
-      AwaitCommit(link, ended.number, ended.hash, ended.begun, {});
-    } else {
-      sweep_.Noted();  // it may have had a ttl
-      tidy_.Noted();
-      link.session->Finish(ended.number, ended.begun.outcome);
-      Answer(link, ended.number, ended.begun.outcome);
-    }
-  }
-  ContinueHeld(link);
-}
-
-void Worker::ContinueHeld(Link& link) {
-  const auto busy = [this, &link](uint64_t hash) {
-    return link.pulls->Has(hash) || link.room.Has(hash) || (shared_.gate != nullptr && shared_.gate->Busy(hash));
-  };
-  HeldWrites::Held held;
-  while (!link.closing && link.held.TakeReady(busy, &held)) {
-    const absl::StatusOr<kv::Request> request = kv::Request::Decode(held.message);
-    if (request.ok() && !Execute(link, *request, held.hash, held.message)) break;  // it was when it came
-  }
-  if (shared_.gate != nullptr && !link.held.empty()) WaitForGroup(link);
-  Balance(link);
-}
-
-// One step for one connection, if it is time.
-size_t Worker::MakeRoom() {
-  now_ns_ = shared_.clock->NowNs();
-  stats_.waiting_for_room.Set(room_turns_.size());
-  Link* const link = room_turns_.Take(now_ns_);
-  if (link == nullptr) {
-    due_ns_ = std::min(due_ns_, room_turns_.due_ns());
-    return 0;
-  }
-  stats_.lock_times.Sample();
-  TakeRoomTurn(*link);
-  if (!link->room.empty() || link->pulls->wants_room()) room_turns_.Add(link);
-  room_turns_.Took(now_ns_, shared_.clock->NowNs());
-  stats_.room_steps.Add();
-  stats_.waiting_for_room.Set(room_turns_.size());
-  RingAll();
-  return 1;
-}
-
-void Worker::TakeRoomTurn(Link& link) {
-  link.room_turn_is_pulls = !link.room_turn_is_pulls;
-  if (link.room.empty() || (link.room_turn_is_pulls && link.pulls->wants_room())) {
-    link.pulls->MakeRoom();
-    AnswerEndedPulls(link);
-    return Balance(link);
-  }
-  const RoomQueue::Waiting& waiting = link.room.front();
-  const absl::StatusOr<kv::Request> request = kv::Request::Decode(waiting.message);  // as it was when it came
-  absl::string_view payload;
-  Outcome outcome = Try(link, *request, waiting.hash, /*may_step=*/true, &payload);
-  const int64_t waited_ns = now_ns_ - waiting.since_ns;
-  if (outcome.code == kv::Code::kMakingRoom) {
-    if (waited_ns < kLongestRoomWaitNs) return;
-    outcome.code = kv::Code::kNoMemory;
-  }
-  stats_.NoteRoomWait(waited_ns);
-  const uint64_t number = waiting.number;
-  if (outcome.code == kv::Code::kBusy) {
-    Wait(link, *request, waiting.hash, waiting.message, outcome.code);
-    return link.room.PopFront();
-  }
-  link.room.PopFront();  // before the answer, which may close the connection and release what waits
-  sweep_.Noted();        // it may have had a ttl
-  tidy_.Noted();
-  if (outcome.code != kv::Code::kLater) {
-    link.session->Finish(number, outcome);
-    Answer(link, number, outcome, payload);
-  }
-  ContinueHeld(link);
 }
 
 size_t Worker::PollCounters(int64_t looked_ns) {

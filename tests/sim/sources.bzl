@@ -71,6 +71,7 @@ SOURCES = [
     "server/worker.cc",
     "server/worker_clients.cc",
     "server/worker_group.cc",
+    "server/worker_waits.cc",
 ]
 
 HEADERS = [
