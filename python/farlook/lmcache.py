@@ -14,7 +14,7 @@ import select
 import threading
 from typing import Any, Optional
 
-from farlook import DeadlineExceeded, Error, FailedPrecondition, Unknown, _farlook
+from farlook import DeadlineExceeded, Error, FailedPrecondition, InvalidArgument, Unknown, _farlook
 
 __all__ = ["Connector"]
 
@@ -80,8 +80,9 @@ class _Worker:
                 try:
                     client._start(place, kind, *args, **options)
                     under_way.add(place)
-                except Error as error:
-                    outcomes[place] = error
+                except Exception as error:  # pylint: disable=broad-except
+                    # As a view that is read-only: it is the batch that fails, and not the thread.
+                    outcomes[place] = error if isinstance(error, Error) else InvalidArgument(str(error))
             while under_way:
                 ended = client._poll()
                 for place, _, outcome in ended:
@@ -91,9 +92,10 @@ class _Worker:
                     wait_ms = client._arm()
                     if wait_ms is not None:
                         self._poller.poll(wait_ms if wait_ms >= 0 else None)
-        except Error as error:  # the client is of no more use: another one takes its place
-            self.close()
-            outcomes = [error if place in under_way or outcome is None else outcome
+        except Exception as error:  # pylint: disable=broad-except
+            self.close()  # it is of no more use: another one takes its place
+            failure = error if isinstance(error, Error) else Unknown(str(error))
+            outcomes = [failure if place in under_way or outcome is None else outcome
                         for place, outcome in enumerate(outcomes)]
         return outcomes
 

@@ -21,7 +21,7 @@ PACKAGES = ["farlook-server", "farlook-tools", "libfarlook1", "libfarlook-dev", 
 BEFORE = "0.0.9"  # the version that is upgraded
 # What dpkg and those whom it tells keep for themselves.
 KEPT = re.compile(r"(etc/ld\.so\.cache|etc/(passwd|group|g?shadow|sub[ug]id)-?|etc/\.pwd\.lock|run|tmp|dev|proc"
-                  r"|etc/resolv\.conf|usr/sbin/policy-rc\.d|var/(cache|log|tmp|lib/(dpkg|apt|systemd))|root/\.\w+)(/|$)")
+                  r"|etc/resolv\.conf|etc/dpkg/dpkg\.cfg\.d|usr/sbin/policy-rc\.d|var/(cache|log|tmp|lib/(dpkg|apt|systemd))|root/\.\w+)(/|$)")
 INSIDE = pathlib.Path("/tmp/farlook-packages-test")
 ADDRESS = "shm:///run/farlook/kv"
 PYTHON = f"""
@@ -180,6 +180,8 @@ def enter(lower, scratch, version):
     shutil.copytree(scratch / "inside", merged / INSIDE.relative_to("/"))
     if str(lower) != "/":
         shutil.copy("/etc/resolv.conf", merged / "etc/resolv.conf")
+    for rule in (merged / "etc/dpkg/dpkg.cfg.d").glob("*"):  # a container's leaves manual pages out
+        rule.unlink()
     policy = merged / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
     policy.chmod(0o755)

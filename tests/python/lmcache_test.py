@@ -47,7 +47,7 @@ class Demux:
 
   def __call__(self, future):
     while future not in self.done:
-      self.poller.poll()
+      assert self.poller.poll(120_000), 'no completion comes'
       drained = self.connector.drain_completions()
       assert drained  # the descriptor is readable only while there are some
       for number, good, error, there in drained:
@@ -163,6 +163,21 @@ class LmcacheTest(unittest.TestCase):
           pass
         self.assertEqual(wait(c.submit_batch_exists(['a', 'c'])), (True, '', [False, True]))
       c.close()
+
+  def test_a_view_that_cannot_be_used_fails_its_batch_only(self):
+    c, wait = self.open(num_workers=1)
+    keys = self.keys(3)
+    memory = numpy.zeros((3, 100), dtype=numpy.uint8)
+    every_second = memoryview(numpy.zeros(200, dtype=numpy.uint8)[::2])
+    good, error, _ = wait(c.submit_batch_set(keys, [memoryview(memory[0]), every_second, memoryview(memory[2])]))
+    self.assertFalse(good)
+    self.assertIn('contiguous', error)
+    self.assertEqual(wait(c.submit_batch_exists(keys)), (True, '', [False] * 3))
+    self.assertEqual(wait(c.submit_batch_set(keys, [memoryview(row) for row in memory])), (True, '', None))
+    good, error, there = wait(c.submit_batch_get(keys, [memoryview(memory[0]), memoryview(bytes(100)),
+                                                        memoryview(memory[2])]))
+    self.assertEqual((good, there), (False, [True, False, True]))
+    self.assertNotEqual(error, '')
 
   def test_closing(self):
     c, wait = self.open()
