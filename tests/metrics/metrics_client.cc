@@ -13,8 +13,6 @@
 
 #include "farlook/async.h"
 #include "farlook/client.h"
-#include "farlook/options.h"
-#include "farlook/stats.h"
 
 namespace {
 
