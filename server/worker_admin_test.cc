@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -181,9 +182,9 @@ TEST(WorkerAdminOfUsersTest, OnlyTheRoleAdminIsAnswered) {
 // Has nothing to tell, and whoever comes may follow.
 class NoRecords : public RecordSource {
  public:
-  absl::Status Admit(const kv::Follow& /*follow*/) override { return absl::OkStatus(); }
-  std::string NextBatch(uint64_t /*backup*/, size_t /*most_bytes*/) override { return ""; }
-  absl::Status Accepted(uint64_t /*backup*/, uint64_t /*accepted*/) override { return absl::OkStatus(); }
+  absl::StatusOr<FeedId> Admit(const kv::Follow& /*follow*/) override { return FeedId(); }
+  absl::StatusOr<std::string> NextBatch(const FeedId& /*feed*/, size_t /*most_bytes*/) override { return ""; }
+  absl::Status Accepted(const FeedId& /*feed*/, uint64_t /*accepted*/) override { return absl::OkStatus(); }
 };
 
 TEST(WorkerBackupsTest, ABackupIsListedAsOne) {
@@ -191,12 +192,11 @@ TEST(WorkerBackupsTest, ABackupIsListedAsOne) {
   TestWorker worker(32 << 20, 16, 100, 3, /*users=*/nullptr, kTestWindow, /*evict=*/false, /*stream=*/nullptr,
                     /*figures_ms=*/0, &records);
   FakeCall* call = worker.Connect();
-  FakeCall* backup = worker.CallSilently();
-  worker.PollAll();
+  FakeCall* backup = worker.Connect(/*read_only=*/true);
   backup->peer.Send(kv::Follow{.incarnation = 7, .epoch = 1}.Encode());
   worker.PollAll();
   const auto reply = worker.Ask(call, MakeRequest(RequestType::kAdmin, 1, "clients@1"));
-  EXPECT_TRUE(absl::StrContains(reply->payload, "\t-\t-\t3\tbackup\t")) << reply->payload;
+  EXPECT_TRUE(absl::StrContains(reply->payload, "\t-\tread\t3\tbackup\t")) << reply->payload;
 }
 
 }  // namespace
