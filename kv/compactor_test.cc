@@ -7,7 +7,10 @@
 #include <set>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
+#include "kv/partition_locks.h"
 #include "kv/region.h"
 #include "kv/size_class.h"
 #include "kv/test_region.h"
@@ -53,7 +56,7 @@ class Pieces {
 // A partition whose items are the pieces, but for those that have no slot yet.
 class FakePartition : public ItemMover {
  public:
-  FakePartition(Pieces* pieces, int number) : pieces_(pieces), number_(number) {}
+  FakePartition(Pieces* pieces, int number, absl::Mutex* lock) : pieces_(pieces), number_(number), lock_(lock) {}
 
   char* SlotOfItemAt(uint64_t offset) override {
     EXPECT_EQ(pieces_->all().count(offset), 1u) << "no piece begins there";
@@ -65,7 +68,11 @@ class FakePartition : public ItemMover {
     *copied += std::min(most, bytes - *copied);
     return *copied == bytes;
   }
-  void MoveCopied(char* /*slot*/, uint64_t from, uint64_t to) override {
+  void MoveCopied(char* slot, uint64_t from, uint64_t to) override {
+    const bool locked = !TryLock();
+    EXPECT_TRUE(locked) << "an item was moved without its partition's lock";
+    EXPECT_NE(slot, nullptr) << "nothing leads to it yet";
+    EXPECT_EQ(pinned.count(from), 0u) << "its memory is somebody's";
     const Pieces::Piece piece = pieces_->Remove(from);
     pieces_->Add(to, piece);
     ++moved_items;
@@ -73,12 +80,19 @@ class FakePartition : public ItemMover {
   }
   uint64_t EvictOldest(int64_t /*now_ns*/) override { return 0; }
 
-  std::set<uint64_t> without_slot;
+  std::set<uint64_t> without_slot, pinned;
   uint64_t moved_items = 0, moved_bytes = 0;
 
  private:
+  bool TryLock() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const bool free = lock_->TryLock();
+    if (free) lock_->Unlock();
+    return free;
+  }
+
   Pieces* const pieces_;
   const int number_;
+  absl::Mutex* const lock_;
   char slot_ = 0;
 };
 
@@ -90,7 +104,7 @@ class CompactorTest : public testing::Test {
     locks_ = std::make_unique<PartitionLocks>(partitions);
     compactor_ = std::make_unique<Compactor>(heap_.get(), locks_.get());
     for (int i = 0; i < partitions; ++i) {
-      partitions_.push_back(std::make_unique<FakePartition>(&pieces_, i));
+      partitions_.push_back(std::make_unique<FakePartition>(&pieces_, i, locks_->of(i)));
       compactor_->Add(partitions_.back().get());
     }
   }
@@ -124,6 +138,7 @@ class CompactorTest : public testing::Test {
 
   // As a partition does it, call by call, to the end. No call does more than it may.
   uint64_t MakeRoom(int partition, uint64_t bytes, Claim claim = Claim::kNewKey) {
+    absl::MutexLock lock(locks_->of(partition));
     const uint64_t piece = SizeClassBytes(SizeClassFor(bytes));
     for (calls_ = 1; calls_ < 100'000; ++calls_) {
       const uint64_t bytes_before = moved_bytes(), items_before = moved_items();
@@ -204,24 +219,72 @@ TEST_F(CompactorTest, RoomThatCannotBeMadeIsRefusedAndThenWithoutWork) {
   EXPECT_EQ(moved_bytes(), moved);
 }
 
-TEST_F(CompactorTest, APinnedPieceStaysAndSoDoesOneWithoutASlot) {
+// Less than a block is in holes: they are brought together, as far as a piece wants it.
+TEST_F(CompactorTest, FewHolesGiveRoomForAPiece) {
   Make(16 * kMiB, 1);
+  const std::vector<uint64_t> pieces = Fill(0, 2'000);  // 32 in a block
+  for (size_t i = 0; i < 10; ++i) {
+    Free(pieces[2 * i]);            // of one block
+    Free(pieces[64 + 32 * i + 5]);  // of others
+  }
+  EXPECT_FALSE(compactor_->Hopeless(0, 4'096, Claim::kNewKey));
+  EXPECT_NE(MakeRoom(0, 4'000), 0u);
+}
+
+// Much may be moved for one that is long, as long as block after block comes free.
+TEST_F(CompactorTest, MovingThatDoesGoodGoesOn) {
+  Make(64 * kMiB, 1);
   const std::vector<uint64_t> pieces = Fill(0, 1'000);
-  std::set<uint64_t> pinned;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    if (i % 640 == 0) {
-      pinned.insert(pieces[i]);
-      heap_->Pin(pieces[i]);
-    } else if (i == 64 * 3 + 7) {
-      partitions_[0]->without_slot.insert(pieces[i]);
-    } else if (i % 2 == 0) {
-      Free(pieces[i]);
+  for (size_t i = 0; i < pieces.size(); i += 2) Free(pieces[i]);
+  EXPECT_NE(MakeRoom(0, 20 * kMiB), 0u);
+  EXPECT_GT(moved_bytes(), 8 * kMiB);
+}
+
+TEST_F(CompactorTest, HopelessSaysWhatStepsWouldFind) {
+  Make(16 * kMiB, 1);
+  const std::vector<uint64_t> pieces = Fill(0, 64);
+  for (const uint64_t bytes : {4'096, 65'536, 524'288, 1 << 20}) {
+    EXPECT_TRUE(compactor_->Hopeless(0, bytes, Claim::kNewKey)) << bytes;
+  }
+  for (size_t i = 0; i < pieces.size(); i += 2) Free(pieces[i]);
+  for (const uint64_t bytes : {4'096, 65'536, 524'288, 1 << 20}) {
+    EXPECT_FALSE(compactor_->Hopeless(0, bytes, Claim::kNewKey)) << bytes;
+    EXPECT_NE(MakeRoom(0, bytes), 0u) << bytes;
+  }
+}
+
+// Of two partitions, whose small and medium pieces fill the region: those of one are in use, or on their way.
+TEST_F(CompactorTest, WhatMayNotBeMovedStaysWhateverIsWanted) {
+  for (const uint64_t bytes : {1'000, 20'000}) {
+    for (const bool pins : {false, true}) {
+      partitions_.clear();
+      pieces_ = Pieces();
+      Make(32 * kMiB, 2);
+      std::vector<uint64_t> pieces;
+      while (true) {
+        const uint64_t offset = Allocate(static_cast<int>(pieces.size() % 2), bytes);
+        if (offset == 0) break;
+        pieces.push_back(offset);
+      }
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        if (i % 100 == 7) {
+          const int owner = pieces_.all().at(pieces[i]).partition;
+          if (pins) {
+            heap_->Pin(pieces[i]);
+            partitions_[static_cast<size_t>(owner)]->pinned.insert(pieces[i]);
+          } else {
+            partitions_[static_cast<size_t>(owner)]->without_slot.insert(pieces[i]);
+          }
+        } else if (i % 3 != 0) {
+          Free(pieces[i]);
+        }
+      }
+      for (const uint64_t wanted : {3'000, 40'000, 300'000, 1'200'000, 2'500'000}) {
+        for (int i = 0; i < 4; ++i) MakeRoom(i % 2, wanted);
+      }
+      EXPECT_GT(moved_items(), 10u);
     }
   }
-  for (int i = 0; i < 50; ++i) MakeRoom(0, 60'000);
-  EXPECT_GT(moved_items(), 100u);
-  for (const uint64_t offset : pinned) EXPECT_EQ(pieces_.all().count(offset), 1u) << "it was not moved";
-  EXPECT_EQ(pieces_.all().count(pieces[64 * 3 + 7]), 1u);
 }
 
 TEST_F(CompactorTest, AnotherPartitionsLockIsOnlyTried) {
@@ -243,6 +306,153 @@ TEST_F(CompactorTest, AnotherPartitionsLockIsOnlyTried) {
   const bool free = locks_->of(1)->TryLock();
   EXPECT_TRUE(free) << "it was given back";
   if (free) locks_->of(1)->Unlock();
+}
+
+// The same of medium pieces, which lie in blocks of both; and where units are to be contiguous.
+TEST_F(CompactorTest, AnotherPartitionsLockIsOnlyTriedForSharedBlocks) {
+  Make(64 * kMiB, 2);
+  std::vector<uint64_t> pieces = Fill(1, 20'000);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i % 4 != 0) Free(pieces[i]);
+  }
+  locks_->of(1)->Lock();
+  for (const uint64_t wanted : {uint64_t{60'000}, uint64_t{400'000}, 50 * kMiB}) {
+    const uint64_t piece = SizeClassBytes(SizeClassFor(wanted));
+    for (int i = 0; i < 100; ++i) {
+      StepBudget budget;
+      compactor_->Step(0, piece, Claim::kNewKey, &budget);
+    }
+  }
+  EXPECT_EQ(moved_items(), 0u);
+  locks_->of(1)->Unlock();
+}
+
+// What others' locks keep from being moved is given up after a while.
+TEST_F(CompactorTest, WhoHoldsALockForEverKeepsNobodyWaiting) {
+  Make(64 * kMiB, 2);
+  const std::vector<uint64_t> sparse = Fill(1, 20'000);
+  for (size_t i = 0; i < sparse.size(); ++i) {
+    if (i % 8 != 0) Free(sparse[i]);
+  }
+  locks_->of(1)->Lock();
+  for (const uint64_t wanted : {uint64_t{2'000}, uint64_t{400'000}, 40 * kMiB}) {
+    MakeRoom(0, wanted);
+    EXPECT_LT(calls_, 2'000u) << wanted;
+  }
+  EXPECT_EQ(moved_items(), 0u);
+  locks_->of(1)->Unlock();
+}
+
+// Every other unit is free, and between them lies what another partition has.
+TEST_F(CompactorTest, AWindowIsNotEmptiedWithoutTheLocksOfItsItems) {
+  Make(32 * kMiB, 2);
+  for (const uint64_t offset : Fill(1, 1'000)) {
+    if (offset / kUnitBytes % 2 == 0 || offset / 1024 % 3 != 0) Free(offset);
+  }
+  locks_->of(1)->Lock();
+  EXPECT_EQ(MakeRoom(0, 2 * kMiB), 0u);
+  EXPECT_LT(calls_, 5'000u);
+  EXPECT_EQ(moved_items(), 0u);
+  locks_->of(1)->Unlock();
+}
+
+// The window of units in which the least is in use; if something there may not be moved, another one.
+TEST_F(CompactorTest, ARunIsMadeWhereLeastIsInUse) {
+  for (const bool pins : {false, true}) {
+    partitions_.clear();
+    pieces_ = Pieces();
+    Make(32 * kMiB, 1);
+    const std::vector<uint64_t> pieces = Fill(0, 1'000);  // from the high end down, so the first lie together
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const bool sparse = i >= pieces.size() / 2 && i < pieces.size() / 2 + 128 * 64;
+      if (i % (sparse ? 60 : 3) != 0) {
+        if (sparse || i % 3 == 1) Free(pieces[i]);
+      } else if (pins && sparse && i % 3'000 == 0) {
+        heap_->Pin(pieces[i]);
+        partitions_[0]->pinned.insert(pieces[i]);
+      }
+    }
+    // All free units but those that compaction needs are taken, so that a window must be emptied.
+    while (Allocate(0, 100'000, Claim::kOverwrite) != 0) {
+    }
+    const uint64_t before = moved_items();
+    EXPECT_NE(MakeRoom(0, 4 * kMiB), 0u) << (pins ? "elsewhere" : "there");
+    if (!pins) {
+      EXPECT_LT(moved_items() - before, 600u);
+    }
+  }
+}
+
+// To bring a few cells together is not worth moving a block's items for.
+TEST_F(CompactorTest, BlocksThatAreNearlyFullAreLeftAlone) {
+  Make(16 * kMiB, 1);
+  const std::vector<uint64_t> pieces = Fill(0, 64);
+  for (size_t i = 300; i < pieces.size(); i += 700) Free(pieces[i]);
+  EXPECT_EQ(MakeRoom(0, 200), 0u);
+  EXPECT_EQ(moved_items(), 0u);
+}
+
+// Where each hole is shorter than each piece, a block is emptied into a new one. Its unit is compaction's: neither new
+// keys nor overwrites take the last.
+TEST_F(CompactorTest, TheLastUnitsAreForEmptyingBlocks) {
+  Make(32 * kMiB, 1);
+  std::vector<uint64_t> small;
+  for (const Claim claim : {Claim::kNewKey, Claim::kOverwrite}) {
+    while (Allocate(0, 3'000, claim) != 0) {
+      const uint64_t offset = Allocate(0, 250, claim);
+      if (offset == 0) break;
+      small.push_back(offset);
+    }
+  }
+  while (const uint64_t offset = Allocate(0, 64, Claim::kOverwrite)) small.push_back(offset);
+  for (const uint64_t offset : small) Free(offset);
+  EXPECT_NE(MakeRoom(0, 3'000, Claim::kOverwrite), 0u);
+  EXPECT_GT(moved_items(), 0u);
+}
+
+TEST_F(CompactorTest, HolesAreFewWhereLessThanAPartIsFree) {
+  Make(16 * kMiB, 1);
+  const std::vector<uint64_t> pieces = Fill(0, 64);
+  EXPECT_TRUE(compactor_->HolesAreFew(0, 64));
+  EXPECT_TRUE(compactor_->HolesAreFew(0, 20'000)) << "there are none";
+  EXPECT_FALSE(compactor_->HolesAreFew(0, 2 * kMiB)) << "a run is not made of holes";
+  for (size_t i = 0; i < pieces.size(); i += 4) Free(pieces[i]);
+  EXPECT_FALSE(compactor_->HolesAreFew(0, 64));
+}
+
+// The way home of what lies in the spare is its partition's.
+TEST_F(CompactorTest, TheSpareIsEmptiedUnderItsOwnersLock) {
+  Make(32 * kMiB, 2);
+  const std::vector<uint64_t> pieces = Fill(1, 66'000);
+  const uint64_t home = pieces[5], bytes = pieces_.all().at(home).bytes;
+  const uint64_t spare = heap_->Lend(1, bytes);
+  ASSERT_NE(spare, 0u);
+  pieces_.Remove(home);
+  pieces_.Add(spare, {bytes, 1});
+  StepBudget budget;
+  locks_->of(1)->Lock();
+  EXPECT_TRUE(compactor_->StepForSpare(1, &budget)) << "nobody knows its home yet";
+  locks_->of(1)->Unlock();
+  partitions_[1]->without_slot.insert(spare);
+  EXPECT_FALSE(budget.left());
+  heap_->KeepHome(home);
+  locks_->of(1)->Lock();
+  budget = StepBudget();
+  EXPECT_TRUE(compactor_->StepForSpare(1, &budget));
+  EXPECT_FALSE(budget.left());
+  partitions_[1]->without_slot.clear();
+  budget = StepBudget();
+  EXPECT_TRUE(compactor_->StepForSpare(0, &budget)) << "later";
+  EXPECT_FALSE(budget.left());
+  EXPECT_EQ(moved_items(), 0u);
+  locks_->of(1)->Unlock();
+  absl::MutexLock lock(locks_->of(0));
+  for (int i = 0; i < 3; ++i) {
+    budget = StepBudget();
+    if (!compactor_->StepForSpare(0, &budget)) break;
+  }
+  EXPECT_EQ(pieces_.all().count(home), 1u);
+  EXPECT_FALSE(compactor_->StepForSpare(0, &budget)) << "it can be lent again";
 }
 
 // Any sizes, partitions and frees, for a while: Pieces checks that nothing overlaps, and all of it comes back.
