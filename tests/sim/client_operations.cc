@@ -252,13 +252,17 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   return &slot;
 }
 
-// Half of the values end soon.
+// Half of the values end soon (fewer where memory is to be full), others when the one before would have.
 void SimClient::Lend(Ask ask, int key, size_t place, client::Operation* operation) {
   rdma::sim::Random& random = world_->random;
   const bool touches = ask.touch != client::Kind::kGet;
-  const bool ends = touches ? ask.touch != client::Kind::kPersist : Makes(ask.type) && random.OneIn(2);
+  const bool ends =
+      touches ? ask.touch != client::Kind::kPersist : Makes(ask.type) && random.OneIn(world_->plan.evicts ? 8 : 2);
   if (ends) operation->ttl_ms = random.Between(1, 6);
-  if (touches || ends) world_->LeasesOf(server_, key).push_back({place, operation->ttl_ms, touches, /*apart=*/false});
+  operation->keep_ttl = !touches && !ends && Makes(ask.type) && random.OneIn(2);
+  if (touches || ends || operation->keep_ttl) {
+    world_->LeasesOf(server_, key).push_back({place, operation->ttl_ms, touches, /*apart=*/false, operation->keep_ttl});
+  }
 }
 
 void SimClient::Begin(Ask ask, int key, bool must_answer) { core_->Start(&Prepare(ask, key, must_answer)->operation); }

@@ -24,28 +24,33 @@ struct End {
 
 class Moments {
  public:
-  explicit Moments(const rdma::sim::SimClock& clock) : clock_(clock) {}
+  explicit Moments(const ClockAt& clock_at) : clock_at_(clock_at) {}
 
   End Of(const Operation& operation, int64_t ttl_ms) const {
     if (ttl_ms == 0) return {};
     const bool ended = operation.outcome == Outcome::kOk;
-    return {MomentOf(operation.begin_ns, ttl_ms), ended ? MomentOf(operation.end_ns, ttl_ms) : kNever};
+    // The server may have started anew within the operation, so both clocks count.
+    const rdma::sim::SimClock first = clock_at_(operation.begin_ns);
+    const rdma::sim::SimClock last = ended ? clock_at_(operation.end_ns) : first;
+    return {
+        std::min(MomentOf(first, operation.begin_ns, ttl_ms), MomentOf(last, operation.begin_ns, ttl_ms)),
+        ended ? std::max(MomentOf(first, operation.end_ns, ttl_ms), MomentOf(last, operation.end_ns, ttl_ms)) : kNever};
   }
 
  private:
   // When an item ends whose ttl began at this moment: as soon as the server's clock shows its time.
-  int64_t MomentOf(int64_t begin_ns, int64_t ttl_ms) const {
+  static int64_t MomentOf(const rdma::sim::SimClock& clock, int64_t begin_ns, int64_t ttl_ms) {
     const server::ServerTime time;
-    const uint64_t end_ms = time.ExpiryMs(static_cast<uint64_t>(ttl_ms) * 1000, clock_.At(begin_ns));
+    const uint64_t end_ms = time.ExpiryMs(static_cast<uint64_t>(ttl_ms) * 1000, clock.At(begin_ns));
     int64_t before = begin_ns, after = begin_ns + 2 * (ttl_ms + 2) * 1'000'000;
     while (after - before > 1) {
       const int64_t between = before + (after - before) / 2;
-      (kv::HasExpired(end_ms, time.At(clock_.At(between))) ? after : before) = between;
+      (kv::HasExpired(end_ms, time.At(clock.At(between))) ? after : before) = between;
     }
     return after;
   }
 
-  const rdma::sim::SimClock& clock_;
+  const ClockAt& clock_at_;
 };
 
 struct Touch {
@@ -95,26 +100,33 @@ Operation EndOf(uint64_t write, Outcome outcome, End end) {
 
 }  // namespace
 
-std::string AddEnds(const rdma::sim::SimClock& clock, const std::vector<Lease>& leases, history::KeyHistory* history) {
-  const Moments moments(clock);
+std::string AddEnds(const ClockAt& clock_at, const std::vector<Lease>& leases, history::KeyHistory* history) {
+  const Moments moments(clock_at);
   Touches touches = Sort(moments, leases, history);
-  std::unordered_map<size_t, int64_t> ttls;  // of writes, by place
+  std::unordered_map<size_t, Lease> puts;       // by place
+  std::unordered_map<uint64_t, End> sure_ends;  // by version
   for (const Lease& lease : leases) {
-    if (!lease.touches) ttls[lease.place] = lease.ttl_ms;
+    if (!lease.touches) puts[lease.place] = lease;
   }
   const size_t count = history->size();
   for (size_t i = 0; i < count; ++i) {
     const Operation write = (*history)[i];
     if (write.write == 0 || (write.outcome != Outcome::kOk && write.outcome != Outcome::kPending)) continue;
-    const auto ttl = ttls.find(i);
-    End end = moments.Of(write, ttl == ttls.end() ? 0 : ttl->second);
+    const auto put = puts.find(i);
+    End end = moments.Of(write, put == puts.end() ? 0 : put->second.ttl_ms);
+    bool sure = write.outcome == Outcome::kOk;
+    if (put != puts.end() && put->second.keeps && write.type != history::Type::kInsert) {
+      // Of a compare-and-set it is known what was there before.
+      const auto old = sure_ends.find(write.type == history::Type::kCompareAndSet ? write.expected : 0);
+      sure &= old != sure_ends.end();
+      end = old != sure_ends.end() ? old->second : End{write.begin_ns, kNever};
+    }
     std::vector<Touch>& own = touches.sure[write.write];
     const auto begin_ns = [&](const Touch& touch) { return (*history)[touch.place].begin_ns; };
     std::sort(own.begin(), own.end(), [&](const Touch& a, const Touch& b) { return begin_ns(a) < begin_ns(b); });
 
     // Where nobody can say in which order touches took effect, or whether they did, the value ends at some time from
     // the earliest one on, or never.
-    bool sure = write.outcome == Outcome::kOk;
     int64_t earliest_ns = end.lo_ns, latest_ns = end.hi_ns;
     for (size_t t = 0; t < own.size(); ++t) {
       sure &= t == 0 || begin_ns(own[t]) > (*history)[own[t - 1].place].end_ns;
@@ -138,6 +150,7 @@ std::string AddEnds(const rdma::sim::SimClock& clock, const std::vector<Lease>& 
       operation.end_ns = std::min(operation.end_ns, end.hi_ns);
       end = touch.end;
     }
+    if (write.version != 0) sure_ends[write.version] = end;
     if (end.finite()) history->push_back(EndOf(write.write, Outcome::kOk, end));
   }
   return "";

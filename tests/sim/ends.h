@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,14 @@ struct Lease {
   int64_t ttl_ms = 0;    // 0: the item is never to expire
   bool touches = false;  // it is a Touch, Persist or GetAndTouch, which stands in the history as a get; else a put
   bool apart = false;    // of a GetAndTouch: the value was read after the touch, and may be another, or none, by then
+  bool keeps = false;    // a put: the item ends when the one before would have, if that would
 };
 
-// Adds the ends of values to a key's history; `clock` is the server's, which neither jumped nor was set anew. Returns
-// what is wrong with a touch: it succeeded after the end of what it touched. Else nothing.
-std::string AddEnds(const rdma::sim::SimClock& clock, const std::vector<Lease>& leases, history::KeyHistory* history);
+// Adds the ends of values to a key's history. `clock_at` says what clock the server had at a moment: it is set anew
+// with each start, and does not jump in between. Returns what is wrong with a touch: it succeeded after the end of what
+// it touched. Else nothing.
+using ClockAt = std::function<rdma::sim::SimClock(int64_t true_ns)>;
+std::string AddEnds(const ClockAt& clock_at, const std::vector<Lease>& leases, history::KeyHistory* history);
 
 }  // namespace farlook::sim
 

@@ -82,7 +82,7 @@ void FaultMaker::OnOperation(SimClient* client) {
     (any < clients_.size() ? clients_[any].get() : client)
         ->Stop(random.Between(10'000, random.OneIn(2) ? 1'000'000 : 150'000'000));
   }
-  if (MayJump() && happens(Fault::kServerJumps)) {
+  if (MayJump() && !world.plan.expires && happens(Fault::kServerJumps)) {
     last_jump_ns_ = world.now_ns();
     server->clock().offset_ns += random.Between(0, 20'000'000);
   }

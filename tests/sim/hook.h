@@ -72,6 +72,7 @@ enum class Break : uint8_t {
   kKeptIsEvicted,
   kEvictedStaysAlive,
   kExpiredIsFound,
+  kTtlNotKept,
   kClocksNotAllowedFor,
   kLiveIsSwept,
   kCount,

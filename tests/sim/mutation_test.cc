@@ -80,6 +80,8 @@ constexpr Mutation kMutations[] = {
     {Break::kKeptIsEvicted, "KeptItemIsEvicted", Focus::kCaches},
     {Break::kEvictedStaysAlive, "EvictedItemStaysAlive", Focus::kCaches},
     {Break::kExpiredIsFound, "ExpiredItemIsFound", Focus::kExpiry},
+    {Break::kTtlNotKept, "TtlIsNotKept", Focus::kExpiry},
+    {Break::kEvictedStaysAlive, "EvictedItemOfThoseThatExpireStaysAlive", Focus::kExpiry},
     {Break::kClocksNotAllowedFor, "DifferenceOfClocksNotAllowedFor", Focus::kExpiry},
     {Break::kLiveIsSwept, "LiveItemIsSwept", Focus::kExpiry},
 };

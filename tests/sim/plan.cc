@@ -214,8 +214,9 @@ void FocusOnDeadlines(Plan* plan) {
 }
 
 void FocusOnExpiry(Plan* plan) {
-  plan->grows = plan->large_values = plan->long_values = plan->moves = plan->counters = plan->evicts = false;
+  plan->grows = plan->large_values = plan->long_values = plan->moves = plan->counters = false;
   plan->expires = true;
+  plan->evicts = plan->large_values = plan->seed % 4 == 0;
   plan->operations = 3'000;
   plan->clients = 4;
   plan->in_flight = 3;
@@ -227,10 +228,17 @@ void FocusOnExpiry(Plan* plan) {
   plan->network.min_delay_ns = 10'000;
   plan->network.max_delay_ns = 60'000;
   plan->network.slow_ns = 1'000'000;
-  // Which clocks may jump, or drift further, is not promised: nobody could know the server's.
-  plan->faults &= BitOf(Fault::kServerClocks) | BitOf(Fault::kSlowReads) | BitOf(Fault::kClientStop) |
-                  BitOf(Fault::kServerStop) | BitOf(Fault::kServerStopBetweenStores) | BitOf(Fault::kServerDeath) |
-                  BitOf(Fault::kBreaksAtClients);
+  if (plan->evicts) {
+    plan->operations = 1'200;
+    plan->clients = 6;
+    plan->keys = 80;
+    plan->values = 3;
+  }
+  // The server's clock may jump with a start. What jumps, or drifts further, in between is not promised: nobody could
+  // know the server's.
+  plan->faults &= BitOf(Fault::kServerClocks) | BitOf(Fault::kServerJumps) | BitOf(Fault::kSlowReads) |
+                  BitOf(Fault::kClientStop) | BitOf(Fault::kServerStop) | BitOf(Fault::kServerStopBetweenStores) |
+                  BitOf(Fault::kServerDeath) | BitOf(Fault::kBreaksAtClients);
   plan->faults |= BitOf(Fault::kSlowReplies) | BitOf(Fault::kSlowRequests);
   plan->rates[static_cast<size_t>(Fault::kSlowReplies)] = 100'000;
   plan->rates[static_cast<size_t>(Fault::kSlowRequests)] = 20'000;

@@ -133,7 +133,7 @@ enum class Focus : uint8_t {
   kShrinks,     // keys come and then go, so that segments merge, and memory leaves the index
   kCaches,      // large values in caches that are full
   kCalls,       // growth, and gets at once whose clients are stopped in the middle; servers die
-  kExpiry,      // items expire while they are read, touched and swept; clocks drift as far as is allowed for
+  kExpiry,      // items expire while they are read, touched, swept and evicted; clocks drift as far as is allowed for
 };
 inline constexpr int kFoci = static_cast<int>(Focus::kExpiry) + 1;
 Plan DrawPlan(uint64_t seed, Focus focus);

@@ -71,6 +71,9 @@ EDITS = [
 
     # An item that has expired is found.
     ("kv/lookup.cc", "  if (now.hi < expiry_us) {\n", "  if (now.hi < expiry_us || BROKEN(kExpiredIsFound)) {\n"),
+    # A put that is to keep the ttl does not.
+    ("kv/partition.cc", "  return params.keep_ttl && old_expiry_ms != 0 ? old_expiry_ms : params.expiry_ms;\n",
+     "  return params.keep_ttl && old_expiry_ms != 0 && !BROKEN(kTtlNotKept) ? old_expiry_ms : params.expiry_ms;\n"),
     # The server's clock is taken for what its last message said, and the time since.
     ("client/server_clock.h", "    const uint64_t since_us = static_cast<uint64_t>(std::max<int64_t>(0, now_ns - heard_ns_)) / 1000;\n    return {",
      "    const uint64_t since_us = static_cast<uint64_t>(std::max<int64_t>(0, now_ns - heard_ns_)) / 1000;\n"

@@ -192,8 +192,9 @@ void Simulation::Judge(RunResult* result) {
       Extend(&history);
       if (world_.plan.evicts && !IsKept(key)) AllowEvictions(&history);
       if (world_.plan.expires) {
-        const rdma::sim::SimClock& clock = servers_[static_cast<size_t>(server)]->clock();
-        const std::string late = AddEnds(clock, world_.LeasesOf(server, key), &history);
+        const SimServer& of = *servers_[static_cast<size_t>(server)];
+        const std::string late =
+            AddEnds([&of](int64_t ns) { return of.ClockAt(ns); }, world_.LeasesOf(server, key), &history);
         if (result->violation.empty()) result->violation = late;
       }
       const history::CheckResult check = history::Check(history, /*max_steps=*/20'000);

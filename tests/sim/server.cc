@@ -87,6 +87,10 @@ void SimServer::Start() {
                                 kv::kMinRegionBytes;
   char* region = TakeMemory(region_bytes);
   ++starts_;
+  if (starts_ > 1 && world_->plan.expires && world_->Strikes(Fault::kServerJumps)) {
+    past_clocks_.emplace_back(world_->now_ns(), clock_);
+    clock_.offset_ns = world_->random.Between(0, 1'000'000'000'000);
+  }
   parts_ = std::make_unique<Parts>();
   Parts& parts = *parts_;
   // Each partition has blocks of its own, which are to be sparse.
@@ -198,6 +202,13 @@ absl::Span<char> SimServer::CreateCounters(uint64_t incarnation) {
 
 uint64_t SimServer::cells_waiting() const {
   return alive() && parts_->counters != nullptr ? parts_->counters->stats().cells_quarantined : 0;
+}
+
+rdma::sim::SimClock SimServer::ClockAt(int64_t true_ns) const {
+  for (const auto& [until_ns, clock] : past_clocks_) {
+    if (true_ns < until_ns) return clock;
+  }
+  return clock_;
 }
 
 uint64_t SimServer::no_memory() const {

@@ -32,6 +32,8 @@ class SimServer {
   std::string address() const { return "sim://server" + std::to_string(number_); }
   rdma::sim::Party party() const { return 1000 + number_; }
   rdma::sim::SimClock& clock() { return clock_; }
+  // That it had at a moment.
+  rdma::sim::SimClock ClockAt(int64_t true_ns) const;
   bool alive() const { return parts_ != nullptr; }
   bool ending() const { return ending_; }
   kv::TableStats stats() const { return parts_ ? parts_->table->stats() : kv::TableStats(); }
@@ -79,6 +81,7 @@ class SimServer {
   World* const world_;
   const int number_;
   rdma::sim::SimClock clock_;
+  std::vector<std::pair<int64_t, rdma::sim::SimClock>> past_clocks_;  // until when
   std::unique_ptr<Parts> parts_;
   int starts_ = 0;
   int64_t died_ns_ = 0;
