@@ -2,10 +2,14 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/client_impl.h"
 #include "client/operation.h"
 
@@ -22,6 +26,15 @@ absl::StatusOr<std::string> Ask(Client* client, std::string_view what, const Ser
   if (!status.ok()) return status;
   if (left != nullptr) *left = operation.version;
   return text;
+}
+
+absl::StatusOr<uint64_t> EpochOf(const absl::StatusOr<std::string>& status) {
+  if (!status.ok()) return status.status();
+  uint64_t epoch = 0;
+  for (absl::string_view line : absl::StrSplit(*status, '\n')) {
+    if (absl::ConsumePrefix(&line, "epoch ") && absl::SimpleAtoi(line, &epoch)) return epoch;
+  }
+  return absl::InternalError("the server's answer does not say which epoch its group has");
 }
 
 // False: it is no line of a list.
@@ -69,6 +82,27 @@ absl::Status KickClient(Client* client, uint64_t id, const ServerOptions& option
   absl::Status status = Ask(client, absl::StrCat("kick ", id), options).status();
   if (absl::IsNotFound(status)) return absl::NotFoundError(absl::StrCat("no client has the id ", id));
   return status;
+}
+
+absl::StatusOr<std::string> GroupStatus(Client* client, const ServerOptions& options) {
+  return Ask(client, "cluster status", options);
+}
+
+absl::Status HandOver(Client* client, const ServerOptions& options) {
+  const absl::StatusOr<uint64_t> before = EpochOf(GroupStatus(client, options));
+  if (!before.ok()) return before.status();
+  // With the epoch: what is sent again to the next primary is not meant for that.
+  const absl::StatusOr<std::string> answer = Ask(client, absl::StrCat("cluster handover ", *before), options);
+  if (!answer.ok()) return answer.status();
+  if (absl::StartsWith(*answer, "refused")) {
+    return absl::FailedPreconditionError("no backup of the group is in sync: `cluster status` shows them");
+  }
+  for (;;) {
+    const absl::StatusOr<uint64_t> now = EpochOf(GroupStatus(client, options));
+    if (!now.ok()) return now.status();
+    if (*now > *before) return absl::OkStatus();
+    absl::SleepFor(absl::Milliseconds(1));
+  }
 }
 
 }  // namespace farlook

@@ -39,7 +39,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address
   rdma::TransportOptions transport;
   transport.liveness_ms = options.liveness_ms;
   transport.max_outstanding = options.max_outstanding;
-  auto endpoint = rdma::CreateEndpoint(View(address), transport);
+  // Of several addresses the first says which backend, and on rdma which device, all are reached with.
+  auto endpoint = rdma::CreateEndpoint(View(address.substr(0, address.find(','))), transport);
   if (!endpoint.ok()) return endpoint.status();
   auto impl = std::make_unique<ClientImpl>(*std::move(endpoint), address, options);
   if (absl::Status status = impl->waiter.Connect(options.timeout_ms, options.wait_for_server); !status.ok()) {

@@ -26,7 +26,7 @@ ClientCore::ClientCore(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_vi
       told_(&stats_),
       latencies_(&time_, &stats_, &told_),
       finished_(&latencies_),
-      link_(endpoint_.get(), std::string(address), options, &time_, random_seed),
+      link_(endpoint_.get(), address, options, &time_, random_seed),
       engines_({endpoint_.get(), link_.directory(), &time_, &timeouts_, &finished_, &latencies_, &stats_}, options) {}
 
 ClientCore::~ClientCore() {
@@ -178,7 +178,9 @@ void ClientCore::OnConnected() {
   if (std::exchange(was_connected_, true)) ++stats_.reconnects;
   local_ = link_.connection()->capabilities().local;
   if (link_.incarnation() != incarnation_) {
-    if (incarnation_ != 0) {
+    if (incarnation_ != 0 && (link_.in_group() || moved_)) {
+      moved_ = true;  // the Welcome tells whether the session goes on there
+    } else if (incarnation_ != 0) {
       OnNewIncarnation();
     } else {
       engines_.ResizeCache(static_cast<uint64_t>(
@@ -216,7 +218,14 @@ void ClientCore::OnFirstMessage(absl::string_view message) {
 
 void ClientCore::BeginReady() {
   connect_wanted_ = false;
-  if ((link_.welcome().flags & kv::Welcome::kResumed) == 0) {
+  const bool resumed = (link_.welcome().flags & kv::Welcome::kResumed) != 0;
+  if (std::exchange(moved_, false)) {
+    if (resumed) {
+      engines_.Moved();
+    } else {
+      OnNewIncarnation();
+    }
+  } else if (!resumed) {
     engines_.EndSession("the server no longer knows this client's session");
   }
   kv::Directory* const directory = link_.directory()->directory();
@@ -250,8 +259,9 @@ void ClientCore::FailAttempt(const absl::Status& why) {
   link_.Failed(why, time_.NowNs());
   engines_.Lost();
   told_.Lost();
-  engines_.EndSession(why.message());
-  if (link_.refused().ok()) return;  // to be waited out
+  const bool waits = link_.refused().ok();
+  if (!waits || !link_.in_group()) engines_.EndSession(why.message());
+  if (waits) return;
   connect_wanted_ = false;
   Refuse(link_.refused());
 }

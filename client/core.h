@@ -8,6 +8,8 @@
 //   * It is another incarnation: the same, and location cache and directory are dropped; a write with IfVersion that was
 //     not sent yet ends with ABORTED, since its version belongs to a table that is gone. The next error says what
 //     happened.
+//   * It is the next primary of a group: the session goes on there, as do versions; only the location cache is dropped.
+//   * Nobody of a group accepts: operations wait until their deadlines.
 //   * No server accepts: every operation ends at once, with UNKNOWN if it is a write that was sent, else UNAVAILABLE.
 //     So do those started before the next attempt is due.
 #ifndef FARLOOK_CLIENT_CORE_H_
@@ -151,6 +153,7 @@ class ClientCore {
   bool connect_wanted_ = false;
   bool local_ = false;
   bool was_connected_ = false;
+  bool moved_ = false;  // to another server of the group, which has not said Welcome yet
   uint32_t calls_without_progress_ = 0;
   int64_t counted_ns_ = 0;    // when an operation on a counter last began
   absl::Status trouble_;      // what last went wrong with a connection

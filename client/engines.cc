@@ -221,6 +221,8 @@ void Engines::EndSession(absl::string_view why) {
   });
 }
 
+void Engines::Moved() { cache_.Clear(); }
+
 void Engines::ForgetServer(absl::string_view news) {
   EndSession("the server process that it was sent to is gone");
   cache_.Clear();

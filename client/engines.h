@@ -112,6 +112,8 @@ class Engines {
   void EndSession(absl::string_view why);
   // Another server process, with an empty table, answers: the engines forget what they knew of the one before.
   void ForgetServer(absl::string_view news);
+  // The same table goes on elsewhere: sessions and versions do, places do not.
+  void Moved();
 
   // ---- What happens rarely, to all.
 

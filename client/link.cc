@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "kv/proof.h"
 
 namespace farlook::client {
@@ -14,15 +15,41 @@ constexpr absl::string_view kMagicBytes = "FRLK";
 
 constexpr int64_t kMsNs = 1'000'000;
 
+bool IsAddress(absl::string_view text) {
+  const size_t scheme = text.find("://");
+  return scheme != absl::string_view::npos && scheme > 0 && text.find(',', scheme) == absl::string_view::npos;
+}
+
+// A comma within a path is followed by no scheme.
+std::vector<std::string> SplitAddresses(absl::string_view text) {
+  std::vector<std::string> addresses;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    if (!addresses.empty() && part.find("://") == absl::string_view::npos) {
+      absl::StrAppend(&addresses.back(), ",", part);
+    } else {
+      addresses.emplace_back(part);
+    }
+  }
+  return addresses;
+}
+
 }  // namespace
 
-Link::Link(rdma::Endpoint* endpoint, std::string address, const ClientOptions& options, LastTime* time,
+Link::Link(rdma::Endpoint* endpoint, absl::string_view address, const ClientOptions& options, LastTime* time,
            uint64_t random_seed)
     : endpoint_(endpoint),
-      address_(std::move(address)),
+      addresses_(SplitAddresses(address)),
       options_(options),
       random_(static_cast<std::minstd_rand::result_type>(random_seed)),
       directory_(endpoint, time) {}
+
+// The index of an address, which may be new.
+size_t Link::Learn(absl::string_view address) {
+  const auto found = std::find(addresses_.begin(), addresses_.end(), address);
+  const auto index = static_cast<size_t>(found - addresses_.begin());
+  if (found == addresses_.end()) addresses_.emplace_back(address);
+  return index;
+}
 
 absl::Status Link::Dial(uint64_t session) {
   kv::ConnectData data;
@@ -30,7 +57,7 @@ absl::Status Link::Dial(uint64_t session) {
   if (options_.read_only) data.flags |= kv::ConnectData::kReadOnly;
   may_pass_.reset();
   retry_after_ms_ = 0;
-  auto connection = endpoint_->Connect(address_, data.Encode(), options_.timeout_ms);
+  auto connection = endpoint_->Connect(addresses_[next_], data.Encode(), options_.timeout_ms);
   if (!connection.ok()) return connection.status();
   connection_ = *std::move(connection);
   state_ = State::kDialling;
@@ -118,6 +145,10 @@ absl::Status Link::TakeGrant() {
 
 absl::Status Link::Turned(kv::RefusalCode code, absl::string_view text) {
   may_pass_ = kv::WorthTryingAgain(code);
+  if (code == kv::RefusalCode::kNotPrimary) {
+    is_group_ = true;
+    if (IsAddress(text)) named_ = Learn(text);
+  }
   return kv::RefusalStatus(code, text);
 }
 
@@ -133,6 +164,9 @@ absl::Status Link::OnFirstMessage(absl::string_view message, int64_t now_ns) {
   if (!welcome.ok()) return welcome.status();
   welcome_ = *welcome;
   welcome_ns_ = now_ns;
+  for (const std::string& member : SplitAddresses(welcome_.members)) {
+    if (IsAddress(member)) Learn(member);
+  }
   if (asked()) {
     if (absl::Status status = TakeGrant(); !status.ok()) return status;
     Pump();
@@ -163,6 +197,8 @@ absl::Status Link::CheckDirectory() {
   }
   hasher_.emplace(header.hash_seed);
   state_ = State::kReady;
+  is_group_ = (accept_.flags & kv::AcceptData::kGroup) != 0;
+  failures_ = 0;
   refused_ = absl::OkStatus();
   return absl::OkStatus();
 }
@@ -176,11 +212,18 @@ absl::Status Link::Explain(const absl::Status& status) {
 
 void Link::Failed(absl::Status why, int64_t now_ns) {
   Close(now_ns);
+  if (in_group()) {
+    next_ = named_.value_or((next_ + 1) % addresses_.size());
+    named_.reset();
+    // Each once without a pause; then all of them again.
+    if (++failures_ % addresses_.size() != 0) due_ns_ = now_ns;
+  }
   due_ns_ = std::max(due_ns_, now_ns + retry_after_ms_ * kMsNs);
   if (why.ok()) why = absl::UnavailableError("the connection ended");
   // Without a word of the server: nobody is there, or nobody answers.
   const bool nobody = absl::IsUnavailable(why) || absl::IsNotFound(why) || absl::IsDeadlineExceeded(why);
-  refused_ = options_.wait_for_server && may_pass_.value_or(nobody) ? absl::OkStatus() : std::move(why);
+  const bool waits = options_.wait_for_server || in_group();
+  refused_ = waits && may_pass_.value_or(nobody) ? absl::OkStatus() : std::move(why);
 }
 
 void Link::Lost(int64_t now_ns) { Close(now_ns); }

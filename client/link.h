@@ -9,6 +9,10 @@
 // tells it with the Welcome, and there proves itself; a client that has a secret takes no other over the network. Of a
 // server whose directory is known (the same incarnation) nothing is READ, and kGreeting leads to kReady.
 //
+// Of a group (docs/cluster.md) there are several addresses: those that the user gives, and those that the primary tells
+// with its Welcome. Each attempt is made at the next one, or where a backup says that the primary is; between rounds of
+// them is the pause. While nobody of the group answers operations wait, until their deadlines.
+//
 // A server that took the connection and is slow to say Welcome is waited for, as one that is slow to answer a request:
 // operations end by their deadlines, and the transport notices when it is gone.
 //
@@ -27,6 +31,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -51,7 +56,8 @@ class Link {
     kReady,
   };
 
-  Link(rdma::Endpoint* endpoint, std::string address, const ClientOptions& options, LastTime* time,
+  // `address`: one, or several separated by commas.
+  Link(rdma::Endpoint* endpoint, absl::string_view address, const ClientOptions& options, LastTime* time,
        uint64_t random_seed);
 
   State state() const { return state_; }
@@ -84,6 +90,9 @@ class Link {
   // The server answered something over this connection: if it breaks, try again at once.
   void Proven() { backoff_ms_ = 0; }
 
+  // Whether the server is a group's, or there are several addresses: another one may go on with the session.
+  bool in_group() const { return is_group_ || addresses_.size() > 1; }
+
   // Whether it was the server that refused the last attempt, in its own words.
   bool turned_away() const { return may_pass_.has_value(); }
   // Why the last attempt failed, or OK. Also OK where that is to be waited out.
@@ -112,10 +121,15 @@ class Link {
   absl::Status Answer(absl::string_view challenge);
   absl::Status TakeGrant();
   absl::Status Turned(kv::RefusalCode code, absl::string_view text);
+  size_t Learn(absl::string_view address);
   absl::Status CheckDirectory();
 
   rdma::Endpoint* const endpoint_;
-  const std::string address_;
+  std::vector<std::string> addresses_;  // one at least
+  size_t next_ = 0;                     // the index of the one to be tried
+  size_t failures_ = 0;                 // of attempts in a row
+  std::optional<size_t> named_;         // where a backup says that the primary is
+  bool is_group_ = false;
   const ClientOptions options_;
   std::minstd_rand random_;
 

@@ -118,6 +118,8 @@ void Session::Connect(const Ready& ready) {
   sounding_ = 0;
   epoch_ = ready.welcome->epoch;
   if (!exists()) return Begin(ready);
+  incarnation_ = ready.incarnation;
+  hasher_ = ready.context.hasher;
   id_ = ready.welcome->session;  // another one, where the server did not keep the session since it never wrote
   // A server that grants more than at first does not change what this side has room for.
   SetWindow(std::min<uint32_t>(ready.welcome->window, static_cast<uint32_t>(sent_.size())));

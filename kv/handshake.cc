@@ -145,6 +145,7 @@ struct WelcomeFields {
     uint32_t zero = 0;
     const auto has_grant = [&] { return m.table.rkey != 0; };
     field(Welcome::kGrant, has_grant, m.table.address, m.table.bytes, m.table.rkey, zero, m.proof);
+    field.Text(Welcome::kMembers, m.members);
     field(
         Welcome::kFigures, [&] { return m.figures_ms != 0; }, m.figures_ms);
     field(
@@ -179,6 +180,7 @@ struct FollowFields {
   template <typename Message, typename Field>
   static void Visit(Message& m, Field& field) {
     field(Follow::kReplica, Always, m.incarnation, m.epoch, m.accepted);
+    field.Text(Follow::kJoins, m.address);
   }
 };
 
@@ -288,6 +290,10 @@ absl::Status RefusalStatus(RefusalCode code, absl::string_view text) {
   switch (code) {
     case RefusalCode::kShuttingDown:
       return absl::UnavailableError(text);
+    case RefusalCode::kNotPrimary:
+      return absl::UnavailableError(
+          text.empty() ? std::string("this server is a backup, and its group has no primary at present")
+                       : absl::StrCat("this server is a backup; its group's primary is at ", text));
     case RefusalCode::kFull:
       return absl::ResourceExhaustedError(text);
     case RefusalCode::kNotAllowed:

@@ -68,6 +68,7 @@ struct ServerRange {
 struct AcceptData {
   static constexpr size_t kBytes = 40;
   enum Flags : uint32_t {
+    kGroup = 1,  // of a group (docs/cluster.md): sessions and versions go on in its next primary, another incarnation
     kAuthentication = 1u << 16,  // the table is told when the client has proved who it is (Welcome); here it is zeros
   };
 
@@ -89,11 +90,12 @@ enum class RefusalCode : uint8_t {
   kVersion = 5,           // (FAILED_PRECONDITION) the sides are of releases that do not understand each other
   kMalformed = 6,         // (FAILED_PRECONDITION)
   kNotAuthenticated = 7,  // (UNAUTHENTICATED) the client did not prove who it is
+  kNotPrimary = 8,        // (UNAVAILABLE) a backup; the text is the primary's address, or empty; try there, and again
 };
 
 // Whether the same may be welcome later.
 constexpr bool WorthTryingAgain(RefusalCode code) {
-  return code == RefusalCode::kShuttingDown || code == RefusalCode::kFull;
+  return code == RefusalCode::kShuttingDown || code == RefusalCode::kFull || code == RefusalCode::kNotPrimary;
 }
 // What a client reports. A code of a later release: FAILED_PRECONDITION.
 absl::Status RefusalStatus(RefusalCode code, absl::string_view text);
@@ -165,13 +167,14 @@ struct Hello {
 // Server to client.
 struct Welcome {
   enum Flags : uint32_t { kResumed = 1, kReadOnly = 2 };
-  // Fields. Kept free: 6 table, 7 epoch and shard of a cluster, 8 map.
+  // Fields. Kept free: 6 table, 7 epoch and shard of a cluster.
   enum Tag : uint16_t {
     kSession = 1,   // id u64 | epoch u32 | flags u32
     kLimits = 2,    // longest value u64 | window u32
     kCounters = 3,  // address u64 | bytes u64 | rkey u32 | atomics u32; absent: none
     kClock = 4,     // u64
     kGrant = 5,    // address u64 | bytes u64 | rkey u32 | zero u32 | proof, 32 bytes; absent: the accept told the table
+    kMembers = 8,  // addresses of a group's members, separated by commas; absent: there is no group
     kFigures = 9,  // u32; absent: the client is not to tell its figures
     kSample = 10,  // u32: of a cache; absent: the client is to tell nothing
   };
@@ -189,6 +192,7 @@ struct Welcome {
   Mac proof = {};           // the server's, with the table
   uint32_t figures_ms = 0;  // between two messages of the client's figures (client_figures.h); 0: none are wanted
   uint32_t sample = 0;      // one hit in so many is to be told (touched.h); 0: none
+  std::string members;      // where the group's next primary may be
 
   std::string Encode() const;
   static absl::StatusOr<Welcome> Decode(absl::string_view bytes);
@@ -225,12 +229,14 @@ struct Proof {
 struct Follow {
   enum Tag : uint16_t {
     kReplica = 1,  // incarnation u64 | epoch u64 | accepted u64
+    kJoins = 2,    // its address; absent: it is a member, or was filled from here before
   };
 
   uint8_t version = kMaxVersion;
   uint64_t incarnation = 0;  // of the backup; never 0
   uint64_t epoch = 0;        // that it knows
-  uint64_t accepted = 0;     // it has all records up to this one
+  uint64_t accepted = 0;     // it has all records up to this one; in the answer to one that joins: as if it had them
+  std::string address = {};  // of one that joins, as clients come to it: it has nothing, and is to be filled
 
   std::string Encode() const;
   static absl::StatusOr<Follow> Decode(absl::string_view bytes);

@@ -44,6 +44,9 @@ class Backup {
   // have made.
   absl::Status Take(absl::string_view batch);
 
+  // From now on it hears `primary`.
+  void EnterEpoch(uint64_t epoch, uint64_t primary) { stream_.EnterEpoch(epoch, primary); }
+
   // It is primary of `epoch` now: publishes all that was accepted, and gives back what is set aside. An error: it lacks
   // some of that, and must not serve.
   absl::Status Promote();

@@ -21,6 +21,7 @@ namespace farlook::server {
 struct FeedId {
   uint64_t backup = 0;
   uint64_t connection = 0;
+  uint64_t from = 0;  // it is sent the records after this one
 };
 
 // Where the batches come from. Thread safety: any thread.
@@ -34,6 +35,8 @@ class RecordSource {
   // any more.
   virtual absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes) = 0;
   virtual absl::Status Accepted(const FeedId& feed, uint64_t accepted) = 0;
+  // The connection is over.
+  virtual void Gone(const FeedId& feed) = 0;
 };
 
 // Of one connection. Thread safety: none; belongs to its worker.

@@ -101,16 +101,23 @@ void Follower::OnWelcome(absl::string_view message) {
   if (must_prove && (!expected_.has_value() || !kv::SameMac(welcome->proof, *expected_))) {
     return Fail(absl::UnauthenticatedError("the primary does not know the secret of this backup's user"));
   }
-  told_ = backup_->accepted();
-  Say(kv::Follow{.incarnation = me_.replica, .epoch = me_.epoch, .accepted = told_}.Encode());
+  if (backup_ != nullptr) told_ = backup_->accepted();
+  kv::Follow follow{.incarnation = me_.replica, .epoch = me_.epoch, .accepted = told_};
+  if (backup_ == nullptr) follow.address = me_.address;
+  Say(follow.Encode());
   state_ = State::kSaidFollow;
 }
 
 void Follower::OnAnswer(absl::string_view message) {
   const auto answer = kv::Follow::Decode(message);
   if (!answer.ok()) return Fail(answer.status());
-  if (answer->incarnation != me_.replica || answer->epoch != me_.epoch || answer->accepted != told_) {
+  if (answer->incarnation != me_.replica || answer->epoch != me_.epoch ||
+      (backup_ != nullptr && answer->accepted != told_)) {
     return Fail(absl::DataLossError("the primary answered another backup"));
+  }
+  if (backup_ == nullptr) {
+    told_ = answer->accepted;
+    backup_ = make_(told_);
   }
   state_ = State::kFollows;
 }
@@ -143,8 +150,8 @@ bool Follower::TellAccepted() {
     if (!connection_->PostSend(to_send_, {})) return false;
     to_send_.clear();
   } else {
+    if (!follows() || backup_->accepted() == told_) return false;
     const uint64_t accepted = backup_->accepted();
-    if (!follows() || accepted == told_) return false;
     char bytes[kAcceptedBytes];
     kv::StoreAs(bytes, accepted);
     if (!connection_->PostSend({bytes, sizeof bytes}, {})) return false;

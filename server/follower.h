@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,10 +31,14 @@ class Follower {
     uint64_t replica = 0;  // its incarnation
     uint64_t epoch = 0;
     std::string user = {}, secret = {};  // where the primary asks for them
+    std::string address = {};            // of one that joins
   };
   // All outlive it.
   Follower(rdma::Endpoint* endpoint, Backup* backup, Identity me)
       : endpoint_(endpoint), backup_(backup), me_(std::move(me)) {}
+  // Of one that joins: `make` is called when the primary has said from where on it hears all.
+  Follower(rdma::Endpoint* endpoint, std::function<Backup*(uint64_t accepted)> make, Identity me)
+      : endpoint_(endpoint), make_(std::move(make)), me_(std::move(me)) {}
   ~Follower() = default;
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
@@ -69,7 +74,8 @@ class Follower {
   bool TellAccepted();
 
   rdma::Endpoint* const endpoint_;
-  Backup* const backup_;
+  Backup* backup_ = nullptr;
+  const std::function<Backup*(uint64_t accepted)> make_;
   const Identity me_;
   std::unique_ptr<rdma::Connection> connection_;
   State state_ = State::kConnecting;

@@ -28,9 +28,24 @@ cluster::Record::Kind KindOf(RecordStream::Kind kind) {
 
 GroupStream::GroupStream(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail,
                          size_t most_bytes)
-    : stream_(epoch, primary, next, std::move(tail), most_bytes), epoch_(epoch), committed_(0) {
+    : most_bytes_(most_bytes) {
+  Lead(epoch, primary, next, std::move(tail));
+}
+
+void GroupStream::Lead(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail) {
   absl::MutexLock lock(&mutex_);
-  committed_.store(stream_.committed(), std::memory_order_release);
+  stream_ = std::make_unique<cluster::OutgoingStream>(epoch, primary, next, std::move(tail), most_bytes_);
+  epoch_ = epoch;
+  must_accept_.reset();
+  expected_.clear();
+  committed_.store(stream_->committed(), std::memory_order_release);
+}
+
+void GroupStream::Cease() {
+  absl::MutexLock lock(&mutex_);
+  stream_.reset();
+  must_accept_.reset();
+  expected_.clear();
 }
 
 uint64_t GroupStream::Append(const Record& record) {
@@ -45,9 +60,10 @@ uint64_t GroupStream::Append(const Record& record) {
   uint64_t sequence = 0;
   {
     absl::MutexLock lock(&mutex_);
-    const absl::StatusOr<uint64_t> appended = stream_.Append(std::move(copy));
+    if (stream_ == nullptr) return 0;
+    const absl::StatusOr<uint64_t> appended = stream_->Append(std::move(copy));
     if (!appended.ok()) {
-      refused_at_bytes_ = stream_.kept_bytes();
+      refused_at_bytes_ = stream_->kept_bytes();
       return 0;
     }
     sequence = *appended;
@@ -60,13 +76,14 @@ uint64_t GroupStream::Append(const Record& record) {
 
 uint64_t GroupStream::last() const {
   absl::MutexLock lock(&mutex_);
-  return stream_.last();
+  return stream_ == nullptr ? 0 : stream_->last();
 }
 
 void GroupStream::SetMembers(std::vector<uint64_t> must_accept) {
   bool advanced = false;
   {
     absl::MutexLock lock(&mutex_);
+    if (stream_ == nullptr) return;
     must_accept_ = std::move(must_accept);
     advanced = Advance();
   }
@@ -75,7 +92,7 @@ void GroupStream::SetMembers(std::vector<uint64_t> must_accept) {
 
 void GroupStream::EnterEpoch(uint64_t epoch) {
   absl::MutexLock lock(&mutex_);
-  stream_.EnterEpoch(epoch);
+  if (stream_ != nullptr) stream_->EnterEpoch(epoch);
   epoch_ = epoch;
 }
 
@@ -83,13 +100,14 @@ void GroupStream::Expect(const std::vector<uint64_t>& backups) {
   bool advanced = false;
   {
     absl::MutexLock lock(&mutex_);
-    std::map<uint64_t, Expected> expected;
+    if (stream_ == nullptr) return;
+    std::map<uint64_t, Follower> expected;
     for (const uint64_t backup : backups) {
       const auto known = expected_.find(backup);
-      expected.emplace(backup, known == expected_.end() ? Expected() : known->second);
+      expected.emplace(backup, known == expected_.end() ? Follower() : known->second);
     }
     for (const auto& [backup, was] : expected_) {
-      if (!expected.contains(backup)) stream_.Forget(backup);
+      if (!expected.contains(backup)) stream_->Forget(backup);
     }
     expected_ = std::move(expected);
     advanced = Advance();
@@ -98,31 +116,44 @@ void GroupStream::Expect(const std::vector<uint64_t>& backups) {
   if (appended_) appended_();  // whose connections are to end looks
 }
 
-std::map<uint64_t, uint64_t> GroupStream::followers() const {
-  absl::MutexLock lock(&mutex_);
-  std::map<uint64_t, uint64_t> followers;
-  for (const auto& [backup, state] : expected_) {
-    if (state.connection != 0) followers.emplace(backup, state.accepted);
+void GroupStream::Forget(uint64_t backup) {
+  std::vector<uint64_t> others;
+  for (const auto& [other, state] : followers()) {
+    if (other != backup) others.push_back(other);
   }
-  return followers;
+  Expect(others);
+}
+
+std::map<uint64_t, GroupStream::Follower> GroupStream::followers() const {
+  absl::MutexLock lock(&mutex_);
+  return expected_;
 }
 
 absl::StatusOr<FeedId> GroupStream::Admit(const kv::Follow& follow) {
-  FeedId feed{.backup = follow.incarnation};
+  FeedId feed{.backup = follow.incarnation, .from = follow.accepted};
   bool advanced = false;
   {
     absl::MutexLock lock(&mutex_);
-    const auto found = expected_.find(follow.incarnation);
-    if (found == expected_.end()) {
+    if (stream_ == nullptr) return absl::FailedPreconditionError("this server is not the group's primary");
+    auto found = expected_.find(follow.incarnation);
+    if (found == expected_.end() && follow.address.empty()) {
       return absl::PermissionDeniedError("the group does not know this backup, and nobody asked to add it");
     }
     if (follow.epoch != epoch_) {
       return absl::FailedPreconditionError(
           absl::StrCat("the backup follows epoch ", follow.epoch, ", and this is ", epoch_));
     }
-    if (absl::Status status = stream_.Follow(follow.incarnation, follow.accepted); !status.ok()) return status;
+    // One that joins again begins again.
+    if (!follow.address.empty()) feed.from = stream_->last();
+    if (absl::Status status = stream_->Follow(follow.incarnation, feed.from); !status.ok()) return status;
     feed.connection = ++connections_;
-    found->second = {.connection = feed.connection, .accepted = follow.accepted};
+    if (found == expected_.end()) found = expected_.emplace(follow.incarnation, Follower()).first;
+    found->second.connection = feed.connection;
+    found->second.accepted = feed.from;
+    if (!follow.address.empty()) {
+      found->second.address = follow.address;
+      found->second.from = feed.from;
+    }
     advanced = Advance();
   }
   if (advanced && advanced_) advanced_();
@@ -130,9 +161,15 @@ absl::StatusOr<FeedId> GroupStream::Admit(const kv::Follow& follow) {
   return feed;
 }
 
-GroupStream::Expected* GroupStream::Current(const FeedId& feed) {
+void GroupStream::Gone(const FeedId& feed) {
+  absl::MutexLock lock(&mutex_);
+  if (Follower* const backup = Current(feed); backup != nullptr) backup->connection = 0;
+}
+
+GroupStream::Follower* GroupStream::Current(const FeedId& feed) {
   const auto found = expected_.find(feed.backup);
-  return found == expected_.end() || found->second.connection != feed.connection ? nullptr : &found->second;
+  return stream_ == nullptr || found == expected_.end() || found->second.connection != feed.connection ? nullptr
+                                                                                                       : &found->second;
 }
 
 absl::StatusOr<std::string> GroupStream::NextBatch(const FeedId& feed, size_t most_bytes) {
@@ -140,16 +177,16 @@ absl::StatusOr<std::string> GroupStream::NextBatch(const FeedId& feed, size_t mo
   if (Current(feed) == nullptr) {
     return absl::AbortedError("this backup follows over a later connection, or may not follow any more");
   }
-  return stream_.NextBatch(feed.backup, most_bytes);
+  return stream_->NextBatch(feed.backup, most_bytes);
 }
 
 absl::Status GroupStream::Accepted(const FeedId& feed, uint64_t accepted) {
   bool advanced = false;
   {
     absl::MutexLock lock(&mutex_);
-    Expected* const backup = Current(feed);
+    Follower* const backup = Current(feed);
     if (backup == nullptr) return absl::OkStatus();
-    if (absl::Status status = stream_.Accepted(feed.backup, accepted); !status.ok()) return status;
+    if (absl::Status status = stream_->Accepted(feed.backup, accepted); !status.ok()) return status;
     backup->accepted = std::max(backup->accepted, accepted);
     advanced = Advance();
   }
@@ -159,13 +196,14 @@ absl::Status GroupStream::Accepted(const FeedId& feed, uint64_t accepted) {
 
 bool GroupStream::Advance() {
   bool waited_for = false;
+  if (stream_ == nullptr) return false;
   if (must_accept_.has_value()) {
-    const uint64_t committed = stream_.Commit(*must_accept_);
+    const uint64_t committed = stream_->Commit(*must_accept_);
     waited_for = committed != committed_.load(std::memory_order_relaxed);
     if (waited_for) committed_.store(committed, std::memory_order_release);
   }
   // A joiner that has accepted something makes room, though nothing is committed by that.
-  if (refused_at_bytes_ != 0 && stream_.kept_bytes() < refused_at_bytes_) {
+  if (refused_at_bytes_ != 0 && stream_->kept_bytes() < refused_at_bytes_) {
     refused_at_bytes_ = 0;
     waited_for = true;
   }

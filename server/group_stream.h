@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ namespace farlook::server {
 
 class GroupStream final : public RecordStream, public RecordSource {
  public:
+  // Takes nothing before Lead().
+  explicit GroupStream(size_t most_bytes) : most_bytes_(most_bytes) {}
   // As of cluster::OutgoingStream, without members yet.
   GroupStream(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail, size_t most_bytes);
 
@@ -37,6 +40,11 @@ class GroupStream final : public RecordStream, public RecordSource {
   void OnAdvanced(std::function<void()> advanced) { advanced_ = std::move(advanced); }
   // Called when there is something to send.
   void OnAppended(std::function<void()> appended) { appended_ = std::move(appended); }
+
+  // Of one that has become primary: the stream goes on with record `next`. Nobody is expected.
+  void Lead(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail = {});
+  // It is primary no more: as before Lead().
+  void Cease();
 
   uint64_t Append(const Record& record) override;
   uint64_t committed() const override { return committed_.load(std::memory_order_acquire); }
@@ -48,32 +56,37 @@ class GroupStream final : public RecordStream, public RecordSource {
 
   // Who may follow: members, and joiners that are to be filled. Whoever followed and is not among them is forgotten.
   void Expect(const std::vector<uint64_t>& backups);
-  // Who was to follow and does, with what each has accepted.
-  std::map<uint64_t, uint64_t> followers() const;
+  void Forget(uint64_t backup);
+  // Who follows, or did and is expected to come again.
+  struct Follower {
+    uint64_t connection = 0;  // its last; 0: it has none
+    std::string address;      // of one that joins
+    uint64_t from = 0;        // it heard all records after this one
+    uint64_t accepted = 0;
+  };
+  std::map<uint64_t, Follower> followers() const;
 
+  // Who joins (Follow::address) is expected from now on.
   absl::StatusOr<FeedId> Admit(const kv::Follow& follow) override;
   absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes) override;
   absl::Status Accepted(const FeedId& feed, uint64_t accepted) override;
+  void Gone(const FeedId& feed) override;
 
  private:
-  struct Expected {
-    uint64_t connection = 0;  // its last; 0: it has not come yet
-    uint64_t accepted = 0;
-  };
-
   // Null: it is another connection's, or nobody's.
-  Expected* Current(const FeedId& feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Follower* Current(const FeedId& feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether somebody waits for what has become of the stream.
   bool Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const size_t most_bytes_;
   mutable absl::Mutex mutex_;
-  cluster::OutgoingStream stream_ ABSL_GUARDED_BY(mutex_);
-  uint64_t epoch_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<cluster::OutgoingStream> stream_ ABSL_GUARDED_BY(mutex_);  // null: it is no primary
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<std::vector<uint64_t>> must_accept_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, Expected> expected_ ABSL_GUARDED_BY(mutex_);  // by incarnation
+  std::map<uint64_t, Follower> expected_ ABSL_GUARDED_BY(mutex_);  // by incarnation
   uint64_t connections_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t refused_at_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // were kept when a record was refused; 0: none was
-  std::atomic<uint64_t> committed_;
+  std::atomic<uint64_t> committed_{0};
   std::function<void()> advanced_;
   std::function<void()> appended_;
 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -51,6 +52,7 @@ ABSL_FLAG(uint32_t, window, farlook::kv::kDefaultWindow, "requests without a rep
 ABSL_FLAG(int64_t, max_clients, 1024, "connections at once");
 ABSL_FLAG(uint64_t, max_kept_sessions, 4096, "sessions of clients that are gone, kept to be resumed");
 ABSL_FLAG(absl::Duration, keep_sessions, absl::Minutes(10), "how long a session is kept");
+ABSL_FLAG(std::string, group, "", "where the record of its group is: file:///folder/NAME, etcd://host:port/NAME");
 ABSL_FLAG(std::string, users, "", "file of those who may come, and what each may do; empty: everybody");
 ABSL_FLAG(farlook::server::FileMode, socket_mode, {}, "mode of the files of shm:// addresses; empty: the umask's");
 ABSL_FLAG(std::string, socket_group, "", "group of the files of shm:// addresses; empty: this process'");
@@ -86,6 +88,8 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
   --max_clients=N             connections at once (1024)
   --max_kept_sessions=N       sessions of vanished clients kept to be resumed (4096)
   --keep_sessions=DURATION    for how long at most (10m)
+  --group=URL                 be a member of a group, a primary and its backups, whose record is file:///folder/NAME or
+                              etcd://host:port,host:port/NAME: docs/cluster.md
   --users=FILE                who may come, and what each may do: docs/security.md; read again at SIGHUP. Without it
                               whoever reaches an rdma:// address may read and write all
   --socket_mode=MODE          of the files of shm:// addresses, as 660: who may write may connect (the umask's)
@@ -116,12 +120,15 @@ Exit codes:
 
 // What --print_flags prints, in this order, and --help explains.
 const std::vector<absl::string_view>& FlagNames() {
-  static const auto* const names = new std::vector<absl::string_view>{
-      "listen",          "memory",         "counter_memory", "huge_pages",        "numa_node",
-      "max_value_bytes", "max_clients",    "window",         "max_kept_sessions", "keep_sessions",
-      "workers",         "spin_us",        "liveness",       "counter_patience",  "drain_timeout",
-      "users",           "socket_mode",    "socket_group",   "log_level",         "hash_seed",
-      "evict",           "client_figures", "slow_ms"};
+  static const auto* const names =
+      new std::vector<absl::string_view>{"listen",         "memory",           "counter_memory",
+                                         "huge_pages",     "numa_node",        "max_value_bytes",
+                                         "max_clients",    "window",           "max_kept_sessions",
+                                         "keep_sessions",  "workers",          "spin_us",
+                                         "liveness",       "counter_patience", "drain_timeout",
+                                         "users",          "socket_mode",      "socket_group",
+                                         "log_level",      "hash_seed",        "evict",
+                                         "client_figures", "slow_ms",          "group"};
   return *names;
 }
 
@@ -178,6 +185,7 @@ ServerOptions OptionsFromFlags() {
   options.max_clients = absl::GetFlag(FLAGS_max_clients);
   options.max_kept_sessions = absl::GetFlag(FLAGS_max_kept_sessions);
   options.keep_sessions_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_keep_sessions));
+  options.group = absl::GetFlag(FLAGS_group);
   options.users = absl::GetFlag(FLAGS_users);
   options.socket_mode = absl::GetFlag(FLAGS_socket_mode).mode;
   options.socket_group = absl::GetFlag(FLAGS_socket_group);
@@ -333,7 +341,12 @@ int Main(int argc, char** argv) {
   Stopper stopper(&writer);
   Log(LogLevel::kInfo, "preparing memory", {{"bytes", absl::GetFlag(FLAGS_memory).bytes}});
   sd_notify(/*unset_environment=*/0, "STATUS=preparing memory");
-  const ServerOptions options = OptionsFromFlags();
+  ServerOptions options = OptionsFromFlags();
+  std::atomic<bool> again{false};
+  options.deposed = [&again] {
+    again.store(true, std::memory_order_relaxed);
+    kill(getpid(), SIGTERM);
+  };
   if (absl::Status few = RaiseDescriptorLimit(options); !few.ok() && CheckOptions(options).ok()) {
     Log(LogLevel::kWarning, "not all clients can come", {{"reason", few.message()}});
   }
@@ -344,6 +357,7 @@ int Main(int argc, char** argv) {
     return ExitCodeFor(server.status());
   }
   stopper.Ready([&] { Reload(server->get(), words, names); });
+  (*server)->JoinGroup();
   (*server)->LogReady();  // not before: a signal that answers this line is to stop it in order
   sd_notify(/*unset_environment=*/0,
             absl::StrCat("READY=1\nSTATUS=listening at ", absl::StrJoin((*server)->addresses(), ", ")).c_str());
@@ -354,6 +368,14 @@ int Main(int argc, char** argv) {
   (*server)->Stop();
   Log(LogLevel::kInfo, "clients are gone, giving memory back", {{"bytes", options.memory_bytes}});
   server->reset();
+  if (again.load(std::memory_order_relaxed)) {
+    // As another incarnation: with other memory, and without any connection.
+    Log(LogLevel::kInfo, "beginning anew");
+    writer.Flush();
+    execv("/proc/self/exe", argv);
+    Log(LogLevel::kError, "cannot begin anew", {{"errno", errno}});
+    return kOther;
+  }
   Log(LogLevel::kInfo, "stopped");
   return kStopped;
 }

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "farlook/version.h"
 #include "kv/cell_region.h"
+#include "kv/region.h"
 #include "kv/table.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
@@ -21,9 +22,13 @@
 #include "server/acceptor_thread.h"
 #include "server/cell_domain.h"
 #include "server/client_figures.h"
+#include "server/commit_gate.h"
 #include "server/counters.h"
+#include "server/group.h"
+#include "server/group_url.h"
 #include "server/log.h"
 #include "server/partition_locks.h"
+#include "server/process_lock.h"
 #include "server/roster.h"
 #include "server/server_time.h"
 #include "server/start_log.h"
@@ -84,6 +89,7 @@ class Server::Impl {
   absl::Status Start(const std::function<void(int)>& on_progress);
   void Stop();
   absl::Status ReloadUsers();
+  void JoinGroup();
   void LogReady() const { server::LogReady(facts_, clock_.NowNs() - started_ns_); }
   std::string Stats(absl::string_view prefix) const;
   const ServerFacts& facts() const { return facts_; }
@@ -96,6 +102,7 @@ class Server::Impl {
   };
 
   absl::Status ReadUsers();
+  absl::Status OpenGroup();
   absl::Status Listen();
   absl::Status Prepare(const std::function<void(int)>& on_progress);
   absl::Status MakeTable(const std::function<void(int)>& on_progress);
@@ -116,6 +123,9 @@ class Server::Impl {
   std::vector<std::unique_ptr<rdma::SharedMemory>> cell_memory_;  // one, or none
   std::unique_ptr<kv::Table> table_;
   std::unique_ptr<PartitionLocks> locks_;
+  std::unique_ptr<Group> group_;  // null: it is in none
+  std::unique_ptr<CommitGate> gate_;
+  std::unique_ptr<ProcessLock> process_lock_;  // let go when nothing of this server can be READ any more
   std::unique_ptr<Counters> counters_;
   std::unique_ptr<Users> users_;  // null: everybody may come
   std::atomic<int64_t> clients_{0};
@@ -129,6 +139,7 @@ class Server::Impl {
   std::atomic<int> prepared_percent_{0};
   bool running_ = false;
   std::atomic<bool> draining_{false};
+  uint64_t hash_seed_ = 0;
 };
 
 absl::Status Server::Impl::Start(const std::function<void(int)>& on_progress) {
@@ -144,6 +155,7 @@ absl::Status Server::Impl::Start(const std::function<void(int)>& on_progress) {
   facts_.client_figures = options_.client_figures;
   facts_.workers = options_.workers;
   if (absl::Status status = ReadUsers(); !status.ok()) return status;
+  if (absl::Status status = OpenGroup(); !status.ok()) return status;
   // Addresses first: a second server on one finds out before it takes memory.
   if (absl::Status status = Listen(); !status.ok()) return status;
   if (absl::Status status = Prepare(on_progress); !status.ok()) return status;
@@ -164,6 +176,38 @@ absl::Status Server::Impl::ReadUsers() {
   if (!users.ok()) return users.status();
   users_ = std::make_unique<Users>(*std::move(users));
   return absl::OkStatus();
+}
+
+absl::Status Server::Impl::OpenGroup() {
+  if (options_.group.empty()) return absl::OkStatus();
+  auto url = GroupUrl::Parse(options_.group);
+  if (!url.ok()) return url.status();
+  Group::Options options{.url = *std::move(url), .incarnation = facts_.incarnation};
+  options.layout = static_cast<uint32_t>(kv::kLayoutVersion << 16 | static_cast<uint64_t>(facts_.partitions));
+  const std::string locks = options.url.locks();
+  auto group = Group::Open(std::move(options));
+  if (!group.ok()) return group.status();
+  group_ = *std::move(group);
+  if (locks.empty()) return absl::OkStatus();
+  auto lock = ProcessLock::Take(locks, facts_.incarnation);
+  if (!lock.ok()) return lock.status();
+  process_lock_ = *std::move(lock);
+  return absl::OkStatus();
+}
+
+void Server::Impl::JoinGroup() {
+  if (group_ == nullptr) return;
+  Group::Parts parts;
+  parts.table = table_.get();
+  parts.locks = locks_.get();
+  parts.clock = &clock_;
+  parts.time = time_;
+  parts.gate = gate_.get();
+  parts.hash_seed = hash_seed_;
+  parts.address = facts_.addresses[0];
+  for (const auto& seat : seats_) parts.workers.push_back(seat->worker.get());
+  parts.deposed = options_.deposed;
+  group_->Start(std::move(parts));
 }
 
 absl::Status Server::Impl::ReloadUsers() {
@@ -230,7 +274,9 @@ absl::Status Server::Impl::MakeTable(const std::function<void(int)>& on_progress
 
   kv::TableOptions table;
   table.incarnation = facts_.incarnation;
-  table.hash_seed = options_.hash_seed != 0 ? options_.hash_seed : Random64();
+  hash_seed_ = options_.hash_seed != 0 ? options_.hash_seed : Random64();
+  if (group_ != nullptr && group_->hash_seed() != 0) hash_seed_ = group_->hash_seed();
+  table.hash_seed = hash_seed_;
   table.partitions = facts_.partitions;
   table.max_value_bytes = options_.max_value_bytes;
   table.clock = &table_time_;
@@ -240,11 +286,14 @@ absl::Status Server::Impl::MakeTable(const std::function<void(int)>& on_progress
   if (!made.ok()) return made.status();
   table_ = *std::move(made);
   locks_ = std::make_unique<PartitionLocks>(table_.get());
+  if (group_ != nullptr) {
+    gate_ = std::make_unique<CommitGate>(table_.get(), locks_.get(), &clock_, group_->stream());
+  }
   return absl::OkStatus();
 }
 
 absl::Status Server::Impl::MakeCounters() {
-  if (options_.counter_memory_bytes == 0) return absl::OkStatus();
+  if (options_.counter_memory_bytes == 0 || group_ != nullptr) return absl::OkStatus();  // in a group there are none
   rdma::SharedMemoryOptions memory;
   memory.bytes = options_.counter_memory_bytes;
   memory.huge_pages = rdma::HugePages::kNone;  // a client could punch holes into larger ones
@@ -292,6 +341,12 @@ absl::Status Server::Impl::MakeWorker(int number) {
   shared.wake_workers = [this] {
     for (const auto& other : seats_) other->endpoints[0]->Wake();
   };
+  if (group_ != nullptr) {
+    shared.gate = gate_.get();
+    shared.records = group_->stream();
+    shared.serving = group_->serving();
+    shared.cluster = [this](absl::string_view what) { return group_->Ask(what); };
+  }
   shared.counters = counters_.get();
   shared.users = users_.get();
   shared.slow_ns = options_.slow_ms * 1'000'000;
@@ -347,9 +402,12 @@ void Server::Impl::Stop() {
   if (!running_) return;
   running_ = false;
   draining_.store(true, std::memory_order_relaxed);
+  if (group_ != nullptr) group_->Stop();
   // The acceptor goes on, to turn clients away, until the workers have ended.
   acceptor_->Shutdown();
-  const int64_t deadline_ns = clock_.NowNs() + options_.drain_timeout_ms * 1'000'000;
+  // Clients of a group send what has no answer to the next primary, which waits for the end of this one.
+  const int64_t drain_ns = group_ != nullptr ? 0 : options_.drain_timeout_ms * 1'000'000;
+  const int64_t deadline_ns = clock_.NowNs() + drain_ns;
   // Not all threads are there when one could not be started.
   for (const auto& seat : seats_) {
     if (seat->thread != nullptr) seat->thread->Drain(deadline_ns);
@@ -382,6 +440,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
+void Server::JoinGroup() { impl_->JoinGroup(); }
 void Server::LogReady() const { impl_->LogReady(); }
 absl::Status Server::ReloadUsers() { return impl_->ReloadUsers(); }
 void Server::Stop() { impl_->Stop(); }

@@ -39,6 +39,9 @@ class Server {
   // scripts send next.
   void LogReady() const;
 
+  // Begins its part in its group, where it has one: until then nobody is let in. REQUIRES that it is called once.
+  void JoinGroup();
+
   // Reads the file of users again: from now on it is in force, and connections of users who are not what they were end.
   // An error, which says what is wrong with the file: nothing has changed. Nothing where there is no such file.
   absl::Status ReloadUsers();

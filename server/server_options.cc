@@ -7,6 +7,7 @@
 #include "kv/cell_region.h"
 #include "kv/counter_value.h"
 #include "server/byte_size.h"
+#include "server/group_url.h"
 #include "server/session.h"
 
 namespace farlook::server {
@@ -47,6 +48,12 @@ absl::Status CheckOptions(const ServerOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("--evict wants a --memory of at least ",
                                                    FormatByteSize(kLeastCacheBytes), " and of ", kLeastValuesOfACache,
                                                    " times --max_value_bytes: here ", FormatByteSize(least_cache)));
+  }
+  if (!options.group.empty()) {
+    if (absl::Status status = GroupUrl::Parse(options.group).status(); !status.ok()) return status;
+    if (options.evict)
+      return absl::InvalidArgumentError(
+          "--evict and --group exclude each other: what is evicted here is not at the backups");
   }
   if (options.counter_patience_ms < 1) return absl::InvalidArgumentError("--counter_patience must be at least 1ms");
   if (options.workers < 1 || options.workers > SessionTable::kMaxWorkers) {

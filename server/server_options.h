@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct ServerOptions {
   int socket_mode = -1;                    // of the files of shm:// addresses; -1: as the umask has it
   std::string socket_group;                // likewise, by name or number; empty: this process'
   int64_t liveness_ms = 3000;              // in which a client that is silently gone is noticed (rdma)
+  std::string group;                       // where the record of its group is (group_url.h); empty: it is in none
+  // Of a group's member: its part in the group has ended, and this process is to begin anew. Called by another thread.
+  std::function<void()> deposed;
 };
 
 // INVALID_ARGUMENT: an option that no server could have; the message names the flag of kv_server. Looks at nothing but

@@ -18,6 +18,7 @@
 #include "server/partition_locks.h"
 #include "server/roster.h"
 #include "server/server_time.h"
+#include "server/serving.h"
 #include "server/users.h"
 
 namespace farlook::server {
@@ -51,7 +52,10 @@ struct Shared {
   int64_t slow_ns = 0;                          // of a request that is slow, and logged; 0: none is
   Users* users = nullptr;                       // null: whoever connects may read and write
   RecordSource* records = nullptr;              // of a group's primary, for its backups
-  CommitGate* gate = nullptr;                   // of a group's primary; null: there is no group
+  CommitGate* gate = nullptr;                   // of a group's member; null: there is no group
+  Serving* serving = nullptr;                   // likewise
+  // Answers what an operator asks of the group ("status", "handover"); may be empty. Any thread may call it.
+  std::function<std::string(absl::string_view)> cluster;
   // Has all workers look at what there is; may be empty. Any thread may call it.
   std::function<void()> wake_workers;
   // Called when a connection is over and what it needed was freed; may be empty. Any thread may call it.

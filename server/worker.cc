@@ -28,7 +28,8 @@ Worker::Worker(const Shared& shared, SessionOptions sessions, std::function<void
       touches_(shared.table, shared.clock, &stats_),
       figures_(shared.figures_ms, &stats_),
       times_(shared.slow_ns, &stats_),
-      mailbox_(wake) {
+      mailbox_(wake),
+      wake_(wake) {
   if (shared_.gate != nullptr) shared_.gate->AddWorker(wake);
   if (shared_.counters == nullptr) return;
   counter_links_ = std::make_unique<CounterLinks>(shared_.counters, std::move(wake), shared_.counter_patience_ns);

@@ -36,10 +36,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "kv/handshake.h"
 #include "kv/message.h"
@@ -93,6 +95,10 @@ class Worker {
   // Of a group's primary: appends what its sessions' clients may ask again, for a joiner that follows the stream from
   // the record after `from` on. False: call again when the gate's turn() has changed.
   bool TellOutcomes(uint64_t from, OutcomesToTell* rest);
+
+  // Of a group: has `task` called on the worker's thread, in Poll(), again whenever it was woken, until it says true.
+  // Any thread.
+  void Do(std::function<bool()> task);
 
   // Hands a client over. Any thread.
   void Deliver(Arrival arrival);
@@ -180,6 +186,7 @@ class Worker {
   void AwaitCommit(Link& link, uint64_t number, uint64_t hash, const CommitGate::Begun& begun,
                    absl::string_view payload);
   size_t PollGroup();
+  size_t RunTasks();
   bool AnswerCommitted();
   void WaitForGroup(Link& link);
   void AskedAgain(Link& link, uint64_t number);
@@ -239,6 +246,10 @@ class Worker {
   std::vector<Link*> group_waiters_;   // whose held requests found a key busy, or the stream full
   uint64_t group_turn_ = 0;            // as it was seen last
   std::vector<Link*> feeds_;           // of backups
+
+  const std::function<void()> wake_;
+  absl::Mutex tasks_mutex_;
+  std::vector<std::function<bool()>> tasks_ ABSL_GUARDED_BY(tasks_mutex_);
 
   uint64_t users_seen_ = 0;  // the generation of shared_.users
   uint64_t kicks_seen_ = 0;  // of shared_.roster

@@ -74,6 +74,9 @@ void Worker::Admit(Arrival arrival) {
   if (drain_.begun()) return Reject(arrival, kv::RefusalCode::kShuttingDown, kShuttingDownReason);
   absl::StatusOr<Visitor> who = Identify(*arrival.request);
   if (!who.ok()) return Reject(arrival, kv::RefusalCode::kNotAllowed, who.status().message());
+  if (shared_.serving != nullptr && !shared_.serving->now()) {
+    return Reject(arrival, kv::RefusalCode::kNotPrimary, shared_.serving->primary());
+  }
   std::string why;
   const bool returns = who->unproven != nullptr && Returns(arrival.connect.session);
   const bool counts = who->unproven != nullptr && !returns;
@@ -90,6 +93,7 @@ void Worker::Admit(Arrival arrival) {
   kv::AcceptData accept;
   accept.version = arrival.connect.version();
   accept.incarnation = shared_.incarnation;
+  if (shared_.serving != nullptr) accept.flags |= kv::AcceptData::kGroup;
   const kv::ServerRange table = ToServerRange(arrival.request->Current(port.table));
   if (who->unproven != nullptr) {
     accept.flags |= kv::AcceptData::kAuthentication;
@@ -163,7 +167,8 @@ void Worker::NoRoomFor(Arrival& arrival, const absl::Status& status) {
 
 void Worker::Reject(Arrival& arrival, kv::RefusalCode code, absl::string_view reason) {
   uint64_t suppressed;
-  if (reject_log_.Allow(now_ns_, &suppressed)) {
+  // Clients of a group look for its primary.
+  if (code != kv::RefusalCode::kNotPrimary && reject_log_.Allow(now_ns_, &suppressed)) {
     Log(LogLevel::kWarning, "client rejected",
         {{"peer", arrival.request->peer()}, {"reason", reason}, {"suppressed", suppressed}});
   }
@@ -269,6 +274,7 @@ void Worker::Welcome(Link& link, Session* session, bool resumed) {
   kv::Welcome welcome = admission_.WelcomeFor(*session, resumed, link.counters, now_ns_);
   if (touches_.wanted()) welcome.sample = touches_.sample();
   welcome.figures_ms = figures_.interval_ms();
+  if (shared_.serving != nullptr) welcome.members = shared_.serving->members();
   link.welcome_ns = now_ns_;
   times_.Welcome(session->window(), &link.open);
   link.has_cells_key = welcome.counters.rkey != 0;
@@ -359,6 +365,11 @@ Outcome Worker::Administer(const Link& link, const kv::Request& request, absl::s
   if (shared_.roster == nullptr) return Outcome(kv::Code::kUnsupported);
   if (shared_.users != nullptr && !link.who.user.admin) return Outcome(kv::Code::kNotAllowed);
   absl::string_view what = request.key;
+  if (shared_.cluster && absl::ConsumePrefix(&what, "cluster ")) {
+    page_ = shared_.cluster(what);
+    *payload = page_;
+    return Outcome(page_.empty() ? kv::Code::kUnsupported : kv::Code::kOk);
+  }
   uint64_t id = 0;
   if (absl::ConsumePrefix(&what, "clients@") && absl::SimpleAtoi(what, &id)) {
     uint64_t left = 0;

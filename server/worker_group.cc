@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "kv/words.h"
 #include "server/worker.h"
 
@@ -60,7 +61,7 @@ void Worker::WaitForGroup(Link& link) {
 }
 
 size_t Worker::PollGroup() {
-  size_t done = feeds_.empty() ? 0 : PumpFeeds();
+  size_t done = RunTasks() + (feeds_.empty() ? 0 : PumpFeeds());
   const uint64_t turn = shared_.gate->turn();
   if (turn == group_turn_) return done;
   group_turn_ = turn;
@@ -81,6 +82,33 @@ size_t Worker::PollGroup() {
     if (link->kept_bytes() != kept_bytes) ++done;
   }
   RingAll();
+  return done;
+}
+
+void Worker::Do(std::function<bool()> task) {
+  {
+    absl::MutexLock lock(&tasks_mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  wake_();
+}
+
+// Each once; those that are not done stay.
+size_t Worker::RunTasks() {
+  std::vector<std::function<bool()>> tasks;
+  {
+    absl::MutexLock lock(&tasks_mutex_);
+    tasks.swap(tasks_);
+  }
+  size_t done = 0;
+  for (std::function<bool()>& task : tasks) {
+    if (task()) {
+      ++done;
+      continue;
+    }
+    absl::MutexLock lock(&tasks_mutex_);
+    tasks_.push_back(std::move(task));
+  }
   return done;
 }
 
@@ -141,6 +169,7 @@ void Worker::ForgetInGroup(Link& link) {
   for (Committing& one : committing_) {
     if (one.link == &link) one.link = nullptr;
   }
+  if (link.feed != nullptr) shared_.records->Gone(link.feed->id);
   std::erase(group_waiters_, &link);
   std::erase(feeds_, &link);
 }
@@ -182,7 +211,9 @@ void Worker::BeginFeed(Link& link, absl::string_view message) {
       {{"peer", link.connection->peer()},
        {"incarnation", absl::Hex(follow->incarnation)},
        {"accepted", follow->accepted}});
-  Send(link, follow->Encode(), {});
+  kv::Follow answer = *follow;
+  answer.accepted = feed->from;
+  Send(link, answer.Encode(), {});
 }
 
 void Worker::TakeAccepted(Link& link, absl::string_view message) {

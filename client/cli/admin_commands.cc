@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/commands.h"
 #include "client/cli/encoding.h"
 #include "client/cli/json_line.h"
@@ -80,6 +81,30 @@ ExitCode RunKick(Context& context) {
     }
   }
   return code;
+}
+
+ExitCode RunCluster(Context& context) {
+  const absl::string_view what = context.operands[0].text;
+  if (what == "handover") {
+    const absl::Status status = context.store->HandOver(context.options.timeout_ms);
+    if (!status.ok()) return context.Fail(status);
+  } else if (what != "status") {
+    return context.Fail(ExitCode::kUsage, absl::StrCat(Quoted(what), " is neither status nor handover"));
+  }
+  const absl::StatusOr<std::string> text = context.store->GroupStatus(context.options.timeout_ms);
+  if (!text.ok()) return context.Fail(text.status());
+  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+    if (!context.options.json) {
+      context.console.out().WriteLine(Escape(std::string(line)));
+    } else if (words.size() == 2) {
+      context.console.out().WriteLine(JsonLine().Bytes(words[0], words[1]).ToString());
+    } else if (words.size() > 2) {
+      context.console.out().WriteLine(
+          JsonLine().Bytes("role", words[0]).Bytes("address", words[1]).Bytes("incarnation", words[2]).ToString());
+    }
+  }
+  return ExitCode::kOk;
 }
 
 }  // namespace farlook::cli

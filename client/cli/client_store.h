@@ -33,6 +33,12 @@ class ClientStore : public Store {
   absl::StatusOr<std::vector<ConnectedClient>> Clients(int64_t timeout_ms) override {
     return ListClients(client_.get(), {.timeout_ms = timeout_ms});
   }
+  absl::StatusOr<std::string> GroupStatus(int64_t timeout_ms) override {
+    return farlook::GroupStatus(client_.get(), {.timeout_ms = timeout_ms});
+  }
+  absl::Status HandOver(int64_t timeout_ms) override {
+    return farlook::HandOver(client_.get(), {.timeout_ms = timeout_ms});
+  }
   absl::Status Kick(uint64_t id, int64_t timeout_ms) override {
     return KickClient(client_.get(), id, {.timeout_ms = timeout_ms});
   }

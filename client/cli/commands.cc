@@ -103,6 +103,13 @@ constexpr absl::string_view kKickDetails =
     "session: to keep it away revoke its user. Exits with 1 if there is no such\n"
     "client. Where the server has --users: the role admin.\n";
 
+constexpr absl::string_view kClusterDetails =
+    "Of the group (kv_server --group) that the server is the primary of: status\n"
+    "prints its epoch and its servers, and how many records each lags behind;\n"
+    "handover has the primary give its place to a backup, while clients go on. Give\n"
+    "the addresses of all servers, separated by commas: a backup answers nothing.\n"
+    "Where the server has --users: the role admin.\n";
+
 constexpr absl::string_view kDoctorDetails =
     "Looks at RDMA devices, ports, addresses, limits and permissions, at the way to\n"
     "ADDRESS, and whether a Farlook server of this version answers there. Each line\n"
@@ -186,6 +193,15 @@ std::vector<Command> MakeCommands() {
       {"top", "", "print a line every second of what the server does", kTopDetails, repeat_flags, 0, 0, true, RunTop},
       {"clients", "", "print who is connected", kClientsDetails, {}, 0, 0, true, RunClients},
       {"kick", "ID...", "end connections", kKickDetails, {}, 1, kMany, true, RunKick},
+      {"cluster",
+       "status|handover",
+       "print a group's servers, or change its primary",
+       kClusterDetails,
+       {},
+       1,
+       1,
+       true,
+       RunCluster},
       {"ping", "", "ask the server's CPU for an answer and time it", "", repeat_flags, 0, 0, true, RunPing},
       {"doctor",
        "[ADDRESS]",

@@ -51,6 +51,7 @@ ExitCode RunPing(Context& context);
 // For operators (admin_commands.cc).
 ExitCode RunClients(Context& context);
 ExitCode RunKick(Context& context);
+ExitCode RunCluster(Context& context);
 
 // What stops this host, or the way to a server, and what mends it (doctor_command.cc).
 ExitCode RunDoctor(Context& context);

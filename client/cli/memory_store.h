@@ -48,6 +48,8 @@ class MemoryStore : public Store {
   absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) override;
   absl::StatusOr<std::vector<ConnectedClient>> Clients(int64_t timeout_ms) override;
   absl::Status Kick(uint64_t id, int64_t timeout_ms) override;
+  absl::StatusOr<std::string> GroupStatus(int64_t) override { return absl::UnimplementedError("it is in no group"); }
+  absl::Status HandOver(int64_t) override { return absl::UnimplementedError("it is in no group"); }
   std::string ClientStats() const override;
   uint64_t incarnation() const override { return incarnation_; }
 

@@ -35,6 +35,8 @@ class Store {
   // See farlook/admin.h.
   virtual absl::StatusOr<std::vector<ConnectedClient>> Clients(int64_t timeout_ms) = 0;
   virtual absl::Status Kick(uint64_t id, int64_t timeout_ms) = 0;
+  virtual absl::StatusOr<std::string> GroupStatus(int64_t timeout_ms) = 0;
+  virtual absl::Status HandOver(int64_t timeout_ms) = 0;
 
   // The figures of this connection, in the same form.
   virtual std::string ClientStats() const = 0;

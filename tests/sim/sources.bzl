@@ -168,6 +168,7 @@ HEADERS = [
     "server/request_times.h",
     "server/roster.h",
     "server/server_time.h",
+    "server/serving.h",
     "server/session.h",
     "server/shared.h",
     "server/sweep.h",

@@ -48,6 +48,13 @@ absl::StatusOr<std::vector<ConnectedClient>> ListClients(Client* client, const S
 // there is none of this id.
 absl::Status KickClient(Client* client, uint64_t id, const ServerOptions& options = {});
 
+// Of the group that the server is the primary of, lines of words: "group NAME", "epoch N", and of each of its servers
+// its role, address and incarnation, and how many records it lags behind. UNIMPLEMENTED: it is in none.
+absl::StatusOr<std::string> GroupStatus(Client* client, const ServerOptions& options = {});
+// Has the primary give its place to a backup, and returns when another one serves; what clients have under way goes on
+// there. FAILED_PRECONDITION: no backup is in sync. DEADLINE_EXCEEDED: it takes longer.
+absl::Status HandOver(Client* client, const ServerOptions& options = {});
+
 }  // namespace farlook
 
 #endif  // FARLOOK_ADMIN_H_

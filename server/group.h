@@ -1,0 +1,174 @@
+// A server's part in its group: which role it has, and what follows from it.
+//
+//     directory --watcher's thread--> changes --> Member --> actions     on the group's thread, which also
+//         as joiner and backup follows the primary, and promotes itself when that has ended for certain;
+//         as primary fills joiners and adds them, and removes backups that are gone or stand still.
+//
+// A backup takes the primary's place only when the kernel says that the former one's process has ended
+// (process_lock.h): clients do not READ epoch words yet. So it does where the directory is a folder of this host, and
+// where it is etcd it does not.
+//
+// Thread safety: any thread.
+// Invariants:
+//   * clients are let in only while Member serves; before that all that was accepted is published, and what the former
+//     primary told its clients is known to the workers;
+//   * a process that was a member, and is none any more, ends: `deposed` is called, once.
+#ifndef FARLOOK_SERVER_GROUP_H_
+#define FARLOOK_SERVER_GROUP_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "cluster/configuration.h"
+#include "cluster/directory.h"
+#include "cluster/member.h"
+#include "kv/table.h"
+#include "rdma/clock.h"
+#include "rdma/transport.h"
+#include "rdma/wake_fd.h"
+#include "server/backup.h"
+#include "server/commit_gate.h"
+#include "server/follower.h"
+#include "server/group_stream.h"
+#include "server/group_url.h"
+#include "server/partition_locks.h"
+#include "server/refill.h"
+#include "server/server_time.h"
+#include "server/serving.h"
+#include "server/worker.h"
+
+namespace farlook::server {
+
+class Group {
+ public:
+  struct Options {
+    GroupUrl url;
+    uint64_t incarnation = 0;
+    uint32_t layout = 0;                 // of tables that can follow each other
+    std::string user = {}, secret = {};  // by which this server follows, where the primary has --users
+  };
+  // Reads the record. FAILED_PRECONDITION: its tables have another layout than this server's.
+  static absl::StatusOr<std::unique_ptr<Group>> Open(Options options);
+  ~Group();  // Stop()
+
+  // Of the group's tables; 0: there is no group yet, and whoever begins it chooses.
+  uint64_t hash_seed() const { return first_.hash_seed; }
+
+  // The parts that it works with. All outlive it.
+  struct Parts {
+    kv::Table* table = nullptr;
+    PartitionLocks* locks = nullptr;
+    const rdma::Clock* clock = nullptr;
+    ServerTime time;
+    CommitGate* gate = nullptr;
+    uint64_t hash_seed = 0;
+    std::string address;  // of this server, as clients come to it
+    std::vector<Worker*> workers;
+    std::function<void()> deposed;  // is to end this process' part, and begin anew; called on the group's thread
+  };
+  GroupStream* stream() { return &stream_; }
+  Serving* serving() { return &serving_; }
+  // Starts its threads.
+  void Start(Parts parts);
+  // Serves no more, and ends the threads.
+  void Stop();
+
+  // What an operator asks: "status", "handover EPOCH". The answer's lines; empty: there is no such thing.
+  std::string Ask(absl::string_view what);
+
+ private:
+  static constexpr size_t kMostKept = 64 << 20;  // bytes of records, for backups that lag
+  static constexpr size_t kBucketsOfAStep = 64;
+  static constexpr absl::Duration kTick = absl::Milliseconds(2);
+  static constexpr absl::Duration kDialAgain = absl::Milliseconds(10);
+  // A backup without a connection, or that accepts nothing though there is something, is removed after this.
+  static constexpr absl::Duration kSuspicion = absl::Milliseconds(500);
+  static constexpr absl::Duration kStandstill = absl::Seconds(3);
+
+  // One that is being filled.
+  struct Filling {
+    uint64_t joiner = 0;
+    std::string address;
+    std::unique_ptr<Refill> refill;
+    uint64_t caught_up = 0;  // it may be added when it has accepted this record; 0: not known yet
+  };
+  struct Watched {
+    uint64_t accepted = 0;
+    absl::Time connected, moved;
+  };
+
+  Group(Options options, std::unique_ptr<cluster::Directory> directory);
+
+  void Watch();
+  void Run();
+  bool Turn();
+  void Learn(const cluster::Entry& entry);
+  void CarryOut(cluster::Actions* actions);
+  void CarryOutOne(const cluster::Action& action, cluster::Actions* more);
+  void Publish();
+  void SetMembers();
+  void Describe();
+
+  // Of a joiner or backup.
+  bool Follow();
+  void Dial(const cluster::Replica& primary);
+  void Unfollow();
+  void Promote();
+  void Lead();
+  // Of a primary.
+  bool Serve();
+  void FillOne();
+  bool Fill();
+  void WatchBackups();
+  void Depose(absl::string_view why);
+  void TaskDone();
+  absl::Time Now() const;
+
+  const Options options_;
+  const std::unique_ptr<cluster::Directory> directory_;  // of the group's thread
+  cluster::Entry entry_;                                 // as it was read first
+  cluster::Configuration first_;
+  Parts parts_;
+  GroupStream stream_{kMostKept};
+  Serving serving_;
+  rdma::WakeFd wake_;
+
+  // Of the group's thread.
+  cluster::Member member_;
+  std::unique_ptr<Backup> backup_;
+  std::unique_ptr<rdma::Endpoint> endpoint_;
+  std::unique_ptr<Follower> follower_;
+  absl::Time dial_at_ = absl::InfinitePast();
+  absl::Time refused_since_ = absl::InfiniteFuture();
+  uint64_t filled_by_ = 0;  // the primary that backup_ heard first, or last
+  std::unique_ptr<Filling> filling_;
+  std::map<uint64_t, Watched> watched_;
+  bool deposed_ = false;
+
+  absl::Mutex mutex_;
+  std::deque<cluster::Entry> changes_ ABSL_GUARDED_BY(mutex_);
+  int tasks_ ABSL_GUARDED_BY(mutex_) = 0;  // of workers, that are not done
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool handover_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string status_ ABSL_GUARDED_BY(mutex_);
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool can_hand_over_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::thread watcher_, runner_;
+};
+
+}  // namespace farlook::server
+
+#endif  // FARLOOK_SERVER_GROUP_H_

@@ -1,0 +1,58 @@
+// Where a group's record is, who may be in a group, and how the end of a process is known.
+#include "server/group_url.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "gtest/gtest.h"
+#include "server/process_lock.h"
+#include "server/server_options.h"
+
+namespace farlook::server {
+namespace {
+
+TEST(GroupUrl, OfFilesAndOfEtcd) {
+  const auto files = GroupUrl::Parse("file:///var/lib/farlook/groups/kv");
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->folder, "/var/lib/farlook/groups");
+  EXPECT_EQ(files->name, "kv");
+  EXPECT_EQ(files->locks(), "/var/lib/farlook/groups/kv.locks");
+  const auto etcd = GroupUrl::Parse("etcd://a:2379,b:2379/kv");
+  ASSERT_TRUE(etcd.ok()) << etcd.status();
+  EXPECT_EQ(etcd->endpoints, (std::vector<std::string>{"http://a:2379", "http://b:2379"}));
+  EXPECT_EQ(etcd->name, "kv");
+  EXPECT_EQ(etcd->locks(), "");
+  for (const absl::string_view bad : {"", "kv", "file://kv", "file:///kv", "file:///folder/", "etcd:///kv",
+                                      "http://a/kv", "file:///folder/.kv", "file://relative/kv"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(GroupUrl::Parse(bad).status())) << bad;
+  }
+}
+
+TEST(GroupOptions, ACacheIsNoMemberOfAGroup) {
+  ServerOptions options;
+  options.listen = {"shm:///tmp/x"};
+  options.group = "file:///tmp/groups/kv";
+  EXPECT_TRUE(CheckOptions(options).ok());
+  options.evict = true;
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckOptions(options)));
+}
+
+TEST(ProcessLock, IsHeldUntilItsProcessEnds) {
+  char made[] = "/tmp/farlook-locks-XXXXXX";
+  const std::string folder = mkdtemp(made);
+  auto lock = ProcessLock::Take(folder + "/kv.locks", 7);
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_FALSE(ProcessLock::HasEnded(folder + "/kv.locks", 7));
+  EXPECT_FALSE(ProcessLock::HasEnded(folder + "/kv.locks", 8)) << "of whom nothing is known";
+  EXPECT_FALSE(ProcessLock::Take(folder + "/kv.locks", 7).ok()) << "an incarnation is one process";
+  lock->reset();
+  EXPECT_TRUE(ProcessLock::HasEnded(folder + "/kv.locks", 7));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace farlook::server

@@ -1,0 +1,244 @@
+// A group of two kv_server processes: filled while clients write, handed over, killed. What was acknowledged is there,
+// once, and nobody reads what is out of date.
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "farlook/admin.h"
+#include "farlook/client.h"
+#include "gtest/gtest.h"
+#include "tests/faults/server_process.h"
+
+namespace farlook {
+namespace {
+
+constexpr int kItems = 20'000;
+constexpr int64_t kTimeoutMs = 60'000;
+
+// Counts in a key's value, each step only if the version is that of the step before: a write that is lost, or done
+// twice, breaks the chain.
+class Chain {
+ public:
+  Chain(const std::string& addresses, std::string key)
+      : key_(std::move(key)),
+        writer_(MustConnect(addresses, kTimeoutMs)),
+        reader_(MustConnect(addresses, kTimeoutMs)),
+        write_thread_([this] { Write(); }),
+        read_thread_([this] { Read(); }) {}
+  ~Chain() { Stop(); }
+
+  void Stop() {
+    over_ = true;
+    if (write_thread_.joinable()) write_thread_.join();
+    if (read_thread_.joinable()) read_thread_.join();
+  }
+  uint64_t acknowledged() const { return acknowledged_; }
+  // Waits for so many more.
+  void Advance(uint64_t steps) {
+    const uint64_t until = acknowledged_ + steps;
+    while (acknowledged_ < until && failures_ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  uint64_t Last() {
+    auto value = writer_->Get(key_);
+    uint64_t number = 0;
+    EXPECT_TRUE(value.ok() && absl::SimpleAtoi(value->data, &number)) << value.status();
+    return number;
+  }
+  int failures() const { return failures_; }
+  uint64_t reads() const { return reads_; }
+
+ private:
+  void Write() {
+    uint64_t version = 0;
+    for (uint64_t number = 1; !over_ && failures_ == 0; ++number) {
+      PutOptions options;
+      options.condition = number == 1 ? Condition::IfAbsent() : Condition::IfVersion(version);
+      auto put = writer_->Put(key_, absl::StrCat(number), options);
+      if (!put.ok()) {
+        ADD_FAILURE() << key_ << " " << number << ": " << put.status();
+        ++failures_;
+        return;
+      }
+      version = *put;
+      acknowledged_ = number;
+    }
+  }
+  void Read() {
+    while (!over_ && failures_ == 0) {
+      const uint64_t least = acknowledged_;
+      if (least == 0) continue;
+      auto value = reader_->Get(key_);
+      uint64_t number = 0;
+      if (!value.ok() || !absl::SimpleAtoi(value->data, &number) || number < least) {
+        ADD_FAILURE() << key_ << " reads " << number << " after " << least << " was acknowledged: " << value.status();
+        ++failures_;
+        return;
+      }
+      ++reads_;
+    }
+  }
+
+  const std::string key_;
+  const std::unique_ptr<Client> writer_, reader_;
+  std::atomic<bool> over_{false};
+  std::atomic<uint64_t> acknowledged_{0}, reads_{0};
+  std::atomic<int> failures_{0};
+  std::thread write_thread_, read_thread_;
+};
+
+class GroupTest : public testing::Test {
+ protected:
+  GroupTest() {
+    char folder[] = "/tmp/farlook-group-XXXXXX";
+    folder_ = mkdtemp(folder);
+    a_ = Start();
+    addresses_ = a_->address();
+    client_ = MustConnect(addresses_, kTimeoutMs);
+    for (int i = 0; i < kItems; ++i) {
+      EXPECT_TRUE(client_->Put(absl::StrCat("item", i), absl::StrCat("value", i)).ok());
+    }
+  }
+  ~GroupTest() override {
+    a_.reset();
+    b_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::unique_ptr<ServerProcess> Start() {
+    return std::make_unique<ServerProcess>(std::vector<std::string>{
+        "--memory=64MiB", "--workers=2", absl::StrCat("--group=file://", folder_, "/groups/g")});
+  }
+  void StartBackup() {
+    b_ = Start();
+    addresses_ = absl::StrCat(a_->address(), ",", b_->address());
+    client_ = MustConnect(addresses_, kTimeoutMs);  // which knows both
+    AwaitBackup();
+  }
+  std::string Status() {
+    auto status = GroupStatus(client_.get());
+    EXPECT_TRUE(status.ok()) << status.status();
+    return status.ok() ? *status : "";
+  }
+  // Until one is in sync, and follows.
+  void AwaitBackup() {
+    for (std::string status = Status(); !HasFailure(); status = Status()) {
+      const bool in_sync = status.find("\nbackup ") != std::string::npos;
+      if (in_sync && status.find(" disconnected") == std::string::npos) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  bool IsPrimary(const ServerProcess& server) {
+    return Status().find(absl::StrCat("\nprimary ", server.address(), " ")) != std::string::npos;
+  }
+  void ExpectAllItems() {
+    for (int i = 0; i < kItems; ++i) {
+      auto value = client_->Get(absl::StrCat("item", i));
+      ASSERT_TRUE(value.ok()) << i << ": " << value.status();
+      ASSERT_EQ(value->data, absl::StrCat("value", i));
+    }
+  }
+  void ExpectExact(Chain* chain) {
+    chain->Stop();
+    EXPECT_EQ(chain->failures(), 0);
+    EXPECT_EQ(chain->Last(), chain->acknowledged());
+    EXPECT_GT(chain->reads(), 0u);
+  }
+
+  std::string folder_;
+  std::unique_ptr<ServerProcess> a_, b_;
+  std::string addresses_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(GroupTest, IsHandedOverWhileClientsWrite) {
+  Chain early(addresses_, "early");
+  early.Advance(200);
+  StartBackup();  // it is filled meanwhile
+  Chain chain(addresses_, "chain");
+  chain.Advance(200);
+  for (int i = 0; i < 4; ++i) {
+    const absl::Status status = HandOver(client_.get());
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(IsPrimary(*b_), i % 2 == 0);
+    chain.Advance(200);
+    early.Advance(200);
+    AwaitBackup();  // the former primary began anew
+  }
+  ExpectExact(&chain);
+  ExpectExact(&early);
+  ExpectAllItems();
+}
+
+TEST_F(GroupTest, WithoutABackupInSyncItIsNotHandedOver) {
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_TRUE(client_->Put("key", "value").ok());
+  ExpectAllItems();
+}
+
+TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {
+  StartBackup();
+  Chain chain(addresses_, "chain"), other(addresses_, "other");
+  for (int i = 0; i < 4; ++i) {
+    chain.Advance(200);
+    other.Advance(200);
+    ServerProcess& primary = i % 2 == 0 ? *a_ : *b_;
+    ASSERT_TRUE(IsPrimary(primary));
+    primary.Signal(SIGKILL);
+    primary.Wait();
+    chain.Advance(200);
+    other.Advance(200);
+    primary.Restart();
+    AwaitBackup();
+  }
+  ExpectExact(&chain);
+  ExpectExact(&other);
+  ExpectAllItems();
+}
+
+// One that stands still holds its lock, and its memory could be READ: nobody takes its place.
+TEST_F(GroupTest, APrimaryThatIsStoppedStaysPrimary) {
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  a_->Signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  a_->Signal(SIGCONT);
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(*a_));
+  ExpectExact(&chain);
+}
+
+TEST_F(GroupTest, ABackupThatIsKilledIsRemovedAndFilledAnew) {
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  chain.Advance(100);
+  EXPECT_EQ(Status().find("\nbackup "), std::string::npos);
+  b_->Restart();
+  AwaitBackup();
+  a_->Signal(SIGKILL);
+  a_->Wait();
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(*b_));
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+}  // namespace
+}  // namespace farlook
