@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/batch.h"
 #include "client/client_impl.h"
@@ -36,6 +37,9 @@ Client::~Client() = default;
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address, const ClientOptions& given) {
   ClientOptions options = given;
   if (absl::Status status = client::FindCredentials(&options); !status.ok()) return status;
+  if (options.lookups == Lookups::kAuto) {
+    options.lookups = absl::StartsWith(View(address), "tcp://") ? Lookups::kMessages : Lookups::kReads;
+  }
   rdma::TransportOptions transport;
   transport.liveness_ms = options.liveness_ms;
   transport.max_outstanding = options.max_outstanding;

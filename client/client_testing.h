@@ -157,7 +157,7 @@ class ClientTest : public testing::Test {
   }
 
   // See ClientOptions::location_cache_bytes.
-  static uint64_t MostMemory() { return (1 << 20) + (rdma::TestsUseRdma() ? 16 << 20 : 0); }
+  static uint64_t MostMemory() { return (1 << 20) + (rdma::TestsUseRdma() || rdma::TestsUseTcp() ? 16 << 20 : 0); }
 
   std::unique_ptr<Client> Connect(const ClientOptions& options = Patient()) {
     auto client = Client::Connect(address_, options);

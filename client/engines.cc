@@ -53,7 +53,7 @@ absl::Status CheckTtl(const Operation& operation) {
 
 Engines::Engines(const Parts& parts, const ClientOptions& options)
     : parts_(parts),
-      gets_by_reads_(options.lookups == Lookups::kReads),
+      gets_by_reads_(options.lookups != Lookups::kMessages),
       read_only_(options.read_only),
       staging_(parts.endpoint, /*readable_by_peers=*/false, kIdlePoolBytes),
       outgoing_(parts.endpoint, /*readable_by_peers=*/true, kIdlePoolBytes),

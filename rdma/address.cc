@@ -11,7 +11,7 @@
 namespace farlook::rdma {
 namespace {
 
-constexpr char kForms[] = "an address is shm:///absolute/path or rdma://host:port";
+constexpr char kForms[] = "an address is shm:///absolute/path, rdma://host:port or tcp://host:port";
 constexpr size_t kMaxHostBytes = 253;  // of a DNS name
 
 // The text may come from anywhere: it is escaped, and cut to what fits a log line.
@@ -43,18 +43,18 @@ bool IsHostCharacter(char c) { return absl::ascii_isalnum(c) || c == '.' || c ==
 bool IsIpv6Character(char c) { return IsHostCharacter(c) || c == ':' || c == '%'; }
 
 absl::Status CheckHost(absl::string_view text, absl::string_view host, bool bracketed) {
-  if (host.empty()) return Invalid(text, "the host is missing (rdma://host:port)");
+  if (host.empty()) return Invalid(text, "the host is missing (as in rdma://host:port)");
   if (host.size() > kMaxHostBytes) return Invalid(text, absl::StrCat("the host is longer than ", kMaxHostBytes));
   if (bracketed && !absl::StrContains(host, ':')) return Invalid(text, "brackets are for IPv6 addresses only");
   for (const char c : host) {
     if (bracketed ? IsIpv6Character(c) : IsHostCharacter(c)) continue;
-    if (c == ':') return Invalid(text, "an IPv6 address needs brackets (rdma://[fe80::1]:7000)");
+    if (c == ':') return Invalid(text, "an IPv6 address needs brackets (as in rdma://[fe80::1]:7000)");
     return Invalid(text, absl::StrCat("the host contains \"", absl::CHexEscape(absl::string_view(&c, 1)), "\""));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Address> ParseRdma(absl::string_view text, absl::string_view rest) {
+absl::StatusOr<Address> ParseHostAndPort(Scheme scheme, absl::string_view text, absl::string_view rest) {
   const bool bracketed = absl::StartsWith(rest, "[");
   size_t host_end;
   if (bracketed) {
@@ -62,20 +62,21 @@ absl::StatusOr<Address> ParseRdma(absl::string_view text, absl::string_view rest
     if (host_end == absl::string_view::npos) return Invalid(text, "the bracket is not closed");
   } else {
     host_end = rest.rfind(':');
-    if (host_end == absl::string_view::npos) return Invalid(text, "the port is missing (rdma://host:port)");
+    if (host_end == absl::string_view::npos) return Invalid(text, "the port is missing (as in rdma://host:port)");
   }
   const absl::string_view host = bracketed ? rest.substr(1, host_end - 1) : rest.substr(0, host_end);
   if (absl::Status status = CheckHost(text, host, bracketed); !status.ok()) return status;
 
   absl::string_view port = rest.substr(bracketed ? host_end + 1 : host_end);
-  if (!absl::ConsumePrefix(&port, ":") || port.empty()) return Invalid(text, "the port is missing (rdma://host:port)");
+  if (!absl::ConsumePrefix(&port, ":") || port.empty())
+    return Invalid(text, "the port is missing (as in rdma://host:port)");
   uint32_t number = 0;
   const bool digits = port.find_first_not_of("0123456789") == absl::string_view::npos;
   if (!digits || !absl::SimpleAtoi(port, &number) || number == 0 || number > 65535) {
     return Invalid(text, "the port is not a number from 1 to 65535");
   }
   Address address;
-  address.scheme = Scheme::kRdma;
+  address.scheme = scheme;
   address.host = std::string(host);
   address.port = static_cast<uint16_t>(number);
   return address;
@@ -86,14 +87,16 @@ absl::StatusOr<Address> ParseRdma(absl::string_view text, absl::string_view rest
 absl::StatusOr<Address> ParseAddress(absl::string_view text) {
   absl::string_view rest = text;
   if (absl::ConsumePrefix(&rest, "shm://")) return ParseShm(text, rest);
-  if (absl::ConsumePrefix(&rest, "rdma://")) return ParseRdma(text, rest);
+  if (absl::ConsumePrefix(&rest, "rdma://")) return ParseHostAndPort(Scheme::kRdma, text, rest);
+  if (absl::ConsumePrefix(&rest, "tcp://")) return ParseHostAndPort(Scheme::kTcp, text, rest);
   return Invalid(text, kForms);
 }
 
 std::string FormatAddress(const Address& address) {
   if (address.scheme == Scheme::kShm) return absl::StrCat("shm://", address.path);
   const bool bracketed = absl::StrContains(address.host, ':');
-  return absl::StrCat("rdma://", bracketed ? "[" : "", address.host, bracketed ? "]" : "", ":", address.port);
+  return absl::StrCat(address.scheme == Scheme::kRdma ? "rdma://" : "tcp://", bracketed ? "[" : "", address.host,
+                      bracketed ? "]" : "", ":", address.port);
 }
 
 }  // namespace farlook::rdma

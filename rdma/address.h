@@ -1,4 +1,4 @@
-// Addresses as users write them: `shm:///absolute/path` and `rdma://host:port`.
+// Addresses as users write them: `shm:///absolute/path`, `rdma://host:port` and `tcp://host:port`.
 #ifndef FARLOOK_RDMA_ADDRESS_H_
 #define FARLOOK_RDMA_ADDRESS_H_
 
@@ -17,13 +17,14 @@ inline constexpr size_t kMaxSocketPathBytes = 107;
 enum class Scheme : uint8_t {
   kShm,   // memory of a server of the same host
   kRdma,  // verbs
+  kTcp,   // sockets
 };
 
 struct Address {
   Scheme scheme = Scheme::kShm;
   std::string path;   // kShm: absolute, 2 to kMaxSocketPathBytes bytes
-  std::string host;   // kRdma: a name, an IPv4 address, or an IPv6 address without its brackets
-  uint16_t port = 0;  // kRdma: 1 to 65535
+  std::string host;   // others: a name, an IPv4 address, or an IPv6 address without its brackets
+  uint16_t port = 0;  // others: 1 to 65535
 };
 
 // INVALID_ARGUMENT says what is wrong and how an address looks. Resolves nothing and touches no file.

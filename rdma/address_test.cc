@@ -29,17 +29,19 @@ TEST(AddressTest, ParsesAbsolutePaths) {
 TEST(AddressTest, ParsesHostsOfAllKinds) {
   struct {
     const char* text;
+    Scheme scheme;
     const char* host;
     int port;
   } const kCases[] = {
-      {"rdma://10.0.0.7:7000", "10.0.0.7", 7000},
-      {"rdma://[fe80::1%eth0]:1", "fe80::1%eth0", 1},
-      {"rdma://node-3.example.com:65535", "node-3.example.com", 65535},
+      {"rdma://10.0.0.7:7000", Scheme::kRdma, "10.0.0.7", 7000},
+      {"rdma://[fe80::1%eth0]:1", Scheme::kRdma, "fe80::1%eth0", 1},
+      {"rdma://node-3.example.com:65535", Scheme::kRdma, "node-3.example.com", 65535},
+      {"tcp://[::1]:7000", Scheme::kTcp, "::1", 7000},
   };
   for (const auto& c : kCases) {
     absl::StatusOr<Address> address = ParseAddress(c.text);
     ASSERT_TRUE(address.ok()) << address.status();
-    EXPECT_EQ(address->scheme, Scheme::kRdma);
+    EXPECT_EQ(address->scheme, c.scheme);
     EXPECT_EQ(address->host, c.host);
     EXPECT_EQ(address->port, c.port);
     EXPECT_EQ(FormatAddress(*address), c.text);
@@ -55,8 +57,8 @@ TEST(AddressTest, PathLimitIsThatOfUnixSockets) {
 }
 
 TEST(AddressTest, ErrorsSayWhatIsWrong) {
-  EXPECT_THAT(ErrorOf(""), HasSubstr("an address is shm:///absolute/path or rdma://host:port"));
-  EXPECT_THAT(ErrorOf("tcp://a:1"), HasSubstr("an address is"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("an address is shm:///absolute/path, rdma://host:port or tcp://host:port"));
+  EXPECT_THAT(ErrorOf("http://a:1"), HasSubstr("an address is"));
   EXPECT_THAT(ErrorOf("shm://tmp/x"), HasSubstr("must be absolute"));
   EXPECT_THAT(ErrorOf("shm://"), HasSubstr("must be absolute"));
   EXPECT_THAT(ErrorOf("shm:///tmp/"), HasSubstr("names a directory"));

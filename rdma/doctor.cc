@@ -62,6 +62,7 @@ Findings ExamineRoute(absl::string_view address) {
   const absl::StatusOr<Address> parsed = ParseAddress(address);
   if (!parsed.ok()) return {Trouble(parsed.status())};
   if (parsed->scheme == Scheme::kShm) return {};  // it is here, or it is not: connecting tells
+  if (parsed->scheme == Scheme::kTcp) return {};  // likewise
   return verbs::ExamineRoute(*parsed);
 }
 

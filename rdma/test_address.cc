@@ -11,8 +11,11 @@ namespace {
 
 const char* RdmaHost() { return std::getenv("FARLOOK_RDMA_ADDRESS"); }
 
+const char* TcpHost() { return std::getenv("FARLOOK_TCP_ADDRESS"); }
+
 }  // namespace
 
+bool TestsUseTcp() { return TcpHost() != nullptr; }
 bool TestsUseRdma() { return RdmaHost() != nullptr; }
 
 std::string UnusedTestAddress() {
@@ -23,6 +26,9 @@ std::string UnusedTestAddress() {
   const unsigned count = next.fetch_add(1, std::memory_order_relaxed);
   if (const char* host = RdmaHost(); host != nullptr) {
     return absl::StrCat("rdma://", host, ":", kFirstPort + (start + count) % kPorts);
+  }
+  if (const char* host = TcpHost(); host != nullptr) {
+    return absl::StrCat("tcp://", host, ":", kFirstPort + (start + count) % kPorts);
   }
   // Not in TEST_TMPDIR: the path of a socket is short.
   return absl::StrCat("shm:///tmp/farlook_test_", start, "_", count);

@@ -5,6 +5,8 @@
 #include "rdma/address.h"
 #include "rdma/shm/endpoint.h"
 #include "rdma/shm/listener.h"
+#include "rdma/tcp/endpoint.h"
+#include "rdma/tcp/listener.h"
 #include "rdma/verbs/endpoint.h"
 #include "rdma/verbs/listener.h"
 
@@ -14,6 +16,11 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(absl::string_view address, cons
   if (!parsed.ok()) return parsed.status();
   if (parsed->scheme == Scheme::kRdma) {
     absl::StatusOr<std::unique_ptr<verbs::VerbsListener>> listener = verbs::VerbsListener::Create(*parsed, options);
+    if (!listener.ok()) return listener.status();
+    return *std::move(listener);
+  }
+  if (parsed->scheme == Scheme::kTcp) {
+    absl::StatusOr<std::unique_ptr<tcp::TcpListener>> listener = tcp::TcpListener::Create(*parsed, options);
     if (!listener.ok()) return listener.status();
     return *std::move(listener);
   }
@@ -27,6 +34,11 @@ absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(absl::string_view addre
   if (!parsed.ok()) return parsed.status();
   if (parsed->scheme == Scheme::kRdma) {
     absl::StatusOr<std::unique_ptr<verbs::VerbsEndpoint>> endpoint = verbs::VerbsEndpoint::ForClient(*parsed, options);
+    if (!endpoint.ok()) return endpoint.status();
+    return *std::move(endpoint);
+  }
+  if (parsed->scheme == Scheme::kTcp) {
+    absl::StatusOr<std::unique_ptr<tcp::TcpEndpoint>> endpoint = tcp::TcpEndpoint::Create(options);
     if (!endpoint.ok()) return endpoint.status();
     return *std::move(endpoint);
   }

@@ -6,6 +6,7 @@
 //
 //     rdma://host:port     libibverbs and librdmacm, reliable connected queue pairs
 //     shm:///path          memory of the server mapped by clients of the same host
+//     tcp://host:port      sockets; a thread of the server's answers READs
 //     (simulated)          tests
 //
 // Nothing here knows of keys, buckets or items.
@@ -128,6 +129,13 @@ struct PeerCredentials {
   uint32_t uid = 0;
   std::vector<uint32_t> gids;  // its group, then its supplementary groups
   bool operator==(const PeerCredentials&) const = default;
+};
+
+// What answering READs took of this process, where no adapter does it (tcp).
+struct ReadsServed {
+  uint64_t reads = 0;
+  uint64_t bytes = 0;
+  uint64_t cpu_ns = 0;  // of the thread that answers them
 };
 
 // A range as a peer names it.
@@ -272,7 +280,7 @@ class ConnectionRequest {
   virtual absl::string_view hello() const = 0;  // as sent, perhaps padded with zeros; untrusted
   virtual std::string peer() const = 0;
 
-  // Who the client is; null where nobody vouches for it (rdma).
+  // Who the client is; null where nobody vouches for it (rdma, tcp).
   virtual const PeerCredentials* credentials() const { return nullptr; }
 
   // To be called before Accept(): the client is to have no right to READ anything, or to do atomics, before
@@ -341,13 +349,16 @@ class Listener {
   virtual std::unique_ptr<ConnectionRequest> Next() = 0;
   virtual int fd() const = 0;
 
+  // Since it listens. Any thread.
+  virtual ReadsServed reads_served() const { return {}; }
+
   // The NUMA node that memory to be offered is best on: the device's. -1: any.
   virtual int numa_node() const { return -1; }
 };
 
 // What may be chosen.
 struct TransportOptions {
-  // rdma: a peer that is gone, silently and while nothing is under way, is known to be so within this time.
+  // rdma, tcp: a peer that is gone, silently and while nothing is under way, is known to be so within this time.
   int64_t liveness_ms = 3000;
   // rdma: READs and atomics with the devices at once, of all endpoints of this process. More queue up in their
   // connections.
@@ -357,7 +368,8 @@ struct TransportOptions {
   int64_t socket_gid = -1;
 };
 
-// A backend for the scheme of `address` ("shm://…", "rdma://…"). INVALID_ARGUMENT names the schemes that exist.
+// A backend for the scheme of `address` ("shm://…", "rdma://…", "tcp://…"). INVALID_ARGUMENT names the schemes that
+// exist.
 absl::StatusOr<std::unique_ptr<Listener>> Listen(absl::string_view address, const TransportOptions& options = {});
 
 // A client's endpoint. Connections of one endpoint all use the backend that `address` names, and on rdma the device

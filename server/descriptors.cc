@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace farlook::server {
@@ -20,20 +22,28 @@ uint64_t WithoutClients(const ServerOptions& options) {
   return kOwn + options.listen.size() * (kForEachAddress + workers * kForEachWorkerAndAddress);
 }
 
+// Any of them may come to any address.
+uint64_t ForEachClient(const ServerOptions& options) {
+  return absl::c_any_of(options.listen, [](const std::string& address) { return absl::StartsWith(address, "tcp://"); })
+             ? 2
+             : 1;
+}
+
 absl::Status Compare(const ServerOptions& options, uint64_t limit) {
   const uint64_t needed = DescriptorsNeeded(options);
   if (limit >= needed) return absl::OkStatus();
   const uint64_t others = WithoutClients(options);
   return absl::ResourceExhaustedError(absl::StrCat(
       "--max_clients=", options.max_clients, " needs ", needed, " file descriptors, and this process may have ", limit,
-      ", which do for ", limit > others ? limit - others : 0, " clients: ulimit -n ", needed,
+      ", which do for ", limit > others ? (limit - others) / ForEachClient(options) : 0, " clients: ulimit -n ", needed,
       ", LimitNOFILE= in a systemd unit, or fewer --max_clients"));
 }
 
 }  // namespace
 
 uint64_t DescriptorsNeeded(const ServerOptions& options) {
-  return WithoutClients(options) + static_cast<uint64_t>(std::max<int64_t>(options.max_clients, 0));
+  return WithoutClients(options) +
+         ForEachClient(options) * static_cast<uint64_t>(std::max<int64_t>(options.max_clients, 0));
 }
 
 absl::Status CheckDescriptorLimit(const ServerOptions& options) {

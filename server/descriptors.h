@@ -9,7 +9,7 @@
 
 namespace farlook::server {
 
-// With --max_clients of them: each has a socket on shm://, and none on rdma://.
+// With --max_clients of them: each has a socket on shm://, two on tcp://, and none on rdma://.
 uint64_t DescriptorsNeeded(const ServerOptions& options);
 
 // Raises this process's soft limit, as far as the hard one lets it, to what such a server needs.

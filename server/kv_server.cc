@@ -72,7 +72,7 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
 
   kv_server --listen=shm:///tmp/farlook --memory=4GiB
 
-  --listen=ADDRESS[,ADDRESS]  where clients connect: shm:///absolute/path or rdma://host:port. Required; may be
+  --listen=ADDRESS[,ADDRESS]  where clients connect: shm:///absolute/path, rdma://host:port or tcp://host:port. Required; may be
                               repeated
   --memory=SIZE               for keys, values and index: 16MiB to 2TiB (1GiB)
   --counter_memory=SIZE       for counters, 64 bytes each, beside --memory; 0: no counters (16MiB)
@@ -91,7 +91,7 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
   --group=URL                 be a member of a group, a primary and its backups, whose record is file:///folder/NAME or
                               etcd://host:port,host:port/NAME: docs/cluster.md
   --users=FILE                who may come, and what each may do: docs/security.md; read again at SIGHUP. Without it
-                              whoever reaches an rdma:// address may read and write all
+                              whoever reaches an rdma:// or tcp:// address may read and write all
   --socket_mode=MODE          of the files of shm:// addresses, as 660: who may write may connect (the umask's)
   --socket_group=GROUP        of those files (this process')
   --client_figures            ask clients how many gets they make, and how long these take: stat, top and the

@@ -362,7 +362,7 @@ class KvServerTest(unittest.TestCase):
     listen = '--listen=' + self.address
     for flags, expected in (
         ([], '--listen='),
-        (['--listen=tcp://localhost:1'], 'shm:///absolute/path'),
+        (['--listen=http://localhost:1'], 'shm:///absolute/path'),
         (['--listen=shm://relative'], 'must be absolute'),
         (['--listen=a,,b'], 'an address is empty'),
         ([listen, '--memory=many'], '4GiB'),

@@ -425,6 +425,12 @@ std::string Server::Impl::Stats(absl::string_view prefix) const {
   moment.draining = draining_.load(std::memory_order_relaxed);
   moment.rejected = acceptor_->rejected();
   if (counters_ != nullptr) moment.counters = counters_->stats();
+  for (const auto& listener : listeners_) {
+    const rdma::ReadsServed served = listener->reads_served();
+    moment.served_reads += served.reads;
+    moment.served_read_bytes += served.bytes;
+    moment.served_read_cpu_s += 1e-9 * static_cast<double>(served.cpu_ns);
+  }
   std::vector<const WorkerStats*> workers;
   for (const auto& seat : seats_) workers.push_back(&seat->worker->stats());
   return StatText(facts_, moment, table_->stats(), workers, prefix, &stat_order_);

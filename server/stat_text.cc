@@ -295,6 +295,9 @@ std::string StatText(const ServerFacts& facts, const ServerMoment& moment, const
   if (facts.client_figures) AddClients(workers, lines);
   AddLockTimes(workers, lines);
   lines.Add("dropped_log_lines", moment.dropped_log_lines);
+  lines.Add("served_reads", moment.served_reads);
+  lines.Add("served_read_bytes", moment.served_read_bytes);
+  lines.Add("served_read_cpu_s", Seconds(moment.served_read_cpu_s));
   for (const size_t group : order->Add(PresentGroups(facts, table, workers))) {
     if (group < kKindGroups) {
       AddEvictions(table, group, lines);

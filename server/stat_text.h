@@ -46,6 +46,10 @@ struct ServerMoment {
   bool draining = false;  // it was asked to end
   uint64_t rejected = 0;  // clients turned away before they came to a worker
   uint64_t dropped_log_lines = 0;
+  // READs that this process answered for clients, where no adapter or client does it (tcp).
+  uint64_t served_reads = 0;
+  uint64_t served_read_bytes = 0;
+  double served_read_cpu_s = 0;
   CounterStats counters;
 };
 

@@ -2,7 +2,7 @@
 // ignored.
 //
 //     # NAME   ROLES        how it proves who it is: at least one of these; uid=, user=, gid=, group= may be repeated
-//     app      read,write   secret=9f0c…            over rdma://; at least 32 characters, as of openssl rand -hex 32
+//     app      read,write   secret=9f0c…            over rdma:// and tcp://; at least 32 characters, as of openssl rand -hex 32
 //     report   read         user=www-data           a process of this host, over shm://: its user by name, or uid=33
 //     ops      read,admin   group=adm secret=77aa…  or one of its groups, or gid=4
 //

@@ -144,9 +144,14 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
       reader->Int("farlook.location_cache_bytes", options.client.location_cache_bytes, -1, int64_t{1} << 40);
   options.client.spin_us = reader->Int("farlook.spin_us", options.client.spin_us, 0, 1'000'000'000);
   options.client.wait_for_server = reader->Bool("farlook.wait", false);
-  const std::string lookups = reader->String("farlook.lookups", "reads");
-  if (lookups != "reads" && lookups != "messages") reader->Fail("farlook.lookups", "is neither reads nor messages");
-  options.client.lookups = lookups == "messages" ? Lookups::kMessages : Lookups::kReads;
+  const std::string lookups = reader->String("farlook.lookups", "auto");
+  if (lookups == "reads") {
+    options.client.lookups = Lookups::kReads;
+  } else if (lookups == "messages") {
+    options.client.lookups = Lookups::kMessages;
+  } else if (lookups != "auto") {
+    reader->Fail("farlook.lookups", "is none of auto, reads and messages");
+  }
   if (!reader->status().ok()) return reader->status();
 
   // One connection now, to say at once when there is no server.
@@ -165,16 +170,17 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
 }  // namespace
 
 void RegisterFarlookDb(DbRegistry* registry) {
-  registry->Add("farlook", DbEntry{.help = "a kv_server at -p farlook.address=ADDRESS or $FARLOOK_ADDRESS; also\n"
-                                           "                                   farlook.timeout_ms (1000), "
-                                           "farlook.location_cache_bytes (-1: the\n"
-                                           "                                   client decides), farlook.spin_us (50), "
-                                           "farlook.lookups\n"
-                                           "                                   (reads; messages: the server looks up), "
-                                           "farlook.wait\n"
-                                           "                                   (false; true: for a server that is not "
-                                           "there yet)",
-                                   .open = Open});
+  registry->Add("farlook",
+                DbEntry{.help = "a kv_server at -p farlook.address=ADDRESS or $FARLOOK_ADDRESS; also\n"
+                                "                                   farlook.timeout_ms (1000), "
+                                "farlook.location_cache_bytes (-1: the\n"
+                                "                                   client decides), farlook.spin_us (50), "
+                                "farlook.lookups\n"
+                                "                                   (auto; reads; messages: the server looks up), "
+                                "farlook.wait\n"
+                                "                                   (false; true: for a server that is not "
+                                "there yet)",
+                        .open = Open});
 }
 
 pid_t FarlookServerPid(absl::string_view address) {

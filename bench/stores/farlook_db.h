@@ -8,8 +8,8 @@
 //     farlook.address               of the server ($FARLOOK_ADDRESS)
 //     farlook.timeout_ms            of each operation (1000)
 //     farlook.location_cache_bytes  of each thread; -1: the client decides (-1)
-//     farlook.lookups               reads; or messages: the server looks up, which is what one-sided reads are
-//                                   to be compared with (reads)
+//     farlook.lookups               reads; messages: the server looks up, which is what one-sided reads are to be
+//                                   compared with; auto: messages over tcp://, else reads (auto)
 //     farlook.spin_us               a waiting thread polls this long before it sleeps (50)
 //     farlook.wait                  for a server that is not there yet, or still starting: until timeout_ms is over (false)
 //     farlook.server_pid            process whose CPU time is the server's (that which listens, on this host)

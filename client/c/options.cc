@@ -73,8 +73,8 @@ struct Text {
 };
 
 bool SetLookups(farlook_options* options, absl::string_view text) {
-  if (text != "reads" && text != "messages") return false;
-  options->connect.lookups = text == "reads" ? Lookups::kReads : Lookups::kMessages;
+  if (text != "auto" && text != "reads" && text != "messages") return false;
+  options->connect.lookups = text == "auto" ? Lookups::kAuto : text == "reads" ? Lookups::kReads : Lookups::kMessages;
   return true;
 }
 

@@ -78,7 +78,8 @@ ExitCode RunDoctor(Context& context) {
     Print(findings, context);
     trouble = trouble || rdma::AnyTrouble(findings);
   };
-  if (!absl::StartsWith(options.address, "shm:")) tell(rdma::ExamineHost());
+  const bool without_adapter = absl::StartsWith(options.address, "shm:") || absl::StartsWith(options.address, "tcp:");
+  if (!without_adapter) tell(rdma::ExamineHost());
   if (!options.address.empty()) {
     const Findings route = trouble ? Findings() : rdma::ExamineRoute(options.address);
     tell(route);

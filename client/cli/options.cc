@@ -40,14 +40,14 @@ using Text = absl::string_view;
 
 constexpr Flag kFlags[] = {
     {"address", "ADDRESS", Scope::kStart,
-     "of the server, as shm:///run/farlook or rdma://host:port;\n"
-     "default: the environment variable FARLOOK_ADDRESS",
+     "of the server, as shm:///run/farlook, rdma://host:port,\n"
+     "tcp://host:port; default: $FARLOOK_ADDRESS",
      [](Text value, Options* o) {
        o->address = std::string(value);
        return absl::OkStatus();
      }},
     {"user", "NAME", Scope::kStart,
-     "who this is, for a server that asks (rdma://);\n"
+     "who this is, for a server that asks (rdma://, tcp://);\n"
      "default: the environment variable FARLOOK_USER",
      [](Text value, Options* o) {
        o->user = std::string(value);

@@ -67,7 +67,7 @@ ExitCode Runner::Run(absl::Span<const std::string> words, const Options& default
     options.json = options.json || std::find(words.begin(), words.end(), "--json") != words.end();
     return UsageError(arguments.status().message(), "", options);
   }
-  if (arguments->operands.empty()) return UsageError("no command", "", defaults);
+  if (arguments->operands.empty()) return UsageError("no command", "", arguments->options);
   return Run(*arguments);
 }
 

@@ -130,6 +130,7 @@ std::unique_ptr<ConnectionRequest> ConformanceTest::NextRequest(Queue* client) {
 
 ConformanceTest::Pair ConformanceTest::Connect(Queue* client, absl::string_view hello, absl::string_view welcome) {
   Pair pair;
+  if (GetParam().reads_need_polls) answering_ = client;
   absl::StatusOr<std::unique_ptr<Connection>> connection = (*client)->Connect(address_, hello, kConnectTimeoutMs);
   EXPECT_TRUE(connection.ok()) << connection.status();
   if (!connection.ok()) return pair;
@@ -186,7 +187,7 @@ WcStatus ConformanceTest::Read(Queue* queue, Connection* connection, char* to, u
   const Sge piece = {to, bytes};
   EXPECT_TRUE(connection->PostRead(wr_id, absl::MakeConstSpan(&piece, 1), address, rkey));
   connection->Ring();
-  const Event event = Await(queue, Opcode::kRead);
+  const Event event = Await(queue, Opcode::kRead, answering_);
   EXPECT_EQ(event.wr_id, wr_id);
   EXPECT_EQ(event.connection, connection);
   return event.status;

@@ -33,6 +33,8 @@ struct Backend {
   std::vector<std::string> foreign_addresses;   // that it must refuse with INVALID_ARGUMENT
   bool names_refusals = true;  // a READ that the peer refuses ends with kRemoteAccess; false: with kFlushed
 
+  bool reads_need_polls = false;  // a client's buffers can be READ only while it polls
+
   // What a backend sets that is not chosen by the address.
   std::function<absl::StatusOr<std::unique_ptr<Listener>>(absl::string_view)> listen = [](absl::string_view address) {
     return Listen(address);
@@ -124,6 +126,7 @@ class ConformanceTest : public testing::TestWithParam<Backend> {
   // Expect: `connection` reports nothing but `flushed` failed requests and then kDisconnected, and after that nothing.
   void ExpectEnd(Queue* queue, Connection* connection, size_t unfinished_requests);
 
+  Queue* answering_ = nullptr;  // the client connected last, where its buffers can be READ only while it polls
   std::string address_;
   std::unique_ptr<SharedMemory> table_memory_;
   std::unique_ptr<SharedMemory> hidden_memory_;

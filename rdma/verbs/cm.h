@@ -2,7 +2,6 @@
 #ifndef FARLOOK_RDMA_VERBS_CM_H_
 #define FARLOOK_RDMA_VERBS_CM_H_
 
-#include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 
 #include <memory>
@@ -13,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "rdma/address.h"
+#include "rdma/host/ip_address.h"
 
 namespace farlook::rdma::verbs {
 
@@ -31,21 +31,6 @@ absl::StatusOr<EventChannel> MakeEventChannel();
 void ForEachEvent(rdma_event_channel* channel, absl::FunctionRef<void(const rdma_cm_event&)> handle);
 
 absl::string_view PrivateData(const rdma_cm_event& event);
-
-// An Internet address.
-struct SocketAddress {
-  sockaddr_storage storage = {};
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  void set_port(uint16_t port);
-  socklen_t bytes() const { return storage.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in); }
-};
-
-// Numeric hosts at once; names may take as long as the resolver needs. UNAVAILABLE: the name is not known.
-absl::StatusOr<SocketAddress> Resolve(const Address& address);
-
-// "10.0.0.7:41000".
-std::string ToText(const sockaddr* address);
 
 // A port of a device, and an id that is bound to it, by whose events the connection manager tells when the device goes.
 struct DevicePort {

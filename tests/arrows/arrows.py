@@ -29,7 +29,7 @@ ALLOWED = {
 }
 PACKAGES = set(ALLOWED) - {"third_party", "tools"}
 # Within rdma/ the backends know nothing of each other, nor does what they share (rdma/host) know any of them.
-BACKENDS = ("rdma/shm", "rdma/verbs", "rdma/sim")
+BACKENDS = ("rdma/shm", "rdma/tcp", "rdma/verbs", "rdma/sim")
 FOLDERS = {user: [used for used in BACKENDS if used != user] for user in BACKENDS + ("rdma/host",)}
 FOR_ALL = {"third_party", "tools"}
 # What users of the store may see from anywhere; that server/ and kv/ do not use it is left to the check of dependencies.

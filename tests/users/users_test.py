@@ -3,11 +3,12 @@
 
     users_test.py KV_CLI KV_SERVER ShmTest|VerbsTest
 
-ShmTest needs nothing. VerbsTest wants an RDMA device at FARLOOK_RDMA_ADDRESS.
+ShmTest and TcpTest need nothing. VerbsTest wants an RDMA device at FARLOOK_RDMA_ADDRESS.
 """
 
 import json
 import os
+import random
 import signal
 import stat
 import subprocess
@@ -181,10 +182,8 @@ class ShmTest(UsersTest):
     server.wait_for('whoever may write to the socket file may read and write all keys')
 
 
-class VerbsTest(UsersTest):
-
-  def address(self):
-    return 'rdma://%s:7471' % os.environ['FARLOOK_RDMA_ADDRESS']
+class NetworkTest:
+  """Where the kernel vouches for nobody."""
 
   def test_proofs_roles_and_revocation(self):
     self.write('users', 'app read,write secret=%s\nreport read secret=%s\n' % (APP, REPORT))
@@ -240,6 +239,18 @@ class VerbsTest(UsersTest):
     self.assert_fails(self.cli(server, 'get', 'key', user='app', secret=APP), 'does not prove')
     self.assert_fails(self.cli(server, 'get', 'key'), 'key')
     self.assert_ok(self.cli(server, 'put', 'key', 'value'))
+
+
+class VerbsTest(NetworkTest, UsersTest):
+
+  def address(self):
+    return 'rdma://%s:7471' % os.environ['FARLOOK_RDMA_ADDRESS']
+
+
+class TcpTest(NetworkTest, UsersTest):
+
+  def address(self):
+    return 'tcp://127.0.0.1:%d' % random.randrange(20000, 32000)
 
 
 if __name__ == '__main__':

@@ -87,7 +87,7 @@ const char* farlook_code_name(int code);
  *
  *   of all       timeout_ms                   of the call; 0: the client's
  *   of connect   read_only, wait_for_server   0 or 1
- *                lookups                      text: "reads" or "messages"
+ *                lookups                      text: "auto", "reads" or "messages"
  *                max_in_flight, location_cache_bytes, counter_cache_bytes, min_backoff_ms, max_backoff_ms, spin_us,
  *                liveness_ms, max_outstanding
  *                user, secret, secret_file    text
@@ -103,7 +103,7 @@ void farlook_options_free(farlook_options* options); /* which may be NULL */
 int farlook_options_set(farlook_options* options, const char* name, int64_t value);
 int farlook_options_set_text(farlook_options* options, const char* name, const char* text);
 
-/* Connects; *client is NULL unless this succeeds. `address`: "shm:///path" or "rdma://host:port". */
+/* Connects; *client is NULL unless this succeeds. `address`: "shm:///path", "rdma://host:port" or "tcp://host:port". */
 int farlook_connect(const char* address, const farlook_options* options, farlook_client** client);
 /* Gives up what is in flight, whose operations end with FARLOOK_CANCELLED. `client` may be NULL. */
 void farlook_close(farlook_client* client);

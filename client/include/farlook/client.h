@@ -78,8 +78,8 @@ struct Result {
 
 class Client {
  public:
-  // Connects to a kv_server at "shm:///path" or "rdma://host:port", or to a group's, all addresses with commas between.
-  // Tries until options.timeout_ms are over where options.wait_for_server says so. INVALID_ARGUMENT for the address.
+  // Connects to a kv_server at "shm:///path", "rdma://host:port" or "tcp://host:port", or to a group's, all addresses
+  // with commas between. Tries until options.timeout_ms are over where options.wait_for_server says so.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address, const ClientOptions& options = {});
   ~Client();  // gives up what is in flight; afterwards nothing refers to the operations
   Client(const Client&) = delete;

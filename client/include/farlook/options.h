@@ -15,6 +15,7 @@ namespace farlook {
 
 // How a get finds its value.
 enum class Lookups : uint8_t {
+  kAuto,      // kMessages over tcp://, where a READ takes the server's CPU too; else kReads
   kReads,     // with READs: no instruction of the server
   kMessages,  // the server is asked, and looks it up: one round trip, at the cost of its CPU; gets then need it to run.
               // The client READs only values that do not fit in a reply (4 KiB), or are empty, where the reply says.
@@ -25,7 +26,7 @@ enum class Lookups : uint8_t {
 struct ClientOptions {
   int64_t timeout_ms = 1000;  // of Connect, and of each call whose options give none
   bool read_only = false;     // asks for no right to write
-  Lookups lookups = Lookups::kReads;
+  Lookups lookups = Lookups::kAuto;
   uint32_t max_in_flight = 256;  // operations that run at once; more wait in the client. The server may grant fewer
                                  // writes at once
   int64_t location_cache_bytes = -1;  // bound of the memory for locations of items; 0 none; -1: 16 MiB where a READ is
@@ -41,7 +42,7 @@ struct ClientOptions {
   // What to do where no server answers yet, or it is shutting down or full: go on trying until the time of Connect, or
   // of the operation, is over. False: fail at once, with UNAVAILABLE or RESOURCE_EXHAUSTED.
   bool wait_for_server = false;
-  // Who the client is, for a server that asks (kv_server --users). Over rdma:// client and server prove to each other
+  // Who the client is, for a server that asks (kv_server --users). Over rdma:// and tcp:// both prove to each other
   // that they know the secret, and a client that has one refuses a server that does not; over shm:// the kernel tells
   // the server who it is, and these are of no use. Empty: the environment's FARLOOK_USER, and FARLOOK_SECRET_FILE or
   // FARLOOK_SECRET.

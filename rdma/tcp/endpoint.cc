@@ -1,0 +1,221 @@
+#include "rdma/tcp/endpoint.h"
+
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "rdma/address.h"
+#include "rdma/clock.h"
+#include "rdma/host/sealed_memory.h"
+
+namespace farlook::rdma::tcp {
+namespace {
+
+constexpr uint32_t kPollsPerTickCheck = 128;
+// In the pointers that epoll keeps: the event is of the second socket.
+constexpr uint64_t kOfReads = 1;
+static_assert(alignof(TcpConnection) > kOfReads);
+
+int64_t NowNs() { return Clock::Real().NowNs(); }
+
+class TcpBuffer final : public Buffer {
+ public:
+  TcpBuffer(TcpEndpoint* endpoint, Mapping mapping, uint32_t rkey) : endpoint_(endpoint), mapping_(std::move(mapping)) {
+    bytes_ = absl::MakeSpan(mapping_.data(), mapping_.bytes());
+    if (rkey == 0) return;
+    remote_.bytes = bytes_.size();
+    remote_.rkey = rkey;
+  }
+  ~TcpBuffer() override {
+    if (remote_.rkey != 0) endpoint_->Free(remote_.rkey);
+  }
+
+ private:
+  TcpEndpoint* const endpoint_;
+  const Mapping mapping_;
+};
+
+void Remove(std::vector<TcpConnection*>& from, TcpConnection* connection) {
+  from.erase(std::remove(from.begin(), from.end(), connection), from.end());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TcpEndpoint>> TcpEndpoint::Create(const TransportOptions& options) {
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  std::unique_ptr<TcpEndpoint> endpoint(new TcpEndpoint(std::move(epoll), std::move(timer), options));
+  uint32_t timer_watched = 0, wake_watched = 0;
+  if (!endpoint->epoll_.ok() || !endpoint->timer_.ok() || !endpoint->wake_.ok() ||
+      !endpoint->Watch(endpoint->timer_.get(), nullptr, false, false, &timer_watched) ||
+      !endpoint->Watch(endpoint->wake_.fd(), nullptr, false, false, &wake_watched)) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot make descriptors for an endpoint: ", strerror(errno),
+                                                     " (see ulimit -n for the limit of open files)"));
+  }
+  if (!endpoint->arena_.ok()) return absl::ResourceExhaustedError("no memory for an endpoint to receive messages in");
+  return endpoint;
+}
+
+TcpEndpoint::TcpEndpoint(UniqueFd epoll, UniqueFd timer, const TransportOptions& options)
+    : epoll_(std::move(epoll)), timer_(std::move(timer)), options_(options) {}
+
+absl::StatusOr<std::unique_ptr<Connection>> TcpEndpoint::Connect(absl::string_view address, absl::string_view hello,
+                                                                 int64_t timeout_ms) {
+  absl::StatusOr<Address> parsed = ParseAddress(address);
+  if (!parsed.ok()) return parsed.status();
+  if (parsed->scheme != Scheme::kTcp) {
+    return absl::InvalidArgumentError(absl::StrCat("an endpoint for tcp:// cannot connect to ", address));
+  }
+  if (hello.size() > kMaxHelloBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a hello of ", hello.size(), " bytes; the limit is ", kMaxHelloBytes));
+  }
+  absl::StatusOr<SocketAddress> to = Resolve(*parsed);
+  if (!to.ok()) return to.status();
+  const int64_t timeout_ns = std::clamp<int64_t>(timeout_ms, 0, INT64_MAX / 4'000'000) * 1'000'000;
+  auto connection = std::make_unique<TcpConnection>(
+      static_cast<ConnectionHost*>(this), Way{*to, std::string(address), options_.liveness_ms, NowNs() + timeout_ns},
+      hello);
+  all_.push_back(connection.get());
+  connection->Begin();
+  return connection;
+}
+
+std::unique_ptr<Connection> TcpEndpoint::Adopt(UniqueFd socket, std::shared_ptr<ReadGrant> grant, ReadServer* server,
+                                               absl::string_view welcome) {
+  auto connection = std::make_unique<TcpConnection>(static_cast<ConnectionHost*>(this), std::move(socket),
+                                                    std::move(grant), server, welcome, options_.liveness_ms);
+  all_.push_back(connection.get());
+  return connection;
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> TcpEndpoint::Allocate(size_t bytes, bool readable_by_peers) {
+  if (bytes == 0) return absl::InvalidArgumentError("a buffer of 0 bytes");
+  absl::StatusOr<Mapping> mapping = MapAnonymous(bytes);
+  if (!mapping.ok()) return mapping.status();
+  uint32_t rkey = 0;
+  if (readable_by_peers) {
+    while (next_rkey_ == 0 || buffers_.count(next_rkey_) > 0) ++next_rkey_;
+    rkey = next_rkey_++;
+    buffers_[rkey] = absl::MakeSpan(mapping->data(), mapping->bytes());
+  }
+  return std::make_unique<TcpBuffer>(this, *std::move(mapping), rkey);
+}
+
+void TcpEndpoint::Free(uint32_t rkey) {
+  const absl::Span<char> bytes = buffers_[rkey];
+  buffers_.erase(rkey);
+  for (TcpConnection* connection : all_) connection->OnFreed(bytes.data(), bytes.data() + bytes.size());
+}
+
+const char* TcpEndpoint::Find(const ReadOrder& order) {
+  const auto found = buffers_.find(order.rkey);
+  if (found == buffers_.end() || order.bytes == 0 || order.bytes > kMaxReadBytes || order.address % 8 != 0)
+    return nullptr;
+  const size_t bytes = found->second.size();
+  if (order.address > bytes || order.bytes > bytes - order.address) return nullptr;
+  return found->second.data() + order.address;
+}
+
+// ---- Polling ----
+
+size_t TcpEndpoint::Poll(absl::Span<Completion> out) {
+  arena_.Reset();
+  ++quiet_polls_;
+  // After sleeping, and where something came lately, at once; else now and then, as asking costs a system call.
+  const uint32_t polls_per_check = quiet_polls_ < kQuietPolls && !all_.empty() ? 1 : kPollsPerQuietCheck;
+  if (std::exchange(armed_, false) || quiet_polls_ % polls_per_check == 0) CheckEvents();
+  if (--polls_until_tick_ == 0) Tick();
+  if (out.empty()) return 0;
+
+  size_t count = 0;
+  turns_.swap(waiting_);
+  size_t turn = 0;
+  for (; turn < turns_.size() && count < out.size() && !arena_.full(); ++turn) {
+    TcpConnection* const connection = turns_[turn];
+    connection->waits_turn = false;
+    count += connection->Poll(out.subspan(count), &arena_);
+    if (connection->unfinished()) PollAgain(connection);
+  }
+  // Who had no turn comes first next time.
+  waiting_.insert(waiting_.begin(), turns_.begin() + static_cast<ptrdiff_t>(turn), turns_.end());
+  turns_.clear();
+  return count;
+}
+
+void TcpEndpoint::PollAgain(TcpConnection* connection) {
+  if (connection->waits_turn) return;
+  connection->waits_turn = true;
+  waiting_.push_back(connection);
+}
+
+void TcpEndpoint::CheckEvents() {
+  epoll_event events[kEventsPerCheck];
+  const int count = epoll_wait(epoll_.get(), events, kEventsPerCheck, /*timeout=*/0);
+  if (count > 0) quiet_polls_ = 0;
+  for (int i = 0; i < count; ++i) {
+    const uint64_t mark = events[i].data.u64;
+    if (mark == 0) {
+      uint64_t expirations;
+      if (read(timer_.get(), &expirations, sizeof(expirations)) > 0) polls_until_tick_ = 1;
+      wake_.Clear();
+      continue;
+    }
+    auto* const connection = reinterpret_cast<TcpConnection*>(mark & ~kOfReads);
+    connection->OnEvent((mark & kOfReads) != 0);
+    PollAgain(connection);
+  }
+}
+
+void TcpEndpoint::Tick() {
+  polls_until_tick_ = kPollsPerTickCheck;
+  const int64_t now_ns = NowNs();
+  if (now_ns < next_tick_ns_) return;
+  next_tick_ns_ = now_ns + kTickMs * 1'000'000;
+  for (TcpConnection* connection : all_) {
+    if (connection->ticks()) connection->Tick(now_ns);
+  }
+}
+
+// ---- Sleeping ----
+
+bool TcpEndpoint::Arm() {
+  armed_ = true;
+  if (std::exchange(room_came_, false) || !waiting_.empty()) return false;
+  itimerspec when = {};
+  if (AnyTicks()) when.it_value.tv_nsec = kTickMs * 1'000'000;
+  timerfd_settime(timer_.get(), 0, &when, nullptr);
+  return true;
+}
+
+bool TcpEndpoint::AnyTicks() const {
+  return std::any_of(all_.begin(), all_.end(), [](const TcpConnection* connection) { return connection->ticks(); });
+}
+
+// ---- Bookkeeping ----
+
+bool TcpEndpoint::Watch(int socket, TcpConnection* connection, bool of_reads, bool writing, uint32_t* watched) {
+  const uint32_t wanted = EPOLLIN | (writing ? EPOLLOUT : 0u);
+  if (wanted == *watched) return true;
+  epoll_event event = {};
+  event.events = wanted;
+  event.data.u64 = reinterpret_cast<uintptr_t>(connection) | (of_reads ? kOfReads : 0);
+  const int operation = *watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  *watched = wanted;
+  return epoll_ctl(epoll_.get(), operation, socket, &event) == 0;
+}
+
+void TcpEndpoint::Forget(TcpConnection* connection) {
+  Remove(all_, connection);
+  Remove(waiting_, connection);
+  Remove(turns_, connection);
+}
+
+}  // namespace farlook::rdma::tcp

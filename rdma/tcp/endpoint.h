@@ -1,0 +1,80 @@
+// A completion queue of the TCP backend, of a client or of one worker of a server.
+//
+// One epoll descriptor covers the sockets of all connections, a timer for what may never come, and Wake().
+#ifndef FARLOOK_RDMA_TCP_ENDPOINT_H_
+#define FARLOOK_RDMA_TCP_ENDPOINT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "rdma/host/unique_fd.h"
+#include "rdma/tcp/connection.h"
+#include "rdma/tcp/limits.h"
+#include "rdma/tcp/read_server.h"
+#include "rdma/tcp/receive_arena.h"
+#include "rdma/transport.h"
+#include "rdma/wake_fd.h"
+
+namespace farlook::rdma::tcp {
+
+class TcpEndpoint final : public Endpoint, private ConnectionHost {
+ public:
+  // RESOURCE_EXHAUSTED when there are no descriptors or no memory left.
+  static absl::StatusOr<std::unique_ptr<TcpEndpoint>> Create(const TransportOptions& options);
+
+  // Endpoint:
+  absl::StatusOr<std::unique_ptr<Connection>> Connect(absl::string_view address, absl::string_view hello,
+                                                      int64_t timeout_ms) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) override;
+  size_t Poll(absl::Span<Completion> out) override;
+  bool Arm() override;
+  int fd() const override { return epoll_.get(); }
+  void Wake() override { wake_.Wake(); }
+
+  // A client that a listener accepted.
+  std::unique_ptr<Connection> Adopt(UniqueFd socket, std::shared_ptr<ReadGrant> grant, ReadServer* server,
+                                    absl::string_view welcome);
+
+  // For buffers.
+  void Free(uint32_t rkey);
+
+ private:
+  TcpEndpoint(UniqueFd epoll, UniqueFd timer, const TransportOptions& options);
+
+  // ConnectionHost:
+  bool Watch(int socket, TcpConnection* connection, bool of_reads, bool writing, uint32_t* watched) override;
+  void PollAgain(TcpConnection* connection) override;
+  void OnRoom() override { room_came_ = true; }
+  void Forget(TcpConnection* connection) override;
+  const char* Find(const ReadOrder& order) override;
+
+  void CheckEvents();
+  void Tick();
+  bool AnyTicks() const;
+
+  const UniqueFd epoll_;
+  const UniqueFd timer_;
+  const TransportOptions options_;
+  WakeFd wake_;
+  ReceiveArena arena_;
+  std::vector<TcpConnection*> all_;
+  std::vector<TcpConnection*> waiting_;           // for their turn, in order
+  std::vector<TcpConnection*> turns_;             // of this Poll
+  std::map<uint32_t, absl::Span<char>> buffers_;  // that peers may READ, by rkey
+  uint32_t next_rkey_ = 1;
+  bool armed_ = false;
+  bool room_came_ = false;  // since Arm() asked
+  uint32_t quiet_polls_ = 0;
+  uint32_t polls_until_tick_ = 1;
+  int64_t next_tick_ns_ = 0;
+};
+
+}  // namespace farlook::rdma::tcp
+
+#endif  // FARLOOK_RDMA_TCP_ENDPOINT_H_

@@ -1,0 +1,440 @@
+// What a raw client or server at the other end of the sockets can do to a listener, an endpoint and the thread that
+// answers READs: it breaks its own connection, costs a bounded amount, and disturbs nobody else.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "gtest/gtest.h"
+#include "rdma/address.h"
+#include "rdma/host/ip_address.h"
+#include "rdma/host/unique_fd.h"
+#include "rdma/shared_memory.h"
+#include "rdma/tcp/bytes.h"
+#include "rdma/tcp/endpoint.h"
+#include "rdma/tcp/frame.h"
+#include "rdma/tcp/limits.h"
+#include "rdma/tcp/listener.h"
+#include "rdma/tcp/socket.h"
+#include "rdma/tcp/test_address.h"
+#include "rdma/transport.h"
+
+namespace farlook::rdma::tcp {
+namespace {
+
+constexpr auto kBound = std::chrono::seconds(20);
+
+std::string Framed(FrameType type, uint64_t argument, absl::string_view payload) {
+  Bytes out;
+  EXPECT_TRUE(AppendFrame(type, argument, payload, "", &out));
+  return std::string(out.view());
+}
+
+std::string Asked(const ReadOrder& order) {
+  Bytes out;
+  EXPECT_TRUE(AppendRead(order, &out));
+  return std::string(out.view());
+}
+
+// A socket that says whatever a test wants.
+class Raw {
+ public:
+  explicit Raw(const std::string& address) {
+    const SocketAddress to = *Resolve(*ParseAddress(address));
+    socket_ = UniqueFd(socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(socket_.get(), to.get(), to.bytes()), 0) << strerror(errno);
+  }
+  explicit Raw(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  int fd() const { return socket_.get(); }
+  void Close() { socket_.reset(); }
+  // As much as the kernel takes.
+  size_t Say(absl::string_view bytes) {
+    const ssize_t sent = send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent < 0 ? 0 : static_cast<size_t>(sent);
+  }
+  // The next frame; type 0 when the other side ended the connection. `idle` runs while nothing comes.
+  Frame Hear(const std::function<void()>& idle = [] {}) {
+    const auto until = std::chrono::steady_clock::now() + kBound;
+    for (;;) {
+      absl::string_view heard(heard_);
+      heard.remove_prefix(used_);
+      Frame frame;
+      const Parsed parsed = NextFrame(&heard, &frame);
+      if (parsed == Parsed::kFrame) {
+        used_ = heard_.size() - heard.size();
+        payload_ = std::string(frame.payload);
+        frame.payload = payload_;
+        return frame;
+      }
+      EXPECT_EQ(parsed, Parsed::kPartial);
+      idle();
+      char bytes[4096];
+      const ssize_t came = recv(fd(), bytes, sizeof(bytes), MSG_DONTWAIT);
+      if (came > 0) heard_.append(bytes, static_cast<size_t>(came));
+      frame.type = FrameType{0};
+      if (came == 0 || (came < 0 && errno != EAGAIN)) return frame;
+      if (came < 0 && std::chrono::steady_clock::now() > until) {
+        ADD_FAILURE() << "nothing came, and no end";
+        return frame;
+      }
+      if (came < 0) std::this_thread::yield();
+    }
+  }
+  bool Ended(const std::function<void()>& idle = [] {}) { return Hear(idle).type == FrameType{0}; }
+
+ private:
+  UniqueFd socket_;
+  std::string heard_;
+  size_t used_ = 0;
+  std::string payload_;
+};
+
+class HostileTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kTableBytes = uint64_t{4} << 20;
+
+  void SetUp() override {
+    address_ = UnusedAddress();
+    TransportOptions options;
+    options.liveness_ms = 500;
+    listener_ = *TcpListener::Create(*ParseAddress(address_), options);
+    SharedMemoryOptions memory;
+    memory.bytes = kTableBytes;
+    memory.huge_pages = HugePages::kNone;
+    memory_ = std::make_unique<SharedMemory>(*SharedMemory::Create(memory));
+    memset(memory_->data(), 't', kTableBytes);
+    table_ = *listener_->Offer(memory_->range(), Access::kRemoteRead);
+    server_ = *listener_->CreateEndpoint();
+    client_ = *TcpEndpoint::Create(options);
+  }
+
+  void Pump() {
+    Completion done[16];
+    for (Endpoint* endpoint : {server_.get(), static_cast<Endpoint*>(client_.get())}) {
+      const size_t count = endpoint->Poll(absl::MakeSpan(done));
+      for (size_t i = 0; i < count; ++i) {
+        if (done[i].opcode == Opcode::kDisconnected) ended_.push_back(done[i].connection);
+        if (done[i].opcode == Opcode::kReceive) ++messages_;
+        if (done[i].opcode == Opcode::kRead) reads_.push_back(done[i].status);
+        if (done[i].opcode == Opcode::kConnected) ++connected_;
+      }
+    }
+  }
+  bool PumpUntil(const std::function<bool()>& holds) {
+    const auto until = std::chrono::steady_clock::now() + kBound;
+    while (!holds()) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      Pump();
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  bool Ended(const Connection* connection) {
+    return PumpUntil([&] { return std::count(ended_.begin(), ended_.end(), connection) == 1; });
+  }
+
+  // The server's side of the next client.
+  std::unique_ptr<Connection> AcceptNext(bool withheld = false) {
+    std::unique_ptr<ConnectionRequest> request;
+    EXPECT_TRUE(PumpUntil([&] { return (request = listener_->Next()) != nullptr; }));
+    if (request == nullptr) return nullptr;
+    if (withheld) request->WithholdReads();
+    return *request->Accept(server_.get(), "welcome", {&table_.rkey, 1});
+  }
+
+  // A raw client's first socket, said to be welcome; and its second.
+  std::pair<Raw, std::unique_ptr<Connection>> Greet() {
+    ended_.clear();  // a connection may lie where one before lay
+    Raw raw(address_);
+    raw.Say(Framed(FrameType::kHello, Greeting(), "raw"));
+    std::unique_ptr<Connection> connection = AcceptNext(withheld_);
+    const Frame welcome = raw.Hear();
+    EXPECT_EQ(welcome.type, FrameType::kWelcome);
+    ticket_ = std::string(welcome.payload.substr(0, sizeof(Ticket)));
+    return {std::move(raw), std::move(connection)};
+  }
+  Raw Attach() {
+    Raw raw(address_);
+    raw.Say(Framed(FrameType::kAttach, Greeting(), ticket_));
+    EXPECT_EQ(raw.Hear().type, FrameType::kAttached);
+    return raw;
+  }
+
+  // An honest client connects, READs and is served.
+  void ExpectServes() {
+    auto client = *client_->Connect(address_, "honest", 10'000);
+    auto server = AcceptNext();
+    ASSERT_TRUE(PumpUntil([&] { return connected_ == 1; })) << client->status();
+    connected_ = 0;
+    uint64_t word = 0;
+    const Sge piece = {reinterpret_cast<char*>(&word), 8};
+    ASSERT_TRUE(client->PostRead(1, {&piece, 1}, table_.address, table_.rkey));
+    client->Ring();
+    ASSERT_TRUE(PumpUntil([&] { return reads_.size() == 1; }));
+    EXPECT_EQ(reads_[0], WcStatus::kSuccess);
+    EXPECT_EQ(word, 0x7474747474747474u);
+    reads_.clear();
+  }
+
+  std::string address_;
+  std::unique_ptr<SharedMemory> memory_;
+  std::unique_ptr<TcpListener> listener_;
+  RemoteRange table_;
+  std::unique_ptr<Endpoint> server_;
+  std::unique_ptr<TcpEndpoint> client_;
+  bool withheld_ = false;
+  std::string ticket_;
+  std::vector<Connection*> ended_;
+  std::vector<WcStatus> reads_;
+  int messages_ = 0;
+  int connected_ = 0;
+};
+
+TEST_F(HostileTest, StrangersWhoSpeakOtherProtocolsAreHungUpOn) {
+  for (const std::string& words :
+       {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string(4096, '\0'), std::string(4096, '\xff'),
+        Framed(FrameType::kMessage, 0, "hello"), Framed(FrameType::kAttach, Greeting(), std::string(16, 'x')),
+        Framed(FrameType::kHello, Greeting(), "a") + Framed(FrameType::kMessage, 0, "early")}) {
+    Raw raw(address_);
+    raw.Say(words);
+    Frame last = raw.Hear();
+    if (last.type == FrameType::kReject) last = raw.Hear();
+    EXPECT_EQ(last.type, FrameType{0}) << words.substr(0, 20);
+  }
+  ExpectServes();
+}
+
+TEST_F(HostileTest, AnotherVersionIsToldWhy) {
+  Raw raw(address_);
+  raw.Say(Framed(FrameType::kHello, Greeting() + (uint64_t{1} << 56), "newer"));
+  const Frame answer = raw.Hear();
+  EXPECT_EQ(answer.type, FrameType::kReject);
+  EXPECT_NE(std::string(answer.payload).find("version 2"), std::string::npos) << answer.payload;
+}
+
+TEST_F(HostileTest, WhoSaysNothingIsHungUpOnAndKeepsNobodyOut) {
+  std::vector<Raw> silent;
+  for (size_t i = 0; i < kMaxStrangers + 50; ++i) silent.emplace_back(address_);
+  for (Raw& raw : silent) raw.Say("\x03");
+  ExpectServes();
+  for (Raw& raw : silent) EXPECT_TRUE(raw.Ended());
+}
+
+TEST_F(HostileTest, ATicketIsGoodOnceAndNoOtherIs) {
+  auto [raw, connection] = Greet();
+  Raw reads = Attach();
+  Raw again(address_);
+  again.Say(Framed(FrameType::kAttach, Greeting(), ticket_));
+  EXPECT_TRUE(again.Ended());
+  Raw guess(address_);
+  guess.Say(Framed(FrameType::kAttach, Greeting(), std::string(16, 'g')));
+  EXPECT_TRUE(guess.Ended());
+  reads.Say(Asked({table_.address, table_.rkey, 8}));
+  EXPECT_EQ(reads.Hear().payload, "tttttttt") << "the first one is served on";
+}
+
+TEST_F(HostileTest, ReadsBeforeTheyAreGrantedAreRefusedAndAfterwardsServed) {
+  withheld_ = true;
+  {
+    auto [raw, connection] = Greet();
+    Raw reads = Attach();
+    reads.Say(Asked({table_.address, table_.rkey, 8}));
+    EXPECT_EQ(reads.Hear().type, FrameType::kRefused);
+    EXPECT_TRUE(reads.Ended());
+  }
+  auto [raw, connection] = Greet();
+  Raw reads = Attach();
+  EXPECT_TRUE(connection->Grant(false).ok());
+  reads.Say(Asked({table_.address, table_.rkey, 8}));
+  EXPECT_EQ(reads.Hear().type, FrameType::kData);
+}
+
+TEST_F(HostileTest, WhatIsNotAskedAsAReadIsRefusedOrHungUpOn) {
+  const ReadOrder kRefused[] = {
+      {table_.address, table_.rkey + 1, 8},      {table_.address, table_.rkey, 0},
+      {table_.address + 4, table_.rkey, 8},      {kTableBytes, table_.rkey, 8},
+      {kTableBytes - 8, table_.rkey, 16},        {UINT64_MAX - 7, table_.rkey, 16},
+      {table_.address, table_.rkey, UINT32_MAX}, {table_.address, table_.rkey, (1 << 20) + 1},
+  };
+  for (const ReadOrder& order : kRefused) {
+    auto [raw, connection] = Greet();
+    Raw reads = Attach();
+    reads.Say(Asked(order) + Asked({table_.address, table_.rkey, 8}));
+    EXPECT_EQ(reads.Hear().type, FrameType::kRefused) << order.address << " " << order.bytes;
+    EXPECT_TRUE(reads.Ended());
+  }
+  auto [raw, connection] = Greet();
+  Raw reads = Attach();
+  reads.Say(Framed(FrameType::kMessage, 0, "not here"));
+  EXPECT_TRUE(reads.Ended());
+  ExpectServes();
+}
+
+TEST_F(HostileTest, MessagesThatBreakTheProtocolEndTheConnectionOnly) {
+  std::string flood;
+  for (uint64_t i = 0; i < kWindow + 1; ++i) flood += Framed(FrameType::kMessage, 0, "m");
+  struct {
+    const char* what;
+    std::string words;
+    bool receiving;
+  } const kCases[] = {
+      {"more than the window", flood, false},
+      {"taken what was not sent", Framed(FrameType::kTaken, 1, ""), true},
+      {"data that nobody asked for", Framed(FrameType::kData, 0, "d"), true},
+      {"a READ where messages go", Asked({0, table_.rkey, 8}), true},
+      {"a second hello", Framed(FrameType::kHello, Greeting(), ""), true},
+      {"no frame", std::string(64, '\x7f'), true},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.what);
+    auto [raw, connection] = Greet();
+    connection->SetReceiving(c.receiving);
+    raw.Say(c.words);
+    EXPECT_TRUE(Ended(connection.get()));
+    EXPECT_TRUE(raw.Ended());
+    EXPECT_FALSE(connection->status().ok());
+  }
+  EXPECT_EQ(messages_, 0);
+  ExpectServes();
+}
+
+// Who asks and does not take the answers: what the server keeps for it is bounded, so sooner or later it hears no more.
+TEST_F(HostileTest, WhoDoesNotTakeAnswersCostsABoundedAmountAndNobodyElseAnything) {
+  auto [raw, connection] = Greet();
+  Raw reads = Attach();
+  std::string asked;
+  for (int i = 0; i < 1000; ++i) asked += Asked({table_.address, table_.rkey, 1 << 20});
+  // Until the thread has begun to answer, and goes on no more.
+  uint64_t before = 0, now = 0;
+  do {
+    before = now;
+    for (int rounds = 0; rounds < 50; ++rounds) {
+      reads.Say(asked);
+      Pump();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    now = listener_->reads_served().bytes;
+  } while (now == 0 || (now != before && now < uint64_t{512} << 20));
+  EXPECT_LT(listener_->reads_served().bytes, uint64_t{64} << 20) << "of more than 1,000 MiB that were asked for";
+  ExpectServes();
+}
+
+TEST_F(HostileTest, AnEndedConnectionReadsNoMore) {
+  auto [raw, connection] = Greet();
+  Raw reads = Attach();
+  connection->Disconnect();
+  EXPECT_TRUE(reads.Ended());
+  EXPECT_TRUE(raw.Ended([this] { Pump(); }));
+}
+
+// A server's READ of a client that lives and does not answer: it would wait for ever.
+TEST_F(HostileTest, AClientThatDoesNotAnswerReadsIsGivenUp) {
+  auto [raw, connection] = Greet();
+  char to[64];
+  const Sge piece = {to, sizeof(to)};
+  ASSERT_TRUE(connection->PostRead(1, {&piece, 1}, 0, 1));
+  connection->Ring();
+  EXPECT_EQ(raw.Hear().type, FrameType::kRead);
+  EXPECT_TRUE(Ended(connection.get()));
+  ASSERT_EQ(reads_.size(), 1u);
+  EXPECT_EQ(reads_[0], WcStatus::kRetryExceeded);
+}
+
+// ---- Servers that are none, or hostile.
+
+class HostileServerTest : public HostileTest {
+ protected:
+  void SetUp() override {
+    HostileTest::SetUp();
+    address_ = UnusedAddress();
+    listening_ = *ListenAt(*ParseAddress(address_));
+    connection_ = *client_->Connect(address_, "hello", 10'000);
+    server_socket_ = std::make_unique<Raw>(Next());
+    EXPECT_EQ(server_socket_->Hear([this] { Pump(); }).type, FrameType::kHello);
+  }
+  UniqueFd Next() {
+    UniqueFd socket;
+    EXPECT_TRUE(PumpUntil([&] { return (socket = AcceptFrom(listening_.get(), 3000)).ok(); }));
+    return socket;
+  }
+  // Plays a server up to the connection.
+  void Welcome() {
+    server_socket_->Say(Framed(FrameType::kWelcome, Greeting(), std::string(16, 't') + "w"));
+    reads_socket_ = std::make_unique<Raw>(Next());
+    EXPECT_EQ(reads_socket_->Hear([this] { Pump(); }).type, FrameType::kAttach);
+    reads_socket_->Say(Framed(FrameType::kAttached, Greeting(), ""));
+    EXPECT_TRUE(PumpUntil([&] { return connected_ == 1; }));
+  }
+
+  UniqueFd listening_;
+  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<Raw> server_socket_;
+  std::unique_ptr<Raw> reads_socket_;
+};
+
+TEST_F(HostileServerTest, WhatIsNoServerOfOursIsSaid) {
+  server_socket_->Say("-ERR unknown command 'FARLOOK'\r\n");
+  EXPECT_TRUE(Ended(connection_.get()));
+  EXPECT_EQ(connection_->status().code(), absl::StatusCode::kFailedPrecondition) << connection_->status();
+}
+
+TEST_F(HostileServerTest, AnAnswerThatIsNoneEndsIt) {
+  server_socket_->Say(Framed(FrameType::kMessage, Greeting(), "m"));
+  EXPECT_TRUE(Ended(connection_.get()));
+}
+
+TEST_F(HostileServerTest, MoreDataThanWasAskedForEndsItAndIsNotWritten) {
+  Welcome();
+  char to[16];
+  memset(to, 'u', sizeof(to));
+  const Sge piece = {to, 8};
+  ASSERT_TRUE(connection_->PostRead(1, {&piece, 1}, 0, 1));
+  connection_->Ring();
+  EXPECT_EQ(reads_socket_->Hear([this] { Pump(); }).type, FrameType::kRead);
+  reads_socket_->Say(Framed(FrameType::kData, 0, "123456789"));
+  EXPECT_TRUE(Ended(connection_.get()));
+  EXPECT_EQ(std::string(to, 16), std::string(16, 'u'));
+}
+
+TEST_F(HostileServerTest, ReadsOfMemoryThatIsNoBufferAreRefused) {
+  Welcome();
+  auto buffer = *client_->Allocate(4096, /*readable_by_peers=*/true);
+  memset(buffer->bytes().data(), 'b', 4096);
+  server_socket_->Say(Asked({buffer->remote().address, buffer->remote().rkey, 16}));
+  EXPECT_EQ(server_socket_->Hear([this] { Pump(); }).payload, std::string(16, 'b'));
+  server_socket_->Say(Asked({4096 - 8, buffer->remote().rkey, 16}));
+  EXPECT_EQ(server_socket_->Hear([this] { Pump(); }).type, FrameType::kRefused);
+  server_socket_->Say(Asked({0, buffer->remote().rkey + 1, 16}));
+  EXPECT_EQ(server_socket_->Hear([this] { Pump(); }).type, FrameType::kRefused);
+}
+
+// The answer was begun, more of it than the socket takes waits, and the buffer goes.
+TEST_F(HostileServerTest, ABufferThatGoesWhileItIsReadIsReadNoMore) {
+  Welcome();
+  auto buffer = *client_->Allocate(16 << 20, /*readable_by_peers=*/true);
+  std::string asked;
+  for (int i = 0; i < 16; ++i) asked += Asked({0, buffer->remote().rkey, 1 << 20});
+  server_socket_->Say(asked);
+  for (int i = 0; i < 1000; ++i) Pump();
+  buffer.reset();  // Expect: no access to memory that is gone
+  Frame frame;
+  do {
+    frame = server_socket_->Hear([this] { Pump(); });
+  } while (frame.type == FrameType::kData);
+  EXPECT_EQ(frame.type, FrameType::kRefused);
+}
+
+}  // namespace
+}  // namespace farlook::rdma::tcp

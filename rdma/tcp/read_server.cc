@@ -1,0 +1,341 @@
+#include "rdma/tcp/read_server.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "rdma/clock.h"
+#include "rdma/tcp/limits.h"
+#include "rdma/tcp/socket.h"
+
+namespace farlook::rdma::tcp {
+namespace {
+
+int64_t NowNs() { return Clock::Real().NowNs(); }
+
+bool Random(void* to, size_t bytes) { return getrandom(to, bytes, 0) == static_cast<ssize_t>(bytes); }
+
+template <typename T>
+void Remove(std::vector<T*>& from, T* what) {
+  from.erase(std::remove(from.begin(), from.end(), what), from.end());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ReadServer>> ReadServer::Start(UniqueFd listening, int64_t liveness_ms) {
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  const int error = errno;
+  std::unique_ptr<ReadServer> server(new ReadServer(std::move(listening), std::move(epoll), liveness_ms));
+  if (!server->epoll_.ok() || !server->wake_.ok() || !server->called_.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot make descriptors for a listener: ", strerror(error),
+                                                     " (see ulimit -n for the limit of open files)"));
+  }
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.ptr = nullptr;
+  if (epoll_ctl(server->epoll_.get(), EPOLL_CTL_ADD, server->listening_.get(), &event) != 0 ||
+      epoll_ctl(server->epoll_.get(), EPOLL_CTL_ADD, server->wake_.fd(), &event) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot wait at a listener: ", strerror(errno)));
+  }
+  try {
+    server->thread_ = std::thread([server = server.get()] { server->Run(); });
+  } catch (const std::system_error& thrown) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread for a listener: ", thrown.what()));
+  }
+  return server;
+}
+
+ReadServer::ReadServer(UniqueFd listening, UniqueFd epoll, int64_t liveness_ms)
+    : listening_(std::move(listening)),
+      epoll_(std::move(epoll)),
+      liveness_ms_(liveness_ms),
+      room_(new uint64_t[Channel::kRoomBytes / sizeof(uint64_t)]) {}
+
+ReadServer::~ReadServer() {
+  stopping_.store(true, std::memory_order_release);
+  wake_.Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+RemoteRange ReadServer::Offer(const SharedRange& range) {
+  absl::MutexLock lock(&mutex_);
+  uint32_t rkey = static_cast<uint32_t>(offered_.size()) + 1;
+  if (!Random(&rkey, sizeof(rkey)) || Taken(rkey)) {
+    for (rkey = 1; Taken(rkey);) ++rkey;
+  }
+  offered_.push_back({range.base, range.bytes, rkey});
+  RemoteRange remote;
+  remote.bytes = range.bytes;
+  remote.rkey = rkey;
+  return remote;
+}
+
+bool ReadServer::Taken(uint32_t rkey) const {
+  return rkey == 0 || std::any_of(offered_.begin(), offered_.end(),
+                                  [rkey](const ReadGrant::Range& other) { return other.rkey == rkey; });
+}
+
+std::optional<Caller> ReadServer::Next() {
+  absl::MutexLock lock(&mutex_);
+  if (callers_.empty()) {
+    called_.Clear();
+    return std::nullopt;
+  }
+  if (callers_.size() == kMaxRequests) wake_.Wake();  // it may accept again
+  Caller caller = std::move(callers_.front());
+  callers_.pop_front();
+  return caller;
+}
+
+std::shared_ptr<ReadGrant> ReadServer::Admit(absl::Span<const uint32_t> rkeys, bool withheld) {
+  auto grant = std::make_shared<ReadGrant>();
+  if (!Random(grant->ticket.data(), grant->ticket.size())) return nullptr;
+  grant->withheld.store(withheld, std::memory_order_relaxed);
+  absl::MutexLock lock(&mutex_);
+  for (const ReadGrant::Range& range : offered_) {
+    if (std::find(rkeys.begin(), rkeys.end(), range.rkey) != rkeys.end()) grant->ranges.push_back(range);
+  }
+  expected_[grant->ticket] = grant;
+  return grant;
+}
+
+void ReadServer::Dismiss(ReadGrant* grant) {
+  grant->over.store(true, std::memory_order_release);
+  {
+    absl::MutexLock lock(&mutex_);
+    expected_.erase(grant->ticket);
+  }
+  if (!grant->attached.load(std::memory_order_acquire)) return;
+  dismissed_.store(true, std::memory_order_release);
+  wake_.Wake();
+}
+
+ReadsServed ReadServer::served() const {
+  ReadsServed served;
+  served.reads = reads_.load(std::memory_order_relaxed);
+  served.bytes = bytes_.load(std::memory_order_relaxed);
+  clockid_t clock;
+  timespec time;
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): the handle is only read.
+  const pthread_t handle = const_cast<std::thread&>(thread_).native_handle();
+  if (pthread_getcpuclockid(handle, &clock) == 0 && clock_gettime(clock, &time) == 0) {
+    served.cpu_ns = static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+  }
+  return served;
+}
+
+// ---- The thread ----
+
+void ReadServer::Run() {
+  epoll_event events[kEventsPerCheck];
+  while (!stopping_.load(std::memory_order_acquire)) {
+    SetAccepting();
+    const bool ticks = impatient_ > 0 || accept_again_ns_ != 0;
+    const int count = epoll_wait(epoll_.get(), events, kEventsPerCheck,
+                                 !again_.empty() ? 0 : (ticks ? static_cast<int>(kTickMs) : -1));
+    // Those that wait for nothing first, so that events cannot hold them up.
+    std::vector<Peer*> turns;
+    turns.swap(again_);
+    for (Peer* peer : turns) peer->waits_again = false;
+    for (int i = 0; i < count; ++i) {
+      auto* const peer = static_cast<Peer*>(events[i].data.ptr);
+      if (peer != nullptr && std::find(turns.begin(), turns.end(), peer) == turns.end()) turns.push_back(peer);
+      if (peer == nullptr) wake_.Clear();
+    }
+    for (Peer* peer : turns) OnEvent(peer);
+    Accept();
+    if (dismissed_.exchange(false, std::memory_order_acq_rel)) CloseDismissed();
+    if (impatient_ > 0) CloseOverdue();
+  }
+}
+
+// Nobody is accepted while there is no place, or was none just now: the kernel would say for ever that somebody waits.
+void ReadServer::SetAccepting() {
+  if (accept_again_ns_ != 0 && NowNs() >= accept_again_ns_) accept_again_ns_ = 0;
+  bool wanted = accept_again_ns_ == 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    wanted = wanted && callers_.size() < kMaxRequests;
+  }
+  if (wanted == accepting_) return;
+  accepting_ = wanted;
+  epoll_event event = {};
+  if (wanted) event.events = EPOLLIN;
+  event.data.ptr = nullptr;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening_.get(), &event);
+}
+
+void ReadServer::Accept() {
+  for (int i = 0; accepting_ && i < kEventsPerCheck; ++i) {
+    UniqueFd socket = AcceptFrom(listening_.get(), liveness_ms_);
+    if (!socket.ok()) {
+      if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
+        accept_again_ns_ = NowNs() + kAcceptPauseMs * 1'000'000;
+      }
+      return;
+    }
+    if (impatient_ >= kMaxStrangers) {
+      // The one that has waited for longest: peers are in the order in which they came.
+      const auto oldest =
+          std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->until_ns != 0; });
+      Close(oldest->get());
+    }
+    auto peer = std::make_unique<Peer>(std::move(socket));
+    peer->until_ns = NowNs() + kStrangerMs * 1'000'000;
+    ++impatient_;
+    peers_.push_back(std::move(peer));
+    if (!Watch(peers_.back().get())) Close(peers_.back().get());
+  }
+}
+
+void ReadServer::OnEvent(Peer* peer) {
+  if (!Step(peer) || !Watch(peer)) Close(peer);
+}
+
+bool ReadServer::Step(Peer* peer) {
+  if (peer->grant != nullptr && peer->grant->over.load(std::memory_order_acquire)) return false;
+  peer->channel.Flush();
+  if (peer->channel.unsent().size() >= kMaxUnsentBytes) return true;  // who does not take answers gets no more
+  const absl::string_view came = peer->channel.Receive(reinterpret_cast<char*>(room_.get()), /*more=*/true);
+  if (peer->refused) return !peer->channel.ended();  // what it still says is not heard
+  const bool goes_on = peer->grant == nullptr ? Greet(peer, came) : Serve(peer, came);
+  return goes_on && (peer->refused || !peer->channel.ended());
+}
+
+bool ReadServer::Greet(Peer* peer, absl::string_view came) {
+  Frame frame;
+  switch (NextFrame(&came, &frame)) {
+    case Parsed::kInvalid:
+      return false;
+    case Parsed::kPartial:
+      peer->channel.GiveBack(came);
+      return true;
+    case Parsed::kFrame:
+      break;
+  }
+  if (const absl::Status status = CheckGreeting(frame); !status.ok()) {
+    return Refuse(peer, FrameType::kReject, status.message());
+  }
+  if (!came.empty()) return false;  // nothing more is to be said before there is an answer
+  if (frame.type == FrameType::kHello) {
+    absl::MutexLock lock(&mutex_);
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer->channel.fd(), nullptr);
+    callers_.push_back({peer->channel.Release(), std::string(frame.payload)});
+    called_.Wake();
+    return false;
+  }
+  if (frame.type != FrameType::kAttach) return false;
+  peer->grant = Redeem(frame.payload);
+  if (peer->grant == nullptr) return false;
+  peer->until_ns = 0;
+  --impatient_;
+  AppendFrame(FrameType::kAttached, Greeting(), "", "", &peer->channel.unsent());
+  peer->channel.Flush();
+  return true;
+}
+
+bool ReadServer::Serve(Peer* peer, absl::string_view came) {
+  Bytes& unsent = peer->channel.unsent();
+  bool refused = false;
+  while (!refused && Continue(&peer->answer, &unsent)) {
+    Frame frame;
+    const Parsed parsed = NextFrame(&came, &frame);
+    if (parsed == Parsed::kPartial) break;
+    if (parsed == Parsed::kInvalid || frame.type != FrameType::kRead) return false;
+    refused = !Begin(peer, ReadOrderOf(frame));
+  }
+  if (refused) return Refuse(peer, FrameType::kRefused, "");
+  peer->channel.GiveBack(came);
+  peer->channel.Flush();
+  return true;
+}
+
+// False: it is not allowed.
+bool ReadServer::Begin(Peer* peer, const ReadOrder& order) {
+  const ReadGrant& grant = *peer->grant;
+  if (grant.withheld.load(std::memory_order_acquire)) return false;
+  const auto range = std::find_if(grant.ranges.begin(), grant.ranges.end(),
+                                  [&order](const ReadGrant::Range& other) { return other.rkey == order.rkey; });
+  if (range == grant.ranges.end() || order.bytes == 0 || order.bytes > kMaxReadBytes || order.address % 8 != 0 ||
+      order.address > range->bytes || order.bytes > range->bytes - order.address) {
+    return false;
+  }
+  peer->answer = {range->base + order.address, order.bytes};
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  bytes_.fetch_add(order.bytes, std::memory_order_relaxed);
+  return true;
+}
+
+// Says so, and gives the peer time to hear it: closing at once might take the news back.
+bool ReadServer::Refuse(Peer* peer, FrameType type, absl::string_view reason) {
+  const uint64_t argument = type == FrameType::kReject ? Greeting() : 0;
+  AppendFrame(type, argument, reason.substr(0, kMaxRejectBytes), "", &peer->channel.unsent());
+  peer->channel.Flush();
+  shutdown(peer->channel.fd(), SHUT_WR);
+  if (peer->until_ns == 0) ++impatient_;
+  peer->until_ns = NowNs() + kStrangerMs * 1'000'000;
+  peer->refused = true;
+  return true;
+}
+
+std::shared_ptr<ReadGrant> ReadServer::Redeem(absl::string_view text) {
+  Ticket ticket;
+  memcpy(ticket.data(), text.data(), ticket.size());
+  absl::MutexLock lock(&mutex_);
+  const auto found = expected_.find(ticket);
+  if (found == expected_.end()) return nullptr;
+  std::shared_ptr<ReadGrant> grant = std::move(found->second);
+  expected_.erase(found);
+  grant->attached.store(true, std::memory_order_release);
+  return grant;
+}
+
+// Waits for what the peer can go on with.
+bool ReadServer::Watch(Peer* peer) {
+  const size_t unsent = peer->channel.unsent().size();
+  const uint32_t wanted = (unsent < kMaxUnsentBytes ? EPOLLIN : 0u) | (unsent > 0 ? EPOLLOUT : 0u);
+  if (!peer->refused && unsent < kMaxUnsentBytes && !peer->waits_again &&
+      (peer->answer.left > 0 || peer->channel.has_frame())) {
+    peer->waits_again = true;
+    again_.push_back(peer);
+  }
+  if (wanted == peer->watched) return true;
+  epoll_event event = {};
+  event.events = wanted;
+  event.data.ptr = peer;
+  const int operation = peer->watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  peer->watched = wanted;
+  return epoll_ctl(epoll_.get(), operation, peer->channel.fd(), &event) == 0;
+}
+
+void ReadServer::Close(Peer* peer) {
+  if (peer->until_ns != 0) --impatient_;
+  Remove(again_, peer);
+  peers_.erase(std::find_if(peers_.begin(), peers_.end(), [peer](const auto& other) { return other.get() == peer; }));
+}
+
+void ReadServer::CloseOverdue() {
+  const int64_t now_ns = NowNs();
+  for (size_t i = peers_.size(); i-- > 0;) {
+    if (peers_[i]->until_ns != 0 && peers_[i]->until_ns <= now_ns) Close(peers_[i].get());
+  }
+}
+
+void ReadServer::CloseDismissed() {
+  for (size_t i = peers_.size(); i-- > 0;) {
+    const ReadGrant* const grant = peers_[i]->grant.get();
+    if (grant != nullptr && grant->over.load(std::memory_order_acquire)) Close(peers_[i].get());
+  }
+}
+
+}  // namespace farlook::rdma::tcp
