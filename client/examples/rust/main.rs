@@ -1,22 +1,17 @@
-// Farlook from Rust, over the C library. The declarations are those of farlook.h that are used here; bindgen makes all:
+// Farlook from Rust, over the C library. bindgen makes its declarations of the header:
 //
+//     bindgen --size_t-is-usize /usr/include/farlook.h -o farlook.rs
 //     rustc main.rs -o hello $(pkg-config --libs farlook) && ./hello shm:///run/farlook/kv
-use std::ffi::{c_char, c_int, c_void, CStr, CString};
+#[allow(non_camel_case_types, non_upper_case_globals, non_snake_case, dead_code)]
+mod farlook;
+
+use farlook::{farlook_client, farlook_close, farlook_connect, farlook_error, farlook_get, farlook_put};
+use std::ffi::{CStr, CString};
+use std::os::raw::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
-#[link(name = "farlook")]
-extern "C" {
-    fn farlook_connect(address: *const c_char, options: *const c_void, client: *mut *mut c_void) -> c_int;
-    fn farlook_close(client: *mut c_void);
-    fn farlook_error() -> *const c_char;
-    fn farlook_put(client: *mut c_void, key: *const u8, key_bytes: usize, value: *const u8, value_bytes: usize,
-                   options: *const c_void, version: *mut u64) -> c_int;
-    fn farlook_get(client: *mut c_void, key: *const u8, key_bytes: usize, options: *const c_void, buffer: *mut u8,
-                   buffer_bytes: usize, value_bytes: *mut usize, version: *mut u64) -> c_int;
-}
-
 // A client belongs to one thread at a time: it may be sent to another (Send), and not be shared (no Sync).
-struct Client(*mut c_void);
+struct Client(*mut farlook_client);
 unsafe impl Send for Client {}
 
 fn done(code: c_int) -> Result<(), String> {
@@ -34,14 +29,14 @@ impl Client {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<u64, String> {
         let mut version = 0;
         done(unsafe {
-            farlook_put(self.0, key.as_ptr(), key.len(), value.as_ptr(), value.len(), null(), &mut version)
+            farlook_put(self.0, key.as_ptr() as *const c_void, key.len(), value.as_ptr() as *const c_void, value.len(), null(), &mut version)
         })?;
         Ok(version)
     }
     fn get<'a>(&mut self, key: &[u8], buffer: &'a mut [u8]) -> Result<&'a [u8], String> {
         let mut bytes = 0;
         done(unsafe {
-            farlook_get(self.0, key.as_ptr(), key.len(), null(), buffer.as_mut_ptr(), buffer.len(), &mut bytes, null_mut())
+            farlook_get(self.0, key.as_ptr() as *const c_void, key.len(), null(), buffer.as_mut_ptr() as *mut c_void, buffer.len(), &mut bytes, null_mut())
         })?;
         Ok(&buffer[..bytes])
     }
