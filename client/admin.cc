@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -94,8 +94,9 @@ absl::Status HandOver(Client* client, const ServerOptions& options) {
   // With the epoch: what is sent again to the next primary is not meant for that.
   const absl::StatusOr<std::string> answer = Ask(client, absl::StrCat("cluster handover ", *before), options);
   if (!answer.ok()) return answer.status();
-  if (absl::StartsWith(*answer, "refused")) {
-    return absl::FailedPreconditionError("no backup of the group is in sync: `cluster status` shows them");
+  absl::string_view refusal = *answer;
+  if (absl::ConsumePrefix(&refusal, "refused: ")) {
+    return absl::FailedPreconditionError(absl::StripAsciiWhitespace(refusal));
   }
   for (;;) {
     const absl::StatusOr<uint64_t> now = EpochOf(GroupStatus(client, options));

@@ -39,10 +39,10 @@ absl::Status StatusOf(kv::Code code) {
     case kv::Code::kUnsupported:
       return absl::UnimplementedError(
           "the server does not know what this request asks for: nothing was done; run a later release of it");
-    case kv::Code::kLater:
-    case kv::Code::kBusy:
     case kv::Code::kNotAllowed:
       return absl::PermissionDeniedError("this is for operators, and the client's user has not the role admin");
+    case kv::Code::kLater:
+    case kv::Code::kBusy:
     case kv::Code::kMakingRoom:
       break;  // not a reply's
   }

@@ -525,7 +525,9 @@ std::string Group::Ask(absl::string_view what) {
   uint64_t epoch = 0;
   if (!absl::ConsumePrefix(&what, "handover ") || !absl::SimpleAtoi(what, &epoch)) return "";
   if (epoch < epoch_) return "begun\n";  // by the primary before, which was asked
-  if (!can_hand_over_) return "refused: no backup is in sync\n";
+  // There nobody could take the place: see ProcessLock.
+  if (options_.url.locks().empty()) return "refused: in a group of etcd no backup can become primary yet\n";
+  if (!can_hand_over_) return "refused: no backup of the group is in sync: `cluster status` shows them\n";
   handover_ = true;
   wake_.Wake();
   return "begun\n";
