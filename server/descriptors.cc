@@ -17,17 +17,20 @@ constexpr uint64_t kOwn = 64;
 constexpr uint64_t kForEachWorkerAndAddress = 4;
 constexpr uint64_t kForEachAddress = 8;
 
+// Sockets that have not said yet what they are (rdma/tcp/limits.h).
+constexpr uint64_t kForEachTcpAddress = 512;
+
+bool IsTcp(const std::string& address) { return absl::StartsWith(address, "tcp://"); }
+
 uint64_t WithoutClients(const ServerOptions& options) {
   const uint64_t workers = static_cast<uint64_t>(std::max(options.workers, 1));
-  return kOwn + options.listen.size() * (kForEachAddress + workers * kForEachWorkerAndAddress);
+  const auto tcp = static_cast<uint64_t>(absl::c_count_if(options.listen, IsTcp));
+  return kOwn + tcp * kForEachTcpAddress +
+         options.listen.size() * (kForEachAddress + workers * kForEachWorkerAndAddress);
 }
 
 // Any of them may come to any address.
-uint64_t ForEachClient(const ServerOptions& options) {
-  return absl::c_any_of(options.listen, [](const std::string& address) { return absl::StartsWith(address, "tcp://"); })
-             ? 2
-             : 1;
-}
+uint64_t ForEachClient(const ServerOptions& options) { return absl::c_any_of(options.listen, IsTcp) ? 2 : 1; }
 
 absl::Status Compare(const ServerOptions& options, uint64_t limit) {
   const uint64_t needed = DescriptorsNeeded(options);

@@ -36,7 +36,7 @@ struct ServerOptions {
   std::string users;                       // file of those who may come; empty: everybody
   int socket_mode = -1;                    // of the files of shm:// addresses; -1: as the umask has it
   std::string socket_group;                // likewise, by name or number; empty: this process'
-  int64_t liveness_ms = 3000;              // in which a client that is silently gone is noticed (rdma)
+  int64_t liveness_ms = 3000;              // in which a client that is silently gone is noticed (rdma, tcp)
   std::string group;                       // where the record of its group is (group_url.h); empty: it is in none
   // Of a group's member: its part in the group has ended, and this process is to begin anew. Called by another thread.
   std::function<void()> deposed;

@@ -373,7 +373,7 @@ TEST_F(ServerTest, BadOptionsNameTheirFlag) {
   refused("--listen", [](ServerOptions& o) { o.listen = {}; });
   refused("--slow_ms", [](ServerOptions& o) { o.slow_ms = -1; });
   refused("--slow_ms", [](ServerOptions& o) { o.slow_ms = 24 * 60 * 60 * 1000 + 1; });
-  refused("shm:///", [](ServerOptions& o) { o.listen = {"tcp://x"}; });
+  refused("shm:///", [](ServerOptions& o) { o.listen = {"http://x"}; });
   refused("--memory", [](ServerOptions& o) { o.memory_bytes = 1 << 20; });
   refused("--memory", [](ServerOptions& o) { o.memory_bytes = UINT64_MAX; });
   refused("--workers", [](ServerOptions& o) { o.workers = 0; });

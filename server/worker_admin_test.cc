@@ -185,6 +185,7 @@ class NoRecords : public RecordSource {
   absl::StatusOr<FeedId> Admit(const kv::Follow& /*follow*/) override { return FeedId(); }
   absl::StatusOr<std::string> NextBatch(const FeedId& /*feed*/, size_t /*most_bytes*/) override { return ""; }
   absl::Status Accepted(const FeedId& /*feed*/, uint64_t /*accepted*/) override { return absl::OkStatus(); }
+  void Gone(const FeedId& /*feed*/) override {}
 };
 
 TEST(WorkerBackupsTest, ABackupIsListedAsOne) {

@@ -38,6 +38,10 @@ std::string ToText(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (address->sa_family == AF_INET6) {
     const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(address);
+    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {  // as the other side writes it
+      inet_ntop(AF_INET, v6->sin6_addr.s6_addr + 12, text, sizeof(text));
+      return absl::StrCat(text, ":", ntohs(v6->sin6_port));
+    }
     inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof(text));
     return absl::StrCat("[", text, "]:", ntohs(v6->sin6_port));
   }

@@ -46,9 +46,6 @@ class Bytes {
   }
   void Clear() { Consume(size()); }
 
-  // Takes back what was appended last.
-  void Cut(size_t bytes) { end_ -= bytes; }
-
  private:
   static constexpr size_t kKeptBytes = 4096;
 

@@ -11,6 +11,7 @@
 namespace farlook::rdma::tcp {
 
 void Channel::Close() {
+  if (socket_.ok()) shutdown(fd(), SHUT_RDWR);
   socket_.reset();
   unsent_.Clear();
   rest_.Clear();
@@ -22,8 +23,9 @@ void Channel::Flush() {
     if (sent > 0) {
       unsent_.Consume(static_cast<size_t>(sent));
     } else if (sent < 0 && errno != EINTR) {
-      if (errno != EAGAIN) unsent_.Clear();
-      return;
+      if (errno == EAGAIN) return;
+      if (errno != EPIPE) error_ = errno;  // of the socket, which says it once
+      unsent_.Clear();
     }
   }
 }
@@ -35,14 +37,17 @@ absl::string_view Channel::Receive(char* room, bool more) {
   if (bytes > 0) memcpy(room, rest_.data(), bytes);
   rest_.Clear();
   while (more && !ended_) {
+    dry_ = false;
     const ssize_t came = recv(fd(), room + bytes, kReceiveBytes, MSG_DONTWAIT);
     if (came > 0) {
       bytes += static_cast<size_t>(came);
     } else if (came == 0 || (errno != EINTR && errno != EAGAIN)) {
-      error_ = came == 0 ? 0 : errno;
+      if (came < 0) error_ = errno;
       ended_ = true;
     } else if (errno == EINTR) {
       continue;
+    } else {
+      dry_ = true;
     }
     break;
   }

@@ -23,6 +23,7 @@ class Channel {
 
   bool open() const { return socket_.ok(); }
   int fd() const { return socket_.get(); }
+  // Ends the connection, also where a child of a fork() holds the socket, too.
   void Close();
   UniqueFd Release() { return std::move(socket_); }
 
@@ -39,6 +40,8 @@ class Channel {
   // Of what was given back.
   bool has_frame() const;
 
+  // At the last look nothing more had come.
+  bool dry() const { return dry_; }
   // The peer sends no more, or the socket failed: why, or 0. What came before was received.
   bool ended() const { return ended_; }
   int error() const { return error_; }
@@ -47,6 +50,7 @@ class Channel {
   UniqueFd socket_;
   Bytes unsent_;
   Bytes rest_;
+  bool dry_ = false;
   bool ended_ = false;
   int error_ = 0;
 };

@@ -1,5 +1,7 @@
 #include "rdma/tcp/connection.h"
 
+#include <sys/epoll.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -71,6 +73,7 @@ TcpConnection::TcpConnection(ConnectionHost* host, UniqueFd socket, std::shared_
 
 TcpConnection::~TcpConnection() {
   if (!over() && server_ != nullptr) server_->Dismiss(grant_.get());
+  CloseSockets();
   host_->Forget(this);
 }
 
@@ -114,6 +117,7 @@ void TcpConnection::Ring() {
   if (state_ != State::kConnected) return;
   messages_.Flush();
   if (client()) reads_.Flush();
+  host_->OnPosted();
   Watch();
 }
 
@@ -190,7 +194,12 @@ size_t TcpConnection::PollChannel(Channel* channel, bool receive, absl::Span<Com
   }
   if (over()) return count;
   channel->GiveBack(came);
-  if (channel->ended() && !channel->has_frame()) BreakWith(*channel);
+  if (!channel->ended() || channel->has_frame()) return count;
+  if (channel == &messages_ || state_ != State::kConnected || (messages_.dry() && !messages_.has_frame())) {
+    BreakWith(*channel);
+  } else {
+    messages_ready_ = true;  // both sockets end together, and what came before over the first is delivered
+  }
   return count;
 }
 
@@ -354,11 +363,18 @@ void TcpConnection::Break(const absl::Status& status, WcStatus oldest) {
   state_ = State::kEnding;
   oldest_status_ = oldest;
   if (server_ != nullptr) server_->Dismiss(grant_.get());
-  messages_.Close();
-  reads_.Close();
+  CloseSockets();
   kept_.Clear();
   answer_ = {};
   host_->PollAgain(this);
+}
+
+void TcpConnection::CloseSockets() {
+  for (Channel* channel : {&messages_, &reads_}) {
+    if (!channel->open()) continue;
+    host_->Unwatch(channel->fd());
+    channel->Close();
+  }
 }
 
 void TcpConnection::BreakOff(absl::string_view what) {
@@ -399,12 +415,13 @@ void TcpConnection::Tick(int64_t now_ns) {
 }
 
 void TcpConnection::Watch() {
-  const bool dialing_messages = state_ == State::kDialing;
-  const bool dialing_reads = state_ == State::kReturning;
-  if (!host_->Watch(messages_.fd(), this, false, dialing_messages || messages_.unsent_bytes() > 0,
-                    &messages_watched_) ||
-      (reads_.open() &&
-       !host_->Watch(reads_.fd(), this, true, dialing_reads || reads_.unsent_bytes() > 0, &reads_watched_))) {
+  uint32_t messages = EPOLLIN;
+  uint32_t reads = EPOLLIN;
+  if (state_ == State::kDialing || messages_.unsent_bytes() > 0) messages |= EPOLLOUT;
+  if (state_ == State::kReturning || reads_.unsent_bytes() > 0) reads |= EPOLLOUT;
+  if (answer_.left > 0 && messages_.unsent_bytes() >= kMaxUnsentBytes) messages = EPOLLOUT;  // nothing is taken before
+  if (!host_->Watch(messages_.fd(), this, false, messages, &messages_watched_) ||
+      (reads_.open() && !host_->Watch(reads_.fd(), this, true, reads, &reads_watched_))) {
     Break(absl::ResourceExhaustedError(absl::StrCat("cannot wait for a socket: ", strerror(errno))));
   }
 }

@@ -25,9 +25,13 @@ class TcpConnection;
 // What a connection asks of its endpoint.
 class ConnectionHost {
  public:
-  // Waits for what the socket brings, and until it takes more if `writing`. `watched`: what epoll waits for already, 0
+  // Waits for `wanted` of the socket (EPOLLIN, EPOLLOUT, not neither). `watched`: what epoll waits for already, 0
   // before the first time. False without memory for it.
-  virtual bool Watch(int socket, TcpConnection* connection, bool of_reads, bool writing, uint32_t* watched) = 0;
+  virtual bool Watch(int socket, TcpConnection* connection, bool of_reads, uint32_t wanted, uint32_t* watched) = 0;
+  // Before it is closed: a child of a fork() may hold it still.
+  virtual void Unwatch(int socket) = 0;
+  // An answer is waited for from now on.
+  virtual void OnPosted() = 0;
   // It has something to do though no socket may say so.
   virtual void PollAgain(TcpConnection* connection) = 0;
   // A message fits that did not before.
@@ -102,7 +106,6 @@ class TcpConnection final : public Connection {
   struct Read {
     uint64_t wr_id;
     uint32_t bytes;
-    uint32_t pieces;
     Sge to[kMaxReadSges];
   };
 
@@ -131,6 +134,7 @@ class TcpConnection final : public Connection {
   void Break(const absl::Status& status, WcStatus oldest = WcStatus::kFlushed);
   void BreakWith(const Channel& channel);  // which has ended
   void BreakOff(absl::string_view what);   // the peer breaks the protocol
+  void CloseSockets();
   void Watch();
 
   ConnectionHost* const host_;

@@ -18,7 +18,6 @@
 namespace farlook::rdma::tcp {
 namespace {
 
-constexpr uint32_t kPollsPerTickCheck = 128;
 // In the pointers that epoll keeps: the event is of the second socket.
 constexpr uint64_t kOfReads = 1;
 static_assert(alignof(TcpConnection) > kOfReads);
@@ -54,8 +53,8 @@ absl::StatusOr<std::unique_ptr<TcpEndpoint>> TcpEndpoint::Create(const Transport
   std::unique_ptr<TcpEndpoint> endpoint(new TcpEndpoint(std::move(epoll), std::move(timer), options));
   uint32_t timer_watched = 0, wake_watched = 0;
   if (!endpoint->epoll_.ok() || !endpoint->timer_.ok() || !endpoint->wake_.ok() ||
-      !endpoint->Watch(endpoint->timer_.get(), nullptr, false, false, &timer_watched) ||
-      !endpoint->Watch(endpoint->wake_.fd(), nullptr, false, false, &wake_watched)) {
+      !endpoint->Watch(endpoint->timer_.get(), nullptr, false, EPOLLIN, &timer_watched) ||
+      !endpoint->Watch(endpoint->wake_.fd(), nullptr, false, EPOLLIN, &wake_watched)) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot make descriptors for an endpoint: ", strerror(errno),
                                                      " (see ulimit -n for the limit of open files)"));
   }
@@ -132,7 +131,6 @@ size_t TcpEndpoint::Poll(absl::Span<Completion> out) {
   // After sleeping, and where something came lately, at once; else now and then, as asking costs a system call.
   const uint32_t polls_per_check = quiet_polls_ < kQuietPolls && !all_.empty() ? 1 : kPollsPerQuietCheck;
   if (std::exchange(armed_, false) || quiet_polls_ % polls_per_check == 0) CheckEvents();
-  if (--polls_until_tick_ == 0) Tick();
   if (out.empty()) return 0;
 
   size_t count = 0;
@@ -164,7 +162,7 @@ void TcpEndpoint::CheckEvents() {
     const uint64_t mark = events[i].data.u64;
     if (mark == 0) {
       uint64_t expirations;
-      if (read(timer_.get(), &expirations, sizeof(expirations)) > 0) polls_until_tick_ = 1;
+      if (read(timer_.get(), &expirations, sizeof(expirations)) > 0) timer_ns_ = 0;
       wake_.Clear();
       continue;
     }
@@ -172,10 +170,11 @@ void TcpEndpoint::CheckEvents() {
     connection->OnEvent((mark & kOfReads) != 0);
     PollAgain(connection);
   }
+  Tick();
 }
 
+// Not more often than this side looks: one that did not look must not blame the peer for it.
 void TcpEndpoint::Tick() {
-  polls_until_tick_ = kPollsPerTickCheck;
   const int64_t now_ns = NowNs();
   if (now_ns < next_tick_ns_) return;
   next_tick_ns_ = now_ns + kTickMs * 1'000'000;
@@ -189,9 +188,13 @@ void TcpEndpoint::Tick() {
 bool TcpEndpoint::Arm() {
   armed_ = true;
   if (std::exchange(room_came_, false) || !waiting_.empty()) return false;
-  itimerspec when = {};
-  if (AnyTicks()) when.it_value.tv_nsec = kTickMs * 1'000'000;
-  timerfd_settime(timer_.get(), 0, &when, nullptr);
+  if (timer_ns_ == 0 && AnyTicks()) {
+    timer_ns_ = next_tick_ns_;
+    itimerspec when = {};
+    when.it_value.tv_sec = timer_ns_ / 1'000'000'000;
+    when.it_value.tv_nsec = timer_ns_ % 1'000'000'000;
+    timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+  }
   return true;
 }
 
@@ -201,8 +204,7 @@ bool TcpEndpoint::AnyTicks() const {
 
 // ---- Bookkeeping ----
 
-bool TcpEndpoint::Watch(int socket, TcpConnection* connection, bool of_reads, bool writing, uint32_t* watched) {
-  const uint32_t wanted = EPOLLIN | (writing ? EPOLLOUT : 0u);
+bool TcpEndpoint::Watch(int socket, TcpConnection* connection, bool of_reads, uint32_t wanted, uint32_t* watched) {
   if (wanted == *watched) return true;
   epoll_event event = {};
   event.events = wanted;
@@ -211,6 +213,8 @@ bool TcpEndpoint::Watch(int socket, TcpConnection* connection, bool of_reads, bo
   *watched = wanted;
   return epoll_ctl(epoll_.get(), operation, socket, &event) == 0;
 }
+
+void TcpEndpoint::Unwatch(int socket) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket, nullptr); }
 
 void TcpEndpoint::Forget(TcpConnection* connection) {
   Remove(all_, connection);

@@ -48,7 +48,9 @@ class TcpEndpoint final : public Endpoint, private ConnectionHost {
   TcpEndpoint(UniqueFd epoll, UniqueFd timer, const TransportOptions& options);
 
   // ConnectionHost:
-  bool Watch(int socket, TcpConnection* connection, bool of_reads, bool writing, uint32_t* watched) override;
+  bool Watch(int socket, TcpConnection* connection, bool of_reads, uint32_t wanted, uint32_t* watched) override;
+  void Unwatch(int socket) override;
+  void OnPosted() override { quiet_polls_ = 0; }
   void PollAgain(TcpConnection* connection) override;
   void OnRoom() override { room_came_ = true; }
   void Forget(TcpConnection* connection) override;
@@ -71,8 +73,8 @@ class TcpEndpoint final : public Endpoint, private ConnectionHost {
   bool armed_ = false;
   bool room_came_ = false;  // since Arm() asked
   uint32_t quiet_polls_ = 0;
-  uint32_t polls_until_tick_ = 1;
-  int64_t next_tick_ns_ = 0;
+  int64_t next_tick_ns_ = 1;
+  int64_t timer_ns_ = 0;  // when the timer fires; 0: it does not
 };
 
 }  // namespace farlook::rdma::tcp

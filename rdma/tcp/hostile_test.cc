@@ -1,6 +1,12 @@
 // What a raw client or server at the other end of the sockets can do to a listener, an endpoint and the thread that
 // answers READs: it breaks its own connection, costs a bounded amount, and disturbs nobody else.
+#include <linux/sockios.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -117,7 +123,7 @@ class HostileTest : public testing::Test {
     memset(memory_->data(), 't', kTableBytes);
     table_ = *listener_->Offer(memory_->range(), Access::kRemoteRead);
     server_ = *listener_->CreateEndpoint();
-    client_ = *TcpEndpoint::Create(options);
+    client_ = *TcpEndpoint::Create({});
   }
 
   void Pump() {
@@ -352,6 +358,46 @@ TEST_F(HostileTest, AClientThatDoesNotAnswerReadsIsGivenUp) {
   EXPECT_EQ(reads_[0], WcStatus::kRetryExceeded);
 }
 
+// A child of the process holds the sockets, too: closing them would end nothing.
+TEST_F(HostileTest, AChildThatWasForkedKeepsNoConnection) {
+  auto client = *client_->Connect(address_, "parent", 10'000);
+  auto server = AcceptNext();
+  ASSERT_TRUE(PumpUntil([&] { return connected_ == 1; }));
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  client->Disconnect();
+  EXPECT_TRUE(Ended(server.get())) << "the child keeps it";
+  EXPECT_TRUE(Ended(client.get()));
+  client.reset();
+  server.reset();
+  // Expect: nothing is heard of them, though the child's sockets are there.
+  for (int i = 0; i < 1000; ++i) Pump();
+  while (!client_->Arm()) Pump();
+  pollfd waiting = {client_->fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&waiting, 1, 100), 0) << "it would be woken without end";
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+// Who polls now and then, and does not sleep in between, finds what has come at its next look.
+TEST_F(HostileTest, AnAnswerIsFoundByTheNextPollHoweverLongItWasQuiet) {
+  auto client = *client_->Connect(address_, "quiet", 10'000);
+  auto server = AcceptNext();
+  ASSERT_TRUE(PumpUntil([&] { return connected_ == 1; }));
+  Completion done[4];
+  for (uint32_t i = 0; i < 3 * kQuietPolls + 1; ++i) client_->Poll(absl::MakeSpan(done));
+  ASSERT_TRUE(client->PostSend("question", ""));
+  client->Ring();
+  ASSERT_TRUE(PumpUntil([&] { return messages_ == 1; }));
+  ASSERT_TRUE(server->PostSend("answer", ""));
+  server->Ring();
+  pollfd waiting = {client_->fd(), POLLIN, 0};
+  ASSERT_EQ(poll(&waiting, 1, 20'000), 1);
+  EXPECT_EQ(client_->Poll(absl::MakeSpan(done)), 1u);
+}
+
 // ---- Servers that are none, or hostile.
 
 class HostileServerTest : public HostileTest {
@@ -420,6 +466,22 @@ TEST_F(HostileServerTest, ReadsOfMemoryThatIsNoBufferAreRefused) {
   EXPECT_EQ(server_socket_->Hear([this] { Pump(); }).type, FrameType::kRefused);
 }
 
+// A server that is killed ends both sockets at once. What it had answered is known all the same.
+TEST_F(HostileServerTest, AllThatCameBeforeTheEndIsDelivered) {
+  Welcome();
+  constexpr int kMessages = 60;  // more than Pump() takes at once
+  std::string words;
+  for (int i = 0; i < kMessages; ++i) words += Framed(FrameType::kMessage, 0, std::string(500, 'm'));
+  ASSERT_EQ(server_socket_->Say(words), words.size());
+  // All of it is with the client's kernel: what a killed process had not got rid of is lost with it.
+  for (int unsent = 1; unsent != 0; std::this_thread::yield())
+    ASSERT_EQ(ioctl(server_socket_->fd(), SIOCOUTQ, &unsent), 0);
+  server_socket_->Close();
+  reads_socket_->Close();
+  EXPECT_TRUE(Ended(connection_.get()));
+  EXPECT_EQ(messages_, kMessages);
+}
+
 // The answer was begun, more of it than the socket takes waits, and the buffer goes.
 TEST_F(HostileServerTest, ABufferThatGoesWhileItIsReadIsReadNoMore) {
   Welcome();
@@ -427,7 +489,7 @@ TEST_F(HostileServerTest, ABufferThatGoesWhileItIsReadIsReadNoMore) {
   std::string asked;
   for (int i = 0; i < 16; ++i) asked += Asked({0, buffer->remote().rkey, 1 << 20});
   server_socket_->Say(asked);
-  for (int i = 0; i < 1000; ++i) Pump();
+  for (int i = 0; i < 50; ++i) Pump();
   buffer.reset();  // Expect: no access to memory that is gone
   Frame frame;
   do {

@@ -42,6 +42,7 @@ inline constexpr int kBacklog = 1024;
 // Sockets that did not say yet what they are: so many, each for so long; then the oldest makes room.
 inline constexpr size_t kMaxStrangers = 256;
 inline constexpr int64_t kStrangerMs = 2000;
+inline constexpr int64_t kStrangerPatienceMs = 100;  // before that nobody makes room: more wait in the kernel
 // Clients that the listener's user has not looked at. More wait in the kernel.
 inline constexpr size_t kMaxRequests = 256;
 // Without descriptors or memory for a socket, accepting pauses.

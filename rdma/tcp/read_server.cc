@@ -1,6 +1,7 @@
 #include "rdma/tcp/read_server.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -40,18 +41,29 @@ absl::StatusOr<std::unique_ptr<ReadServer>> ReadServer::Start(UniqueFd listening
     return absl::ResourceExhaustedError(absl::StrCat("cannot make descriptors for a listener: ", strerror(error),
                                                      " (see ulimit -n for the limit of open files)"));
   }
-  epoll_event event = {};
-  event.events = EPOLLIN;
-  event.data.ptr = nullptr;
-  if (epoll_ctl(server->epoll_.get(), EPOLL_CTL_ADD, server->listening_.get(), &event) != 0 ||
-      epoll_ctl(server->epoll_.get(), EPOLL_CTL_ADD, server->wake_.fd(), &event) != 0) {
+  // By their pointers the thread knows of what an event is: of a peer, of the listening socket, or of wake_.
+  epoll_event of_listening = {};
+  of_listening.events = EPOLLIN;
+  of_listening.data.ptr = server.get();
+  epoll_event of_wake = {};
+  of_wake.events = EPOLLIN;
+  if (epoll_ctl(server->epoll_.get(), EPOLL_CTL_ADD, server->listening_.get(), &of_listening) != 0 ||
+      epoll_ctl(server->epoll_.get(), EPOLL_CTL_ADD, server->wake_.fd(), &of_wake) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot wait at a listener: ", strerror(errno)));
   }
+  // Signals are for the process' own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  absl::Status started;
   try {
     server->thread_ = std::thread([server = server.get()] { server->Run(); });
+    pthread_setname_np(server->thread_.native_handle(), "reads");
   } catch (const std::system_error& thrown) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread for a listener: ", thrown.what()));
+    started = absl::ResourceExhaustedError(absl::StrCat("cannot start a thread for a listener: ", thrown.what()));
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!started.ok()) return started;
   return server;
 }
 
@@ -147,13 +159,20 @@ void ReadServer::Run() {
     std::vector<Peer*> turns;
     turns.swap(again_);
     for (Peer* peer : turns) peer->waits_again = false;
+    bool somebody_comes = false;
     for (int i = 0; i < count; ++i) {
-      auto* const peer = static_cast<Peer*>(events[i].data.ptr);
-      if (peer != nullptr && std::find(turns.begin(), turns.end(), peer) == turns.end()) turns.push_back(peer);
-      if (peer == nullptr) wake_.Clear();
+      void* const about = events[i].data.ptr;
+      if (about == nullptr) {
+        wake_.Clear();
+      } else if (about == this) {
+        somebody_comes = true;
+      } else if (auto* const peer = static_cast<Peer*>(about);
+                 std::find(turns.begin(), turns.end(), peer) == turns.end()) {
+        turns.push_back(peer);
+      }
     }
     for (Peer* peer : turns) OnEvent(peer);
-    Accept();
+    if (somebody_comes) Accept();
     if (dismissed_.exchange(false, std::memory_order_acq_rel)) CloseDismissed();
     if (impatient_ > 0) CloseOverdue();
   }
@@ -171,24 +190,35 @@ void ReadServer::SetAccepting() {
   accepting_ = wanted;
   epoll_event event = {};
   if (wanted) event.events = EPOLLIN;
-  event.data.ptr = nullptr;
+  event.data.ptr = this;
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening_.get(), &event);
+}
+
+// Peers are in the order in which they came.
+ReadServer::Peer* ReadServer::OldestStranger() {
+  const auto oldest = std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->until_ns != 0; });
+  return oldest == peers_.end() ? nullptr : oldest->get();
+}
+
+// The one that has waited for longest goes, but for one that had no time yet.
+void ReadServer::MakeRoom() {
+  Peer* const oldest = OldestStranger();
+  const int64_t now_ns = NowNs();
+  if (oldest != nullptr && now_ns > oldest->until_ns - (kStrangerMs - kStrangerPatienceMs) * 1'000'000) {
+    Close(oldest);
+  } else {
+    accept_again_ns_ = now_ns + kAcceptPauseMs * 1'000'000;
+  }
 }
 
 void ReadServer::Accept() {
   for (int i = 0; accepting_ && i < kEventsPerCheck; ++i) {
+    if (impatient_ >= kMaxStrangers) MakeRoom();
+    if (accept_again_ns_ != 0) return;
     UniqueFd socket = AcceptFrom(listening_.get(), liveness_ms_);
     if (!socket.ok()) {
-      if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
-        accept_again_ns_ = NowNs() + kAcceptPauseMs * 1'000'000;
-      }
+      if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) MakeRoom();  // of descriptors, above all
       return;
-    }
-    if (impatient_ >= kMaxStrangers) {
-      // The one that has waited for longest: peers are in the order in which they came.
-      const auto oldest =
-          std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->until_ns != 0; });
-      Close(oldest->get());
     }
     auto peer = std::make_unique<Peer>(std::move(socket));
     peer->until_ns = NowNs() + kStrangerMs * 1'000'000;
@@ -207,7 +237,10 @@ bool ReadServer::Step(Peer* peer) {
   peer->channel.Flush();
   if (peer->channel.unsent().size() >= kMaxUnsentBytes) return true;  // who does not take answers gets no more
   const absl::string_view came = peer->channel.Receive(reinterpret_cast<char*>(room_.get()), /*more=*/true);
-  if (peer->refused) return !peer->channel.ended();  // what it still says is not heard
+  if (peer->refused) {  // what it still says is not heard
+    if (peer->channel.unsent().empty()) shutdown(peer->channel.fd(), SHUT_WR);
+    return !peer->channel.ended();
+  }
   const bool goes_on = peer->grant == nullptr ? Greet(peer, came) : Serve(peer, came);
   return goes_on && (peer->refused || !peer->channel.ended());
 }
@@ -263,7 +296,7 @@ bool ReadServer::Serve(Peer* peer, absl::string_view came) {
 // False: it is not allowed.
 bool ReadServer::Begin(Peer* peer, const ReadOrder& order) {
   const ReadGrant& grant = *peer->grant;
-  if (grant.withheld.load(std::memory_order_acquire)) return false;
+  if (grant.withheld.load(std::memory_order_acquire) || grant.over.load(std::memory_order_acquire)) return false;
   const auto range = std::find_if(grant.ranges.begin(), grant.ranges.end(),
                                   [&order](const ReadGrant::Range& other) { return other.rkey == order.rkey; });
   if (range == grant.ranges.end() || order.bytes == 0 || order.bytes > kMaxReadBytes || order.address % 8 != 0 ||
@@ -281,7 +314,7 @@ bool ReadServer::Refuse(Peer* peer, FrameType type, absl::string_view reason) {
   const uint64_t argument = type == FrameType::kReject ? Greeting() : 0;
   AppendFrame(type, argument, reason.substr(0, kMaxRejectBytes), "", &peer->channel.unsent());
   peer->channel.Flush();
-  shutdown(peer->channel.fd(), SHUT_WR);
+  if (peer->channel.unsent().empty()) shutdown(peer->channel.fd(), SHUT_WR);
   if (peer->until_ns == 0) ++impatient_;
   peer->until_ns = NowNs() + kStrangerMs * 1'000'000;
   peer->refused = true;
@@ -321,11 +354,15 @@ bool ReadServer::Watch(Peer* peer) {
 void ReadServer::Close(Peer* peer) {
   if (peer->until_ns != 0) --impatient_;
   Remove(again_, peer);
+  if (peer->channel.open()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer->channel.fd(), nullptr);
+  peer->channel.Close();
   peers_.erase(std::find_if(peers_.begin(), peers_.end(), [peer](const auto& other) { return other.get() == peer; }));
 }
 
 void ReadServer::CloseOverdue() {
   const int64_t now_ns = NowNs();
+  if (now_ns < next_overdue_ns_) return;
+  next_overdue_ns_ = now_ns + kTickMs * 1'000'000;
   for (size_t i = peers_.size(); i-- > 0;) {
     if (peers_[i]->until_ns != 0 && peers_[i]->until_ns <= now_ns) Close(peers_[i].get());
   }

@@ -84,6 +84,8 @@ class ReadServer {
   bool Taken(uint32_t rkey) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
   void Accept();
+  void MakeRoom();
+  Peer* OldestStranger();
   void SetAccepting();
   void OnEvent(Peer* peer);
   // Each returns false when the socket is to be closed.
@@ -119,6 +121,7 @@ class ReadServer {
   size_t impatient_ = 0;      // peers with an until_ns
   bool accepting_ = true;
   int64_t accept_again_ns_ = 0;
+  int64_t next_overdue_ns_ = 0;
   std::unique_ptr<uint64_t[]> room_;
 
   std::thread thread_;  // last: it uses all of these

@@ -126,12 +126,14 @@ class MetricsTest(unittest.TestCase):
     self.assertIn('farlook_state{state="%s"} 1\n' % wanted, self.get("/metrics")[1])
     return text
 
-  def test_health_of_a_server_that_starts(self):
+  def health_at_a_start(self, memory):
+    """What /healthz says while a server starts; "ready" where that was over before it was asked."""
     self.server.kill()
     self.server.wait()
     # It gets a tenth of the time, so that its start is long enough to be seen.
-    server = self.start([SERVER, "--listen=" + self.address, "--memory=1g", "--huge_pages=none"],
+    server = self.start([SERVER, "--listen=" + self.address, "--memory=" + memory, "--huge_pages=none"],
                         stderr=subprocess.DEVNULL)
+    self.server = server
 
     def look():
       server.send_signal(signal.SIGSTOP)
@@ -148,8 +150,14 @@ class MetricsTest(unittest.TestCase):
                           "http://127.0.0.1:%d/healthz" % self.port], stdout=subprocess.PIPE, text=True)
       self.until(look, "no answer")
       answer = asked.stdout.read()
-      self.assertFalse(answer.startswith("ready"), "it was never seen to start")
-      if answer.startswith("starting"):
+      if answer.startswith(("starting", "ready")):
+        return answer
+
+  def test_health_of_a_server_that_starts(self):
+    # How long a start takes is the machine's affair: one that is over too soon is tried again, with more to prepare.
+    for memory in ("1g", "2g", "4g", "4g", "4g"):
+      answer = self.health_at_a_start(memory)
+      if not answer.startswith("ready"):
         break
     self.assertIn("preparing memory", answer)
     self.health("ready")

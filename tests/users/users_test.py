@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests kv_server --users with kv_cli as the client.
 
-    users_test.py KV_CLI KV_SERVER ShmTest|VerbsTest
+    users_test.py KV_CLI KV_SERVER ShmTest|TcpTest|VerbsTest
 
 ShmTest and TcpTest need nothing. VerbsTest wants an RDMA device at FARLOOK_RDMA_ADDRESS.
 """

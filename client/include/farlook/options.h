@@ -37,7 +37,7 @@ struct ClientOptions {
   int64_t min_backoff_ms = 1;              // between attempts to reconnect: doubles, with jitter, up to max_backoff_ms
   int64_t max_backoff_ms = 200;
   int64_t spin_us = 50;             // a waiting call polls this long before it sleeps
-  int64_t liveness_ms = 3000;       // in which a server that is silently gone is noticed (rdma)
+  int64_t liveness_ms = 3000;       // in which a server that is silently gone is noticed (rdma, tcp)
   uint32_t max_outstanding = 1024;  // READs with the devices at once, of all clients of the process (rdma)
   // What to do where no server answers yet, or it is shutting down or full: go on trying until the time of Connect, or
   // of the operation, is over. False: fail at once, with UNAVAILABLE or RESOURCE_EXHAUSTED.
