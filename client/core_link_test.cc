@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "client/core_testing.h"
 #include "kv/handshake.h"
 #include "kv/message.h"
@@ -155,6 +156,28 @@ TEST_F(CoreLinkTest, WhoWantsToWaitsForAServerThatIsNotThereYet) {
   network_.reject = absl::PermissionDeniedError("uid 1000 may not connect");
   network_.Break();
   EXPECT_EQ(Do(Kind::kPut, "key", "value")->code(), StatusCode::kPermissionDenied);
+}
+
+// What a server says of others is not believed without bound.
+TEST_F(CoreLinkTest, AddressesThatServersMakeUpAreFewAndAreNotTriedWithoutAPause) {
+  for (const char* const scheme : {"fake", "other"}) {
+    SCOPED_TRACE(scheme);
+    network_.connects = 0;
+    server_->refusal.code = kv::RefusalCode::kNotPrimary;
+    MakeCore();
+    auto put = Start(Kind::kPut, "key", "value", 5000);
+    for (int i = 0; i < 2000; ++i) {
+      server_->refusal.text = absl::StrCat(scheme, "://", i);
+      Poll();
+      clock_.AdvanceMs(1);
+    }
+    EXPECT_FALSE(put->done()) << put->status();
+    EXPECT_GE(network_.connects, 10);
+    EXPECT_LE(network_.connects, 500);
+    server_->refusal.text.clear();
+    PollFor(1000, put->operation);
+    EXPECT_TRUE(put->status().ok()) << put->status();
+  }
 }
 
 // Slow is not gone: that is for the transport to find out.

@@ -14,10 +14,14 @@ namespace {
 constexpr absl::string_view kMagicBytes = "FRLK";
 
 constexpr int64_t kMsNs = 1'000'000;
+// Of the addresses that servers tell, so many are believed.
+constexpr size_t kMostLearned = 16;
 
-bool IsAddress(absl::string_view text) {
+// "" where it is no address.
+absl::string_view SchemeOf(absl::string_view text) {
   const size_t scheme = text.find("://");
-  return scheme != absl::string_view::npos && scheme > 0 && text.find(',', scheme) == absl::string_view::npos;
+  if (scheme == absl::string_view::npos || text.find(',', scheme) != absl::string_view::npos) return "";
+  return text.substr(0, scheme);
 }
 
 // A comma within a path is followed by no scheme.
@@ -39,15 +43,20 @@ Link::Link(rdma::Endpoint* endpoint, absl::string_view address, const ClientOpti
            uint64_t random_seed)
     : endpoint_(endpoint),
       addresses_(SplitAddresses(address)),
+      given_(addresses_.size()),
       options_(options),
       random_(static_cast<std::minstd_rand::result_type>(random_seed)),
       directory_(endpoint, time) {}
 
-// The index of an address, which may be new.
-size_t Link::Learn(absl::string_view address) {
+// The index of an address, which may be new; or nothing, where it is none for this client.
+std::optional<size_t> Link::Learn(absl::string_view address) {
   const auto found = std::find(addresses_.begin(), addresses_.end(), address);
   const auto index = static_cast<size_t>(found - addresses_.begin());
-  if (found == addresses_.end()) addresses_.emplace_back(address);
+  if (found != addresses_.end()) return index;
+  // The endpoint is of one transport.
+  const absl::string_view scheme = SchemeOf(address);
+  if (scheme.empty() || scheme != SchemeOf(addresses_[0]) || index - given_ >= kMostLearned) return std::nullopt;
+  addresses_.emplace_back(address);
   return index;
 }
 
@@ -147,7 +156,7 @@ absl::Status Link::Turned(kv::RefusalCode code, absl::string_view text) {
   may_pass_ = kv::WorthTryingAgain(code);
   if (code == kv::RefusalCode::kNotPrimary) {
     is_group_ = true;
-    if (IsAddress(text)) named_ = Learn(text);
+    named_ = Learn(text);
   }
   return kv::RefusalStatus(code, text);
 }
@@ -165,7 +174,7 @@ absl::Status Link::OnFirstMessage(absl::string_view message, int64_t now_ns) {
   welcome_ = *welcome;
   welcome_ns_ = now_ns;
   for (const std::string& member : SplitAddresses(welcome_.members)) {
-    if (IsAddress(member)) Learn(member);
+    Learn(member);
   }
   if (asked()) {
     if (absl::Status status = TakeGrant(); !status.ok()) return status;
@@ -216,7 +225,12 @@ void Link::Failed(absl::Status why, int64_t now_ns) {
     next_ = named_.value_or((next_ + 1) % addresses_.size());
     named_.reset();
     // Each once without a pause; then all of them again.
-    if (++failures_ % addresses_.size() != 0) due_ns_ = now_ns;
+    if (failures_ == 0) round_ = addresses_.size();
+    if (++failures_ < round_) {
+      due_ns_ = now_ns;
+    } else {
+      failures_ = 0;
+    }
   }
   due_ns_ = std::max(due_ns_, now_ns + retry_after_ms_ * kMsNs);
   if (why.ok()) why = absl::UnavailableError("the connection ended");

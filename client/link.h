@@ -10,7 +10,7 @@
 // server whose directory is known (the same incarnation) nothing is READ, and kGreeting leads to kReady.
 //
 // Of a group (docs/cluster.md) there are several addresses: those that the user gives, and those that the primary tells
-// with its Welcome. Each attempt is made at the next one, or where a backup says that the primary is; between rounds of
+// with its Welcome, if they are of the same transport; of these a number, as any server may tell them. Each attempt is made at the next one, or where a backup says that the primary is; between rounds of
 // them is the pause. While nobody of the group answers operations wait, until their deadlines.
 //
 // A server that took the connection and is slow to say Welcome is waited for, as one that is slow to answer a request:
@@ -121,13 +121,15 @@ class Link {
   absl::Status Answer(absl::string_view challenge);
   absl::Status TakeGrant();
   absl::Status Turned(kv::RefusalCode code, absl::string_view text);
-  size_t Learn(absl::string_view address);
+  std::optional<size_t> Learn(absl::string_view address);
   absl::Status CheckDirectory();
 
   rdma::Endpoint* const endpoint_;
   std::vector<std::string> addresses_;  // one at least
   size_t next_ = 0;                     // the index of the one to be tried
-  size_t failures_ = 0;                 // of attempts in a row
+  size_t given_ = 0;                    // so many of them are the user's; they come first
+  size_t failures_ = 0;                 // of attempts of this round
+  size_t round_ = 0;                    // after so many is a pause: the addresses that there were when it began
   std::optional<size_t> named_;         // where a backup says that the primary is
   bool is_group_ = false;
   const ClientOptions options_;
