@@ -28,13 +28,29 @@ absl::StatusOr<std::string> Ask(Client* client, std::string_view what, const Ser
   return text;
 }
 
-absl::StatusOr<uint64_t> EpochOf(const absl::StatusOr<std::string>& status) {
-  if (!status.ok()) return status.status();
+// What a group's primary says of it.
+struct Led {
   uint64_t epoch = 0;
+  std::string primary;          // its address and incarnation
+  bool is_handed_over = false;  // it is about to end its part
+};
+
+absl::StatusOr<Led> AskLed(Client* client, const ServerOptions& options) {
+  const absl::StatusOr<std::string> status = GroupStatus(client, options);
+  if (!status.ok()) return status.status();
+  Led led;
   for (absl::string_view line : absl::StrSplit(*status, '\n')) {
-    if (absl::ConsumePrefix(&line, "epoch ") && absl::SimpleAtoi(line, &epoch)) return epoch;
+    if (absl::ConsumePrefix(&line, "epoch ")) {
+      if (!absl::SimpleAtoi(line, &led.epoch)) break;
+    } else if (absl::ConsumePrefix(&line, "primary ")) {
+      const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::MaxSplits(' ', 2));
+      led.primary = absl::StrCat(fields[0], " ", fields.size() < 2 ? "" : fields[1]);
+    } else if (line == "handover begun") {
+      led.is_handed_over = true;
+    }
   }
-  return absl::InternalError("the server's answer does not say which epoch its group has");
+  if (led.epoch != 0 && !led.primary.empty()) return led;
+  return absl::InternalError("the server's answer does not say which epoch its group has, and who is primary");
 }
 
 // False: it is no line of a list.
@@ -89,19 +105,22 @@ absl::StatusOr<std::string> GroupStatus(Client* client, const ServerOptions& opt
 }
 
 absl::Status HandOver(Client* client, const ServerOptions& options) {
-  const absl::StatusOr<uint64_t> before = EpochOf(GroupStatus(client, options));
+  const absl::StatusOr<Led> before = AskLed(client, options);
   if (!before.ok()) return before.status();
   // With the epoch: what is sent again to the next primary is not meant for that.
-  const absl::StatusOr<std::string> answer = Ask(client, absl::StrCat("cluster handover ", *before), options);
+  const absl::StatusOr<std::string> answer = Ask(client, absl::StrCat("cluster handover ", before->epoch), options);
   if (!answer.ok()) return answer.status();
   absl::string_view refusal = *answer;
   if (absl::ConsumePrefix(&refusal, "refused: ")) {
     return absl::FailedPreconditionError(absl::StripAsciiWhitespace(refusal));
   }
   for (;;) {
-    const absl::StatusOr<uint64_t> now = EpochOf(GroupStatus(client, options));
+    const absl::StatusOr<Led> now = AskLed(client, options);
     if (!now.ok()) return now.status();
-    if (*now > *before) return absl::OkStatus();
+    if (now->primary != before->primary) return absl::OkStatus();
+    if (!now->is_handed_over) {
+      return absl::FailedPreconditionError("not handed over: the backup was lost meanwhile");
+    }
     absl::SleepFor(absl::Milliseconds(1));
   }
 }

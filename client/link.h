@@ -10,8 +10,9 @@
 // server whose directory is known (the same incarnation) nothing is READ, and kGreeting leads to kReady.
 //
 // Of a group (docs/cluster.md) there are several addresses: those that the user gives, and those that the primary tells
-// with its Welcome, if they are of the same transport; of these a number, as any server may tell them. Each attempt is made at the next one, or where a backup says that the primary is; between rounds of
-// them is the pause. While nobody of the group answers operations wait, until their deadlines.
+// with its Welcome, if they are of the same transport; of these a number, as any server may tell them. Each attempt is
+// made at the next one, or where a backup says that the primary is; between rounds of them is the pause. While nobody
+// of the group answers operations wait, until their deadlines.
 //
 // A server that took the connection and is slow to say Welcome is waited for, as one that is slow to answer a request:
 // operations end by their deadlines, and the transport notices when it is gone.

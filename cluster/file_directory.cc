@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,14 @@ namespace farlook::cluster {
 namespace {
 
 constexpr size_t kDigits = 20;
-constexpr uint32_t kCifs = 0xff534d42, kSmb2 = 0xfe534d42;
+constexpr uint32_t kXfs = 0x58465342, kZfs = 0x2fc12fc1;
+
+// Those of one host, of which it is known that links, locks and inotify are what they should be.
+bool IsLocal(uint32_t type) {
+  constexpr uint32_t kLocal[] = {EXT4_SUPER_MAGIC, kXfs, BTRFS_SUPER_MAGIC, TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC,
+                                 F2FS_SUPER_MAGIC, kZfs};
+  return std::find(std::begin(kLocal), std::end(kLocal), type) != std::end(kLocal);
+}
 
 std::string FileName(absl::string_view name, uint64_t revision) { return absl::StrFormat("%s.%020d", name, revision); }
 
@@ -74,10 +82,11 @@ absl::StatusOr<std::unique_ptr<FileDirectory>> FileDirectory::Open(absl::string_
   absl::Cleanup close_folder = [folder] { close(folder); };
   struct statfs system;
   if (fstatfs(folder, &system) != 0) return error("its file system is unknown");
-  const auto type = static_cast<uint32_t>(system.f_type);
-  if (type == NFS_SUPER_MAGIC || type == kCifs || type == kSmb2) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "directory of groups ", name, " is on a network's file system; for several hosts use etcd (docs/cluster.md)"));
+  if (const auto type = static_cast<uint32_t>(system.f_type); !IsLocal(type)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("directory of groups ", name, " is on a file system of type ", absl::Hex(type),
+                     ", and may be on ext4, xfs, btrfs, tmpfs, overlayfs, f2fs or zfs; for several hosts use etcd "
+                     "(docs/cluster.md)"));
   }
   const int changes = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
   if (changes < 0) return error("inotify is not available (sysctl fs.inotify.max_user_instances)");

@@ -67,6 +67,11 @@ TEST_F(FileDirectoryTest, RecordsThatWereRemovedAreALoss) {
   EXPECT_EQ(directory_->Cas("g", 1, "two").outcome, CasOutcome::kConflict);
 }
 
+TEST_F(FileDirectoryTest, OnlyFileSystemsThatAreKnownToBeLocalAreGood) {
+  const absl::Status status = FileDirectory::Open("/proc").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+}
+
 TEST_F(FileDirectoryTest, ErrorsNameTheFolderAndTheCause) {
   const absl::Status absent = FileDirectory::Open("/nowhere/at/all").status();
   EXPECT_TRUE(absl::IsNotFound(absent)) << absent;

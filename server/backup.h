@@ -51,6 +51,8 @@ class Backup {
   // some of that, and must not serve.
   absl::Status Promote();
 
+  // Take() or Promote() said that only a new table, which is filled, can follow.
+  bool has_failed() const { return !failed_.ok(); }
   uint64_t accepted() const { return stream_.accepted(); }
   uint64_t applied() const { return stream_.accepted() - stream_.tail().size(); }
   const cluster::IncomingStream& stream() const { return stream_; }

@@ -372,6 +372,46 @@ TEST_F(BackupTest, RoomThatAJoinerMakesIsToldThoughNothingIsCommittedByIt) {
   EXPECT_NE(stream.Append({.key = "k", .value = value}), 0u);
 }
 
+// One that joins and whose connection breaks joins again, and begins again; but not where its acceptances count.
+TEST_F(BackupTest, AMemberCannotJoinAgain) {
+  GroupStream stream(kEpoch, kPrimary, 1, {}, 1 << 20);
+  stream.SetMembers({});
+  const kv::Follow joins = {.incarnation = kBackup, .epoch = kEpoch, .accepted = 0, .address = "shm:///b"};
+  ASSERT_TRUE(stream.Admit(joins).ok());
+  ASSERT_EQ(stream.followers().at(kBackup).from, 0u);
+  EXPECT_EQ(stream.Append({.key = "k"}), 1u);
+  const auto again = stream.Admit(joins);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(stream.followers().at(kBackup).from, 1u) << "who fills it sees that it has not heard the record";
+  stream.SetMembers({kBackup});
+  EXPECT_EQ(stream.Append({.key = "k"}), 2u);
+  EXPECT_TRUE(absl::IsFailedPrecondition(stream.Admit(joins).status()));
+  EXPECT_EQ(stream.committed(), 1u) << "it has not accepted the second one";
+  kv::Follow goes_on = joins;
+  goes_on.address.clear();
+  goes_on.accepted = 1;
+  EXPECT_TRUE(stream.Admit(goes_on).ok());
+}
+
+// What was kept for it makes room; others stay.
+TEST_F(BackupTest, OneThatIsForgottenPinsNothing) {
+  GroupStream stream(kEpoch, kPrimary, 1, {}, 400);
+  stream.SetMembers({});
+  const auto other = stream.Admit({.incarnation = kBackup + 1, .epoch = kEpoch, .address = "shm:///c"});
+  const auto feed = stream.Admit({.incarnation = kBackup, .epoch = kEpoch, .address = "shm:///b"});
+  ASSERT_TRUE(other.ok() && feed.ok());
+  uint64_t last = 0;
+  while (const uint64_t sequence = stream.Append({.key = "k", .value = "value"})) last = sequence;
+  ASSERT_TRUE(stream.Accepted(*other, last).ok());
+  EXPECT_EQ(stream.Append({.key = "k"}), 0u);
+  stream.Gone(*feed);
+  EXPECT_EQ(stream.Append({.key = "k"}), 0u) << "it may come again";
+  stream.Forget(kBackup);
+  EXPECT_NE(stream.Append({.key = "k"}), 0u);
+  EXPECT_EQ(stream.followers().size(), 1u);
+  EXPECT_TRUE(stream.NextBatch(*other, 1000).ok());
+}
+
 TEST_F(BackupTest, ALaterConnectionTakesTheFormersPlace) {
   const FeedId former = feed_;
   Follow();

@@ -91,6 +91,7 @@ void Group::Stop() {
 // With a directory of its own: an object of it is for one thread.
 void Group::Watch() {
   uint64_t seen = entry_.revision;
+  bool loss_is_told = false;
   std::unique_ptr<cluster::Directory> directory;
   for (;;) {
     {
@@ -103,6 +104,9 @@ void Group::Watch() {
     }
     absl::StatusOr<cluster::Entry> entry = absl::UnavailableError("not open");
     if (directory != nullptr) entry = directory->Wait(options_.url.name, seen, kWatch);
+    if (absl::IsDataLoss(entry.status()) && !std::exchange(loss_is_told, true)) {
+      Log(LogLevel::kError, "the group's record is lost", {{"reason", entry.status().message()}});
+    }
     absl::MutexLock lock(&mutex_);
     if (entry.ok()) {
       seen = entry->revision;
@@ -208,6 +212,10 @@ void Group::SetMembers() {
 void Group::Lead() {
   stream_.Lead(member_.epoch(), options_.incarnation, backup_ == nullptr ? 1 : backup_->accepted() + 1);
   SetMembers();
+  {
+    absl::MutexLock lock(&mutex_);
+    led_since_ = member_.epoch();
+  }
   if (backup_ != nullptr) {
     {
       absl::MutexLock lock(&mutex_);
@@ -263,11 +271,24 @@ void Group::Unfollow() {
   const absl::Status status = follower_->status();
   follower_.reset();
   dial_at_ = Now() + kDialAgain;
-  if (absl::IsResourceExhausted(status) || absl::IsDataLoss(status)) return Depose(status.message());
+  // Also RESOURCE_EXHAUSTED: but of this host, or of a primary that has no place, it may pass.
+  if ((backup_ != nullptr && backup_->has_failed()) || absl::IsDataLoss(status)) return Depose(status.message());
+  // The primary has given it up.
+  if (backup_ != nullptr && absl::IsPermissionDenied(status)) return Depose(status.message());
   // What it lacks is not kept, most likely: of another epoch it learns.
   if (!absl::IsFailedPrecondition(status)) refused_since_ = absl::InfiniteFuture();
   if (absl::IsFailedPrecondition(status)) refused_since_ = std::min(refused_since_, Now());
   if (backup_ != nullptr && Now() - refused_since_ > kStandstill) Depose(status.message());
+}
+
+// For certain, of the primary's process.
+bool Group::HasEnded(uint64_t primary) {
+  if (options_.url.locks().empty()) return false;
+  const absl::StatusOr<bool> ended = ProcessLock::HasEnded(options_.url.locks(), primary);
+  if (!ended.ok() && !std::exchange(lock_error_is_told_, true)) {
+    Log(LogLevel::kError, "whether the primary has ended is not known", {{"reason", ended.status().message()}});
+  }
+  return ended.ok() && *ended;
 }
 
 bool Group::Follow() {
@@ -276,9 +297,9 @@ bool Group::Follow() {
   if (follower_ != nullptr && follower_->over()) Unfollow();
   if (deposed_) return false;
   if (follower_ == nullptr) {
-    const bool ended =
-        !options_.url.locks().empty() && ProcessLock::HasEnded(options_.url.locks(), primary.incarnation);
-    if (ended && member_.role() == Member::Role::kBackup) {
+    if (member_.role() == Member::Role::kBackup && HasEnded(primary.incarnation)) {
+      if (Now() < propose_at_) return false;
+      propose_at_ = Now() + kProposeAgain;
       Promote();
       return true;
     }
@@ -314,19 +335,41 @@ void Group::Dial(const Replica& primary) {
 // ---- As primary.
 
 bool Group::Serve() {
-  bool wanted = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    wanted = std::exchange(handover_, false);
-  }
-  if (wanted) {
-    Depose("an operator wants another member to be primary");
-    return true;
-  }
   WatchBackups();
+  if (deposed_ || HandOver()) return true;
   if (filling_ != nullptr) return Fill();
   FillOne();
   return filling_ != nullptr;
+}
+
+// Carries out what an operator wants: not before a backup that is a member, and is connected, has accepted a record of
+// now. True: it has ended its part.
+bool Group::HandOver() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!handover_) return false;
+  }
+  const auto followers = stream_.followers();
+  bool may_come = false;
+  for (const Replica& member : member_.configuration().members) {
+    const auto found = followers.find(member.incarnation);
+    if (member.incarnation == options_.incarnation || found == followers.end()) continue;
+    if (found->second.connection == 0) continue;
+    may_come = true;
+    if (handover_record_ == 0 || found->second.accepted < handover_record_) continue;
+    if (stream_.committed() < handover_record_ || member_.is_proposing()) continue;
+    Depose("an operator wants another member to be primary");
+    return true;
+  }
+  if (may_come) {
+    if (handover_record_ == 0) handover_record_ = stream_.Append({});
+    return false;
+  }
+  Log(LogLevel::kError, "not handed over: no backup is in sync any more", {{"epoch", member_.epoch()}});
+  handover_record_ = 0;
+  absl::MutexLock lock(&mutex_);
+  handover_ = false;
+  return false;
 }
 
 // Begins to fill one that joins, if there is one.
@@ -340,7 +383,7 @@ void Group::FillOne() {
     filling_ = std::make_unique<Filling>();
     filling_->joiner = joiner;
     filling_->address = state.address;
-    const uint64_t from = state.from;
+    const uint64_t from = filling_->from = state.from;
     filling_->refill = std::make_unique<Refill>(parts_.table, parts_.locks, parts_.gate, from);
     {
       absl::MutexLock lock(&mutex_);
@@ -363,12 +406,11 @@ void Group::FillOne() {
 bool Group::Fill() {
   const auto followers = stream_.followers();
   const auto state = followers.find(filling_->joiner);
-  if (state == followers.end() || state->second.connection == 0) {
+  // It was given up; or it joined again, and has not heard what came in between.
+  if (state == followers.end() || state->second.from != filling_->from) {
     Log(LogLevel::kWarning, "the server that was filled is gone", {{"address", filling_->address}});
-    const uint64_t joiner = filling_->joiner;
     filling_.reset();
     SetMembers();
-    stream_.Forget(joiner);
     return true;
   }
   switch (filling_->refill->Step(kBucketsOfAStep)) {
@@ -390,45 +432,69 @@ bool Group::Fill() {
     return true;
   }
   if (state->second.accepted < filling_->caught_up && stream_.last() != 0) return false;
-  Actions actions;
-  const Replica joiner = {filling_->joiner, Replica::Kind::kBackup, filling_->address};
-  if (absl::Status status = member_.Add(joiner, &actions); !status.ok()) return false;
-  const uint64_t copies = filling_->refill->copies();
-  CarryOut(&actions);
+  if (member_.configuration().Find(filling_->joiner) == nullptr) {
+    if (Now() < propose_at_) return false;
+    propose_at_ = Now() + kProposeAgain;
+    Actions actions;
+    const Replica joiner = {filling_->joiner, Replica::Kind::kBackup, filling_->address};
+    if (absl::Status status = member_.Add(joiner, &actions); !status.ok()) return false;
+    CarryOut(&actions);
+    if (deposed_ || member_.configuration().Find(joiner.incarnation) == nullptr) return false;
+    propose_at_ = absl::InfinitePast();
+  }
   Log(LogLevel::kInfo, "a backup is in sync",
-      {{"address", joiner.address}, {"items", copies}, {"epoch", member_.epoch()}});
+      {{"address", filling_->address}, {"items", filling_->refill->copies()}, {"epoch", member_.epoch()}});
   filling_.reset();
   SetMembers();
   return true;
 }
 
-// Removes a backup that is gone or stands still: until then writes wait for it.
+// Gives up whoever is gone or stands still: until then writes wait for members, and records are kept for joiners.
 void Group::WatchBackups() {
-  const absl::Time now = Now();
   const auto followers = stream_.followers();
-  const uint64_t last = stream_.last();
+  std::vector<Replica> gone;
   for (const Replica& member : member_.configuration().members) {
     if (member.incarnation == options_.incarnation) continue;
-    Watched& watched = watched_.try_emplace(member.incarnation, Watched{0, now, now}).first->second;
     const auto found = followers.find(member.incarnation);
-    if (found != followers.end() && found->second.connection != 0) {
-      watched.connected = now;
-      if (found->second.accepted != watched.accepted || found->second.accepted == last) watched.moved = now;
-      watched.accepted = found->second.accepted;
-    }
-    if (now - watched.connected < kSuspicion && now - watched.moved < kStandstill) continue;
-    Log(LogLevel::kError, "a backup is gone, or does not accept what it is sent, and is removed from the group",
-        {{"address", member.address}, {"epoch", member_.epoch()}});
-    const uint64_t removed = member.incarnation;
-    Actions actions;
-    if (!member_.Remove(removed, &actions).ok()) return;
-    CarryOut(&actions);
-    if (member_.configuration().Find(removed) == nullptr) {
-      watched_.erase(removed);
-      stream_.Forget(removed);
-    }
-    return;
+    if (IsSuspect(member.incarnation, found == followers.end() ? nullptr : &found->second)) gone.push_back(member);
   }
+  for (const auto& [joiner, state] : followers) {
+    if (member_.configuration().Find(joiner) != nullptr || !IsSuspect(joiner, &state)) continue;
+    Log(LogLevel::kWarning, "a server that joins is gone, or does not accept what it is sent, and is given up",
+        {{"address", state.address}});
+    stream_.Forget(joiner);
+  }
+  std::erase_if(watched_, [&](const auto& watched) {
+    return !followers.contains(watched.first) && member_.configuration().Find(watched.first) == nullptr;
+  });
+  if (!gone.empty()) Remove(gone.front());
+}
+
+// Whether it has been gone, or stood still, for too long. Null: it does not follow.
+bool Group::IsSuspect(uint64_t incarnation, const GroupStream::Follower* state) {
+  const absl::Time now = Now();
+  Watched& watched = watched_.try_emplace(incarnation, Watched{0, now, now}).first->second;
+  if (state != nullptr && state->connection != 0) {
+    watched.connected = now;
+    if (state->accepted != watched.accepted || state->accepted == stream_.last()) watched.moved = now;
+    watched.accepted = state->accepted;
+  }
+  return now - watched.connected >= kSuspicion || now - watched.moved >= kStandstill;
+}
+
+void Group::Remove(const Replica& backup) {
+  if (Now() < propose_at_) return;
+  propose_at_ = Now() + kProposeAgain;
+  Actions actions;
+  if (!member_.Remove(backup.incarnation, &actions).ok()) return;
+  Log(LogLevel::kError, "a backup is gone, or does not accept what it is sent, and is removed from the group",
+      {{"address", backup.address}, {"epoch", member_.epoch()}});
+  const uint64_t removed = backup.incarnation;
+  CarryOut(&actions);
+  if (deposed_ || member_.configuration().Find(removed) != nullptr) return;
+  propose_at_ = absl::InfinitePast();
+  watched_.erase(removed);
+  stream_.Forget(removed);
 }
 
 // ---- The thread.
@@ -516,15 +582,14 @@ void Group::Describe() {
   absl::MutexLock lock(&mutex_);
   status_ = std::move(text);
   can_hand_over_ = can_hand_over && member_.Serves();
-  epoch_ = member_.epoch();
 }
 
 std::string Group::Ask(absl::string_view what) {
   absl::MutexLock lock(&mutex_);
-  if (what == "status") return status_;
+  if (what == "status") return absl::StrCat(status_, handover_ ? "handover begun\n" : "");
   uint64_t epoch = 0;
   if (!absl::ConsumePrefix(&what, "handover ") || !absl::SimpleAtoi(what, &epoch)) return "";
-  if (epoch < epoch_) return "begun\n";  // by the primary before, which was asked
+  if (epoch < led_since_) return "begun\n";  // by the primary before, which was asked
   // There nobody could take the place: see ProcessLock.
   if (options_.url.locks().empty()) return "refused: in a group of etcd no backup can become primary yet\n";
   if (!can_hand_over_) return "refused: no backup of the group is in sync: `cluster status` shows them\n";

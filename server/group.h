@@ -96,11 +96,14 @@ class Group {
   // A backup without a connection, or that accepts nothing though there is something, is removed after this.
   static constexpr absl::Duration kSuspicion = absl::Milliseconds(500);
   static constexpr absl::Duration kStandstill = absl::Seconds(3);
+  // Between attempts to change the record, where it cannot be written.
+  static constexpr absl::Duration kProposeAgain = absl::Milliseconds(100);
 
   // One that is being filled.
   struct Filling {
     uint64_t joiner = 0;
     std::string address;
+    uint64_t from = 0;  // it hears all records after this one
     std::unique_ptr<Refill> refill;
     uint64_t caught_up = 0;  // it may be added when it has accepted this record; 0: not known yet
   };
@@ -123,15 +126,19 @@ class Group {
 
   // Of a joiner or backup.
   bool Follow();
+  bool HasEnded(uint64_t primary);
   void Dial(const cluster::Replica& primary);
   void Unfollow();
   void Promote();
   void Lead();
   // Of a primary.
   bool Serve();
+  bool HandOver();
   void FillOne();
   bool Fill();
   void WatchBackups();
+  bool IsSuspect(uint64_t incarnation, const GroupStream::Follower* state);
+  void Remove(const cluster::Replica& backup);
   void Depose(absl::string_view why);
   void TaskDone();
   absl::Time Now() const;
@@ -152,18 +159,21 @@ class Group {
   std::unique_ptr<Follower> follower_;
   absl::Time dial_at_ = absl::InfinitePast();
   absl::Time refused_since_ = absl::InfiniteFuture();
+  bool lock_error_is_told_ = false;
+  absl::Time propose_at_ = absl::InfinitePast();
   uint64_t filled_by_ = 0;  // the primary that backup_ heard first, or last
   std::unique_ptr<Filling> filling_;
   std::map<uint64_t, Watched> watched_;
+  uint64_t handover_record_ = 0;  // whoever has accepted it may be the next primary; 0: nobody wants another one
   bool deposed_ = false;
 
   absl::Mutex mutex_;
   std::deque<cluster::Entry> changes_ ABSL_GUARDED_BY(mutex_);
   int tasks_ ABSL_GUARDED_BY(mutex_) = 0;  // of workers, that are not done
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool handover_ ABSL_GUARDED_BY(mutex_) = false;
+  bool handover_ ABSL_GUARDED_BY(mutex_) = false;  // is wanted, and may still be carried out
   std::string status_ ABSL_GUARDED_BY(mutex_);
-  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t led_since_ ABSL_GUARDED_BY(mutex_) = ~uint64_t{0};  // the first epoch of which it was the primary
   bool can_hand_over_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::thread watcher_, runner_;

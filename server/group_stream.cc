@@ -117,11 +117,15 @@ void GroupStream::Expect(const std::vector<uint64_t>& backups) {
 }
 
 void GroupStream::Forget(uint64_t backup) {
-  std::vector<uint64_t> others;
-  for (const auto& [other, state] : followers()) {
-    if (other != backup) others.push_back(other);
+  bool advanced = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stream_ == nullptr || expected_.erase(backup) == 0) return;
+    stream_->Forget(backup);
+    advanced = Advance();
   }
-  Expect(others);
+  if (advanced && advanced_) advanced_();
+  if (appended_) appended_();  // whose connection is to end looks
 }
 
 std::map<uint64_t, GroupStream::Follower> GroupStream::followers() const {
@@ -143,8 +147,13 @@ absl::StatusOr<FeedId> GroupStream::Admit(const kv::Follow& follow) {
       return absl::FailedPreconditionError(
           absl::StrCat("the backup follows epoch ", follow.epoch, ", and this is ", epoch_));
     }
-    // One that joins again begins again.
-    if (!follow.address.empty()) feed.from = stream_->last();
+    // One that joins again begins again. Where its acceptances count already it would lack what it is believed to have.
+    if (!follow.address.empty()) {
+      if (IsMember(follow.incarnation)) {
+        return absl::FailedPreconditionError("this server is a member, or about to be, and cannot join again");
+      }
+      feed.from = stream_->last();
+    }
     if (absl::Status status = stream_->Follow(follow.incarnation, feed.from); !status.ok()) return status;
     feed.connection = ++connections_;
     if (found == expected_.end()) found = expected_.emplace(follow.incarnation, Follower()).first;
@@ -164,6 +173,11 @@ absl::StatusOr<FeedId> GroupStream::Admit(const kv::Follow& follow) {
 void GroupStream::Gone(const FeedId& feed) {
   absl::MutexLock lock(&mutex_);
   if (Follower* const backup = Current(feed); backup != nullptr) backup->connection = 0;
+}
+
+bool GroupStream::IsMember(uint64_t backup) const {
+  return must_accept_.has_value() &&
+         std::find(must_accept_->begin(), must_accept_->end(), backup) != must_accept_->end();
 }
 
 GroupStream::Follower* GroupStream::Current(const FeedId& feed) {

@@ -66,13 +66,15 @@ class GroupStream final : public RecordStream, public RecordSource {
   };
   std::map<uint64_t, Follower> followers() const;
 
-  // Who joins (Follow::address) is expected from now on.
+  // Who joins (Follow::address) is expected from now on; a member cannot join.
   absl::StatusOr<FeedId> Admit(const kv::Follow& follow) override;
   absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes) override;
   absl::Status Accepted(const FeedId& feed, uint64_t accepted) override;
   void Gone(const FeedId& feed) override;
 
  private:
+  // Whether its acceptances count.
+  bool IsMember(uint64_t backup) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null: it is another connection's, or nobody's.
   Follower* Current(const FeedId& feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether somebody waits for what has become of the stream.

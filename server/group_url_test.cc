@@ -1,6 +1,9 @@
 // Where a group's record is, who may be in a group, and how the end of a process is known.
 #include "server/group_url.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -46,11 +49,19 @@ TEST(ProcessLock, IsHeldUntilItsProcessEnds) {
   const std::string folder = mkdtemp(made);
   auto lock = ProcessLock::Take(folder + "/kv.locks", 7);
   ASSERT_TRUE(lock.ok()) << lock.status();
-  EXPECT_FALSE(ProcessLock::HasEnded(folder + "/kv.locks", 7));
-  EXPECT_FALSE(ProcessLock::HasEnded(folder + "/kv.locks", 8)) << "of whom nothing is known";
+  EXPECT_FALSE(*ProcessLock::HasEnded(folder + "/kv.locks", 7));
+  EXPECT_FALSE(*ProcessLock::HasEnded(folder + "/kv.locks", 8)) << "of whom nothing is known";
   EXPECT_FALSE(ProcessLock::Take(folder + "/kv.locks", 7).ok()) << "an incarnation is one process";
   lock->reset();
-  EXPECT_TRUE(ProcessLock::HasEnded(folder + "/kv.locks", 7));
+  EXPECT_TRUE(*ProcessLock::HasEnded(folder + "/kv.locks", 7));
+  // Expect: others may not open the files, as whoever does could hold the lock; and what cannot be opened is an error.
+  struct stat folders, files;
+  ASSERT_EQ(stat((folder + "/kv.locks").c_str(), &folders), 0);
+  ASSERT_EQ(stat((folder + "/kv.locks/0000000000000007").c_str(), &files), 0);
+  EXPECT_EQ(folders.st_mode & 07, 0u);
+  EXPECT_EQ(files.st_mode & 07, 0u);
+  ASSERT_EQ(symlink("0000000000000007", (folder + "/kv.locks/0000000000000009").c_str()), 0);
+  EXPECT_FALSE(ProcessLock::HasEnded(folder + "/kv.locks", 9).ok());
   std::filesystem::remove_all(folder);
 }
 

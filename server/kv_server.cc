@@ -364,11 +364,13 @@ int Main(int argc, char** argv) {
 
   stopper.Await();
   Log(LogLevel::kInfo, "stopping", {{"signal", stopper.signal_name()}});
-  sd_notify(0, "STOPPING=1");
+  const bool begins_anew = again.load(std::memory_order_relaxed);
+  // Of a process that begins anew systemd need not hear that it stops: it does not.
+  sd_notify(0, begins_anew ? "STATUS=beginning anew in its group" : "STOPPING=1");
   (*server)->Stop();
   Log(LogLevel::kInfo, "clients are gone, giving memory back", {{"bytes", options.memory_bytes}});
   server->reset();
-  if (again.load(std::memory_order_relaxed)) {
+  if (begins_anew) {
     // As another incarnation: with other memory, and without any connection.
     Log(LogLevel::kInfo, "beginning anew");
     writer.Flush();

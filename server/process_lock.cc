@@ -20,10 +20,10 @@ std::string PathOf(absl::string_view folder, uint64_t incarnation) {
 
 absl::StatusOr<std::unique_ptr<ProcessLock>> ProcessLock::Take(absl::string_view folder, uint64_t incarnation) {
   const std::string path = PathOf(folder, incarnation);
-  if (mkdir(std::string(folder).c_str(), 0777) != 0 && errno != EEXIST) {
+  if (mkdir(std::string(folder).c_str(), 0770) != 0 && errno != EEXIST) {
     return absl::ErrnoToStatus(errno, absl::StrCat(folder, " cannot be made"));
   }
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0660);
   if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, " cannot be made"));
   if (flock(file, LOCK_EX | LOCK_NB) == 0) return std::unique_ptr<ProcessLock>(new ProcessLock(file));
   const absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat(path, " cannot be locked"));
@@ -34,9 +34,11 @@ absl::StatusOr<std::unique_ptr<ProcessLock>> ProcessLock::Take(absl::string_view
 ProcessLock::~ProcessLock() { close(file_); }
 
 // A file that is not there says nothing: the folder may have been emptied.
-bool ProcessLock::HasEnded(absl::string_view folder, uint64_t incarnation) {
-  const int file = open(PathOf(folder, incarnation).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (file < 0) return false;
+absl::StatusOr<bool> ProcessLock::HasEnded(absl::string_view folder, uint64_t incarnation) {
+  const std::string path = PathOf(folder, incarnation);
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0 && errno == ENOENT) return false;
+  if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, " cannot be opened"));
   const bool ended = flock(file, LOCK_EX | LOCK_NB) == 0;
   close(file);
   return ended;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <utility>
 
 namespace farlook::server {
@@ -195,12 +196,23 @@ void SessionTable::Restore(uint64_t incarnation, const Outcomes& outcomes, int64
   for (const auto& [id, highest] : outcomes.forgotten()) {
     if (OwnerOf(id) == options_.worker) Lose(id);
   }
-  for (const Outcomes::Of& told : outcomes.sessions()) {
-    if (OwnerOf(told.session) != options_.worker) continue;
-    if (!told.is_known) {
-      Lose(told.session);
+  // Which of these clients are gone the backup did not hear: so those that were heard of last are kept, and no more
+  // than leave room for others to come.
+  std::vector<const Outcomes::Of*> kept;
+  std::map<absl::string_view, size_t> of_user;
+  for (auto told = outcomes.sessions().rbegin(); told != outcomes.sessions().rend(); ++told) {
+    if (OwnerOf(told->session) != options_.worker) continue;
+    const bool has_room = kept.size() < std::max<size_t>(1, options_.max_kept / 2) &&
+                          (told->user.empty() || of_user[told->user] < std::max<size_t>(1, options_.max_kept_each / 2));
+    if (!told->is_known || !has_room) {
+      Lose(told->session);
       continue;
     }
+    kept.push_back(&*told);
+    if (!told->user.empty()) ++of_user[told->user];
+  }
+  for (; !kept.empty(); kept.pop_back()) {
+    const Outcomes::Of& told = *kept.back();
     auto session = std::make_unique<Session>(told.session, /*read_only=*/false, options_.window, told.user);
     session->Recall(told);
     Session* const raw = session.get();

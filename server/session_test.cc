@@ -480,6 +480,26 @@ TEST_F(SessionTableTest, OfTheFormerPrimaryOnlyWhatIsKnownCanBeGoneOnWith) {
   EXPECT_NE(table_.FindResumable(hello, 2, &why_), nullptr);
 }
 
+TEST_F(SessionTableTest, SessionsOfTheFormerPrimaryLeaveRoomForNewOnes) {
+  Outcomes outcomes;
+  constexpr uint64_t kMany = 100;
+  for (uint64_t i = 0; i < kMany; ++i) {
+    outcomes.NoteSession(64 * i + 5, "", 0);
+    outcomes.Note(64 * i + 5, {.number = 1});
+  }
+  table_.Restore(kFormer, outcomes, 1);
+  EXPECT_GT(table_.kept(), 0u);
+  EXPECT_LT(table_.kept(), kMany);
+  EXPECT_FALSE(table_.full(2));
+  kv::Hello hello;
+  hello.incarnation = kFormer;
+  hello.session = 64 * (kMany - 1) + 5;
+  EXPECT_NE(table_.FindResumable(hello, 2, &why_), nullptr) << "it was heard of last";
+  // Expect: what became of the others' writes is unknown.
+  hello.session = 5;
+  EXPECT_EQ(table_.FindResumable(hello, 2, &why_), nullptr);
+}
+
 TEST_F(SessionTableTest, WhatWasForgottenOfARestoredSessionIsUnknown) {
   Outcomes outcomes(/*most=*/4);
   const uint64_t mine = 640 + 5;

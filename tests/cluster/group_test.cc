@@ -17,9 +17,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "farlook/admin.h"
 #include "farlook/client.h"
 #include "gtest/gtest.h"
+#include "kv/handshake.h"
+#include "rdma/transport.h"
 #include "tests/faults/server_process.h"
 
 namespace farlook {
@@ -99,6 +102,38 @@ class Chain {
   std::thread write_thread_, read_thread_;
 };
 
+// Asks a primary to be filled, and accepts nothing.
+class StillJoiner {
+ public:
+  StillJoiner(const std::string& primary, uint64_t incarnation) : endpoint_(*rdma::CreateEndpoint(primary)) {
+    connection_ = *endpoint_->Connect(primary, kv::ConnectData().Encode(), kTimeoutMs);
+    Await(rdma::Opcode::kConnected);
+    Say(kv::Hello().Encode());
+    Await(rdma::Opcode::kReceive);  // Welcome
+    kv::Follow follow;
+    follow.incarnation = incarnation;
+    follow.epoch = 1;
+    follow.address = absl::StrCat("shm:///", incarnation);
+    Say(follow.Encode());
+  }
+
+ private:
+  void Await(rdma::Opcode opcode) {
+    for (;;) {
+      rdma::Completion completion;
+      if (endpoint_->Poll(absl::MakeSpan(&completion, 1)) > 0 && completion.opcode == opcode) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  void Say(const std::string& message) {
+    EXPECT_TRUE(connection_->PostSend(message, {}));
+    connection_->Ring();
+  }
+
+  const std::unique_ptr<rdma::Endpoint> endpoint_;
+  std::unique_ptr<rdma::Connection> connection_;
+};
+
 class GroupTest : public testing::Test {
  protected:
   GroupTest() {
@@ -137,6 +172,11 @@ class GroupTest : public testing::Test {
     for (std::string status = Status(); !HasFailure(); status = Status()) {
       const bool in_sync = status.find("\nbackup ") != std::string::npos;
       if (in_sync && status.find(" disconnected") == std::string::npos) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  void AwaitStatus(absl::string_view part, bool is_there) {
+    while ((Status().find(std::string(part)) != std::string::npos) != is_there && !HasFailure()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
@@ -187,6 +227,57 @@ TEST_F(GroupTest, WithoutABackupInSyncItIsNotHandedOver) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_TRUE(client_->Put("key", "value").ok());
   ExpectAllItems();
+}
+
+// The connection is there, and nobody answers over it: it is found out, and the only copy stays where it is.
+TEST_F(GroupTest, ToABackupThatStandsStillItIsNotHandedOver) {
+  StartBackup();
+  b_->Signal(SIGSTOP);
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_TRUE(client_->Put("key", "value").ok());
+  EXPECT_TRUE(IsPrimary(*a_));
+  b_->Signal(SIGCONT);
+  AwaitBackup();  // it began anew
+  EXPECT_TRUE(HandOver(client_.get()).ok());
+  EXPECT_TRUE(IsPrimary(*b_));
+  ExpectAllItems();
+}
+
+// Neither one that is filled, and accepts nothing, nor one that waits for its turn and dies, stops writes for good.
+TEST_F(GroupTest, JoinersThatStandStillOrDieAreGivenUp) {
+  const StillJoiner filled(addresses_, 71);
+  AwaitStatus("joining shm:///71 ", true);
+  auto waiting = std::make_unique<StillJoiner>(addresses_, 72);
+  AwaitStatus("joining shm:///72 ", true);
+  waiting.reset();
+  AwaitStatus(" shm:///72 ", false);
+  AwaitStatus(" shm:///71 ", false);
+  EXPECT_TRUE(client_->Put("key", "value").ok());
+  StartBackup();
+  ExpectAllItems();
+}
+
+// One is filled while the others come and go.
+TEST_F(GroupTest, ThreeServersBecomeAGroup) {
+  Chain chain(addresses_, "chain");
+  b_ = Start();
+  auto c = Start();
+  for (std::string status = Status(); !HasFailure(); status = Status()) {
+    const size_t first = status.find("\nbackup ");
+    if (first != std::string::npos && status.find("\nbackup ", first + 1) != std::string::npos) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  chain.Advance(100);
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  b_->Restart();
+  chain.Advance(100);
+  EXPECT_TRUE(HandOver(client_.get()).ok());
+  AwaitBackup();
+  ExpectAllItems();
+  chain.Stop();
+  EXPECT_EQ(chain.failures(), 0);
 }
 
 TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {
