@@ -352,10 +352,10 @@ bool Group::HandOver() {
   const auto followers = stream_.followers();
   bool may_come = false;
   for (const Replica& member : member_.configuration().members) {
+    if (member.incarnation == options_.incarnation) continue;
+    may_come = true;  // though it connects anew just now; who is gone is a member no more soon
     const auto found = followers.find(member.incarnation);
-    if (member.incarnation == options_.incarnation || found == followers.end()) continue;
-    if (found->second.connection == 0) continue;
-    may_come = true;
+    if (found == followers.end() || found->second.connection == 0) continue;
     if (handover_record_ == 0 || found->second.accepted < handover_record_) continue;
     if (stream_.committed() < handover_record_ || member_.is_proposing()) continue;
     Depose("an operator wants another member to be primary");
