@@ -14,6 +14,7 @@
 #include "rdma/address.h"
 #include "rdma/clock.h"
 #include "rdma/host/sealed_memory.h"
+#include "rdma/tcp/frame.h"
 
 namespace farlook::rdma::tcp {
 namespace {
@@ -116,10 +117,7 @@ void TcpEndpoint::Free(uint32_t rkey) {
 
 const char* TcpEndpoint::Find(const ReadOrder& order) {
   const auto found = buffers_.find(order.rkey);
-  if (found == buffers_.end() || order.bytes == 0 || order.bytes > kMaxReadBytes || order.address % 8 != 0)
-    return nullptr;
-  const size_t bytes = found->second.size();
-  if (order.address > bytes || order.bytes > bytes - order.address) return nullptr;
+  if (found == buffers_.end() || !LiesWithin(order, found->second.size())) return nullptr;
   return found->second.data() + order.address;
 }
 

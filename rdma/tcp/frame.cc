@@ -124,4 +124,9 @@ ReadOrder ReadOrderOf(const Frame& frame) {
   return order;
 }
 
+bool LiesWithin(const ReadOrder& order, uint64_t bytes) {
+  return order.bytes > 0 && order.bytes <= kMaxReadBytes && order.address % 8 == 0 && order.address <= bytes &&
+         order.bytes <= bytes - order.address;
+}
+
 }  // namespace farlook::rdma::tcp

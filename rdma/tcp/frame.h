@@ -96,6 +96,8 @@ Parsed NextFrame(absl::string_view* bytes, Frame* frame);
 
 // REQUIRES: a frame of kRead.
 ReadOrder ReadOrderOf(const Frame& frame);
+// Whether it may be answered from a range of `bytes`, whose first address is 0.
+bool LiesWithin(const ReadOrder& order, uint64_t bytes);
 
 }  // namespace farlook::rdma::tcp
 

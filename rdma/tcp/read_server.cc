@@ -299,10 +299,7 @@ bool ReadServer::Begin(Peer* peer, const ReadOrder& order) {
   if (grant.withheld.load(std::memory_order_acquire) || grant.over.load(std::memory_order_acquire)) return false;
   const auto range = std::find_if(grant.ranges.begin(), grant.ranges.end(),
                                   [&order](const ReadGrant::Range& other) { return other.rkey == order.rkey; });
-  if (range == grant.ranges.end() || order.bytes == 0 || order.bytes > kMaxReadBytes || order.address % 8 != 0 ||
-      order.address > range->bytes || order.bytes > range->bytes - order.address) {
-    return false;
-  }
+  if (range == grant.ranges.end() || !LiesWithin(order, range->bytes)) return false;
   peer->answer = {range->base + order.address, order.bytes};
   reads_.fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(order.bytes, std::memory_order_relaxed);

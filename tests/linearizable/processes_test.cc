@@ -23,10 +23,12 @@ namespace {
 const std::vector<std::string> kFlags = {"--memory=64MiB", "--counter_memory=4096", "--workers=2",
                                          "--counter_patience=50ms", "--log_level=error"};
 
-TEST(LinearizableTest, ClientsAreKilledAndStoppedAndTheServerIsStopped) {
+// `run` is what each client does.
+template <typename Run>
+void ExpectLinearizableWhileAllAreDisturbed(Run run) {
   ServerProcess server(kFlags);
   Board board;
-  Users users(&board, server.address(), std::random_device()(), RunUser);
+  Users users(&board, server.address(), std::random_device()(), run);
   users.Start(4);
   for (int i = 0; i < 16; ++i) {
     usleep(100'000);
@@ -40,21 +42,12 @@ TEST(LinearizableTest, ClientsAreKilledAndStoppedAndTheServerIsStopped) {
   ExpectLinearizable(board);
 }
 
+TEST(LinearizableTest, ClientsAreKilledAndStoppedAndTheServerIsStopped) {
+  ExpectLinearizableWhileAllAreDisturbed(RunUser);
+}
+
 TEST(LinearizableTest, ClientsInCAreKilledAndStoppedAndTheServerIsStopped) {
-  ServerProcess server(kFlags);
-  Board board;
-  Users users(&board, server.address(), std::random_device()(), RunCUser);
-  users.Start(4);
-  for (int i = 0; i < 16; ++i) {
-    usleep(100'000);
-    users.Disturb();
-    if (i % 5 != 4) continue;
-    server.Signal(SIGSTOP);
-    usleep(30'000);
-    server.Signal(SIGCONT);
-  }
-  users.Join();
-  ExpectLinearizable(board);
+  ExpectLinearizableWhileAllAreDisturbed(RunCUser);
 }
 
 TEST(LinearizableTest, TheServerIsKilledAndAnotherOneBeginsEmpty) {

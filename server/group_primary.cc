@@ -1,0 +1,178 @@
+// What a group's primary does for its backups: it fills those that join, hands over to one, and removes those that are
+// gone or stand still. Called on the group's thread.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/group.h"
+#include "server/log.h"
+
+namespace farlook::server {
+
+using cluster::Actions;
+using cluster::Replica;
+
+bool Group::Serve() {
+  WatchBackups();
+  if (deposed_ || HandOver()) return true;
+  if (filling_ != nullptr) return Fill();
+  FillOne();
+  return filling_ != nullptr;
+}
+
+// Carries out what an operator wants: not before a backup that is a member, and is connected, has accepted a record of
+// now. True: it has ended its part.
+bool Group::HandOver() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!handover_) return false;
+  }
+  const auto followers = stream_.followers();
+  bool may_come = false;
+  for (const Replica& member : member_.configuration().members) {
+    if (member.incarnation == options_.incarnation) continue;
+    may_come = true;  // though it connects anew just now; who is gone is a member no more soon
+    const auto found = followers.find(member.incarnation);
+    if (found == followers.end() || found->second.connection == 0) continue;
+    if (handover_record_ == 0 || found->second.accepted < handover_record_) continue;
+    if (stream_.committed() < handover_record_ || member_.is_proposing()) continue;
+    Depose("an operator wants another member to be primary");
+    return true;
+  }
+  if (may_come) {
+    if (handover_record_ == 0) handover_record_ = stream_.Append({});
+    return false;
+  }
+  Log(LogLevel::kError, "not handed over: no backup is in sync any more", {{"epoch", member_.epoch()}});
+  handover_record_ = 0;
+  absl::MutexLock lock(&mutex_);
+  handover_ = false;
+  return false;
+}
+
+// Begins to fill one that joins, if there is one.
+void Group::FillOne() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (tasks_ != 0) return;  // of one that was given up
+  }
+  for (const auto& [joiner, state] : stream_.followers()) {
+    if (state.connection == 0 || member_.configuration().Find(joiner) != nullptr) continue;
+    filling_ = std::make_unique<Filling>();
+    filling_->joiner = joiner;
+    filling_->address = state.address;
+    const uint64_t from = filling_->from = state.from;
+    filling_->refill = std::make_unique<Refill>(parts_.table, parts_.locks, parts_.gate, from);
+    {
+      absl::MutexLock lock(&mutex_);
+      tasks_ += static_cast<int>(parts_.workers.size());
+    }
+    for (Worker* const worker : parts_.workers) {
+      worker->Do([this, worker, from, rest = std::make_shared<OutcomesToTell>()] {
+        if (!worker->TellOutcomes(from, rest.get())) return false;
+        TaskDone();
+        return true;
+      });
+    }
+    Log(LogLevel::kInfo, "a server joins the group and is filled",
+        {{"address", state.address}, {"incarnation", absl::Hex(joiner)}});
+    return;
+  }
+}
+
+// Some of it. False: it waits.
+bool Group::Fill() {
+  const auto followers = stream_.followers();
+  const auto state = followers.find(filling_->joiner);
+  // It was given up; or it joined again, and has not heard what came in between.
+  if (state == followers.end() || state->second.from != filling_->from) {
+    Log(LogLevel::kWarning, "the server that was filled is gone", {{"address", filling_->address}});
+    filling_.reset();
+    SetMembers();
+    return true;
+  }
+  switch (filling_->refill->Step(kBucketsOfAStep)) {
+    case Refill::Progress::kMore:
+      return true;
+    case Refill::Progress::kWaits:
+      return false;
+    case Refill::Progress::kDone:
+      break;
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    if (tasks_ != 0) return false;
+  }
+  if (filling_->caught_up == 0) {
+    filling_->caught_up = 1;
+    SetMembers();  // with it: from now on nothing is published that it has not accepted
+    filling_->caught_up = std::max<uint64_t>(1, stream_.last());
+    return true;
+  }
+  if (state->second.accepted < filling_->caught_up && stream_.last() != 0) return false;
+  if (member_.configuration().Find(filling_->joiner) == nullptr) {
+    if (Now() < propose_at_) return false;
+    propose_at_ = Now() + kProposeAgain;
+    Actions actions;
+    const Replica joiner = {filling_->joiner, Replica::Kind::kBackup, filling_->address};
+    if (absl::Status status = member_.Add(joiner, &actions); !status.ok()) return false;
+    CarryOut(&actions);
+    if (deposed_ || member_.configuration().Find(joiner.incarnation) == nullptr) return false;
+    propose_at_ = absl::InfinitePast();
+  }
+  Log(LogLevel::kInfo, "a backup is in sync",
+      {{"address", filling_->address}, {"items", filling_->refill->copies()}, {"epoch", member_.epoch()}});
+  filling_.reset();
+  SetMembers();
+  return true;
+}
+
+// Gives up whoever is gone or stands still: until then writes wait for members, and records are kept for joiners.
+void Group::WatchBackups() {
+  const auto followers = stream_.followers();
+  std::vector<Replica> gone;
+  for (const Replica& member : member_.configuration().members) {
+    if (member.incarnation == options_.incarnation) continue;
+    const auto found = followers.find(member.incarnation);
+    if (IsSuspect(member.incarnation, found == followers.end() ? nullptr : &found->second)) gone.push_back(member);
+  }
+  for (const auto& [joiner, state] : followers) {
+    if (member_.configuration().Find(joiner) != nullptr || !IsSuspect(joiner, &state)) continue;
+    Log(LogLevel::kWarning, "a server that joins is gone, or does not accept what it is sent, and is given up",
+        {{"address", state.address}});
+    stream_.Forget(joiner);
+  }
+  std::erase_if(watched_, [&](const auto& watched) {
+    return !followers.contains(watched.first) && member_.configuration().Find(watched.first) == nullptr;
+  });
+  if (!gone.empty()) Remove(gone.front());
+}
+
+// Whether it has been gone, or stood still, for too long. Null: it does not follow.
+bool Group::IsSuspect(uint64_t incarnation, const GroupStream::Follower* state) {
+  const absl::Time now = Now();
+  Watched& watched = watched_.try_emplace(incarnation, Watched{0, now, now}).first->second;
+  if (state != nullptr && state->connection != 0) {
+    watched.connected = now;
+    if (state->accepted != watched.accepted || state->accepted == stream_.last()) watched.moved = now;
+    watched.accepted = state->accepted;
+  }
+  return now - watched.connected >= kSuspicion || now - watched.moved >= kStandstill;
+}
+
+void Group::Remove(const Replica& backup) {
+  if (Now() < propose_at_) return;
+  propose_at_ = Now() + kProposeAgain;
+  Actions actions;
+  if (!member_.Remove(backup.incarnation, &actions).ok()) return;
+  Log(LogLevel::kError, "a backup is gone, or does not accept what it is sent, and is removed from the group",
+      {{"address", backup.address}, {"epoch", member_.epoch()}});
+  const uint64_t removed = backup.incarnation;
+  CarryOut(&actions);
+  if (deposed_ || member_.configuration().Find(removed) != nullptr) return;
+  propose_at_ = absl::InfinitePast();
+  watched_.erase(removed);
+  stream_.Forget(removed);
+}
+
+}  // namespace farlook::server
