@@ -66,6 +66,7 @@ class ClientCore {
   bool has_ended() const { return !finished_.empty(); }
   bool Arm();
   int fd() const { return endpoint_->fd(); }
+  rdma::Heard heard() const { return endpoint_->heard(); }
   int64_t wait_ms();
 
   // For calls that wait at once: without reading the clock. On this host most gets are done when it returns. An

@@ -37,7 +37,8 @@ void Waiter::Wait(absl::FunctionRef<bool()> done, int64_t end_ns) {
     if (!tick) continue;
     const int64_t now_ns = NowNs();
     if (now_ns >= end_ns) return;
-    spinning = spinning && now_ns < spin_until_ns;
+    // On the server's processor polling would only keep the server from answering.
+    spinning = spinning && now_ns < spin_until_ns && core_->heard() != rdma::Heard::kHere;
     if (!spinning) Sleep(now_ns, end_ns);
   }
 }

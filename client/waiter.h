@@ -13,7 +13,7 @@ namespace farlook::client {
 // Thread safety: one thread, the core's. The core runs on the real clock, and outlives it.
 class Waiter {
  public:
-  // Spins for `spin_us` before each sleep.
+  // Spins for `spin_us` before each sleep, unless the server's thread runs on the caller's processor.
   Waiter(ClientCore* core, int64_t spin_us) : core_(core), spin_us_(spin_us) {}
 
   // Returns when `done()`, or at `end_ns` of the core's clock. REQUIRES that something ends the wait: an operation's

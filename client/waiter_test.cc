@@ -1,10 +1,13 @@
 #include "client/waiter.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "client/core_testing.h"
 #include "gtest/gtest.h"
+#include "rdma/fake/fake_transport.h"
+#include "rdma/transport.h"
 
 namespace farlook::client {
 namespace {
@@ -31,6 +34,21 @@ TEST_F(WaiterTest, ConnectSaysWhatIsToBeDone) {
 
 TEST_F(WaiterTest, WhateverElseHindersConnectingMayBeOverTheNextTime) {
   EXPECT_EQ(ConnectRefusedWith(absl::InternalError("nonsense")), absl::UnavailableError("nonsense"));
+}
+
+// Else the server could not run to answer, where the kernel has it wait for this very processor.
+TEST_F(WaiterTest, OnTheServersProcessorItSleepsAtOnce) {
+  for (const rdma::Heard heard : {rdma::Heard::kNobody, rdma::Heard::kElsewhere, rdma::Heard::kHere}) {
+    auto endpoint = network_.CreateEndpoint();
+    auto* const fake = static_cast<rdma::FakeEndpoint*>(endpoint.get());
+    fake->where_heard = heard;
+    core_ = std::make_unique<ClientCore>(std::move(endpoint), "fake://", options_, clock_, /*random_seed=*/1);
+    core_->Connect();
+    int looks = 0;
+    Waiter(core_.get(), /*spin_us=*/3'600'000'000).Wait([&] { return ++looks > 1000 || fake->arms > 0; });
+    EXPECT_EQ(fake->arms > 0, heard == rdma::Heard::kHere);
+    core_.reset();
+  }
 }
 
 }  // namespace

@@ -239,6 +239,13 @@ class Connection {
   void* context = nullptr;
 };
 
+// Where the peers of an endpoint run that sent something since it last slept.
+enum class Heard : uint8_t {
+  kNobody,
+  kHere,       // all of them on the processor of the calling thread: they go on when it sleeps
+  kElsewhere,  // one at least elsewhere, or who knows where
+};
+
 // A completion queue, and the connections whose completions it receives.
 class Endpoint {
  public:
@@ -267,6 +274,9 @@ class Endpoint {
   virtual int fd() const = 0;
   // Ends one sleep, this one or the next. Any thread.
   virtual void Wake() = 0;
+
+  // For who is about to poll for a while in place of sleeping: from the processor on which a peer last sent. A hint.
+  virtual Heard heard() const { return Heard::kElsewhere; }
 
   // Of memory that is registered for messages of all its connections, and given back when it is not used any more; 0
   // where each connection has its own.

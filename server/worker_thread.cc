@@ -35,7 +35,7 @@ std::vector<pollfd> ToSleepOn(absl::Span<rdma::Endpoint* const> endpoints) {
 WorkerThread::WorkerThread(int number, Worker* worker, absl::Span<rdma::Endpoint* const> endpoints,
                            const rdma::Clock* clock, int64_t spin_ns)
     : worker_(worker),
-      wakes_(endpoints[0]),
+      endpoints_(endpoints.begin(), endpoints.end()),
       clock_(clock),
       spin_ns_(spin_ns),
       fds_(ToSleepOn(endpoints)),
@@ -48,7 +48,7 @@ WorkerThread::~WorkerThread() = default;
 
 void WorkerThread::Drain(int64_t deadline_ns) {
   drain_deadline_ns_.store(std::max<int64_t>(deadline_ns, 1), std::memory_order_relaxed);
-  wakes_->Wake();
+  endpoints_[0]->Wake();
 }
 
 bool WorkerThread::Join() {
@@ -58,6 +58,7 @@ bool WorkerThread::Join() {
 
 void WorkerThread::Run() {
   int64_t idle_since_ns = 0;  // 0: was busy
+  bool pointless = false;     // to poll on
   while (true) {
     const int64_t deadline_ns = drain_deadline_ns_.load(std::memory_order_relaxed);
     if (deadline_ns != 0) {
@@ -71,8 +72,11 @@ void WorkerThread::Run() {
     }
     if (spin_ns_ > 0) {
       const int64_t now_ns = clock_->NowNs();
-      if (idle_since_ns == 0) idle_since_ns = now_ns;
-      if (now_ns - idle_since_ns < spin_ns_) {
+      if (idle_since_ns == 0) {
+        idle_since_ns = now_ns;
+        pointless = SharesProcessorWithAll();
+      }
+      if (!pointless && now_ns - idle_since_ns < spin_ns_) {
         Pause();
         continue;
       }
@@ -82,6 +86,16 @@ void WorkerThread::Run() {
       idle_since_ns = 0;
     }
   }
+}
+
+bool WorkerThread::SharesProcessorWithAll() const {
+  bool here = false;
+  for (const rdma::Endpoint* endpoint : endpoints_) {
+    const rdma::Heard heard = endpoint->heard();
+    if (heard == rdma::Heard::kElsewhere) return false;
+    here |= heard == rdma::Heard::kHere;
+  }
+  return here;
 }
 
 void WorkerThread::Sleep(int64_t due_ns) {

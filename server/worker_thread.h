@@ -1,7 +1,7 @@
 // Runs a Worker on a thread: polls it, and sleeps when it has nothing to do.
 //
-// After spin_ns without work it arms the endpoints and blocks, with no timeout unless something is due; so a server
-// that is idle, or only read from, uses no CPU at all.
+// After spin_ns without work, or at once where all who are active wait for its processor, it arms the endpoints and
+// blocks, with no timeout unless something is due; so a server that is idle, or only read from, uses no CPU at all.
 #ifndef FARLOOK_SERVER_WORKER_THREAD_H_
 #define FARLOOK_SERVER_WORKER_THREAD_H_
 
@@ -37,10 +37,12 @@ class WorkerThread {
 
  private:
   void Run();
+  // Whether the clients that were heard since the last sleep can go on only when this thread sleeps.
+  bool SharesProcessorWithAll() const;
   void Sleep(int64_t due_ns);
 
   Worker* const worker_;
-  rdma::Endpoint* const wakes_;  // one of the endpoints
+  const std::vector<rdma::Endpoint*> endpoints_;
   const rdma::Clock* const clock_;
   const int64_t spin_ns_;
   std::atomic<int64_t> drain_deadline_ns_{0};  // 0: serve

@@ -143,6 +143,7 @@ class FakeEndpoint : public Endpoint {
   }
   int fd() const override { return -1; }
   void Wake() override {}
+  Heard heard() const override { return where_heard; }
 
   void Push(FakePeer* peer, Completion completion, absl::string_view message = {});
   // The connection is destroyed: nothing of it is delivered any more.
@@ -151,6 +152,7 @@ class FakeEndpoint : public Endpoint {
 
   size_t max_batch = SIZE_MAX;
   int arms = 0;
+  Heard where_heard = Heard::kElsewhere;
   // Called when Poll() has looked.
   std::function<void()> on_polled;
   // What Connect() does.

@@ -9,6 +9,7 @@
 #include "rdma/host/word_copy.h"
 #include "rdma/shm/packet.h"
 #include "rdma/shm/packet_socket.h"
+#include "rdma/shm/processor.h"
 
 namespace farlook::rdma::shm {
 namespace {
@@ -173,6 +174,7 @@ void ShmConnection::Ring() {
 void ShmConnection::RingBell() {
   sent_since_ring_ = false;
   if (state_ != State::kConnected) return;
+  consumer_.ShowProcessor(ThisProcessor());
   if (ABSL_PREDICT_FALSE(producer_.TakeSleeper() || owes_wake_)) Wake();
 }
 

@@ -98,6 +98,10 @@ class ShmConnection final : public Connection {
   // Whether the endpoint polls it, and for how many polls it was silent.
   bool polled = false;
   uint32_t silent_polls = 0;
+  // Whether it brought something since the endpoint last slept.
+  bool heard = false;
+  // That of the peer's thread when it last sent something, as ThisProcessor() counts; untrusted.
+  uint32_t peer_processor() const { return link_.segment.ok() ? producer_.processor() : 0; }
 
  private:
   enum class State : uint8_t {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
 #include "rdma/host/sealed_memory.h"
+#include "rdma/shm/processor.h"
 
 namespace farlook::rdma::shm {
 namespace {
@@ -145,6 +146,7 @@ size_t ShmEndpoint::Poll(absl::Span<Completion> out) {
     ShmConnection* const connection = polled_[index];
     const size_t added = connection->Poll(absl::MakeSpan(out.data() + count, out.size() - count), &arena_);
     count += added;
+    connection->heard |= added != 0;
     if (ABSL_PREDICT_TRUE(added != 0 || polled_.size() <= kAlwaysPolled)) {
       connection->silent_polls = 0;
     } else if (++connection->silent_polls > kSilentPolls) {
@@ -226,7 +228,21 @@ bool ShmEndpoint::Arm() {
 
 void ShmEndpoint::Disarm() {
   armed_ = false;
-  for (ShmConnection* connection : polled_) connection->SetSleeping(false);
+  for (ShmConnection* connection : polled_) {
+    connection->SetSleeping(false);
+    connection->heard = false;
+  }
+}
+
+Heard ShmEndpoint::heard() const {
+  const uint32_t here = ThisProcessor();
+  Heard heard = Heard::kNobody;
+  for (const ShmConnection* connection : polled_) {
+    if (!connection->heard) continue;
+    if (connection->peer_processor() != here) return Heard::kElsewhere;
+    heard = Heard::kHere;
+  }
+  return here == 0 ? Heard::kElsewhere : heard;
 }
 
 void ShmEndpoint::SetTimer() {

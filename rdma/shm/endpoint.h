@@ -43,6 +43,7 @@ class ShmEndpoint final : public Endpoint, private ConnectionHost {
   bool Arm() override;
   int fd() const override { return epoll_.get(); }
   void Wake() override { wake_.Wake(); }
+  Heard heard() const override;
 
   // A connection that a listener accepted.
   std::unique_ptr<Connection> Adopt(Link link);

@@ -43,8 +43,9 @@ static_assert(sizeof(Cell) == kCellBytes);
 
 // Two lines each: hardware fetches lines in pairs.
 struct alignas(2 * kCacheLineBytes) ConsumerLine {
-  std::atomic<uint64_t> head;      // cells read; stored by the consumer
-  std::atomic<uint32_t> sleeping;  // 1: wake me when a message comes; set by the consumer, taken by the producer
+  std::atomic<uint64_t> head;       // cells read; stored by the consumer
+  std::atomic<uint32_t> sleeping;   // 1: wake me when a message comes; set by the consumer, taken by the producer
+  std::atomic<uint32_t> processor;  // 1 + that of the consumer's thread when it last sent the other way; 0: unknown
 };
 struct alignas(2 * kCacheLineBytes) ProducerLine {
   std::atomic<uint32_t> wants_room;  // 1: wake me when `head` moves; set by the producer, taken by the consumer
@@ -88,6 +89,9 @@ class RingProducer {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return TakeFlag(consumer_->sleeping);
   }
+
+  // As the consumer says: see ConsumerLine.
+  uint32_t processor() const { return consumer_->processor.load(std::memory_order_relaxed); }
 
   // After Send returned false: asks the consumer to wake this side when it has read on. False when it already has.
   bool AwaitRoom() {
@@ -170,6 +174,12 @@ class RingConsumer {
 
   // Falling asleep: SetSleeping(true) on every ring, FenceSleep() once, then sleep if no ring is Ready().
   void SetSleeping(bool sleeping) { consumer_->sleeping.store(sleeping ? 1 : 0, std::memory_order_relaxed); }
+  // Only where it changed, so that the line stays with the producer.
+  void ShowProcessor(uint32_t processor) {
+    if (ABSL_PREDICT_TRUE(processor == processor_)) return;
+    processor_ = processor;
+    consumer_->processor.store(processor, std::memory_order_relaxed);
+  }
   static void FenceSleep() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
  private:
@@ -179,6 +189,7 @@ class RingConsumer {
   size_t cells_ = 0;
   uint64_t next_ = 0;
   uint64_t published_ = 0;
+  uint32_t processor_ = 0;
   ConsumerLine* consumer_ = nullptr;
   ProducerLine* producer_ = nullptr;
 };
