@@ -139,11 +139,19 @@ def headline(results, store, stores):
         row = [result["case"].title(), cell(farlook["ops_per_s"], count), cell(farlook["read_p50_ns"], duration),
                server_cpu(farlook)]
         for other in others:
-            rate = by_store[other]["ops_per_s"]["median"] if other in by_store else 0
-            row.append(times(farlook["ops_per_s"]["median"] / rate) if rate else "-")
+            row.append(compared(farlook, by_store.get(other)))
         rows.append(row)
     return html_table(["case", "ops/s", "get p50", "server CPU"] + [f"x {other}" for other in others], rows,
                       [""] * len(rows))
+
+
+def compared(farlook, other):
+    """How many times the other's operations per second, and the same with the driver's share taken out of both."""
+    if other is None or not other["ops_per_s"]["median"]:
+        return "-"
+    whole = times(farlook["ops_per_s"]["median"] / other["ops_per_s"]["median"])
+    mine, theirs = farlook["less_driver_ops_per_s"], other["less_driver_ops_per_s"]
+    return whole if mine is None or theirs is None else (whole, f"{times(mine / theirs)} less the driver")
 
 
 def page(report, results):
@@ -200,7 +208,8 @@ def page(report, results):
 <h2>Operations per second: how many times the others'</h2>{headlines(results)}
 <p>Above 1 Farlook does more, below 1 less. Stores in the client's process ask no other process and protect nothing
 from it. The floor is what the machine takes for the loads and the copy alone; perftest, on RDMA, what the network takes
-for one READ of the value. Lookups by message are gets that ask Farlook's server in place of reading its memory.</p>
+for one READ of the value. The driver alone is what the program that measures takes, which each store's figures contain;
+below each ratio: with its share taken out of both. Lookups by message are gets that ask Farlook's server in place of reading its memory.</p>
 <h2>Latency of gets</h2>{section("latency-")}
 {threads}
 <h2>Server CPU per operation</h2>{section("server-cpu-")}

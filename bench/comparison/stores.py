@@ -117,10 +117,12 @@ STORES = {  # by name, in the order of reports
     "lmdb": "LMDB, in process",
     "map": "map behind a lock, in process",
     "floor": "floor: bare loads and copies",
+    "driver": "driver alone: what ycsb itself takes of each figure",
     **({perftest.NAME: "perftest, the floor on verbs: READs, and SENDs there and back"} if RDMA_HOST else {}),
 }
 BETWEEN_HOSTS = [name for name in STORES if name.startswith("farlook-rdma") or name.endswith("-tcp") or
-                 name in ("map", "floor", perftest.NAME)]
+                 name in ("map", "floor", "driver", perftest.NAME)]
+DRIVER = "driver"
 FLOORS = (perftest.NAME, "floor")  # the first of these that has a figure is what others' are compared with
 
 
@@ -183,7 +185,7 @@ def start_stores(names, bench, directory, data_bytes):
         versions["lmdb"] = version_of("dpkg-query", "-W", "-f=${Version}", "liblmdb0")
         stores.append(LmdbStore("lmdb", STORES["lmdb"], "lmdb", {
             "lmdb.path": str(bench.memory_directory / "lmdb"), "lmdb.map_mib": data_bytes * 4 // MIB + 256}))
-    for name in ("map", "floor"):
+    for name in ("map", "floor", DRIVER):
         if name in names:
             stores.append(InProcessStore(name, STORES[name], name, {}))
     if perftest.NAME in names:

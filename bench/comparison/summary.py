@@ -2,7 +2,7 @@
 
 import statistics
 
-from stores import FLOORS
+from stores import DRIVER, FLOORS
 
 FIGURES = ("ops_per_s", "read_p50_ns", "read_p99_ns", "read_p99.9_ns", "write_p50_ns", "write_p99_ns", "write_p99.9_ns",
            "client_cpu_ns", "server_cpu_ns")
@@ -48,8 +48,20 @@ def summarize(runs, memory, stores):
             row["to_floor"] = {figure: ratio(row[figure], floor[figure]) for figure in FIGURES}
             if row["bytes_per_key"] and floor["bytes_per_key"]:
                 row["to_floor"]["bytes_per_key"] = row["bytes_per_key"] / floor["bytes_per_key"]
+        driver = next((row["ops_per_s"]["median"] for row in rows if row["store"] == DRIVER), None)
+        for row in rows:
+            row["less_driver_ops_per_s"] = less_driver(row, driver)
         results.append({"case": case, "rows": rows})
     return results
+
+
+def less_driver(row, driver):
+    """Operations per second if the driver took no time: of an operation's time, its own share is taken out. None where
+    the driver was not measured, or takes as long: then nothing is left that could be told from noise."""
+    rate = row["ops_per_s"]["median"]
+    if not driver or not rate or row["store"] == DRIVER or 1 / rate <= 1 / driver:
+        return None
+    return 1 / (1 / rate - 1 / driver)
 
 
 def floor_of(rows):

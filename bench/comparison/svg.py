@@ -23,6 +23,7 @@ COLOURS = {  # light, dark, dashes
     "lmdb": ("#6d28d9", "#c4b5fd", ""),
     "map": ("#0369a1", "#7dd3fc", ""),
     "floor": ("#6b7280", "#9ca3af", "2 2"),
+    "driver": ("#6b7280", "#9ca3af", "1 4"),
     "perftest": ("#111827", "#f9fafb", "2 2"),
 }
 

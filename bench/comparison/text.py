@@ -36,7 +36,7 @@ def server_cpu(row):
     return cell(row["server_cpu_ns"], duration)
 
 
-HEADINGS = ("ops/s", "spread", "x floor", "get p50", "x floor", "p99", "p99.9", "write p50", "p99", "client CPU",
+HEADINGS = ("ops/s", "spread", "- driver", "x floor", "get p50", "x floor", "p99", "p99.9", "write p50", "p99", "client CPU",
             "x floor", "server CPU", "B/key")
 
 
@@ -44,7 +44,8 @@ def columns(row):
     """One for each of HEADINGS."""
     floor = row["to_floor"]
     return (cell(row["ops_per_s"], count),
-            f"{row['ops_per_s']['spread'] * 100:.0f} %", times(floor.get("ops_per_s")),
+            f"{row['ops_per_s']['spread'] * 100:.0f} %",
+            "-" if row["less_driver_ops_per_s"] is None else count(row["less_driver_ops_per_s"]), times(floor.get("ops_per_s")),
             cell(row["read_p50_ns"], duration), times(floor.get("read_p50_ns")),
             cell(row["read_p99_ns"], duration), cell(row["read_p99.9_ns"], duration),
             cell(row["write_p50_ns"], duration), cell(row["write_p99_ns"], duration),

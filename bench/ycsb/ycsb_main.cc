@@ -14,6 +14,7 @@
 #include "bench/common/environment.h"
 #include "bench/stores/db.h"
 #include "bench/stores/db_registry.h"
+#include "bench/stores/driver_db.h"
 #include "bench/stores/farlook_db.h"
 #include "bench/stores/floor_db.h"
 #include "bench/stores/lmdb_db.h"
@@ -130,6 +131,7 @@ int RunPhases(const RunConfig& config, CoreWorkload* workload, DbBackend* backen
 
 int Main(const std::vector<std::string>& command_line) {
   DbRegistry registry;
+  RegisterDriverDb(&registry);
   RegisterFarlookDb(&registry);
   RegisterFloorDb(&registry);
   RegisterLmdbDb(&registry);

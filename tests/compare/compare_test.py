@@ -85,10 +85,13 @@ class CompareTest(unittest.TestCase):
         self.assertGreater(row["read_p99.9_ns"]["median"], 0)
         self.assertGreater(row["to_floor"]["ops_per_s"], 0)
         self.assertIsNotNone(row["client_cpu_ns"])
-        self.assertEqual(row["server_cpu_ns"] is not None, store not in ("lmdb", "map", "floor"), store)
-        if result["case"]["value_bytes"] == 1000 and store not in ("map", "floor"):  # those are too few to be seen
+        self.assertEqual(row["server_cpu_ns"] is not None, store not in ("lmdb", "map", "floor", "driver"), store)
+        if result["case"]["value_bytes"] == 1000 and store not in ("map", "floor", "driver"):  # those are too few to be seen
           self.assertGreater(row["bytes_per_key"], 1000, store)
       self.assertEqual(rows["floor"]["to_floor"]["ops_per_s"], 1)
+      self.assertIsNone(rows["driver"]["less_driver_ops_per_s"])
+      slow = rows["redis-unix"]  # in whose time the driver's is little
+      self.assertGreater(slow["less_driver_ops_per_s"], slow["ops_per_s"]["median"])
     for name in ("kv_server", "redis-server", "memcached", "lmdb"):
       self.assertRegex(report["versions"][name], r"^\d+\.\d+")
     for name in ("cpu", "kernel", "compiler", "commit", "rdma_devices"):
@@ -137,7 +140,7 @@ class CompareTest(unittest.TestCase):
     # "env" runs a command on the same host, as "ssh HOST" does on another.
     run = subprocess.run(
         self.command("--cases", "A:64:1:single:zipfian", "--operations", "300", "--repeats", "1", "--records", "100",
-                     "--clients-on", "env THERE=1", "--stores", "redis-tcp,memcached-tcp,map,floor"),
+                     "--clients-on", "env THERE=1", "--stores", "redis-tcp,memcached-tcp,map,floor,driver"),
         env=dict(os.environ, FARLOOK_RDMA_ADDRESS="127.0.0.1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, timeout=SECONDS, check=False)
     self.assertEqual(run.returncode, 0, run)
@@ -146,7 +149,7 @@ class CompareTest(unittest.TestCase):
     self.assertEqual(report["failures"], [])
     self.assertEqual(report["run"]["clients_on"], "env THERE=1")
     rows = {row["store"]: row for row in report["results"][0]["rows"]}
-    self.assertEqual(list(rows), ["redis-tcp", "memcached-tcp", "map", "floor"])
+    self.assertEqual(list(rows), ["redis-tcp", "memcached-tcp", "map", "floor", "driver"])
     for store in ("redis-tcp", "memcached-tcp"):
       self.assertGreater(rows[store]["server_cpu_ns"]["median"], 0)
       self.assertFalse(rows[store]["pinned"])

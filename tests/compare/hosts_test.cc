@@ -30,7 +30,7 @@ TEST(CompareBetweenHostsTest, ClientsAreOnTheOtherHostAndTheServersCpuIsTold) {
     for (const nlohmann::json& row : result["rows"]) rows[row["store"]] = row;
     EXPECT_EQ(rows.size(), 7u);
     for (const char* store :
-         {"farlook-rdma", "farlook-rdma-msg", "redis-tcp", "memcached-tcp", "map", "floor", "perftest"}) {
+         {"farlook-rdma", "farlook-rdma-msg", "redis-tcp", "memcached-tcp", "map", "floor", "driver", "perftest"}) {
       ASSERT_TRUE(rows.count(store)) << store;
       EXPECT_GT(rows[store]["ops_per_s"]["median"].get<double>(), 0) << store;
     }
