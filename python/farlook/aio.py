@@ -7,7 +7,7 @@
         first, second = await asyncio.gather(client.get("key"), client.get("other"))
 
 A call starts its operation at once and returns a future, so that calls that are made one after the other are under way
-together. Keys, values, options and errors are farlook.Client's. A value that is put, or a buffer that is read into, may
+together. Calls, keys, values, options and errors are farlook.Client's, but for server_stats(), which is not here. A value that is put, or a buffer that is read into, may
 not change until the future is done: one that is cancelled leaves its operation under way, to its end or its deadline.
 
 A client belongs to the event loop in which it was connected; its descriptor wakes that loop, and no thread does.
@@ -20,7 +20,7 @@ import itertools
 from types import TracebackType
 from typing import Any, Optional
 
-from farlook import Cancelled, Error, _farlook
+from farlook import Cancelled, Error, InvalidArgument, _farlook
 
 __all__ = ["Client", "connect"]
 
@@ -66,6 +66,10 @@ class Client:
         self._waiting[token] = future
         self._look_soon()
         return future
+
+    def _all(self, kind: str, calls: list[tuple[Any, ...]], **options: Any) -> "asyncio.Future[list[Any]]":
+        """A batch, all of which is under way when this returns."""
+        return self._loop.create_task(_settled([self._begin(kind, *call, **options) for call in calls]))
 
     def _look_soon(self) -> None:
         if self._turn is None:
@@ -124,6 +128,10 @@ class Client:
     def get(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[bytes]]":
         return self._begin("get", key, timeout_ms=timeout_ms)
 
+    def get_with_version(self, key: Any, *,
+                         timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[tuple[bytes, int]]]":
+        return self._begin("get_with_version", key, timeout_ms=timeout_ms)
+
     def get_into(self, key: Any, buffer: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[int]]":
         return self._begin("get_into", key, buffer, timeout_ms=timeout_ms)
 
@@ -156,7 +164,34 @@ class Client:
 
     def get_many(self, keys: collections.abc.Iterable[Any], *,
                  timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[bytes]]]":
-        return asyncio.gather(*[self.get(key, timeout_ms=timeout_ms) for key in keys])
+        return self._all("get", _alone(keys), timeout_ms=timeout_ms)
+
+    def get_many_into(self, keys: collections.abc.Iterable[Any], buffers: collections.abc.Iterable[Any], *,
+                      timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[int]]]":
+        return self._all("get_into", _pairs(keys, buffers), timeout_ms=timeout_ms)
+
+    def get_rows(self, keys: collections.abc.Iterable[Any], array: Any, *,
+                 timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[bool]]]":
+        keys = list(keys)
+        shape = memoryview(array).shape
+        if len(shape) < 2 or shape[0] != len(keys):
+            raise InvalidArgument("get_rows() wants an array with a row for each key")
+        return self._all("get_row", [(key, array, row) for row, key in enumerate(keys)], timeout_ms=timeout_ms)
+
+    def put_many(self, keys: collections.abc.Iterable[Any], values: collections.abc.Iterable[Any], *,
+                 if_absent: Optional[bool] = None, if_present: Optional[bool] = None, ttl_ms: Optional[int] = None,
+                 keep_ttl: Optional[bool] = None, keep: Optional[bool] = None, refill: Optional[bool] = None,
+                 timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[int]]]":
+        return self._all("put_if_there", _pairs(keys, values), if_absent=if_absent, if_present=if_present,
+                         ttl_ms=ttl_ms, keep_ttl=keep_ttl, keep=keep, refill=refill, timeout_ms=timeout_ms)
+
+    def delete_many(self, keys: collections.abc.Iterable[Any], *,
+                    timeout_ms: Optional[int] = None) -> "asyncio.Future[list[bool]]":
+        return self._all("delete", _alone(keys), timeout_ms=timeout_ms)
+
+    def exists_many(self, keys: collections.abc.Iterable[Any], *,
+                    timeout_ms: Optional[int] = None) -> "asyncio.Future[list[bool]]":
+        return self._all("exists", _alone(keys), timeout_ms=timeout_ms)
 
     def create_counter(self, key: Any, initial: int = 0, *, ttl_ms: Optional[int] = None,
                        exactly_once: Optional[bool] = None, timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
@@ -178,10 +213,45 @@ class Client:
                        timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
         return self._begin("delete_counter", key, exactly_once=exactly_once, timeout_ms=timeout_ms)
 
+    def ping(self, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[None]":
+        return self._begin("ping", timeout_ms=timeout_ms)
+
+    # ---- What asks nobody, and returns at once.
+
     def stats(self) -> dict[str, int]:
-        """The client's figures, by name; it asks nobody."""
+        """The client's figures, by name."""
         figures: dict[str, int] = self._client.stats()
         return figures
+
+    def incarnation(self) -> int:
+        number: int = self._client.incarnation()
+        return number
+
+    def memory_bytes(self) -> int:
+        count: int = self._client.memory_bytes()
+        return count
+
+
+def _alone(keys: collections.abc.Iterable[Any]) -> list[tuple[Any, ...]]:
+    if isinstance(keys, (str, bytes)):
+        raise TypeError("a batch wants a sequence of keys, not one")
+    return [(key,) for key in keys]
+
+
+def _pairs(keys: collections.abc.Iterable[Any], others: collections.abc.Iterable[Any]) -> list[tuple[Any, ...]]:
+    first, second = _alone(keys), list(others)
+    if len(first) != len(second):
+        raise InvalidArgument("there are not as many of each as there are keys")
+    return [(key, other) for (key,), other in zip(first, second)]
+
+
+async def _settled(futures: list["asyncio.Future[Any]"]) -> list[Any]:
+    """Their results, once all have ended; the first error is raised."""
+    results = await asyncio.gather(*futures, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
 
 
 async def connect(address: str, **options: Any) -> Client:

@@ -19,7 +19,8 @@ struct Kind {
   const char* name;
   const char* const* arguments;
   Py_ssize_t count;
-  int memory;  // the second argument is 1: a value; 2: a buffer; 0: a number, if there is one
+  // The second argument is 1: a value; 2: a buffer; 3: an array, of which the third says the row; 0: a number, if any.
+  int memory;
   int (*prepare)(farlook_operation*, const Bytes* key, const Bytes* memory, const int64_t* numbers,
                  const farlook_options*);
   PyObject* (*result)(const farlook_operation*, int code);
@@ -35,6 +36,13 @@ struct Kind {
 PREPARE(get, options)
 PREPARE(get_into, options, (void*)memory->data, memory->bytes)
 PREPARE(get_and_touch, numbers[0], options)
+static int prepare_ping(farlook_operation* operation, const Bytes* key, const Bytes* memory, const int64_t* numbers,
+                        const farlook_options* options) {
+  (void)key;
+  (void)memory;
+  (void)numbers;
+  return farlook_prepare_ping(operation, options);
+}
 PREPARE(put, memory->data, memory->bytes, options)
 PREPARE(exists, options)
 PREPARE(delete, options)
@@ -56,6 +64,11 @@ static PyObject* to_bytes(const farlook_operation* operation, int code) {
   if (code != FARLOOK_OK) return failed(operation, code);
   return PyBytes_FromStringAndSize(farlook_operation_data(operation), (Py_ssize_t)farlook_operation_bytes(operation));
 }
+static PyObject* to_bytes_and_version(const farlook_operation* operation, int code) {
+  PyObject* const bytes = to_bytes(operation, code);
+  if (bytes == NULL || bytes == Py_None) return bytes;
+  return Py_BuildValue("(NK)", bytes, (unsigned long long)farlook_operation_version(operation));
+}
 static PyObject* to_length(const farlook_operation* operation, int code) {
   if (code == FARLOOK_NOT_FOUND) return Py_NewRef(Py_None);
   return code != FARLOOK_OK ? failed(operation, code) : PyLong_FromSize_t(farlook_operation_bytes(operation));
@@ -63,6 +76,16 @@ static PyObject* to_length(const farlook_operation* operation, int code) {
 static PyObject* to_version(const farlook_operation* operation, int code) {
   return code != FARLOOK_OK ? failed(operation, code)
                             : PyLong_FromUnsignedLongLong(farlook_operation_version(operation));
+}
+static PyObject* to_version_or_none(const farlook_operation* operation, int code) {
+  return code == FARLOOK_NOT_FOUND ? Py_NewRef(Py_None) : to_version(operation, code);
+}
+static PyObject* to_true(const farlook_operation* operation, int code) {
+  if (code == FARLOOK_NOT_FOUND) return Py_NewRef(Py_None);
+  return code != FARLOOK_OK ? failed(operation, code) : Py_NewRef(Py_True);
+}
+static PyObject* to_none(const farlook_operation* operation, int code) {
+  return code != FARLOOK_OK ? failed(operation, code) : Py_NewRef(Py_None);
 }
 static PyObject* to_bool(const farlook_operation* operation, int code) {
   if (code != FARLOOK_OK && code != FARLOOK_NOT_FOUND) return failed(operation, code);
@@ -76,8 +99,10 @@ static PyObject* to_time(const farlook_operation* operation, int code) {
   return code == FARLOOK_OK && left_ms == FARLOOK_FOREVER ? Py_NewRef(Py_None) : to_number(operation, code);
 }
 
+static const char* const kNothing[] = {NULL};
 static const char* const kKey[] = {"key", NULL};
 static const char* const kBuffer[] = {"key", "buffer", NULL};
+static const char* const kRow[] = {"key", "array", "row", NULL};
 static const char* const kValue[] = {"key", "value", NULL};
 static const char* const kTtl[] = {"key", "ttl_ms", NULL};
 static const char* const kInitial[] = {"key", "initial", NULL};
@@ -86,9 +111,12 @@ static const char* const kSwap[] = {"key", "expected", "desired", NULL};
 
 static const Kind kinds[] = {
     {"get", kKey, 1, 0, prepare_get, to_bytes},
+    {"get_with_version", kKey, 1, 0, prepare_get, to_bytes_and_version},
     {"get_into", kBuffer, 2, 2, prepare_get_into, to_length},
+    {"get_row", kRow, 3, 3, prepare_get_into, to_true},
     {"get_and_touch", kTtl, 2, 0, prepare_get_and_touch, to_bytes},
     {"put", kValue, 2, 1, prepare_put, to_version},
+    {"put_if_there", kValue, 2, 1, prepare_put, to_version_or_none},
     {"exists", kKey, 1, 0, prepare_exists, to_bool},
     {"delete", kKey, 1, 0, prepare_delete, to_bool},
     {"touch", kTtl, 2, 0, prepare_touch, to_bool},
@@ -99,6 +127,7 @@ static const Kind kinds[] = {
     {"compare_swap", kSwap, 3, 0, prepare_compare_swap, to_number},
     {"read_counter", kKey, 1, 0, prepare_read_counter, to_number},
     {"delete_counter", kKey, 1, 0, prepare_delete_counter, to_number},
+    {"ping", kNothing, 0, 0, prepare_ping, to_none},
 };
 
 static const Kind* kind_named(const char* name) {
@@ -130,10 +159,25 @@ void drop_pending(Client* self) {
   }
 }
 
+// Leaves of pending->memory, an array, the row that `number` names.
+static int take_row(Pending* pending, PyObject* number) {
+  Bytes* const memory = &pending->memory;
+  int64_t row;
+  if (!take_number(number, &row)) return 0;
+  if (memory->view.ndim < 2 || row < 0 || row >= memory->view.shape[0]) {
+    raise_code(FARLOOK_INVALID_ARGUMENT, "the array has no such row");
+    return 0;
+  }
+  memory->bytes /= (size_t)memory->view.shape[0];
+  memory->data = (const char*)memory->data + (size_t)row * memory->bytes;
+  return 1;
+}
+
 // Fills pending->memory, or numbers[], from the arguments behind the key.
 static int take_rest(Pending* pending, PyObject* const* args, int64_t* numbers) {
   const Kind* const kind = pending->kind;
-  if (kind->memory != 0) return (kind->memory == 1 ? take_bytes : take_writable)(args[1], &pending->memory);
+  if (kind->memory != 0 && !(kind->memory == 1 ? take_bytes : take_writable)(args[1], &pending->memory)) return 0;
+  if (kind->memory != 0) return kind->memory != 3 || take_row(pending, args[2]);
   for (Py_ssize_t i = 1; i < kind->count; ++i) {
     if (!take_number(args[i], &numbers[i - 1])) return 0;
   }
@@ -176,7 +220,7 @@ static PyObject* _start_(ARGUMENTS) {
   pending->kind = kind;
   pending->token = token;
   farlook_operation_set_tag(pending->operation, pending);
-  if (!take_bytes(args[0], &key) || !take_rest(pending, args, numbers)) goto end;
+  if ((kind->count > 0 && !take_bytes(args[0], &key)) || !take_rest(pending, args, numbers)) goto end;
   const int code = kind->prepare(pending->operation, &key, &pending->memory, numbers, options);
   if (code != FARLOOK_OK) {
     raise_error(code);
@@ -192,7 +236,11 @@ end:
 
 // (token, whether it succeeded, its result or the exception); lets go of the operation.
 static PyObject* ended(Pending* pending) {
-  PyObject* result = pending->kind->result(pending->operation, farlook_operation_code(pending->operation));
+  const int code = farlook_operation_code(pending->operation);
+  const int is_short = pending->kind->memory == 3 && code == FARLOOK_OK &&
+                       farlook_operation_bytes(pending->operation) != pending->memory.bytes;
+  PyObject* result = is_short ? raise_code(FARLOOK_OUT_OF_RANGE, "a value is shorter than a row of the array")
+                              : pending->kind->result(pending->operation, code);
   const int good = result != NULL;
   if (!good) {
     PyObject *type, *trace;

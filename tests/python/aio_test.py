@@ -13,6 +13,8 @@ import sys
 import tempfile
 import unittest
 
+import numpy
+
 sys.path.insert(0, 'tests/python')
 from harness import Server, set_up  # pylint: disable=wrong-import-position
 
@@ -60,6 +62,63 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     self.assertEqual(await c.delete_counter(key), 7)
     self.assertEqual(await c.get_many(['nothing', key]), [None, None])
     self.assertGreater(c.stats()['puts'], 0)
+    version = await c.put(key, b'3')
+    self.assertEqual(await c.get_with_version(key), (b'3', version))
+    self.assertIsNone(await c.get_with_version('nothing'))
+    self.assertIsNone(await c.ping())
+    self.assertNotEqual(c.incarnation(), 0)
+    self.assertGreater(c.memory_bytes(), 0)
+
+  async def test_it_has_each_call_of_the_other_client(self):
+    def calls(of):
+      return {name for name in dir(of) if not name.startswith('_')}
+
+    self.assertEqual(calls(farlook.Client) - calls(farlook.aio.Client), {'connect', 'server_stats', 'server_stats_text'})
+    self.assertEqual(calls(farlook.aio.Client) - calls(farlook.Client), set())
+
+  async def test_batches(self):
+    c = self.client
+    keys = [f'{self.key}{i}' for i in range(5)]
+    versions = await c.put_many(keys, [bytes([i]) * 8 for i in range(5)])
+    self.assertEqual(len(set(versions)), 5)
+    self.assertEqual(await c.put_many(['nothing', keys[0]], ['a', b'\0' * 8], if_present=True),
+                     [None, (await c.get_with_version(keys[0]))[1]])
+    rows = numpy.zeros((6, 2), dtype=numpy.float32)
+    self.assertEqual(await c.get_rows([*keys, 'nothing'], rows), [True] * 5 + [None])
+    self.assertEqual(rows.view(numpy.uint8).tolist(), [[i] * 8 for i in range(5)] + [[0] * 8])
+    buffers = [bytearray(8) for _ in range(6)]
+    self.assertEqual(await c.get_many_into([*keys, 'nothing'], buffers), [8] * 5 + [None])
+    self.assertEqual(buffers, [bytes([i]) * 8 for i in range(5)] + [bytes(8)])
+    self.assertEqual(await c.exists_many([*keys, 'nothing']), [True] * 5 + [False])
+    self.assertEqual(await c.delete_many([keys[0], 'nothing']), [True, False])
+    self.assertEqual(await c.get_many([]), [])
+    for wrong, error in ((lambda: c.put_many(keys, [b'']), farlook.InvalidArgument),
+                         (lambda: c.get_rows(keys, rows), farlook.InvalidArgument),
+                         (lambda: c.get_rows(keys, numpy.zeros(5)), farlook.InvalidArgument),
+                         (lambda: c.get_rows(keys, rows[:, :1]), ValueError),
+                         (lambda: c.get_many_into(keys, [b'constant'] * 5), (BufferError, TypeError)),
+                         (lambda: c.exists_many('key'), TypeError)):
+      with self.assertRaises(error):
+        wrong()
+
+  async def test_a_batch_that_fails_in_part_is_done_otherwise(self):
+    c = self.client
+    keys = [f'{self.key}{i}' for i in range(3)]
+    await c.put(keys[0], b'there')
+    with self.assertRaises(farlook.AlreadyExists):
+      await c.put_many(keys, [b'v' * 9] * 3, if_absent=True)
+    self.assertEqual(await c.get_many(keys), [b'there', b'v' * 9, b'v' * 9])
+    rows = numpy.zeros((3, 9), dtype=numpy.uint8)
+    with self.assertRaisesRegex(farlook.OutOfRange, 'shorter than a row'):
+      await c.get_rows(keys, rows)
+    # Expect: it ends when all of it has, and lets go of the buffers.
+    self.assertEqual(rows[1:].tobytes(), b'v' * 18)
+    buffers = [bytearray(2), bytearray(9), bytearray(9)]
+    with self.assertRaises(farlook.OutOfRange):
+      await c.get_many_into(keys, buffers)
+    self.assertEqual(buffers[2], b'v' * 9)
+    for buffer in buffers:
+      buffer.clear()
 
   async def test_errors(self):
     c = self.client
@@ -185,6 +244,12 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
       await asyncio.gather(*[c.put(f'{self.key}{i}', b'v' * 3000) for i in range(20)])
       await c.get_many([f'{self.key}{i}' for i in range(20)])
       await c.get_into(f'{self.key}1', bytearray(3000))
+      keys, rows = [f'{self.key}{i}' for i in range(3)], numpy.zeros((3, 3000), dtype=numpy.uint8)
+      await c.put_many(keys, [b'v' * 3000] * 3)
+      await c.get_rows(keys, rows)
+      await c.get_with_version(keys[0])
+      with self.assertRaises(farlook.OutOfRange):
+        await c.get_rows(keys, numpy.zeros((3, 3001), dtype=numpy.uint8))
       for call in (c.get(''), c.get_into(f'{self.key}1', bytearray(1)), c.put('k', b'', if_version=7)):
         with self.assertRaises(farlook.Error):
           await call
