@@ -10,11 +10,11 @@ copy values between LMCache's memory and the server's, the interpreter runs othe
 import collections
 import os
 import queue
-import select
 import threading
 from typing import Any, Optional
 
-from farlook import DeadlineExceeded, Error, FailedPrecondition, InvalidArgument, Unknown, _farlook
+from farlook import DeadlineExceeded, Error, FailedPrecondition, Unknown
+from farlook._worker import Worker
 
 __all__ = ["Connector"]
 
@@ -48,58 +48,6 @@ class _Batch:
         return self.future, not errors, str(errors[0]) if errors else "", there
 
 
-class _Worker:
-    """A client of one thread's, and how it carries out many operations at once."""
-
-    def __init__(self, address: str, options: dict[str, Any]) -> None:
-        self._address = address
-        self._options = options
-        self._client: Any = None
-        self._connect()
-
-    def _connect(self) -> None:
-        self._client = _farlook.Client.connect(self._address, **self._options)
-        self._poller = select.poll()
-        self._poller.register(self._client._fd(), select.POLLIN)
-
-    def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-        self._client = None
-
-    def run(self, calls: list[tuple[Any, ...]]) -> list[Any]:
-        """What came of each of (kind, key, ...): a result, or an Error. No buffer is in use afterwards."""
-        outcomes: list[Any] = [None] * len(calls)
-        under_way = set()
-        try:
-            if self._client is None:
-                self._connect()
-            client: Any = self._client
-            for place, (kind, *args) in enumerate(calls):
-                options = args.pop() if isinstance(args[-1], dict) else {}
-                try:
-                    client._start(place, kind, *args, **options)
-                    under_way.add(place)
-                except Exception as error:  # pylint: disable=broad-except
-                    # As a view that is read-only: it is the batch that fails, and not the thread.
-                    outcomes[place] = error if isinstance(error, Error) else InvalidArgument(str(error))
-            while under_way:
-                ended = client._poll()
-                for place, _, outcome in ended:
-                    outcomes[place] = outcome
-                    under_way.discard(place)
-                if under_way and not ended:
-                    wait_ms = client._arm()
-                    if wait_ms is not None:
-                        self._poller.poll(wait_ms if wait_ms >= 0 else None)
-        except Exception as error:  # pylint: disable=broad-except
-            self.close()  # it is of no more use: another one takes its place
-            failure = error if isinstance(error, Error) else Unknown(str(error))
-            outcomes = [failure if place in under_way or outcome is None else outcome
-                        for place, outcome in enumerate(outcomes)]
-        return outcomes
-
-
 class Connector:
     """LMCache's native connector over Farlook.
 
@@ -117,10 +65,10 @@ class Connector:
         self._work: queue.SimpleQueue[Optional[tuple[_Batch, int, int]]] = queue.SimpleQueue()
         self._closed = False
         self._process = os.getpid()
-        workers: list[_Worker] = []
+        workers: list[Worker] = []
         try:
             for _ in range(num_workers):
-                workers.append(_Worker(address, {"timeout_ms": timeout_ms, **options}))
+                workers.append(Worker(address, {"timeout_ms": timeout_ms, **options}))
         except BaseException:
             for worker in workers:
                 worker.close()
@@ -192,7 +140,7 @@ class Connector:
                 self._work.put((batch, start, min(start + share, len(keys))))
         return batch.future
 
-    def _serve(self, worker: _Worker) -> None:
+    def _serve(self, worker: Worker) -> None:
         while (part := self._work.get()) is not None:
             batch, start, end = part
             if self._closed:
@@ -209,7 +157,7 @@ class Connector:
             del part, batch  # and the views, while this waits
         worker.close()
 
-    def _complete(self, batch: _Batch, worker: _Worker) -> None:
+    def _complete(self, batch: _Batch, worker: Worker) -> None:
         completion = batch.completion()
         if batch.kind == "put" and not completion[1]:
             worker.run(list(_undo(batch)))
