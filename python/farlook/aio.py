@@ -173,7 +173,7 @@ class Client:
     def get_rows(self, keys: collections.abc.Iterable[Any], array: Any, *,
                  timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[bool]]]":
         keys = list(keys)
-        shape = memoryview(array).shape
+        shape = memoryview(array).shape or ()
         if len(shape) < 2 or shape[0] != len(keys):
             raise InvalidArgument("get_rows() wants an array with a row for each key")
         return self._all("get_row", [(key, array, row) for row, key in enumerate(keys)], timeout_ms=timeout_ms)

@@ -133,7 +133,8 @@ class HiCache(_Storage):
 
     def batch_get(self, keys: list[str], target_locations: Any = None, target_sizes: Any = None) -> list[Any]:
         """Reads each value into a tensor of its length, and returns that; None: it is not there."""
-        calls = [("get_into", key + self._suffix, _memory_of(tensor)) for key, tensor in zip(keys, target_locations)]
+        calls: list[tuple[Any, ...]] = [("get_into", key + self._suffix, _memory_of(tensor))
+                                        for key, tensor in zip(keys, target_locations)]
         return [tensor if outcome == ctypes.sizeof(call[2]) else None
                 for tensor, outcome, call in zip(target_locations, self._gets.run(calls), calls)]
 
