@@ -6,11 +6,12 @@
         client.put("key", b"value", ttl_ms=60_000)
         client.get("key")
 
-Keys and values are bytes, anything with a buffer (memoryview, numpy, torch tensors on the CPU), or str as UTF-8; what is
-read is bytes, or goes into a buffer. To get(), its kin, exists(), delete(), touch(), persist() and batches a key that is
-absent is None, or False, and no error; ttl(), put(if_present=True) or with if_version, and counters raise NotFound. Every
-error is a farlook.Error. Options are given by name: those of the C library (farlook.h), timeout_ms of every call among
-them; None is an option that is not given, and of if_absent, if_present and if_version one may be given.
+Keys and values are bytes, anything with a buffer (memoryview, arrays of numpy; of a torch tensor on the CPU its
+.numpy(), which shares its memory), or str as UTF-8; what is read is bytes, or goes into a buffer. To get(), its kin,
+exists(), delete(), touch(), persist() and batches a key that is absent is None, or False, and no error; ttl(),
+put(if_present=True) or with if_version, and counters raise NotFound. Every error is a farlook.Error. Options are given
+by name: those of the C library (farlook.h), timeout_ms of every call among them; None is an option that is not given,
+and of if_absent, if_present and if_version one may be given.
 
 A client may be used by many threads, which take turns: while one waits for the server, others run Python. For work at the
 same time connect a client for each. After os.fork() connect again; in the child the parent's client raises

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 PACKAGES = ["farlook-server", "farlook-tools", "libfarlook1", "libfarlook-dev", "python3-farlook"]
@@ -49,6 +50,63 @@ def expect(good, what):
 
 def step(what):
     print(f"packages: {what}", flush=True)
+
+
+# ---- The container's image.
+
+
+def within(root, *command, user):
+    """What a container's runtime does of importance here: its root, and nobody's rights."""
+    def become():
+        os.chroot(root)
+        os.chdir("/")
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+
+    # pylint: disable-next=consider-using-with,subprocess-popen-preexec-fn
+    return subprocess.Popen(command, preexec_fn=become, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env={"FARLOOK_ADDRESS": ADDRESS})
+
+
+def check_container(container, directory, packages, version):
+    container.write_recipe(directory, packages)
+    image = directory / "root.tar"
+    if shutil.which("buildah"):
+        image = container.build(directory, version)
+    else:
+        step("no buildah here: the recipe's files were tested, and the image NOT built")
+    expect(image.stat().st_size <= 40_000_000, f"the image has {image.stat().st_size} bytes")
+    step(f"{image.name} has {image.stat().st_size} bytes")
+    root = directory / "root"
+    with tarfile.open(directory / "root.tar") as tar:
+        tar.extractall(root)
+    expect(not (root / "bin/sh").exists(), "there is a shell in it")
+    for place in ("proc", "dev"):
+        (root / place).mkdir()
+        run("mount", "--rbind", f"/{place}", root / place)
+    server = within(root, "/usr/bin/kv_server", f"--listen={ADDRESS}", "--listen=tcp://127.0.0.1:17471",
+                    "--memory=64MiB", "--huge_pages=none", user=container.USER)
+    try:
+        log = ""
+        for line in server.stdout:
+            log += line
+            if 'msg="ready"' in line:
+                break
+        else:
+            raise AssertionError(log)
+        expect(os.stat(f"/proc/{server.pid}").st_uid == container.USER, "it runs as another user")
+        for words, wanted in ((["put", "key", "value"], ""), (["get", "key"], "value"),
+                              (["--address=tcp://127.0.0.1:17471", "get", "key"], "value")):
+            client = within(root, "/usr/bin/kv_cli", *words, user=container.USER)
+            told = client.communicate(timeout=60)[0]
+            expect(client.returncode == 0 and told.strip().endswith(wanted), f"kv_cli {words}: {told}")
+        server.terminate()
+        rest = server.communicate(timeout=60)[0]
+        expect(server.returncode == 0, log + rest)
+    finally:
+        server.kill()
+        server.wait()
 
 
 # ---- Inside.
@@ -213,6 +271,8 @@ def outside(fresh):
             step("lintian")
             found = package.lint(files / version)
             expect(not found, found)
+            step("container")
+            check_container(package.container, scratch / "container", files / version, version)
             shutil.copy(__file__, files / "packages_test.py")
             (files / "consumer").mkdir()
             for source in ("tests/c/calls.c", "client/hello.cc", "tests/c/consumer/Makefile",

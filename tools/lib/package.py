@@ -1,4 +1,4 @@
-"""Builds the Debian packages of debian/control from what Bazel built.
+"""Builds the Debian packages of debian/control from what Bazel built, and a container's image of them.
 
     tools/package [--lint] [DIRECTORY]     to DIRECTORY, which is made (packages)
 
@@ -7,6 +7,8 @@
     libfarlook1        the client for C
     libfarlook-dev     headers, the archive for C++, files for pkg-config and CMake
     python3-farlook    the client for Python
+
+    container/         the recipe of an image with server and kv_cli, and, where buildah is, the image: farlook.tar
 
 Manual pages and completions are made of what the programs say of themselves (manual.py).
 """
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 
+import container
 import install
 import manual
 
@@ -31,6 +34,7 @@ TARGETS = ["//server:kv_server", "//client/cli:kv_cli", "//client/exporter:farlo
 SOURCES = ["debian", "tools/lib", "base/include", "client/include", "client/c/include", "python", "server/kv_server.flags",
            "server/kv_server.service", "client/exporter/farlook.rules.yml", "client/exporter/grafana.json", "LICENSE",
            "CHANGELOG.md"]
+VERSION = ROOT / "base/include/farlook/version.h"
 # Of the unit: what is different where packages put it.
 UNIT = [("/usr/local/bin/", "/usr/bin/"), ("DynamicUser=yes\n", "User=farlook\n")]
 
@@ -120,6 +124,11 @@ def main(argv):
     packages, _ = build(args.directory.absolute(), built(), args.version)
     for package in packages:
         print(package)
+    container.write_recipe(args.directory.absolute() / "container", args.directory.absolute())
+    if shutil.which("buildah"):
+        print(container.build(args.directory.absolute() / "container", install.version_of(VERSION)))
+    else:
+        print(f"no buildah: {args.directory.absolute() / 'container'} has the recipe of the image only")
     found = lint(args.directory.absolute()) if args.lint else ""
     if found:
         print(found)
