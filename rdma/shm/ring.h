@@ -74,10 +74,11 @@ class RingProducer {
     const size_t needed = CellsOf(bytes);
     if (ABSL_PREDICT_FALSE(next_ + needed > limit_) && !MakeRoom(needed)) return false;
     uint64_t words[kMaxMessageCells * kCellWords];
-    words[(bytes - 1) / sizeof(uint64_t)] = 0;  // the peer gets no stray bytes
+    // All of the last cell, since whole cells are stored: the peer gets no stray bytes.
+    for (size_t i = 0; i < kCellWords; ++i) words[(needed - 1) * kCellWords + i] = 0;
     if (!head.empty()) memcpy(words, head.data(), head.size());
     if (!body.empty()) memcpy(reinterpret_cast<char*>(words) + head.size(), body.data(), body.size());
-    StorePayload(words, (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+    StorePayload(words, needed);
     const uint64_t lap = static_cast<uint32_t>(1 + next_ / cells_);
     ring_[next_ & (cells_ - 1)].tag.store(lap << 32 | bytes, std::memory_order_release);
     next_ += needed;
@@ -108,15 +109,12 @@ class RingProducer {
     return next_ + needed <= limit_;
   }
 
-  void StorePayload(const uint64_t* words, size_t count) {
-    uint64_t position = next_;
-    while (count > 0) {
+  // Whole cells: of a count that the compiler knows, their words are copied without a loop.
+  void StorePayload(const uint64_t* words, size_t needed) {
+    for (uint64_t position = next_; position != next_ + needed; ++position, words += kCellWords) {
       Cell& cell = ring_[position & (cells_ - 1)];
-      const size_t here = count < kCellWords ? count : kCellWords;
-      for (size_t i = 0; i < here; ++i) cell.payload[i].store(words[i], std::memory_order_relaxed);
-      words += here;
-      count -= here;
-      ++position;
+#pragma GCC unroll 7
+      for (size_t i = 0; i < kCellWords; ++i) cell.payload[i].store(words[i], std::memory_order_relaxed);
     }
   }
 
@@ -132,8 +130,8 @@ enum class Received : uint8_t { kNothing, kMessage, kMalformed };
 
 class RingConsumer {
  public:
-  // Receive() stores whole words.
-  static constexpr size_t RoomFor(size_t message_bytes) { return (message_bytes + 7) & ~size_t{7}; }
+  // Receive() stores whole cells.
+  static constexpr size_t RoomFor(size_t message_bytes) { return CellsOf(message_bytes) * kCellPayloadBytes; }
 
   RingConsumer() = default;
   RingConsumer(Cell* ring, size_t cells, ConsumerLine* consumer, ProducerLine* producer)
@@ -148,17 +146,15 @@ class RingConsumer {
     if (ABSL_PREDICT_TRUE(!TagArrived(tag))) return Received::kNothing;
     const size_t bytes = static_cast<uint32_t>(tag);
     if (bytes == 0 || bytes > kMaxMessageBytes) return Received::kMalformed;
-    size_t words = (bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
-    for (uint64_t position = next_; words > 0; ++position) {
-      const Cell& cell = ring_[position & (cells_ - 1)];
-      const size_t here = words < kCellWords ? words : kCellWords;
-      for (size_t i = 0; i < here; ++i, to += sizeof(uint64_t)) {
+    const uint64_t end = next_ + CellsOf(bytes);
+    for (; next_ != end; ++next_, to += kCellPayloadBytes) {
+      const Cell& cell = ring_[next_ & (cells_ - 1)];
+#pragma GCC unroll 7
+      for (size_t i = 0; i < kCellWords; ++i) {
         const uint64_t word = cell.payload[i].load(std::memory_order_relaxed);
-        memcpy(to, &word, sizeof(word));
+        memcpy(to + i * sizeof(word), &word, sizeof(word));
       }
-      words -= here;
     }
-    next_ += CellsOf(bytes);
     *message_bytes = bytes;
     return Received::kMessage;
   }

@@ -51,9 +51,25 @@ TEST(RingTest, AShortMessageTakesOneLine) {
 
 TEST(RingTest, NoStrayBytesOfThisProcessReachThePeer) {
   RingPair ring;
-  ASSERT_TRUE(ring.producer.Send("x", ""));
-  EXPECT_EQ(ring.cells[0].payload[0].load(), uint64_t{'x'});
-  for (size_t i = 1; i < kCellWords; ++i) EXPECT_EQ(ring.cells[0].payload[i].load(), 0u);
+  // Longer ones before leave their bytes on the stack, at any place in a cell.
+  size_t at = 0;
+  for (size_t bytes = 1; bytes <= 2 * kCellPayloadBytes; ++bytes) {
+    const std::string longer(3 * kCellPayloadBytes, 'y');
+    ASSERT_TRUE(ring.producer.Send(longer, ""));
+    ASSERT_EQ(ring.Receive(), longer);
+    at += CellsOf(longer.size());
+    const std::string message(bytes, 'x');
+    ASSERT_TRUE(ring.producer.Send(message, ""));
+    std::string payload;
+    for (size_t cell = 0; cell < CellsOf(bytes); ++cell, ++at) {
+      for (const auto& word : ring.cells[at % kCells].payload) {
+        const uint64_t bits = word.load();
+        payload.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
+      }
+    }
+    ASSERT_EQ(payload, message + std::string(payload.size() - bytes, '\0'));
+    ASSERT_EQ(ring.Receive(), message);
+  }
 }
 
 // Against a queue as the model, through many laps.
@@ -142,9 +158,10 @@ TEST(RingTest, APayloadIsThereWhenItsTagIs) {
       if (spins % 1024 == 1023) std::this_thread::yield();
     }
     ring.consumer.PublishHead();
-    for (const uint64_t word : words) {
-      if (word == i) continue;
-      ADD_FAILURE() << "message " << i << " has bytes of message " << word;
+    EXPECT_EQ(bytes, kMaxMessageBytes);
+    for (size_t at = 0; at < bytes / sizeof(uint64_t); ++at) {
+      if (words[at] == i) continue;
+      ADD_FAILURE() << "message " << i << " has bytes of message " << words[at];
       give_up.store(true);
       break;
     }
