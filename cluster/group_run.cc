@@ -16,6 +16,7 @@
 #include "cluster/directory.h"
 #include "cluster/epoch_word.h"
 #include "cluster/member.h"
+#include "cluster/read_lease.h"
 #include "cluster/simulated_directory.h"
 
 namespace farlook::cluster {
@@ -47,7 +48,7 @@ struct Node {
 
 class Run {
  public:
-  explicit Run(uint64_t seed) : random_(seed), is_slow_(seed % 2 == 0) {
+  explicit Run(uint64_t seed) : random_(seed), is_slow_(seed % 2 == 0), is_strict_(seed % 4 == 1) {
     for (size_t i = 0; i < kNodes; ++i) nodes_.emplace_back(NewIncarnation());
     // One founds the group; the others join.
     Configuration first;
@@ -339,31 +340,27 @@ class Run {
 
   void Forget() {
     known_configuration_.reset();
-    words_.clear();
-    opened_ = false;
+    lease_.reset();
     answer_.reset();
   }
 
-  void ReadClock() {
-    words_.clear();
-    lease_end_ = now_ + absl::Microseconds(kLeaseUs) * 0.99;
-  }
+  int64_t NowNs() const { return absl::ToUnixNanos(now_); }
 
-  bool Needs(const Replica& member) const {
+  // Whether the break has the reader look at this member's word.
+  static bool Looks(const Replica& member) {
     if (broken == Break::kPrimaryWordOnly) return member.kind == Replica::Kind::kPrimary;
     if (broken == Break::kBackupWordsOnly) return member.kind == Replica::Kind::kBackup;
     return true;
   }
 
   void ReadWord(const Configuration& configuration) {
-    const Replica& member = configuration.members[Any(configuration.members.size())];
+    const size_t which = Any(configuration.members.size());
+    const Replica& member = configuration.members[which];
     const Node* const node = Reach(member.incarnation);
-    if (node == nullptr || node->word != EpochWord::Open(configuration.epoch)) {
-      if (Needs(member)) Forget();
-      return;
-    }
-    words_.insert(member.incarnation);
-    if (member.kind == Replica::Kind::kPrimary) opened_ = true;
+    EpochWord word = node == nullptr ? EpochWord() : node->word;
+    if (!Looks(member)) word = EpochWord::Open(configuration.epoch);
+    lease_->WordRead(lease_->begun(), which, word);
+    if (lease_->over()) Forget();
   }
 
   void Read() {
@@ -371,40 +368,40 @@ class Run {
       const Entry entry = records_.Get(kName, Any(3));
       if (entry.revision == 0) return;
       known_configuration_ = *DecodeConfiguration(entry.value);
-      ReadClock();
+      const std::vector<Replica>& members = known_configuration_->members;
+      const size_t primary = &known_configuration_->primary() - members.data();
+      lease_.emplace(known_configuration_->epoch, members.size(), primary, int64_t{kLeaseUs} * 1'000);
+      lease_->BeginRound(NowNs());
       return;
     }
     const Configuration& configuration = *known_configuration_;
-    const uint64_t primary = configuration.primary().incarnation;
-    const bool proved =
-        broken == Break::kNoLease ||
-        std::all_of(configuration.members.begin(), configuration.members.end(),
-                    [this](const Replica& member) { return !Needs(member) || words_.count(member.incarnation) != 0; });
-    if (answer_.has_value() && proved) {
-      if (broken == Break::kNoLease || answered_at_ <= lease_end_) {
-        if (*answer_ < floor_) {
-          result_.wrong = absl::StrCat("a get returned ", *answer_, " after ", floor_, " was known");
-        }
-        known_ = std::max(known_, *answer_);
-        ++result_.gets;
+    if (answer_.has_value() && (broken == Break::kNoLease || Believes())) {
+      if (*answer_ < floor_) {
+        result_.wrong = absl::StrCat("a get returned ", *answer_, " after ", floor_, " was known");
       }
+      known_ = std::max(known_, *answer_);
+      ++result_.gets;
       answer_.reset();
       return;
     }
+    // One that came too late waits for the next round, or is given up.
+    if (!is_strict_ && Any(8) != 0 && lease_->BelievesStrictly(0)) answer_.reset();
     switch (Any(8)) {
       case 0:
-        ReadClock();
+        lease_->BeginRound(NowNs());
         return;
       case 1:
         if (Any(6) == 0) Forget();
         return;
       case 2:
       case 3: {
-        const Node* const node = Reach(primary);
-        if (answer_.has_value() || node == nullptr || (!opened_ && broken != Break::kReadsBeforeOpen)) return;
+        const Node* const node = Reach(configuration.primary().incarnation);
+        if (answer_.has_value() || node == nullptr) return;
+        if (!lease_->MayRead() && broken != Break::kReadsBeforeOpen) return;
         floor_ = known_;
         answer_ = node->table;
-        answered_at_ = now_;
+        answered_ns_ = NowNs();
+        noted_ = lease_->begun();
         return;
       }
       default:
@@ -412,8 +409,11 @@ class Run {
     }
   }
 
+  bool Believes() const { return is_strict_ ? lease_->BelievesStrictly(noted_) : lease_->Believes(answered_ns_); }
+
   std::mt19937_64 random_;
-  const bool is_slow_;  // time passes slowly: much happens within a lease
+  const bool is_slow_;    // time passes slowly: much happens within a lease
+  const bool is_strict_;  // the reader trusts no clock
   absl::Time now_ = absl::UnixEpoch();
   uint64_t incarnations_ = 0;
   std::vector<std::optional<Node>> nodes_;
@@ -425,11 +425,10 @@ class Run {
   Records acknowledged_;
 
   std::optional<Configuration> known_configuration_;
-  std::set<uint64_t> words_;
-  bool opened_ = false;
-  absl::Time lease_end_;
+  std::optional<ReadLease> lease_;
   std::optional<int> answer_;
-  absl::Time answered_at_;
+  int64_t answered_ns_ = 0;
+  uint64_t noted_ = 0;  // the round when it began
   int floor_ = 0;
   RunResult result_;
 };
