@@ -43,6 +43,36 @@ bool Compactor::Hopeless(int partition, uint64_t bytes, Claim claim) const {
   return CouldBeFree() < Needed(units, bytes, claim);
 }
 
+uint64_t Compactor::LongestPiece(uint64_t most_bytes) const {
+  const uint64_t most = Heap::UnitsFor(most_bytes), could = CouldBeFree();
+  // Where an item and a longer spare could lie, were all moved that may be.
+  std::vector<uint64_t> stretches;  // units
+  uint64_t length = 0, enough = 0;
+  for (uint64_t unit = heap_->first_unit_; unit <= heap_->units_end_ && enough < 2; ++unit) {
+    if (unit < heap_->units_end_ && heap_->loads_[unit].Get() != UnitLoad::kStays) {
+      ++length;
+    } else if (length > 0) {
+      stretches.push_back(length);
+      enough += length / most;
+      length = 0;
+    }
+  }
+  const auto fits = [&](uint64_t units) {
+    const uint64_t bytes = units * kUnitBytes;
+    if (could < Needed(units, bytes, Claim::kNewKey)) return false;
+    uint64_t wanted = heap_->SpareGrowth(bytes) > 0 ? 2 : 1;
+    for (const uint64_t stretch : stretches) wanted -= std::min(wanted, stretch / units);
+    return wanted == 0;
+  };
+  if (fits(most)) return most_bytes;
+  uint64_t good = 0, bad = most;
+  while (bad - good > 1) {
+    const uint64_t units = good + (bad - good) / 2;
+    (fits(units) ? good : bad) = units;
+  }
+  return good * kUnitBytes;
+}
+
 bool Compactor::HolesAreFew(int partition, uint64_t bytes) const {
   const BlockKind kind = KindFor(bytes);
   if (kind == BlockKind::kRun) return false;

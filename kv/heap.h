@@ -93,6 +93,9 @@ class Heap {
   void FreeIndexUnit(uint64_t offset);
 
   HeapStats stats() const;
+  // The longest piece, up to `most_bytes`, that a new key would be given units for now, with all that comes with it:
+  // units for a longer spare, and what is kept free. Holes in blocks do not count. 0: none.
+  uint64_t LongestPiece(uint64_t most_bytes);
 
  private:
   friend class Compactor;
@@ -108,8 +111,14 @@ class Heap {
   void FreeLent(int partition, uint64_t bytes);
   // Has the spare serve overwrites of a piece of so many bytes. False: there are no units for it.
   bool ProvideSpare(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a new key would be given so many contiguous units. Changes nothing.
+  bool HasUnitsFor(uint64_t units) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The units that it would have more then.
   uint64_t SpareGrowth(uint64_t bytes) const;
+  // Whether it cannot be elsewhere now: units of an open window are not given and taken.
+  bool SpareStays() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return spare_.lent() || (spare_.first < window_end_ && window_first_ < spare_.first + spare_.units);
+  }
   void TrimSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndLoan() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddPins(uint64_t offset, int n);

@@ -11,8 +11,7 @@ uint64_t Heap::SpareGrowth(uint64_t bytes) const {
 bool Heap::ProvideSpare(uint64_t bytes) {
   const uint64_t wanted = std::min(UnitsFor(bytes), most_spare_);
   if (wanted <= spare_.units) return true;
-  // Units of an open window are not given and taken here.
-  if (spare_.lent() || (spare_.first < window_end_ && window_first_ < spare_.first + spare_.units)) return false;
+  if (SpareStays()) return false;
   if (spare_.units > 0) units_.Give(spare_.first, spare_.units);
   const uint64_t first = units_.TakeRun(wanted);
   if (first == 0) {
@@ -26,6 +25,32 @@ bool Heap::ProvideSpare(uint64_t bytes) {
   spare_units_ = wanted;
   free_units_ = units_.free();
   return true;
+}
+
+bool Heap::HasUnitsFor(uint64_t units) {
+  const uint64_t growth = SpareGrowth(units * kUnitBytes);
+  if (units_.free() < growth + units + Leaves(Claim::kNewKey, growth)) return false;
+  if (growth == 0) return units_.longest_run() >= units;
+  if (SpareStays()) return false;
+  // As ProvideSpare() would do it, and back.
+  const uint64_t wanted = spare_.units + growth;
+  if (spare_.units > 0) units_.Give(spare_.first, spare_.units);
+  const uint64_t first = units_.TakeRun(wanted);
+  const bool has = first != 0 && units_.longest_run() >= units;
+  if (first != 0) units_.Give(first, wanted);
+  if (spare_.units > 0) units_.Take(spare_.first, spare_.units);
+  return has;
+}
+
+uint64_t Heap::LongestPiece(uint64_t most_bytes) {
+  absl::MutexLock lock(&mutex_);
+  uint64_t fits = 0, too_many = UnitsFor(most_bytes);  // units
+  if (HasUnitsFor(too_many)) return most_bytes;
+  while (too_many - fits > 1) {
+    const uint64_t units = fits + (too_many - fits) / 2;
+    (HasUnitsFor(units) ? fits : too_many) = units;
+  }
+  return fits * kUnitBytes;
 }
 
 void Heap::TrimSpare() {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kv/compactor.h"
 #include "kv/heap.h"
+#include "kv/limits.h"
 #include "kv/partition.h"
 #include "kv/partition_locks.h"
 #include "kv/piece_marks.h"
@@ -14,6 +15,7 @@
 #include "kv/segment.h"
 #include "kv/segment_pool.h"
 #include "kv/shared_directory.h"
+#include "kv/size_class.h"
 #include "kv/words.h"
 
 namespace farlook::kv {
@@ -204,13 +206,17 @@ TableStats Table::stats() const {
   stats.reserve_bytes = heap.reserve_bytes;
   stats.overhead_bytes = heap.overhead_bytes;
   stats.reclaimable_bytes = compactor_->reclaimable_bytes();
+  constexpr uint64_t kHead = kItemHeaderBytes + kMaxKeyBytes;
+  const uint64_t most_bytes = SizeClassBytes(SizeClassFor(ItemBytes(kMaxKeyBytes, options_.max_value_bytes)));
   const auto value_in = [&](uint64_t bytes) {
-    const uint64_t rest = bytes > kItemHeaderBytes + kMaxKeyBytes ? bytes - kItemHeaderBytes - kMaxKeyBytes : 0;
-    return std::min(rest, options_.max_value_bytes);
+    if (bytes <= kHead) return uint64_t{0};
+    SizeClass piece = SizeClassFor(bytes);
+    if (SizeClassBytes(piece) > bytes) --piece;
+    return std::min(std::max(SizeClassBytes(piece), kHead) - kHead, options_.max_value_bytes);
   };
-  const uint64_t beyond = heap.free_bytes - heap.reserve_bytes;
-  stats.largest_value_bytes = value_in(std::min(heap.longest_bytes, beyond));
-  stats.largest_after_bytes = value_in(beyond + stats.reclaimable_bytes);
+  const uint64_t now_bytes = heap_->LongestPiece(most_bytes);
+  stats.largest_value_bytes = value_in(now_bytes);
+  stats.largest_after_bytes = value_in(std::max(now_bytes, compactor_->LongestPiece(most_bytes)));
   stats.level = directory_->level();
   stats.index_bytes = segments_->unit_bytes() + (uint64_t{8} << stats.level);
   stats.segment_bytes = segments_->segment_bytes();

@@ -156,7 +156,7 @@ struct TableStats {
   uint64_t used_bytes = 0;           // of items' pieces
   uint64_t reclaimable_bytes = 0;    // holes among them that moving items could make units of
   uint64_t overhead_bytes = 0;       // header, directory, marks, redo pieces, page map
-  uint64_t largest_value_bytes = 0;  // a new key's value of this length fits without moving anything
+  uint64_t largest_value_bytes = 0;  // a new value of this length has units without moving anything, under any key
   uint64_t largest_after_bytes = 0;  // and probably after moving
 };
 

@@ -63,10 +63,12 @@ class MakingRoom {
     figures->Add("other client's put, idle, p99", idle.Percentile(0.99), "us");
     figures->Add(absl::StrCat("put of ", absl::GetFlag(FLAGS_put_mib), " MiB: ", large_status_.ToString()), seconds,
                  "s");
+    figures->AddAtLeast("puts of it that succeeded", large_status_.ok() ? 1 : 0, "", 1, "all");
     figures->Add("other client's puts meanwhile", static_cast<double>(busy.ns.size()), "");
     figures->Add("other client's put meanwhile, p50", busy.Percentile(0.5), "us");
-    figures->AddAtMost("other client's put meanwhile, p99", busy.Percentile(0.99), "us", 5 * idle.Percentile(0.99),
-                       "5 x idle");
+    figures->Add("other client's put meanwhile, p99", busy.Percentile(0.99), "us");
+    figures->AddAtMost("other client's put meanwhile, p99, to idle", busy.Percentile(0.99) / idle.Percentile(0.99), "x",
+                       5, "5 x");
     figures->Add("other client's put meanwhile, longest", busy.Percentile(1), "us");
     return AddServers(figures);
   }

@@ -1,0 +1,183 @@
+// What a table says it has room for, and what it owes those whose items are there, holds: for values of many lengths,
+// at each degree of filling, with memory that others have reserved, and with locks that others hold.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "kv/limits.h"
+#include "kv/partition_locks.h"
+#include "kv/table.h"
+#include "kv/test_region.h"
+
+namespace farlook::kv {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kKiB = 1 << 10;
+
+struct Lengths {
+  const char* name;
+  uint64_t least, most;
+};
+
+class PromisesTest : public testing::TestWithParam<Lengths> {
+ protected:
+  static constexpr uint64_t kRegionBytes = 64 * kMiB;
+
+  PromisesTest() : memory_(kRegionBytes) {
+    TableOptions options;
+    options.incarnation = 7;
+    options.hash_seed = 42;
+    options.partitions = 8;
+    options.max_value_bytes = kMaxValueBytes;
+    table_ = *Table::Create(memory_.span(), options);
+    pattern_.assign(kRegionBytes, 'v');
+  }
+
+  uint64_t Draw() { return GetParam().least + random_() % (GetParam().most - GetParam().least + 1); }
+  uint64_t Hash(absl::string_view key) const { return table_->HashOf(key); }
+
+  // Once, without a step towards room.
+  Code TryPut(const std::string& key, uint64_t bytes) {
+    PutParams params;
+    params.may_step = false;
+    return table_->Put(Hash(key), key, {pattern_.data(), bytes}, params, now_ += 1000).code;
+  }
+  Code Put(const std::string& key, uint64_t bytes) {
+    Code code = Code::kMakingRoom;
+    for (int i = 0; i < 100'000 && code == Code::kMakingRoom; ++i) {
+      code = table_->Put(Hash(key), key, {pattern_.data(), bytes}, Condition::kAlways, 0, now_ += 1000).code;
+    }
+    if (code == Code::kOk) lengths_[key] = bytes;
+    return code;
+  }
+  bool PutNew() { return Put(absl::StrCat("key", next_++), Draw()) == Code::kOk; }
+  void Delete(const std::string& key) {
+    lengths_.erase(key);
+    ASSERT_EQ(table_->Delete(Hash(key), key, Condition::kAlways, 0, now_).code, Code::kOk);
+  }
+  void DeleteSome(uint64_t one_in) {
+    for (const auto& [key, bytes] : std::map<std::string, uint64_t>(lengths_)) {
+      if (random_() % one_in == 0) Delete(key);
+    }
+  }
+  void Fill() {
+    while (PutNew()) {
+    }
+  }
+
+  // A value as long as the figures say, of the longest key, can be put. What fits after moving is an estimate, which
+  // is too high where little is left, and for values that the spare does not serve.
+  void ExpectFiguresAreTrue(absl::string_view when) {
+    const std::string key(kMaxKeyBytes, 'k');
+    if (const uint64_t now = table_->stats().largest_value_bytes; now > 0) {
+      EXPECT_EQ(TryPut(key, now), Code::kOk) << when << ": " << now << " bytes fit now";
+      if (lengths_.count(key) == 0) table_->Delete(Hash(key), key, Condition::kAlways, 0, now_);
+    }
+    const uint64_t after = table_->stats().largest_after_bytes;
+    EXPECT_GE(after, table_->stats().largest_value_bytes) << when;
+    if (table_->stats().used_bytes > kRegionBytes / 4 * 3) return;
+    const uint64_t bytes = std::min(after, kRegionBytes / 16);
+    EXPECT_EQ(Put(key, bytes), Code::kOk) << when << ": " << after << " bytes fit after moving";
+    if (lengths_.count(key) > 0) Delete(key);
+  }
+  void ExpectOverwritesSucceed() {
+    const std::map<std::string, uint64_t> lengths = lengths_;
+    for (int round = 0; round < 2; ++round) {
+      for (const auto& [key, bytes] : lengths) ASSERT_EQ(Put(key, bytes), Code::kOk) << key << ", " << bytes;
+    }
+    for (const auto& [key, bytes] : lengths) ASSERT_EQ(Put(key, bytes - bytes / 8), Code::kOk) << key << ", " << bytes;
+  }
+
+  TestMemory memory_;
+  std::unique_ptr<Table> table_;
+  std::string pattern_;
+  std::mt19937_64 random_{1};
+  std::map<std::string, uint64_t> lengths_;
+  uint64_t next_ = 0;
+  int64_t now_ = 0;
+};
+
+TEST_P(PromisesTest, WhatIsSaidToFitFits) {
+  ExpectFiguresAreTrue("empty");
+  for (int share = 10; share < 100; share += 10) {
+    while (table_->stats().used_bytes * 100 < kRegionBytes * static_cast<uint64_t>(share) && PutNew()) {
+    }
+    ExpectFiguresAreTrue(absl::StrCat(share, " % full"));
+  }
+  Fill();
+  ExpectFiguresAreTrue("full");
+  for (const uint64_t one_in : {20u, 5u, 3u, 2u}) {
+    DeleteSome(one_in);
+    ExpectFiguresAreTrue(absl::StrCat("one in ", one_in, " deleted"));
+    if (one_in == 5) {
+      Fill();
+      ExpectFiguresAreTrue("full again");
+    }
+  }
+}
+
+TEST_P(PromisesTest, OverwritesOfAFullTableSucceed) {
+  Fill();
+  ExpectOverwritesSucceed();
+}
+
+// What is put first is long, and what fills the rest is short: all but few units are blocks of short items.
+TEST_P(PromisesTest, OverwritesSucceedAmongManyShortItems) {
+  for (int i = 0; i < 5; ++i) PutNew();
+  const std::map<std::string, uint64_t> first = lengths_;
+  for (int i = 0; Put(absl::StrCat("short", i), 900) == Code::kOk; ++i) {
+  }
+  lengths_ = first;
+  ExpectOverwritesSucceed();
+}
+
+TEST_P(PromisesTest, OverwritesSucceedBesideMemoryThatIsReserved) {
+  std::vector<Reservation> reservations(5);
+  for (size_t i = 0; i < reservations.size(); ++i) {
+    const std::string key = absl::StrCat("reserved", i);
+    ASSERT_EQ(table_->Reserve(Hash(key), key, Draw(), &reservations[i], now_), Code::kOk);
+  }
+  Fill();
+  ExpectOverwritesSucceed();
+  for (const Reservation& reservation : reservations) table_->Abandon(reservation);
+}
+
+// While others hold the locks of all other partitions an overwrite may have to wait, but it is not refused.
+TEST_P(PromisesTest, OverwritesAreNotRefusedForLocksOfOthers) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  Fill();
+  const std::map<std::string, uint64_t> lengths = lengths_;
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& [key, bytes] : lengths) {
+      const int own = table_->PartitionOf(Hash(key));
+      for (int i = 0; i < table_->partitions(); ++i) {
+        if (i != own) table_->locks()->of(i)->Lock();
+      }
+      Code code = Code::kMakingRoom;
+      for (int i = 0; i < 300 && code == Code::kMakingRoom; ++i) {
+        code = table_->Put(Hash(key), key, {pattern_.data(), bytes}, Condition::kAlways, 0, now_ += 1000).code;
+      }
+      for (int i = 0; i < table_->partitions(); ++i) {
+        if (i != own) table_->locks()->of(i)->Unlock();
+      }
+      if (code == Code::kMakingRoom) code = Put(key, bytes);
+      ASSERT_EQ(code, Code::kOk) << key << ", " << bytes;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, PromisesTest,
+                         testing::Values(Lengths{"OneKB", 1000, 1000}, Lengths{"To4KiB", 1, 4 * kKiB},
+                                         Lengths{"FortyKB", 40'000, 40'000}, Lengths{"To64KiB", 5 * kKiB, 64 * kKiB},
+                                         Lengths{"To512KiB", 100 * kKiB, 511 * kKiB},
+                                         Lengths{"To1MiB", 520 * kKiB, kMiB}, Lengths{"To4MiB", kKiB, 4 * kMiB}),
+                         [](const testing::TestParamInfo<Lengths>& param) { return param.param.name; });
+
+}  // namespace
+}  // namespace farlook::kv
