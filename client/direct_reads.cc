@@ -1,47 +1,55 @@
 #include "client/direct_reads.h"
 
 #include <algorithm>
-#include <iterator>
+#include <bit>
+#include <cstdint>
 #include <new>
+#include <utility>
 
 #include "absl/base/attributes.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "client/finished.h"
+#include "kv/fingerprints.h"
 #include "kv/item.h"
 #include "kv/limits.h"
+#include "kv/segment.h"
+#include "kv/words.h"
 
 namespace farlook::client {
 namespace {
-
-using Step = kv::Lookup::Step;
 
 bool IsGet(const Operation& operation) {
   return (operation.kind == Kind::kGet || operation.kind == Kind::kExists) &&
          operation.key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
 }
 
-// The operation ends with this item, unless that is a counter or too long for the buffer.
-inline bool Found(const kv::ItemView& item, Operation* operation) {
-  if (item.kind != kv::ItemKind::kValue) [[unlikely]]
-    return false;
-  if (operation->kind == Kind::kGet && !Copy(item.value, operation)) [[unlikely]]
-    return false;
-  if (!operation->status.ok()) [[unlikely]]
-    operation->status = absl::OkStatus();
-  operation->version = item.version;
-  operation->done = true;
-  return true;
+// None of them has ended.
+ABSL_ATTRIBUTE_NOINLINE size_t LeaveAlone(absl::Span<Operation* const> operations) {
+  for (Operation* operation : operations) operation->done = false;
+  return 0;
+}
+
+// The lines of an item. Of any address: it never faults.
+inline void Prefetch(const char* from, uint64_t bytes) {
+  constexpr uint64_t kLineBytes = 64;
+  const char* const end = from + bytes;
+  for (from -= reinterpret_cast<uintptr_t>(from) % kLineBytes; from < end; from += kLineBytes) {
+    __builtin_prefetch(from, /*rw=*/0, /*locality=*/3);
+  }
 }
 
 }  // namespace
 
 void DirectReads::Connect(const Ready& ready) {
-  if (!enabled_ || parts_.cache->enabled() || !ready.connection->capabilities().local) return;
-  if (batch_ == nullptr) batch_.reset(new (std::nothrow) Batch);  // staging is not touched before use
-  if (batch_ == nullptr) return;                                  // without it, the general path does
+  if (!enabled_ || !ready.connection->capabilities().local) return;
+  if (batch_ == nullptr) batch_.reset(new (std::nothrow) Batch);
+  if (batch_ == nullptr) return;  // without it, the general path does
   connection_ = ready.connection;
   table_ = ready.table;
   context_ = ready.context;
+  last_segment_ = context_.region_bytes - kv::kSegmentBytes;
+  last_item_ = context_.region_bytes - kMostItemBytes;
 }
 
 size_t DirectReads::Run(absl::Span<Operation* const> operations) {
@@ -67,141 +75,94 @@ inline size_t DirectReads::RunAll(absl::Span<Operation* const> operations) {
 }
 
 size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
-  const int64_t since_ns = parts_.time->last_ns();
-  next_ = operations.begin();
-  end_ = operations.end();
-  counts_ = Counts();
-  size_t wanting = 0;
-  for (Get& get : batch_->gets) {
-    if (!Begin(&get)) break;
-    batch_->wanting[wanting++] = &get;
+  const char* const table = connection_->Mapped(table_.address, context_.region_bytes, table_.rkey);
+  if (table == nullptr) [[unlikely]]
+    return LeaveAlone(operations);
+  const size_t count = Begin(operations, table);
+  Get* const gets = batch_->gets;
+  Get* const end = gets + count;
+  for (Get* get = gets; get != end; ++get) FollowBucket(get, table);
+  Counts counts;
+  char *copy = batch_->copies[0], *next_copy = batch_->copies[1];
+  if (count > 0) kv::LoadGranules(copy, gets->item, gets->bytes);
+  for (Get* get = gets; get != end; std::swap(copy, next_copy)) {
+    const Get& taken = *get++;
+    if (get != end) kv::LoadGranules(next_copy, get->item, get->bytes);
+    if (!Take(taken, copy)) [[unlikely]]
+      continue;
+    ++counts.found;
+    counts.remembered += taken.bucket == nullptr;
   }
-  while (wanting > 0) wanting = Turn(wanting);
-  if (!connection_->alive()) [[unlikely]] {
-    for (Operation* operation : operations) operation->done = false;
-    return 0;
-  }
-  const size_t absent = counts_.absent == 0 ? 0 : EndAbsent(counts_.absent, since_ns);
+  if (!connection_->alive()) [[unlikely]]
+    return LeaveAlone(operations);
   ClientStats& stats = *parts_.stats;
-  stats.gets += counts_.found + absent;
-  stats.hits += counts_.found;
-  stats.misses += absent;
-  stats.bucket_reads += counts_.bucket_reads;
-  stats.item_reads += counts_.item_reads;
-  return counts_.found + absent;
+  stats.gets += counts.found;
+  stats.hits += counts.found;
+  stats.cached_hits += counts.remembered;
+  stats.bucket_reads += counts.found - counts.remembered;
+  stats.item_reads += counts.found;
+  return counts.found;
 }
 
-// Begins the lookup of the next operation that there is. False: there is none.
-inline bool DirectReads::Begin(Get* get) {
-  while (next_ != end_) {
-    Operation* operation = *next_++;
+// Where each is to be looked for. Returns how many there are, in `gets`.
+inline size_t DirectReads::Begin(absl::Span<Operation* const> operations, const char* table) {
+  const bool remembers = parts_.cache->enabled();
+  Get* get = batch_->gets;
+  for (Operation* operation : operations) {
     operation->done = false;
     if (!IsGet(*operation)) [[unlikely]]
       continue;
+    const uint64_t hash = (*context_.hasher)(operation->key);
     get->operation = operation;
-    const Step step = get->lookup.Start(context_, operation->key, (*context_.hasher)(operation->key));
-    if (step == Step::kRead) [[likely]] {
-      Expect(*get);
-      return true;
+    get->hash = hash;
+    get->slot = remembers ? parts_.cache->Find(hash) : kv::Slot();
+    get->bucket = nullptr;
+    if (get->slot.empty()) {
+      const uint64_t segment = context_.directory->Find(hash).offset();
+      if (segment > last_segment_) [[unlikely]]
+        continue;
+      get->bucket = table + segment + kv::BucketOf(hash) * kv::kBucketBytes;
+      __builtin_prefetch(get->bucket);
+      __builtin_prefetch(get->bucket + kv::kBucketBytes / 2);
     }
+    ++get;
   }
-  return false;
+  return static_cast<size_t>(get - batch_->gets);
 }
 
-// READs once for each lookup that wants it, and feeds it. Returns how many want another READ.
-inline size_t DirectReads::Turn(size_t wanting) {
-  size_t still_wanting = 0;
-  for (size_t begin = 0; begin < wanting;) {
-    const size_t end = begin + ReadSome(begin, wanting);
-    if (begin == end) [[unlikely]] {
-      // Reads finds out why.
-      Get* get = batch_->wanting[begin++];
-      if (Begin(get)) batch_->wanting[still_wanting++] = get;
-    }
-    for (; begin < end; ++begin) {
-      Get* get = batch_->wanting[begin];
-      const rdma::NowRead& read = batch_->reads[begin];
-      if (Feed(get, absl::string_view(read.to, read.bytes)) || Begin(get)) batch_->wanting[still_wanting++] = get;
-    }
+// Which item is to be READ: where none is, one that proves nothing.
+inline void DirectReads::FollowBucket(Get* get, const char* table) {
+  if (get->bucket != nullptr) {
+    const uint32_t likely = kv::LikelyWords(get->bucket, kv::FingerprintOf(get->hash));
+    // If there is none, word 0.
+    get->slot = kv::Slot(kv::LoadWord(get->bucket + 8 * (std::countr_zero(likely) % kv::kWordsPerBucket)));
   }
-  return still_wanting;
+  const uint64_t offset = get->slot.offset();
+  const uint64_t bytes = get->slot.bytes();
+  const bool fits = bytes <= kMostItemBytes && offset <= last_item_;
+  get->item = fits ? table + offset : table;
+  get->bytes = fits ? bytes : kv::kGranuleBytes;
+  Prefetch(get->item, get->bytes);
 }
 
-// READs what lookups want from `begin` on, as many as there are and as the staging memory takes. Returns how many.
-inline size_t DirectReads::ReadSome(size_t begin, size_t end) {
-  char* to = batch_->staging;
-  size_t i = begin;
-  for (; i < end; ++i) {
-    const kv::Range& wanted = batch_->wanting[i]->lookup.wanted();
-    if (wanted.bytes > std::min<size_t>(kMaxItemBytes, static_cast<size_t>(std::end(batch_->staging) - to)))
-        [[unlikely]]
-      break;
-    batch_->reads[i] = {to, table_.address + wanted.offset, wanted.bytes};
-    to += (wanted.bytes + kLineBytes - 1) & ~(kLineBytes - 1);
+// Whether the operation ends with this item, which is a private copy.
+inline bool DirectReads::Take(const Get& get, const char* item) {
+  Operation* const operation = get.operation;
+  uint64_t version = 0;
+  absl::string_view value;
+  if (!kv::IsPlainItem(*context_.hasher, item, get.bytes, operation->key, &version, &value)) [[unlikely]]
+    return false;
+  if (operation->kind == Kind::kGet && !Copy(value, operation)) [[unlikely]]
+    return false;
+  if (!operation->status.ok()) [[unlikely]]
+    operation->status = absl::OkStatus();
+  operation->version = version;
+  operation->done = true;
+  parts_.touches->Hit(get.slot);
+  if (get.bucket != nullptr && parts_.cache->enabled() && get.slot.fingerprint() == kv::FingerprintOf(get.hash)) {
+    parts_.cache->Insert(get.hash, get.slot);
   }
-  return connection_->ReadNow(absl::MakeConstSpan(batch_->reads + begin, i - begin), table_.rkey);
-}
-
-// Whether the lookup wants another READ.
-inline bool DirectReads::Feed(Get* get, absl::string_view bytes) {
-  switch (get->lookup.Feed(bytes, /*late=*/false)) {
-    case Step::kRead:
-      if (get->lookup.rounds() > 1) [[unlikely]]
-        return false;
-      Expect(*get);
-      return true;
-    case Step::kFound:
-      if (!Found(get->lookup.item(), get->operation)) [[unlikely]]
-        return false;
-      ++counts_.found;
-      parts_.touches->Hit(get->lookup.slot());
-      break;
-    case Step::kNotFound:
-      batch_->absent[counts_.absent++] = get->operation;
-      break;
-    case Step::kRefresh:
-    case Step::kAskServer:
-      return false;
-  }
-  counts_.bucket_reads += get->lookup.bucket_reads();
-  counts_.item_reads += get->lookup.item_reads();
-  return false;
-}
-
-inline void DirectReads::Expect(const Get& get) {
-  const kv::Range& wanted = get.lookup.wanted();
-  connection_->Prefetch(table_.address + wanted.offset, wanted.bytes, table_.rkey);
-}
-
-// Looks whether the directory led to the index, as it did not change since the batch began. False: Reads finds out.
-bool DirectReads::Confirm(int64_t now_ns) {
-  kv::Directory& directory = *context_.directory;
-  if (directory.busy()) return false;
-  bool confirmed = false;
-  if (directory.Confirm() == kv::Directory::Step::kRead) {
-    directory.Posting(now_ns);
-    const kv::Range& wanted = directory.wanted();
-    const rdma::NowRead read = {batch_->staging, table_.address + wanted.offset, wanted.bytes};
-    if (connection_->ReadNow({&read, 1}, table_.rkey) == 1 && connection_->alive()) {
-      const auto step = directory.Feed(absl::string_view(batch_->staging, wanted.bytes));
-      confirmed = step.ok() && *step == kv::Directory::Step::kDone;
-    }
-  }
-  if (!confirmed) directory.Abandon();
-  return confirmed;
-}
-
-// Ends those that were not found, if that is known in time, and returns how many.
-size_t DirectReads::EndAbsent(size_t count, int64_t since_ns) {
-  const int64_t now_ns = parts_.time->NowNs();
-  if (now_ns - since_ns > kv::kMaxBucketReadNs) return 0;
-  if (!context_.directory->TrustedAt(now_ns) && !Confirm(now_ns)) return 0;
-  for (Operation* operation : absl::MakeConstSpan(batch_->absent, count)) {
-    operation->version = 0;
-    parts_.finished->Begun(operation);
-    parts_.finished->EndAbsent(operation);
-  }
-  return count;
+  return true;
 }
 
 }  // namespace farlook::client

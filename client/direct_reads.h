@@ -1,17 +1,19 @@
-// Gets that never wait: where a READ is a copy (Capabilities::local), a batch of them is made on the spot, without a
-// flight, a work request and a completion for each.
+// Gets that never wait: where the server's memory is mapped (Capabilities::local), a batch of them is done on the spot,
+// without a flight, a work request and a completion for each.
 //
-// The lookups are kv::Lookup's, as everywhere; some run side by side, in turns: all that they want is READ, then each
-// is fed. What it wants next is prefetched; where it ended, the next operation's begins in its place. So cache misses
-// overlap, with each other and with the hashing. See "Gets at once" in docs/design-notes.md for why all is
-// copied before anything is looked at.
+// Up to 64 of them side by side, in phases, so that cache misses overlap:
 //
-// What one look at bucket and items does not answer (the directory is old, a writer was faster), or answers with a
-// long value, a counter or an error, is left alone: Reads begins it anew.
+//     1  hash the key; the location cache or the directory says where to look; prefetch that
+//     2  of the buckets: which slot bears the fingerprint? prefetch its item
+//     3  READ each item to private memory; verify that copy, and copy its value to the caller
 //
-// Invariants:
-//   * alive() is asked after the last READ of a batch, and before anything that was read counts.
-//   * NOT_FOUND is believed only in time, and with a directory that can be relied on, as in reads.h.
+// This is kv::Lookup's READ of a remembered location, once, and nothing else. What leads there, bucket or cache, is a
+// hint that is looked at in place and may be wrong in any way: the item proves itself, by version, checksum, expiry and
+// key, in the copy whose bytes the caller gets. So what is found is right, and nothing is ever absent here. Whatever
+// is unusual (no fingerprint fits, or not the first that does; a writer was faster; what expires, counters, long
+// values, errors) is left alone: Reads begins it anew. See "Gets at once" in docs/design-notes.md.
+//
+// Invariant: alive() is asked after the last READ of a batch, and before anything that was read counts.
 #ifndef FARLOOK_CLIENT_DIRECT_READS_H_
 #define FARLOOK_CLIENT_DIRECT_READS_H_
 
@@ -19,19 +21,16 @@
 #include <cstdint>
 #include <memory>
 
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "client/engine.h"
-#include "client/finished.h"
-#include "client/last_time.h"
 #include "client/latencies.h"
 #include "client/location_cache.h"
 #include "client/operation.h"
 #include "client/touches.h"
-#include "farlook/options.h"
 #include "farlook/stats.h"
 #include "kv/handshake.h"
 #include "kv/lookup.h"
+#include "kv/slot.h"
 #include "rdma/transport.h"
 
 namespace farlook::client {
@@ -40,15 +39,12 @@ namespace farlook::client {
 class DirectReads final : public Engine {
  public:
   struct Parts {
-    const LocationCache* cache;
+    LocationCache* cache;
     Touches* touches;
-    LastTime* time;
     Latencies* latencies;
-    Finished* finished;
     ClientStats* stats;
   };
-  // `enabled`: gets over local connections go this way. False where the user wants locations to be remembered: that
-  // rarely pays where a READ costs a cache miss, and only Reads does it.
+  // `enabled`: gets over local connections go this way.
   DirectReads(const Parts& parts, bool enabled) : parts_(parts), enabled_(enabled) {}
 
   void Connect(const Ready& ready) override;
@@ -66,43 +62,35 @@ class DirectReads final : public Engine {
 
  private:
   // Operations whose answers count together.
-  static constexpr size_t kBatch = 256;
-  // Lookups side by side: enough to overlap cache misses, and few enough for what is touched to stay in the first
-  // cache.
-  static constexpr size_t kLookups = 32;
-  static constexpr size_t kStagingBytes = 16 << 10;
-  // Longer items are worth being copied straight to where they are wanted.
-  static constexpr size_t kMaxItemBytes = 4 << 10;
-  static constexpr size_t kLineBytes = 64;
-  static_assert(kStagingBytes % kLineBytes == 0 && kMaxItemBytes <= kStagingBytes);
+  static constexpr size_t kBatch = 64;
+  // Longer items are left alone.
+  static constexpr size_t kMostItemBytes = 4 << 10;
 
   struct Get {
     Operation* operation;
-    kv::Lookup lookup;
+    uint64_t hash;
+    const char* bucket;  // null: the location is remembered
+    kv::Slot slot;
+    const char* item;  // where the slot leads
+    uint64_t bytes;
   };
   struct Batch {
-    alignas(kLineBytes) char staging[kStagingBytes];
-    Get gets[kLookups];
-    Get* wanting[kLookups];  // those that want a READ
-    rdma::NowRead reads[kLookups];
-    Operation* absent[kBatch];
+    Get gets[kBatch];
+    // One is copied while the last one's copy is verified, since the processor must not load vectors from what it has
+    // just stored as words.
+    alignas(64) char copies[2][kMostItemBytes];
   };
   // What the batch adds to the statistics, if it counts.
   struct Counts {
-    size_t found = 0, absent = 0;
-    uint64_t bucket_reads = 0, item_reads = 0;
+    size_t found = 0, remembered = 0;
   };
 
   size_t RunTimed(absl::Span<Operation* const> operations);
   size_t RunAll(absl::Span<Operation* const> operations);
   size_t RunBatch(absl::Span<Operation* const> operations);
-  bool Begin(Get* get);
-  size_t Turn(size_t wanting);
-  size_t ReadSome(size_t begin, size_t end);
-  bool Feed(Get* get, absl::string_view bytes);
-  void Expect(const Get& get);
-  size_t EndAbsent(size_t count, int64_t since_ns);
-  bool Confirm(int64_t now_ns);
+  size_t Begin(absl::Span<Operation* const> operations, const char* table);
+  void FollowBucket(Get* get, const char* table);
+  bool Take(const Get& get, const char* item);
 
   const Parts parts_;
   const bool enabled_;
@@ -111,11 +99,9 @@ class DirectReads final : public Engine {
   rdma::Connection* connection_ = nullptr;
   kv::ServerRange table_;
   kv::ReaderContext context_{};
+  uint64_t last_segment_ = 0, last_item_ = 0;  // the greatest offsets at which any fits
 
   std::unique_ptr<Batch> batch_;
-  Operation* const* next_ = nullptr;  // of the batch, not begun
-  Operation* const* end_ = nullptr;
-  Counts counts_;
 };
 
 }  // namespace farlook::client

@@ -31,7 +31,11 @@ std::unique_ptr<rdma::Connection> FakeNetwork::Connect(rdma::FakeEndpoint* endpo
   peer.permits = [this, granted = capabilities](const Read& read) { return Permits(read, granted); };
   peer.on_send = [this](const std::string& message) { Post(message); };
   peer.on_ring = [this] { Rung(); };
-  peer.read_now = [this](absl::Span<const rdma::NowRead> some, uint32_t key) { return ReadNow(some, key); };
+  peer.mapped = [this](uint64_t address, uint64_t bytes, uint32_t key) -> const char* {
+    if (key != rkey || !maps) return nullptr;
+    if (when_mapped) when_mapped();
+    return Memory(address, bytes, key);
+  };
   peer.alive = [this] { return server_alive; };
   auto connection = std::make_unique<rdma::FakeConnection>(&peer, capabilities);
   if (!accepting) return connection;
@@ -87,21 +91,6 @@ void FakeNetwork::Rung() {
   peers_.back().sent.clear();
   if (!hold_reads) ReleaseReads();
   if (!hold_requests) ReleaseRequests();
-}
-
-size_t FakeNetwork::ReadNow(absl::Span<const rdma::NowRead> some, uint32_t key) {
-  if (key != rkey) return 0;
-  size_t made = 0;
-  for (const rdma::NowRead& read : some) {
-    const char* const from = Memory(read.remote_address, read.bytes, key);
-    if (now_room == 0 || from == nullptr) break;
-    --now_room;
-    if (before_read_now) before_read_now(read.remote_address, read.bytes);
-    std::memcpy(read.to, from, read.bytes);
-    ++reads_now;
-    ++made;
-  }
-  return made;
 }
 
 void FakeNetwork::Run(const Read& read) {

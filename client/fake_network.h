@@ -41,8 +41,8 @@ class FakeNetwork {
   bool server_alive = true;
   size_t send_room = SIZE_MAX;  // PostSend fails when it is 0
   size_t read_room = SIZE_MAX;  // PostRead fails when it is 0
-  size_t now_room = SIZE_MAX;   // ReadNow stops when it is 0
-  std::function<void(uint64_t address, uint32_t bytes)> before_read_now;
+  bool maps = true;             // the region, where the server is on this host
+  std::function<void()> when_mapped;
 
   void ReleaseReads(bool newest_first = false);
   // Lets the server answer the held messages at these places (0 is the oldest), in this order; all, when empty.
@@ -61,7 +61,6 @@ class FakeNetwork {
   // What happened.
   uint64_t connects = 0;
   uint64_t reads = 0;  // posted
-  uint64_t reads_now = 0;
   uint64_t rings = 0;
   uint64_t read_pieces = 0;
   uint64_t atomics = 0;
@@ -76,7 +75,6 @@ class FakeNetwork {
   bool Permits(const Read& read, const rdma::Capabilities& granted);
   void Post(const std::string& message);
   void Rung();
-  size_t ReadNow(absl::Span<const rdma::NowRead> reads, uint32_t rkey);
   void Run(const Read& read);
   void Serve(const std::string& message);
 

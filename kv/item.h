@@ -92,6 +92,26 @@ inline uint64_t ItemChecksum(const Hasher& hasher, const char* item, uint64_t it
   return hasher(item + kVersionOffset, item_bytes - kVersionOffset);
 }
 
+// Whether CheckItem() would say kValid, of a value that never expires; in fewer instructions, and false where that
+// takes more. Sets `*version` and `*value` if so. REQUIRES bytes >= kItemHeaderBytes, and `key` has a key's length.
+inline bool IsPlainItem(const Hasher& hasher, const char* item, uint64_t bytes, absl::string_view key,
+                        uint64_t* version, absl::string_view* value) {
+  *version = LoadAs<uint64_t>(item + kVersionOffset);
+  const uint64_t lengths = LoadAs<uint64_t>(item + kLengthsOffset);
+  constexpr uint64_t kKeyBytesAndKind = 0xffffff;
+  const uint64_t value_bytes = lengths >> 32;
+  const uint64_t value_offset = ValueOffset(key.size());
+  if ((*version & kDeadBit) != 0 || (lengths & kKeyBytesAndKind) != key.size() || value_offset + value_bytes > bytes) {
+    return false;
+  }
+  *value = absl::string_view(item + value_offset, value_bytes);
+  return ItemChecksum(hasher, item, value_offset + value_bytes) == LoadAs<uint64_t>(item + kChecksumOffset) &&
+         IsNeverFor(*version, LoadAs<uint64_t>(item + kExpiryOffset)) &&
+         SameKey(item + kItemHeaderBytes, key.size(), key.data(), key.size());
+}
+static_assert(ItemLengths{5, ItemKind::kValue, kKeepItem, 9}.word() == (9ull << 32 | 1ull << 24 | 5),
+              "as it is compared");
+
 }  // namespace farlook::kv
 
 #endif  // FARLOOK_KV_ITEM_H_

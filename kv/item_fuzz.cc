@@ -41,6 +41,14 @@ void Fuzz(absl::string_view input) {
     Check(item.key.size() >= kMinKeyBytes && item.key.size() <= kMaxKeyBytes);
   }
 
+  if (bytes.size() >= kItemHeaderBytes && key.size() >= kMinKeyBytes) {
+    uint64_t version = 0;
+    absl::string_view value;
+    const bool plain = check == ItemCheck::kValid && item.kind == ItemKind::kValue && item.expiry_ms == 0;
+    Check(IsPlainItem(hasher, bytes.data(), bytes.size(), key, &version, &value) == plain);
+    if (plain) Check(version == item.version && value.data() == item.value.data() && value.size() == item.value.size());
+  }
+
   const size_t head_bytes = ValueOffset(key.size());
   if (bytes.size() < head_bytes) return;
   // Of exactly these sizes, and apart.

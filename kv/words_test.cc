@@ -20,6 +20,17 @@ TEST(Words, StoreBytesPadsTheLastWordWithZerosAndTouchesNoOther) {
   }
 }
 
+TEST(Words, LoadGranulesCopiesWholeGranulesAndTouchesNoOther) {
+  alignas(32) char from[128], to[160];
+  for (size_t i = 0; i < sizeof from; ++i) from[i] = static_cast<char>(i);
+  for (size_t bytes = 0; bytes <= sizeof from; bytes += 32) {
+    std::memset(to, 0x7e, sizeof to);
+    LoadGranules(to, from, bytes);
+    EXPECT_EQ(std::string(to, bytes), std::string(from, bytes));
+    EXPECT_EQ(std::string(to + bytes, sizeof to - bytes), std::string(sizeof to - bytes, 0x7e));
+  }
+}
+
 TEST(Words, AreLittleEndian) {
   alignas(8) char at[8];
   StoreWord(at, 0x0807'0605'0403'0201);

@@ -84,14 +84,6 @@ struct Sge {
   uint32_t bytes;
 };
 
-// A READ for Connection::ReadNow, into any memory of this process. `to` and `remote_address` are multiples of 8,
-// `bytes` > 0.
-struct NowRead {
-  char* to;
-  uint64_t remote_address;
-  uint32_t bytes;
-};
-
 // What a connection can do, negotiated between both sides and the device. Fixed once connected.
 struct Capabilities {
   bool atomics = false;                // PostFetchAdd and PostCompareSwap work
@@ -171,15 +163,11 @@ class Connection {
   // copied. Alignment: remote_address is a multiple of 8; the sum need not be.
   virtual bool PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) = 0;
 
-  // READs at once, where Capabilities::local: what posted READs would fetch, word by word, is fetched when this
-  // returns, and the return is the acquire. No work requests, no completions; independent of what is posted. Returns
-  // how many of `reads`, from the first on, were made: not all, if this backend makes none, the connection is not
-  // connected, or the peer did not grant the next. PostRead() then tells which. As no completion could say that the
-  // peer was gone, what was fetched was the peer's only if alive() says so afterwards.
-  virtual size_t ReadNow(absl::Span<const NowRead> /*reads*/, uint32_t /*rkey*/) { return 0; }
-
-  // Such a READ will follow soon: so that those of a batch overlap. Never fails.
-  virtual void Prefetch(uint64_t /*remote_address*/, uint32_t /*bytes*/, uint32_t /*rkey*/) {}
+  // Where Capabilities::local: where this process has that memory of the peer's, whose words change at any time; each
+  // loaded word is what a READ posted just then would fetch. Null if the peer did not grant it, the connection is not
+  // connected, or this backend has none. Valid until the endpoint is polled. As no completion could say that the peer
+  // was gone, what was loaded was the peer's only if alive() says so afterwards.
+  virtual const char* Mapped(uint64_t /*remote_address*/, uint64_t /*bytes*/, uint32_t /*rkey*/) { return nullptr; }
 
   // Sends a message of 1 to kMaxMessageBytes, made of `head` followed by `body` (which may be empty). Both are copied
   // before this returns. A success is not reported; a failure breaks the connection.

@@ -15,9 +15,7 @@ void ExpectNoPosts(Connection* connection, const RemoteRange& range) {
   uint64_t word = 0;
   const Sge piece = {reinterpret_cast<char*>(&word), 8};
   EXPECT_FALSE(connection->PostRead(1, {&piece, 1}, range.address, range.rkey));
-  const NowRead now = {piece.data, range.address, 8};
-  EXPECT_EQ(connection->ReadNow({&now, 1}, range.rkey), 0u);
-  connection->Prefetch(range.address, 8, range.rkey);  // Expect: harmless
+  EXPECT_EQ(connection->Mapped(range.address, 8, range.rkey), nullptr);
   EXPECT_FALSE(connection->PostSend("x", ""));
   EXPECT_FALSE(connection->PostFetchAdd(1, &word, range.address, range.rkey, 1));
   EXPECT_FALSE(connection->PostCompareSwap(1, &word, range.address, range.rkey, 1, 2));

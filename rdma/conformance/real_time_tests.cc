@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rdma/conformance/fixture.h"
+#include "rdma/host/word_copy.h"
 
 namespace farlook::rdma::conformance {
 namespace {
@@ -179,9 +180,9 @@ TEST_P(RealTimeConformanceTest, AlignedWordsAreNeverTorn) {
     uint64_t seen[kWords];
     memcpy(seen, buffer->bytes().data(), sizeof(seen));
     for (const uint64_t word : seen) EXPECT_EQ(word, checked(static_cast<uint32_t>(word >> 32)));
-    const NowRead now = {static_cast<char*>(static_cast<void*>(seen)), table_.address, sizeof(seen)};
-    const uint64_t posted_first = seen[0] >> 32;
-    if (pair.client->ReadNow({&now, 1}, table_.rkey) == 1) {
+    if (const char* const mapped = pair.client->Mapped(table_.address, sizeof(seen), table_.rkey); mapped != nullptr) {
+      const uint64_t posted_first = seen[0] >> 32;
+      for (size_t i = 0; i < kWords; ++i) seen[i] = LoadWord(mapped + 8 * i);
       for (const uint64_t word : seen) EXPECT_EQ(word, checked(static_cast<uint32_t>(word >> 32)));
       EXPECT_GE(seen[0] >> 32, posted_first);
     }

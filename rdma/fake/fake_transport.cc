@@ -187,9 +187,9 @@ bool FakeConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t
   return Post(std::move(read));
 }
 
-size_t FakeConnection::ReadNow(absl::Span<const NowRead> reads, uint32_t rkey) {
-  if (!capabilities_.local || !peer_->connected || peer_->disconnecting || !peer_->read_now) return 0;
-  return peer_->read_now(reads, rkey);
+const char* FakeConnection::Mapped(uint64_t remote_address, uint64_t bytes, uint32_t rkey) {
+  if (!capabilities_.local || !peer_->connected || peer_->disconnecting || !peer_->mapped) return nullptr;
+  return peer_->mapped(remote_address, bytes, rkey);
 }
 
 bool FakeConnection::PostSend(absl::string_view head, absl::string_view body) {

@@ -86,11 +86,11 @@ struct FakePeer {
   std::string granted;  // by Grant(), "reads" or "atomics"; "told" by Granted()
   std::string server_address = "10.0.0.1:7471";
   // Called where it is set: whether this may be read or changed (else it completes with kRemoteAccess); with each
-  // message as it is posted; after Ring(); for ReadNow(); whether the other side is alive.
+  // message as it is posted; after Ring(); for Mapped(); whether the other side is alive.
   std::function<bool(const Read&)> permits;
   std::function<void(const std::string&)> on_send;
   std::function<void()> on_ring;
-  std::function<size_t(absl::Span<const NowRead>, uint32_t rkey)> read_now;
+  std::function<const char*(uint64_t address, uint64_t bytes, uint32_t rkey)> mapped;
   std::function<bool()> alive;
 
   void Connected();                      // Connect() succeeded
@@ -180,7 +180,7 @@ class FakeConnection : public Connection {
   ~FakeConnection() override;
 
   bool PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) override;
-  size_t ReadNow(absl::Span<const NowRead> reads, uint32_t rkey) override;
+  const char* Mapped(uint64_t remote_address, uint64_t bytes, uint32_t rkey) override;
   bool PostSend(absl::string_view head, absl::string_view body) override;
   bool PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                     uint64_t delta) override;

@@ -98,22 +98,12 @@ bool ShmConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t 
   return true;
 }
 
-size_t ShmConnection::ReadNow(absl::Span<const NowRead> reads, uint32_t rkey) {
-  if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return 0;
+const char* ShmConnection::Mapped(uint64_t remote_address, uint64_t bytes, uint32_t rkey) {
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return nullptr;
   const absl::Span<const char> range = link_.memory.Whole(rkey);
-  size_t made = 0;
-  for (const NowRead& read : reads) {
-    const uint64_t offset = read.remote_address;
-    if (ABSL_PREDICT_FALSE(read.bytes > range.size() || offset > range.size() - read.bytes || offset % 8 != 0)) break;
-    CopyAligned(read.to, range.data() + offset, read.bytes);
-    ++made;
-  }
-  return made;
-}
-
-void ShmConnection::Prefetch(uint64_t remote_address, uint32_t bytes, uint32_t rkey) {
-  const absl::Span<const char> range = link_.memory.Whole(rkey);
-  if (ABSL_PREDICT_TRUE(remote_address < range.size())) PrefetchLines(range.data() + remote_address, bytes);
+  const bool inside =
+      bytes <= range.size() && remote_address <= range.size() - bytes && remote_address % 8 == 0 && bytes > 0;
+  return ABSL_PREDICT_TRUE(inside) ? range.data() + remote_address : nullptr;
 }
 
 bool ShmConnection::PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,

@@ -55,8 +55,7 @@ class ShmConnection final : public Connection {
 
   // Connection:
   bool PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) override;
-  size_t ReadNow(absl::Span<const NowRead> reads, uint32_t rkey) override;
-  void Prefetch(uint64_t remote_address, uint32_t bytes, uint32_t rkey) override;
+  const char* Mapped(uint64_t remote_address, uint64_t bytes, uint32_t rkey) override;
   bool PostSend(absl::string_view head, absl::string_view body) override;
   bool PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                     uint64_t delta) override;

@@ -74,7 +74,9 @@ class SimConnection : public Connection {
   ~SimConnection() override;
 
   bool PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) override;
-  size_t ReadNow(absl::Span<const NowRead> reads, uint32_t rkey) override { return wire_->ReadNow(side_, reads, rkey); }
+  const char* Mapped(uint64_t remote_address, uint64_t bytes, uint32_t rkey) override {
+    return wire_->Mapped(side_, remote_address, bytes, rkey);
+  }
   bool PostSend(absl::string_view head, absl::string_view body) override;
   bool PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                     uint64_t delta) override;

@@ -72,6 +72,10 @@ const Region* Network::FindRegion(uint32_t rkey) const {
 
 void Network::Withdraw(uint32_t rkey) { regions_.erase(rkey); }
 
+void Network::ReadMapped(char* to, const char* from, uint64_t bytes) {
+  mapped_last.first->ReadMapped(mapped_last.second, to, from, bytes);
+}
+
 void Network::End(WordRead* read) {
   std::erase_if(reads_, [read](const auto& entry) { return entry.first == read; });
 }

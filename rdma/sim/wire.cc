@@ -97,34 +97,29 @@ const Region* Wire::Resolve(int i, Opcode opcode, uint64_t address, uint64_t byt
   return region;
 }
 
-// All are under way together. The reader may be stopped before, while or after their words are fetched; its own CPU
-// fetches them, from memory that stays mapped whatever becomes of the peer.
-size_t Wire::ReadNow(int i, absl::Span<const NowRead> reads, uint32_t rkey) {
-  if (!network_->options.capabilities.local || side(i).state != State::kUp) return 0;
+const char* Wire::Mapped(int i, uint64_t remote_address, uint64_t bytes, uint32_t rkey) {
+  if (!network_->options.capabilities.local || side(i).state != State::kUp) return nullptr;
+  const Region* region = Resolve(i, Opcode::kRead, remote_address, bytes, rkey);
+  if (region == nullptr) return nullptr;
+  network_->mapped_last = {this, i};
+  return region->base + (remote_address - region->remote.address);
+}
+
+// The reader may be stopped before, while or after the words are fetched; its own CPU fetches them, from memory that
+// stays mapped whatever becomes of the peer.
+void Wire::ReadMapped(int i, char* to, const char* from, uint64_t bytes) {
   constexpr int64_t kNsPerRead = 10;
   Scheduler& scheduler = network_->scheduler();
   const auto pass = [&] { scheduler.RunUntil(scheduler.now_ns() + network_->DrawPause(i)); };
   pass();
-  std::vector<std::unique_ptr<WordRead>> under_way;
   const int64_t start_ns = network_->now_ns();
-  int64_t end_ns = start_ns + network_->DrawPause(i);
-  for (const NowRead& read : reads) {
-    const Region* region = Resolve(i, Opcode::kRead, read.remote_address, read.bytes, rkey);
-    if (region == nullptr) break;
-    end_ns += kNsPerRead;
-    under_way.push_back(std::make_unique<WordRead>(region->base + (read.remote_address - region->remote.address),
-                                                   read.bytes, start_ns, end_ns, &network_->random()));
-    network_->Begin(under_way.back().get(), side(i).party);
-  }
-  for (size_t n = 0; n < under_way.size(); ++n) {
-    // Longer if the reader is stopped meanwhile.
-    while (network_->now_ns() < under_way[n]->end_ns()) scheduler.RunUntil(under_way[n]->end_ns());
-    network_->BeforeStore(reads[n].to, reads[n].bytes);
-    under_way[n]->Finish(reads[n].to);
-    network_->End(under_way[n].get());
-  }
+  WordRead read(from, bytes, start_ns, start_ns + network_->DrawPause(i) + kNsPerRead, &network_->random());
+  network_->Begin(&read, side(i).party);
+  // Longer if the reader is stopped meanwhile.
+  while (network_->now_ns() < read.end_ns()) scheduler.RunUntil(read.end_ns());
+  read.Finish(to);
+  network_->End(&read);
   pass();
-  return under_way.size();
 }
 
 void Wire::StartReads(int i) {

@@ -72,8 +72,10 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // Whether work may be posted, and finds room.
   bool HasRoom(int i);
   void Ring(int i);
-  // READs at once: others go on meanwhile, but side `i` does not.
-  size_t ReadNow(int i, absl::Span<const NowRead> reads, uint32_t rkey);
+  // Where side `i` has that memory; null if it has none.
+  const char* Mapped(int i, uint64_t remote_address, uint64_t bytes, uint32_t rkey);
+  // A copy that side `i` makes of what is mapped: others go on meanwhile, but it does not.
+  void ReadMapped(int i, char* to, const char* from, uint64_t bytes);
   // Ends one side: what is posted is flushed, then comes kDisconnected. The other side learns of it later.
   void End(int i, absl::Status status);
   // `i` itself ends it.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -51,13 +52,12 @@ enum class Break : uint8_t {
   kGateNotWaitedFor,
   kVersionsBeginAnew,
   kAliveNotAsked,
-  kLateNotFoundAtOnce,
-  kOldDirectoryAtOnce,
+  kCopiedAgain,
+  kChecksumIgnoredAtOnce,
   kPatienceWithoutEnd,
   kOrderOfWritesDropped,
   kOverIsBegun,
   kEpochNotLookedAt,
-  kEpochNotLookedAtAtOnce,
   kMemoryLeavesAtOnce,
   kGoodbyeNotHeard,
   kGoodbyeNotSaid,
@@ -84,6 +84,10 @@ inline bool Broken(Break which) { return active_break == which; }
 inline char* arena = nullptr;
 inline size_t arena_bytes = 0;
 inline void (*store)(uint64_t* at, uint64_t value) = nullptr;
+
+// What is called instead of a copy of mapped memory.
+inline std::function<void(char* to, const char* from, size_t bytes)> load;
+inline void Load(char* to, const char* from, size_t bytes) { load(to, from, bytes); }
 
 inline void Store(void* at, uint64_t value) {
   if (static_cast<size_t>(static_cast<char*>(at) - arena) < arena_bytes) {

@@ -19,6 +19,8 @@ EDITS = [
     ("kv/words.h",
      "  std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(at)).exchange(value, std::memory_order_seq_cst);",
      "  farlook::sim::Store(at, value);"),
+    ("kv/words.h", "  const char* const end = from + bytes;\n",
+     "  farlook::sim::Load(to, from, bytes);\n  const char* const end = from;\n"),
     # A server that dies between two stores gives nothing back, least of all what it was about to write.
     ("server/pull_queue.cc", "    if (pull.in_use && pull.posted == 0) Abandon(pull);\n",
      "    if (pull.in_use) continue;\n"),
@@ -113,8 +115,6 @@ EDITS = [
     ("client/reads.cc", "          if (!parts_.directory->directory()->Trusts(lookup.hash(), lookup.entry(), now_ns)) [[unlikely]] {\n",
      "          if (!BROKEN(kEpochNotLookedAt) &&\n"
      "              !parts_.directory->directory()->Trusts(lookup.hash(), lookup.entry(), now_ns)) {\n"),
-    ("client/direct_reads.cc", "  if (!context_.directory->TrustedAt(now_ns) && !Confirm(now_ns)) return 0;\n",
-     "  if (!context_.directory->TrustedAt(now_ns) && !BROKEN(kEpochNotLookedAtAtOnce) && !Confirm(now_ns)) return 0;\n"),
 
     # ---- Reading.
     ("kv/lookup.cc", "  cached_was_stale_ = true;\n",
@@ -142,15 +142,15 @@ EDITS = [
 
     # ---- Gets at once.
     # What was read counts though the server was gone by then.
-    ("client/direct_reads.cc", "  if (!connection_->alive()) [[unlikely]] {\n",
-     "  if (!connection_->alive() && !BROKEN(kAliveNotAsked)) [[unlikely]] {\n"),
-    # A "not found" is believed however long the call took; or with a directory that does not lead there any more.
-    ("client/direct_reads.cc", "  if (now_ns - since_ns > kv::kMaxBucketReadNs) return 0;\n",
-     "  if (now_ns - since_ns > kv::kMaxBucketReadNs && !BROKEN(kLateNotFoundAtOnce)) return 0;\n"),
-    ("client/direct_reads.cc", "    case Step::kRefresh:\n",
-     "    case Step::kRefresh:\n"
-     "      if (BROKEN(kOldDirectoryAtOnce)) batch_->absent[counts_.absent++] = get->operation;\n"
-     "      return false;\n"),
+    ("client/direct_reads.cc", "  if (!connection_->alive()) [[unlikely]]\n",
+     "  if (!connection_->alive() && !BROKEN(kAliveNotAsked)) [[unlikely]]\n"),
+    # The caller gets the bytes that lie there now, in place of those that were verified; or others that were not.
+    ("client/direct_reads.cc", "  if (operation->kind == Kind::kGet && !Copy(value, operation)) [[unlikely]]\n",
+     "  if (BROKEN(kCopiedAgain)) value = {get.item + (value.data() - item), value.size()};\n"
+     "  if (operation->kind == Kind::kGet && !Copy(value, operation)) [[unlikely]]\n"),
+    ("kv/item.h", "  return ItemChecksum(hasher, item, value_offset + value_bytes) == LoadAs<uint64_t>(item + kChecksumOffset) &&\n",
+     "  return (BROKEN(kChecksumIgnoredAtOnce) ||\n"
+     "          ItemChecksum(hasher, item, value_offset + value_bytes) == LoadAs<uint64_t>(item + kChecksumOffset)) &&\n"),
 
     # ---- Sessions.
     ("server/session.cc", "  const Entry& entry = at(number);\n  Outcome outcome;\n",

@@ -114,6 +114,7 @@ HEADERS = [
     "kv/directory.h",
     "kv/fields.h",
     "kv/figure.h",
+    "kv/fingerprints.h",
     "kv/ghosts.h",
     "kv/handshake.h",
     "kv/hash.h",

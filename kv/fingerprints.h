@@ -1,0 +1,66 @@
+// Which words of a bucket bear a fingerprint, by vectors where there are any.
+#ifndef FARLOOK_KV_FINGERPRINTS_H_
+#define FARLOOK_KV_FINGERPRINTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/base/config.h"
+#include "kv/limits.h"
+#include "kv/words.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace farlook::kv {
+
+#if defined(__SSE2__)
+// The upper 16 bits of each of eight words.
+inline __m128i UpperBits(const char* words) {
+  const auto upper_halves = [words](size_t i) {  // of four words from the i-th on
+    __m128 a, b;
+    std::memcpy(&a, words + 8 * i, sizeof a);
+    std::memcpy(&b, words + 8 * (i + 2), sizeof b);
+    return _mm_castps_si128(_mm_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)));
+  };
+  // Packing saturates; what an arithmetic shift leaves fits.
+  return _mm_packs_epi32(_mm_srai_epi32(upper_halves(0), 16), _mm_srai_epi32(upper_halves(4), 16));
+}
+#endif
+
+// A bit for each word of a bucket in private memory whose upper 16 bits are this fingerprint; word 0 is none.
+inline uint32_t MatchingWords(const char* bucket, uint16_t fingerprint) {
+  uint32_t matches = 0;
+#if defined(__SSE2__)
+  static_assert(kWordsPerBucket == 16);
+  const __m128i wanted = _mm_set1_epi16(static_cast<int16_t>(fingerprint));
+  const __m128i lower = _mm_cmpeq_epi16(UpperBits(bucket), wanted);
+  const __m128i upper = _mm_cmpeq_epi16(UpperBits(bucket + kBucketBytes / 2), wanted);
+  matches = static_cast<uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(lower, upper)));
+#else
+  for (size_t i = 1; i < kWordsPerBucket; ++i) {
+    matches |= static_cast<uint32_t>(LoadAs<uint16_t>(bucket + 8 * i + 6) == fingerprint) << i;
+  }
+#endif
+  return matches & ~1u;
+}
+
+// The same of a bucket that others store to: a hint, since a vector may be loaded in pieces. Whoever follows it proves
+// what it led to. Thread sanitizer, for which that would be a race, sees loads of words.
+inline uint32_t LikelyWords(const char* bucket, uint16_t fingerprint) {
+#if defined(ABSL_HAVE_THREAD_SANITIZER)
+  uint32_t matches = 0;
+  for (size_t i = 1; i < kWordsPerBucket; ++i) {
+    matches |= static_cast<uint32_t>(LoadWord(bucket + 8 * i) >> 48 == fingerprint) << i;
+  }
+  return matches;
+#else
+  return MatchingWords(bucket, fingerprint);
+#endif
+}
+
+}  // namespace farlook::kv
+
+#endif  // FARLOOK_KV_FINGERPRINTS_H_
