@@ -57,6 +57,15 @@ std::string Unavailable(absl::string_view cause, const Options& options) {
         " is shutting down, and nothing was done: try again when it is back, or wait for it with --wait");
   }
   if (absl::StrContains(cause, "is starting")) return absl::StrCat(cause, "; try again, or wait for it with --wait");
+  // Somebody may live there: it helps nobody to start another.
+  if (absl::StrContains(cause, "stopped or overloaded")) {
+    return absl::StrCat("the server at ", options.address,
+                        " does not answer: it is stopped or overloaded; let it go on, or wait for it with --wait");
+  }
+  if (absl::StrContains(cause, "within the time given")) {
+    return absl::StrCat("no server answers at ", options.address,
+                        " in time: it is stopped, overloaded, out of reach or not there; --wait waits for it");
+  }
   return absl::StrCat("no server answers at ", options.address, ": start it with kv_server --listen=", options.address,
                       ", or give another --address", InParentheses(cause));
 }

@@ -70,6 +70,19 @@ TEST(ExplainTest, AServerThatStartsIsWaitedFor) {
             "the server is starting: preparing memory, 37 %; try again, or wait for it with --wait");
 }
 
+TEST(ExplainTest, NobodyIsToldToStartAServerThatIsStopped) {
+  EXPECT_EQ(Explain(NotConnected(absl::StatusCode::kUnavailable,
+                                 "no answer from the server at shm:///x in time: it is stopped or overloaded"),
+                    At("shm:///x")),
+            "the server at shm:///x does not answer: it is stopped or overloaded; let it go on, or wait for it with "
+            "--wait");
+  EXPECT_EQ(
+      Explain(NotConnected(absl::StatusCode::kUnavailable, "no server answered within the time given"),
+              At("tcp://h:1")),
+      "no server answers at tcp://h:1 in time: it is stopped, overloaded, out of reach or not there; --wait waits "
+      "for it");
+}
+
 TEST(ExplainTest, ReadOnlyIsTheUsersOwnChoice) {
   Options options = At("shm:///x");
   options.read_only = true;

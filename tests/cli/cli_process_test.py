@@ -340,6 +340,14 @@ class CliTest(unittest.TestCase):
     self.check("--timeout_ms=100", stdin=b"get k\nget k\n", code=3, err="line 1: get: no server answers at")
     self.check("--address=shm:relative", "get", "k", code=64, err="shm:relative")
 
+  def test_a_server_that_is_stopped(self):
+    self.server.send_signal(signal.SIGSTOP)
+    try:
+      self.check("put", "k", "v", "--timeout_ms=100", code=3,
+                 err="the server at %s does not answer: it is stopped or overloaded" % self.address)
+    finally:
+      self.server.send_signal(signal.SIGCONT)
+
   def test_wait_for_a_server_that_is_not_there_yet(self):
     self.stop_server()
     self.check("--wait", "put", "k", "v", "--timeout_ms=100", code=3, err="no server answers at")
