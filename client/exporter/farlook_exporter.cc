@@ -7,14 +7,20 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "base/nearest.h"
 #include "client/exporter/http_server.h"
 #include "client/exporter/scraper.h"
 #include "farlook/version.h"
@@ -50,12 +56,39 @@ HttpPage PageAt(absl::string_view path, Scraper& scraper) {
   return page;
 }
 
+// What is wrong with the command line, before absl looks at the values; empty if nothing.
+std::string WrongFlag(int argc, char** argv) {
+  static constexpr absl::string_view kNames[] = {"address", "listen", "timeout", "help", "version", "flagfile"};
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view name = argv[i];
+    if (!absl::ConsumePrefix(&name, "-")) continue;
+    absl::ConsumePrefix(&name, "-");
+    const bool has_value = name.find('=') != absl::string_view::npos;
+    name = name.substr(0, name.find('='));
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    if (flag == nullptr) {
+      const absl::string_view nearest = Nearest(name, kNames);
+      return absl::StrCat("unknown flag --", name, nearest.empty() ? "" : ": did you mean --", nearest,
+                          nearest.empty() ? "" : "?", "; see farlook_exporter --help");
+    }
+    if (!has_value && !flag->IsOfType<bool>()) ++i;  // the next word is its value
+  }
+  return "";
+}
+
 int Main(int argc, char** argv) {
   absl::SetProgramUsageMessage(kUsage);
   absl::FlagsUsageConfig usage;
   usage.version_string = [] { return std::string("farlook_exporter " FARLOOK_VERSION "\n"); };
   absl::SetFlagsUsageConfig(usage);
-  absl::ParseCommandLine(argc, argv);
+  if (const std::string wrong = WrongFlag(argc, argv); !wrong.empty()) {
+    std::fprintf(stderr, "farlook_exporter: %s\n", wrong.c_str());
+    return 1;
+  }
+  if (const std::vector<char*> words = absl::ParseCommandLine(argc, argv); words.size() > 1) {
+    std::fprintf(stderr, "farlook_exporter: takes flags only, which begin with --, not %s\n", words[1]);
+    return 1;
+  }
   std::string address = absl::GetFlag(FLAGS_address);
   if (const char* from_environment = getenv("FARLOOK_ADDRESS"); address.empty() && from_environment != nullptr) {
     address = from_environment;

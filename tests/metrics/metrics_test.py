@@ -242,6 +242,16 @@ class MetricsTest(unittest.TestCase):
       for sock in slow:
         sock.close()
 
+  def test_wrong_flags_are_explained(self):
+    for words, said in [(["--lisen=127.0.0.1:0"], "unknown flag --lisen: did you mean --listen?"),
+                        (["--adress", self.address], "unknown flag --adress: did you mean --address?"),
+                        (["--xyzzy"], "unknown flag --xyzzy; see farlook_exporter --help"),
+                        ([self.address], "takes flags only")]:
+      wrong = subprocess.run([EXPORTER, *words], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+      self.assertEqual(wrong.returncode, 1)
+      self.assertIn("farlook_exporter: " + said, wrong.stderr)
+      self.assertEqual(wrong.stderr.count("\n"), 1, wrong.stderr)
+
   def test_where_it_cannot_listen_it_says_why(self):
     for listen, why in (("127.0.0.1:99999", "a port is a number to 65535"), ("127.0.0.1:x", "a port is a number to 65535"),
                         ("9560", "is no HOST:PORT"), ("localhost:9560", "is no HOST:PORT in numbers"),
