@@ -271,6 +271,10 @@ class KvServerTest(unittest.TestCase):
     first.wait_for('msg="ready"')
     os.unlink(self.path)
     self.assertIn('was removed', first.wait_for('msg="no client can come until this is over"'))
+    os.unlink(self.path + '.lock')
+    code, text = self.run_to_end('--listen=' + self.address)
+    self.assertEqual(code, BAD_ADDRESS, text)
+    self.assertIn('in use by a live server (pid %d)' % first.process.pid, text)
 
   def test_a_killed_server_leaves_its_address_free(self):
     first = self.start('--listen=' + self.address)

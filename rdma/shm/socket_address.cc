@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -77,6 +79,10 @@ sockaddr_un AddressOf(const std::string& path) {
   return address;
 }
 
+const sockaddr* Generic(const sockaddr_un* address) {
+  return static_cast<const sockaddr*>(static_cast<const void*>(address));
+}
+
 UniqueFd NewSocket() { return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 // Whether somebody listens at that socket file; also somebody who is stopped, or whose backlog is full.
@@ -84,9 +90,7 @@ absl::StatusOr<bool> IsListenedAt(const std::string& path) {
   const UniqueFd socket = NewSocket();
   if (!socket.ok()) return FileError("make a socket for", path);
   const sockaddr_un address = AddressOf(path);
-  return connect(socket.get(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), sizeof(address)) ==
-             0 ||
-         errno == EAGAIN;
+  return connect(socket.get(), Generic(&address), sizeof(address)) == 0 || errno == EAGAIN;
 }
 
 // The file of that name, no file's id where there is none; nothing where the kernel does not say, asked so many times.
@@ -126,6 +130,28 @@ absl::StatusOr<UniqueFd> TakeLock(const std::string& path, FileId* file) {
       absl::StrCat(lock_path, " is being replaced all the time; is another server starting?"));
 }
 
+// The name beside the files, with its first byte 0; empty where there is none.
+std::string NameOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return "";
+  struct stat directory;
+  if (stat(path.substr(0, slash + 1).c_str(), &directory) != 0) return "";
+  const std::string name =
+      absl::StrCat("farlook/", absl::Hex(directory.st_dev), ":", absl::Hex(directory.st_ino), path.substr(slash));
+  return name.size() < sizeof(sockaddr_un::sun_path) ? std::string(1, '\0') + name : "";
+}
+
+// The process that holds an abstract name, if it is one to believe: of this user or root.
+std::optional<pid_t> BelievedHolder(const sockaddr_un& address, socklen_t bytes) {
+  const UniqueFd socket = NewSocket();
+  if (!socket.ok() || connect(socket.get(), Generic(&address), bytes) != 0) return std::nullopt;
+  ucred holder = {};
+  socklen_t holder_bytes = sizeof(holder);
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &holder, &holder_bytes) != 0) return std::nullopt;
+  if (holder.uid != geteuid() && holder.uid != 0) return std::nullopt;
+  return holder.pid;
+}
+
 }  // namespace
 
 absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path, const Permissions& permissions) {
@@ -133,6 +159,7 @@ absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path, const
   absl::StatusOr<UniqueFd> lock = TakeLock(path, &lock_file);
   if (!lock.ok()) return lock.status();
   SocketAddress taken(path, *std::move(lock), lock_file);
+  if (absl::Status status = taken.HoldName(); !status.ok()) return status;
   struct stat info;
   if (lstat(path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode)) {
@@ -157,6 +184,26 @@ absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path, const
   return taken;
 }
 
+// ALREADY_EXISTS: a live server holds it, though its files are gone or another's.
+absl::Status SocketAddress::HoldName() {
+  const std::string name = NameOf(path_);
+  if (name.empty()) return absl::OkStatus();
+  UniqueFd socket = NewSocket();
+  if (!socket.ok()) return absl::OkStatus();
+  const sockaddr_un address = AddressOf(name);
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  if (bind(socket.get(), Generic(&address), bytes) == 0) {
+    if (listen(socket.get(), kBacklog) == 0) name_ = std::move(socket);
+    return absl::OkStatus();
+  }
+  if (errno != EADDRINUSE) return absl::OkStatus();
+  const std::optional<pid_t> holder = BelievedHolder(address, bytes);
+  if (!holder.has_value()) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat("shm://", path_, " is in use by a live server (pid ", *holder,
+                                               "), whose lock file ", LockPath(path_),
+                                               " was removed; stop it, or choose another address"));
+}
+
 // Before it is listened at: nobody connects before the permissions are right.
 absl::Status SocketAddress::Permit(const Permissions& permissions) const {
   if (permissions.gid >= 0 && chown(path_.c_str(), static_cast<uid_t>(-1), static_cast<gid_t>(permissions.gid)) != 0) {
@@ -175,7 +222,7 @@ absl::Status SocketAddress::Listen(const Permissions& permissions) {
   if (!socket_.ok()) return FileError("make a socket for", path_);
   if (path_.size() > kMaxSocketPathBytes) return absl::InvalidArgumentError("the path is too long for a socket");
   const sockaddr_un address = AddressOf(path_);
-  if (bind(socket_.get(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), sizeof(address)) != 0) {
+  if (bind(socket_.get(), Generic(&address), sizeof(address)) != 0) {
     return FileError("listen at", path_);
   }
   const std::optional<FileId> file = FileAt(path_);

@@ -7,6 +7,11 @@
 // Somebody may remove either file while the owner lives. So who finds a socket file beside a free lock asks whether
 // anybody listens there before it replaces it, and each owner removes only files that are its own. Where the kernel
 // does not say which file it is, also when asked again, the file stays: a stale one does no harm.
+//
+// Somebody may remove both. So an owner also holds a name that no file bears: an abstract socket, named by the
+// directory's id and the path's last part, which is gone when its process is. Everybody may take such a name, so only
+// one that this user or root holds is believed; and it is known within a network namespace alone. Where it cannot be
+// had (names of more than 60 bytes, a sandbox that forbids it) all else is as with it.
 #ifndef FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_
 #define FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_
 
@@ -60,12 +65,14 @@ class SocketAddress {
  private:
   SocketAddress(std::string path, UniqueFd lock, const FileId& lock_file)
       : path_(std::move(path)), lock_(std::move(lock)), lock_file_(lock_file) {}
+  absl::Status HoldName();
   absl::Status Listen(const Permissions& permissions);
   absl::Status Permit(const Permissions& permissions) const;
 
   std::string path_;
   UniqueFd lock_;
   FileId lock_file_;
+  UniqueFd name_;  // the abstract socket
   UniqueFd socket_;
   UniqueFd news_;
   FileId socket_file_;

@@ -1,6 +1,7 @@
 // Files of a listener that somebody else removes, and two servers that each believe the address to be theirs.
 #include "rdma/shm/socket_address.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -63,20 +64,34 @@ TEST_F(SocketAddressTest, AServerWhoseLockFileWasRemovedKeepsItsSocket) {
   EXPECT_TRUE(first->status().ok());
 }
 
-TEST_F(SocketAddressTest, WhoEndsLeavesTheFilesOfAnother) {
+TEST_F(SocketAddressTest, NobodyTakesTheAddressOfAServerWhoseFilesWereBothRemoved) {
   auto first = Take();
   ASSERT_NE(first, nullptr) << status_;
   unlink(path_.c_str());
   unlink(lock_path_.c_str());
-  auto second = Take();
-  ASSERT_NE(second, nullptr) << status_;
+  EXPECT_EQ(Take(), nullptr);
+  EXPECT_TRUE(absl::IsAlreadyExists(status_)) << status_;
+  EXPECT_NE(status_.message().find(std::to_string(getpid())), absl::string_view::npos) << status_;
+  EXPECT_NE(access(lock_path_.c_str(), F_OK), 0) << "who may not have it leaves nothing";
+  // Expect: it is the directory's, not of all directories.
+  const std::string other = directory_ + "/other";
+  EXPECT_TRUE(SocketAddress::Take(other).ok());
   first.reset();
-  EXPECT_TRUE(Reachable());
-  EXPECT_TRUE(second->status().ok());
-  EXPECT_EQ(Take(), nullptr) << "its lock is there too";
-  second.reset();
-  EXPECT_NE(access(path_.c_str(), F_OK), 0);
-  EXPECT_NE(access(lock_path_.c_str(), F_OK), 0);
+  EXPECT_NE(Take(), nullptr) << status_;
+}
+
+TEST_F(SocketAddressTest, WhoEndsLeavesTheFilesOfAnother) {
+  auto first = Take();
+  ASSERT_NE(first, nullptr) << status_;
+  for (const std::string& path : {path_, lock_path_}) {
+    // Beside the old one, so that it is not given the old one's number.
+    const UniqueFd file(open((path + ".new").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_TRUE(file.ok());
+    ASSERT_EQ(rename((path + ".new").c_str(), path.c_str()), 0);
+  }
+  first.reset();
+  EXPECT_EQ(access(path_.c_str(), F_OK), 0);
+  EXPECT_EQ(access(lock_path_.c_str(), F_OK), 0);
 }
 
 TEST_F(SocketAddressTest, ARemovedSocketIsNoticed) {
