@@ -53,11 +53,8 @@ size_t Worker::Poll() {
   const bool timed = !silent_.empty() || (counter_links_ != nullptr && counter_links_->waits());
   const int64_t looked_ns = timed ? shared_.clock->NowNs() : 0;
   turn_bytes_ = 0;
-  if (!mailbox_.empty()) {
-    now_ns_ = shared_.clock->NowNs();
-    Admit(mailbox_.Take());
-    ++done;
-  }
+  arrivals_rest_ = false;
+  if (!mailbox_.empty()) done += AdmitInTurn();
   for (const Port& port : ports_) {
     const size_t n = port.endpoint->Poll(absl::MakeSpan(completions_));
     if (n == 0) continue;
@@ -112,7 +109,7 @@ bool Worker::Arm() {
     message_bytes += port.endpoint->message_bytes();
   }
   stats_.message_bytes.Set(message_bytes);
-  if (looks_due_ > 0 || !armed || !mailbox_.empty()) return false;
+  if (looks_due_ > 0 || !armed || (!mailbox_.empty() && !arrivals_rest_)) return false;
   if (shared_.gate != nullptr && shared_.gate->turn() != group_turn_) return false;
   looks_due_ = stuck_.size();
   return true;
@@ -141,9 +138,12 @@ void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
         link.pulls->OnRead(batch[i]);
         AnswerEndedPulls(link);
         break;
-      case rdma::Opcode::kDisconnected:
+      case rdma::Opcode::kDisconnected: {
+        const int64_t start_ns = shared_.clock->NowNs();
         OnDisconnected(link);
+        comings_.Took(start_ns, shared_.clock->NowNs());
         break;
+      }
       case rdma::Opcode::kConnected:
       case rdma::Opcode::kFetchAdd:
       case rdma::Opcode::kCompareSwap:
@@ -165,8 +165,11 @@ void Worker::Decode(absl::string_view message, Incoming* incoming) {
 
 void Worker::Apply(Link& link, absl::string_view message, const Incoming& incoming) {
   if (link.closing) return;
-  if (!link.welcome()) [[unlikely]]
-    return Greet(link, message);
+  if (!link.welcome()) [[unlikely]] {
+    const int64_t start_ns = shared_.clock->NowNs();
+    Greet(link, message);
+    return comings_.Took(start_ns, shared_.clock->NowNs());
+  }
   if (!incoming.request.ok()) [[unlikely]]
     return TakeOther(link, message, incoming.request.status());
   const kv::Request& request = *incoming.request;

@@ -17,7 +17,8 @@
 //     before it has proved who it is, in the time that it has for its Hello;
 //   * a client that breaks the protocol, or does not say who it is in time, loses its connection, and no other does;
 //   * between two looks at what its clients send a worker does a bounded amount for any of them: one arrival, one turn
-//     of one connection's pulled values, one step towards room, kLooks looks at full send queues;
+//     of one connection's pulled values, one step towards room, kLooks looks at full send queues; and clients that come
+//     and go get a share of its time (time_share.h) while others have requests;
 //   * while more than Shared::max_kept_bytes are kept for a connection it is not listened to. What one Poll() brings is
 //     the most that is kept beyond that;
 //   * on the path of a request that is all right: no allocation, no system call of ours, no log line; one reading of the
@@ -63,6 +64,7 @@
 #include "server/shared.h"
 #include "server/sweep.h"
 #include "server/tidy.h"
+#include "server/time_share.h"
 #include "server/touches.h"
 #include "server/worker_stats.h"
 
@@ -141,6 +143,7 @@ class Worker {
   };
 
   // Letting clients in.
+  size_t AdmitInTurn();
   void Admit(Arrival arrival);
   void Reject(Arrival& arrival, kv::RefusalCode code, absl::string_view reason);
   absl::StatusOr<Visitor> Identify(const rdma::ConnectionRequest& request) const;
@@ -268,6 +271,9 @@ class Worker {
   RoomTurns<Link> room_turns_;      // of those with writes that wait for room
   std::vector<Link*> silent_;       // that have said no Hello, or were refused: each has a due_ns
   int64_t unproven_ = 0;            // connections with Link::counts_as_unproven: at most Shared::max_unproven()
+
+  TimeShare comings_;           // of letting clients in, greeting them, and clearing up after them
+  bool arrivals_rest_ = false;  // there are some, and due_ns_ is not later than their turn
 
   int64_t due_ns_ = kNever;
   int64_t retry_ns_ = 0;            // the pause before the next look at stuck_, if the worker sleeps

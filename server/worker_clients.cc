@@ -69,6 +69,21 @@ absl::StatusOr<Visitor> Worker::Identify(const rdma::ConnectionRequest& request)
   return who;
 }
 
+// One client, if it is time: while others have requests, those who come and go get no more than their share.
+size_t Worker::AdmitInTurn() {
+  now_ns_ = shared_.clock->NowNs();
+  const int64_t alone_ns = pull_turns_.empty() ? others_ns_ + kOthersNs : kNever;  // unless a request comes before
+  const int64_t turn_ns = std::min(comings_.due_ns(), alone_ns);
+  if (now_ns_ < turn_ns && !drain_.begun()) {
+    arrivals_rest_ = true;
+    due_ns_ = std::min(due_ns_, turn_ns);
+    return 0;
+  }
+  Admit(mailbox_.Take());
+  comings_.Took(now_ns_, shared_.clock->NowNs());
+  return 1;
+}
+
 // Accepts a connection, which is still silent.
 void Worker::Admit(Arrival arrival) {
   if (drain_.begun()) return Reject(arrival, kv::RefusalCode::kShuttingDown, kShuttingDownReason);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "server/test_worker.h"
+#include "server/time_share.h"
 
 namespace farlook::server {
 namespace {
@@ -268,6 +269,66 @@ TEST_F(WorkerFairTest, OneArrivalIsLetInBetweenTwoLooks) {
     ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
     EXPECT_EQ(stats().accepted.value(), accepted + n);
   }
+  EXPECT_EQ(t_.worker().waiting(), 0u);
+}
+
+// Each of three things that a client costs takes a step of the clock: it is let in, greeted, and cleared up after.
+TEST_F(WorkerFairTest, WhoComesAndGoesGetsAShareOfTheTimeWhileOthersHaveRequests) {
+  constexpr int64_t kStepNs = 20'000;
+  constexpr uint64_t kClients = 100;
+  FakeCall* honest = t_.Connect();
+  const uint64_t accepted = stats().accepted.value();
+  t_.clock.step_ns = kStepNs;
+  for (const bool leave : {false, true}) {
+    ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+    const int64_t start_ns = t_.clock.now_ns;
+    const uint64_t before = stats().accepted.value();
+    std::deque<FakeCall*> calls;
+    for (uint64_t i = 0; i < kClients; ++i) calls.push_back(t_.Call(kv::Hello{}));
+    uint64_t gone = 0;
+    while (stats().accepted.value() < before + kClients || gone < (leave ? kClients : 0)) {
+      ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+      if (leave && !calls.empty() && TestWorker::Welcome(calls.front())) {
+        calls.front()->peer.Break();
+        calls.pop_front();
+        ++gone;
+      }
+      ASSERT_LT(t_.clock.now_ns - start_ns, 1'000'000'000) << "all are let in";
+    }
+    const auto work_ns = static_cast<int64_t>(kClients - 1) * (leave ? 3 : 2) * kStepNs;
+    EXPECT_GE(t_.clock.now_ns - start_ns, TimeShare::kParts * work_ns) << leave;
+  }
+  // Expect: nobody waits whom nobody else needs.
+  t_.clock.step_ns = 0;
+  t_.clock.now_ns += Worker::kOthersNs;
+  t_.PollAll();
+  t_.clock.step_ns = kStepNs;
+  for (int i = 0; i < 40; ++i) t_.Call(kv::Hello{});
+  for (size_t waiting = 40; waiting > 0; --waiting) {
+    EXPECT_EQ(t_.worker().waiting(), waiting);
+    t_.worker().Poll();
+  }
+  EXPECT_EQ(stats().accepted.value(), accepted + 2 * kClients + 40);
+}
+
+// A worker that sleeps while they rest is due in time.
+TEST_F(WorkerFairTest, WhoWaitsForItsShareIsLetInThoughNothingElseHappens) {
+  FakeCall* honest = t_.Connect();
+  t_.clock.step_ns = 100'000;
+  ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+  t_.Call(kv::Hello{});
+  t_.worker().Poll();
+  for (int i = 0; i < 3; ++i) t_.worker().Poll();
+  ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+  t_.clock.step_ns = 0;
+  t_.Call(kv::Hello{});
+  while (t_.worker().Poll() > 0) {
+  }
+  ASSERT_EQ(t_.worker().waiting(), 1u);
+  EXPECT_TRUE(t_.worker().Arm()) << "it need not look before";
+  ASSERT_LT(t_.worker().due_ns(), Worker::kNever);
+  t_.clock.now_ns = t_.worker().due_ns();
+  t_.worker().Poll();
   EXPECT_EQ(t_.worker().waiting(), 0u);
 }
 

@@ -32,10 +32,11 @@ class FakeClock final : public Clock {
   explicit FakeClock(int64_t start_ns = 1) : now_ns(start_ns) {}
   int64_t NowNs() const override {
     ++readings;
-    return now_ns;
+    return now_ns += step_ns;
   }
   void AdvanceMs(int64_t ms) { now_ns += ms * 1'000'000; }
-  int64_t now_ns;
+  mutable int64_t now_ns;
+  int64_t step_ns = 0;  // that pass until a reading
   mutable int64_t readings = 0;
 };
 
