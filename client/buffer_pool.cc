@@ -93,7 +93,7 @@ void BufferPool::Piece::Release() {
     const size_t i = static_cast<size_t>(data_ - chunk_->buffer->bytes().data()) / chunk_->piece_bytes;
     chunk_->free |= uint64_t{1} << i;
   } else {
-    pool_->memory_bytes_ -= own_->bytes().size();
+    if (pool_ != nullptr) pool_->memory_bytes_ -= own_->bytes().size();
     own_.reset();
   }
   data_ = nullptr;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,6 +33,9 @@ class BufferPool {
     Piece& operator=(Piece&& other) noexcept;
     ~Piece() { Release(); }
 
+    // A piece of another's memory, `buffer`, which it holds while it exists.
+    Piece(std::shared_ptr<rdma::Buffer> buffer, char* data) : own_(std::move(buffer)), data_(data) {}
+
     // Null for an empty piece. 8-byte aligned.
     char* data() const { return data_; }
     // Where peers READ it, in a pool that is readable by them.
@@ -41,9 +45,9 @@ class BufferPool {
 
    private:
     friend class BufferPool;
-    BufferPool* pool_ = nullptr;
+    BufferPool* pool_ = nullptr;         // null: it is of no pool
     Chunk* chunk_ = nullptr;             // the piece was cut from this, or
-    std::unique_ptr<rdma::Buffer> own_;  // has this for itself
+    std::shared_ptr<rdma::Buffer> own_;  // has this for itself, or, without a pool, is a part of it
     char* data_ = nullptr;
   };
 

@@ -32,6 +32,7 @@
 #include "client/operation.h"
 #include "client/timeouts.h"
 #include "client/told_figures.h"
+#include "client/user_memory.h"
 #include "farlook/options.h"
 #include "farlook/stats.h"
 #include "rdma/clock.h"
@@ -68,6 +69,9 @@ class ClientCore {
   int fd() const { return endpoint_->fd(); }
   rdma::Heard heard() const { return endpoint_->heard(); }
   int64_t wait_ms();
+
+  // What the user registered.
+  UserMemory* user_memory() { return engines_.user_memory(); }
 
   // For calls that wait at once: without reading the clock. On this host most gets are done when it returns. An
   // operation that is not has no deadline until SetDeadlines().

@@ -33,6 +33,7 @@
 #include "client/session.h"
 #include "client/timeouts.h"
 #include "client/touches.h"
+#include "client/user_memory.h"
 #include "client/work_request_id.h"
 #include "farlook/options.h"
 #include "farlook/stats.h"
@@ -59,6 +60,8 @@ class Engines {
   Engines(const Parts& parts, const ClientOptions& options);
 
   // ---- Operations.
+
+  UserMemory* user_memory() { return &user_memory_; }
 
   // Whether gets may be ended at once.
   bool at_once() const { return direct_.connected(); }
@@ -139,6 +142,7 @@ class Engines {
   const Parts parts_;
   const bool gets_by_reads_;  // else by messages
   const bool read_only_;
+  UserMemory user_memory_;
   BufferPool staging_;   // what is read
   BufferPool outgoing_;  // what the server pulls
   FlightPool flights_;

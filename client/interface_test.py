@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 HEADERS = pathlib.Path("client/include/farlook")
-NAMES = {"admin.h", "async.h", "async_counters.h", "client.h", "options.h", "stats.h"}
+NAMES = {"admin.h", "async.h", "async_counters.h", "client.h", "memory.h", "options.h", "stats.h"}
 ABSL = {"absl/status/status.h", "absl/status/statusor.h"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 

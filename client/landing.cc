@@ -10,16 +10,18 @@
 namespace farlook::client {
 
 absl::StatusOr<bool> Landing::PlaceLarge(const kv::Lookup& lookup, Operation* operation, char* own,
-                                         const rdma::Capabilities& capabilities, BufferPool* pool) {
+                                         const rdma::Capabilities& capabilities, const UserMemory& user_memory,
+                                         BufferPool* pool) {
   const uint32_t bytes = lookup.wanted().bytes;
   const uint32_t head_bytes = lookup.item_head_bytes();
   posted_bytes_ = 0;
   large_ = true;
   direct_ = false;
   to_[1] = {nullptr, 0};
-  if (capabilities.any_local_memory && !whole_ && WantsValue(operation->kind) && lookup.wants_item() &&
-      bytes >= head_bytes + kMinDirectBytes) {
-    absl::StatusOr<bool> direct = PlaceDirect(bytes - head_bytes, operation);
+  registered_ = nullptr;
+  if (!whole_ && WantsValue(operation->kind) && lookup.wants_item() && bytes >= head_bytes + kMinDirectBytes) {
+    absl::StatusOr<bool> direct =
+        PlaceDirect(bytes - head_bytes, operation, capabilities.any_local_memory ? nullptr : &user_memory);
     if (!direct.ok()) return direct;
     direct_ = *direct;
   }
@@ -41,15 +43,18 @@ absl::StatusOr<bool> Landing::PlaceLarge(const kv::Lookup& lookup, Operation* op
   return true;
 }
 
-// Whether the value goes straight to the caller's memory.
-absl::StatusOr<bool> Landing::PlaceDirect(uint32_t rest_bytes, Operation* operation) {
+// Whether the value goes straight to the caller's memory, which must be registered unless `user_memory` is null.
+absl::StatusOr<bool> Landing::PlaceDirect(uint32_t rest_bytes, Operation* operation, const UserMemory* user_memory) {
   if (operation->to.string == nullptr && !operation->to.buffer.empty()) {
     // What follows the value in the item's memory means nothing, so a buffer of just the value's length will do.
     const uint64_t room = std::min<uint64_t>(rest_bytes, operation->to.buffer.size());
+    if (user_memory != nullptr && (registered_ = user_memory->Find(operation->to.buffer.data(), room)) == nullptr) {
+      return false;
+    }
     to_[1] = {operation->to.buffer.data(), static_cast<uint32_t>(room)};
     return true;
   }
-  if (operation->to.string == nullptr || rest_bytes < kMinStringBytes) return false;
+  if (user_memory != nullptr || operation->to.string == nullptr || rest_bytes < kMinStringBytes) return false;
   if (!Resize(operation->to.string, rest_bytes)) return NoMemoryForValue(rest_bytes);
   to_[1] = {operation->to.string->data(), rest_bytes};
   return true;
@@ -93,6 +98,7 @@ void Landing::Release() {
   to_[1] = {nullptr, 0};
   piece_.Release();
   piece_bytes_ = 0;
+  registered_ = nullptr;
 }
 
 }  // namespace farlook::client

@@ -1,15 +1,17 @@
 // Where the bytes of one READ go: to the flight's own memory (a bucket, a small item), to a piece of the pool (a larger
-// item), or, where the transport can, straight to the caller's memory (a large value): only the item's head is read
-// elsewhere then, so that the checksum can be verified over both.
+// item), or, where the transport can or it is registered, straight to the caller's memory (a large value): only the
+// item's head is read elsewhere then, so that the checksum can be verified over both.
 #ifndef FARLOOK_CLIENT_LANDING_H_
 #define FARLOOK_CLIENT_LANDING_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/buffer_pool.h"
 #include "client/operation.h"
+#include "client/user_memory.h"
 #include "kv/lookup.h"
 #include "rdma/transport.h"
 
@@ -28,7 +30,8 @@ class Landing {
   // Wherever it is best for what `lookup` wants. False: the pool is used up; again when a piece came back.
   // RESOURCE_EXHAUSTED: there is no memory for it.
   absl::StatusOr<bool> PlaceLarge(const kv::Lookup& lookup, Operation* operation, char* own,
-                                  const rdma::Capabilities& capabilities, BufferPool* pool);
+                                  const rdma::Capabilities& capabilities, const UserMemory& user_memory,
+                                  BufferPool* pool);
   // Whether the pool is still used up for what PlaceLarge() wanted.
   bool Waits(const BufferPool& pool) const { return pool.UsedUpFor(to_[0].bytes); }
 
@@ -68,7 +71,7 @@ class Landing {
                                               << 10;  // shorter ones are copied to strings: resizing fills with zeros
 
   uint32_t bytes() const { return to_[0].bytes + to_[1].bytes; }
-  absl::StatusOr<bool> PlaceDirect(uint32_t rest_bytes, Operation* operation);
+  absl::StatusOr<bool> PlaceDirect(uint32_t rest_bytes, Operation* operation, const UserMemory* user_memory);
   bool PostLarge(rdma::Connection* connection, uint64_t wr_id, uint64_t address, uint32_t rkey, uint32_t* pending);
 
   rdma::Sge to_[2] = {};  // in one place, or head and value
@@ -78,6 +81,7 @@ class Landing {
   bool direct_ = false;  // to_[1] is the caller's memory
   bool whole_ = false;   // not direct: the caller's memory was too short
   BufferPool::Piece piece_;
+  std::shared_ptr<rdma::Buffer> registered_;  // where to_[1] lies, unless it may lie anywhere
 };
 
 }  // namespace farlook::client

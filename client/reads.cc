@@ -150,7 +150,8 @@ inline void Reads::Read(Flight* flight) {
 // False: the flight has ended, or waits for memory (unplaced_).
 bool Reads::PlaceLarge(Flight* flight) {
   GetState& get = flight->get;
-  const auto placed = get.landing.PlaceLarge(get.lookup, flight->operation, flight->own, capabilities_, parts_.pool);
+  const auto placed = get.landing.PlaceLarge(get.lookup, flight->operation, flight->own, capabilities_,
+                                             *parts_.user_memory, parts_.pool);
   if (!placed.ok()) {
     End(flight, placed.status());
     return false;

@@ -26,6 +26,7 @@
 #include "client/operation.h"
 #include "client/session.h"
 #include "client/touches.h"
+#include "client/user_memory.h"
 #include "client/work_request_id.h"
 #include "farlook/stats.h"
 #include "kv/handshake.h"
@@ -41,6 +42,7 @@ class Reads final : public Engine {
   struct Parts {
     FlightPool* flights;
     BufferPool* pool;
+    const UserMemory* user_memory;
     DirectoryReader* directory;
     Session* session;  // takes the gets that the server has to answer
     LocationCache* cache;

@@ -8,7 +8,7 @@
 //   * A number's contents never change, but for the deadline and the key of the memory that a value is pulled from.
 //     Until it is answered they can be sent again: from the operation, or, once that has ended by its deadline, from a
 //     copy, which says that it is long over: the server does not begin it. A large value was copied to a registered
-//     buffer when it was announced.
+//     buffer when it was announced, or lies in memory that the user registered, which stays registered so long.
 //   * Requests are sent in the order in which they were submitted, and numbered so: of one key they take effect so.
 //   * A request whose operation has ended keeps number and credit until answered.
 //   * When the session is gone, what was sent and not answered is of unknown outcome; it is never executed again. What
@@ -31,6 +31,7 @@
 #include "client/operation.h"
 #include "client/server_clock.h"
 #include "client/timeouts.h"
+#include "client/user_memory.h"
 #include "farlook/stats.h"
 #include "kv/handshake.h"
 #include "kv/hash.h"
@@ -44,6 +45,7 @@ class Session final : public Engine {
  public:
   struct Parts {
     BufferPool* outgoing;
+    const UserMemory* user_memory;
     LastTime* time;
     Timeouts* timeouts;
     Finished* finished;
@@ -120,6 +122,7 @@ class Session final : public Engine {
   Sent& At(uint64_t number) { return sent_[number & mask_]; }
   void Begin(const Ready& ready);
   void Repeat();
+  absl::Status PlaceValue(absl::string_view value, BufferPool::Piece* piece);
   absl::Status Prepare(Operation* operation, Sent* sent);
   // `options` has room for kv::RequestOptions::kMaxBytes; the request refers to it.
   kv::Request RequestOf(const Operation& operation, uint64_t number, char* options);

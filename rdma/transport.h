@@ -137,8 +137,8 @@ struct RemoteRange {
   uint32_t rkey = 0;
 };
 
-// Registered local memory, from Endpoint::Allocate. Destroy it before its endpoint, and not while work that names it is
-// posted. Where remote() names it, a peer of any connection of the endpoint can READ it.
+// Registered local memory, from Endpoint::Allocate or Endpoint::Register. Destroy it before its endpoint, and not while
+// work that names it is posted. Where remote() names it, a peer of any connection of the endpoint can READ it.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -249,6 +249,14 @@ class Endpoint {
   // Registered memory of at least `bytes`, zeroed, page aligned. `readable_by_peers`: connections can READ it.
   // RESOURCE_EXHAUSTED when memory or the memlock limit does not suffice; the message names the limit.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) = 0;
+
+  // Registers memory of this process's, of any alignment, which connections can READ too. It stays the caller's, and
+  // mapped until the Buffer is destroyed; it overlaps no other Buffer. Null where there is nothing to gain: READs land
+  // anywhere, and peers can only READ what was allocated here. INVALID_ARGUMENT: it is not all there, or cannot be
+  // written to; RESOURCE_EXHAUSTED as above.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> Register(absl::Span<char> /*memory*/) {
+    return std::unique_ptr<Buffer>();
+  }
 
   // Moves things forward and returns up to out.size() completions; 0 when there is nothing to do now. The messages of
   // the previous call are gone.

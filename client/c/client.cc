@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/c/handles.h"
+#include "farlook/memory.h"
 #include "farlook/stats.h"
 
 namespace farlook::c {
@@ -207,6 +209,20 @@ int farlook_get_and_touch(farlook_client* client, const void* key, size_t key_by
     Operation operation;
     operation.ttl_ms = ttl_ms;
     return GetValue(client, &operation, Kind::kGetAndTouch, key, key_bytes, options, value);
+  });
+}
+
+int farlook_register(farlook_client* client, void* memory, size_t bytes) {
+  return GuardedWith(client, [&] {
+    if (const int code = Check(client); code != FARLOOK_OK) return code;
+    return Ended(farlook::RegisterMemory(client->client.get(), std::span(static_cast<char*>(memory), bytes)));
+  });
+}
+
+int farlook_unregister(farlook_client* client, const void* memory) {
+  return GuardedWith(client, [&] {
+    if (const int code = Check(client); code != FARLOOK_OK) return code;
+    return Ended(farlook::UnregisterMemory(client->client.get(), static_cast<const char*>(memory)));
   });
 }
 

@@ -218,6 +218,12 @@ class Client:
 
     # ---- What asks nobody, and returns at once.
 
+    def register(self, memory: Any, /) -> None:
+        self._client.register(memory)
+
+    def unregister(self, memory: Any, /) -> None:
+        self._client.unregister(memory)
+
     def stats(self) -> dict[str, int]:
         """The client's figures, by name."""
         figures: dict[str, int] = self._client.stats()

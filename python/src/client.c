@@ -87,9 +87,10 @@ static PyObject* close_(PyObject* self_, PyObject* unused) {
     }
     UNLOCKED(farlook_close(self->client));
     self->client = NULL;
-    Pending* const dropped = self->pending;
     leave(self);
-    if (dropped != NULL) drop_pending(self);  // outside: a buffer's end may run code
+    // Outside: a buffer's end may run code. Nobody adds to them any more.
+    drop_pending(self);
+    drop_registered(self);
   }
   self->client = NULL;
   Py_RETURN_NONE;

@@ -7,6 +7,7 @@ static void dealloc(PyObject* self_) {
   Client* const self = (Client*)self_;
   if (self->client != NULL) UNLOCKED(farlook_close(self->client));
   if (self->forks == farlook_python_forks) drop_pending(self);
+  drop_registered(self);
   for (Py_ssize_t i = 0; i < self->values_count; ++i) farlook_value_free(self->values[i]);
   PyMem_Free(self->values);
   if (self->lock != NULL) PyThread_free_lock(self->lock);
@@ -48,7 +49,7 @@ PyMODINIT_FUNC PyInit__farlook(void);
 PyMODINIT_FUNC PyInit__farlook(void) {
   PyObject* const module = PyModule_Create(&definition);
   if (module == NULL) return NULL;
-  add_methods(add_methods(add_methods(0, client_methods), batch_methods), operation_methods);
+  add_methods(add_methods(add_methods(add_methods(0, client_methods), batch_methods), operation_methods), memory_methods);
   PyObject* const type = PyType_FromSpec(&spec);
   if (type == NULL || PyModule_AddObjectRef(module, "Client", type) < 0 || !add_exceptions(module) ||
       PyModule_AddStringConstant(module, "version", farlook_version()) < 0) {

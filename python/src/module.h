@@ -9,6 +9,7 @@
 #include <farlook.h>
 
 typedef struct Pending Pending;
+typedef struct Registered Registered;
 
 // A client and its lock: threads that share it take turns, with the interpreter's lock released.
 typedef struct {
@@ -18,7 +19,8 @@ typedef struct {
   // What values are read into, under the lock; handles keep their memory.
   farlook_value** values;
   Py_ssize_t values_count;
-  Pending* pending;  // operations that were started, and have not been told of (operations.c)
+  Pending* pending;        // operations that were started, and have not been told of (operations.c)
+  Registered* registered;  // memory.c
 } Client;
 
 // ---- errors.c
@@ -88,11 +90,17 @@ void trim_values(Client* self, Py_ssize_t count);
 extern PyMethodDef client_methods[];
 extern PyMethodDef batch_methods[];
 extern PyMethodDef operation_methods[];
+extern PyMethodDef memory_methods[];
 
 // ---- operations.c
 
 // Lets go of what was in flight. REQUIRES the client is closed, and what was in flight has so ended.
 void drop_pending(Client* self);
+
+// ---- memory.c
+
+// Lets go of what was registered. REQUIRES the client is closed.
+void drop_registered(Client* self);
 
 // Calls the library without the interpreter's lock.
 #define UNLOCKED(call)      \

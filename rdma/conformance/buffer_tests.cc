@@ -37,6 +37,34 @@ TEST_P(ConformanceTest, TheServerReadsAClientsBuffer) {
   }
 }
 
+// Memory of the user's, from an odd address on: READs land in it, and the other side READs it.
+TEST_P(ConformanceTest, RegisteredMemoryIsABuffer) {
+  StartServer();
+  auto client = NewClient();
+  std::vector<char> memory(20'000);
+  const auto users = absl::MakeSpan(memory.data() + 3, 10'000);
+  absl::StatusOr<std::unique_ptr<Buffer>> buffer = (*client)->Register(users);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  Pair pair = Connect(client.get());
+  // Expect: where it is of no use, READs land in it as they do anywhere.
+  EXPECT_EQ(*buffer == nullptr && !pair.client->capabilities().any_local_memory, false);
+  ASSERT_EQ(Read(client.get(), pair.client.get(), users.data() + 1, 2000, table_.address, table_.rkey),
+            WcStatus::kSuccess);
+  EXPECT_EQ(absl::string_view(users.data() + 1, 2000), Pattern(0, 2000));
+  EXPECT_EQ(users[0], 0);
+  EXPECT_EQ(users[2001], 0);
+  if (*buffer == nullptr) return;
+  EXPECT_EQ((*buffer)->bytes().data(), users.data());
+  EXPECT_EQ((*buffer)->bytes().size(), users.size());
+  auto landing = NewBuffer(server_.get(), 8192);
+  const RemoteRange remote = (*buffer)->remote();
+  // What peers READ begins at a multiple of 8.
+  const uint64_t from = (8 - (remote.address + 1) % 8) % 8 + 1;
+  ASSERT_EQ(Read(server_.get(), pair.server.get(), landing->bytes().data(), 1001, remote.address + from, remote.rkey),
+            WcStatus::kSuccess);
+  EXPECT_EQ(absl::string_view(landing->bytes().data(), 1001), absl::string_view(users.data() + from, 1001));
+}
+
 TEST_P(ConformanceTest, ABufferThatIsGoneCannotBeRead) {
   StartServer();
   auto client = NewClient();

@@ -67,13 +67,10 @@ void FakePeer::Release() {
 class FakeMemory::FakeBuffer final : public Buffer {
  public:
   FakeBuffer(FakeMemory* memory, size_t bytes, bool readable_by_peers)
-      : memory_(memory), words_(new uint64_t[(bytes + 7) / 8]()) {
-    bytes_ = absl::MakeSpan(static_cast<char*>(static_cast<void*>(words_.get())), bytes);
-    memory_->registered_.emplace(bytes_.data(), bytes);
-    if (!readable_by_peers) return;
-    memory_->readable_.push_back(this);
-    ChangeKey();
-  }
+      : FakeBuffer(memory, std::make_unique<uint64_t[]>((bytes + 7) / 8), {}, bytes, readable_by_peers) {}
+  // Of memory that is the user's.
+  FakeBuffer(FakeMemory* memory, absl::Span<char> bytes)
+      : FakeBuffer(memory, nullptr, bytes, bytes.size(), /*readable_by_peers=*/true) {}
   ~FakeBuffer() override {
     memory_->registered_.erase(bytes_.data());
     memory_->offered_.erase(remote_.rkey);
@@ -87,6 +84,16 @@ class FakeMemory::FakeBuffer final : public Buffer {
   }
 
  private:
+  FakeBuffer(FakeMemory* memory, std::unique_ptr<uint64_t[]> words, absl::Span<char> users, size_t bytes,
+             bool readable_by_peers)
+      : memory_(memory), words_(std::move(words)) {
+    bytes_ = words_ == nullptr ? users : absl::MakeSpan(static_cast<char*>(static_cast<void*>(words_.get())), bytes);
+    memory_->registered_.emplace(bytes_.data(), bytes);
+    if (!readable_by_peers) return;
+    memory_->readable_.push_back(this);
+    ChangeKey();
+  }
+
   FakeMemory* const memory_;
   const std::unique_ptr<uint64_t[]> words_;
 };
@@ -111,6 +118,10 @@ std::unique_ptr<Buffer> FakeMemory::Allocate(size_t bytes, bool readable_by_peer
   return std::make_unique<FakeBuffer>(this, bytes, readable_by_peers);
 }
 
+std::unique_ptr<Buffer> FakeMemory::Register(absl::Span<char> memory) {
+  return std::make_unique<FakeBuffer>(this, memory);
+}
+
 // ---- Endpoints.
 
 absl::StatusOr<std::unique_ptr<Connection>> FakeEndpoint::Connect(absl::string_view, absl::string_view hello, int64_t) {
@@ -121,6 +132,11 @@ absl::StatusOr<std::unique_ptr<Connection>> FakeEndpoint::Connect(absl::string_v
 absl::StatusOr<std::unique_ptr<Buffer>> FakeEndpoint::Allocate(size_t bytes, bool readable_by_peers) {
   if (memory_ == nullptr) return absl::UnimplementedError("this endpoint allocates none");
   return memory_->Allocate(bytes, readable_by_peers);
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> FakeEndpoint::Register(absl::Span<char> memory) {
+  if (memory_ == nullptr) return std::unique_ptr<Buffer>();
+  return memory_->Register(memory);
 }
 
 size_t FakeEndpoint::Poll(absl::Span<Completion> out) {

@@ -120,6 +120,7 @@ class FakeMemory {
   void ChangeKeys();
 
   std::unique_ptr<Buffer> Allocate(size_t bytes, bool readable_by_peers);
+  std::unique_ptr<Buffer> Register(absl::Span<char> memory);
 
  private:
   class FakeBuffer;
@@ -137,6 +138,7 @@ class FakeEndpoint : public Endpoint {
   absl::StatusOr<std::unique_ptr<Connection>> Connect(absl::string_view address, absl::string_view hello,
                                                       int64_t timeout_ms) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> Register(absl::Span<char> memory) override;
   size_t Poll(absl::Span<Completion> out) override;
   bool Arm() override {
     ++arms;

@@ -27,8 +27,10 @@ int64_t NowNs() { return Clock::Real().NowNs(); }
 
 class TcpBuffer final : public Buffer {
  public:
-  TcpBuffer(TcpEndpoint* endpoint, Mapping mapping, uint32_t rkey) : endpoint_(endpoint), mapping_(std::move(mapping)) {
-    bytes_ = absl::MakeSpan(mapping_.data(), mapping_.bytes());
+  // `mapping` holds the memory, or nothing where that is the user's.
+  TcpBuffer(TcpEndpoint* endpoint, Mapping mapping, absl::Span<char> memory, uint32_t rkey)
+      : endpoint_(endpoint), mapping_(std::move(mapping)) {
+    bytes_ = memory;
     if (rkey == 0) return;
     remote_.bytes = bytes_.size();
     remote_.rkey = rkey;
@@ -100,13 +102,19 @@ absl::StatusOr<std::unique_ptr<Buffer>> TcpEndpoint::Allocate(size_t bytes, bool
   if (bytes == 0) return absl::InvalidArgumentError("a buffer of 0 bytes");
   absl::StatusOr<Mapping> mapping = MapAnonymous(bytes);
   if (!mapping.ok()) return mapping.status();
-  uint32_t rkey = 0;
-  if (readable_by_peers) {
-    while (next_rkey_ == 0 || buffers_.count(next_rkey_) > 0) ++next_rkey_;
-    rkey = next_rkey_++;
-    buffers_[rkey] = absl::MakeSpan(mapping->data(), mapping->bytes());
-  }
-  return std::make_unique<TcpBuffer>(this, *std::move(mapping), rkey);
+  const absl::Span<char> memory(mapping->data(), mapping->bytes());
+  return std::make_unique<TcpBuffer>(this, *std::move(mapping), memory, readable_by_peers ? Offer(memory) : 0);
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> TcpEndpoint::Register(absl::Span<char> memory) {
+  return std::make_unique<TcpBuffer>(this, Mapping(), memory, Offer(memory));
+}
+
+// Gives memory a key by which peers READ it.
+uint32_t TcpEndpoint::Offer(absl::Span<char> memory) {
+  while (next_rkey_ == 0 || buffers_.count(next_rkey_) > 0) ++next_rkey_;
+  buffers_[next_rkey_] = memory;
+  return next_rkey_++;
 }
 
 void TcpEndpoint::Free(uint32_t rkey) {

@@ -32,6 +32,7 @@ class TcpEndpoint final : public Endpoint, private ConnectionHost {
   absl::StatusOr<std::unique_ptr<Connection>> Connect(absl::string_view address, absl::string_view hello,
                                                       int64_t timeout_ms) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> Register(absl::Span<char> memory) override;
   size_t Poll(absl::Span<Completion> out) override;
   bool Arm() override;
   int fd() const override { return epoll_.get(); }
@@ -56,6 +57,7 @@ class TcpEndpoint final : public Endpoint, private ConnectionHost {
   void Forget(TcpConnection* connection) override;
   const char* Find(const ReadOrder& order) override;
 
+  uint32_t Offer(absl::Span<char> memory);
   void CheckEvents();
   void Tick();
   bool AnyTicks() const;

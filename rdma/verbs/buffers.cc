@@ -17,19 +17,20 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 class Buffers::OwnBuffer final : public Buffer {
  public:
-  OwnBuffer(Buffers* buffers, Mapping mapping, bool readable)
+  // `mapping` holds the memory, or nothing where that is the user's.
+  OwnBuffer(Buffers* buffers, Mapping mapping, absl::Span<char> memory, bool readable)
       : all_(buffers), mapping_(std::move(mapping)), readable_(readable) {
-    bytes_ = absl::MakeSpan(mapping_.data(), mapping_.bytes());
-    if (readable_) remote_ = {reinterpret_cast<uintptr_t>(mapping_.data()), mapping_.bytes(), 0};
+    bytes_ = memory;
+    if (readable_) remote_ = {reinterpret_cast<uintptr_t>(memory.data()), memory.size(), 0};
     all_->buffers_.push_back(this);
   }
   ~OwnBuffer() override {
-    if (all_->memory_ != nullptr) all_->memory_->Remove(mapping_.data());
+    if (all_->memory_ != nullptr) all_->memory_->Remove(bytes_.data());
     std::erase(all_->buffers_, this);
   }
 
   absl::Status Register() {
-    absl::StatusOr<uint32_t> rkey = all_->memory_->Add(mapping_.data(), mapping_.bytes(), readable_);
+    absl::StatusOr<uint32_t> rkey = all_->memory_->Add(bytes_.data(), bytes_.size(), readable_);
     if (!rkey.ok()) return rkey.status();
     remote_.rkey = *rkey;
     return absl::OkStatus();
@@ -57,12 +58,17 @@ void Buffers::Leave() {
 
 absl::StatusOr<std::unique_ptr<Buffer>> Buffers::Allocate(size_t bytes, bool readable_by_peers) {
   if (bytes == 0) return absl::InvalidArgumentError("a buffer of 0 bytes");
-  if (memory_ == nullptr) return absl::UnavailableError("no memory is registered while the RDMA device is gone");
   absl::StatusOr<Mapping> mapping = MapAnonymous(bytes);
   if (!mapping.ok()) return mapping.status();
   // Registering touches every page: there are fewer large ones.
   if (bytes >= kHugePageBytes) madvise(mapping->data(), mapping->bytes(), MADV_HUGEPAGE);
-  auto buffer = std::make_unique<OwnBuffer>(this, *std::move(mapping), readable_by_peers);
+  const absl::Span<char> memory(mapping->data(), mapping->bytes());
+  return Add(*std::move(mapping), memory, readable_by_peers);
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> Buffers::Add(Mapping mapping, absl::Span<char> memory, bool readable_by_peers) {
+  if (memory_ == nullptr) return absl::UnavailableError("no memory is registered while the RDMA device is gone");
+  auto buffer = std::make_unique<OwnBuffer>(this, std::move(mapping), memory, readable_by_peers);
   if (absl::Status status = buffer->Register(); !status.ok()) return status;
   return buffer;
 }

@@ -8,6 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "rdma/host/sealed_memory.h"
 #include "rdma/transport.h"
 #include "rdma/verbs/registered_memory.h"
 
@@ -27,9 +29,14 @@ class Buffers {
 
   // As of Endpoint. UNAVAILABLE while there is no device.
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers);
+  absl::StatusOr<std::unique_ptr<Buffer>> Register(absl::Span<char> memory) {
+    return Add(Mapping(), memory, /*readable_by_peers=*/true);
+  }
 
  private:
   class OwnBuffer;
+
+  absl::StatusOr<std::unique_ptr<Buffer>> Add(Mapping mapping, absl::Span<char> memory, bool readable_by_peers);
 
   RegisteredMemory* memory_ = nullptr;  // null: no device
   std::vector<OwnBuffer*> buffers_;

@@ -53,6 +53,9 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) override {
     return buffers_.Allocate(bytes, readable_by_peers);
   }
+  absl::StatusOr<std::unique_ptr<Buffer>> Register(absl::Span<char> memory) override {
+    return buffers_.Register(memory);
+  }
   size_t Poll(absl::Span<Completion> out) override;
   bool Arm() override;
   int fd() const override { return epoll_.get(); }

@@ -462,6 +462,47 @@ static void test_wrong_input(farlook_client* client) {
   OK(farlook_ping(client, NULL)); /* and all that did no harm */
 }
 
+static void test_registered_memory(farlook_client* client) {
+  enum { kBytes = 1 << 20, kValue = 100000 };
+  char* const memory = malloc(kBytes);
+  size_t bytes = 0;
+  memset(memory, 'm', kBytes);
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_register(NULL, memory, kBytes));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_register(client, NULL, kBytes));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_register(client, memory, 0));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_register(client, memory, SIZE_MAX));
+  EXPECT(FARLOOK_NOT_FOUND, farlook_unregister(client, memory));
+  EXPECT(FARLOOK_NOT_FOUND, farlook_unregister(client, NULL));
+  OK(farlook_register(client, memory + 1, kBytes - 1));
+  EXPECT(FARLOOK_ALREADY_EXISTS, farlook_register(client, memory, kBytes));
+  SAYS("registered");
+  EXPECT(FARLOOK_NOT_FOUND, farlook_unregister(client, memory));
+  /* Aligned as it may be, and not at all; in part of it, and beside it. */
+  for (size_t from = 0; from < 3; ++from) {
+    memset(memory + from * 7, 'a' + (int)from, kValue);
+    OK(farlook_put(client, KEY("r"), memory + from * 7, kValue, NULL, NULL));
+    char* const to = memory + kBytes / 2 + from;
+    OK(farlook_get(client, KEY("r"), NULL, to, kValue, &bytes, NULL));
+    CHECK(bytes == kValue && memcmp(to, memory + from * 7, kValue) == 0 && to[kValue] == 'm');
+    EXPECT(FARLOOK_OUT_OF_RANGE, farlook_get(client, KEY("r"), NULL, to, kValue - 1, &bytes, NULL));
+    CHECK(bytes == kValue && to[kValue] == 'm');
+  }
+  fflush(NULL);
+  const pid_t child = fork();
+  if (child == 0) {
+    EXPECT(FARLOOK_FAILED_PRECONDITION, farlook_unregister(client, memory + 1));
+    EXPECT(FARLOOK_FAILED_PRECONDITION, farlook_register(client, memory, 1));
+    memory[kBytes - 1] = 'c';
+    _exit(0);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0 && memory[kBytes - 1] == 'm');
+  OK(farlook_unregister(client, memory + 1));
+  OK(farlook_register(client, memory, 10)); /* what farlook_close() lets go of */
+  OK(farlook_delete(client, KEY("r"), NULL));
+  free(memory);
+}
+
 static void test_figures(farlook_client* client) {
   uint64_t figure = 0, incarnation = 0, bytes = 0;
   size_t names = 0;
@@ -526,6 +567,7 @@ int main(int argc, char** argv) {
   test_operations(client);
   test_options(client);
   test_wrong_input(client);
+  test_registered_memory(client);
   test_figures(client);
   test_fork(client);
   farlook_close(client);

@@ -368,6 +368,36 @@ class ClientTest(FarlookTest):
     self.assertLess(sys.getallocatedblocks() - blocks, 100)
     self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 4096)
 
+  def test_registered_memory(self):
+    import numpy  # pylint: disable=import-outside-toplevel
+    with farlook.connect(ADDRESS) as client:
+      rows = numpy.zeros((4, 50_000), dtype=numpy.uint8)
+      client.register(rows)
+      with self.assertRaises(farlook.AlreadyExists):
+        client.register(rows[1])
+      rows[0] = 7
+      client.put(self.id(), rows[0])
+      self.assertEqual(client.get_rows([self.id()] * 4, rows), [True] * 4)
+      self.assertTrue((rows == 7).all())
+      memory = bytearray(100_000)
+      client.register(memory)
+      # Expect: the client holds what it knows of, and nothing else.
+      with self.assertRaises(BufferError):
+        memory.clear()
+      client.unregister(memory)
+      memory.clear()
+      for wrong, error in ((b'constant', (BufferError, TypeError)), (7, TypeError), (rows[:, ::2], ValueError),
+                           (bytearray(), farlook.InvalidArgument)):
+        with self.assertRaises(error):
+          client.register(wrong)
+      with self.assertRaises(farlook.NotFound):
+        client.unregister(rows[1])
+      other = bytearray(5)
+      client.register(other)
+    other.clear()
+    with self.assertRaisesRegex(farlook.FailedPrecondition, 'closed'):
+      client.register(bytearray(5))
+
   def test_the_types_are_what_there_is(self):
     # mypy's own comparison of the package with its stubs, in a process of its own, which imports it too.
     package = pathlib.Path(farlook.__file__).parent

@@ -18,6 +18,7 @@ SOURCES = [
     "client/status.cc",
     "client/told_figures.cc",
     "client/touches.cc",
+    "client/user_memory.cc",
     "kv/block.cc",
     "kv/block_set.cc",
     "kv/cell_notice.cc",

@@ -140,6 +140,12 @@ int farlook_ttl(farlook_client* client, const void* key, size_t key_bytes, const
 int farlook_get_and_touch(farlook_client* client, const void* key, size_t key_bytes, int64_t ttl_ms,
                           const farlook_options* options, farlook_value* value);
 
+/* Memory that values are read into, and pulled from, without a copy between, where the transport can: farlook/memory.h
+ * says which can. It stays mapped until it is unregistered or the client is closed. FARLOOK_ALREADY_EXISTS: a part of
+ * it is registered; FARLOOK_FAILED_PRECONDITION, of farlook_unregister(): it is in use. */
+int farlook_register(farlook_client* client, void* memory, size_t bytes);
+int farlook_unregister(farlook_client* client, const void* memory);
+
 /* Asks the server's CPU for an answer. */
 int farlook_ping(farlook_client* client, const farlook_options* options);
 /* The server's figures, one "name value" a line. */
