@@ -6,15 +6,12 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/batch.h"
 #include "client/client_impl.h"
-#include "client/credentials.h"
 #include "client/operation.h"
 #include "client/view.h"
 #include "farlook/async.h"
-#include "rdma/transport.h"
 
 namespace farlook {
 
@@ -33,25 +30,6 @@ void TakeVersion(client::Operation* operation, Result<uint64_t>* result) {
 
 Client::Client(std::unique_ptr<ClientImpl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
-
-absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address, const ClientOptions& given) {
-  ClientOptions options = given;
-  if (absl::Status status = client::FindCredentials(&options); !status.ok()) return status;
-  if (options.lookups == Lookups::kAuto) {
-    options.lookups = absl::StartsWith(View(address), "tcp://") ? Lookups::kMessages : Lookups::kReads;
-  }
-  rdma::TransportOptions transport;
-  transport.liveness_ms = options.liveness_ms;
-  transport.max_outstanding = options.max_outstanding;
-  // Of several addresses the first says which backend, and on rdma which device, all are reached with.
-  auto endpoint = rdma::CreateEndpoint(View(address.substr(0, address.find(','))), transport);
-  if (!endpoint.ok()) return endpoint.status();
-  auto impl = std::make_unique<ClientImpl>(*std::move(endpoint), address, options);
-  if (absl::Status status = impl->waiter.Connect(options.timeout_ms, options.wait_for_server); !status.ok()) {
-    return absl::Status(status.code(), absl::StrCat("cannot connect to ", View(address), ": ", status.message()));
-  }
-  return std::unique_ptr<Client>(new Client(std::move(impl)));
-}
 
 // ---- Values.
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -44,7 +45,8 @@ inline absl::Status NotAsMany(absl::string_view what, size_t count, size_t keys)
 class ClientImpl {
  public:
   ClientImpl(std::unique_ptr<rdma::Endpoint> endpoint, std::string_view address, const ClientOptions& options)
-      : core(std::move(endpoint), client::View(address), options, rdma::Clock::Real(), std::random_device()()),
+      : reached(address),
+        core(std::move(endpoint), client::View(address), options, rdma::Clock::Real(), std::random_device()()),
         waiter(&core, options.spin_us),
         batch(&core, &waiter) {}
 
@@ -142,6 +144,7 @@ class ClientImpl {
 
   size_t ready() const { return ready_; }
 
+  std::string reached;                      // see Client::address()
   std::vector<client::Operation*> records;  // scratch
   client::ClientCore core;
   client::Waiter waiter;

@@ -57,6 +57,10 @@ class ClientCore {
   bool ready() const { return link_.ready(); }
   // Why the last attempt to connect failed, or OK.
   const absl::Status& refused() const { return link_.refused(); }
+  // Whether it was a server that answered the last attempt.
+  bool turned_away() const { return link_.turned_away() || incarnation_ != 0; }
+  // From now on as with ClientOptions::wait_for_server.
+  void WaitForServer() { link_.WaitForServer(); }
 
   // See Client.
   void Start(Operation* operation) { Start(absl::MakeSpan(&operation, 1)); }

@@ -45,6 +45,7 @@ Link::Link(rdma::Endpoint* endpoint, absl::string_view address, const ClientOpti
       addresses_(SplitAddresses(address)),
       given_(addresses_.size()),
       options_(options),
+      wait_for_server_(options.wait_for_server),
       random_(static_cast<std::minstd_rand::result_type>(random_seed)),
       directory_(endpoint, time) {}
 
@@ -236,7 +237,7 @@ void Link::Failed(absl::Status why, int64_t now_ns) {
   if (why.ok()) why = absl::UnavailableError("the connection ended");
   // Without a word of the server: nobody is there, or nobody answers.
   const bool nobody = absl::IsUnavailable(why) || absl::IsNotFound(why) || absl::IsDeadlineExceeded(why);
-  const bool waits = options_.wait_for_server || in_group();
+  const bool waits = wait_for_server_ || in_group();
   refused_ = waits && may_pass_.value_or(nobody) ? absl::OkStatus() : std::move(why);
 }
 

@@ -82,6 +82,9 @@ class Link {
   // Posts what found no room, and the directory's next READ; rings.
   void Pump();
 
+  // From now on as with ClientOptions::wait_for_server.
+  void WaitForServer() { wait_for_server_ = true; }
+
   // ---- Ends.
 
   // The attempt failed. Destroys the connection.
@@ -134,6 +137,7 @@ class Link {
   std::optional<size_t> named_;         // where a backup says that the primary is
   bool is_group_ = false;
   const ClientOptions options_;
+  bool wait_for_server_;
   std::minstd_rand random_;
 
   DirectoryReader directory_;

@@ -11,7 +11,7 @@
 namespace farlook::rdma {
 namespace {
 
-constexpr char kForms[] = "an address is shm:///absolute/path, rdma://host:port or tcp://host:port";
+constexpr char kForms[] = "an address is shm:///absolute/path, rdma://host:port, tcp://host:port or auto://host:port";
 constexpr size_t kMaxHostBytes = 253;  // of a DNS name
 
 // The text may come from anywhere: it is escaped, and cut to what fits a log line.

@@ -4,8 +4,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "rdma/choices.h"
 
 namespace farlook::rdma {
 namespace {
@@ -57,7 +59,8 @@ TEST(AddressTest, PathLimitIsThatOfUnixSockets) {
 }
 
 TEST(AddressTest, ErrorsSayWhatIsWrong) {
-  EXPECT_THAT(ErrorOf(""), HasSubstr("an address is shm:///absolute/path, rdma://host:port or tcp://host:port"));
+  EXPECT_THAT(ErrorOf(""),
+              HasSubstr("an address is shm:///absolute/path, rdma://host:port, tcp://host:port or auto://host:port"));
   EXPECT_THAT(ErrorOf("http://a:1"), HasSubstr("an address is"));
   EXPECT_THAT(ErrorOf("shm://tmp/x"), HasSubstr("must be absolute"));
   EXPECT_THAT(ErrorOf("shm://"), HasSubstr("must be absolute"));
@@ -74,6 +77,24 @@ TEST(AddressTest, ErrorsSayWhatIsWrong) {
   EXPECT_THAT(ErrorOf("rdma://[fe80::1]7000"), HasSubstr("port is missing"));
   EXPECT_THAT(ErrorOf("rdma://[10.0.0.1]:7000"), HasSubstr("IPv6 addresses only"));
   EXPECT_THAT(ErrorOf("rdma://a b:1"), HasSubstr("the host contains"));
+}
+
+TEST(AddressTest, AutoStandsForRdmaThenTcpAndOthersForThemselves) {
+  const auto choices = [](absl::string_view text) {
+    const auto all = Choices(text);
+    if (all.ok()) return absl::StrJoin(*all, " ");
+    EXPECT_EQ(all.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(all.status().message());
+  };
+  EXPECT_EQ(choices("auto://[::1]:7000"), "rdma://[::1]:7000 tcp://[::1]:7000");
+  EXPECT_EQ(choices("tcp://a:1"), "tcp://a:1");
+  EXPECT_EQ(choices("shm:///tmp/x"), "shm:///tmp/x");
+  EXPECT_EQ(choices("auto://host"), "address \"auto://host\": the port is missing (as in rdma://host:port)");
+  EXPECT_THAT(choices("auto:///tmp/x"), HasSubstr("port is missing"));
+  EXPECT_THAT(choices("auto://rdma://host:1"), HasSubstr("needs brackets"));
+  EXPECT_THAT(choices("auto:host:1"), HasSubstr("an address is"));
+  // A transport is one of them.
+  EXPECT_THAT(ErrorOf("auto://host:1"), HasSubstr("an address is"));
 }
 
 TEST(AddressTest, ErrorsEscapeAndShortenTheInput) {

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
+#include "rdma/choices.h"
 #include "rdma/host_memory.h"
 #include "rdma/transport.h"
 #include "rdma/verbs/doctor.h"
@@ -48,10 +49,24 @@ Findings ExamineMemory(const ServerPlan& plan) {
   return findings;
 }
 
-Finding ExamineListening(const std::string& address) {
-  const absl::StatusOr<std::unique_ptr<Listener>> listener = Listen(address);
-  if (!listener.ok()) return Trouble(listener.status());
-  return Good(absl::StrCat("a server can listen at ", address));
+// Of several choices one suffices.
+Findings ExamineListening(const std::string& address) {
+  const absl::StatusOr<std::vector<std::string>> choices = Choices(address);
+  if (!choices.ok()) return {Trouble(choices.status())};
+  Findings findings;
+  bool any = false;
+  std::vector<std::unique_ptr<Listener>> listeners;  // at once, as a server's
+  for (const std::string& choice : *choices) {
+    absl::StatusOr<std::unique_ptr<Listener>> listener = Listen(choice);
+    if (listener.ok()) {
+      any = true;
+      findings.push_back(Good(absl::StrCat("a server can listen at ", choice)));
+      listeners.push_back(*std::move(listener));
+    } else {
+      findings.push_back(Trouble(listener.status()));
+    }
+  }
+  return any ? AsAdvice(std::move(findings)) : findings;
 }
 
 }  // namespace
@@ -59,8 +74,10 @@ Finding ExamineListening(const std::string& address) {
 Findings ExamineHost() { return verbs::ExamineHost(); }
 
 Findings ExamineRoute(absl::string_view address) {
+  const absl::StatusOr<std::vector<std::string>> choices = Choices(address);
+  if (!choices.ok()) return {Trouble(choices.status())};
+  if (IsAuto(address)) return AsAdvice(ExamineRoute((*choices)[0]));
   const absl::StatusOr<Address> parsed = ParseAddress(address);
-  if (!parsed.ok()) return {Trouble(parsed.status())};
   if (parsed->scheme == Scheme::kShm) return {};  // it is here, or it is not: connecting tells
   if (parsed->scheme == Scheme::kTcp) return {};  // likewise
   return verbs::ExamineRoute(*parsed);
@@ -68,16 +85,18 @@ Findings ExamineRoute(absl::string_view address) {
 
 Findings ExamineServer(const ServerPlan& plan) {
   Findings findings = ExamineMemory(plan);
-  bool verbs = false;
+  bool verbs = false, perhaps = false;
   for (const std::string& address : plan.addresses) {
     const absl::StatusOr<Address> parsed = ParseAddress(address);
     verbs = verbs || (parsed.ok() && parsed->scheme == Scheme::kRdma);
+    perhaps = perhaps || IsAuto(address);
   }
-  if (verbs) {
-    Append(verbs::ExamineHost(), &findings);
-    findings.push_back(verbs::ExamineLockedMemory(plan.bytes));
+  if (verbs || perhaps) {
+    Findings of_host = verbs::ExamineHost();
+    of_host.push_back(verbs::ExamineLockedMemory(plan.bytes));
+    Append(verbs ? std::move(of_host) : AsAdvice(std::move(of_host)), &findings);
   }
-  for (const std::string& address : plan.addresses) findings.push_back(ExamineListening(address));
+  for (const std::string& address : plan.addresses) Append(ExamineListening(address), &findings);
   return findings;
 }
 

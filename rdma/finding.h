@@ -42,6 +42,14 @@ inline absl::string_view LevelName(Finding::Level level) {
   return "";
 }
 
+// Of what there is another way for.
+inline Findings AsAdvice(Findings findings) {
+  for (Finding& finding : findings) {
+    if (finding.level == Finding::Level::kTrouble) finding.level = Finding::Level::kAdvice;
+  }
+  return findings;
+}
+
 // As people see it, without the end of the line.
 inline std::string ToLine(const Finding& finding) {
   return absl::StrFormat("%-8s %s", LevelName(finding.level), finding.text);

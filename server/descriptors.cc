@@ -20,13 +20,14 @@ constexpr uint64_t kForEachAddress = 8;
 // Sockets that have not said yet what they are (rdma/tcp/limits.h).
 constexpr uint64_t kForEachTcpAddress = 512;
 
-bool IsTcp(const std::string& address) { return absl::StartsWith(address, "tcp://"); }
+bool IsAuto(const std::string& address) { return absl::StartsWith(address, "auto://"); }
+bool IsTcp(const std::string& address) { return absl::StartsWith(address, "tcp://") || IsAuto(address); }
 
 uint64_t WithoutClients(const ServerOptions& options) {
   const uint64_t workers = static_cast<uint64_t>(std::max(options.workers, 1));
   const auto tcp = static_cast<uint64_t>(absl::c_count_if(options.listen, IsTcp));
-  return kOwn + tcp * kForEachTcpAddress +
-         options.listen.size() * (kForEachAddress + workers * kForEachWorkerAndAddress);
+  const uint64_t all = options.listen.size() + static_cast<uint64_t>(absl::c_count_if(options.listen, IsAuto));
+  return kOwn + tcp * kForEachTcpAddress + all * (kForEachAddress + workers * kForEachWorkerAndAddress);
 }
 
 // Any of them may come to any address.

@@ -72,8 +72,9 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
 
   kv_server --listen=shm:///tmp/farlook --memory=4GiB
 
-  --listen=ADDRESS[,ADDRESS]  where clients connect: shm:///absolute/path, rdma://host:port or tcp://host:port. Required; may be
-                              repeated
+  --listen=ADDRESS[,ADDRESS]  where clients connect: shm:///absolute/path, rdma://host:port, tcp://host:port, or
+                              auto://host:port for both of these, or one where the other cannot be. Required; may
+                              be repeated
   --memory=SIZE               for keys, values and index: 16MiB to 2TiB (1GiB)
   --counter_memory=SIZE       for counters, 64 bytes each, beside --memory; 0: no counters (16MiB)
   --counter_patience=DURATION how long a client may ignore that a counter was deleted (2s)

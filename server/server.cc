@@ -16,6 +16,7 @@
 #include "kv/cell_region.h"
 #include "kv/region.h"
 #include "kv/table.h"
+#include "rdma/choices.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
 #include "server/acceptor.h"
@@ -104,6 +105,7 @@ class Server::Impl {
   absl::Status ReadUsers();
   absl::Status OpenGroup();
   absl::Status Listen();
+  absl::Status ListenAt(const std::string& address, int64_t socket_gid);
   absl::Status Prepare(const std::function<void(int)>& on_progress);
   absl::Status MakeTable(const std::function<void(int)>& on_progress);
   absl::Status MakeCounters();
@@ -223,17 +225,33 @@ absl::Status Server::Impl::ReloadUsers() {
 absl::Status Server::Impl::Listen() {
   absl::StatusOr<int64_t> group = GroupId(options_.socket_group);
   if (!group.ok()) return group.status();
-  for (const std::string& address : options_.listen) {
-    rdma::TransportOptions transport;
-    transport.liveness_ms = options_.liveness_ms;
-    transport.socket_mode = options_.socket_mode;
-    transport.socket_gid = *group;
-    auto listener = rdma::Listen(address, transport);
-    if (!listener.ok()) return listener.status();
-    if (facts_.numa_node < 0) facts_.numa_node = (*listener)->numa_node();  // of the first device
-    facts_.addresses.push_back((*listener)->address());
-    listeners_.push_back(*std::move(listener));
+  for (const std::string& text : options_.listen) {
+    absl::StatusOr<std::vector<std::string>> choices = rdma::Choices(text);
+    if (!choices.ok()) return choices.status();
+    // Of auto:// one choice suffices; of the other the log says why not.
+    const size_t before = listeners_.size();
+    std::vector<std::pair<std::string, absl::Status>> refused;
+    for (const std::string& choice : *choices) {
+      if (absl::Status status = ListenAt(choice, *group); !status.ok()) refused.emplace_back(choice, status);
+    }
+    if (listeners_.size() == before) return refused.back().second;
+    for (const auto& [choice, status] : refused) {
+      Log(LogLevel::kWarning, "does not listen", {{"address", choice}, {"reason", status.message()}});
+    }
   }
+  return absl::OkStatus();
+}
+
+absl::Status Server::Impl::ListenAt(const std::string& address, int64_t socket_gid) {
+  rdma::TransportOptions transport;
+  transport.liveness_ms = options_.liveness_ms;
+  transport.socket_mode = options_.socket_mode;
+  transport.socket_gid = socket_gid;
+  auto listener = rdma::Listen(address, transport);
+  if (!listener.ok()) return listener.status();
+  if (facts_.numa_node < 0) facts_.numa_node = (*listener)->numa_node();  // of the first device
+  facts_.addresses.push_back((*listener)->address());
+  listeners_.push_back(*std::move(listener));
   return absl::OkStatus();
 }
 

@@ -45,6 +45,7 @@ std::string ClientStore::ClientStats() const {
   const farlook::ClientStats& s = client_->stats();
   std::string text;
   const auto add = [&](absl::string_view name, uint64_t value) { absl::StrAppend(&text, name, " ", value, "\n"); };
+  absl::StrAppend(&text, "address ", address(), "\n");
   add("gets", s.gets);
   add("hits", s.hits);
   add("misses", s.misses);

@@ -43,6 +43,7 @@ class ClientStore : public Store {
     return KickClient(client_.get(), id, {.timeout_ms = timeout_ms});
   }
   std::string ClientStats() const override;
+  std::string address() const override { return client_->address(); }
   uint64_t incarnation() const override { return client_->incarnation(); }
 
  private:

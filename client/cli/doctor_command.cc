@@ -31,6 +31,9 @@ void Print(const Findings& findings, Context& context) {
   out.Flush();
 }
 
+// RDMA, or another way where there is none.
+bool IsAuto(const Options& options) { return absl::StartsWith(options.address, "auto:"); }
+
 // Of a server that let this client in: one that asks lets nobody in without a secret, and a client with one lets no
 // server be that does not ask.
 Finding Authentication(const Options& options) {
@@ -50,6 +53,7 @@ Findings ExamineServerAt(const Options& options, Context& context) {
   const absl::StatusOr<Store*> store = context.connect(options);
   if (!store.ok()) return {rdma::Trouble(store.status())};
   Findings findings = {rdma::Good(absl::StrCat("a Farlook server serves reads at ", options.address))};
+  if (IsAuto(options)) findings.push_back(rdma::Good(absl::StrCat("of that address it took ", (*store)->address())));
   const auto start = std::chrono::steady_clock::now();
   const absl::Status status = (*store)->Ping(options.timeout_ms);
   if (!status.ok()) {
@@ -79,7 +83,7 @@ ExitCode RunDoctor(Context& context) {
     trouble = trouble || rdma::AnyTrouble(findings);
   };
   const bool without_adapter = absl::StartsWith(options.address, "shm:") || absl::StartsWith(options.address, "tcp:");
-  if (!without_adapter) tell(rdma::ExamineHost());
+  if (!without_adapter) tell(IsAuto(options) ? rdma::AsAdvice(rdma::ExamineHost()) : rdma::ExamineHost());
   if (!options.address.empty()) {
     const Findings route = trouble ? Findings() : rdma::ExamineRoute(options.address);
     tell(route);

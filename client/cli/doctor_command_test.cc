@@ -42,6 +42,12 @@ TEST_F(DoctorCommandTest, ASessionKeepsItsAddress) {
   EXPECT_THAT(Err(), HasSubstr("for the start of kv_cli"));
 }
 
+TEST_F(DoctorCommandTest, OfAnAddressThatLeavesAChoiceItSaysWhatWasTaken) {
+  store().set_address("tcp://127.0.0.1:1 (not rdma: there is none)");
+  EXPECT_EQ(Run({"doctor", "auto://127.0.0.1:1"}), ExitCode::kOk) << Out();
+  EXPECT_THAT(Out(), HasSubstr("of that address it took tcp://127.0.0.1:1 (not rdma: there is none)\n"));
+}
+
 TEST_F(DoctorCommandTest, AnAddressThatIsNone) {
   EXPECT_EQ(Run({"doctor", "shm:relative"}), ExitCode::kError);
   EXPECT_THAT(Out(), HasSubstr("trouble"));

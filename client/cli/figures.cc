@@ -16,7 +16,7 @@ namespace farlook::cli {
 namespace {
 
 // Those of kv_server. A new one that is missing here is shown as what it looks like.
-constexpr absl::string_view kTexts[] = {"version", "incarnation", "addresses", "huge_pages", "numa_node"};
+constexpr absl::string_view kTexts[] = {"version", "incarnation", "address", "addresses", "huge_pages", "numa_node"};
 
 std::optional<double> Amount(const Figure& figure) {
   double amount;

@@ -9,6 +9,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/cli/store.h"
@@ -51,6 +52,8 @@ class MemoryStore : public Store {
   absl::StatusOr<std::string> GroupStatus(int64_t) override { return absl::UnimplementedError("it is in no group"); }
   absl::Status HandOver(int64_t) override { return absl::UnimplementedError("it is in no group"); }
   std::string ClientStats() const override;
+  std::string address() const override { return address_; }
+  void set_address(std::string address) { address_ = std::move(address); }
   uint64_t incarnation() const override { return incarnation_; }
 
  private:
@@ -67,6 +70,7 @@ class MemoryStore : public Store {
   Fault fault_;
   absl::StatusOr<std::string> server_stats_ = std::string();
   std::vector<ConnectedClient> clients_;
+  std::string address_ = "memory";
   uint64_t incarnation_ = 1;
   uint64_t last_version_ = 0;
   uint64_t operations_ = 0;

@@ -38,6 +38,8 @@ class Store {
   virtual absl::StatusOr<std::string> GroupStatus(int64_t timeout_ms) = 0;
   virtual absl::Status HandOver(int64_t timeout_ms) = 0;
 
+  // Where it is connected to: see Client::address().
+  virtual std::string address() const = 0;
   // The figures of this connection, in the same form.
   virtual std::string ClientStats() const = 0;
   // Another number than before means that the server was started anew, with an empty table.

@@ -103,7 +103,8 @@ void farlook_options_free(farlook_options* options); /* which may be NULL */
 int farlook_options_set(farlook_options* options, const char* name, int64_t value);
 int farlook_options_set_text(farlook_options* options, const char* name, const char* text);
 
-/* Connects; *client is NULL unless this succeeds. `address`: "shm:///path", "rdma://host:port" or "tcp://host:port". */
+/* Connects; *client is NULL unless this succeeds. `address`: "shm:///path", "rdma://host:port", "tcp://host:port", or
+ * "auto://host:port": rdma, else tcp. */
 int farlook_connect(const char* address, const farlook_options* options, farlook_client** client);
 /* Gives up what is in flight, whose operations end with FARLOOK_CANCELLED. `client` may be NULL. */
 void farlook_close(farlook_client* client);

@@ -78,8 +78,9 @@ struct Result {
 
 class Client {
  public:
-  // Connects to a kv_server at "shm:///path", "rdma://host:port" or "tcp://host:port", or to a group's, all addresses
-  // with commas between. Tries until options.timeout_ms are over where options.wait_for_server says so.
+  // Connects to a kv_server at "shm:///path", "rdma://host:port", "tcp://host:port" or "auto://host:port" (rdma, else
+  // tcp), or to a group's, all addresses with commas between. Tries until options.timeout_ms are over where
+  // options.wait_for_server says so.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address, const ClientOptions& options = {});
   ~Client();  // gives up what is in flight; afterwards nothing refers to the operations
   Client(const Client&) = delete;
@@ -103,8 +104,7 @@ class Client {
   // else: value and version stay. Once an item has expired its key is absent, for every client and every condition, and
   // its memory is free some seconds later at most. INVALID_ARGUMENT: a ttl below 1 ms or above kMaxTtlMs.
   absl::Status Touch(std::string_view key, int64_t ttl_ms, const TouchOptions& options = {});
-  // It never expires.
-  absl::Status Persist(std::string_view key, const TouchOptions& options = {});
+  absl::Status Persist(std::string_view key, const TouchOptions& options = {});  // it never expires
   // Milliseconds that it lives still, from 1 on, or kForever. As a get it runs no instruction of the server.
   absl::StatusOr<int64_t> Ttl(std::string_view key, const GetOptions& options = {});
   // Touch and Get in one round trip. A value above 4 KiB, and one whose answer was lost with its connection, is read
@@ -156,8 +156,7 @@ class Client {
   // Afterwards no add succeeds, until the counter is created anew. Returns the last value.
   absl::StatusOr<int64_t> DeleteCounter(std::string_view key, const CounterOptions& options = {});
 
-  // Asks the server's CPU for an answer.
-  absl::Status Ping(const ServerOptions& options = {});
+  absl::Status Ping(const ServerOptions& options = {});  // asks the server's CPU for an answer
   // The server's figures, one "name value" a line (docs/operations.md lists them).
   absl::StatusOr<std::string> ServerStats(const ServerOptions& options = {});
 
@@ -173,8 +172,7 @@ class Client {
   size_t Poll(std::span<AsyncOperation*> done);
   // The same, but waits until there is one to return or a callback was called, or nothing is in flight.
   size_t Wait(std::span<AsyncOperation*> done);
-  // Started, and neither returned nor handed to its callback.
-  size_t in_flight() const;
+  size_t in_flight() const;  // started, and neither returned nor handed to its callback
 
   // To sleep in one's own loop while operations are in flight: if Arm() returns true, wait until fd() is readable or
   // wait_ms() milliseconds are over (-1: no limit), then Poll(). If it returns false there is something to poll
@@ -184,6 +182,8 @@ class Client {
   int64_t wait_ms() const;
 
   const ClientStats& stats() const;
+  // As given; of auto:// what it took: "rdma://host:port", or "tcp://host:port (not rdma: REASON)".
+  const std::string& address() const;
   // Random number of the server's life; another one after a reconnect means that the table started anew, empty.
   uint64_t incarnation() const;
   // Bytes that this client has allocated: location cache, directory, buffers, rings.
