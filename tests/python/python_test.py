@@ -370,7 +370,7 @@ class ClientTest(FarlookTest):
 
   def test_registered_memory(self):
     import numpy  # pylint: disable=import-outside-toplevel
-    with farlook.connect(ADDRESS) as client:
+    with farlook.connect(self.address) as client:
       rows = numpy.zeros((4, 50_000), dtype=numpy.uint8)
       client.register(rows)
       with self.assertRaises(farlook.AlreadyExists):
