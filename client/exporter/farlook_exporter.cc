@@ -65,6 +65,7 @@ std::string WrongFlag(int argc, char** argv) {
     absl::ConsumePrefix(&name, "-");
     const bool has_value = name.find('=') != absl::string_view::npos;
     name = name.substr(0, name.find('='));
+    if (name == "help" || name == "version") continue;  // absl's own, which it finds only while it parses
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     if (flag == nullptr) {
       const absl::string_view nearest = Nearest(name, kNames);
