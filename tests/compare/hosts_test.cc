@@ -28,7 +28,7 @@ TEST(CompareBetweenHostsTest, ClientsAreOnTheOtherHostAndTheServersCpuIsTold) {
     SCOPED_TRACE(result["case"].dump());
     std::map<std::string, nlohmann::json> rows;
     for (const nlohmann::json& row : result["rows"]) rows[row["store"]] = row;
-    EXPECT_EQ(rows.size(), 7u);
+    EXPECT_EQ(rows.size(), 8u);
     for (const char* store :
          {"farlook-rdma", "farlook-rdma-msg", "redis-tcp", "memcached-tcp", "map", "floor", "driver", "perftest"}) {
       ASSERT_TRUE(rows.count(store)) << store;
