@@ -129,7 +129,7 @@ class Runner:
                 loaded.add(store.server or store)
                 used = store.used_bytes(self.bench)
             self.memory.append({"store": store.name, "value_bytes": value_bytes, "records": records,
-                                "bytes_per_key": used / records})
+                                "bytes_per_key": used / records if used > 0 else None})  # else it is noise
 
     def run_one(self, case, store, records, repeat):
         if isinstance(store, PerftestStore):
