@@ -25,6 +25,9 @@ static_assert(alignof(TcpConnection) > kOfReads);
 
 int64_t NowNs() { return Clock::Real().NowNs(); }
 
+// Where peers address the first byte of a buffer: a multiple of 8 is one in memory too, as READs are of whole words.
+uint64_t Lead(absl::Span<const char> memory) { return reinterpret_cast<uintptr_t>(memory.data()) % 8; }
+
 class TcpBuffer final : public Buffer {
  public:
   // `mapping` holds the memory, or nothing where that is the user's.
@@ -32,6 +35,7 @@ class TcpBuffer final : public Buffer {
       : endpoint_(endpoint), mapping_(std::move(mapping)) {
     bytes_ = memory;
     if (rkey == 0) return;
+    remote_.address = Lead(memory);
     remote_.bytes = bytes_.size();
     remote_.rkey = rkey;
   }
@@ -125,8 +129,10 @@ void TcpEndpoint::Free(uint32_t rkey) {
 
 const char* TcpEndpoint::Find(const ReadOrder& order) {
   const auto found = buffers_.find(order.rkey);
-  if (found == buffers_.end() || !LiesWithin(order, found->second.size())) return nullptr;
-  return found->second.data() + order.address;
+  if (found == buffers_.end()) return nullptr;
+  const uint64_t lead = Lead(found->second);
+  if (order.address < lead || !LiesWithin(order, lead + found->second.size())) return nullptr;
+  return found->second.data() + (order.address - lead);
 }
 
 // ---- Polling ----

@@ -90,8 +90,9 @@ class CompareTest(unittest.TestCase):
           self.assertGreater(row["bytes_per_key"], 1000, store)
       self.assertEqual(rows["floor"]["to_floor"]["ops_per_s"], 1)
       self.assertIsNone(rows["driver"]["less_driver_ops_per_s"])
-      slow = rows["redis-unix"]  # in whose time the driver's is little
-      self.assertGreater(slow["less_driver_ops_per_s"], slow["ops_per_s"]["median"])
+      # Of so few operations the driver's may be the slower ones, on a busy machine: then nothing is told.
+      slow = rows["redis-unix"]
+      self.assertGreater(slow["less_driver_ops_per_s"] or float("inf"), slow["ops_per_s"]["median"])
     for name in ("kv_server", "redis-server", "memcached", "lmdb"):
       self.assertRegex(report["versions"][name], r"^\d+\.\d+")
     for name in ("cpu", "kernel", "compiler", "commit", "rdma_devices"):

