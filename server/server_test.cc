@@ -289,7 +289,7 @@ TEST_F(ServerTest, WhoConnectsAndSaysNothingIsAClientAndIsDroppedInTime) {
 TEST_F(ServerTest, AWindowOfRequestsIsAnswered) {
   Start();
   TestClient client(server_->addresses()[0]);
-  uint64_t number = 0;
+  uint64_t number = 0, answered = 0;
   for (int round = 0; round < 20; ++round) {
     for (uint32_t i = 0; i < client.welcome().window; ++i) {
       ++number;
@@ -299,6 +299,7 @@ TEST_F(ServerTest, AWindowOfRequestsIsAnswered) {
       TestClient::Answer answer;
       ASSERT_TRUE(client.Receive(&answer));
       EXPECT_EQ(answer.code, Code::kOk);
+      EXPECT_EQ(answer.number, ++answered) << "each once, in order";
     }
   }
   EXPECT_EQ(Stats()["keys"], absl::StrCat(number));

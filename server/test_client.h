@@ -86,7 +86,9 @@ class TestClient {
 
   // Posts a message, waiting for room. False when the connection is over.
   bool Send(absl::string_view message) {
-    return Wait([&] { return disconnected_ || connection_->PostSend(message, {}); }) && !disconnected_ && Ring();
+    bool posted = false;  // Wait() may ask again after a yes
+    const auto post = [&] { return posted = posted || disconnected_ || connection_->PostSend(message, {}); };
+    return Wait(post) && !disconnected_ && Ring();
   }
   bool Send(kv::Request request) {
     if (request.type == kv::RequestType::kPut) request.value_bytes = static_cast<uint32_t>(request.value.size());
