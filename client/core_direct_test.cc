@@ -3,13 +3,19 @@
 #include <vector>
 
 #include "client/core_testing.h"
+#include "gmock/gmock.h"
 #include "kv/expiry_word.h"
 #include "kv/item.h"
 #include "kv/limits.h"
+#include "kv/segment.h"
+#include "kv/slot.h"
 #include "kv/words.h"
 
 namespace farlook::client {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class DirectTest : public CoreTest {
  protected:
@@ -68,14 +74,14 @@ TEST_F(DirectTest, EndsAtOnceWithoutAPostAndWithoutTheClock) {
   EXPECT_TRUE(Begin(Kind::kExists, "key")->done());
   EXPECT_EQ(clock_.readings, readings);
   EXPECT_EQ(network_.reads, reads);
-  // Expect: what is absent is left to the others.
+  // Expect: what is absent too, with one look at the clock.
   auto other = Begin(Kind::kGet, "other");
-  EXPECT_FALSE(other->done());
-  Finish(other.get());
+  ASSERT_TRUE(other->done());
   EXPECT_EQ(other->code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(other->status().message().empty());
   EXPECT_EQ(other->operation.version, 0);
-  EXPECT_EQ(network_.reads, reads + 1);
+  EXPECT_EQ(clock_.readings, readings + 1);
+  EXPECT_EQ(network_.reads, reads);
   EXPECT_EQ(core_->stats().gets, 3);
   EXPECT_EQ(core_->stats().hits, 2);
   EXPECT_EQ(core_->stats().misses, 1);
@@ -241,11 +247,114 @@ TEST_F(DirectTest, AnAbsenceInMemoryThatIsNoBucketAnyMoreIsNotBelieved) {
   server_->Put("key", "value");
   Connect();
   ImitateBucketOf("key");
+  Poll();  // the time is known
   auto get = Begin(Kind::kGet, "key");
   EXPECT_FALSE(get->done()) << "the directory is old: that takes more than one look";
   Finish(get.get());
   EXPECT_EQ(get->result, "value");
   EXPECT_EQ(core_->stats().server_gets, 0);
+}
+
+// The bucket that the client looks into for "key", which is absent.
+class AbsentTest : public DirectTest {
+ protected:
+  AbsentTest() {
+    server_->Put("another", "value");
+    Connect();
+    bucket_ = server_->region().data() + EntryOf("key").offset() + kv::BucketOf(hash()) * kv::kBucketBytes;
+  }
+  uint64_t hash() { return server_->table().HashOf("key"); }
+  // Whether it is absent at once, and if not, then by the general path.
+  bool AtOnce() {
+    auto get = Begin(Kind::kGet, "key");
+    const bool done = get->done();
+    if (!done) Finish(get.get());
+    EXPECT_EQ(get->code(), absl::StatusCode::kNotFound);
+    return done;
+  }
+
+  char* bucket_;
+};
+
+TEST_F(AbsentTest, IsBelievedOnlyOfTheBucketThatWasLookedFor) {
+  EXPECT_TRUE(AtOnce());
+  const kv::BucketInfo info(kv::LoadWord(bucket_));
+  const kv::BucketInfo others[] = {kv::BucketInfo(), kv::BucketInfo(info.segment_id() + 1, kv::BucketOf(hash()), 0),
+                                   kv::BucketInfo(info.segment_id(), kv::BucketOf(hash()) ^ 1, 0), info.WithLink(1)};
+  for (const kv::BucketInfo other : others) {
+    SCOPED_TRACE(other.word());
+    kv::StoreWord(bucket_, other.word());
+    network_.hold_reads = true;
+    auto get = Begin(Kind::kGet, "key");
+    EXPECT_FALSE(get->done());
+    kv::StoreWord(bucket_, info.word());
+    network_.hold_reads = false;
+    network_.ReleaseReads();
+    Finish(get.get());
+    EXPECT_EQ(get->code(), absl::StatusCode::kNotFound);
+    EXPECT_TRUE(AtOnce());
+  }
+}
+
+TEST_F(AbsentTest, IsNotBelievedWhereASlotBearsTheFingerprint) {
+  for (size_t i = 1; i < kv::kWordsPerBucket; ++i) {
+    SCOPED_TRACE(i);
+    char* const word = bucket_ + 8 * i;
+    const uint64_t before = kv::LoadWord(word);
+    // Where it leads there is no item of anybody.
+    kv::StoreWord(word, kv::Slot(kv::FingerprintOf(hash()), /*size_class=*/0, kv::kPageBytes).word());
+    network_.hold_reads = true;
+    auto get = Begin(Kind::kGet, "key");
+    EXPECT_FALSE(get->done());
+    kv::StoreWord(word, before);
+    network_.hold_reads = false;
+    network_.ReleaseReads();
+    Finish(get.get());
+  }
+}
+
+TEST_F(AbsentTest, IsNotBelievedIfItTookTooLong) {
+  EXPECT_TRUE(AtOnce());
+  network_.when_mapped = [this] { clock_.AdvanceMs(25); };
+  EXPECT_TRUE(AtOnce());
+  network_.when_mapped = [this] { clock_.AdvanceMs(26); };
+  EXPECT_FALSE(AtOnce());
+}
+
+TEST_F(AbsentTest, NeedsALookAtTheEpochThatIsNotOld) {
+  const uint64_t refreshes = core_->stats().directory_refreshes;
+  clock_.AdvanceMs(25);
+  EXPECT_TRUE(AtOnce());
+  clock_.AdvanceMs(25);
+  EXPECT_TRUE(AtOnce());
+  EXPECT_EQ(core_->stats().directory_refreshes, refreshes);
+  clock_.AdvanceMs(1);
+  EXPECT_FALSE(AtOnce());
+  EXPECT_EQ(core_->stats().directory_refreshes, refreshes + 1);
+  EXPECT_TRUE(AtOnce());
+}
+
+TEST_F(AbsentTest, IsNotBelievedOfAServerThatIsGone) {
+  network_.when_mapped = [this] { network_.server_alive = false; };
+  network_.accepting = false;
+  auto get = Begin(Kind::kGet, "key");
+  EXPECT_FALSE(get->done());
+  Finish(get.get());
+  EXPECT_EQ(get->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(core_->stats().misses, 0);
+}
+
+TEST_F(AbsentTest, SaysOnceThatTheServerIsAnotherOne) {
+  server_ = std::make_unique<MiniServer>(4712);
+  network_.server = server_.get();
+  network_.Break();
+  PollFor(options_.timeout_ms, Start(Kind::kPing, "")->operation);
+  ASSERT_EQ(core_->stats().incarnation_changes, 1);
+  auto get = Begin(Kind::kGet, "key");
+  ASSERT_TRUE(get->done());
+  EXPECT_EQ(get->code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(get->status().message()), HasSubstr("incarnation changed"));
+  EXPECT_THAT(std::string(Begin(Kind::kGet, "key")->status().message()), Not(HasSubstr("incarnation changed")));
 }
 
 TEST_F(DirectTest, WhatWasReadAfterTheServerDiedIsNotBelieved) {

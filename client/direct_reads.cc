@@ -9,7 +9,7 @@
 #include "absl/base/attributes.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "client/finished.h"
+#include "kv/directory.h"
 #include "kv/fingerprints.h"
 #include "kv/item.h"
 #include "kv/limits.h"
@@ -75,6 +75,7 @@ inline size_t DirectReads::RunAll(absl::Span<Operation* const> operations) {
 }
 
 size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
+  const int64_t since_ns = parts_.time->last_ns();
   const char* const table = connection_->Mapped(table_.address, context_.region_bytes, table_.rkey);
   if (table == nullptr) [[unlikely]]
     return LeaveAlone(operations);
@@ -88,6 +89,11 @@ size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
   for (Get* get = gets; get != end; std::swap(copy, next_copy)) {
     const Get& taken = *get++;
     if (get != end) kv::LoadGranules(next_copy, get->item, get->bytes);
+    if (taken.bytes == 0) {
+      batch_->absent[counts.absent] = taken.operation;
+      counts.absent += IsAbsent(taken);
+      continue;
+    }
     if (!Take(taken, copy)) [[unlikely]]
       continue;
     ++counts.found;
@@ -95,13 +101,17 @@ size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
   }
   if (!connection_->alive()) [[unlikely]]
     return LeaveAlone(operations);
+  if (counts.absent > 0 && !EndAbsent(counts.absent, since_ns)) [[unlikely]]
+    counts.absent = 0;
+  const size_t ended = counts.found + counts.absent;
   ClientStats& stats = *parts_.stats;
-  stats.gets += counts.found;
+  stats.gets += ended;
   stats.hits += counts.found;
+  stats.misses += counts.absent;
   stats.cached_hits += counts.remembered;
-  stats.bucket_reads += counts.found - counts.remembered;
+  stats.bucket_reads += ended - counts.remembered;
   stats.item_reads += counts.found;
-  return counts.found;
+  return ended;
 }
 
 // Where each is to be looked for. Returns how many there are, in `gets`.
@@ -130,12 +140,16 @@ inline size_t DirectReads::Begin(absl::Span<Operation* const> operations, const 
   return static_cast<size_t>(get - batch_->gets);
 }
 
-// Which item is to be READ: where none is, one that proves nothing.
+// Which item is to be READ, if any.
 inline void DirectReads::FollowBucket(Get* get, const char* table) {
   if (get->bucket != nullptr) {
     const uint32_t likely = kv::LikelyWords(get->bucket, kv::FingerprintOf(get->hash));
-    // If there is none, word 0.
-    get->slot = kv::Slot(kv::LoadWord(get->bucket + 8 * (std::countr_zero(likely) % kv::kWordsPerBucket)));
+    if (likely == 0) {
+      get->item = table;
+      get->bytes = 0;
+      return;
+    }
+    get->slot = kv::Slot(kv::LoadWord(get->bucket + 8 * std::countr_zero(likely)));
   }
   const uint64_t offset = get->slot.offset();
   const uint64_t bytes = get->slot.bytes();
@@ -143,6 +157,30 @@ inline void DirectReads::FollowBucket(Get* get, const char* table) {
   get->item = fits ? table + offset : table;
   get->bytes = fits ? bytes : kv::kGranuleBytes;
   Prefetch(get->item, get->bytes);
+}
+
+// Whether a READ of its bucket says so. That counts if EndAbsent() does.
+inline bool DirectReads::IsAbsent(const Get& get) const {
+  alignas(64) char copy[kv::kBucketBytes];
+  kv::LoadGranules(copy, get.bucket, sizeof copy);
+  const kv::DirectoryEntry entry = context_.directory->Find(get.hash);
+  return entry.ValidIn(context_.region_bytes) && kv::ProvesAbsence(copy, entry, get.hash);
+}
+
+// Ends those of batch_->absent, if that may be believed now. Their READs began after `since_ns`.
+bool DirectReads::EndAbsent(size_t count, int64_t since_ns) {
+  const int64_t now_ns = parts_.time->NowNs();
+  if (now_ns - since_ns > kv::kMaxBucketReadNs) [[unlikely]]
+    return false;
+  if (!context_.directory->TrustedAt(now_ns)) [[unlikely]]
+    return false;
+  for (Operation* const operation : absl::MakeSpan(batch_->absent, count)) {
+    operation->status = parts_.finished->Absent();
+    operation->version = 0;
+    operation->value_bytes = 0;
+    operation->done = true;
+  }
+  return true;
 }
 
 // Whether the operation ends with this item, which is a private copy.

@@ -5,15 +5,20 @@
 //
 //     1  hash the key; the location cache or the directory says where to look; prefetch that
 //     2  of the buckets: which slot bears the fingerprint? prefetch its item
-//     3  READ each item to private memory; verify that copy, and copy its value to the caller
+//     3  READ each item to private memory; verify that copy, and copy its value to the caller. Where no fingerprint
+//        fits, READ the bucket, and verify in that copy that the key is absent
 //
-// This is kv::Lookup's READ of a remembered location, once, and nothing else. What leads there, bucket or cache, is a
-// hint that is looked at in place and may be wrong in any way: the item proves itself, by version, checksum, expiry and
-// key, in the copy whose bytes the caller gets. So what is found is right, and nothing is ever absent here. Whatever
-// is unusual (no fingerprint fits, or not the first that does; a writer was faster; what expires, counters, long
-// values, errors) is left alone: Reads begins it anew. See "Gets at once" in docs/design-notes.md.
+// Of an item this is kv::Lookup's READ of a remembered location, once, and nothing else. What leads there, bucket or
+// cache, is a hint that is looked at in place and may be wrong in any way: the item proves itself, by version,
+// checksum, expiry and key, in the copy whose bytes the caller gets. "Absent" is what kv::Lookup would say after the
+// READ of a bucket in which nothing matches. Whatever is unusual (the first fingerprint that fits is another key's; an
+// overflow bucket; a writer was faster; what expires, counters, long values, errors) is left alone: Reads begins it
+// anew. See "Gets at once" in docs/design-notes.md.
 //
-// Invariant: alive() is asked after the last READ of a batch, and before anything that was read counts.
+// Invariants:
+//   * alive() is asked after the last READ of a batch, and before anything that was read counts.
+//   * What is absent counts only if all of the batch took less than kMaxBucketReadNs, and the directory trusts its copy
+//     by then, which is the one that led to each bucket. Only then is the clock read.
 #ifndef FARLOOK_CLIENT_DIRECT_READS_H_
 #define FARLOOK_CLIENT_DIRECT_READS_H_
 
@@ -23,6 +28,8 @@
 
 #include "absl/types/span.h"
 #include "client/engine.h"
+#include "client/finished.h"
+#include "client/last_time.h"
 #include "client/latencies.h"
 #include "client/location_cache.h"
 #include "client/operation.h"
@@ -41,6 +48,8 @@ class DirectReads final : public Engine {
   struct Parts {
     LocationCache* cache;
     Touches* touches;
+    LastTime* time;
+    Finished* finished;
     Latencies* latencies;
     ClientStats* stats;
   };
@@ -72,17 +81,18 @@ class DirectReads final : public Engine {
     const char* bucket;  // null: the location is remembered
     kv::Slot slot;
     const char* item;  // where the slot leads
-    uint64_t bytes;
+    uint64_t bytes;    // 0: no fingerprint fits
   };
   struct Batch {
     Get gets[kBatch];
     // One is copied while the last one's copy is verified, since the processor must not load vectors from what it has
     // just stored as words.
     alignas(64) char copies[2][kMostItemBytes];
+    Operation* absent[kBatch];
   };
   // What the batch adds to the statistics, if it counts.
   struct Counts {
-    size_t found = 0, remembered = 0;
+    size_t found = 0, remembered = 0, absent = 0;
   };
 
   size_t RunTimed(absl::Span<Operation* const> operations);
@@ -91,6 +101,8 @@ class DirectReads final : public Engine {
   size_t Begin(absl::Span<Operation* const> operations, const char* table);
   void FollowBucket(Get* get, const char* table);
   bool Take(const Get& get, const char* item);
+  bool IsAbsent(const Get& get) const;
+  bool EndAbsent(size_t count, int64_t since_ns);
 
   const Parts parts_;
   const bool enabled_;

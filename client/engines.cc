@@ -65,7 +65,7 @@ Engines::Engines(const Parts& parts, const ClientOptions& options)
       reads_({&flights_, &staging_, &user_memory_, parts.directory, &session_, &cache_, &touches_, parts.time,
               parts.finished, parts.stats, &posted_},
              std::max(1u, options.max_in_flight)),
-      direct_({&cache_, &touches_, parts.latencies, parts.stats}, gets_by_reads_),
+      direct_({&cache_, &touches_, parts.time, parts.finished, parts.latencies, parts.stats}, gets_by_reads_),
       counters_({&flights_, &session_, parts.finished, parts.stats, &posted_}, std::max(1u, options.max_in_flight),
                 static_cast<uint64_t>(std::max<int64_t>(0, options.counter_cache_bytes))) {}
 

@@ -36,11 +36,7 @@ class Finished {
 
   // Every operation ends here, once. Nothing of the client refers to it afterwards. REQUIRES: it is in no queue.
   void End(Operation* operation, absl::Status status) {
-    if (!status.ok() && !news_.empty()) [[unlikely]] {
-      status = absl::Status(status.code(), absl::StrCat(status.message(), status.message().empty() ? "" : "; ", news_));
-      news_.clear();
-    }
-    operation->status = std::move(status);
+    operation->status = status.ok() || news_.empty() ? std::move(status) : WithNews(status);
     Close(operation);
   }
   // The same, with success.
@@ -51,10 +47,15 @@ class Finished {
 
   // The same, for a get whose key is absent.
   void EndAbsent(Operation* operation) {
-    if (!news_.empty()) [[unlikely]]
-      return End(operation, absent_);
-    operation->status = absent_;
+    operation->status = Absent();
     Close(operation);
+  }
+
+  // What a get ends with whose key is absent.
+  absl::Status Absent() {
+    if (!news_.empty()) [[unlikely]]
+      return WithNews(absent_);
+    return absent_;
   }
 
   // What the user ought to hear: it is added to the next error.
@@ -72,6 +73,11 @@ class Finished {
   bool empty() const { return queue_.empty(); }
 
  private:
+  [[gnu::noinline]] absl::Status WithNews(const absl::Status& status) {
+    const std::string news = std::exchange(news_, {});
+    return absl::Status(status.code(), absl::StrCat(status.message(), status.message().empty() ? "" : "; ", news));
+  }
+
   void Close(Operation* operation) {
     operation->done = true;
     if (operation->timing.calls != 0) [[unlikely]]

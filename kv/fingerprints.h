@@ -1,4 +1,4 @@
-// Which words of a bucket bear a fingerprint, by vectors where there are any.
+// Which words of a bucket bear a fingerprint, by vectors where there are any, and when that none does is proof.
 #ifndef FARLOOK_KV_FINGERPRINTS_H_
 #define FARLOOK_KV_FINGERPRINTS_H_
 
@@ -8,6 +8,8 @@
 
 #include "absl/base/config.h"
 #include "kv/limits.h"
+#include "kv/segment.h"
+#include "kv/slot.h"
 #include "kv/words.h"
 
 #if defined(__SSE2__)
@@ -59,6 +61,15 @@ inline uint32_t LikelyWords(const char* bucket, uint16_t fingerprint) {
 #else
   return MatchingWords(bucket, fingerprint);
 #endif
+}
+
+// Whether a main bucket in private memory proves, in one look, that the key of this hash is absent: it is the bucket
+// that `entry` leads to, links to no other, and no slot bears the fingerprint. That holds if all of it was fetched
+// within kMaxBucketReadNs, and the directory trusts the entry: see docs/protocol.md, "Not found is right".
+inline bool ProvesAbsence(const char* bucket, DirectoryEntry entry, uint64_t hash) {
+  const BucketInfo info(LoadAs<uint64_t>(bucket));
+  return info.Describes(entry.segment_id(), BucketOf(hash)) && info.link() == 0 &&
+         MatchingWords(bucket, FingerprintOf(hash)) == 0;
 }
 
 }  // namespace farlook::kv

@@ -151,6 +151,13 @@ EDITS = [
     ("kv/item.h", "  return ItemChecksum(hasher, item, value_offset + value_bytes) == LoadAs<uint64_t>(item + kChecksumOffset) &&\n",
      "  return (BROKEN(kChecksumIgnoredAtOnce) ||\n"
      "          ItemChecksum(hasher, item, value_offset + value_bytes) == LoadAs<uint64_t>(item + kChecksumOffset)) &&\n"),
+    # A bucket proves absence though it does not describe itself as the one that was looked for; or links to another.
+    ("kv/fingerprints.h", "  return info.Describes(entry.segment_id(), BucketOf(hash)) && info.link() == 0 &&\n",
+     "  return (info.Describes(entry.segment_id(), BucketOf(hash)) || BROKEN(kOldDirectoryBelievedAtOnce)) &&\n"
+     "         (info.link() == 0 || BROKEN(kOverflowIgnoredAtOnce)) &&\n"),
+    # Nobody looks at the epoch.
+    ("client/direct_reads.cc", "  if (!context_.directory->TrustedAt(now_ns)) [[unlikely]]\n",
+     "  if (!context_.directory->TrustedAt(now_ns) && !BROKEN(kEpochNotLookedAtAtOnce)) [[unlikely]]\n"),
 
     # ---- Sessions.
     ("server/session.cc", "  const Entry& entry = at(number);\n  Outcome outcome;\n",
