@@ -110,6 +110,7 @@ STORES = {  # by name, in the order of reports
     "farlook-shm": "Farlook, shared memory",
     "farlook-shm-msg": "Farlook, shared memory, lookups by message",
     **({"farlook-rdma": "Farlook, RDMA", "farlook-rdma-msg": "Farlook, RDMA, lookups by message"} if RDMA_HOST else {}),
+    "farlook-tcp": "Farlook, TCP",
     "redis-unix": "Redis, Unix socket",
     "redis-tcp": "Redis, TCP",
     "memcached-unix": "memcached, Unix socket",
@@ -126,6 +127,11 @@ DRIVER = "driver"
 FLOORS = (perftest.NAME, "floor")  # the first of these that has a figure is what others' are compared with
 
 
+def lookups_of(name):
+    """How its gets are made: over TCP as the library does by itself, which is by message."""
+    return "auto" if name == "farlook-tcp" else "messages" if name.endswith(BY_MESSAGE) else "reads"
+
+
 def start_stores(names, bench, directory, data_bytes):
     """Starts what the named stores need. Returns (stores, servers, {program: version}); the caller stops the servers.
     On failure nothing stays up."""
@@ -138,7 +144,9 @@ def start_stores(names, bench, directory, data_bytes):
 
     try:
         shm, rdma = f"shm://{directory}/farlook", f"rdma://{RDMA_HOST}:7471"
-        farlooks = {"farlook-shm": shm, "farlook-shm-msg": shm, "farlook-rdma": rdma, "farlook-rdma-msg": rdma}
+        tcp = f"tcp://{TCP_HOST}:{free_port()}"
+        farlooks = {"farlook-shm": shm, "farlook-shm-msg": shm, "farlook-rdma": rdma, "farlook-rdma-msg": rdma,
+                    "farlook-tcp": tcp}
         if used := {name: address for name, address in farlooks.items() if name in names}:
             versions["kv_server"] = version_of(bench.kv_server, "--version")
             # An index, pages that are begun for each size class, and what inserts add.
@@ -152,7 +160,7 @@ def start_stores(names, bench, directory, data_bytes):
                 stores.append(Store(name, STORES[name], "farlook",
                                     {"farlook.address": address, "farlook.timeout_ms": 20000,
                                      "farlook.wait": "true",  # what it listens at is there before its memory is
-                                     "farlook.lookups": "messages" if name.endswith(BY_MESSAGE) else "reads",
+                                     "farlook.lookups": lookups_of(name),
                                      "farlook.server_pid": farlook.pid}, farlook))
         if {"redis-unix", "redis-tcp"} & set(names):
             versions["redis-server"] = version_of("redis-server", "--version")

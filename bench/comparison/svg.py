@@ -16,6 +16,7 @@ COLOURS = {  # light, dark, dashes
     "farlook-shm-msg": ("#a16207", "#fde047", ""),
     "farlook-rdma": ("#c2410c", "#fb923c", "5 3"),
     "farlook-rdma-msg": ("#a16207", "#fde047", "5 3"),
+    "farlook-tcp": ("#ea580c", "#fdba74", "2 3"),
     "redis-unix": ("#be123c", "#fb7185", ""),
     "redis-tcp": ("#be123c", "#fb7185", "5 3"),
     "memcached-unix": ("#15803d", "#4ade80", ""),

@@ -141,7 +141,7 @@ class CompareTest(unittest.TestCase):
     # "env" runs a command on the same host, as "ssh HOST" does on another.
     run = subprocess.run(
         self.command("--cases", "A:64:1:single:zipfian", "--operations", "300", "--repeats", "1", "--records", "100",
-                     "--clients-on", "env THERE=1", "--stores", "redis-tcp,memcached-tcp,map,floor,driver"),
+                     "--clients-on", "env THERE=1", "--stores", "farlook-tcp,redis-tcp,memcached-tcp,map,floor,driver"),
         env=dict(os.environ, FARLOOK_RDMA_ADDRESS="127.0.0.1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, timeout=SECONDS, check=False)
     self.assertEqual(run.returncode, 0, run)
@@ -150,8 +150,8 @@ class CompareTest(unittest.TestCase):
     self.assertEqual(report["failures"], [])
     self.assertEqual(report["run"]["clients_on"], "env THERE=1")
     rows = {row["store"]: row for row in report["results"][0]["rows"]}
-    self.assertEqual(list(rows), ["redis-tcp", "memcached-tcp", "map", "floor", "driver"])
-    for store in ("redis-tcp", "memcached-tcp"):
+    self.assertEqual(list(rows), ["farlook-tcp", "redis-tcp", "memcached-tcp", "map", "floor", "driver"])
+    for store in ("farlook-tcp", "redis-tcp", "memcached-tcp"):
       self.assertGreater(rows[store]["server_cpu_ns"]["median"], 0)
       self.assertFalse(rows[store]["pinned"])
 
