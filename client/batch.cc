@@ -20,9 +20,9 @@ size_t Batch::Begin(Kind kind) {
 void Batch::Do(size_t count, int64_t deadline_ns) {
   const auto operations = absl::MakeConstSpan(pointers_).first(count);
   if (IsGet(kind_)) [[likely]] {
-    core_->StartUntimed(operations);
+    const bool done = core_->StartUntimed(operations);
     core_->ProgressNowAndThen();
-    if (AllDone(count)) return;
+    if (done || AllDone(count)) return;
     core_->SetDeadlines(operations, deadline_ns);
   } else {
     core_->StartUntil(operations, deadline_ns);

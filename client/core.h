@@ -77,12 +77,12 @@ class ClientCore {
   // What the user registered.
   UserMemory* user_memory() { return engines_.user_memory(); }
 
-  // For calls that wait at once: without reading the clock. On this host most gets are done when it returns. An
-  // operation that is not has no deadline until SetDeadlines().
-  void StartUntimed(absl::Span<Operation* const> operations) {
+  // For calls that wait at once: without reading the clock. On this host most gets are done when it returns; true: all
+  // of these. An operation that is not has no deadline until SetDeadlines().
+  bool StartUntimed(absl::Span<Operation* const> operations) {
     if (engines_.at_once()) [[likely]] {
       if (engines_.EndAtOnce(operations) == operations.size()) [[likely]]
-        return;
+        return true;
       for (Operation* operation : operations) {
         if (!operation->done) Admit(operation, kNoDeadline);
       }
@@ -90,6 +90,7 @@ class ClientCore {
       for (Operation* operation : operations) Admit(operation, kNoDeadline);
     }
     Post();
+    return false;
   }
   // Handles what the transport has to tell, without reading the clock. Poll() does this too, and all else.
   void Progress();

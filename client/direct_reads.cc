@@ -32,11 +32,9 @@ ABSL_ATTRIBUTE_NOINLINE size_t LeaveAlone(absl::Span<Operation* const> operation
 
 // The lines of an item. Of any address: it never faults.
 inline void Prefetch(const char* from, uint64_t bytes) {
-  constexpr uint64_t kLineBytes = 64;
-  const char* const end = from + bytes;
-  for (from -= reinterpret_cast<uintptr_t>(from) % kLineBytes; from < end; from += kLineBytes) {
-    __builtin_prefetch(from, /*rw=*/0, /*locality=*/3);
-  }
+  const char* const last = from + bytes - 1;
+  for (; from < last; from += kv::kLineBytes) __builtin_prefetch(from);
+  __builtin_prefetch(last);
 }
 
 }  // namespace
@@ -67,6 +65,8 @@ ABSL_ATTRIBUTE_NOINLINE size_t DirectReads::RunTimed(absl::Span<Operation* const
 }
 
 inline size_t DirectReads::RunAll(absl::Span<Operation* const> operations) {
+  if (operations.size() <= kBatch) [[likely]]
+    return RunBatch(operations);
   size_t ended = 0;
   for (; !operations.empty(); operations.remove_prefix(std::min(kBatch, operations.size()))) {
     ended += RunBatch(operations.subspan(0, kBatch));
@@ -89,9 +89,9 @@ size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
   for (Get* get = gets; get != end; std::swap(copy, next_copy)) {
     const Get& taken = *get++;
     if (get != end) kv::LoadGranules(next_copy, get->item, get->bytes);
-    if (taken.bytes == 0) {
+    if (taken.bytes == 0) [[unlikely]] {
       batch_->absent[counts.absent] = taken.operation;
-      counts.absent += IsAbsent(taken);
+      counts.absent += IsAbsent(taken, copy);
       continue;
     }
     if (!Take(taken, copy)) [[unlikely]]
@@ -149,7 +149,7 @@ inline void DirectReads::FollowBucket(Get* get, const char* table) {
       get->bytes = 0;
       return;
     }
-    get->slot = kv::Slot(kv::LoadWord(get->bucket + 8 * std::countr_zero(likely)));
+    get->slot = kv::Slot(kv::LoadWord(get->bucket + 8 * static_cast<uint64_t>(std::countr_zero(likely))));
   }
   const uint64_t offset = get->slot.offset();
   const uint64_t bytes = get->slot.bytes();
@@ -160,9 +160,8 @@ inline void DirectReads::FollowBucket(Get* get, const char* table) {
 }
 
 // Whether a READ of its bucket says so. That counts if EndAbsent() does.
-inline bool DirectReads::IsAbsent(const Get& get) const {
-  alignas(64) char copy[kv::kBucketBytes];
-  kv::LoadGranules(copy, get.bucket, sizeof copy);
+inline bool DirectReads::IsAbsent(const Get& get, char* copy) const {
+  kv::LoadGranules(copy, get.bucket, kv::kBucketBytes);
   const kv::DirectoryEntry entry = context_.directory->Find(get.hash);
   return entry.ValidIn(context_.region_bytes) && kv::ProvesAbsence(copy, entry, get.hash);
 }

@@ -101,7 +101,7 @@ class DirectReads final : public Engine {
   size_t Begin(absl::Span<Operation* const> operations, const char* table);
   void FollowBucket(Get* get, const char* table);
   bool Take(const Get& get, const char* item);
-  bool IsAbsent(const Get& get) const;
+  bool IsAbsent(const Get& get, char* copy) const;
   bool EndAbsent(size_t count, int64_t since_ns);
 
   const Parts parts_;

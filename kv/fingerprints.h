@@ -49,8 +49,8 @@ inline uint32_t MatchingWords(const char* bucket, uint16_t fingerprint) {
   return matches & ~1u;
 }
 
-// The same of a bucket that others store to: a hint, since a vector may be loaded in pieces. Whoever follows it proves
-// what it led to. Thread sanitizer, for which that would be a race, sees loads of words.
+// The same of a bucket in its place, that others store to: a hint, since a vector may be loaded in pieces. Whoever
+// follows it proves what it led to. Thread sanitizer, for which that would be a race, sees loads of words.
 inline uint32_t LikelyWords(const char* bucket, uint16_t fingerprint) {
 #if defined(ABSL_HAVE_THREAD_SANITIZER)
   uint32_t matches = 0;
@@ -59,7 +59,7 @@ inline uint32_t LikelyWords(const char* bucket, uint16_t fingerprint) {
   }
   return matches;
 #else
-  return MatchingWords(bucket, fingerprint);
+  return MatchingWords(static_cast<const char*>(__builtin_assume_aligned(bucket, 16)), fingerprint);
 #endif
 }
 

@@ -46,6 +46,14 @@ inline constexpr std::array<uint64_t, 8> kStepScale = {0x5863e69d72c3c9d0, 0x510
                                                        0x44287f2f527d85d5, 0x3e805795b2ae92af, 0x395060e0652408e8,
                                                        0x348ea15dd8b6439d, 0x3031f34eb961e4e5};
 
+// The last hash of each step.
+inline constexpr std::array<uint64_t, 8> kStepLast = [] {
+  std::array<uint64_t, 8> last{};
+  for (size_t i = 0; i + 1 < last.size(); ++i) last[i] = kStepStart[i + 1] - 1;
+  last.back() = ~uint64_t{0};
+  return last;
+}();
+
 // A sixteenth of the hashes lies in at most two steps: the first of them, by the four top bits.
 inline constexpr std::array<uint8_t, 16> kFirstStep = [] {
   std::array<uint8_t, 16> first{};
@@ -58,7 +66,7 @@ inline constexpr std::array<uint8_t, 16> kFirstStep = [] {
 // Grows with the hash.
 constexpr uint64_t PositionOf(uint64_t hash) {
   size_t step = kFirstStep[hash >> 60];
-  if (step + 1 < kStepStart.size()) step += hash >= kStepStart[step + 1];
+  step += hash > kStepLast[step];
   __extension__ using Wide = unsigned __int128;
   return uint64_t{step} << (64 - kStepBits) |
          static_cast<uint64_t>(static_cast<Wide>(hash - kStepStart[step]) * kStepScale[step] >> 62);

@@ -51,6 +51,10 @@ inline bool SameKey(const char* a, size_t a_bytes, const char* b, size_t b_bytes
   if (a_bytes != b_bytes) return false;
   if (a_bytes < 8 || a_bytes > 64) [[unlikely]]
     return std::memcmp(a, b, a_bytes) == 0;
+  const auto differ = [a, b](size_t at) { return LoadAs<uint64_t>(a + at) ^ LoadAs<uint64_t>(b + at); };
+  if (a_bytes - 17 <= 32 - 17) {  // most keys
+    return (differ(0) | differ(8) | differ(a_bytes - 16) | differ(a_bytes - 8)) == 0;
+  }
   const char* const last_a = a + a_bytes - 8;
   const char* const last_b = b + a_bytes - 8;
   for (; a < last_a; a += 8, b += 8) {
@@ -90,18 +94,19 @@ inline void StoreGranules(char* to, const char* from, size_t bytes) {
 // Thread sanitizer sees words.
 inline void LoadGranules(char* to, const char* from, size_t bytes) {
   const char* const end = from + bytes;
-  for (; from != end; from += 32, to += 32) {
+  to += bytes;
+  for (ptrdiff_t at = from - end; at != 0; at += 32) {
 #if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)
     asm volatile(
-        "movdqu (%1), %%xmm0\n\t"
-        "movdqu 16(%1), %%xmm1\n\t"
-        "movdqu %%xmm0, (%0)\n\t"
-        "movdqu %%xmm1, 16(%0)"
+        "movdqu (%1,%2), %%xmm0\n\t"
+        "movdqu 16(%1,%2), %%xmm1\n\t"
+        "movdqu %%xmm0, (%0,%2)\n\t"
+        "movdqu %%xmm1, 16(%0,%2)"
         :
-        : "r"(to), "r"(from)
+        : "r"(to), "r"(end), "r"(at)
         : "xmm0", "xmm1", "memory");
 #else
-    for (size_t i = 0; i < 32; i += 8) StoreAs(to + i, LoadWord(from + i));
+    for (ptrdiff_t i = 0; i < 32; i += 8) StoreAs(to + at + i, LoadWord(end + at + i));
 #endif
   }
 }
