@@ -5,7 +5,7 @@
 // a machine with fewer processors than threads milliseconds now and then. So a hold that seems long is compared with
 // the processor time that the thread used since it was last looked at, before the lock was had: what is noted is the
 // lesser of the two, and still never less than the truth. The worker looks at its processor time (a system call) when
-// it has answered a batch, at most once in kSampleNs.
+// it has answered a batch, and while it looks for requests in vain, at most once in kSampleNs.
 #ifndef FARLOOK_SERVER_LOCK_TIMES_H_
 #define FARLOOK_SERVER_LOCK_TIMES_H_
 

@@ -2,9 +2,9 @@
 //
 // When memory is full of holes the table makes room in steps, a call each, and says kMakingRoom until there is enough.
 // Such a write waits here, outside the partition's lock. A worker makes one step at a time, for one connection after
-// the other, and serves everybody else in between: while it has other requests, steps take a third of its time, so that
-// of a hundred requests of another client less than one meets a step. So neither a put of 64 MiB nor many puts at once
-// starve those who need no room.
+// the other, and serves everybody else in between: while it has other requests, steps take a sixth of its time, so that
+// of a hundred requests of another client less than one meets a step (docs/reports/2026-11-23-room.md). So neither a
+// put of 64 MiB nor many puts at once starve those who need no room.
 //
 // Thread safety: none; belongs to its worker.
 #ifndef FARLOOK_SERVER_ROOM_TURNS_H_
@@ -65,7 +65,7 @@ template <class Member>
 class RoomTurns {
  public:
   // Of each so many parts of a worker's time one is for steps, while there are other requests.
-  static constexpr int64_t kParts = 3;
+  static constexpr int64_t kParts = 6;
   // A step does less than a millisecond's work. One that took longer was in a process that stood still, and those who
   // wait for room do not pay for that again.
   static constexpr int64_t kLongestRestNs = 2'000'000;

@@ -22,7 +22,7 @@ TEST(RoomTurns, GoRound) {
   EXPECT_TRUE(turns.empty());
 }
 
-TEST(RoomTurns, StepsTakeAThirdOfTheTimeWhileOthersAreServed) {
+TEST(RoomTurns, StepsTakeASixthOfTheTimeWhileOthersAreServed) {
   int a;
   RoomTurns<int> turns;
   turns.Add(&a);
@@ -31,13 +31,13 @@ TEST(RoomTurns, StepsTakeAThirdOfTheTimeWhileOthersAreServed) {
   turns.Add(&a);
   turns.OthersServed();
   turns.OthersServed();
-  EXPECT_EQ(turns.Take(1299), nullptr);
-  EXPECT_EQ(turns.due_ns(), 1300);
-  EXPECT_EQ(turns.Take(1300), &a);
+  EXPECT_EQ(turns.Take(1599), nullptr);
+  EXPECT_EQ(turns.due_ns(), 1600);
+  EXPECT_EQ(turns.Take(1600), &a);
   // Expect: nobody else, no rest.
-  turns.Took(1300, 1400);
+  turns.Took(1600, 1700);
   turns.Add(&a);
-  EXPECT_EQ(turns.Take(1400), &a);
+  EXPECT_EQ(turns.Take(1700), &a);
 }
 
 // Rest as long as twice a stop of the process kept writes waiting after that: seed 52 of the simulation's caches.

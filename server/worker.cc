@@ -77,6 +77,8 @@ size_t Worker::Poll() {
   if (counter_links_ != nullptr && counter_links_->busy()) done += PollCounters(looked_ns);
   if (!pull_turns_.empty()) done += TakePullTurn();
   if (!stuck_.empty()) done += ContinueStuck();
+  // Else the time for which it looked in vain could be taken for a hold's, where the thread is stopped in the next one.
+  if (done == 0) stats_.lock_times.Sample();
   if (!silent_.empty()) {
     if (looked_ns >= silent_due_ns_) done += CloseSilent(looked_ns);
     due_ns_ = std::min(due_ns_, silent_due_ns_);
@@ -353,6 +355,7 @@ size_t Worker::TakePullTurn() {
   link.pulling = false;
   const bool others = now_ns_ - others_ns_ < kOthersNs;
   const bool progress = link.pulls->Step(others ? PullQueue::kShortTurnBytes : PullQueue::kTurnBytes);
+  stats_.lock_times.Sample();  // a turn may publish
   if (progress) {
     link.look_pause_ns = 0;
     WantRing(link);

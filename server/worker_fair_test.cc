@@ -170,8 +170,8 @@ TEST_F(PullTurnsTest, OthersAreServedBetweenTurnsOfBytes) {
   t_.worker().Poll();
   std::vector<uint64_t> bytes(greedy.size());
   uint64_t all = 0;
-  for (int polls = 0; all < greedy.size() * 4 * kValueBytes; ++polls) {
-    ASSERT_LT(polls, 10'000);
+  for (size_t polls = 0; all < greedy.size() * 4 * kValueBytes; ++polls) {
+    ASSERT_LT(polls, 2 * greedy.size() * 4 * kValueBytes / PullQueue::kShortTurnBytes);
     uint64_t now = 0;
     for (size_t i = 0; i < greedy.size(); ++i) {
       for (const FakePeer::Read& read : greedy[i]->peer.reads) {

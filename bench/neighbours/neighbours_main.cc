@@ -3,10 +3,11 @@
 //     neighbours --server=PATH [--rounds=3] [--ms=2000] [--workers=1] [--only=KIND,...] [--json=FILE]
 //
 // An honest client puts values of 100 bytes, one at a time: alone, and beside each kind of bad client
-// (bad_clients.h), which is a process of its own. Alone and beside take turns, `rounds` times each; percentiles are of
-// all rounds. Where processors are fewer than what runs, part of the cost is the scheduler's: each kind is compared to
-// "busy" as well, which runs first and talks to no server. What does not depend on the scheduler the server counts by
-// itself: what it did for others between two looks at requests.
+// (bad_clients.h), which is a process of its own; and beside a control, which takes as much processor time as that
+// client did and talks to no server. These take turns, `rounds` times each; percentiles are of all rounds. The server
+// has processors of its own (processors.h), so that what a neighbour costs there is the server's doing, and what it
+// costs on the clients' is the control's as well. What does not depend on the scheduler the server counts by itself:
+// what it did for others between two looks at requests.
 // After each kind has gone: what the server still keeps, by its own figures and by the kernel's.
 //
 // Exit codes: 0 done, 1 it cannot be measured, 3 the server kept something for a client that is gone.
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +27,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -38,6 +41,7 @@
 #include "absl/strings/str_split.h"
 #include "bench/common/clocks.h"
 #include "bench/common/figures.h"
+#include "bench/common/processors.h"
 #include "bench/micro/server_process.h"
 #include "bench/neighbours/bad_clients.h"
 #include "bench/ycsb/histogram.h"
@@ -93,6 +97,7 @@ class Neighbour {
   Neighbour& operator=(const Neighbour&) = delete;
 
   bool ready() const { return ready_; }
+  pid_t pid() const { return pid_; }
 
  private:
   pid_t StartStopper() const {
@@ -111,6 +116,40 @@ class Neighbour {
   pid_t pid_ = 0;
   pid_t stopper_ = 0;
   bool ready_ = false;
+};
+
+// A process that takes `share` of a processor's time, or of several, until this is destroyed.
+class Control {
+ public:
+  explicit Control(double share) : pid_(fork()) {
+    if (pid_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int threads = std::max(1, static_cast<int>(std::ceil(share)));
+    std::vector<std::thread> running;
+    for (int i = 0; i < threads; ++i) running.emplace_back([=] { Burn(share / threads); });
+    while (true) pause();
+  }
+  ~Control() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+
+ private:
+  [[noreturn]] static void Burn(double share) {
+    constexpr int64_t kPeriodNs = 5'000'000;
+    const auto busy_ns = static_cast<int64_t>(share * kPeriodNs);
+    while (true) {
+      const int64_t start_ns = NowNs();
+      while (NowNs() - start_ns < busy_ns) {
+      }
+      usleep(static_cast<useconds_t>((kPeriodNs - busy_ns) / 1000));
+    }
+  }
+
+  const pid_t pid_;
 };
 
 // In MiB, as the kernel counts it: without what clients share with the server.
@@ -135,6 +174,8 @@ class Neighbours {
     auto client = Client::Connect(server_->address(), options);
     if (!client.ok()) return client.status();
     honest_ = *std::move(client);
+    const cpu_set_t servers = PartProcessors(server_->pid(), absl::GetFlag(FLAGS_workers));
+    figures->Add("processors that are the server's alone", CPU_COUNT(&servers), "");
     if (absl::Status status = PutFor(kSecondNs / 2, nullptr); !status.ok()) return status;  // to warm up
     const double resident = ResidentMiB(server_->pid());
     figures->Add("memory of the server at first", resident, "MiB");
@@ -164,28 +205,34 @@ class Neighbours {
   absl::Status Compare(const BadClient& kind, double resident, Figures* figures) {
     const int64_t round_ns = absl::GetFlag(FLAGS_ms) * 1'000'000;
     auto alone = std::make_unique<Histogram>(), beside = std::make_unique<Histogram>();
-    double most_resident = 0;
+    auto control = std::make_unique<Histogram>();
+    double most_resident = 0, cpu_ns = 0;
     for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
       if (absl::Status status = PutFor(round_ns, alone.get()); !status.ok()) return status;
       {
         const Neighbour neighbour(kind, server_->address());
         if (!neighbour.ready()) return absl::UnavailableError(absl::StrCat("no client of the kind ", kind.name));
+        const auto before_ns = CpuNsOf(neighbour.pid());
         if (absl::Status status = PutFor(round_ns, beside.get()); !status.ok()) return status;
+        const auto after_ns = CpuNsOf(neighbour.pid());
+        if (before_ns.ok() && after_ns.ok()) cpu_ns += static_cast<double>(*after_ns - *before_ns);
         most_resident = std::max(most_resident, ResidentMiB(server_->pid()));
       }
       if (absl::Status status = WaitUntilGone(kind); !status.ok()) return status;
+      const Control burns(cpu_ns / static_cast<double>(round_ns * (round + 1)));
+      if (absl::Status status = PutFor(round_ns, control.get()); !status.ok()) return status;
     }
+    figures->Add(absl::StrCat(kind.name, ": processors that it takes"),
+                 cpu_ns / static_cast<double>(round_ns * absl::GetFlag(FLAGS_rounds)), "");
     for (const double percent : {50.0, 99.0, 99.9}) {
       const double before = static_cast<double>(alone->Percentile(percent)) / 1000;
+      const double burnt = static_cast<double>(control->Percentile(percent)) / 1000;
       const double with = static_cast<double>(beside->Percentile(percent)) / 1000;
       figures->Add(absl::StrCat(kind.name, ": p", percent, " alone"), before, "us");
+      figures->Add(absl::StrCat(kind.name, ": p", percent, " beside the control"), burnt, "us");
       figures->Add(absl::StrCat(kind.name, ": p", percent, " beside"), with, "us");
-      figures->Add(absl::StrCat(kind.name, ": p", percent, " ratio"), with / before, "x");
-      if (kind.name == "busy") {
-        busy_[percent] = with;
-      } else if (busy_.count(percent) != 0) {
-        figures->Add(absl::StrCat(kind.name, ": p", percent, " ratio to busy"), with / busy_[percent], "x");
-      }
+      figures->Add(absl::StrCat(kind.name, ": p", percent, " ratio to alone"), with / before, "x");
+      figures->Add(absl::StrCat(kind.name, ": p", percent, " ratio to the control"), with / burnt, "x");
     }
     if (absl::Status status = AddOwnFigures(kind, figures); !status.ok()) return status;
     figures->Add(absl::StrCat(kind.name, ": longest beside"), static_cast<double>(beside->max()) / 1000, "us");
@@ -243,7 +290,6 @@ class Neighbours {
 
   std::unique_ptr<ServerProcess> server_;
   std::unique_ptr<Client> honest_;
-  std::map<double, double> busy_;  // by percentile, in microseconds
   bool kept_nothing_ = true;
 };
 
