@@ -65,7 +65,7 @@ inline uint32_t LikelyWords(const char* bucket, uint16_t fingerprint) {
 
 // Whether a main bucket in private memory proves, in one look, that the key of this hash is absent: it is the bucket
 // that `entry` leads to, links to no other, and no slot bears the fingerprint. That holds if all of it was fetched
-// within kMaxBucketReadNs, and the directory trusts the entry: see docs/protocol.md, "Not found is right".
+// within kMaxBucketReadNs, and the directory trusts the entry: see docs/protocol.md, "Reading".
 inline bool ProvesAbsence(const char* bucket, DirectoryEntry entry, uint64_t hash) {
   const BucketInfo info(LoadAs<uint64_t>(bucket));
   return info.Describes(entry.segment_id(), BucketOf(hash)) && info.link() == 0 &&
