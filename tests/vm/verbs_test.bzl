@@ -22,6 +22,7 @@ def verbs_test(
         args = [],
         data = [],
         devices = ["rxe", "siw"],
+        by_hand = [],
         hosts = 1,
         links = 1,
         numa = 1,
@@ -41,6 +42,7 @@ def verbs_test(
       args: of the program.
       data: further runfiles.
       devices: which of rxe (RoCE v2) and siw (iWARP).
+      by_hand: those of them that only `tools/test --only=verbs_more` runs.
       hosts: 2: a second guest, that `peer` commands.
       links: 2: a second device in the guest, at the other end of a link that `link` disturbs.
       numa: 2: two nodes.
@@ -79,7 +81,7 @@ def verbs_test(
             srcs = ["//tests/vm:run"],
             args = ["--device=" + device] + options + ["--", "$(rootpath %s)" % program] + args,
             data = [program, "//tests/vm:rig"] + data,
-            tags = tags + ["verbs", "manual", "local", "cpu:%d" % (1 if icount else 2)],
+            tags = tags + ["verbs-more" if device in by_hand else "verbs", "manual", "local", "cpu:%d" % (1 if icount else 2)],
             **kwargs
         )
     native.test_suite(
