@@ -39,6 +39,9 @@ namespace {
 
 constexpr int64_t kKeys = 4096;
 constexpr size_t kValueBytes = 100;
+// Long enough for the hash to use AVX2, where the processor has it.
+constexpr int64_t kLongKeys = 512;
+constexpr size_t kLongBytes = 1000;
 constexpr size_t kBatch = 64;
 
 [[noreturn]] void Fail(absl::string_view what) {
@@ -124,14 +127,17 @@ class HotPaths {
   // The address is as long each time: it may be copied.
   HotPaths()
       : address_(absl::StrCat("shm:///tmp/farlook_hot_", absl::Dec(getpid(), absl::kZeroPad10))), server_(address_) {
-    for (int64_t i = 0; i < 2 * kKeys; ++i) {
+    for (int64_t i = 0; i < 2 * kKeys + kLongKeys; ++i) {
       std::string key;
       BuildKeyName(i, &key);
-      (i < kKeys ? keys_ : absent_).push_back(key);
+      (i < kKeys ? keys_ : i < 2 * kKeys ? absent_ : long_).push_back(key);
     }
     const std::string value(kValueBytes, 'v');
     for (const std::string& key : keys_) {
       if (server_.mini().Put(key, value).code != kv::Code::kOk) Fail("a put failed");
+    }
+    for (const std::string& key : long_) {
+      if (server_.mini().Put(key, std::string(kLongBytes, 'v')).code != kv::Code::kOk) Fail("a put failed");
     }
   }
   ~HotPaths() { unlink(address_.substr(std::strlen("shm://")).c_str()); }
@@ -140,7 +146,13 @@ class HotPaths {
     std::unique_ptr<Client> client = Connect(/*location_cache_bytes=*/0);
     CountGets(client.get(), keys_, "get");
     CountGets(client.get(), absent_, "get_absent");
-    CountMultiGets(client.get());
+    CountGets(client.get(), long_, "get_1000");
+    CountMultiGets(client.get(), keys_, "multi_get_64");
+    CountMultiGets(client.get(), long_, "multi_get_64_1000");
+    CountReads("get_into", [&client, buffer = std::string(kValueBytes, ' ')](const std::string& key) mutable {
+      return client->GetInto(key, buffer).ok();
+    });
+    CountReads("exists", [&client](const std::string& key) { return client->Exists(key).value_or(false); });
     CountPuts(client.get());
     client = Connect(/*location_cache_bytes=*/16 << 20);
     CountGets(client.get(), keys_, "get_remembering", /*warm=*/false);
@@ -168,25 +180,39 @@ class HotPaths {
         if (round == 1) Counter::Begin();
         const absl::Status status = client->Get(key, &value);
         if (round == 1) Counter::End();
-        if (status.ok() != (&keys == &keys_)) Fail(status.ToString());
+        if (status.ok() != (&keys != &absent_)) Fail(status.ToString());
       }
     }
     Counter::Dump(name, static_cast<int64_t>(keys.size()));
   }
 
-  void CountMultiGets(Client* client) {
+  // `read` says whether it found the key.
+  template <typename Read>
+  void CountReads(const char* name, Read read) {
+    for (int round = 0; round < 2; ++round) {
+      for (const std::string& key : keys_) {
+        if (round == 1) Counter::Begin();
+        const bool found = read(key);
+        if (round == 1) Counter::End();
+        if (!found) Fail(absl::StrCat(name, ": ", key, " is not there"));
+      }
+    }
+    Counter::Dump(name, kKeys);
+  }
+
+  void CountMultiGets(Client* client, const std::vector<std::string>& keys, const char* name) {
     std::vector<std::string_view> batch(kBatch);
     std::vector<Result<Value>> results;
     for (int round = 0; round < 2; ++round) {
-      for (size_t first = 0; first < keys_.size(); first += kBatch) {
-        for (size_t i = 0; i < kBatch; ++i) batch[i] = keys_[first + i];
+      for (size_t first = 0; first < keys.size(); first += kBatch) {
+        for (size_t i = 0; i < kBatch; ++i) batch[i] = keys[first + i];
         if (round == 1) Counter::Begin();
         const absl::Status status = client->MultiGet(batch, &results);
         if (round == 1) Counter::End();
         if (!status.ok()) Fail(status.ToString());
       }
     }
-    Counter::Dump("multi_get_64", kKeys);
+    Counter::Dump(name, static_cast<int64_t>(keys.size()));
   }
 
   void CountPuts(Client* client) {
@@ -230,7 +256,7 @@ class HotPaths {
 
   const std::string address_;
   Server server_;
-  std::vector<std::string> keys_, absent_;
+  std::vector<std::string> keys_, absent_, long_;
 };
 
 }  // namespace
