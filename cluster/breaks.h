@@ -1,5 +1,5 @@
-// Breaks of the rules of docs/cluster.md, for tests: those of Member are put into its source by member_breaks.py, the
-// others are in group_run.cc, which plays the parts around it.
+// Breaks of the rules of docs/cluster.md, for tests: those of Member and ReadLease are put into their sources by
+// put_breaks.py, the others are in group_run.cc, which plays the parts around them.
 #ifndef FARLOOK_CLUSTER_BREAKS_H_
 #define FARLOOK_CLUSTER_BREAKS_H_
 
@@ -16,7 +16,12 @@ enum class Break : uint8_t {
   kOldSetOnly,
   kNewSetOnly,
   kNonMemberPromotes,
-  // Around it.
+  // Of ReadLease.
+  kProvenByOneWord,
+  kWordsOfTheRoundBefore,
+  kRoundUnderWay,
+  kAnyWordLetsRead,
+  // Around them.
   kVisibleEarly,
   kAdapterAcknowledges,
   kTailNotAccepted,

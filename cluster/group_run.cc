@@ -1,6 +1,7 @@
 #include "cluster/group_run.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <deque>
 #include <map>
 #include <optional>
@@ -16,7 +17,7 @@
 #include "cluster/directory.h"
 #include "cluster/epoch_word.h"
 #include "cluster/member.h"
-#include "cluster/read_lease.h"
+#include "cluster/read_lease_broken.h"
 #include "cluster/simulated_directory.h"
 
 namespace farlook::cluster {
@@ -44,6 +45,13 @@ struct Node {
   std::set<uint64_t> gathered;  // by the promoter
   bool gathers = false, serves = false;
   std::map<uint64_t, Records> accepted;  // from it, by each incarnation, as it was told
+};
+
+// A READ of a word whose completion the reader has not seen.
+struct Posted {
+  uint64_t round = 0;
+  size_t member = 0;
+  std::optional<EpochWord> word;  // as it was when it was read
 };
 
 class Run {
@@ -341,6 +349,7 @@ class Run {
   void Forget() {
     known_configuration_.reset();
     lease_.reset();
+    posted_.clear();
     answer_.reset();
   }
 
@@ -353,13 +362,25 @@ class Run {
     return true;
   }
 
+  // Posts a READ of each member's word.
+  void BeginRound(const Configuration& configuration) {
+    const uint64_t round = lease_->BeginRound(NowNs());
+    for (size_t i = 0; i < configuration.members.size(); ++i)
+      posted_.push_back({.round = round, .member = i, .word = {}});
+  }
+
+  // The adapter reads a word, or the reader sees such a READ complete: then, or later, perhaps in another round.
   void ReadWord(const Configuration& configuration) {
-    const size_t which = Any(configuration.members.size());
-    const Replica& member = configuration.members[which];
-    const Node* const node = Reach(member.incarnation);
-    EpochWord word = node == nullptr ? EpochWord() : node->word;
-    if (!Looks(member)) word = EpochWord::Open(configuration.epoch);
-    lease_->WordRead(lease_->begun(), which, word);
+    const auto posted = posted_.begin() + static_cast<std::ptrdiff_t>(Any(posted_.size()));
+    if (!posted->word.has_value()) {
+      const Replica& member = configuration.members[posted->member];
+      const Node* const node = Reach(member.incarnation);
+      posted->word = node == nullptr ? EpochWord() : node->word;
+      if (!Looks(member)) posted->word = EpochWord::Open(configuration.epoch);
+      if (Any(4) == 0) return;
+    }
+    lease_->WordRead(posted->round, posted->member, *posted->word);
+    posted_.erase(posted);
     if (lease_->over()) Forget();
   }
 
@@ -371,7 +392,7 @@ class Run {
       const std::vector<Replica>& members = known_configuration_->members;
       const size_t primary = &known_configuration_->primary() - members.data();
       lease_.emplace(known_configuration_->epoch, members.size(), primary, int64_t{kLeaseUs} * 1'000);
-      lease_->BeginRound(NowNs());
+      BeginRound(*known_configuration_);
       return;
     }
     const Configuration& configuration = *known_configuration_;
@@ -388,7 +409,7 @@ class Run {
     if (!is_strict_ && Any(8) != 0 && lease_->BelievesStrictly(0)) answer_.reset();
     switch (Any(8)) {
       case 0:
-        lease_->BeginRound(NowNs());
+        if (posted_.size() < 2 * kNodes) BeginRound(configuration);
         return;
       case 1:
         if (Any(6) == 0) Forget();
@@ -405,7 +426,7 @@ class Run {
         return;
       }
       default:
-        ReadWord(configuration);
+        if (!posted_.empty()) ReadWord(configuration);
     }
   }
 
@@ -426,6 +447,7 @@ class Run {
 
   std::optional<Configuration> known_configuration_;
   std::optional<ReadLease> lease_;
+  std::vector<Posted> posted_;
   std::optional<int> answer_;
   int64_t answered_ns_ = 0;
   uint64_t noted_ = 0;  // the round when it began

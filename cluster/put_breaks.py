@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes member.cc with breaks of the rules in it, each behind a switch: member_breaks.py member.cc >member_broken.cc"""
+"""Writes a source with breaks of the rules in it, each behind a switch: put_breaks.py member.cc >member_broken.cc"""
 
+import os
 import sys
 
 # (the break, what stands there, what stands there with it)
-EDITS = [
+MEMBER_EDITS = [
     ("kWithoutShut", "StoreWord(EpochWord::Shut(configuration_.epoch), actions);",
      "StoreWord(BREAK ? EpochWord::Open(configuration_.epoch) : EpochWord::Shut(configuration_.epoch), actions);"),
     ("kNoWait", "if (now < shut_at_ +", "if (!BREAK && now < shut_at_ +"),
@@ -26,19 +27,35 @@ EDITS = [
      "    next.members.assign(1, {.incarnation = incarnation_, .address = \"joiner\"});\n"
      "  }\n  for (Replica& member : next.members) {\n    if (member.inc"),
 ]
+READ_LEASE_EDITS = [
+    ("kProvenByOneWord", "if (seen_ == all_) {", "if (seen_ == all_ || BREAK) {"),
+    ("kWordsOfTheRoundBefore", "    seen_ = 0;\n", "    if (!BREAK) seen_ = 0;\n"),
+    ("kRoundUnderWay", "proven_ > noted;", "(BREAK ? proven_ >= noted : proven_ > noted);"),
+    ("kAnyWordLetsRead", "if (word == open_ && bit == primary_)", "if (word == open_ && (bit == primary_ || BREAK))"),
+]
+# The header beside which it includes breaks.h, and the edits.
+SOURCES = {
+    "member.cc": ("cluster/member.h", MEMBER_EDITS),
+    "read_lease.h": ("cluster/epoch_word.h", READ_LEASE_EDITS),
+}
 
 
 def main():
+    name = os.path.basename(sys.argv[1])
+    header, edits = SOURCES[name]
     with open(sys.argv[1], encoding="utf-8") as file:
         text = file.read()
-    for name, old, new in EDITS:
-        if name == "kNewSetOnly":  # stands before the break that was put there just now
+    for break_, old, new in edits:
+        if break_ == "kNewSetOnly":  # stands before the break that was put there just now
             old, new = old.replace("BREAK", "(broken == Break::kOldSetOnly)"), new.replace(
                 "BREAK_ONE", "(broken == Break::kOldSetOnly)")
         if text.count(old) != 1:
-            sys.exit(f"member.cc does not have once: {old}")
-        text = text.replace(old, new.replace("BREAK", f"(broken == Break::{name})"))
-    print(text.replace('#include "cluster/member.h"\n', '#include "cluster/member.h"\n#include "cluster/breaks.h"\n', 1))
+            sys.exit(f"{name} does not have once: {old}")
+        text = text.replace(old, new.replace("BREAK", f"(broken == Break::{break_})"))
+    include = f'#include "{header}"\n'
+    if text.count(include) != 1:
+        sys.exit(f"{name} does not include once: {header}")
+    print(text.replace(include, include + '#include "cluster/breaks.h"\n'))
 
 
 if __name__ == "__main__":
