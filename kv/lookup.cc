@@ -142,6 +142,10 @@ Lookup::Step Lookup::FeedStale(ItemCheck check, const char* bytes) {
 // A put on condition of presence, and a Touch, look at the clock after they made the item unreadable. So if it was
 // readable in a READ that was posted when its time was over, none of them succeeds any more.
 Lookup::Step Lookup::FeedExpiring() {
+  if (item_.kind == ItemKind::kCounter) {  // it is there until the sweep deletes it, for those who count and for gets
+    phase_ = Phase::kDone;
+    return Step::kFound;
+  }
   if (context_.clock == nullptr || expiry_looks_ > kMaxExpiryLooks) {
     phase_ = Phase::kDone;
     return Step::kAskServer;

@@ -152,6 +152,14 @@ TEST_F(ExpiringTest, FoundBeforeItsTimeAbsentAfterItAndAskedAboutBetween) {
   EXPECT_EQ(Get("key"), kAsk);
 }
 
+// It lives until it is swept: those who know its cell change it until then.
+TEST_F(ExpiringTest, ACounterIsFoundHoweverLateItIs) {
+  ASSERT_EQ(table_->InsertCounter(table_->HashOf("key"), "key", 64, /*expiry_ms=*/1'000'005, now_).code, Code::kOk);
+  clock_.now_us = 2'000'000'000;
+  EXPECT_NE(Get("key"), kNone);
+  EXPECT_EQ(reader_->lookup().item_reads(), 1u);
+}
+
 // Its time is over when the second READ is posted, and not before.
 TEST_F(ExpiringTest, AbsenceIsConcludedFromAReadThatWasPostedAfterTheTime) {
   const Slot slot = PutUntil(1'000'005).slot;

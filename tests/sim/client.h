@@ -98,7 +98,7 @@ class SimClient {
     client::Kind touch = client::Kind::kGet;
   };
   Ask DrawOfValue();
-  Ask DrawOfCounter();
+  Ask DrawOfCounter(bool also_value);
   void Lend(Ask ask, int key, size_t place, client::Operation* operation);
   uint32_t DrawBytes();
   Slot* FreeSlot();

@@ -98,7 +98,7 @@ void SimClient::Draw(Ask* ask, int* drawn) {
     key |= key + 2 < world_->plan.keys ? 2 : 0;
   }
   const bool counter = world_->NamesCounters(key) && (!world_->NamesValues(key) || random.OneIn(2));
-  *ask = counter ? DrawOfCounter() : DrawOfValue();
+  *ask = counter ? DrawOfCounter(world_->NamesValues(key)) : DrawOfValue();
   *drawn = key;
 }
 
@@ -173,13 +173,17 @@ SimClient::Ask SimClient::DrawOfValue() {
   return {world_->plan.grows && !random.OneIn(4) ? OpType::kInsert : OpType::kDelete};
 }
 
-SimClient::Ask SimClient::DrawOfCounter() {
+SimClient::Ask SimClient::DrawOfCounter(bool also_value) {
   rdma::sim::Random& random = world_->random;
+  if (world_->plan.expires && also_value && !OnlyReads() && random.OneIn(100)) {
+    return {OpType::kGet, /*exists=*/false, random.OneIn(2) ? client::Kind::kTouch : client::Kind::kPersist};
+  }
   const uint64_t dice = random.Below(100);
   if (dice < 20 || OnlyReads()) return {random.OneIn(4) ? OpType::kGet : OpType::kReadCounter};
   if (dice < 70) return {OpType::kFetchAdd};
   if (dice < 82) return {OpType::kCompareSwap};
-  if (dice < 95) return {OpType::kCreateCounter};
+  // Where counters expire they are to live that long.
+  if (dice < 95 || (world_->plan.expires && !random.OneIn(20))) return {OpType::kCreateCounter};
   return {OpType::kDeleteCounter};
 }
 
@@ -252,9 +256,16 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   return &slot;
 }
 
-// Half of the values end soon (fewer where memory is to be full), others when the one before would have.
+// Half of the values end soon (fewer where memory is to be full), others when the one before would have; most counters
+// within a run.
 void SimClient::Lend(Ask ask, int key, size_t place, client::Operation* operation) {
   rdma::sim::Random& random = world_->random;
+  if (history::IsOfCounter(ask.type)) {
+    if (ask.type != OpType::kCreateCounter || random.OneIn(3)) return;
+    operation->ttl_ms = random.Between(1, random.OneIn(2) ? 20 : 400);
+    world_->LeasesOf(server_, key).push_back({place, operation->ttl_ms});
+    return;
+  }
   const bool touches = ask.touch != client::Kind::kGet;
   const bool ends =
       touches ? ask.touch != client::Kind::kPersist : Makes(ask.type) && random.OneIn(world_->plan.evicts ? 8 : 2);
@@ -386,6 +397,9 @@ void SimClient::Ended(Slot* slot) {
     world_->Violate(absl::StrCat(ToString(record), " ended with ", operation.status.ToString()));
   }
   record.outcome = outcome.value_or(Outcome::kNothing);
+  // What was touched may be a counter, of which a history cannot say that it is there.
+  const bool touch = operation.kind == client::Kind::kTouch || operation.kind == client::Kind::kPersist;
+  if (touch && world_->NamesCounters(slot->key)) record.outcome = Outcome::kNothing;
   const bool says_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
   record.version = says_version && !history::IsOfCounter(record.type) ? operation.version : 0;
   if (record.outcome == Outcome::kOk && client::WantsValue(operation.kind)) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kv/expiry_word.h"
 #include "server/server_time.h"
+#include "tests/history/values.h"
 
 namespace farlook::sim {
 namespace {
@@ -58,6 +59,47 @@ struct Touch {
   End end;
 };
 
+// A counter is there until the sweep comes, this long after it has expired at the latest. (It looks after 256 ms, but
+// the server may be stopped.)
+constexpr int64_t kSweptNs = 2'000'000'000;
+
+// The ends of a key's counters are deletions that nobody asked for. Returns what was there for too long.
+std::string AddEndsOfCounters(const Moments& moments, const std::vector<Lease>& leases, history::KeyHistory* history) {
+  std::unordered_map<size_t, int64_t> ttls_ms;     // by place
+  std::unordered_map<uint64_t, int64_t> swept_ns;  // by write
+  for (const Lease& lease : leases) ttls_ms[lease.place] = lease.ttl_ms;
+  const size_t count = history->size();
+  for (size_t i = 0; i < count; ++i) {
+    const Operation create = (*history)[i];
+    if (create.type != history::Type::kCreateCounter) continue;
+    if (create.outcome != Outcome::kOk && create.outcome != Outcome::kPending) continue;
+    End end = moments.Of(create, ttls_ms[i]);
+    // Of a touch it is not known what it touched.
+    for (const Lease& touch : leases) {
+      if (!touch.touches || (*history)[touch.place].end_ns < create.begin_ns) continue;
+      end = {std::min(end.lo_ns, moments.Of((*history)[touch.place], touch.ttl_ms).lo_ns), kNever};
+    }
+    if (!end.finite()) continue;
+    Operation deletion;
+    deletion.type = history::Type::kDeleteCounter;
+    deletion.client = -1;
+    deletion.begin_ns = end.lo_ns;
+    if (end.hi_ns != kNever) {
+      deletion.until_ns = end.hi_ns + kSweptNs;
+      swept_ns[history::WriteOfNumber(create.operand)] = deletion.until_ns;
+    }
+    history->push_back(deletion);
+  }
+  for (const Operation& operation : *history) {
+    if (!history::TellsCounter(operation)) continue;
+    const auto swept = swept_ns.find(history::WriteOfNumber(operation.counter));
+    if (swept != swept_ns.end() && operation.begin_ns > swept->second) {
+      return absl::StrCat("there after it was to be swept at ", swept->second, ": ", ToString(operation));
+    }
+  }
+  return "";
+}
+
 // Of one key.
 struct Touches {
   std::unordered_map<uint64_t, std::vector<Touch>> sure;  // by the write whose value was touched
@@ -102,6 +144,7 @@ Operation EndOf(uint64_t write, Outcome outcome, End end) {
 
 std::string AddEnds(const ClockAt& clock_at, const std::vector<Lease>& leases, history::KeyHistory* history) {
   const Moments moments(clock_at);
+  if (std::string late = AddEndsOfCounters(moments, leases, history); !late.empty()) return late;
   Touches touches = Sort(moments, leases, history);
   std::unordered_map<size_t, Lease> puts;       // by place
   std::unordered_map<uint64_t, End> sure_ends;  // by version

@@ -2,7 +2,7 @@
 //
 // A put with a ttl, or a touch, that took effect at some moment between its begin and its end gives the item a time of
 // the server's clock. A run knows that clock, so it knows the moment in which the item ends, but for where the server
-// rounds up to its next millisecond.
+// rounds up to its next millisecond. A counter ends when the sweep comes, soon after.
 #ifndef FARLOOK_TESTS_SIM_ENDS_H_
 #define FARLOOK_TESTS_SIM_ENDS_H_
 
@@ -27,8 +27,8 @@ struct Lease {
 };
 
 // Adds the ends of values to a key's history. `clock_at` says what clock the server had at a moment: it is set anew
-// with each start, and does not jump in between. Returns what is wrong with a touch: it succeeded after the end of what
-// it touched. Else nothing.
+// with each start, and does not jump in between. Returns what is wrong: a touch succeeded after the end of what it
+// touched, or a counter was there long after its end. Else nothing.
 using ClockAt = std::function<rdma::sim::SimClock(int64_t true_ns)>;
 std::string AddEnds(const ClockAt& clock_at, const std::vector<Lease>& leases, history::KeyHistory* history);
 

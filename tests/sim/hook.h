@@ -78,6 +78,7 @@ enum class Break : uint8_t {
   kTtlNotKept,
   kClocksNotAllowedFor,
   kLiveIsSwept,
+  kLiveCounterIsSwept,
   kCount,
 };
 inline Break active_break = Break::kNone;

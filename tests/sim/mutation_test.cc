@@ -86,6 +86,7 @@ constexpr Mutation kMutations[] = {
     {Break::kEvictedStaysAlive, "EvictedItemOfThoseThatExpireStaysAlive", Focus::kExpiry},
     {Break::kClocksNotAllowedFor, "DifferenceOfClocksNotAllowedFor", Focus::kExpiry},
     {Break::kLiveIsSwept, "LiveItemIsSwept", Focus::kExpiry},
+    {Break::kLiveCounterIsSwept, "LiveCounterIsSwept", Focus::kExpiry},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

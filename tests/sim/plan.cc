@@ -234,6 +234,14 @@ void FocusOnExpiry(Plan* plan) {
     plan->keys = 80;
     plan->values = 3;
   }
+  plan->counters = plan->seed % 4 == 1;
+  if (plan->counters) {
+    // Counters are there until the sweep comes, which looks every 256 ms, and runs take some of those.
+    plan->pauses = 40'000;
+    plan->network.min_delay_ns = 100'000;
+    plan->network.max_delay_ns = 400'000;
+    plan->patience_ns = kLongPatienceNs;
+  }
   // The server's clock may jump with a start. What jumps, or drifts further, in between is not promised: nobody could
   // know the server's.
   plan->faults &= BitOf(Fault::kServerClocks) | BitOf(Fault::kServerJumps) | BitOf(Fault::kSlowReads) |

@@ -82,7 +82,10 @@ EDITS = [
      "    if (BROKEN(kClocksNotAllowedFor)) return {time_us_ + since_us, time_us_ + since_us};\n    return {"),
     # The sweep removes all that expires within a second.
     ("kv/partition_sweep.cc", "    if (HasExpired(expiry_ms, clock_us)) {\n",
-     "    if (HasExpired(expiry_ms, clock_us + (BROKEN(kLiveIsSwept) ? 1'000'000 : 0))) {\n"),
+     "    if (HasExpired(expiry_ms, clock_us + (BROKEN(kLiveIsSwept) || BROKEN(kLiveCounterIsSwept) ? 1'000'000 : 0))) {\n"),
+    # The same of counters alone.
+    ("server/counters.cc", "      !kv::HasExpired(item.expiry_ms, clock_us)) {\n",
+     "      !kv::HasExpired(item.expiry_ms, clock_us + (BROKEN(kLiveCounterIsSwept) ? 1'000'000 : 0))) {\n"),
     ("kv/partition.cc", "  if (found.slot == nullptr || !Expired(found)) return false;\n",
      "  if (found.slot == nullptr || (!Expired(found) && !BROKEN(kLiveIsSwept))) return false;\n"),
 
