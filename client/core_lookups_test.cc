@@ -2,6 +2,7 @@
 #include <string>
 
 #include "client/core_testing.h"
+#include "kv/gets.h"
 #include "kv/limits.h"
 #include "kv/message.h"
 
@@ -129,6 +130,126 @@ TEST_P(CoreLookupsTest, ABrokenConnectionIsNotNoticed) {
   }
   EXPECT_EQ(core_->stats().reconnects, 1);
   ExpectNoViolations();
+}
+
+// --- Several in one message ---
+
+class CoreGetsTest : public CoreLookupsTest {
+ protected:
+  CoreGetsTest() { server_->gets = kv::kMaxGets; }
+
+  // Operations that are posted together.
+  void StartTogether(const std::vector<OwnedOperation*>& operations) {
+    network_.send_room = 0;
+    for (OwnedOperation* owned : operations) core_->Start(&owned->operation);
+    Poll();
+    EXPECT_TRUE(network_.sent.empty());
+    network_.send_room = SIZE_MAX;
+    Poll();
+  }
+  // Of the i-th message that was posted, the keys; none: it is no kGets.
+  size_t KeysOf(size_t i) const {
+    const auto request = kv::Request::Decode(network_.sent[i]);
+    kv::GetKeys asked;
+    if (!request.ok() || request->type != kv::RequestType::kGets) return 0;
+    return kv::GetKeys::Decode(request->value, &asked) ? asked.size : 0;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, CoreGetsTest,
+                         testing::Values(Way{false, 0}, Way{false, 1 << 20}, Way{true, 0}, Way{true, 1 << 20}));
+
+TEST_P(CoreGetsTest, WhatStandsTogetherIsOneMessage) {
+  server_->Put("a", "one");
+  server_->Put("long", Pattern(5000));
+  server_->Put("empty", "");
+  ConnectAndCount();
+  OwnedOperation a(Kind::kGet, "a"), absent(Kind::kGet, "absent"), there(Kind::kExists, "a");
+  OwnedOperation longer(Kind::kGet, "long"), empty(Kind::kGet, "empty");
+  StartTogether({&a, &absent, &there, &longer, &empty});
+  ASSERT_EQ(network_.sent.size(), 1u);
+  EXPECT_EQ(KeysOf(0), 5u);
+  EXPECT_EQ(a.result, "one");
+  EXPECT_EQ(absent.code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(there.done() && there.status().ok());
+  EXPECT_TRUE(longer.result == Pattern(5000));
+  EXPECT_TRUE(empty.done() && empty.status().ok());
+  EXPECT_EQ(core_->stats().hits, 4);
+  EXPECT_EQ(core_->stats().misses, 1);
+  ExpectNoViolations();
+}
+
+TEST_P(CoreGetsTest, TheWindowAndTheLengthOfAMessageDivideThem) {
+  Connect();
+  std::vector<std::unique_ptr<OwnedOperation>> gets;
+  std::vector<OwnedOperation*> all;
+  for (int i = 0; i < 20; ++i) gets.push_back(std::make_unique<OwnedOperation>(Kind::kGet, std::to_string(i)));
+  for (int i = 0; i < 5; ++i) {
+    gets.push_back(std::make_unique<OwnedOperation>(Kind::kGet, std::string(kv::kMaxKeyBytes, 'a' + i)));
+  }
+  for (const auto& get : gets) all.push_back(get.get());
+  StartTogether(all);
+  for (const auto& get : gets) EXPECT_EQ(get->code(), absl::StatusCode::kNotFound);
+  std::vector<size_t> keys;
+  for (size_t i = 0; i < network_.sent.size(); ++i) keys.push_back(KeysOf(i));
+  EXPECT_EQ(keys, (std::vector<size_t>{8, 8, 7, 0, 0}));  // three long keys fit, and then one number
+  ExpectNoViolations();
+}
+
+TEST_P(CoreGetsTest, WritesStayBetweenThem) {
+  Connect();
+  OwnedOperation before(Kind::kGet, "b"), put(Kind::kPut, "b", "new"), after(Kind::kGet, "b"), last(Kind::kGet, "c");
+  StartTogether({&before, &put, &after, &last});
+  EXPECT_EQ(network_.sent.size(), 3u);
+  EXPECT_EQ(KeysOf(2), 2u);
+  EXPECT_EQ(before.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(after.result, "new");
+  ExpectNoViolations();
+}
+
+TEST_P(CoreGetsTest, AServerThatDoesNotKnowThemIsAskedOneByOne) {
+  server_->gets = 0;
+  server_->Put("a", "one");
+  Connect();
+  OwnedOperation first(Kind::kGet, "a"), second(Kind::kGet, "a");
+  StartTogether({&first, &second});
+  EXPECT_EQ(network_.sent.size(), 2u);
+  EXPECT_EQ(first.result + second.result, "oneone");
+  ExpectNoViolations();
+}
+
+TEST_P(CoreGetsTest, ABrokenConnectionIsNotNoticed) {
+  for (int i = 0; i < 4; ++i) server_->Put(std::to_string(i), Pattern(50, i));
+  Connect();
+  network_.hold_requests = true;
+  std::vector<std::unique_ptr<OwnedOperation>> gets;
+  std::vector<OwnedOperation*> all;
+  for (int i = 0; i < 4; ++i) gets.push_back(std::make_unique<OwnedOperation>(Kind::kGet, std::to_string(i)));
+  for (const auto& get : gets) all.push_back(get.get());
+  gets[1]->operation.timeout_ms = 5;
+  StartTogether(all);
+  EXPECT_EQ(network_.held_requests(), 1u);
+  PollFor(10, gets[1]->operation);
+  Poll();
+  EXPECT_EQ(gets[1]->code(), absl::StatusCode::kDeadlineExceeded);
+  gets[1].reset();  // and its key with it
+  network_.hold_requests = false;
+  network_.Break();
+  for (const size_t i : {0, 2, 3}) {
+    PollFor(options_.timeout_ms, gets[i]->operation);
+    EXPECT_TRUE(gets[i]->result == Pattern(50, static_cast<int>(i))) << gets[i]->status();
+  }
+  EXPECT_EQ(core_->stats().resent_requests, 4);
+  EXPECT_TRUE(Put("later", "value").ok());
+  ExpectNoViolations();
+}
+
+TEST_P(CoreGetsTest, AMalformedPackBreaksTheConnection) {
+  Connect();
+  network_.Inject(absl::string_view("\x82\0\1\0\0\0\0\0", 8));
+  Poll();
+  EXPECT_TRUE(Put("key", "value").ok());
+  EXPECT_EQ(core_->stats().reconnects, 1);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/status.h"
 #include "kv/cell_notice.h"
+#include "kv/gets.h"
 #include "kv/limits.h"
 #include "kv/slot.h"
 #include "kv/touched.h"
@@ -104,15 +105,7 @@ void Engines::Pump() {
 
 // ---- Messages.
 
-absl::Status Engines::Received(absl::string_view message) {
-  if (kv::CellNotice::Is(message)) [[unlikely]]
-    return counters_.Noticed(message);
-  if (kv::SampleNotice::Is(message)) [[unlikely]] {
-    const uint32_t sample = kv::SampleNotice::Decode(message);
-    if (sample == 0) return absl::InvalidArgumentError("malformed message: a notice of how many hits to tell");
-    touches_.SetSample(sample);
-    return absl::OkStatus();
-  }
+[[gnu::always_inline]] inline absl::Status Engines::ReceivedReply(absl::string_view message) {
   auto reply = kv::Reply::Decode(message);
   if (!reply.ok()) return reply.status();
   Operation* operation = nullptr;
@@ -126,6 +119,31 @@ absl::Status Engines::Received(absl::string_view message) {
     Answered(operation, *reply);
   }
   return absl::OkStatus();
+}
+
+absl::Status Engines::Received(absl::string_view message) {
+  // What is no reply says so in the first bit.
+  if (!message.empty() && static_cast<int8_t>(message[0]) < 0) [[unlikely]]
+    return ReceivedOther(message);
+  return ReceivedReply(message);
+}
+
+absl::Status Engines::ReceivedOther(absl::string_view message) {
+  if (kv::ReplyPack::Is(message)) {
+    kv::PackedReplies pack(message);
+    for (absl::string_view reply; pack.Next(&reply);) {
+      if (absl::Status status = ReceivedReply(reply); !status.ok()) return status;
+    }
+    return pack.whole() ? absl::OkStatus() : absl::InvalidArgumentError("malformed message: a pack of replies");
+  }
+  if (kv::CellNotice::Is(message)) return counters_.Noticed(message);
+  if (kv::SampleNotice::Is(message)) {
+    const uint32_t sample = kv::SampleNotice::Decode(message);
+    if (sample == 0) return absl::InvalidArgumentError("malformed message: a notice of how many hits to tell");
+    touches_.SetSample(sample);
+    return absl::OkStatus();
+  }
+  return ReceivedReply(message);  // and so malformed
 }
 
 void Engines::Answered(Operation* operation, const kv::Reply& reply) {

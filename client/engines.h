@@ -134,6 +134,8 @@ class Engines {
 
  private:
   void StartOther(Operation* operation);
+  absl::Status ReceivedOther(absl::string_view message);
+  absl::Status ReceivedReply(absl::string_view message);
   void Answered(Operation* operation, const kv::Reply& reply);
   void GetAnswered(Operation* operation, const kv::Reply& reply);
   void TtlAnswered(Operation* operation, const kv::Reply& reply);

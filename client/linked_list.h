@@ -40,6 +40,11 @@ class LinkedList {
   bool empty() const { return ends_.next_ == &ends_; }
   // Null if there is none.
   T* front() const { return empty() ? nullptr : static_cast<T*>(ends_.next_); }
+  // The one behind `member`, which is in this list; null if there is none.
+  T* Next(const T* member) const {
+    Link* const next = member->Linked<Tag>::next_;
+    return next == &ends_ ? nullptr : static_cast<T*>(next);
+  }
 
   // REQUIRES: it is in no list of this Tag.
   void Push(T* member) { Insert(ends_.prev_, member); }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kv/cell_region.h"
 #include "kv/counter_value.h"
+#include "kv/gets.h"
 #include "kv/item.h"
 #include "kv/proof.h"
 #include "kv/words.h"
@@ -21,6 +22,23 @@ std::string Contents(kv::Request request) {
   request.deadline_us = 0;
   char head[kv::kMaxRequestHeadBytes];
   return absl::StrCat(absl::string_view(head, request.EncodeHead(head)), request.value);
+}
+
+// The messages that a kGets stands for; none: its value is malformed.
+std::vector<std::string> OneByOne(const kv::Request& gets) {
+  std::vector<std::string> messages;
+  kv::GetKeys asked;
+  if (!kv::GetKeys::Decode(gets.value, &asked)) return messages;
+  for (size_t i = 0; i < asked.size; ++i) {
+    kv::Request get;
+    get.type = kv::RequestType::kGet;
+    get.number = gets.number + i;
+    get.deadline_us = gets.deadline_us;
+    get.key = asked.keys[i];
+    char head[kv::kMaxRequestHeadBytes];
+    messages.emplace_back(head, get.EncodeHead(head));
+  }
+  return messages;
 }
 
 }  // namespace
@@ -83,6 +101,7 @@ std::string MiniServer::Greet(uint64_t* session, absl::string_view message) {
   welcome.epoch = sessions_[welcome.session].epoch;
   welcome.window = window;
   welcome.figures_ms = figures_ms;
+  welcome.gets = gets;
   if (offer_cells) {
     welcome.counters = cells_range_;
     welcome.atomics = atomics;
@@ -132,6 +151,12 @@ void MiniServer::Watch(uint64_t session_id, absl::string_view message) {
     return;
   }
   if (!kv::IsNumbered(request->type)) return;
+  if (request->type == kv::RequestType::kGets) {
+    const std::vector<std::string> messages = OneByOne(*request);
+    if (messages.empty() || messages.size() > gets) violations.push_back("gets that were not allowed");
+    for (const std::string& get : messages) Watch(session_id, get);
+    return;
+  }
   Session& session = sessions_[session_id];
   const uint64_t number = request->number;
   const std::string contents = Contents(*request);
@@ -154,12 +179,22 @@ std::string MiniServer::Answer(uint64_t* session, absl::string_view message, con
   if (!request.ok()) return std::string();
   if (request->type == kv::RequestType::kGoodbye) sessions_.erase(*session);
   if (!kv::IsNumbered(request->type)) return std::string();
+  if (request->type == kv::RequestType::kGets) return AnswerGets(session, *request, pull);
   auto& replies = sessions_[*session].replies;
   const auto known = replies.find(request->number);
   if (known != replies.end()) return known->second;
   const bool over = request->deadline_us != 0 && request->deadline_us <= time_us;
   if (!over) ++executed;
   return replies[request->number] = Execute(*request, pull);
+}
+
+std::string MiniServer::AnswerGets(uint64_t* session, const kv::Request& request, const Pull& pull) {
+  kv::ReplyPack pack;
+  for (const std::string& get : OneByOne(request)) {
+    const std::string reply = Answer(session, get, pull);
+    if (!pack.Add(*kv::Reply::Decode(reply))) violations.push_back("this small server sends one message only");
+  }
+  return std::string(pack.Finish());
 }
 
 std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
@@ -225,6 +260,7 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
     case kv::RequestType::kTouched:
     case kv::RequestType::kFigures:
     case kv::RequestType::kAdmin:
+    case kv::RequestType::kGets:
     case kv::RequestType::kGoodbye:
       break;
   }

@@ -69,6 +69,7 @@ class MiniServer {
 
   kv::Refusal refusal;      // with a text: what Hellos get
   uint32_t figures_ms = 0;  // that Welcomes ask for
+  uint32_t gets = 0;        // that Welcomes allow in a message
   uint32_t window = 8;
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
   uint64_t executed = 0;  // requests that were carried out, not answered from memory
@@ -87,6 +88,7 @@ class MiniServer {
   std::string Greet(uint64_t* session, absl::string_view message);
   std::string CheckProof(uint64_t* session, absl::string_view message);
   std::string Execute(const kv::Request& request, const Pull& pull);
+  std::string AnswerGets(uint64_t* session, const kv::Request& request, const Pull& pull);
 
   const uint64_t incarnation_;
   absl::Span<char> region_;

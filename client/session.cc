@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kv/gets.h"
 
 namespace farlook::client {
 namespace {
@@ -34,6 +35,9 @@ bool Fits(const Operation& operation) {
   return kv::FitsInMessage(key_bytes, value_bytes, kv::RequestOptions::kMaxBytes) ||
          (!HasOptions(operation) && kv::FitsInMessage(key_bytes, value_bytes));
 }
+
+// A get that may share its message with others.
+bool IsPlainGet(const Operation& operation) { return IsOneOf(operation.kind, Kind::kGet, Kind::kExists); }
 
 // `pulled`: the server is to fetch the value of a put.
 kv::RequestType TypeOf(const Operation& operation, bool pulled) {
@@ -119,6 +123,7 @@ void Session::Connect(const Ready& ready) {
   connected_ns_ = ready.hello_ns;
   sounding_ = 0;
   epoch_ = ready.welcome->epoch;
+  gets_at_once_ = std::min<uint32_t>(ready.welcome->gets, kv::kMaxGets);
   if (!exists()) return Begin(ready);
   incarnation_ = ready.incarnation;
   hasher_ = ready.context.hasher;
@@ -242,6 +247,33 @@ bool Session::Post(uint64_t number) {
   return true;
 }
 
+// The gets with which the queue begins, as one message. Returns how many it posted; 0: no room for it. REQUIRES there
+// are two at least, and that two may be sent.
+size_t Session::PostGets() {
+  const size_t most = std::min<uint64_t>(gets_at_once_, floor_ + window_ - next_);
+  kv::GetsWriter keys;
+  size_t count = 0;
+  int64_t deadline_ns = 0;
+  for (const Operation* get = queue_.front(); get != nullptr && count < most; get = queue_.Next(get)) {
+    if (!IsPlainGet(*get) || !keys.Add(get->key)) break;
+    deadline_ns = std::max(deadline_ns, get->deadline_ns);
+    ++count;
+  }
+  kv::Request request;
+  request.type = kv::RequestType::kGets;
+  request.number = next_;
+  request.deadline_us = clock_.DeadlineAt(deadline_ns);
+  request.value_bytes = static_cast<uint32_t>(keys.value().size());
+  char head[kv::kMaxRequestHeadBytes];
+  const size_t head_bytes = request.EncodeHead(head);
+  const bool sounds = sounding_ == 0 && clock_.stale(parts_.time->last_ns());
+  if (sounds) sounding_ns_ = parts_.time->NowNs();
+  if (!connection_->PostSend(absl::string_view(head, head_bytes), keys.value())) return 0;
+  if (sounds) sounding_ = next_;
+  parts_.posted->messages = true;
+  return count;
+}
+
 void Session::Hear(const kv::Reply& reply) {
   if (reply.number == sounding_) {
     clock_.Hear(reply.time_us, sounding_ns_, parts_.time->NowNs());
@@ -277,12 +309,34 @@ void Session::Repeat() {
   }
 }
 
+// The queue's first was posted, with the number next_.
+[[gnu::always_inline]] inline void Session::Took(Operation* operation) {
+  prepared_ = nullptr;
+  queue_.Pop();
+  Sent& sent = At(next_);
+  sent.operation = operation;
+  sent.answered = false;
+  operation->number = next_;
+  ++live_;
+  ++next_;
+  ++repeat_;
+}
+
 void Session::Pump() {
   if (repeat_ < next_) [[unlikely]]
     Repeat();
   if (repeat_ < next_) return;
   while (!queue_.empty() && next_ < floor_ + window_ && !awaits_memory_) {
     Operation* operation = queue_.front();
+    if (IsPlainGet(*operation) && gets_at_once_ > 1 && next_ + 1 < floor_ + window_) {
+      const Operation* const second = queue_.Next(operation);
+      if (second != nullptr && IsPlainGet(*second)) {
+        const size_t posted = PostGets();
+        if (posted == 0) return;
+        for (size_t i = 0; i < posted; ++i) Took(queue_.front());
+        continue;
+      }
+    }
     Sent& sent = At(next_);
     if (prepared_ != operation) {
       if (absl::Status status = Prepare(operation, &sent); !status.ok()) {
@@ -298,13 +352,7 @@ void Session::Pump() {
       prepared_ = operation;
     }
     if (!Post(next_)) return;
-    prepared_ = nullptr;
-    queue_.Pop();
-    operation->number = next_;
-    sent.answered = false;
-    ++live_;
-    ++next_;
-    ++repeat_;
+    Took(operation);
     if (IsWrite(operation->kind)) ++parts_.stats->puts;
     if (sent.value.data() != nullptr) {
       ++parts_.stats->pulled_values;

@@ -10,6 +10,8 @@
 //     copy, which says that it is long over: the server does not begin it. A large value was copied to a registered
 //     buffer when it was announced, or lies in memory that the user registered, which stays registered so long.
 //   * Requests are sent in the order in which they were submitted, and numbered so: of one key they take effect so.
+//   * Gets that stand behind each other in the queue go as one message, with a number each. What is sent again goes one
+//     by one.
 //   * A request whose operation has ended keeps number and credit until answered.
 //   * When the session is gone, what was sent and not answered is of unknown outcome; it is never executed again. What
 //     only asked (get, ping, stat) may be asked again.
@@ -126,6 +128,8 @@ class Session final : public Engine {
   absl::Status Prepare(Operation* operation, Sent* sent);
   // `options` has room for kv::RequestOptions::kMaxBytes; the request refers to it.
   kv::Request RequestOf(const Operation& operation, uint64_t number, char* options);
+  size_t PostGets();
+  void Took(Operation* operation);
   bool PostCopy(const Sent& sent);
   bool Post(uint64_t number);
   void Hear(const kv::Reply& reply);
@@ -146,6 +150,7 @@ class Session final : public Engine {
   uint32_t epoch_ = 0;
   uint64_t incarnation_ = 0;
   uint64_t max_value_bytes_ = kv::kMaxValueBytes;
+  uint32_t gets_at_once_ = 0;  // keys that a message may ask for
 
   OperationQueue queue_;    // not sent yet
   std::vector<Sent> sent_;  // ring of a power of two of at least `window_`

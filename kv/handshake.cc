@@ -150,6 +150,8 @@ struct WelcomeFields {
         Welcome::kFigures, [&] { return m.figures_ms != 0; }, m.figures_ms);
     field(
         Welcome::kSample, [&] { return m.sample != 0; }, m.sample);
+    field(
+        Welcome::kGets, [&] { return m.gets != 0; }, m.gets);
   }
 };
 

@@ -177,6 +177,7 @@ struct Welcome {
     kMembers = 8,  // addresses of a group's members, separated by commas; absent: there is no group
     kFigures = 9,  // u32; absent: the client is not to tell its figures
     kSample = 10,  // u32: of a cache; absent: the client is to tell nothing
+    kGets = 11,    // u32; absent: the client is to ask for one key in a message
   };
 
   uint8_t version = kMaxVersion;
@@ -192,6 +193,7 @@ struct Welcome {
   Mac proof = {};           // the server's, with the table
   uint32_t figures_ms = 0;  // between two messages of the client's figures (client_figures.h); 0: none are wanted
   uint32_t sample = 0;      // one hit in so many is to be told (touched.h); 0: none
+  uint32_t gets = 0;        // so many keys a kGets may have (gets.h); 0: none is understood
   std::string members;      // where the group's next primary may be
 
   std::string Encode() const;

@@ -47,8 +47,11 @@ enum class RequestType : uint8_t {
   kFigures = 18,  // of a client's gets, without a number and without a reply: value is ClientFigures (client_figures.h)
 
   kAdmin = 19,  // of operators; "key" says what: "clients@ID" or "kick ID"; the payload is text, as of a kStat
+
+  kGets =
+      20,  // several kGets as one message: value is their keys (gets.h); of who was told that it may (Welcome::gets)
 };
-inline constexpr int kRequestTypes = 20;  // from 0, which is none
+inline constexpr int kRequestTypes = 21;  // from 0, which is none
 
 constexpr bool IsRequestType(uint8_t type) { return type != 0 && type < kRequestTypes; }
 
@@ -67,7 +70,8 @@ constexpr bool HasKey(RequestType type) {
 }
 // Whether it bears a value.
 constexpr bool HasValue(RequestType type) {
-  return type == RequestType::kPut || type == RequestType::kTouched || type == RequestType::kFigures;
+  return type == RequestType::kPut || type == RequestType::kTouched || type == RequestType::kFigures ||
+         type == RequestType::kGets;
 }
 // Whether it may say when its item expires.
 constexpr bool MayHaveTtl(RequestType type) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kv/cell_notice.h"
+#include "kv/gets.h"
 #include "kv/message.h"
 
 namespace farlook::kv {
@@ -34,6 +35,26 @@ void FuzzReply(absl::string_view bytes) {
   Check(CodeName(reply->code) != "unknown");
 }
 
+void FuzzGets(absl::string_view bytes) {
+  GetKeys asked;
+  if (!GetKeys::Decode(bytes, &asked)) return;
+  GetsWriter keys;
+  for (size_t i = 0; i < asked.size; ++i) {
+    if (!keys.Add(asked.keys[i])) return;  // longer than a message
+  }
+  Check(keys.value() == bytes);
+}
+
+void FuzzPack(absl::string_view bytes) {
+  PackedReplies packed(bytes);
+  ReplyPack pack;
+  for (absl::string_view reply; packed.Next(&reply);) {
+    const auto decoded = Reply::Decode(reply);
+    if (!decoded.ok() || !pack.Add(*decoded)) return;
+  }
+  if (packed.whole()) Check(pack.Finish() == bytes);
+}
+
 void FuzzNotice(absl::string_view bytes) {
   const auto notice = CellNotice::Decode(bytes);
   if (!notice.ok()) return;
@@ -51,5 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   farlook::kv::FuzzRequest(bytes);
   farlook::kv::FuzzReply(bytes);
   farlook::kv::FuzzNotice(bytes);
+  farlook::kv::FuzzGets(bytes);
+  farlook::kv::FuzzPack(bytes);
   return 0;
 }

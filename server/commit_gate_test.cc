@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kv/gets.h"
 #include "server/test_worker.h"
 
 namespace farlook::server {
@@ -296,6 +297,29 @@ TEST_F(CommitGateTest, WhileMembersAreFarBehindRequestsWait) {
       codes,
       (std::map<uint64_t, Code>{
           {1, Code::kOk}, {2, Code::kOk}, {3, Code::kNotFound}, {4, Code::kExists}, {5, Code::kOk}, {6, Code::kOk}}));
+}
+
+TEST_F(CommitGateTest, GetsOfOneMessageWaitEachForItself) {
+  FakeCall* call = t_.Connect();
+  Do(call, MakePut(1, "a", "one"));
+  stream_.most = 1;
+  Send(call, MakePut(2, "b", "two"));
+  kv::GetsWriter keys;
+  ASSERT_TRUE(keys.Add("a") && keys.Add("b"));
+  kv::Request gets = MakeRequest(RequestType::kGets, 3);
+  gets.value = keys.value();
+  Send(call, gets);
+  EXPECT_FALSE(Answered(call));
+  std::map<uint64_t, std::string> told;
+  for (int i = 0; i < 6; ++i) {
+    AcceptAll();
+    while (Answered(call)) {
+      const TestReply reply = *TestWorker::TakeReply(call);
+      EXPECT_EQ(reply.code, Code::kOk);
+      told[reply.number] = reply.payload;
+    }
+  }
+  EXPECT_EQ(told, (std::map<uint64_t, std::string>{{2, ""}, {3, "one"}, {4, "two"}}));
 }
 
 TEST_F(CommitGateTest, RoomIsMadeBeforeTheRecordAndBeforeTheAnswer) {

@@ -65,6 +65,7 @@ Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_c
     case kv::RequestType::kTouched:
     case kv::RequestType::kFigures:
     case kv::RequestType::kAdmin:
+    case kv::RequestType::kGets:
     case kv::RequestType::kGoodbye:
       break;
   }

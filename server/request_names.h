@@ -30,7 +30,8 @@ inline absl::string_view TypeName(kv::RequestType type) {
                                                                   "get_and_touch",
                                                                   "ttl",
                                                                   "figures",
-                                                                  "admin"};
+                                                                  "admin",
+                                                                  "gets"};
   const size_t i = static_cast<size_t>(type);
   return i < kv::kRequestTypes ? kNames[i] : "unknown";
 }

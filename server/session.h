@@ -83,6 +83,7 @@ constexpr bool IsWrite(kv::RequestType type) {
     case kv::RequestType::kTouched:
     case kv::RequestType::kFigures:
     case kv::RequestType::kAdmin:
+    case kv::RequestType::kGets:
       break;
   }
   return false;

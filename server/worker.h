@@ -11,7 +11,7 @@
 // Invariants:
 //   * a session is attached to at most one connection. A resumption first disconnects and drains the old one: what it
 //     had queued is discarded, what it pulled is finished or flushed; only then is the new one welcome;
-//   * each request that is claimed is answered, or released when its connection breaks before it is executed;
+//   * each request that is claimed (of a kGets, each key's) is answered, or released when its connection breaks before it is executed;
 //   * writes of a session to one key take effect in the order in which they arrive, small and pulled ones alike;
 //   * where there are users, a connection without one that the kernel vouches for is told nothing and may READ nothing
 //     before it has proved who it is, in the time that it has for its Hello;
@@ -44,6 +44,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "kv/gets.h"
 #include "kv/handshake.h"
 #include "kv/message.h"
 #include "rdma/transport.h"
@@ -167,6 +168,9 @@ class Worker {
   void HandleBatch(absl::Span<const rdma::Completion> batch);
   void Decode(absl::string_view message, Incoming* incoming);
   void Apply(Link& link, absl::string_view message, const Incoming& incoming);
+  void ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
+  void ApplyGets(Link& link, const kv::Request& gets);
+  void Pack(Link& link, const kv::Reply& reply);
   void ApplyUnnumbered(Link& link, const kv::Request& request);
   void TakeTouches(Link& link, const kv::Request& request);
   void TakeFigures(Link& link, const kv::Request& request);
@@ -261,6 +265,8 @@ class Worker {
   int64_t now_ns_ = 0;  // read once for each batch
   std::array<rdma::Completion, kBatch> completions_;
   std::array<Incoming, kBatch> incoming_;
+  Link* packing_ = nullptr;  // whose replies go into pack_ now
+  kv::ReplyPack pack_;
   std::vector<Link*> unrung_;
   std::deque<Link*> pull_turns_;    // of those with pulls that wait for nothing but their turn
   int64_t others_ns_ = -kOthersNs;  // when a request came last that is no long value

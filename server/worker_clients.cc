@@ -289,6 +289,7 @@ void Worker::Welcome(Link& link, Session* session, bool resumed) {
   kv::Welcome welcome = admission_.WelcomeFor(*session, resumed, link.counters, now_ns_);
   if (touches_.wanted()) welcome.sample = touches_.sample();
   welcome.figures_ms = figures_.interval_ms();
+  welcome.gets = uint32_t{kv::kMaxGets};
   if (shared_.serving != nullptr) welcome.members = shared_.serving->members();
   link.welcome_ns = now_ns_;
   times_.Welcome(session->window(), &link.open);

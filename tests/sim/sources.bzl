@@ -117,6 +117,7 @@ HEADERS = [
     "kv/fields.h",
     "kv/figure.h",
     "kv/fingerprints.h",
+    "kv/gets.h",
     "kv/ghosts.h",
     "kv/handshake.h",
     "kv/hash.h",
