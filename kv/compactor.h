@@ -87,8 +87,8 @@ class Compactor {
 
   bool HopelessForUnit() const { return CouldBeFree() < 1 + heap_->Leaves(Claim::kOverwrite); }
 
-  // The longest piece, up to `most_bytes`, for which a new key would probably be given room after moving: as far as
-  // figures tell, and where what is never moved leaves enough units side by side.
+  // The longest piece, up to `most_bytes`, for which a new key would be given room after moving, were all moving to end
+  // with full blocks: as far as figures tell, and where what is never moved leaves enough units side by side.
   uint64_t LongestPiece(uint64_t most_bytes) const;
 
   // What holes could give, in bytes; cheap.

@@ -216,7 +216,10 @@ TableStats Table::stats() const {
   };
   const uint64_t now_bytes = heap_->LongestPiece(most_bytes);
   stats.largest_value_bytes = value_in(now_bytes);
-  stats.largest_after_bytes = value_in(std::max(now_bytes, compactor_->LongestPiece(most_bytes)));
+  // A promise: moving ends with pieces in blocks that they do not fill, and with items that lie in the way.
+  const uint64_t after_bytes = compactor_->LongestPiece(most_bytes) / 2;
+  const uint64_t margin_bytes = std::max(kLargeShape.bytes(), region_.size() / 32);
+  stats.largest_after_bytes = value_in(std::max(now_bytes, after_bytes - std::min(after_bytes, margin_bytes)));
   stats.level = directory_->level();
   stats.index_bytes = segments_->unit_bytes() + (uint64_t{8} << stats.level);
   stats.segment_bytes = segments_->segment_bytes();

@@ -157,7 +157,7 @@ struct TableStats {
   uint64_t reclaimable_bytes = 0;    // holes among them that moving items could make units of
   uint64_t overhead_bytes = 0;       // header, directory, marks, redo pieces, page map
   uint64_t largest_value_bytes = 0;  // a new value of this length has units without moving anything, under any key
-  uint64_t largest_after_bytes = 0;  // and probably after moving
+  uint64_t largest_after_bytes = 0;  // and one of this length fits after moving; often a longer one does too
 };
 
 class Table {

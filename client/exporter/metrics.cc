@@ -173,7 +173,7 @@ const std::map<absl::string_view, absl::string_view>& Helps() {
       {"reclaimable_bytes", "Holes between items, which moving them makes free."},
       {"reserve_bytes", "Free memory that new keys do not get: overwrites and moving do."},
       {"largest_value_bytes", "Longest value of a new key that fits at once."},
-      {"largest_value_after_moving_bytes", "Longest value of a new key that probably fits after moving."},
+      {"largest_value_after_moving_bytes", "Length of a value of a new key that fits after moving, if not before."},
       {"block_bytes", "Memory of blocks for items, by their size."},
       {"block_used_bytes", "What of it items use."},
       {"index_bytes", "Memory of the index."},
