@@ -26,6 +26,7 @@ ClientCore::ClientCore(std::unique_ptr<rdma::Endpoint> endpoint, absl::string_vi
       told_(&stats_),
       latencies_(&time_, &stats_, &told_),
       finished_(&latencies_),
+      watch_(endpoint_.get(), &time_, &options_),
       link_(endpoint_.get(), address, options, &time_, random_seed),
       engines_({endpoint_.get(), link_.directory(), &time_, &timeouts_, &finished_, &latencies_, &stats_}, options) {}
 
@@ -33,6 +34,7 @@ ClientCore::~ClientCore() {
   if (link_.ready()) told_.Tell(time_.NowNs());
   if (link_.ready()) engines_.SayGoodbye();
   link_.Lost(time_.last_ns());  // before the memory that its work requests name
+  watch_.Lost();
 }
 
 // ---- Operations begin.
@@ -90,6 +92,8 @@ bool ClientCore::PostAll() {
     if (link_.state() == Link::State::kGreeting || link_.state() == Link::State::kLoading) link_.Pump();
     return false;
   }
+  if (watch_.active()) [[unlikely]]
+    watch_.Poll(/*waiting=*/in_flight() > 0);
   engines_.Pump();
   const Posted posted = engines_.TakePosted();
   if (posted.messages || posted.fetches) link_.connection()->Ring();
@@ -113,10 +117,15 @@ void ClientCore::Progress() {
     HandleLast(count);
     return true;
   }
+  if (watch_.active()) [[unlikely]]
+    time_.NowNs();  // what is here was complete by now
   bool answered = false;
   for (size_t i = 0; i < count; ++i) {
     const rdma::Completion& completion = completions_[i];
-    if (completion.connection != link_.connection()) continue;
+    if (completion.connection != link_.connection()) [[unlikely]] {
+      watch_.Handle(completion);
+      continue;
+    }
     if (completion.opcode == rdma::Opcode::kRead && completion.status == rdma::WcStatus::kSuccess &&
         WorkRequestId::OwnerOf(completion.wr_id) == WorkRequestId::Owner::kReads) [[likely]] {
       answered = true;
@@ -126,6 +135,8 @@ void ClientCore::Progress() {
     }
   }
   if (answered) link_.Proven();
+  if (watch_.active() && watch_.TakeProven()) [[unlikely]]
+    engines_.JudgeAgain();
   return true;
 }
 
@@ -158,6 +169,7 @@ void ClientCore::Dispatch(const rdma::Completion& completion) {
         return;
       }
       if (WorkRequestId::OwnerOf(completion.wr_id) == WorkRequestId::Owner::kDirectory) return OnDirectoryRead();
+      if (WorkRequestId::OwnerOf(completion.wr_id) == WorkRequestId::Owner::kWords) return watch_.Handle(completion);
       link_.Proven();
       engines_.FetchCompleted(completion.wr_id);
       return;
@@ -230,8 +242,16 @@ void ClientCore::BeginReady() {
   }
   kv::Directory* const directory = link_.directory()->directory();
   const kv::ReaderContext context = {link_.hasher(), directory, directory->header().region_bytes, engines_.clock()};
-  const Ready ready = {link_.connection(), link_.table(),    context,           link_.incarnation(),
-                       &link_.welcome(),   link_.hello_ns(), link_.welcome_ns()};
+  slow_attempts_ = 0;
+  watch_.Begin(link_.connection(), link_.table(), link_.welcome(), link_.members());
+  const Ready ready = {link_.connection(),
+                       link_.table(),
+                       context,
+                       link_.incarnation(),
+                       &link_.welcome(),
+                       link_.hello_ns(),
+                       link_.welcome_ns(),
+                       watch_.active() ? &watch_ : nullptr};
   engines_.Connect(ready);
   told_.Connect(link_.connection(), link_.welcome().figures_ms, time_.last_ns());
   Post();
@@ -250,6 +270,7 @@ void ClientCore::Lose(absl::Status why) {
   if (link_.state() == Link::State::kDialling) return FailAttempt(link_.Explain(why));
   trouble_ = std::move(why);
   link_.Lost(time_.NowNs());  // destroys the connection; only then is the memory of its READs free
+  watch_.Lost();
   engines_.Lost();
   told_.Lost();
 }
@@ -257,6 +278,7 @@ void ClientCore::Lose(absl::Status why) {
 void ClientCore::FailAttempt(const absl::Status& why) {
   trouble_ = why;
   link_.Failed(why, time_.NowNs());
+  watch_.Lost();
   engines_.Lost();
   told_.Lost();
   const bool waits = link_.refused().ok();
@@ -283,6 +305,7 @@ void ClientCore::Attempt(int64_t now_ns) {
     if (!link_.refused().ok()) Refuse(link_.refused());
     return;
   }
+  attempt_over_ns_ = now_ns + (kAttemptNs << std::min(slow_attempts_, kMostDoublings));
   if (absl::Status status = link_.Dial(engines_.session_id()); !status.ok()) FailAttempt(status);
 }
 
@@ -298,11 +321,27 @@ bool ClientCore::wanted() const { return connect_wanted_ || engines_.waiting(); 
 
 void ClientCore::Tick(int64_t now_ns) {
   if (now_ns >= timeouts_.deadlines().earliest_ns()) Expire(now_ns);
+  if (watch_.active()) [[unlikely]]
+    Watch();
+  if (connecting() && link_.in_group() && now_ns >= attempt_over_ns_) {
+    ++slow_attempts_;
+    FailAttempt(absl::DeadlineExceededError("a member of the group lets nobody in"));
+  }
   if (link_.state() == Link::State::kDown) {
     if (wanted()) Attempt(now_ns);
   } else {
     Post();
   }
+}
+
+// Of a group: whether its primary is still the one there is.
+void ClientCore::Watch() {
+  watch_.Poll(/*waiting=*/in_flight() > 0);
+  if (const std::string* const successor = watch_.successor(); successor != nullptr) {
+    link_.GoTo(*successor);
+    return Lose(absl::UnavailableError("the group has another primary, or other members"));
+  }
+  engines_.JudgeAgain();
 }
 
 void ClientCore::Expire(int64_t now_ns) {
@@ -332,6 +371,8 @@ int64_t ClientCore::wait_ms() {
   const int64_t now_ns = time_.NowNs();
   int64_t next_ns = timeouts_.deadlines().earliest_ns();
   if (link_.state() == Link::State::kDown && wanted()) next_ns = std::min(next_ns, link_.due_ns());
+  if (connecting() && link_.in_group()) next_ns = std::min(next_ns, attempt_over_ns_);
+  if (watch_.active()) next_ns = std::min(next_ns, watch_.due_ns());
   // Room in a queue makes no event: look again soon.
   if (link_.ready() && engines_.held_up()) next_ns = std::min(next_ns, now_ns + 1'000'000);
   if (next_ns == kNoDeadline) return -1;

@@ -10,6 +10,7 @@
 //     happened.
 //   * It is the next primary of a group: the session goes on there, as do versions; only the location cache is dropped.
 //   * Nobody of a group accepts: operations wait until their deadlines.
+//   * A member of a group shows a later epoch (epoch_watch.h): the connection is given up, as if it were lost.
 //   * No server accepts: every operation ends at once, with UNKNOWN if it is a write that was sent, else UNAVAILABLE.
 //     So do those started before the next attempt is due.
 #ifndef FARLOOK_CLIENT_CORE_H_
@@ -25,6 +26,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "client/engines.h"
+#include "client/epoch_watch.h"
 #include "client/finished.h"
 #include "client/last_time.h"
 #include "client/latencies.h"
@@ -119,6 +121,9 @@ class ClientCore {
  private:
   static constexpr uint32_t kCallsForEachProgress = 16;
   static constexpr int64_t kPauseNs = 10'000'000;
+  // Of an attempt to connect to one of several members, which may be stopped; each that is over in vain doubles it.
+  static constexpr int64_t kAttemptNs = 250'000'000;
+  static constexpr int kMostDoublings = 6;
 
   void Admit(Operation* operation, int64_t deadline_ns);
   void LookAfterPause();
@@ -141,6 +146,7 @@ class ClientCore {
     return posted.fetches;
   }
 
+  void Watch();
   void Lose(absl::Status why);
   void FailAttempt(const absl::Status& why);
   void Refuse(const absl::Status& why);
@@ -148,6 +154,7 @@ class ClientCore {
   void Expire(int64_t now_ns);
   void Attempt(int64_t now_ns);
   bool wanted() const;
+  bool connecting() const { return !link_.ready() && link_.state() != Link::State::kDown; }
 
   const std::unique_ptr<rdma::Endpoint> endpoint_;
   const ClientOptions options_;
@@ -157,6 +164,7 @@ class ClientCore {
   ToldFigures told_;
   Latencies latencies_;
   Finished finished_;
+  EpochWatch watch_;
   Link link_;  // its connection is destroyed first of all: see ~ClientCore
   Engines engines_;
 
@@ -165,9 +173,11 @@ class ClientCore {
   bool was_connected_ = false;
   bool moved_ = false;  // to another server of the group, which has not said Welcome yet
   uint32_t calls_without_progress_ = 0;
-  int64_t counted_ns_ = 0;    // when an operation on a counter last began
-  absl::Status trouble_;      // what last went wrong with a connection
-  uint64_t incarnation_ = 0;  // of the server last connected to
+  int64_t counted_ns_ = 0;       // when an operation on a counter last began
+  int64_t attempt_over_ns_ = 0;  // of a group: then another member is tried
+  int slow_attempts_ = 0;        // one after the other
+  absl::Status trouble_;         // what last went wrong with a connection
+  uint64_t incarnation_ = 0;     // of the server last connected to
   std::array<rdma::Completion, 64> completions_;
 };
 

@@ -46,6 +46,7 @@ void DirectReads::Connect(const Ready& ready) {
   connection_ = ready.connection;
   table_ = ready.table;
   context_ = ready.context;
+  watch_ = ready.watch;
   last_segment_ = context_.region_bytes - kv::kSegmentBytes;
   last_item_ = context_.region_bytes - kMostItemBytes;
 }
@@ -100,6 +101,8 @@ size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
     counts.remembered += taken.bucket == nullptr;
   }
   if (!connection_->alive()) [[unlikely]]
+    return LeaveAlone(operations);
+  if (watch_ != nullptr && !watch_->OpenNow()) [[unlikely]]
     return LeaveAlone(operations);
   if (counts.absent > 0 && !EndAbsent(counts.absent, since_ns)) [[unlikely]]
     counts.absent = 0;

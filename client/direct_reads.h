@@ -16,7 +16,8 @@
 // anew. See "Gets at once" in docs/design-notes.md.
 //
 // Invariants:
-//   * alive() is asked after the last READ of a batch, and before anything that was read counts.
+//   * alive() is asked after the last READ of a batch, and before anything that was read counts; of a group's server
+//     also whether all members show this epoch.
 //   * What is absent counts only if all of the batch took less than kMaxBucketReadNs, and the directory trusts its copy
 //     by then, which is the one that led to each bucket. Only then is the clock read.
 #ifndef FARLOOK_CLIENT_DIRECT_READS_H_
@@ -28,6 +29,7 @@
 
 #include "absl/types/span.h"
 #include "client/engine.h"
+#include "client/epoch_watch.h"
 #include "client/finished.h"
 #include "client/last_time.h"
 #include "client/latencies.h"
@@ -111,6 +113,7 @@ class DirectReads final : public Engine {
   rdma::Connection* connection_ = nullptr;
   kv::ServerRange table_;
   kv::ReaderContext context_{};
+  EpochWatch* watch_ = nullptr;                // of a group
   uint64_t last_segment_ = 0, last_item_ = 0;  // the greatest offsets at which any fits
 
   std::unique_ptr<Batch> batch_;

@@ -19,6 +19,8 @@
 
 namespace farlook::client {
 
+class EpochWatch;
+
 // A connection that is ready. The pointers hold until Engine::Lost().
 struct Ready {
   rdma::Connection* connection;
@@ -28,6 +30,7 @@ struct Ready {
   const kv::Welcome* welcome;
   int64_t hello_ns;    // when it was asked for, or before
   int64_t welcome_ns;  // when it came
+  EpochWatch* watch;   // null: the server is in no group
 };
 
 // What was posted since the core last rang, and whether more waits to be.

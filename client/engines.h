@@ -95,6 +95,8 @@ class Engines {
   void ReadCompleted(uint64_t wr_id) { reads_.Completed(wr_id); }
   void FetchCompleted(uint64_t wr_id) { counters_.Completed(wr_id); }
   void DirectoryRefreshed() { reads_.Refreshed(); }
+  // Of a group: what was READ may be believed now.
+  void JudgeAgain() { reads_.JudgeAgain(); }
   // A message that came when the handshake was over. An error: the server talks nonsense; break the connection.
   absl::Status Received(absl::string_view message);
 

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "kv/proof.h"
 
 namespace farlook::client {
 namespace {
@@ -47,7 +46,8 @@ Link::Link(rdma::Endpoint* endpoint, absl::string_view address, const ClientOpti
       options_(options),
       wait_for_server_(options.wait_for_server),
       random_(static_cast<std::minstd_rand::result_type>(random_seed)),
-      directory_(endpoint, time) {}
+      directory_(endpoint, time),
+      greeting_(&options_) {}
 
 // The index of an address, which may be new; or nothing, where it is none for this client.
 std::optional<size_t> Link::Learn(absl::string_view address) {
@@ -60,6 +60,8 @@ std::optional<size_t> Link::Learn(absl::string_view address) {
   addresses_.emplace_back(address);
   return index;
 }
+
+std::vector<std::string> Link::members() const { return SplitAddresses(welcome_.members); }
 
 absl::Status Link::Dial(uint64_t session) {
   kv::ConnectData data;
@@ -75,34 +77,15 @@ absl::Status Link::Dial(uint64_t session) {
 }
 
 absl::Status Link::OnConnected() {
-  auto accept = kv::AcceptData::Decode(connection_->welcome());
-  if (!accept.ok()) return accept.status();
-  accept_ = *accept;
-  if (asked() && options_.user.empty()) {
-    return absl::UnauthenticatedError(
-        "the server asks its clients who they are: give a user, and the file of its secret (FARLOOK_USER and "
-        "FARLOOK_SECRET_FILE, or --user and --secret_file of kv_cli)");
-  }
-  // Of a server on this host the kernel says whose socket it is.
-  if (!asked() && !options_.user.empty() && !connection_->capabilities().local) {
-    return absl::UnauthenticatedError(
-        "the server does not prove that it knows the user's secret: it runs without --users, or is another than it "
-        "should be; only without a user and secret are such servers trusted");
-  }
+  if (absl::Status status = greeting_.Connected(connection_.get()); !status.ok()) return status;
   state_ = State::kGreeting;
   return absl::OkStatus();
 }
 
 absl::Status Link::Greet(const kv::Hello& hello, int64_t now_ns) {
   hello_ns_ = now_ns;
-  if (asked()) {
-    kv::Hello named = hello;
-    named.user = options_.user;
-    named.nonce = kv::RandomNonce();
-    to_send_ = hello_ = named.Encode();
-    proof_ = {};
-  } else {
-    to_send_ = hello.Encode();
+  greeting_.SayHello(hello);
+  if (!greeting_.asked()) {
     if (absl::Status status = LoadDirectory(); !status.ok()) return status;
   }
   Pump();
@@ -110,47 +93,17 @@ absl::Status Link::Greet(const kv::Hello& hello, int64_t now_ns) {
 }
 
 absl::Status Link::LoadDirectory() {
-  if (directory_.loaded() && directory_.directory()->header().incarnation == accept_.incarnation) {
-    directory_.Reconnect(connection_.get(), accept_.table);
+  if (directory_.loaded() && directory_.directory()->header().incarnation == greeting_.accept().incarnation) {
+    directory_.Reconnect(connection_.get(), greeting_.table());
     return absl::OkStatus();
   }
-  return directory_.Load(connection_.get(), accept_.table);
+  return directory_.Load(connection_.get(), greeting_.table());
 }
 
 void Link::Pump() {
-  bool posted = false;
-  if (!to_send_.empty() && connection_->PostSend(to_send_, {})) {
-    to_send_.clear();
-    posted = true;
-  }
+  bool posted = greeting_.Post();
   posted |= directory_.Post();
   if (posted) connection_->Ring();
-}
-
-absl::Status Link::Answer(absl::string_view message) {
-  auto challenge = kv::Challenge::Decode(message);
-  if (!challenge.ok()) return challenge.status();
-  if (proof_ != kv::Mac{}) return absl::InvalidArgumentError("the server challenges twice");
-  const std::string address = connection_->server_address();
-  const kv::Transcript transcript = {hello_, message, accept_.incarnation, address};
-  kv::Proof proof;
-  proof.version = accept_.version;
-  proof.mac = kv::ClientProof(options_.secret, transcript);
-  proof_ = kv::ServerProof(options_.secret, transcript);
-  to_send_ = proof.Encode();
-  Pump();
-  return absl::OkStatus();
-}
-
-// The server has proved itself only if it was asked to, after its Challenge.
-absl::Status Link::TakeGrant() {
-  if (proof_ == kv::Mac{} || welcome_.table.rkey == 0 || !kv::SameMac(welcome_.proof, proof_)) {
-    return absl::UnauthenticatedError(absl::StrCat("the server did not prove that it knows the secret of user ",
-                                                   options_.user, ": it is another than it should be"));
-  }
-  accept_.table = welcome_.table;
-  connection_->Granted();
-  return LoadDirectory();
 }
 
 absl::Status Link::Turned(kv::RefusalCode code, absl::string_view text) {
@@ -169,16 +122,19 @@ absl::Status Link::OnFirstMessage(absl::string_view message, int64_t now_ns) {
     retry_after_ms_ = refusal->retry_after_ms;
     return Turned(refusal->code, refusal->text);
   }
-  if (asked() && kv::IsFirstMessage(message, kv::FirstMessage::kChallenge)) return Answer(message);
+  if (greeting_.asked() && kv::IsFirstMessage(message, kv::FirstMessage::kChallenge)) {
+    if (absl::Status status = greeting_.Answer(message); !status.ok()) return status;
+    Pump();
+    return absl::OkStatus();
+  }
   auto welcome = kv::Welcome::Decode(message);
   if (!welcome.ok()) return welcome.status();
   welcome_ = *welcome;
   welcome_ns_ = now_ns;
-  for (const std::string& member : SplitAddresses(welcome_.members)) {
-    Learn(member);
-  }
-  if (asked()) {
-    if (absl::Status status = TakeGrant(); !status.ok()) return status;
+  for (const std::string& member : members()) Learn(member);
+  if (greeting_.asked()) {
+    if (absl::Status status = greeting_.TakeGrant(welcome_); !status.ok()) return status;
+    if (absl::Status status = LoadDirectory(); !status.ok()) return status;
     Pump();
   }
   state_ = State::kLoading;
@@ -202,12 +158,12 @@ absl::StatusOr<bool> Link::OnDirectoryRead() {
 absl::Status Link::CheckDirectory() {
   if (!directory_.loaded() || directory_.busy()) return absl::OkStatus();
   const kv::RegionHeader& header = directory_.directory()->header();
-  if (header.incarnation != accept_.incarnation) {
+  if (header.incarnation != greeting_.accept().incarnation) {
     return absl::FailedPreconditionError("the server's memory is of another incarnation than it says");
   }
   hasher_.emplace(header.hash_seed);
   state_ = State::kReady;
-  is_group_ = (accept_.flags & kv::AcceptData::kGroup) != 0;
+  is_group_ = (greeting_.accept().flags & kv::AcceptData::kGroup) != 0;
   failures_ = 0;
   refused_ = absl::OkStatus();
   return absl::OkStatus();
@@ -218,6 +174,11 @@ absl::Status Link::Explain(const absl::Status& status) {
   if (at == absl::string_view::npos) return status;
   auto reject = kv::RejectData::Decode(status.message().substr(at));
   return reject.ok() ? Turned(reject->code, reject->text) : reject.status();
+}
+
+void Link::GoTo(absl::string_view address) {
+  if (const std::optional<size_t> index = Learn(address); index.has_value()) next_ = *index;
+  backoff_ms_ = 0;
 }
 
 void Link::Failed(absl::Status why, int64_t now_ns) {
@@ -245,7 +206,7 @@ void Link::Lost(int64_t now_ns) { Close(now_ns); }
 
 void Link::Close(int64_t now_ns) {
   directory_.Disconnect();
-  to_send_.clear();
+  greeting_.Lost();
   connection_.reset();
   state_ = State::kDown;
   // A pause of b ms is drawn from (b / 2, b].

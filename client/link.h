@@ -38,6 +38,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/directory_reader.h"
+#include "client/greeting.h"
 #include "client/last_time.h"
 #include "farlook/options.h"
 #include "kv/handshake.h"
@@ -93,6 +94,8 @@ class Link {
   void Lost(int64_t now_ns);
   // The server answered something over this connection: if it breaks, try again at once.
   void Proven() { backoff_ms_ = 0; }
+  // The next attempt is made at once, at this address of the group's, if it is one for this client.
+  void GoTo(absl::string_view address);
 
   // Whether the server is a group's, or there are several addresses: another one may go on with the session.
   bool in_group() const { return is_group_ || addresses_.size() > 1; }
@@ -106,9 +109,10 @@ class Link {
 
   // ---- Once connected.
 
-  uint64_t incarnation() const { return accept_.incarnation; }
-  const kv::ServerRange& table() const { return accept_.table; }  // from where the server has told it
-  const kv::Welcome& welcome() const { return welcome_; }         // from kLoading on
+  uint64_t incarnation() const { return greeting_.accept().incarnation; }
+  const kv::ServerRange& table() const { return greeting_.table(); }  // from where the server has told it
+  const kv::Welcome& welcome() const { return welcome_; }             // from kLoading on
+  std::vector<std::string> members() const;                           // of the Welcome
   int64_t hello_ns() const { return hello_ns_; }
   int64_t welcome_ns() const { return welcome_ns_; }  // when it came
   DirectoryReader* directory() { return &directory_; }
@@ -120,10 +124,7 @@ class Link {
 
  private:
   void Close(int64_t now_ns);
-  bool asked() const { return (accept_.flags & kv::AcceptData::kAuthentication) != 0; }
   absl::Status LoadDirectory();
-  absl::Status Answer(absl::string_view challenge);
-  absl::Status TakeGrant();
   absl::Status Turned(kv::RefusalCode code, absl::string_view text);
   std::optional<size_t> Learn(absl::string_view address);
   absl::Status CheckDirectory();
@@ -144,13 +145,10 @@ class Link {
   std::optional<kv::Hasher> hasher_;
   std::unique_ptr<rdma::Connection> connection_;
   State state_ = State::kDown;
-  kv::AcceptData accept_;
+  Greeting greeting_;
   kv::Welcome welcome_;
   int64_t hello_ns_ = 0;
   int64_t welcome_ns_ = 0;
-  std::string to_send_;  // Hello or Proof, not posted yet
-  std::string hello_;    // where the server asks who this is: as it was said
-  kv::Mac proof_ = {};   // likewise: what the server has to prove; zeros before its Challenge
   absl::Status refused_;
   std::optional<bool> may_pass_;  // whether the reason passes for which the server refused this attempt, if it did
   int64_t retry_after_ms_ = 0;    // what the server asked for, last

@@ -70,10 +70,11 @@ absl::StatusOr<std::string> MiniServer::Accept(absl::string_view connect, const 
   kv::AcceptData accept;
   accept.version = data->version();
   accept.incarnation = incarnation_;
+  if (group_epoch != 0) accept.flags |= kv::AcceptData::kGroup;
   if (secret.empty()) {
     accept.table = range;
   } else {
-    accept.flags = kv::AcceptData::kAuthentication;
+    accept.flags |= kv::AcceptData::kAuthentication;
   }
   hello_.clear();
   return accept.Encode();
@@ -102,6 +103,11 @@ std::string MiniServer::Greet(uint64_t* session, absl::string_view message) {
   welcome.window = window;
   welcome.figures_ms = figures_ms;
   welcome.gets = gets;
+  if (group_epoch != 0) {
+    welcome.group_epoch = group_epoch;
+    welcome.lease_us = lease_us;
+    welcome.members = backups.empty() ? "fake://" : absl::StrCat("fake://,", backups);
+  }
   if (offer_cells) {
     welcome.counters = cells_range_;
     welcome.atomics = atomics;

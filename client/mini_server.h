@@ -67,9 +67,12 @@ class MiniServer {
   bool proves = true;
   std::string user;  // that the last Hello said
 
-  kv::Refusal refusal;      // with a text: what Hellos get
-  uint32_t figures_ms = 0;  // that Welcomes ask for
-  uint32_t gets = 0;        // that Welcomes allow in a message
+  kv::Refusal refusal;       // with a text: what Hellos get
+  uint32_t figures_ms = 0;   // that Welcomes ask for
+  uint32_t gets = 0;         // that Welcomes allow in a message
+  uint64_t group_epoch = 0;  // not 0: it is the primary of a group, whose other members have these addresses
+  uint32_t lease_us = 150'000;
+  std::string backups;
   uint32_t window = 8;
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
   uint64_t executed = 0;  // requests that were carried out, not answered from memory

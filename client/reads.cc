@@ -17,6 +17,7 @@ void Reads::Connect(const Ready& ready) {
   capabilities_ = connection_->capabilities();
   table_ = ready.table;
   context_ = ready.context;
+  watch_ = ready.watch;
   max_flights_ = capabilities_.local ? std::min(max_in_flight_, kLocalFlights) : max_in_flight_;
 }
 
@@ -111,9 +112,7 @@ void Reads::Advance(Flight* flight, Step step) {
             step = flight->get.lookup.Resume();
             continue;
           }
-          if (flight->get.from_cache) parts_.cache->Erase(lookup.hash());
-          ++parts_.stats->misses;
-          return EndAbsent(flight);
+          return Absent(flight);
         }
         if (++flight->get.restarts > kMaxRestarts) return Ask(flight);
         Count(*flight);
@@ -192,6 +191,43 @@ void Reads::FeedLarge(Flight* flight) {
 }
 
 void Reads::Found(Flight* flight) {
+  if (watch_ != nullptr) [[unlikely]]
+    return Judge(flight, /*absent=*/false);
+  EndFound(flight);
+}
+
+void Reads::Absent(Flight* flight) {
+  if (watch_ != nullptr) [[unlikely]]
+    return Judge(flight, /*absent=*/true);
+  EndAbsent(flight);
+}
+
+// Of a group's: ends, waits, or is the server's to answer.
+ABSL_ATTRIBUTE_NOINLINE void Reads::Judge(Flight* flight, bool absent) {
+  flight->get.absent = absent;
+  flight->get.completed_ns = parts_.time->last_ns();
+  Settle(flight, watch_->Judge(flight->get.completed_ns));
+}
+
+void Reads::JudgeAgain() {
+  FlightQueue flights;
+  flights.Append(&doubtful_);
+  while (Flight* const flight = flights.Pop()) Settle(flight, watch_->Judge(flight->get.completed_ns));
+}
+
+void Reads::Settle(Flight* flight, EpochWatch::Verdict verdict) {
+  if (verdict == EpochWatch::Verdict::kNotYet) return Park(flight, &doubtful_);  // a round may begin now
+  const bool absent = std::exchange(flight->get.absent, false);
+  if (verdict == EpochWatch::Verdict::kAsk) {
+    Ask(flight);
+  } else if (absent) {
+    EndAbsent(flight);
+  } else {
+    EndFound(flight);
+  }
+}
+
+inline void Reads::EndFound(Flight* flight) {
   const kv::Lookup& lookup = flight->get.lookup;
   const kv::ItemView& item = lookup.item();
   Operation* operation = flight->operation;
@@ -305,6 +341,8 @@ void Reads::End(Flight* flight, absl::Status status) {
 
 void Reads::EndAbsent(Flight* flight) {
   Operation* operation = flight->operation;
+  if (flight->get.from_cache) parts_.cache->Erase(flight->get.lookup.hash());
+  ++parts_.stats->misses;
   Count(*flight);
   Release(flight);
   parts_.finished->EndAbsent(operation);

@@ -9,6 +9,7 @@
 //   * NOT_FOUND is believed only if the whole lookup took less than kMaxBucketReadNs, so that each of its READs did, and
 //     the directory led it there rightly (kv::Directory::Trusts): only then is the clock read. What is Found proves
 //     itself.
+//   * In a group both also wait until EpochWatch believes them.
 #ifndef FARLOOK_CLIENT_READS_H_
 #define FARLOOK_CLIENT_READS_H_
 
@@ -19,6 +20,7 @@
 #include "client/buffer_pool.h"
 #include "client/directory_reader.h"
 #include "client/engine.h"
+#include "client/epoch_watch.h"
 #include "client/finished.h"
 #include "client/flight.h"
 #include "client/last_time.h"
@@ -68,6 +70,8 @@ class Reads final : public Engine {
     if (--flight->pending == 0) [[likely]]
       Arrived(flight);
   }
+  // In a group: what waits to be believed is looked at again.
+  void JudgeAgain();
   // A refresh of the directory is done.
   void Refreshed();
   // Begins what waits for a flight, and posts what found no room.
@@ -106,6 +110,9 @@ class Reads final : public Engine {
   void Arrived(Flight* flight);
   void FeedLarge(Flight* flight);
   void Found(Flight* flight);
+  void EndFound(Flight* flight);
+  void Judge(Flight* flight, bool absent);
+  void Settle(Flight* flight, EpochWatch::Verdict verdict);
   void EndAsCounter(Flight* flight);
   void EndTtl(Flight* flight);
   void EndNotCopied(Flight* flight);
@@ -115,6 +122,7 @@ class Reads final : public Engine {
   void Ask(Flight* flight);
   void Count(const Flight& flight);
   void End(Flight* flight, absl::Status status);
+  void Absent(Flight* flight);
   void EndAbsent(Flight* flight);
 
   const Parts parts_;
@@ -126,12 +134,14 @@ class Reads final : public Engine {
   kv::ServerRange table_;
   kv::ReaderContext context_{};
   uint32_t max_flights_ = 0;
+  EpochWatch* watch_ = nullptr;  // of a group
 
   uint32_t in_use_ = 0;          // flights
   OperationQueue waiting_;       // for a connection or a flight
   FlightQueue unplaced_;         // waiting for the pool's memory, the oldest first
   FlightQueue stalled_;          // not wholly posted, the oldest first
   FlightQueue refreshing_;       // waiting for the directory
+  FlightQueue doubtful_;         // complete, and waiting to be believed
   Flight* refresher_ = nullptr;  // the one of them that the refresh under way is for
 };
 

@@ -3,6 +3,7 @@
 #ifndef FARLOOK_CLIENT_WORK_REQUEST_ID_H_
 #define FARLOOK_CLIENT_WORK_REQUEST_ID_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace farlook::client {
@@ -13,11 +14,14 @@ class WorkRequestId {
     kReads = 0,      // a flight of Reads: the common case, tested first
     kCounters = 1,   // a flight of Counters
     kDirectory = 2,  // the directory's READ, of which there is one at a time; no address
+    kWords = 3,      // of a group's epoch words: the number of the member in the place of an address
   };
 
   static uint64_t Of(Owner owner, const void* flight = nullptr) {
     return reinterpret_cast<uintptr_t>(flight) | static_cast<uint64_t>(owner);
   }
+  static uint64_t OfWord(size_t member) { return member * (kOwnerBits + 1) | static_cast<uint64_t>(Owner::kWords); }
+  static size_t MemberOf(uint64_t wr_id) { return wr_id / (kOwnerBits + 1); }
   static Owner OwnerOf(uint64_t wr_id) { return static_cast<Owner>(wr_id & kOwnerBits); }
   template <typename Flight>
   static Flight* FlightOf(uint64_t wr_id) {

@@ -16,13 +16,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kv/limits.h"
 
 namespace farlook::cluster {
 
 inline constexpr size_t kMaxReplicas = 16;
 inline constexpr size_t kMaxAddressBytes = 256;
 // Readers READ words three times as often; longer ones make a failover slow without sparing much.
-inline constexpr uint32_t kMinLeaseUs = 1'000, kMaxLeaseUs = 60'000'000;
+inline constexpr uint32_t kMinLeaseUs = 1'000, kMaxLeaseUs = kv::kMaxLeaseUs;
 
 struct Replica {
   enum class Kind : uint8_t { kBackup = 1, kPrimary = 2 };

@@ -3,11 +3,14 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
-#include "cluster/epoch_word.h"
 #include "gtest/gtest.h"
+#include "kv/epoch_word.h"
 #include "kv/fields.h"
 
 namespace farlook::cluster {
+
+using kv::EpochWord;
+
 namespace {
 
 Configuration Example() {

@@ -15,10 +15,10 @@
 #include "cluster/breaks.h"
 #include "cluster/configuration.h"
 #include "cluster/directory.h"
-#include "cluster/epoch_word.h"
 #include "cluster/member.h"
 #include "cluster/read_lease_broken.h"
 #include "cluster/simulated_directory.h"
+#include "kv/epoch_word.h"
 
 namespace farlook::cluster {
 namespace {
@@ -29,6 +29,7 @@ constexpr char kName[] = "g";
 
 using Role = Member::Role;
 using Fault = SimulatedDirectory::Fault;
+using kv::ReadLease;
 using Records = std::set<int>;  // writes are numbered as they begin, so a log is in order
 
 struct Node {
@@ -215,7 +216,7 @@ class Run {
         if (Any(4) == 0 && member->epoch() != 0) {
           std::vector<uint64_t> lost;
           if (Any(2) == 0) lost.push_back(nodes_[Any(kNodes)]->member.incarnation());
-          member->Promote(lost, actions).IgnoreError();
+          member->Promote(lost, false, actions).IgnoreError();
         }
         break;
       case 4:

@@ -59,6 +59,7 @@ absl::Status Member::Create(Configuration first, Actions* actions) {
   if (first.members.size() != 1 || !IsPrimary(first, incarnation_)) {
     return absl::InvalidArgumentError("a new group begins with its first primary");
   }
+  ended_ = true;  // there was none before
   return Propose(std::move(first), actions);
 }
 
@@ -72,8 +73,9 @@ absl::Status Member::CheckMayPropose(bool as_primary) const {
   return absl::OkStatus();
 }
 
-absl::Status Member::Promote(const std::vector<uint64_t>& lost, Actions* actions) {
+absl::Status Member::Promote(const std::vector<uint64_t>& lost, bool ended, Actions* actions) {
   if (absl::Status status = CheckMayPropose(false); !status.ok()) return status;
+  ended_ = ended;
   Configuration next = configuration_;
   std::erase_if(next.members, [this, &lost](const Replica& member) {
     return member.kind == Replica::Kind::kPrimary ||
@@ -178,7 +180,7 @@ void Member::TailAccepted(uint64_t epoch, absl::Time now, Actions* actions) {
 
 void Member::Tick(absl::Time now, Actions* actions) {
   if (role_ != Role::kPromoting || !tail_accepted_) return;
-  if (now < shut_at_ + absl::Microseconds(configuration_.lease_us)) return;
+  if (!ended_ && now < shut_at_ + absl::Microseconds(configuration_.lease_us)) return;
   role_ = Role::kPrimary;
   actions->push_back({.kind = Kind::kPublishTail});
   StoreWord(EpochWord::Open(configuration_.epoch), actions);

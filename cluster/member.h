@@ -15,9 +15,11 @@
 #include "absl/time/time.h"
 #include "cluster/configuration.h"
 #include "cluster/directory.h"
-#include "cluster/epoch_word.h"
+#include "kv/epoch_word.h"
 
 namespace farlook::cluster {
+
+using kv::EpochWord;
 
 struct Action {
   enum class Kind : uint8_t {
@@ -61,8 +63,9 @@ class Member {
   // Becomes the first primary of a group that is not in the directory, with itself as the only member.
   absl::Status Create(Configuration first, Actions* actions);
   // Suspects the primary, and what else is `lost`, and proposes itself with the others. FAILED_PRECONDITION: it is no
-  // backup in sync now, or proposes already.
-  absl::Status Promote(const std::vector<uint64_t>& lost, Actions* actions);
+  // backup in sync now, or proposes already. `ended`: the primary's memory can surely not be READ any more, so that
+  // nobody needs to wait for leases.
+  absl::Status Promote(const std::vector<uint64_t>& lost, bool ended, Actions* actions);
   // Of the primary. REQUIRES of Add() that the joiner accepted all that was published, and that from now on it is one
   // of MustAccept().
   absl::Status Remove(uint64_t incarnation, Actions* actions);
@@ -113,6 +116,7 @@ class Member {
   bool is_sent_ = false;     // the proposal, at least once
   bool is_awaited_ = false;  // the answer of the last compare-and-swap
   bool maybe_done_ = false;  // an answer was lost: only the revision tells
+  bool ended_ = false;       // with the proposal
   absl::Time shut_at_ = absl::InfiniteFuture();
   bool tail_accepted_ = false;
 };

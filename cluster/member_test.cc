@@ -8,8 +8,8 @@
 #include "absl/time/time.h"
 #include "cluster/configuration.h"
 #include "cluster/directory.h"
-#include "cluster/epoch_word.h"
 #include "gtest/gtest.h"
+#include "kv/epoch_word.h"
 
 namespace farlook::cluster {
 namespace {
@@ -47,7 +47,7 @@ class MemberTest : public testing::Test {
   void Suspect() {
     Learn(10, Of(5, 1, {2, 3}));
     Took();
-    ASSERT_TRUE(member_.Promote({}, &actions_).ok());
+    ASSERT_TRUE(member_.Promote({}, false, &actions_).ok());
   }
 
   Member member_{2};
@@ -92,7 +92,7 @@ TEST_F(MemberTest, WordIsShutBeforeAnythingIsProposedAndStaysSo) {
   EXPECT_TRUE(Took().empty());
   member_.Swapped({.outcome = CasOutcome::kUnknown}, &actions_);
   EXPECT_EQ(member_.word(), EpochWord::Shut(5));
-  EXPECT_FALSE(member_.Promote({}, &actions_).ok());
+  EXPECT_FALSE(member_.Promote({}, false, &actions_).ok());
   member_.Retry(&actions_);
   const Actions again = Took();
   ASSERT_EQ(Kinds(again), (std::vector<Kind>{Kind::kRead, Kind::kCas}));
@@ -152,11 +152,11 @@ TEST_F(MemberTest, WhoLosesIsABackupOfTheWinner) {
   Learn(11, Of(6, 3, {2}));
   EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kStoreWord});
   // Expect: the answer to its own proposal, which comes now, changes nothing; a new proposal waits for it.
-  EXPECT_FALSE(member_.Promote({}, &actions_).ok());
+  EXPECT_FALSE(member_.Promote({}, false, &actions_).ok());
   member_.Swapped({.outcome = CasOutcome::kConflict}, &actions_);
   EXPECT_TRUE(Took().empty());
   EXPECT_EQ(member_.word(), EpochWord::Open(6));
-  EXPECT_TRUE(member_.Promote({}, &actions_).ok());
+  EXPECT_TRUE(member_.Promote({}, false, &actions_).ok());
 }
 
 TEST_F(MemberTest, WhoWasRemovedStepsDownForGood) {
@@ -186,7 +186,7 @@ TEST_F(MemberTest, APrimaryAsksAllOfBothSetsWhileItProposes) {
   ASSERT_TRUE(member_.Remove(3, &actions_).ok());
   EXPECT_EQ(member_.MustAccept(), std::vector<uint64_t>{3});
   // Expect: only a backup promotes, only a member is removed.
-  EXPECT_FALSE(member_.Promote({}, &actions_).ok());
+  EXPECT_FALSE(member_.Promote({}, false, &actions_).ok());
 }
 
 TEST_F(MemberTest, AnotherGroupOfThatNameIsRefused) {
@@ -201,9 +201,9 @@ TEST_F(MemberTest, AnotherGroupOfThatNameIsRefused) {
 }
 
 TEST_F(MemberTest, WhoIsNoMemberProposesNothing) {
-  EXPECT_FALSE(member_.Promote({}, &actions_).ok());
+  EXPECT_FALSE(member_.Promote({}, false, &actions_).ok());
   Learn(10, Of(5, 1, {3}));
-  EXPECT_FALSE(member_.Promote({}, &actions_).ok());
+  EXPECT_FALSE(member_.Promote({}, false, &actions_).ok());
   EXPECT_FALSE(member_.Add({.incarnation = 4, .address = "b"}, &actions_).ok());
   EXPECT_FALSE(member_.Create(Of(1, 2, {}), &actions_).ok());
   // Expect: it may be filled.

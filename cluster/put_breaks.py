@@ -8,7 +8,7 @@ import sys
 MEMBER_EDITS = [
     ("kWithoutShut", "StoreWord(EpochWord::Shut(configuration_.epoch), actions);",
      "StoreWord(BREAK ? EpochWord::Open(configuration_.epoch) : EpochWord::Shut(configuration_.epoch), actions);"),
-    ("kNoWait", "if (now < shut_at_ +", "if (!BREAK && now < shut_at_ +"),
+    ("kNoWait", "if (!ended_ && now < shut_at_ +", "if (!ended_ && !BREAK && now < shut_at_ +"),
     ("kOpensBeforeCertainty", "      maybe_done_ = true;\n",
      "      maybe_done_ = true;\n"
      "      if (BREAK && role_ != Role::kJoining) {\n"
@@ -36,7 +36,7 @@ READ_LEASE_EDITS = [
 # The header beside which it includes breaks.h, and the edits.
 SOURCES = {
     "member.cc": ("cluster/member.h", MEMBER_EDITS),
-    "read_lease.h": ("cluster/epoch_word.h", READ_LEASE_EDITS),
+    "read_lease.h": ("kv/epoch_word.h", READ_LEASE_EDITS),
 }
 
 
@@ -47,11 +47,11 @@ def main():
         text = file.read()
     for break_, old, new in edits:
         if break_ == "kNewSetOnly":  # stands before the break that was put there just now
-            old, new = old.replace("BREAK", "(broken == Break::kOldSetOnly)"), new.replace(
-                "BREAK_ONE", "(broken == Break::kOldSetOnly)")
+            old, new = old.replace("BREAK", "(cluster::broken == cluster::Break::kOldSetOnly)"), new.replace(
+                "BREAK_ONE", "(cluster::broken == cluster::Break::kOldSetOnly)")
         if text.count(old) != 1:
             sys.exit(f"{name} does not have once: {old}")
-        text = text.replace(old, new.replace("BREAK", f"(broken == Break::{break_})"))
+        text = text.replace(old, new.replace("BREAK", f"(cluster::broken == cluster::Break::{break_})"))
     include = f'#include "{header}"\n'
     if text.count(include) != 1:
         sys.exit(f"{name} does not include once: {header}")

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "kv/epoch_word.h"
 #include "kv/fields.h"
 #include "kv/words.h"
 
@@ -152,6 +153,8 @@ struct WelcomeFields {
         Welcome::kSample, [&] { return m.sample != 0; }, m.sample);
     field(
         Welcome::kGets, [&] { return m.gets != 0; }, m.gets);
+    const auto has_group = [&] { return m.group_epoch != 0 && m.lease_us != 0; };
+    field(Welcome::kGroup, has_group, m.group_epoch, m.lease_us, zero);
   }
 };
 
@@ -247,7 +250,7 @@ absl::StatusOr<ConnectData> ConnectData::Decode(absl::string_view bytes) {
                                       ? absl::StrCat(data.max_version)
                                       : absl::StrCat(data.min_version, " to ", data.max_version));
   }
-  if ((data.flags & kCriticalFlags) != 0) return UnknownFlags("client");
+  if ((data.flags & kCriticalFlags & ~uint32_t{kWatch}) != 0) return UnknownFlags("client");
   return data;
 }
 
@@ -358,6 +361,9 @@ absl::StatusOr<Welcome> Welcome::Decode(absl::string_view bytes) {
   if (welcome.time_us == 0) return Malformed("welcome: no time");
   if (welcome.table.rkey != 0 && (welcome.table.bytes < kMinRegionBytes || welcome.table.bytes > kMaxRegionBytes)) {
     return Malformed("welcome: impossible table size");
+  }
+  if (welcome.group_epoch > EpochWord::kMaxEpoch || welcome.lease_us > kMaxLeaseUs) {
+    return Malformed("welcome: an impossible epoch or lease");
   }
   return welcome;
 }

@@ -41,7 +41,10 @@ inline constexpr uint32_t kCriticalFlags = 0xffff'0000;
 struct ConnectData {
   static constexpr size_t kBytes = 24;
   // As in the Hello, and said here too, since the accept grants keys: a read-only client gets none to counters' cells.
-  enum Flags : uint32_t { kReadOnly = 1 };
+  enum Flags : uint32_t {
+    kReadOnly = 1,
+    kWatch = 1u << 16,  // only to READ a member's epoch word (region.h): backups let such clients in too
+  };
 
   uint8_t min_version = kMinVersion;
   uint8_t max_version = kMaxVersion;
@@ -167,7 +170,7 @@ struct Hello {
 // Server to client.
 struct Welcome {
   enum Flags : uint32_t { kResumed = 1, kReadOnly = 2 };
-  // Fields. Kept free: 6 table, 7 epoch and shard of a cluster.
+  // Fields. Kept free: 6 table, 7 shard of a cluster.
   enum Tag : uint16_t {
     kSession = 1,   // id u64 | epoch u32 | flags u32
     kLimits = 2,    // longest value u64 | window u32
@@ -178,6 +181,7 @@ struct Welcome {
     kFigures = 9,  // u32; absent: the client is not to tell its figures
     kSample = 10,  // u32: of a cache; absent: the client is to tell nothing
     kGets = 11,    // u32; absent: the client is to ask for one key in a message
+    kGroup = 12,   // epoch u64 | lease in microseconds u32 | zero u32; absent: there is no group
   };
 
   uint8_t version = kMaxVersion;
@@ -185,16 +189,18 @@ struct Welcome {
   uint32_t epoch = 0;  // grows at each resumption
   uint32_t flags = 0;
   uint64_t max_value_bytes = 0;
-  uint32_t window = 0;      // W: requests that may be without an answer at once
-  ServerRange counters;     // rkey 0: none
-  uint32_t atomics = 0;     // that the client may have in flight there, from 1 on where there is a key
-  uint64_t time_us = 0;     // of the server's clock, when it wrote this: from 1 on
-  ServerRange table;        // rkey 0: the accept told it
-  Mac proof = {};           // the server's, with the table
-  uint32_t figures_ms = 0;  // between two messages of the client's figures (client_figures.h); 0: none are wanted
-  uint32_t sample = 0;      // one hit in so many is to be told (touched.h); 0: none
-  uint32_t gets = 0;        // so many keys a kGets may have (gets.h); 0: none is understood
-  std::string members;      // where the group's next primary may be
+  uint32_t window = 0;       // W: requests that may be without an answer at once
+  ServerRange counters;      // rkey 0: none
+  uint32_t atomics = 0;      // that the client may have in flight there, from 1 on where there is a key
+  uint64_t time_us = 0;      // of the server's clock, when it wrote this: from 1 on
+  ServerRange table;         // rkey 0: the accept told it
+  Mac proof = {};            // the server's, with the table
+  uint32_t figures_ms = 0;   // between two messages of the client's figures (client_figures.h); 0: none are wanted
+  uint32_t sample = 0;       // one hit in so many is to be told (touched.h); 0: none
+  uint32_t gets = 0;         // so many keys a kGets may have (gets.h); 0: none is understood
+  std::string members;       // of the group, the primary first
+  uint64_t group_epoch = 0;  // that the members' words show (epoch_word.h), from 1 on; 0: there is no group
+  uint32_t lease_us = 0;     // of the group (read_lease.h), from 1 on
 
   std::string Encode() const;
   static absl::StatusOr<Welcome> Decode(absl::string_view bytes);

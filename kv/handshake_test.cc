@@ -173,7 +173,7 @@ TEST(ConnectData, EachWrongFieldHasItsReason) {
   EXPECT_EQ(later.message(),
             "Farlook protocol version 2 here, 3 to 4 at the client: use the same release on both sides");
   EXPECT_TRUE(decode(With(connect, 8, 0x8000u)).ok()) << "flags that may be ignored";
-  EXPECT_EQ(decode(With(connect, 8, 0x10000u)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(decode(With(connect, 8, 0x20000u)).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(ConnectData, AClientOfVersionOneIsTold) {

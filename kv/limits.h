@@ -15,6 +15,8 @@ inline constexpr uint64_t kMaxValueBytes = 64ull << 20;  // what --max_value_byt
 // A region is cut into pages; each belongs to the index, to a slab of items of one size, or to one large item.
 inline constexpr uint64_t kPageBytes = 2ull << 20;
 inline constexpr uint64_t kMinRegionBytes = 16ull << 20;
+// Of a group: how long a reader may believe that its primary is the one there is.
+inline constexpr uint32_t kMaxLeaseUs = 60'000'000;
 inline constexpr uint64_t kMaxRegionBytes = 2ull << 40;
 
 // The table is cut into at most so many partitions.

@@ -19,8 +19,9 @@
 //     72      page map offset  a word for each unit of 64 KiB
 //     80      page map entries
 //     88      checksum         XXH3-64, seeded with the hash seed, of bytes [0, 88): of what never changes
-//     96      index state      63..8 epoch | 7..0 level: the only word here that changes
-//    104      zero
+//     96      index state      63..8 epoch | 7..0 level; this word and the next are all that changes here
+//    104      epoch word       of a group's member (epoch_word.h); zero where there is no group
+//    112      zero
 //
 // Marks of a partition, 64 bytes: 0 versions: none above it was ever given to an item | 8 of the first partition: how
 // many segments there ever were, at most | 16 the slot of the item that the redo piece is a copy for, or 0 | 24 zero.
@@ -41,6 +42,7 @@ inline constexpr uint64_t kLayoutVersion = 2;
 inline constexpr uint64_t kRegionHeaderBytes = 128;
 inline constexpr uint64_t kHeaderChecksumOffset = 88;
 inline constexpr uint64_t kIndexStateOffset = 96;
+inline constexpr uint64_t kEpochWordOffset = 104;
 inline constexpr uint64_t kDirectoryOffset = kRegionHeaderBytes;
 
 // The marks of one partition.

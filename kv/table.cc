@@ -192,6 +192,9 @@ void Table::PrefetchBucket(uint64_t hash) const {
 
 void Table::PrefetchItem(uint64_t hash) const { partitions_[PartitionOf(hash)]->PrefetchItem(hash); }
 
+// The clock that the caller reads next decides when a successor may serve.
+void Table::ShowEpoch(EpochWord word) { StoreWordFenced(region_.data() + kEpochWordOffset, word.bits()); }
+
 TableStats Table::stats() const {
   TableStats stats;
   for (const auto& partition : partitions_) partition->AddTo(&stats);

@@ -29,6 +29,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kv/epoch_word.h"
 #include "kv/expiry.h"
 #include "kv/hash.h"
 #include "kv/item.h"
@@ -253,6 +254,10 @@ class Table {
   // The same of many. How many led to what may be evicted.
   size_t Touched(const TouchedLocations& touched);
   bool evicts() const { return marks_ != nullptr; }
+
+  // Of a group's member: shows this word to all who READ the region's header, before it returns. Any thread, without a
+  // lock; one at a time.
+  void ShowEpoch(EpochWord word);
 
   // A bounded piece of the index's housekeeping, under the lock of this partition: writes do the same as they come.
   TidyResult Tidy(int partition, int64_t now_ns);

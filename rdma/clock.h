@@ -14,7 +14,7 @@ class Clock {
   // Nanoseconds since some fixed point; never goes back, and runs on while the process is stopped.
   virtual int64_t NowNs() const = 0;
 
-  // CLOCK_MONOTONIC. Lives for ever.
+  // CLOCK_BOOTTIME, which goes on while the machine is suspended: leases count on it. Lives for ever.
   static const Clock& Real();
 };
 

@@ -4,6 +4,7 @@
 //             kv::Follow -> the same, or a Refusal; where there are users only one with the role admin may
 //             <- batches (cluster/record.h), one after the other, each cut to as many messages as it takes
 //             acceptances -> u64 each: all up to this record is accepted
+//             <- between two batches an acceptance that said nothing new, so that the backup hears that somebody is there
 #ifndef FARLOOK_SERVER_FEED_H_
 #define FARLOOK_SERVER_FEED_H_
 
@@ -49,6 +50,8 @@ struct Feed {
   const FeedId id;
   std::string batch = {};  // that is being sent
   size_t sent = 0;         // of its bytes
+  uint64_t accepted = 0;   // as it told last
+  bool is_asked = false;   // it told the same again, and is to hear it
 };
 
 inline constexpr size_t kAcceptedBytes = 8;

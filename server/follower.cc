@@ -31,9 +31,11 @@ size_t Follower::Poll() {
   for (size_t i = 0; i < done; ++i) {
     switch (completions_[i].opcode) {
       case rdma::Opcode::kConnected:
+        heard_ = true;
         OnConnected();
         break;
       case rdma::Opcode::kReceive:
+        heard_ = true;
         OnMessage({completions_[i].message.data(), completions_[i].message.size()});
         break;
       case rdma::Opcode::kDisconnected:
@@ -123,6 +125,7 @@ void Follower::OnAnswer(absl::string_view message) {
 }
 
 void Follower::OnBatch(absl::string_view piece) {
+  if (batch_.empty() && piece.size() == kAcceptedBytes) return;  // the answer to Ping(): it was heard
   batch_.append(piece.data(), piece.size());
   if (batch_.size() < cluster::kBatchHeadBytes)
     return Fail(absl::DataLossError("the primary sent half a batch's head"));
@@ -150,12 +153,13 @@ bool Follower::TellAccepted() {
     if (!connection_->PostSend(to_send_, {})) return false;
     to_send_.clear();
   } else {
-    if (!follows() || backup_->accepted() == told_) return false;
+    if (!follows() || (backup_->accepted() == told_ && !ping_)) return false;
     const uint64_t accepted = backup_->accepted();
     char bytes[kAcceptedBytes];
     kv::StoreAs(bytes, accepted);
     if (!connection_->PostSend({bytes, sizeof bytes}, {})) return false;
     told_ = accepted;
+    ping_ = false;
   }
   connection_->Ring();
   return true;

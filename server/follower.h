@@ -49,6 +49,11 @@ class Follower {
   // Takes what came, and tells what was accepted. Returns how many things it did.
   size_t Poll();
 
+  // Asks the primary for a word, where it follows. To be called from time to time: who has nothing to tell is silent.
+  void Ping() { ping_ = follows(); }
+  // Whether something came from the primary's process since this was last asked.
+  bool TakeHeard() { return std::exchange(heard_, false); }
+
   // The primary has let it in.
   bool follows() const { return state_ == State::kFollows; }
   // The connection is over, or never was; status() says why.
@@ -85,6 +90,8 @@ class Follower {
   std::string to_send_;              // until the transport takes it
   std::string batch_;                // of which the first bytes came
   uint64_t told_ = 0;                // accepted up to this
+  bool ping_ = false;                // it tells that once more, which the primary answers
+  bool heard_ = false;
   absl::Status status_;
   std::array<rdma::Completion, kBatch> completions_;
 };

@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -136,6 +137,7 @@ void Group::Learn(const cluster::Entry& entry) {
   const uint64_t primary = member_.configuration().primary().incarnation;
   if (primary == options_.incarnation) return;
   follower_.reset();
+  silent_ = absl::ZeroDuration();
   if (backup_ == nullptr) return;
   if (member_.role() == Member::Role::kJoining && primary != filled_by_) {
     return Depose("the primary that filled this server is gone; another one fills it anew");
@@ -160,6 +162,7 @@ void Group::CarryOutOne(const Action& action, Actions* more) {
   switch (action.kind) {
     case Action::Kind::kStoreWord:
       SetMembers();  // rule 4 holds from the proposal on
+      parts_.table->ShowEpoch(action.word);
       if (!action.word.is_open()) member_.Stored(Now(), more);
       return;
     case Action::Kind::kCas: {
@@ -192,9 +195,12 @@ void Group::CarryOutOne(const Action& action, Actions* more) {
 void Group::Publish() {
   if (member_.epoch() == 0) return;
   const Configuration& configuration = member_.configuration();
-  std::vector<std::string> addresses;
-  for (const Replica& member : configuration.members) addresses.push_back(member.address);
-  serving_.SetMembers(deposed_ ? "" : configuration.primary().address, absl::StrJoin(addresses, ","));
+  const std::string& primary = configuration.primary().address;
+  std::vector<std::string> addresses = {primary};
+  for (const Replica& member : configuration.members) {
+    if (member.kind != Replica::Kind::kPrimary) addresses.push_back(member.address);
+  }
+  serving_.Tell({deposed_ ? "" : primary, absl::StrJoin(addresses, ","), configuration.epoch, configuration.lease_us});
   if (member_.Serves()) {
     stream_.EnterEpoch(member_.epoch());
     SetMembers();
@@ -251,16 +257,22 @@ void Group::Depose(absl::string_view why) {
 
 // ---- As joiner and backup.
 
-void Group::Promote() {
+void Group::Promote(bool ended) {
+  follower_.reset();
+  // The kernel may let the lock go before it destroys the queue pairs, and then an adapter still answers READs.
+  const Replica was = member_.configuration().primary();
   std::vector<uint64_t> others;
   for (const Replica& member : member_.configuration().members) {
     if (member.incarnation != options_.incarnation) others.push_back(member.incarnation);
   }
-  filled_by_ = member_.configuration().primary().incarnation;
-  Log(LogLevel::kWarning, "the primary's process has ended; this server takes its place",
+  filled_by_ = was.incarnation;
+  Log(LogLevel::kWarning,
+      ended ? "the primary's process has ended; this server takes its place"
+            : "nothing is heard of the primary; this server takes its place",
       {{"epoch", member_.epoch()}, {"accepted", backup_ == nullptr ? 0 : backup_->accepted()}});
   Actions actions;
-  if (absl::Status status = member_.Promote(others, &actions); !status.ok()) {
+  if (absl::Status status = member_.Promote(others, ended && !absl::StartsWith(was.address, "rdma:"), &actions);
+      !status.ok()) {
     Log(LogLevel::kError, "cannot take the primary's place", {{"reason", status.message()}});
   }
   CarryOut(&actions);
@@ -296,19 +308,38 @@ bool Group::Follow() {
   const Replica& primary = member_.configuration().primary();
   if (follower_ != nullptr && follower_->over()) Unfollow();
   if (deposed_) return false;
-  if (follower_ == nullptr) {
-    if (member_.role() == Member::Role::kBackup && HasEnded(primary.incarnation)) {
+  const bool is_silent = IsSilent();
+  if (member_.role() == Member::Role::kBackup) {
+    const bool ended = follower_ == nullptr && HasEnded(primary.incarnation);
+    if (ended || is_silent) {
       if (Now() < propose_at_) return false;
       propose_at_ = Now() + kProposeAgain;
-      Promote();
+      Promote(ended);
       return true;
     }
+  }
+  if (follower_ == nullptr) {
     if (Now() < dial_at_) return false;
     Dial(primary);
   }
   if (follower_ == nullptr || !member_.Accepts(primary.incarnation, member_.epoch())) return false;
   if (follower_->follows()) refused_since_ = absl::InfiniteFuture();
   return follower_->Poll() > 0;
+}
+
+// Whether nothing was heard of the primary for too long. Called once in each turn, which takes in what came before.
+bool Group::IsSilent() {
+  const absl::Time now = Now();
+  silent_ += std::clamp(now - listened_at_, absl::ZeroDuration(), kMostOfATurn);
+  listened_at_ = now;
+  if (member_.role() != Member::Role::kBackup || (follower_ != nullptr && follower_->TakeHeard())) {
+    silent_ = absl::ZeroDuration();
+  }
+  if (follower_ != nullptr && now >= ping_at_) {
+    ping_at_ = now + options_.suspicion / 4;
+    follower_->Ping();
+  }
+  return silent_ >= options_.suspicion;
 }
 
 void Group::Dial(const Replica& primary) {
@@ -344,8 +375,9 @@ void Group::Run() {
     first.group = Random();
     first.hash_seed = parts_.hash_seed;
     first.layout = options_.layout;
-    // Where the kernel says that a process has ended, nobody waits for leases.
-    if (!options_.url.locks().empty()) first.lease_us = cluster::kMinLeaseUs;
+    // On this host words are looked at with each get, and need no lease.
+    const bool is_local = absl::StartsWith(parts_.address, "shm:");
+    first.lease_us = is_local ? cluster::kMinLeaseUs : static_cast<uint32_t>(absl::ToInt64Microseconds(options_.lease));
     first.members.push_back({options_.incarnation, Replica::Kind::kPrimary, parts_.address});
     Actions actions;
     if (absl::Status status = member_.Create(std::move(first), &actions); !status.ok()) Depose(status.message());
@@ -425,8 +457,6 @@ std::string Group::Ask(absl::string_view what) {
   uint64_t epoch = 0;
   if (!absl::ConsumePrefix(&what, "handover ") || !absl::SimpleAtoi(what, &epoch)) return "";
   if (epoch < led_since_) return "begun\n";  // by the primary before, which was asked
-  // There nobody could take the place: see ProcessLock.
-  if (options_.url.locks().empty()) return "refused: in a group of etcd no backup can become primary yet\n";
   if (!can_hand_over_) return "refused: no backup of the group is in sync: `cluster status` shows them\n";
   handover_ = true;
   wake_.Wake();

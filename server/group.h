@@ -4,9 +4,10 @@
 //         as joiner and backup follows the primary, and promotes itself when that has ended for certain;
 //         as primary fills joiners and adds them, and removes backups that are gone or stand still.
 //
-// A backup takes the primary's place only when the kernel says that the former one's process has ended
-// (process_lock.h): clients do not READ epoch words yet. So it does where the directory is a folder of this host, and
-// where it is etcd it does not.
+// A backup takes the primary's place when nothing was heard of it for some time (Options::suspicion), stopped or cut
+// off as it may be: then it waits for the leases of those who READ the former one's memory (docs/cluster.md). Where the
+// directory is a folder of this host, and the kernel says that the former one's process has ended (process_lock.h), it
+// waits for nothing.
 //
 // Thread safety: any thread.
 // Invariants:
@@ -58,6 +59,8 @@ class Group {
     uint64_t incarnation = 0;
     uint32_t layout = 0;                 // of tables that can follow each other
     std::string user = {}, secret = {};  // by which this server follows, where the primary has --users
+    absl::Duration suspicion = absl::Milliseconds(300);
+    absl::Duration lease = absl::Milliseconds(150);  // of the group, where this server begins it
   };
   // Reads the record. FAILED_PRECONDITION: its tables have another layout than this server's.
   static absl::StatusOr<std::unique_ptr<Group>> Open(Options options);
@@ -93,6 +96,8 @@ class Group {
   static constexpr size_t kBucketsOfAStep = 64;
   static constexpr absl::Duration kTick = absl::Milliseconds(2);
   static constexpr absl::Duration kDialAgain = absl::Milliseconds(10);
+  // A turn that took longer was this server's own fault, and is no silence of the primary's.
+  static constexpr absl::Duration kMostOfATurn = absl::Milliseconds(50);
   // A backup without a connection, or that accepts nothing though there is something, is removed after this.
   static constexpr absl::Duration kSuspicion = absl::Milliseconds(500);
   static constexpr absl::Duration kStandstill = absl::Seconds(3);
@@ -128,8 +133,9 @@ class Group {
   bool Follow();
   bool HasEnded(uint64_t primary);
   void Dial(const cluster::Replica& primary);
+  bool IsSilent();
   void Unfollow();
-  void Promote();
+  void Promote(bool ended);
   void Lead();
   // Of a primary.
   bool Serve();
@@ -160,6 +166,9 @@ class Group {
   absl::Time dial_at_ = absl::InfinitePast();
   absl::Time refused_since_ = absl::InfiniteFuture();
   bool lock_error_is_told_ = false;
+  absl::Duration silent_ = absl::ZeroDuration();  // the primary was, for so long
+  absl::Time listened_at_ = absl::InfinitePast();
+  absl::Time ping_at_ = absl::InfinitePast();
   absl::Time propose_at_ = absl::InfinitePast();
   uint64_t filled_by_ = 0;  // the primary that backup_ heard first, or last
   std::unique_ptr<Filling> filling_;

@@ -53,6 +53,8 @@ ABSL_FLAG(int64_t, max_clients, 1024, "connections at once");
 ABSL_FLAG(uint64_t, max_kept_sessions, 4096, "sessions of clients that are gone, kept to be resumed");
 ABSL_FLAG(absl::Duration, keep_sessions, absl::Minutes(10), "how long a session is kept");
 ABSL_FLAG(std::string, group, "", "where the record of its group is: file:///folder/NAME, etcd://host:port/NAME");
+ABSL_FLAG(absl::Duration, suspicion, absl::Milliseconds(300), "silence after which a backup takes the primary's place");
+ABSL_FLAG(absl::Duration, lease, absl::Milliseconds(150), "of the group, where this server begins it");
 ABSL_FLAG(std::string, users, "", "file of those who may come, and what each may do; empty: everybody");
 ABSL_FLAG(farlook::server::FileMode, socket_mode, {}, "mode of the files of shm:// addresses; empty: the umask's");
 ABSL_FLAG(std::string, socket_group, "", "group of the files of shm:// addresses; empty: this process'");
@@ -91,6 +93,9 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
   --keep_sessions=DURATION    for how long at most (10m)
   --group=URL                 be a member of a group, a primary and its backups, whose record is file:///folder/NAME or
                               etcd://host:port,host:port/NAME: docs/cluster.md
+  --suspicion=DURATION        how long nothing is heard of the group's primary before a backup takes its place (300ms)
+  --lease=DURATION            for how long clients believe what they saw of the group: of a group that this server
+                              begins; not on shm://, where they look each time (150ms)
   --users=FILE                who may come, and what each may do: docs/security.md; read again at SIGHUP. Without it
                               whoever reaches an rdma:// or tcp:// address may read and write all
   --socket_mode=MODE          of the files of shm:// addresses, as 660: who may write may connect (the umask's)
@@ -121,15 +126,32 @@ Exit codes:
 
 // What --print_flags prints, in this order, and --help explains.
 const std::vector<absl::string_view>& FlagNames() {
-  static const auto* const names =
-      new std::vector<absl::string_view>{"listen",         "memory",           "counter_memory",
-                                         "huge_pages",     "numa_node",        "max_value_bytes",
-                                         "max_clients",    "window",           "max_kept_sessions",
-                                         "keep_sessions",  "workers",          "spin_us",
-                                         "liveness",       "counter_patience", "drain_timeout",
-                                         "users",          "socket_mode",      "socket_group",
-                                         "log_level",      "hash_seed",        "evict",
-                                         "client_figures", "slow_ms",          "group"};
+  static const auto* const names = new std::vector<absl::string_view>{"listen",
+                                                                      "memory",
+                                                                      "counter_memory",
+                                                                      "huge_pages",
+                                                                      "numa_node",
+                                                                      "max_value_bytes",
+                                                                      "max_clients",
+                                                                      "window",
+                                                                      "max_kept_sessions",
+                                                                      "keep_sessions",
+                                                                      "workers",
+                                                                      "spin_us",
+                                                                      "liveness",
+                                                                      "counter_patience",
+                                                                      "drain_timeout",
+                                                                      "users",
+                                                                      "socket_mode",
+                                                                      "socket_group",
+                                                                      "log_level",
+                                                                      "hash_seed",
+                                                                      "evict",
+                                                                      "client_figures",
+                                                                      "slow_ms",
+                                                                      "group",
+                                                                      "suspicion",
+                                                                      "lease"};
   return *names;
 }
 
@@ -187,6 +209,8 @@ ServerOptions OptionsFromFlags() {
   options.max_kept_sessions = absl::GetFlag(FLAGS_max_kept_sessions);
   options.keep_sessions_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_keep_sessions));
   options.group = absl::GetFlag(FLAGS_group);
+  options.suspicion_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_suspicion));
+  options.lease_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_lease));
   options.users = absl::GetFlag(FLAGS_users);
   options.socket_mode = absl::GetFlag(FLAGS_socket_mode).mode;
   options.socket_group = absl::GetFlag(FLAGS_socket_group);

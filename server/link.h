@@ -85,6 +85,9 @@ struct Link {
   int64_t due_ns = 0;
   bool refused = false;
 
+  bool watches = false;      // it came to READ the epoch word only
+  bool is_watching = false;  // and was let in
+
   // With its session: the connection with which the client goes on, which is welcome when this one has drained; and of
   // that one, which it waits for, and with what Hello.
   Link* successor = nullptr;

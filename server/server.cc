@@ -185,6 +185,8 @@ absl::Status Server::Impl::OpenGroup() {
   auto url = GroupUrl::Parse(options_.group);
   if (!url.ok()) return url.status();
   Group::Options options{.url = *std::move(url), .incarnation = facts_.incarnation};
+  options.suspicion = absl::Milliseconds(options_.suspicion_ms);
+  options.lease = absl::Milliseconds(options_.lease_ms);
   options.layout = static_cast<uint32_t>(kv::kLayoutVersion << 16 | static_cast<uint64_t>(facts_.partitions));
   const std::string locks = options.url.locks();
   auto group = Group::Open(std::move(options));

@@ -23,6 +23,10 @@ constexpr uint64_t kLeastCacheBytes = 32 << 20;
 // What is waited for longer than that is not slow, and its nanoseconds fit.
 constexpr int64_t kMostSlowMs = 24 * 60 * 60 * 1000;
 
+// Of groups. A primary that is only busy, or a client between two looks, must not be taken for one that is gone.
+constexpr int64_t kLeastSuspicionMs = 20, kMostSuspicionMs = 60 * 60 * 1000;
+constexpr int64_t kLeastLeaseMs = 10, kMostLeaseMs = kv::kMaxLeaseUs / 1000;
+
 absl::Status OutOfRange(absl::string_view flag, uint64_t least, uint64_t most) {
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " must be from ", least, " to ", most));
 }
@@ -54,6 +58,12 @@ absl::Status CheckOptions(const ServerOptions& options) {
     if (options.evict)
       return absl::InvalidArgumentError(
           "--evict and --group exclude each other: what is evicted here is not at the backups");
+  }
+  if (options.suspicion_ms < kLeastSuspicionMs || options.suspicion_ms > kMostSuspicionMs) {
+    return absl::InvalidArgumentError("--suspicion must be from 20ms to 1h");
+  }
+  if (options.lease_ms < kLeastLeaseMs || options.lease_ms > kMostLeaseMs) {
+    return absl::InvalidArgumentError("--lease must be from 10ms to 60s");
   }
   if (options.counter_patience_ms < 1) return absl::InvalidArgumentError("--counter_patience must be at least 1ms");
   if (options.workers < 1 || options.workers > SessionTable::kMaxWorkers) {

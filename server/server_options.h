@@ -38,6 +38,8 @@ struct ServerOptions {
   std::string socket_group;                // likewise, by name or number; empty: this process'
   int64_t liveness_ms = 3000;              // in which a client that is silently gone is noticed (rdma, tcp)
   std::string group;                       // where the record of its group is (group_url.h); empty: it is in none
+  int64_t suspicion_ms = 300;              // without a word of the group's primary a backup takes its place
+  int64_t lease_ms = 150;                  // of the group (docs/cluster.md), where this server begins it
   // Of a group's member: its part in the group has ended, and this process is to begin anew. Called by another thread.
   std::function<void()> deposed;
 };

@@ -4,6 +4,7 @@
 #ifndef FARLOOK_SERVER_SERVING_H_
 #define FARLOOK_SERVER_SERVING_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -14,36 +15,36 @@ namespace farlook::server {
 
 class Serving {
  public:
+  // What clients are told of the group: its configuration.
+  struct Told {
+    std::string primary;  // its address; empty: none is known
+    std::string members;  // the addresses of all, the primary first, separated by commas
+    uint64_t epoch = 0;   // 0: none is known
+    uint32_t lease_us = 0;
+  };
+
   bool now() const {
     absl::MutexLock lock(&mutex_);
     return now_;
   }
-  // Of the primary; empty: none is known.
-  std::string primary() const {
+  Told told() const {
     absl::MutexLock lock(&mutex_);
-    return primary_;
-  }
-  // Of all members, separated by commas.
-  std::string members() const {
-    absl::MutexLock lock(&mutex_);
-    return members_;
+    return told_;
   }
 
   void Set(bool now) {
     absl::MutexLock lock(&mutex_);
     now_ = now;
   }
-  void SetMembers(std::string primary, std::string members) {
+  void Tell(Told told) {
     absl::MutexLock lock(&mutex_);
-    primary_ = std::move(primary);
-    members_ = std::move(members);
+    told_ = std::move(told);
   }
 
  private:
   mutable absl::Mutex mutex_;
   bool now_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string primary_ ABSL_GUARDED_BY(mutex_);
-  std::string members_ ABSL_GUARDED_BY(mutex_);
+  Told told_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace farlook::server

@@ -150,6 +150,8 @@ class Worker {
   absl::StatusOr<Visitor> Identify(const rdma::ConnectionRequest& request) const;
   void NoRoomFor(Arrival& arrival, const absl::Status& status);
   void Greet(Link& link, absl::string_view message);
+  void WelcomeWatcher(Link& link);
+  bool GrantTable(Link& link, kv::Welcome* welcome);
   void Challenge(Link& link, absl::string_view hello);
   void CheckProof(Link& link, absl::string_view message);
   void Consider(Link& link);

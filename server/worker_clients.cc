@@ -15,6 +15,8 @@ namespace {
 
 // How long a client that is refused may take to read why and to go by itself.
 constexpr int64_t kRefusalLingerNs = 100'000'000;
+// Nobody has it, and a Welcome must name one.
+constexpr uint64_t kWatchersSession = ~uint64_t{0};
 // What a client may need to prove who it is, before it makes room for another.
 constexpr int64_t kProofNs = 50'000'000;
 
@@ -89,8 +91,9 @@ void Worker::Admit(Arrival arrival) {
   if (drain_.begun()) return Reject(arrival, kv::RefusalCode::kShuttingDown, kShuttingDownReason);
   absl::StatusOr<Visitor> who = Identify(*arrival.request);
   if (!who.ok()) return Reject(arrival, kv::RefusalCode::kNotAllowed, who.status().message());
-  if (shared_.serving != nullptr && !shared_.serving->now()) {
-    return Reject(arrival, kv::RefusalCode::kNotPrimary, shared_.serving->primary());
+  const bool watches = (arrival.connect.flags & kv::ConnectData::kWatch) != 0;
+  if (shared_.serving != nullptr && !watches && !shared_.serving->now()) {
+    return Reject(arrival, kv::RefusalCode::kNotPrimary, shared_.serving->told().primary);
   }
   std::string why;
   const bool returns = who->unproven != nullptr && Returns(arrival.connect.session);
@@ -104,7 +107,7 @@ void Worker::Admit(Arrival arrival) {
   if (!admission_.Enter(arrival.connect.session, &why)) return Reject(arrival, kv::RefusalCode::kFull, why);
   const Port& port = ports_[static_cast<size_t>(arrival.port)];
   const bool may_write = who->user.may_write && (arrival.connect.flags & kv::ConnectData::kReadOnly) == 0;
-  const bool cells = may_write && port.cells.rkey != 0;
+  const bool cells = may_write && !watches && port.cells.rkey != 0;
   kv::AcceptData accept;
   accept.version = arrival.connect.version();
   accept.incarnation = shared_.incarnation;
@@ -123,6 +126,7 @@ void Worker::Admit(Arrival arrival) {
       arrival.request->Accept(port.endpoint, accept.Encode(), absl::MakeConstSpan(rkeys).first(cells ? 2 : 1));
   if (!connection.ok()) return NoRoomFor(arrival, connection.status());
   auto link = std::make_unique<Link>(*std::move(connection), *std::move(who), shared_.roster, number_, now_ns_);
+  link->watches = watches;
   link->counters = counters;
   if (returns) link->who.unproven->session = arrival.connect.session;
   link->counts_as_unproven = counts;
@@ -200,6 +204,7 @@ void Worker::Reject(Arrival& arrival, kv::RefusalCode code, absl::string_view re
 void Worker::Greet(Link& link, absl::string_view message) {
   if (link.refused) return;
   if (link.predecessor != nullptr) return Drop(link, "spoke before it was welcome");
+  if (link.is_watching) return Drop(link, "came to watch, and asks for something");
   if (link.who.unproven != nullptr && !link.who.unproven->challenge.empty()) return CheckProof(link, message);
   if (!kv::IsFirstMessage(message, kv::FirstMessage::kHello)) return Drop(link, "another message before the hello");
   const absl::StatusOr<kv::Hello> hello = kv::Hello::Decode(message);
@@ -257,6 +262,7 @@ void Worker::CheckProof(Link& link, absl::string_view message) {
 
 void Worker::Consider(Link& link) {
   if (drain_.begun()) return Refuse(link, ShuttingDown());
+  if (link.watches) return WelcomeWatcher(link);
   Admission::Decision decision = admission_.Decide(link.hello, now_ns_);
   if (!decision.lost.empty()) {
     stats_.refused_resumptions.Add();
@@ -290,17 +296,16 @@ void Worker::Welcome(Link& link, Session* session, bool resumed) {
   if (touches_.wanted()) welcome.sample = touches_.sample();
   welcome.figures_ms = figures_.interval_ms();
   welcome.gets = uint32_t{kv::kMaxGets};
-  if (shared_.serving != nullptr) welcome.members = shared_.serving->members();
+  if (shared_.serving != nullptr) {
+    Serving::Told told = shared_.serving->told();
+    welcome.members = std::move(told.members);
+    welcome.group_epoch = told.epoch;
+    welcome.lease_us = told.lease_us;
+  }
   link.welcome_ns = now_ns_;
   times_.Welcome(session->window(), &link.open);
   link.has_cells_key = welcome.counters.rkey != 0;
-  if (link.who.granted.rkey != 0) {
-    welcome.table = link.who.granted;
-    welcome.proof = link.who.proof;
-    if (absl::Status status = link.connection->Grant(link.has_cells_key); !status.ok()) {
-      return Drop(link, status.message());
-    }
-  }
+  if (!GrantTable(link, &welcome)) return;
   const absl::string_view writes = session->read_only() ? "read" : "write";
   link.entry.Welcome(link.who.user.name, link.who.user.admin ? absl::StrCat(writes, ",admin") : writes);
   Send(link, welcome.Encode(), {});
@@ -311,6 +316,30 @@ void Worker::Welcome(Link& link, Session* session, bool resumed) {
        {"epoch", session->epoch()}});
   if (resumed) stats_.resumed.Add();
   UpdateGauges();
+}
+
+// Of one that READs the epoch word of this member, and nothing else: it has no session.
+void Worker::WelcomeWatcher(Link& link) {
+  std::erase(silent_, &link);
+  link.is_watching = true;
+  kv::Welcome welcome;
+  welcome.flags = kv::Welcome::kReadOnly;
+  welcome.session = kWatchersSession;
+  welcome.window = 1;
+  welcome.time_us = shared_.time.At(now_ns_);
+  if (!GrantTable(link, &welcome)) return;
+  link.entry.Welcome(link.who.user.name, "watch");
+  Send(link, welcome.Encode(), {});
+}
+
+// To one who has proved who it is. False: its connection is of no use.
+bool Worker::GrantTable(Link& link, kv::Welcome* welcome) {
+  if (link.who.granted.rkey == 0) return true;  // the accept told it
+  welcome->table = link.who.granted;
+  welcome->proof = link.who.proof;
+  const absl::Status status = link.connection->Grant(link.has_cells_key);
+  if (!status.ok()) Drop(link, status.message());
+  return status.ok();
 }
 
 // Tells it why, and leaves it some time to read that.

@@ -205,6 +205,7 @@ void Worker::BeginFeed(Link& link, absl::string_view message) {
     return Refuse(link, std::move(refusal));
   }
   link.feed = std::make_unique<Feed>(*feed);
+  link.feed->accepted = feed->from;
   feeds_.push_back(&link);
   link.entry.Set(Roster::State::kBackup);
   Log(LogLevel::kInfo, "a backup follows",
@@ -218,7 +219,9 @@ void Worker::BeginFeed(Link& link, absl::string_view message) {
 
 void Worker::TakeAccepted(Link& link, absl::string_view message) {
   if (message.size() != kAcceptedBytes) return Drop(link, "a backup's message is no acceptance");
-  const absl::Status status = shared_.records->Accepted(link.feed->id, kv::LoadAs<uint64_t>(message.data()));
+  const uint64_t accepted = kv::LoadAs<uint64_t>(message.data());
+  if (std::exchange(link.feed->accepted, accepted) == accepted) link.feed->is_asked = true;
+  const absl::Status status = shared_.records->Accepted(link.feed->id, accepted);
   if (!status.ok()) Drop(link, status.message());
 }
 
@@ -229,6 +232,12 @@ size_t Worker::PumpFeeds() {
     Feed& feed = *link->feed;
     for (size_t most = kBatch; most > 0 && !link->closing && link->replies.empty(); --most) {
       if (feed.sent == feed.batch.size()) {
+        if (std::exchange(feed.is_asked, false)) {
+          char bytes[kAcceptedBytes];
+          kv::StoreAs(bytes, feed.accepted);
+          Send(*link, {bytes, sizeof bytes}, {});
+          ++done;
+        }
         absl::StatusOr<std::string> batch = shared_.records->NextBatch(feed.id, Feed::kBatchBytes);
         if (!batch.ok()) {
           Drop(*link, batch.status().message());

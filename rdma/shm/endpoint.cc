@@ -52,7 +52,7 @@ absl::Status NoDescriptors(absl::string_view what) {
 absl::StatusOr<std::unique_ptr<ShmEndpoint>> ShmEndpoint::Create() {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.ok()) return NoDescriptors("an epoll descriptor");
-  UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  UniqueFd timer(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer.ok()) return NoDescriptors("a timer");
   std::unique_ptr<ShmEndpoint> endpoint(new ShmEndpoint(std::move(epoll), std::move(timer)));
   if (!endpoint->wake_.ok()) return NoDescriptors("an event descriptor");

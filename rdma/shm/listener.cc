@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<ShmListener>> ShmListener::Create(const std::stri
   absl::StatusOr<std::unique_ptr<LifeSign>> life = LifeSign::Create();
   if (!life.ok()) return life.status();
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  UniqueFd timer(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   UniqueFd spare = OpenSpare();
   if (!epoll.ok() || !timer.ok() || !spare.ok()) return NoDescriptors();
   absl::StatusOr<SocketAddress> address = SocketAddress::Take(path, {options.socket_mode, options.socket_gid});

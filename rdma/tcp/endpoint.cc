@@ -56,7 +56,7 @@ void Remove(std::vector<TcpConnection*>& from, TcpConnection* connection) {
 
 absl::StatusOr<std::unique_ptr<TcpEndpoint>> TcpEndpoint::Create(const TransportOptions& options) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  UniqueFd timer(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   std::unique_ptr<TcpEndpoint> endpoint(new TcpEndpoint(std::move(epoll), std::move(timer), options));
   uint32_t timer_watched = 0, wake_watched = 0;
   if (!endpoint->epoll_.ok() || !endpoint->timer_.ok() || !endpoint->wake_.ok() ||

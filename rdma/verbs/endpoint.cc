@@ -54,7 +54,7 @@ VerbsEndpoint::~VerbsEndpoint() { LeaveDevice(); }
 absl::Status VerbsEndpoint::Begin() {
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.ok()) return NoDescriptors("an epoll descriptor");
-  timer_ = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  timer_ = UniqueFd(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer_.ok()) return NoDescriptors("a timer");
   if (!wake_.ok()) return NoDescriptors("an event descriptor");
   absl::StatusOr<EventChannel> channel = MakeEventChannel();

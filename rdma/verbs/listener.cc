@@ -49,7 +49,7 @@ absl::Status VerbsListener::Begin() {
   if (!channel.ok()) return channel.status();
   channel_ = *std::move(channel);
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
-  timer_ = UniqueFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  timer_ = UniqueFd(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!epoll_.ok() || !timer_.ok() || !wake_.ok()) return NoDescriptor();
   for (const int descriptor : {channel_->fd, timer_.get(), wake_.fd()}) {
     if (absl::Status status = Watch(descriptor); !status.ok()) return status;

@@ -1,5 +1,5 @@
-// A group of two kv_server processes: filled while clients write, handed over, killed. What was acknowledged is there,
-// once, and nobody reads what is out of date.
+// A group of two kv_server processes: filled while clients write, handed over, killed, stopped. What was acknowledged
+// is there, once, and nobody reads what is out of date.
 #include <signal.h>
 
 #include <atomic>
@@ -31,14 +31,22 @@ namespace {
 constexpr int kItems = 20'000;
 constexpr int64_t kTimeoutMs = 60'000;
 
+// Also over tcp://, where gets go by messages unless somebody wants to see what READs do.
+ClientOptions Reading() {
+  ClientOptions options;
+  options.timeout_ms = kTimeoutMs;
+  options.lookups = Lookups::kReads;
+  return options;
+}
+
 // Counts in a key's value, each step only if the version is that of the step before: a write that is lost, or done
 // twice, breaks the chain.
 class Chain {
  public:
   Chain(const std::string& addresses, std::string key)
       : key_(std::move(key)),
-        writer_(MustConnect(addresses, kTimeoutMs)),
-        reader_(MustConnect(addresses, kTimeoutMs)),
+        writer_(MustConnect(addresses, Reading())),
+        reader_(MustConnect(addresses, Reading())),
         write_thread_([this] { Write(); }),
         read_thread_([this] { Read(); }) {}
   ~Chain() { Stop(); }
@@ -102,26 +110,19 @@ class Chain {
   std::thread write_thread_, read_thread_;
 };
 
-// Asks a primary to be filled, and accepts nothing.
-class StillJoiner {
+// A connection that the test speaks for.
+class Visitor {
  public:
-  StillJoiner(const std::string& primary, uint64_t incarnation) : endpoint_(*rdma::CreateEndpoint(primary)) {
-    connection_ = *endpoint_->Connect(primary, kv::ConnectData().Encode(), kTimeoutMs);
-    Await(rdma::Opcode::kConnected);
-    Say(kv::Hello().Encode());
-    Await(rdma::Opcode::kReceive);  // Welcome
-    kv::Follow follow;
-    follow.incarnation = incarnation;
-    follow.epoch = 1;
-    follow.address = absl::StrCat("shm:///", incarnation);
-    Say(follow.Encode());
+  Visitor(const std::string& address, uint32_t flags) : endpoint_(*rdma::CreateEndpoint(address)) {
+    kv::ConnectData data;
+    data.flags = flags;
+    connection_ = *endpoint_->Connect(address, data.Encode(), kTimeoutMs);
   }
-
- private:
-  void Await(rdma::Opcode opcode) {
+  // What happens next.
+  rdma::Opcode Await() {
     for (;;) {
       rdma::Completion completion;
-      if (endpoint_->Poll(absl::MakeSpan(&completion, 1)) > 0 && completion.opcode == opcode) return;
+      if (endpoint_->Poll(absl::MakeSpan(&completion, 1)) > 0) return completion.opcode;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
@@ -130,18 +131,35 @@ class StillJoiner {
     connection_->Ring();
   }
 
+ private:
   const std::unique_ptr<rdma::Endpoint> endpoint_;
   std::unique_ptr<rdma::Connection> connection_;
 };
 
+// Asks a primary to be filled, and accepts nothing.
+class StillJoiner : private Visitor {
+ public:
+  StillJoiner(const std::string& primary, uint64_t incarnation) : Visitor(primary, 0) {
+    EXPECT_EQ(Await(), rdma::Opcode::kConnected);
+    Say(kv::Hello().Encode());
+    EXPECT_EQ(Await(), rdma::Opcode::kReceive);  // Welcome
+    kv::Follow follow;
+    follow.incarnation = incarnation;
+    follow.epoch = 1;
+    follow.address = absl::StrCat("shm:///", incarnation);
+    Say(follow.Encode());
+  }
+};
+
 class GroupTest : public testing::Test {
  protected:
-  GroupTest() {
+  // On a busy machine nobody is silent for so long.
+  explicit GroupTest(const std::string& suspicion = "10s") : suspicion_(suspicion) {
     char folder[] = "/tmp/farlook-group-XXXXXX";
     folder_ = mkdtemp(folder);
     a_ = Start();
     addresses_ = a_->address();
-    client_ = MustConnect(addresses_, kTimeoutMs);
+    client_ = MustConnect(addresses_, Reading());
     for (int i = 0; i < kItems; ++i) {
       EXPECT_TRUE(client_->Put(absl::StrCat("item", i), absl::StrCat("value", i)).ok());
     }
@@ -153,13 +171,14 @@ class GroupTest : public testing::Test {
   }
 
   std::unique_ptr<ServerProcess> Start() {
-    return std::make_unique<ServerProcess>(std::vector<std::string>{
-        "--memory=64MiB", "--workers=2", absl::StrCat("--group=file://", folder_, "/groups/g")});
+    return std::make_unique<ServerProcess>(
+        std::vector<std::string>{"--memory=64MiB", "--workers=2", absl::StrCat("--suspicion=", suspicion_),
+                                 absl::StrCat("--group=file://", folder_, "/groups/g")});
   }
   void StartBackup() {
     b_ = Start();
     addresses_ = absl::StrCat(a_->address(), ",", b_->address());
-    client_ = MustConnect(addresses_, kTimeoutMs);  // which knows both
+    client_ = MustConnect(addresses_, Reading());  // which knows both
     AwaitBackup();
   }
   std::string Status() {
@@ -197,10 +216,16 @@ class GroupTest : public testing::Test {
     EXPECT_GT(chain->reads(), 0u);
   }
 
+  const std::string suspicion_;
   std::string folder_;
   std::unique_ptr<ServerProcess> a_, b_;
   std::string addresses_;
   std::unique_ptr<Client> client_;
+};
+
+class StoppedGroupTest : public GroupTest {
+ protected:
+  StoppedGroupTest() : GroupTest("300ms") {}
 };
 
 TEST_F(GroupTest, IsHandedOverWhileClientsWrite) {
@@ -300,17 +325,71 @@ TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {
   ExpectAllItems();
 }
 
-// One that stands still holds its lock, and its memory could be READ: nobody takes its place.
-TEST_F(GroupTest, APrimaryThatIsStoppedStaysPrimary) {
+// Its memory can still be READ, and its process goes on later: nobody believes it any more.
+TEST_F(StoppedGroupTest, APrimaryThatIsStoppedIsReplaced) {
   StartBackup();
-  Chain chain(addresses_, "chain");
-  chain.Advance(100);
-  a_->Signal(SIGSTOP);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  a_->Signal(SIGCONT);
-  chain.Advance(100);
-  EXPECT_TRUE(IsPrimary(*a_));
+  Chain chain(addresses_, "chain"), other(addresses_, "other");
+  for (int i = 0; i < 4; ++i) {
+    chain.Advance(100);
+    other.Advance(100);
+    ServerProcess& primary = i % 2 == 0 ? *a_ : *b_;
+    ASSERT_TRUE(IsPrimary(primary));
+    primary.Signal(SIGSTOP);
+    chain.Advance(100);
+    other.Advance(100);
+    EXPECT_FALSE(IsPrimary(primary));
+    primary.Signal(SIGCONT);
+    chain.Advance(100);
+    AwaitBackup();  // it began anew
+  }
   ExpectExact(&chain);
+  ExpectExact(&other);
+  ExpectAllItems();
+}
+
+// Whoever does not know yet that there is another primary reads nothing that is out of date, however it reads: what it
+// has not asked for since is what its own connection to the former one says.
+TEST_F(StoppedGroupTest, WhoWasIdleMeanwhileBelievesNothingOfTheFormerPrimary) {
+  StartBackup();
+  ASSERT_TRUE(client_->Put("key", "old").ok());
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 4; ++i) {
+    idle.push_back(MustConnect(addresses_, Reading()));
+    ASSERT_EQ(idle.back()->Get("key")->data, "old");
+    ASSERT_EQ(idle.back()->Get("absent").status().code(), absl::StatusCode::kNotFound);
+  }
+  a_->Signal(SIGSTOP);
+  ASSERT_TRUE(client_->Put("key", "new").ok());
+  ASSERT_TRUE(client_->Put("absent", "no more").ok());
+  EXPECT_EQ(idle[0]->Get("key")->data, "new");
+  EXPECT_EQ(idle[1]->Get("absent")->data, "no more");
+  a_->Signal(SIGCONT);
+  EXPECT_EQ(idle[2]->Get("key")->data, "new");
+  EXPECT_EQ(idle[3]->Get("absent")->data, "no more");
+}
+
+// Also where there is a backup: its word is watched, and nobody's CPU is asked.
+TEST_F(GroupTest, GetsAreReadsOfThePrimary) {
+  StartBackup();
+  ExpectAllItems();
+  EXPECT_EQ(client_->Get("absent").status().code(), absl::StatusCode::kNotFound);
+  const ClientStats stats = client_->stats();
+  EXPECT_GT(stats.gets, uint64_t{kItems});
+  EXPECT_LT(stats.server_gets, 10u) << "but for the first ones";
+}
+
+// What a backup lets in although it does not serve: who READs its epoch word, and asks for nothing.
+TEST_F(GroupTest, ABackupLetsInWhoOnlyWatches) {
+  StartBackup();
+  Visitor watcher(b_->address(), kv::ConnectData::kWatch);
+  EXPECT_EQ(watcher.Await(), rdma::Opcode::kConnected);
+  watcher.Say(kv::Hello().Encode());
+  EXPECT_EQ(watcher.Await(), rdma::Opcode::kReceive);
+  watcher.Say("a request");
+  EXPECT_EQ(watcher.Await(), rdma::Opcode::kDisconnected);
+  Visitor client(b_->address(), 0);
+  EXPECT_EQ(client.Await(), rdma::Opcode::kDisconnected);
+  EXPECT_TRUE(client_->Put("key", "value").ok());
 }
 
 TEST_F(GroupTest, ABackupThatIsKilledIsRemovedAndFilledAnew) {

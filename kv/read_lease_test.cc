@@ -1,13 +1,13 @@
-// What a reader believes, in virtual time; group_run_test.cc has random schedules of it.
-#include "cluster/read_lease.h"
+// What a reader believes, in virtual time; cluster/group_run_test.cc has random schedules of it.
+#include "kv/read_lease.h"
 
 #include <cstddef>
 #include <cstdint>
 
-#include "cluster/epoch_word.h"
 #include "gtest/gtest.h"
+#include "kv/epoch_word.h"
 
-namespace farlook::cluster {
+namespace farlook::kv {
 namespace {
 
 constexpr uint64_t kEpoch = 5;
@@ -146,4 +146,4 @@ TEST_F(ReadLeaseTest, OneMemberAlone) {
 }
 
 }  // namespace
-}  // namespace farlook::cluster
+}  // namespace farlook::kv

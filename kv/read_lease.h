@@ -7,16 +7,16 @@
 // that do not run alike. An answer that came too late for one round waits for the next.
 //
 // Pure: no I/O, and times are the caller's, nanoseconds of a clock that goes on while its machine is suspended.
-#ifndef FARLOOK_CLUSTER_READ_LEASE_H_
-#define FARLOOK_CLUSTER_READ_LEASE_H_
+#ifndef FARLOOK_KV_READ_LEASE_H_
+#define FARLOOK_KV_READ_LEASE_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
-#include "cluster/epoch_word.h"
+#include "kv/epoch_word.h"
 
-namespace farlook::cluster {
+namespace farlook::kv {
 
 // Thread safety: none.
 class ReadLease {
@@ -54,6 +54,8 @@ class ReadLease {
   // A word was another one: nothing is believed any more. The reader asks for the configuration, and where that is
   // still this one (its proposal failed) begins with another lease.
   bool over() const { return over_; }
+  // Whether the round that began last showed all words OPEN.
+  bool IsProven() const { return proven_ == begun_ && begun_ != 0; }
   // Rule 7: whether READs of data may be posted.
   bool MayRead() const { return opened_ && !over_; }
   // Rule 8, and 9: whether what completed at this time is believed, "not found" like a value. It may become so later.
@@ -75,6 +77,6 @@ class ReadLease {
   int64_t end_ns_ = std::numeric_limits<int64_t>::min();
 };
 
-}  // namespace farlook::cluster
+}  // namespace farlook::kv
 
-#endif  // FARLOOK_CLUSTER_READ_LEASE_H_
+#endif  // FARLOOK_KV_READ_LEASE_H_

@@ -3,18 +3,20 @@
 //
 //      63                             1   0
 //      | epoch                          | open |
-#ifndef FARLOOK_CLUSTER_EPOCH_WORD_H_
-#define FARLOOK_CLUSTER_EPOCH_WORD_H_
+#ifndef FARLOOK_KV_EPOCH_WORD_H_
+#define FARLOOK_KV_EPOCH_WORD_H_
 
 #include <cstdint>
 
-namespace farlook::cluster {
+namespace farlook::kv {
 
 class EpochWord {
  public:
+  static constexpr uint64_t kMaxEpoch = ~uint64_t{0} >> 1;
+
   // SHUT(0): of whom nobody may read.
   constexpr EpochWord() = default;
-  // REQUIRES epoch < 2^63.
+  // REQUIRES epoch <= kMaxEpoch.
   static constexpr EpochWord Open(uint64_t epoch) { return EpochWord(epoch << 1 | 1); }
   static constexpr EpochWord Shut(uint64_t epoch) { return EpochWord(epoch << 1); }
   static constexpr EpochWord FromBits(uint64_t bits) { return EpochWord(bits); }
@@ -29,6 +31,6 @@ class EpochWord {
   uint64_t bits_ = 0;
 };
 
-}  // namespace farlook::cluster
+}  // namespace farlook::kv
 
-#endif  // FARLOOK_CLUSTER_EPOCH_WORD_H_
+#endif  // FARLOOK_KV_EPOCH_WORD_H_

@@ -1,0 +1,220 @@
+#include "client/epoch_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "client/work_request_id.h"
+#include "kv/region.h"
+#include "kv/words.h"
+
+namespace farlook::client {
+namespace {
+
+constexpr size_t kMostMembers = 64;  // as of kv::ReadLease
+
+}  // namespace
+
+void EpochWatch::Begin(rdma::Connection* primary, const kv::ServerRange& table, const kv::Welcome& welcome,
+                       std::vector<std::string> members) {
+  if (welcome.group_epoch == 0) return;
+  members.resize(std::clamp<size_t>(members.size(), 1, kMostMembers));
+  for (std::string& address : members) members_.emplace_back().address = std::move(address);
+  members_[0].connection = primary;
+  members_[0].table = table;
+  open_ = kv::EpochWord::Open(welcome.group_epoch);
+  lease_ns_ = int64_t{welcome.lease_us} * 1000;
+  BeginLease();
+  Poll(/*waiting=*/true);
+}
+
+void EpochWatch::Lost() {
+  members_.clear();
+  lease_.reset();
+  wanted_ = proven_ = renewed_ = primary_shut_ = false;
+  next_look_ns_ = 0;
+  doubtful_since_ns_.reset();
+  successor_.reset();
+}
+
+// Of the same epoch: what the words were before is forgotten.
+void EpochWatch::BeginLease() {
+  round_ = 0;
+  lease_.emplace(open_.epoch(), members_.size(), /*primary=*/0, lease_ns_);
+  for (Member& member : members_) member.round = 0;
+  renewed_ = false;
+}
+
+// ---- Answers.
+
+EpochWatch::Verdict EpochWatch::Judge(int64_t completed_ns) {
+  if (local()) return OpenNow() ? Verdict::kBelieved : Doubt();
+  if (!lease_->Believes(completed_ns)) return Doubt();
+  if (!lease_->Believes(completed_ns + lease_ns_ / 3)) wanted_ = true;
+  return Verdict::kBelieved;
+}
+
+bool EpochWatch::OpenNow() {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    rdma::Connection* const connection = members_[i].connection;
+    if (connection == nullptr) return false;
+    const kv::ServerRange& table = members_[i].table;
+    const char* const word = connection->Mapped(table.address + kv::kEpochWordOffset, 8, table.rkey);
+    if (word == nullptr) return false;
+    const auto seen = kv::EpochWord::FromBits(kv::LoadWord(word));
+    if (!connection->alive()) return false;
+    if (seen == open_) [[likely]]
+      continue;
+    Saw(i, seen);
+    return false;
+  }
+  primary_shut_ = false;
+  doubtful_since_ns_.reset();
+  return true;
+}
+
+EpochWatch::Verdict EpochWatch::Doubt() {
+  wanted_ = true;
+  const int64_t now_ns = time_->NowNs();
+  if (!doubtful_since_ns_.has_value()) doubtful_since_ns_ = now_ns;
+  next_look_ns_ = std::min(next_look_ns_, now_ns + kLookAgainNs);
+  const int64_t patience_ns = std::max(lease_ns_, kLeastPatienceNs);
+  return primary_shut_ || now_ns - *doubtful_since_ns_ > patience_ns ? Verdict::kAsk : Verdict::kNotYet;
+}
+
+bool EpochWatch::TakeProven() { return std::exchange(proven_, false); }
+
+// A word that is not the one that all members of this configuration show while it is in force.
+void EpochWatch::Saw(size_t member, kv::EpochWord word) {
+  if (word.epoch() > open_.epoch()) successor_ = member == 0 ? "" : members_[member].address;
+  if (member == 0) primary_shut_ = true;
+}
+
+// ---- Rounds.
+
+void EpochWatch::Poll(bool waiting) {
+  const int64_t now_ns = time_->NowNs();
+  for (size_t i = 1; i < members_.size(); ++i) {
+    if (members_[i].own == nullptr && now_ns >= members_[i].dial_ns) Dial(&members_[i], now_ns);
+  }
+  if (local()) {
+    if (waiting) OpenNow();
+    return;
+  }
+  if (now_ns >= next_look_ns_ ? waiting || wanted_ : wanted_ && renewed_) Look(now_ns);
+}
+
+int64_t EpochWatch::due_ns() const { return local() ? time_->last_ns() + kLocalLookNs : next_look_ns_; }
+
+// Begins a round; or, while one is under way that may still prove something, READs again what has come. `now_ns` was
+// read before anything is posted.
+void EpochWatch::Look(int64_t now_ns) {
+  if (words_ == nullptr) {
+    auto words = endpoint_->Allocate(kMostMembers * sizeof(uint64_t), /*readable_by_peers=*/false);
+    if (!words.ok()) return;  // nothing is believed, and gets go by messages
+    words_ = *std::move(words);
+  }
+  const bool under_way = round_ != 0 && now_ns - round_ns_ < lease_ns_ &&
+                         std::any_of(members_.begin(), members_.end(),
+                                     [this](const Member& member) { return member.pending && member.round == round_; });
+  if (!under_way) {
+    round_ = lease_->BeginRound(now_ns);
+    round_ns_ = now_ns;
+    wanted_ = renewed_ = false;
+  }
+  next_look_ns_ = now_ns + (doubtful_since_ns_.has_value() ? kLookAgainNs : lease_ns_ / 3);
+  for (size_t i = 0; i < members_.size(); ++i) {
+    Member& member = members_[i];
+    if (member.connection == nullptr || member.pending) continue;
+    const rdma::Sge to = {words_->bytes().data() + i * sizeof(uint64_t), sizeof(uint64_t)};
+    if (!member.connection->PostRead(WorkRequestId::OfWord(i), absl::MakeConstSpan(&to, 1),
+                                     member.table.address + kv::kEpochWordOffset, member.table.rkey)) {
+      next_look_ns_ = now_ns + kLookAgainNs;
+      continue;
+    }
+    member.pending = true;
+    member.round = round_;
+    member.connection->Ring();
+  }
+}
+
+void EpochWatch::Handle(const rdma::Completion& completion) {
+  if (!active()) return;
+  if (completion.opcode == rdma::Opcode::kRead) {
+    const size_t i = WorkRequestId::MemberOf(completion.wr_id);
+    if (i >= members_.size() || members_[i].connection != completion.connection) return;
+    members_[i].pending = false;
+    if (completion.status != rdma::WcStatus::kSuccess) return;
+    const auto word = kv::EpochWord::FromBits(kv::LoadAs<uint64_t>(words_->bytes().data() + i * sizeof(uint64_t)));
+    if (i == 0) primary_shut_ = false;
+    if (word != open_) Saw(i, word);
+    lease_->WordRead(members_[i].round, i, word);
+    if (lease_->over()) {
+      next_look_ns_ = std::min(next_look_ns_, time_->last_ns() + kLookAgainNs);
+      return BeginLease();
+    }
+    if (renewed_ || !lease_->IsProven()) return;
+    proven_ = renewed_ = true;
+    doubtful_since_ns_.reset();
+    return;
+  }
+  const auto found = std::find_if(members_.begin(), members_.end(), [&](const Member& member) {
+    return member.own != nullptr && member.own.get() == completion.connection;
+  });
+  if (found == members_.end()) return;
+  switch (completion.opcode) {
+    case rdma::Opcode::kConnected: {
+      kv::Hello hello;
+      hello.flags = kv::Hello::kReadOnly;
+      found->greeting.emplace(options_);
+      if (!found->greeting->Connected(found->own.get()).ok()) return Drop(&*found);
+      found->greeting->SayHello(hello);
+      if (!found->greeting->Post()) return Drop(&*found);
+      return found->own->Ring();
+    }
+    case rdma::Opcode::kReceive:
+      return OnMessage(&*found, {completion.message.data(), completion.message.size()});
+    case rdma::Opcode::kDisconnected:
+      return Drop(&*found);
+    case rdma::Opcode::kRead:
+    case rdma::Opcode::kFetchAdd:
+    case rdma::Opcode::kCompareSwap:
+      return;
+  }
+}
+
+// ---- Connections to the other members.
+
+void EpochWatch::Dial(Member* member, int64_t now_ns) {
+  member->dial_ns = now_ns + member->redial_ns;
+  member->redial_ns = std::min(2 * member->redial_ns, kMostRedialNs);
+  kv::ConnectData data;
+  data.flags = kv::ConnectData::kReadOnly | kv::ConnectData::kWatch;
+  auto connection = endpoint_->Connect(member->address, data.Encode(), options_->timeout_ms);
+  if (connection.ok()) member->own = *std::move(connection);
+}
+
+void EpochWatch::Drop(Member* member) {
+  member->own.reset();
+  member->connection = nullptr;
+  member->greeting.reset();
+  member->pending = false;
+  member->dial_ns = time_->last_ns() + member->redial_ns;
+}
+
+void EpochWatch::OnMessage(Member* member, absl::string_view message) {
+  if (!member->greeting.has_value() || member->connection != nullptr) return Drop(member);
+  if (member->greeting->asked() && kv::IsFirstMessage(message, kv::FirstMessage::kChallenge)) {
+    if (!member->greeting->Answer(message).ok() || !member->greeting->Post()) return Drop(member);
+    return member->own->Ring();
+  }
+  const auto welcome = kv::Welcome::Decode(message);
+  if (!welcome.ok()) return Drop(member);  // also a refusal
+  if (member->greeting->asked() && !member->greeting->TakeGrant(*welcome).ok()) return Drop(member);
+  member->table = member->greeting->table();
+  member->connection = member->own.get();
+  member->redial_ns = kLeastRedialNs;
+  next_look_ns_ = 0;
+}
+
+}  // namespace farlook::client

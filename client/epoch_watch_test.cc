@@ -1,0 +1,229 @@
+// What a client believes of a group of two, whose words the test shows.
+#include "client/epoch_watch.h"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/last_time.h"
+#include "gtest/gtest.h"
+#include "kv/epoch_word.h"
+#include "kv/handshake.h"
+#include "kv/limits.h"
+#include "kv/region.h"
+#include "kv/words.h"
+#include "rdma/fake/fake_transport.h"
+
+namespace farlook::client {
+namespace {
+
+using kv::EpochWord;
+using Verdict = EpochWatch::Verdict;
+
+constexpr uint64_t kEpoch = 5;
+constexpr int64_t kLeaseMs = 150;
+constexpr int64_t kMs = 1'000'000;
+
+class EpochWatchTest : public testing::Test {
+ protected:
+  EpochWatchTest() {
+    endpoint_.on_connect = [this](rdma::FakeEndpoint* endpoint, absl::string_view hello) {
+      const auto data = kv::ConnectData::Decode(hello);
+      EXPECT_TRUE(data.ok() && (data->flags & kv::ConnectData::kWatch) != 0);
+      return Connect(endpoint);
+    };
+    primary_ = Connect(&endpoint_);
+  }
+  ~EpochWatchTest() override {
+    primary_.reset();
+    watch_.Lost();
+  }
+
+  std::unique_ptr<rdma::Connection> Connect(rdma::FakeEndpoint* endpoint) {
+    rdma::FakePeer& peer = peers_.emplace_back();
+    peer.endpoint = endpoint;
+    kv::AcceptData accept;
+    accept.incarnation = peers_.size();
+    accept.table = {0, kv::kMinRegionBytes, static_cast<uint32_t>(peers_.size())};
+    peer.welcome = accept.Encode();
+    auto connection = std::make_unique<rdma::FakeConnection>(&peer, capabilities_);
+    if (reachable_) peer.Connected();
+    return connection;
+  }
+  void Begin() {
+    kv::Welcome welcome;
+    welcome.group_epoch = kEpoch;
+    welcome.lease_us = kLeaseMs * 1000;
+    watch_.Begin(primary_.get(), {0, kv::kMinRegionBytes, 1}, welcome, {"fake://a", "fake://b"});
+    HandleAll();
+  }
+  // The backup's server says Welcome.
+  void LetIn() {
+    HandleAll();
+    ASSERT_EQ(peers_.size(), 2u);
+    ASSERT_TRUE(kv::IsFirstMessage(peers_[1].first, kv::FirstMessage::kHello));
+    kv::Welcome welcome;
+    welcome.session = welcome.window = 1;
+    welcome.time_us = 1;
+    peers_[1].Send(welcome.Encode());
+    HandleAll();
+    watch_.Poll(/*waiting=*/true);
+  }
+  void HandleAll() {
+    rdma::Completion completion;
+    while (endpoint_.Poll(absl::MakeSpan(&completion, 1)) > 0) watch_.Handle(completion);
+  }
+  // The READ of a member's word completes.
+  void Show(size_t member, EpochWord word) {
+    ASSERT_FALSE(peers_[member].reads.empty()) << member;
+    EXPECT_EQ(peers_[member].reads.front().remote_address, kv::kEpochWordOffset);
+    char bytes[8];
+    kv::StoreAs(bytes, word.bits());
+    peers_[member].CompleteRead({bytes, sizeof bytes});
+    HandleAll();
+  }
+  void ShowBoth() {
+    Show(0, EpochWord::Open(kEpoch));
+    Show(1, EpochWord::Open(kEpoch));
+  }
+  // What is under way ends, and a round begins of which all READs are to come.
+  void FreshRound() {
+    for (size_t member = 0; member < 2; ++member) {
+      while (!peers_[member].reads.empty()) Show(member, EpochWord::Open(kEpoch));
+    }
+    Pass(kLeaseMs);
+    ASSERT_EQ(peers_[0].reads.size(), 1u);
+    ASSERT_EQ(peers_[1].reads.size(), 1u);
+    EXPECT_NE(JudgeNow(), Verdict::kBelieved);
+    watch_.TakeProven();
+  }
+  Verdict JudgeNow() { return watch_.Judge(time_.NowNs()); }
+  void Pass(int64_t ms) {
+    clock_.AdvanceMs(ms);
+    watch_.Poll(/*waiting=*/true);
+  }
+
+  rdma::FakeClock clock_{1'000'000'000};
+  LastTime time_{clock_};
+  ClientOptions options_;
+  rdma::FakeMemory memory_;
+  rdma::FakeEndpoint endpoint_{&memory_};
+  rdma::Capabilities capabilities_;
+  bool reachable_ = true;
+  std::deque<rdma::FakePeer> peers_;
+  std::unique_ptr<rdma::Connection> primary_;
+  EpochWatch watch_{&endpoint_, &time_, &options_};
+};
+
+TEST_F(EpochWatchTest, AServerThatIsInNoGroupIsNotWatched) {
+  watch_.Begin(primary_.get(), {}, kv::Welcome(), {});
+  EXPECT_FALSE(watch_.active());
+  EXPECT_EQ(peers_.size(), 1u);
+}
+
+TEST_F(EpochWatchTest, BelievesAfterBothWordsAndForALease) {
+  Begin();
+  LetIn();
+  const int64_t earlier_ns = time_.last_ns();
+  FreshRound();
+  Show(0, EpochWord::Open(kEpoch));
+  EXPECT_EQ(JudgeNow(), Verdict::kNotYet);
+  EXPECT_FALSE(watch_.TakeProven());
+  Show(1, EpochWord::Open(kEpoch));
+  EXPECT_TRUE(watch_.TakeProven());
+  EXPECT_FALSE(watch_.TakeProven());
+  EXPECT_EQ(JudgeNow(), Verdict::kBelieved);
+  EXPECT_EQ(watch_.Judge(earlier_ns), Verdict::kBelieved) << "what was complete before is believed too";
+  clock_.AdvanceMs(kLeaseMs);
+  EXPECT_EQ(JudgeNow(), Verdict::kNotYet);
+}
+
+// Slow READs prove something all the same: no round takes the place of one that is under way, until that is in vain.
+TEST_F(EpochWatchTest, ARoundIsGivenTheTimeOfALease) {
+  Begin();
+  LetIn();
+  FreshRound();
+  Show(0, EpochWord::Open(kEpoch));
+  for (int64_t ms = 0; ms < kLeaseMs - 10; ++ms) Pass(1);
+  EXPECT_FALSE(peers_[0].reads.empty()) << "it is looked at meanwhile";
+  Show(0, EpochWord::Open(kEpoch));
+  Show(1, EpochWord::Open(kEpoch));
+  EXPECT_EQ(JudgeNow(), Verdict::kBelieved);
+}
+
+TEST_F(EpochWatchTest, TheBackupsWordNamesTheSuccessor) {
+  Begin();
+  LetIn();
+  FreshRound();
+  Show(0, EpochWord::Open(kEpoch));
+  Show(1, EpochWord::Shut(kEpoch));
+  EXPECT_EQ(JudgeNow(), Verdict::kNotYet);
+  EXPECT_EQ(watch_.successor(), nullptr) << "its proposal may fail";
+  Pass(2);
+  Show(1, EpochWord::Open(kEpoch + 1));  // the primary stands still, and answers nothing
+  ASSERT_NE(watch_.successor(), nullptr);
+  EXPECT_EQ(*watch_.successor(), "fake://b");
+  EXPECT_NE(JudgeNow(), Verdict::kBelieved);
+}
+
+// Words that were READ before one was SHUT prove nothing of the time after it was OPEN again.
+TEST_F(EpochWatchTest, AfterAProposalThatFailedItBeginsAnew) {
+  Begin();
+  LetIn();
+  FreshRound();
+  ShowBoth();
+  ASSERT_EQ(JudgeNow(), Verdict::kBelieved);
+  Pass(kLeaseMs / 3 + 1);
+  Show(1, EpochWord::Shut(kEpoch));
+  EXPECT_EQ(JudgeNow(), Verdict::kNotYet);
+  Show(0, EpochWord::Open(kEpoch));
+  Pass(3);
+  Show(1, EpochWord::Open(kEpoch));
+  EXPECT_EQ(JudgeNow(), Verdict::kNotYet);
+  Show(0, EpochWord::Open(kEpoch));
+  EXPECT_EQ(JudgeNow(), Verdict::kBelieved);
+}
+
+TEST_F(EpochWatchTest, AShutPrimaryIsAskedAtOnceAndASilentBackupAfterALease) {
+  Begin();
+  LetIn();
+  FreshRound();
+  Show(0, EpochWord::Shut(kEpoch));
+  EXPECT_EQ(JudgeNow(), Verdict::kAsk);
+  Pass(3);
+  Show(0, EpochWord::Open(kEpoch));
+  Show(1, EpochWord::Open(kEpoch));
+  Pass(3);
+  ShowBoth();
+  EXPECT_EQ(JudgeNow(), Verdict::kBelieved);
+  FreshRound();
+  Show(0, EpochWord::Open(kEpoch));
+  EXPECT_EQ(JudgeNow(), Verdict::kNotYet);
+  clock_.AdvanceMs(kLeaseMs + 1);
+  EXPECT_EQ(JudgeNow(), Verdict::kAsk) << "the backup does not answer";
+}
+
+// It is tried again, less and less often.
+TEST_F(EpochWatchTest, ABackupThatIsGoneIsDialledAgain) {
+  Begin();
+  LetIn();
+  peers_[1].Break();
+  HandleAll();
+  reachable_ = false;
+  for (int i = 0; i < 100; ++i) Pass(1);
+  EXPECT_GT(peers_.size(), 2u);
+  for (int i = 0; i < 20; ++i) {
+    peers_.back().Break();
+    HandleAll();
+    Pass(100);
+  }
+  EXPECT_LT(peers_.size(), 15u);
+  EXPECT_NE(JudgeNow(), Verdict::kBelieved);
+}
+
+}  // namespace
+}  // namespace farlook::client
