@@ -15,6 +15,11 @@ namespace {
 // No batch is longer: one record of the longest key and value, or as many short ones as are sent at once.
 constexpr uint64_t kLongestBatch = cluster::kBatchHeadBytes + kv::kMaxValueBytes + Feed::kBatchBytes;
 
+// A server that let nobody in said so before it said which one it is.
+absl::Status Lost(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) ? absl::UnavailableError(status.message()) : status;
+}
+
 }  // namespace
 
 absl::Status Follower::Dial(absl::string_view address, int64_t timeout_ms) {
@@ -31,7 +36,6 @@ size_t Follower::Poll() {
   for (size_t i = 0; i < done; ++i) {
     switch (completions_[i].opcode) {
       case rdma::Opcode::kConnected:
-        heard_ = true;
         OnConnected();
         break;
       case rdma::Opcode::kReceive:
@@ -39,7 +43,7 @@ size_t Follower::Poll() {
         OnMessage({completions_[i].message.data(), completions_[i].message.size()});
         break;
       case rdma::Opcode::kDisconnected:
-        if (status_.ok()) status_ = connection_->status();
+        if (status_.ok()) status_ = Lost(connection_->status());
         state_ = State::kOver;
         break;
       case rdma::Opcode::kRead:
@@ -59,6 +63,11 @@ size_t Follower::Poll() {
 void Follower::OnConnected() {
   absl::StatusOr<kv::AcceptData> accept = kv::AcceptData::Decode(connection_->welcome());
   if (!accept.ok()) return Fail(accept.status());
+  // It may begin anew, or be a backup now: what it says is not the primary's.
+  if (accept->incarnation != me_.primary) {
+    return Fail(absl::UnavailableError("another process answers at the primary's address"));
+  }
+  heard_ = true;
   accept_ = *accept;
   kv::Hello hello;
   hello.flags = kv::Hello::kReadOnly;

@@ -29,6 +29,7 @@ class Follower {
   // Who follows.
   struct Identity {
     uint64_t replica = 0;  // its incarnation
+    uint64_t primary = 0;  // and that of whom it follows: another process at its address is not listened to
     uint64_t epoch = 0;
     std::string user = {}, secret = {};  // where the primary asks for them
     std::string address = {};            // of one that joins
@@ -58,8 +59,8 @@ class Follower {
   bool follows() const { return state_ == State::kFollows; }
   // The connection is over, or never was; status() says why.
   bool over() const { return state_ == State::kOver; }
-  // What ended it: of Backup::Take(), which says whether to connect again helps; of the primary, if it refused it; or
-  // of the transport.
+  // What ended it: of Backup::Take(), which says whether to connect again helps; of the primary, if it refused it: with
+  // PERMISSION_DENIED it will not have this backup; or of the transport, UNAVAILABLE.
   const absl::Status& status() const { return status_; }
 
  private:

@@ -42,7 +42,7 @@ class FollowerTest : public ::testing::Test {
   };
 
   std::unique_ptr<Wire> Dial(uint64_t me = kMe, uint64_t epoch = kEpoch) {
-    return Dial(&t_, {.replica = me, .epoch = epoch});
+    return Dial(&t_, {.replica = me, .primary = kTestIncarnation, .epoch = epoch});
   }
   std::unique_ptr<Wire> Dial(TestWorker* to, Follower::Identity me) {
     auto wire = std::make_unique<Wire>();
@@ -154,6 +154,50 @@ TEST_F(FollowerTest, StrangersAndOtherEpochsAreRefused) {
   EXPECT_TRUE(call->peer.disconnecting);
 }
 
+// At the primary's address: it may have been the primary, and begun anew. That it lets nobody in does not say that the
+// group has given this backup up.
+TEST_F(FollowerTest, AnotherProcessIsNotListenedTo) {
+  auto other = Dial(&t_, {.replica = kMe, .primary = kTestIncarnation + 1, .epoch = kEpoch});
+  Carry(*other);
+  EXPECT_TRUE(absl::IsUnavailable(other->follower->status())) << other->follower->status();
+  EXPECT_FALSE(other->follower->TakeHeard());
+  FakeEndpoint endpoint;
+  rdma::FakePeer peer;
+  peer.endpoint = &endpoint;
+  peer.connected = false;
+  endpoint.on_connect = [&](FakeEndpoint*, absl::string_view) {
+    return std::make_unique<rdma::FakeConnection>(&peer, rdma::Capabilities());
+  };
+  Follower turned_away(&endpoint, &backup_, {.replica = kMe, .primary = kTestIncarnation, .epoch = kEpoch});
+  ASSERT_TRUE(turned_away.Dial("fake", 1000).ok());
+  peer.status = absl::PermissionDeniedError("not a primary");
+  peer.Break();
+  while (!turned_away.over()) turned_away.Poll();
+  EXPECT_TRUE(absl::IsUnavailable(turned_away.status())) << turned_away.status();
+  EXPECT_FALSE(turned_away.TakeHeard());
+}
+
+// Also in the midst of batches, and however often it is asked.
+TEST_F(FollowerTest, APrimaryThatIsAskedAnswers) {
+  FakeCall* call = t_.Connect();
+  auto wire = Dial();
+  Carry(*wire);
+  EXPECT_TRUE(wire->follower->TakeHeard());
+  EXPECT_FALSE(wire->follower->TakeHeard());
+  for (int i = 0; i < 3; ++i) {
+    Carry(*wire);
+    EXPECT_FALSE(wire->follower->TakeHeard()) << "nobody has anything to say";
+    wire->follower->Ping();
+    Carry(*wire);
+    EXPECT_TRUE(wire->follower->TakeHeard());
+  }
+  EXPECT_FALSE(t_.Ask(call, MakePut(1, "other", "value")).has_value());
+  wire->follower->Ping();
+  Carry(*wire);
+  EXPECT_TRUE(wire->follower->status().ok()) << wire->follower->status();
+  EXPECT_EQ(b_.ReadKey("other"), "value");
+}
+
 // The incarnation is no secret: the record of the group tells it.
 TEST_F(FollowerTest, WhereThereAreUsersOnlyAnOperatorFollowsAndProvesIt) {
   constexpr char kSecret[] = "the group's own secret, of 32 or more characters";
@@ -169,7 +213,8 @@ TEST_F(FollowerTest, WhereThereAreUsersOnlyAnOperatorFollowsAndProvesIt) {
   Users users(std::make_shared<const UserList>(std::vector<User>{group, app, local}));
   TestWorker t(kRegionBytes, 16, 100, 3, &users, kTestWindow, /*evict=*/false, &stream_, /*figures_ms=*/0, &stream_);
   const auto status_of = [&](const std::string& user, const std::string& secret) {
-    auto wire = Dial(&t, {.replica = kMe, .epoch = kEpoch, .user = user, .secret = secret});
+    auto wire =
+        Dial(&t, {.replica = kMe, .primary = kTestIncarnation, .epoch = kEpoch, .user = user, .secret = secret});
     Carry(*wire);
     EXPECT_EQ(wire->follower->follows(), wire->follower->status().ok());
     const absl::Status status = wire->follower->status();
@@ -197,7 +242,8 @@ TEST_F(FollowerTest, APrimaryThatDoesNotKnowTheSecretIsNotFollowed) {
   group.admin = true;
   Users users(std::make_shared<const UserList>(std::vector<User>{group}));
   TestWorker t(kRegionBytes, 16, 100, 3, &users, kTestWindow, /*evict=*/false, &stream_, /*figures_ms=*/0, &stream_);
-  auto wire = Dial(&t, {.replica = kMe, .epoch = kEpoch, .user = "group", .secret = kSecret});
+  auto wire =
+      Dial(&t, {.replica = kMe, .primary = kTestIncarnation, .epoch = kEpoch, .user = "group", .secret = kSecret});
   for (int i = 0; i < 100 && wire->down.size() < 2; ++i) {
     wire->follower->Poll();
     for (std::string& message : std::exchange(wire->up, {})) wire->far->peer.Send(message);

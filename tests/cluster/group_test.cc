@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "cluster/etcd_process.h"
 #include "farlook/admin.h"
 #include "farlook/client.h"
 #include "gtest/gtest.h"
@@ -154,9 +156,11 @@ class StillJoiner : private Visitor {
 class GroupTest : public testing::Test {
  protected:
   // On a busy machine nobody is silent for so long.
-  explicit GroupTest(const std::string& suspicion = "10s") : suspicion_(suspicion) {
+  explicit GroupTest(const std::string& suspicion = "10s", const std::string& group = "")
+      : suspicion_(suspicion), group_(group) {
     char folder[] = "/tmp/farlook-group-XXXXXX";
     folder_ = mkdtemp(folder);
+    if (group_.empty()) group_ = absl::StrCat("file://", folder_, "/groups/g");
     a_ = Start();
     addresses_ = a_->address();
     client_ = MustConnect(addresses_, Reading());
@@ -171,9 +175,8 @@ class GroupTest : public testing::Test {
   }
 
   std::unique_ptr<ServerProcess> Start() {
-    return std::make_unique<ServerProcess>(
-        std::vector<std::string>{"--memory=64MiB", "--workers=2", absl::StrCat("--suspicion=", suspicion_),
-                                 absl::StrCat("--group=file://", folder_, "/groups/g")});
+    return std::make_unique<ServerProcess>(std::vector<std::string>{
+        "--memory=64MiB", "--workers=2", absl::StrCat("--suspicion=", suspicion_), absl::StrCat("--group=", group_)});
   }
   void StartBackup() {
     b_ = Start();
@@ -217,7 +220,7 @@ class GroupTest : public testing::Test {
   }
 
   const std::string suspicion_;
-  std::string folder_;
+  std::string group_, folder_;
   std::unique_ptr<ServerProcess> a_, b_;
   std::string addresses_;
   std::unique_ptr<Client> client_;
@@ -378,6 +381,14 @@ TEST_F(GroupTest, GetsAreReadsOfThePrimary) {
   EXPECT_LT(stats.server_gets, 10u) << "but for the first ones";
 }
 
+// Whoever has nothing to say answers when it is asked.
+TEST_F(StoppedGroupTest, AnIdlePrimaryIsNotSuspected) {
+  StartBackup();
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  EXPECT_TRUE(IsPrimary(*a_));
+  EXPECT_NE(Status().find("\nepoch 2\n"), std::string::npos) << Status();
+}
+
 // What a backup lets in although it does not serve: who READs its epoch word, and asks for nothing.
 TEST_F(GroupTest, ABackupLetsInWhoOnlyWatches) {
   StartBackup();
@@ -406,6 +417,61 @@ TEST_F(GroupTest, ABackupThatIsKilledIsRemovedAndFilledAnew) {
   a_->Wait();
   chain.Advance(100);
   EXPECT_TRUE(IsPrimary(*b_));
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// Constructed before the servers, and destroyed after them.
+struct Etcd {
+  cluster::EtcdProcesses etcd{1};
+};
+
+// Nobody but the members themselves says who has ended, as between hosts.
+class EtcdGroupTest : private Etcd, public GroupTest {
+ protected:
+  EtcdGroupTest() : GroupTest("300ms", "etcd://" + etcd.endpoints()[0].substr(strlen("http://")) + "/g") {}
+
+  using Etcd::etcd;
+};
+
+TEST_F(EtcdGroupTest, APrimaryThatIsStoppedKilledOrHandsOverIsReplaced) {
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  a_->Signal(SIGSTOP);
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(*b_));
+  a_->Signal(SIGCONT);
+  AwaitBackup();
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(*a_));
+  b_->Restart();
+  AwaitBackup();
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(status.ok()) << status;
+  chain.Advance(100);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// The directory is asked for nothing while a get or a write is under way. Until it is back nobody becomes primary.
+TEST_F(EtcdGroupTest, WithoutEtcdTheGroupGoesOnAndAFailoverWaits) {
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  etcd.Signal(0, SIGSTOP);
+  chain.Advance(1000);
+  EXPECT_TRUE(IsPrimary(*a_));
+  a_->Signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const uint64_t acknowledged = chain.acknowledged();
+  etcd.Signal(0, SIGCONT);
+  chain.Advance(100);
+  EXPECT_GE(chain.acknowledged(), acknowledged + 100);
+  EXPECT_TRUE(IsPrimary(*b_));
+  a_->Signal(SIGCONT);
   ExpectExact(&chain);
   ExpectAllItems();
 }
