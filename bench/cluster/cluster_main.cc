@@ -1,0 +1,259 @@
+// cluster: what a backup costs, and for how long clients wait while another server becomes primary.
+//
+//     cluster --server=PATH [--scheme=shm|tcp] [--suspicion=300ms] [--lease=150ms] [--times=20] [--directory=URL]
+//             [--json=FILE]
+//
+// Two servers on this host. Puts, one at a time and in batches, before and after the second one is in sync. Then the
+// primary is stopped, and later continued, --times times, and handed over as often, while one client puts and another
+// one gets, one at a time: the longest that either waited each time. --directory=etcd://host:port/NAME has the record
+// there, and nobody says that a process has ended; else it is in files.
+//
+// Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "bench/common/clocks.h"
+#include "bench/common/figures.h"
+#include "bench/common/latencies.h"
+#include "bench/micro/server_process.h"
+#include "farlook/admin.h"
+#include "farlook/client.h"
+
+ABSL_FLAG(std::string, server, "", "the kv_server to start");
+ABSL_FLAG(std::string, scheme, "shm", "of the servers' addresses: shm or tcp");
+ABSL_FLAG(int, port, 7481, "of the first server on tcp; the second has the next");
+ABSL_FLAG(std::string, directory, "", "the group's record; empty: in files");
+ABSL_FLAG(absl::Duration, suspicion, absl::Milliseconds(300), "the servers'");
+ABSL_FLAG(absl::Duration, lease, absl::Milliseconds(150), "the group's");
+ABSL_FLAG(int, times, 20, "failovers, and handovers");
+ABSL_FLAG(int, puts, 20'000, "of each measurement of puts");
+ABSL_FLAG(std::string, json, "", "file for the figures as JSON");
+
+namespace farlook::bench {
+namespace {
+
+constexpr int64_t kTimeoutMs = 60'000;
+constexpr size_t kBatch = 64;
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& addresses) {
+  ClientOptions options;
+  options.timeout_ms = kTimeoutMs;
+  options.lookups = Lookups::kReads;
+  return Client::Connect(addresses, options);
+}
+
+// Calls one after the other in a thread of its own.
+class Caller {
+ public:
+  Caller(std::unique_ptr<Client> client, bool puts)
+      : client_(std::move(client)), puts_(puts), thread_([this] { Call(); }) {}
+  ~Caller() {
+    over_ = true;
+    thread_.join();
+  }
+  uint64_t calls() const { return calls_; }
+  bool failed() const { return failed_; }
+  // The longest call that ended since this was last asked.
+  int64_t TakeLongestNs() { return longest_ns_.exchange(0); }
+
+ private:
+  void Call() {
+    while (!over_ && !failed_) {
+      const int64_t start_ns = NowNs();
+      failed_ = puts_ ? !client_->Put("key", "value").ok() : !client_->Get("key").ok();
+      longest_ns_ = std::max(longest_ns_.load(), NowNs() - start_ns);
+      ++calls_;
+    }
+  }
+
+  const std::unique_ptr<Client> client_;
+  const bool puts_;
+  std::atomic<bool> over_{false}, failed_{false};
+  std::atomic<uint64_t> calls_{0};
+  std::atomic<int64_t> longest_ns_{0};
+  std::thread thread_;
+};
+
+class ClusterRun {
+ public:
+  ~ClusterRun() {
+    for (auto& server : servers_) {
+      if (server != nullptr) kill(server->pid(), SIGCONT);
+    }
+  }
+
+  absl::Status Run(Figures* figures) {
+    char folder[] = "/tmp/farlook-cluster-XXXXXX";
+    folder_ = mkdtemp(folder);
+    absl::Status status = Measure(figures);
+    for (auto& server : servers_) server.reset();
+    std::filesystem::remove_all(folder_);
+    return status;
+  }
+
+ private:
+  struct Puts {
+    Latencies single;
+    double per_second = 0;  // in batches
+  };
+
+  bool is_local() const { return absl::GetFlag(FLAGS_scheme) == "shm"; }
+
+  absl::Status Measure(Figures* figures) {
+    if (absl::Status status = Start(0); !status.ok()) return status;
+    Puts alone, with_backup;
+    if (absl::Status status = MeasurePuts(&alone); !status.ok()) return status;
+    if (absl::Status status = Start(1); !status.ok()) return status;
+    if (absl::Status status = AwaitBackup(); !status.ok()) return status;
+    if (absl::Status status = MeasurePuts(&with_backup); !status.ok()) return status;
+    figures->Add("put alone, p50", alone.single.Percentile(0.5), "us");
+    figures->Add("put with a backup, p50", with_backup.single.Percentile(0.5), "us");
+    figures->AddAtMost("put with a backup to alone, p50",
+                       with_backup.single.Percentile(0.5) / alone.single.Percentile(0.5), "x", 2.2, "2.2 x");
+    figures->Add("puts alone, in batches", alone.per_second, "/s");
+    figures->AddAtLeast("puts with a backup to alone, in batches", with_backup.per_second / alone.per_second, "x", 0.6,
+                        "0.6 x");
+    const double suspicion_ms = absl::ToDoubleMilliseconds(absl::GetFlag(FLAGS_suspicion));
+    const double lease_ms = absl::ToDoubleMilliseconds(absl::GetFlag(FLAGS_lease));
+    Latencies puts, gets;
+    const auto stop = [this] { return StopPrimary(); };
+    if (absl::Status status = Stalls(stop, &puts, &gets); !status.ok()) return status;
+    const double least_ms = is_local() ? suspicion_ms + 20 : suspicion_ms + lease_ms + 150;
+    const char* const is = is_local() ? "suspicion + 20 ms" : "suspicion + lease + 150 ms";
+    AddStalls("primary stopped", least_ms, is, &puts, &gets, figures);
+    const auto hand_over = [this] { return HandOver(client_.get()); };
+    puts.ns.clear(), gets.ns.clear();
+    if (absl::Status status = Stalls(hand_over, &puts, &gets); !status.ok()) return status;
+    AddStalls("handover", lease_ms + 20, "lease + 20 ms", &puts, &gets, figures);
+    return absl::OkStatus();
+  }
+
+  static void AddStalls(const char* what, double most_ms, const char* is, Latencies* puts, Latencies* gets,
+                        Figures* figures) {
+    figures->Add(absl::StrCat(what, ", a put waits, median"), puts->Percentile(0.5) / 1000, "ms");
+    figures->AddAtMost(absl::StrCat(what, ", a put waits, p99"), puts->Percentile(0.99) / 1000, "ms", most_ms, is);
+    figures->Add(absl::StrCat(what, ", a get waits, median"), gets->Percentile(0.5) / 1000, "ms");
+    figures->AddAtMost(absl::StrCat(what, ", a get waits, p99"), gets->Percentile(0.99) / 1000, "ms", most_ms, is);
+  }
+
+  absl::Status Start(size_t i) {
+    const std::string address =
+        is_local() ? "" : absl::StrCat("tcp://127.0.0.1:", absl::GetFlag(FLAGS_port) + static_cast<int>(i));
+    const std::string directory = absl::GetFlag(FLAGS_directory);
+    auto server =
+        ServerProcess::Start(absl::GetFlag(FLAGS_server),
+                             {"--memory=64MiB", "--log_level=error",
+                              absl::StrCat("--suspicion=", absl::FormatDuration(absl::GetFlag(FLAGS_suspicion))),
+                              absl::StrCat("--lease=", absl::FormatDuration(absl::GetFlag(FLAGS_lease))),
+                              absl::StrCat("--group=", directory.empty() ? "file://" + folder_ + "/g" : directory)},
+                             kTimeoutMs, address);
+    if (!server.ok()) return server.status();
+    servers_[i] = *std::move(server);
+    addresses_ = absl::StrCat(addresses_, i == 0 ? "" : ",", servers_[i]->address());
+    auto client = Connect(addresses_);
+    if (!client.ok()) return client.status();
+    client_ = *std::move(client);
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasurePuts(Puts* puts) {
+    for (int i = 0; i < absl::GetFlag(FLAGS_puts); ++i) {
+      const int64_t start_ns = NowNs();
+      if (auto put = client_->Put(absl::StrCat("key", i), "value"); !put.ok()) return put.status();
+      puts->single.ns.push_back(NowNs() - start_ns);
+    }
+    std::vector<std::string> names;
+    for (size_t i = 0; i < kBatch; ++i) names.push_back(absl::StrCat("batch", i));
+    const std::vector<std::string_view> keys(names.begin(), names.end());
+    const std::vector<std::string_view> values(kBatch, "value");
+    std::vector<Result<uint64_t>> results;
+    const int64_t start_ns = NowNs();
+    int64_t done = 0;
+    for (; done < 10 * absl::GetFlag(FLAGS_puts); done += kBatch) {
+      if (absl::Status status = client_->MultiPut(keys, values, &results); !status.ok()) return status;
+    }
+    puts->per_second = static_cast<double>(done) * 1e9 / static_cast<double>(NowNs() - start_ns);
+    return absl::OkStatus();
+  }
+
+  absl::Status AwaitBackup() {
+    for (;;) {
+      const auto status = GroupStatus(client_.get());
+      if (!status.ok()) return status.status();
+      if (status->find("\nbackup ") != std::string::npos && status->find("disconnected") == std::string::npos) {
+        return absl::OkStatus();
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  // Until the other one serves.
+  absl::Status StopPrimary() {
+    const auto status = GroupStatus(client_.get());
+    if (!status.ok()) return status.status();
+    const bool first = status->find("primary " + servers_[0]->address() + " ") != std::string::npos;
+    const pid_t primary = servers_[first ? 0 : 1]->pid();
+    kill(primary, SIGSTOP);
+    waitpid(primary, nullptr, WUNTRACED);  // until each of its threads has stopped
+    const auto put = client_->Put("another", "value");
+    kill(primary, SIGCONT);
+    return put.status();
+  }
+
+  template <typename Event>
+  absl::Status Stalls(Event event, Latencies* puts, Latencies* gets) {
+    if (auto put = client_->Put("key", "value"); !put.ok()) return put.status();
+    auto putting = Connect(addresses_), getting = Connect(addresses_);
+    if (!putting.ok()) return putting.status();
+    if (!getting.ok()) return getting.status();
+    Caller putter(*std::move(putting), true), getter(*std::move(getting), false);
+    for (int i = 0; i < absl::GetFlag(FLAGS_times); ++i) {
+      if (absl::Status status = AwaitBackup(); !status.ok()) return status;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      putter.TakeLongestNs(), getter.TakeLongestNs();
+      if (absl::Status status = event(); !status.ok()) return status;
+      const uint64_t more_puts = putter.calls() + 10, more_gets = getter.calls() + 10;
+      while (putter.calls() < more_puts || getter.calls() < more_gets) {
+        if (putter.failed() || getter.failed()) return absl::InternalError("a call failed meanwhile");
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      puts->ns.push_back(putter.TakeLongestNs());
+      gets->ns.push_back(getter.TakeLongestNs());
+    }
+    return absl::OkStatus();
+  }
+
+  std::string folder_, addresses_;
+  std::unique_ptr<ServerProcess> servers_[2];
+  std::unique_ptr<Client> client_;
+};
+
+absl::Status Measure(Figures* figures) { return ClusterRun().Run(figures); }
+
+}  // namespace
+}  // namespace farlook::bench
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("measures what a backup costs, and how long clients wait for another primary");
+  absl::ParseCommandLine(argc, argv);
+  return farlook::bench::TakeFigures("cluster", absl::GetFlag(FLAGS_json), farlook::bench::Measure);
+}
