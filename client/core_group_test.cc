@@ -123,6 +123,16 @@ TEST_F(CoreGroupTest, ALeaseEnds) {
   EXPECT_EQ(Get("key"), "later");
 }
 
+TEST_F(CoreGroupTest, StrictlyNoLeaseIsBelieved) {
+  options_.fencing = Fencing::kStrict;
+  Connect();
+  EXPECT_EQ(Get("key"), "value");
+  EnterEpoch(kEpoch + 1);
+  server_->Put("key", "later");
+  EXPECT_EQ(Get("key"), "later");
+  EXPECT_FALSE(Hears(kv::RequestType::kGet));
+}
+
 // On this host the word is looked at with each get.
 TEST_F(CoreGroupTest, OnThisHostNoLeaseIsNeeded) {
   network_.capabilities.local = true;

@@ -33,6 +33,7 @@ void EpochWatch::Lost() {
   lease_.reset();
   wanted_ = proven_ = renewed_ = primary_shut_ = false;
   next_look_ns_ = 0;
+  former_rounds_ = 0;
   doubtful_since_ns_.reset();
   successor_.reset();
 }
@@ -40,6 +41,7 @@ void EpochWatch::Lost() {
 // Of the same epoch: what the words were before is forgotten.
 void EpochWatch::BeginLease() {
   round_ = 0;
+  if (lease_.has_value()) former_rounds_ += lease_->begun();
   lease_.emplace(open_.epoch(), members_.size(), /*primary=*/0, lease_ns_);
   for (Member& member : members_) member.round = 0;
   renewed_ = false;
@@ -47,8 +49,12 @@ void EpochWatch::BeginLease() {
 
 // ---- Answers.
 
-EpochWatch::Verdict EpochWatch::Judge(int64_t completed_ns) {
+EpochWatch::Verdict EpochWatch::Judge(int64_t completed_ns, uint64_t begun) {
   if (local()) return OpenNow() ? Verdict::kBelieved : Doubt();
+  if (options_->fencing == Fencing::kStrict) {
+    const bool believed = lease_->BelievesStrictly(std::max(begun, former_rounds_) - former_rounds_);
+    return believed ? Verdict::kBelieved : Doubt();
+  }
   if (!lease_->Believes(completed_ns)) return Doubt();
   if (!lease_->Believes(completed_ns + lease_ns_ / 3)) wanted_ = true;
   return Verdict::kBelieved;

@@ -52,8 +52,10 @@ class EpochWatch {
   // Whether the server is a group's. All that follows REQUIRES it.
   bool active() const { return lease_.has_value(); }
 
-  // Of what was complete by `completed_ns`, a reading of LastTime.
-  Verdict Judge(int64_t completed_ns);
+  // Rounds that have begun since Begin().
+  uint64_t begun() const { return former_rounds_ + lease_->begun(); }
+  // Of what was complete by `completed_ns`, a reading of LastTime, when so many rounds had begun.
+  Verdict Judge(int64_t completed_ns, uint64_t begun);
   // On this host: of what was loaded before this call.
   bool OpenNow();
 
@@ -108,11 +110,12 @@ class EpochWatch {
   int64_t lease_ns_ = 0;
   std::optional<kv::ReadLease> lease_;
 
-  bool wanted_ = false;   // a round
-  bool proven_ = false;   // by a round, which nobody was told of
-  bool renewed_ = false;  // the round that began last has proven something
-  uint64_t round_ = 0;    // that began last
-  int64_t round_ns_ = 0;  // when
+  bool wanted_ = false;         // a round
+  bool proven_ = false;         // by a round, which nobody was told of
+  bool renewed_ = false;        // the round that began last has proven something
+  uint64_t former_rounds_ = 0;  // of this epoch, before lease_ began anew
+  uint64_t round_ = 0;          // that began last
+  int64_t round_ns_ = 0;        // when
   bool primary_shut_ = false;
   int64_t next_look_ns_ = 0;
   std::optional<int64_t> doubtful_since_ns_;

@@ -101,7 +101,7 @@ class EpochWatchTest : public testing::Test {
     EXPECT_NE(JudgeNow(), Verdict::kBelieved);
     watch_.TakeProven();
   }
-  Verdict JudgeNow() { return watch_.Judge(time_.NowNs()); }
+  Verdict JudgeNow() { return watch_.Judge(time_.NowNs(), watch_.begun()); }
   void Pass(int64_t ms) {
     clock_.AdvanceMs(ms);
     watch_.Poll(/*waiting=*/true);
@@ -137,7 +137,7 @@ TEST_F(EpochWatchTest, BelievesAfterBothWordsAndForALease) {
   EXPECT_TRUE(watch_.TakeProven());
   EXPECT_FALSE(watch_.TakeProven());
   EXPECT_EQ(JudgeNow(), Verdict::kBelieved);
-  EXPECT_EQ(watch_.Judge(earlier_ns), Verdict::kBelieved) << "what was complete before is believed too";
+  EXPECT_EQ(watch_.Judge(earlier_ns, 0), Verdict::kBelieved) << "what was complete before is believed too";
   clock_.AdvanceMs(kLeaseMs);
   EXPECT_EQ(JudgeNow(), Verdict::kNotYet);
 }
@@ -205,6 +205,31 @@ TEST_F(EpochWatchTest, AShutPrimaryIsAskedAtOnceAndASilentBackupAfterALease) {
   EXPECT_EQ(JudgeNow(), Verdict::kNotYet);
   clock_.AdvanceMs(kLeaseMs + 1);
   EXPECT_EQ(JudgeNow(), Verdict::kAsk) << "the backup does not answer";
+}
+
+// Who trusts no clock waits for words that were READ afterwards, also when the lease has begun anew meanwhile.
+TEST_F(EpochWatchTest, StrictlyARoundOfItsOwnIsWaitedFor) {
+  options_.fencing = Fencing::kStrict;
+  Begin();
+  LetIn();
+  FreshRound();
+  const uint64_t under_way = watch_.begun();
+  ShowBoth();
+  EXPECT_EQ(watch_.Judge(time_.NowNs(), under_way), Verdict::kNotYet) << "it was begun before";
+  watch_.Poll(/*waiting=*/true);
+  EXPECT_EQ(watch_.begun(), under_way + 1) << "at once, as it is wanted";
+  ShowBoth();
+  EXPECT_EQ(watch_.Judge(time_.NowNs(), under_way), Verdict::kBelieved);
+  const uint64_t before = watch_.begun();
+  EXPECT_EQ(watch_.Judge(time_.NowNs(), before), Verdict::kNotYet);
+  watch_.Poll(/*waiting=*/true);
+  Show(1, EpochWord::Shut(kEpoch));
+  Show(0, EpochWord::Open(kEpoch));
+  Pass(3);
+  ShowBoth();
+  EXPECT_EQ(watch_.Judge(time_.NowNs(), before), Verdict::kBelieved);
+  clock_.AdvanceMs(100 * kLeaseMs);
+  EXPECT_EQ(watch_.Judge(time_.NowNs(), before), Verdict::kBelieved) << "no clock counts";
 }
 
 // It is tried again, less and less often.

@@ -26,6 +26,7 @@ struct GetState {
   uint8_t restarts = 0;
   int64_t since_ns = 0;        // at most the time of the lookup's first READ
   int64_t completed_ns = 0;    // of those that wait until they may be believed: when all was READ, at most
+  uint64_t begun = 0;          // of those too: EpochWatch::begun() at that time
   uint64_t bucket_offset = 0;  // of the first bucket READ
   kv::Lookup lookup;
 };

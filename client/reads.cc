@@ -206,13 +206,16 @@ void Reads::Absent(Flight* flight) {
 ABSL_ATTRIBUTE_NOINLINE void Reads::Judge(Flight* flight, bool absent) {
   flight->get.absent = absent;
   flight->get.completed_ns = parts_.time->last_ns();
-  Settle(flight, watch_->Judge(flight->get.completed_ns));
+  flight->get.begun = watch_->begun();
+  Settle(flight, watch_->Judge(flight->get.completed_ns, flight->get.begun));
 }
 
 void Reads::JudgeAgain() {
   FlightQueue flights;
   flights.Append(&doubtful_);
-  while (Flight* const flight = flights.Pop()) Settle(flight, watch_->Judge(flight->get.completed_ns));
+  while (Flight* const flight = flights.Pop()) {
+    Settle(flight, watch_->Judge(flight->get.completed_ns, flight->get.begun));
+  }
 }
 
 void Reads::Settle(Flight* flight, EpochWatch::Verdict verdict) {

@@ -78,6 +78,12 @@ bool SetLookups(farlook_options* options, absl::string_view text) {
   return true;
 }
 
+bool SetFencing(farlook_options* options, absl::string_view text) {
+  if (text != "lease" && text != "strict") return false;
+  options->connect.fencing = text == "lease" ? Fencing::kLease : Fencing::kStrict;
+  return true;
+}
+
 bool SetString(std::string* string, absl::string_view text) {
   *string = std::string(text);
   return true;
@@ -85,6 +91,7 @@ bool SetString(std::string* string, absl::string_view text) {
 
 constexpr Text kTexts[] = {
     {"lookups", SetLookups},
+    {"fencing", SetFencing},
     {"user", [](farlook_options* o, absl::string_view text) { return SetString(&o->connect.user, text); }},
     {"secret", [](farlook_options* o, absl::string_view text) { return SetString(&o->connect.secret, text); }},
     {"secret_file",

@@ -412,6 +412,8 @@ static void test_options(farlook_client* client) {
   farlook_options_free(options);
 
   options = with("read_only", 1);
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set_text(options, "fencing", "loose"));
+  OK(farlook_options_set_text(options, "fencing", "strict"));
   OK(farlook_options_set_text(options, "lookups", "messages"));
   OK(farlook_options_set(options, "wait_for_server", 1));
   OK(farlook_options_set(options, "timeout_ms", 30000));

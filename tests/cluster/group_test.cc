@@ -35,8 +35,9 @@ const int kItems = std::getenv("FARLOOK_RDMA_ADDRESS") == nullptr ? 20'000 : 2'0
 constexpr int64_t kTimeoutMs = 60'000;
 
 // Also over tcp://, where gets go by messages unless somebody wants to see what READs do.
-ClientOptions Reading() {
+ClientOptions Reading(Fencing fencing = Fencing::kLease) {
   ClientOptions options;
+  options.fencing = fencing;
   options.timeout_ms = kTimeoutMs;
   options.lookups = Lookups::kReads;
   return options;
@@ -46,10 +47,11 @@ ClientOptions Reading() {
 // twice, breaks the chain.
 class Chain {
  public:
-  Chain(const std::string& addresses, std::string key)
+  // `fencing`: the reader's.
+  Chain(const std::string& addresses, std::string key, Fencing fencing = Fencing::kLease)
       : key_(std::move(key)),
         writer_(MustConnect(addresses, Reading())),
-        reader_(MustConnect(addresses, Reading())),
+        reader_(MustConnect(addresses, Reading(fencing))),
         write_thread_([this] { Write(); }),
         read_thread_([this] { Read(); }) {}
   ~Chain() { Stop(); }
@@ -332,7 +334,7 @@ TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {
 // Its memory can still be READ, and its process goes on later: nobody believes it any more.
 TEST_F(StoppedGroupTest, APrimaryThatIsStoppedIsReplaced) {
   StartBackup();
-  Chain chain(addresses_, "chain"), other(addresses_, "other");
+  Chain chain(addresses_, "chain"), other(addresses_, "other", Fencing::kStrict);
   for (int i = 0; i < 4; ++i) {
     chain.Advance(100);
     other.Advance(100);

@@ -88,6 +88,7 @@ const char* farlook_code_name(int code);
  *   of all       timeout_ms                   of the call; 0: the client's
  *   of connect   read_only, wait_for_server   0 or 1
  *                lookups                      text: "auto", "reads" or "messages"
+ *                fencing                      text: "lease" or "strict"
  *                max_in_flight, location_cache_bytes, counter_cache_bytes, min_backoff_ms, max_backoff_ms, spin_us,
  *                liveness_ms, max_outstanding
  *                user, secret, secret_file    text

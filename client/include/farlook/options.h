@@ -22,11 +22,20 @@ enum class Lookups : uint8_t {
               // For measuring what READs are worth, and for networks where a message costs less than they do
 };
 
+// Of servers in a group: what a get must have seen of its members before it is believed, so that the primary it READ is
+// not one that has a successor.
+enum class Fencing : uint8_t {
+  kLease,   // as a rule nothing of its own: all were looked at less than a lease ago, by the client's clock
+  kStrict,  // all of them after the get READ its value: a round trip more, and no clock counts. For clients that may
+            // stand still without their clock (virtual machines that are stopped). On this host always so
+};
+
 // Of Client::Connect.
 struct ClientOptions {
   int64_t timeout_ms = 1000;  // of Connect, and of each call whose options give none
   bool read_only = false;     // asks for no right to write
   Lookups lookups = Lookups::kAuto;
+  Fencing fencing = Fencing::kLease;
   uint32_t max_in_flight = 256;  // operations that run at once; more wait in the client. The server may grant fewer
                                  // writes at once
   int64_t location_cache_bytes = -1;  // bound of the memory for locations of items; 0 none; -1: 16 MiB where a READ is
