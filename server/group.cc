@@ -390,18 +390,30 @@ void Group::Run() {
       if (stopping_) break;
     }
     const bool did = !deposed_ && Turn();
-    Describe();
-    if (did) continue;
+    if (did) idle_since_ = absl::InfiniteFuture();
+    const bool goes_on = did || Spins();
+    if (!goes_on || Now() >= described_at_ + kTick) Describe();
+    if (goes_on) continue;
     pollfd fds[2] = {{wake_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
     if (follower_ != nullptr) {
       if (!endpoint_->Arm()) continue;
       fds[1].fd = endpoint_->fd();
     }
+    idle_since_ = absl::InfiniteFuture();
     poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(kTick)));
     wake_.Clear();
   }
   follower_.reset();
   endpoint_.reset();
+}
+
+// Of a backup that had nothing to do: whether it looks again before it sleeps. What its primary waits for, that one's
+// clients wait for too.
+bool Group::Spins() {
+  if (parts_.spin_ns == 0 || follower_ == nullptr || endpoint_->heard() == rdma::Heard::kHere) return false;
+  const absl::Time now = Now();
+  idle_since_ = std::min(idle_since_, now);
+  return now - idle_since_ < absl::Nanoseconds(parts_.spin_ns);
 }
 
 // Whether there may be more to do at once.
@@ -426,6 +438,7 @@ bool Group::Turn() {
 // ---- For operators.
 
 void Group::Describe() {
+  described_at_ = Now();
   std::string text = absl::StrCat("group ", options_.url.name, "\nepoch ", member_.epoch(), "\n");
   bool can_hand_over = false;
   const auto followers = stream_.followers();

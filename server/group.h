@@ -75,6 +75,7 @@ class Group {
     PartitionLocks* locks = nullptr;
     const rdma::Clock* clock = nullptr;
     ServerTime time;
+    int64_t spin_ns = 0;  // without work before a backup's thread sleeps
     CommitGate* gate = nullptr;
     uint64_t hash_seed = 0;
     std::string address;  // of this server, as clients come to it
@@ -122,6 +123,7 @@ class Group {
   void Watch();
   void Run();
   bool Turn();
+  bool Spins();
   void Learn(const cluster::Entry& entry);
   void CarryOut(cluster::Actions* actions);
   void CarryOutOne(const cluster::Action& action, cluster::Actions* more);
@@ -163,6 +165,7 @@ class Group {
   std::unique_ptr<Backup> backup_;
   std::unique_ptr<rdma::Endpoint> endpoint_;
   std::unique_ptr<Follower> follower_;
+  absl::Time idle_since_ = absl::InfiniteFuture(), described_at_ = absl::InfinitePast();
   absl::Time dial_at_ = absl::InfinitePast();
   absl::Time refused_since_ = absl::InfiniteFuture();
   bool lock_error_is_told_ = false;

@@ -206,6 +206,7 @@ void Server::Impl::JoinGroup() {
   parts.locks = locks_.get();
   parts.clock = &clock_;
   parts.time = time_;
+  parts.spin_ns = options_.spin_us * 1000;
   parts.gate = gate_.get();
   parts.hash_seed = hash_seed_;
   parts.address = facts_.addresses[0];
