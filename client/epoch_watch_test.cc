@@ -26,7 +26,6 @@ using Verdict = EpochWatch::Verdict;
 
 constexpr uint64_t kEpoch = 5;
 constexpr int64_t kLeaseMs = 150;
-constexpr int64_t kMs = 1'000'000;
 
 class EpochWatchTest : public testing::Test {
  protected:
