@@ -51,14 +51,20 @@ void Block::Fill(Bits& bits, uint32_t from, uint32_t cells, bool set) {
   }
 }
 
-Block::Extent Block::TakeHole(uint32_t cells) {
+Block::Extent Block::TakeHole(uint32_t cells, uint64_t* looks) {
   Extent best;
   uint32_t longest = 0;  // of the others
   for (uint32_t begin = Next(used_, 0, false); begin < cells_;) {
+    ++*looks;
     Extent hole{begin, Next(used_, begin, true)};
     begin = Next(used_, hole.end, false);
     if (hole.cells() >= cells && (best.cells() == 0 || hole.cells() < best.cells())) std::swap(hole, best);
     longest = std::max(longest, hole.cells());
+    // There is none that fits better, and what the longest of the others is is known.
+    if (best.cells() == cells && (longest_ > cells || longest == cells)) {
+      longest = longest_;
+      break;
+    }
   }
   longest_ = longest;
   if (best.cells() == 0) return best;

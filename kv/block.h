@@ -84,7 +84,8 @@ class Block {
   bool empty() const { return free_ == cells_; }
 
   // The shortest hole of at least `cells` is a hole no more, but an extent that the caller has. Empty if there is none.
-  Extent TakeHole(uint32_t cells);
+  // `*looks` grows by the holes that were looked at, of which there may be kMostCells / 2.
+  Extent TakeHole(uint32_t cells, uint64_t* looks);
   // A piece begins at the beginning of what the caller has.
   void Begin(uint32_t cell) { begins_[cell / 64] |= uint64_t{1} << cell % 64; }
   // Cells that a piece or the caller has become a hole, one with the holes beside it.

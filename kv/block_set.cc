@@ -118,7 +118,7 @@ bool BlockSet::UseHole(uint32_t cells) {
     block = by_hole_[static_cast<size_t>(std::countr_zero(longer))];
   }
   LetGo();
-  at_hand_ = block->TakeHole(cells);
+  at_hand_ = block->TakeHole(cells, &looks_);
   block_at_hand_ = block;
   List(block);
   return true;
@@ -127,7 +127,7 @@ bool BlockSet::UseHole(uint32_t cells) {
 void BlockSet::UseBlock(Block* block) {
   LetGo();
   blocks_ += 1;
-  at_hand_ = block->TakeHole(block->cells());
+  at_hand_ = block->TakeHole(block->cells(), &looks_);
   block_at_hand_ = block;
 }
 

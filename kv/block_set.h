@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "kv/block.h"
 #include "kv/figure.h"
@@ -56,6 +57,8 @@ class BlockSet {
   }
   // Puts a hole of at least `cells` at hand. False, and nothing changed: there is none.
   bool UseHole(uint32_t cells);
+  // How many holes UseHole() has looked at since this was last asked.
+  uint64_t TakeLooks() { return std::exchange(looks_, 0); }
   // Takes a block that is empty and of no set, and has all of it at hand.
   void UseBlock(Block* block);
   // Whether more than an eighth of the blocks are holes: then holes come before new blocks.
@@ -113,6 +116,7 @@ class BlockSet {
   uint64_t holes_mask_ = 0;  // which of by_hole_ are not empty
   Lists by_hole_{};          // blocks by the length of their longest hole
   Lists by_free_{};          // by their free cells, in sixteenths
+  uint64_t looks_ = 0;
   Figure blocks_, used_cells_;
 };
 

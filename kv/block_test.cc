@@ -9,20 +9,22 @@
 namespace farlook::kv {
 namespace {
 
+uint64_t looks = 0;
+
 TEST(BlockTest, TheShortestHoleThatSufficesIsTaken) {
   Block block;
   block.Reset(0x10000, BlockKind::kSmall, false);
-  EXPECT_EQ(block.TakeHole(2048).cells(), 2048u);
-  EXPECT_TRUE(block.TakeHole(1).cells() == 0);
+  EXPECT_EQ(block.TakeHole(2048, &looks).cells(), 2048u);
+  EXPECT_TRUE(block.TakeHole(1, &looks).cells() == 0);
   block.Free(100, 10);
   block.Free(200, 5);
   block.Free(300, 7);
   EXPECT_EQ(block.longest(), 10u);
-  const Block::Extent hole = block.TakeHole(6);
+  const Block::Extent hole = block.TakeHole(6, &looks);
   EXPECT_EQ(hole.begin, 300u);
   EXPECT_EQ(hole.end, 307u);
   EXPECT_EQ(block.longest(), 10u);
-  EXPECT_EQ(block.TakeHole(6).begin, 100u);
+  EXPECT_EQ(block.TakeHole(6, &looks).begin, 100u);
   EXPECT_EQ(block.longest(), 5u);
   EXPECT_EQ(block.free_cells(), 5u);
 }
@@ -30,7 +32,7 @@ TEST(BlockTest, TheShortestHoleThatSufficesIsTaken) {
 TEST(BlockTest, AFreedPieceIsOneHoleWithItsNeighbours) {
   Block block;
   block.Reset(0x10000, BlockKind::kSmall, false);
-  block.TakeHole(2048);
+  block.TakeHole(2048, &looks);
   block.Free(60, 4);
   block.Free(70, 60);
   EXPECT_EQ(block.longest(), 60u);
@@ -52,7 +54,7 @@ TEST(BlockTest, RandomPiecesNeverOverlapAndHolesCoalesce) {
     for (int step = 0; step < 30'000; ++step) {
       const auto cells = static_cast<uint32_t>(1 + random() % (step % 1000 < 500 ? 8 : 120));
       if (random() % 16 < (step % 4000 < 2000 ? 9 : 6)) {
-        const Block::Extent hole = block.TakeHole(cells);
+        const Block::Extent hole = block.TakeHole(cells, &looks);
         if (hole.cells() == 0) continue;
         ASSERT_GE(hole.cells(), cells);
         block.Begin(hole.begin);

@@ -235,6 +235,7 @@ bool Compactor::EmptySmallVictim(int partition, StepBudget* budget) {
   ItemMover* mover = movers_[static_cast<size_t>(partition)];
   uint32_t cell = 0;
   set.Unpark();
+  set.TakeLooks();  // others' puts
   while (set.victim() != nullptr && budget->left()) {
     Block* block = set.victim();
     cell = block->NextPiece(cell);
@@ -246,6 +247,7 @@ bool Compactor::EmptySmallVictim(int partition, StepBudget* budget) {
     mover->MoveItem(slot, from, to);
     heap_->Free(partition, from, bytes);
     budget->Use(bytes);
+    budget->Look(set.TakeLooks());
   }
   if (set.victim() != nullptr) set.Park();
   return true;
@@ -296,6 +298,7 @@ bool Compactor::StepShared(int self, BlockKind kind, StepBudget* budget) {
       if (chosen && set->Bar(block)) heap_->Retire(block);
     }
     set->Unpark();
+    set->TakeLooks();  // others' puts
   }
   const uint64_t before = budget->bytes;
   bool moved = false;
@@ -324,6 +327,7 @@ bool Compactor::EmptySharedVictim(int self, BlockKind kind, StepBudget* budget, 
     int owner = 0;
     {
       absl::MutexLock lock(&heap_->mutex_);
+      budget->Look(set->TakeLooks());
       block = set->victim();
       if (block == nullptr) return true;
       if (block->pinned > 0) return false;

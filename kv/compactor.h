@@ -13,6 +13,7 @@
 #ifndef FARLOOK_KV_COMPACTOR_H_
 #define FARLOOK_KV_COMPACTOR_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -30,8 +31,11 @@ namespace farlook::kv {
 struct StepBudget {
   uint64_t bytes = 256 << 10;  // to copy
   uint64_t items = 384;        // to move, or to look at
+  static constexpr uint64_t kHolesForAnItem = 32;
 
   bool left() const { return bytes > 0 && items > 0; }
+  // So many holes were looked at, to find one.
+  void Look(uint64_t holes) { items -= std::min(items, holes / kHolesForAnItem); }
   void Use(uint64_t n) {
     bytes -= n < bytes ? n : bytes;
     items -= items > 0;

@@ -182,6 +182,30 @@ TEST_F(CompactorTest, HolesBecomeRoomForWhatIsLongerThanThem) {
   EXPECT_GT(calls_, 3u) << "in steps";
 }
 
+// To find a hole among many shorter ones is work too.
+TEST_F(CompactorTest, HolesThatAreLookedAtAreOfTheBudget) {
+  Make(16 * kMiB, 1);
+  std::vector<uint64_t> sparse;  // a block of its own, three of four are freed
+  for (int i = 0; i < 1024; ++i) sparse.push_back(Allocate(0, 64));
+  const std::vector<uint64_t> cells = Fill(0, 32);
+  for (size_t i = 0; i < sparse.size(); ++i) {
+    if (i % 4 != 0) Free(sparse[i]);
+  }
+  for (const uint64_t offset : cells) {  // in each block a thousand holes that are too short, before those that do
+    const uint64_t cell = offset % kUnitBytes / 32;
+    if (cell < 1984 ? cell % 2 == 0 : cell % 4 < 2) Free(offset);
+  }
+  absl::MutexLock lock(locks_->of(0));
+  for (int step = 0; step < 10; ++step) {
+    const uint64_t before = moved_items();
+    StepBudget budget;
+    ASSERT_TRUE(compactor_->Step(0, SizeClassBytes(SizeClassFor(60'000)), Claim::kNewKey, &budget));
+    ASSERT_FALSE(budget.left());
+    EXPECT_GT(moved_items(), before);
+    EXPECT_LT(moved_items() - before, 40u) << "of " << StepBudget().items << ", did it not look for them";
+  }
+}
+
 TEST_F(CompactorTest, WhatWasFreedIsRoomForAnyLength) {
   for (const uint64_t bytes : {1'000, 4'000, 30'000, 300'000, 1'500'000}) {
     partitions_.clear();

@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kStepsOfAFailedWindow = 500;
 // Loads that are looked at in one step, to find a window.
-constexpr uint64_t kSearchedUnits = 32 << 10;
+constexpr uint64_t kSearchedUnits = 16 << 10;
 
 }  // namespace
 

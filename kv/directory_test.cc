@@ -37,6 +37,8 @@ class DirectoryTest : public testing::Test {
   DirectoryEntry Publish(uint64_t position, int depth) {
     const uint32_t id = shared_->NextSegmentId();
     const DirectoryEntry entry(id, kPageBytes + uint64_t{id} % 512 * kSegmentBytes);
+    while (!shared_->MakeLevel(depth)) {
+    }
     shared_->Publish(position, depth, entry);
     return entry;
   }
@@ -175,6 +177,62 @@ TEST_F(DirectoryTest, AnAbandonedRefreshCanBeginAgain) {
   const DirectoryEntry now = Publish(17ull << 56, 8);
   ASSERT_TRUE(Run(directory_->Refresh(hash, seen)).ok());
   EXPECT_EQ(directory_->Find(hash), now);
+}
+
+// Under a partition's lock nobody copies a directory as a whole. What is published meanwhile is in both arrays, or will
+// be copied.
+TEST(SharedDirectoryTest, GrowsInSteps) {
+  constexpr uint64_t kLargeBytes = uint64_t{1} << 30;
+  constexpr int kLevel = 14;
+  constexpr uint64_t kEntries = uint64_t{1} << kLevel, kMostWords = 2048;
+  TestMemory memory(kLargeBytes);
+  RegionHeader header = RegionHeader::For(kLargeBytes, 1);
+  header.incarnation = 1;
+  header.level = kLevel;
+  WriteRegionHeader(memory.span().data(), header);
+  SharedDirectory directory(memory.span().data(), header);
+  std::vector<DirectoryEntry> entries(kEntries);
+  uint64_t offset = kPageBytes;
+  const auto publish = [&](uint64_t index) {
+    entries[index] = DirectoryEntry(directory.NextSegmentId(), offset += kSegmentBytes);
+    directory.Publish(index << (64 - kLevel), kLevel, entries[index]);
+  };
+  for (uint64_t i = 0; i < kEntries; ++i) publish(i);
+
+  const char* const next = memory.span().data() + header.DirectoryArray(kLevel + 1);
+  const auto words = [&] {
+    return std::vector<uint64_t>(reinterpret_cast<const uint64_t*>(next),
+                                 reinterpret_cast<const uint64_t*>(next) + 2 * kEntries);
+  };
+  std::vector<uint64_t> before = words();
+  uint64_t calls = 0;
+  for (bool made = false; !made; ++calls) {
+    made = directory.MakeLevel(kLevel + 1);
+    const std::vector<uint64_t> after = words();
+    uint64_t changed = 0;
+    for (uint64_t i = 0; i < 2 * kEntries; ++i) changed += before[i] != after[i];
+    ASSERT_LE(changed, kMostWords);
+    ASSERT_EQ(directory.level(), made ? kLevel + 1 : kLevel);
+    if (!made) {  // one that was copied, and one that was not
+      publish(calls);
+      publish(kEntries - 1 - calls);
+    }
+    before = words();
+  }
+  EXPECT_EQ(calls, 2 * kEntries / kMostWords);
+  for (uint64_t i = 0; i < 2 * kEntries; ++i) {
+    ASSERT_EQ(directory.Find(i << (63 - kLevel)), entries[i / 2]) << i;
+  }
+  // All begins anew with the next level.
+  ASSERT_FALSE(directory.MakeLevel(kLevel + 2));
+  entries[0] = DirectoryEntry(directory.NextSegmentId(), kPageBytes);
+  directory.Publish(0, kLevel, entries[0]);
+  EXPECT_EQ(directory.Find(uint64_t{1} << (63 - kLevel)), entries[0]) << "two entries of this level";
+  while (!directory.MakeLevel(kLevel + 2)) {
+  }
+  for (uint64_t i = 0; i < 4 * kEntries; ++i) {
+    ASSERT_EQ(directory.Find(i << (62 - kLevel)), entries[i / 4]) << i;
+  }
 }
 
 }  // namespace

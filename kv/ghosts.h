@@ -11,7 +11,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <cstdlib>
+#include <memory>
 
 namespace farlook::kv {
 
@@ -20,18 +21,20 @@ class Ghosts {
   // Never more than this, a power of two of lines of 32 bytes.
   explicit Ghosts(uint64_t most_bytes) : most_lines_(std::bit_floor(std::max<uint64_t>(most_bytes / kLineBytes, 1))) {}
 
-  // Has about as many ghosts as there are `items`. Forgets all when it grows.
+  // Has about as many ghosts as there are `items`. Loses some when it grows.
   void Add(uint64_t hash, uint64_t items) {
-    if (lines_.empty() || (lines_.size() < most_lines_ && lines_.size() * kPerLine < items)) Grow(items);
-    Line& line = lines_[LineOf(hash)];
+    if (lines_ == 0) Allocate();
+    if (lines_ == 0) return;
+    while (lines_ < most_lines_ && lines_ * kPerLine < items) lines_ *= 2;
+    Line& line = memory_[LineOf(hash)];
     std::copy_backward(line.begin(), line.end() - 1, line.end());
     line[0] = TagOf(hash);
   }
 
   // Whether the key is one, which it is no more.
   bool Take(uint64_t hash) {
-    if (lines_.empty()) return false;
-    Line& line = lines_[LineOf(hash)];
+    if (lines_ == 0) return false;
+    Line& line = memory_[LineOf(hash)];
     const auto at = std::find(line.begin(), line.end(), TagOf(hash));
     if (at == line.end()) return false;
     std::copy(at + 1, line.end(), at);
@@ -39,25 +42,31 @@ class Ghosts {
     return true;
   }
 
-  uint64_t bytes() const { return lines_.size() * kLineBytes; }
+  uint64_t bytes() const { return lines_ * kLineBytes; }
 
  private:
   static constexpr size_t kPerLine = 8, kLineBytes = kPerLine * 4;
-  // All at once, under a lock: not more than takes some 100 us.
   static constexpr uint64_t kFirstLines = 64;
   using Line = std::array<uint32_t, kPerLine>;
 
   // A hash's middle bits are a bucket of the index, its upper ones a partition: all are mixed.
   static uint64_t Mix(uint64_t hash) { return hash * 0x9e3779b97f4a7c15; }
   static uint32_t TagOf(uint64_t hash) { return static_cast<uint32_t>(Mix(hash) >> 8) | 1; }
-  size_t LineOf(uint64_t hash) const { return static_cast<size_t>(Mix(hash) >> 40) & (lines_.size() - 1); }
-  void Grow(uint64_t items) {
-    lines_.clear();
-    lines_.resize(std::min(most_lines_, std::max(kFirstLines, std::bit_ceil(items / kPerLine))));
+  size_t LineOf(uint64_t hash) const { return static_cast<size_t>(Mix(hash) >> 40) & (lines_ - 1); }
+  // Of the lines that there may ever be, under a lock: the kernel gives memory that is zero where it is first touched,
+  // so that to grow is to use more of it.
+  void Allocate() {
+    memory_.reset(static_cast<Line*>(std::calloc(most_lines_, sizeof(Line))));
+    if (memory_ != nullptr) lines_ = std::min(most_lines_, kFirstLines);
   }
 
+  struct FreeMemory {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
   const uint64_t most_lines_;
-  std::vector<Line> lines_;
+  std::unique_ptr<Line[], FreeMemory> memory_;
+  uint64_t lines_ = 0;  // in use, a power of two
 };
 
 }  // namespace farlook::kv

@@ -45,7 +45,9 @@ Heap::Heap(char* region, const RegionHeader& header)
       medium_(BlockKind::kMedium, loads_.get()),
       large_(BlockKind::kLarge, loads_.get()) {
   const uint64_t units = header.region_bytes / kUnitBytes;
+  // None of these is copied when it grows, under locks.
   all_blocks_.reserve(units);
+  for (std::vector<Block*>& spare : spare_blocks_) spare.reserve(units);
   reserve_ = std::max(units * kReservePercent / 100, kLeastReserveUnits);
   free_units_ = units - first_unit_;
   for (uint64_t i = 0; i < first_unit_; ++i) loads_[i].Set(UnitLoad::kStays);

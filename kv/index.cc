@@ -22,7 +22,6 @@ constexpr uint32_t kPrepareFrom = 1600;
 constexpr uint32_t kPrepareSlots = 48;
 constexpr uint32_t kPrepareEvery = 8;
 // Of one call.
-constexpr int kMostSplits = 4;
 constexpr int kMostMerges = 4;
 constexpr uint32_t kFewKeys = 128;
 // Between two pieces of Tidy().
@@ -143,7 +142,7 @@ char* Index::RoomIn(char* segment, uint32_t bucket) {
 char* Index::FindRoom(uint64_t hash, int64_t now_ns, Code* code) {
   if (now_ns >= tidy_ns_) [[unlikely]]
     Tidy(now_ns);
-  for (int splits = 0;; ++splits) {
+  for (bool split = false;; split = true) {
     char* segment = SegmentOf(hash);
     if (char* slot = RoomIn(segment, BucketOf(hash))) {
       overflow_keys_ += slot >= BucketAt(segment, kMainBuckets);
@@ -152,7 +151,8 @@ char* Index::FindRoom(uint64_t hash, int64_t now_ns, Code* code) {
       if (++info->keys >= kPrepareFrom || info->halves != nullptr) Prepare(info, segment, slot, hash);
       return slot;
     }
-    *code = splits < kMostSplits ? Split(hash, now_ns) : Code::kIndexFull;
+    // Where hashes collide one split is not enough, but it is for one call.
+    *code = split ? Code::kMakingRoom : Split(hash, now_ns);
     if (*code != Code::kOk) return nullptr;
   }
 }
@@ -197,8 +197,7 @@ uint32_t Index::ForEachHeld(const char* segment, uint32_t from, uint32_t most, S
 void Index::Prepare(SegmentInfo* info, const char* segment, const char* taken, uint64_t hash) {
   if (info->halves == nullptr) {
     if (free_halves_.empty()) {
-      halves_.push_back(std::make_unique<Halves>());
-      free_halves_.push_back(halves_.back().get());
+      free_halves_.push_back(&halves_.emplace_back());
     }
     info->halves = free_halves_.back();
     free_halves_.pop_back();
@@ -302,6 +301,7 @@ Code Index::Split(uint64_t hash, int64_t now_ns) {
   const SegmentInfo& info = *pool_->info(entry.offset());
   const int depth = info.depth;
   if (!MaySplit(depth)) return Code::kIndexFull;
+  if (!directory_->MakeLevel(depth + 1)) return Code::kMakingRoom;
   uint64_t offsets[2];
   for (int i = 0; i < 2; ++i) {
     offsets[i] = pool_->Allocate(static_cast<uint32_t>(prefix_));
@@ -330,7 +330,18 @@ void Index::MergeFrom(uint64_t position, int64_t now_ns) {
     if (!Merge(position, now_ns)) return;
     if (pool_->info(directory_->Find(position).offset())->keys > kFewKeys) break;
   }
-  if (to_merge_.size() < kMostToMerge) to_merge_.push_back(position);
+  if (to_merge_.size() < kMostToMerge) PutOff(position);
+}
+
+// Until Tidy() has looked nothing more is to be said of it, so that there is one position for each segment.
+void Index::MergeLater(SegmentInfo* info) {
+  PutOff(info->position);
+  info->look_at = 0;
+}
+
+void Index::PutOff(uint64_t position) {
+  to_merge_.push_back(position);
+  pool_->AddPutOff(1);
 }
 
 bool Index::Merge(uint64_t position, int64_t now_ns) {
@@ -356,7 +367,7 @@ bool Index::Merge(uint64_t position, int64_t now_ns) {
   const uint64_t offset = pool_->Allocate(static_cast<uint32_t>(prefix_));
   if (offset == 0) {
     info.look_at = info.keys - info.keys / 8;
-    if (to_merge_.size() < kMostToMerge) to_merge_.push_back(position);
+    if (to_merge_.size() < kMostToMerge) PutOff(position);
     return false;
   }
   std::fill(images_[0].begin(), images_[0].end(), 0);
@@ -398,6 +409,7 @@ void Index::Tidy(int64_t now_ns) {
   if (!to_merge_.empty()) {
     const uint64_t position = to_merge_.back();
     to_merge_.pop_back();
+    pool_->AddPutOff(-1);
     MergeFrom(position, now_ns);
     return;
   }

@@ -11,7 +11,7 @@
 #define FARLOOK_KV_INDEX_H_
 
 #include <cstdint>
-#include <memory>
+#include <deque>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -40,6 +40,8 @@ struct Halves {
     upper[word / 64] = (upper[word / 64] & ~(uint64_t{1} << word % 64)) | uint64_t{is_upper} << word % 64;
   }
 };
+
+enum class Merging : uint8_t { kNow, kLater };
 
 // Thread safety: one thread at a time (the partition's lock).
 class Index {
@@ -74,11 +76,17 @@ class Index {
   // An empty slot for a hash, splitting segments as needed, which is in use from now on. Null with *code: kNoMemory
   // (nothing in the pool; try again when there is), kIndexFull.
   char* FindRoom(uint64_t hash, int64_t now_ns, Code* code);
-  // This slot is empty now. May merge its segment with another.
-  void Removed(const char* slot, int64_t now_ns) {
+  // This slot is empty now. May merge its segment with another: now, or, for who removes many in one call, with the
+  // next calls of Tidy().
+  void Removed(const char* slot, Merging merging, int64_t now_ns) {
     SegmentInfo* info = pool_->info(static_cast<uint64_t>(slot - region_));
     --keys_;
     --info->keys;
+    if (merging == Merging::kLater) {
+      if (info->keys <= info->look_at) [[unlikely]]
+        MergeLater(info);
+      return;
+    }
     // What the pool is told of the time comes before what is retired now.
     if (now_ns >= tidy_ns_) [[unlikely]]
       Tidy(now_ns);
@@ -106,6 +114,8 @@ class Index {
   bool MaySplit(int depth) const;
   Code Split(uint64_t hash, int64_t now_ns);
   void MergeFrom(uint64_t position, int64_t now_ns);
+  void MergeLater(SegmentInfo* info);
+  void PutOff(uint64_t position);
   bool Merge(uint64_t position, int64_t now_ns);
   void MoveDown(uint64_t offset, int64_t now_ns);
   template <typename Skip, typename F>
@@ -132,12 +142,12 @@ class Index {
   uint64_t moves_ = 0;
   uint64_t overflow_keys_ = 0;
 
-  int64_t tidy_ns_ = 0;             // the next time
-  uint64_t seen_ = 0;               // of the pool, for its Advance()
-  bool misplaced_ = false;          // whether one was found at the last look
-  std::vector<uint64_t> to_merge_;  // positions
+  int64_t tidy_ns_ = 0;            // the next time
+  uint64_t seen_ = 0;              // of the pool, for its Advance()
+  bool misplaced_ = false;         // whether one was found at the last look
+  std::deque<uint64_t> to_merge_;  // positions; the pool knows how many
 
-  std::vector<std::unique_ptr<Halves>> halves_;  // all that there are
+  std::deque<Halves> halves_;  // all that there are
   std::vector<Halves*> free_halves_;
 
   std::vector<uint64_t> images_[2];  // scratch: segments that are being put together, and how many keys they have

@@ -186,11 +186,11 @@ bool Partition::Kill(Found found, bool must_live, int64_t now_ns) {
   }
   StoreWordFenced(found.item + kVersionOffset, dead);
   if (!Expired(found)) return true;
-  RemoveExpired(found, now_ns);
+  RemoveExpired(found, Merging::kNow, now_ns);
   return false;
 }
 
-void Partition::Remove(Found found, int64_t now_ns) {
+void Partition::Remove(Found found, Merging merging, int64_t now_ns) {
   const ItemLengths lengths = found.lengths();
   const Slot slot(LoadWord(found.slot));
   StoreWord(found.item + kVersionOffset, found.version() | kDeadBit);  // here the delete takes effect
@@ -199,12 +199,12 @@ void Partition::Remove(Found found, int64_t now_ns) {
   keys_ -= 1;
   key_bytes_ -= lengths.key_bytes;
   value_bytes_ -= lengths.value_bytes;
-  index_.Removed(found.slot, now_ns);
+  index_.Removed(found.slot, merging, now_ns);
   TakeIndexFigures();
 }
 
-void Partition::RemoveExpired(Found found, int64_t now_ns) {
-  Remove(found, now_ns);
+void Partition::RemoveExpired(Found found, Merging merging, int64_t now_ns) {
+  Remove(found, merging, now_ns);
   expired_items_ += 1;
 }
 
@@ -244,7 +244,7 @@ WriteResult Partition::Publish(const Reservation& reservation, const PutParams& 
   const Code code = Check(present, params.condition, params.version, ItemKind::kValue);
   if (code != Code::kOk) {
     const WriteResult refused = Answer(code, present);
-    if (expired) RemoveExpired(found, now_ns);
+    if (expired) RemoveExpired(found, Merging::kNow, now_ns);
     Abandon(reservation);
     return refused;
   }
@@ -307,7 +307,7 @@ WriteResult Partition::Put(uint64_t hash, absl::string_view key, absl::string_vi
   Code code = Check(present, params.condition, params.version, kind);
   if (code != Code::kOk) [[unlikely]] {
     const WriteResult refused = Answer(code, present);
-    if (expired) RemoveExpired(found, now_ns);
+    if (expired) RemoveExpired(found, Merging::kNow, now_ns);
     return refused;
   }
   if (value.size() > max_value_bytes_) [[unlikely]] {
@@ -367,14 +367,14 @@ WriteResult Partition::Touch(uint64_t hash, absl::string_view key, uint64_t expi
       return Noted(hash, expiry_ms, {Code::kOk, found.version(), Slot(LoadWord(found.slot))});
     }
   }
-  RemoveExpired(found, now_ns);
+  RemoveExpired(found, Merging::kNow, now_ns);
   return {Code::kNotFound, 0, Slot()};
 }
 
 bool Partition::Expire(uint64_t hash, uint64_t offset, int64_t now_ns) {
   const Found found{{index_.FindOffset(hash, offset), region_ + offset}};
   if (found.slot == nullptr || !Expired(found)) return false;
-  RemoveExpired(found, now_ns);
+  RemoveExpired(found, Merging::kLater, now_ns);
   return true;
 }
 
@@ -392,13 +392,13 @@ WriteResult Partition::DeleteItem(uint64_t hash, absl::string_view key, ItemKind
   const Found found = Find(hash, key);
   if (found.slot == nullptr) return {Code::kNotFound, 0, Slot()};
   if (Expired(found)) {
-    RemoveExpired(found, now_ns);
+    RemoveExpired(found, Merging::kNow, now_ns);
     return {Code::kNotFound, 0, Slot()};
   }
   if (condition == Condition::kAbsent) condition = Condition::kAlways;
   const WriteResult result = Answer(Check(found, condition, version, kind), found);
   if (result.code != Code::kOk) return result;
-  Remove(found, now_ns);
+  Remove(found, Merging::kNow, now_ns);
   deletes_ += 1;
   return result;
 }

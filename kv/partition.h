@@ -102,8 +102,8 @@ class Partition final : public ItemMover {
   }
   // Ends the old item of a put. False: its expiry came first, so the key is absent.
   bool Kill(Found found, bool must_live, int64_t now_ns);
-  void Remove(Found found, int64_t now_ns);
-  void RemoveExpired(Found found, int64_t now_ns);
+  void Remove(Found found, Merging merging, int64_t now_ns);
+  void RemoveExpired(Found found, Merging merging, int64_t now_ns);
   Image Compose(absl::string_view key, absl::string_view value, ItemLengths lengths, uint64_t expiry_ms);
   static void StoreDead(char* to, const Image& image);
   WriteResult Rewrite(Found found, Slot slot, const Image& image, bool must_live, int64_t now_ns);

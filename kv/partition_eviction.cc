@@ -49,10 +49,10 @@ uint64_t Partition::EvictOne(BlockKind kind, uint64_t spared, int64_t now_ns, ui
   }
   const uint64_t bytes = Slot(LoadWord(found.slot)).bytes();
   if (Expired(found)) {
-    RemoveExpired(found, now_ns);
+    RemoveExpired(found, Merging::kLater, now_ns);
     return bytes;
   }
-  Remove(found, now_ns);
+  Remove(found, Merging::kLater, now_ns);
   eviction_->Evicted(kind, victim, hash, now_ns);
   return bytes;
 }

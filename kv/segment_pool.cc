@@ -7,17 +7,24 @@ namespace farlook::kv {
 
 SegmentPool::SegmentPool(uint64_t region_bytes, Heap* heap, SharedDirectory* directory)
     : infos_(static_cast<SegmentInfo*>(std::calloc(region_bytes / kSegmentBytes, sizeof(SegmentInfo)))),
+      unit_(static_cast<Unit*>(std::calloc(region_bytes / kIndexUnitBytes, sizeof(Unit)))),
       heap_(heap),
       directory_(directory) {}
+
+// Its segments are free.
+void SegmentPool::Hold(uint64_t unit) {
+  UnitAt(unit).free = kAll;
+  ++held_;
+  with_room_.insert(unit);
+  whole_.insert(unit);
+  free_ += kSegmentsPerUnit;
+}
 
 // Gets a unit from outside. False: there is none.
 bool SegmentPool::TakeUnit() {
   const uint64_t unit = heap_->AllocateIndexUnit();
   if (unit == 0) return false;
-  unit_[unit].free = kAll;
-  with_room_.insert(unit);
-  whole_.insert(unit);
-  free_ += kSegmentsPerUnit;
+  Hold(unit);
   units_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -28,16 +35,13 @@ uint64_t SegmentPool::Allocate(uint32_t partition) {
     if (!leaving_.empty()) {  // it stays: that readers were told in vain does no harm
       const uint64_t unit = leaving_.back();
       leaving_.pop_back();
-      unit_[unit].free = kAll;
-      with_room_.insert(unit);
-      whole_.insert(unit);
-      free_ += kSegmentsPerUnit;
+      Hold(unit);
     } else if (!TakeUnit()) {
       return 0;
     }
   }
   const uint64_t at = *with_room_.begin();
-  Unit& unit = unit_[at];
+  Unit& unit = UnitAt(at);
   const int bit = std::countr_zero(unit.free);
   whole_.erase(at);
   unit.free &= unit.free - 1;
@@ -50,7 +54,7 @@ uint64_t SegmentPool::Allocate(uint32_t partition) {
 
 void SegmentPool::Free(uint64_t offset) {
   const uint64_t at = UnitOf(offset);
-  Unit& unit = unit_[at];
+  Unit& unit = UnitAt(at);
   if (unit.free == 0) with_room_.insert(at);
   unit.free |= BitOf(offset);
   if (unit.free == kAll) whole_.insert(at);
@@ -65,7 +69,7 @@ void SegmentPool::Cancel(uint64_t offset) {
 
 uint64_t SegmentPool::Retire(uint64_t offset, int64_t now_ns) {
   absl::MutexLock lock(&mutex_);
-  unit_[UnitOf(offset)].owners[offset % kIndexUnitBytes / kSegmentBytes] = kNobody;
+  UnitAt(offset).owners[offset % kIndexUnitBytes / kSegmentBytes] = kNobody;
   retired_.push_back({offset, ++number_, now_ns});
   waiting_.store(true, std::memory_order_relaxed);
   return number_;
@@ -101,11 +105,11 @@ void SegmentPool::LetUnitsLeave(int64_t now_ns, uint64_t seen) {
         const uint64_t at = *whole_.rbegin();
         whole_.erase(at);
         with_room_.erase(at);
-        unit_.erase(at);
+        --held_;
         free_ -= kSegmentsPerUnit;
         leaving_.push_back(at);
       }
-      const bool many = leaving_.size() > std::max<size_t>(4, unit_.size() / 16);
+      const bool many = leaving_.size() > std::max<size_t>(4, held_ / 16);
       if (leaving_.empty() || n == kUnitsAtOnce || !(many || now_ns - left_ns_ >= kLeaveIntervalNs)) return;
       directory_->IncreaseEpoch();
       leave_ = Leave::kAnnounced;
@@ -134,11 +138,11 @@ void SegmentPool::LetUnitsLeave(int64_t now_ns, uint64_t seen) {
 
 uint64_t SegmentPool::Misplaced(uint32_t partition) const {
   absl::MutexLock lock(&mutex_);
-  const uint64_t in_use = unit_.size() * kSegmentsPerUnit - free_;
+  const uint64_t in_use = held_ * kSegmentsPerUnit - free_;
   if (free_ < in_use / 8 + 2 * kSegmentsPerUnit || with_room_.size() < 2) return 0;
   size_t looks = 0;
   for (auto at = with_room_.rbegin(); *at != *with_room_.begin() && looks < kLooks; ++at, ++looks) {
-    const Unit& unit = unit_.find(*at)->second;
+    const Unit& unit = UnitAt(*at);
     for (uint64_t i = 0; i < kSegmentsPerUnit; ++i) {
       if ((unit.free >> i & 1) == 0 && unit.owners[i] == partition) return *at + i * kSegmentBytes;
     }

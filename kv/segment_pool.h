@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "kv/heap.h"
 #include "kv/limits.h"
@@ -54,7 +53,7 @@ class SegmentPool {
   SegmentPool(uint64_t region_bytes, Heap* heap, SharedDirectory* directory);
 
   // False: no memory for what is known of segments. Nothing else may be called then.
-  bool ok() const { return infos_ != nullptr; }
+  bool ok() const { return infos_ != nullptr && unit_ != nullptr; }
 
   // What is known of the segment at this offset of the region. Under the lock of its partition.
   SegmentInfo* info(uint64_t offset) const { return infos_.get() + offset / kSegmentBytes; }
@@ -78,8 +77,11 @@ class SegmentPool {
   // Figures.
   uint64_t unit_bytes() const { return units_.load(std::memory_order_relaxed) * kIndexUnitBytes; }
   uint64_t segment_bytes() const { return taken_.load(std::memory_order_relaxed) * kSegmentBytes; }
-  // Of segments and units whose time has not come yet.
-  bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
+  // Of segments and units whose time has not come yet, and of merges that were put off.
+  bool waiting() const {
+    return waiting_.load(std::memory_order_relaxed) || put_off_.load(std::memory_order_relaxed) > 0;
+  }
+  void AddPutOff(int n) { put_off_.fetch_add(n, std::memory_order_relaxed); }
 
  private:
   static constexpr uint8_t kNobody = 0xff;
@@ -108,6 +110,8 @@ class SegmentPool {
   void Free(uint64_t offset) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndQuarantines(int64_t now_ns, uint64_t seen) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LetUnitsLeave(int64_t now_ns, uint64_t seen) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Unit& UnitAt(uint64_t offset) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return unit_[offset / kIndexUnitBytes]; }
+  void Hold(uint64_t unit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TakeUnit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   struct FreeMemory {
@@ -115,14 +119,17 @@ class SegmentPool {
   };
 
   const std::unique_ptr<SegmentInfo[], FreeMemory> infos_;  // by offset; zero, and untouched until used
+  // By number; no hash table, which is copied as a whole when it grows, under locks. The index has `held_` of them, and
+  // those that are leaving.
+  const std::unique_ptr<Unit[], FreeMemory> unit_ ABSL_PT_GUARDED_BY(mutex_);
   Heap* const heap_;
   SharedDirectory* const directory_;
 
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<uint64_t, Unit> unit_ ABSL_GUARDED_BY(mutex_);  // those that are not leaving, by offset
-  std::set<uint64_t> with_room_ ABSL_GUARDED_BY(mutex_);              // of these, those with a free segment
-  std::set<uint64_t> whole_ ABSL_GUARDED_BY(mutex_);                  // of these, those of free segments alone
-  uint64_t free_ ABSL_GUARDED_BY(mutex_) = 0;                         // segments
+  uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<uint64_t> with_room_ ABSL_GUARDED_BY(mutex_);  // of those held, those with a free segment
+  std::set<uint64_t> whole_ ABSL_GUARDED_BY(mutex_);      // of these, those of free segments alone
+  uint64_t free_ ABSL_GUARDED_BY(mutex_) = 0;             // segments
   std::deque<Retired> retired_ ABSL_GUARDED_BY(mutex_);
   size_t stamped_ ABSL_GUARDED_BY(mutex_) = 0;   // the first of retired_, whose since_ns was read after their end
   uint64_t number_ ABSL_GUARDED_BY(mutex_) = 0;  // of the last beginning of a quarantine
@@ -135,6 +142,7 @@ class SegmentPool {
   std::atomic<uint64_t> units_{0};  // of the index
   std::atomic<uint64_t> taken_{0};  // segments in use or retired
   std::atomic<bool> waiting_{false};
+  std::atomic<int> put_off_{0};
 };
 
 }  // namespace farlook::kv

@@ -1,23 +1,41 @@
 #include "kv/shared_directory.h"
 
+#include <algorithm>
+
 namespace farlook::kv {
+namespace {
+
+// Of one call of MakeLevel(), which is made under a partition's lock: some microseconds.
+constexpr uint64_t kEntriesAtOnce = 1024;
+
+}  // namespace
 
 SharedDirectory::SharedDirectory(char* region, const RegionHeader& header)
     : region_(region), header_(header), max_level_(MaxLevelFor(header.region_bytes)) {}
 
-// The next level's array is whole before the level says that it is in force. Arrays of lower levels stay as they were:
-// who still reads one finds segments that are retired, and then the new level.
-void SharedDirectory::Grow() {
+void SharedDirectory::Copy(uint64_t index, uint64_t entry) {
+  char* const to = region_ + header_.DirectoryArray(level() + 1) + 16 * index;
+  StoreWord(to, entry);
+  StoreWord(to + 8, entry);
+}
+
+// The next level's array is whole before the level says that it is in force. Until then nobody reads it, and what
+// changes of the part that was copied is changed there too. Arrays of lower levels stay as they were: who still reads
+// one finds segments that are retired, and then the new level.
+bool SharedDirectory::MakeLevel(int depth) {
+  if (depth <= level()) return true;
+  absl::MutexLock lock(&mutex_);
   const IndexState old = state();
-  const int g = old.level();
-  const char* from = region_ + header_.DirectoryArray(g);
-  char* to = region_ + header_.DirectoryArray(g + 1);
-  for (uint64_t i = 0; i < uint64_t{1} << g; ++i) {
-    const uint64_t entry = LoadWord(from + 8 * i);
-    StoreWord(to + 16 * i, entry);
-    StoreWord(to + 16 * i + 8, entry);
+  if (depth <= old.level()) return true;
+  const uint64_t entries = uint64_t{1} << old.level();
+  const char* const from = region_ + header_.DirectoryArray(old.level());
+  for (const uint64_t end = std::min(entries, copied_ + kEntriesAtOnce); copied_ < end; ++copied_) {
+    Copy(copied_, LoadWord(from + 8 * copied_));
   }
-  StoreWord(region_ + kIndexStateOffset, IndexState(g + 1, old.epoch()).word());
+  if (copied_ < entries) return false;
+  copied_ = 0;
+  StoreWord(region_ + kIndexStateOffset, IndexState(old.level() + 1, old.epoch()).word());
+  return true;
 }
 
 uint32_t SharedDirectory::NextSegmentId() {
@@ -47,11 +65,13 @@ void SharedDirectory::NextEpoch() {
 
 void SharedDirectory::Publish(uint64_t position, int depth, DirectoryEntry entry) {
   absl::MutexLock lock(&mutex_);
-  if (depth > level()) Grow();
   const int g = level();
   const uint64_t first = position >> (64 - depth) << (g - depth);
   char* array = region_ + header_.DirectoryArray(g);
-  for (uint64_t i = 0; i < uint64_t{1} << (g - depth); ++i) StoreWord(array + 8 * (first + i), entry.word());
+  for (uint64_t i = first; i < first + (uint64_t{1} << (g - depth)); ++i) {
+    StoreWord(array + 8 * i, entry.word());
+    if (i < copied_) Copy(i, entry.word());
+  }
 }
 
 }  // namespace farlook::kv

@@ -27,9 +27,13 @@ class SharedDirectory {
     return DirectoryEntry(LoadWord(region_ + header_.DirectoryArray(g) + 8 * (position >> (64 - g))));
   }
 
-  // All positions whose top `depth` bits are those of `position` are served by `entry` from now on. Grows the directory
-  // when depth is its level + 1. REQUIRES depth <= min(level() + 1, max_level()).
+  // All positions whose top `depth` bits are those of `position` are served by `entry` from now on. REQUIRES
+  // depth <= level().
   void Publish(uint64_t position, int depth, DirectoryEntry entry);
+
+  // Whether entries of `depth` can be published. Where the directory has to grow for that, this call does a bounded
+  // piece of it: call again. REQUIRES depth <= min(level() + 1, max_level()).
+  bool MakeLevel(int depth);
 
   // Makes readers who are about to believe a "not found" READ the directory anew. Before memory leaves the index.
   void IncreaseEpoch();
@@ -45,12 +49,14 @@ class SharedDirectory {
  private:
   IndexState state() const { return IndexState(LoadWord(region_ + kIndexStateOffset)); }
   void NextEpoch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Grow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Publishes one entry of the level in force in the next one too.
+  void Copy(uint64_t index, uint64_t entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   char* const region_;
   const RegionHeader header_;
   const int max_level_;
-  absl::Mutex mutex_;  // entries of all levels, the index's state and its mark
+  absl::Mutex mutex_;                            // entries of all levels, the index's state and its mark
+  uint64_t copied_ ABSL_GUARDED_BY(mutex_) = 0;  // entries of the level in force that stand in the next one too
   uint64_t segments_ever_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t marked_segments_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<uint64_t> segments_{0};

@@ -15,9 +15,11 @@ int64_t Sweep::TableDueNs() const {
   return shared().time.NsAt(((uint64_t{first} + 1) << kv::ExpiryIndex::kTickBits) * 1000);
 }
 
-void Sweep::Poll(int64_t now_ns) {
+bool Sweep::Poll(int64_t now_ns) {
   if (TakeNote()) set_due_ns(std::max(next_ns_, TableDueNs()));
-  if (now_ns >= due_ns()) Step(now_ns);
+  if (now_ns < due_ns()) return false;
+  Step(now_ns);
+  return true;
 }
 
 void Sweep::Step(int64_t now_ns) {

@@ -30,8 +30,8 @@ class Sweep final : public Chore {
 
   Sweep(const Shared& shared, LockTimes* times) : Chore(shared, times) {}
 
-  // Makes a step if one is due.
-  void Poll(int64_t now_ns);
+  // Makes a step if one is due. Whether it did.
+  bool Poll(int64_t now_ns);
 
  private:
   void Step(int64_t now_ns);

@@ -62,6 +62,32 @@ TEST_F(TidyTest, TheIndexGivesItsMemoryBackAndThenTheWorkerSleeps) {
   EXPECT_EQ(t_.worker().due_ns(), Worker::kNever);
 }
 
+// What expires is removed without a write, and so is the memory of the index that it leaves.
+TEST_F(TidyTest, TheIndexGivesBackWhatExpired) {
+  const uint64_t empty = t_.table().stats().index_bytes;
+  kv::PutParams params;
+  params.expiry_ms = ServerTime().At(t_.clock.now_ns) / 1000 + 5'000;
+  for (int i = 0; i < kKeys; ++i) {
+    const std::string key = absl::StrCat("key", i);
+    ASSERT_EQ(t_.table().Put(t_.table().HashOf(key), key, "", params, t_.clock.now_ns).code, kv::Code::kOk);
+  }
+  ASSERT_GT(t_.table().stats().index_bytes, 8 * empty);
+  kv::RequestOptions options;  // with which the worker knows that something expires
+  options.has_ttl = true;
+  options.ttl_us = 5'000'000;
+  std::string encoded(kv::RequestOptions::kMaxBytes, '\0');
+  encoded.resize(options.Encode(encoded.data()));
+  kv::Request last = MakePut(1, "last", "v");
+  last.options = encoded;
+  EXPECT_EQ(t_.Ask(call_, last)->code, kv::Code::kOk);
+  SleepUntil(t_.clock.now_ns + 4'000 * kMsNs);
+  ASSERT_EQ(t_.table().stats().keys, kKeys + 1u);
+  SleepUntil(t_.clock.now_ns + 60'000 * kMsNs);
+  EXPECT_EQ(t_.table().stats().keys, 0u);
+  EXPECT_LE(t_.table().stats().index_bytes, 2 * empty);
+  EXPECT_EQ(t_.worker().due_ns(), Worker::kNever);
+}
+
 TEST_F(TidyTest, AWorkerThatDoesNotWriteIsNotWoken) {
   Fill();
   Clear();

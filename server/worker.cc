@@ -85,7 +85,7 @@ size_t Worker::Poll() {
   }
   if (sweep_.wanted()) [[unlikely]] {
     if (done == 0) now_ns_ = shared_.clock->NowNs();
-    sweep_.Poll(now_ns_);
+    if (sweep_.Poll(now_ns_)) tidy_.Noted();  // what was removed may have left the index something to do
     due_ns_ = std::min(due_ns_, sweep_.due_ns());
   }
   if (figures_.wanted()) [[unlikely]] {

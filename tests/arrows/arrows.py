@@ -38,6 +38,7 @@ PUBLIC = {"//client:client", "//client:kv_cli", "//client/cli:kv_cli", "//server
 SOURCE = (".h", ".cc", ".c", ".inc")
 # Tests and what only they use may start threads and look at clocks anywhere.
 TEST_RULE = re.compile(r"\n\w*_(?:test|fuzz_test)\(|testonly = True")
+PRODUCT_RULE = re.compile(r"\ncc_(?:library|binary|shared_library)\(")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]', re.MULTILINE)
 
 # Headers of the system that only some packages may include: (header, packages, what they are).
@@ -66,14 +67,17 @@ def forbidden_folder(user, used):
 
 
 def test_only(root):
-    """Names of the sources that BUILD files give to tests, or to what only tests may use."""
-    names = set()
+    """Names of the sources that BUILD files give to tests, or to what only tests may use, and to nothing else."""
+    tests, product = set(), set()
     for build in root.rglob("BUILD"):
         package = build.parent.relative_to(root).as_posix()
         for rule in re.split(r"\n\)\n", build.read_text(encoding="utf-8")):
+            names = {f"{package}/{source}" for source in re.findall(r'"([\w/.-]+\.(?:h|cc|c|inc))"', rule)}
             if TEST_RULE.search("\n" + rule):
-                names |= {f"{package}/{source}" for source in re.findall(r'"([\w/.-]+\.(?:h|cc|c|inc))"', rule)}
-    return names
+                tests |= names
+            elif PRODUCT_RULE.search("\n" + rule):
+                product |= names
+    return tests - product
 
 
 def include_violations(root):

@@ -105,6 +105,12 @@ class IncludesTest(unittest.TestCase):
         self.tree.write("kv/BUILD", rules[1].replace("    testonly = True,\n", ""))
         self.assertEqual(len(self.tree.violations()), 1)
 
+    def test_what_a_test_compiles_in_its_own_way_is_bound_all_the_same(self):
+        self.tree.write("kv/item.cc", "#include <thread>\n")
+        rule_ = 'cc_library(\n    name = "h",\n    testonly = True,\n    srcs = ["item.cc"],\n)\n'
+        self.tree.write("kv/BUILD", 'cc_library(\n    name = "item",\n    srcs = ["item.cc"],\n)\n\n' + rule_)
+        self.assertEqual(len(self.tree.violations()), 1)
+
     def test_only_rdma_sees_verbs(self):
         self.tree.write("server/worker.cc", "#include <infiniband/verbs.h>\n")
         self.assertEqual(len(self.tree.violations()), 1)

@@ -66,9 +66,9 @@ EDITS = [
     # A cache evicts what was put to be kept.
     ("kv/partition_eviction.cc", "(lengths.flags & kKeepItem) != 0)", "((lengths.flags & kKeepItem) != 0 && !BROKEN(kKeptIsEvicted)))"),
     # What is evicted leaves the index, but is not dead.
-    ("kv/partition_eviction.cc", "  Remove(found, now_ns);\n",
+    ("kv/partition_eviction.cc", "  Remove(found, Merging::kLater, now_ns);\n",
      "  const uint64_t version = found.version();\n"
-     "  Remove(found, now_ns);\n"
+     "  Remove(found, Merging::kLater, now_ns);\n"
      "  if (BROKEN(kEvictedStaysAlive)) StoreWord(found.item + kVersionOffset, version);\n"),
 
     # An item that has expired is found.
