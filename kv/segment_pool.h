@@ -121,7 +121,7 @@ class SegmentPool {
   const std::unique_ptr<SegmentInfo[], FreeMemory> infos_;  // by offset; zero, and untouched until used
   // By number; no hash table, which is copied as a whole when it grows, under locks. The index has `held_` of them, and
   // those that are leaving.
-  const std::unique_ptr<Unit[], FreeMemory> unit_ ABSL_PT_GUARDED_BY(mutex_);
+  const std::unique_ptr<Unit[], FreeMemory> unit_;  // see UnitAt()
   Heap* const heap_;
   SharedDirectory* const directory_;
 
