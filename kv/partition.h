@@ -160,7 +160,7 @@ class Partition final : public ItemMover {
   void ShowBucket(const char* bucket, uint32_t of,
                   absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const;
   void VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns, std::vector<ExpiredCounter>* counters);
-  void SweepBucket(const char* bucket, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
+  void SweepBucket(const char* segment, uint32_t number, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
                    std::vector<ExpiredCounter>* counters);
 
   char* const region_;

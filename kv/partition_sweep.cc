@@ -28,10 +28,9 @@ void Partition::VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_
     const char* segment = index_.SegmentAt(visit->first, &last);
     ++visit->segments;
     const BucketInfo info(LoadWord(segment + uint64_t{visit->bucket} * kBucketBytes));
-    SweepBucket(segment + uint64_t{visit->bucket} * kBucketBytes, clock_us, now_ns, visit, counters);
-    // What was removed may have merged the segment with another: its slots stay as they were.
+    SweepBucket(segment, visit->bucket, clock_us, now_ns, visit, counters);
     if (info.link() != 0) {
-      SweepBucket(segment + uint64_t{LinkedBucket(info.link())} * kBucketBytes, clock_us, now_ns, visit, counters);
+      SweepBucket(segment, LinkedBucket(info.link()), clock_us, now_ns, visit, counters);
     }
     visit->done = last >= visit->last;
     if (visit->done) return;
@@ -40,9 +39,10 @@ void Partition::VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_
   }
 }
 
-void Partition::SweepBucket(const char* bucket, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
-                            std::vector<ExpiredCounter>* counters) {
+void Partition::SweepBucket(const char* segment, uint32_t number, uint64_t clock_us, int64_t now_ns,
+                            ExpiryIndex::Visit* visit, std::vector<ExpiredCounter>* counters) {
   ++visit->looked;
+  const char* const bucket = segment + uint64_t{number} * kBucketBytes;
   std::array<uint64_t, kSlotsPerBucket> offsets;
   size_t count = 0;
   for (size_t i = 1; i < kWordsPerBucket; ++i) {
@@ -55,11 +55,16 @@ void Partition::SweepBucket(const char* bucket, uint64_t clock_us, int64_t now_n
     const char* item = region_ + offsets[i];
     const uint64_t expiry_ms = ExpiryTimeMs(LoadWord(item + kExpiryOffset));
     if (expiry_ms == 0) continue;
+    ExpiryIndex::Tick tick = ExpiryIndex::TickOf(expiry_ms);
+    const bool expired = HasExpired(expiry_ms, clock_us);
+    if (!expired && number < kMainBuckets) {
+      visit->next = std::min(visit->next, tick);
+      continue;
+    }
     const ItemLengths lengths = ItemLengths::From(LoadWord(item + kLengthsOffset));
     const absl::string_view key(item + kItemHeaderBytes, lengths.key_bytes);
     const uint64_t hash = (*hasher_)(key);
-    ExpiryIndex::Tick tick = ExpiryIndex::TickOf(expiry_ms);
-    if (HasExpired(expiry_ms, clock_us)) {
+    if (expired) {
       if (lengths.kind != ItemKind::kCounter) {
         Expire(hash, offsets[i], now_ns);
         continue;
@@ -67,7 +72,7 @@ void Partition::SweepBucket(const char* bucket, uint64_t clock_us, int64_t now_n
       counters->push_back({hash, std::string(key)});
       tick = ExpiryIndex::TickOf(clock_us / 1000) + kAgain;
     }
-    // An overflow bucket has items of other main buckets, whose cells know of them.
+    // A main bucket's items are its own. An overflow bucket has those of other main buckets, whose cells know of them.
     if (BucketOf(hash) == visit->bucket) visit->next = std::min(visit->next, tick);
   }
 }

@@ -81,8 +81,9 @@ EDITS = [
      "    const uint64_t since_us = static_cast<uint64_t>(std::max<int64_t>(0, now_ns - heard_ns_)) / 1000;\n"
      "    if (BROKEN(kClocksNotAllowedFor)) return {time_us_ + since_us, time_us_ + since_us};\n    return {"),
     # The sweep removes all that expires within a second.
-    ("kv/partition_sweep.cc", "    if (HasExpired(expiry_ms, clock_us)) {\n",
-     "    if (HasExpired(expiry_ms, clock_us + (BROKEN(kLiveIsSwept) || BROKEN(kLiveCounterIsSwept) ? 1'000'000 : 0))) {\n"),
+    ("kv/partition_sweep.cc", "    const bool expired = HasExpired(expiry_ms, clock_us);\n",
+     "    const bool expired =\n"
+     "        HasExpired(expiry_ms, clock_us + (BROKEN(kLiveIsSwept) || BROKEN(kLiveCounterIsSwept) ? 1'000'000 : 0));\n"),
     # The same of counters alone.
     ("server/counters.cc", "      !kv::HasExpired(item.expiry_ms, clock_us)) {\n",
      "      !kv::HasExpired(item.expiry_ms, clock_us + (BROKEN(kLiveCounterIsSwept) ? 1'000'000 : 0))) {\n"),
