@@ -82,8 +82,8 @@ void WorkerThread::Run() {
       }
     }
     if (worker_->Arm()) {
-      Sleep(worker_->due_ns());
-      idle_since_ns = 0;
+      // Who was woken by the time alone does what is due, and has no reason to expect a message soon.
+      if (Sleep(worker_->due_ns())) idle_since_ns = 0;
     }
   }
 }
@@ -98,20 +98,20 @@ bool WorkerThread::SharesProcessorWithAll() const {
   return here;
 }
 
-void WorkerThread::Sleep(int64_t due_ns) {
+bool WorkerThread::Sleep(int64_t due_ns) {
   if (fds_.size() == 1 && due_ns == Worker::kNever) {
     // As it mostly is. poll() would wait for the epoll descriptor, which waits for the endpoint's: 600 instructions
     // more.
     epoll_event event;
     epoll_wait(fds_[0].fd, &event, /*maxevents=*/1, /*timeout=*/-1);
-    return;
+    return true;
   }
   timespec timeout{};
   if (due_ns != Worker::kNever) {
     const int64_t wait_ns = std::max<int64_t>(due_ns - clock_->NowNs(), 0);
     timeout = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
   }
-  ppoll(fds_.data(), fds_.size(), due_ns == Worker::kNever ? nullptr : &timeout, nullptr);
+  return ppoll(fds_.data(), fds_.size(), due_ns == Worker::kNever ? nullptr : &timeout, nullptr) != 0;
 }
 
 }  // namespace farlook::server

@@ -39,7 +39,8 @@ class WorkerThread {
   void Run();
   // Whether the clients that were heard since the last sleep can go on only when this thread sleeps.
   bool SharesProcessorWithAll() const;
-  void Sleep(int64_t due_ns);
+  // False: nothing woke it but the time.
+  bool Sleep(int64_t due_ns);
 
   Worker* const worker_;
   const std::vector<rdma::Endpoint*> endpoints_;
