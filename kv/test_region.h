@@ -11,25 +11,17 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/config.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kv/directory.h"
 #include "kv/expiry_clock.h"
 #include "kv/hash.h"
 #include "kv/lookup.h"
+#include "kv/sanitized.h"
 #include "kv/table.h"
 #include "kv/words.h"
 
 namespace farlook::kv {
-
-// Whether the address or the thread sanitizer watches. It sees with few rounds what it sees with many, and takes ten
-// times as long.
-#if defined(ABSL_HAVE_THREAD_SANITIZER) || defined(ABSL_HAVE_ADDRESS_SANITIZER)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 // Zeroed memory that costs nothing until it is touched.
 class TestMemory {

@@ -21,9 +21,7 @@
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "bench/common/cache_trace.h"
 #include "bench/common/clocks.h"
 #include "bench/common/figures.h"
@@ -66,16 +64,9 @@ class Cache {
   }
 
   // One figure of the server's, or 0.
-  double Figure(std::string_view name) {
-    const std::string text = client_->ServerStats().value_or("");
-    for (const absl::string_view line : absl::StrSplit(absl::string_view(text), '\n', absl::SkipEmpty())) {
-      const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits(' ', 1));
-      double number = 0;
-      if (pair.first == absl::string_view(name.data(), name.size()) && absl::SimpleAtod(pair.second, &number)) {
-        return number;
-      }
-    }
-    return 0;
+  double Figure(const std::string& name) {
+    const auto figures = ServerFigures(client_.get());
+    return figures.ok() && figures->count(name) > 0 ? figures->at(name) : 0;
   }
 
   // As HitRatio() wants it.

@@ -23,9 +23,7 @@
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "bench/common/clocks.h"
 #include "bench/common/figures.h"
 #include "bench/common/key_name.h"
@@ -141,13 +139,9 @@ class Expiring {
 
   absl::Status Look() {
     const int64_t now_ns = NowNs();
-    const absl::StatusOr<std::string> text = client_->ServerStats();
-    if (!text.ok()) return text.status();
-    for (const absl::string_view line : absl::StrSplit(absl::string_view(*text), '\n', absl::SkipEmpty())) {
-      const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits(' ', 1));
-      double number;
-      if (absl::SimpleAtod(pair.second, &number)) stat_[std::string(pair.first)] = number;
-    }
+    absl::StatusOr<std::map<std::string, double>> found = ServerFigures(client_.get());
+    if (!found.ok()) return found.status();
+    stat_ = *std::move(found);
     if (stat_.count("expirations") == 0) return absl::InternalError("the server does not say how many it removed");
     removed_ = static_cast<int64_t>(stat_["expirations"]);
     // All that was due when the first of those that are left was.

@@ -28,9 +28,7 @@
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "bench/common/clocks.h"
 #include "bench/common/figures.h"
 #include "bench/common/key_name.h"
@@ -192,14 +190,9 @@ class MakingRoom {
   }
 
   absl::Status AddServers(Figures* figures) {
-    const absl::StatusOr<std::string> text = clients_[0]->ServerStats();
-    if (!text.ok()) return text.status();
-    std::map<std::string, double> stat;
-    for (const absl::string_view line : absl::StrSplit(absl::string_view(*text), '\n', absl::SkipEmpty())) {
-      const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits(' ', 1));
-      double number;
-      if (absl::SimpleAtod(pair.second, &number)) stat[std::string(pair.first)] = number;
-    }
+    absl::StatusOr<std::map<std::string, double>> found = ServerFigures(clients_[0].get());
+    if (!found.ok()) return found.status();
+    std::map<std::string, double>& stat = *found;
     for (const char* name : {"region_bytes", "free_bytes", "moved_items", "room_steps", "longest_room_wait_us"}) {
       figures->Add(name, stat[name], "");
     }

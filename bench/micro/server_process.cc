@@ -10,11 +10,14 @@
 #include <fstream>
 #include <iterator>
 #include <system_error>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "bench/common/clocks.h"
-#include "farlook/client.h"
 
 namespace farlook::bench {
 namespace {
@@ -88,6 +91,18 @@ int ServerProcess::Stop() {
     }
   }
   return WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;
+}
+
+absl::StatusOr<std::map<std::string, double>> ServerFigures(Client* client) {
+  const absl::StatusOr<std::string> text = client->ServerStats();
+  if (!text.ok()) return text.status();
+  std::map<std::string, double> figures;
+  for (const absl::string_view line : absl::StrSplit(absl::string_view(*text), '\n', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    double number;
+    if (absl::SimpleAtod(pair.second, &number)) figures[std::string(pair.first)] = number;
+  }
+  return figures;
 }
 
 }  // namespace farlook::bench

@@ -1,14 +1,16 @@
-// A kv_server of one's own, for a benchmark or a test.
+// A kv_server of one's own, for a benchmark or a test, and its figures.
 #ifndef FARLOOK_BENCH_MICRO_SERVER_PROCESS_H_
 #define FARLOOK_BENCH_MICRO_SERVER_PROCESS_H_
 
 #include <sys/types.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "farlook/client.h"
 
 namespace farlook::bench {
 
@@ -43,6 +45,9 @@ class ServerProcess {
   pid_t pid_ = 0;
   int status_ = 0;
 };
+
+// Those of a server's figures that are numbers, by name. The client's error where it cannot ask for them.
+absl::StatusOr<std::map<std::string, double>> ServerFigures(Client* client);
 
 }  // namespace farlook::bench
 

@@ -36,9 +36,7 @@
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "bench/common/clocks.h"
 #include "bench/common/figures.h"
 #include "bench/common/processors.h"
@@ -242,22 +240,9 @@ class Neighbours {
     return absl::OkStatus();
   }
 
-  // The server's figures that are numbers.
-  absl::StatusOr<std::map<std::string, double>> Stat() {
-    const auto text = honest_->ServerStats();
-    if (!text.ok()) return text.status();
-    std::map<std::string, double> stat;
-    for (const absl::string_view line : absl::StrSplit(absl::string_view(*text), '\n', absl::SkipEmpty())) {
-      const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(line, absl::MaxSplits(' ', 1));
-      double number;
-      if (absl::SimpleAtod(pair.second, &number)) stat[std::string(pair.first)] = number;
-    }
-    return stat;
-  }
-
   // Since the server began, so kinds that come later have those of earlier ones too.
   absl::Status AddOwnFigures(const BadClient& kind, Figures* figures) {
-    auto stat = Stat();
+    auto stat = ServerFigures(honest_.get());
     if (!stat.ok()) return stat.status();
     figures->Add(absl::StrCat(kind.name, ": longest turn of values"), (*stat)["longest_shared_turn_bytes"] / 1024,
                  "KiB");
@@ -270,7 +255,7 @@ class Neighbours {
   absl::Status WaitUntilGone(const BadClient& kind) {
     const int64_t deadline_ns = NowNs() + kGoneWithinNs;
     while (true) {
-      auto found = Stat();
+      auto found = ServerFigures(honest_.get());
       if (!found.ok()) return found.status();
       std::map<std::string, double>& stat = *found;
       // The second that memory takes to be given back.

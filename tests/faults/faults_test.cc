@@ -17,6 +17,7 @@
 #include "farlook/async.h"
 #include "farlook/client.h"
 #include "gtest/gtest.h"
+#include "kv/sanitized.h"
 #include "rdma/test_address.h"
 #include "tests/faults/load.h"
 #include "tests/faults/server_process.h"
@@ -24,13 +25,6 @@
 
 namespace farlook {
 namespace {
-
-// A sanitizer sees with few writes what it sees with many, and takes ten times as long.
-#if defined(ABSL_HAVE_THREAD_SANITIZER) || defined(ABSL_HAVE_ADDRESS_SANITIZER)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 using std::chrono::steady_clock;
 
@@ -329,7 +323,7 @@ TEST(FaultsTest, ReadersInOtherProcessesSeeOnlyWhatWasWritten) {
     }
   }
   std::mt19937_64 random(99);
-  const auto writes = static_cast<uint64_t>(Times(kSanitized ? 15'000 : 60'000));
+  const auto writes = static_cast<uint64_t>(Times(kv::kSanitized ? 15'000 : 60'000));
   const int64_t splits = ServerStat(client.get(), "splits");
   for (uint64_t sequence = 1; sequence <= writes; ++sequence) {
     const int i = static_cast<int>(random() % (2 * kKeys));

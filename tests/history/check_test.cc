@@ -5,19 +5,12 @@
 #include <random>
 #include <utility>
 
-#include "absl/base/config.h"
 #include "gtest/gtest.h"
+#include "kv/sanitized.h"
 #include "tests/history/history.h"
 
 namespace farlook::history {
 namespace {
-
-// A sanitizer sees with few seeds what it sees with many, and takes ten times as long.
-#if defined(ABSL_HAVE_THREAD_SANITIZER) || defined(ABSL_HAVE_ADDRESS_SANITIZER)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // Builders: begin, end, then what was asked and told.
 Operation Put(int64_t begin, int64_t end, uint64_t write, uint64_t version = 0) {
@@ -369,7 +362,7 @@ TEST(CheckTest, WhatARegisterSaidIsRight) {
 }
 
 TEST(CheckTest, AWrongAnswerIsFoundAndShrunk) {
-  for (uint64_t seed = 0; seed < (kSanitized ? 10 : 50); ++seed) {
+  for (uint64_t seed = 0; seed < (kv::kSanitized ? 10 : 50); ++seed) {
     const KeyHistory history = Random(seed, true);
     // To be sure that there is no order may take too long; but it is never called right.
     ASSERT_NE(Check(history, 100'000).verdict, Verdict::kLinearizable) << "seed " << seed;
