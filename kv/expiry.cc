@@ -13,21 +13,67 @@ uint64_t ExpiryIndex::LastOf(const Rows::iterator& row) const {
   return bits == 64 ? row->first : row->first | ~uint64_t{0} >> bits;
 }
 
-void ExpiryIndex::Note(uint64_t hash, uint64_t expiry_ms) {
+void ExpiryIndex::Note(uint64_t hash, uint64_t expiry_ms, int depth, Visitor look) {
   if (rows_.empty()) {
-    Row& all = rows_[base_];
-    all.cells = std::make_unique<std::array<Tick, kMainBuckets>>();
-    all.cells->fill(kNever);
-    all.bits = bits_;
-    bytes_.store(kRowBytes, std::memory_order_relaxed);
+    rows_[base_].bits = bits_;
+    AddBytes(kRowBytes);
+  }
+  const uint64_t position = PositionOf(hash);
+  auto at = std::prev(rows_.upper_bound(position));
+  // What a visit that is under way will find belongs to the row as it is.
+  while (at->second.bits < depth && !(visiting_ && at->first == at_)) {
+    const auto upper = Halve(at);
+    if (position >= upper->first) at = upper;
+  }
+  Row& row = at->second;
+  if (row.cells == nullptr) {
+    row.cells = std::make_unique<std::array<Tick, kMainBuckets>>();
+    row.cells->fill(kNever);
+    AddBytes(kCellsBytes);
   }
   const Tick tick = TickOf(expiry_ms);
-  Row& row = std::prev(rows_.upper_bound(PositionOf(hash)))->second;
   Tick& cell = (*row.cells)[BucketOf(hash)];
   cell = std::min(cell, tick);
   row.first = std::min(row.first, tick);
   noted_ = std::min(noted_, tick);
   if (tick < due()) due_.store(tick, std::memory_order_relaxed);
+  if (row.inherited < kMainBuckets) LookAtInherited(at, look);
+}
+
+// Sets the next cell right that is used.
+void ExpiryIndex::LookAtInherited(const Rows::iterator& row, Visitor look) {
+  std::array<Tick, kMainBuckets>& cells = *row->second.cells;
+  uint32_t& bucket = row->second.inherited;
+  while (bucket < kMainBuckets && cells[bucket] == kNever) ++bucket;
+  if (bucket == kMainBuckets) return;
+  Visit place{row->first, LastOf(row), bucket, /*budget=*/1};
+  look(&place);
+  if (!place.done) return;  // of several segments: its halves will be looked at
+  cells[bucket++] = place.next;
+}
+
+// Splits a row in two, each with all of its cells. Returns the upper one.
+ExpiryIndex::Rows::iterator ExpiryIndex::Halve(Rows::iterator row) {
+  Row& lower = row->second;
+  Row upper;
+  upper.bits = ++lower.bits;
+  upper.first = lower.first;
+  AddBytes(kRowBytes);
+  if (lower.cells != nullptr) {
+    upper.cells = std::make_unique<std::array<Tick, kMainBuckets>>(*lower.cells);
+    AddBytes(kCellsBytes);
+    lower.inherited = upper.inherited = 0;
+  }
+  const uint64_t middle = row->first | uint64_t{1} << (64 - lower.bits);
+  return rows_.emplace_hint(std::next(row), middle, std::move(upper));
+}
+
+// Where nothing expires.
+void ExpiryIndex::DropCells(Row* row) {
+  row->inherited = kMainBuckets;
+  if (row->cells == nullptr) return;
+  row->cells = nullptr;
+  AddBytes(-kCellsBytes);
 }
 
 bool ExpiryIndex::Sweep(Tick now, size_t budget, Visitor visit) {
@@ -93,32 +139,27 @@ bool ExpiryIndex::SweepRow(const Rows::iterator& row, Tick now, size_t* budget, 
   return true;
 }
 
-// A row that was swept: splits it where it covers several segments, merges it with what is empty before it. Returns the
+// A row that was swept: splits it where it covers several segments, merges it with what is empty beside it. Returns the
 // row after it.
 ExpiryIndex::Rows::iterator ExpiryIndex::Reshape(Rows::iterator row) {
   Row& swept = row->second;
   round_ = std::min(round_, swept.first);
   if (swept.first != kNever) {
     if (std::exchange(swept.segments, 0) <= 1 || swept.bits >= 63) return std::next(row);
-    ++swept.bits;
-    Row upper;
-    upper.cells = std::make_unique<std::array<Tick, kMainBuckets>>(*swept.cells);
-    upper.first = swept.first;
-    upper.bits = swept.bits;
-    const uint64_t middle = row->first | uint64_t{1} << (64 - swept.bits);
-    bytes_.store(bytes() + kRowBytes, std::memory_order_relaxed);
-    return std::next(rows_.emplace_hint(std::next(row), middle, std::move(upper)));
+    return std::next(Halve(row));
   }
-  // Its other half, where it comes before it and is empty too; and so on. Where it comes after it, it will find this.
+  DropCells(&swept);
+  // With its other half, where that is empty too; and so on.
   while (row->second.bits > bits_) {
-    const uint64_t half = uint64_t{1} << (64 - row->second.bits);
-    if ((row->first & half) == 0) break;
-    const auto before = std::prev(row);
-    if (before->second.bits != row->second.bits || before->second.first != kNever) break;
-    --before->second.bits;
-    rows_.erase(row);
-    bytes_.store(bytes() - kRowBytes, std::memory_order_relaxed);
-    row = before;
+    const bool is_upper = (row->first & uint64_t{1} << (64 - row->second.bits)) != 0;
+    const auto other = is_upper ? std::prev(row) : std::next(row);
+    if (other->second.bits != row->second.bits || other->second.first != kNever) break;
+    DropCells(&other->second);
+    const auto lower = is_upper ? other : row;
+    --lower->second.bits;
+    rows_.erase(std::next(lower));
+    AddBytes(-kRowBytes);
+    row = lower;
   }
   return std::next(row);
 }

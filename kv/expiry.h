@@ -3,12 +3,13 @@
 //
 // A row covers a range of positions (segment.h), as a segment does, and has a cell of four bytes for each main bucket:
 // the tick, of 256 ms, in which the first of the bucket's items expires at the earliest. Rows are made where items
-// expire, so a table without expiry has none; one that covers more segments than one splits as it is swept, and two
-// that are empty merge. So all rows together take a thirtieth of the index, half a byte for each item, and whoever
-// looks for what is due reads a few words of each row.
+// expire, so a table without expiry has none; one that covers more segments than one splits when an item is noted
+// there, or as it is swept, and two that are empty merge. So all rows together take a thirtieth of the index, half a
+// byte for each item, and whoever looks for what is due reads a few words of each row.
 //
 // A cell may be early: the item that it was for was deleted, put again, touched. Then the sweep looks in vain, once for
-// each time that this is so, and knows better. It is never late.
+// each time that this is so, and knows better. It is never late. The halves of a row have its cells, which are early in
+// one of them: the items that are noted there next look at a bucket each and set it right, before the sweep comes.
 //
 // See "The sweep" in docs/design-notes.md.
 //
@@ -39,9 +40,6 @@ class ExpiryIndex {
   // Covers the positions whose top `bits` are `prefix`.
   ExpiryIndex(uint64_t prefix, int bits);
 
-  // The item of this hash expires at `expiry_ms`.
-  void Note(uint64_t hash, uint64_t expiry_ms);
-
   // The tick in which the first item expires, or may: what is due is swept when it is over. Any thread.
   Tick due() const { return due_.load(std::memory_order_relaxed); }
 
@@ -59,6 +57,10 @@ class ExpiryIndex {
   };
   using Visitor = absl::FunctionRef<void(Visit*)>;
 
+  // The item of this hash expires at `expiry_ms`; the segment that serves it covers the positions that have `depth` top
+  // bits in common with it. May look at one bucket, where `look` is to remove nothing.
+  void Note(uint64_t hash, uint64_t expiry_ms, int depth, Visitor look);
+
   // One step of the sweep, of at most some `budget` buckets, or as many rows' words: sweeps what was due before `now`.
   // Returns whether there is more to do now.
   bool Sweep(Tick now, size_t budget, Visitor visit);
@@ -67,19 +69,25 @@ class ExpiryIndex {
 
  private:
   struct Row {
-    std::unique_ptr<std::array<Tick, kMainBuckets>> cells;
-    Tick first = kNever;  // of all cells, or earlier
-    int bits = 0;         // that its positions have in common
-    size_t segments = 0;  // the most that one visit found
+    std::unique_ptr<std::array<Tick, kMainBuckets>> cells;  // null: kNever each
+    Tick first = kNever;                                    // of all cells, or earlier
+    int bits = 0;                                           // that its positions have in common
+    size_t segments = 0;                                    // the most that one visit found
+    uint32_t inherited = kMainBuckets;  // its cells from this one on may be those of a row that was split
   };
-  using Rows = std::map<uint64_t, Row>;                                                // by their first positions
-  static constexpr size_t kRowBytes = sizeof(Row) + kMainBuckets * sizeof(Tick) + 64;  // with a node of the map
+  using Rows = std::map<uint64_t, Row>;                  // by their first positions
+  static constexpr size_t kRowBytes = sizeof(Row) + 64;  // with a node of the map
+  static constexpr size_t kCellsBytes = kMainBuckets * sizeof(Tick);
   // Looking at a row's head costs this part of looking at a bucket.
   static constexpr size_t kHeadsForEachBucket = 4;
 
   uint64_t LastOf(const Rows::iterator& row) const;
   bool SweepRow(const Rows::iterator& row, Tick now, size_t* budget, Visitor visit);
   Rows::iterator Reshape(Rows::iterator row);
+  Rows::iterator Halve(Rows::iterator row);
+  void LookAtInherited(const Rows::iterator& row, Visitor look);
+  void DropCells(Row* row);
+  void AddBytes(size_t bytes) { bytes_.store(this->bytes() + bytes, std::memory_order_relaxed); }
 
   const uint64_t base_;
   const int bits_;

@@ -23,6 +23,7 @@ class FakeTable {
   ExpiryIndex& index() { return index_; }
   size_t size() const { return items_.size(); }
   size_t looked() const { return looked_; }
+  size_t looked_again() const { return looked_again_; }
   size_t expired() const { return expired_; }
   uint64_t longest_step() const { return longest_step_; }
 
@@ -38,13 +39,27 @@ class FakeTable {
   void Put(uint64_t hash, uint64_t expiry_ms) {
     buckets_[KeyOf(PositionOf(hash), BucketOf(hash))][hash] = expiry_ms;
     items_[hash] = expiry_ms;
-    if (expiry_ms != 0) index_.Note(hash, expiry_ms);
+    if (expiry_ms == 0) return;
+    index_.Note(hash, expiry_ms, depth_, [this](ExpiryIndex::Visit* visit) {
+      const size_t before = looked_;
+      Look(/*now_ms=*/0, visit);
+      EXPECT_LE(looked_, before + 1);
+      looked_ = before;
+      ++looked_again_;
+    });
   }
   void Delete(uint64_t hash) {
     buckets_[KeyOf(PositionOf(hash), BucketOf(hash))].erase(hash);
     items_.erase(hash);
   }
   const std::map<uint64_t, uint64_t>& items() const { return items_; }
+
+  // Splits and merges all segments.
+  void set_depth(int depth) {
+    depth_ = depth;
+    buckets_.clear();
+    for (const auto& [hash, expiry_ms] : items_) buckets_[KeyOf(PositionOf(hash), BucketOf(hash))][hash] = expiry_ms;
+  }
 
   // As often as there is something to do.
   size_t SweepAll(uint64_t now_ms, size_t budget) {
@@ -89,13 +104,14 @@ class FakeTable {
     }
   }
 
-  const int depth_;
+  int depth_;
   const uint64_t prefix_;
   const int bits_;
   ExpiryIndex index_;
   std::map<uint64_t, uint64_t> items_;
   std::map<std::pair<uint64_t, uint32_t>, std::map<uint64_t, uint64_t>> buckets_;
   size_t looked_ = 0, expired_ = 0;
+  size_t looked_again_ = 0;
   uint64_t longest_step_ = 0;
 };
 
@@ -137,8 +153,9 @@ TEST(ExpiryIndexTest, WhatWasTouchedOrDeletedIsLookedForInVainOnce) {
 
 // A bucket that is looked at in several steps, and an item that is put behind the sweep's back.
 TEST(ExpiryIndexTest, WhatIsPutBetweenTheStepsOfOneLookIsKept) {
-  FakeTable table(2, 0, 0);
+  FakeTable table(0, 0, 0);
   table.Put(5, 1'000);
+  table.set_depth(2);
   EXPECT_TRUE(table.Step(2'000, 1)) << "three more segments";
   table.Put(6, 9'000);
   table.SweepAll(2'000, 1);
@@ -148,9 +165,23 @@ TEST(ExpiryIndexTest, WhatIsPutBetweenTheStepsOfOneLookIsKept) {
   EXPECT_EQ(table.size(), 0u);
 }
 
+// The same item in what becomes the other half of the row.
+TEST(ExpiryIndexTest, ALookThatIsUnderWayGoesOnWhereAnItemIsPutMeanwhile) {
+  FakeTable table(0, 0, 0);
+  table.Put(5, 1'000);
+  table.Put(5 | uint64_t{1} << 63, 1'000);
+  table.set_depth(2);
+  EXPECT_TRUE(table.Step(2'000, 1));
+  EXPECT_EQ(table.size(), 1u);
+  table.Put(6, 90'000);
+  table.SweepAll(2'000, 1);
+  EXPECT_EQ(table.size(), 1u) << "what is put last";
+}
+
 // Puts, touches and deletes at any time, also between the steps of a round; segments that are many more or many fewer
 // than rows; partitions.
 TEST(ExpiryIndexTest, NoItemOutlivesItsTickOnceTheSweepIsThrough) {
+  size_t looked_again = 0;
   for (const int depth : {0, 1, 3, 6}) {
     for (const int bits : {0, 2}) {
       std::mt19937_64 random(static_cast<uint64_t>(depth * 10 + bits));
@@ -164,6 +195,7 @@ TEST(ExpiryIndexTest, NoItemOutlivesItsTickOnceTheSweepIsThrough) {
         table.Put(hash, random() % 4 == 0 ? 0 : now_ms + 1 + random() % 20'000);
       };
       for (int round = 0; round < 200; ++round) {
+        if (round % 20 == 19) table.set_depth(std::max(bits, depth - 1 + static_cast<int>(random() % 4)));
         for (uint64_t n = random() % 100; n > 0; --n) change();
         now_ms += random() % 700;
         while (table.Step(now_ms, 1 + random() % 20)) {
@@ -176,8 +208,10 @@ TEST(ExpiryIndexTest, NoItemOutlivesItsTickOnceTheSweepIsThrough) {
         ASSERT_LE(table.longest_step(), 20u);
       }
       EXPECT_GT(table.expired(), 1'000u);
+      looked_again += table.looked_again();
     }
   }
+  EXPECT_GT(looked_again, 1'000u);
 }
 
 // A steady flow of items that expire: the work for each, and the memory, are bounded; counted, not timed.
@@ -206,6 +240,24 @@ TEST(ExpiryIndexTest, TheWorkForEachItemIsBounded) {
   EXPECT_LT(steps, 300u * 10);
   // Expect: a thirtieth of the index, whose segments have 32 KiB.
   EXPECT_LE(table.index().bytes(), (uint64_t{kSegmentBytes} << kDepth) / 28);
+}
+
+// What was put while segments split is known as exactly as what was put afterwards, so that the sweep has no more to do
+// at first than later.
+TEST(ExpiryIndexTest, TheFirstItemsToExpireCostAsLittleAsOthers) {
+  std::mt19937_64 random(9);
+  FakeTable table(0, 0, 0);
+  constexpr uint64_t kTtlMs = 1'000'000;
+  for (int depth = 0; depth < 6; ++depth) {
+    table.set_depth(depth);
+    for (size_t i = table.size(); i < uint64_t{3000} << depth; ++i) table.Put(random(), 1'000 + random() % kTtlMs);
+  }
+  const size_t looked_again = table.looked_again();
+  for (uint64_t now_ms = 1'000; now_ms < kTtlMs / 10; now_ms += 500) table.SweepAll(now_ms, 100);
+  EXPECT_GT(table.expired(), 9'000u);
+  EXPECT_LT(table.looked(), table.expired() * 11 / 10);
+  // Expect: each segment's buckets were looked at once by those who put.
+  EXPECT_LE(looked_again, size_t{kMainBuckets} * 64 * 2);
 }
 
 TEST(ExpiryIndexTest, RowsMergeWhenNothingExpiresAnyMore) {

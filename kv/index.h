@@ -73,6 +73,9 @@ class Index {
     return region_ + offset;
   }
 
+  // How many top bits of positions the segment serves that serves this one.
+  int DepthAt(uint64_t position) const { return pool_->info(directory_->Find(position).offset())->depth; }
+
   // An empty slot for a hash, splitting segments as needed, which is in use from now on. Null with *code: kNoMemory
   // (nothing in the pool; try again when there is), kIndexFull.
   char* FindRoom(uint64_t hash, int64_t now_ns, Code* code);

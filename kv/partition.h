@@ -3,6 +3,7 @@
 #ifndef FARLOOK_KV_PARTITION_H_
 #define FARLOOK_KV_PARTITION_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -154,14 +155,22 @@ class Partition final : public ItemMover {
   // What a write did to an item that expires at `expiry_ms` from now on (0: never), for the sweep.
   WriteResult Noted(uint64_t hash, uint64_t expiry_ms, const WriteResult& result) {
     if (expiry_ms != 0 && result.code == Code::kOk) [[unlikely]]
-      expiry_.Note(hash, expiry_ms);
+      NoteExpiry(hash, expiry_ms);
     return result;
   }
+  void NoteExpiry(uint64_t hash, uint64_t expiry_ms);
   void ShowBucket(const char* bucket, uint32_t of,
                   absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const;
   void VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns, std::vector<ExpiredCounter>* counters);
-  void SweepBucket(const char* segment, uint32_t number, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
-                   std::vector<ExpiredCounter>* counters);
+  // The items of a main bucket, and then those of the overflow bucket that it links to.
+  struct ItemsToSweep {
+    std::array<uint64_t, 2 * kSlotsPerBucket> offsets;
+    size_t count = 0;
+    size_t own = 0;  // of the main bucket
+  };
+  void Gather(const char* segment, uint32_t number, ItemsToSweep* items) const;
+  void SweepItems(const ItemsToSweep& items, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
+                  std::vector<ExpiredCounter>* counters);
 
   char* const region_;
   char* const marks_;  // kv/region.h

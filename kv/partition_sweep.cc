@@ -1,6 +1,5 @@
 // What the sweep does to a partition. Where it looks: expiry.h.
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "kv/partition.h"
@@ -13,6 +12,13 @@ namespace {
 constexpr ExpiryIndex::Tick kAgain = 4;
 
 }  // namespace
+
+void Partition::NoteExpiry(uint64_t hash, uint64_t expiry_ms) {
+  // At time 0 nothing has expired.
+  expiry_.Note(hash, expiry_ms, index_.DepthAt(PositionOf(hash)), [this](ExpiryIndex::Visit* visit) {
+    VisitBucket(visit, /*clock_us=*/0, /*now_ns=*/0, /*counters=*/nullptr);
+  });
+}
 
 bool Partition::Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters) {
   if (clock_ == nullptr) return false;
@@ -27,11 +33,13 @@ void Partition::VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_
     uint64_t last = 0;
     const char* segment = index_.SegmentAt(visit->first, &last);
     ++visit->segments;
+    ItemsToSweep items;
     const BucketInfo info(LoadWord(segment + uint64_t{visit->bucket} * kBucketBytes));
-    SweepBucket(segment, visit->bucket, clock_us, now_ns, visit, counters);
-    if (info.link() != 0) {
-      SweepBucket(segment, LinkedBucket(info.link()), clock_us, now_ns, visit, counters);
-    }
+    Gather(segment, visit->bucket, &items);
+    items.own = items.count;
+    if (info.link() != 0) Gather(segment, LinkedBucket(info.link()), &items);
+    visit->looked += info.link() != 0 ? 2 : 1;
+    SweepItems(items, clock_us, now_ns, visit, counters);
     visit->done = last >= visit->last;
     if (visit->done) return;
     visit->first = last + 1;
@@ -39,25 +47,26 @@ void Partition::VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_
   }
 }
 
-void Partition::SweepBucket(const char* segment, uint32_t number, uint64_t clock_us, int64_t now_ns,
-                            ExpiryIndex::Visit* visit, std::vector<ExpiredCounter>* counters) {
-  ++visit->looked;
+void Partition::Gather(const char* segment, uint32_t number, ItemsToSweep* items) const {
   const char* const bucket = segment + uint64_t{number} * kBucketBytes;
-  std::array<uint64_t, kSlotsPerBucket> offsets;
-  size_t count = 0;
   for (size_t i = 1; i < kWordsPerBucket; ++i) {
     const Slot slot(LoadWord(bucket + 8 * i));
     if (slot.empty()) continue;
     __builtin_prefetch(region_ + slot.offset());
-    offsets[count++] = slot.offset();
+    items->offsets[items->count++] = slot.offset();
   }
-  for (size_t i = 0; i < count; ++i) {
-    const char* item = region_ + offsets[i];
+}
+
+void Partition::SweepItems(const ItemsToSweep& items, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
+                           std::vector<ExpiredCounter>* counters) {
+  for (size_t i = 0; i < items.count; ++i) {
+    const char* item = region_ + items.offsets[i];
     const uint64_t expiry_ms = ExpiryTimeMs(LoadWord(item + kExpiryOffset));
     if (expiry_ms == 0) continue;
     ExpiryIndex::Tick tick = ExpiryIndex::TickOf(expiry_ms);
     const bool expired = HasExpired(expiry_ms, clock_us);
-    if (!expired && number < kMainBuckets) {
+    // What expires later than another item of this bucket changes nothing, whoever's it is.
+    if (!expired && (i < items.own || tick >= visit->next)) {
       visit->next = std::min(visit->next, tick);
       continue;
     }
@@ -66,7 +75,7 @@ void Partition::SweepBucket(const char* segment, uint32_t number, uint64_t clock
     const uint64_t hash = (*hasher_)(key);
     if (expired) {
       if (lengths.kind != ItemKind::kCounter) {
-        Expire(hash, offsets[i], now_ns);
+        Expire(hash, items.offsets[i], now_ns);
         continue;
       }
       counters->push_back({hash, std::string(key)});

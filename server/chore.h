@@ -2,7 +2,8 @@
 // is done in steps, from partition to partition.
 //
 // A partition that another worker has locked is left for later. After a step the next may come when kShare - 1 times as
-// long has passed, so that it takes at most one part in kShare of the worker's time; each chore has its own.
+// long has passed, so that it takes at most one part in kShare of the worker's time; each chore has its own. (The sweep
+// pauses after several steps together, sweep.h.)
 //
 // Thread safety: none; belongs to its worker.
 #ifndef FARLOOK_SERVER_CHORE_H_

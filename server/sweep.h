@@ -4,7 +4,10 @@
 // first item of the table is due, wherever that is: so of every item some worker knows, and when that one has nothing
 // else to do it sleeps until then.
 //
-// A step looks at a few buckets under a lock, some 10 us, then at a few more, and ends within kStepNs.
+// A step looks at a few buckets under a lock, some 10 us, then at a few more, and ends within kStepNs. Steps follow
+// each other, with the worker's messages between them, until they took kBurstNs; then none is made until all of them
+// were a kShare of the time. A pause after each step would wake the worker a hundred times more often, which costs as
+// much as the steps.
 #ifndef FARLOOK_SERVER_SWEEP_H_
 #define FARLOOK_SERVER_SWEEP_H_
 
@@ -23,6 +26,7 @@ namespace farlook::server {
 class Sweep final : public Chore {
  public:
   static constexpr int64_t kStepNs = 30'000;
+  static constexpr int64_t kBurstNs = 1'000'000;
   static constexpr int64_t kShare = 100;
   static constexpr size_t kBucketsInOneHold = 8;
   static constexpr int kHolds = 4;                 // of a step
@@ -38,7 +42,9 @@ class Sweep final : public Chore {
   bool SweepPartition(kv::ExpiryIndex::Tick now, int64_t now_ns, bool* locked);
   int64_t TableDueNs() const;
 
-  int64_t next_ns_ = 0;  // no step before
+  int64_t next_ns_ = 0;   // no step before
+  int64_t since_ns_ = 0;  // steps since then
+  int64_t spent_ns_ = 0;  // took so long
   std::vector<kv::ExpiredCounter> counters_;
 };
 

@@ -152,6 +152,32 @@ TEST_F(WorkerExpiryTest, TheSweepFreesWhatNobodyAsksFor) {
   EXPECT_EQ(t_.worker().due_ns(), Worker::kNever) << "nothing is due any more";
 }
 
+// A hundredth of the time, and seldom woken for it.
+TEST_F(WorkerExpiryTest, TheSweepTakesItsShareInFewPieces) {
+  for (int i = 0; i < 2'000; ++i) EXPECT_EQ(Put(absl::StrCat("k", i), 100), Code::kOk);
+  Pass(1'000);
+  Sweep sweep(t_.shared(), /*times=*/nullptr);
+  sweep.Noted();
+  t_.clock.step_ns = 1'000;  // for each item, and each hold of a lock
+  const int64_t start_ns = t_.clock.now_ns;
+  int64_t spent_ns = 0;
+  int pauses = 0;
+  while (t_.table().stats().expired_items < 2'000) {
+    const int64_t now_ns = t_.clock.now_ns;
+    if (sweep.Poll(now_ns)) {
+      spent_ns += t_.clock.now_ns - now_ns;
+      EXPECT_LE(t_.clock.now_ns - now_ns, Sweep::kStepNs + 30 * t_.clock.step_ns) << "messages wait no longer";
+      continue;
+    }
+    ASSERT_NE(sweep.due_ns(), Sweep::kNever);
+    ++pauses;
+    t_.clock.now_ns = sweep.due_ns();
+    EXPECT_GE(t_.clock.now_ns - start_ns, Sweep::kShare * spent_ns);
+  }
+  EXPECT_GT(pauses, 1);
+  EXPECT_LE(pauses, spent_ns / Sweep::kBurstNs);
+}
+
 TEST_F(WorkerExpiryTest, ACounterLivesUntilItIsSwept) {
   call_ = t_.Call({}, /*port=*/1);  // where clients know no cells, and so are sent no notices
   t_.PollAll();
