@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Manual pages and completions tell of every flag and every command, and shells take them.
 
-    manual_test.py KV_SERVER KV_CLI FARLOOK_EXPORTER
+    manual_test.py KV_SERVER KV_CLI FARLOOK_EXPORTER KV_CLUSTER
 """
 
 import pathlib
@@ -30,7 +30,7 @@ class ManualTest(unittest.TestCase):
     cls.scratch = tempfile.TemporaryDirectory(dir='/tmp')
     cls.addClassCleanup(cls.scratch.cleanup)
     cls.directory = pathlib.Path(cls.scratch.name)
-    cls.server, cls.cli, cls.exporter = cls.programs = manual.programs(*PROGRAMS)
+    cls.server, cls.cli, cls.exporter, cls.cluster = cls.programs = manual.programs(*PROGRAMS)
     manual.write_all(cls.directory, cls.programs)
 
   def complete(self, line):
@@ -76,6 +76,8 @@ class ManualTest(unittest.TestCase):
     self.assertEqual(self.complete('kv_server --evi'), ['--evict'])
     self.assertEqual(self.complete('kv_server --flagfile=/etc/hostn'), ['/etc/hostname'])
     self.assertEqual(self.complete('farlook_exporter --l'), ['--listen='])
+    self.assertEqual(self.complete('kv_cluster --repl'), ['--replicas='])
+    self.assertEqual(self.complete('kv_cluster --tcp /et'), ['/etc'])
 
   def zsh(self, name, state, words):
     """What the completion tells zsh's own functions, of which stubs stand in; `state` is what _arguments finds."""
@@ -97,6 +99,6 @@ class ManualTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
-  PROGRAMS = [pathlib.Path(path).absolute() for path in sys.argv[1:4]]
-  del sys.argv[1:4]
+  PROGRAMS = [pathlib.Path(path).absolute() for path in sys.argv[1:5]]
+  del sys.argv[1:5]
   unittest.main()

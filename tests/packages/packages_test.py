@@ -150,7 +150,7 @@ def files_are_there():
     expect("kv_server" not in complaints, complaints)
     expect(not list(pathlib.Path("/etc/systemd/system").glob("*.wants/kv_server.service")), "the unit is enabled")
     expect(pwd.getpwuid(os.stat("/run/farlook").st_uid).pw_name == "farlook", "whose /run/farlook is")
-    for program in ("kv_server", "kv_cli", "farlook_exporter"):
+    for program in ("kv_server", "kv_cli", "farlook_exporter", "kv_cluster"):
         expect(pathlib.Path(f"/usr/share/man/man1/{program}.1.gz").exists(), program)
         completion = f"/usr/share/bash-completion/completions/{program}"
         expect(f"_{program}" in run("bash", "-c", f"source {completion}; complete -p {program}"), program)
@@ -171,6 +171,7 @@ def programs_work():
         expect("hello, world" in run(place / "hello", ADDRESS), "hello.cc")
     told = run("/usr/bin/python3", "-c", PYTHON, cwd="/")
     expect("/usr/lib/python3/dist-packages/farlook/" in told, told)
+    expect(run("kv_cluster", "--version").startswith("kv_cluster "), "kv_cluster")
     run("kv_cli", f"--address={ADDRESS}", "put", "key", "value")
     expect(run("kv_cli", f"--address={ADDRESS}", "get", "key") == "value", "kv_cli")
 

@@ -1,6 +1,6 @@
 """Manual pages and completions, from what the programs say of themselves: --help, which they make of their tables.
 
-    manual.py DIRECTORY KV_SERVER KV_CLI FARLOOK_EXPORTER
+    manual.py DIRECTORY KV_SERVER KV_CLI FARLOOK_EXPORTER KV_CLUSTER
 
     DIRECTORY/man1/*.1           needs scdoc
     DIRECTORY/bash/NAME          for /usr/share/bash-completion/completions
@@ -52,6 +52,7 @@ class Program:
     codes: list  # (number, meaning)
     commands: list
     see: str
+    takes_folder: bool = False  # as its operand
 
 
 def ask(*command):
@@ -153,6 +154,15 @@ def farlook_exporter(binary):
                    [], "*kv_server*(1)")
 
 
+def kv_cluster(script):
+    lines = ask(script, "--help").splitlines()
+    notes = "\n".join(until(lines, "Exit codes:")).strip().split("\n\n")[3:]
+    return Program("kv_cluster", "runs a group of Farlook servers on one host, for development",
+                   [("kv_cluster [_FLAGS_] _DIR_ [-- _FLAGS of kv_server_]", "")],
+                   [("DESCRIPTION", lines[0]), ("NOTES", "\n\n".join(notes))], flags_in(lines), codes_in(lines), [],
+                   "*kv_server*(1), *kv_cli*(1)", takes_folder=True)
+
+
 # ---- Manual pages, as scdoc takes them.
 
 
@@ -250,6 +260,8 @@ def bash(program):
       if [[ -z $command || $command == help ]]; then mapfile -t COMPREPLY < <(compgen -W '{names}' -- "$word")
       else compopt -o default 2>/dev/null; COMPREPLY=(); fi
       ;;""" if names else "    *) COMPREPLY=() ;;"
+    if program.takes_folder:
+        rest = """    *) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;"""
     return BASH.format(name=program.name, cases="\n".join(cases), files=files, rest=rest)
 
 
@@ -267,7 +279,8 @@ def zsh(program):
     flags = " \\\n  ".join(zsh_flag(flag) for flag in program.flags)
     out = [f"#compdef {program.name}", "# Completion of " + program.name + " in zsh."]
     if not program.commands:
-        return "\n".join(out + [f"_arguments \\\n  {flags}", ""])
+        operand = " \\\n  ':folder:_directories'" if program.takes_folder else ""
+        return "\n".join(out + [f"_arguments \\\n  {flags}{operand}", ""])
     out += ["local state line", "local -a names", "names=("]
     out += [f"  '{command.name}:{zsh_quoted(command.summary)}'" for command in program.commands]
     out += [")", f"_arguments -C \\\n  {flags} \\\n  '1:command:->command' \\\n  '*::operand:->operand'",
@@ -279,8 +292,8 @@ def zsh(program):
     return "\n".join(out + ["    esac", "    ;;", "esac", ""])
 
 
-def programs(server, cli, exporter):
-    return [kv_server(server), kv_cli(cli), farlook_exporter(exporter)]
+def programs(server, cli, exporter, cluster):
+    return [kv_server(server), kv_cli(cli), farlook_exporter(exporter), kv_cluster(cluster)]
 
 
 def write_all(directory, every):
@@ -294,6 +307,6 @@ def write_all(directory, every):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
+    if len(sys.argv) != 6:
         sys.exit(__doc__)
     write_all(pathlib.Path(sys.argv[1]), programs(*sys.argv[2:]))

@@ -3,7 +3,7 @@
     tools/package [--lint] [DIRECTORY]     to DIRECTORY, which is made (packages)
 
     farlook-server     kv_server, its unit, a sample of its flags
-    farlook-tools      kv_cli, farlook_exporter
+    farlook-tools      kv_cli, farlook_exporter, kv_cluster
     libfarlook1        the client for C
     libfarlook-dev     headers, the archive for C++, files for pkg-config and CMake
     python3-farlook    the client for Python
@@ -28,11 +28,12 @@ import manual
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = {"kv_server": "server/kv_server", "kv_cli": "client/cli/kv_cli",
             "farlook_exporter": "client/exporter/farlook_exporter"}
+SCRIPT = "server/kv_cluster.py"
 TARGETS = ["//server:kv_server", "//client/cli:kv_cli", "//client/exporter:farlook_exporter",
            "//client/c:libfarlook.so.1", "//client/c:libfarlook.a"]
 # What debian/rules wants of the tree beside Bazel's outputs.
 SOURCES = ["debian", "tools/lib", "base/include", "client/include", "client/c/include", "python", "server/kv_server.flags",
-           "server/kv_server.service", "client/exporter/farlook.rules.yml", "client/exporter/grafana.json", "LICENSE",
+           "server/kv_server.service", SCRIPT, "client/exporter/farlook.rules.yml", "client/exporter/grafana.json", "LICENSE",
            "CHANGELOG.md"]
 VERSION = ROOT / "base/include/farlook/version.h"
 # Of the unit: what is different where packages put it.
@@ -64,6 +65,7 @@ def lay_out(root, outputs):
     install.lay_out_python(usr, ROOT, install.python_packages("/usr"), libdir, searched=True)
     for name, path in PROGRAMS.items():
         install.put(outputs / path, usr / "bin" / name, 0o755)
+    install.put(ROOT / SCRIPT, usr / "bin/kv_cluster", 0o755)
     install.put(ROOT / "server/kv_server.flags", root / "etc/farlook/kv_server.flags", 0o644)
     service = root / "lib/systemd/system/kv_server.service"
     service.parent.mkdir(parents=True)
@@ -71,7 +73,7 @@ def lay_out(root, outputs):
     for name in ("farlook.rules.yml", "grafana.json"):
         install.put(ROOT / "client/exporter" / name, usr / "share/doc/farlook-tools/examples" / name, 0o644)
     pages = root.parent / "manual"
-    manual.write_all(pages, manual.programs(*(outputs / path for path in PROGRAMS.values())))
+    manual.write_all(pages, manual.programs(*(outputs / path for path in PROGRAMS.values()), usr / "bin/kv_cluster"))
     for folder, place in (("man1", "man/man1"), ("bash", "bash-completion/completions"), ("zsh", "zsh/vendor-completions")):
         shutil.copytree(pages / folder, usr / "share" / place)
     shutil.rmtree(pages)

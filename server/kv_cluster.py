@@ -1,0 +1,400 @@
+#!/usr/bin/env python3
+"""A group of kv_server processes on one host, for development: starts them, starts those that end anew, ends them all."""
+
+import argparse
+import ctypes
+import fcntl
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+HELP = """kv_cluster runs a group of kv_server processes on this host, for development.
+
+  kv_cluster --replicas=2 /tmp/cluster
+
+  --replicas=N    servers of the group, a primary and its backups: 1 to 16 (2)
+  --memory=SIZE   of each server (256MiB)
+  --tcp           listen at tcp://127.0.0.1, at free ports; without it at shm://DIR/a, shm://DIR/b and so on
+  --etcd          keep the group's record in an etcd that is started too, in place of files in DIR
+  --kv_server=FILE, --kv_cli=FILE  the programs (beside this one, where Bazel builds them, or in PATH)
+  --help, --version
+
+What follows -- goes to each kv_server: kv_cluster DIR -- --workers=2 --suspicion=1s
+
+DIR is a new folder, an empty one, or one that kv_cluster had before. The servers' logs are in it, a.log and so on. When
+all servers are in sync it prints the address for clients, and that as a line for shells, which DIR/env has too, until
+it ends. A server that ends is started again, and filled by the others. SIGTERM and SIGINT end all; the table is not
+kept: the next start begins with an empty one.
+
+Exit codes:
+  0  ended as asked
+  1  wrong arguments, or DIR cannot be used
+  2  a server cannot be started
+"""
+
+GROUP = "kv"
+MOST_REPLICAS = 16
+# Of one that ends again and again: the pause before its next start doubles from one to the other.
+PAUSES_S = (0.1, 5.0)
+STOP_S = 20
+TELL_S = 10
+ASK_S, IDLE_S = 0.2, 600
+
+
+class Failure(Exception):
+    """What went wrong, in words for the user; and the exit code."""
+
+    def __init__(self, text, code=1):
+        super().__init__(text)
+        self.code = code
+
+
+def say(text):
+    print(f"kv_cluster: {text}", file=sys.stderr, flush=True)
+
+
+# ---- What is asked for.
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Failure(f"{message}; --help tells of the flags")
+
+
+def find_program(name, place, given):
+    """The path of a program. `place`: where Bazel puts it, below its outputs."""
+    if given:
+        if not os.access(given, os.X_OK) or not os.path.isfile(given):
+            raise Failure(f"--{name}={given}: there is no program that can be run")
+        return os.path.abspath(given)
+    here = pathlib.Path(__file__).absolute().parent
+    for path in (here / name, here.parent / place, here.resolve().parent / "bazel-bin" / place):
+        if path.is_file() and os.access(path, os.X_OK):
+            return str(path)
+    found = shutil.which(name)
+    if found is None:
+        raise Failure(f"{name} is neither beside kv_cluster nor in PATH: install it (packages farlook-server, "
+                      f"farlook-tools), build it (bazel build --config=opt //{place.replace('/' + name, ':' + name)}), "
+                      f"or say --{name}=FILE")
+    return found
+
+
+def parse(argv):
+    own, passed = argv, []
+    if "--" in argv:
+        own, passed = argv[:argv.index("--")], argv[argv.index("--") + 1:]
+    parser = Parser(prog="kv_cluster", add_help=False, allow_abbrev=False)
+    parser.add_argument("directory", metavar="DIR", nargs="?")
+    parser.add_argument("--replicas", default="2")
+    parser.add_argument("--memory", default="256MiB")
+    parser.add_argument("--tcp", action="store_true")
+    parser.add_argument("--etcd", action="store_true")
+    parser.add_argument("--kv_server")
+    parser.add_argument("--kv_cli")
+    parser.add_argument("--help", action="store_true")
+    parser.add_argument("--version", action="store_true")
+    args = parser.parse_args(own)
+    args.passed = passed
+    if args.help or args.version:
+        return args
+    if args.directory is None:
+        raise Failure("say in which folder, as kv_cluster /tmp/cluster; --help tells of the flags")
+    if not args.replicas.isdecimal() or not 1 <= int(args.replicas) <= MOST_REPLICAS:
+        raise Failure(f"--replicas={args.replicas}: a group has 1 to {MOST_REPLICAS} servers")
+    args.replicas = int(args.replicas)
+    for flag in passed:
+        if flag.lstrip("-").partition("=")[0] in ("listen", "group", "memory"):
+            raise Failure(f"{flag}: kv_cluster itself says --listen and --group, and --memory is a flag of its own")
+    args.kv_server = find_program("kv_server", "server/kv_server", args.kv_server)
+    args.kv_cli = find_program("kv_cli", "client/cli/kv_cli", args.kv_cli)
+    if args.etcd and shutil.which("etcd") is None:
+        raise Failure("--etcd: there is no etcd in PATH: install the package etcd-server")
+    return args
+
+
+# ---- The folder.
+
+
+class Folder:
+    """Of one kv_cluster at a time, until the last of its processes has ended: those hold its lock too."""
+
+    LOCK = "kv_cluster.lock"
+
+    def __init__(self, path):
+        self.path = pathlib.Path(os.path.abspath(path))
+        if any(letter in str(self.path) for letter in ",\n"):
+            raise Failure(f"{self.path}: a comma, or the end of a line, cannot be in an address")
+        try:
+            self.path.mkdir(exist_ok=True)
+            if not (self.path / self.LOCK).exists() and any(self.path.iterdir()):
+                raise Failure(f"{self.path} has files of others: name a folder that is new, or empty")
+            self.lock = os.open(self.path / self.LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileExistsError:
+            raise Failure(f"{self.path} is no folder") from None
+        except OSError as error:
+            raise Failure(f"{self.path} cannot be used: {error.strerror}") from None
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pid = os.pread(self.lock, 20, 0).decode(errors="replace").strip()
+            raise Failure(f"{self.path} is in use by another kv_cluster (pid {pid}), or by servers that it started and "
+                          f"that are about to end") from None
+        os.ftruncate(self.lock, 0)
+        os.pwrite(self.lock, f"{os.getpid()}\n".encode(), 0)
+        self.clear()
+        for log in self.path.glob("*.log"):
+            log.unlink()
+
+    def clear(self):
+        """What only running servers need; where all are gone, so is the table that it tells of."""
+        for name in ("groups", "etcd"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        (self.path / "env").unlink(missing_ok=True)
+
+
+# ---- Processes.
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Process:
+    """One that is to run, with a log, until the cluster ends."""
+
+    def __init__(self, name, command, folder, mask):
+        self.name, self.command, self.folder, self.mask = name, command, folder, mask
+        self.log = folder.path / f"{name}.log"
+        self.process = None
+        self.started = self.due = 0.0
+        self.pause = PAUSES_S[0]
+
+    def start(self):
+        def child():
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: also when kv_cluster is killed
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+        with open(self.log, "ab") as log:
+            # A session of its own: ^C is for kv_cluster, which ends it in good order.
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=True, pass_fds=[self.folder.lock], preexec_fn=child)
+        self.started = time.monotonic()
+
+    def has_ended(self):
+        return self.process is not None and self.process.poll() is not None
+
+    def how_it_ended(self):
+        code = self.process.returncode
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+    def restart_later(self):
+        """A pause, which is longer for one that ends soon after each start."""
+        now = time.monotonic()
+        self.pause = PAUSES_S[0] if now - self.started > PAUSES_S[1] else min(2 * self.pause, PAUSES_S[1])
+        self.due = now + self.pause
+        self.process = None
+
+    def last_words(self):
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        told = [line for line in lines if "level=error" in line] or lines[-8:]
+        return "\n".join("    " + line for line in told[-8:])
+
+
+class Cluster:
+    def __init__(self, args):
+        self.args = args
+        self.folder = Folder(args.directory)
+        self.signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, self.signals | {signal.SIGCHLD})
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored does not wake
+        self.etcd = None
+        group = f"file://{self.folder.path}/groups/{GROUP}"
+        if args.etcd:
+            client, peer = (f"127.0.0.1:{port}" for port in free_ports(2))
+            self.health = f"http://{client}/health"
+            self.etcd = Process("etcd", self.etcd_command(client, peer), self.folder, mask)
+            group = f"etcd://{client}/{GROUP}"
+        names = [chr(ord("a") + i) for i in range(args.replicas)]
+        addresses = [f"tcp://127.0.0.1:{port}" for port in free_ports(len(names))] if args.tcp else [
+            f"shm://{self.folder.path}/{name}" for name in names]
+        self.address = ",".join(addresses)
+        self.servers = [Process(name, [args.kv_server, f"--listen={address}", f"--memory={args.memory}",
+                                       f"--group={group}", *args.passed], self.folder, mask)
+                        for name, address in zip(names, addresses)]
+
+    def etcd_command(self, client, peer):
+        return ["etcd", "--name=etcd", f"--data-dir={self.folder.path}/etcd", f"--listen-client-urls=http://{client}",
+                f"--advertise-client-urls=http://{client}", f"--listen-peer-urls=http://{peer}",
+                f"--initial-advertise-peer-urls=http://{peer}", f"--initial-cluster=etcd=http://{peer}",
+                "--logger=zap", "--log-level=error"]
+
+    def processes(self):
+        return ([self.etcd] if self.etcd else []) + self.servers
+
+    def wait(self, seconds):
+        """True: it is to end. Returns early when a process has ended."""
+        got = signal.sigtimedwait(self.signals | {signal.SIGCHLD}, seconds)
+        return got is not None and got.si_signo in self.signals
+
+    # What the group's primary says: how many servers are in sync; None: there is no primary.
+    def in_sync(self):
+        done = subprocess.run([self.args.kv_cli, f"--address={self.address}", "--timeout_ms=500", "cluster", "status"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True,
+                              check=False)
+        # Its own end is none of a server's. Whoever asks looks at all processes again soon.
+        while signal.sigtimedwait({signal.SIGCHLD}, 0) is not None:
+            pass
+        if done.returncode != 0:
+            return None
+        lines = [line.split() for line in done.stdout.splitlines()]
+        return sum(line[0] == "primary" or (line[0] == "backup" and "disconnected" not in line) for line in lines if line)
+
+    def start(self):
+        """False: it was asked to end meanwhile."""
+        if self.etcd:
+            self.etcd.start()
+            while not self.etcd_is_ready():
+                self.check_started()
+                if self.wait(0.05):
+                    return False
+        for server in self.servers:
+            server.start()
+            # One after the other: two that begin the group at once, one of them begins anew.
+            while self.in_sync() is None:
+                self.check_started()
+                if self.wait(0.05):
+                    return False
+        return self.wait_for_sync()
+
+    def etcd_is_ready(self):
+        try:
+            with urllib.request.urlopen(self.health, timeout=1) as answer:
+                return json.load(answer).get("health") == "true"
+        except (OSError, ValueError):
+            return False
+
+    def check_started(self):
+        for process in self.processes():
+            if process.has_ended():
+                raise Failure(f"{process.name} {process.how_it_ended()} while the group began; {process.log}:\n"
+                              f"{process.last_words()}", 2)
+
+    def wait_for_sync(self):
+        told = time.monotonic()
+        while True:
+            count = self.in_sync()
+            if count == len(self.servers):
+                return True
+            self.check_started()
+            if time.monotonic() - told > TELL_S:
+                told = time.monotonic()
+                say(f"{count or 0} of {len(self.servers)} servers are in sync so far; {self.folder.path}/*.log tell more")
+            if self.wait(0.05):
+                return False
+
+    def run(self):
+        if not self.start():
+            return
+        line = f"export FARLOOK_ADDRESS={shlex.quote(self.address)}"
+        (self.folder.path / "env").write_text(line + "\n", encoding="utf-8")
+        servers = "1 server" if len(self.servers) == 1 else f"{len(self.servers)} servers, in sync,"
+        print(f"{servers} at {self.address}\n{line}", flush=True)
+        whole, alone_since = True, None
+        while True:
+            changed = self.restart_what_ended()
+            asks = changed or not whole
+            if asks:
+                count = None if changed else self.in_sync()
+                whole = count == len(self.servers)
+                alone_since = None if changed else self.tell(count, alone_since)
+            if self.wait(ASK_S if asks else IDLE_S):
+                return
+
+    def restart_what_ended(self):
+        """Whether one has ended, or is not started again yet."""
+        now = time.monotonic()
+        changed = False
+        for process in self.processes():
+            if process.has_ended():
+                say(f"{process.name} {process.how_it_ended()} and is started again; {process.log} tells more")
+                process.restart_later()
+            if process.process is None:
+                changed = True
+                if now >= process.due:
+                    process.start()
+        return changed
+
+    def tell(self, count, alone_since):
+        """Since when nobody is primary; None: one is."""
+        now = time.monotonic()
+        if count is None:
+            alone_since = alone_since or now
+            if now - alone_since < TELL_S:
+                return alone_since
+            say("nobody is primary. If all servers that were in sync have ended, the table is lost: end kv_cluster, and "
+                "start it again")
+            return now
+        if count == len(self.servers):
+            say("all servers are in sync again")
+        return None
+
+    def stop(self):
+        """Ends all. Signals that come now change nothing."""
+        for process in reversed(self.processes()):
+            if process.process is not None and process.process.poll() is None:
+                process.process.send_signal(signal.SIGTERM)
+                process.process.send_signal(signal.SIGCONT)  # one that is stopped takes it then
+        deadline = time.monotonic() + STOP_S
+        for process in self.processes():
+            if process.process is None:
+                continue
+            try:
+                process.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                say(f"{process.name} does not end, and is killed")
+                process.process.kill()
+                process.process.wait()
+        self.folder.clear()
+
+
+def version_of(program):
+    told = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    return told[1]
+
+
+def main(argv):
+    try:
+        args = parse(argv)
+        if args.help:
+            print(HELP, end="")
+            return 0
+        if args.version:
+            print("kv_cluster", version_of(find_program("kv_server", "server/kv_server", args.kv_server)))
+            return 0
+        cluster = Cluster(args)
+        try:
+            cluster.run()
+        finally:
+            cluster.stop()
+        return 0
+    except Failure as failure:
+        print(f"kv_cluster: {failure}", file=sys.stderr)
+        return failure.code
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    sys.exit(main(sys.argv[1:]))

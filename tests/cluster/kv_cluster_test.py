@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""kv_cluster: a group that is started, goes on when servers are killed, and ends with nothing left; and wrong input.
+
+    kv_cluster_test.py KV_CLUSTER KV_SERVER KV_CLI [unittest arguments]
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+CLUSTER, SERVER, CLI = (os.path.abspath(path) for path in sys.argv[1:4])
+del sys.argv[1:4]
+SECONDS = 120  # for anything to happen
+
+
+def ends(process):
+  """Its exit code, and what it said on stderr."""
+  _, errors = process.communicate(timeout=SECONDS)
+  return process.returncode, errors
+
+
+def is_there(pid):
+  try:
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+      return file.read().rpartition(")")[2].split()[0] != "Z"
+  except OSError:
+    return False
+
+
+class ClusterTest(unittest.TestCase):
+
+  def setUp(self):
+    self.parent = tempfile.mkdtemp(prefix="farlook-", dir="/tmp")
+    self.addCleanup(shutil.rmtree, self.parent)
+    self.folder = self.parent + "/c"
+
+  def start(self, *flags, folder=None):
+    process = subprocess.Popen(
+        [CLUSTER, f"--kv_server={SERVER}", f"--kv_cli={CLI}", "--memory=32MiB", *flags, folder or self.folder],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    self.addCleanup(self.end, process)
+    return process
+
+  def end(self, process):
+    if process.poll() is None:
+      process.terminate()
+      process.communicate(timeout=SECONDS)
+    process.stdout.close()
+    process.stderr.close()
+
+  def await_address(self, process):
+    """What clients connect to, as the line for shells says it."""
+    process.stdout.readline()
+    line = process.stdout.readline().strip()
+    if not line:
+      self.fail(ends(process))
+    with open(self.folder + "/env", encoding="utf-8") as file:
+      self.assertEqual(file.read().strip(), line)
+    told = subprocess.run(["sh", "-c", f"{line}; echo $FARLOOK_ADDRESS"], stdout=subprocess.PIPE, text=True, check=True)
+    return told.stdout.strip()
+
+  def cli(self, address, *words):
+    done = subprocess.run([CLI, f"--address={address}", "--timeout_ms=60000", *words], capture_output=True, text=True,
+                          check=False)
+    self.assertEqual(done.returncode, 0, done.stderr)
+    return done.stdout
+
+  def servers(self, address):
+    """The roles of the group's members by address, as its primary tells them."""
+    return dict(reversed(line.split()[:2]) for line in self.cli(address, "cluster", "status").splitlines()
+                if line.split()[0] in ("primary", "backup") and "disconnected" not in line)
+
+  def pid_of(self, address):
+    """Of the server that was told to listen there."""
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+      try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
+          words = file.read().split("\0")
+      except OSError:
+        continue
+      if words[0] == SERVER and f"--listen={address}" in words:
+        return int(pid)
+    return None
+
+  def until(self, condition, what):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+      self.assertLess(time.monotonic(), deadline, what)
+      time.sleep(0.05)
+
+  def check_goes_on(self, process, address):
+    """Its primary is killed: nothing is lost, and as many are in sync again."""
+    addresses = address.split(",")
+    roles = self.servers(address)
+    self.assertEqual(sorted(roles), sorted(addresses))
+    self.cli(address, "put", "moon", "far side")
+    primary = next(each for each, role in roles.items() if role == "primary")
+    os.kill(self.pid_of(primary), signal.SIGKILL)
+    self.until(lambda: self.pid_of(primary) is not None and len(self.servers(address)) == len(addresses), "in sync again")
+    self.assertNotEqual(self.servers(address)[primary], "primary")
+    self.assertEqual(self.cli(address, "get", "moon"), "far side")
+    pids = [self.pid_of(each) for each in addresses]
+    process.terminate()
+    code, errors = ends(process)
+    self.assertEqual(code, 0, errors)
+    self.assertRegex(errors, r"was ended by SIGKILL and is started again; .*\.log tells more")
+    # Expect: nothing runs any more, and what is left are logs.
+    self.assertFalse(any(is_there(pid) for pid in pids))
+    self.assertTrue(all(re.fullmatch(r".*\.(log|lock)", name) for name in os.listdir(self.folder)),
+                    os.listdir(self.folder))
+
+  def test_a_group_of_three_goes_on_without_its_primary(self):
+    process = self.start("--replicas=3")
+    self.check_goes_on(process, self.await_address(process))
+
+  def test_over_tcp_and_with_etcd(self):
+    process = self.start("--tcp", "--etcd")
+    address = self.await_address(process)
+    self.assertRegex(address, r"^tcp://127.0.0.1:\d+,tcp://127.0.0.1:\d+$")
+    self.assertFalse(os.path.exists(self.folder + "/groups"))
+    self.check_goes_on(process, address)
+
+  def test_one_that_is_stopped_ends_too_and_the_folder_can_be_used_again(self):
+    process = self.start("--replicas=1", "--memory=16MiB")
+    address = self.await_address(process)
+    self.cli(address, "put", "moon", "far side")
+    os.kill(self.pid_of(address), signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    self.assertEqual(ends(process)[0], 0)
+    # Expect: it begins empty, whatever the former one left.
+    address = self.await_address(self.start("--replicas=1"))
+    self.assertRegex(self.cli(address, "stat", "keys"), r"^keys\s+0\n")
+
+  def test_a_killed_kv_cluster_leaves_nothing_behind(self):
+    process = self.start("--replicas=1")
+    pid = self.pid_of(self.await_address(process))
+    process.kill()
+    ends(process)
+    self.until(lambda: not is_there(pid), "the server's end")
+    self.await_address(self.start("--replicas=1"))
+
+  def test_a_folder_is_of_one_at_a_time(self):
+    first = self.start("--replicas=1")
+    self.await_address(first)
+    code, errors = ends(self.start("--replicas=1"))
+    self.assertEqual(code, 1)
+    self.assertIn(f"{self.folder} is in use by another kv_cluster (pid {first.pid})", errors)
+
+  def test_wrong_input_is_refused_and_said(self):
+    os.mkdir(self.folder)
+    with open(self.folder + "/precious", "w", encoding="ascii"):
+      pass
+    other = self.parent + "/o"
+    for flags, folder, code, text in (
+        ([], self.folder, 1, "has files of others: name a folder that is new, or empty"),
+        ([], self.folder + "/precious", 1, "is no folder"),
+        ([], self.parent + "/no/folder", 1, "cannot be used: No such file or directory"),
+        ([], "/sys/kernel/farlook", 1, "cannot be used: "),
+        ([], self.parent + "/a,b", 1, "a comma"),
+        (["--replicas=0"], other, 1, "--replicas=0: a group has 1 to 16 servers"),
+        (["--replicas=17"], other, 1, "--replicas=17: a group has 1 to 16 servers"),
+        (["--replicas=two"], other, 1, "--replicas=two: a group has 1 to 16 servers"),
+        (["--replica=2"], other, 1, "unrecognized arguments: --replica=2"),
+        (["one more"], other, 1, "unrecognized arguments"),
+        (["--kv_server=/etc/passwd"], other, 1, "--kv_server=/etc/passwd: there is no program that can be run"),
+        (["--memory=1k"], other, 2, "a ended with exit code 1"),
+    ):
+      got, errors = ends(self.start(*flags, folder=folder))
+      self.assertEqual(got, code, errors)
+      self.assertIn(text, errors)
+      self.assertNotIn("Traceback", errors)
+    self.assertTrue(os.path.exists(self.folder + "/precious"))
+
+  def test_a_wrong_flag_for_the_servers_is_told_in_their_words(self):
+    process = subprocess.run([CLUSTER, f"--kv_server={SERVER}", f"--kv_cli={CLI}", self.folder, "--", "--nonsense"],
+                             capture_output=True, text=True, check=False, timeout=SECONDS)
+    self.assertEqual(process.returncode, 2)
+    self.assertIn("unknown flag --nonsense", process.stderr)
+    process = subprocess.run([CLUSTER, f"--kv_server={SERVER}", f"--kv_cli={CLI}", self.folder, "--", "--group=x"],
+                             capture_output=True, text=True, check=False, timeout=SECONDS)
+    self.assertEqual(process.returncode, 1)
+    self.assertIn("kv_cluster itself says --listen and --group", process.stderr)
+
+
+if __name__ == "__main__":
+  unittest.main()
