@@ -29,10 +29,10 @@ HELP = """kv_cluster runs a group of kv_server processes on this host, for devel
 
 What follows -- goes to each kv_server: kv_cluster DIR -- --workers=2 --suspicion=1s
 
-DIR is a new folder, an empty one, or one that kv_cluster had before. The servers' logs are in it, a.log and so on. When
-all servers are in sync it prints the address for clients, and that as a line for shells, which DIR/env has too, until
-it ends. A server that ends is started again, and filled by the others. SIGTERM and SIGINT end all; the table is not
-kept: the next start begins with an empty one.
+DIR is a new folder, an empty one, or one that kv_cluster had before. It has the servers' logs, a.log and so on, and their
+processes' ids, a.pid. When all are in sync kv_cluster prints the address for clients, and that as a line for shells,
+which DIR/env has too, until it ends. A server that ends is started again, and filled by the others. SIGTERM and SIGINT
+end all; the table is not kept: the next start begins with an empty one.
 
 Exit codes:
   0  ended as asked
@@ -157,7 +157,8 @@ class Folder:
         """What only running servers need; where all are gone, so is the table that it tells of."""
         for name in ("groups", "etcd"):
             shutil.rmtree(self.path / name, ignore_errors=True)
-        (self.path / "env").unlink(missing_ok=True)
+        for path in [self.path / "env", *self.path.glob("*.pid")]:
+            path.unlink(missing_ok=True)
 
 
 # ---- Processes.
@@ -191,6 +192,7 @@ class Process:
             # A session of its own: ^C is for kv_cluster, which ends it in good order.
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True, pass_fds=[self.folder.lock], preexec_fn=child)
+        (self.folder.path / f"{self.name}.pid").write_text(f"{self.process.pid}\n", encoding="ascii")
         self.started = time.monotonic()
 
     def has_ended(self):

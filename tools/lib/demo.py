@@ -1,4 +1,6 @@
 """Shows Farlook at work: builds it, starts a kv_server, loads records and runs the YCSB workloads from another process.
+With --cluster it starts a group of two servers, reads and writes as workload B does, kills the primary in the middle,
+stops the next one, and proves that every acknowledged write is there.
 
 The table lies in 2 MiB huge pages where this may reserve them (as root; they are given back at the end). Runs for a
 minute or two. Exit codes: 0 all went well, 1 it did not, 2 wrong arguments, 130 interrupted.
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import demo_cluster
 import disk_cache
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -175,21 +178,21 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: also when the demo is killed
 
 
-def build():
+def build(targets):
     if shutil.which("bazel") is None:
         raise Failure("bazel is missing; tools/setup installs it")
     say("building (--config=opt) ...")
     cache = disk_cache.directory()
     flags = disk_cache.prepare(cache)
     # The caller's bazel-bin may lead to another configuration by the time it is used.
-    if subprocess.run(["bazel", "build", "--config=opt", "--show_result=0", "--ui_event_filters=-info", *flags, *TARGETS],
+    if subprocess.run(["bazel", "build", "--config=opt", "--show_result=0", "--ui_event_filters=-info", *flags, *targets],
                       cwd=ROOT, check=False).returncode != 0:
         raise Failure("the build failed; its output is above")
     if flags:
         disk_cache.clean(cache)
     info = subprocess.run(["bazel", "info", "--config=opt", "bazel-bin"], cwd=ROOT, check=True,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    return [pathlib.Path(info.stdout.strip()) / target[2:].replace(":", "/") for target in TARGETS]
+    return [pathlib.Path(info.stdout.strip()) / target[2:].replace(":", "/") for target in targets]
 
 
 def run_ycsb(ycsb, server, args, directory, workload, load):
@@ -235,7 +238,7 @@ def print_phase(title, phase, server_seconds):
 
 def run(args, cleanup):
     size_for(args)
-    server_binary, ycsb, cli = build()
+    server_binary, ycsb, cli = build(TARGETS)
     directory = pathlib.Path(tempfile.mkdtemp(prefix="farlook-demo-", dir="/tmp"))
     cleanup.append(lambda: shutil.rmtree(directory, ignore_errors=True))
     say()
@@ -311,8 +314,18 @@ def parse(argv):
     parser.add_argument("--threads", type=count, metavar="N", default=max(1, min(8, (os.cpu_count() or 2) - 1)),
                         help="of the client (one less than there are processors)")
     parser.add_argument("--quick", action="store_true", help="50,000 records and operations")
+    parser.add_argument("--cluster", action="store_true", help="a group of servers, one of which is killed: 100,000 "
+                        "records (--quick: 20,000), and --seconds in place of --operations")
+    parser.add_argument("--seconds", type=count, metavar="N", help="of --cluster, 10 at least (30; --quick: 14)")
     parser.add_argument("--keep", action="store_true", help="leave the server running")
     args = parser.parse_args(argv)
+    if args.cluster and (args.keep or args.operations):
+        parser.error("--cluster takes --seconds, and neither --operations nor --keep")
+    if args.seconds and (not args.cluster or args.seconds < demo_cluster.LEAST_S):
+        parser.error(f"--seconds: those of --cluster, {demo_cluster.LEAST_S} at least")
+    args.seconds = args.seconds or (14 if args.quick else 30)
+    if args.cluster:
+        args.records = args.records or (20_000 if args.quick else 100_000)
     default = 50_000 if args.quick else 1_000_000
     args.records = args.records or default
     args.operations = args.operations or default
@@ -326,8 +339,11 @@ def main(argv):
         signal.signal(number, signal.default_int_handler)
     code = 0
     try:
-        run(args, cleanup)
-    except Failure as failure:
+        if args.cluster:
+            demo_cluster.run(args, build(demo_cluster.TARGETS), cleanup)
+        else:
+            run(args, cleanup)
+    except (Failure, demo_cluster.Failure) as failure:
         print(f"demo: {failure}", file=sys.stderr)
         code = 1
     except KeyboardInterrupt:

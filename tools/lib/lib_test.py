@@ -313,7 +313,8 @@ class DemoTest(unittest.TestCase):
             self.size(64 << 20)
 
     def test_wrong_arguments(self):
-        for argv in (["--records=0"], ["--records=x"], ["--operations=-1"], ["--nonsense"], ["extra"]):
+        for argv in (["--records=0"], ["--records=x"], ["--operations=-1"], ["--nonsense"], ["extra"], ["--seconds=20"],
+                     ["--cluster", "--seconds=9"], ["--cluster", "--keep"], ["--cluster", "--operations=5"]):
             with self.subTest(argv=argv), contextlib.redirect_stderr(io.StringIO()) as said:
                 with self.assertRaises(SystemExit) as exit_:
                     demo.parse(argv)
