@@ -88,7 +88,9 @@ class Expiring {
                              /*timeout_ms=*/300'000);
     if (!server.ok()) return server.status();
     server_ = *std::move(server);
-    absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(server_->address());
+    ClientOptions options;
+    options.timeout_ms = 60'000;  // on a busy machine too
+    absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(server_->address(), options);
     if (!client.ok()) return client.status();
     client_ = *std::move(client);
     return absl::OkStatus();
