@@ -1,4 +1,6 @@
 // Gets of ClientCore with Lookups::kMessages: the server looks up, and its CPU is what they cost.
+#include <array>
+#include <cstdint>
 #include <string>
 
 #include "client/core_testing.h"
@@ -242,6 +244,36 @@ TEST_P(CoreGetsTest, ABrokenConnectionIsNotNoticed) {
   EXPECT_EQ(core_->stats().resent_requests, 4);
   EXPECT_TRUE(Put("later", "value").ok());
   ExpectNoViolations();
+}
+
+// What an answer is of, its number alone says: one that is not open, or answered already, is nobody's.
+TEST_P(CoreGetsTest, AWrongNumberInAPackBreaksTheConnection) {
+  server_->Put("a", "one");
+  server_->Put("b", "two");
+  Connect();
+  for (const std::array<uint64_t, 2> answers : {std::array<uint64_t, 2>{0, 0}, {0, 2}, {0, UINT64_MAX}}) {
+    network_.sent.clear();
+    network_.hold_requests = true;
+    OwnedOperation a(Kind::kGet, "a"), b(Kind::kGet, "b");
+    StartTogether({&a, &b});
+    const uint64_t first = kv::Request::Decode(network_.sent[0])->number;
+    ASSERT_EQ(KeysOf(0), 2u);
+    kv::ReplyPack pack;
+    for (const uint64_t answer : answers) {
+      kv::Reply reply;
+      reply.code = kv::Code::kNotFound;
+      reply.number = first + answer;
+      ASSERT_TRUE(pack.Add(reply));
+    }
+    network_.hold_requests = false;  // of the next connection
+    network_.Inject(pack.Finish());
+    Poll();
+    PollFor(options_.timeout_ms, b.operation);
+    // Expect: the first answer of the pack is believed; the other is of neither, and the get is asked again.
+    EXPECT_EQ(a.code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(b.result, "two") << b.status();
+  }
+  EXPECT_EQ(core_->stats().reconnects, 3);
 }
 
 TEST_P(CoreGetsTest, AMalformedPackBreaksTheConnection) {

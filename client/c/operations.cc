@@ -156,6 +156,13 @@ int farlook_prepare_ping(farlook_operation* operation, const farlook_options* op
   return Prepare(operation, Kind::kPing, nullptr, 0, options, kNoMore);
 }
 
+int farlook_prepare_server_stats(farlook_operation* operation, uint64_t from_line, const farlook_options* options) {
+  const std::string from = from_line == 0 ? "" : "@" + std::to_string(from_line);
+  return Prepare(operation, Kind::kStat, from.data(), from.size(), options, [&](Operation* record) {
+    record->to = {&operation->value, {}};
+  });
+}
+
 int farlook_prepare_create_counter(farlook_operation* operation, const void* key, size_t key_bytes, int64_t initial,
                                    const farlook_options* options) {
   return Prepare(operation, Kind::kCreateCounter, key, key_bytes, options,
@@ -265,18 +272,22 @@ size_t farlook_operation_bytes(const farlook_operation* operation) {
   if (operation == nullptr || operation->state != State::kEnded) return 0;
   const int code = CodeOf(operation->status());
   if (code == FARLOOK_OUT_OF_RANGE) return operation->record().value_bytes;
-  if (code != FARLOOK_OK || !farlook::client::WantsValue(operation->record().kind)) return 0;
-  return operation->record().to.string != nullptr ? operation->value.size() : operation->record().value_bytes;
+  const Operation& record = operation->record();
+  const bool has = farlook::client::WantsValue(record.kind) || record.kind == Kind::kStat;
+  if (code != FARLOOK_OK || !has) return 0;
+  return record.to.string != nullptr ? operation->value.size() : record.value_bytes;
 }
 
 uint64_t farlook_operation_version(const farlook_operation* operation) {
-  return operation != nullptr && operation->state == State::kEnded ? operation->version() : 0;
+  if (operation == nullptr || operation->state != State::kEnded || operation->record().kind == Kind::kStat) return 0;
+  return operation->version();
 }
 
 int64_t farlook_operation_number(const farlook_operation* operation) {
   if (operation == nullptr || operation->state != State::kEnded) return 0;
   const Operation& record = operation->record();
   if (record.kind == Kind::kTtl) return operation->status().ok() ? record.left_ms : 0;
+  if (record.kind == Kind::kStat) return operation->status().ok() ? static_cast<int64_t>(record.version) : 0;
   return farlook::client::IsCounter(record.kind) && TellsValue(CodeOf(record.status)) ? record.counter : 0;
 }
 

@@ -29,6 +29,10 @@ __all__ = ["Client", "connect", "Error", "Aborted", "AlreadyExists", "Cancelled"
            "ResourceExhausted", "Unauthenticated", "Unavailable", "Unknown"]
 
 
+def _figures(text):
+    return dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+
+
 class Client(_farlook.Client):
     """A connection to a server: farlook.connect() makes one."""
 
@@ -42,8 +46,7 @@ class Client(_farlook.Client):
 
     def server_stats(self, **options):
         """The server's figures (docs/operations.md), as text by name."""
-        lines = self.server_stats_text(**options).splitlines()
-        return dict(line.split(" ", 1) for line in lines if " " in line)
+        return _figures(self.server_stats_text(**options))
 
 
 def connect(address, **options):

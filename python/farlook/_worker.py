@@ -3,7 +3,7 @@
 import select
 from typing import Any
 
-from farlook import Error, InvalidArgument, Unknown, _farlook
+from farlook import AlreadyExists, Error, FailedPrecondition, InvalidArgument, Unknown, _farlook
 
 __all__ = ["Worker"]
 
@@ -15,12 +15,31 @@ class Worker:
         self._address = address
         self._options = options
         self._client: Any = None
+        self._registered: list[Any] = []
         self._connect()
 
     def _connect(self) -> None:
         self._client = _farlook.Client.connect(self._address, **self._options)
         self._poller = select.poll()
         self._poller.register(self._client._fd(), select.POLLIN)
+        for memory in self._registered:
+            try:
+                self._client.register(memory)
+            except Error:
+                pass  # values are copied then, or it was registered twice
+
+    def register(self, memory: Any) -> None:
+        """Has values read into this memory, and pulled from it, without a copy where the transport can, until close().
+        Any thread may call it. Raises an Error if the transport cannot use it: then values are copied."""
+        self._registered.append(memory)
+        try:
+            if self._client is not None:
+                self._client.register(memory)
+        except AlreadyExists:
+            pass  # by _connect(), in the worker's thread
+        except Error:
+            self._registered = [other for other in self._registered if other is not memory]
+            raise
 
     def close(self) -> None:
         if self._client is not None:
@@ -40,6 +59,8 @@ class Worker:
                 try:
                     client._start(place, kind, *args, **options)
                     under_way.add(place)
+                except FailedPrecondition:
+                    raise  # the client is of no more use
                 except Exception as error:  # pylint: disable=broad-except
                     # As a view that is read-only: it is the batch that fails, and not the thread.
                     outcomes[place] = error if isinstance(error, Error) else InvalidArgument(str(error))

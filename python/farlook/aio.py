@@ -7,8 +7,8 @@
         first, second = await asyncio.gather(client.get("key"), client.get("other"))
 
 A call starts its operation at once and returns a future, so that calls that are made one after the other are under way
-together. Calls, keys, values, options and errors are farlook.Client's, but for server_stats(), which is not here. A value that is put, or a buffer that is read into, may
-not change until the future is done: one that is cancelled leaves its operation under way, to its end or its deadline.
+together. Calls, keys, values, options and errors are farlook.Client's. A value that is put, or a buffer that is read into, may not
+change until the future is done: one that is cancelled leaves its operation under way, to its end or its deadline.
 
 A client belongs to the event loop in which it was connected; its descriptor wakes that loop, and no thread does.
 """
@@ -20,7 +20,7 @@ import itertools
 from types import TracebackType
 from typing import Any, Optional
 
-from farlook import Cancelled, Error, InvalidArgument, _farlook
+from farlook import Cancelled, Error, InvalidArgument, _farlook, _figures
 
 __all__ = ["Client", "connect"]
 
@@ -193,6 +193,10 @@ class Client:
                     timeout_ms: Optional[int] = None) -> "asyncio.Future[list[bool]]":
         return self._all("exists", _alone(keys), timeout_ms=timeout_ms)
 
+    def touch_many(self, keys: collections.abc.Iterable[Any], ttl_ms: int, *,
+                   timeout_ms: Optional[int] = None) -> "asyncio.Future[list[bool]]":
+        return self._all("touch", [(key, ttl_ms) for (key,) in _alone(keys)], timeout_ms=timeout_ms)
+
     def create_counter(self, key: Any, initial: int = 0, *, ttl_ms: Optional[int] = None,
                        exactly_once: Optional[bool] = None, timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
         return self._begin("create_counter", key, initial, ttl_ms=ttl_ms, exactly_once=exactly_once,
@@ -213,8 +217,34 @@ class Client:
                        timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
         return self._begin("delete_counter", key, exactly_once=exactly_once, timeout_ms=timeout_ms)
 
+    def create_counter_many(self, keys: collections.abc.Iterable[Any], initials: collections.abc.Iterable[int], *,
+                            ttl_ms: Optional[int] = None, exactly_once: Optional[bool] = None,
+                            timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[int]]]":
+        return self._all("create_counter", _pairs(keys, initials), ttl_ms=ttl_ms, exactly_once=exactly_once,
+                         timeout_ms=timeout_ms)
+
+    def fetch_add_many(self, keys: collections.abc.Iterable[Any], deltas: collections.abc.Iterable[int], *,
+                       exactly_once: Optional[bool] = None,
+                       timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[int]]]":
+        return self._all("fetch_add_if_there", _pairs(keys, deltas), exactly_once=exactly_once, timeout_ms=timeout_ms)
+
+    def read_counter_many(self, keys: collections.abc.Iterable[Any], *,
+                          timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[int]]]":
+        return self._all("read_counter_if_there", _alone(keys), timeout_ms=timeout_ms)
+
     def ping(self, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[None]":
         return self._begin("ping", timeout_ms=timeout_ms)
+
+    async def server_stats(self, *, timeout_ms: Optional[int] = None) -> dict[str, str]:
+        return _figures(await self.server_stats_text(timeout_ms=timeout_ms))
+
+    async def server_stats_text(self, *, timeout_ms: Optional[int] = None) -> str:
+        text = ""
+        while True:
+            lines, left = await self._begin("server_stats", text.count("\n"), timeout_ms=timeout_ms)
+            text += lines
+            if left == 0 or not lines:
+                return text
 
     # ---- What asks nobody, and returns at once.
 

@@ -1,13 +1,19 @@
-"""A connector for LMCache, which keeps KV caches of language models: its plug-in type "native_plugin" loads it.
+"""A connector for LMCache, which keeps KV caches of language models: its plug-in types "plugin" and "native_plugin" load it.
 
-    {"type": "native_plugin", "module_path": "farlook.lmcache", "class_name": "Connector",
+    {"type": "plugin", "module_path": "farlook.lmcache", "class_name": "Adapter",
      "adapter_params": {"address": "rdma://10.0.0.1:7471", "num_workers": 2}}
 
-docs/integrations.md shows where it sits. Batches are shared out among threads, each with a client of its own; while these
-copy values between LMCache's memory and the server's, the interpreter runs others. LMCache is not needed to use it.
+docs/integrations.md shows where it sits. "native_plugin" loads a Connector; an Adapter is LMCache's own adapter over a
+Connector that knows LMCache's memory (L1), so that over rdma values are not copied on their way. Batches are shared out
+among threads, each with a client of its own; while these copy values between LMCache's memory and the server's, the
+interpreter runs others. LMCache is not needed to use a Connector.
 """
 
 import collections
+import ctypes
+import functools
+import importlib
+import logging
 import os
 import queue
 import threading
@@ -17,6 +23,8 @@ from farlook import DeadlineExceeded, Error, FailedPrecondition, Unknown
 from farlook._worker import Worker
 
 __all__ = ["Connector"]
+
+_log = logging.getLogger(__name__)
 
 # What mypy does not know of os.
 _os: Any = os
@@ -73,6 +81,7 @@ class Connector:
             for worker in workers:
                 worker.close()
             raise
+        self._workers = workers
         self._fd = _os.eventfd(0, _os.EFD_NONBLOCK | _os.EFD_CLOEXEC)
         self._threads = [threading.Thread(target=self._serve, args=(worker,), name="farlook-lmcache", daemon=True)
                          for worker in workers]
@@ -82,6 +91,12 @@ class Connector:
     def event_fd(self) -> int:
         """Readable while there are completions."""
         return self._fd
+
+    def register(self, memory: Any) -> None:
+        """Has values read into this memory, and pulled from it, without a copy where the transport can (rdma), until
+        close(). Raises an Error where it cannot be registered: then values are copied."""
+        for worker in self._workers:
+            worker.register(memory)
 
     def submit_batch_get(self, keys: list[str], memoryviews: list[memoryview]) -> int:
         """Reads values into views of their lengths; its completion says of which keys. Others' views mean nothing."""
@@ -176,3 +191,37 @@ def _undo(batch: _Batch) -> Any:
             yield "delete", key
         elif not isinstance(outcome, Error):
             yield "delete", key, {"if_version": outcome}
+
+
+# ---- LMCache's own adapter, over a Connector that knows its memory.
+
+
+def _memory_of(description: Any) -> Any:
+    """What of LMCache's memory stays where it is: of memory that grows the part that there is from the beginning."""
+    stable = getattr(description, "stable_registration_size", None)
+    return (ctypes.c_char * (description.size if stable is None else stable)).from_address(description.ptr)
+
+
+@functools.cache
+def _adapter() -> Any:
+    base: Any = importlib.import_module(
+        "lmcache.v1.distributed.l2_adapters.native_connector_l2_adapter").NativeConnectorL2Adapter
+
+    def init(self: Any, params: dict[str, Any], l1_memory_desc: Any = None) -> None:
+        connector = Connector(**params)
+        try:
+            if l1_memory_desc is not None:
+                connector.register(_memory_of(l1_memory_desc))
+        except Error as error:
+            _log.warning("farlook: LMCache's memory is not registered, so over rdma values are copied: %s", error)
+        base.__init__(self, connector, type_name="farlook")
+
+    doc = "LMCache's adapter for native connectors over Farlook. `params` are Connector's."
+    return type("Adapter", (base,), {"__init__": init, "__doc__": doc})
+
+
+def __getattr__(name: str) -> Any:
+    # Not at import: LMCache imports this module, and a Connector does without LMCache.
+    if name == "Adapter":
+        return _adapter()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -59,6 +59,10 @@ class _Lane:
             _log.warning("farlook: %d of %d operations failed: %s", len(errors), len(outcomes), errors[0])
         return outcomes
 
+    def register(self, memory: Any) -> None:
+        with self._lock:
+            self._worker.register(memory)
+
     def close(self) -> None:
         with self._lock:
             self._worker.close()
@@ -106,6 +110,14 @@ class HiCache(_Storage):
         size = mem_pool_host.page_size
         page = torch.arange(size) if torch is not None else array.array("q", range(size))
         self._pieces = len(mem_pool_host.get_page_buffer_meta(page)[0])
+        # One tensor, or one for each layer.
+        tensors = mem_pool_host.kv_buffer
+        for tensor in tensors if isinstance(tensors, (list, tuple)) else [tensors]:
+            for lane in (self._gets, self._puts):
+                try:
+                    lane.register(_memory_of(tensor))
+                except Error as error:
+                    _log.warning("farlook: the pool's memory is not registered, so over rdma pages are copied: %s", error)
 
     # ---- Pages, where they lie in the host's memory ("interface_v1").
 

@@ -65,6 +65,7 @@ static PyObject* make_length(const void* of, Py_ssize_t i) { return PyLong_FromS
 static PyObject* make_version(const void* of, Py_ssize_t i) {
   return PyLong_FromUnsignedLongLong(((const uint64_t*)of)[i]);
 }
+static PyObject* make_number(const void* of, Py_ssize_t i) { return PyLong_FromLongLong(((const int64_t*)of)[i]); }
 static PyObject* make_true(const void* of, Py_ssize_t i) {
   (void)of;
   (void)i;
@@ -187,34 +188,113 @@ static PyObject* put_many_(ARGUMENTS) {
   return result;
 }
 
-// A list of whether each key is there.
-static PyObject* yes_or_no(ARGUMENTS, const char* call,
-                           int (*do_)(farlook_client*, size_t, const void* const*, const size_t*,
-                                      const farlook_options*, int*)) {
+// A list of whether each key was there, of a batch that ended with `code`.
+static PyObject* yes_or_no(const Batch* batch, int code) {
+  PyObject* const result = code == FARLOOK_OK ? PyList_New(batch->keys.count) : raise_error(code);
+  for (Py_ssize_t i = 0; result != NULL && i < batch->keys.count; ++i) {
+    PyList_SetItem(result, i, PyBool_FromLong(batch->codes[i] == FARLOOK_OK));
+  }
+  return result;
+}
+
+// `call` is the library's, with `client`, `batch` and what is behind the keys and their bytes.
+#define YES_OR_NO(call, ...)                                                                                  \
+  PyObject* result = NULL;                                                                                    \
+  if (enter(self)) {                                                                                          \
+    int code;                                                                                                 \
+    UNLOCKED(code = call(self->client, (size_t)batch.keys.count, batch.keys.data, batch.keys.bytes, __VA_ARGS__)); \
+    leave(self);                                                                                              \
+    result = yes_or_no(&batch, code);                                                                         \
+  }                                                                                                           \
+  end_batch(&batch);                                                                                          \
+  return result
+
+static PyObject* delete_many_(ARGUMENTS) {
   static const char* const names[] = {"keys", NULL};
   Client* const self = (Client*)self_;
   Batch batch;
+  if (!begin_batch(&batch, "delete_many", names, 1, 0, values, count, keywords)) return NULL;
+  YES_OR_NO(farlook_delete_many, batch.options, batch.codes);
+}
+
+static PyObject* exists_many_(ARGUMENTS) {
+  static const char* const names[] = {"keys", NULL};
+  Client* const self = (Client*)self_;
+  Batch batch;
+  if (!begin_batch(&batch, "exists_many", names, 1, 0, values, count, keywords)) return NULL;
+  YES_OR_NO(farlook_exists_many, batch.options, batch.codes);
+}
+
+static PyObject* touch_many_(ARGUMENTS) {
+  static const char* const names[] = {"keys", "ttl_ms", NULL};
+  Client* const self = (Client*)self_;
+  Batch batch;
+  int64_t ttl_ms = 0;
+  if (!begin_batch(&batch, "touch_many", names, 2, -1, values, count, keywords)) return NULL;
+  if (!take_number(batch.args[1], &ttl_ms)) {
+    end_batch(&batch);
+    return NULL;
+  }
+  YES_OR_NO(farlook_touch_many, ttl_ms, batch.options, batch.codes);
+}
+
+// ---- Counters.
+
+typedef int (*Count)(farlook_client*, size_t, const void* const*, const size_t*, const int64_t*, const farlook_options*,
+                     int64_t*, int*);
+
+static int read_counters(farlook_client* client, size_t count, const void* const* keys, const size_t* key_bytes,
+                         const int64_t* unused, const farlook_options* options, int64_t* numbers, int* codes) {
+  (void)unused;
+  return farlook_read_counter_many(client, count, keys, key_bytes, options, numbers, codes);
+}
+
+// A number for each key, from a sequence of as many. False: an exception is set.
+static int take_numbers(PyObject* sequence, Py_ssize_t count, int64_t* numbers) {
+  PyObject* const list = PySequence_List(sequence);
+  int fine = list != NULL;
+  if (fine && PyList_Size(list) != count) {
+    raise_code(FARLOOK_INVALID_ARGUMENT, "there are not as many numbers as there are keys");
+    fine = 0;
+  }
+  for (Py_ssize_t i = 0; fine && i < count; ++i) fine = take_number(PyList_GetItem(list, i), &numbers[i]);
+  Py_XDECREF(list);
+  return fine;
+}
+
+// What each counter held before. With two names the second is of a number for each.
+static PyObject* count_all(ARGUMENTS, const char* call, const char* const* names, Py_ssize_t arguments, Count do_) {
+  Client* const self = (Client*)self_;
+  Batch batch;
   PyObject* result = NULL;
-  if (!begin_batch(&batch, call, names, 1, 0, values, count, keywords)) return NULL;
-  if (enter(self)) {
+  if (!begin_batch(&batch, call, names, arguments, -1, values, count, keywords)) return NULL;
+  const size_t keys = (size_t)batch.keys.count;
+  int64_t* const numbers = PyMem_Calloc(2 * keys + 1, sizeof *numbers);
+  if (numbers == NULL) {
+    PyErr_NoMemory();
+  } else if ((arguments == 1 || take_numbers(batch.args[1], batch.keys.count, numbers + keys)) && enter(self)) {
     int code;
-    UNLOCKED(code = do_(self->client, (size_t)batch.keys.count, batch.keys.data, batch.keys.bytes, batch.options,
+    UNLOCKED(code = do_(self->client, keys, batch.keys.data, batch.keys.bytes, numbers + keys, batch.options, numbers,
                         batch.codes));
     leave(self);
-    result = code == FARLOOK_OK ? PyList_New(batch.keys.count) : raise_error(code);
-    for (Py_ssize_t i = 0; result != NULL && i < batch.keys.count; ++i) {
-      PyList_SetItem(result, i, PyBool_FromLong(batch.codes[i] == FARLOOK_OK));
-    }
+    result = code == FARLOOK_OK ? results(&batch, make_number, numbers) : raise_error(code);
   }
+  PyMem_Free(numbers);
   end_batch(&batch);
   return result;
 }
 
-static PyObject* delete_many_(ARGUMENTS) {
-  return yes_or_no(self_, values, count, keywords, "delete_many", farlook_delete_many);
+static PyObject* create_counter_many_(ARGUMENTS) {
+  static const char* const names[] = {"keys", "initials", NULL};
+  return count_all(self_, values, count, keywords, "create_counter_many", names, 2, farlook_create_counter_many);
 }
-static PyObject* exists_many_(ARGUMENTS) {
-  return yes_or_no(self_, values, count, keywords, "exists_many", farlook_exists_many);
+static PyObject* fetch_add_many_(ARGUMENTS) {
+  static const char* const names[] = {"keys", "deltas", NULL};
+  return count_all(self_, values, count, keywords, "fetch_add_many", names, 2, farlook_fetch_add_many);
+}
+static PyObject* read_counter_many_(ARGUMENTS) {
+  static const char* const names[] = {"keys", NULL};
+  return count_all(self_, values, count, keywords, "read_counter_many", names, 1, read_counters);
 }
 
 PyMethodDef batch_methods[] = {
@@ -224,5 +304,9 @@ PyMethodDef batch_methods[] = {
     METHOD(put_many, "Writes a value for each key; their versions."),
     METHOD(delete_many, "Deletes keys; whether each was there."),
     METHOD(exists_many, "Whether each key is there."),
+    METHOD(touch_many, "Has the keys' items live for ttl_ms; whether each was there."),
+    METHOD(create_counter_many, "Makes a counter for each key."),
+    METHOD(fetch_add_many, "Adds to counters; what each was before, or None."),
+    METHOD(read_counter_many, "What each counter holds, or None."),
     {NULL, NULL, 0, NULL},
 };

@@ -19,6 +19,8 @@ struct Kind {
   const char* name;
   const char* const* arguments;
   Py_ssize_t count;
+  // The first argument is a key, unless numbers are all that there is.
+  int keyless;
   // The second argument is 1: a value; 2: a buffer; 3: an array, of which the third says the row; 0: a number, if any.
   int memory;
   int (*prepare)(farlook_operation*, const Bytes* key, const Bytes* memory, const int64_t* numbers,
@@ -42,6 +44,12 @@ static int prepare_ping(farlook_operation* operation, const Bytes* key, const By
   (void)memory;
   (void)numbers;
   return farlook_prepare_ping(operation, options);
+}
+static int prepare_server_stats(farlook_operation* operation, const Bytes* key, const Bytes* memory,
+                                const int64_t* numbers, const farlook_options* options) {
+  (void)key;
+  (void)memory;
+  return farlook_prepare_server_stats(operation, (uint64_t)numbers[0], options);
 }
 PREPARE(put, memory->data, memory->bytes, options)
 PREPARE(exists, options)
@@ -73,6 +81,12 @@ static PyObject* to_length(const farlook_operation* operation, int code) {
   if (code == FARLOOK_NOT_FOUND) return Py_NewRef(Py_None);
   return code != FARLOOK_OK ? failed(operation, code) : PyLong_FromSize_t(farlook_operation_bytes(operation));
 }
+// (lines, how many are left)
+static PyObject* to_lines(const farlook_operation* operation, int code) {
+  if (code != FARLOOK_OK) return failed(operation, code);
+  return Py_BuildValue("(s#L)", farlook_operation_data(operation), (Py_ssize_t)farlook_operation_bytes(operation),
+                       (long long)farlook_operation_number(operation));
+}
 static PyObject* to_version(const farlook_operation* operation, int code) {
   return code != FARLOOK_OK ? failed(operation, code)
                             : PyLong_FromUnsignedLongLong(farlook_operation_version(operation));
@@ -94,6 +108,9 @@ static PyObject* to_bool(const farlook_operation* operation, int code) {
 static PyObject* to_number(const farlook_operation* operation, int code) {
   return code != FARLOOK_OK ? failed(operation, code) : PyLong_FromLongLong(farlook_operation_number(operation));
 }
+static PyObject* to_number_or_none(const farlook_operation* operation, int code) {
+  return code == FARLOOK_NOT_FOUND ? Py_NewRef(Py_None) : to_number(operation, code);
+}
 static PyObject* to_time(const farlook_operation* operation, int code) {
   const int64_t left_ms = farlook_operation_number(operation);
   return code == FARLOOK_OK && left_ms == FARLOOK_FOREVER ? Py_NewRef(Py_None) : to_number(operation, code);
@@ -107,27 +124,31 @@ static const char* const kValue[] = {"key", "value", NULL};
 static const char* const kTtl[] = {"key", "ttl_ms", NULL};
 static const char* const kInitial[] = {"key", "initial", NULL};
 static const char* const kDelta[] = {"key", "delta", NULL};
+static const char* const kFrom[] = {"from_line", NULL};
 static const char* const kSwap[] = {"key", "expected", "desired", NULL};
 
 static const Kind kinds[] = {
-    {"get", kKey, 1, 0, prepare_get, to_bytes},
-    {"get_with_version", kKey, 1, 0, prepare_get, to_bytes_and_version},
-    {"get_into", kBuffer, 2, 2, prepare_get_into, to_length},
-    {"get_row", kRow, 3, 3, prepare_get_into, to_true},
-    {"get_and_touch", kTtl, 2, 0, prepare_get_and_touch, to_bytes},
-    {"put", kValue, 2, 1, prepare_put, to_version},
-    {"put_if_there", kValue, 2, 1, prepare_put, to_version_or_none},
-    {"exists", kKey, 1, 0, prepare_exists, to_bool},
-    {"delete", kKey, 1, 0, prepare_delete, to_bool},
-    {"touch", kTtl, 2, 0, prepare_touch, to_bool},
-    {"persist", kKey, 1, 0, prepare_persist, to_bool},
-    {"ttl", kKey, 1, 0, prepare_ttl, to_time},
-    {"create_counter", kInitial, 2, 0, prepare_create_counter, to_number},
-    {"fetch_add", kDelta, 2, 0, prepare_fetch_add, to_number},
-    {"compare_swap", kSwap, 3, 0, prepare_compare_swap, to_number},
-    {"read_counter", kKey, 1, 0, prepare_read_counter, to_number},
-    {"delete_counter", kKey, 1, 0, prepare_delete_counter, to_number},
-    {"ping", kNothing, 0, 0, prepare_ping, to_none},
+    {"get", kKey, 1, 0, 0, prepare_get, to_bytes},
+    {"get_with_version", kKey, 1, 0, 0, prepare_get, to_bytes_and_version},
+    {"get_into", kBuffer, 2, 0, 2, prepare_get_into, to_length},
+    {"get_row", kRow, 3, 0, 3, prepare_get_into, to_true},
+    {"get_and_touch", kTtl, 2, 0, 0, prepare_get_and_touch, to_bytes},
+    {"put", kValue, 2, 0, 1, prepare_put, to_version},
+    {"put_if_there", kValue, 2, 0, 1, prepare_put, to_version_or_none},
+    {"exists", kKey, 1, 0, 0, prepare_exists, to_bool},
+    {"delete", kKey, 1, 0, 0, prepare_delete, to_bool},
+    {"touch", kTtl, 2, 0, 0, prepare_touch, to_bool},
+    {"persist", kKey, 1, 0, 0, prepare_persist, to_bool},
+    {"ttl", kKey, 1, 0, 0, prepare_ttl, to_time},
+    {"create_counter", kInitial, 2, 0, 0, prepare_create_counter, to_number},
+    {"fetch_add", kDelta, 2, 0, 0, prepare_fetch_add, to_number},
+    {"compare_swap", kSwap, 3, 0, 0, prepare_compare_swap, to_number},
+    {"fetch_add_if_there", kDelta, 2, 0, 0, prepare_fetch_add, to_number_or_none},
+    {"read_counter_if_there", kKey, 1, 0, 0, prepare_read_counter, to_number_or_none},
+    {"read_counter", kKey, 1, 0, 0, prepare_read_counter, to_number},
+    {"delete_counter", kKey, 1, 0, 0, prepare_delete_counter, to_number},
+    {"ping", kNothing, 0, 1, 0, prepare_ping, to_none},
+    {"server_stats", kFrom, 1, 1, 0, prepare_server_stats, to_lines},
 };
 
 static const Kind* kind_named(const char* name) {
@@ -173,13 +194,13 @@ static int take_row(Pending* pending, PyObject* number) {
   return 1;
 }
 
-// Fills pending->memory, or numbers[], from the arguments behind the key.
+// Fills pending->memory, or numbers[], from the arguments behind the key, if there is one.
 static int take_rest(Pending* pending, PyObject* const* args, int64_t* numbers) {
   const Kind* const kind = pending->kind;
   if (kind->memory != 0 && !(kind->memory == 1 ? take_bytes : take_writable)(args[1], &pending->memory)) return 0;
   if (kind->memory != 0) return kind->memory != 3 || take_row(pending, args[2]);
-  for (Py_ssize_t i = 1; i < kind->count; ++i) {
-    if (!take_number(args[i], &numbers[i - 1])) return 0;
+  for (Py_ssize_t i = !kind->keyless; i < kind->count; ++i) {
+    if (!take_number(args[i], numbers++)) return 0;
   }
   return 1;
 }
@@ -220,7 +241,7 @@ static PyObject* _start_(ARGUMENTS) {
   pending->kind = kind;
   pending->token = token;
   farlook_operation_set_tag(pending->operation, pending);
-  if ((kind->count > 0 && !take_bytes(args[0], &key)) || !take_rest(pending, args, numbers)) goto end;
+  if ((!kind->keyless && !take_bytes(args[0], &key)) || !take_rest(pending, args, numbers)) goto end;
   const int code = kind->prepare(pending->operation, &key, &pending->memory, numbers, options);
   if (code != FARLOOK_OK) {
     raise_error(code);

@@ -520,6 +520,26 @@ static void test_figures(farlook_client* client) {
   OK(farlook_server_stats(client, NULL, text));
   CHECK(farlook_value_bytes(text) > 0 && strncmp(farlook_value_data(text), "version " FARLOOK_VERSION "\n",
                                                  strlen("version " FARLOOK_VERSION "\n")) == 0);
+  /* The same without waiting, and from a line on. */
+  farlook_operation *stats = farlook_operation_new(), *done[1];
+  const char* const second = strchr(farlook_value_data(text), '\n') + 1;
+  for (uint64_t from = 0; from < 2; ++from) {
+    OK(farlook_prepare_server_stats(stats, from, NULL));
+    OK(farlook_start(client, &stats, 1));
+    EXPECT(1, farlook_wait(client, done, 1));
+    OK(farlook_operation_code(stats));
+    CHECK(farlook_operation_bytes(stats) > 0 && farlook_operation_version(stats) == 0);
+    const char* const expected = from == 0 ? farlook_value_data(text) : second;
+    CHECK(strncmp(farlook_operation_data(stats), expected, (size_t)(strchr(expected, '\n') - expected)) == 0);
+    size_t lines = from;
+    for (size_t i = 0; i < farlook_operation_bytes(stats); ++i)
+      lines += ((const char*)farlook_operation_data(stats))[i] == '\n';
+    size_t all = 0;
+    for (size_t i = 0; i < farlook_value_bytes(text); ++i) all += ((const char*)farlook_value_data(text))[i] == '\n';
+    CHECK(lines + (size_t)farlook_operation_number(stats) == all);
+  }
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_prepare_server_stats(NULL, 0, NULL));
+  OK(farlook_operation_free(stats));
   farlook_value_free(text);
   CHECK(strcmp(farlook_version(), FARLOOK_VERSION) == 0);
   /* Each code's number, which programs have in them, by its name. Nothing returns -12. */

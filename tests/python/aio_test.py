@@ -66,6 +66,13 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     self.assertEqual(await c.get_with_version(key), (b'3', version))
     self.assertIsNone(await c.get_with_version('nothing'))
     self.assertIsNone(await c.ping())
+    figures, more = await asyncio.gather(c.server_stats(), c.server_stats())
+    self.assertEqual(figures['version'], farlook.__version__)
+    with farlook.connect(ADDRESS) as other:
+      self.assertEqual(list(figures), list(other.server_stats()))  # Expect: all of them, in their order.
+    self.assertEqual(list(more), list(figures))
+    with self.assertRaises((TypeError, ValueError)):
+      c._client._start(1, 'server_stats', 'line')  # pylint: disable=protected-access
     self.assertNotEqual(c.incarnation(), 0)
     self.assertGreater(c.memory_bytes(), 0)
 
@@ -73,7 +80,7 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     def calls(of):
       return {name for name in dir(of) if not name.startswith('_')}
 
-    self.assertEqual(calls(farlook.Client) - calls(farlook.aio.Client), {'connect', 'server_stats', 'server_stats_text'})
+    self.assertEqual(calls(farlook.Client) - calls(farlook.aio.Client), {'connect'})
     self.assertEqual(calls(farlook.aio.Client) - calls(farlook.Client), set())
 
   async def test_batches(self):
@@ -90,6 +97,14 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     self.assertEqual(await c.get_many_into([*keys, 'nothing'], buffers), [8] * 5 + [None])
     self.assertEqual(buffers, [bytes([i]) * 8 for i in range(5)] + [bytes(8)])
     self.assertEqual(await c.exists_many([*keys, 'nothing']), [True] * 5 + [False])
+    self.assertEqual(await c.touch_many([*keys, 'nothing'], 60_000), [True] * 5 + [False])
+    self.assertLessEqual(await c.ttl(keys[4]), 61_000)
+    counters = [f'{self.key}n{i}' for i in range(3)]
+    self.assertEqual(await c.create_counter_many(counters, [1, 2, 3], ttl_ms=600_000), [1, 2, 3])
+    self.assertEqual(await c.fetch_add_many([*counters, 'nothing'], [10, 20, 30, 40]), [1, 2, 3, None])
+    self.assertEqual(await c.read_counter_many(['nothing', *counters]), [None, 11, 22, 33])
+    with self.assertRaises(farlook.AlreadyExists):
+      await c.create_counter_many(counters, [1, 2, 3])
     self.assertEqual(await c.delete_many([keys[0], 'nothing']), [True, False])
     self.assertEqual(await c.get_many([]), [])
     for wrong, error in ((lambda: c.put_many(keys, [b'']), farlook.InvalidArgument),
@@ -97,6 +112,7 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
                          (lambda: c.get_rows(keys, numpy.zeros(5)), farlook.InvalidArgument),
                          (lambda: c.get_rows(keys, rows[:, :1]), ValueError),
                          (lambda: c.get_many_into(keys, [b'constant'] * 5), (BufferError, TypeError)),
+                         (lambda: c.fetch_add_many(counters, [1]), farlook.InvalidArgument),
                          (lambda: c.exists_many('key'), TypeError)):
       with self.assertRaises(error):
         wrong()

@@ -17,8 +17,8 @@ KV_SERVER = None
 
 class Server:
 
-  def __init__(self, directory, *flags, memory='64m'):
-    self.address = f'shm://{directory}/socket'
+  def __init__(self, directory, *flags, memory='64m', address=None):
+    self.address = address or f'shm://{directory}/socket'
     # pylint: disable-next=consider-using-with
     self.process = subprocess.Popen([KV_SERVER, '--listen=' + self.address, '--memory=' + memory, '--huge_pages=none',
                                      *flags], stderr=subprocess.PIPE, text=True)

@@ -14,7 +14,9 @@ import select
 import sys
 import tempfile
 import threading
+import types
 import unittest
+import unittest.mock
 
 import numpy
 
@@ -218,6 +220,47 @@ class LmcacheTest(unittest.TestCase):
     gc.collect()
     memory.clear()
 
+  def test_the_adapter_registers_the_memory_of_lmcache(self):
+    # As LMCache's plug-in type "plugin" makes it. In the place of LMCache's own adapter stands what it is given.
+    base = 'lmcache.v1.distributed.l2_adapters.native_connector_l2_adapter'
+    module = types.ModuleType(base)
+    given = []
+
+    class NativeConnectorL2Adapter:
+
+      def __init__(self, native_client, max_capacity_gb=0, type_name=''):
+        given.append((native_client, type_name))
+
+    module.NativeConnectorL2Adapter = NativeConnectorL2Adapter
+    with unittest.mock.patch.dict(sys.modules, {base: module}):
+      plugin = importlib.import_module('farlook.lmcache')
+      plugin._adapter.cache_clear()  # pylint: disable=protected-access
+      self.addCleanup(plugin._adapter.cache_clear)  # pylint: disable=protected-access
+      self.assertTrue(issubclass(plugin.Adapter, NativeConnectorL2Adapter))
+      self.assertIs(plugin.Adapter, plugin.Adapter)
+      with self.assertRaises(AttributeError):
+        plugin.Adapters  # pylint: disable=pointless-statement
+      memory = numpy.zeros(4 * MIB, dtype=numpy.uint8)
+      whole = types.SimpleNamespace(ptr=memory.ctypes.data, size=memory.nbytes, align_bytes=4096)
+      for description, registered in ((whole, 4 * MIB), (None, 0), (types.SimpleNamespace(
+          **vars(whole), stable_registration_size=MIB), MIB), (types.SimpleNamespace(
+              **vars(whole), stable_registration_size=0), 0)):
+        kwargs = {} if description is None else {'l1_memory_desc': description}
+        plugin.Adapter({'address': ADDRESS, 'num_workers': 2, 'timeout_ms': 30_000}, **kwargs)
+        connector, name = given.pop()
+        self.addCleanup(connector.close)
+        self.assertEqual(name, 'farlook')
+        for worker in connector._workers:  # pylint: disable=protected-access
+          for at in (0, MIB - 1, MIB, 4 * MIB - 1):
+            register = worker._client.register  # pylint: disable=protected-access
+            if at < registered:
+              self.assertRaises(farlook.AlreadyExists, register, memory[at:at + 1])
+            else:
+              register(memory[at:at + 1])
+        wait = Demux(connector)
+        self.assertEqual(wait(connector.submit_batch_set(self.keys(2), [memoryview(memory)] * 2)), (True, '', None))
+        self.assertEqual(wait(connector.submit_batch_get(self.keys(1), [memoryview(memory)])), (True, '', [True]))
+
   def test_the_adapter_of_lmcache_itself(self):
     if importlib.util.find_spec('lmcache') is None:
       print('lmcache is not installed here: its own adapter was NOT run over the connector', flush=True)
@@ -226,6 +269,9 @@ class LmcacheTest(unittest.TestCase):
     c, _ = self.open()
     adapter = native_connector_l2_adapter.NativeConnectorL2Adapter(c, type_name='native_plugin')
     self.assertEqual(adapter.report_status()['type'], 'native_plugin')
+    adapter.close()
+    adapter = importlib.import_module('farlook.lmcache').Adapter({'address': ADDRESS})
+    self.assertEqual(adapter.report_status()['type'], 'farlook')
     adapter.close()
 
 

@@ -138,11 +138,15 @@ class ValuesTest(FarlookTest):
     self.assertEqual([b if n is None else bytes(b[:n]) for b, n in zip(buffers, lengths)],
                      [bytearray(100) if value is None else value for value in found])
     self.assertEqual(c.exists_many(keys[2:5]), [True, False, True])
+    self.assertEqual(c.touch_many(keys, 60_000), [key != keys[3] for key in keys])
+    self.assertTrue(all(0 < c.ttl(key) <= 61_000 for key in (keys[0], keys[499])))
     self.assertEqual(c.delete_many(keys), [key != keys[3] for key in keys])
-    for wrong in (lambda: c.put_many(keys, [b'']), lambda: c.get_many_into(keys, []), lambda: c.get_many([''])):
+    for wrong in (lambda: c.put_many(keys, [b'']), lambda: c.get_many_into(keys, []), lambda: c.get_many(['']),
+                  lambda: c.touch_many(keys, 0), lambda: c.touch_many([''], 5)):
       with self.assertRaises(farlook.InvalidArgument):
         wrong()
-    for wrong in (lambda: c.get_many('key'), lambda: c.get_many(b'key'), lambda: c.get_many([1]), lambda: c.get_many(5)):
+    for wrong in (lambda: c.get_many('key'), lambda: c.get_many(b'key'), lambda: c.get_many([1]), lambda: c.get_many(5),
+                  lambda: c.touch_many(keys), lambda: c.touch_many(keys, 'long'), lambda: c.touch_many('key', 5)):
       with self.assertRaises(TypeError):
         wrong()
 
@@ -194,6 +198,38 @@ class ValuesTest(FarlookTest):
     self.assertEqual(c.delete_counter(self.key), 2**61 - 1)
     with self.assertRaises(farlook.NotFound):
       c.read_counter(self.key)
+
+  def test_batches_of_counters(self):
+    import numpy  # pylint: disable=import-outside-toplevel
+    c = self.client
+    keys = [f'{self.key}{i}' for i in range(300)]
+    self.assertEqual(c.create_counter_many(keys, range(300), ttl_ms=600_000), list(range(300)))
+    self.assertLessEqual(c.ttl(keys[299]), 601_000)
+    # Expect: those that are absent are None; others are what they were before.
+    self.assertEqual(c.fetch_add_many([*keys, 'nothing'], [-i for i in range(301)]), [*range(300), None])
+    self.assertEqual(c.read_counter_many(['nothing', *keys]), [None] + [0] * 300)
+    self.assertEqual(c.fetch_add_many(keys[:3], numpy.array([2, 3, 4]), exactly_once=True), [0, 0, 0])
+    self.assertEqual(c.fetch_add_many([keys[0]] * 3, [1, 1, 1]), [2, 3, 4])  # in their order
+    self.assertEqual((c.read_counter_many([]), c.fetch_add_many([], [])), ([], []))
+    with self.assertRaises(farlook.AlreadyExists):
+      c.create_counter_many([keys[0], self.key], [0, 7])
+    self.assertEqual(c.read_counter(self.key), 7)  # Expect: the rest was done all the same.
+    c.create_counter(self.key + 'large', 2**61 - 1)
+    with self.assertRaises(farlook.OutOfRange):
+      c.fetch_add_many([keys[0], self.key + 'large'], [1, 1])
+    c.put(self.key + 'value', b'')
+    with self.assertRaises(farlook.FailedPrecondition):
+      c.read_counter_many([self.key + 'value'])
+    for wrong in (lambda: c.fetch_add_many(keys, [1]), lambda: c.create_counter_many(keys[:1], [])):
+      with self.assertRaisesRegex(farlook.InvalidArgument, 'as many'):
+        wrong()
+    for wrong in (lambda: c.fetch_add_many(keys, 1), lambda: c.fetch_add_many(keys[:1], ['x']),
+                  lambda: c.fetch_add_many(keys[:1], [1.5]), lambda: c.fetch_add_many(keys[:1]),
+                  lambda: c.read_counter_many('key')):
+      with self.assertRaises(TypeError):
+        wrong()
+    with self.assertRaises(OverflowError):
+      c.fetch_add_many(keys[:1], [2**64])
 
 
 class ClientTest(FarlookTest):
@@ -253,7 +289,8 @@ class ClientTest(FarlookTest):
     self.addCleanup(faulthandler.cancel_dump_traceback_later)
     faulthandler.dump_traceback_later(60, exit=True)  # rather than wait for ever
     calls = (lambda: c.get_many([key]), lambda: c.get_with_version(key), lambda: fails(lambda: c.get('')),
-             lambda: fails(lambda: c.get_many([''])), lambda: c.put_many([key], [b'value']), c.stats, c.server_stats)
+             lambda: fails(lambda: c.get_many([''])), lambda: c.put_many([key], [b'value']), c.stats, c.server_stats,
+             lambda: c.touch_many([key], 60_000), lambda: fails(lambda: c.fetch_add_many([''], [1])))
     for call in calls:
       for threshold in range(1, 20):
         gc.disable()
@@ -271,7 +308,9 @@ class ClientTest(FarlookTest):
     self.assertIsInstance(raised.exception, farlook.Unavailable)
     self.assertIsInstance(raised.exception, farlook.Error)
     self.assertIn('farlook-no-such-server', str(raised.exception))
-    with farlook.connect(self.address, read_only=True) as reader, self.assertRaises(PermissionError):
+    with self.assertRaisesRegex(farlook.InvalidArgument, 'fencing'):
+      farlook.connect(self.address, fencing='loose')
+    with farlook.connect(self.address, read_only=True, fencing='strict') as reader, self.assertRaises(PermissionError):
       reader.put(self.key, b'')
 
   def test_a_closed_client_says_so(self):
@@ -326,13 +365,13 @@ class ClientTest(FarlookTest):
     with tempfile.TemporaryDirectory(dir='/tmp') as directory:
       server = Server(directory)
       client = farlook.connect(server.address, timeout_ms=30_000)
-      os.kill(server.process.pid, signal.SIGSTOP)
+      server.pause()
       done = []
       waiting = threading.Thread(target=lambda: done.append(client.put('key', b'value')))
       waiting.start()
       for _ in range(1000):
         self.assertEqual(done, [])
-      os.kill(server.process.pid, signal.SIGCONT)
+      server.go_on()
       waiting.join()
       self.assertEqual(len(done), 1)
       client.close()
@@ -345,10 +384,13 @@ class ClientTest(FarlookTest):
       c.put_many(keys, [b'v' * 3000] * 20)
       c.get_many(keys)
       c.get_many_into(keys, [bytearray(3000) for _ in keys])
+      c.touch_many(keys, 600_000)
+      c.fetch_add_many(['nothing'] * 20, range(20))
       c.get(keys[0], timeout_ms=5_000)
       c.get_with_version(keys[0])
       for call in (lambda: c.put('k', b'', ttl=1), lambda: c.get(b'', timeout_ms=5), lambda: c.get_many([1]),
-                   lambda: c.get_into(keys[0], bytearray(1)), lambda: c.get('a', 'b'), lambda: c.get_many([''])):
+                   lambda: c.get_into(keys[0], bytearray(1)), lambda: c.get('a', 'b'), lambda: c.get_many(['']),
+                   lambda: c.fetch_add_many(keys, ['x'] * 20)):
         with self.assertRaises((TypeError, farlook.Error)):
           call()
       c.stats()

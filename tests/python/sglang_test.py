@@ -235,6 +235,23 @@ class SglangTest(unittest.TestCase):
       thread.join()
     self.assertEqual(failures, [])
 
+  def test_the_pool_is_registered(self):
+    pool = Pool()
+    backend = self.open(pool)
+    for lane in (backend._gets, backend._puts):  # pylint: disable=protected-access
+      worker = lane._worker  # pylint: disable=protected-access
+      for _ in range(2):
+        with self.assertRaises(farlook.AlreadyExists):
+          worker._client.register(pool.array)  # pylint: disable=protected-access
+        # Expect: with a client that takes the place of one that broke, it is registered too.
+        worker._client.close()  # pylint: disable=protected-access
+        self.assertIsInstance(worker.run([('exists', 'a')])[0], farlook.Error)
+        self.assertEqual(worker.run([('exists', 'a')]), [False])
+    # Expect: a pool that cannot be registered is used all the same.
+    backend.register_mem_pool_host(pool)
+    pool.fill(0)
+    self.assertEqual(backend.batch_set_v1(['a'], indices(0)), [True])
+
   def test_wrong_configs(self):
     module = importlib.import_module('farlook.sglang')
     for wrong in (None, {}, {'farlook': {}}):

@@ -52,6 +52,10 @@ int farlook_prepare_ttl(farlook_operation* operation, const void* key, size_t ke
 int farlook_prepare_get_and_touch(farlook_operation* operation, const void* key, size_t key_bytes, int64_t ttl_ms,
                                   const struct farlook_options* options); /* for farlook_operation_data() */
 int farlook_prepare_ping(farlook_operation* operation, const struct farlook_options* options);
+/* The server's figures, those of farlook_server_stats(), from line `from_line` on: as many lines as one answer has room
+ * for, for farlook_operation_data(). farlook_operation_number(): how many more there are; none: all were told. */
+int farlook_prepare_server_stats(farlook_operation* operation, uint64_t from_line,
+                                 const struct farlook_options* options);
 int farlook_prepare_create_counter(farlook_operation* operation, const void* key, size_t key_bytes, int64_t initial,
                                    const struct farlook_options* options);
 int farlook_prepare_fetch_add(farlook_operation* operation, const void* key, size_t key_bytes, int64_t delta,
@@ -89,7 +93,8 @@ const char* farlook_operation_error(const farlook_operation* operation); /* the 
 const void* farlook_operation_data(const farlook_operation* operation);  /* until it is started or prepared anew */
 size_t farlook_operation_bytes(const farlook_operation* operation);      /* the value's, also of one in a buffer */
 uint64_t farlook_operation_version(const farlook_operation* operation);
-int64_t farlook_operation_number(const farlook_operation* operation); /* a counter's value before; of ttl: left_ms */
+/* A counter's value before; of ttl: left_ms; of the server's figures: lines that are left. */
+int64_t farlook_operation_number(const farlook_operation* operation);
 
 /* The caller's own pointer, at which the library does not look. */
 void farlook_operation_set_tag(farlook_operation* operation, void* tag);
