@@ -3,6 +3,7 @@
 // Not linked: the suite that needs real time, since the scheduler wakes who waits and all parties share one thread.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -20,7 +21,11 @@ using conformance::LocalConformanceTest;
 
 // One world for all tests, each at an address of its own.
 struct World {
-  explicit World(bool local) { network.options.capabilities.local = local; }
+  explicit World(bool local, bool served) {
+    network.options.capabilities.local = local;
+    network.options.served_reads = served;
+    network.options.capabilities.atomics = !served;
+  }
   Scheduler scheduler{conformance::Seed()};
   Network network{&scheduler, NetworkOptions{}};
   SimClock clock{&scheduler};
@@ -28,14 +33,7 @@ struct World {
 };
 
 // They outlive the tests.
-World* WorldOf(bool local) {
-  static World* const two_hosts = new World(/*local=*/false);
-  static World* const one_host = new World(/*local=*/true);
-  return local ? one_host : two_hosts;
-}
-
-Backend Simulated(const char* name, bool local) {
-  World* const world = WorldOf(local);
+Backend Simulated(const char* name, World* world) {
   Backend backend;
   backend.name = name;
   backend.unused_address = [world] { return absl::StrCat("sim://server", ++world->addresses); };
@@ -52,14 +50,53 @@ Backend Simulated(const char* name, bool local) {
   return backend;
 }
 
-Backend OnTwoHosts() { return Simulated("remote", /*local=*/false); }
-Backend OnOneHost() { return Simulated("local", /*local=*/true); }
+Backend OnTwoHosts() {
+  static World* const world = new World(/*local=*/false, /*served=*/false);
+  return Simulated("remote", world);
+}
+Backend OnOneHost() {
+  static World* const world = new World(/*local=*/true, /*served=*/false);
+  return Simulated("local", world);
+}
+World* Sockets() {
+  static World* const world = new World(/*local=*/false, /*served=*/true);
+  return world;
+}
+Backend OverSockets() { return Simulated("sockets", Sockets()); }
 
 std::string Name(const testing::TestParamInfo<Backend>& info) { return info.param.name; }
 
-INSTANTIATE_TEST_SUITE_P(Sim, ConformanceTest, testing::Values(OnTwoHosts(), OnOneHost()), Name);
+INSTANTIATE_TEST_SUITE_P(Sim, ConformanceTest, testing::Values(OnTwoHosts(), OnOneHost(), OverSockets()), Name);
 INSTANTIATE_TEST_SUITE_P(Sim, AtomicConformanceTest, testing::Values(OnTwoHosts(), OnOneHost()), Name);
 INSTANTIATE_TEST_SUITE_P(Sim, LocalConformanceTest, testing::Values(OnOneHost()), Name);
+
+// What over sockets a process does that devices do elsewhere.
+class ServedReadsTest : public ConformanceTest {};
+INSTANTIATE_TEST_SUITE_P(Sim, ServedReadsTest, testing::Values(OverSockets()), Name);
+
+TEST_P(ServedReadsTest, NothingIsReadOfAProcessThatIsStopped) {
+  constexpr int64_t kStopNs = 5'000'000;
+  Scheduler& scheduler = Sockets()->scheduler;
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  auto buffer = NewBuffer(client.get(), 64);
+  for (const bool is_under_way : {false, true}) {
+    const int64_t begin_ns = scheduler.now_ns();
+    if (!is_under_way) Sockets()->network.Stop(/*party=*/0, kStopNs);
+    ASSERT_TRUE(pair.client->PostRead(1, std::vector<Sge>{{buffer->bytes().data(), 64}}, table_.address, table_.rkey));
+    pair.client->Ring();
+    if (is_under_way) Sockets()->network.Stop(/*party=*/0, kStopNs);
+    ASSERT_EQ(Await(client.get(), Opcode::kRead).status, WcStatus::kSuccess);
+    EXPECT_GE(scheduler.now_ns(), begin_ns + kStopNs);
+  }
+  // Expect: that the one who reads is stopped holds nothing up, as the words are fetched elsewhere.
+  const int64_t begin_ns = scheduler.now_ns();
+  Sockets()->network.Stop(/*party=*/1, kStopNs);
+  ASSERT_EQ(Read(client.get(), pair.client.get(), buffer->bytes().data(), 64, table_.address, table_.rkey),
+            WcStatus::kSuccess);
+  EXPECT_LT(scheduler.now_ns(), begin_ns + kStopNs);
+}
 
 }  // namespace
 

@@ -92,6 +92,10 @@ absl::StatusOr<RemoteRange> SimListener::Offer(const SharedRange& range, Access 
   return remote;
 }
 
+AtomicDomain SimListener::atomic_domain() const {
+  return network_->options.capabilities.atomics ? AtomicDomain::kCpu : AtomicDomain::kNone;
+}
+
 absl::StatusOr<std::unique_ptr<Endpoint>> SimListener::CreateEndpoint() {
   return network_->CreateEndpoint(party_, wake_, kServer);
 }

@@ -22,7 +22,7 @@ class SimListener : public Listener {
 
   std::string address() const override { return "sim://" + name_; }
   absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access) override;
-  AtomicDomain atomic_domain() const override { return AtomicDomain::kCpu; }
+  AtomicDomain atomic_domain() const override;
   absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint() override;
   std::unique_ptr<ConnectionRequest> Next() override;
   int fd() const override { return -1; }

@@ -26,7 +26,7 @@ std::unique_ptr<Endpoint> Network::CreateEndpoint(Party party, std::function<voi
 }
 
 void Network::Stop(Party party, int64_t ns) {
-  if (!options.capabilities.local) return;
+  if (!options.capabilities.local && !options.served_reads) return;
   stopped_until_ns_[party] = std::max(stopped_until_ns(party), now_ns() + ns);
   for (const auto& [read, reader] : reads_) {
     if (reader == party) read->Stop(now_ns(), ns);

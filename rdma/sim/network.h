@@ -62,8 +62,8 @@ class Network {
                                                    std::function<void()> wake = {});
   std::unique_ptr<Endpoint> CreateEndpoint(Party party, std::function<void()> wake = {}, int side = kClient);
 
-  // A party stops for a while. READs and atomics that its own CPU does (Capabilities::local) stop with it; a device
-  // goes on.
+  // A party stops for a while. READs and atomics that its own CPU does (Capabilities::local), and READs that it serves
+  // (served_reads), stop with it; a device goes on.
   void Stop(Party party, int64_t ns);
 
   // A party dies: its connections end, in an order that is the same in each run. It is destroyed next.
@@ -102,6 +102,7 @@ class Network {
   void Withdraw(uint32_t rkey);
 
   void Add(const std::shared_ptr<Wire>& wire) { wires_.push_back(wire); }
+  // `reader`: whose CPU fetches the words, if a CPU does.
   void Begin(WordRead* read, Party reader) {
     reads_.emplace_back(read, reader);
     LookedAt(read->from(), read->bytes());

@@ -39,6 +39,9 @@ struct NetworkOptions {
                             .send_queue_depth = 128,
                             .max_read_sges = kMaxReadSges,
                             .max_read_bytes = uint64_t{1} << 30};
+  // The process that is READ fetches the words itself, with a thread of its own, as over sockets: while it is stopped
+  // nothing of its memory can be READ.
+  bool served_reads = false;
   // Messages that a side can hold before it polls; more wait at the sender.
   std::array<uint32_t, 2> receives = {64, 64};
 

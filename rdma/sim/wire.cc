@@ -132,7 +132,9 @@ void Wire::StartReads(int i) {
     if (s.reading >= network_->options.capabilities.max_outstanding_reads) return;
     work->started = true;
     ++s.reading;
-    const int64_t start_ns = network_->now_ns() + network_->random().Between(0, network_->options.min_delay_ns);
+    int64_t start_ns = network_->now_ns() + network_->random().Between(0, network_->options.min_delay_ns);
+    const Party reader = network_->options.served_reads ? side(1 - i).party : s.party;
+    if (network_->options.served_reads) start_ns = std::max(start_ns, network_->stopped_until_ns(reader));
     const NetworkFault slow = work->opcode == Opcode::kRead ? NetworkFault::kSlowRead : NetworkFault::kSlowAtomic;
     const int64_t end_ns = start_ns + network_->DrawDelay(slow, i);
     const auto execute = [self = shared_from_this(), i, work] { self->Execute(i, work); };
@@ -140,7 +142,7 @@ void Wire::StartReads(int i) {
     if (work->opcode == Opcode::kRead && region != nullptr) {
       work->read = std::make_unique<WordRead>(region->base + (work->address - region->remote.address), work->bytes,
                                               start_ns, end_ns, &network_->random());
-      network_->Begin(work->read.get(), s.party);
+      network_->Begin(work->read.get(), reader);
     } else if (region != nullptr) {
       network_->LookedAt(region->base + (work->address - region->remote.address), work->bytes);
     }
@@ -153,7 +155,7 @@ void Wire::Execute(int i, const std::shared_ptr<Work>& work) {
   if (work->opcode != Opcode::kRead) return ExecuteAtomic(i, work);
   Side& s = side(i);
   if (s.state != State::kUp) return;                                         // flushed
-  if (work->read != nullptr && work->read->end_ns() > network_->now_ns()) {  // the reader had stopped
+  if (work->read != nullptr && work->read->end_ns() > network_->now_ns()) {  // who fetches the words had stopped
     network_->scheduler().At(work->read->end_ns(), [self = shared_from_this(), i, work] { self->Execute(i, work); });
     return;
   }

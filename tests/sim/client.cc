@@ -22,6 +22,8 @@ void SimClient::Start() {
   options.read_only = read_only_;
   options.max_in_flight = static_cast<uint32_t>(world_->random.Between(1, 16));
   options.location_cache_bytes = world_->random.OneIn(4) ? 0 : world_->plan.cache_bytes;
+  // As farlook::Lookups::kAuto means there; some want READs all the same.
+  if (world_->plan.sockets && !world_->random.OneIn(4)) options.lookups = Lookups::kMessages;
   ++life_;
   wake_ns_ = 0;
   confirmed_ = false;

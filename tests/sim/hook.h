@@ -79,6 +79,7 @@ enum class Break : uint8_t {
   kClocksNotAllowedFor,
   kLiveIsSwept,
   kLiveCounterIsSwept,
+  kPackMisnumbered,
   kCount,
 };
 inline Break active_break = Break::kNone;

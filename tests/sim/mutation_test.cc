@@ -87,6 +87,7 @@ constexpr Mutation kMutations[] = {
     {Break::kClocksNotAllowedFor, "DifferenceOfClocksNotAllowedFor", Focus::kExpiry},
     {Break::kLiveIsSwept, "LiveItemIsSwept", Focus::kExpiry},
     {Break::kLiveCounterIsSwept, "LiveCounterIsSwept", Focus::kExpiry},
+    {Break::kPackMisnumbered, "GetsOfOneMessageAreAnsweredUnderEachOthersNumbers", Focus::kSockets},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

@@ -84,9 +84,16 @@ void DrawRates(rdma::sim::Random* random, Plan* plan) {
   }
 }
 
-}  // namespace
+// What tcp:// is to those who use it.
+void TakeSockets(Plan* plan) {
+  plan->sockets = plan->network.served_reads = true;
+  plan->network.capabilities.local = plan->network.capabilities.atomics = false;
+  plan->network.capabilities.any_local_memory = true;
+  plan->cells_shared = false;
+}
 
-Plan DrawPlan(uint64_t seed) {
+// Of a network of devices, or of one host.
+Plan DrawWithoutSockets(uint64_t seed) {
   rdma::sim::Random random(rdma::sim::Mix(seed) + 1);
   Plan plan;
   plan.seed = seed;
@@ -150,8 +157,6 @@ Plan DrawPlan(uint64_t seed) {
   }
   return plan;
 }
-
-namespace {
 
 void FocusOnCounters(Plan* plan) {
   plan->grows = plan->large_values = plan->long_values = false;
@@ -265,12 +270,39 @@ void FocusOnBreaks(Plan* plan) {
   plan->rates[static_cast<size_t>(Fault::kBreaksAtServers)] = 8'000;
 }
 
+// Many gets at once of few keys, which have several lengths.
+void FocusOnSockets(Plan* plan) {
+  plan->large_values = plan->long_values = plan->moves = false;
+  plan->operations = 2'000;
+  plan->clients = 4;
+  plan->in_flight = 8;
+  plan->servers = 1;
+  plan->keys = 12;
+  plan->timeout_ms = 1'000;
+  for (const Fault fault : {Fault::kBreaksAtClients, Fault::kServerStop}) {
+    plan->faults |= BitOf(fault);
+    plan->rates[static_cast<size_t>(fault)] = fault == Fault::kServerStop ? 20 : 4'000;
+  }
+  TakeSockets(plan);
+}
+
 }  // namespace
 
+Plan DrawPlan(uint64_t seed) {
+  Plan plan = DrawWithoutSockets(seed);
+  // Drawn on its own, so that a run without them is what it was before there were sockets.
+  if (rdma::sim::Random(rdma::sim::Mix(seed) + 2).OneIn(6)) TakeSockets(&plan);
+  return plan;
+}
+
 Plan DrawPlan(uint64_t seed, Focus focus) {
-  Plan plan = DrawPlan(seed);
+  if (focus == Focus::kAll) return DrawPlan(seed);
+  Plan plan = DrawWithoutSockets(seed);
   plan.focus = focus;
-  if (focus == Focus::kAll) return plan;
+  if (focus == Focus::kSockets) {
+    FocusOnSockets(&plan);
+    return plan;
+  }
   if (focus == Focus::kCounters) {
     FocusOnCounters(&plan);
     return plan;

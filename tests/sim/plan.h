@@ -104,6 +104,7 @@ struct Plan {
   uint32_t pauses = 0;       // chance of quiet after an operation, per million
   bool counters = false;     // some keys name counters, some now this and now that
   bool cells_shared = true;  // clients change counters' cells themselves; else by message
+  bool sockets = false;      // as over tcp://: servers serve READs, do no atomics, and are asked for most values
   int cells = 0;             // of all counters of a server
   int calls = 0;             // of what clients do, per cent: begun by calls that wait, so READ at once on one host
   int64_t patience_ns = 0;   // for the acknowledgement that counters were deleted
@@ -133,6 +134,7 @@ enum class Focus : uint8_t {
   kShrinks,     // keys come and then go, so that segments merge, and memory leaves the index
   kCaches,      // large values in caches that are full
   kCalls,       // growth, and gets at once whose clients are stopped in the middle; servers die
+  kSockets,     // all of them over sockets, in connections that break
   kExpiry,      // items expire while they are read, touched, swept and evicted; clocks drift as far as is allowed for
 };
 inline constexpr int kFoci = static_cast<int>(Focus::kExpiry) + 1;

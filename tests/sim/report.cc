@@ -9,7 +9,9 @@ namespace farlook::sim {
 std::string Describe(const Plan& plan) {
   std::string text = absl::StrCat("seed ", plan.seed, ": ", plan.operations, " operations of ", plan.clients,
                                   " clients on ", plan.keys, " keys of ", plan.servers, " servers, ",
-                                  plan.network.capabilities.local ? "on one host" : "by a device");
+                                  plan.sockets                      ? "over sockets"
+                                  : plan.network.capabilities.local ? "on one host"
+                                                                    : "by a device");
   if (plan.counters) absl::StrAppend(&text, ", ", plan.cells, " cells, patience of ", plan.patience_ns, " ns");
   absl::StrAppend(&text, "; faults:");
   for (int i = 0; i < static_cast<int>(Fault::kCount); ++i) {

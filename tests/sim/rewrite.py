@@ -90,6 +90,11 @@ EDITS = [
     ("kv/partition.cc", "  if (found.slot == nullptr || !Expired(found)) return false;\n",
      "  if (found.slot == nullptr || (!Expired(found) && !BROKEN(kLiveIsSwept))) return false;\n"),
 
+    # ---- Several gets in one message.
+    # Their answers have each other's numbers.
+    ("server/worker.cc", "    get.number = gets.number + i;\n",
+     "    get.number = gets.number + (BROKEN(kPackMisnumbered) ? asked.size - 1 - i : i);\n"),
+
     # ---- Splitting.
     # The slots of a segment that was split are cleared before its descriptions say that it is retired; or they never do.
     ("kv/index.cc", "  for (uint32_t b = 0; b < kBuckets; ++b) StoreWord(BucketAt(old, b), 0);\n",
