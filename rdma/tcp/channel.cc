@@ -25,6 +25,7 @@ void Channel::Flush() {
     } else if (sent < 0 && errno != EINTR) {
       if (errno == EAGAIN) return;
       if (errno != EPIPE) error_ = errno;  // of the socket, which says it once
+      deaf_ = true;
       unsent_.Clear();
     }
   }

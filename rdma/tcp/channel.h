@@ -32,6 +32,8 @@ class Channel {
   size_t unsent_bytes() const { return unsent_.size(); }
   // Sends as much as the kernel takes. Where the socket failed it does nothing: receiving tells, after what had come.
   void Flush();
+  // It failed: nobody takes what is sent any more, so nothing is worth being answered.
+  bool deaf() const { return deaf_; }
 
   // What waits of before and, if `more`, what came since, copied to `room` (8-byte aligned, kRoomBytes). The caller
   // gives back what it did not take.
@@ -51,6 +53,7 @@ class Channel {
   Bytes unsent_;
   Bytes rest_;
   bool dry_ = false;
+  bool deaf_ = false;
   bool ended_ = false;
   int error_ = 0;
 };

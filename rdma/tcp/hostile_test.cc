@@ -337,6 +337,33 @@ TEST_F(HostileTest, WhoDoesNotTakeAnswersCostsABoundedAmountAndNobodyElseAnythin
   ExpectServes();
 }
 
+// What it asked for lies in the server's socket when its end comes: nothing of it is fetched for nobody.
+TEST_F(HostileTest, WhoAsksForMuchAndLeavesIsAnsweredNoMore) {
+  auto [raw, connection] = Greet();
+  Raw reads = Attach();
+  std::string asked;
+  for (int i = 0; i < 10'000; ++i) asked += Asked({table_.address, table_.rkey, 1 << 20});
+  size_t said = 0;
+  while (const size_t taken = reads.Say(absl::string_view(asked).substr(said))) said += taken;
+  // Until what its socket takes is on its way, and no more is fetched.
+  uint64_t before = 0, now = 0;
+  do {
+    before = now;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    now = listener_->reads_served().bytes;
+  } while (now == 0 || now != before);
+  const linger at_once = {1, 0};
+  ASSERT_EQ(setsockopt(reads.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+  reads.Close();  // with a reset
+  ExpectServes();
+  do {
+    before = now;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    now = listener_->reads_served().bytes;
+  } while (now != before);
+  EXPECT_LT(now, uint64_t{64} << 20) << "of 10,000 MiB that were asked for";
+}
+
 TEST_F(HostileTest, AnEndedConnectionReadsNoMore) {
   auto [raw, connection] = Greet();
   Raw reads = Attach();

@@ -235,6 +235,8 @@ void ReadServer::OnEvent(Peer* peer) {
 bool ReadServer::Step(Peer* peer) {
   if (peer->grant != nullptr && peer->grant->over.load(std::memory_order_acquire)) return false;
   peer->channel.Flush();
+  // What it asked for before its end may be as much as its socket held, and is for nobody.
+  if (peer->channel.deaf()) return false;
   if (peer->channel.unsent().size() >= kMaxUnsentBytes) return true;  // who does not take answers gets no more
   const absl::string_view came = peer->channel.Receive(reinterpret_cast<char*>(room_.get()), /*more=*/true);
   if (peer->refused) {  // what it still says is not heard
