@@ -25,6 +25,7 @@ enum class Break : uint8_t {
   kVisibleEarly,
   kAdapterAcknowledges,
   kTailNotAccepted,
+  kTailNotCut,
   kJoinerNotFilled,
   kOldConnections,
   kPrimaryWordOnly,

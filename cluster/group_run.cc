@@ -30,7 +30,8 @@ constexpr char kName[] = "g";
 using Role = Member::Role;
 using Fault = SimulatedDirectory::Fault;
 using kv::ReadLease;
-using Records = std::set<int>;  // writes are numbered as they begin, so a log is in order
+using Records =
+    std::set<int>;  // writes are numbered as they begin, so a log is in order; a record's place is its sequence
 
 struct Node {
   explicit Node(uint64_t incarnation) : member(incarnation) {}
@@ -42,9 +43,10 @@ struct Node {
   EpochWord word;                    // as others READ it
   int table = 0;                     // the last write that was published in it
   Records log;
-  uint64_t stream_epoch = 0;    // of the stream that it writes
-  std::set<uint64_t> gathered;  // by the promoter
-  bool gathers = false, serves = false;
+  uint64_t filled_by = 0;     // the primary whose records it has; only a member goes on with another's
+  uint64_t stream_epoch = 0;  // of the stream that it writes
+  std::set<uint64_t> agreed;  // members whose log has nothing that this promoter's lacks
+  bool shares = false, serves = false;
   std::map<uint64_t, Records> accepted;  // from it, by each incarnation, as it was told
 };
 
@@ -149,9 +151,10 @@ class Run {
       case Action::Kind::kRead:
         Learn(node, 0);
         return;
-      case Action::Kind::kGatherTail:
-        node->gathers = true;
-        node->gathered.clear();
+      case Action::Kind::kShareTail:
+        node->shares = true;
+        node->agreed.clear();
+        SendLog(node);
         return;
       case Action::Kind::kPublishTail:
         if (!node->log.empty()) node->table = *node->log.rbegin();
@@ -164,9 +167,8 @@ class Run {
             result_.wrong = absl::StrCat("write ", write, " was acknowledged and is lost");
           }
         }
-        node->gathers = false;
+        node->shares = false;
         node->serves = true;
-        SendLog(node);
         for (const int write : node->log) Acknowledge(write);
         if (node->member.epoch() > 1) ++result_.promotions;
         return;
@@ -198,6 +200,8 @@ class Run {
         configuration.ok() ? node->member.Learn(entry.revision, *configuration, &actions) : configuration.status();
     if (!status.ok()) result_.wrong = std::string(status.message());
     Queue(node, &actions);
+    const bool joins = node->member.role() == Role::kJoining && node->filled_by != 0;
+    if (joins && configuration.ok() && configuration->primary().incarnation != node->filled_by) BeginAnew(node);
   }
 
   void Event(Node* node, Actions* actions) {
@@ -236,7 +240,7 @@ class Run {
         Publish(node);
         break;
       case 10:
-        Gather(node, actions);
+        Share(node, actions);
         break;
       default:
         // Of two members one may crash; the last one is the group.
@@ -274,11 +278,16 @@ class Run {
     Node* const from = Find(primary);
     const bool accepts = member.Accepts(primary, member.epoch());
     const Records& stream = streams_[member.epoch()];
+    if (member.role() == Role::kJoining && node->filled_by != 0 && node->filled_by != primary) return;
+    if (accepts) node->filled_by = primary;
     if (broken == Break::kAdapterAcknowledges && from != nullptr) {
       for (const int write : stream) from->accepted[member.incarnation()].insert(write);
     }
     if (!accepts) return;
+    size_t sequence = 0;
     for (const int write : stream) {
+      // What it has in the place of a record it takes for that record.
+      if (++sequence <= node->log.size() && node->log.count(write) == 0) result_.wrong = "two logs differ";
       const bool told = from == nullptr || from->accepted[member.incarnation()].count(write) != 0;
       if (!node->log.insert(write).second && told) continue;
       if (from != nullptr) from->accepted[member.incarnation()].insert(write);
@@ -311,30 +320,40 @@ class Run {
 
   void AddOne(Node* node, Actions* actions) {
     if (!IsPrimary(node)) return;
-    const Node& joiner = *nodes_[Any(kNodes)];
+    Node& joiner = *nodes_[Any(kNodes)];
     if (joiner.member.role() != Role::kJoining || &joiner == node || joiner.member.is_proposing()) return;
     const uint64_t incarnation = joiner.member.incarnation();
     if (broken != Break::kJoinerNotFilled) {
+      if (joiner.filled_by != 0 && joiner.filled_by != node->member.incarnation()) return;
       for (const int write : node->log) {
         if (write <= node->table && node->accepted[incarnation].count(write) == 0) return;
       }
     }
-    if (node->member.Add({.incarnation = incarnation, .address = "a"}, actions).ok()) ++result_.additions;
+    if (!node->member.Add({.incarnation = incarnation, .address = "a"}, actions).ok()) return;
+    joiner.filled_by = node->member.incarnation();
+    ++result_.additions;
   }
 
-  void Gather(Node* node, Actions* actions) {
-    if (!node->gathers) return;
+  // A member knows by their number how many records of its log the promoter lacks, and cuts those off.
+  void Cut(Records* log, const Records& to) {
+    if (broken == Break::kTailNotCut) return;
+    while (log->size() > to.size()) log->erase(std::prev(log->end()));
+    if (!std::includes(to.begin(), to.end(), log->begin(), log->end())) result_.wrong = "two logs differ";
+  }
+
+  void Share(Node* node, Actions* actions) {
+    if (!node->shares) return;
     const uint64_t epoch = node->member.epoch();
     const std::vector<uint64_t> all = node->member.MustAccept();
     for (const uint64_t incarnation : all) {
-      const Node* const other = Find(incarnation);
-      if (node->gathered.count(incarnation) != 0 || other == nullptr || other->member.epoch() != epoch) continue;
-      node->log.insert(other->log.begin(), other->log.end());
-      node->gathered.insert(incarnation);
+      Node* const other = Find(incarnation);
+      if (node->agreed.count(incarnation) != 0 || other == nullptr || other->member.epoch() != epoch) continue;
+      Cut(&other->log, node->log);
+      node->agreed.insert(incarnation);
+      break;
     }
-    if (node->gathered.size() == all.size()) SendLog(node);
     const bool accepted =
-        node->gathered.size() == all.size() &&
+        node->agreed.size() == all.size() &&
         std::all_of(node->log.begin(), node->log.end(), [this, node](int write) { return AllAccepted(node, write); });
     if (accepted || broken == Break::kTailNotAccepted) node->member.TailAccepted(epoch, now_, actions);
   }

@@ -1,6 +1,6 @@
 // One random run of a simulated group: members with the directory, records, a reader with leases, each paused between
 // any two of its steps. Of replication it has what the rules need: ordered records, acknowledgements that are late, a
-// tail that is gathered.
+// tail that all members agree on.
 #ifndef FARLOOK_CLUSTER_GROUP_RUN_H_
 #define FARLOOK_CLUSTER_GROUP_RUN_H_
 

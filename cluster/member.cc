@@ -63,18 +63,19 @@ absl::Status Member::Create(Configuration first, Actions* actions) {
   return Propose(std::move(first), actions);
 }
 
-absl::Status Member::CheckMayPropose(bool as_primary) const {
+absl::Status Member::CheckMayPropose(std::initializer_list<Role> as) const {
   if (is_proposing() || is_awaited_) {
     return absl::FailedPreconditionError("another proposal's outcome is not certain yet");
   }
-  if (role_ != (as_primary ? Role::kPrimary : Role::kBackup)) {
-    return absl::FailedPreconditionError(as_primary ? "it is not the primary" : "it is no backup in sync");
+  if (std::find(as.begin(), as.end(), role_) == as.end()) {
+    return absl::FailedPreconditionError(*as.begin() == Role::kBackup ? "it is no backup in sync"
+                                                                      : "it is not the primary");
   }
   return absl::OkStatus();
 }
 
 absl::Status Member::Promote(const std::vector<uint64_t>& lost, bool ended, Actions* actions) {
-  if (absl::Status status = CheckMayPropose(false); !status.ok()) return status;
+  if (absl::Status status = CheckMayPropose({Role::kBackup}); !status.ok()) return status;
   ended_ = ended;
   Configuration next = configuration_;
   std::erase_if(next.members, [this, &lost](const Replica& member) {
@@ -89,7 +90,7 @@ absl::Status Member::Promote(const std::vector<uint64_t>& lost, bool ended, Acti
 }
 
 absl::Status Member::Remove(uint64_t incarnation, Actions* actions) {
-  if (absl::Status status = CheckMayPropose(true); !status.ok()) return status;
+  if (absl::Status status = CheckMayPropose({Role::kPrimary, Role::kPromoting}); !status.ok()) return status;
   Configuration next = configuration_;
   std::erase_if(next.members, [incarnation](const Replica& member) { return member.incarnation == incarnation; });
   if (incarnation == incarnation_ || next.members.size() == configuration_.members.size()) {
@@ -99,7 +100,7 @@ absl::Status Member::Remove(uint64_t incarnation, Actions* actions) {
 }
 
 absl::Status Member::Add(Replica joiner, Actions* actions) {
-  if (absl::Status status = CheckMayPropose(true); !status.ok()) return status;
+  if (absl::Status status = CheckMayPropose({Role::kPrimary}); !status.ok()) return status;
   Configuration next = configuration_;
   joiner.kind = Replica::Kind::kBackup;
   next.members.push_back(std::move(joiner));
@@ -156,7 +157,8 @@ void Member::Swapped(const CasResult& result, Actions* actions) {
     case CasOutcome::kNotDone:
       if (maybe_done_) return;
       proposal_ = {};
-      if (role_ != Role::kJoining) StoreWord(EpochWord::Open(configuration_.epoch), actions);
+      // A promoter opens when its tail is accepted.
+      if (role_ == Role::kPrimary || role_ == Role::kBackup) StoreWord(EpochWord::Open(configuration_.epoch), actions);
       return;
   }
 }
@@ -169,7 +171,7 @@ void Member::Won(Actions* actions) {
   }
   role_ = Role::kPromoting;
   tail_accepted_ = false;
-  actions->push_back({.kind = Kind::kGatherTail});
+  actions->push_back({.kind = Kind::kShareTail});
 }
 
 void Member::TailAccepted(uint64_t epoch, absl::Time now, Actions* actions) {
@@ -179,7 +181,7 @@ void Member::TailAccepted(uint64_t epoch, absl::Time now, Actions* actions) {
 }
 
 void Member::Tick(absl::Time now, Actions* actions) {
-  if (role_ != Role::kPromoting || !tail_accepted_) return;
+  if (role_ != Role::kPromoting || !tail_accepted_ || is_proposing()) return;
   if (!ended_ && now < shut_at_ + absl::Microseconds(configuration_.lease_us)) return;
   role_ = Role::kPrimary;
   actions->push_back({.kind = Kind::kPublishTail});

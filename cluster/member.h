@@ -8,6 +8,7 @@
 #define FARLOOK_CLUSTER_MEMBER_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct Action {
     kStoreWord,    // store `word`, then, if it is SHUT, tell the clock to Stored()
     kCas,          // of `record`, if the revision is `expected`; tell Swapped(), once, whatever else happened meanwhile
     kRead,         // Get() the latest record; tell Learn()
-    kGatherTail,   // of all members; have all of it accepted by all of them in epoch(); tell TailAccepted()
+    kShareTail,    // have all members cut off what this log does not have, and accept all of it, in epoch(); tell
+                   // TailAccepted(); whoever does not is to be removed
     kPublishTail,  // it, and the writes in it may be acknowledged after the next kServe
     kServe,        // writes and reads, as primary
     kStepDown,     // destroy all connections, zero the memory, and begin again as another incarnation
@@ -64,10 +66,10 @@ class Member {
   absl::Status Create(Configuration first, Actions* actions);
   // Suspects the primary, and what else is `lost`, and proposes itself with the others. FAILED_PRECONDITION: it is no
   // backup in sync now, or proposes already. `ended`: the primary's memory can surely not be READ any more, so that
-  // nobody needs to wait for leases.
+  // nobody needs to wait for leases; nor for those of epochs that the promoter goes on to.
   absl::Status Promote(const std::vector<uint64_t>& lost, bool ended, Actions* actions);
-  // Of the primary. REQUIRES of Add() that the joiner accepted all that was published, and that from now on it is one
-  // of MustAccept().
+  // Of the primary; Remove() of a promoter too. REQUIRES of Add() that the joiner accepted all that was published, and
+  // that from now on it is one of MustAccept().
   absl::Status Remove(uint64_t incarnation, Actions* actions);
   absl::Status Add(Replica joiner, Actions* actions);
 
@@ -100,7 +102,7 @@ class Member {
 
  private:
   absl::Status Propose(Configuration next, Actions* actions);
-  absl::Status CheckMayPropose(bool as_primary) const;
+  absl::Status CheckMayPropose(std::initializer_list<Role> as) const;
   void StoreWord(EpochWord word, Actions* actions);
   void SendProposal(Actions* actions);
   void StepDown(Actions* actions);

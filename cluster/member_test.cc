@@ -120,7 +120,7 @@ TEST_F(MemberTest, APromoterServesAfterTheTailIsAcceptedAndTheLeaseIsOver) {
   member_.Stored(kStart, &actions_);
   Took();
   member_.Swapped({.outcome = CasOutcome::kDone, .revision = 11}, &actions_);
-  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kGatherTail});
+  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kShareTail});
   EXPECT_EQ(member_.role(), Role::kPromoting);
   EXPECT_EQ(member_.MustAccept(), std::vector<uint64_t>{3});
   member_.Tick(kStart + kLease * 2, &actions_);
@@ -136,13 +136,55 @@ TEST_F(MemberTest, APromoterServesAfterTheTailIsAcceptedAndTheLeaseIsOver) {
   EXPECT_TRUE(member_.Serves());
 }
 
+// It stays shut from the proposal on, and waits anew: whoever is dropped may have let itself be READ until then.
+TEST_F(MemberTest, APromoterDropsWhoeverDoesNotAnswer) {
+  Suspect();
+  Took();
+  member_.Stored(kStart, &actions_);
+  Took();
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 11}, &actions_);
+  Took();
+  ASSERT_TRUE(member_.Remove(3, &actions_).ok());
+  Actions actions = Took();
+  ASSERT_EQ(Kinds(actions), std::vector<Kind>{Kind::kStoreWord});
+  EXPECT_EQ(actions[0].word, EpochWord::Shut(6));
+  member_.Stored(kStart + kLease, &actions_);
+  Took();
+  // Expect: all had accepted the tail meanwhile, and yet it waits for the outcome.
+  member_.TailAccepted(6, kStart + kLease * 3, &actions_);
+  EXPECT_TRUE(Took().empty());
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 12}, &actions_);
+  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kShareTail});
+  EXPECT_TRUE(member_.MustAccept().empty());
+  member_.TailAccepted(7, kStart + kLease * 2 - absl::Microseconds(1), &actions_);
+  EXPECT_TRUE(Took().empty());
+  member_.Tick(kStart + kLease * 2, &actions_);
+  actions = Took();
+  ASSERT_EQ(Kinds(actions), (std::vector<Kind>{Kind::kPublishTail, Kind::kStoreWord, Kind::kServe}));
+  EXPECT_EQ(actions[1].word, EpochWord::Open(7));
+}
+
+TEST_F(MemberTest, APromoterThatCouldNotDropAnyoneStaysShut) {
+  Suspect();
+  Took();
+  member_.Stored(kStart, &actions_);
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 11}, &actions_);
+  ASSERT_TRUE(member_.Remove(3, &actions_).ok());
+  member_.Stored(kStart, &actions_);
+  Took();
+  member_.Swapped({.outcome = CasOutcome::kNotDone}, &actions_);
+  EXPECT_TRUE(Took().empty());
+  EXPECT_EQ(member_.word(), EpochWord::Shut(6));
+  EXPECT_FALSE(member_.Add({.incarnation = 4, .address = "b"}, &actions_).ok());
+}
+
 TEST_F(MemberTest, ALostAnswerIsSettledByTheRecord) {
   Suspect();
   member_.Stored(kStart, &actions_);
   const Actions actions = Took();
   member_.Swapped({.outcome = CasOutcome::kUnknown}, &actions_);
   Learn(11, *DecodeConfiguration(actions.back().record));
-  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kGatherTail});
+  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kShareTail});
 }
 
 TEST_F(MemberTest, WhoLosesIsABackupOfTheWinner) {

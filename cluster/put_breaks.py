@@ -19,9 +19,10 @@ MEMBER_EDITS = [
      "    if (BREAK && configuration == &proposal_) continue;"),
     ("kNewSetOnly", "if (BREAK && configuration", "if (BREAK && is_proposing() && configuration == &configuration_) continue;\n"
      "    if (BREAK_ONE && configuration"),
-    ("kNonMemberPromotes", "if (role_ != (as_primary ? Role::kPrimary : Role::kBackup)) {",
-     "if (BREAK && !as_primary && role_ == Role::kJoining && configuration_.epoch != 0) return absl::OkStatus();\n"
-     "  if (role_ != (as_primary ? Role::kPrimary : Role::kBackup)) {"),
+    ("kNonMemberPromotes", "  if (std::find(as.begin(), as.end(), role_) == as.end()) {",
+     "  if (BREAK && *as.begin() == Role::kBackup && role_ == Role::kJoining && configuration_.epoch != 0) return absl::OkStatus();\n"
+     "  if (std::find(as.begin(), as.end(), role_) == as.end()) {"),
+
     ("kNonMemberPromotes", "  for (Replica& member : next.members) {\n    if (member.inc",
      "  if (BREAK && configuration_.Find(incarnation_) == nullptr) {\n"
      "    next.members.assign(1, {.incarnation = incarnation_, .address = \"joiner\"});\n"

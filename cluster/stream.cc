@@ -24,14 +24,15 @@ absl::StatusOr<uint64_t> OutgoingStream::Append(Record record) {
     return absl::ResourceExhaustedError(absl::StrCat("a backup has not accepted ", kept_bytes_,
                                                      " bytes of writes yet, and more are not kept; try again later"));
   }
+  appended_ = true;
   record.sequence = next_;
   kept_.push_back(std::move(record));
   kept_bytes_ += bytes;
   return next_++;
 }
 
-absl::Status OutgoingStream::Follow(uint64_t backup, uint64_t accepted) {
-  if (accepted >= next_) {
+absl::StatusOr<uint64_t> OutgoingStream::Follow(uint64_t backup, uint64_t accepted) {
+  if (accepted >= next_ && appended_) {
     return absl::FailedPreconditionError(
         absl::StrCat("a backup has record ", accepted, " and the last one is ", last()));
   }
@@ -39,8 +40,9 @@ absl::Status OutgoingStream::Follow(uint64_t backup, uint64_t accepted) {
     return absl::FailedPreconditionError(
         absl::StrCat("records from ", accepted + 1, " are not kept any more: the backup must be filled anew"));
   }
-  backups_[backup] = {.sent = accepted, .accepted = accepted, .told_commit = 0};
-  return absl::OkStatus();
+  const uint64_t from = std::min(accepted, last());
+  backups_[backup] = {.sent = from, .accepted = from < accepted ? 0 : from, .told_commit = 0};
+  return from;
 }
 
 void OutgoingStream::Forget(uint64_t backup) {

@@ -5,7 +5,7 @@
 //
 // Invariants: of any two members that accepted records in one epoch, one has a prefix of what the other has. What is
 // committed, all members have accepted. Each keeps what it does not know to be committed, so a promoter can give the
-// others what they lack.
+// others what they lack. What they have and it lacks is not committed, and they cut it off before it appends anything.
 #ifndef FARLOOK_CLUSTER_STREAM_H_
 #define FARLOOK_CLUSTER_STREAM_H_
 
@@ -38,9 +38,12 @@ class OutgoingStream {
   // write waits until it caught up, or is removed. Where none lags any record has room.
   absl::StatusOr<uint64_t> Append(Record record);
 
-  // A backup is connected, for the first time or again, and has accepted all up to `accepted`. FAILED_PRECONDITION:
-  // what follows that is not kept any more: it must be filled anew.
-  absl::Status Follow(uint64_t backup, uint64_t accepted);
+  // A backup is connected, for the first time or again, and has accepted all up to `accepted`. Returns after which
+  // record it is sent all: where that is less, and nothing was appended yet, it has records of the former epoch that
+  // this primary lacks: none of them is committed, and its acceptances count when it has cut them off and says so.
+  // Until then nothing may be appended. FAILED_PRECONDITION: what follows `accepted` is not kept any more: it must be
+  // filled anew.
+  absl::StatusOr<uint64_t> Follow(uint64_t backup, uint64_t accepted);
   void Forget(uint64_t backup);
 
   // What to send to `backup` next: records of at most `most_bytes`, but one at least, and the commit index; "": it has
@@ -70,6 +73,7 @@ class OutgoingStream {
   const uint64_t primary_;
   const size_t most_bytes_;
   uint64_t next_;
+  bool appended_ = false;
   uint64_t committed_;
   std::deque<Record> kept_;  // the last ones up to next_ - 1
   size_t kept_bytes_ = 0;
@@ -99,12 +103,17 @@ class IncomingStream {
     return !kept_.empty() && kept_.front().sequence <= committed_ ? &kept_.front() : nullptr;
   }
   void Applied() { kept_.pop_front(); }
+  // Forgets the newest record, which a new primary does not have. REQUIRES that tail() is not empty.
+  void CutNewest() {
+    --accepted_;
+    kept_.pop_back();
+  }
   // Of a promoter, once all members accepted the tail: all is committed.
   void CommitAll() { committed_ = accepted_; }
 
   uint64_t accepted() const { return accepted_; }
-  // Accepted, and not applied: what a promoter gathers. Of all members' the one with the highest accepted() has all the
-  // others'.
+  uint64_t committed() const { return committed_; }
+  // Accepted, and not applied: what a promoter has the other members accept.
   const std::deque<Record>& tail() const { return kept_; }
 
  private:

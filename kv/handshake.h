@@ -43,7 +43,8 @@ struct ConnectData {
   // As in the Hello, and said here too, since the accept grants keys: a read-only client gets none to counters' cells.
   enum Flags : uint32_t {
     kReadOnly = 1,
-    kWatch = 1u << 16,  // only to READ a member's epoch word (region.h): backups let such clients in too
+    // Only to READ a member's epoch word (region.h), or to follow it (Follow): who does not serve lets these in too.
+    kWatch = 1u << 16,
   };
 
   uint8_t min_version = kMinVersion;

@@ -22,6 +22,23 @@ absl::Status Backup::Take(absl::string_view batch) {
   return applied.ok() ? taken : applied;
 }
 
+absl::Status Backup::Cut(uint64_t to) {
+  if (to < stream_.committed()) {
+    return failed_ = absl::DataLossError(absl::StrCat("the primary has nothing after record ", to, ", and record ",
+                                                      stream_.committed(), " was committed"));
+  }
+  while (stream_.accepted() > to) {
+    if (stream_.tail().back().kind == Record::Kind::kPut) {
+      const kv::Reservation& reservation = reserved_.back().reservation;
+      absl::MutexLock lock(locks_->of(reservation.hash));
+      table_->Abandon(reservation);
+      reserved_.pop_back();
+    }
+    stream_.CutNewest();
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Backup::Promote() {
   stream_.CommitAll();
   absl::Status applied = ApplyCommitted();

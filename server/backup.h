@@ -47,6 +47,9 @@ class Backup {
   // From now on it hears `primary`.
   void EnterEpoch(uint64_t epoch, uint64_t primary) { stream_.EnterEpoch(epoch, primary); }
 
+  // Forgets the records after `to`, which a new primary lacks, so none of them is committed. DATA_LOSS: one is.
+  absl::Status Cut(uint64_t to);
+
   // It is primary of `epoch` now: publishes all that was accepted, and gives back what is set aside. An error: it lacks
   // some of that, and must not serve.
   absl::Status Promote();

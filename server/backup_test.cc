@@ -117,6 +117,30 @@ TEST_F(BackupTest, NothingOfARecordIsSeenBeforeItIsCommitted) {
   EXPECT_EQ(backup_.outcomes().size(), 1u);
 }
 
+// Of another primary, whose log ends before this one's does.
+TEST_F(BackupTest, WhatItsNewPrimaryLacksIsCutOff) {
+  const uint64_t partition = static_cast<uint64_t>(b_.table().PartitionOf(b_.table().HashOf("key1")));
+  const auto put = [&](uint64_t step, absl::string_view value) {
+    return Record{.version = step << 1 | partition, .key = "key1", .value = std::string(value)};
+  };
+  ASSERT_TRUE(backup_.Take(BatchOf({put(2, "a")}, 1, 0)).ok());
+  const uint64_t used_bytes = b_.table().stats().used_bytes;
+  const Record outcome = {.kind = Record::Kind::kOutcome, .session = 7, .number = 1};
+  ASSERT_TRUE(backup_.Take(BatchOf({put(4, std::string(3000, 'x')), outcome, put(6, "y")}, 2, 1)).ok());
+  EXPECT_EQ(backup_.accepted(), 4u);
+  backup_.EnterEpoch(kEpoch + 1, kPrimary);
+  ASSERT_TRUE(backup_.Cut(1).ok());
+  EXPECT_EQ(backup_.accepted(), 1u);
+  EXPECT_EQ(b_.table().stats().used_bytes, used_bytes) << "their memory is given back";
+  // Expect: what the new primary says in their place is what there is.
+  ASSERT_TRUE(backup_.Take(BatchOf({put(4, "z")}, 2, 2, kEpoch + 1)).ok());
+  EXPECT_EQ(b_.ReadKey("key1"), "z");
+  EXPECT_EQ(backup_.outcomes().size(), 0u);
+  // Expect: what was committed stays; a primary that lacks it is none.
+  EXPECT_TRUE(absl::IsDataLoss(backup_.Cut(1)));
+  EXPECT_TRUE(backup_.has_failed());
+}
+
 // Connections lose, repeat and tear.
 TEST_F(BackupTest, TablesAreEqualWhateverBecomesOfBatches) {
   std::mt19937_64 random(5);

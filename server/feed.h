@@ -1,7 +1,8 @@
 // The stream of a group's primary on a connection: what a worker sends to a backup that has connected to it.
 //
-//     backup: Hello, and proof of who it is, as of any client -> primary: Welcome
-//             kv::Follow -> the same, or a Refusal; where there are users only one with the role admin may
+//     backup: Hello, and proof of who it is, as of any client that watches -> primary, or promoter: Welcome
+//             kv::Follow -> the same, or a Refusal; where there are users only one with the role admin may. The answer
+//             to a member may name an earlier record than the last that it has: then it cuts off what it has after that
 //             <- batches (cluster/record.h), one after the other, each cut to as many messages as it takes
 //             acceptances -> u64 each: all up to this record is accepted
 //             <- between two batches an acceptance that said nothing new, so that the backup hears that somebody is there

@@ -24,7 +24,8 @@ absl::Status Lost(const absl::Status& status) {
 
 absl::Status Follower::Dial(absl::string_view address, int64_t timeout_ms) {
   kv::ConnectData connect;
-  connect.flags = kv::ConnectData::kReadOnly;
+  // Also one that does not serve yet lets it in: a promoter, before it is sure of its members.
+  connect.flags = kv::ConnectData::kReadOnly | kv::ConnectData::kWatch;
   auto connection = endpoint_->Connect(address, connect.Encode(), timeout_ms);
   if (!connection.ok()) return connection.status();
   connection_ = *std::move(connection);
@@ -123,8 +124,12 @@ void Follower::OnAnswer(absl::string_view message) {
   const auto answer = kv::Follow::Decode(message);
   if (!answer.ok()) return Fail(answer.status());
   if (answer->incarnation != me_.replica || answer->epoch != me_.epoch ||
-      (backup_ != nullptr && answer->accepted != told_)) {
+      (backup_ != nullptr && answer->accepted > told_)) {
     return Fail(absl::DataLossError("the primary answered another backup"));
+  }
+  // What follows that the new primary does not have. It hears when that is gone here too.
+  if (backup_ != nullptr && answer->accepted < told_) {
+    if (absl::Status cut = backup_->Cut(answer->accepted); !cut.ok()) return Fail(std::move(cut));
   }
   if (backup_ == nullptr) {
     told_ = answer->accepted;

@@ -176,14 +176,14 @@ void Group::CarryOutOne(const Action& action, Actions* more) {
       if (entry.ok()) changes_.push_back(*std::move(entry));
       return;
     }
-    case Action::Kind::kGatherTail:
-      // Its own: it proposed itself alone, and what was acknowledged all members had.
-      if (backup_ != nullptr) {
-        if (absl::Status status = backup_->Promote(); !status.ok()) return Depose(status.message());
-      }
-      return member_.TailAccepted(member_.epoch(), Now(), more);
+    case Action::Kind::kShareTail:
+      ShareTail();
+      if (stream_.committed() == stream_.last()) member_.TailAccepted(member_.epoch(), Now(), more);
+      return;
     case Action::Kind::kPublishTail:
-      return;  // it is published
+      if (backup_ == nullptr) return;
+      if (absl::Status status = backup_->Promote(); !status.ok()) Depose(status.message());
+      return;
     case Action::Kind::kServe:
       return Lead();
     case Action::Kind::kStepDown:
@@ -208,16 +208,36 @@ void Group::Publish() {
 }
 
 void Group::SetMembers() {
-  if (!member_.Serves()) return;
+  if (!member_.Serves() && member_.role() != Member::Role::kPromoting) return;
   std::vector<uint64_t> must_accept = member_.MustAccept();
   if (filling_ != nullptr && filling_->caught_up != 0) must_accept.push_back(filling_->joiner);
   stream_.SetMembers(std::move(must_accept));
 }
 
+// Has the other members follow this promoter, cut off what it does not have, and accept what they lack of what it does
+// not know to be committed.
+void Group::ShareTail() {
+  watched_.clear();
+  std::deque<cluster::Record> tail;
+  if (backup_ != nullptr) tail = backup_->stream().tail();
+  stream_.Lead(member_.epoch(), options_.incarnation, backup_ == nullptr ? 1 : backup_->accepted() + 1, std::move(tail),
+               member_.MustAccept());
+  SetMembers();
+}
+
+// Of a promoter. Whoever does not answer is removed.
+bool Group::AwaitTail() {
+  WatchBackups();
+  if (deposed_ || stream_.committed() != stream_.last()) return false;
+  Actions actions;
+  member_.TailAccepted(member_.epoch(), Now(), &actions);
+  const bool serves = !actions.empty();
+  CarryOut(&actions);
+  return serves;
+}
+
 // It serves from now on.
 void Group::Lead() {
-  stream_.Lead(member_.epoch(), options_.incarnation, backup_ == nullptr ? 1 : backup_->accepted() + 1);
-  SetMembers();
   {
     absl::MutexLock lock(&mutex_);
     led_since_ = member_.epoch();
@@ -261,9 +281,9 @@ void Group::Promote(bool ended) {
   follower_.reset();
   // The kernel may let the lock go before it destroys the queue pairs, and then an adapter still answers READs.
   const Replica was = member_.configuration().primary();
-  std::vector<uint64_t> others;
+  std::vector<uint64_t> lost;
   for (const Replica& member : member_.configuration().members) {
-    if (member.incarnation != options_.incarnation) others.push_back(member.incarnation);
+    if (member.incarnation != options_.incarnation && HasEnded(member.incarnation)) lost.push_back(member.incarnation);
   }
   filled_by_ = was.incarnation;
   Log(LogLevel::kWarning,
@@ -271,7 +291,7 @@ void Group::Promote(bool ended) {
             : "nothing is heard of the primary; this server takes its place",
       {{"epoch", member_.epoch()}, {"accepted", backup_ == nullptr ? 0 : backup_->accepted()}});
   Actions actions;
-  if (absl::Status status = member_.Promote(others, ended && !absl::StartsWith(was.address, "rdma:"), &actions);
+  if (absl::Status status = member_.Promote(lost, ended && !absl::StartsWith(was.address, "rdma:"), &actions);
       !status.ok()) {
     Log(LogLevel::kError, "cannot take the primary's place", {{"reason", status.message()}});
   }
@@ -293,12 +313,12 @@ void Group::Unfollow() {
   if (backup_ != nullptr && Now() - refused_since_ > kStandstill) Depose(status.message());
 }
 
-// For certain, of the primary's process.
-bool Group::HasEnded(uint64_t primary) {
+// For certain, of a member's process.
+bool Group::HasEnded(uint64_t member) {
   if (options_.url.locks().empty()) return false;
-  const absl::StatusOr<bool> ended = ProcessLock::HasEnded(options_.url.locks(), primary);
+  const absl::StatusOr<bool> ended = ProcessLock::HasEnded(options_.url.locks(), member);
   if (!ended.ok() && !std::exchange(lock_error_is_told_, true)) {
-    Log(LogLevel::kError, "whether the primary has ended is not known", {{"reason", ended.status().message()}});
+    Log(LogLevel::kError, "whether a member has ended is not known", {{"reason", ended.status().message()}});
   }
   return ended.ok() && *ended;
 }
@@ -432,7 +452,8 @@ bool Group::Turn() {
   if (actions.empty()) member_.Retry(&actions);
   CarryOut(&actions);
   if (deposed_) return false;
-  return member_.Serves() ? Serve() : Follow();
+  if (member_.Serves()) return Serve();
+  return member_.role() == Member::Role::kPromoting ? AwaitTail() : Follow();
 }
 
 // ---- For operators.

@@ -133,11 +133,13 @@ class Group {
 
   // Of a joiner or backup.
   bool Follow();
-  bool HasEnded(uint64_t primary);
+  bool HasEnded(uint64_t member);
   void Dial(const cluster::Replica& primary);
   bool IsSilent();
   void Unfollow();
   void Promote(bool ended);
+  void ShareTail();
+  bool AwaitTail();
   void Lead();
   // Of a primary.
   bool Serve();

@@ -32,12 +32,14 @@ GroupStream::GroupStream(uint64_t epoch, uint64_t primary, uint64_t next, std::d
   Lead(epoch, primary, next, std::move(tail));
 }
 
-void GroupStream::Lead(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail) {
+void GroupStream::Lead(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail,
+                       const std::vector<uint64_t>& members) {
   absl::MutexLock lock(&mutex_);
   stream_ = std::make_unique<cluster::OutgoingStream>(epoch, primary, next, std::move(tail), most_bytes_);
   epoch_ = epoch;
   must_accept_.reset();
   expected_.clear();
+  for (const uint64_t member : members) expected_[member];
   committed_.store(stream_->committed(), std::memory_order_release);
 }
 
@@ -154,11 +156,14 @@ absl::StatusOr<FeedId> GroupStream::Admit(const kv::Follow& follow) {
       }
       feed.from = stream_->last();
     }
-    if (absl::Status status = stream_->Follow(follow.incarnation, feed.from); !status.ok()) return status;
+    const absl::StatusOr<uint64_t> from = stream_->Follow(follow.incarnation, feed.from);
+    if (!from.ok()) return from.status();
+    const bool cuts = *from < feed.from;  // it tells when it has
+    feed.from = *from;
     feed.connection = ++connections_;
     if (found == expected_.end()) found = expected_.emplace(follow.incarnation, Follower()).first;
     found->second.connection = feed.connection;
-    found->second.accepted = feed.from;
+    found->second.accepted = cuts ? 0 : feed.from;
     if (!follow.address.empty()) {
       found->second.address = follow.address;
       found->second.from = feed.from;

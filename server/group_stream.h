@@ -41,8 +41,10 @@ class GroupStream final : public RecordStream, public RecordSource {
   // Called when there is something to send.
   void OnAppended(std::function<void()> appended) { appended_ = std::move(appended); }
 
-  // Of one that has become primary: the stream goes on with record `next`. Nobody is expected.
-  void Lead(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail = {});
+  // Of one that becomes primary: the stream goes on with record `next`, after `tail`, which is not known to be
+  // committed. The other members are expected.
+  void Lead(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail = {},
+            const std::vector<uint64_t>& members = {});
   // It is primary no more: as before Lead().
   void Cease();
 

@@ -204,7 +204,9 @@ void Worker::Reject(Arrival& arrival, kv::RefusalCode code, absl::string_view re
 void Worker::Greet(Link& link, absl::string_view message) {
   if (link.refused) return;
   if (link.predecessor != nullptr) return Drop(link, "spoke before it was welcome");
-  if (link.is_watching) return Drop(link, "came to watch, and asks for something");
+  if (link.is_watching) {
+    return TakeOther(link, message, absl::InvalidArgumentError("came to watch, and asks for something"));
+  }
   if (link.who.unproven != nullptr && !link.who.unproven->challenge.empty()) return CheckProof(link, message);
   if (!kv::IsFirstMessage(message, kv::FirstMessage::kHello)) return Drop(link, "another message before the hello");
   const absl::StatusOr<kv::Hello> hello = kv::Hello::Decode(message);

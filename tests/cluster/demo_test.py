@@ -48,7 +48,7 @@ class DemoTest(unittest.TestCase):
     self.addCleanup(lambda: (server.kill(), server.wait()))
 
     def cli(*words, **popen):
-      return subprocess.run([CLI, f"--address={address}", "--wait", *words], stdout=subprocess.PIPE, text=True, check=True,
+      return subprocess.run([CLI, f"--address={address}", "--wait", "--timeout_ms=60000", *words], stdout=subprocess.PIPE, text=True, check=True,
                             **popen).stdout
 
     cli("ping")

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,8 +16,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cluster/etcd_process.h"
@@ -309,6 +312,124 @@ TEST_F(GroupTest, ThreeServersBecomeAGroup) {
   ExpectAllItems();
   chain.Stop();
   EXPECT_EQ(chain.failures(), 0);
+}
+
+class ThreeServersTest : public GroupTest {
+ protected:
+  explicit ThreeServersTest(const std::string& suspicion = "10s") : GroupTest(suspicion) {
+    b_ = Start();
+    c_ = Start();
+    addresses_ = absl::StrCat(a_->address(), ",", b_->address(), ",", c_->address());
+    client_ = MustConnect(addresses_, Reading());
+    AwaitBackups(2);
+  }
+  ~ThreeServersTest() override { c_.reset(); }
+
+  void AwaitBackups(size_t count) {
+    while (!HasFailure() && CountBackups() != count) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  size_t CountBackups() {
+    size_t count = 0;
+    for (const absl::string_view line : absl::StrSplit(Status(), '\n')) {
+      count += absl::StartsWith(line, "backup ") && !absl::StrContains(line, " disconnected");
+    }
+    return count;
+  }
+  ServerProcess& Primary() { return IsPrimary(*a_) ? *a_ : IsPrimary(*b_) ? *b_ : *c_; }
+  // What the group's primary says which process is at this address.
+  std::string IncarnationAt(const std::string& address) {
+    for (const absl::string_view line : absl::StrSplit(Status(), '\n')) {
+      const std::vector<std::string> words = absl::StrSplit(line, ' ');
+      if (words.size() > 2 && words[1] == address) return words[2];
+    }
+    return "";
+  }
+  std::map<std::string, std::string> Incarnations() {
+    std::map<std::string, std::string> all;
+    for (const auto* server : {a_.get(), b_.get(), c_.get()}) all[server->address()] = IncarnationAt(server->address());
+    return all;
+  }
+  // None of them has begun anew.
+  void ExpectOthersAre(const std::map<std::string, std::string>& before, const ServerProcess& primary) {
+    for (const auto& [address, incarnation] : before) {
+      if (address == primary.address()) continue;
+      EXPECT_EQ(IncarnationAt(address), incarnation) << address << " began anew";
+    }
+  }
+
+  std::unique_ptr<ServerProcess> c_;
+};
+
+class ThreeServersOneStopsTest : public ThreeServersTest {
+ protected:
+  ThreeServersOneStopsTest() : ThreeServersTest("1s") {}
+};
+
+// The other backup goes on from where it is, whoever of the two had accepted more.
+TEST_F(ThreeServersTest, WhenThePrimaryIsKilledTheOtherBackupStaysOne) {
+  Chain chain(addresses_, "chain"), other(addresses_, "other");
+  for (int i = 0; i < 4; ++i) {
+    chain.Advance(100);
+    other.Advance(100);
+    ServerProcess& primary = Primary();
+    const auto before = Incarnations();
+    primary.Signal(SIGKILL);
+    primary.Wait();
+    chain.Advance(100);
+    other.Advance(100);
+    ExpectOthersAre(before, primary);
+    primary.Restart();
+    AwaitBackups(2);
+  }
+  ExpectExact(&chain);
+  ExpectExact(&other);
+  ExpectAllItems();
+}
+
+TEST_F(ThreeServersOneStopsTest, WhenThePrimaryIsStoppedOrHandsOverTheOtherBackupStaysOne) {
+  Chain chain(addresses_, "chain"), other(addresses_, "other", Fencing::kStrict);
+  for (int i = 0; i < 4; ++i) {
+    chain.Advance(100);
+    other.Advance(100);
+    ServerProcess& primary = Primary();
+    const auto before = Incarnations();
+    if (i % 2 == 0) {
+      primary.Signal(SIGSTOP);
+    } else {
+      EXPECT_TRUE(HandOver(client_.get()).ok());
+    }
+    chain.Advance(100);
+    other.Advance(100);
+    ExpectOthersAre(before, primary);
+    primary.Signal(SIGCONT);
+    AwaitBackups(2);
+  }
+  ExpectExact(&chain);
+  ExpectExact(&other);
+  ExpectAllItems();
+}
+
+// Two of three are lost at once: the promoter goes on without the one that does not answer.
+TEST_F(ThreeServersOneStopsTest, ThePrimaryAndABackupAreLostAtOnce) {
+  Chain chain(addresses_, "chain");
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    chain.Advance(100);
+    ServerProcess& primary = Primary();
+    ServerProcess& backup = &primary == a_.get() ? *b_ : *a_;
+    backup.Signal(SIGSTOP);
+    primary.Signal(signal);
+    if (signal == SIGKILL) primary.Wait();
+    chain.Advance(100);
+    backup.Signal(SIGCONT);
+    if (signal == SIGKILL) {
+      primary.Restart();
+    } else {
+      primary.Signal(SIGCONT);
+    }
+    AwaitBackups(2);
+  }
+  ExpectExact(&chain);
+  ExpectAllItems();
 }
 
 TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {

@@ -62,7 +62,7 @@ byte joining[NODES];   /* the epoch whose primary fills it, while it joins */
 byte log[NODES];
 byte proposal[NODES];  /* members that it proposed, until it knows the outcome; 0: none is pending */
 bool serving[NODES];   /* as primary, since it opened */
-byte gathered[NODES];  /* members whose log the promoter has; 0: it promotes nothing */
+byte agreed[NODES];    /* members whose log has nothing that the promoter's lacks; 0: it promotes nothing */
 bool waited[NODES];
 byte accepted[18];     /* records that an incarnation of a node accepted from a primary, as that was told */
 #define ACCEPTED(from, by, life) accepted[(from) * 6 + (by) * 2 + (life)]
@@ -141,7 +141,7 @@ inline Propose(n, set) {
   at[n] == epoch && epoch < EPOCHS && proposal[n] == 0 && cas_epoch[n] == 0 && \
   word[n] == OPEN(at[n]) && HAS(incarnation[epoch], n) == HAS(now, n)
 
-/* A member whose log is not known by all yet may not be chosen without it: only the promoter's own log counts. */
+/* What was acknowledged every member has; so only the promoter's own log counts. */
 #define PROMOTE(n, set) \
   :: atomic { \
     MAY_PROPOSE(n) && HAS(members[epoch], n) && primary[epoch] != n && \
@@ -180,16 +180,20 @@ inline Propose(n, set) {
     joining[other] != 0 && FILLED(n, other) -> \
     Propose(n, members[epoch] | BIT(other)) }
 
-#define GATHER(n, other) \
+/* A member cuts off what the promoter does not have, and says so. */
+#define AGREE(n, other) \
   :: atomic { \
-    gathered[n] != 0 && !HAS(gathered[n], other) && HAS(members[at[n]], other) && at[other] == at[n] && \
+    agreed[n] != 0 && !HAS(agreed[n], other) && HAS(members[at[n]], other) && at[other] == at[n] && \
     HAS(incarnation[at[n]], other) == HAS(now, other) -> \
-    log[n] = log[n] | log[other]; \
-    gathered[n] = gathered[n] | BIT(other); \
-    if \
-    :: gathered[n] == members[at[n]] -> stream[at[n]] = log[n] \
-    :: else \
-    fi }
+    log[other] = log[other] & log[n]; \
+    agreed[n] = agreed[n] | BIT(other) }
+
+/* A promoter goes on without a member that does not answer. */
+#define DROP(n, other) \
+  :: atomic { \
+    other != n && at[n] == epoch && epoch < EPOCHS && agreed[n] != 0 && proposal[n] == 0 && cas_epoch[n] == 0 && \
+    HAS(members[epoch], other) && HAS(incarnation[epoch], n) == HAS(now, n) -> \
+    Propose(n, members[epoch] & ~BIT(other)) }
 
 #define ACCEPTED_THE_TAIL(n, by) (by == n || !HAS(members[at[n]], by) || (log[n] & ~HEARD(n, by, at[n])) == 0)
 
@@ -308,13 +312,10 @@ end:
       stream[at[n]] = log[n];
       word[n] = OPEN(at[n])
     :: primary[at[n]] == n && !serving[n] ->
-      gathered[n] = BIT(n);
-      if
-      :: members[at[n]] == BIT(n) -> stream[at[n]] = log[n]
-      :: else
-      fi
+      agreed[n] = BIT(n);
+      stream[at[n]] = log[n]
     :: else ->
-      gathered[n] = 0;
+      agreed[n] = 0;
       word[n] = OPEN(at[n])
     fi
   }
@@ -326,11 +327,14 @@ end:
     word[n] = OPEN(at[n])
   }
   /* Rule 6. */
-  GATHER(n, 0)
-  GATHER(n, 1)
-  GATHER(n, 2)
+  AGREE(n, 0)
+  AGREE(n, 1)
+  AGREE(n, 2)
+  DROP(n, 0)
+  DROP(n, 1)
+  DROP(n, 2)
   :: atomic {
-    gathered[n] != 0 && !waited[n] ->
+    agreed[n] != 0 && !waited[n] ->
 #if !defined(NO_WAIT) && !defined(STRICT)
     r_late = r_late || HAS(r_spans, n);
 #endif
@@ -338,13 +342,13 @@ end:
   }
   :: atomic {
 #ifdef TAIL_NOT_ACCEPTED
-    gathered[n] != 0 && waited[n] ->
+    agreed[n] != 0 && waited[n] && proposal[n] == 0 ->
 #else
-    gathered[n] == members[at[n]] && gathered[n] != 0 && waited[n] &&
+    proposal[n] == 0 &&
+    agreed[n] == members[at[n]] && agreed[n] != 0 && waited[n] &&
     ACCEPTED_THE_TAIL(n, 0) && ACCEPTED_THE_TAIL(n, 1) && ACCEPTED_THE_TAIL(n, 2) ->
 #endif
-    stream[at[n]] = log[n];
-    gathered[n] = 0;
+    agreed[n] = 0;
     serving[n] = true;
     HighestOf(log[n], table[n]);
     known = MAX(known, table[n]);
@@ -358,7 +362,7 @@ end:
     now = now ^ BIT(n);
     at[n] = 0; joining[n] = epoch;
     log[n] = 0; table[n] = 0;
-    proposal[n] = 0; serving[n] = false; gathered[n] = 0; waited[n] = false;
+    proposal[n] = 0; serving[n] = false; agreed[n] = 0; waited[n] = false;
 #ifndef OLD_CONNECTIONS
     word[n] = 0;
 #endif
