@@ -50,6 +50,7 @@ class Hostile {
     const uint8_t how = input_->Byte();
     network_.server = server_.get();
     server_->offer_cells = true;
+    if ((how & 16) != 0) server_->gets = server_->puts = 16;
     network_.capabilities.atomics = true;
     network_.capabilities.local = (how & 1) != 0;  // READs at once
     network_.capabilities.any_local_memory = (how & 2) != 0;

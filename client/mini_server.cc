@@ -11,32 +11,50 @@
 #include "kv/gets.h"
 #include "kv/item.h"
 #include "kv/proof.h"
+#include "kv/puts.h"
 #include "kv/words.h"
 
 namespace farlook::client {
 namespace {
 
-// Of a message, what is the same each time that it is sent.
-std::string Contents(kv::Request request) {
-  request.source.rkey = 0;
-  request.deadline_us = 0;
+std::string Encoded(const kv::Request& request) {
   char head[kv::kMaxRequestHeadBytes];
   return absl::StrCat(absl::string_view(head, request.EncodeHead(head)), request.value);
 }
 
-// The messages that a kGets stands for; none: its value is malformed.
-std::vector<std::string> OneByOne(const kv::Request& gets) {
+// Of a message, what is the same each time that it is sent.
+std::string Contents(kv::Request request) {
+  request.source.rkey = 0;
+  request.deadline_us = 0;
+  return Encoded(request);
+}
+
+bool StandsForSeveral(kv::RequestType type) { return type == kv::RequestType::kGets || type == kv::RequestType::kPuts; }
+
+// The messages of the requests that one stands for; none: its value is malformed.
+std::vector<std::string> OneByOne(const kv::Request& several) {
   std::vector<std::string> messages;
-  kv::GetKeys asked;
-  if (!kv::GetKeys::Decode(gets.value, &asked)) return messages;
-  for (size_t i = 0; i < asked.size; ++i) {
-    kv::Request get;
-    get.type = kv::RequestType::kGet;
-    get.number = gets.number + i;
-    get.deadline_us = gets.deadline_us;
-    get.key = asked.keys[i];
-    char head[kv::kMaxRequestHeadBytes];
-    messages.emplace_back(head, get.EncodeHead(head));
+  kv::Request one = several;
+  one.value = {};
+  one.value_bytes = 0;
+  const auto add = [&messages, &one] {
+    messages.push_back(Encoded(one));
+    ++one.number;
+  };
+  if (kv::GetKeys asked; several.type == kv::RequestType::kGets && kv::GetKeys::Decode(several.value, &asked)) {
+    one.type = kv::RequestType::kGet;
+    for (size_t i = 0; i < asked.size; ++i) {
+      one.key = asked.keys[i];
+      add();
+    }
+  } else if (kv::Puts puts; several.type == kv::RequestType::kPuts && kv::Puts::Decode(several.value, &puts)) {
+    one.type = kv::RequestType::kPut;
+    for (size_t i = 0; i < puts.size; ++i) {
+      one.key = puts.all[i].key;
+      one.value = puts.all[i].value;
+      one.value_bytes = static_cast<uint32_t>(one.value.size());
+      add();
+    }
   }
   return messages;
 }
@@ -103,6 +121,7 @@ std::string MiniServer::Greet(uint64_t* session, absl::string_view message) {
   welcome.window = window;
   welcome.figures_ms = figures_ms;
   welcome.gets = gets;
+  welcome.puts = puts;
   if (group_epoch != 0) {
     welcome.group_epoch = group_epoch;
     welcome.lease_us = lease_us;
@@ -157,10 +176,11 @@ void MiniServer::Watch(uint64_t session_id, absl::string_view message) {
     return;
   }
   if (!kv::IsNumbered(request->type)) return;
-  if (request->type == kv::RequestType::kGets) {
+  if (StandsForSeveral(request->type)) {
     const std::vector<std::string> messages = OneByOne(*request);
-    if (messages.empty() || messages.size() > gets) violations.push_back("gets that were not allowed");
-    for (const std::string& get : messages) Watch(session_id, get);
+    const size_t most = request->type == kv::RequestType::kGets ? gets : puts;
+    if (messages.empty() || messages.size() > most) violations.push_back("more in a message than was allowed");
+    for (const std::string& one : messages) Watch(session_id, one);
     return;
   }
   Session& session = sessions_[session_id];
@@ -185,7 +205,7 @@ std::string MiniServer::Answer(uint64_t* session, absl::string_view message, con
   if (!request.ok()) return std::string();
   if (request->type == kv::RequestType::kGoodbye) sessions_.erase(*session);
   if (!kv::IsNumbered(request->type)) return std::string();
-  if (request->type == kv::RequestType::kGets) return AnswerGets(session, *request, pull);
+  if (StandsForSeveral(request->type)) return AnswerSeveral(session, *request, pull);
   auto& replies = sessions_[*session].replies;
   const auto known = replies.find(request->number);
   if (known != replies.end()) return known->second;
@@ -194,10 +214,10 @@ std::string MiniServer::Answer(uint64_t* session, absl::string_view message, con
   return replies[request->number] = Execute(*request, pull);
 }
 
-std::string MiniServer::AnswerGets(uint64_t* session, const kv::Request& request, const Pull& pull) {
+std::string MiniServer::AnswerSeveral(uint64_t* session, const kv::Request& request, const Pull& pull) {
   kv::ReplyPack pack;
-  for (const std::string& get : OneByOne(request)) {
-    const std::string reply = Answer(session, get, pull);
+  for (const std::string& one : OneByOne(request)) {
+    const std::string reply = Answer(session, one, pull);
     if (!pack.Add(*kv::Reply::Decode(reply))) violations.push_back("this small server sends one message only");
   }
   return std::string(pack.Finish());
@@ -267,6 +287,7 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
     case kv::RequestType::kFigures:
     case kv::RequestType::kAdmin:
     case kv::RequestType::kGets:
+    case kv::RequestType::kPuts:
     case kv::RequestType::kGoodbye:
       break;
   }

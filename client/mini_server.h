@@ -70,6 +70,7 @@ class MiniServer {
   kv::Refusal refusal;       // with a text: what Hellos get
   uint32_t figures_ms = 0;   // that Welcomes ask for
   uint32_t gets = 0;         // that Welcomes allow in a message
+  uint32_t puts = 0;         // likewise
   uint64_t group_epoch = 0;  // not 0: it is the primary of a group, whose other members have these addresses
   uint32_t lease_us = 150'000;
   std::string backups;
@@ -91,7 +92,7 @@ class MiniServer {
   std::string Greet(uint64_t* session, absl::string_view message);
   std::string CheckProof(uint64_t* session, absl::string_view message);
   std::string Execute(const kv::Request& request, const Pull& pull);
-  std::string AnswerGets(uint64_t* session, const kv::Request& request, const Pull& pull);
+  std::string AnswerSeveral(uint64_t* session, const kv::Request& request, const Pull& pull);
 
   const uint64_t incarnation_;
   absl::Span<char> region_;

@@ -8,91 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/request_parts.h"
 #include "kv/gets.h"
+#include "kv/puts.h"
 
 namespace farlook::client {
-namespace {
-
-// What the server is told beside the operation itself.
-kv::RequestOptions OptionsOf(const Operation& operation) {
-  kv::RequestOptions options;
-  if (operation.touched) return options;
-  options.has_ttl = operation.ttl_ms != 0;
-  options.ttl_us = static_cast<uint64_t>(operation.ttl_ms) * 1000;
-  options.keep_ttl = operation.keep_ttl;
-  options.item_flags = operation.keep ? kv::RequestOptions::kKeep : 0;
-  options.refill = operation.refill;
-  return options;
-}
-bool HasOptions(const Operation& operation) {
-  return operation.ttl_ms != 0 || operation.keep_ttl || operation.keep || operation.refill;
-}
-
-// Whether what a put bears goes into its message. Most puts are short enough for options as well, whether they have any
-// or not.
-bool Fits(const Operation& operation) {
-  const size_t key_bytes = operation.key.size(), value_bytes = operation.value.size();
-  return kv::FitsInMessage(key_bytes, value_bytes, kv::RequestOptions::kMaxBytes) ||
-         (!HasOptions(operation) && kv::FitsInMessage(key_bytes, value_bytes));
-}
-
-// A get that may share its message with others.
-bool IsPlainGet(const Operation& operation) { return IsOneOf(operation.kind, Kind::kGet, Kind::kExists); }
-
-// `pulled`: the server is to fetch the value of a put.
-kv::RequestType TypeOf(const Operation& operation, bool pulled) {
-  if (operation.kind == Kind::kPut) [[likely]]
-    return pulled ? kv::RequestType::kPutPulled : kv::RequestType::kPut;
-  switch (operation.kind) {
-    case Kind::kGet:
-    case Kind::kExists:
-      return kv::RequestType::kGet;
-    case Kind::kTtl:
-      return kv::RequestType::kTtl;
-    case Kind::kDelete:
-      return kv::RequestType::kDelete;
-    case Kind::kTouch:
-    case Kind::kPersist:
-      return kv::RequestType::kTouch;
-    case Kind::kGetAndTouch:
-      return operation.touched ? kv::RequestType::kGet : kv::RequestType::kGetAndTouch;
-    case Kind::kPing:
-      return kv::RequestType::kPing;
-    case Kind::kStat:
-      return kv::RequestType::kStat;
-    case Kind::kAdmin:
-      return kv::RequestType::kAdmin;
-    case Kind::kCreateCounter:
-      return kv::RequestType::kCounterCreate;
-    case Kind::kFetchAdd:
-      return kv::RequestType::kCounterAdd;
-    case Kind::kCompareSwap:
-      return kv::RequestType::kCounterSwap;
-    case Kind::kReadCounter:
-      return kv::RequestType::kCounterRead;
-    case Kind::kDeleteCounter:
-      return kv::RequestType::kCounterDelete;
-    case Kind::kPut:
-      break;
-  }
-  return kv::RequestType::kPutPulled;
-}
-
-kv::Condition OnWire(Condition::Kind kind) {
-  switch (kind) {
-    case Condition::Kind::kIfAbsent:
-      return kv::Condition::kAbsent;
-    case Condition::Kind::kIfPresent:
-      return kv::Condition::kPresent;
-    case Condition::Kind::kIfVersion:
-      return kv::Condition::kVersion;
-    case Condition::Kind::kAlways:
-      break;
-  }
-  return kv::Condition::kAlways;
-}
-
-}  // namespace
 
 kv::Hello Session::MakeHello(bool read_only) const {
   kv::Hello hello;
@@ -124,6 +44,7 @@ void Session::Connect(const Ready& ready) {
   sounding_ = 0;
   epoch_ = ready.welcome->epoch;
   gets_at_once_ = std::min<uint32_t>(ready.welcome->gets, kv::kMaxGets);
+  puts_at_once_ = std::min<uint32_t>(ready.welcome->puts, kv::kMaxPuts);
   if (!exists()) return Begin(ready);
   incarnation_ = ready.incarnation;
   hasher_ = ready.context.hasher;
@@ -236,42 +157,7 @@ bool Session::Post(uint64_t number) {
   const kv::Request request = RequestOf(*sent.operation, number, options);
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
-  const bool sounds = sounding_ == 0 && clock_.stale(parts_.time->last_ns());
-  if (sounds) [[unlikely]]
-    sounding_ns_ = parts_.time->NowNs();
-  const absl::string_view value(request.value.data(), request.value.size());
-  if (!connection_->PostSend(absl::string_view(head, head_bytes), value)) return false;
-  if (sounds) [[unlikely]]
-    sounding_ = number;
-  parts_.posted->messages = true;
-  return true;
-}
-
-// The gets with which the queue begins, as one message. Returns how many it posted; 0: no room for it. REQUIRES there
-// are two at least, and that two may be sent.
-size_t Session::PostGets() {
-  const size_t most = std::min<uint64_t>(gets_at_once_, floor_ + window_ - next_);
-  kv::GetsWriter keys;
-  size_t count = 0;
-  int64_t deadline_ns = 0;
-  for (const Operation* get = queue_.front(); get != nullptr && count < most; get = queue_.Next(get)) {
-    if (!IsPlainGet(*get) || !keys.Add(get->key)) break;
-    deadline_ns = std::max(deadline_ns, get->deadline_ns);
-    ++count;
-  }
-  kv::Request request;
-  request.type = kv::RequestType::kGets;
-  request.number = next_;
-  request.deadline_us = clock_.DeadlineAt(deadline_ns);
-  request.value_bytes = static_cast<uint32_t>(keys.value().size());
-  char head[kv::kMaxRequestHeadBytes];
-  const size_t head_bytes = request.EncodeHead(head);
-  const bool sounds = sounding_ == 0 && clock_.stale(parts_.time->last_ns());
-  if (sounds) sounding_ns_ = parts_.time->NowNs();
-  if (!connection_->PostSend(absl::string_view(head, head_bytes), keys.value())) return 0;
-  if (sounds) sounding_ = next_;
-  parts_.posted->messages = true;
-  return count;
+  return PostMessage({head, head_bytes}, {request.value.data(), request.value.size()}, number);
 }
 
 void Session::Hear(const kv::Reply& reply) {
@@ -317,6 +203,7 @@ void Session::Repeat() {
   sent.operation = operation;
   sent.answered = false;
   operation->number = next_;
+  if (IsWrite(operation->kind)) ++parts_.stats->puts;
   ++live_;
   ++next_;
   ++repeat_;
@@ -328,14 +215,12 @@ void Session::Pump() {
   if (repeat_ < next_) return;
   while (!queue_.empty() && next_ < floor_ + window_ && !awaits_memory_) {
     Operation* operation = queue_.front();
-    if (IsPlainGet(*operation) && gets_at_once_ > 1 && next_ + 1 < floor_ + window_) {
-      const Operation* const second = queue_.Next(operation);
-      if (second != nullptr && IsPlainGet(*second)) {
-        const size_t posted = PostGets();
-        if (posted == 0) return;
-        for (size_t i = 0; i < posted; ++i) Took(queue_.front());
-        continue;
-      }
+    if (const Operation* const second = queue_.Next(operation);
+        second != nullptr && MayGoTogether(*operation, *second)) {
+      const size_t posted = PostTogether();
+      if (posted == 0) return;
+      for (size_t i = 0; i < posted; ++i) Took(queue_.front());
+      continue;
     }
     Sent& sent = At(next_);
     if (prepared_ != operation) {
@@ -353,7 +238,6 @@ void Session::Pump() {
     }
     if (!Post(next_)) return;
     Took(operation);
-    if (IsWrite(operation->kind)) ++parts_.stats->puts;
     if (sent.value.data() != nullptr) {
       ++parts_.stats->pulled_values;
       ++pulls_;

@@ -10,8 +10,8 @@
 //     copy, which says that it is long over: the server does not begin it. A large value was copied to a registered
 //     buffer when it was announced, or lies in memory that the user registered, which stays registered so long.
 //   * Requests are sent in the order in which they were submitted, and numbered so: of one key they take effect so.
-//   * Gets that stand behind each other in the queue go as one message, with a number each. What is sent again goes one
-//     by one.
+//   * Gets, and small puts that are alike, that stand behind each other in the queue go as one message, with a number
+//     each. What is sent again goes one by one.
 //   * A request whose operation has ended keeps number and credit until answered.
 //   * When the session is gone, what was sent and not answered is of unknown outcome; it is never executed again. What
 //     only asked (get, ping, stat) may be asked again.
@@ -128,7 +128,23 @@ class Session final : public Engine {
   absl::Status Prepare(Operation* operation, Sent* sent);
   // `options` has room for kv::RequestOptions::kMaxBytes; the request refers to it.
   kv::Request RequestOf(const Operation& operation, uint64_t number, char* options);
+  bool MayGoTogether(const Operation& first, const Operation& second) const;
+  bool IsShortPut(const Operation& operation) const;
+  size_t PostTogether();
   size_t PostGets();
+  size_t PostPuts(const Operation& first);
+  bool PostSeveral(kv::Request* request, int64_t deadline_ns);
+  // Posts a message that bears a new request, or several from `number` on.
+  bool PostMessage(absl::string_view head, absl::string_view value, uint64_t number) {
+    const bool sounds = sounding_ == 0 && clock_.stale(parts_.time->last_ns());
+    if (sounds) [[unlikely]]
+      sounding_ns_ = parts_.time->NowNs();
+    if (!connection_->PostSend(head, value)) return false;
+    if (sounds) [[unlikely]]
+      sounding_ = number;
+    parts_.posted->messages = true;
+    return true;
+  }
   void Took(Operation* operation);
   bool PostCopy(const Sent& sent);
   bool Post(uint64_t number);
@@ -150,7 +166,7 @@ class Session final : public Engine {
   uint32_t epoch_ = 0;
   uint64_t incarnation_ = 0;
   uint64_t max_value_bytes_ = kv::kMaxValueBytes;
-  uint32_t gets_at_once_ = 0;  // keys that a message may ask for
+  uint32_t gets_at_once_ = 0, puts_at_once_ = 0;  // that a message may stand for
 
   OperationQueue queue_;    // not sent yet
   std::vector<Sent> sent_;  // ring of a power of two of at least `window_`

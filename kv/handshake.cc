@@ -155,6 +155,8 @@ struct WelcomeFields {
         Welcome::kGets, [&] { return m.gets != 0; }, m.gets);
     const auto has_group = [&] { return m.group_epoch != 0 && m.lease_us != 0; };
     field(Welcome::kGroup, has_group, m.group_epoch, m.lease_us, zero);
+    field(
+        Welcome::kPuts, [&] { return m.puts != 0; }, m.puts);
   }
 };
 

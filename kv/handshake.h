@@ -183,6 +183,7 @@ struct Welcome {
     kSample = 10,  // u32: of a cache; absent: the client is to tell nothing
     kGets = 11,    // u32; absent: the client is to ask for one key in a message
     kGroup = 12,   // epoch u64 | lease in microseconds u32 | zero u32; absent: there is no group
+    kPuts = 13,    // u32; absent: the client is to put one key in a message
   };
 
   uint8_t version = kMaxVersion;
@@ -199,6 +200,7 @@ struct Welcome {
   uint32_t figures_ms = 0;   // between two messages of the client's figures (client_figures.h); 0: none are wanted
   uint32_t sample = 0;       // one hit in so many is to be told (touched.h); 0: none
   uint32_t gets = 0;         // so many keys a kGets may have (gets.h); 0: none is understood
+  uint32_t puts = 0;         // so many puts a kPuts may have (puts.h); 0: none is understood
   std::string members;       // of the group, the primary first
   uint64_t group_epoch = 0;  // that the members' words show (epoch_word.h), from 1 on; 0: there is no group
   uint32_t lease_us = 0;     // of the group (read_lease.h), from 1 on

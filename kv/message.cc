@@ -70,7 +70,7 @@ absl::Status DecodeOptions(Request* request) {
   } else if (!status.ok()) {
     return status;
   }
-  const bool put = request->type == RequestType::kPut || request->type == RequestType::kPutPulled;
+  const bool put = PutsValues(request->type);
   if (option.has_ttl && !MayHaveTtl(request->type)) return Malformed("request: a ttl where none belongs");
   if (!put && option.keep_ttl) return Malformed("request: a ttl to be kept where none belongs");
   if (!put && option.item_flags != 0) return Malformed("request: flags of an item where none belong");
@@ -117,7 +117,7 @@ absl::StatusOr<Request> Request::Decode(absl::string_view bytes) {
 
   if (HasKey(request.type) && key_bytes < kMinKeyBytes) return Malformed("request: empty key");
   if (!numbered && key_bytes != 0) return Malformed("request: a key where none belongs");
-  if (request.type > RequestType::kGet && request.condition != Condition::kAlways) {
+  if (!MayHaveCondition(request.type) && request.condition != Condition::kAlways) {
     return Malformed("request: a condition where none belongs");
   }
   if (request.condition != Condition::kVersion && request.version != 0) {

@@ -48,10 +48,11 @@ enum class RequestType : uint8_t {
 
   kAdmin = 19,  // of operators; "key" says what: "clients@ID" or "kick ID"; the payload is text, as of a kStat
 
-  kGets =
-      20,  // several kGets as one message: value is their keys (gets.h); of who was told that it may (Welcome::gets)
+  // Several as one message, of who was told that it may (Welcome).
+  kGets = 20,  // of type kGet: value is their keys (gets.h)
+  kPuts = 21,  // of type kPut, with the same condition, version and options: value is keys and values (puts.h)
 };
-inline constexpr int kRequestTypes = 21;  // from 0, which is none
+inline constexpr int kRequestTypes = 22;  // from 0, which is none
 
 constexpr bool IsRequestType(uint8_t type) { return type != 0 && type < kRequestTypes; }
 
@@ -71,12 +72,18 @@ constexpr bool HasKey(RequestType type) {
 // Whether it bears a value.
 constexpr bool HasValue(RequestType type) {
   return type == RequestType::kPut || type == RequestType::kTouched || type == RequestType::kFigures ||
-         type == RequestType::kGets;
+         type == RequestType::kGets || type == RequestType::kPuts;
 }
+// Whether it puts values.
+constexpr bool PutsValues(RequestType type) {
+  return type == RequestType::kPut || type == RequestType::kPutPulled || type == RequestType::kPuts;
+}
+// Whether it may have a Condition.
+constexpr bool MayHaveCondition(RequestType type) { return type <= RequestType::kGet || type == RequestType::kPuts; }
 // Whether it may say when its item expires.
 constexpr bool MayHaveTtl(RequestType type) {
-  return type == RequestType::kPut || type == RequestType::kPutPulled || type == RequestType::kCounterCreate ||
-         type == RequestType::kTouch || type == RequestType::kGetAndTouch;
+  return PutsValues(type) || type == RequestType::kCounterCreate || type == RequestType::kTouch ||
+         type == RequestType::kGetAndTouch;
 }
 // Whether it bears CounterOperands.
 constexpr bool HasOperands(RequestType type) {

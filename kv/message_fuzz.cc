@@ -6,6 +6,7 @@
 #include "kv/cell_notice.h"
 #include "kv/gets.h"
 #include "kv/message.h"
+#include "kv/puts.h"
 
 namespace farlook::kv {
 namespace {
@@ -45,6 +46,16 @@ void FuzzGets(absl::string_view bytes) {
   Check(keys.value() == bytes);
 }
 
+void FuzzPuts(absl::string_view bytes) {
+  Puts puts;
+  if (!Puts::Decode(bytes, &puts)) return;
+  PutsWriter writer(/*option_bytes=*/0);
+  for (size_t i = 0; i < puts.size; ++i) {
+    if (!writer.Add(puts.all[i].key, puts.all[i].value)) return;  // longer than a message
+  }
+  Check(writer.value() == bytes);
+}
+
 void FuzzPack(absl::string_view bytes) {
   PackedReplies packed(bytes);
   ReplyPack pack;
@@ -73,6 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   farlook::kv::FuzzReply(bytes);
   farlook::kv::FuzzNotice(bytes);
   farlook::kv::FuzzGets(bytes);
+  farlook::kv::FuzzPuts(bytes);
   farlook::kv::FuzzPack(bytes);
   return 0;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kv/gets.h"
+#include "kv/puts.h"
 #include "server/test_worker.h"
 
 namespace farlook::server {
@@ -320,6 +321,28 @@ TEST_F(CommitGateTest, GetsOfOneMessageWaitEachForItself) {
     }
   }
   EXPECT_EQ(told, (std::map<uint64_t, std::string>{{2, ""}, {3, "one"}, {4, "two"}}));
+}
+
+TEST_F(CommitGateTest, PutsOfOneMessageAreRecordsEachOfItsOwn) {
+  FakeCall* call = t_.Connect();
+  kv::PutsWriter puts(/*option_bytes=*/0);
+  ASSERT_TRUE(puts.Add("a", "one") && puts.Add("b", "two") && puts.Add("a", "three"));
+  kv::Request request = MakeRequest(RequestType::kPuts, 1);
+  request.value = puts.value();
+  Send(call, request);
+  // Expect: none is answered before its record is accepted; the second to a key waits for the first.
+  EXPECT_FALSE(Answered(call));
+  std::map<uint64_t, Code> told;
+  for (int i = 0; i < 6; ++i) {
+    AcceptAll();
+    while (Answered(call)) {
+      const TestReply reply = *TestWorker::TakeReply(call);
+      told[reply.number] = reply.code;
+    }
+  }
+  EXPECT_EQ(told, (std::map<uint64_t, Code>{{1, Code::kOk}, {2, Code::kOk}, {3, Code::kOk}}));
+  EXPECT_EQ(t_.ReadKey("a"), "three");
+  EXPECT_EQ(t_.ReadKey("b"), "two");
 }
 
 TEST_F(CommitGateTest, RoomIsMadeBeforeTheRecordAndBeforeTheAnswer) {

@@ -66,6 +66,7 @@ Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_c
     case kv::RequestType::kFigures:
     case kv::RequestType::kAdmin:
     case kv::RequestType::kGets:
+    case kv::RequestType::kPuts:
     case kv::RequestType::kGoodbye:
       break;
   }

@@ -31,7 +31,8 @@ inline absl::string_view TypeName(kv::RequestType type) {
                                                                   "ttl",
                                                                   "figures",
                                                                   "admin",
-                                                                  "gets"};
+                                                                  "gets",
+                                                                  "puts"};
   const size_t i = static_cast<size_t>(type);
   return i < kv::kRequestTypes ? kNames[i] : "unknown";
 }

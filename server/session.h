@@ -84,6 +84,7 @@ constexpr bool IsWrite(kv::RequestType type) {
     case kv::RequestType::kFigures:
     case kv::RequestType::kAdmin:
     case kv::RequestType::kGets:
+    case kv::RequestType::kPuts:
       break;
   }
   return false;

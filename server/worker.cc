@@ -181,14 +181,12 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
   if (!kv::IsNumbered(request.type)) [[unlikely]]
     return ApplyUnnumbered(link, request);
   if (link.session->said_goodbye()) return Drop(link, "a request after the goodbye");
-  if (request.type == kv::RequestType::kGets) [[unlikely]]
-    return ApplyGets(link, request);
+  if (request.type >= kv::RequestType::kGets) [[unlikely]]
+    return request.type == kv::RequestType::kGets ? ApplyGets(link, request) : ApplyPuts(link, request);
   ApplyNumbered(link, request, incoming.hash, message);
 }
 
-// REQUIRES that the session has not said goodbye.
-[[gnu::always_inline]] inline void Worker::ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash,
-                                                         absl::string_view message) {
+void Worker::ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
   switch (link.session->Begin(request.number, request.type)) {
     case Session::Claim::kExecute:
       if (times_.Due()) [[unlikely]]
@@ -208,46 +206,6 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
     case Session::Claim::kImpossible:
       return Drop(link, "request number beyond the window, or used for another request");
   }
-}
-
-// Each key as a kGet of its own, with the same overlap of cache misses as between the messages of a batch.
-void Worker::ApplyGets(Link& link, const kv::Request& gets) {
-  kv::GetKeys asked;
-  if (!kv::GetKeys::Decode(gets.value, &asked)) return Drop(link, "malformed message: gets");
-  std::array<uint64_t, kv::kMaxGets> hashes;
-  for (size_t i = 0; i < asked.size; ++i) {
-    hashes[i] = shared_.table->HashOf(asked.keys[i]);
-    shared_.table->PrefetchBucket(hashes[i]);
-  }
-  for (size_t i = 0; i < asked.size; ++i) shared_.table->PrefetchItem(hashes[i]);
-  stats_.requests[static_cast<size_t>(kv::RequestType::kGet)].Add(asked.size);
-  kv::Request get = gets;
-  get.type = kv::RequestType::kGet;
-  get.value = {};
-  get.value_bytes = 0;
-  char message[kv::kMaxRequestHeadBytes];
-  packing_ = &link;
-  for (size_t i = 0; i < asked.size && !link.closing; ++i) {
-    get.number = gets.number + i;
-    get.key = asked.keys[i];
-    // In a group it may have to wait, and is kept as a message then.
-    const size_t bytes = shared_.gate == nullptr ? 0 : get.EncodeHead(message);
-    ApplyNumbered(link, get, hashes[i], {message, bytes});
-  }
-  packing_ = nullptr;
-  if (!pack_.empty()) Send(link, pack_.Finish(), {});
-  pack_.Clear();
-}
-
-void Worker::Pack(Link& link, const kv::Reply& reply) {
-  if (pack_.Add(reply)) return;
-  if (!pack_.empty()) Send(link, pack_.Finish(), {});
-  pack_.Clear();
-  if (pack_.Add(reply)) return;
-  // As long as a message can be: it goes without a pack.
-  char head[kv::Reply::kHeaderBytes];
-  reply.EncodeHead(head);
-  Send(link, {head, sizeof head}, reply.payload);
 }
 
 void Worker::ApplyUnnumbered(Link& link, const kv::Request& request) {
@@ -285,7 +243,7 @@ void Worker::ExecuteInOrder(Link& link, const kv::Request& request, uint64_t has
   if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&
       (link.pulls->Has(hash) || link.room.Has(hash) || link.held.Has(hash))) {
     stats_.held_writes.Add();
-    link.held.Add(request.number, hash, message);
+    link.held.Add(request.number, hash, Kept(request, message));
     return Balance(link);
   }
   Execute(link, request, hash, message);

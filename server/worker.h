@@ -11,7 +11,7 @@
 // Invariants:
 //   * a session is attached to at most one connection. A resumption first disconnects and drains the old one: what it
 //     had queued is discarded, what it pulled is finished or flushed; only then is the new one welcome;
-//   * each request that is claimed (of a kGets, each key's) is answered, or released when its connection breaks before it is executed;
+//   * each request that is claimed (of a message that stands for several, each of them) is answered, or released when its connection breaks before it is executed;
 //   * writes of a session to one key take effect in the order in which they arrive, small and pulled ones alike;
 //   * where there are users, a connection without one that the kernel vouches for is told nothing and may READ nothing
 //     before it has proved who it is, in the time that it has for its Hello;
@@ -47,6 +47,7 @@
 #include "kv/gets.h"
 #include "kv/handshake.h"
 #include "kv/message.h"
+#include "kv/puts.h"
 #include "rdma/transport.h"
 #include "server/admission.h"
 #include "server/client_figures.h"
@@ -170,8 +171,14 @@ class Worker {
   void HandleBatch(absl::Span<const rdma::Completion> batch);
   void Decode(absl::string_view message, Incoming* incoming);
   void Apply(Link& link, absl::string_view message, const Incoming& incoming);
+  // An empty `message`: it is one of several of a message. REQUIRES that the session has not said goodbye.
   void ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
   void ApplyGets(Link& link, const kv::Request& gets);
+  void ApplyPuts(Link& link, const kv::Request& puts);
+  template <typename Fill>
+  void ApplyEach(Link& link, const kv::Request& several, kv::RequestType type, size_t count, Fill fill);
+  // The message of a request that must wait.
+  static std::string Kept(const kv::Request& request, absl::string_view message);
   void Pack(Link& link, const kv::Reply& reply);
   void ApplyUnnumbered(Link& link, const kv::Request& request);
   void TakeTouches(Link& link, const kv::Request& request);

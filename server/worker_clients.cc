@@ -298,6 +298,7 @@ void Worker::Welcome(Link& link, Session* session, bool resumed) {
   if (touches_.wanted()) welcome.sample = touches_.sample();
   welcome.figures_ms = figures_.interval_ms();
   welcome.gets = uint32_t{kv::kMaxGets};
+  welcome.puts = uint32_t{kv::kMaxPuts};
   if (shared_.serving != nullptr) {
     Serving::Told told = shared_.serving->told();
     welcome.members = std::move(told.members);

@@ -6,6 +6,7 @@
 // what its own decoder refuses (those of replies and notices), must let go of every connection in order, and must still
 // serve a good client in the end.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -14,7 +15,9 @@
 
 #include "absl/strings/string_view.h"
 #include "kv/cell_notice.h"
+#include "kv/gets.h"
 #include "kv/message.h"
+#include "kv/puts.h"
 #include "server/log.h"
 #include "server/test_worker.h"
 #include "tools/fuzz/input.h"
@@ -41,10 +44,30 @@ int64_t Operand(uint8_t byte) {
   return (int64_t{1} << (byte % 64)) - byte % 3;
 }
 
+// Gets or puts as one message.
+std::string NearlyGoodSeveral(Input& input) {
+  kv::Request request;
+  request.type = input.Byte() % 4 == 0 ? kv::RequestType::kGets : kv::RequestType::kPuts;
+  request.number = input.Byte();
+  kv::GetsWriter gets;
+  kv::PutsWriter puts(/*option_bytes=*/0);
+  for (int left = input.Byte() % 18; left > 0; --left) {
+    const std::string key(1, static_cast<char>('a' + input.Byte() % 8));
+    gets.Add(key);
+    puts.Add(key, std::string(input.Byte(), 'v'));
+  }
+  if (request.type == kv::RequestType::kPuts) request.condition = static_cast<kv::Condition>(input.Byte() % 4);
+  std::string value(request.type == kv::RequestType::kGets ? gets.value() : puts.value());
+  if (input.Byte() % 8 == 0) value.resize(value.size() - std::min<size_t>(value.size(), input.Byte()));
+  request.value = value;
+  return Encode(request);
+}
+
 // A request near enough to a good one to reach the table.
 std::string NearlyGood(TestWorker& t, Input& input) {
   kv::Request request;
   const uint8_t type = input.Byte();
+  if (type >= 224) return NearlyGoodSeveral(input);
   request.type = static_cast<kv::RequestType>(1 + (type < 128 ? type % 6 : 6 + type % 7));
   request.condition = static_cast<kv::Condition>(input.Byte() % 4);
   request.number = input.Byte();
@@ -72,6 +95,17 @@ std::string NearlyGood(TestWorker& t, Input& input) {
     request.key = {};
   }
   return Encode(request);
+}
+
+// Whether it is what a worker may say.
+bool IsWhole(absl::string_view message) {
+  if (kv::CellNotice::Is(message)) return kv::CellNotice::Decode(message).ok();
+  if (!kv::ReplyPack::Is(message)) return kv::Reply::Decode(message).ok();
+  kv::PackedReplies pack(message);
+  for (absl::string_view reply; pack.Next(&reply);) {
+    if (!kv::Reply::Decode(reply).ok()) return false;
+  }
+  return pack.whole();
 }
 
 void EndRead(FakeCall* call, uint8_t how) {
@@ -165,7 +199,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Require(t.ReadKey("good") == "value");
   for (FakeCall& call : t.calls()) {
     for (const std::string& message : call.peer.sent) {
-      Require(kv::CellNotice::Is(message) ? kv::CellNotice::Decode(message).ok() : kv::Reply::Decode(message).ok());
+      Require(IsWhole(message));
     }
   }
   t.worker().BeginDrain(1);

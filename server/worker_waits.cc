@@ -12,11 +12,11 @@ namespace farlook::server {
 
 bool Worker::Wait(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message, kv::Code why) {
   if (why == kv::Code::kBusy) {
-    link.held.AddFirst({request.number, hash, std::string(message)});
+    link.held.AddFirst({request.number, hash, Kept(request, message)});
     WaitForGroup(link);
   } else if (why == kv::Code::kMakingRoom) {
     stats_.waits_for_room.Add();
-    link.room.Add(request.number, hash, now_ns_, message);
+    link.room.Add(request.number, hash, now_ns_, Kept(request, message));
     room_turns_.Add(&link);
   } else if (request.type == kv::RequestType::kPutPulled) {  // its PullQueue answers
     WantPullTurn(link);

@@ -43,6 +43,7 @@ constexpr size_t kValueBytes = 100;
 constexpr int64_t kLongKeys = 512;
 constexpr size_t kLongBytes = 1000;
 constexpr size_t kBatch = 64;
+constexpr size_t kTogether = 16;
 
 [[noreturn]] void Fail(absl::string_view what) {
   std::fprintf(stderr, "hot_paths: %.*s\n", static_cast<int>(what.size()), what.data());
@@ -59,6 +60,7 @@ class Server {
     memory_ = std::make_unique<rdma::SharedMemory>(*rdma::SharedMemory::Create(options));
     server_ =
         std::make_unique<client::MiniServer>(/*incarnation=*/1, absl::MakeSpan(memory_->data(), memory_->bytes()));
+    server_->puts = server_->window = kTogether;
     listener_ = *rdma::Listen(address);
     range_ = *listener_->Offer(memory_->range(), rdma::Access::kRemoteRead);
     endpoint_ = *listener_->CreateEndpoint();
@@ -154,6 +156,7 @@ class HotPaths {
     });
     CountReads("exists", [&client](const std::string& key) { return client->Exists(key).value_or(false); });
     CountPuts(client.get());
+    CountPutsTogether(client.get());
     client = Connect(/*location_cache_bytes=*/16 << 20);
     CountGets(client.get(), keys_, "get_remembering", /*warm=*/false);
     CountGets(client.get(), keys_, "get_remembered");
@@ -232,6 +235,29 @@ class HotPaths {
       }
     }
     Counter::Dump("put_client", kKeys);
+  }
+
+  // Of puts that go as one message.
+  void CountPutsTogether(Client* client) {
+    const std::string value(kValueBytes, 'w');
+    for (int round = 0; round < 2; ++round) {
+      for (size_t first = 0; first < keys_.size(); first += kTogether) {
+        std::deque<PutOperation> puts;
+        std::vector<AsyncOperation*> started, done(kTogether);
+        for (size_t i = first; i < first + kTogether; ++i) {
+          started.push_back(&puts.emplace_back(keys_[i], Borrowed{value}));
+        }
+        if (round == 1) Counter::Begin();
+        client->Start(started);
+        if (round == 1) Counter::End();
+        server_.Answer();
+        if (round == 1) Counter::Begin();
+        const size_t ended = client->Poll(done);
+        if (round == 1) Counter::End();
+        if (ended != kTogether || !puts.back().status().ok()) Fail("puts were not answered");
+      }
+    }
+    Counter::Dump("multi_put_16_client", kKeys);
   }
 
   void CountTablePuts() {

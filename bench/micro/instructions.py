@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Counts the instructions of the local hot paths by callgrind, and compares them with bench/micro/instructions.json.
+"""Counts the instructions of local hot paths by callgrind, and compares them with those that are recorded.
 
     bazel test --config=opt //bench/micro:instructions_test     fails when one has grown by more than 3 %
     bazel run --config=opt //bench/micro:record_instructions    writes what is now, to be committed with its reason
+
+and the same in //tests/instructions, of the server's.
 
 Counts are of one build: another compiler or other flags execute other instructions, and are not compared.
 
@@ -67,7 +69,7 @@ def main(argv):
   hot_paths, recorded_path = argv[0], pathlib.Path(argv[1])
   built_by, counts = count(os.path.abspath(hot_paths))
   if "--record" in argv:
-    target = pathlib.Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", ".")) / "bench/micro/instructions.json"
+    target = pathlib.Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", ".")) / argv[1]
     if "NOT optimized" in built_by:
       sys.exit("to record, build with --config=opt")
     target.write_text(json.dumps({"built_by": built_by, "instructions_per_operation": counts}, indent=2) + "\n",
@@ -80,8 +82,9 @@ def main(argv):
   if not comparable:
     print(f"Not compared: recorded with {recorded['built_by']}, built by {built_by}.")
   if failed:
-    print("A hot path executes more than 3 % more instructions than bench/micro/instructions.json says, or is not in it. If\n"
-          "that is meant: bazel run --config=opt //bench/micro:record_instructions, and commit the file with the reason.")
+    package = os.path.dirname(argv[1])
+    print(f"A hot path executes more than 3 % more instructions than {argv[1]} says, or is not in it. If that is meant:\n"
+          f"bazel run --config=opt //{package}:record_instructions, and commit the file with the reason.")
   return 1 if failed else 0
 
 

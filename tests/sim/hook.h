@@ -59,6 +59,8 @@ enum class Break : uint8_t {
   kEpochNotLookedAtAtOnce,
   kPatienceWithoutEnd,
   kOrderOfWritesDropped,
+  kPutsReversed,
+  kUnlikePutsTogether,
   kOverIsBegun,
   kEpochNotLookedAt,
   kMemoryLeavesAtOnce,

@@ -68,6 +68,8 @@ constexpr Mutation kMutations[] = {
     {Break::kOrderOfWritesDropped, "SmallWriteOvertakesAPulledOne"},
     {Break::kEpochNotLookedAt, "NotFoundBelievedInMemoryThatLeftTheIndex", Focus::kShrinks},
     {Break::kMemoryLeavesAtOnce, "MemoryLeavesTheIndexWithTheEpoch", Focus::kShrinks},
+    {Break::kPutsReversed, "PutsOfOneMessageAreDoneInReverse"},
+    {Break::kUnlikePutsTogether, "PutsOfOtherConditionsGoAlong"},
     {Break::kOverIsBegun, "WriteBegunWhenItsTimeIsOver", Focus::kDeadlines},
     {Break::kGoodbyeNotHeard, "SessionKeptAfterAGoodbye"},
     {Break::kGoodbyeNotSaid, "ClientEndsWithoutAGoodbye"},

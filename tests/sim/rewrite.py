@@ -90,11 +90,6 @@ EDITS = [
     ("kv/partition.cc", "  if (found.slot == nullptr || !Expired(found)) return false;\n",
      "  if (found.slot == nullptr || (!Expired(found) && !BROKEN(kLiveIsSwept))) return false;\n"),
 
-    # ---- Several gets in one message.
-    # Their answers have each other's numbers.
-    ("server/worker.cc", "    get.number = gets.number + i;\n",
-     "    get.number = gets.number + (BROKEN(kPackMisnumbered) ? asked.size - 1 - i : i);\n"),
-
     # ---- Splitting.
     # The slots of a segment that was split are cleared before its descriptions say that it is retired; or they never do.
     ("kv/index.cc", "  for (uint32_t b = 0; b < kBuckets; ++b) StoreWord(BucketAt(old, b), 0);\n",
@@ -184,6 +179,16 @@ EDITS = [
      "  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&",
      "  if (!BROKEN(kOrderOfWritesDropped) &&\n"
      "      (!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&"),
+    # Puts of one message take effect in reverse; answers to the requests of one have each other's numbers.
+    ("server/worker_several.cc", "    fill(i, &request);\n    request.number = several.number + i;\n"
+     "    ApplyNumbered(link, request, hashes[i], /*message=*/{});\n",
+     "    const size_t at = BROKEN(kPutsReversed) ? count - 1 - i : i;\n"
+     "    fill(at, &request);\n"
+     "    request.number = several.number + (BROKEN(kPackMisnumbered) ? count - 1 - at : at);\n"
+     "    ApplyNumbered(link, request, hashes[at], /*message=*/{});\n"),
+    # Puts go along with the condition and the time of the first.
+    ("client/session_together.cc", "  return a.condition.kind() == b.condition.kind() &&",
+     "  if (BROKEN(kUnlikePutsTogether)) return true;\n  return a.condition.kind() == b.condition.kind() &&"),
     # A request is done though its time is over.
     ("server/executor.cc", "  return shared_.time.IsOver(request.deadline_us, now_ns) ?",
      "  return shared_.time.IsOver(request.deadline_us, now_ns) && !BROKEN(kOverIsBegun) ?"),

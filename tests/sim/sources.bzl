@@ -17,6 +17,7 @@ SOURCES = [
     "client/location_cache.cc",
     "client/reads.cc",
     "client/session.cc",
+    "client/session_together.cc",
     "client/status.cc",
     "client/told_figures.cc",
     "client/touches.cc",
@@ -74,6 +75,7 @@ SOURCES = [
     "server/worker.cc",
     "server/worker_clients.cc",
     "server/worker_group.cc",
+    "server/worker_several.cc",
     "server/worker_waits.cc",
 ]
 
@@ -101,6 +103,7 @@ HEADERS = [
     "client/location_cache.h",
     "client/operation.h",
     "client/reads.h",
+    "client/request_parts.h",
     "client/session.h",
     "client/status.h",
     "client/latencies.h",
@@ -141,6 +144,7 @@ HEADERS = [
     "kv/partition_locks.h",
     "kv/piece_marks.h",
     "kv/proof.h",
+    "kv/puts.h",
     "kv/region.h",
     "kv/request_options.h",
     "kv/segment.h",
