@@ -6,10 +6,10 @@
 
 #include "absl/base/attributes.h"
 #include "absl/base/optimization.h"
+#include "rdma/host/processor.h"
 #include "rdma/host/word_copy.h"
 #include "rdma/shm/packet.h"
 #include "rdma/shm/packet_socket.h"
-#include "rdma/shm/processor.h"
 
 namespace farlook::rdma::shm {
 namespace {

@@ -13,8 +13,8 @@
 #include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
+#include "rdma/host/processor.h"
 #include "rdma/host/sealed_memory.h"
-#include "rdma/shm/processor.h"
 
 namespace farlook::rdma::shm {
 namespace {

@@ -19,7 +19,8 @@ class Channel {
   static constexpr size_t kRoomBytes = 2 * kReceiveBytes;
 
   Channel() = default;
-  explicit Channel(UniqueFd socket) : socket_(std::move(socket)) {}
+  // `spare` outlives it.
+  Channel(UniqueFd socket, SpareMemory* spare) : socket_(std::move(socket)) { unsent_.Use(spare); }
 
   bool open() const { return socket_.ok(); }
   int fd() const { return socket_.get(); }

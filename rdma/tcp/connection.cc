@@ -60,13 +60,14 @@ TcpConnection::TcpConnection(ConnectionHost* host, UniqueFd socket, std::shared_
       peer_(PeerOf(socket.get())),
       capabilities_(OfEveryConnection()),
       state_(State::kConnected),
-      messages_(std::move(socket)) {
+      messages_(std::move(socket), host->spare()) {
   way_.liveness_ms = liveness_ms;
   const absl::string_view ticket(grant_->ticket.data(), grant_->ticket.size());
   if (!AppendFrame(FrameType::kWelcome, Greeting(), ticket, welcome, &messages_.unsent())) {
     Break(absl::UnavailableError("no memory for a connection"));
     return;
   }
+  of_this_host_ = IsOfThisHost(messages_.fd());
   messages_.Flush();
   Watch();
 }
@@ -80,8 +81,14 @@ TcpConnection::~TcpConnection() {
 void TcpConnection::Begin() {
   absl::StatusOr<UniqueFd> socket = Dial(way_.address, way_.shown, way_.liveness_ms);
   if (!socket.ok()) return Break(socket.status());
-  messages_ = Channel(*std::move(socket));
+  messages_ = Channel(*std::move(socket), host_->spare());
   Watch();
+}
+
+uint32_t TcpConnection::peer_processor() {
+  if (!processor_known_) processor_ = of_this_host_ && messages_.open() ? ProcessorOf(messages_.fd()) : 0;
+  processor_known_ = true;
+  return processor_;
 }
 
 // ---- Posting ----
@@ -159,6 +166,7 @@ size_t TcpConnection::Poll(absl::Span<Completion> out, ReceiveArena* arena) {
     if (!over()) Watch();
   }
   if (state_ == State::kEnding) count += End(left());
+  if (count > 0) processor_known_ = false;
   return count;
 }
 
@@ -293,6 +301,7 @@ bool TcpConnection::OnData(absl::string_view bytes, Completion* done) {
 }
 
 void TcpConnection::OnRead(const ReadOrder& order) {
+  if (messages_.deaf()) return;  // nobody hears the answer
   const char* const from = host_->Find(order);
   if (from != nullptr) {
     answer_ = {from, order.bytes};
@@ -318,6 +327,7 @@ void TcpConnection::ContinueDialing() {
   if (!*connected) return;
   if (state_ == State::kDialing) {
     server_address_ = PeerOf(channel.fd());
+    of_this_host_ = IsOfThisHost(channel.fd());
     AppendFrame(FrameType::kHello, Greeting(), hello_, "", &channel.unsent());
     state_ = State::kGreeting;
   } else {
@@ -351,7 +361,7 @@ void TcpConnection::OnWelcome(absl::string_view payload) {
   absl::StatusOr<UniqueFd> socket = Dial(way_.address, way_.shown, way_.liveness_ms);
   if (!socket.ok()) return Break(socket.status());
   welcome_ = std::string(payload);
-  reads_ = Channel(*std::move(socket));
+  reads_ = Channel(*std::move(socket), host_->spare());
   state_ = State::kReturning;
 }
 

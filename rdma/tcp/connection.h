@@ -37,6 +37,8 @@ class ConnectionHost {
   // A message fits that did not before.
   virtual void OnRoom() = 0;
   virtual void Forget(TcpConnection* connection) = 0;
+  // Of all its connections.
+  virtual SpareMemory* spare() = 0;
   // Of a buffer that peers may READ; null when there is none such, or it does not reach so far.
   virtual const char* Find(const ReadOrder& order) = 0;
 
@@ -91,7 +93,13 @@ class TcpConnection final : public Connection {
 
   void OnEvent(bool of_reads) { (of_reads ? reads_ready_ : messages_ready_) = true; }
 
-  bool waits_turn = false;  // the endpoint's mark
+  // Where the peer was when it last sent something, as ThisProcessor() counts; 0: who knows. Asks the kernel once after
+  // each time that something came.
+  uint32_t peer_processor();
+
+  // The endpoint's marks.
+  bool waits_turn = false;
+  bool heard = false;  // it sent something since this side last slept
 
  private:
   enum class State : uint8_t {
@@ -149,6 +157,9 @@ class TcpConnection final : public Connection {
   Capabilities capabilities_;
   State state_;
   bool receiving_ = true;
+  bool of_this_host_ = false;
+  bool processor_known_ = false;  // since something came
+  uint32_t processor_ = 0;
 
   Channel messages_;
   Channel reads_;                // a client's second

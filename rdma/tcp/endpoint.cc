@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
 #include "rdma/clock.h"
+#include "rdma/host/processor.h"
 #include "rdma/host/sealed_memory.h"
 #include "rdma/tcp/frame.h"
 
@@ -142,7 +143,9 @@ size_t TcpEndpoint::Poll(absl::Span<Completion> out) {
   ++quiet_polls_;
   // After sleeping, and where something came lately, at once; else now and then, as asking costs a system call.
   const uint32_t polls_per_check = quiet_polls_ < kQuietPolls && !all_.empty() ? 1 : kPollsPerQuietCheck;
-  if (std::exchange(armed_, false) || quiet_polls_ % polls_per_check == 0) CheckEvents();
+  const bool slept = std::exchange(armed_, false);
+  if (slept) ForgetHeard();
+  if (slept || quiet_polls_ % polls_per_check == 0) CheckEvents();
   if (out.empty()) return 0;
 
   size_t count = 0;
@@ -151,7 +154,9 @@ size_t TcpEndpoint::Poll(absl::Span<Completion> out) {
   for (; turn < turns_.size() && count < out.size() && !arena_.full(); ++turn) {
     TcpConnection* const connection = turns_[turn];
     connection->waits_turn = false;
-    count += connection->Poll(out.subspan(count), &arena_);
+    const size_t added = connection->Poll(out.subspan(count), &arena_);
+    count += added;
+    if (added > 0 && !std::exchange(connection->heard, true)) heard_.push_back(connection);
     if (connection->unfinished()) PollAgain(connection);
   }
   // Who had no turn comes first next time.
@@ -214,6 +219,19 @@ bool TcpEndpoint::AnyTicks() const {
   return std::any_of(all_.begin(), all_.end(), [](const TcpConnection* connection) { return connection->ticks(); });
 }
 
+void TcpEndpoint::ForgetHeard() {
+  for (TcpConnection* connection : heard_) connection->heard = false;
+  heard_.clear();
+}
+
+Heard TcpEndpoint::heard() const {
+  const uint32_t here = ThisProcessor();
+  for (TcpConnection* connection : heard_) {
+    if (here == 0 || connection->peer_processor() != here) return Heard::kElsewhere;
+  }
+  return heard_.empty() ? Heard::kNobody : Heard::kHere;
+}
+
 // ---- Bookkeeping ----
 
 bool TcpEndpoint::Watch(int socket, TcpConnection* connection, bool of_reads, uint32_t wanted, uint32_t* watched) {
@@ -232,6 +250,7 @@ void TcpEndpoint::Forget(TcpConnection* connection) {
   Remove(all_, connection);
   Remove(waiting_, connection);
   Remove(turns_, connection);
+  Remove(heard_, connection);
 }
 
 }  // namespace farlook::rdma::tcp

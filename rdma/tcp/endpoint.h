@@ -37,6 +37,7 @@ class TcpEndpoint final : public Endpoint, private ConnectionHost {
   bool Arm() override;
   int fd() const override { return epoll_.get(); }
   void Wake() override { wake_.Wake(); }
+  Heard heard() const override;
 
   // A client that a listener accepted.
   std::unique_ptr<Connection> Adopt(UniqueFd socket, std::shared_ptr<ReadGrant> grant, ReadServer* server,
@@ -55,10 +56,12 @@ class TcpEndpoint final : public Endpoint, private ConnectionHost {
   void PollAgain(TcpConnection* connection) override;
   void OnRoom() override { room_came_ = true; }
   void Forget(TcpConnection* connection) override;
+  SpareMemory* spare() override { return &spare_; }
   const char* Find(const ReadOrder& order) override;
 
   uint32_t Offer(absl::Span<char> memory);
   void CheckEvents();
+  void ForgetHeard();
   void Tick();
   bool AnyTicks() const;
 
@@ -67,9 +70,11 @@ class TcpEndpoint final : public Endpoint, private ConnectionHost {
   const TransportOptions options_;
   WakeFd wake_;
   ReceiveArena arena_;
+  SpareMemory spare_;
   std::vector<TcpConnection*> all_;
   std::vector<TcpConnection*> waiting_;           // for their turn, in order
   std::vector<TcpConnection*> turns_;             // of this Poll
+  std::vector<TcpConnection*> heard_;             // whose peers sent something since this side last slept
   std::map<uint32_t, absl::Span<char>> buffers_;  // that peers may READ, by rkey
   uint32_t next_rkey_ = 1;
   bool armed_ = false;

@@ -36,6 +36,41 @@ TEST(BytesTest, GrownBytesStayAlignedWhateverIsConsumed) {
   }
 }
 
+// A batch of answers takes no memory from the system each time that one is sent.
+TEST(BytesTest, WhatWasMuchIsUsedAgain) {
+  SpareMemory spare;
+  Bytes first, second, without;
+  first.Use(&spare);
+  second.Use(&spare);
+  ASSERT_TRUE(first.Append(std::string(100'000, 'a')));
+  EXPECT_EQ(spare.words, nullptr);
+  first.Clear();
+  const uint64_t* const kept = spare.words.get();
+  ASSERT_NE(kept, nullptr);
+  for (Bytes* bytes : {&second, &first, &second}) {
+    ASSERT_TRUE(bytes->Append(std::string(4'000, 'b')));
+    EXPECT_EQ(spare.words.get(), kept) << "little needs it not";
+    ASSERT_TRUE(bytes->Append(std::string(50'000, 'c')));
+    EXPECT_EQ(bytes->view(), std::string(4'000, 'b') + std::string(50'000, 'c'));
+    EXPECT_EQ(static_cast<const void*>(bytes->data()), kept);
+    bytes->Consume(10);
+    bytes->Clear();
+    EXPECT_EQ(spare.words.get(), kept);
+  }
+  // Expect: of several the largest is kept, and none that is larger than what may be kept.
+  ASSERT_TRUE(first.Append(std::string(50'000, 'd')) && second.Append(std::string(200'000, 'e')));
+  first.Clear();
+  second.Clear();
+  EXPECT_GE(spare.capacity, 200'000u);
+  const size_t capacity = spare.capacity;
+  ASSERT_TRUE(first.Append(std::string(2 * SpareMemory::kMostBytes, 'f')));
+  first.Clear();
+  EXPECT_EQ(spare.capacity, capacity);
+  ASSERT_TRUE(without.Append(std::string(100'000, 'g')));
+  without.Clear();
+  EXPECT_EQ(spare.capacity, capacity);
+}
+
 TEST(FrameTest, AMessageLooksAsDocumented) {
   Bytes out;
   ASSERT_TRUE(AppendFrame(FrameType::kMessage, 2, "ab", "c", &out));

@@ -39,7 +39,7 @@ class TcpRequest final : public ConnectionRequest {
   }
 
   void Reject(absl::string_view reason) override {
-    Channel channel(std::move(caller_.socket));
+    Channel channel(std::move(caller_.socket), /*spare=*/nullptr);
     AppendFrame(FrameType::kReject, Greeting(), reason.substr(0, kMaxRejectBytes), "", &channel.unsent());
     channel.Flush();
   }

@@ -220,7 +220,7 @@ void ReadServer::Accept() {
       if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) MakeRoom();  // of descriptors, above all
       return;
     }
-    auto peer = std::make_unique<Peer>(std::move(socket));
+    auto peer = std::make_unique<Peer>(std::move(socket), &spare_);
     peer->until_ns = NowNs() + kStrangerMs * 1'000'000;
     ++impatient_;
     peers_.push_back(std::move(peer));

@@ -68,7 +68,7 @@ class ReadServer {
  private:
   // An accepted socket.
   struct Peer {
-    explicit Peer(UniqueFd socket) : channel(std::move(socket)) {}
+    Peer(UniqueFd socket, SpareMemory* spare) : channel(std::move(socket), spare) {}
     Channel channel;
     std::shared_ptr<ReadGrant> grant;  // null: a stranger still, or refused
     Answer answer;
@@ -116,6 +116,7 @@ class ReadServer {
   std::deque<Caller> callers_ ABSL_GUARDED_BY(mutex_);
 
   // The thread's own.
+  SpareMemory spare_;
   Peers peers_;
   std::vector<Peer*> again_;  // with work left and nothing to wait for
   size_t impatient_ = 0;      // peers with an until_ns

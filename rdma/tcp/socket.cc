@@ -105,6 +105,27 @@ absl::StatusOr<bool> Dialed(int socket, absl::string_view shown) {
   return peer != kUnknown;
 }
 
+bool IsOfThisHost(int socket) {
+  SocketAddress ours, peers;
+  socklen_t our_bytes = sizeof(ours.storage), peer_bytes = sizeof(peers.storage);
+  if (getsockname(socket, ours.get(), &our_bytes) != 0 || getpeername(socket, peers.get(), &peer_bytes) != 0)
+    return false;
+  if (ours.storage.ss_family != peers.storage.ss_family) return false;
+  if (ours.storage.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(ours.get())->sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in*>(peers.get())->sin_addr.s_addr;
+  }
+  return memcmp(&reinterpret_cast<const sockaddr_in6*>(ours.get())->sin6_addr,
+                &reinterpret_cast<const sockaddr_in6*>(peers.get())->sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+uint32_t ProcessorOf(int socket) {
+  int processor = -1;
+  socklen_t bytes = sizeof(processor);
+  if (getsockopt(socket, SOL_SOCKET, SO_INCOMING_CPU, &processor, &bytes) != 0) return 0;
+  return static_cast<uint32_t>(processor + 1);
+}
+
 std::string PeerOf(int socket) { return Named(getpeername, socket); }
 std::string ThisSideOf(int socket) { return Named(getsockname, socket); }
 

@@ -26,6 +26,12 @@ absl::StatusOr<UniqueFd> Dial(const SocketAddress& to, absl::string_view shown, 
 // Whether it is connected by now. UNAVAILABLE: it never will be.
 absl::StatusOr<bool> Dialed(int socket, absl::string_view shown);
 
+// Whether both ends of a connected socket have the same address, and so are of one host.
+bool IsOfThisHost(int socket);
+// Where the last bytes came in, as ThisProcessor() counts; 0 where the kernel does not tell. From a peer of this host
+// it is where that sent them.
+uint32_t ProcessorOf(int socket);
+
 std::string PeerOf(int socket);
 std::string ThisSideOf(int socket);
 

@@ -296,6 +296,8 @@ def main(argv):
         inside(args.inside)
     elif args.unshared:
         outside(args.fresh)
+    elif args.fresh and not shutil.which("mmdebstrap"):
+        sys.exit("packages_test.py: --fresh needs mmdebstrap: apt-get install mmdebstrap")
     elif os.geteuid() != 0:
         sys.exit("packages_test.py: needs root, to mount a copy of this machine's files")
     else:
