@@ -244,6 +244,7 @@ void ClientCore::BeginReady() {
   const kv::ReaderContext context = {link_.hasher(), directory, directory->header().region_bytes, engines_.clock()};
   slow_attempts_ = 0;
   watch_.Begin(link_.connection(), link_.table(), link_.welcome(), link_.members());
+  engines_.clock()->SetInGroup(watch_.active());
   const Ready ready = {link_.connection(),
                        link_.table(),
                        context,

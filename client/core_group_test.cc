@@ -46,6 +46,23 @@ TEST_F(CoreGroupTest, ReadsWhileTheWordIsOpen) {
   EXPECT_EQ(network_.connects, 1u);
 }
 
+// An item is over when all members know, and not when the clock has come so far.
+TEST_F(CoreGroupTest, WhetherAnItemIsOverThePrimarySays) {
+  kv::Table& table = server_->table();
+  const auto put = [&table](absl::string_view key, uint64_t expiry_ms) {
+    kv::PutParams params;
+    params.expiry_ms = expiry_ms;
+    ASSERT_EQ(table.Put(table.HashOf(key), key, "value", params, 0).code, kv::Code::kOk);
+  };
+  put("alive", 1'000'000'000);
+  put("over", 1);
+  Connect();
+  EXPECT_EQ(Get("alive"), "value");
+  EXPECT_FALSE(Hears(kv::RequestType::kGet));
+  EXPECT_EQ(Get("over"), "value") << "this server says so";
+  EXPECT_TRUE(Hears(kv::RequestType::kGet));
+}
+
 // The READ of the word is the last that completes.
 TEST_F(CoreGroupTest, WhatIsFoundAndWhatIsAbsentWaitForARound) {
   Connect();

@@ -36,6 +36,10 @@ class ServerClock final : public kv::ReaderClock {
 
   explicit ServerClock(LastTime* time) : time_(time) {}
 
+  // In a group an item ends when its primary says so to all members: that the clock has come so far is never sure then,
+  // and whoever finds an item whose time may be over asks.
+  void SetInGroup(bool in_group) { in_group_ = in_group; }
+
   // Another server's clock, perhaps: what was heard does not count.
   void Forget() { time_us_ = 0; }
 
@@ -55,7 +59,11 @@ class ServerClock final : public kv::ReaderClock {
 
   // What the server's clock shows now. Reads the local clock.
   Interval Now() override {
-    return time_us_ == 0 ? Interval{0, std::numeric_limits<uint64_t>::max()} : At(time_->NowNs());
+    Interval now{0, std::numeric_limits<uint64_t>::max()};
+    if (time_us_ != 0) now = At(time_->NowNs());
+    if (in_group_) [[unlikely]]
+      now.lo = 0;
+    return now;
   }
 
   // The server's time at the local time `deadline_ns`, at least 1. 0, for never, where that is the largest number, or
@@ -80,6 +88,7 @@ class ServerClock final : public kv::ReaderClock {
   }
 
   LastTime* time_;
+  bool in_group_ = false;
   uint64_t time_us_ = 0;  // 0: never heard
   int64_t posted_ns_ = 0;
   int64_t heard_ns_ = 0;

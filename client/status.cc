@@ -43,6 +43,7 @@ absl::Status StatusOf(kv::Code code) {
       return absl::PermissionDeniedError("this is for operators, and the client's user has not the role admin");
     case kv::Code::kLater:
     case kv::Code::kBusy:
+    case kv::Code::kTimeIsOver:
     case kv::Code::kMakingRoom:
       break;  // not a reply's
   }

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kv/expiry_word.h"
 #include "kv/handshake.h"
 #include "kv/hash.h"
 #include "kv/item.h"
@@ -15,7 +16,7 @@
 namespace farlook::cluster {
 namespace {
 
-constexpr size_t kRecordHeadBytes = 48;
+constexpr size_t kRecordHeadBytes = 56;
 
 template <typename T>
 void Put(T number, std::string* bytes) {
@@ -35,17 +36,35 @@ absl::Status Bad(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("batch of records: ", what));
 }
 
-bool IsOfAKey(Record::Kind kind) { return kind == Record::Kind::kPut || kind == Record::Kind::kDelete; }
+bool IsOfAKey(Record::Kind kind) {
+  return kind == Record::Kind::kPut || kind == Record::Kind::kDelete || kind == Record::Kind::kTouch;
+}
+
+absl::Status CheckItem(const Record& record) {
+  if (record.kind != Record::Kind::kPut &&
+      (!record.value.empty() || record.flags != 0 || record.item_kind != kv::ItemKind::kValue)) {
+    return Bad("an item where there is none");
+  }
+  if (record.kind != Record::Kind::kPut && record.kind != Record::Kind::kTouch && record.expires_ms != 0) {
+    return Bad("an expiry of nothing");
+  }
+  if (record.expires_ms > kv::kExpiryTimeMask) return Bad("an impossible time");
+  if ((record.flags & ~kv::kKeepItem) != 0) return Bad(absl::StrCat("flags ", record.flags));
+  if (record.item_kind != kv::ItemKind::kValue && record.item_kind != kv::ItemKind::kCounter) {
+    return Bad(absl::StrCat("an item of kind ", static_cast<int>(record.item_kind)));
+  }
+  if (record.item_kind == kv::ItemKind::kCounter && record.value.size() != sizeof(int64_t)) {
+    return Bad(absl::StrCat("a counter of ", record.value.size(), " bytes"));
+  }
+  if (record.value.size() > kv::kMaxValueBytes) return Bad("a value is too long");
+  return absl::OkStatus();
+}
 
 // Who takes a record in may rely on this.
 absl::Status Check(const Record& record) {
   if (record.outcome >= kv::kCodes) return Bad(absl::StrCat("outcome ", record.outcome));
   if (record.session == 0 && record.number != 0) return Bad("a request of no session");
-  if (record.kind != Record::Kind::kPut && (!record.value.empty() || record.expires_in_us != 0 || record.flags != 0)) {
-    return Bad("an item where there is none");
-  }
-  if ((record.flags & ~kv::kKeepItem) != 0) return Bad(absl::StrCat("flags ", record.flags));
-  if (record.value.size() > kv::kMaxValueBytes) return Bad("a value is too long");
+  if (absl::Status status = CheckItem(record); !status.ok()) return status;
   const size_t most_key = IsOfAKey(record.kind)                   ? kv::kMaxKeyBytes
                           : record.kind == Record::Kind::kSession ? kv::kMaxUserBytes
                                                                   : 0;
@@ -62,18 +81,20 @@ absl::Status Check(const Record& record) {
 absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
   if (bytes->size() < kRecordHeadBytes) return Bad("a record is cut short");
   const char* const head = bytes->data();
-  const size_t value_bytes = kv::LoadAs<uint32_t>(head + 32), key_bytes = kv::LoadAs<uint16_t>(head + 36);
-  const uint8_t kind = kv::LoadAs<uint8_t>(head + 38);
+  const size_t value_bytes = kv::LoadAs<uint32_t>(head + 40), key_bytes = kv::LoadAs<uint16_t>(head + 44);
+  const uint8_t kind = kv::LoadAs<uint8_t>(head + 46);
   const size_t all = Padded(kRecordHeadBytes + key_bytes + value_bytes);
   if (all > bytes->size()) return Bad("a record is cut short");
-  if (kind < 1 || kind > static_cast<uint8_t>(Record::Kind::kLost)) return Bad(absl::StrCat("kind ", kind));
+  if (kind < 1 || kind > static_cast<uint8_t>(Record::Kind::kTouch)) return Bad(absl::StrCat("kind ", kind));
   Record record{.kind = static_cast<Record::Kind>(kind),
                 .session = kv::LoadAs<uint64_t>(head),
                 .number = kv::LoadAs<uint64_t>(head + 8),
-                .outcome = kv::LoadAs<uint8_t>(head + 39),
-                .version = kv::LoadAs<uint64_t>(head + 16),
-                .expires_in_us = kv::LoadAs<uint64_t>(head + 24),
-                .flags = kv::LoadAs<uint8_t>(head + 40),
+                .outcome = kv::LoadAs<uint8_t>(head + 47),
+                .told = kv::LoadAs<uint64_t>(head + 16),
+                .version = kv::LoadAs<uint64_t>(head + 24),
+                .expires_ms = kv::LoadAs<uint64_t>(head + 32),
+                .flags = kv::LoadAs<uint8_t>(head + 48),
+                .item_kind = static_cast<kv::ItemKind>(kv::LoadAs<uint8_t>(head + 49)),
                 .key = std::string(bytes->substr(kRecordHeadBytes, key_bytes)),
                 .value = std::string(bytes->substr(kRecordHeadBytes + key_bytes, value_bytes))};
   const absl::string_view rest =
@@ -81,7 +102,7 @@ absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
   const auto zeros = [](absl::string_view of) {
     return std::all_of(of.begin(), of.end(), [](char c) { return c == 0; });
   };
-  if (!zeros(rest) || !zeros(bytes->substr(41, kRecordHeadBytes - 41))) return Bad("padding is not zero");
+  if (!zeros(rest) || !zeros(bytes->substr(50, kRecordHeadBytes - 50))) return Bad("padding is not zero");
   if (absl::Status status = Check(record); !status.ok()) return status;
   bytes->remove_prefix(all);
   return record;
@@ -102,16 +123,18 @@ std::string EncodeBatch(const Batch& batch) {
   Put(batch.first, &bytes);
   Put(static_cast<uint32_t>(batch.records.size()), &bytes);
   Put(static_cast<uint32_t>(record_bytes), &bytes);
+  Put(batch.clock_us, &bytes);
   for (const Record& record : batch.records) {
     Put(record.session, &bytes);
     Put(record.number, &bytes);
+    Put(record.told, &bytes);
     Put(record.version, &bytes);
-    Put(record.expires_in_us, &bytes);
+    Put(record.expires_ms, &bytes);
     Put(static_cast<uint32_t>(record.value.size()), &bytes);
     Put(static_cast<uint16_t>(record.key.size()), &bytes);
     Put(static_cast<uint8_t>(record.kind), &bytes);
     Put(record.outcome, &bytes);
-    Put(uint64_t{record.flags}, &bytes);
+    Put(uint64_t{record.flags} | uint64_t{static_cast<uint8_t>(record.item_kind)} << 8, &bytes);
     bytes += record.key;
     bytes += record.value;
     bytes.resize(Padded(bytes.size()));
@@ -127,10 +150,12 @@ absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes) {
   Batch batch{.epoch = kv::LoadAs<uint64_t>(head + 8),
               .primary = kv::LoadAs<uint64_t>(head + 16),
               .commit = kv::LoadAs<uint64_t>(head + 24),
-              .first = kv::LoadAs<uint64_t>(head + 32)};
+              .first = kv::LoadAs<uint64_t>(head + 32),
+              .clock_us = kv::LoadAs<uint64_t>(head + 48)};
   const uint32_t records = kv::LoadAs<uint32_t>(head + 40);
   bytes.remove_prefix(kBatchHeadBytes);
   if (bytes.size() != kv::LoadAs<uint32_t>(head + 44)) return Bad("its length is not what it says");
+  if (batch.clock_us > kv::kExpiryTimeMask * 1000) return Bad("an impossible time");
   if (batch.first == 0 || batch.first + records < batch.first) return Bad("a sequence is out of range");
   for (uint32_t i = 0; i < records; ++i) {
     absl::StatusOr<Record> record = TakeRecord(&bytes);

@@ -1,8 +1,10 @@
 // What a primary tells its backups: records, each a write with its outcome, in batches. All numbers are little-endian.
 //
 //   a batch:   0 checksum u64 | 8 epoch u64 | 16 primary u64 | 24 commit u64 | 32 first sequence u64 | 40 records u32 | 44 bytes u32
-//   a record:  0 session u64 | 8 number u64 | 16 version u64 | 24 expires in us u64 | 32 value bytes u32 | 36 key bytes u16
-//              | 38 kind u8 | 39 outcome u8 | 40 item's flags u8 | 41 zeros | 48 key | value | zeros up to a multiple of 8
+//              | 48 clock u64
+//   a record:  0 session u64 | 8 number u64 | 16 told u64 | 24 version u64 | 32 expires u64 | 40 value bytes u32 | 44 key bytes u16
+//              | 46 kind u8 | 47 outcome u8 | 48 item's flags u8 | 49 item's kind u8 | 50 zeros | 56 key | value
+//              | zeros up to a multiple of 8
 //
 // The checksum is XXH3-64 of all after it: a batch that arrived torn is none.
 #ifndef FARLOOK_CLUSTER_RECORD_H_
@@ -15,8 +17,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kv/item.h"
 
 namespace farlook::cluster {
+
+// Of these layouts: who joins a group has the same.
+inline constexpr uint32_t kRecordFormat = 2;
 
 struct Record {
   enum class Kind : uint8_t {
@@ -25,15 +31,20 @@ struct Record {
     kOutcome = 3,  // of a request that changed nothing: it must be answered the same by who comes after
     kSession = 4,  // a session that writes: `key` is its user, `version` the epoch that its client has shown to know
     kLost = 5,     // a session that wrote is not known any more; session 0: nor are others, whichever they are
+    kTouch = 6,    // another expiry
   };
 
   uint64_t sequence = 0;  // 1, 2, ... in the life of a group, across epochs
   Kind kind = Kind::kPut;
   uint64_t session = 0, number = 0;  // of the request; 0: nobody's, as when an item expires
   uint8_t outcome = 0;               // as in the reply
-  uint64_t version = 0;
-  uint64_t expires_in_us = 0;  // when it was sent; 0: never
-  uint8_t flags = 0;           // of a put's item
+  uint64_t told = 0;                 // likewise: a version, or a counter's value
+  uint64_t version = 0;              // of a put's item
+  // Of what a put or touch leaves, in milliseconds; 0: never. On the clock of whoever holds the record: the primary's
+  // in a batch, and what takes it (IncomingStream) makes a time of its own clock of it.
+  uint64_t expires_ms = 0;
+  uint8_t flags = 0;  // of a put's item
+  kv::ItemKind item_kind = kv::ItemKind::kValue;
   std::string key = {}, value = {};
 
   bool operator==(const Record&) const = default;
@@ -42,13 +53,14 @@ struct Record {
 
 struct Batch {
   uint64_t epoch = 0;
-  uint64_t primary = 0;  // its incarnation
-  uint64_t commit = 0;   // all members accepted the records up to this sequence
-  uint64_t first = 0;    // sequence of the first record; where there is none, of the next one
+  uint64_t primary = 0;   // its incarnation
+  uint64_t commit = 0;    // all members accepted the records up to this sequence
+  uint64_t first = 0;     // sequence of the first record; where there is none, of the next one
+  uint64_t clock_us = 0;  // what the primary's clock showed before this was sent
   std::vector<Record> records = {};
 };
 
-inline constexpr size_t kBatchHeadBytes = 48;
+inline constexpr size_t kBatchHeadBytes = 56;
 
 // REQUIRES that sequences follow each other from `batch.first`.
 std::string EncodeBatch(const Batch& batch);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kv/expiry_word.h"
 
 namespace farlook::cluster {
 
@@ -50,12 +51,12 @@ void OutgoingStream::Forget(uint64_t backup) {
   Trim();
 }
 
-std::string OutgoingStream::NextBatch(uint64_t backup, size_t most_bytes) {
+std::string OutgoingStream::NextBatch(uint64_t backup, size_t most_bytes, uint64_t clock_us) {
   const auto found = backups_.find(backup);
   if (found == backups_.end()) return "";
   Backup& to = found->second;
   if (to.sent + 1 == next_ && to.told_commit == committed_) return "";
-  Batch batch{.epoch = epoch_, .primary = primary_, .commit = committed_, .first = to.sent + 1};
+  Batch batch{.epoch = epoch_, .primary = primary_, .commit = committed_, .first = to.sent + 1, .clock_us = clock_us};
   size_t bytes = 0;
   for (auto record = kept_.begin() + static_cast<ptrdiff_t>(batch.first - first_kept()); record != kept_.end();
        ++record) {
@@ -101,7 +102,22 @@ void OutgoingStream::Trim() {
   }
 }
 
-absl::Status IncomingStream::Take(absl::string_view bytes, absl::FunctionRef<bool(const Record&)> reserve) {
+void ClockLead::Hear(uint64_t other_us, uint64_t own_us) {
+  const int64_t heard_us = static_cast<int64_t>(own_us) - static_cast<int64_t>(other_us);
+  const int64_t since_us = static_cast<int64_t>(own_us - heard_us_);
+  const int64_t drifted_us = lead_us_ + (since_us + kDriftParts - 1) / kDriftParts;
+  lead_us_ = known_ ? std::min(drifted_us, heard_us) : heard_us;
+  known_ = true;
+  heard_us_ = own_us;
+}
+
+uint64_t ClockLead::OwnMs(uint64_t other_ms) const {
+  const int64_t own_us = static_cast<int64_t>(other_ms) * 1000 + lead_us_;
+  return static_cast<uint64_t>(std::clamp<int64_t>((own_us + 999) / 1000, 1, int64_t{kv::kExpiryTimeMask}));
+}
+
+absl::Status IncomingStream::Take(absl::string_view bytes, uint64_t clock_us,
+                                  absl::FunctionRef<bool(const Record&)> reserve) {
   absl::StatusOr<Batch> batch = DecodeBatch(bytes);
   if (!batch.ok()) return batch.status();
   if (batch->epoch != epoch_ || batch->primary != primary_) {
@@ -113,8 +129,10 @@ absl::Status IncomingStream::Take(absl::string_view bytes, absl::FunctionRef<boo
   }
   // Whatever becomes of the records: what all members accepted is to be applied, and may be what makes room.
   committed_ = std::max(committed_, batch->commit);
+  lead_.Hear(batch->clock_us, clock_us);
   for (Record& record : batch->records) {
     if (record.sequence <= accepted_) continue;
+    if (record.expires_ms != 0) record.expires_ms = lead_.OwnMs(record.expires_ms);
     if (!reserve(record)) {
       return absl::ResourceExhaustedError(
           absl::StrCat("no room for record ", record.sequence, " of ", record.bytes(), " bytes"));

@@ -47,8 +47,8 @@ class OutgoingStream {
   void Forget(uint64_t backup);
 
   // What to send to `backup` next: records of at most `most_bytes`, but one at least, and the commit index; "": it has
-  // been sent all.
-  std::string NextBatch(uint64_t backup, size_t most_bytes);
+  // been sent all. `clock_us`: what this primary's clock shows, or did just before.
+  std::string NextBatch(uint64_t backup, size_t most_bytes, uint64_t clock_us);
   // `backup` accepted all up to `accepted`; late and repeated ones are ignored. INVALID_ARGUMENT: there is no
   // such record.
   absl::Status Accepted(uint64_t backup, uint64_t accepted);
@@ -80,6 +80,23 @@ class OutgoingStream {
   std::map<uint64_t, Backup> backups_;
 };
 
+// How far an own clock is ahead of another, at most: as of the message that came fastest, with room for the drift of
+// the two since.
+class ClockLead {
+ public:
+  static constexpr int64_t kDriftParts = 1000;  // clocks drift apart by at most one in so many
+
+  // The other one showed `other_us` before this one shows `own_us`.
+  void Hear(uint64_t other_us, uint64_t own_us);
+  // When, on the own clock in milliseconds, the other one surely shows as much as this. REQUIRES Hear().
+  uint64_t OwnMs(uint64_t other_ms) const;
+
+ private:
+  bool known_ = false;
+  int64_t lead_us_ = 0;
+  uint64_t heard_us_ = 0;  // on the own clock
+};
+
 // A backup's side. Thread safety: none.
 class IncomingStream {
  public:
@@ -89,14 +106,17 @@ class IncomingStream {
 
   // From now on it hears `primary`. What it accepted and kept stays.
   void EnterEpoch(uint64_t epoch, uint64_t primary) {
+    if (primary != primary_) lead_ = ClockLead();
     epoch_ = epoch;
     primary_ = primary;
   }
 
-  // Accepts what is new in a batch, as long as `reserve` secures room for it: publishing must not fail later.
+  // Accepts what is new in a batch, as long as `reserve` secures room for it: publishing must not fail later. Expiries
+  // are times of the own clock from then on, which shows `clock_us`: as long after its arrival as they were, on the
+  // primary's, after the batch was sent. So never earlier than there; and later by no more than the way took.
   // INVALID_ARGUMENT: torn; FAILED_PRECONDITION: of another epoch, or some records before it are missing: connect anew
   // and say accepted(). RESOURCE_EXHAUSTED: no room; what came before is accepted.
-  absl::Status Take(absl::string_view batch, absl::FunctionRef<bool(const Record&)> reserve);
+  absl::Status Take(absl::string_view batch, uint64_t clock_us, absl::FunctionRef<bool(const Record&)> reserve);
 
   // The next record that is committed and not applied; null: there is none. Applied() says that it is.
   const Record* ToApply() const {
@@ -120,6 +140,7 @@ class IncomingStream {
   uint64_t epoch_, primary_;
   uint64_t accepted_;
   uint64_t committed_;  // as the primary said; a joiner may lag behind it
+  ClockLead lead_;
   std::deque<Record> kept_;
 };
 

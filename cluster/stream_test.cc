@@ -12,6 +12,8 @@
 #include "absl/strings/escaping.h"
 #include "cluster/record.h"
 #include "gtest/gtest.h"
+#include "kv/expiry_word.h"
+#include "kv/item.h"
 
 namespace farlook::cluster {
 namespace {
@@ -23,17 +25,19 @@ bool Room(const Record&) { return true; }
 Record Put(const std::string& key, const std::string& value) { return {.key = key, .value = value}; }
 
 TEST(Batch, GoldenBytesAndBack) {
-  Batch batch{.epoch = 3, .primary = 5, .commit = 6, .first = 7};
+  Batch batch{.epoch = 3, .primary = 5, .commit = 6, .first = 7, .clock_us = 11};
   batch.records.push_back({.sequence = 7,
                            .kind = Record::Kind::kPut,
                            .session = 1,
                            .number = 2,
                            .outcome = 4,
+                           .told = 8,
                            .version = 9,
-                           .expires_in_us = 10,
+                           .expires_ms = 10,
                            .flags = 1,
+                           .item_kind = kv::ItemKind::kCounter,
                            .key = "key",
-                           .value = "value"});
+                           .value = "8 bytes."});
   batch.records.push_back({.sequence = 8, .kind = Record::Kind::kDelete, .key = "k"});
   const std::string bytes = EncodeBatch(batch);
   EXPECT_EQ(absl::BytesToHexString(bytes.substr(8)),
@@ -41,14 +45,18 @@ TEST(Batch, GoldenBytesAndBack) {
             "0500000000000000"
             "0600000000000000"
             "0700000000000000"
-            "0200000070000000"
+            "0200000088000000"
+            "0b00000000000000"
             "0100000000000000"
             "0200000000000000"
+            "0800000000000000"
             "0900000000000000"
             "0a00000000000000"
-            "0500000003000104"
-            "0100000000000000"
-            "6b657976616c7565"
+            "0800000003000104"
+            "0101000000000000"
+            "6b65793820627974"
+            "65732e0000000000"
+            "0000000000000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -61,6 +69,7 @@ TEST(Batch, GoldenBytesAndBack) {
   EXPECT_EQ(back->epoch, 3);
   EXPECT_EQ(back->primary, 5);
   EXPECT_EQ(back->commit, 6);
+  EXPECT_EQ(back->clock_us, 11);
   EXPECT_EQ(back->records, batch.records);
 }
 
@@ -98,6 +107,54 @@ TEST(Batch, WhatNoPrimaryCanHaveSaidIsRefused) {
   EXPECT_FALSE(decodes({.kind = Kind::kSession, .session = 0, .version = 3, .key = "u"}));
   EXPECT_FALSE(decodes({.kind = Kind::kSession, .session = 1, .version = uint64_t{1} << 32, .key = "u"}));
   EXPECT_TRUE(decodes({.kind = Kind::kLost}));
+  EXPECT_TRUE(decodes({.kind = Kind::kTouch, .expires_ms = kv::kExpiryTimeMask, .key = "k"}));
+  EXPECT_FALSE(decodes({.kind = Kind::kTouch, .expires_ms = kv::kExpiryTimeMask + 1, .key = "k"}));
+  EXPECT_FALSE(decodes({.kind = Kind::kTouch, .expires_ms = 1}));
+  EXPECT_FALSE(decodes({.kind = Kind::kTouch, .key = "k", .value = "v"}));
+  EXPECT_FALSE(decodes({.kind = Kind::kDelete, .expires_ms = 1, .key = "k"}));
+  EXPECT_TRUE(decodes({.item_kind = kv::ItemKind::kCounter, .key = "k", .value = "8 bytes."}));
+  EXPECT_FALSE(decodes({.item_kind = kv::ItemKind::kCounter, .key = "k", .value = "bytes"}));
+  EXPECT_FALSE(decodes({.kind = Kind::kDelete, .item_kind = kv::ItemKind::kCounter, .key = "k"}));
+  EXPECT_FALSE(decodes({.item_kind = static_cast<kv::ItemKind>(2), .key = "k"}));
+  EXPECT_FALSE(DecodeBatch(EncodeBatch({.first = 1, .clock_us = kv::kExpiryTimeMask * 1000 + 1})).ok());
+}
+
+// Never too early, whatever way the news took; and not much too late once one has come fast.
+TEST(ClockLead, IsThatOfTheFastestNews) {
+  ClockLead lead;  // this clock is 5 s ahead of the other
+  lead.Hear(1'000'000, 9'000'000);
+  EXPECT_EQ(lead.OwnMs(2000), 10'000u) << "3 s later than it is";
+  lead.Hear(10'000'000, 15'000'300);
+  EXPECT_EQ(lead.OwnMs(20'000), 25'001u);
+  lead.Hear(10'500'000, 17'000'000);
+  EXPECT_EQ(lead.OwnMs(20'000), 25'003u) << "with room for the drift of two seconds";
+  lead.Hear(40'000'000, 45'000'000);
+  EXPECT_EQ(lead.OwnMs(50'000), 55'000u);
+  // Expect: an own clock that is behind is as good.
+  ClockLead behind;
+  behind.Hear(100'000'000, 1'000'000);
+  EXPECT_EQ(behind.OwnMs(100'500), 1500u);
+  EXPECT_EQ(behind.OwnMs(1), 1u) << "long over, and not never";
+}
+
+// Of a random walk of ways and drifts no time is early, and none is later than the shortest way and the drift allow.
+TEST(ClockLead, IsNeverEarly) {
+  std::mt19937_64 random(3);
+  for (int run = 0; run < 100; ++run) {
+    ClockLead lead;
+    const double rate = 1 + 0.0009 * (static_cast<double>(random() % 2001) / 1000 - 1);  // own clock, by the other
+    const double offset_us = 1e9 + static_cast<double>(random() % 1'000'000'000);
+    const auto own_at = [&](double other_us) { return static_cast<uint64_t>(offset_us + rate * other_us); };
+    double other_us = 1e6;
+    for (int i = 0; i < 200; ++i) {
+      other_us += static_cast<double>(random() % 2'000'000);
+      const double way_us = static_cast<double>(random() % 10 == 0 ? 50 : random() % 3'000'000);
+      lead.Hear(static_cast<uint64_t>(other_us), own_at(other_us + way_us));
+      const uint64_t now_ms = static_cast<uint64_t>((other_us + way_us) / 1000);
+      const uint64_t own_ms = lead.OwnMs(now_ms);
+      ASSERT_GE(own_ms * 1000 + 1, own_at(static_cast<double>(now_ms) * 1000)) << run << " " << i;
+    }
+  }
 }
 
 class StreamTest : public testing::Test {
@@ -108,58 +165,77 @@ class StreamTest : public testing::Test {
   IncomingStream in_{2, 1, 0};
 };
 
+// What it accepts it may have to send itself.
+TEST_F(StreamTest, AnExpiryIsATimeOfWhoHoldsTheRecord) {
+  ASSERT_TRUE(out_.Follow(10, 0).ok());
+  ASSERT_TRUE(out_.Append({.expires_ms = 5000, .key = "k", .value = "v"}).ok());
+  ASSERT_TRUE(out_.Append({.kind = Record::Kind::kTouch, .expires_ms = 6000, .key = "k"}).ok());
+  ASSERT_TRUE(out_.Append({.key = "k", .value = "for ever"}).ok());
+  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty, 1'000'000), 91'000'000, Room).ok());
+  EXPECT_EQ(in_.tail()[0].expires_ms, 95'000u);
+  EXPECT_EQ(in_.tail()[1].expires_ms, 96'000u);
+  EXPECT_EQ(in_.tail()[2].expires_ms, 0u);
+  // Expect: another primary's clock is another one.
+  in_.EnterEpoch(3, 2);
+  OutgoingStream next(3, 2, 4, {}, kPlenty);
+  ASSERT_TRUE(next.Follow(10, 3).ok());
+  ASSERT_TRUE(next.Append({.expires_ms = 6000, .key = "k", .value = "v"}).ok());
+  ASSERT_TRUE(in_.Take(next.NextBatch(10, kPlenty, 1'000'000), 191'000'000, Room).ok());
+  EXPECT_EQ(in_.tail()[3].expires_ms, 196'000u);
+}
+
 TEST_F(StreamTest, WhatAllAcceptedIsCommittedAndThenApplied) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   ASSERT_TRUE(out_.Follow(11, 0).ok());
   Append("a");
   Append("b");
-  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty), Room).ok());
+  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty, 0), 0, Room).ok());
   EXPECT_EQ(in_.accepted(), 2);
   EXPECT_EQ(in_.ToApply(), nullptr);
   ASSERT_TRUE(out_.Accepted(10, 2).ok());
   EXPECT_EQ(out_.Commit({10, 11}), 0);
   EXPECT_EQ(out_.Commit({10, 12}), 0);  // who is not connected
-  out_.NextBatch(11, kPlenty);
+  out_.NextBatch(11, kPlenty, 0);
   ASSERT_TRUE(out_.Accepted(11, 1).ok());
   EXPECT_EQ(out_.Commit({10, 11}), 1);
   // Expect: it never goes back, whoever must accept.
   EXPECT_EQ(out_.Commit({10, 11, 12}), 1);
   EXPECT_EQ(out_.Commit({10}), 2);
   // Expect: the news of it is a batch without records.
-  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty), Room).ok());
+  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty, 0), 0, Room).ok());
   ASSERT_NE(in_.ToApply(), nullptr);
   EXPECT_EQ(in_.ToApply()->value, "a");
   in_.Applied();
   EXPECT_EQ(in_.ToApply()->value, "b");
   in_.Applied();
   EXPECT_EQ(in_.ToApply(), nullptr);
-  EXPECT_EQ(out_.NextBatch(10, kPlenty), "");
+  EXPECT_EQ(out_.NextBatch(10, kPlenty, 0), "");
 }
 
 TEST_F(StreamTest, BatchesAreNoLongerThanAskedForButOneRecord) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   for (int i = 0; i < 3; ++i) Append(std::string(100, 'x'));
   for (uint64_t i = 1; i <= 3; ++i) {
-    ASSERT_TRUE(in_.Take(out_.NextBatch(10, 1), Room).ok());
+    ASSERT_TRUE(in_.Take(out_.NextBatch(10, 1, 0), 0, Room).ok());
     EXPECT_EQ(in_.accepted(), i);
   }
-  EXPECT_EQ(out_.NextBatch(10, 1), "");
+  EXPECT_EQ(out_.NextBatch(10, 1, 0), "");
 }
 
 TEST_F(StreamTest, WhatIsMissingTornOrOfAnotherEpochIsNotAccepted) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   Append("a");
-  const std::string first = out_.NextBatch(10, kPlenty);
+  const std::string first = out_.NextBatch(10, kPlenty, 0);
   Append("b");
-  const std::string second = out_.NextBatch(10, kPlenty);
-  EXPECT_TRUE(absl::IsFailedPrecondition(in_.Take(second, Room)));
-  EXPECT_TRUE(absl::IsInvalidArgument(in_.Take(first.substr(1), Room)));
+  const std::string second = out_.NextBatch(10, kPlenty, 0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(in_.Take(second, 0, Room)));
+  EXPECT_TRUE(absl::IsInvalidArgument(in_.Take(first.substr(1), 0, Room)));
   IncomingStream other(3, 1, 0), others(2, 9, 0);
-  EXPECT_TRUE(absl::IsFailedPrecondition(other.Take(first, Room)));
-  EXPECT_TRUE(absl::IsFailedPrecondition(others.Take(first, Room)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(other.Take(first, 0, Room)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(others.Take(first, 0, Room)));
   EXPECT_EQ(in_.accepted(), 0);
   // Expect: what comes twice is taken once.
-  for (const std::string& batch : {first, second, first, second}) ASSERT_TRUE(in_.Take(batch, Room).ok());
+  for (const std::string& batch : {first, second, first, second}) ASSERT_TRUE(in_.Take(batch, 0, Room).ok());
   EXPECT_EQ(in_.accepted(), 2);
   EXPECT_EQ(in_.tail().size(), 2);
 }
@@ -169,12 +245,12 @@ TEST_F(StreamTest, ABackupWithoutRoomAcceptsWhatCameBefore) {
   Append("a");
   Append("too long");
   Append("c");
-  const std::string batch = out_.NextBatch(10, kPlenty);
+  const std::string batch = out_.NextBatch(10, kPlenty, 0);
   const auto small = [](const Record& record) { return record.value.size() < 3; };
-  EXPECT_TRUE(absl::IsResourceExhausted(in_.Take(batch, small)));
+  EXPECT_TRUE(absl::IsResourceExhausted(in_.Take(batch, 0, small)));
   EXPECT_EQ(in_.accepted(), 1);
   // Expect: with room, the rest follows.
-  EXPECT_TRUE(in_.Take(batch, Room).ok());
+  EXPECT_TRUE(in_.Take(batch, 0, Room).ok());
   EXPECT_EQ(in_.accepted(), 3);
 }
 
@@ -183,7 +259,7 @@ TEST_F(StreamTest, APrimaryKeepsNoMoreThanItMayAndWhatIsNeeded) {
   ASSERT_TRUE(out.Follow(10, 0).ok());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(out.Append(Put("k", "v")).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(out.Append(Put("k", "v")).status()));
-  out.NextBatch(10, kPlenty);
+  out.NextBatch(10, kPlenty, 0);
   ASSERT_TRUE(out.Accepted(10, 2).ok());
   EXPECT_EQ(out.Commit({10}), 2);
   EXPECT_EQ(out.kept_bytes(), Put("k", "v").bytes());
@@ -202,7 +278,7 @@ TEST_F(StreamTest, APrimaryKeepsNoMoreThanItMayAndWhatIsNeeded) {
 TEST_F(StreamTest, WhoHasMoreThanANewPrimaryCountsWhenItHasCutThatOff) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   for (const char* key : {"a", "b", "c", "d"}) Append(key);
-  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty), Room).ok());
+  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty, 0), 0, Room).ok());
   std::deque<Record> tail(in_.tail().begin(), in_.tail().begin() + 2);
   OutgoingStream next(3, 2, 3, std::move(tail), 1'000'000);
   in_.EnterEpoch(3, 2);
@@ -212,7 +288,7 @@ TEST_F(StreamTest, WhoHasMoreThanANewPrimaryCountsWhenItHasCutThatOff) {
   ASSERT_TRUE(next.Accepted(10, in_.accepted()).ok());
   EXPECT_EQ(next.Commit({10}), 2);
   ASSERT_EQ(*next.Append(Put("e", "v")), 3);
-  ASSERT_TRUE(in_.Take(next.NextBatch(10, kPlenty), Room).ok());
+  ASSERT_TRUE(in_.Take(next.NextBatch(10, kPlenty, 0), 0, Room).ok());
   EXPECT_EQ(in_.tail().back().key, "e");
   EXPECT_EQ(in_.accepted(), 3);
 }
@@ -237,7 +313,7 @@ class History {
   // How often something was cut off.
   int Do() {
     for (int round = 0; round < 2'000; ++round) Step();
-    // The faults end: all that was written arrives.
+    // The faults end: all that was written arrives, over new connections, as what was lost last would not come again.
     calm_ = true;
     for (const uint64_t backup : Backups()) Connect(backup);
     for (int round = 0; round < 300; ++round) {
@@ -307,7 +383,7 @@ class History {
   void Deliver(size_t i) {
     if (i == primary_) return;
     Replica& replica = *replicas_[i];
-    std::string batch = out_->NextBatch(i, 1 + Any(300));
+    std::string batch = out_->NextBatch(i, 1 + Any(300), 0);
     if (batch.empty() && !calm_) batch = replica.late;
     if (batch.empty()) return;
     if (!calm_) {
@@ -329,7 +405,7 @@ class History {
       }
     }
     const auto room = [this](const Record&) { return calm_ || Any(10) != 0; };
-    const absl::Status status = replica.in->Take(batch, room);
+    const absl::Status status = replica.in->Take(batch, 0, room);
     while (const Record* const record = replica.in->ToApply()) {
       replica.table.push_back(record->value);
       replica.in->Applied();

@@ -121,10 +121,10 @@ class CountedTable {
   }
   void Sweep() {
     for (int i = 0; i < table_->partitions(); ++i) {
-      std::vector<ExpiredCounter> counters;
+      std::vector<ExpiredItem> counters;
       while (Count("Sweep", [&] { return table_->Sweep(i, kSweptAtOnce, now_ns_, &counters); })) {
       }
-      for (const ExpiredCounter& counter : counters) {
+      for (const ExpiredItem& counter : counters) {
         Count("DeleteCounter", [&] { return table_->DeleteCounter(counter.hash, counter.key, now_ns_); });
       }
     }

@@ -209,6 +209,7 @@ enum class Code : uint8_t {
   kNotAllowed = 15,      // its user lacks the role admin; not executed (PERMISSION_DENIED)
 
   // Within the server, never in a reply.
+  kTimeIsOver = 252,  // the key's item has expired, in a group, where it is there until a record ends it
   kLater = 253,       // was taken over by who answers it
   kBusy = 254,        // nothing was done: in a group an earlier write to the key has not come to its end
   kMakingRoom = 255,  // nothing was done, but there will be room; let the lock go and call again

@@ -38,7 +38,8 @@ Partition::Partition(absl::Span<char> region, const Hasher* hasher, Heap* heap, 
       prefix_(prefix),
       bits_(bits),
       max_value_bytes_(options.max_value_bytes),
-      clock_(options.clock),
+      clock_(options.keeps_expired ? nullptr : options.clock),
+      sweeps_(options.clock),
       largest_rewritten_(options.rewrites ? kLargestRewritten : -1),
       index_(region.data(), hasher, segments, directory, {prefix, bits, region.size()}),
       heap_(heap),
@@ -85,9 +86,9 @@ inline Code Partition::Check(Found found, Condition condition, uint64_t version,
   return condition == Condition::kVersion && version != found.version() ? Code::kVersionMismatch : Code::kOk;
 }
 
-Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint8_t flags,
-                        Reservation* reservation, int64_t now_ns, bool may_step) {
-  if (value_bytes > max_value_bytes_) return Code::kTooLarge;
+Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Sort sort, Reservation* reservation,
+                        int64_t now_ns, bool may_step) {
+  if (value_bytes > max_value_bytes_ && sort.kind == ItemKind::kValue) return Code::kTooLarge;
   SizeClass size_class = SizeClassFor(ItemBytes(key.size(), value_bytes));
   const Found found = Find(hash, key);
   const Slot old = found.slot == nullptr ? Slot() : Slot(LoadWord(found.slot));
@@ -100,7 +101,7 @@ Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_byt
   char* item = region_ + offset;
   reservation->version = NextVersion();
   StoreWord(item + kVersionOffset, reservation->version | kDeadBit);
-  const ItemLengths lengths{static_cast<uint16_t>(key.size()), ItemKind::kValue, flags,
+  const ItemLengths lengths{static_cast<uint16_t>(key.size()), sort.kind, sort.flags,
                             static_cast<uint32_t>(value_bytes)};
   StoreWord(item + kLengthsOffset, lengths.word());
   StoreBytes(item + kItemHeaderBytes, key.data(), key.size());
@@ -113,12 +114,12 @@ Code Partition::Reserve(uint64_t hash, absl::string_view key, uint64_t value_byt
 }
 
 Code Partition::ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
-                            Reservation* reservation, int64_t now_ns, uint8_t flags) {
+                            Reservation* reservation, int64_t now_ns, Sort sort) {
   const uint64_t number = version >> bits_;
   if (number << bits_ != (version ^ prefix_) || number == 0 || version >= kEndOfVersions) return Code::kVersionMismatch;
   const uint64_t own = versions_;
   versions_ = number - 1;  // the next one is the copy's
-  const Code code = Reserve(hash, key, value_bytes, flags, reservation, now_ns, /*may_step=*/true);
+  const Code code = Reserve(hash, key, value_bytes, sort, reservation, now_ns, /*may_step=*/true);
   versions_ = std::max(own, code == Code::kOk ? number : 0);
   return code;
 }
@@ -241,7 +242,7 @@ WriteResult Partition::Publish(const Reservation& reservation, const PutParams& 
   const Found found = Find(reservation.hash, {item + kItemHeaderBytes, lengths.key_bytes});
   const bool expired = found.slot != nullptr && Expired(found);
   const Found present = expired ? Found() : found;
-  const Code code = Check(present, params.condition, params.version, ItemKind::kValue);
+  const Code code = Check(present, params.condition, params.version, lengths.kind);
   if (code != Code::kOk) {
     const WriteResult refused = Answer(code, present);
     if (expired) RemoveExpired(found, Merging::kNow, now_ns);
@@ -316,7 +317,7 @@ WriteResult Partition::Put(uint64_t hash, absl::string_view key, absl::string_vi
   const uint64_t bytes = ItemBytes(key.size(), value.size());
   if (bytes > kScratchBytes) {
     Reservation reservation;
-    code = Reserve(hash, key, value.size(), params.flags, &reservation, now_ns, params.may_step);
+    code = Reserve(hash, key, value.size(), {kind, params.flags}, &reservation, now_ns, params.may_step);
     if (code != Code::kOk) return {code, 0, Slot()};
     StoreBytes(reservation.value.data(), value.data(), value.size());
     const WriteResult result = Publish(reservation, params, now_ns);
@@ -385,6 +386,15 @@ WriteResult Partition::Delete(uint64_t hash, absl::string_view key, Condition co
 
 WriteResult Partition::DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns) {
   return DeleteItem(hash, key, ItemKind::kCounter, Condition::kAlways, 0, now_ns);
+}
+
+WriteResult Partition::Erase(uint64_t hash, absl::string_view key, bool has_expired, int64_t now_ns) {
+  const Found found = Find(hash, key);
+  const WriteResult result = Answer(found.slot == nullptr ? Code::kNotFound : Code::kOk, found);
+  if (found.slot == nullptr) return result;
+  Remove(found, Merging::kNow, now_ns);
+  (has_expired ? expired_items_ : deletes_) += 1;
+  return result;
 }
 
 WriteResult Partition::DeleteItem(uint64_t hash, absl::string_view key, ItemKind kind, Condition condition,

@@ -40,15 +40,21 @@ class Partition final : public ItemMover {
   WriteResult Get(uint64_t hash, absl::string_view key, ItemView* item) const;
   WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms, int64_t now_ns);
   WriteResult DeleteCounter(uint64_t hash, absl::string_view key, int64_t now_ns);
-  Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint8_t flags, Reservation* reservation,
+  WriteResult Erase(uint64_t hash, absl::string_view key, bool has_expired, int64_t now_ns);
+  // What an item is that is reserved.
+  struct Sort {
+    ItemKind kind;
+    uint8_t flags;
+  };
+  Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Sort sort, Reservation* reservation,
                int64_t now_ns, bool may_step);
   Code ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
-                   Reservation* reservation, int64_t now_ns, uint8_t flags);
+                   Reservation* reservation, int64_t now_ns, Sort sort);
   WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   void Abandon(const Reservation& reservation);
   bool WalkItems(WalkPlace* place, size_t budget,
                  absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const;
-  bool Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters);
+  bool Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredItem>* left);
   ExpiryIndex::Tick expiry_due() const { return expiry_.due(); }
   void PrefetchItem(uint64_t hash) const { index_.PrefetchItem(hash); }
 
@@ -161,7 +167,7 @@ class Partition final : public ItemMover {
   void NoteExpiry(uint64_t hash, uint64_t expiry_ms);
   void ShowBucket(const char* bucket, uint32_t of,
                   absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const;
-  void VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns, std::vector<ExpiredCounter>* counters);
+  void VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns, std::vector<ExpiredItem>* left);
   // The items of a main bucket, and then those of the overflow bucket that it links to.
   struct ItemsToSweep {
     std::array<uint64_t, 2 * kSlotsPerBucket> offsets;
@@ -170,7 +176,7 @@ class Partition final : public ItemMover {
   };
   void Gather(const char* segment, uint32_t number, ItemsToSweep* items) const;
   void SweepItems(const ItemsToSweep& items, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
-                  std::vector<ExpiredCounter>* counters);
+                  std::vector<ExpiredItem>* left);
 
   char* const region_;
   char* const marks_;  // kv/region.h
@@ -179,8 +185,9 @@ class Partition final : public ItemMover {
   const uint64_t prefix_;
   const int bits_;
   const uint64_t max_value_bytes_;
-  const TableClock* const clock_;  // or null
-  const int largest_rewritten_;    // class of the largest piece that is written in place
+  const TableClock* const clock_;   // by which items are absent; or null
+  const TableClock* const sweeps_;  // by which they are swept; or null
+  const int largest_rewritten_;     // class of the largest piece that is written in place
   Index index_;
   Heap* const heap_;
   Compactor* const compactor_;

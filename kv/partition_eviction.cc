@@ -32,7 +32,7 @@ void Partition::NoteWritten(uint64_t hash, Slot slot, ItemLengths lengths, bool 
 
 void Partition::SweepSome(int64_t now_ns) {
   if (clock_ == nullptr || expiry_.due() >= ExpiryIndex::TickOf(clock_->NowUs() / 1000)) return;
-  std::vector<ExpiredCounter> counters;  // handed over again by the sweep
+  std::vector<ExpiredItem> counters;  // handed over again by the sweep
   Sweep(kSweptBuckets, now_ns, &counters);
 }
 

@@ -8,7 +8,7 @@
 namespace farlook::kv {
 namespace {
 
-// How long a counter that has expired, and was handed over, is left alone before it is handed over again.
+// How long what has expired, and was handed over, is left alone before it is handed over again.
 constexpr ExpiryIndex::Tick kAgain = 4;
 
 }  // namespace
@@ -16,19 +16,19 @@ constexpr ExpiryIndex::Tick kAgain = 4;
 void Partition::NoteExpiry(uint64_t hash, uint64_t expiry_ms) {
   // At time 0 nothing has expired.
   expiry_.Note(hash, expiry_ms, index_.DepthAt(PositionOf(hash)), [this](ExpiryIndex::Visit* visit) {
-    VisitBucket(visit, /*clock_us=*/0, /*now_ns=*/0, /*counters=*/nullptr);
+    VisitBucket(visit, /*clock_us=*/0, /*now_ns=*/0, /*left=*/nullptr);
   });
 }
 
-bool Partition::Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters) {
-  if (clock_ == nullptr) return false;
-  const uint64_t clock_us = clock_->NowUs();
+bool Partition::Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredItem>* left) {
+  if (sweeps_ == nullptr) return false;
+  const uint64_t clock_us = sweeps_->NowUs();
   return expiry_.Sweep(ExpiryIndex::TickOf(clock_us / 1000), budget,
-                       [&](ExpiryIndex::Visit* visit) { VisitBucket(visit, clock_us, now_ns, counters); });
+                       [&](ExpiryIndex::Visit* visit) { VisitBucket(visit, clock_us, now_ns, left); });
 }
 
 void Partition::VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns,
-                            std::vector<ExpiredCounter>* counters) {
+                            std::vector<ExpiredItem>* left) {
   for (;;) {
     uint64_t last = 0;
     const char* segment = index_.SegmentAt(visit->first, &last);
@@ -39,7 +39,7 @@ void Partition::VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_
     items.own = items.count;
     if (info.link() != 0) Gather(segment, LinkedBucket(info.link()), &items);
     visit->looked += info.link() != 0 ? 2 : 1;
-    SweepItems(items, clock_us, now_ns, visit, counters);
+    SweepItems(items, clock_us, now_ns, visit, left);
     visit->done = last >= visit->last;
     if (visit->done) return;
     visit->first = last + 1;
@@ -58,7 +58,7 @@ void Partition::Gather(const char* segment, uint32_t number, ItemsToSweep* items
 }
 
 void Partition::SweepItems(const ItemsToSweep& items, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
-                           std::vector<ExpiredCounter>* counters) {
+                           std::vector<ExpiredItem>* left) {
   for (size_t i = 0; i < items.count; ++i) {
     const char* item = region_ + items.offsets[i];
     const uint64_t expiry_ms = ExpiryTimeMs(LoadWord(item + kExpiryOffset));
@@ -74,11 +74,11 @@ void Partition::SweepItems(const ItemsToSweep& items, uint64_t clock_us, int64_t
     const absl::string_view key(item + kItemHeaderBytes, lengths.key_bytes);
     const uint64_t hash = (*hasher_)(key);
     if (expired) {
-      if (lengths.kind != ItemKind::kCounter) {
+      if (lengths.kind != ItemKind::kCounter && clock_ != nullptr) {
         Expire(hash, items.offsets[i], now_ns);
         continue;
       }
-      counters->push_back({hash, std::string(key)});
+      left->push_back({hash, std::string(key)});
       tick = ExpiryIndex::TickOf(clock_us / 1000) + kAgain;
     }
     // A main bucket's items are its own. An overflow bucket has those of other main buckets, whose cells know of them.

@@ -76,7 +76,7 @@ TEST_F(CrashTest, WithinASweep) {
   Put("other", "others");
   clock_.now_us = 2'500'000'000;
   ExpectEachCrashKeeps({{"key", "value until 2000000", kNone}, {"other", "others", "others"}}, [&] {
-    std::vector<ExpiredCounter> counters;
+    std::vector<ExpiredItem> counters;
     while (table_->Sweep(0, 1'000, now_, &counters)) {
     }
   });

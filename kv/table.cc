@@ -103,6 +103,10 @@ WriteResult Table::Delete(uint64_t hash, absl::string_view key, Condition condit
   return partitions_[PartitionOf(hash)]->Delete(hash, key, condition, version, now_ns);
 }
 
+WriteResult Table::Erase(uint64_t hash, absl::string_view key, bool has_expired, int64_t now_ns) {
+  return partitions_[PartitionOf(hash)]->Erase(hash, key, has_expired, now_ns);
+}
+
 WriteResult Table::Get(uint64_t hash, absl::string_view key, ItemView* item) const {
   return partitions_[PartitionOf(hash)]->Get(hash, key, item);
 }
@@ -135,17 +139,18 @@ Code Table::FindCounter(uint64_t hash, absl::string_view key, uint64_t* cell) co
 }
 
 Code Table::Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation,
-                    int64_t now_ns, bool may_step, uint8_t flags) {
+                    int64_t now_ns, bool may_step, uint8_t flags, ItemKind kind) {
   if (Pretends()) [[unlikely]]
     return Code::kMakingRoom;
-  return partitions_[PartitionOf(hash)]->Reserve(hash, key, value_bytes, flags, reservation, now_ns, may_step);
+  return partitions_[PartitionOf(hash)]->Reserve(hash, key, value_bytes, {kind, flags}, reservation, now_ns, may_step);
 }
 
 Code Table::ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
-                        Reservation* reservation, int64_t now_ns, uint8_t flags) {
+                        Reservation* reservation, int64_t now_ns, uint8_t flags, ItemKind kind) {
   if (Pretends()) [[unlikely]]
     return Code::kMakingRoom;
-  return partitions_[PartitionOf(hash)]->ReserveCopy(hash, key, value_bytes, version, reservation, now_ns, flags);
+  return partitions_[PartitionOf(hash)]->ReserveCopy(hash, key, value_bytes, version, reservation, now_ns,
+                                                     {kind, flags});
 }
 
 WriteResult Table::Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns) {
@@ -180,8 +185,8 @@ bool Table::Walk(int partition, WalkPlace* place, size_t budget,
 
 ExpiryIndex::Tick Table::ExpiryDue(int partition) const { return partitions_[partition]->expiry_due(); }
 
-bool Table::Sweep(int partition, size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters) {
-  return partitions_[partition]->Sweep(budget, now_ns, counters);
+bool Table::Sweep(int partition, size_t budget, int64_t now_ns, std::vector<ExpiredItem>* left) {
+  return partitions_[partition]->Sweep(budget, now_ns, left);
 }
 
 void Table::PrefetchBucket(uint64_t hash) const {

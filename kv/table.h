@@ -61,6 +61,9 @@ struct TableOptions {
   bool evict = false;    // a cache: where memory is full, items go that were not put to be kept, and are no counters
   // Items' expiry times are times of this clock. Null: nothing ever expires.
   const TableClock* clock = nullptr;
+  // What has expired is there until somebody deletes it; Sweep() only shows it. Of a group's member, where the end of
+  // an item is a record.
+  bool keeps_expired = false;
 };
 // Leaves room for as many versions again, and 15 bits above them.
 inline constexpr uint64_t kMaxFirstVersion = uint64_t{1} << 47;
@@ -110,8 +113,8 @@ enum class TidyResult : uint8_t {
   kDid,      // it did something; there may be more
 };
 
-// A counter whose time is over, for who ends counters.
-struct ExpiredCounter {
+// What is over, and somebody else ends: a counter, or an item of a table that keeps what has expired.
+struct ExpiredItem {
   uint64_t hash;
   std::string key;
 };
@@ -201,12 +204,14 @@ class Table {
   // The tick in which a partition's first item expires, or earlier (expiry.h): when it is over Sweep() has something to
   // do. Needs no lock.
   ExpiryIndex::Tick ExpiryDue(int partition) const;
-  // Removes values that have expired, and adds counters to `*counters`; looks at some `budget` buckets and those that
-  // continue them. Whether there is more to do now. REQUIRES the partition's lock.
-  bool Sweep(int partition, size_t budget, int64_t now_ns, std::vector<ExpiredCounter>* counters);
+  // Removes values that have expired, and adds what others end to `*left`; looks at some `budget` buckets and those
+  // that continue them. Whether there is more to do now. REQUIRES the partition's lock.
+  bool Sweep(int partition, size_t budget, int64_t now_ns, std::vector<ExpiredItem>* left);
 
   // Codes: kOk, kNotFound, kVersionMismatch, kWrongKind.
   WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns);
+  // Removes whatever item the key has, a counter's too; `has_expired`: it counts as such. Codes: kOk, kNotFound.
+  WriteResult Erase(uint64_t hash, absl::string_view key, bool has_expired, int64_t now_ns);
 
   // The item that the key has now. kOk with `*item` (pointing into the region; valid under the lock), version and slot;
   // or kNotFound.
@@ -226,13 +231,14 @@ class Table {
   // A put in two steps, for a value that arrives by itself. Between the steps the lock may be let go; the memory is
   // used for nothing else until Publish or Abandon. Reserve: kOk or kNoMemory or kTooLarge. Publish checks the
   // condition, as Put does; unless it says kOk the reservation is abandoned. The value's bytes must be written by then.
-  // The item's flags are those that were reserved with.
+  // The item's flags and kind are those that were reserved with. (A counter's item that is made so holds what the
+  // caller wants, and may be replaced.)
   Code Reserve(uint64_t hash, absl::string_view key, uint64_t value_bytes, Reservation* reservation, int64_t now_ns,
-               bool may_step = true, uint8_t flags = 0);
+               bool may_step = true, uint8_t flags = 0, ItemKind kind = ItemKind::kValue);
   // Reserve for a copy of another table's item, which will have that one's version; what this table assigns later is
   // above it. kVersionMismatch: no table with as many partitions gave a key of this hash this version.
   Code ReserveCopy(uint64_t hash, absl::string_view key, uint64_t value_bytes, uint64_t version,
-                   Reservation* reservation, int64_t now_ns, uint8_t flags = 0);
+                   Reservation* reservation, int64_t now_ns, uint8_t flags = 0, ItemKind kind = ItemKind::kValue);
   WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   WriteResult Publish(const Reservation& reservation, Condition condition, uint64_t version, int64_t now_ns) {
     return Publish(reservation, PutParams{condition, version}, now_ns);

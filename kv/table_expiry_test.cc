@@ -44,7 +44,7 @@ TEST(TableExpiryTest, NothingThatWasDueIsLeftAndNothingElseIsGone) {
   ASSERT_GT(table->stats().splits, 10u);
   std::sort(due_ms.begin(), due_ms.end());
 
-  std::vector<ExpiredCounter> counters;
+  std::vector<ExpiredItem> counters;
   while (clock.now_us / 1000 < due_ms.back() + 1'000) {
     clock.now_us += 500'000;
     now_ns += 500'000'000;

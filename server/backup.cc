@@ -15,7 +15,8 @@ Backup::Backup(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock
 
 absl::Status Backup::Take(absl::string_view batch) {
   if (!failed_.ok()) return failed_;
-  const absl::Status taken = stream_.Take(batch, [this](const Record& record) { return Reserve(record); });
+  const absl::Status taken =
+      stream_.Take(batch, time_.At(clock_->NowNs()), [this](const Record& record) { return Reserve(record); });
   absl::Status applied = ApplyCommitted();
   if (failed_.ok() && absl::IsResourceExhausted(taken)) failed_ = taken;
   if (!failed_.ok()) return failed_;
@@ -29,7 +30,7 @@ absl::Status Backup::Cut(uint64_t to) {
   }
   while (stream_.accepted() > to) {
     if (stream_.tail().back().kind == Record::Kind::kPut) {
-      const kv::Reservation& reservation = reserved_.back().reservation;
+      const kv::Reservation& reservation = reserved_.back();
       absl::MutexLock lock(locks_->of(reservation.hash));
       table_->Abandon(reservation);
       reserved_.pop_back();
@@ -88,18 +89,16 @@ bool Backup::UseAside() {
 }
 
 kv::Code Backup::Copy(const Record& record, uint64_t hash) {
-  Reserved reserved;
+  kv::Reservation reservation;
   kv::Code code = kv::Code::kMakingRoom;
   while (code == kv::Code::kMakingRoom) {
     absl::MutexLock lock(locks_->of(hash));
-    const int64_t now_ns = clock_->NowNs();
-    reserved.expiry_ms = time_.ExpiryMs(record.expires_in_us, now_ns);
-    code = table_->ReserveCopy(hash, record.key, record.value.size(), record.version, &reserved.reservation, now_ns,
-                               record.flags);
+    code = table_->ReserveCopy(hash, record.key, record.value.size(), record.version, &reservation, clock_->NowNs(),
+                               record.flags, record.item_kind);
   }
   if (code != kv::Code::kOk) return code;
-  kv::StoreBytes(reserved.reservation.value.data(), record.value.data(), record.value.size());
-  reserved_.push_back(reserved);
+  kv::StoreBytes(reservation.value.data(), record.value.data(), record.value.size());
+  reserved_.push_back(reservation);
   return code;
 }
 
@@ -120,12 +119,13 @@ bool Backup::Reserve(const Record& record) {
   return false;
 }
 
-kv::Code Backup::Publish() {
-  const Reserved& reserved = reserved_.front();
-  absl::MutexLock lock(locks_->of(reserved.reservation.hash));
+// Of a put, the first that is reserved.
+kv::Code Backup::Publish(const Record& record) {
+  const kv::Reservation& reservation = reserved_.front();
+  absl::MutexLock lock(locks_->of(reservation.hash));
   kv::PutParams params;
-  params.expiry_ms = reserved.expiry_ms;
-  return table_->Publish(reserved.reservation, params, clock_->NowNs()).code;
+  params.expiry_ms = record.expires_ms;
+  return table_->Publish(reservation, params, clock_->NowNs()).code;
 }
 
 absl::Status Backup::Apply(const Record& record) {
@@ -133,7 +133,7 @@ absl::Status Backup::Apply(const Record& record) {
   switch (record.kind) {
     case Record::Kind::kPut:
       // A reservation whose publishing fails for want of memory is gone, and made again of what was set aside.
-      while ((code = Publish()) != kv::Code::kOk) {
+      while ((code = Publish(record)) != kv::Code::kOk) {
         if (code == kv::Code::kMakingRoom) continue;
         reserved_.pop_front();
         if (code != kv::Code::kNoMemory || !UseAside()) break;
@@ -152,9 +152,16 @@ absl::Status Backup::Apply(const Record& record) {
     case Record::Kind::kDelete: {
       const uint64_t hash = table_->HashOf(record.key);
       absl::MutexLock lock(locks_->of(hash));
-      code = table_->Delete(hash, record.key, kv::Condition::kAlways, 0, clock_->NowNs()).code;
-      if (code == kv::Code::kNotFound) code = kv::Code::kOk;  // it has expired here, or a write of it was undone
+      code = table_->Erase(hash, record.key, /*has_expired=*/record.session == 0, clock_->NowNs()).code;
+      if (code == kv::Code::kNotFound) code = kv::Code::kOk;  // a write of it was undone
       unplaced_.erase(record.key);
+      break;
+    }
+    case Record::Kind::kTouch: {
+      const uint64_t hash = table_->HashOf(record.key);
+      absl::MutexLock lock(locks_->of(hash));
+      code = table_->Touch(hash, record.key, record.expires_ms, clock_->NowNs()).code;
+      if (code == kv::Code::kNotFound) code = kv::Code::kOk;  // a joiner's copy is yet to come, and says this too
       break;
     }
     case Record::Kind::kSession:
@@ -171,7 +178,7 @@ absl::Status Backup::Apply(const Record& record) {
                                                      kv::CodeName(code), "): the table must be filled anew"));
   }
   if (record.session != 0) {
-    outcomes_.Note(record.session, {record.number, static_cast<kv::Code>(record.outcome), record.version});
+    outcomes_.Note(record.session, {record.number, static_cast<kv::Code>(record.outcome), record.told});
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,8 @@
 // A backup of a group: what it does with the records of its primary.
 //
 // What it accepts lies in the table already, DEAD, so that nothing can fail for want of memory later; what is committed
-// is published, in the order of the stream. Versions, expiry and the outcomes of requests are the primary's.
+// is published, in the order of the stream. Versions, expiry and the outcomes of requests are the primary's. Nothing
+// ends here because its time is over, but by a record (commit_gate.h); so no clock decides what the table holds.
 //
 // Room in the index is found only when an item is published. So memory for segments of the index is set aside, which is
 // given back when the index lacks some, and nothing is accepted while any of it is used.
@@ -33,8 +34,9 @@ namespace farlook::server {
 
 class Backup {
  public:
-  // An empty table, of as many partitions and with the same hash seed as the primary's, which hears `primary` in
-  // `epoch` from record 1 on, or from the one after `accepted`, if that fills it. All outlive it.
+  // An empty table that keeps what has expired (TableOptions), of as many partitions and with the same hash seed as the
+  // primary's, which hears `primary` in `epoch` from record 1 on, or from the one after `accepted`, if that fills it.
+  // All outlive it.
   Backup(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, ServerTime time, uint64_t epoch,
          uint64_t primary, uint64_t accepted = 0);
 
@@ -74,7 +76,7 @@ class Backup {
   bool SetAside(size_t pieces);
   bool UseAside();
   absl::Status Apply(const cluster::Record& record);
-  kv::Code Publish();
+  kv::Code Publish(const cluster::Record& record);
   absl::Status ApplyCommitted();
 
   kv::Table* const table_;
@@ -82,12 +84,7 @@ class Backup {
   const rdma::Clock* const clock_;
   const ServerTime time_;
   cluster::IncomingStream stream_;
-  // Of a put that was accepted: where it lies, and when it expires.
-  struct Reserved {
-    kv::Reservation reservation;
-    uint64_t expiry_ms;
-  };
-  std::deque<Reserved> reserved_;  // of the puts in the stream's tail
+  std::deque<kv::Reservation> reserved_;  // of the puts in the stream's tail
   std::vector<kv::Reservation> set_aside_;
   // Keys for which the index has no place, as the primary's had none most likely: its next record of the key says so.
   absl::flat_hash_set<std::string> unplaced_;

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kv/counter_value.h"
 #include "kv/item.h"
 #include "server/feed.h"
 #include "server/group_stream.h"
@@ -35,6 +36,9 @@ std::string BatchOf(std::vector<Record> records, uint64_t first, uint64_t commit
       {.epoch = epoch, .primary = kPrimary, .commit = commit, .first = first, .records = std::move(records)});
 }
 
+constexpr RequestType kCounterTypes[] = {RequestType::kCounterCreate, RequestType::kCounterAdd,
+                                         RequestType::kCounterSwap, RequestType::kCounterDelete};
+
 class BackupTest : public ::testing::Test {
  protected:
   BackupTest() {
@@ -50,7 +54,7 @@ class BackupTest : public ::testing::Test {
     ASSERT_TRUE(feed.ok()) << feed.status();
     feed_ = *feed;
   }
-  std::string Next(size_t most_bytes) { return *stream_.NextBatch(feed_, most_bytes); }
+  std::string Next(size_t most_bytes) { return *stream_.NextBatch(feed_, most_bytes, t_.ShownTime()); }
 
   // Carries what there is, and acceptances back; of each batch at most so much.
   void Replicate(size_t most_bytes = 4000) {
@@ -66,6 +70,19 @@ class BackupTest : public ::testing::Test {
     call->peer.Send(Encode(request));
     Replicate();
     return *TestWorker::TakeReply(call);
+  }
+  static kv::ItemView MustHave(TestWorker& t, absl::string_view key) {
+    kv::ItemView item;
+    EXPECT_EQ(t.table().Get(t.table().HashOf(key), key, &item).code, Code::kOk);
+    return item;
+  }
+  // The backup is primary now, alone.
+  void Succeed() {
+    ASSERT_TRUE(backup_.Promote().ok());
+    next_stream_.OnAppended([this] { b_.gate().Advanced(); });
+    next_stream_.Lead(kEpoch + 1, kBackup, backup_.accepted() + 1);
+    next_stream_.SetMembers({});
+    b_.worker().Restore(kPrimary, backup_.outcomes());
   }
   // "version value", or "".
   static std::string ItemIn(TestWorker& t, absl::string_view key) {
@@ -85,7 +102,8 @@ class BackupTest : public ::testing::Test {
 
   GroupStream stream_{kEpoch, kPrimary, 1, {}, 1 << 20};
   TestWorker t_{kRegionBytes, 16, 100, 3, nullptr, kTestWindow, /*evict=*/false, &stream_};
-  TestWorker b_{kRegionBytes};
+  GroupStream next_stream_{1 << 20};
+  TestWorker b_{kRegionBytes, 16, 100, 3, nullptr, kTestWindow, /*evict=*/false, &next_stream_};
   Backup backup_{&b_.table(), &b_.locks(), &b_.clock, ServerTime(), kEpoch, kPrimary};
   FeedId feed_;
 };
@@ -156,6 +174,14 @@ TEST_F(BackupTest, TablesAreEqualWhateverBecomesOfBatches) {
       std::string value(random() % 8 == 0 ? random() % 3000 : random() % 100, static_cast<char>('a' + i % 26));
       kv::Request request = MakePut(number, key, value, static_cast<Condition>(random() % 3));
       if (random() % 4 == 0) request = MakeRequest(RequestType::kDelete, number, key);
+      if (random() % 8 == 0) {
+        request = MakeRequest(kCounterTypes[random() % 4], number, key);
+        request.operands.operand = static_cast<int64_t>(random() % 10);
+        if (request.type == RequestType::kCounterSwap) request.operands.desired = 5;
+      }
+      if (random() % 8 == 0) request = MakeRequest(RequestType::kTouch, number, key);
+      if (kv::MayHaveTtl(request.type) && random() % 4 == 0) request = WithTtl(request, 1 + random() % 100);
+      if (random() % 20 == 0) t_.clock.AdvanceMs(50);
       // As many at once as the window allows.
       if (number % kTestWindow == 0) {
         Follow();
@@ -214,9 +240,8 @@ TEST_F(BackupTest, ARequestThatIsSentAgainToItsSuccessorIsAnsweredAndNotDoneAgai
   ASSERT_TRUE(backup_.Take(Next(10'000)).ok());
   EXPECT_EQ(b_.ReadKey("key2"), std::nullopt);
 
-  ASSERT_TRUE(backup_.Promote().ok());
+  Succeed();
   EXPECT_EQ(b_.ReadKey("key2"), "v");
-  b_.worker().Restore(kPrimary, backup_.outcomes());
   FakeCall* next = b_.Call(hello);
   b_.PollAll();
   EXPECT_EQ(TestWorker::WelcomeOf(next).flags, kv::Welcome::kResumed);
@@ -433,7 +458,7 @@ TEST_F(BackupTest, OneThatIsForgottenPinsNothing) {
   stream.Forget(kBackup);
   EXPECT_NE(stream.Append({.key = "k"}), 0u);
   EXPECT_EQ(stream.followers().size(), 1u);
-  EXPECT_TRUE(stream.NextBatch(*other, 1000).ok());
+  EXPECT_TRUE(stream.NextBatch(*other, 1000, 0).ok());
 }
 
 TEST_F(BackupTest, ALaterConnectionTakesTheFormersPlace) {
@@ -442,7 +467,7 @@ TEST_F(BackupTest, ALaterConnectionTakesTheFormersPlace) {
   FakeCall* call = t_.Connect();
   call->peer.Send(Encode(MakePut(1, "key1", "v")));
   t_.PollAll();
-  EXPECT_TRUE(absl::IsAborted(stream_.NextBatch(former, 1000).status()));
+  EXPECT_TRUE(absl::IsAborted(stream_.NextBatch(former, 1000, 0).status()));
   EXPECT_TRUE(stream_.Accepted(former, 1).ok()) << "it may have been on its way";
   EXPECT_EQ(stream_.committed(), 0u);
   ASSERT_TRUE(backup_.Take(Next(10'000)).ok());
@@ -467,15 +492,106 @@ TEST_F(BackupTest, WhoIsForgottenStaysSo) {
   comes.join();
 }
 
+// On its own clock, of which its primary's knows nothing.
 TEST_F(BackupTest, ExpiryIsRemainingTime) {
-  const uint64_t partition = static_cast<uint64_t>(b_.table().PartitionOf(b_.table().HashOf("key1")));
-  const Record put{.version = 2 << 1 | partition, .expires_in_us = 5'000'000, .key = "key1", .value = "v"};
   b_.clock.AdvanceMs(100'000);
-  ASSERT_TRUE(backup_.Take(BatchOf({put}, 1, 1)).ok());
-  b_.clock.AdvanceMs(4'900);
+  FakeCall* call = t_.Connect();
+  Do(call, WithTtl(MakePut(1, "key1", "v"), 5000));
+  const kv::ItemView item = MustHave(b_, "key1");
+  EXPECT_GE(item.expiry_ms, b_.ShownTime() / 1000 + 5000);
+  EXPECT_LE(item.expiry_ms, b_.ShownTime() / 1000 + 5002);
+  // Expect: whatever the backup's clock shows, it is there as long as no record says otherwise.
+  b_.clock.AdvanceMs(100'000);
   EXPECT_NE(ItemIn(b_, "key1"), "");
-  b_.clock.AdvanceMs(200);
-  EXPECT_EQ(ItemIn(b_, "key1"), "");
+}
+
+TEST_F(BackupTest, TouchesAndTheEndsOfItemsAreRecords) {
+  b_.clock.AdvanceMs(77'000);
+  FakeCall* call = t_.Connect();
+  const uint64_t version = Do(call, WithTtl(MakePut(1, "key1", "v"), 5000)).version;
+  Do(call, WithTtl(MakePut(2, "key2", "v"), 20));
+  const TestReply touch = Do(call, WithTtl(MakeRequest(RequestType::kTouch, 3, "key1"), 9000));
+  EXPECT_EQ(touch.code, Code::kOk);
+  EXPECT_EQ(touch.version, version);
+  EXPECT_GE(MustHave(b_, "key1").expiry_ms, b_.ShownTime() / 1000 + 9000);
+  EXPECT_LE(MustHave(b_, "key1").expiry_ms, b_.ShownTime() / 1000 + 9002);
+  Do(call, MakeRequest(RequestType::kTouch, 4, "key1"));
+  EXPECT_EQ(MustHave(b_, "key1").expiry_ms, 0u) << "for ever";
+  t_.clock.AdvanceMs(30);
+  call->peer.Send(Encode(MakeRequest(RequestType::kGet, 5, "key2")));
+  for (int i = 0; i < 3; ++i) Replicate();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kNotFound);
+  EXPECT_EQ(ItemIn(b_, "key2"), "");
+  EXPECT_EQ(b_.table().stats().expired_items, 1u);
+  ExpectSameTables();
+}
+
+// The clock of the next primary may be late: whoever was told that it is over does not find it again.
+TEST_F(BackupTest, WhatWasToldToHaveExpiredIsGoneAtTheNextPrimary) {
+  FakeCall* call = t_.Connect();
+  const kv::Hello hello = TestWorker::HelloAfter(call);
+  Do(call, WithTtl(MakePut(1, "key1", "v"), 20));
+  Do(call, WithTtl(MakePut(2, "key2", "v"), 20));
+  t_.clock.AdvanceMs(30);
+  call->peer.Send(Encode(MakeRequest(RequestType::kGet, 3, "key1")));
+  for (int i = 0; i < 3; ++i) Replicate();
+  ASSERT_EQ(TestWorker::TakeReply(call)->code, Code::kNotFound);
+  Succeed();  // its clock has not come so far
+  FakeCall* next = b_.Call(hello);
+  b_.PollAll();
+  EXPECT_EQ(b_.Ask(next, MakeRequest(RequestType::kGet, 4, "key1"))->code, Code::kNotFound);
+  EXPECT_EQ(b_.Ask(next, MakeRequest(RequestType::kGet, 5, "key2"))->code, Code::kOk) << "nobody was told";
+  // Expect: here it ends by this clock, and the sweep knows of it.
+  b_.clock.AdvanceMs(30);
+  EXPECT_EQ(b_.Ask(next, MakeRequest(RequestType::kGet, 6, "key2"))->code, Code::kNotFound);
+}
+
+TEST_F(BackupTest, ItsSuccessorSweepsWhatItWasTold) {
+  FakeCall* call = t_.Connect();
+  for (uint64_t i = 1; i <= 10; ++i) Do(call, WithTtl(MakePut(i, absl::StrCat("key", i), "v"), 20));
+  EXPECT_EQ(b_.table().stats().keys, 10u);
+  Succeed();
+  for (int i = 0; i < 100; ++i) {
+    b_.clock.AdvanceMs(50);
+    b_.PollAll();
+  }
+  EXPECT_EQ(b_.table().stats().keys, 0u);
+  EXPECT_EQ(b_.table().stats().expired_items, 10u);
+}
+
+TEST_F(BackupTest, CountersAreWhatTheyWereAndEachStepIsDoneOnce) {
+  FakeCall* call = t_.Connect();
+  const kv::Hello hello = TestWorker::HelloAfter(call);
+  const auto counter = [](RequestType type, uint64_t number, int64_t operand = 0, int64_t desired = 0) {
+    kv::Request request = MakeRequest(type, number, "key1");
+    request.operands = {operand, desired};
+    return request;
+  };
+  EXPECT_EQ(Do(call, counter(RequestType::kCounterCreate, 1, 40)).counter.value, 40);
+  EXPECT_EQ(Do(call, counter(RequestType::kCounterAdd, 2, -50)).counter.value, 40);
+  EXPECT_EQ(Do(call, counter(RequestType::kCounterSwap, 3, 7, 9)).counter.value, -10) << "it expected another";
+  const int64_t top = kv::kCounterEnd - 1;
+  EXPECT_EQ(Do(call, counter(RequestType::kCounterSwap, 4, -10, top)).counter.value, -10);
+  EXPECT_EQ(Do(call, counter(RequestType::kCounterAdd, 5, 100)).code, Code::kOutOfRange);
+  EXPECT_EQ(Do(call, MakePut(6, "key1", "v")).code, Code::kWrongKind);
+  ExpectSameTables();
+  // This one is accepted, and the primary ends before it says so.
+  call->peer.Send(Encode(counter(RequestType::kCounterAdd, 7, -5)));
+  t_.PollAll();
+  ASSERT_TRUE(backup_.Take(Next(10'000)).ok());
+  Succeed();
+  FakeCall* next = b_.Call(hello);
+  b_.PollAll();
+  EXPECT_EQ(b_.Ask(next, counter(RequestType::kCounterAdd, 7, -5))->counter.value, top);
+  EXPECT_EQ(b_.Ask(next, counter(RequestType::kCounterCreate, 1, 40))->counter.value, 40);
+  EXPECT_EQ(b_.Ask(next, counter(RequestType::kCounterSwap, 3, 7, 9))->counter.value, -10);
+  const TestReply refused = *b_.Ask(next, counter(RequestType::kCounterAdd, 5, 100));
+  EXPECT_EQ(refused.code, Code::kOutOfRange);
+  EXPECT_EQ(refused.counter.value, top);
+  EXPECT_EQ(b_.Ask(next, counter(RequestType::kCounterRead, 8))->counter.value, top - 5);
+  EXPECT_EQ(b_.Ask(next, counter(RequestType::kCounterAdd, 9, 3))->counter.value, top - 5);
+  EXPECT_EQ(b_.Ask(next, counter(RequestType::kCounterDelete, 10))->counter.value, top - 2);
+  EXPECT_EQ(b_.Ask(next, counter(RequestType::kCounterRead, 11))->code, Code::kNotFound);
 }
 
 TEST_F(BackupTest, APrimaryWithoutMembersAnswersAtOnce) {
@@ -496,8 +612,7 @@ TEST_F(BackupTest, OnlyItsClientGoesOnWithASession) {
   t_.PollAll();
   kv::Hello later = TestWorker::HelloAfter(second);
   Do(second, MakePut(2, "key1", "w"));
-  ASSERT_TRUE(backup_.Promote().ok());
-  b_.worker().Restore(kPrimary, backup_.outcomes());
+  Succeed();
   const auto resumes = [this](const kv::Hello& as) {
     FakeCall* next = b_.Call(as);
     b_.PollAll();
@@ -519,9 +634,9 @@ std::vector<uint64_t> NumbersOf(const Outcomes::Of& of) {
 
 TEST(Outcomes, TheLastToldOfARequestIsWhatCounts) {
   Outcomes outcomes;
-  outcomes.Note(7, {.number = 1, .code = Code::kOk, .version = 5});
-  outcomes.Note(7, {.number = 2, .code = Code::kOk, .version = 6});
-  outcomes.Note(7, {.number = 1, .code = Code::kIndexFull, .version = 0});
+  outcomes.Note(7, {.number = 1, .code = Code::kOk, .told = 5});
+  outcomes.Note(7, {.number = 2, .code = Code::kOk, .told = 6});
+  outcomes.Note(7, {.number = 1, .code = Code::kIndexFull, .told = 0});
   ASSERT_EQ(outcomes.sessions().size(), 1u);
   EXPECT_EQ(outcomes.size(), 2u);
   EXPECT_EQ(outcomes.sessions().front().told[0].code, Code::kIndexFull);

@@ -1,13 +1,14 @@
 #include "server/commit_gate.h"
 
+#include <optional>
 #include <utility>
 
+#include "kv/expiry_word.h"
 #include "kv/words.h"
+#include "server/counter_change.h"
 
 namespace farlook::server {
 namespace {
-
-using Kind = RecordStream::Kind;
 
 bool WantsPresent(kv::Condition condition) {
   return condition == kv::Condition::kPresent || condition == kv::Condition::kVersion;
@@ -15,10 +16,12 @@ bool WantsPresent(kv::Condition condition) {
 
 }  // namespace
 
-CommitGate::CommitGate(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, RecordStream* stream)
+CommitGate::CommitGate(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, ServerTime time,
+                       RecordStream* stream)
     : table_(table),
       locks_(locks),
       clock_(clock),
+      time_(time),
       stream_(stream),
       partitions_(static_cast<size_t>(table->partitions())) {}
 
@@ -35,22 +38,37 @@ bool CommitGate::Busy(uint64_t hash) {
   return MarkBusy(hash);
 }
 
-// kOk if the condition holds; as the table would say it. Nothing expires in a group.
-Outcome CommitGate::Judge(uint64_t hash, absl::string_view key, kv::Condition condition, uint64_t version) const {
-  kv::ItemView item;
-  const kv::WriteResult found = table_->Get(hash, key, &item);
-  if (found.code != kv::Code::kOk) {
+CommitGate::Present CommitGate::Look(uint64_t hash, absl::string_view key) const {
+  Present present;
+  present.result = table_->Get(hash, key, &present.item);
+  if (present.result.code == kv::Code::kOk && kv::HasExpired(present.item.expiry_ms, time_.At(clock_->NowNs()))) {
+    present.result.code = kv::Code::kTimeIsOver;
+  }
+  return present;
+}
+
+// kOk if the condition holds; as the table would say it.
+Outcome CommitGate::Judge(const Present& present, kv::Condition condition, uint64_t version) {
+  if (present.result.code != kv::Code::kOk) {
     return Outcome(WantsPresent(condition) ? kv::Code::kNotFound : kv::Code::kOk);
   }
   kv::Code code = kv::Code::kOk;
-  if (item.kind != kv::ItemKind::kValue) {
+  if (present.item.kind != kv::ItemKind::kValue) {
     code = kv::Code::kWrongKind;
   } else if (condition == kv::Condition::kAbsent) {
     code = kv::Code::kExists;
-  } else if (condition == kv::Condition::kVersion && version != found.version) {
+  } else if (condition == kv::Condition::kVersion && version != present.result.version) {
     code = kv::Code::kVersionMismatch;
   }
-  return {code, found.version, found.slot};
+  return {code, present.result.version, present.result.slot};
+}
+
+Outcome CommitGate::JudgeTouch(const Present& present, kv::RequestType type) {
+  if (present.result.code != kv::Code::kOk) return Outcome(kv::Code::kNotFound);
+  if (type == kv::RequestType::kGetAndTouch && present.item.kind != kv::ItemKind::kValue) {
+    return Outcome(kv::Code::kWrongKind);
+  }
+  return {kv::Code::kOk, present.result.version, present.result.slot};
 }
 
 // The condition does not hold, which is told when all members know it.
@@ -59,7 +77,7 @@ CommitGate::Begun CommitGate::Refuse(const Outcome& outcome, Asker asker) {
                                              .session = asker.session,
                                              .number = asker.number,
                                              .outcome = outcome.code,
-                                             .version = outcome.version});
+                                             .told = outcome.told()});
   if (sequence == 0) return {Outcome(kv::Code::kBusy)};
   return {outcome, sequence};
 }
@@ -72,48 +90,76 @@ bool CommitGate::Introduce(const Session& session) {
 }
 
 CommitGate::Begun CommitGate::Append(uint64_t hash, Pending pending, absl::string_view value, const Outcome& outcome) {
-  pending.sequence = stream_->Append({.kind = pending.deletes ? Kind::kDelete : Kind::kPut,
+  pending.sequence = stream_->Append({.kind = pending.kind,
                                       .session = pending.asker.session,
                                       .number = pending.asker.number,
                                       .outcome = kv::Code::kOk,
-                                      .version = outcome.version,
+                                      .told = outcome.told(),
+                                      .version = pending.reservation.version,
+                                      .expires_ms = pending.expires_ms,
                                       .flags = pending.flags,
+                                      .item_kind = pending.item_kind,
                                       .key = pending.key,
                                       .value = value});
   if (pending.sequence == 0) return {Outcome(kv::Code::kBusy)};
   const uint64_t sequence = pending.sequence;
+  const bool expires = pending.expires_ms != 0;
   KeysOf(hash).emplace(hash, std::move(pending));
-  return {outcome, sequence, /*is_write=*/true};
+  return {outcome, sequence, /*is_write=*/true, expires};
 }
 
 CommitGate::Begun CommitGate::Begin(const kv::Request& request, uint64_t hash, Asker asker, bool may_step,
                                     LockTimes* times) {
   TimedLock lock(locks_->of(hash), times);
   if (MarkBusy(hash)) return {Outcome(kv::Code::kBusy)};
-  const bool deletes = request.type == kv::RequestType::kDelete;
-  kv::Condition condition = request.condition;
-  if (deletes) condition = condition == kv::Condition::kVersion ? condition : kv::Condition::kPresent;
-  const Outcome judged = Judge(hash, request.key, condition, request.version);
-  if (judged.code != kv::Code::kOk) return Refuse(judged, asker);
+  const Present present = Look(hash, request.key);
+  if (present.result.code == kv::Code::kTimeIsOver) {
+    BeginExpiry(hash, request.key, /*wanted=*/true);
+    return {Outcome(kv::Code::kBusy)};
+  }
   Pending pending;
-  pending.deletes = deletes;
   pending.key = std::string(request.key);
   pending.asker = asker;
-  if (deletes) return Append(hash, std::move(pending), {}, judged);
+  pending.expires_ms = time_.ExpiryMs(request.option.ttl_us, clock_->NowNs());
+  if (kv::IsCounterRequest(request.type)) return BeginCounter(request, hash, present, std::move(pending), may_step);
+  kv::Condition condition = request.condition;
+  Outcome judged;
+  switch (request.type) {
+    case kv::RequestType::kTouch:
+    case kv::RequestType::kGetAndTouch:
+      pending.kind = Kind::kTouch;
+      judged = JudgeTouch(present, request.type);
+      break;
+    case kv::RequestType::kDelete:
+      pending.kind = Kind::kDelete;
+      condition = condition == kv::Condition::kVersion ? condition : kv::Condition::kPresent;
+      [[fallthrough]];
+    default:
+      judged = Judge(present, condition, request.version);
+  }
+  if (judged.code != kv::Code::kOk) return Refuse(judged, asker);
+  if (pending.kind != Kind::kPut) return Append(hash, std::move(pending), {}, judged);
+  if (request.option.keep_ttl && present.item.expiry_ms != 0) pending.expires_ms = present.item.expiry_ms;
   pending.flags = request.option.item_flags;
+  return BeginPut(hash, request.value, std::move(pending), Outcome(), may_step);
+}
+
+CommitGate::Begun CommitGate::BeginPut(uint64_t hash, absl::string_view value, Pending pending, Outcome outcome,
+                                       bool may_step) {
   kv::Reservation& reservation = pending.reservation;
-  const kv::Code code = table_->Reserve(hash, request.key, request.value.size(), &reservation, clock_->NowNs(),
-                                        may_step, request.option.item_flags);
+  const kv::Code code = table_->Reserve(hash, pending.key, value.size(), &reservation, clock_->NowNs(), may_step,
+                                        pending.flags, pending.item_kind);
   if (code != kv::Code::kOk) return {Outcome(code)};
-  kv::StoreBytes(reservation.value.data(), request.value.data(), request.value.size());
+  kv::StoreBytes(reservation.value.data(), value.data(), value.size());
   const kv::Reservation reserved = reservation;
-  Begun begun = Append(hash, std::move(pending), request.value, {kv::Code::kOk, reserved.version, reserved.slot});
+  if (pending.item_kind == kv::ItemKind::kValue) outcome = {kv::Code::kOk, reserved.version, reserved.slot};
+  Begun begun = Append(hash, std::move(pending), value, outcome);
   if (begun.sequence == 0) table_->Abandon(reserved);
   return begun;
 }
 
-CommitGate::Begun CommitGate::BeginReserved(const kv::Reservation& reservation, kv::Condition condition,
-                                            uint64_t version, Asker asker) {
+CommitGate::Begun CommitGate::BeginReserved(const kv::Reservation& reservation, const kv::PutParams& params,
+                                            Asker asker) {
   const uint64_t hash = reservation.hash;
   if (MarkBusy(hash)) return {Outcome(kv::Code::kBusy)};
   const auto lengths = kv::ItemLengths::From(kv::LoadWord(reservation.head.data()));
@@ -122,15 +168,108 @@ CommitGate::Begun CommitGate::BeginReserved(const kv::Reservation& reservation, 
   pending.flags = lengths.flags;
   pending.key = std::string(reservation.head.substr(sizeof(uint64_t), lengths.key_bytes));
   pending.asker = asker;
-  const Outcome judged = Judge(hash, pending.key, condition, version);
+  const Present present = Look(hash, pending.key);
+  if (present.result.code == kv::Code::kTimeIsOver) {
+    BeginExpiry(hash, pending.key, /*wanted=*/true);
+    return {Outcome(kv::Code::kBusy)};
+  }
+  const Outcome judged = Judge(present, params.condition, params.version);
   if (judged.code != kv::Code::kOk) {
     Begun refused = Refuse(judged, asker);
     if (refused.sequence != 0) table_->Abandon(reservation);
     return refused;
   }
+  const bool keeps = params.keep_ttl && present.item.expiry_ms != 0;
+  pending.expires_ms = keeps ? present.item.expiry_ms : params.expiry_ms;
   return Append(hash, std::move(pending), {reservation.value.data(), reservation.value.size()},
                 {kv::Code::kOk, reservation.version, reservation.slot});
 }
+
+// ---- Counters.
+
+CommitGate::Begun CommitGate::BeginCounter(const kv::Request& request, uint64_t hash, const Present& present,
+                                           Pending pending, bool may_step) {
+  std::optional<int64_t> value;
+  if (present.result.code == kv::Code::kOk) {
+    if (present.item.kind != kv::ItemKind::kCounter) return Refuse(Outcome(kv::Code::kWrongKind), pending.asker);
+    value = static_cast<int64_t>(kv::LoadWord(present.item.value.data()));
+    pending.expires_ms = present.item.expiry_ms;
+  }
+  const CounterChange change = ChangeOf(request, value);
+  if (change.deletes) {
+    pending.kind = Kind::kDelete;
+    pending.expires_ms = 0;
+    return Append(hash, std::move(pending), {}, change.outcome);
+  }
+  if (!change.next.has_value()) return Refuse(change.outcome, pending.asker);
+  pending.item_kind = kv::ItemKind::kCounter;
+  char bytes[sizeof(int64_t)];
+  kv::StoreAs(bytes, *change.next);
+  return BeginPut(hash, {bytes, sizeof bytes}, std::move(pending), change.outcome, may_step);
+}
+
+CommitGate::Begun CommitGate::ReadCounter(const kv::Request& request, uint64_t hash, LockTimes* times) {
+  TimedLock lock(locks_->of(hash), times);
+  const Present present = Look(hash, request.key);
+  if (present.result.code == kv::Code::kTimeIsOver) {
+    if (!MarkBusy(hash)) BeginExpiry(hash, request.key, /*wanted=*/true);
+    return {Outcome(kv::Code::kBusy)};
+  }
+  if (present.result.code != kv::Code::kOk) return Confirm(Outcome(present.result.code));
+  if (present.item.kind != kv::ItemKind::kCounter) return Confirm(Outcome(kv::Code::kWrongKind));
+  return Confirm(ChangeOf(request, static_cast<int64_t>(kv::LoadWord(present.item.value.data()))).outcome);
+}
+
+// ---- Ends of items.
+
+// Nothing where the stream is full: who wants it comes again. REQUIRES the lock, and that no write is under way.
+void CommitGate::BeginExpiry(uint64_t hash, absl::string_view key, bool wanted) {
+  Pending pending;
+  pending.kind = Kind::kDelete;
+  pending.key = std::string(key);
+  pending.is_expiry = true;
+  pending.wanted = wanted;
+  const Begun begun = Append(hash, std::move(pending), {}, Outcome());
+  if (begun.sequence == 0) return;
+  absl::MutexLock lock(&errands_mutex_);
+  errands_.push_back({hash, begun});
+}
+
+bool CommitGate::Expire(uint64_t hash, absl::string_view key) {
+  TimedLock lock(locks_->of(hash), nullptr);
+  if (Look(hash, key).result.code != kv::Code::kTimeIsOver) return false;
+  if (!MarkBusy(hash)) BeginExpiry(hash, key, /*wanted=*/true);
+  return true;
+}
+
+bool CommitGate::ExpireUnasked(uint64_t hash, absl::string_view key) {
+  {
+    absl::MutexLock lock(&errands_mutex_);
+    if (errands_.size() >= kMostErrands) return false;
+  }
+  TimedLock lock(locks_->of(hash), nullptr);
+  if (!KeysOf(hash).contains(hash) && Look(hash, key).result.code == kv::Code::kTimeIsOver) {
+    BeginExpiry(hash, key, /*wanted=*/false);
+  }
+  return true;
+}
+
+size_t CommitGate::EndErrands(LockTimes* times) {
+  size_t done = 0;
+  for (;;) {
+    Errand errand;
+    {
+      absl::MutexLock lock(&errands_mutex_);
+      if (errands_.empty() || errands_.front().begun.sequence > committed()) return done;
+      errand = errands_.front();
+      errands_.pop_front();
+    }
+    End(errand.hash, &errand.begun, times);  // nothing that it needs can be missing
+    ++done;
+  }
+}
+
+// ---- All that is appended.
 
 CommitGate::Begun CommitGate::Confirm(const Outcome& outcome) {
   const uint64_t sequence = stream_->Append({});
@@ -141,12 +280,17 @@ CommitGate::Begun CommitGate::Confirm(const Outcome& outcome) {
 CommitGate::Copied CommitGate::Copy(uint64_t hash, absl::string_view key, const kv::ItemView& item, uint64_t from) {
   Keys& keys = KeysOf(hash);
   if (const auto found = keys.find(hash); found != keys.end() && found->second.key == key) {
-    if (found->second.sequence > from) return {Copied::Result::kNotNeeded};
+    if (found->second.sequence > from && found->second.kind != Kind::kTouch) return {Copied::Result::kNotNeeded};
     found->second.wanted = true;
     return {Copied::Result::kNotNow};
   }
-  const uint64_t sequence = stream_->Append(
-      {.kind = Kind::kPut, .version = item.version, .flags = item.flags, .key = key, .value = item.value});
+  const uint64_t sequence = stream_->Append({.kind = Kind::kPut,
+                                             .version = item.version,
+                                             .expires_ms = item.expiry_ms,
+                                             .flags = item.flags,
+                                             .item_kind = item.kind,
+                                             .key = key,
+                                             .value = item.value});
   if (sequence == 0) return {Copied::Result::kNotNow};
   return {Copied::Result::kAppended, sequence};
 }
@@ -160,12 +304,24 @@ bool CommitGate::Undo(uint64_t hash, Pending* pending) {
                                              .number = pending->asker.number,
                                              .outcome = pending->failed,
                                              .version = present ? item.version : 0,
+                                             .expires_ms = present ? item.expiry_ms : 0,
                                              .flags = present ? item.flags : uint8_t{0},
+                                             .item_kind = present ? item.kind : kv::ItemKind::kValue,
                                              .key = pending->key,
                                              .value = present ? item.value : absl::string_view()});
   if (sequence == 0) return false;
   pending->sequence = sequence;
   return true;
+}
+
+// What was accepted takes effect. kMakingRoom: not yet.
+kv::WriteResult CommitGate::Publish(uint64_t hash, const Pending& pending) {
+  const int64_t now_ns = clock_->NowNs();
+  if (pending.kind == Kind::kDelete) return table_->Erase(hash, pending.key, pending.is_expiry, now_ns);
+  if (pending.kind == Kind::kTouch) return table_->Touch(hash, pending.key, pending.expires_ms, now_ns);
+  kv::PutParams params;
+  params.expiry_ms = pending.expires_ms;
+  return table_->Publish(pending.reservation, params, now_ns);
 }
 
 bool CommitGate::End(uint64_t hash, Begun* begun, LockTimes* times) {
@@ -174,14 +330,11 @@ bool CommitGate::End(uint64_t hash, Begun* begun, LockTimes* times) {
     TimedLock lock(locks_->of(hash), times);
     Keys& keys = KeysOf(hash);
     Pending& pending = keys.at(hash);
-    const int64_t now_ns = clock_->NowNs();
     if (pending.failed == kv::Code::kOk) {
-      const kv::WriteResult result = pending.deletes
-                                         ? table_->Delete(hash, pending.key, kv::Condition::kAlways, 0, now_ns)
-                                         : table_->Publish(pending.reservation, kv::PutParams(), now_ns);
+      const kv::WriteResult result = Publish(hash, pending);
       if (result.code == kv::Code::kMakingRoom) return false;
       pending.failed = result.code;
-      begun->outcome = {result.code, result.version, result.slot};
+      if (result.code != kv::Code::kOk) begun->outcome = Outcome(result.code);
     }
     if (pending.failed != kv::Code::kOk && !pending.undone) {
       pending.undone = Undo(hash, &pending);

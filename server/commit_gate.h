@@ -8,6 +8,13 @@
 // Replies that tell what the table holds wait for a record of their own: who accepts one that was appended after the
 // request arrived was led by this primary then.
 //
+// That an item's time is over is a record as well: it is there, and every request for its key waits, until that is
+// published. So whoever was told that it has expired will not find it at the next primary, whose clock shows what it
+// may. Who appends that record need not be there when it is committed: it is an errand, which any worker ends.
+//
+// A counter's item holds the counter itself, and each change is a put of it: cells, which clients change in place, are
+// for servers that nobody follows.
+//
 // Thread safety: any thread. What is known of a key is guarded by the lock of its partition.
 // Invariants:
 //   * a write is published, and its outcome told, after all members accepted its record;
@@ -21,17 +28,21 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "kv/message.h"
 #include "kv/table.h"
 #include "rdma/clock.h"
 #include "server/lock_times.h"
 #include "server/partition_locks.h"
+#include "server/server_time.h"
 #include "server/session.h"
 
 namespace farlook::server {
@@ -39,13 +50,16 @@ namespace farlook::server {
 // To whom records go.
 class RecordStream {
  public:
-  enum class Kind : uint8_t { kPut, kDelete, kOutcome, kSession, kLost };  // as of cluster::Record
+  enum class Kind : uint8_t { kPut, kDelete, kOutcome, kSession, kLost, kTouch };  // as of cluster::Record
   struct Record {
     Kind kind = Kind::kOutcome;
     uint64_t session = 0, number = 0;  // of the request; 0: nobody's
     kv::Code outcome = kv::Code::kOk;
-    uint64_t version = 0;
-    uint8_t flags = 0;  // of the item
+    uint64_t told = 0;        // Outcome::told()
+    uint64_t version = 0;     // of a put's item
+    uint64_t expires_ms = 0;  // of what a put or touch leaves, on the server's clock; 0: never
+    uint8_t flags = 0;        // of the item
+    kv::ItemKind item_kind = kv::ItemKind::kValue;
     absl::string_view key = {}, value = {};
   };
 
@@ -59,8 +73,8 @@ class RecordStream {
 
 class CommitGate {
  public:
-  // All outlive it.
-  CommitGate(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, RecordStream* stream);
+  // The table keeps what has expired (TableOptions). All outlive it.
+  CommitGate(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, ServerTime time, RecordStream* stream);
 
   // Who asks.
   struct Asker {
@@ -70,12 +84,16 @@ class CommitGate {
     Outcome outcome;        // to be told now, where the sequence is 0, else when that is committed
     uint64_t sequence = 0;  // 0: nothing was appended
     bool is_write = false;  // End() is due first
+    bool expires = false;   // what it writes does
   };
-  // A kPut or kDelete. kMakingRoom: as of Table::Put. kBusy: a write of this key is under way, or the stream is full;
-  // call again when turn() has changed.
+  // A kPut, kDelete, kTouch or kGetAndTouch, or what changes a counter. Until End() the key's item is what it was.
+  // kBusy: a write of this key is under way, or the stream is full; call again when turn() has changed. kMakingRoom: as
+  // of Table::Put.
   Begun Begin(const kv::Request& request, uint64_t hash, Asker asker, bool may_step, LockTimes* times);
   // The same for a value that lies in a reservation, which is the gate's from now on; but not with kBusy.
-  Begun BeginReserved(const kv::Reservation& reservation, kv::Condition condition, uint64_t version, Asker asker);
+  Begun BeginReserved(const kv::Reservation& reservation, const kv::PutParams& params, Asker asker);
+  // A kCounterRead.
+  Begun ReadCounter(const kv::Request& request, uint64_t hash, LockTimes* times);
   // Of a reply that tells what the table holds, and was put together before this call.
   Begun Confirm(const Outcome& outcome);
 
@@ -89,6 +107,14 @@ class CommitGate {
   // Publishes what Begin() took, now that `begun->sequence` is committed. True: `begun->outcome` is to be told. False:
   // wait for `begun->sequence`, which is another one now, or the same, and call again.
   bool End(uint64_t hash, Begun* begun, LockTimes* times);
+
+  // The key's item was found to have expired: ends it. False: it is not there any more; look again. Else call again, or
+  // look, when turn() has changed.
+  bool Expire(uint64_t hash, absl::string_view key);
+  // The same for who does not wait for it. False: there are as many errands as may be.
+  bool ExpireUnasked(uint64_t hash, absl::string_view key);
+  // Publishes what is committed of errands. How many.
+  size_t EndErrands(LockTimes* times);
 
   // Whether a write to a key of this hash would find it kBusy; then turn() changes when that is over.
   bool Busy(uint64_t hash);
@@ -115,11 +141,18 @@ class CommitGate {
   void AddWorker(std::function<void()> wake) { wakes_.push_back(std::move(wake)); }
 
  private:
+  using Kind = RecordStream::Kind;
+  // Errands that nobody waits for: records that are kept for them are not many.
+  static constexpr size_t kMostErrands = 1024;
+
   // A write that is not published yet.
   struct Pending {
     uint64_t sequence = 0;
-    bool deletes = false;
-    uint8_t flags = 0;                 // of a put's item
+    Kind kind = Kind::kPut;
+    uint64_t expires_ms = 0;  // of what a put or touch leaves
+    uint8_t flags = 0;        // of a put's item
+    kv::ItemKind item_kind = kv::ItemKind::kValue;
+    bool is_expiry = false;
     bool wanted = false;               // somebody waits for the key
     kv::Code failed = kv::Code::kOk;   // it could not be published
     bool undone = false;               // then: and the record that says so is appended
@@ -129,20 +162,39 @@ class CommitGate {
   };
   using Keys = absl::flat_hash_map<uint64_t, Pending>;  // by hash
 
+  // What the key names now.
+  struct Present {
+    kv::WriteResult result;  // kOk or kNotFound, or kTimeIsOver
+    kv::ItemView item;
+  };
+  struct Errand {
+    uint64_t hash;
+    Begun begun;
+  };
+
   Keys& KeysOf(uint64_t hash) { return partitions_[static_cast<size_t>(table_->PartitionOf(hash))]; }
   bool MarkBusy(uint64_t hash);
-  Outcome Judge(uint64_t hash, absl::string_view key, kv::Condition condition, uint64_t version) const;
+  Present Look(uint64_t hash, absl::string_view key) const;
+  static Outcome Judge(const Present& present, kv::Condition condition, uint64_t version);
+  static Outcome JudgeTouch(const Present& present, kv::RequestType type);
   Begun Refuse(const Outcome& outcome, Asker asker);
+  Begun BeginCounter(const kv::Request& request, uint64_t hash, const Present& present, Pending pending, bool may_step);
+  Begun BeginPut(uint64_t hash, absl::string_view value, Pending pending, Outcome outcome, bool may_step);
+  void BeginExpiry(uint64_t hash, absl::string_view key, bool wanted);
   Begun Append(uint64_t hash, Pending pending, absl::string_view value, const Outcome& outcome);
+  kv::WriteResult Publish(uint64_t hash, const Pending& pending);
   bool Undo(uint64_t hash, Pending* pending);
 
   kv::Table* const table_;
   PartitionLocks* const locks_;
   const rdma::Clock* const clock_;
+  const ServerTime time_;
   RecordStream* const stream_;
   std::vector<Keys> partitions_;  // each under its lock
   std::atomic<uint64_t> turn_{1};
   std::vector<std::function<void()>> wakes_;
+  absl::Mutex errands_mutex_;  // is taken with the lock of a partition, and not the reverse
+  std::deque<Errand> errands_ ABSL_GUARDED_BY(errands_mutex_);  // by sequence, nearly
 };
 
 }  // namespace farlook::server

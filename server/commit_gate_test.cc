@@ -25,15 +25,16 @@ class FakeStream final : public RecordStream {
     Kind kind;
     uint64_t session, number;
     Code outcome;
-    uint64_t version;
+    uint64_t told, version, expires_ms;
+    kv::ItemKind item_kind;
     std::string key, value;
   };
 
   uint64_t Append(const Record& record) override {
     if (record.kind == Kind::kSession) return ++introduced;
     if (records.size() - accepted >= most) return 0;
-    records.push_back({record.kind, record.session, record.number, record.outcome, record.version,
-                       std::string(record.key), std::string(record.value)});
+    records.push_back({record.kind, record.session, record.number, record.outcome, record.told, record.version,
+                       record.expires_ms, record.item_kind, std::string(record.key), std::string(record.value)});
     return records.size();
   }
   uint64_t committed() const override { return accepted; }
@@ -64,6 +65,12 @@ class CommitGateTest : public ::testing::Test {
     AcceptAll();
     return *TestWorker::TakeReply(call);
   }
+  // Of what is published; 0: never.
+  uint64_t ExpiryOf(absl::string_view key) {
+    kv::ItemView item;
+    EXPECT_EQ(t_.table().Get(t_.table().HashOf(key), key, &item).code, Code::kOk);
+    return item.expiry_ms;
+  }
   bool Answered(FakeCall* call) { return !call->peer.sent.empty(); }
 
   FakeStream stream_;
@@ -93,6 +100,7 @@ TEST_F(CommitGateTest, AWriteIsSeenAndToldWhenAllMembersHaveIt) {
   EXPECT_EQ(record.session, TestWorker::WelcomeOf(call).session);
   EXPECT_EQ(record.number, 1u);
   EXPECT_EQ(record.version, reply.version);
+  EXPECT_EQ(record.told, reply.version);
   EXPECT_EQ(record.key, "k");
   EXPECT_EQ(record.value, "v");
 }
@@ -176,7 +184,7 @@ TEST_F(CommitGateTest, AConditionThatFailsIsToldWhenAllMembersKnow) {
     EXPECT_EQ(stream_.records[i].number, i + 1);
     EXPECT_NE(stream_.records[i].outcome, Code::kOk);
   }
-  EXPECT_EQ(stream_.records[2].version, version);
+  EXPECT_EQ(stream_.records[2].told, version);
   EXPECT_EQ(Do(call, MakePut(8, "k", "w", Condition::kVersion, version)).code, Code::kOk);
   EXPECT_EQ(t_.ReadKey("k"), "w");
 }
@@ -414,22 +422,217 @@ TEST_F(CommitGateTest, AWorkerDoesNotSleepOverWhatWasCommitted) {
   EXPECT_FALSE(t_.worker().Arm());
 }
 
-TEST_F(CommitGateTest, WhatIsNotReplicatedYetIsNotDone) {
+TEST_F(CommitGateTest, WhenAnItemExpiresIsInItsRecord) {
+  FakeCall* call = t_.Connect();
+  const uint64_t now_ms = t_.ShownTime() / 1000;
+  Do(call, WithTtl(MakePut(1, "k", "v"), 500));
+  EXPECT_GE(stream_.records.back().expires_ms, now_ms + 500);
+  EXPECT_LE(stream_.records.back().expires_ms, now_ms + 501);
+  kv::Request keeps = MakePut(2, "k", "w");
+  char options[kv::RequestOptions::kMaxBytes];
+  kv::RequestOptions keep;
+  keep.keep_ttl = true;
+  keeps.options = {options, keep.Encode(options)};
+  Do(call, keeps);
+  EXPECT_EQ(stream_.records[1].expires_ms, stream_.records[0].expires_ms);
+  EXPECT_EQ(ExpiryOf("k"), stream_.records[0].expires_ms);
+  const std::string value(5000, 'x');
+  kv::Request pulled = t_.MakePulled(3, "k", value);
+  pulled.options = keeps.options;
+  Send(call, pulled);
+  for (int i = 0; i < 10; ++i) {
+    TestWorker::ServeReads(call, value);
+    t_.PollAll();
+  }
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
+  EXPECT_EQ(ExpiryOf("k"), stream_.records[0].expires_ms);
+  Do(call, MakePut(4, "k", "for ever"));
+  EXPECT_EQ(stream_.records.back().expires_ms, 0u);
+  EXPECT_EQ(ExpiryOf("k"), 0u);
+}
+
+TEST_F(CommitGateTest, ATouchWaitsAndLeavesTheRest) {
+  FakeCall* call = t_.Connect();
+  const uint64_t version = Do(call, WithTtl(MakePut(1, "k", "v"), 500)).version;
+  const uint64_t before_ms = ExpiryOf("k");
+  Send(call, WithTtl(MakeRequest(RequestType::kTouch, 2, "k"), 9000));
+  EXPECT_EQ(stream_.records.back().kind, Kind::kTouch);
+  EXPECT_EQ(ExpiryOf("k"), before_ms) << "not before all members have it";
+  EXPECT_FALSE(Answered(call));
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->version, version);
+  EXPECT_EQ(ExpiryOf("k"), stream_.records.back().expires_ms);
+  EXPECT_GT(ExpiryOf("k"), before_ms);
+  // Expect: it gets what it touched, though somebody puts the key meanwhile.
+  FakeCall* other = t_.Connect();
+  Send(call, MakeRequest(RequestType::kGetAndTouch, 3, "k"));
+  Send(other, MakePut(1, "k", "w"));
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->payload, "v");
+  EXPECT_EQ(ExpiryOf("k"), 0u);
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(other)->code, Code::kOk);
+  EXPECT_EQ(Do(call, MakeRequest(RequestType::kTouch, 4, "absent")).code, Code::kNotFound);
+  EXPECT_EQ(Do(call, MakeRequest(RequestType::kGetAndTouch, 5, "absent")).code, Code::kNotFound);
+}
+
+// Nobody is told that it has expired before all members know.
+TEST_F(CommitGateTest, TheEndOfAnItemIsARecord) {
+  FakeCall* call = t_.Connect();
+  Do(call, WithTtl(MakePut(1, "k", "v"), 20));
+  t_.clock.AdvanceMs(30);
+  Send(call, MakeRequest(RequestType::kGet, 2, "k"));
+  Send(call, MakeRequest(RequestType::kTtl, 3, "k"));
+  ASSERT_EQ(stream_.records.size(), 2u) << "one for both";
+  EXPECT_EQ(stream_.records[1].kind, Kind::kDelete);
+  EXPECT_EQ(stream_.records[1].session, 0u);
+  EXPECT_EQ(t_.table().stats().keys, 1u);
+  AcceptAll();
+  EXPECT_EQ(t_.table().stats().keys, 0u);
+  EXPECT_EQ(t_.table().stats().expired_items, 1u);
+  EXPECT_FALSE(Answered(call)) << "what they say of the table is confirmed as ever";
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kNotFound);
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kNotFound);
+}
+
+TEST_F(CommitGateTest, AWriteThatFindsAnExpiredItemWaitsForItsEnd) {
+  const RequestType types[] = {RequestType::kPut, RequestType::kTouch, RequestType::kDelete,
+                               RequestType::kCounterCreate};
+  FakeCall* call = t_.Connect();
+  uint64_t number = 0;
+  for (const RequestType type : types) {
+    Do(call, WithTtl(MakePut(++number, "k", "v", Condition::kAbsent), 20));
+    t_.clock.AdvanceMs(30);
+    kv::Request request = MakeRequest(type, ++number, "k");
+    if (type == RequestType::kPut) request.condition = Condition::kPresent;
+    Send(call, request);
+    EXPECT_EQ(stream_.records.back().kind, Kind::kDelete);
+    EXPECT_EQ(stream_.records.back().session, 0u);
+    AcceptAll();
+    AcceptAll();
+    const Code code = TestWorker::TakeReply(call)->code;
+    EXPECT_EQ(code, type == RequestType::kCounterCreate ? Code::kOk : Code::kNotFound) << static_cast<int>(type);
+  }
+  Do(call, MakeRequest(RequestType::kCounterDelete, ++number, "k"));
+  // Expect: so does one whose value is pulled.
+  Do(call, WithTtl(MakePut(++number, "k", "v"), 20));
+  t_.clock.AdvanceMs(30);
+  const std::string value(5000, 'x');
+  EXPECT_FALSE(t_.PutPulled(call, ++number, "k", value).has_value());
+  EXPECT_EQ(stream_.records.back().kind, Kind::kDelete);
+  AcceptAll();
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
+  EXPECT_EQ(t_.ReadKey("k"), value);
+  EXPECT_EQ(ExpiryOf("k"), 0u);
+}
+
+// What was judged alive is, until its write has come to its end: the clock decides nothing in between.
+TEST_F(CommitGateTest, AnItemWhoseTimeIsOverDuringItsWriteIsWritten) {
+  FakeCall* call = t_.Connect();
+  Do(call, WithTtl(MakePut(1, "k", "v"), 20));
+  Send(call, MakePut(2, "k", "w", Condition::kPresent));
+  t_.clock.AdvanceMs(30);
+  FakeCall* other = t_.Connect();
+  Send(other, MakeRequest(RequestType::kGet, 1, "k"));
+  EXPECT_EQ(stream_.records.size(), 2u) << "it waits";
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(other)->payload, "w");
+  Do(call, WithTtl(MakePut(3, "k", "v"), 20));
+  Send(call, WithTtl(MakeRequest(RequestType::kTouch, 4, "k"), 1000));
+  t_.clock.AdvanceMs(30);
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
+  EXPECT_EQ(Do(other, MakeRequest(RequestType::kGet, 2, "k")).payload, "v");
+}
+
+TEST_F(CommitGateTest, ASweepEndsItemsByRecords) {
+  FakeCall* call = t_.Connect();
+  for (uint64_t i = 1; i <= 5; ++i) Do(call, WithTtl(MakePut(i, absl::StrCat("k", i), "v"), 20));
+  Do(call, MakePut(6, "other", "v"));
+  for (int i = 0; i < 50; ++i) {
+    t_.clock.AdvanceMs(20);
+    t_.PollAll();
+  }
+  EXPECT_EQ(stream_.records.size(), 11u);
+  EXPECT_EQ(t_.table().stats().keys, 6u);
+  AcceptAll();
+  EXPECT_EQ(t_.table().stats().keys, 1u);
+  // Expect: where the stream is full it comes again.
+  Do(call, WithTtl(MakePut(7, "late", "v"), 20));
+  stream_.most = 0;
+  for (int i = 0; i < 100; ++i) {
+    t_.clock.AdvanceMs(20);
+    t_.PollAll();
+  }
+  stream_.most = 1000;
+  for (int i = 0; i < 200; ++i) {
+    t_.clock.AdvanceMs(20);
+    AcceptAll();
+  }
+  EXPECT_EQ(t_.table().stats().keys, 1u);
+}
+
+TEST_F(CommitGateTest, ACounterChangesByRecords) {
   FakeCall* call = t_.Connect();
   kv::Request create = MakeRequest(RequestType::kCounterCreate, 1, "c");
-  EXPECT_EQ(t_.Ask(call, create)->code, Code::kUnsupported);
-  char options[kv::RequestOptions::kMaxBytes];
-  kv::RequestOptions ttl;
-  ttl.has_ttl = true;
-  ttl.ttl_us = 1'000'000;
-  kv::Request put = MakePut(2, "k", "v");
-  put.options = {options, ttl.Encode(options)};
-  EXPECT_EQ(t_.Ask(call, put)->code, Code::kUnsupported);
-  put.number = 3;
-  put.type = RequestType::kTouch;
-  put.value = {};
-  EXPECT_EQ(t_.Ask(call, put)->code, Code::kUnsupported);
-  EXPECT_TRUE(stream_.records.empty());
+  create.operands.operand = 5;
+  EXPECT_EQ(Do(call, create).counter.value, 5);
+  EXPECT_EQ(stream_.records.back().item_kind, kv::ItemKind::kCounter);
+  kv::Request add = MakeRequest(RequestType::kCounterAdd, 2, "c");
+  add.operands.operand = 3;
+  Send(call, add);
+  FakeCall* other = t_.Connect();
+  add.number = 1;
+  Send(other, add);
+  EXPECT_EQ(stream_.records.size(), 2u) << "one after the other";
+  EXPECT_EQ(stream_.records.back().told, 5u);
+  kv::Request read = MakeRequest(RequestType::kCounterRead, 2, "c");
+  Send(other, read);
+  Accept(2);
+  EXPECT_EQ(TestWorker::TakeReply(call)->counter.value, 5);
+  AcceptAll();
+  std::map<uint64_t, TestReply> replies;
+  while (Answered(other)) {
+    TestReply reply = *TestWorker::TakeReply(other);
+    replies.emplace(reply.number, std::move(reply));
+  }
+  EXPECT_EQ(replies.at(1).counter.value, 8);
+  EXPECT_EQ(replies.at(1).counter.cell, 0u) << "nobody changes it in place";
+  EXPECT_EQ(replies.at(1).version, 0u);
+  EXPECT_EQ(replies.at(2).counter.value, 5) << "as it was when it was asked";
+  read.number = 3;
+  EXPECT_EQ(Do(other, read).counter.value, 11);
+  EXPECT_EQ(Do(other, MakeRequest(RequestType::kGet, 4, "c")).code, Code::kWrongKind);
+  read = MakeRequest(RequestType::kCounterRead, 5, "absent");
+  EXPECT_EQ(Do(other, read).code, Code::kNotFound);
+  // Expect: what changes nothing is a record too, and has its answer.
+  create.number = 3;
+  EXPECT_EQ(Do(call, create).code, Code::kExists);
+  EXPECT_EQ(stream_.records.back().kind, Kind::kOutcome);
+  EXPECT_EQ(stream_.records.back().told, 11u);
+  EXPECT_EQ(Do(call, MakeRequest(RequestType::kCounterDelete, 4, "c")).counter.value, 11);
+  EXPECT_EQ(stream_.records.back().kind, Kind::kDelete);
+  EXPECT_EQ(t_.table().stats().keys, 0u);
+}
+
+TEST_F(CommitGateTest, ACounterWithATtlEnds) {
+  FakeCall* call = t_.Connect();
+  kv::Request create = WithTtl(MakeRequest(RequestType::kCounterCreate, 1, "c"), 20);
+  Do(call, create);
+  const uint64_t expires_ms = stream_.records.back().expires_ms;
+  Do(call, MakeRequest(RequestType::kCounterAdd, 2, "c"));
+  EXPECT_EQ(stream_.records.back().expires_ms, expires_ms) << "an add keeps it";
+  t_.clock.AdvanceMs(30);
+  Send(call, MakeRequest(RequestType::kCounterRead, 3, "c"));
+  EXPECT_EQ(stream_.records.back().kind, Kind::kDelete);
+  AcceptAll();
+  AcceptAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kNotFound);
 }
 
 TEST_F(CommitGateTest, ADrainWaitsForMembers) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
+#include "kv/expiry_word.h"
 #include "kv/item.h"
 
 namespace farlook::server {
@@ -101,10 +102,11 @@ Outcome Executor::Get(const kv::Request& request, uint64_t hash, absl::string_vi
 }
 
 // REQUIRES the lock: the value is copied while that keeps it from being freed.
-Outcome Executor::Read(const kv::Request& request, uint64_t hash, absl::string_view* payload) {
+Outcome Executor::Read(const kv::Request& request, uint64_t hash, absl::string_view* payload, bool even_over) {
   kv::ItemView item;
   const kv::WriteResult result = shared_.table->Get(hash, request.key, &item);
   if (result.code == kv::Code::kOk) {
+    if (!even_over && IsOver(item)) return Outcome(kv::Code::kTimeIsOver);
     if (item.kind != kv::ItemKind::kValue) return Outcome(kv::Code::kWrongKind);
     if (item.value.size() <= value_.size()) {
       std::memcpy(value_.data(), item.value.data(), item.value.size());
@@ -112,6 +114,12 @@ Outcome Executor::Read(const kv::Request& request, uint64_t hash, absl::string_v
     }
   }
   return {result.code, result.version, result.slot};
+}
+
+// Of what the table shows though its time is over: a group's does.
+bool Executor::IsOver(const kv::ItemView& item) const {
+  return shared_.gate != nullptr && item.expiry_ms != 0 &&
+         kv::HasExpired(item.expiry_ms, shared_.time.At(shared_.clock->NowNs()));
 }
 
 Outcome Executor::Touch(const kv::Request& request, uint64_t hash) {
@@ -124,8 +132,9 @@ Outcome Executor::Touch(const kv::Request& request, uint64_t hash) {
 
 Outcome Executor::GetAndTouch(const kv::Request& request, uint64_t hash, absl::string_view* payload) {
   TimedLock lock(shared_.locks->of(hash), times_);
-  const Outcome read = Read(request, hash, payload);
-  if (read.code != kv::Code::kOk) return read;
+  const bool in_group = shared_.gate != nullptr;
+  const Outcome read = Read(request, hash, payload, /*even_over=*/in_group);
+  if (read.code != kv::Code::kOk || in_group) return read;  // the gate touches
   const int64_t now_ns = shared_.clock->NowNs();
   const uint64_t expiry_ms = shared_.time.ExpiryMs(request.option.ttl_us, now_ns);
   const kv::WriteResult touched = shared_.table->Touch(hash, request.key, expiry_ms, now_ns);
@@ -139,6 +148,7 @@ Outcome Executor::Ttl(const kv::Request& request, uint64_t hash, absl::string_vi
   TimedLock lock(shared_.locks->of(hash), times_);
   const kv::WriteResult result = shared_.table->Get(hash, request.key, &item);
   if (result.code == kv::Code::kOk) {
+    if (IsOver(item)) return Outcome(kv::Code::kTimeIsOver);
     kv::TtlResult{item.expiry_ms}.Encode(value_.data());
     *payload = {value_.data(), kv::TtlResult::kBytes};
   }

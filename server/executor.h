@@ -45,7 +45,8 @@ class Executor {
 
   // Carries out any numbered request but a kPutPulled. `hash` is its key's, where it has one; `tell_cell`: see
   // Counters::Execute. `*payload` is the reply's, valid until the next call. kMakingRoom: to be called again; a call
-  // that may not make a step towards the room only says so. REQUIRES Admit() said kOk.
+  // that may not make a step towards the room only says so. In a group, of what only reads, and kTimeIsOver of an item
+  // that has expired and nobody has ended; a kGetAndTouch gets, whatever the time. REQUIRES Admit() said kOk.
   Outcome Execute(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns, absl::string_view* payload,
                   bool may_step = true);
 
@@ -56,7 +57,8 @@ class Executor {
   Outcome Write(const kv::Request& request, uint64_t hash, int64_t now_ns, bool may_step);
   Outcome Get(const kv::Request& request, uint64_t hash, absl::string_view* payload);
   Outcome Stat(absl::string_view what, absl::string_view* payload);
-  Outcome Read(const kv::Request& request, uint64_t hash, absl::string_view* payload);
+  Outcome Read(const kv::Request& request, uint64_t hash, absl::string_view* payload, bool even_over = false);
+  bool IsOver(const kv::ItemView& item) const;
   Outcome Touch(const kv::Request& request, uint64_t hash);
   Outcome GetAndTouch(const kv::Request& request, uint64_t hash, absl::string_view* payload);
   Outcome Ttl(const kv::Request& request, uint64_t hash, absl::string_view* payload);

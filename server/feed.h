@@ -33,9 +33,9 @@ class RecordSource {
   // PERMISSION_DENIED: nobody who may follow. FAILED_PRECONDITION: it follows another epoch, or what it lacks is not
   // kept any more.
   virtual absl::StatusOr<FeedId> Admit(const kv::Follow& follow) = 0;
-  // As of cluster::OutgoingStream. ABORTED: a later connection has taken this one's place, or the backup may not follow
-  // any more.
-  virtual absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes) = 0;
+  // As of cluster::OutgoingStream; `clock_us`: what the server's clock shows. ABORTED: a later connection has taken
+  // this one's place, or the backup may not follow any more.
+  virtual absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us) = 0;
   virtual absl::Status Accepted(const FeedId& feed, uint64_t accepted) = 0;
   // The connection is over.
   virtual void Gone(const FeedId& feed) = 0;

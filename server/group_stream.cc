@@ -18,6 +18,8 @@ cluster::Record::Kind KindOf(RecordStream::Kind kind) {
       return cluster::Record::Kind::kSession;
     case RecordStream::Kind::kLost:
       return cluster::Record::Kind::kLost;
+    case RecordStream::Kind::kTouch:
+      return cluster::Record::Kind::kTouch;
     case RecordStream::Kind::kOutcome:
       break;
   }
@@ -55,8 +57,11 @@ uint64_t GroupStream::Append(const Record& record) {
                        .session = record.session,
                        .number = record.number,
                        .outcome = static_cast<uint8_t>(record.outcome),
+                       .told = record.told,
                        .version = record.version,
+                       .expires_ms = record.expires_ms,
                        .flags = record.flags,
+                       .item_kind = record.item_kind,
                        .key = std::string(record.key),
                        .value = std::string(record.value)};
   uint64_t sequence = 0;
@@ -191,12 +196,12 @@ GroupStream::Follower* GroupStream::Current(const FeedId& feed) {
                                                                                                        : &found->second;
 }
 
-absl::StatusOr<std::string> GroupStream::NextBatch(const FeedId& feed, size_t most_bytes) {
+absl::StatusOr<std::string> GroupStream::NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us) {
   absl::MutexLock lock(&mutex_);
   if (Current(feed) == nullptr) {
     return absl::AbortedError("this backup follows over a later connection, or may not follow any more");
   }
-  return stream_->NextBatch(feed.backup, most_bytes);
+  return stream_->NextBatch(feed.backup, most_bytes, clock_us);
 }
 
 absl::Status GroupStream::Accepted(const FeedId& feed, uint64_t accepted) {

@@ -28,7 +28,7 @@ class Outcomes {
   struct Told {
     uint64_t number = 0;
     kv::Code code = kv::Code::kOk;
-    uint64_t version = 0;
+    uint64_t told = 0;  // as of Outcome: a version, or a counter's value
   };
   struct Of {
     uint64_t session = 0;

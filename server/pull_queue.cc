@@ -259,6 +259,15 @@ void PullQueue::Verify(Pull& pull) {
   Publish(pull, /*may_step=*/false);
 }
 
+// Its ttl begins now, however long the value was under way.
+kv::PutParams PullQueue::ParamsOf(const Pull& pull, int64_t now_ns) const {
+  kv::PutParams params{pull.condition, pull.version};
+  params.expiry_ms = time_.ExpiryMs(pull.option.ttl_us, now_ns);
+  params.keep_ttl = pull.option.keep_ttl;
+  params.refill = pull.option.refill;
+  return params;
+}
+
 void PullQueue::Publish(Pull& pull, bool may_step) {
   kv::WriteResult result{kv::Code::kExpired, 0, {}};
   CommitGate::Begun begun;
@@ -269,7 +278,7 @@ void PullQueue::Publish(Pull& pull, bool may_step) {
     if (time_.IsOver(pull.deadline_us, now_ns)) {
       table_->Abandon(pull.reservation);
     } else if (gate_ != nullptr) {
-      begun = gate_->BeginReserved(pull.reservation, pull.condition, pull.version, {session_, pull.number});
+      begun = gate_->BeginReserved(pull.reservation, ParamsOf(pull, now_ns), {session_, pull.number});
       result = {begun.outcome.code, begun.outcome.version, begun.outcome.slot};
       if (begun.sequence == 0 && !closed_) {
         pull.busy = true;
@@ -278,11 +287,7 @@ void PullQueue::Publish(Pull& pull, bool may_step) {
       }
       if (begun.sequence == 0) result.code = kv::Code::kMakingRoom;
     } else {
-      kv::PutParams params{pull.condition, pull.version};
-      // Its ttl begins now, however long the value was under way.
-      params.expiry_ms = time_.ExpiryMs(pull.option.ttl_us, now_ns);
-      params.keep_ttl = pull.option.keep_ttl;
-      params.refill = pull.option.refill;
+      kv::PutParams params = ParamsOf(pull, now_ns);
       params.may_step = may_step;
       result = table_->Publish(pull.reservation, params, now_ns);
     }

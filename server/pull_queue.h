@@ -167,6 +167,7 @@ class PullQueue {
   uint64_t SumUp(Pull& pull, uint64_t most_bytes);
   void EndIfComplete(Pull& pull);
   void Verify(Pull& pull);
+  kv::PutParams ParamsOf(const Pull& pull, int64_t now_ns) const;
   void Publish(Pull& pull, bool may_step);
   bool MayWait(int64_t* since_ns, int64_t now_ns);
   void Abandon(Pull& pull);

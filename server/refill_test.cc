@@ -30,7 +30,7 @@ struct Follower {
       : id(number), backup(&t.table(), &t.locks(), &t.clock, ServerTime(), kEpoch, kPrimary, accepted) {}
   // Takes a batch, if there is one.
   bool Take(GroupStream* stream, size_t most_bytes = 2000) {
-    const std::string batch = *stream->NextBatch(feed, most_bytes);
+    const std::string batch = *stream->NextBatch(feed, most_bytes, t.ShownTime());
     if (batch.empty()) return false;
     const absl::Status taken = backup.Take(batch);
     EXPECT_TRUE(taken.ok()) << taken;
@@ -44,8 +44,18 @@ struct Follower {
     feed = *admitted;
   }
 
+  // It is primary now, alone.
+  void Succeed() {
+    ASSERT_TRUE(backup.Promote().ok());
+    next.OnAppended([this] { t.gate().Advanced(); });
+    next.Lead(kEpoch + 1, id, backup.accepted() + 1);
+    next.SetMembers({});
+    t.worker().Restore(kPrimary, backup.outcomes());
+  }
+
   const uint64_t id;
-  TestWorker t{kRegionBytes};
+  GroupStream next{1 << 20};
+  TestWorker t{kRegionBytes, 16, 100, 3, nullptr, kTestWindow, /*evict=*/false, &next};
   Backup backup;
   FeedId feed;
 };
@@ -94,7 +104,8 @@ class RefillTest : public ::testing::Test {
     for (int partition = 0; partition < t.table().partitions(); ++partition) {
       kv::WalkPlace place;
       while (t.table().Walk(partition, &place, 100, [&items](uint64_t, const kv::ItemView& item) {
-        items[std::string(item.key)] = absl::StrCat(item.version, " ", item.value);
+        items[std::string(item.key)] =
+            absl::StrCat(item.version, " ", item.expiry_ms, " ", static_cast<int>(item.kind), " ", item.value);
       })) {
       }
     }
@@ -124,6 +135,7 @@ TEST_F(RefillTest, AJoinerGetsWhatWasThere) {
 
 // Splits and merges happen while it walks, members lag, and the stream is full now and then.
 TEST_F(RefillTest, WritesGoOnMeanwhileAndTablesAreEqualInTheEnd) {
+  int waits = 0;
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     std::mt19937_64 random(seed);
     std::vector<FakeCall*> calls = {t_.Connect(), t_.Connect(), t_.Connect()};
@@ -136,15 +148,22 @@ TEST_F(RefillTest, WritesGoOnMeanwhileAndTablesAreEqualInTheEnd) {
         while (TestWorker::TakeReply(call).has_value()) continue;
       }
       const std::string key = absl::StrCat("key", random() % 3 == 0 ? random() % 3 : random() % 4000);
-      if (random() % 3 == 0) {
-        Send(call, MakeRequest(RequestType::kDelete, 0, key));
-      } else {
-        Send(call, MakePut(0, key, std::string(random() % 200, static_cast<char>('a' + random() % 26))));
+      const std::string value(random() % 200, static_cast<char>('a' + random() % 26));
+      kv::Request request = MakePut(0, key, value);
+      if (const uint64_t kind = random() % 12; kind < 3) {
+        request = MakeRequest(RequestType::kDelete, 0, key);
+      } else if (kind == 3) {
+        request = MakeRequest(RequestType::kTouch, 0, key);
+      } else if (kind < 6) {
+        request = MakeRequest(kind == 4 ? RequestType::kCounterCreate : RequestType::kCounterAdd, 0, key);
+        request.operands.operand = 1;
       }
+      if (kv::MayHaveTtl(request.type) && random() % 4 == 0) request = WithTtl(request, 1 + random() % 3000);
+      if (random() % 50 == 0) t_.clock.AdvanceMs(1);
+      Send(call, request);
     };
     for (int i = 0; i < 3000; ++i) write();
     Join();
-    int waits = 0;
     for (bool done = false; !done;) {
       if (random() % 4 == 0) write();
       if (random() % 2 == 0) member_.Take(&stream_, random() % 3000);
@@ -154,7 +173,6 @@ TEST_F(RefillTest, WritesGoOnMeanwhileAndTablesAreEqualInTheEnd) {
       waits += progress == Progress::kWaits ? 1 : 0;
       done = progress == Progress::kDone;
     }
-    EXPECT_GT(waits, 0);
     for (int i = 0; i < 100; ++i) {
       CatchUp();
       joiner_->Take(&stream_, 20'000);
@@ -169,6 +187,7 @@ TEST_F(RefillTest, WritesGoOnMeanwhileAndTablesAreEqualInTheEnd) {
     t_.PollAll();
     joiner_.reset();
   }
+  EXPECT_GT(waits, 0);
 }
 
 TEST_F(RefillTest, AKeyWhoseWriteIsUnderWayIsCopiedAfterIt) {
@@ -200,6 +219,34 @@ TEST_F(RefillTest, AKeyOfWhoseWriteTheJoinerHearsNeedsNoCopy) {
   EXPECT_EQ(ItemsOf(joiner_->t), ItemsOf(t_));
 }
 
+// Its record says when the item ends, and not what it is.
+TEST_F(RefillTest, AKeyThatIsTouchedMeanwhileIsCopiedAfterThat) {
+  FakeCall* call = t_.Connect();
+  Do(call, WithTtl(MakePut(0, "key", "value"), 5000));
+  Join();
+  Send(call, WithTtl(MakeRequest(RequestType::kTouch, 0, "key"), 90'000));
+  for (int i = 0; i < 1000; ++i) refill_->Step(100);
+  EXPECT_EQ(refill_->copies(), 0u);
+  FinishRefill();
+  EXPECT_EQ(refill_->copies(), 1u);
+  EXPECT_EQ(ItemsOf(joiner_->t), ItemsOf(t_));
+  EXPECT_EQ(ItemsOf(member_.t), ItemsOf(t_));
+}
+
+TEST_F(RefillTest, CountersAndExpiriesAreCopied) {
+  FakeCall* call = t_.Connect();
+  kv::Request create = WithTtl(MakeRequest(RequestType::kCounterCreate, 0, "counter"), 5000);
+  create.operands.operand = 17;
+  Do(call, create);
+  Do(call, WithTtl(MakePut(0, "key", "value"), 7000));
+  Join();
+  FinishRefill();
+  EXPECT_EQ(ItemsOf(joiner_->t), ItemsOf(t_));
+  joiner_->Succeed();
+  FakeCall* next = joiner_->t.Connect();
+  EXPECT_EQ(joiner_->t.Ask(next, MakeRequest(RequestType::kCounterRead, 1, "counter"))->counter.value, 17);
+}
+
 TEST_F(RefillTest, AJoinerKnowsWhatClientsWereTold) {
   FakeCall* call = t_.Connect();
   const kv::Hello hello = TestWorker::HelloAfter(call);
@@ -215,8 +262,7 @@ TEST_F(RefillTest, AJoinerKnowsWhatClientsWereTold) {
   ASSERT_TRUE(t_.worker().TellOutcomes(from, &rest));
   FinishRefill();
 
-  ASSERT_TRUE(joiner_->backup.Promote().ok());
-  joiner_->t.worker().Restore(kPrimary, joiner_->backup.outcomes());
+  joiner_->Succeed();
   FakeCall* next = joiner_->t.Call(hello);
   joiner_->t.PollAll();
   const TestReply again = *joiner_->t.Ask(next, MakePut(1, "key", "v", kv::Condition::kAbsent));
@@ -243,8 +289,7 @@ TEST_F(RefillTest, AJoinerKnowsWhichSessionsAreLost) {
   OutcomesToTell rest;
   ASSERT_TRUE(none.worker().TellOutcomes(stream_.last(), &rest));
   while (member_.Take(&stream_) || joiner_->Take(&stream_)) continue;
-  ASSERT_TRUE(joiner_->backup.Promote().ok());
-  joiner_->t.worker().Restore(kPrimary, joiner_->backup.outcomes());
+  joiner_->Succeed();
   FakeCall* next = joiner_->t.Call(hello);
   joiner_->t.PollAll();
   EXPECT_EQ(TestWorker::WelcomeOf(next).flags & kv::Welcome::kResumed, 0u);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/record.h"
 #include "farlook/version.h"
 #include "kv/cell_region.h"
 #include "kv/region.h"
@@ -187,7 +188,8 @@ absl::Status Server::Impl::OpenGroup() {
   Group::Options options{.url = *std::move(url), .incarnation = facts_.incarnation};
   options.suspicion = absl::Milliseconds(options_.suspicion_ms);
   options.lease = absl::Milliseconds(options_.lease_ms);
-  options.layout = static_cast<uint32_t>(kv::kLayoutVersion << 16 | static_cast<uint64_t>(facts_.partitions));
+  options.layout = static_cast<uint32_t>(uint64_t{cluster::kRecordFormat} << 24 | kv::kLayoutVersion << 16 |
+                                         static_cast<uint64_t>(facts_.partitions));
   const std::string locks = options.url.locks();
   auto group = Group::Open(std::move(options));
   if (!group.ok()) return group.status();
@@ -302,13 +304,14 @@ absl::Status Server::Impl::MakeTable(const std::function<void(int)>& on_progress
   table.max_value_bytes = options_.max_value_bytes;
   table.clock = &table_time_;
   table.evict = options_.evict;
+  table.keeps_expired = group_ != nullptr;
   table.first_version = 1 + Random64() % (kv::kMaxFirstVersion - 1);
   auto made = kv::Table::Create(absl::MakeSpan(memory_[0]->data(), memory_[0]->bytes()), table);
   if (!made.ok()) return made.status();
   table_ = *std::move(made);
   locks_ = std::make_unique<PartitionLocks>(table_.get());
   if (group_ != nullptr) {
-    gate_ = std::make_unique<CommitGate>(table_.get(), locks_.get(), &clock_, group_->stream());
+    gate_ = std::make_unique<CommitGate>(table_.get(), locks_.get(), &clock_, time_, group_->stream());
   }
   return absl::OkStatus();
 }

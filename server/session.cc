@@ -29,6 +29,7 @@ Session::Claim Session::Begin(uint64_t number, kv::RequestType type) {
     // Sent again with other contents? What another server answered is kept without its type.
     if (entry.type != type && entry.state != State::kRecalled) return Claim::kImpossible;
     if (entry.state == State::kUnderWay) return Claim::kUnderWay;
+    if (entry.state == State::kRecalled) entry.type = type;  // which says what its answer bears
     return IsWrite(type) ? Claim::kAnswered : Claim::kExecute;
   }
   if (IsWrite(type) && !read_only_) wrote_ = true;
@@ -77,7 +78,7 @@ void Session::Recall(const Outcomes::Of& told) {
   const auto recall = [this](const Outcomes::Told& one) {
     Entry& entry = at(one.number);
     entry.number = one.number;
-    entry.version = one.version;
+    entry.version = one.told;
     entry.code = one.code;
     entry.state = State::kRecalled;
   };

@@ -52,6 +52,9 @@ struct Outcome {
   uint64_t version = 0;
   kv::Slot slot;
   kv::CounterResult counter;  // where TellsValue(type, code)
+
+  // What an answer bears, as it is remembered: a version, or a counter's value.
+  uint64_t told() const { return version != 0 ? version : static_cast<uint64_t>(counter.value); }
 };
 
 // Whether the reply to such a request bears a CounterResult.

@@ -423,8 +423,8 @@ TEST_F(SessionTableTest, WhatTheFormerPrimaryToldIsRemembered) {
   const uint64_t mine = 640 + 5, others = 640 + 6;
   Outcomes outcomes;
   outcomes.NoteSession(mine, "", 17);
-  outcomes.Note(mine, {.number = 3, .code = Code::kOk, .version = 30});
-  outcomes.Note(mine, {.number = 5, .code = Code::kExists, .version = 50});
+  outcomes.Note(mine, {.number = 3, .code = Code::kOk, .told = 30});
+  outcomes.Note(mine, {.number = 5, .code = Code::kExists, .told = 50});
   outcomes.Note(others, {.number = 1});
   table_.Restore(kFormer, outcomes, /*now_ns=*/1);
   EXPECT_EQ(table_.size(), 1u);

@@ -52,13 +52,17 @@ bool Sweep::SweepPartition(Tick now, int64_t now_ns, bool* locked) {
   bool more = false;
   const bool had = TryLocked([&] {
     more = shared().table->ExpiryDue(partition()) < now &&
-           shared().table->Sweep(partition(), kBucketsInOneHold, now_ns, &counters_);
+           shared().table->Sweep(partition(), kBucketsInOneHold, now_ns, &left_);
   });
   if (!had) *locked = true;
-  for (const kv::ExpiredCounter& counter : counters_) {
-    if (shared().counters != nullptr) shared().counters->Expire(counter.key, counter.hash, shared().time.At(now_ns));
+  for (const kv::ExpiredItem& item : left_) {
+    if (shared().gate != nullptr) {
+      if (!shared().gate->ExpireUnasked(item.hash, item.key)) break;  // the others are shown again
+    } else if (shared().counters != nullptr) {
+      shared().counters->Expire(item.key, item.hash, shared().time.At(now_ns));
+    }
   }
-  counters_.clear();
+  left_.clear();
   return more;
 }
 

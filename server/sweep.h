@@ -42,10 +42,10 @@ class Sweep final : public Chore {
   bool SweepPartition(kv::ExpiryIndex::Tick now, int64_t now_ns, bool* locked);
   int64_t TableDueNs() const;
 
-  int64_t next_ns_ = 0;   // no step before
-  int64_t since_ns_ = 0;  // steps since then
-  int64_t spent_ns_ = 0;  // took so long
-  std::vector<kv::ExpiredCounter> counters_;
+  int64_t next_ns_ = 0;                // no step before
+  int64_t since_ns_ = 0;               // steps since then
+  int64_t spent_ns_ = 0;               // took so long
+  std::vector<kv::ExpiredItem> left_;  // for who ends them: a group's gate, or counters
 };
 
 }  // namespace farlook::server

@@ -73,6 +73,18 @@ inline kv::Request MakeRequest(kv::RequestType type, uint64_t number, absl::stri
   return request;
 }
 
+// Until the next call; 0: for ever.
+inline kv::Request WithTtl(kv::Request request, uint64_t ttl_ms) {
+  static thread_local std::string bytes;
+  kv::RequestOptions options;
+  options.has_ttl = true;
+  options.ttl_us = ttl_ms * 1000;
+  bytes.resize(kv::RequestOptions::kMaxBytes);
+  bytes.resize(options.Encode(bytes.data()));
+  request.options = bytes;
+  return request;
+}
+
 // A reply that was received, with its own copy of the payload.
 struct TestReply {
   explicit TestReply(std::string message) : bytes(std::move(message)) {
@@ -108,6 +120,7 @@ class TestWorker {
     options.partitions = 2;
     options.clock = &table_time_;
     options.evict = evict;
+    options.keeps_expired = stream != nullptr;
     auto created = kv::Table::Create(memory_.span(), options);
     if (!created.ok()) std::abort();
     table_ = *std::move(created);
@@ -127,7 +140,7 @@ class TestWorker {
     shared.users = users;
     shared.records = records;
     if (stream != nullptr) {
-      gate_ = std::make_unique<CommitGate>(table_.get(), locks_.get(), &clock, stream);
+      gate_ = std::make_unique<CommitGate>(table_.get(), locks_.get(), &clock, ServerTime(), stream);
       shared.gate = gate_.get();
     }
     shared.figures_ms = figures_ms;

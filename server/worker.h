@@ -94,6 +94,7 @@ class Worker {
   // Of a primary that was a backup: as of SessionTable. REQUIRES that no client came yet.
   void Restore(uint64_t incarnation, const Outcomes& outcomes) {
     admission_.Restore(incarnation, outcomes, shared_.clock->NowNs());
+    sweep_.Noted();  // of what the backup was told something may expire
   }
 
   // Of a group's primary: appends what its sessions' clients may ask again, for a joiner that follows the stream from
@@ -199,6 +200,8 @@ class Worker {
 
   // Of a group's primary (worker_group.cc): what waits until all members accepted it.
   Outcome TryInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload);
+  CommitGate::Begun BeginInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,
+                                 absl::string_view* payload);
   void AwaitCommit(Link& link, uint64_t number, uint64_t hash, const CommitGate::Begun& begun,
                    absl::string_view payload);
   size_t PollGroup();
@@ -212,6 +215,7 @@ class Worker {
   void BeginFeed(Link& link, absl::string_view message);
   void TakeAccepted(Link& link, absl::string_view message);
   size_t PumpFeeds();
+  uint64_t ClockUs() const { return shared_.time.At(shared_.clock->NowNs()); }
 
   // Loose ends: values to pull, and what the send queue did not take.
   void WantPullTurn(Link& link);

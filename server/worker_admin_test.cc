@@ -183,7 +183,9 @@ TEST(WorkerAdminOfUsersTest, OnlyTheRoleAdminIsAnswered) {
 class NoRecords : public RecordSource {
  public:
   absl::StatusOr<FeedId> Admit(const kv::Follow& /*follow*/) override { return FeedId(); }
-  absl::StatusOr<std::string> NextBatch(const FeedId& /*feed*/, size_t /*most_bytes*/) override { return ""; }
+  absl::StatusOr<std::string> NextBatch(const FeedId& /*feed*/, size_t /*most_bytes*/, uint64_t /*clock_us*/) override {
+    return "";
+  }
   absl::Status Accepted(const FeedId& /*feed*/, uint64_t /*accepted*/) override { return absl::OkStatus(); }
   void Gone(const FeedId& /*feed*/) override {}
 };

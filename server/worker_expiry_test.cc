@@ -18,13 +18,6 @@ constexpr int64_t kMsNs = 1'000'000;
 
 class WorkerExpiryTest : public testing::Test {
  protected:
-  // With a ttl; 0: never.
-  kv::Request WithTtl(kv::Request request, uint64_t ttl_ms) {
-    kv::RequestOptions options;
-    options.has_ttl = true;
-    options.ttl_us = ttl_ms * 1000;
-    return With(request, options);
-  }
   kv::Request With(kv::Request request, const kv::RequestOptions& options) {
     options_.resize(kv::RequestOptions::kMaxBytes);
     options_.resize(options.Encode(options_.data()));

@@ -14,37 +14,46 @@ namespace farlook::server {
 
 Outcome Worker::TryInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,
                            absl::string_view* payload) {
-  const CommitGate::Asker asker{link.session->id(), request.number};
-  CommitGate::Begun begun;
   if (IsWrite(request.type) && !link.is_introduced) {
     if (!shared_.gate->Introduce(*link.session)) return Outcome(kv::Code::kBusy);
     link.is_introduced = true;
   }
-  switch (request.type) {
-    case kv::RequestType::kPut:
-    case kv::RequestType::kPutPulled:
-      if (request.option.has_ttl && request.option.ttl_us != 0) return Outcome(kv::Code::kUnsupported);
-      if (request.type == kv::RequestType::kPutPulled) {
-        link.pulls->Add(request, hash);
-        return Outcome(kv::Code::kLater);
-      }
-      [[fallthrough]];
-    case kv::RequestType::kDelete:
-      begun = shared_.gate->Begin(request, hash, asker, may_step, &stats_.lock_times);
-      break;
-    case kv::RequestType::kGet:
-    case kv::RequestType::kTtl:
-      begun = shared_.gate->Confirm(executor_.Execute(request, hash, /*tell_cell=*/false, now_ns_, payload));
-      break;
-    case kv::RequestType::kPing:
-    case kv::RequestType::kStat:
-      return executor_.Execute(request, hash, /*tell_cell=*/false, now_ns_, payload);
-    default:
-      return Outcome(kv::Code::kUnsupported);
+  if (request.type == kv::RequestType::kPutPulled) {
+    link.pulls->Add(request, hash);
+    return Outcome(kv::Code::kLater);
+  }
+  if (request.type == kv::RequestType::kPing || request.type == kv::RequestType::kStat) {
+    return executor_.Execute(request, hash, /*tell_cell=*/false, now_ns_, payload);
+  }
+  CommitGate::Begun begun = BeginInGroup(link, request, hash, may_step, payload);
+  // It may be gone meanwhile. Each time that it is another item came, and went.
+  while (begun.outcome.code == kv::Code::kTimeIsOver) {
+    if (shared_.gate->Expire(hash, request.key)) return Outcome(kv::Code::kBusy);
+    begun = BeginInGroup(link, request, hash, may_step, payload);
   }
   if (begun.sequence == 0) return begun.outcome;
   AwaitCommit(link, request.number, hash, begun, *payload);
   return Outcome(kv::Code::kLater);
+}
+
+CommitGate::Begun Worker::BeginInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,
+                                       absl::string_view* payload) {
+  const CommitGate::Asker asker{link.session->id(), request.number};
+  CommitGate::Begun begun;
+  if (request.type == kv::RequestType::kCounterRead) {
+    begun = shared_.gate->ReadCounter(request, hash, &stats_.lock_times);
+  } else if (IsWrite(request.type)) {
+    begun = shared_.gate->Begin(request, hash, asker, may_step, &stats_.lock_times);
+    // From now on nobody changes the item before this touch does.
+    if (request.type == kv::RequestType::kGetAndTouch && begun.is_write) {
+      executor_.Execute(request, hash, /*tell_cell=*/false, now_ns_, payload);
+    }
+  } else {
+    const Outcome read = executor_.Execute(request, hash, /*tell_cell=*/false, now_ns_, payload);
+    return read.code == kv::Code::kTimeIsOver ? CommitGate::Begun{read} : shared_.gate->Confirm(read);
+  }
+  if (kv::IsCounterRequest(request.type)) *payload = executor_.PayloadOf(request.type, begun.outcome);
+  return begun;
 }
 
 void Worker::AwaitCommit(Link& link, uint64_t number, uint64_t hash, const CommitGate::Begun& begun,
@@ -71,6 +80,10 @@ size_t Worker::PollGroup() {
     if (AnswerCommitted()) continue;
     group_turn_ = 0;  // its next step is due as soon as others had theirs
     break;
+  }
+  if (const size_t ended = shared_.gate->EndErrands(&stats_.lock_times); ended > 0) {
+    done += ended;
+    tidy_.Noted();
   }
   for (Link* link : std::exchange(group_waiters_, {})) {
     link->waits_for_group = false;
@@ -125,12 +138,15 @@ bool Worker::AnswerCommitted() {
     }
     return goes_on;
   }
+  const size_t payload_bytes = one.payload.size();
   if (one.begun.is_write) tidy_.Noted();
+  if (one.begun.expires) sweep_.Noted();
+  if (one.begun.is_write && one.begun.outcome.code != kv::Code::kOk) one.payload.clear();  // it was for the other case
   if (Session* const session = admission_.FindSession(one.session); session != nullptr) {
     session->Finish(one.number, one.begun.outcome);
   }
   if (one.link == nullptr) return true;
-  one.link->committing_bytes -= one.payload.size();
+  one.link->committing_bytes -= payload_bytes;
   Answer(*one.link, one.number, one.begun.outcome, one.payload);
   Balance(*one.link);
   return true;
@@ -238,7 +254,7 @@ size_t Worker::PumpFeeds() {
           Send(*link, {bytes, sizeof bytes}, {});
           ++done;
         }
-        absl::StatusOr<std::string> batch = shared_.records->NextBatch(feed.id, Feed::kBatchBytes);
+        absl::StatusOr<std::string> batch = shared_.records->NextBatch(feed.id, Feed::kBatchBytes, ClockUs());
         if (!batch.ok()) {
           Drop(*link, batch.status().message());
           ++done;

@@ -118,6 +118,125 @@ class Chain {
   std::thread write_thread_, read_thread_;
 };
 
+// Adds one to a counter, again and again, and moves another one on by CompareSwap: what is lost, or done twice, shows.
+class Tally {
+ public:
+  Tally(const std::string& addresses, std::string key)
+      : added_(key + ".added"),
+        swapped_(key + ".swapped"),
+        client_(MustConnect(addresses, Reading())),
+        thread_([this] { Count(); }) {}
+  ~Tally() { Stop(); }
+
+  void Stop() {
+    over_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  void ExpectExact() {
+    Stop();
+    EXPECT_GT(steps_, 0);
+    EXPECT_EQ(client_->ReadCounter(added_).value_or(-1), steps_);
+    EXPECT_EQ(client_->ReadCounter(swapped_).value_or(-1), steps_);
+    EXPECT_EQ(client_->stats().atomics, 0u) << "in a group nobody changes a counter in place";
+    EXPECT_TRUE(client_->DeleteCounter(added_).ok());
+    EXPECT_EQ(client_->ReadCounter(added_).status().code(), absl::StatusCode::kNotFound);
+  }
+
+ private:
+  void Count() {
+    EXPECT_TRUE(client_->CreateCounter(added_).ok());
+    EXPECT_TRUE(client_->CreateCounter(swapped_).ok());
+    while (!over_) {
+      const auto added = client_->FetchAdd(added_, 1);
+      const auto swapped = client_->CompareSwap(swapped_, steps_, steps_ + 1);
+      if (added.value_or(-1) != steps_ || swapped.value_or(-1) != steps_) {
+        ADD_FAILURE() << "after " << steps_ << " steps: " << added.status() << " " << added.value_or(-1) << ", "
+                      << swapped.status() << " " << swapped.value_or(-1);
+        return;
+      }
+      ++steps_;
+    }
+  }
+
+  const std::string added_, swapped_;
+  const std::unique_ptr<Client> client_;
+  std::atomic<bool> over_{false};
+  int64_t steps_ = 0;
+  std::thread thread_;
+};
+
+// Puts items that live for a while, and looks at them: none ends early, none is there long after its time, and none
+// that was not found is found again.
+class Mortals {
+ public:
+  explicit Mortals(const std::string& addresses)
+      : client_(MustConnect(addresses, Reading())), thread_([this] { Live(); }) {}
+  ~Mortals() { Stop(); }
+
+  void Stop() {
+    over_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  void Expect() {
+    Stop();
+    EXPECT_GT(ended_.size(), 0u);
+    for (const std::string& key : ended_) EXPECT_EQ(client_->Get(key).status().code(), absl::StatusCode::kNotFound);
+    for (int i = 0; i < touched_; ++i) {
+      const auto ttl_ms = client_->Ttl(absl::StrCat("touched", i));
+      ASSERT_TRUE(ttl_ms.ok()) << ttl_ms.status();
+      EXPECT_GT(*ttl_ms, 3'000'000);
+      EXPECT_LE(*ttl_ms, 3'600'000 + kLate.count()) << "a record's way may add to it";
+      EXPECT_EQ(client_->Ttl(absl::StrCat("persisted", i)).value_or(-1), kForever);
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kTtl{200};
+  // That a backup's way may add, and that of each who is filled.
+  static constexpr std::chrono::milliseconds kLate{1000};
+
+  void Live() {
+    for (int i = 0; !over_; ++i) {
+      const std::string key = absl::StrCat("mortal", i);
+      PutOptions options;
+      options.ttl_ms = kTtl.count();
+      const auto asked = Clock::now();
+      if (!Good(client_->Put(key, "v", options).status())) return;
+      const auto done = Clock::now();
+      options.ttl_ms = 300'000;  // longer than a failover on a busy machine
+      if (!Good(client_->Put(absl::StrCat("touched", i), "v", options).status())) return;
+      if (!Good(client_->Touch(absl::StrCat("touched", i), 3'600'000))) return;
+      if (!Good(client_->Put(absl::StrCat("persisted", i), "v", options).status())) return;
+      if (!Good(client_->Persist(absl::StrCat("persisted", i)))) return;
+      touched_ = i + 1;
+      for (bool is_there = true; is_there && !over_;) {
+        const auto began = Clock::now();
+        const auto value = client_->Get(key);
+        is_there = value.ok();
+        if (is_there && began > done + kTtl + kLate) return Bad("is there after its time");
+        if (!is_there && !absl::IsNotFound(value.status())) return Bad(value.status().ToString());
+        if (!is_there && Clock::now() < asked + kTtl) return Bad("ended early");
+        if (!is_there) ended_.push_back(key);
+      }
+      if (!ended_.empty() && client_->Get(ended_[static_cast<size_t>(i) * 7 % ended_.size()]).ok()) {
+        return Bad("came back");
+      }
+    }
+  }
+  bool Good(const absl::Status& status) {
+    if (!status.ok()) Bad(status.ToString());
+    return status.ok();
+  }
+  static void Bad(absl::string_view what) { ADD_FAILURE() << "an item with a ttl: " << what; }
+
+  const std::unique_ptr<Client> client_;
+  std::atomic<bool> over_{false};
+  std::vector<std::string> ended_;
+  int touched_ = 0;
+  std::thread thread_;
+};
+
 // A connection that the test speaks for.
 class Visitor {
  public:
@@ -242,6 +361,8 @@ TEST_F(GroupTest, IsHandedOverWhileClientsWrite) {
   early.Advance(200);
   StartBackup();  // it is filled meanwhile
   Chain chain(addresses_, "chain");
+  Tally tally(addresses_, "tally");
+  Mortals mortals(addresses_);
   chain.Advance(200);
   for (int i = 0; i < 4; ++i) {
     const absl::Status status = HandOver(client_.get());
@@ -253,6 +374,8 @@ TEST_F(GroupTest, IsHandedOverWhileClientsWrite) {
   }
   ExpectExact(&chain);
   ExpectExact(&early);
+  tally.ExpectExact();
+  mortals.Expect();
   ExpectAllItems();
 }
 
@@ -435,6 +558,8 @@ TEST_F(ThreeServersOneStopsTest, ThePrimaryAndABackupAreLostAtOnce) {
 TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {
   StartBackup();
   Chain chain(addresses_, "chain"), other(addresses_, "other");
+  Tally tally(addresses_, "tally");
+  Mortals mortals(addresses_);
   for (int i = 0; i < 4; ++i) {
     chain.Advance(200);
     other.Advance(200);
@@ -449,6 +574,8 @@ TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {
   }
   ExpectExact(&chain);
   ExpectExact(&other);
+  tally.ExpectExact();
+  mortals.Expect();
   ExpectAllItems();
 }
 
@@ -456,6 +583,7 @@ TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {
 TEST_F(StoppedGroupTest, APrimaryThatIsStoppedIsReplaced) {
   StartBackup();
   Chain chain(addresses_, "chain"), other(addresses_, "other", Fencing::kStrict);
+  Tally tally(addresses_, "tally");
   for (int i = 0; i < 4; ++i) {
     chain.Advance(100);
     other.Advance(100);
@@ -471,6 +599,7 @@ TEST_F(StoppedGroupTest, APrimaryThatIsStoppedIsReplaced) {
   }
   ExpectExact(&chain);
   ExpectExact(&other);
+  tally.ExpectExact();
   ExpectAllItems();
 }
 
