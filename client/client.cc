@@ -241,6 +241,11 @@ absl::Status Client::Ping(const ServerOptions& options) {
   return impl_->RunTimed(&operation, Kind::kPing, {}, options.timeout_ms);
 }
 
+absl::Status Client::Warm(const WarmOptions& options) {
+  client::Operation operation;
+  return impl_->RunTimed(&operation, Kind::kWarm, {}, options.timeout_ms);
+}
+
 absl::StatusOr<std::string> Client::ServerStats(const ServerOptions& options) {
   std::string text, page, from;
   for (;;) {

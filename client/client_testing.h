@@ -156,8 +156,8 @@ class ClientTest : public testing::Test {
     return options;
   }
 
-  // See ClientOptions::location_cache_bytes.
-  static uint64_t MostMemory() { return (1 << 20) + (rdma::TestsUseRdma() || rdma::TestsUseTcp() ? 16 << 20 : 0); }
+  // See ClientOptions::mirror_bytes.
+  static uint64_t MostMemory() { return (1 << 20) + (rdma::TestsUseRdma() || rdma::TestsUseTcp() ? 256 << 20 : 0); }
 
   std::unique_ptr<Client> Connect(const ClientOptions& options = Patient()) {
     auto client = Client::Connect(address_, options);

@@ -10,7 +10,6 @@
 namespace farlook::client {
 namespace {
 
-constexpr int64_t kDefaultCacheBytes = 16 << 20;
 // A Progress() ends after so many rounds even if there is always more.
 constexpr int kMaxRounds = 64;
 constexpr int kQuietLooks = 3;
@@ -194,9 +193,6 @@ void ClientCore::OnConnected() {
       moved_ = true;  // the Welcome tells whether the session goes on there
     } else if (incarnation_ != 0) {
       OnNewIncarnation();
-    } else {
-      engines_.ResizeCache(static_cast<uint64_t>(
-          options_.location_cache_bytes >= 0 ? options_.location_cache_bytes : (local_ ? 0 : kDefaultCacheBytes)));
     }
     incarnation_ = link_.incarnation();
   }
@@ -232,11 +228,7 @@ void ClientCore::BeginReady() {
   connect_wanted_ = false;
   const bool resumed = (link_.welcome().flags & kv::Welcome::kResumed) != 0;
   if (std::exchange(moved_, false)) {
-    if (resumed) {
-      engines_.Moved();
-    } else {
-      OnNewIncarnation();
-    }
+    if (!resumed) OnNewIncarnation();
   } else if (!resumed) {
     engines_.EndSession("the server no longer knows this client's session");
   }

@@ -5,10 +5,10 @@
 //   * The server still accepts: the session is resumed. Gets begin anew; requests without an answer are sent again
 //     under their old numbers, and the server answers from memory what it had done. No operation fails for it.
 //   * The server no longer knows the session: writes that were sent end with UNKNOWN, the others run in a new session.
-//   * It is another incarnation: the same, and location cache and directory are dropped; a write with IfVersion that was
+//   * It is another incarnation: the same, and index mirror and directory are dropped; a write with IfVersion that was
 //     not sent yet ends with ABORTED, since its version belongs to a table that is gone. The next error says what
 //     happened.
-//   * It is the next primary of a group: the session goes on there, as do versions; only the location cache is dropped.
+//   * It is the next primary of a group: the session goes on there, as do versions; only the index mirror is dropped.
 //   * Nobody of a group accepts: operations wait until their deadlines.
 //   * A member of a group shows a later epoch (epoch_watch.h): the connection is given up, as if it were lost.
 //   * No server accepts: every operation ends at once, with UNKNOWN if it is a write that was sent, else UNAVAILABLE.

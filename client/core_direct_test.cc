@@ -207,26 +207,6 @@ TEST_F(DirectTest, WithoutAMappingTheGetIsAnsweredAllTheSame) {
   EXPECT_EQ(get->result, "value");
 }
 
-TEST_F(DirectTest, LocationsAreRememberedAndMayBeWrong) {
-  options_.location_cache_bytes = 1 << 20;
-  Connect();
-  server_->Put("key", "value");
-  EXPECT_TRUE(Begin(Kind::kGet, "key")->done());
-  EXPECT_EQ(core_->stats().cached_hits, 0);
-  auto remembered = Begin(Kind::kGet, "key");
-  ASSERT_TRUE(remembered->done());
-  EXPECT_EQ(remembered->result, "value");
-  EXPECT_EQ(core_->stats().cached_hits, 1);
-  EXPECT_EQ(core_->stats().bucket_reads, 1);
-  // Expect: where it lay before is no answer.
-  server_->Put("key", std::string(500, 'x'));
-  auto moved = Begin(Kind::kGet, "key");
-  EXPECT_FALSE(moved->done());
-  Finish(moved.get());
-  EXPECT_EQ(moved->result, std::string(500, 'x'));
-  EXPECT_TRUE(Begin(Kind::kGet, "key")->done());
-}
-
 TEST_F(DirectTest, FollowsATableThatGrows) {
   server_->Put("0", "0");
   Connect();

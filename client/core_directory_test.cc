@@ -218,7 +218,7 @@ TEST_F(CoreTest, ARefreshThatFindsNoRoomIsPostedLater) {
 }
 
 TEST_F(CoreTest, RemembersWhereItemsLie) {
-  options_.location_cache_bytes = 1 << 16;
+  options_.mirror_bytes = 1 << 20;
   server_->Put("key", "value");
   Connect();
   const auto reads = [this](absl::string_view key) {

@@ -58,7 +58,8 @@ class Hostile {
     ClientOptions options;
     options.timeout_ms = kTimeoutMs;
     options.max_in_flight = 8;
-    options.location_cache_bytes = (how & 8) != 0 ? 4096 : 0;
+    options.mirror_bytes = (how & 8) != 0 ? 4096 : 0;
+    options.share_mirror = false;
     options.counter_cache_bytes = 4096;
     core_ = std::make_unique<ClientCore>(network_.CreateEndpoint(), "fake://", options, clock_, /*random_seed=*/1);
     core_->Connect();

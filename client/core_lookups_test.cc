@@ -11,17 +11,17 @@
 namespace farlook::client {
 namespace {
 
-// Whether READs are made at once (on this host), and whether locations are remembered.
+// Whether READs are made at once (on this host), and whether there would be a mirror.
 struct Way {
   bool local;
-  int64_t location_cache_bytes;
+  int64_t mirror_bytes;
 };
 
 class CoreLookupsTest : public CoreTest, public testing::WithParamInterface<Way> {
  protected:
   CoreLookupsTest() {
     network_.capabilities.local = GetParam().local;
-    options_.location_cache_bytes = GetParam().location_cache_bytes;
+    options_.mirror_bytes = GetParam().mirror_bytes;
     options_.lookups = Lookups::kMessages;
   }
 

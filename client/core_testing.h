@@ -45,7 +45,8 @@ class CoreTest : public testing::Test {
  protected:
   CoreTest() : server_(std::make_unique<MiniServer>(4711)) {
     network_.server = server_.get();
-    options_.location_cache_bytes = 0;
+    options_.mirror_bytes = 0;
+    options_.share_mirror = false;
   }
 
   void MakeCore() {

@@ -261,7 +261,7 @@ TEST_F(CoreTest, WithTheSessionGoneTheOutcomeIsUnknownAndNothingIsSentAgain) {
 }
 
 TEST_F(CoreTest, AnotherIncarnationIsNoticedAndSaid) {
-  options_.location_cache_bytes = 1 << 16;
+  options_.mirror_bytes = 1 << 20;
   server_->window = 1;
   Connect();
   EXPECT_TRUE(Put("key", "value").ok());

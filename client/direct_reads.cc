@@ -98,7 +98,6 @@ size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
     if (!Take(taken, copy)) [[unlikely]]
       continue;
     ++counts.found;
-    counts.remembered += taken.bucket == nullptr;
   }
   if (!connection_->alive()) [[unlikely]]
     return LeaveAlone(operations);
@@ -111,15 +110,13 @@ size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
   stats.gets += ended;
   stats.hits += counts.found;
   stats.misses += counts.absent;
-  stats.cached_hits += counts.remembered;
-  stats.bucket_reads += ended - counts.remembered;
+  stats.bucket_reads += ended;
   stats.item_reads += counts.found;
   return ended;
 }
 
 // Where each is to be looked for. Returns how many there are, in `gets`.
 inline size_t DirectReads::Begin(absl::Span<Operation* const> operations, const char* table) {
-  const bool remembers = parts_.cache->enabled();
   Get* get = batch_->gets;
   for (Operation* operation : operations) {
     operation->done = false;
@@ -128,16 +125,12 @@ inline size_t DirectReads::Begin(absl::Span<Operation* const> operations, const 
     const uint64_t hash = (*context_.hasher)(operation->key);
     get->operation = operation;
     get->hash = hash;
-    get->slot = remembers ? parts_.cache->Find(hash) : kv::Slot();
-    get->bucket = nullptr;
-    if (get->slot.empty()) {
-      const uint64_t segment = context_.directory->Find(hash).offset();
-      if (segment > last_segment_) [[unlikely]]
-        continue;
-      get->bucket = table + segment + kv::BucketOf(hash) * kv::kBucketBytes;
-      __builtin_prefetch(get->bucket);
-      __builtin_prefetch(get->bucket + kv::kBucketBytes / 2);
-    }
+    const uint64_t segment = context_.directory->Find(hash).offset();
+    if (segment > last_segment_) [[unlikely]]
+      continue;
+    get->bucket = table + segment + kv::BucketOf(hash) * kv::kBucketBytes;
+    __builtin_prefetch(get->bucket);
+    __builtin_prefetch(get->bucket + kv::kBucketBytes / 2);
     ++get;
   }
   return static_cast<size_t>(get - batch_->gets);
@@ -145,15 +138,13 @@ inline size_t DirectReads::Begin(absl::Span<Operation* const> operations, const 
 
 // Which item is to be READ, if any.
 inline void DirectReads::FollowBucket(Get* get, const char* table) {
-  if (get->bucket != nullptr) {
-    const uint32_t likely = kv::LikelyWords(get->bucket, kv::FingerprintOf(get->hash));
-    if (likely == 0) {
-      get->item = table;
-      get->bytes = 0;
-      return;
-    }
-    get->slot = kv::Slot(kv::LoadWord(get->bucket + 8 * static_cast<uint64_t>(std::countr_zero(likely))));
+  const uint32_t likely = kv::LikelyWords(get->bucket, kv::FingerprintOf(get->hash));
+  if (likely == 0) {
+    get->item = table;
+    get->bytes = 0;
+    return;
   }
+  get->slot = kv::Slot(kv::LoadWord(get->bucket + 8 * static_cast<uint64_t>(std::countr_zero(likely))));
   const uint64_t offset = get->slot.offset();
   const uint64_t bytes = get->slot.bytes();
   const bool fits = bytes <= kMostItemBytes && offset <= last_item_;
@@ -199,9 +190,6 @@ inline bool DirectReads::Take(const Get& get, const char* item) {
   operation->version = version;
   operation->done = true;
   parts_.touches->Hit(get.slot);
-  if (get.bucket != nullptr && parts_.cache->enabled() && get.slot.fingerprint() == kv::FingerprintOf(get.hash)) {
-    parts_.cache->Insert(get.hash, get.slot);
-  }
   return true;
 }
 

@@ -3,13 +3,13 @@
 //
 // Up to 64 of them side by side, in phases, so that cache misses overlap:
 //
-//     1  hash the key; the location cache or the directory says where to look; prefetch that
+//     1  hash the key; the directory says where to look; prefetch that
 //     2  of the buckets: which slot bears the fingerprint? prefetch its item
 //     3  READ each item to private memory; verify that copy, and copy its value to the caller. Where no fingerprint
 //        fits, READ the bucket, and verify in that copy that the key is absent
 //
-// Of an item this is kv::Lookup's READ of a remembered location, once, and nothing else. What leads there, bucket or
-// cache, is a hint that is looked at in place and may be wrong in any way: the item proves itself, by version,
+// Of an item this is kv::Lookup's READ of a remembered location, once, and nothing else. What leads there, the
+// bucket, is a hint that is looked at in place and may be wrong in any way: the item proves itself, by version,
 // checksum, expiry and key, in the copy whose bytes the caller gets. "Absent" is what kv::Lookup would say after the
 // READ of a bucket in which nothing matches. Whatever is unusual (the first fingerprint that fits is another key's; an
 // overflow bucket; a writer was faster; what expires, counters, long values, errors) is left alone: Reads begins it
@@ -33,7 +33,6 @@
 #include "client/finished.h"
 #include "client/last_time.h"
 #include "client/latencies.h"
-#include "client/location_cache.h"
 #include "client/operation.h"
 #include "client/touches.h"
 #include "farlook/stats.h"
@@ -48,7 +47,6 @@ namespace farlook::client {
 class DirectReads final : public Engine {
  public:
   struct Parts {
-    LocationCache* cache;
     Touches* touches;
     LastTime* time;
     Finished* finished;
@@ -80,7 +78,7 @@ class DirectReads final : public Engine {
   struct Get {
     Operation* operation;
     uint64_t hash;
-    const char* bucket;  // null: the location is remembered
+    const char* bucket;
     kv::Slot slot;
     const char* item;  // where the slot leads
     uint64_t bytes;    // 0: no fingerprint fits
@@ -94,7 +92,7 @@ class DirectReads final : public Engine {
   };
   // What the batch adds to the statistics, if it counts.
   struct Counts {
-    size_t found = 0, remembered = 0, absent = 0;
+    size_t found = 0, absent = 0;
   };
 
   size_t RunTimed(absl::Span<Operation* const> operations);

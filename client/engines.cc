@@ -1,5 +1,7 @@
 #include "client/engines.h"
 
+#include <bit>
+
 #include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "client/status.h"
@@ -14,6 +16,10 @@ namespace {
 
 // Memory that stays, of each of the two pools; with flights, session and directory a connection stays below 1 MiB.
 constexpr size_t kIdlePoolBytes = 256 << 10;
+
+// Of the index mirror, unless told.
+constexpr uint64_t kSharedMirrorBytes = 256 << 20;
+constexpr uint64_t kOwnMirrorBytes = 16 << 20;
 
 absl::Status CheckTtl(const Operation& operation) {
   const bool touches = operation.kind == Kind::kTouch || operation.kind == Kind::kGetAndTouch;
@@ -34,7 +40,7 @@ absl::Status CheckTtl(const Operation& operation) {
   if (IsCounter(operation.kind)) {
     if (absl::Status status = Counters::Check(operation); !status.ok()) return status;
   }
-  const bool keyless = operation.kind == Kind::kPing || operation.kind == Kind::kStat;
+  const bool keyless = IsOneOf(operation.kind, Kind::kPing, Kind::kStat, Kind::kWarm);
   if (operation.key.empty() && !keyless) return absl::InvalidArgumentError("the key is empty");
   if (!IsWrite(operation.kind)) return absl::OkStatus();
   if (read_only) return absl::PermissionDeniedError("this client asked to read only");
@@ -56,6 +62,8 @@ Engines::Engines(const Parts& parts, const ClientOptions& options)
     : parts_(parts),
       gets_by_reads_(options.lookups != Lookups::kMessages),
       read_only_(options.read_only),
+      mirror_bytes_(options.mirror_bytes),
+      share_mirror_(options.share_mirror),
       user_memory_(parts.endpoint),
       staging_(parts.endpoint, /*readable_by_peers=*/false, kIdlePoolBytes),
       outgoing_(parts.endpoint, /*readable_by_peers=*/true, kIdlePoolBytes),
@@ -63,12 +71,13 @@ Engines::Engines(const Parts& parts, const ClientOptions& options)
       touches_(parts.time, parts.stats),
       session_({&outgoing_, &user_memory_, parts.time, parts.timeouts, parts.finished, parts.stats, &posted_},
                std::max(1u, options.max_in_flight)),
-      reads_({&flights_, &staging_, &user_memory_, parts.directory, &session_, &cache_, &touches_, parts.time,
+      reads_({&flights_, &staging_, &user_memory_, parts.directory, &session_, &mirror_, &touches_, parts.time,
               parts.finished, parts.stats, &posted_},
              std::max(1u, options.max_in_flight)),
-      direct_({&cache_, &touches_, parts.time, parts.finished, parts.latencies, parts.stats}, gets_by_reads_),
+      direct_({&touches_, parts.time, parts.finished, parts.latencies, parts.stats}, gets_by_reads_),
       counters_({&flights_, &session_, parts.finished, parts.stats, &posted_}, std::max(1u, options.max_in_flight),
-                static_cast<uint64_t>(std::max<int64_t>(0, options.counter_cache_bytes))) {}
+                static_cast<uint64_t>(std::max<int64_t>(0, options.counter_cache_bytes))),
+      warmer_({parts.endpoint, &mirror_, parts.finished, parts.stats, &posted_}, gets_by_reads_) {}
 
 // What is not answered with READs, or makes no sense. Apart, so that gets need little of the stack.
 ABSL_ATTRIBUTE_NOINLINE void Engines::StartOther(Operation* operation) {
@@ -76,6 +85,8 @@ ABSL_ATTRIBUTE_NOINLINE void Engines::StartOther(Operation* operation) {
     parts_.finished->End(operation, std::move(status));
   } else if (IsCounter(operation->kind)) {
     counters_.Start(operation);
+  } else if (operation->kind == Kind::kWarm) {
+    warmer_.Start(operation);
   } else {
     if (IsGet(operation->kind)) {
       ++parts_.stats->gets;
@@ -96,6 +107,10 @@ void Engines::Pump() {
     counters_.Pump();
     more |= counters_.wants_pump();
   }
+  if (warmer_.wants_pump()) {
+    warmer_.Pump();
+    more |= warmer_.wants_pump();
+  }
   if (session_.wants_pump()) {  // after those that hand operations to it
     session_.Pump();
     more |= session_.wants_pump();
@@ -113,7 +128,7 @@ void Engines::Pump() {
   if (operation == nullptr) return absl::OkStatus();
   if (operation->kind == Kind::kPut && reply->code == kv::Code::kOk) [[likely]] {
     operation->version = reply->version;
-    if (cache_.enabled()) Remember(*operation, *reply);
+    if (mirror_.enabled()) Remember(*operation, *reply);
     parts_.finished->End(operation);
   } else {
     Answered(operation, *reply);
@@ -170,7 +185,7 @@ void Engines::Answered(Operation* operation, const kv::Reply& reply) {
       return counters_.Answered(operation, reply);
     default:
       operation->version = operation->kind == Kind::kDelete && status.ok() ? 0 : reply.version;
-      if (cache_.enabled()) Remember(*operation, reply);
+      if (mirror_.enabled()) Remember(*operation, reply);
   }
   parts_.finished->End(operation, std::move(status));
 }
@@ -213,9 +228,9 @@ void Engines::TtlAnswered(Operation* operation, const kv::Reply& reply) {
 void Engines::Remember(const Operation& operation, const kv::Reply& reply) {
   const uint64_t hash = (*hasher_)(operation.key);
   if (reply.code == kv::Code::kNotFound || (reply.code == kv::Code::kOk && operation.kind == Kind::kDelete)) {
-    cache_.Erase(hash);
+    mirror_.Erase(hash);
   } else if (!reply.slot.empty() && reply.slot.fingerprint() == kv::FingerprintOf(hash)) {
-    cache_.Insert(hash, reply.slot);
+    mirror_.Insert(hash, reply.slot);
   }
 }
 
@@ -224,7 +239,26 @@ void Engines::Remember(const Operation& operation, const kv::Reply& reply) {
 void Engines::Connect(const Ready& ready) {
   hasher_ = ready.context.hasher;
   touches_.Connect(ready.connection, ready.welcome->sample);
+  if (mirrored_ != ready.incarnation) AttachMirror(ready);
   for (Engine* engine : all_) engine->Connect(ready);
+}
+
+// Of this incarnation's index, whoever had the one before.
+void Engines::AttachMirror(const Ready& ready) {
+  mirrored_ = ready.incarnation;
+  const auto length = [&](uint64_t bytes) {
+    const uint64_t most = std::min(bytes, std::bit_ceil(ready.context.region_bytes));
+    return most < kv::kBucketBytes ? 0 : std::bit_floor(most);
+  };
+  const bool told = mirror_bytes_ >= 0;
+  const uint64_t bytes = length(told ? static_cast<uint64_t>(mirror_bytes_) : kSharedMirrorBytes);
+  MirrorMemory memory;
+  if (bytes > 0 && gets_by_reads_ && !ready.connection->capabilities().local) {
+    const std::string directory = share_mirror_ ? MirrorMemory::DirectoryOfUser() : std::string();
+    if (!directory.empty()) memory = MirrorMemory::Shared(directory, ready.incarnation, bytes);
+    if (memory.data() == nullptr) memory = MirrorMemory::Private(told ? bytes : length(kOwnMirrorBytes));
+  }
+  mirror_.Attach(std::move(memory), ready.context.directory);
 }
 
 void Engines::Lost() {
@@ -240,11 +274,8 @@ void Engines::EndSession(absl::string_view why) {
   });
 }
 
-void Engines::Moved() { cache_.Clear(); }
-
 void Engines::ForgetServer(absl::string_view news) {
   EndSession("the server process that it was sent to is gone");
-  cache_.Clear();
   // Versions count anew in another incarnation, and may fit by chance.
   session_.Withdraw(
       [](const Operation& operation) { return operation.condition.kind() == Condition::Kind::kIfVersion; },
@@ -252,8 +283,8 @@ void Engines::ForgetServer(absl::string_view news) {
 }
 
 uint64_t Engines::memory_bytes() const {
-  uint64_t bytes = staging_.memory_bytes() + outgoing_.memory_bytes() + flights_.memory_bytes() +
-                   cache_.memory_bytes() + touches_.memory_bytes();
+  uint64_t bytes = staging_.memory_bytes() + outgoing_.memory_bytes() + flights_.memory_bytes() + mirror_.bytes() +
+                   touches_.memory_bytes();
   for (const Engine* engine : all_) bytes += engine->memory_bytes();
   return bytes;
 }

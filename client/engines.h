@@ -5,6 +5,7 @@
 //                       -> else Reads                                     -> Session, if writers were faster too often
 //     a put, a delete   -> Session
 //     a counter         -> Counters, an atomic on a cell that is known    -> else Session
+//     warming           -> Warmer
 #ifndef FARLOOK_CLIENT_ENGINES_H_
 #define FARLOOK_CLIENT_ENGINES_H_
 
@@ -25,15 +26,16 @@
 #include "client/engine.h"
 #include "client/finished.h"
 #include "client/flight.h"
+#include "client/index_mirror.h"
 #include "client/last_time.h"
 #include "client/latencies.h"
-#include "client/location_cache.h"
 #include "client/operation.h"
 #include "client/reads.h"
 #include "client/session.h"
 #include "client/timeouts.h"
 #include "client/touches.h"
 #include "client/user_memory.h"
+#include "client/warmer.h"
 #include "client/work_request_id.h"
 #include "farlook/options.h"
 #include "farlook/stats.h"
@@ -93,7 +95,12 @@ class Engines {
 
   // A READ of WorkRequestId::Owner::kReads, or another READ or atomic, completed, successfully.
   void ReadCompleted(uint64_t wr_id) { reads_.Completed(wr_id); }
-  void FetchCompleted(uint64_t wr_id) { counters_.Completed(wr_id); }
+  void FetchCompleted(uint64_t wr_id) {
+    if (WorkRequestId::OwnerOf(wr_id) == WorkRequestId::Owner::kSegments) {
+      return warmer_.Completed(WorkRequestId::NumberOf(wr_id));
+    }
+    counters_.Completed(wr_id);
+  }
   void DirectoryRefreshed() { reads_.Refreshed(); }
   // Of a group: what was READ may be believed now.
   void JudgeAgain() { reads_.JudgeAgain(); }
@@ -102,8 +109,6 @@ class Engines {
 
   // ---- Connections.
 
-  // Bytes of the cache for locations, which is empty afterwards.
-  void ResizeCache(uint64_t bytes) { cache_.Resize(bytes); }
   void Connect(const Ready& ready);
   // The connection is destroyed.
   void Lost();
@@ -117,8 +122,6 @@ class Engines {
   void EndSession(absl::string_view why);
   // Another server process, with an empty table, answers: the engines forget what they knew of the one before.
   void ForgetServer(absl::string_view news);
-  // The same table goes on elsewhere: sessions and versions do, places do not.
-  void Moved();
 
   // ---- What happens rarely, to all.
 
@@ -142,15 +145,19 @@ class Engines {
   void GetAnswered(Operation* operation, const kv::Reply& reply);
   void TtlAnswered(Operation* operation, const kv::Reply& reply);
   void Remember(const Operation& operation, const kv::Reply& reply);
+  void AttachMirror(const Ready& ready);
 
   const Parts parts_;
   const bool gets_by_reads_;  // else by messages
   const bool read_only_;
+  const int64_t mirror_bytes_;
+  const bool share_mirror_;
   UserMemory user_memory_;
   BufferPool staging_;   // what is read
   BufferPool outgoing_;  // what the server pulls
   FlightPool flights_;
-  LocationCache cache_;
+  IndexMirror mirror_;
+  uint64_t mirrored_ = 0;  // the incarnation whose index that is
   Touches touches_;
   const kv::Hasher* hasher_ = nullptr;
   Posted posted_;
@@ -158,7 +165,8 @@ class Engines {
   Reads reads_;
   DirectReads direct_;
   Counters counters_;
-  const std::array<Engine*, 4> all_ = {&reads_, &direct_, &counters_, &session_};
+  Warmer warmer_;
+  const std::array<Engine*, 5> all_ = {&reads_, &direct_, &counters_, &warmer_, &session_};
 };
 
 }  // namespace farlook::client

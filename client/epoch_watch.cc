@@ -133,8 +133,9 @@ void EpochWatch::Look(int64_t now_ns) {
     Member& member = members_[i];
     if (member.connection == nullptr || member.pending) continue;
     const rdma::Sge to = {words_->bytes().data() + i * sizeof(uint64_t), sizeof(uint64_t)};
-    if (!member.connection->PostRead(WorkRequestId::OfWord(i), absl::MakeConstSpan(&to, 1),
-                                     member.table.address + kv::kEpochWordOffset, member.table.rkey)) {
+    if (!member.connection->PostRead(WorkRequestId::OfNumber(WorkRequestId::Owner::kWords, i),
+                                     absl::MakeConstSpan(&to, 1), member.table.address + kv::kEpochWordOffset,
+                                     member.table.rkey)) {
       next_look_ns_ = now_ns + kLookAgainNs;
       continue;
     }
@@ -147,7 +148,7 @@ void EpochWatch::Look(int64_t now_ns) {
 void EpochWatch::Handle(const rdma::Completion& completion) {
   if (!active()) return;
   if (completion.opcode == rdma::Opcode::kRead) {
-    const size_t i = WorkRequestId::MemberOf(completion.wr_id);
+    const size_t i = WorkRequestId::NumberOf(completion.wr_id);
     if (i >= members_.size() || members_[i].connection != completion.connection) return;
     members_[i].pending = false;
     if (completion.status != rdma::WcStatus::kSuccess) return;

@@ -53,6 +53,8 @@ class FakeNetwork {
   void Break();
   // As if the client's device had been taken away and were back: readable buffers have other keys.
   void ChangeKeys() { memory_.ChangeKeys(); }
+  // No buffer of the client's can be longer.
+  void set_most_buffer_bytes(size_t bytes) { memory_.most_bytes = bytes; }
   // The client gets these bytes as a message.
   void Inject(absl::string_view message) {
     if (connected()) peers_.back().Send(message);

@@ -21,8 +21,8 @@ struct FlightTag;
 // What Reads keeps of a get.
 struct GetState {
   Landing landing;
-  bool from_cache = false;
-  bool absent = false;  // of those that wait for the directory, or to be believed: what they say is NOT_FOUND
+  bool remembered = false;  // it began where the mirror said
+  bool absent = false;      // of those that wait for the directory, or to be believed: what they say is NOT_FOUND
   uint8_t restarts = 0;
   int64_t since_ns = 0;        // at most the time of the lookup's first READ
   int64_t completed_ns = 0;    // of those that wait until they may be believed: when all was READ, at most

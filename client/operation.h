@@ -28,6 +28,7 @@ enum class Kind : uint8_t {
   kPing,         // asks the server's CPU for an answer
   kStat,         // key (what, or empty) -> to, version: lines that follow
   kAdmin,        // the same, of what operators ask for
+  kWarm,         // READs the index
 
   // Of counters. All -> counter.
   kCreateCounter,  // key, operand: the first value; ttl_ms

@@ -61,7 +61,8 @@ void Reads::Start(Operation* operation) {
     Await(operation);
     return;
   }
-  Begin(flight, kv::Slot(), /*from_cache=*/true);
+  flight->get.remembered = parts_.mirror->enabled();
+  Begin(flight, kv::Slot());
 }
 
 void Reads::StartAt(Operation* operation, kv::Slot slot) {
@@ -71,15 +72,19 @@ void Reads::StartAt(Operation* operation, kv::Slot slot) {
     Await(operation);  // the slot is only a hint
     return;
   }
-  Begin(flight, slot, /*from_cache=*/false);
+  flight->get.remembered = false;
+  Begin(flight, slot);
 }
 
-inline void Reads::Begin(Flight* flight, kv::Slot slot, bool from_cache) {
+// Without a slot that it was told it looks in the mirror, if get.remembered says so.
+inline void Reads::Begin(Flight* flight, kv::Slot slot) {
   const Operation* const operation = flight->operation;
   GetState& get = flight->get;
   const uint64_t hash = (*context_.hasher)(operation->key);
-  if (from_cache) slot = parts_.cache->Find(hash);
-  get.from_cache = from_cache && !slot.empty();
+  if (get.remembered) {
+    slot = parts_.mirror->Find(hash);
+    get.remembered = !slot.empty();
+  }
   get.restarts = 0;
   get.since_ns = parts_.time->last_ns();
   get.bucket_offset = 0;
@@ -152,7 +157,12 @@ bool Reads::PlaceLarge(Flight* flight) {
   const auto placed = get.landing.PlaceLarge(get.lookup, flight->operation, flight->own, capabilities_,
                                              *parts_.user_memory, parts_.pool);
   if (!placed.ok()) {
-    End(flight, placed.status());
+    // What is remembered may be another's noise, and of any length: what the bucket says, counts.
+    if (std::exchange(get.remembered, false) && get.lookup.bucket_reads() == 0) {
+      Continue(flight, get.lookup.Start(context_, get.lookup.key(), get.lookup.hash()));
+    } else {
+      End(flight, placed.status());
+    }
     return false;
   }
   if (!*placed) Park(flight, &unplaced_);
@@ -175,7 +185,9 @@ void Reads::Arrived(Flight* flight) {
     return Release(flight);
   if (flight->get.landing.large()) [[unlikely]]
     return FeedLarge(flight);
-  Continue(flight, flight->get.lookup.Feed(flight->get.landing.head(), /*late=*/false));
+  kv::Lookup& lookup = flight->get.lookup;
+  if (!lookup.wants_item()) parts_.mirror->Fill(lookup.wanted().offset, flight->get.landing.head());
+  Continue(flight, lookup.Feed(flight->get.landing.head(), /*late=*/false));
 }
 
 void Reads::FeedLarge(Flight* flight) {
@@ -239,12 +251,9 @@ inline void Reads::EndFound(Flight* flight) {
   if (item.kind != kv::ItemKind::kValue) [[unlikely]] {
     return EndAsCounter(flight);
   }
-  if (parts_.cache->enabled()) {
-    const bool hit = lookup.bucket_reads() == 0 && flight->get.from_cache;
-    if (hit) ++parts_.stats->cached_hits;
-    if (!hit || lookup.moved()) {
-      parts_.cache->Insert(lookup.hash(), lookup.slot());
-    }
+  if (flight->get.remembered && lookup.bucket_reads() == 0) {
+    ++parts_.stats->cached_hits;
+    if (lookup.moved()) parts_.mirror->Insert(lookup.hash(), lookup.slot());
   }
   ++parts_.stats->hits;
   parts_.touches->Hit(lookup.slot());
@@ -332,7 +341,7 @@ void Reads::Ask(Flight* flight) {
 inline void Reads::Count(const Flight& flight) {
   parts_.stats->bucket_reads += flight.get.lookup.bucket_reads();
   parts_.stats->item_reads += flight.get.lookup.item_reads();
-  if (flight.get.from_cache && flight.get.lookup.cached_was_stale()) ++parts_.stats->stale_locations;
+  if (flight.get.remembered && flight.get.lookup.cached_was_stale()) ++parts_.stats->stale_locations;
 }
 
 void Reads::End(Flight* flight, absl::Status status) {
@@ -344,7 +353,6 @@ void Reads::End(Flight* flight, absl::Status status) {
 
 void Reads::EndAbsent(Flight* flight) {
   Operation* operation = flight->operation;
-  if (flight->get.from_cache) parts_.cache->Erase(flight->get.lookup.hash());
   ++parts_.stats->misses;
   Count(*flight);
   Release(flight);
@@ -367,7 +375,8 @@ void Reads::Pump() {
     Flight* flight = Acquire(waiting_.front());
     if (flight == nullptr) break;
     waiting_.Pop();
-    Begin(flight, kv::Slot(), /*from_cache=*/true);
+    flight->get.remembered = parts_.mirror->enabled();
+    Begin(flight, kv::Slot());
   }
 }
 

@@ -23,8 +23,8 @@
 #include "client/epoch_watch.h"
 #include "client/finished.h"
 #include "client/flight.h"
+#include "client/index_mirror.h"
 #include "client/last_time.h"
-#include "client/location_cache.h"
 #include "client/operation.h"
 #include "client/session.h"
 #include "client/touches.h"
@@ -47,7 +47,7 @@ class Reads final : public Engine {
     const UserMemory* user_memory;
     DirectoryReader* directory;
     Session* session;  // takes the gets that the server has to answer
-    LocationCache* cache;
+    IndexMirror* mirror;
     Touches* touches;
     LastTime* time;
     Finished* finished;
@@ -101,7 +101,7 @@ class Reads final : public Engine {
   void Release(Flight* flight);
   void Await(Operation* operation);
   void Park(Flight* flight, FlightQueue* queue);
-  void Begin(Flight* flight, kv::Slot slot, bool from_cache);
+  void Begin(Flight* flight, kv::Slot slot);
   void Continue(Flight* flight, kv::Lookup::Step step);
   void Advance(Flight* flight, kv::Lookup::Step step);
   void Read(Flight* flight);

@@ -68,6 +68,7 @@ inline kv::RequestType TypeOf(const Operation& operation, bool pulled) {
     case Kind::kDeleteCounter:
       return kv::RequestType::kCounterDelete;
     case Kind::kPut:
+    case Kind::kWarm:  // is no request
       break;
   }
   return kv::RequestType::kPutPulled;

@@ -74,6 +74,7 @@ std::string PrometheusText(const ClientStats& stats, std::string_view labels) {
   page.Counter("cached_hits_total", "Gets that were answered at the location remembered.", stats.cached_hits);
   page.Counter("stale_locations_total", "Remembered locations that no longer held the key.", stats.stale_locations);
   page.Counter("directory_refreshes_total", "READs of the directory of the index.", stats.directory_refreshes);
+  page.Counter("warming_reads_total", "READs of Warm.", stats.warming_reads);
   page.Counter("server_gets_total", "Gets that asked the server.", stats.server_gets);
   page.Counter("writes_total", "Writes of all kinds that were sent.", stats.puts);
   page.Counter("pulled_values_total", "Writes whose value the server pulled.", stats.pulled_values);

@@ -15,13 +15,16 @@ class WorkRequestId {
     kCounters = 1,   // a flight of Counters
     kDirectory = 2,  // the directory's READ, of which there is one at a time; no address
     kWords = 3,      // of a group's epoch words: the number of the member in the place of an address
+    kSegments = 4,   // of Warmer: the number of the piece
   };
 
   static uint64_t Of(Owner owner, const void* flight = nullptr) {
     return reinterpret_cast<uintptr_t>(flight) | static_cast<uint64_t>(owner);
   }
-  static uint64_t OfWord(size_t member) { return member * (kOwnerBits + 1) | static_cast<uint64_t>(Owner::kWords); }
-  static size_t MemberOf(uint64_t wr_id) { return wr_id / (kOwnerBits + 1); }
+  static uint64_t OfNumber(Owner owner, size_t number) {
+    return number * (kOwnerBits + 1) | static_cast<uint64_t>(owner);
+  }
+  static size_t NumberOf(uint64_t wr_id) { return wr_id / (kOwnerBits + 1); }
   static Owner OwnerOf(uint64_t wr_id) { return static_cast<Owner>(wr_id & kOwnerBits); }
   template <typename Flight>
   static Flight* FlightOf(uint64_t wr_id) {

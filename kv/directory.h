@@ -48,6 +48,10 @@ class Directory {
   // The entry for a hash as it is known here. REQUIRES loaded().
   DirectoryEntry Find(uint64_t hash) const { return DirectoryEntry(entries_[PositionOf(hash) >> shift_]); }
 
+  // The entries as they are known here, in the order of positions.
+  size_t size() const { return entries_.size(); }
+  DirectoryEntry At(size_t index) const { return DirectoryEntry(entries_[index]); }
+
   // A refresh. Load() makes it begin with the header and fetch everything. Refresh(hash, seen) fetches the entry of
   // `hash` only, and everything when that is still `seen`; it does nothing (kDone) when the entry has already another
   // value. While it says kRead: READ wanted() and Feed() the bytes. One refresh at a time: REQUIRES !busy().

@@ -145,7 +145,7 @@ class HotPaths {
   ~HotPaths() { unlink(address_.substr(std::strlen("shm://")).c_str()); }
 
   void Run() {
-    std::unique_ptr<Client> client = Connect(/*location_cache_bytes=*/0);
+    std::unique_ptr<Client> client = Connect();
     CountGets(client.get(), keys_, "get");
     CountGets(client.get(), absent_, "get_absent");
     CountGets(client.get(), long_, "get_1000");
@@ -157,17 +157,13 @@ class HotPaths {
     CountReads("exists", [&client](const std::string& key) { return client->Exists(key).value_or(false); });
     CountPuts(client.get());
     CountPutsTogether(client.get());
-    client = Connect(/*location_cache_bytes=*/16 << 20);
-    CountGets(client.get(), keys_, "get_remembering", /*warm=*/false);
-    CountGets(client.get(), keys_, "get_remembered");
     CountTablePuts();
   }
 
  private:
-  std::unique_ptr<Client> Connect(int64_t location_cache_bytes) {
+  std::unique_ptr<Client> Connect() {
     std::thread accepting([this] { server_.AcceptOne(); });
     ClientOptions options;
-    options.location_cache_bytes = location_cache_bytes;
     options.timeout_ms = 600'000;
     absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(address_, options);
     accepting.join();

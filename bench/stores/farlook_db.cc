@@ -140,8 +140,7 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
   options.address = reader->String("farlook.address", from_environment == nullptr ? "" : from_environment);
   if (options.address.empty()) reader->Fail("farlook.address", "is missing: where the server listens (shm:///path)");
   options.client.timeout_ms = reader->Int("farlook.timeout_ms", options.client.timeout_ms, 1, 3'600'000);
-  options.client.location_cache_bytes =
-      reader->Int("farlook.location_cache_bytes", options.client.location_cache_bytes, -1, int64_t{1} << 40);
+  options.client.mirror_bytes = reader->Int("farlook.mirror_bytes", options.client.mirror_bytes, -1, int64_t{1} << 40);
   options.client.spin_us = reader->Int("farlook.spin_us", options.client.spin_us, 0, 1'000'000'000);
   options.client.wait_for_server = reader->Bool("farlook.wait", false);
   const std::string lookups = reader->String("farlook.lookups", "auto");
@@ -173,7 +172,7 @@ void RegisterFarlookDb(DbRegistry* registry) {
   registry->Add("farlook",
                 DbEntry{.help = "a kv_server at -p farlook.address=ADDRESS or $FARLOOK_ADDRESS; also\n"
                                 "                                   farlook.timeout_ms (1000), "
-                                "farlook.location_cache_bytes (-1: the\n"
+                                "farlook.mirror_bytes (-1: the\n"
                                 "                                   client decides), farlook.spin_us (50), "
                                 "farlook.lookups\n"
                                 "                                   (auto; reads; messages: the server looks up), "

@@ -7,7 +7,7 @@
 // Properties (defaults):
 //     farlook.address               of the server ($FARLOOK_ADDRESS)
 //     farlook.timeout_ms            of each operation (1000)
-//     farlook.location_cache_bytes  of each thread; -1: the client decides (-1)
+//     farlook.mirror_bytes  of the index mirror; -1: the client decides (-1)
 //     farlook.lookups               reads; messages: the server looks up, which is what one-sided reads are to be
 //                                   compared with; auto: messages over tcp://, else reads (auto)
 //     farlook.spin_us               a waiting thread polls this long before it sleeps (50)

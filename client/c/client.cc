@@ -46,6 +46,7 @@ constexpr Figure kFigures[] = {
     FARLOOK_FIGURE(cached_hits),
     FARLOOK_FIGURE(stale_locations),
     FARLOOK_FIGURE(directory_refreshes),
+    FARLOOK_FIGURE(warming_reads),
     FARLOOK_FIGURE(server_gets),
     FARLOOK_FIGURE(puts),
     FARLOOK_FIGURE(pulled_values),
@@ -228,6 +229,10 @@ int farlook_unregister(farlook_client* client, const void* memory) {
 
 int farlook_ping(farlook_client* client, const farlook_options* options) {
   return CallPlainly(client, Kind::kPing, nullptr, 0, options);
+}
+
+int farlook_warm(farlook_client* client, const farlook_options* options) {
+  return CallPlainly(client, Kind::kWarm, nullptr, 0, options);
 }
 
 int farlook_server_stats(farlook_client* client, const farlook_options* options, farlook_value* text) {

@@ -39,7 +39,7 @@ absl::Status Scraper::Ask() {
     ClientOptions options;
     options.timeout_ms = timeout_ms_;
     options.read_only = true;
-    options.location_cache_bytes = 0;
+    options.mirror_bytes = 0;
     options.counter_cache_bytes = 0;
     absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(address_, options);
     if (!client.ok()) return client.status();

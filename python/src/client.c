@@ -287,6 +287,21 @@ static PyObject* ping_(ARGUMENTS) {
   return code == FARLOOK_OK ? Py_NewRef(Py_None) : raise_error(code);
 }
 
+static PyObject* warm_(ARGUMENTS) {
+  Client* const self = (Client*)self_;
+  farlook_options* options;
+  int code = FARLOOK_OK;
+  if (!take_arguments("warm", NULL, 0, 0, values, count, keywords, NULL, &options)) return NULL;
+  const int entered = enter(self);
+  if (entered) {
+    UNLOCKED(code = farlook_warm(self->client, options));
+    leave(self);
+  }
+  farlook_options_free(options);
+  if (!entered) return NULL;
+  return code == FARLOOK_OK ? Py_NewRef(Py_None) : raise_error(code);
+}
+
 static PyObject* server_stats_text_(ARGUMENTS) {
   Client* const self = (Client*)self_;
   farlook_options* options;
@@ -369,6 +384,7 @@ PyMethodDef client_methods[] = {
     METHOD(read_counter, "What a counter holds."),
     METHOD(delete_counter, "Deletes a counter, and returns what it held."),
     METHOD(ping, "Asks the server's processor for an answer."),
+    METHOD(warm, "READs the index, so that the first get of a key is one READ (mirror_bytes, share_mirror)."),
     METHOD(server_stats_text, "The server's figures, one a line."),
     {"stats", stats_, METH_NOARGS, "The client's figures, by name."},
     {"incarnation", incarnation_, METH_NOARGS, "A random number of the server's life."},

@@ -131,6 +131,7 @@ absl::StatusOr<std::unique_ptr<Connection>> FakeEndpoint::Connect(absl::string_v
 
 absl::StatusOr<std::unique_ptr<Buffer>> FakeEndpoint::Allocate(size_t bytes, bool readable_by_peers) {
   if (memory_ == nullptr) return absl::UnimplementedError("this endpoint allocates none");
+  if (bytes > memory_->most_bytes) return absl::ResourceExhaustedError("no buffer is that long");
   return memory_->Allocate(bytes, readable_by_peers);
 }
 

@@ -119,6 +119,7 @@ class FakeMemory {
   // As if the device had been taken away and were back: readable buffers have other keys.
   void ChangeKeys();
 
+  size_t most_bytes = SIZE_MAX;  // of a buffer that an endpoint allocates
   std::unique_ptr<Buffer> Allocate(size_t bytes, bool readable_by_peers);
   std::unique_ptr<Buffer> Register(absl::Span<char> memory);
 

@@ -461,6 +461,8 @@ static void test_wrong_input(farlook_client* client) {
   CHECK(farlook_value_bytes(NULL) == 0 && farlook_operation_bytes(NULL) == 0);
   farlook_close(NULL);
   farlook_value_free(NULL);
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_warm(NULL, NULL));
+  OK(farlook_warm(client, NULL));
   OK(farlook_ping(client, NULL)); /* and all that did no harm */
 }
 

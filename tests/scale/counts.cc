@@ -109,10 +109,12 @@ class Run {
       const std::string key = KeyOf(i);
       server_.table().Put(server_.table().HashOf(key), key, value_, kv::Condition::kAlways, 0, clock_.NowNs());
     }
+    ClientOptions options;
+    options.share_mirror = false;  // each on a host of its own
     for (int i = 0; i < load.clients; ++i) {
       Client& client = clients_.emplace_back();
-      client.core = std::make_unique<client::ClientCore>(network_.CreateEndpoint(i + 1), "sim://server",
-                                                         ClientOptions(), clock_, static_cast<uint64_t>(i));
+      client.core = std::make_unique<client::ClientCore>(network_.CreateEndpoint(i + 1), "sim://server", options,
+                                                         clock_, static_cast<uint64_t>(i));
       for (int s = 0; s < load.in_flight; ++s) client.slots.push_back(std::make_unique<Client::Slot>());
     }
   }

@@ -21,7 +21,8 @@ void SimClient::Start() {
   options.timeout_ms = world_->plan.timeout_ms;
   options.read_only = read_only_;
   options.max_in_flight = static_cast<uint32_t>(world_->random.Between(1, 16));
-  options.location_cache_bytes = world_->random.OneIn(4) ? 0 : world_->plan.cache_bytes;
+  options.mirror_bytes = world_->random.OneIn(4) ? 0 : world_->plan.mirror_bytes;
+  options.share_mirror = false;  // else runs were not the same twice
   // As farlook::Lookups::kAuto means there; some want READs all the same.
   if (world_->plan.sockets && !world_->random.OneIn(4)) options.lookups = Lookups::kMessages;
   ++life_;

@@ -114,7 +114,7 @@ Plan DrawWithoutSockets(uint64_t seed) {
   if (plan.large_values) plan.values = 3;  // few sizes
   plan.in_flight = static_cast<int>(random.Between(1, 10));
   plan.timeout_ms = random.OneIn(2) ? 1'000 : random.Between(5, 200);
-  plan.cache_bytes = random.OneIn(6) ? 0 : random.OneIn(3) ? 256 : 64 << 10;
+  plan.mirror_bytes = random.OneIn(6) ? 0 : random.OneIn(3) ? 256 : 64 << 10;
   plan.window = static_cast<uint32_t>(random.OneIn(3) ? 256 : random.Between(1, 8));
   plan.nested = static_cast<uint32_t>(random.OneIn(3) ? 5'000 : random.Between(20'000, 150'000));
   plan.nested_near = static_cast<uint32_t>(random.OneIn(3) ? 0 : random.Between(20'000, 400'000));
@@ -196,7 +196,7 @@ void FocusOnMoves(Plan* plan) {
   plan->in_flight = 3;
   plan->servers = 1;
   plan->keys = 16;
-  plan->cache_bytes = 64 << 10;
+  plan->mirror_bytes = 64 << 10;
 }
 
 // Requests are late, or the server stands still, and few keys are written and read all the time.
@@ -339,7 +339,7 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
   plan.servers = 1;
   plan.values = 3;
   plan.timeout_ms = 1'000;
-  plan.cache_bytes = 64 << 10;
+  plan.mirror_bytes = 64 << 10;
   plan.window = 256;
   if (plan.grows) {
     plan.faults = BitOf(Fault::kSlowReads);

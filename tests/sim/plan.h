@@ -96,7 +96,7 @@ struct Plan {
   int values = 0;              // what lengths they have
   int in_flight = 0;           // of one client
   int64_t timeout_ms = 0;
-  int64_t cache_bytes = 0;
+  int64_t mirror_bytes = 0;
   uint32_t window = 0;
   uint32_t nested = 0;       // chance of going on elsewhere between two stores, per million
   uint32_t nested_near = 0;  // the same, after a store to what was READ lately

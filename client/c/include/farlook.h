@@ -89,7 +89,7 @@ const char* farlook_code_name(int code);
  *   of connect   read_only, wait_for_server   0 or 1
  *                lookups                      text: "auto", "reads" or "messages"
  *                fencing                      text: "lease" or "strict"
- *                max_in_flight, location_cache_bytes, counter_cache_bytes, min_backoff_ms, max_backoff_ms, spin_us,
+ *                max_in_flight, mirror_bytes, share_mirror, counter_cache_bytes, min_backoff_ms, max_backoff_ms, spin_us,
  *                liveness_ms, max_outstanding
  *                user, secret, secret_file    text
  *   of put       if_absent, if_present        1; if_version: a version, for delete too. Each takes the place of the
@@ -150,6 +150,10 @@ int farlook_unregister(farlook_client* client, const void* memory);
 
 /* Asks the server's CPU for an answer. */
 int farlook_ping(farlook_client* client, const farlook_options* options);
+/* READs the index into the mirror (the options mirror_bytes and share_mirror), or as much as that holds, so that the
+ * first get of a key is one READ; over shm:// it does nothing. FARLOOK_FAILED_PRECONDITION: the client has no mirror,
+ * or its gets go by messages. */
+int farlook_warm(farlook_client* client, const farlook_options* options);
 /* The server's figures, one "name value" a line. */
 int farlook_server_stats(farlook_client* client, const farlook_options* options, farlook_value* text);
 /* A figure of the client's, by its name in farlook/stats.h: "gets", ... FARLOOK_NOT_FOUND: there is none of that name.

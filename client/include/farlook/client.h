@@ -159,7 +159,7 @@ class Client {
   absl::Status Ping(const ServerOptions& options = {});  // asks the server's CPU for an answer
   // The server's figures, one "name value" a line (docs/operations.md lists them).
   absl::StatusOr<std::string> ServerStats(const ServerOptions& options = {});
-
+  absl::Status Warm(const WarmOptions& options = {});  // READs the index, so that the first get of a key is one READ
   // Asynchronous use: Start() many operations of async.h, then Poll() until each has ended. Neither ever blocks.
   void Start(AsyncOperation* operation);
   // `then` is called with the operation when it has ended, by Poll() or Wait() and by nothing else; these do not return
@@ -174,9 +174,8 @@ class Client {
   size_t Wait(std::span<AsyncOperation*> done);
   size_t in_flight() const;  // started, and neither returned nor handed to its callback
 
-  // To sleep in one's own loop while operations are in flight: if Arm() returns true, wait until fd() is readable or
-  // wait_ms() milliseconds are over (-1: no limit), then Poll(). If it returns false there is something to poll
-  // already.
+  // To sleep in one's own loop while operations are in flight: if Arm() is true, wait until fd() is readable or
+  // wait_ms() milliseconds are over (-1: no limit), then Poll(). If it is false there is something to poll already.
   bool Arm();
   int fd() const;
   int64_t wait_ms() const;
@@ -186,7 +185,7 @@ class Client {
   const std::string& address() const;
   // Random number of the server's life; another one after a reconnect means that the table started anew, empty.
   uint64_t incarnation() const;
-  // Bytes that this client has allocated: location cache, directory, buffers, rings.
+  // Bytes that this client has allocated: index mirror (its bound), directory, buffers, rings.
   uint64_t memory_bytes() const;
 
  private:

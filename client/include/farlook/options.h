@@ -38,8 +38,12 @@ struct ClientOptions {
   Fencing fencing = Fencing::kLease;
   uint32_t max_in_flight = 256;  // operations that run at once; more wait in the client. The server may grant fewer
                                  // writes at once
-  int64_t location_cache_bytes = -1;  // bound of the memory for locations of items; 0 none; -1: 16 MiB where a READ is
-                                      // a round trip, none where it is a cache miss (shm)
+  // Bound of the memory for the index mirror, images of the index that tell where keys lie, also such as nobody here
+  // asked for: some 16 bytes a key of the table, touched as it fills. 0: none; -1: 256 MiB where it is shared, else 16
+  // MiB. Over shm:// there is none: the index itself is mapped.
+  int64_t mirror_bytes = -1;
+  // One mirror for all clients of this user on this host that say so, and say the same mirror_bytes.
+  bool share_mirror = true;
   int64_t counter_cache_bytes = 16 << 20;  // bound of the memory for the cells of counters, 32 bytes each; taken from
                                            // the first counter on, touched as it fills. 0: every operation on a
                                            // counter is a message
@@ -58,6 +62,13 @@ struct ClientOptions {
   std::string user = {};         // all have a value, so that who names only some fields is not warned of them
   std::string secret = {};       // or
   std::string secret_file = {};  // whose first line it is, and which only its owner may read
+};
+
+// Of Client::Warm, which READs all of the index into the mirror, or as much as that holds: some 16 bytes a key over the
+// network, and nothing of the server's CPU. Over shm:// it does nothing. FAILED_PRECONDITION: the client has no mirror
+// (mirror_bytes), or its gets go by messages (lookups). DEADLINE_EXCEEDED: what was READ by then stays.
+struct WarmOptions {
+  int64_t timeout_ms = 0;
 };
 
 // When a write takes effect.

@@ -37,6 +37,7 @@ struct ClientStats {
   uint64_t cached_hits = 0;          // gets answered at the location remembered
   uint64_t stale_locations = 0;      // remembered locations that no longer held the key
   uint64_t directory_refreshes = 0;  // READs of the index's directory, since it had grown
+  uint64_t warming_reads = 0;        // READs of Client::Warm
   uint64_t server_gets = 0;          // gets that asked the server: since they had to, or for Lookups::kMessages
 
   // Writes.
