@@ -505,6 +505,7 @@ void Worker::OnDisconnected(Link& link) {
   std::erase(unrung_, &link);
   if (link.pulling) std::erase(pull_turns_, &link);
   if (link.stuck) std::erase(stuck_, &link);
+  looks_due_ = std::min(looks_due_, stuck_.size());  // looks at nobody would keep the worker awake
   room_turns_.Remove(&link);
   std::erase(silent_, &link);
   if (shared_.gate != nullptr) ForgetInGroup(link);

@@ -150,6 +150,26 @@ TEST_F(WorkerFairTest, AfterASleepAllAreLookedAtBeforeTheNext) {
   EXPECT_EQ(stuck[40]->peer.sent.size(), 1u);
 }
 
+// Looks that were due at connections that ended meanwhile kept the worker from ever sleeping again.
+TEST_F(WorkerFairTest, WhoEndsWithAFullSendQueueDoesNotKeepTheWorkerAwake) {
+  std::vector<FakeCall*> stuck;
+  for (int i = 0; i < 50; ++i) {
+    stuck.push_back(t_.Connect());
+    stuck.back()->peer.send_room = 0;
+    stuck.back()->peer.Send(Encode(MakePut(1, "k", "v")));
+  }
+  t_.PollAll();
+  while (!t_.worker().Arm()) t_.worker().Poll();
+  for (FakeCall* call : stuck) call->peer.Break();
+  bool slept = false;
+  for (int i = 0; i < 200 && !slept; ++i) {
+    t_.worker().Poll();
+    slept = t_.worker().Arm();
+  }
+  EXPECT_EQ(stats().connections.value(), 0u);
+  EXPECT_TRUE(slept);
+}
+
 class PullTurnsTest : public WorkerFairTest {
  protected:
   static constexpr size_t kValueBytes = 1 << 20;

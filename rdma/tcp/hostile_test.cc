@@ -56,9 +56,11 @@ std::string Asked(const ReadOrder& order) {
 // A socket that says whatever a test wants.
 class Raw {
  public:
-  explicit Raw(const std::string& address) {
+  // `room_bytes`: how much of what it does not take its kernel takes, about; 0: as the kernel likes.
+  explicit Raw(const std::string& address, int room_bytes = 0) {
     const SocketAddress to = *Resolve(*ParseAddress(address));
     socket_ = UniqueFd(socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (room_bytes > 0) setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &room_bytes, sizeof(room_bytes));
     EXPECT_EQ(connect(socket_.get(), to.get(), to.bytes()), 0) << strerror(errno);
   }
   explicit Raw(UniqueFd socket) : socket_(std::move(socket)) {}
@@ -106,6 +108,15 @@ class Raw {
   size_t used_ = 0;
   std::string payload_;
 };
+
+// This process' socket that `socket` is connected to; -1: there is none.
+int OtherEndOf(int socket) {
+  const std::string end = ThisSideOf(socket);
+  for (int fd = 0; fd < 1024; ++fd) {
+    if (fd != socket && PeerOf(fd) == end) return fd;
+  }
+  return -1;
+}
 
 class HostileTest : public testing::Test {
  protected:
@@ -171,8 +182,8 @@ class HostileTest : public testing::Test {
     ticket_ = std::string(welcome.payload.substr(0, sizeof(Ticket)));
     return {std::move(raw), std::move(connection)};
   }
-  Raw Attach() {
-    Raw raw(address_);
+  Raw Attach(int room_bytes = 0) {
+    Raw raw(address_, room_bytes);
     raw.Say(Framed(FrameType::kAttach, Greeting(), ticket_));
     EXPECT_EQ(raw.Hear().type, FrameType::kAttached);
     return raw;
@@ -362,6 +373,27 @@ TEST_F(HostileTest, WhoAsksForMuchAndLeavesIsAnsweredNoMore) {
     now = listener_->reads_served().bytes;
   } while (now != before);
   EXPECT_LT(now, uint64_t{64} << 20) << "of 10,000 MiB that were asked for";
+}
+
+// The kernel would take megabytes for each socket, up to tcp_wmem, and the server pays for them.
+TEST_F(HostileTest, TheKernelKeepsLittleForWhoTakesNoAnswers) {
+  auto [raw, connection] = Greet();
+  Raw reads = Attach(/*room_bytes=*/4096);
+  const int server = OtherEndOf(reads.fd());
+  ASSERT_GE(server, 0);
+  std::string asked;
+  for (int i = 0; i < 64; ++i) asked += Asked({table_.address, table_.rkey, 1 << 20});
+  reads.Say(asked);
+  // Until it takes no more, or the server has given up a client that takes nothing.
+  int most = 0;
+  const auto until = std::chrono::steady_clock::now() + kBound;
+  for (int bytes = 0; ioctl(server, SIOCOUTQ, &bytes) == 0 && OtherEndOf(reads.fd()) == server;) {
+    most = std::max(most, bytes);
+    ASSERT_LT(std::chrono::steady_clock::now(), until);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GT(most, 0);
+  EXPECT_LE(static_cast<size_t>(most), 4 * kMaxWaitingInKernelBytes);
 }
 
 TEST_F(HostileTest, AnEndedConnectionReadsNoMore) {

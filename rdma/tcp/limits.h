@@ -26,6 +26,8 @@ inline constexpr size_t kChunkBytes = size_t{16} << 10;
 // Whoever answers READs goes on when less than this waits to be sent, so that a peer which asks and does not take the
 // answers costs no more.
 inline constexpr size_t kMaxUnsentBytes = size_t{256} << 10;
+// Of one socket, beyond what the peer's kernel has room for: the kernel takes no more of what is to be sent.
+inline constexpr size_t kMaxWaitingInKernelBytes = size_t{128} << 10;
 
 // ---- Receiving.
 
