@@ -331,6 +331,28 @@ TEST_F(WorkerFairTest, WhoComesAndGoesGetsAShareOfTheTimeWhileOthersHaveRequests
   EXPECT_EQ(stats().accepted.value(), accepted + 2 * kClients + 40);
 }
 
+// However short each is. What a request takes here is some steps of the clock, as it would be at a microsecond.
+TEST_F(WorkerFairTest, OfAHundredRequestsLessThanOneMeetsWhoComesOrGoes) {
+  constexpr uint64_t kClients = 20, kThings = 3;  // letting in, greeting, clearing up
+  FakeCall* honest = t_.Connect();
+  t_.clock.step_ns = 300;
+  std::deque<FakeCall*> calls;
+  for (uint64_t i = 0; i < kClients; ++i) calls.push_back(t_.Call(kv::Hello{}));
+  ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+  const int64_t start_ns = t_.clock.now_ns;
+  uint64_t requests = 0;
+  while (!calls.empty()) {
+    ASSERT_NO_FATAL_FAILURE(ExpectServedAtOnce(honest));
+    ++requests;
+    if (!TestWorker::Welcome(calls.front())) continue;
+    calls.front()->peer.Break();
+    calls.pop_front();
+    ASSERT_LT(requests, 1000 * kThings * kClients) << "all are let in";
+  }
+  EXPECT_LE((t_.clock.now_ns - start_ns) / static_cast<int64_t>(requests), 2000) << "else this shows nothing";
+  EXPECT_GE(requests, 100 * kThings * (kClients - 1));
+}
+
 // A worker that sleeps while they rest is due in time.
 TEST_F(WorkerFairTest, WhoWaitsForItsShareIsLetInThoughNothingElseHappens) {
   FakeCall* honest = t_.Connect();

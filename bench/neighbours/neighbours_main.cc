@@ -1,6 +1,7 @@
 // neighbours: what bad clients of a server cost an honest one.
 //
 //     neighbours --server=PATH [--rounds=3] [--ms=2000] [--workers=1] [--only=KIND,...] [--json=FILE]
+//                [--listen=ADDRESS]
 //
 // An honest client puts values of 100 bytes, one at a time: alone, and beside each kind of bad client
 // (bad_clients.h), which is a process of its own; and beside a control, which takes as much processor time as that
@@ -46,6 +47,7 @@
 #include "farlook/client.h"
 
 ABSL_FLAG(std::string, server, "", "the kv_server to start");
+ABSL_FLAG(std::string, listen, "", "its address, such as tcp://127.0.0.1:7471; empty: one of shm://");
 ABSL_FLAG(int, workers, 1, "its workers");
 ABSL_FLAG(int, rounds, 3, "of each kind");
 ABSL_FLAG(int64_t, ms, 2000, "of each round");
@@ -57,6 +59,7 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kGoneWithinNs = 30 * kSecondNs;
+constexpr int64_t kStartMs = 60'000;
 
 int ready_fd = -1;
 
@@ -164,7 +167,8 @@ class Neighbours {
   absl::Status Run(Figures* figures) {
     auto server = ServerProcess::Start(absl::GetFlag(FLAGS_server),
                                        {"--memory=1GiB", absl::StrCat("--workers=", absl::GetFlag(FLAGS_workers)),
-                                        "--huge_pages=none", "--log_level=error"});
+                                        "--huge_pages=none", "--log_level=error"},
+                                       kStartMs, absl::GetFlag(FLAGS_listen));
     if (!server.ok()) return server.status();
     server_ = *std::move(server);
     ClientOptions options;
