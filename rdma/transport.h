@@ -298,6 +298,10 @@ class ConnectionRequest {
   // listener's device was taken away and came back since.
   virtual RemoteRange Current(const RemoteRange& offered) const { return offered; }
 
+  // Does what Accept() would have to do and needs no endpoint for, so that this costs the listener's thread the time. It
+  // need not be called.
+  virtual void Prepare() {}
+
   // Accepts, on the thread of `endpoint` (made by the same listener). `welcome` has at most kMaxWelcomeBytes. The
   // client may use the ranges whose keys, as of Offer(), are in `rkeys`
   // and no other: on shm it has no others; on rdma all connections of a listener share a protection domain, and a
@@ -354,6 +358,10 @@ class Listener {
   // The next request, or null when none waits. fd() is readable while one may wait, or Next() has something else to do.
   virtual std::unique_ptr<ConnectionRequest> Next() = 0;
   virtual int fd() const = 0;
+
+  // Gives back what connections that are over had, where the kernel takes its time over that: fd() is readable while there
+  // is such, too.
+  virtual void CleanUp() {}
 
   // Since it listens. Any thread.
   virtual ReadsServed reads_served() const { return {}; }

@@ -17,6 +17,7 @@ Acceptor::Acceptor(std::vector<rdma::Listener*> listeners, const rdma::Clock* cl
 size_t Acceptor::Poll() {
   size_t taken = 0;
   for (size_t port = 0; port < listeners_.size(); ++port) {
+    listeners_[port]->CleanUp();
     for (size_t i = 0; i < kMaxRequestsPerPoll && !crowded(); ++i) {
       auto request = listeners_[port]->Next();
       if (request == nullptr) break;
@@ -57,6 +58,7 @@ void Acceptor::Route(std::unique_ptr<rdma::ConnectionRequest> request, int port)
     return Reject(*request, kv::RefusalCode::kShuttingDown,
                   why_not_yet_ == nullptr ? "the server is starting; try again" : why_not_yet_());
   }
+  request->Prepare();  // here, where nobody's requests wait
   WorkerFor(*connect)->Deliver({std::move(request), *connect, port});
 }
 

@@ -83,6 +83,23 @@ TEST_F(AcceptorTest, NoMoreWaitThanMay) {
   }
 }
 
+// On this thread: the worker's has requests.
+TEST_F(AcceptorTest, PreparesWhoComesAndCleansUpThoughNobodyMayCome) {
+  std::vector<FakeCall*> calls;
+  for (size_t i = 0; i < 3 * Acceptor::kMaxWaiting; ++i) calls.push_back(Call(kv::Hello{}));
+  acceptor_->Poll();
+  ASSERT_TRUE(acceptor_->crowded());
+  for (const FakeCall* call : calls) {
+    EXPECT_TRUE(call->prepared);
+    EXPECT_FALSE(call->accepted);
+  }
+  for (const FakeListener& listener : listeners_) {
+    const int before = listener.cleanings;
+    acceptor_->Poll();
+    EXPECT_EQ(listener.cleanings, before + 1);
+  }
+}
+
 TEST_F(AcceptorTest, SaysOnceWhenNobodyCanComeAndOnceWhenTheyCanAgain) {
   const auto said = [this] {
     testing::internal::CaptureStderr();

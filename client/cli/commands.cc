@@ -119,12 +119,13 @@ constexpr absl::string_view kDoctorDetails =
 ExitCode RunHelp(Context& context) {
   Output& out = context.console.out();
   if (context.operands.empty()) {
-    out.Write(context.mode == Mode::kOneShot ? HelpOverview() : HelpInSession());
+    const std::string text = context.mode == Mode::kOneShot ? HelpOverview() : HelpInSession();
+    out.Write(HelpAnswer(text, context.options.json));
     return ExitCode::kOk;
   }
   const std::string& name = context.operands[0].text;
   if (const Command* command = FindCommand(name); command != nullptr) {
-    out.Write(HelpOn(*command));
+    out.Write(HelpAnswer(HelpOn(*command), context.options.json));
     return ExitCode::kOk;
   }
   std::vector<absl::string_view> names;

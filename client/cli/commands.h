@@ -62,6 +62,8 @@ std::string HelpOverview();
 std::string HelpInSession();
 // One command, with its flags.
 std::string HelpOn(const Command& command);
+// Any of these as the answer to a request: with `json` one line.
+std::string HelpAnswer(std::string text, bool json);
 
 }  // namespace farlook::cli
 

@@ -83,6 +83,15 @@ TEST(ExplainTest, NobodyIsToldToStartAServerThatIsStopped) {
       "for it");
 }
 
+TEST(ExplainTest, NobodyIsToldToStartAServerWhereNoneCanBe) {
+  Options options;
+  options.address = "shm:///etc/passwd/kv";
+  EXPECT_EQ(Explain(NotConnected(absl::StatusCode::kUnavailable, "cannot connect to /etc/passwd/kv: Not a directory"),
+                    options),
+            "no server can be at shm:///etc/passwd/kv: a part of the path is a file; give another --address (cannot "
+            "connect to /etc/passwd/kv: Not a directory)");
+}
+
 TEST(ExplainTest, ReadOnlyIsTheUsersOwnChoice) {
   Options options = At("shm:///x");
   options.read_only = true;

@@ -1,8 +1,11 @@
 #include <cstddef>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/commands.h"
+#include "client/cli/json_line.h"
 #include "client/cli/options.h"
 
 namespace farlook::cli {
@@ -105,6 +108,10 @@ std::string HelpOn(const Command& command) {
   absl::StrAppend(
       &text, "\nFlags of every command: --address --timeout_ms --read_only --wait\n--key_encoding --json --help\n");
   return text;
+}
+
+std::string HelpAnswer(std::string text, bool json) {
+  return json ? JsonLine().Bytes("help", text).ToString() + "\n" : std::move(text);
 }
 
 }  // namespace farlook::cli

@@ -62,7 +62,7 @@ ExitCode Run(const std::vector<std::string>& words, Console* console, const Conn
   const StoreSource source = [&](const Options& o) { return connection.Get(o); };
   if (!arguments->operands.empty()) return Runner(Mode::kOneShot, console, source).Run(*arguments);
   if (options.help) {
-    console->out().Write(HelpOverview());
+    console->out().Write(HelpAnswer(HelpOverview(), options.json));
     return ExitCode::kOk;
   }
   for (const Flag* flag : arguments->flags) {

@@ -77,7 +77,7 @@ ExitCode Runner::Run(const Arguments& arguments) {
   const Command* command = FindCommand(name);
   if (command == nullptr) return UsageError(UnknownCommand(name), "", arguments.options);
   if (arguments.options.help) {
-    console_.out().Write(HelpOn(*command));
+    console_.out().Write(HelpAnswer(HelpOn(*command), arguments.options.json));
   } else if (absl::Status status = Check(*command, arguments); !status.ok()) {
     return UsageError(absl::StrCat(command->name, ": ", status.message()), command->name, arguments.options);
   }

@@ -49,6 +49,17 @@ TEST_F(RunnerTest, FlagsOfOtherCommandsAreRefused) {
   EXPECT_THAT(Err(), HasSubstr("see: help get"));
 }
 
+// A program reads a line for each request, this one too.
+TEST_F(RunnerTest, WithJsonHelpIsOneLine) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"help", "--json"}, {"help", "get", "--json"}, {"get", "--help", "--json"}}) {
+    EXPECT_EQ(Run(words), ExitCode::kOk);
+    const std::string out = Out();
+    EXPECT_THAT(out, HasSubstr("{\"help\":\"kv_cli "));
+    EXPECT_EQ(out.find('\n'), out.size() - 1) << out;
+  }
+}
+
 TEST_F(RunnerTest, EveryCommandHasHelp) {
   EXPECT_EQ(Run({"help"}), ExitCode::kOk);
   const std::string overview = Out();

@@ -226,6 +226,7 @@ struct FakeCall {
   std::vector<uint32_t> rkeys;          // set by Accept()
   std::optional<std::string> rejected;  // the reason
   std::optional<PeerCredentials> credentials;
+  bool prepared = false;  // before it was accepted
   bool withheld = false;  // set by WithholdReads()
   bool accepted = false;
   FakePeer peer;
@@ -243,6 +244,7 @@ class FakeRequest : public ConnectionRequest {
     return call_->credentials.has_value() ? &*call_->credentials : nullptr;
   }
   void WithholdReads() override { call_->withheld = true; }
+  void Prepare() override { call_->prepared = true; }
   absl::StatusOr<std::unique_ptr<Connection>> Accept(Endpoint* endpoint, absl::string_view welcome,
                                                      absl::Span<const uint32_t> rkeys) override;
   void Reject(absl::string_view reason) override { call_->rejected = std::string(reason); }
@@ -261,8 +263,10 @@ class FakeListener : public Listener {
   std::unique_ptr<ConnectionRequest> Next() override;
   int fd() const override { return -1; }
   absl::Status status() const override { return away; }
+  void CleanUp() override { ++cleanings; }
 
   std::deque<FakeCall*> calls;
+  int cleanings = 0;
   absl::Status away;  // not OK: why no client can come
 };
 

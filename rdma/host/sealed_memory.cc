@@ -63,6 +63,16 @@ void Mapping::reset() {
   bytes_ = 0;
 }
 
+void Mapping::ResetInPieces() {
+  // From the end, in multiples of the pages that it can be made of.
+  while (bytes_ > kHugeBytes) {
+    const size_t left = (bytes_ - 1) / kHugeBytes * kHugeBytes;
+    if (munmap(data_ + left, bytes_ - left) != 0) break;
+    bytes_ = left;
+  }
+  reset();
+}
+
 absl::StatusOr<UniqueFd> CreateSealable(const char* name, size_t bytes, unsigned flags) {
   UniqueFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
   if (!fd.ok() && (errno == EMFILE || errno == ENFILE)) {

@@ -43,6 +43,8 @@ class Mapping {
   size_t bytes() const { return bytes_; }
   bool ok() const { return data_ != nullptr; }
   void reset();
+  // As reset(), in pieces: meanwhile other threads of the process can map memory, who would have to wait for the whole.
+  void ResetInPieces();
 
  private:
   char* data_ = nullptr;

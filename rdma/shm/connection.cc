@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "absl/base/attributes.h"
 #include "absl/base/optimization.h"
@@ -298,8 +299,8 @@ size_t ShmConnection::PollSlow(absl::Span<Completion> out, size_t count, Receive
   }
   if (deliver_messages_ || !work_.empty() || count == out.size()) return count;
   state_ = State::kOver;
-  link_.memory.Clear();
-  if (quiescent()) link_.segment.reset();
+  link_.memory.Clear([this](Mapping mapping) { host_->Unmap(std::move(mapping)); });
+  if (quiescent()) host_->Unmap(link_.segment.Release());
   out[count] = Completion();
   out[count].connection = this;
   out[count].opcode = Opcode::kDisconnected;

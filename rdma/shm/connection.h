@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "rdma/host/sealed_memory.h"
 #include "rdma/host/unique_fd.h"
 #include "rdma/shm/buffer_registry.h"
 #include "rdma/shm/dialer.h"
@@ -40,6 +41,9 @@ class ConnectionHost {
 
   // Poll() is to be called again.
   virtual void PollAgain(ShmConnection* connection) = 0;
+
+  // Nothing uses it any more.
+  virtual void Unmap(Mapping mapping) = 0;
 
   virtual void Forget(ShmConnection* connection) = 0;
   virtual const BufferRegistry& buffers() const = 0;

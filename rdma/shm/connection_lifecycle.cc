@@ -122,7 +122,7 @@ bool ShmConnection::ReceiveOnePacket() {
   if (notice.notice == Notice::kWithdraw) {
     // What is posted may point into it.
     if (!work_.all_executed()) Execute();
-    link_.memory.RemoveBuffer(notice.rkey);
+    host_->Unmap(link_.memory.RemoveBuffer(notice.rkey));
   }
   return true;
 }

@@ -49,12 +49,12 @@ absl::Status NoDescriptors(absl::string_view what) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ShmEndpoint>> ShmEndpoint::Create() {
+absl::StatusOr<std::unique_ptr<ShmEndpoint>> ShmEndpoint::Create(Disposal* disposal) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.ok()) return NoDescriptors("an epoll descriptor");
   UniqueFd timer(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer.ok()) return NoDescriptors("a timer");
-  std::unique_ptr<ShmEndpoint> endpoint(new ShmEndpoint(std::move(epoll), std::move(timer)));
+  std::unique_ptr<ShmEndpoint> endpoint(new ShmEndpoint(std::move(epoll), std::move(timer), disposal));
   if (!endpoint->wake_.ok()) return NoDescriptors("an event descriptor");
   if (!endpoint->arena_.ok()) return absl::ResourceExhaustedError("no memory for an endpoint to receive messages in");
   if (!endpoint->Watch(endpoint->timer_.get(), nullptr, /*writing=*/false) ||
@@ -64,8 +64,8 @@ absl::StatusOr<std::unique_ptr<ShmEndpoint>> ShmEndpoint::Create() {
   return endpoint;
 }
 
-ShmEndpoint::ShmEndpoint(UniqueFd epoll, UniqueFd timer)
-    : epoll_(std::move(epoll)), timer_(std::move(timer)), clock_(Clock::Real()) {}
+ShmEndpoint::ShmEndpoint(UniqueFd epoll, UniqueFd timer, Disposal* disposal)
+    : epoll_(std::move(epoll)), timer_(std::move(timer)), disposal_(disposal), clock_(Clock::Real()) {}
 
 absl::StatusOr<std::unique_ptr<Connection>> ShmEndpoint::Connect(absl::string_view address, absl::string_view hello,
                                                                  int64_t timeout_ms) {
@@ -267,6 +267,10 @@ bool ShmEndpoint::Watch(int socket, ShmConnection* connection, bool writing) {
   event.data.ptr = connection;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event) == 0) return true;
   return errno == EEXIST && epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket, &event) == 0;
+}
+
+void ShmEndpoint::Unmap(Mapping mapping) {
+  if (disposal_ != nullptr) disposal_->Take(std::move(mapping));
 }
 
 void ShmEndpoint::Unwatch(int socket) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket, nullptr); }

@@ -22,6 +22,7 @@
 #include "rdma/shm/buffer_registry.h"
 #include "rdma/shm/connection.h"
 #include "rdma/shm/dialer.h"
+#include "rdma/shm/disposal.h"
 #include "rdma/shm/limits.h"
 #include "rdma/shm/link.h"
 #include "rdma/shm/receive_arena.h"
@@ -32,8 +33,9 @@ namespace farlook::rdma::shm {
 
 class ShmEndpoint final : public Endpoint, private ConnectionHost {
  public:
+  // A listener's endpoint has its `disposal`, which outlives it, and the listener's thread empties; a client's has none.
   // RESOURCE_EXHAUSTED when there are no descriptors left.
-  static absl::StatusOr<std::unique_ptr<ShmEndpoint>> Create();
+  static absl::StatusOr<std::unique_ptr<ShmEndpoint>> Create(Disposal* disposal = nullptr);
 
   // Endpoint:
   absl::StatusOr<std::unique_ptr<Connection>> Connect(absl::string_view address, absl::string_view hello,
@@ -52,12 +54,13 @@ class ShmEndpoint final : public Endpoint, private ConnectionHost {
   void Free(uint32_t rkey);
 
  private:
-  ShmEndpoint(UniqueFd epoll, UniqueFd timer);
+  ShmEndpoint(UniqueFd epoll, UniqueFd timer, Disposal* disposal);
 
   // ConnectionHost:
   bool Watch(int socket, ShmConnection* connection, bool writing) override;
   void Unwatch(int socket) override;
   void PollAgain(ShmConnection* connection) override;
+  void Unmap(Mapping mapping) override;
   void Forget(ShmConnection* connection) override;
   const BufferRegistry& buffers() const override { return buffers_; }
 
@@ -70,6 +73,7 @@ class ShmEndpoint final : public Endpoint, private ConnectionHost {
   const UniqueFd epoll_;
   WakeFd wake_;
   const UniqueFd timer_;
+  Disposal* const disposal_;
   const Clock& clock_;
   bool armed_ = false;
   uint32_t polls_until_check_ = kPollsPerEventCheck;

@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<ShmListener>> ShmListener::Create(const std::stri
   std::unique_ptr<ShmListener> listener(
       new ShmListener(*std::move(address), std::move(epoll), std::move(timer), std::move(spare), *std::move(life)));
   if (listener->address_.news() >= 0 && !listener->Watch(listener->address_.news())) return NoDescriptors();
+  if (!listener->disposal_.ok() || !listener->Watch(listener->disposal_.fd())) return NoDescriptors();
   if (!listener->Watch(listener->address_.socket()) || !listener->Watch(listener->timer_.get())) return NoDescriptors();
   return listener;
 }
@@ -87,7 +88,7 @@ absl::StatusOr<RemoteRange> ShmListener::Offer(const SharedRange& range, Access 
 }
 
 absl::StatusOr<std::unique_ptr<Endpoint>> ShmListener::CreateEndpoint() {
-  absl::StatusOr<std::unique_ptr<ShmEndpoint>> endpoint = ShmEndpoint::Create();
+  absl::StatusOr<std::unique_ptr<ShmEndpoint>> endpoint = ShmEndpoint::Create(&disposal_);
   if (!endpoint.ok()) return endpoint.status();
   return *std::move(endpoint);
 }
@@ -106,7 +107,7 @@ std::unique_ptr<ConnectionRequest> ShmListener::Next() {
       } else if (ready == address_.news()) {
         address_.Drain();
         file_status_ = address_.status();
-      } else if (ready != timer_.get()) {
+      } else if (ready != timer_.get() && ready != disposal_.fd()) {
         ReadHello(ready);
       }
     }

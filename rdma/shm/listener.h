@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "rdma/clock.h"
 #include "rdma/host/unique_fd.h"
+#include "rdma/shm/disposal.h"
 #include "rdma/shm/life_sign.h"
 #include "rdma/shm/request.h"
 #include "rdma/shm/socket_address.h"
@@ -32,6 +33,7 @@ class ShmListener final : public Listener {
   absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint() override;
   absl::Status status() const override { return file_status_; }
   std::unique_ptr<ConnectionRequest> Next() override;
+  void CleanUp() override { disposal_.Free(); }
   int fd() const override { return epoll_.get(); }
 
  private:
@@ -56,6 +58,7 @@ class ShmListener final : public Listener {
   UniqueFd spare_;  // given up for a moment to refuse a client when no descriptors are left
   const Clock& clock_;
   const std::shared_ptr<Offers> offers_;
+  Disposal disposal_;  // of its endpoints
   std::deque<Pending> pending_;  // oldest first
   std::deque<std::unique_ptr<ConnectionRequest>> requests_;
 };

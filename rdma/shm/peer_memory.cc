@@ -37,17 +37,19 @@ absl::Status PeerMemory::Add(int fd, uint32_t rkey, uint64_t bytes, bool writabl
   return absl::OkStatus();
 }
 
-void PeerMemory::RemoveBuffer(uint32_t rkey) {
+Mapping PeerMemory::RemoveBuffer(uint32_t rkey) {
   const uint32_t slot = SlotOf(rkey);
-  if (slot >= kMaxBuffers || rkey == 0 || ranges_[slot].rkey != rkey) return;
+  if (slot >= kMaxBuffers || rkey == 0 || ranges_[slot].rkey != rkey) return {};
   buffer_bytes_ -= ranges_[slot].bytes;
   ranges_[slot] = Range();
-  mappings_[slot].reset();
+  return std::exchange(mappings_[slot], {});
 }
 
-void PeerMemory::Clear() {
+void PeerMemory::Clear(absl::FunctionRef<void(Mapping)> unmap) {
   for (Range& range : ranges_) range = Range();
-  for (Mapping& mapping : mappings_) mapping.reset();
+  for (Mapping& mapping : mappings_) {
+    if (mapping.ok()) unmap(std::exchange(mapping, {}));
+  }
   buffer_bytes_ = 0;
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "rdma/host/sealed_memory.h"
@@ -44,9 +45,10 @@ class PeerMemory {
   // would be charged for.
   absl::Status AddBuffer(int fd, uint32_t rkey, uint64_t bytes);
 
-  // REQUIRES: no posted work uses the range. Unknown keys are ignored.
-  void RemoveBuffer(uint32_t rkey);
-  void Clear();
+  // REQUIRES: no posted work uses the range. Where it was mapped, to be given back: nothing where the key is unknown.
+  Mapping RemoveBuffer(uint32_t rkey);
+  // REQUIRES as above. Hands over each mapping.
+  void Clear(absl::FunctionRef<void(Mapping)> unmap);
 
  private:
   struct Range {

@@ -54,6 +54,15 @@ absl::Status ShmRequest::Short(absl::Status status) {
   return status;
 }
 
+// The calls that take longest, and may wait for other threads of the process. Where one fails, Accept() says so.
+void ShmRequest::Prepare() {
+  if (!socket_.ok() || segment_.ok()) return;
+  absl::StatusOr<Segment> segment = Segment::Create(&rings_);
+  if (!segment.ok()) return;
+  segment_ = *std::move(segment);
+  segment_.Touch();
+}
+
 absl::StatusOr<std::unique_ptr<Connection>> ShmRequest::Accept(Endpoint* endpoint, absl::string_view welcome,
                                                                absl::Span<const uint32_t> rkeys) {
   if (!socket_.ok()) return absl::FailedPreconditionError("the request was answered before");
@@ -78,11 +87,13 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmRequest::Accept(Endpoint* endpoin
   }
 
   Link link;
-  UniqueFd rings;
-  absl::StatusOr<Segment> segment = Segment::Create(&rings);
-  if (!segment.ok()) return Short(segment.status());
+  if (!segment_.ok()) {
+    absl::StatusOr<Segment> segment = Segment::Create(&rings_);
+    if (!segment.ok()) return Short(segment.status());
+    segment_ = *std::move(segment);
+  }
   fds[kLifeFd] = offers_->life->fd();
-  fds[kRingsFd] = rings.get();
+  fds[kRingsFd] = rings_.get();
   const Io sent = SendPacket(socket_.get(), BytesOf(answer), absl::MakeConstSpan(fds, kFirstRangeFd + answer.ranges));
   if (sent == Io::kNoMemory || sent == Io::kTryLater) {
     return Short(
@@ -90,7 +101,8 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmRequest::Accept(Endpoint* endpoin
   }
   // A client that is gone already shows as kDisconnected; if it is not, it must not wait for an answer that was lost.
   if (sent == Io::kClosed) shutdown(socket_.get(), SHUT_RDWR);
-  link.segment = *std::move(segment);
+  link.segment = std::move(segment_);
+  rings_.reset();
   link.socket = std::move(socket_);
   link.peer = peer_;
   // Endpoints of this listener are of this class.

@@ -13,6 +13,7 @@
 #include "rdma/host/unique_fd.h"
 #include "rdma/shm/life_sign.h"
 #include "rdma/shm/packet.h"
+#include "rdma/shm/segment.h"
 #include "rdma/transport.h"
 
 namespace farlook::rdma::shm {
@@ -36,6 +37,7 @@ class ShmRequest final : public ConnectionRequest {
   absl::string_view hello() const override { return absl::string_view(hello_.hello, hello_.hello_bytes); }
   std::string peer() const override { return peer_; }
   const PeerCredentials* credentials() const override { return &credentials_; }
+  void Prepare() override;
   absl::StatusOr<std::unique_ptr<Connection>> Accept(Endpoint* endpoint, absl::string_view welcome,
                                                      absl::Span<const uint32_t> rkeys) override;
   void Reject(absl::string_view reason) override;  // also after Accept() said RESOURCE_EXHAUSTED
@@ -46,6 +48,8 @@ class ShmRequest final : public ConnectionRequest {
   absl::Status Short(absl::Status status);
 
   UniqueFd socket_;  // until answered
+  Segment segment_;  // by Prepare()
+  UniqueFd rings_;   // that of the segment
   bool short_ = false;
   const HelloPacket hello_;
   const PeerCredentials credentials_;

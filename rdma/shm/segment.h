@@ -12,6 +12,7 @@
 #ifndef FARLOOK_RDMA_SHM_SEGMENT_H_
 #define FARLOOK_RDMA_SHM_SEGMENT_H_
 
+#include <atomic>
 #include <cstddef>
 #include <utility>
 
@@ -82,7 +83,15 @@ class Segment {
   AtomicGate* gate() const { return &layout()->gate; }
 
   bool ok() const { return mapping_.ok(); }
-  void reset() { mapping_.reset(); }
+  // Gives up the mapping.
+  Mapping Release() { return std::move(mapping_); }
+
+  // Has the pages that are used first, so that whoever uses them needs none of the kernel.
+  void Touch() const {
+    layout()->to_server_consumer.head.store(0, std::memory_order_relaxed);
+    layout()->to_server[0].tag.store(0, std::memory_order_relaxed);
+    layout()->to_client[0].tag.store(0, std::memory_order_relaxed);
+  }
 
  private:
   explicit Segment(Mapping mapping) : mapping_(std::move(mapping)) {}
