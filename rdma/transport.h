@@ -298,8 +298,8 @@ class ConnectionRequest {
   // listener's device was taken away and came back since.
   virtual RemoteRange Current(const RemoteRange& offered) const { return offered; }
 
-  // Does what Accept() would have to do and needs no endpoint for, so that this costs the listener's thread the time. It
-  // need not be called.
+  // Does what Accept() would have to do and needs no endpoint for, so that this costs the listener's thread the time.
+  // It need not be called.
   virtual void Prepare() {}
 
   // Accepts, on the thread of `endpoint` (made by the same listener). `welcome` has at most kMaxWelcomeBytes. The
@@ -359,8 +359,8 @@ class Listener {
   virtual std::unique_ptr<ConnectionRequest> Next() = 0;
   virtual int fd() const = 0;
 
-  // Gives back what connections that are over had, where the kernel takes its time over that: fd() is readable while there
-  // is such, too.
+  // Gives back what connections that are over had, where the kernel takes its time over that: fd() is readable while
+  // there is such, too.
   virtual void CleanUp() {}
 
   // Since it listens. Any thread.

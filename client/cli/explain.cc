@@ -68,8 +68,8 @@ std::string Unavailable(absl::string_view cause, const Options& options) {
   }
   // Nor could one listen there.
   if (absl::StrContains(cause, "Not a directory")) {
-    return absl::StrCat("no server can be at ", options.address, ": a part of the path is a file; give another --address",
-                        InParentheses(cause));
+    return absl::StrCat("no server can be at ", options.address,
+                        ": a part of the path is a file; give another --address", InParentheses(cause));
   }
   return absl::StrCat("no server answers at ", options.address, ": start it with kv_server --listen=", options.address,
                       ", or give another --address", InParentheses(cause));

@@ -1,5 +1,5 @@
-// Mappings that a listener's endpoints need no more. The kernel takes its time over them (8 ms for 256 MiB of a client's
-// that were READ), so the listener's thread gives them back, and no request of others waits for that.
+// Mappings that a listener's endpoints need no more. The kernel takes its time over them (8 ms for 256 MiB of a
+// client's that were READ), so the listener's thread gives them back, and no request of others waits for that.
 //
 // Thread safety: any thread may call anything.
 #ifndef FARLOOK_RDMA_SHM_DISPOSAL_H_

@@ -1,5 +1,5 @@
-// What an endpoint's thread leaves to the listener's, so that requests do not wait for the kernel: rings are made before
-// a client is accepted, and what it had mapped is given back after it.
+// What an endpoint's thread leaves to the listener's, so that requests do not wait for the kernel: rings are made
+// before a client is accepted, and what it had mapped is given back after it.
 #include "rdma/shm/disposal.h"
 
 #include <fcntl.h>

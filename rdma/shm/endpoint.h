@@ -33,8 +33,8 @@ namespace farlook::rdma::shm {
 
 class ShmEndpoint final : public Endpoint, private ConnectionHost {
  public:
-  // A listener's endpoint has its `disposal`, which outlives it, and the listener's thread empties; a client's has none.
-  // RESOURCE_EXHAUSTED when there are no descriptors left.
+  // A listener's endpoint has its `disposal`, which outlives it, and the listener's thread empties; a client's has
+  // none. RESOURCE_EXHAUSTED when there are no descriptors left.
   static absl::StatusOr<std::unique_ptr<ShmEndpoint>> Create(Disposal* disposal = nullptr);
 
   // Endpoint:

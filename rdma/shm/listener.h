@@ -58,7 +58,7 @@ class ShmListener final : public Listener {
   UniqueFd spare_;  // given up for a moment to refuse a client when no descriptors are left
   const Clock& clock_;
   const std::shared_ptr<Offers> offers_;
-  Disposal disposal_;  // of its endpoints
+  Disposal disposal_;            // of its endpoints
   std::deque<Pending> pending_;  // oldest first
   std::deque<std::unique_ptr<ConnectionRequest>> requests_;
 };

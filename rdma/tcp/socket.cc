@@ -20,8 +20,8 @@ constexpr char kUnknown[] = "?";
 void Set(int socket, int level, int option, int value) { setsockopt(socket, level, option, &value, sizeof(value)); }
 
 // What the kernel takes before it can send it is bounded: else it would take megabytes for a peer that does not listen,
-// and this process pays for them. What is sent is acknowledged within `liveness_ms`, or the kernel ends the connection; where nothing is sent it asks
-// the other host, whose kernel answers. It counts in seconds.
+// and this process pays for them. What is sent is acknowledged within `liveness_ms`, or the kernel ends the connection;
+// where nothing is sent it asks the other host, whose kernel answers. It counts in seconds.
 void Prepare(int socket, int64_t liveness_ms) {
   Set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   Set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(kMaxWaitingInKernelBytes));
