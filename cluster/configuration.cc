@@ -13,7 +13,16 @@ namespace {
 
 constexpr absl::string_view kMagic = "flkgroup";
 
-enum Tag : uint16_t { kGroup = 1, kEpoch = 2, kLease = 3, kHashSeed = 4, kLayout = 5, kFirstReplica = 64 };
+enum Tag : uint16_t {
+  kGroup = 1,
+  kEpoch = 2,
+  kLease = 3,
+  kHashSeed = 4,
+  kLayout = 5,
+  kReplicas = 6,
+  kMinInsync = 7,
+  kFirstReplica = 64
+};
 enum ReplicaTag : uint16_t { kIncarnation = 1, kKind = 2, kAddress = 3 };
 
 template <typename T>
@@ -69,6 +78,10 @@ absl::Status Configuration::Check() const {
   if (lease_us < kMinLeaseUs || lease_us > kMaxLeaseUs) {
     return bad(absl::StrCat("a lease of ", lease_us, " us; from ", kMinLeaseUs, " to ", kMaxLeaseUs));
   }
+  if (replicas < 1 || replicas > kMaxReplicas || min_insync < 1 || min_insync > replicas) {
+    return bad(
+        absl::StrCat("wants ", replicas, " replicas, ", min_insync, " of them at least: at most ", kMaxReplicas));
+  }
   if (members.size() > kMaxReplicas) return bad(absl::StrCat(members.size(), " members; at most ", kMaxReplicas));
   size_t primaries = 0;
   for (const Replica& member : members) {
@@ -88,6 +101,8 @@ std::string EncodeConfiguration(const Configuration& configuration) {
   Append(kLease, configuration.lease_us, &bytes);
   Append(kHashSeed, configuration.hash_seed, &bytes);
   Append(kLayout, configuration.layout, &bytes);
+  Append(kReplicas, configuration.replicas, &bytes);
+  Append(kMinInsync, configuration.min_insync, &bytes);
   uint16_t tag = kFirstReplica | kv::kCriticalTag;
   for (const Replica& member : configuration.members) {
     std::string fields;
@@ -118,6 +133,10 @@ absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes) {
             return Take(value, &configuration.hash_seed);
           case kLayout:
             return Take(value, &configuration.layout);
+          case kReplicas:
+            return Take(value, &configuration.replicas);
+          case kMinInsync:
+            return Take(value, &configuration.min_insync);
           default:
             break;
         }

@@ -2,7 +2,8 @@
 //
 //      0 "flkgroup" | 8 fields (kv/fields.h)
 //
-// The fields: 1 group u64, 2 epoch u64, 3 lease us u32, 4 hash seed u64, 5 layout u32; 64 + i: replica i, itself a
+// The fields: 1 group u64, 2 epoch u64, 3 lease us u32, 4 hash seed u64, 5 layout u32, 6 replicas u32, 7 least in sync
+// u32; 64 + i: replica i, itself a
 // sequence of fields: 1 incarnation u64, 2 kind u8, 3 address. Numbers are little-endian. All are critical, as who does
 // not know one would take wrong decisions; what may be ignored gets a tag without that bit.
 #ifndef FARLOOK_CLUSTER_CONFIGURATION_H_
@@ -41,6 +42,8 @@ struct Configuration {
   uint32_t lease_us = 150'000;  // D
   uint64_t hash_seed = 0;
   uint32_t layout = 0;
+  uint32_t replicas = 2;         // as many members as there should be; more servers are spares
+  uint32_t min_insync = 1;       // with fewer members no write is acknowledged
   std::vector<Replica> members;  // one of them is the primary, all are in sync
 
   const Replica* Find(uint64_t incarnation) const;

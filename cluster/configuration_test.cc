@@ -19,6 +19,8 @@ Configuration Example() {
           .lease_us = 150'000,
           .hash_seed = 9,
           .layout = 2,
+          .replicas = 3,
+          .min_insync = 2,
           .members = {{.incarnation = 1, .kind = Replica::Kind::kBackup, .address = "shm:///a"},
                       {.incarnation = 2, .kind = Replica::Kind::kPrimary, .address = "rdma://h:1"}}};
 }
@@ -32,6 +34,8 @@ TEST(Configuration, GoldenBytesAndBack) {
             "03800400f0490200"
             "048008000900000000000000"
             "0580040002000000"
+            "0680040003000000"
+            "0780040002000000"
             "40802000"
             "018008000100000000000000"
             "0280010001000000"
@@ -61,6 +65,10 @@ TEST(Configuration, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(refused([](Configuration* c) { c->epoch = uint64_t{1} << 62; }));
   EXPECT_TRUE(refused([](Configuration* c) { c->lease_us = 0; }));
   EXPECT_TRUE(refused([](Configuration* c) { c->lease_us = kMaxLeaseUs + 1; }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->replicas = 0; }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->replicas = kMaxReplicas + 1; }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->min_insync = 0; }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->min_insync = 4; }));
   EXPECT_TRUE(refused([](Configuration* c) { c->members.clear(); }));
   EXPECT_TRUE(refused([](Configuration* c) { c->members[0].kind = Replica::Kind::kPrimary; }));
   EXPECT_TRUE(refused([](Configuration* c) { c->members[1].kind = Replica::Kind::kBackup; }));

@@ -45,6 +45,8 @@ class OutgoingStream {
   // filled anew.
   absl::StatusOr<uint64_t> Follow(uint64_t backup, uint64_t accepted);
   void Forget(uint64_t backup);
+  // The last record that was sent to it over its connection. REQUIRES that it follows.
+  uint64_t SentTo(uint64_t backup) const { return backups_.at(backup).sent; }
 
   // What to send to `backup` next: records of at most `most_bytes`, but one at least, and the commit index; "": it has
   // been sent all. `clock_us`: what this primary's clock shows, or did just before.

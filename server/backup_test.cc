@@ -426,12 +426,20 @@ TEST_F(BackupTest, AMemberCannotJoinAgain) {
   GroupStream stream(kEpoch, kPrimary, 1, {}, 1 << 20);
   stream.SetMembers({});
   const kv::Follow joins = {.incarnation = kBackup, .epoch = kEpoch, .accepted = 0, .address = "shm:///b"};
-  ASSERT_TRUE(stream.Admit(joins).ok());
-  ASSERT_EQ(stream.followers().at(kBackup).from, 0u);
+  const auto first = stream.Admit(joins);
+  ASSERT_TRUE(first.ok()) << first.status();
+  // Expect: until its turn comes it hears nothing.
   EXPECT_EQ(stream.Append({.key = "k"}), 1u);
+  EXPECT_EQ(*stream.From(*first), std::nullopt);
+  EXPECT_EQ(*stream.NextBatch(*first, 1000, 0), "");
+  EXPECT_EQ(*stream.Begin(kBackup), 1u);
+  EXPECT_EQ(**stream.From(*first), 1u);
+  EXPECT_FALSE(stream.Begin(kBackup).ok());
   const auto again = stream.Admit(joins);
   ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_EQ(stream.followers().at(kBackup).from, 1u) << "who fills it sees that it has not heard the record";
+  EXPECT_TRUE(stream.followers().at(kBackup).waits) << "who fills it sees that it begins again";
+  EXPECT_TRUE(absl::IsAborted(stream.From(*first).status()));
+  EXPECT_EQ(*stream.Begin(kBackup), 1u);
   stream.SetMembers({kBackup});
   EXPECT_EQ(stream.Append({.key = "k"}), 2u);
   EXPECT_TRUE(absl::IsFailedPrecondition(stream.Admit(joins).status()));
@@ -449,6 +457,7 @@ TEST_F(BackupTest, OneThatIsForgottenPinsNothing) {
   const auto other = stream.Admit({.incarnation = kBackup + 1, .epoch = kEpoch, .address = "shm:///c"});
   const auto feed = stream.Admit({.incarnation = kBackup, .epoch = kEpoch, .address = "shm:///b"});
   ASSERT_TRUE(other.ok() && feed.ok());
+  ASSERT_TRUE(stream.Begin(kBackup).ok() && stream.Begin(kBackup + 1).ok());
   uint64_t last = 0;
   while (const uint64_t sequence = stream.Append({.key = "k", .value = "value"})) last = sequence;
   ASSERT_TRUE(stream.Accepted(*other, last).ok());

@@ -11,7 +11,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,7 +25,6 @@ namespace farlook::server {
 struct FeedId {
   uint64_t backup = 0;
   uint64_t connection = 0;
-  uint64_t from = 0;  // it is sent the records after this one
 };
 
 // Where the batches come from. Thread safety: any thread.
@@ -33,8 +34,11 @@ class RecordSource {
   // PERMISSION_DENIED: nobody who may follow. FAILED_PRECONDITION: it follows another epoch, or what it lacks is not
   // kept any more.
   virtual absl::StatusOr<FeedId> Admit(const kv::Follow& follow) = 0;
-  // As of cluster::OutgoingStream; `clock_us`: what the server's clock shows. ABORTED: a later connection has taken
-  // this one's place, or the backup may not follow any more.
+  // After which record it is sent all; nothing: it joins, and waits for its turn to be filled, as a spare does until it
+  // is needed. ABORTED: as of NextBatch().
+  virtual absl::StatusOr<std::optional<uint64_t>> From(const FeedId& feed) = 0;
+  // As of cluster::OutgoingStream, nothing for one that waits; `clock_us`: what the server's clock shows. ABORTED: a
+  // later connection has taken this one's place, or the backup may not follow any more.
   virtual absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us) = 0;
   virtual absl::Status Accepted(const FeedId& feed, uint64_t accepted) = 0;
   // The connection is over.
@@ -46,9 +50,11 @@ struct Feed {
   // Records that are put into one batch, if they are no longer.
   static constexpr size_t kBatchBytes = 64 << 10;
 
-  explicit Feed(const FeedId& of) : id(of) {}
+  Feed(const FeedId& of, kv::Follow said) : id(of), follow(std::move(said)) {}
 
   const FeedId id;
+  kv::Follow follow;       // what it said, and then the answer
+  bool is_begun = false;   // it has its answer
   std::string batch = {};  // that is being sent
   size_t sent = 0;         // of its bytes
   uint64_t accepted = 0;   // as it told last

@@ -124,6 +124,7 @@ void Group::Learn(const cluster::Entry& entry) {
   absl::Status status = configuration.status();
   Actions actions;
   const uint64_t before = member_.epoch();
+  const uint64_t followed = before == 0 ? 0 : member_.configuration().primary().incarnation;
   if (status.ok()) status = member_.Learn(entry.revision, *configuration, &actions);
   if (!status.ok()) {
     Log(LogLevel::kError, "the group's record is not believed", {{"reason", status.message()}});
@@ -132,12 +133,14 @@ void Group::Learn(const cluster::Entry& entry) {
   if (member_.epoch() != before && configuration->hash_seed != parts_.hash_seed) {
     return Depose("the group's tables have another hash seed");
   }
+  if (actions.empty()) Publish();  // clients that come to one that joins are told where to go
   CarryOut(&actions);
   if (member_.epoch() == before || deposed_ || member_.Serves()) return;
   const uint64_t primary = member_.configuration().primary().incarnation;
   if (primary == options_.incarnation) return;
-  follower_.reset();
   silent_ = absl::ZeroDuration();
+  // One that waits to be filled by the same primary goes on to wait.
+  if (backup_ != nullptr || primary != followed) follower_.reset();
   if (backup_ == nullptr) return;
   if (member_.role() == Member::Role::kJoining && primary != filled_by_) {
     return Depose("the primary that filled this server is gone; another one fills it anew");
@@ -178,7 +181,7 @@ void Group::CarryOutOne(const Action& action, Actions* more) {
     }
     case Action::Kind::kShareTail:
       ShareTail();
-      if (stream_.committed() == stream_.last()) member_.TailAccepted(member_.epoch(), Now(), more);
+      if (AllAgree()) member_.TailAccepted(member_.epoch(), Now(), more);
       return;
     case Action::Kind::kPublishTail:
       if (backup_ == nullptr) return;
@@ -205,6 +208,11 @@ void Group::Publish() {
     stream_.EnterEpoch(member_.epoch());
     SetMembers();
   }
+  const bool takes_writes = configuration.members.size() >= configuration.min_insync;
+  if (serving_.SetTakesWrites(takes_writes) == takes_writes) return;
+  if (takes_writes) return parts_.gate->Advanced();  // who waited goes on
+  Log(LogLevel::kError, "writes wait until more members are in sync",
+      {{"in_sync", configuration.members.size()}, {"min_insync", configuration.min_insync}});
 }
 
 void Group::SetMembers() {
@@ -225,10 +233,20 @@ void Group::ShareTail() {
   SetMembers();
 }
 
+// Whether each other member follows, and has this promoter's log, and nothing beyond it.
+bool Group::AllAgree() const {
+  const auto followers = stream_.followers();
+  const std::vector<uint64_t> others = member_.MustAccept();
+  return std::all_of(others.begin(), others.end(), [&](uint64_t member) {
+    const auto found = followers.find(member);
+    return found != followers.end() && found->second.connection != 0 && found->second.accepted == stream_.last();
+  });
+}
+
 // Of a promoter. Whoever does not answer is removed.
 bool Group::AwaitTail() {
   WatchBackups();
-  if (deposed_ || stream_.committed() != stream_.last()) return false;
+  if (deposed_ || !AllAgree()) return false;
   Actions actions;
   member_.TailAccepted(member_.epoch(), Now(), &actions);
   const bool serves = !actions.empty();
@@ -399,6 +417,8 @@ void Group::Run() {
     // On this host words are looked at with each get, and need no lease.
     const bool is_local = absl::StartsWith(parts_.address, "shm:");
     first.lease_us = is_local ? cluster::kMinLeaseUs : static_cast<uint32_t>(absl::ToInt64Microseconds(options_.lease));
+    first.replicas = options_.replicas;
+    first.min_insync = options_.min_insync;
     first.members.push_back({options_.incarnation, Replica::Kind::kPrimary, parts_.address});
     Actions actions;
     if (absl::Status status = member_.Create(std::move(first), &actions); !status.ok()) Depose(status.message());
@@ -467,18 +487,24 @@ void Group::Describe() {
     absl::StrAppend(&text, role, " ", address, " ", absl::Hex(incarnation, absl::kZeroPad16));
     const auto found = followers.find(incarnation);
     if (found != followers.end()) {
-      absl::StrAppend(&text, " lag ", stream_.last() - std::min(stream_.last(), found->second.accepted),
-                      found->second.connection != 0 ? "" : " disconnected");
+      if (!found->second.waits) {
+        absl::StrAppend(&text, " lag ", stream_.last() - std::min(stream_.last(), found->second.accepted));
+      }
+      if (found->second.connection == 0) absl::StrAppend(&text, " disconnected");
       can_hand_over = can_hand_over || (role == "backup" && found->second.connection != 0);
     }
     absl::StrAppend(&text, "\n");
   };
   if (member_.epoch() != 0) {
+    const Configuration& configuration = member_.configuration();
+    absl::StrAppend(&text, "members ", configuration.members.size(), " of ", configuration.replicas, ", at least ",
+                    configuration.min_insync, "\n");
     for (const Replica& member : member_.configuration().members) {
       describe(member.kind == Replica::Kind::kPrimary ? "primary" : "backup", member.incarnation, member.address);
     }
     for (const auto& [incarnation, state] : followers) {
-      if (member_.configuration().Find(incarnation) == nullptr) describe("joining", incarnation, state.address);
+      if (member_.configuration().Find(incarnation) != nullptr) continue;
+      describe(state.waits ? "spare" : "joining", incarnation, state.address);
     }
   }
   absl::MutexLock lock(&mutex_);

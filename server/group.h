@@ -61,6 +61,7 @@ class Group {
     std::string user = {}, secret = {};  // by which this server follows, where the primary has --users
     absl::Duration suspicion = absl::Milliseconds(300);
     absl::Duration lease = absl::Milliseconds(150);  // of the group, where this server begins it
+    uint32_t replicas = 2, min_insync = 1;           // likewise
   };
   // Reads the record. FAILED_PRECONDITION: its tables have another layout than this server's.
   static absl::StatusOr<std::unique_ptr<Group>> Open(Options options);
@@ -139,6 +140,7 @@ class Group {
   void Unfollow();
   void Promote(bool ended);
   void ShareTail();
+  bool AllAgree() const;
   bool AwaitTail();
   void Lead();
   // Of a primary.

@@ -10,6 +10,7 @@
 namespace farlook::server {
 
 using cluster::Actions;
+using cluster::Configuration;
 using cluster::Replica;
 
 bool Group::Serve() {
@@ -56,12 +57,16 @@ void Group::FillOne() {
     absl::MutexLock lock(&mutex_);
     if (tasks_ != 0) return;  // of one that was given up
   }
+  const Configuration& configuration = member_.configuration();
+  if (configuration.members.size() >= configuration.replicas) return;  // who joins is a spare
   for (const auto& [joiner, state] : stream_.followers()) {
-    if (state.connection == 0 || member_.configuration().Find(joiner) != nullptr) continue;
+    if (state.connection == 0 || !state.waits) continue;
+    const absl::StatusOr<uint64_t> begun = stream_.Begin(joiner);
+    if (!begun.ok()) continue;
     filling_ = std::make_unique<Filling>();
     filling_->joiner = joiner;
     filling_->address = state.address;
-    const uint64_t from = filling_->from = state.from;
+    const uint64_t from = filling_->from = *begun;
     filling_->refill = std::make_unique<Refill>(parts_.table, parts_.locks, parts_.gate, from);
     {
       absl::MutexLock lock(&mutex_);
@@ -85,7 +90,7 @@ bool Group::Fill() {
   const auto followers = stream_.followers();
   const auto state = followers.find(filling_->joiner);
   // It was given up; or it joined again, and has not heard what came in between.
-  if (state == followers.end() || state->second.from != filling_->from) {
+  if (state == followers.end() || state->second.waits || state->second.from != filling_->from) {
     Log(LogLevel::kWarning, "the server that was filled is gone", {{"address", filling_->address}});
     filling_.reset();
     SetMembers();
@@ -154,7 +159,7 @@ bool Group::IsSuspect(uint64_t incarnation, const GroupStream::Follower* state) 
   Watched& watched = watched_.try_emplace(incarnation, Watched{0, now, now}).first->second;
   if (state != nullptr && state->connection != 0) {
     watched.connected = now;
-    if (state->accepted != watched.accepted || state->accepted == stream_.last()) watched.moved = now;
+    if (state->waits || state->accepted != watched.accepted || state->accepted == stream_.last()) watched.moved = now;
     watched.accepted = state->accepted;
   }
   return now - watched.connected >= kSuspicion || now - watched.moved >= kStandstill;

@@ -26,6 +26,10 @@ cluster::Record::Kind KindOf(RecordStream::Kind kind) {
   return cluster::Record::Kind::kOutcome;
 }
 
+absl::Status GivenUp() {
+  return absl::AbortedError("this backup follows over a later connection, or may not follow any more");
+}
+
 }  // namespace
 
 GroupStream::GroupStream(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail,
@@ -141,13 +145,13 @@ std::map<uint64_t, GroupStream::Follower> GroupStream::followers() const {
 }
 
 absl::StatusOr<FeedId> GroupStream::Admit(const kv::Follow& follow) {
-  FeedId feed{.backup = follow.incarnation, .from = follow.accepted};
+  FeedId feed{.backup = follow.incarnation};
   bool advanced = false;
   {
     absl::MutexLock lock(&mutex_);
     if (stream_ == nullptr) return absl::FailedPreconditionError("this server is not the group's primary");
-    auto found = expected_.find(follow.incarnation);
-    if (found == expected_.end() && follow.address.empty()) {
+    const bool joins = !follow.address.empty();
+    if (!expected_.contains(follow.incarnation) && !joins) {
       return absl::PermissionDeniedError("the group does not know this backup, and nobody asked to add it");
     }
     if (follow.epoch != epoch_) {
@@ -155,29 +159,55 @@ absl::StatusOr<FeedId> GroupStream::Admit(const kv::Follow& follow) {
           absl::StrCat("the backup follows epoch ", follow.epoch, ", and this is ", epoch_));
     }
     // One that joins again begins again. Where its acceptances count already it would lack what it is believed to have.
-    if (!follow.address.empty()) {
-      if (IsMember(follow.incarnation)) {
-        return absl::FailedPreconditionError("this server is a member, or about to be, and cannot join again");
-      }
-      feed.from = stream_->last();
+    if (joins && IsMember(follow.incarnation)) {
+      return absl::FailedPreconditionError("this server is a member, or about to be, and cannot join again");
     }
-    const absl::StatusOr<uint64_t> from = stream_->Follow(follow.incarnation, feed.from);
-    if (!from.ok()) return from.status();
-    const bool cuts = *from < feed.from;  // it tells when it has
-    feed.from = *from;
-    feed.connection = ++connections_;
-    if (found == expected_.end()) found = expected_.emplace(follow.incarnation, Follower()).first;
-    found->second.connection = feed.connection;
-    found->second.accepted = cuts ? 0 : feed.from;
-    if (!follow.address.empty()) {
-      found->second.address = follow.address;
-      found->second.from = feed.from;
+    uint64_t from = 0;
+    if (!joins) {
+      const absl::StatusOr<uint64_t> followed = stream_->Follow(follow.incarnation, follow.accepted);
+      if (!followed.ok()) return followed.status();
+      from = *followed;
+    } else {
+      stream_->Forget(follow.incarnation);
+    }
+    Follower& follower = expected_[follow.incarnation];
+    follower.connection = feed.connection = ++connections_;
+    follower.accepted = from < follow.accepted ? 0 : from;  // one that cuts off the rest says when it has
+    follower.waits = joins;
+    if (joins) {
+      follower.address = follow.address;
+      follower.from = 0;
     }
     advanced = Advance();
   }
   if (advanced && advanced_) advanced_();
   if (appended_) appended_();  // who has the connection before this one looks
   return feed;
+}
+
+absl::StatusOr<uint64_t> GroupStream::Begin(uint64_t joiner) {
+  uint64_t from = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = expected_.find(joiner);
+    if (stream_ == nullptr || found == expected_.end() || !found->second.waits) {
+      return absl::FailedPreconditionError("it does not wait any more");
+    }
+    from = stream_->last();
+    if (absl::Status status = stream_->Follow(joiner, from).status(); !status.ok()) return status;
+    found->second.from = found->second.accepted = from;
+    found->second.waits = false;
+  }
+  if (appended_) appended_();  // it is to have its answer
+  return from;
+}
+
+absl::StatusOr<std::optional<uint64_t>> GroupStream::From(const FeedId& feed) {
+  absl::MutexLock lock(&mutex_);
+  const Follower* const backup = Current(feed);
+  if (backup == nullptr) return GivenUp();
+  if (backup->waits) return std::nullopt;
+  return stream_->SentTo(feed.backup);
 }
 
 void GroupStream::Gone(const FeedId& feed) {
@@ -198,9 +228,7 @@ GroupStream::Follower* GroupStream::Current(const FeedId& feed) {
 
 absl::StatusOr<std::string> GroupStream::NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us) {
   absl::MutexLock lock(&mutex_);
-  if (Current(feed) == nullptr) {
-    return absl::AbortedError("this backup follows over a later connection, or may not follow any more");
-  }
+  if (Current(feed) == nullptr) return GivenUp();
   return stream_->NextBatch(feed.backup, most_bytes, clock_us);
 }
 

@@ -63,13 +63,18 @@ class GroupStream final : public RecordStream, public RecordSource {
   struct Follower {
     uint64_t connection = 0;  // its last; 0: it has none
     std::string address;      // of one that joins
+    bool waits = false;       // it joins, and is not filled yet
     uint64_t from = 0;        // it heard all records after this one
     uint64_t accepted = 0;
   };
   std::map<uint64_t, Follower> followers() const;
 
+  // One that waits hears all from now on. FAILED_PRECONDITION: it is gone.
+  absl::StatusOr<uint64_t> Begin(uint64_t joiner);
+
   // Who joins (Follow::address) is expected from now on; a member cannot join.
   absl::StatusOr<FeedId> Admit(const kv::Follow& follow) override;
+  absl::StatusOr<std::optional<uint64_t>> From(const FeedId& feed) override;
   absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us) override;
   absl::Status Accepted(const FeedId& feed, uint64_t accepted) override;
   void Gone(const FeedId& feed) override;

@@ -20,7 +20,8 @@ HELP = """kv_cluster runs a group of kv_server processes on this host, for devel
 
   kv_cluster --replicas=2 /tmp/cluster
 
-  --replicas=N    servers of the group, a primary and its backups: 1 to 16 (2)
+  --replicas=N    members of the group, a primary and its backups: 1 to 16 (2)
+  --spares=N      more servers, which take the place of those that are lost: 0 to 16 (0)
   --memory=SIZE   of each server (256MiB)
   --tcp           listen at tcp://127.0.0.1, at free ports; without it at shm://DIR/a, shm://DIR/b and so on
   --etcd          keep the group's record in an etcd that is started too, in place of files in DIR
@@ -94,6 +95,7 @@ def parse(argv):
     parser = Parser(prog="kv_cluster", add_help=False, allow_abbrev=False)
     parser.add_argument("directory", metavar="DIR", nargs="?")
     parser.add_argument("--replicas", default="2")
+    parser.add_argument("--spares", default="0")
     parser.add_argument("--memory", default="256MiB")
     parser.add_argument("--tcp", action="store_true")
     parser.add_argument("--etcd", action="store_true")
@@ -109,10 +111,12 @@ def parse(argv):
         raise Failure("say in which folder, as kv_cluster /tmp/cluster; --help tells of the flags")
     if not args.replicas.isdecimal() or not 1 <= int(args.replicas) <= MOST_REPLICAS:
         raise Failure(f"--replicas={args.replicas}: a group has 1 to {MOST_REPLICAS} servers")
-    args.replicas = int(args.replicas)
+    if not args.spares.isdecimal() or int(args.spares) > MOST_REPLICAS:
+        raise Failure(f"--spares={args.spares}: 0 to {MOST_REPLICAS}")
+    args.replicas, args.spares = int(args.replicas), int(args.spares)
     for flag in passed:
-        if flag.lstrip("-").partition("=")[0] in ("listen", "group", "memory"):
-            raise Failure(f"{flag}: kv_cluster itself says --listen and --group, and --memory is a flag of its own")
+        if flag.lstrip("-").partition("=")[0] in ("listen", "group", "memory", "replicas"):
+            raise Failure(f"{flag}: kv_cluster itself says --listen and --group; --memory and --replicas stand before --")
     args.kv_server = find_program("kv_server", "server/kv_server", args.kv_server)
     args.kv_cli = find_program("kv_cli", "client/cli/kv_cli", args.kv_cli)
     if args.etcd and shutil.which("etcd") is None:
@@ -229,12 +233,13 @@ class Cluster:
             self.health = f"http://{client}/health"
             self.etcd = Process("etcd", self.etcd_command(client, peer), self.folder, mask)
             group = f"etcd://{client}/{GROUP}"
-        names = [chr(ord("a") + i) for i in range(args.replicas)]
+        names = [f"{'s' if i >= 26 else ''}{chr(ord('a') + i % 26)}" for i in range(args.replicas + args.spares)]
         addresses = [f"tcp://127.0.0.1:{port}" for port in free_ports(len(names))] if args.tcp else [
             f"shm://{self.folder.path}/{name}" for name in names]
         self.address = ",".join(addresses)
         self.servers = [Process(name, [args.kv_server, f"--listen={address}", f"--memory={args.memory}",
-                                       f"--group={group}", *args.passed], self.folder, mask)
+                                       f"--group={group}", f"--replicas={args.replicas}", *args.passed],
+                                self.folder, mask)
                         for name, address in zip(names, addresses)]
 
     def etcd_command(self, client, peer):
@@ -298,12 +303,12 @@ class Cluster:
         told = time.monotonic()
         while True:
             count = self.in_sync()
-            if count == len(self.servers):
+            if count == self.args.replicas:
                 return True
             self.check_started()
             if time.monotonic() - told > TELL_S:
                 told = time.monotonic()
-                say(f"{count or 0} of {len(self.servers)} servers are in sync so far; {self.folder.path}/*.log tell more")
+                say(f"{count or 0} of {self.args.replicas} servers are in sync so far; {self.folder.path}/*.log tell more")
             if self.wait(0.05):
                 return False
 
@@ -312,15 +317,16 @@ class Cluster:
             return
         line = f"export FARLOOK_ADDRESS={shlex.quote(self.address)}"
         (self.folder.path / "env").write_text(line + "\n", encoding="utf-8")
-        servers = "1 server" if len(self.servers) == 1 else f"{len(self.servers)} servers, in sync,"
-        print(f"{servers} at {self.address}\n{line}", flush=True)
+        servers = "1 server" if self.args.replicas == 1 else f"{self.args.replicas} servers, in sync,"
+        spares = f" and {self.args.spares} spare{'s' if self.args.spares > 1 else ''}," if self.args.spares else ""
+        print(f"{servers}{spares} at {self.address}\n{line}", flush=True)
         whole, alone_since = True, None
         while True:
             changed = self.restart_what_ended()
             asks = changed or not whole
             if asks:
                 count = None if changed else self.in_sync()
-                whole = count == len(self.servers)
+                whole = count == self.args.replicas
                 alone_since = None if changed else self.tell(count, alone_since)
             if self.wait(ASK_S if asks else IDLE_S):
                 return
@@ -349,8 +355,8 @@ class Cluster:
             say("nobody is primary. If all servers that were in sync have ended, the table is lost: end kv_cluster, and "
                 "start it again")
             return now
-        if count == len(self.servers):
-            say("all servers are in sync again")
+        if count == self.args.replicas:
+            say("all members are in sync again")
         return None
 
     def stop(self):

@@ -55,6 +55,8 @@ ABSL_FLAG(absl::Duration, keep_sessions, absl::Minutes(10), "how long a session 
 ABSL_FLAG(std::string, group, "", "where the record of its group is: file:///folder/NAME, etcd://host:port/NAME");
 ABSL_FLAG(absl::Duration, suspicion, absl::Milliseconds(300), "silence after which a backup takes the primary's place");
 ABSL_FLAG(absl::Duration, lease, absl::Milliseconds(150), "of the group, where this server begins it");
+ABSL_FLAG(int64_t, replicas, 2, "members that the group should have, where this server begins it");
+ABSL_FLAG(int64_t, min_insync, 1, "members without which the group acknowledges no write, where this server begins it");
 ABSL_FLAG(std::string, users, "", "file of those who may come, and what each may do; empty: everybody");
 ABSL_FLAG(farlook::server::FileMode, socket_mode, {}, "mode of the files of shm:// addresses; empty: the umask's");
 ABSL_FLAG(std::string, socket_group, "", "group of the files of shm:// addresses; empty: this process'");
@@ -96,6 +98,9 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
   --suspicion=DURATION        how long nothing is heard of the group's primary before a backup takes its place (300ms)
   --lease=DURATION            for how long clients believe what they saw of the group: of a group that this server
                               begins; not on shm://, where they look each time (150ms)
+  --replicas=N                members that the group should have, 1 to 16: of a group that this server begins. Further
+                              servers are spares, which take the place of those that are lost (2)
+  --min_insync=N              with fewer members in sync no write is acknowledged: of a group that this server begins (1)
   --users=FILE                who may come, and what each may do: docs/security.md; read again at SIGHUP. Without it
                               whoever reaches an rdma:// or tcp:// address may read and write all
   --socket_mode=MODE          of the files of shm:// addresses, as 660: who may write may connect (the umask's)
@@ -151,7 +156,9 @@ const std::vector<absl::string_view>& FlagNames() {
                                                                       "slow_ms",
                                                                       "group",
                                                                       "suspicion",
-                                                                      "lease"};
+                                                                      "lease",
+                                                                      "replicas",
+                                                                      "min_insync"};
   return *names;
 }
 
@@ -211,6 +218,8 @@ ServerOptions OptionsFromFlags() {
   options.group = absl::GetFlag(FLAGS_group);
   options.suspicion_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_suspicion));
   options.lease_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_lease));
+  options.replicas = absl::GetFlag(FLAGS_replicas);
+  options.min_insync = absl::GetFlag(FLAGS_min_insync);
   options.users = absl::GetFlag(FLAGS_users);
   options.socket_mode = absl::GetFlag(FLAGS_socket_mode).mode;
   options.socket_group = absl::GetFlag(FLAGS_socket_group);

@@ -188,6 +188,8 @@ absl::Status Server::Impl::OpenGroup() {
   Group::Options options{.url = *std::move(url), .incarnation = facts_.incarnation};
   options.suspicion = absl::Milliseconds(options_.suspicion_ms);
   options.lease = absl::Milliseconds(options_.lease_ms);
+  options.replicas = static_cast<uint32_t>(options_.replicas);
+  options.min_insync = static_cast<uint32_t>(options_.min_insync);
   options.layout = static_cast<uint32_t>(uint64_t{cluster::kRecordFormat} << 24 | kv::kLayoutVersion << 16 |
                                          static_cast<uint64_t>(facts_.partitions));
   const std::string locks = options.url.locks();

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/configuration.h"
 #include "kv/cell_region.h"
 #include "kv/counter_value.h"
 #include "server/byte_size.h"
@@ -25,6 +26,7 @@ constexpr int64_t kMostSlowMs = 24 * 60 * 60 * 1000;
 
 // Of groups. A primary that is only busy, or a client between two looks, must not be taken for one that is gone.
 constexpr int64_t kLeastSuspicionMs = 20, kMostSuspicionMs = 60 * 60 * 1000;
+constexpr int64_t kMostReplicas = cluster::kMaxReplicas;
 constexpr int64_t kLeastLeaseMs = 10, kMostLeaseMs = kv::kMaxLeaseUs / 1000;
 
 absl::Status OutOfRange(absl::string_view flag, uint64_t least, uint64_t most) {
@@ -64,6 +66,12 @@ absl::Status CheckOptions(const ServerOptions& options) {
   }
   if (options.lease_ms < kLeastLeaseMs || options.lease_ms > kMostLeaseMs) {
     return absl::InvalidArgumentError("--lease must be from 10ms to 60s");
+  }
+  if (options.replicas < 1 || options.replicas > kMostReplicas) {
+    return absl::InvalidArgumentError(absl::StrCat("--replicas must be from 1 to ", kMostReplicas));
+  }
+  if (options.min_insync < 1 || options.min_insync > options.replicas) {
+    return absl::InvalidArgumentError("--min_insync must be from 1 to --replicas");
   }
   if (options.counter_patience_ms < 1) return absl::InvalidArgumentError("--counter_patience must be at least 1ms");
   if (options.workers < 1 || options.workers > SessionTable::kMaxWorkers) {

@@ -40,6 +40,8 @@ struct ServerOptions {
   std::string group;                       // where the record of its group is (group_url.h); empty: it is in none
   int64_t suspicion_ms = 300;              // without a word of the group's primary a backup takes its place
   int64_t lease_ms = 150;                  // of the group (docs/cluster.md), where this server begins it
+  int64_t replicas = 2;                    // likewise: as many members as it should have
+  int64_t min_insync = 1;                  // likewise: with fewer no write is acknowledged
   // Of a group's member: its part in the group has ended, and this process is to begin anew. Called by another thread.
   std::function<void()> deposed;
 };

@@ -4,6 +4,7 @@
 #ifndef FARLOOK_SERVER_SERVING_H_
 #define FARLOOK_SERVER_SERVING_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -32,6 +33,11 @@ class Serving {
     return told_;
   }
 
+  // Whether as many members are in sync as must be for a write to be acknowledged.
+  bool takes_writes() const { return takes_writes_.load(std::memory_order_acquire); }
+  // Returns what it was.
+  bool SetTakesWrites(bool takes) { return takes_writes_.exchange(takes, std::memory_order_acq_rel); }
+
   void Set(bool now) {
     absl::MutexLock lock(&mutex_);
     now_ = now;
@@ -42,6 +48,7 @@ class Serving {
   }
 
  private:
+  std::atomic<bool> takes_writes_{true};
   mutable absl::Mutex mutex_;
   bool now_ ABSL_GUARDED_BY(mutex_) = false;
   Told told_ ABSL_GUARDED_BY(mutex_);

@@ -195,6 +195,9 @@ void Worker::ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash
     case Session::Claim::kAnswered: {
       stats_.resent_requests.Add();
       const Outcome outcome = link.session->Remembered(request.number);
+      if (shared_.gate != nullptr && IsWrite(request.type)) {
+        return AnswerWrite(link, request.number, outcome, executor_.PayloadOf(request.type, outcome));
+      }
       return Answer(link, request.number, outcome, executor_.PayloadOf(request.type, outcome));
     }
     case Session::Claim::kUnderWay:

@@ -212,6 +212,10 @@ class Worker {
   void ForgetInGroup(Link& link);
   void TakeOther(Link& link, absl::string_view message, const absl::Status& status);
   absl::StatusOr<FeedId> AdmitBackup(const Link& link, const absl::StatusOr<kv::Follow>& follow);
+  bool AnswerFollow(Link& link);
+  bool takes_writes() const { return shared_.serving == nullptr || shared_.serving->takes_writes(); }
+  void AnswerWrite(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload);
+  void AnswerWithheld();
   void BeginFeed(Link& link, absl::string_view message);
   void TakeAccepted(Link& link, absl::string_view message);
   size_t PumpFeeds();
@@ -263,9 +267,17 @@ class Worker {
     std::string payload;
   };
   std::deque<Committing> committing_;  // by sequence
-  std::vector<Link*> group_waiters_;   // whose held requests found a key busy, or the stream full
-  uint64_t group_turn_ = 0;            // as it was seen last
-  std::vector<Link*> feeds_;           // of backups
+  // The answer to a write, while too few members are in sync.
+  struct Withheld {
+    Link* link;
+    uint64_t number;
+    Outcome outcome;
+    std::string payload;
+  };
+  std::vector<Withheld> withheld_;
+  std::vector<Link*> group_waiters_;  // whose held requests found a key busy, or the stream full
+  uint64_t group_turn_ = 0;           // as it was seen last
+  std::vector<Link*> feeds_;          // of backups
 
   const std::function<void()> wake_;
   absl::Mutex tasks_mutex_;

@@ -1,6 +1,7 @@
 // What a worker of a group's primary does with requests whose answers wait until all members accepted them. The rules:
 // commit_gate.h.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace farlook::server {
 
 Outcome Worker::TryInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,
                            absl::string_view* payload) {
+  if (IsWrite(request.type) && !takes_writes()) return Outcome(kv::Code::kBusy);
   if (IsWrite(request.type) && !link.is_introduced) {
     if (!shared_.gate->Introduce(*link.session)) return Outcome(kv::Code::kBusy);
     link.is_introduced = true;
@@ -85,6 +87,7 @@ size_t Worker::PollGroup() {
     done += ended;
     tidy_.Noted();
   }
+  if (!withheld_.empty() && takes_writes()) AnswerWithheld();
   for (Link* link : std::exchange(group_waiters_, {})) {
     link->waits_for_group = false;
     if (link->closing) continue;
@@ -147,9 +150,26 @@ bool Worker::AnswerCommitted() {
   }
   if (one.link == nullptr) return true;
   one.link->committing_bytes -= payload_bytes;
-  Answer(*one.link, one.number, one.begun.outcome, one.payload);
+  if (one.begun.is_write) {
+    AnswerWrite(*one.link, one.number, one.begun.outcome, one.payload);
+  } else {
+    Answer(*one.link, one.number, one.begun.outcome, one.payload);
+  }
   Balance(*one.link);
   return true;
+}
+
+// Also of one that was done before, and is asked for again. Where too few members are in sync it is told when there are
+// enough: that is what an acknowledgement says.
+void Worker::AnswerWrite(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload) {
+  if (takes_writes()) return Answer(link, number, outcome, payload);
+  withheld_.push_back({&link, number, outcome, std::string(payload)});
+}
+
+void Worker::AnswerWithheld() {
+  for (const Withheld& one : std::exchange(withheld_, {})) {
+    if (!one.link->closing) Answer(*one.link, one.number, one.outcome, one.payload);
+  }
 }
 
 // What is open will be told by a record that the joiner hears of; or is waited for.
@@ -186,6 +206,7 @@ void Worker::ForgetInGroup(Link& link) {
     if (one.link == &link) one.link = nullptr;
   }
   if (link.feed != nullptr) shared_.records->Gone(link.feed->id);
+  std::erase_if(withheld_, [&link](const Withheld& one) { return one.link == &link; });
   std::erase(group_waiters_, &link);
   std::erase(feeds_, &link);
 }
@@ -220,21 +241,32 @@ void Worker::BeginFeed(Link& link, absl::string_view message) {
     refusal.text = std::string(feed.status().message());
     return Refuse(link, std::move(refusal));
   }
-  link.feed = std::make_unique<Feed>(*feed);
-  link.feed->accepted = feed->from;
+  link.feed = std::make_unique<Feed>(*feed, *follow);
   feeds_.push_back(&link);
   link.entry.Set(Roster::State::kBackup);
   Log(LogLevel::kInfo, "a backup follows",
       {{"peer", link.connection->peer()},
        {"incarnation", absl::Hex(follow->incarnation)},
        {"accepted", follow->accepted}});
-  kv::Follow answer = *follow;
-  answer.accepted = feed->from;
-  Send(link, answer.Encode(), {});
+  AnswerFollow(link);
+}
+
+// As soon as it is known from where on it hears all. False: not yet, or its connection is over.
+bool Worker::AnswerFollow(Link& link) {
+  Feed& feed = *link.feed;
+  if (feed.is_begun) return true;
+  const absl::StatusOr<std::optional<uint64_t>> from = shared_.records->From(feed.id);
+  if (!from.ok()) Drop(link, from.status().message());
+  if (!from.ok() || !from->has_value()) return false;
+  feed.is_begun = true;
+  feed.accepted = feed.follow.accepted = **from;
+  Send(link, feed.follow.Encode(), {});
+  return true;
 }
 
 void Worker::TakeAccepted(Link& link, absl::string_view message) {
-  if (message.size() != kAcceptedBytes) return Drop(link, "a backup's message is no acceptance");
+  if (message.size() != kAcceptedBytes || !link.feed->is_begun)
+    return Drop(link, "a backup's message is no acceptance");
   const uint64_t accepted = kv::LoadAs<uint64_t>(message.data());
   if (std::exchange(link.feed->accepted, accepted) == accepted) link.feed->is_asked = true;
   const absl::Status status = shared_.records->Accepted(link.feed->id, accepted);
@@ -246,6 +278,7 @@ size_t Worker::PumpFeeds() {
   size_t done = 0;
   for (Link* link : feeds_) {
     Feed& feed = *link->feed;
+    if (link->closing || !AnswerFollow(*link)) continue;
     for (size_t most = kBatch; most > 0 && !link->closing && link->replies.empty(); --most) {
       if (feed.sent == feed.batch.size()) {
         if (std::exchange(feed.is_asked, false)) {

@@ -281,16 +281,20 @@ class StillJoiner : private Visitor {
 class GroupTest : public testing::Test {
  protected:
   // On a busy machine nobody is silent for so long.
-  explicit GroupTest(const std::string& suspicion = "10s", const std::string& group = "")
-      : suspicion_(suspicion), group_(group) {
+  explicit GroupTest(const std::string& suspicion = "10s", const std::string& group = "", int replicas = 2,
+                     int min_insync = 1)
+      : suspicion_(suspicion), replicas_(replicas), min_insync_(min_insync), group_(group) {
     char folder[] = "/tmp/farlook-group-XXXXXX";
     folder_ = mkdtemp(folder);
     if (group_.empty()) group_ = absl::StrCat("file://", folder_, "/groups/g");
     a_ = Start();
     addresses_ = a_->address();
     client_ = MustConnect(addresses_, Reading());
+    if (min_insync == 1) Load();
+  }
+  void Load() {
     for (int i = 0; i < kItems; ++i) {
-      EXPECT_TRUE(client_->Put(absl::StrCat("item", i), absl::StrCat("value", i)).ok());
+      ASSERT_TRUE(client_->Put(absl::StrCat("item", i), absl::StrCat("value", i)).ok());
     }
   }
   ~GroupTest() override {
@@ -301,7 +305,8 @@ class GroupTest : public testing::Test {
 
   std::unique_ptr<ServerProcess> Start() {
     return std::make_unique<ServerProcess>(std::vector<std::string>{
-        "--memory=64MiB", "--workers=2", absl::StrCat("--suspicion=", suspicion_), absl::StrCat("--group=", group_)});
+        "--memory=64MiB", "--workers=2", absl::StrCat("--suspicion=", suspicion_), absl::StrCat("--group=", group_),
+        absl::StrCat("--replicas=", replicas_), absl::StrCat("--min_insync=", min_insync_)});
   }
   void StartBackup() {
     b_ = Start();
@@ -345,6 +350,7 @@ class GroupTest : public testing::Test {
   }
 
   const std::string suspicion_;
+  const int replicas_, min_insync_;
   std::string group_, folder_;
   std::unique_ptr<ServerProcess> a_, b_;
   std::string addresses_;
@@ -415,36 +421,16 @@ TEST_F(GroupTest, JoinersThatStandStillOrDieAreGivenUp) {
   ExpectAllItems();
 }
 
-// One is filled while the others come and go.
-TEST_F(GroupTest, ThreeServersBecomeAGroup) {
-  Chain chain(addresses_, "chain");
-  b_ = Start();
-  auto c = Start();
-  for (std::string status = Status(); !HasFailure(); status = Status()) {
-    const size_t first = status.find("\nbackup ");
-    if (first != std::string::npos && status.find("\nbackup ", first + 1) != std::string::npos) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  chain.Advance(100);
-  b_->Signal(SIGKILL);
-  b_->Wait();
-  b_->Restart();
-  chain.Advance(100);
-  EXPECT_TRUE(HandOver(client_.get()).ok());
-  AwaitBackup();
-  ExpectAllItems();
-  chain.Stop();
-  EXPECT_EQ(chain.failures(), 0);
-}
-
 class ThreeServersTest : public GroupTest {
  protected:
-  explicit ThreeServersTest(const std::string& suspicion = "10s") : GroupTest(suspicion) {
+  explicit ThreeServersTest(const std::string& suspicion = "10s", int replicas = 3, int min_insync = 1)
+      : GroupTest(suspicion, "", replicas, min_insync) {
     b_ = Start();
     c_ = Start();
     addresses_ = absl::StrCat(a_->address(), ",", b_->address(), ",", c_->address());
     client_ = MustConnect(addresses_, Reading());
-    AwaitBackups(2);
+    AwaitBackups(replicas - 1);
+    if (min_insync > 1) Load();
   }
   ~ThreeServersTest() override { c_.reset(); }
 
@@ -551,6 +537,134 @@ TEST_F(ThreeServersOneStopsTest, ThePrimaryAndABackupAreLostAtOnce) {
     }
     AwaitBackups(2);
   }
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// One is filled while the others come and go.
+TEST_F(ThreeServersTest, OneIsFilledWhileOthersComeAndGo) {
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  b_->Restart();
+  chain.Advance(100);
+  EXPECT_TRUE(HandOver(client_.get()).ok());
+  AwaitBackups(2);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+class SpareTest : public ThreeServersTest {
+ protected:
+  SpareTest() : ThreeServersTest("10s", /*replicas=*/2) {}
+  // That is no member, and waits.
+  ServerProcess& Spare() {
+    AwaitStatus("\nspare ", true);
+    return Status().find(absl::StrCat("\nspare ", b_->address(), " ")) != std::string::npos ? *b_ : *c_;
+  }
+};
+
+// It costs nothing until it is needed: it hears no record. Then it is filled, whoever is lost.
+TEST_F(SpareTest, ASpareTakesThePlaceOfWhoeverIsLost) {
+  ServerProcess& spare = Spare();
+  ServerProcess& backup = &spare == b_.get() ? *c_ : *b_;
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  EXPECT_NE(Status().find("\nmembers 2 of 2, at least 1\n"), std::string::npos) << Status();
+  EXPECT_EQ(CountBackups(), 1u);
+  backup.Signal(SIGKILL);
+  backup.Wait();
+  AwaitStatus(absl::StrCat("\nbackup ", spare.address(), " "), true);
+  AwaitBackups(1);
+  chain.Advance(100);
+  // Expect: who comes back is the spare now, and is taken in when the primary is lost.
+  backup.Restart();
+  EXPECT_EQ(&Spare(), &backup);
+  a_->Signal(SIGKILL);
+  a_->Wait();
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(spare));
+  AwaitStatus(absl::StrCat("\nbackup ", backup.address(), " "), true);
+  AwaitBackups(1);
+  chain.Advance(100);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// A spare that stands still, or goes, disturbs nobody.
+TEST_F(SpareTest, ASpareThatIsOfNoUseIsLeftOut) {
+  ServerProcess& spare = Spare();
+  ServerProcess& backup = &spare == b_.get() ? *c_ : *b_;
+  Chain chain(addresses_, "chain");
+  spare.Signal(SIGSTOP);
+  chain.Advance(100);
+  backup.Signal(SIGKILL);
+  backup.Wait();
+  chain.Advance(100);
+  backup.Restart();
+  AwaitStatus(absl::StrCat("\nbackup ", backup.address(), " "), true);
+  chain.Advance(100);
+  spare.Signal(SIGCONT);
+  Spare();
+  spare.Signal(SIGKILL);
+  spare.Wait();
+  AwaitStatus("\nspare ", false);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+class LeastInSyncTest : public ThreeServersTest {
+ protected:
+  LeastInSyncTest() : ThreeServersTest("1s", 3, /*min_insync=*/2) {}
+
+  absl::Status PutWithin(int64_t timeout_ms, const std::string& key) {
+    PutOptions options;
+    options.timeout_ms = timeout_ms;
+    return client_->Put(key, "value", options).status();
+  }
+};
+
+// Gets go on; writes, also those that were under way, wait within their deadlines until there are two again.
+TEST_F(LeastInSyncTest, WithFewerMembersNoWriteIsAcknowledged) {
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  chain.Advance(100);
+  c_->Signal(SIGKILL);
+  c_->Wait();
+  AwaitStatus("\nmembers 1 of 3, at least 2\n", true);
+  const uint64_t acknowledged = chain.acknowledged();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(PutWithin(500, "key")));
+  ExpectAllItems();
+  EXPECT_EQ(chain.acknowledged(), acknowledged);
+  b_->Restart();
+  chain.Advance(100);
+  EXPECT_TRUE(PutWithin(kTimeoutMs, "key").ok());
+  c_->Restart();
+  AwaitBackups(2);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// Nor does one say so that has become primary alone, of a write that the former primary's members had all.
+TEST_F(LeastInSyncTest, AWriteThatIsAskedForAgainIsNotAcknowledgedEither) {
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  c_->Signal(SIGKILL);
+  c_->Wait();
+  AwaitBackups(1);
+  chain.Advance(100);
+  a_->Signal(SIGKILL);
+  a_->Wait();
+  AwaitStatus("\nmembers 1 of 3, at least 2\n", true);
+  EXPECT_TRUE(IsPrimary(*b_));
+  const uint64_t acknowledged = chain.acknowledged();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(chain.acknowledged(), acknowledged);
+  c_->Restart();
+  chain.Advance(100);
   ExpectExact(&chain);
   ExpectAllItems();
 }
