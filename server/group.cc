@@ -211,6 +211,7 @@ void Group::Publish() {
   const bool takes_writes = configuration.members.size() >= configuration.min_insync;
   if (serving_.SetTakesWrites(takes_writes) == takes_writes) return;
   if (takes_writes) return parts_.gate->Advanced();  // who waited goes on
+  if (!member_.Serves() && member_.role() != Member::Role::kPromoting) return;
   Log(LogLevel::kError, "writes wait until more members are in sync",
       {{"in_sync", configuration.members.size()}, {"min_insync", configuration.min_insync}});
 }

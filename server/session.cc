@@ -59,6 +59,10 @@ void Session::Finish(uint64_t number, const Outcome& outcome) {
   entry.slot = outcome.slot;
   entry.code = outcome.code;
   entry.state = State::kAnswered;
+  RaiseFloor();
+}
+
+void Session::RaiseFloor() {
   while (floor_ < highest_) {
     const Entry& next = at(floor_ + 1);
     if (next.number != floor_ + 1 || next.state < State::kAnswered) break;
@@ -112,6 +116,7 @@ void Session::Resume(const kv::Hello& hello) {
     epoch_ = hello.epoch;
     floor_ = hello.acknowledged;
     highest_ = std::max(highest_, floor_);
+    RaiseFloor();  // over what it is told from now on, and may say that it was told when it comes again
   }
   confirmed_epoch_ = hello.epoch;
   ++epoch_;

@@ -173,6 +173,8 @@ class Session {
   friend class SessionTable;
 
   void Recall(const Outcomes::Of& told);
+  // So that all up to floor_ is answered.
+  void RaiseFloor();
 
   enum class State : uint8_t { kFree, kUnderWay, kAnswered, kRecalled };  // the last: by another server
   struct Entry {

@@ -446,9 +446,13 @@ TEST_F(SessionTableTest, WhatTheFormerPrimaryToldIsRemembered) {
   EXPECT_EQ(session->Begin(4, RequestType::kPut), Session::Claim::kExecute);
   EXPECT_EQ(session->Begin(5, RequestType::kPut), Session::Claim::kAnswered);
   EXPECT_EQ(session->Remembered(5).code, Code::kExists);
-  EXPECT_EQ(session->Begin(2 + kWindow + 1, RequestType::kPut), Session::Claim::kImpossible);
-  // Expect: from now on only its client knows the epoch.
+  EXPECT_EQ(session->Begin(3 + kWindow + 1, RequestType::kPut), Session::Claim::kImpossible);
+  // Expect: what it was told it may say when it comes again, though nothing else has ended.
   table_.Detach(session, 3);
+  hello.epoch = 18;
+  hello.acknowledged = 3;
+  EXPECT_EQ(table_.FindResumable(hello, 4, &why_), session) << why_;
+  // Expect: from now on only its client knows the epoch.
   hello.epoch = 16;
   EXPECT_EQ(table_.FindResumable(hello, 4, &why_), nullptr);
 }
