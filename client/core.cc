@@ -46,7 +46,8 @@ void ClientCore::Start(absl::Span<Operation* const> operations) {
 }
 
 void ClientCore::StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns) {
-  for (Operation* operation : operations) Admit(operation, deadline_ns);
+  const bool alone = operations.size() == 1;
+  for (Operation* operation : operations) Admit(operation, deadline_ns, alone);
   Post();
 }
 
@@ -62,13 +63,14 @@ void ClientCore::SetDeadlines(absl::Span<Operation* const> operations, int64_t d
   }
 }
 
-void ClientCore::Admit(Operation* operation, int64_t deadline_ns) {
+void ClientCore::Admit(Operation* operation, int64_t deadline_ns, bool alone) {
   finished_.Begun(operation);
   operation->version = 0;
   operation->touched = false;
   if (latencies_.Due()) [[unlikely]]
     operation->timing = latencies_.Begin();
   timeouts_.Set(operation, deadline_ns);
+  if (alone && engines_.StartPut(operation)) return;
   if (!local_ && IsCounter(operation->kind)) LookAfterPause();
   engines_.Start(operation);
 }

@@ -125,7 +125,8 @@ class ClientCore {
   static constexpr int64_t kAttemptNs = 250'000'000;
   static constexpr int kMostDoublings = 6;
 
-  void Admit(Operation* operation, int64_t deadline_ns);
+  // `alone`: it need not wait for others that could go with it in one message.
+  void Admit(Operation* operation, int64_t deadline_ns, bool alone = false);
   void LookAfterPause();
   bool Handle();
   void HandleLast(size_t count);

@@ -56,6 +56,12 @@ absl::Status CheckTtl(const Operation& operation) {
   return absl::OkStatus();
 }
 
+// A put that needs no check: most do not.
+bool IsPlainPut(const Operation& operation) {
+  return operation.key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes &&
+         operation.value.size() <= kv::kMaxValueBytes && operation.ttl_ms == 0;
+}
+
 }  // namespace
 
 Engines::Engines(const Parts& parts, const ClientOptions& options)
@@ -81,6 +87,8 @@ Engines::Engines(const Parts& parts, const ClientOptions& options)
 
 // What is not answered with READs, or makes no sense. Apart, so that gets need little of the stack.
 ABSL_ATTRIBUTE_NOINLINE void Engines::StartOther(Operation* operation) {
+  if (operation->kind == Kind::kPut && IsPlainPut(*operation) && !read_only_) [[likely]]
+    return session_.Start(operation);
   if (absl::Status status = CheckOperation(*operation, read_only_); !status.ok()) {
     parts_.finished->End(operation, std::move(status));
   } else if (IsCounter(operation->kind)) {
@@ -94,6 +102,10 @@ ABSL_ATTRIBUTE_NOINLINE void Engines::StartOther(Operation* operation) {
     }
     session_.Start(operation);
   }
+}
+
+bool Engines::StartPut(Operation* operation) {
+  return operation->kind == Kind::kPut && !read_only_ && IsPlainPut(*operation) && session_.StartAtOnce(operation);
 }
 
 void Engines::Pump() {
@@ -121,17 +133,20 @@ void Engines::Pump() {
 // ---- Messages.
 
 [[gnu::always_inline]] inline absl::Status Engines::ReceivedReply(absl::string_view message) {
-  auto reply = kv::Reply::Decode(message);
-  if (!reply.ok()) return reply.status();
+  kv::Reply reply;
+  if (!reply.DecodeFrom(message)) [[unlikely]]
+    return kv::Reply::WhyNot(message);
   Operation* operation = nullptr;
-  if (absl::Status status = session_.Answered(*reply, &operation); !status.ok()) return status;
-  if (operation == nullptr) return absl::OkStatus();
-  if (operation->kind == Kind::kPut && reply->code == kv::Code::kOk) [[likely]] {
-    operation->version = reply->version;
-    if (mirror_.enabled()) Remember(*operation, *reply);
+  if (absl::Status status = session_.Answered(reply, &operation); !status.ok()) [[unlikely]]
+    return status;
+  if (operation == nullptr) [[unlikely]]
+    return absl::OkStatus();
+  if (operation->kind == Kind::kPut && reply.code == kv::Code::kOk) [[likely]] {
+    operation->version = reply.version;
+    if (mirror_.enabled()) Remember(*operation, reply);
     parts_.finished->End(operation);
   } else {
-    Answered(operation, *reply);
+    Answered(operation, reply);
   }
   return absl::OkStatus();
 }

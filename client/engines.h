@@ -78,6 +78,8 @@ class Engines {
     ++parts_.stats->gets;
     reads_.Start(operation);
   }
+  // Posts a put now, in place of Start(). False: that may not be, and nothing was done. REQUIRES it has a deadline.
+  bool StartPut(Operation* operation);
   // Posts what may be posted now. REQUIRES connected.
   void Pump();
   // Whether Pump() may have something to do.

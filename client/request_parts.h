@@ -74,18 +74,13 @@ inline kv::RequestType TypeOf(const Operation& operation, bool pulled) {
   return kv::RequestType::kPutPulled;
 }
 
+// Both count their kinds alike.
 inline kv::Condition OnWire(Condition::Kind kind) {
-  switch (kind) {
-    case Condition::Kind::kIfAbsent:
-      return kv::Condition::kAbsent;
-    case Condition::Kind::kIfPresent:
-      return kv::Condition::kPresent;
-    case Condition::Kind::kIfVersion:
-      return kv::Condition::kVersion;
-    case Condition::Kind::kAlways:
-      break;
-  }
-  return kv::Condition::kAlways;
+  static_assert(static_cast<int>(Condition::Kind::kAlways) == static_cast<int>(kv::Condition::kAlways) &&
+                static_cast<int>(Condition::Kind::kIfAbsent) == static_cast<int>(kv::Condition::kAbsent) &&
+                static_cast<int>(Condition::Kind::kIfPresent) == static_cast<int>(kv::Condition::kPresent) &&
+                static_cast<int>(Condition::Kind::kIfVersion) == static_cast<int>(kv::Condition::kVersion));
+  return static_cast<kv::Condition>(kind);
 }
 
 }  // namespace farlook::client

@@ -127,7 +127,7 @@ absl::Status Session::PlaceValue(absl::string_view value, BufferPool::Piece* pie
   request.type = TypeOf(operation, pulled.data() != nullptr);
   request.condition = OnWire(operation.condition.kind());
   request.number = number;
-  // A view's members one by one, here, below and in Post(): else the compiler keeps a Request in memory, and clears it
+  // A view's members one by one, here and below: else the compiler keeps a Request in memory, and clears it
   // first, word by word.
   request.key = {operation.key.data(), operation.key.size()};
   request.version = operation.condition.version();
@@ -153,11 +153,30 @@ bool Session::Post(uint64_t number) {
   const Sent& sent = At(number);
   if (sent.operation == nullptr) [[unlikely]]
     return PostCopy(sent);
+  const Operation& operation = *sent.operation;
+  if (operation.kind == Kind::kPut && sent.value.data() == nullptr && !HasOptions(operation)) [[likely]]
+    return PostPlainPut(operation, number);
   char options[kv::RequestOptions::kMaxBytes];
-  const kv::Request request = RequestOf(*sent.operation, number, options);
+  const kv::Request request = RequestOf(operation, number, options);
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
   return PostMessage({head, head_bytes}, {request.value.data(), request.value.size()}, number);
+}
+
+// Post() of most puts: the compiler knows all that its request does not have.
+[[gnu::always_inline]] inline bool Session::PostPlainPut(const Operation& operation, uint64_t number) {
+  kv::Request request;
+  request.type = kv::RequestType::kPut;
+  request.condition = OnWire(operation.condition.kind());
+  request.number = number;
+  request.version = operation.condition.version();
+  request.deadline_us = clock_.DeadlineAt(operation.deadline_ns);
+  // A view's members one by one: else the compiler keeps a Request in memory.
+  request.key = {operation.key.data(), operation.key.size()};
+  request.value_bytes = static_cast<uint32_t>(operation.value.size());
+  char head[kv::kMaxRequestHeadBytes];
+  const size_t head_bytes = request.EncodeHead(head);
+  return PostMessage({head, head_bytes}, {operation.value.data(), operation.value.size()}, number);
 }
 
 void Session::Hear(const kv::Reply& reply) {
@@ -199,6 +218,10 @@ void Session::Repeat() {
 [[gnu::always_inline]] inline void Session::Took(Operation* operation) {
   prepared_ = nullptr;
   queue_.Pop();
+  Numbered(operation);
+}
+
+[[gnu::always_inline]] inline void Session::Numbered(Operation* operation) {
   Sent& sent = At(next_);
   sent.operation = operation;
   sent.answered = false;
@@ -207,6 +230,22 @@ void Session::Repeat() {
   ++live_;
   ++next_;
   ++repeat_;
+}
+
+// Most puts that are started alone need no queue.
+bool Session::StartAtOnce(Operation* operation) {
+  const bool may = connection_ != nullptr && queue_.empty() && repeat_ == next_ && next_ < floor_ + window_ &&
+                   operation->value.size() <= max_value_bytes_ && Fits(*operation);
+  if (!may) [[unlikely]]
+    return false;
+  operation->engine = this;
+  At(next_).operation = operation;
+  if (!Post(next_)) [[unlikely]] {
+    At(next_).operation = nullptr;
+    return false;
+  }
+  Numbered(operation);
+  return true;
 }
 
 void Session::Pump() {

@@ -82,6 +82,8 @@ class Session final : public Engine {
     queue_.Push(operation);
     parts_.posted->more = true;
   }
+  // Posts a put now, in place of Start(). False: that may not be, and nothing was done. REQUIRES it has a deadline.
+  bool StartAtOnce(Operation* operation);
   // Posts what may be posted now: what a resumption repeats, then the queue. An operation that cannot be sent at all
   // ends.
   void Pump() override;
@@ -146,8 +148,10 @@ class Session final : public Engine {
     return true;
   }
   void Took(Operation* operation);
+  void Numbered(Operation* operation);
   bool PostCopy(const Sent& sent);
   bool Post(uint64_t number);
+  bool PostPlainPut(const Operation& operation, uint64_t number);
   void Hear(const kv::Reply& reply);
   void KeepCopy(uint64_t number);
   void Unprepare(const Operation* operation);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "kv/fingerprints.h"
 #include "kv/item.h"
 #include "kv/limits.h"
 #include "kv/words.h"
@@ -114,10 +115,18 @@ char* Index::FindOffset(uint64_t hash, uint64_t offset) const {
 }
 
 void Index::PrefetchItem(uint64_t hash) const {
-  ForMatches(SegmentOf(hash), hash, [&](Slot slot) {
-    __builtin_prefetch(region_ + slot.offset());
-    return false;
-  });
+  // A hint, so no slot need be looked at but those that bear the fingerprint, as it seems.
+  const uint16_t fingerprint = FingerprintOf(hash);
+  char* const segment = SegmentOf(hash);
+  const auto prefetch = [this, fingerprint](const char* bucket) {
+    for (uint32_t likely = LikelyWords(bucket, fingerprint); likely != 0; likely &= likely - 1) {
+      __builtin_prefetch(region_ + Slot(LoadWord(bucket + 8 * std::countr_zero(likely))).offset());
+    }
+  };
+  const char* const main = BucketAt(segment, BucketOf(hash));
+  prefetch(main);
+  if (const uint32_t link = InfoOf(main).link(); link != 0) [[unlikely]]
+    prefetch(BucketAt(segment, LinkedBucket(link)));
 }
 
 char* Index::RoomIn(char* segment, uint32_t bucket) {

@@ -81,26 +81,37 @@ absl::Status DecodeOptions(Request* request) {
 }  // namespace
 
 absl::StatusOr<Request> Request::Decode(absl::string_view bytes) {
+  Request request;
+  if (absl::Status status = Decode(bytes, &request); !status.ok()) return status;
+  return request;
+}
+
+absl::Status Request::Decode(absl::string_view bytes, Request* to) {
   if (bytes.size() < kHeaderBytes) return Malformed("request: shorter than its header");
   const char* at = bytes.data();
-  Request request;
-  const uint8_t type = LoadAs<uint8_t>(at);
-  const uint8_t condition = LoadAs<uint8_t>(at + 1);
-  const size_t key_bytes = LoadAs<uint16_t>(at + 2);
-  const size_t option_bytes = LoadAs<uint16_t>(at + 32);
+  Request& request = *to;
+  const uint64_t first = LoadAs<uint64_t>(at), last = LoadAs<uint64_t>(at + 32);
+  const uint8_t type = first & 0xff, condition = first >> 8 & 0xff;
+  const size_t key_bytes = first >> 16 & 0xffff, option_bytes = last & 0xffff;
   if (!IsRequestType(type)) return Malformed(absl::StrCat("request: unknown type ", type));
   request.type = static_cast<RequestType>(type);
   if (condition > static_cast<uint8_t>(Condition::kVersion)) {
     return Malformed(absl::StrCat("request: unknown condition ", condition));
   }
   request.condition = static_cast<Condition>(condition);
-  request.value_bytes = LoadAs<uint32_t>(at + 4);
+  request.value_bytes = static_cast<uint32_t>(first >> 32);
   request.number = LoadAs<uint64_t>(at + 8);
   request.version = LoadAs<uint64_t>(at + 16);
   request.deadline_us = LoadAs<uint64_t>(at + 24);
-  request.flags = LoadAs<uint16_t>(at + 34);
+  request.flags = last >> 16 & 0xffff;
   request.unsupported = request.flags != 0;
-  if (LoadAs<uint32_t>(at + 36) != 0) return Malformed("request: reserved bytes are not zero");
+  request.options = request.value = {};
+  request.option = RequestOptions();
+  if (request.type != RequestType::kPut) [[unlikely]] {
+    request.source = ValueSource();
+    request.operands = CounterOperands();
+  }
+  if (last >> 32 != 0) return Malformed("request: reserved bytes are not zero");
   const bool numbered = IsNumbered(request.type);
   if (numbered && request.number == 0) return Malformed("request: number 0");
   if (!numbered && request.number != 0) return Malformed("request: a number where none belongs");
@@ -126,21 +137,18 @@ absl::StatusOr<Request> Request::Decode(absl::string_view bytes) {
   if (HasValue(request.type)) {
     request.value = bytes.substr(key_end);
     if (request.value.size() != request.value_bytes) return Malformed("request: value of another length than it says");
-    return request;
+    return absl::OkStatus();
   }
   if (request.type == RequestType::kPutPulled) {
-    const absl::Status status = DecodeSource(Trailer(bytes, key_end, ValueSource::kBytes), &request.source);
-    if (!status.ok()) return status;
-    return request;
+    return DecodeSource(Trailer(bytes, key_end, ValueSource::kBytes), &request.source);
   }
   if (request.value_bytes != 0) return Malformed("request: a value where none belongs");
   if (HasOperands(request.type)) {
     const absl::string_view trailer = Trailer(bytes, key_end, CounterOperands::kBytes);
-    if (absl::Status status = DecodeOperands(trailer, request.type, &request.operands); !status.ok()) return status;
-    return request;
+    return DecodeOperands(trailer, request.type, &request.operands);
   }
   if (bytes.size() != key_end) return Malformed("request: a value where none belongs");
-  return request;
+  return absl::OkStatus();
 }
 
 absl::string_view CodeName(Code code) {
@@ -166,32 +174,19 @@ bool CounterResult::Decode(absl::string_view payload, CounterResult* result) {
   return true;
 }
 
-void Reply::EncodeHead(char* to) const {
-  StoreAs(to, uint64_t{static_cast<uint8_t>(code)} | uint64_t{flags} << 8 | uint64_t{payload.size()} << 32);
-  StoreAs(to + 8, number);
-  StoreAs(to + 16, version);
-  StoreAs(to + 24, slot.word());
-  StoreAs(to + 32, time_us);
+absl::StatusOr<Reply> Reply::Decode(absl::string_view bytes) {
+  absl::StatusOr<Reply> reply(absl::in_place);
+  if (!reply->DecodeFrom(bytes)) return WhyNot(bytes);
+  return reply;
 }
 
-absl::StatusOr<Reply> Reply::Decode(absl::string_view bytes) {
+absl::Status Reply::WhyNot(absl::string_view bytes) {
   if (bytes.size() < kHeaderBytes) return Malformed("reply: shorter than its header");
-  const char* at = bytes.data();
-  const uint64_t head = LoadAs<uint64_t>(at);
+  const uint64_t head = LoadAs<uint64_t>(bytes.data());
   const uint8_t code = head & 0xff;
   if (code >= kCodes) return Malformed(absl::StrCat("reply: unknown code ", code));
   if ((head >> 16 & 0xffff) != 0) return Malformed("reply: reserved bytes are not zero");
-  if (bytes.size() - kHeaderBytes != head >> 32) return Malformed("reply: payload of another length than it says");
-  absl::StatusOr<Reply> result(absl::in_place);  // not copied: each reply comes through here
-  Reply& reply = *result;
-  reply.code = static_cast<Code>(code);
-  reply.flags = head >> 8 & 0xff;
-  reply.number = LoadAs<uint64_t>(at + 8);
-  reply.version = LoadAs<uint64_t>(at + 16);
-  reply.slot = Slot(LoadAs<uint64_t>(at + 24));
-  reply.time_us = LoadAs<uint64_t>(at + 32);
-  reply.payload = bytes.substr(kHeaderBytes);
-  return result;
+  return Malformed("reply: payload of another length than it says");
 }
 
 }  // namespace farlook::kv

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kv/limits.h"
@@ -149,6 +150,9 @@ struct Request {
   // multiple of 8.
   size_t EncodeHead(char* to) const;
   static absl::StatusOr<Request> Decode(absl::string_view bytes);
+  // The same into a request that may have been another one: what a kPut does not have, source and operands, may be
+  // that one's. After an error nothing of it means anything.
+  static absl::Status Decode(absl::string_view bytes, Request* to);
 };
 // Inline, so that who has the parts in registers need not put a Request together.
 inline size_t Request::EncodeHead(char* to) const {
@@ -259,8 +263,31 @@ struct Reply {
                               // of counters: CounterResult; kTtl: TtlResult
 
   // The header for a payload of payload.size() bytes. `to` has room for kHeaderBytes.
-  void EncodeHead(char* to) const;
+  void EncodeHead(char* to) const {
+    StoreAs(to, uint64_t{static_cast<uint8_t>(code)} | uint64_t{flags} << 8 | uint64_t{payload.size()} << 32);
+    StoreAs(to + 8, number);
+    StoreAs(to + 16, version);
+    StoreAs(to + 24, slot.word());
+    StoreAs(to + 32, time_us);
+  }
   static absl::StatusOr<Reply> Decode(absl::string_view bytes);
+  // False: malformed; WhyNot() says why. Inline, since each reply comes through here.
+  bool DecodeFrom(absl::string_view bytes) {
+    if (bytes.size() < kHeaderBytes) return false;
+    const char* const at = bytes.data();
+    const uint64_t head = LoadAs<uint64_t>(at);
+    if ((head & 0xff) >= kCodes || (head >> 16 & 0xffff) != 0 || head >> 32 != bytes.size() - kHeaderBytes)
+      return false;
+    code = static_cast<Code>(head & 0xff);
+    flags = head >> 8 & 0xff;
+    number = LoadAs<uint64_t>(at + 8);
+    version = LoadAs<uint64_t>(at + 16);
+    slot = Slot(LoadAs<uint64_t>(at + 24));
+    time_us = LoadAs<uint64_t>(at + 32);
+    payload = {at + kHeaderBytes, bytes.size() - kHeaderBytes};
+    return true;
+  }
+  static absl::Status WhyNot(absl::string_view bytes);
 };
 inline constexpr size_t kMaxReplyPayloadBytes = kMaxMessageBytes - Reply::kHeaderBytes;
 

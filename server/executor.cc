@@ -10,15 +10,6 @@
 
 namespace farlook::server {
 
-kv::Code Executor::Admit(const kv::Request& request, Asker asker, int64_t now_ns) const {
-  if (IsWrite(request.type)) {
-    if (asker.read_only) return kv::Code::kReadOnly;
-    if (asker.writes_refused) return kv::Code::kShuttingDown;
-  }
-  if (request.unsupported) return kv::Code::kUnsupported;
-  return shared_.time.IsOver(request.deadline_us, now_ns) ? kv::Code::kExpired : kv::Code::kOk;
-}
-
 // "@N" in place of a prefix asks for all but the first N lines, since a reply may be too short for all of them. The
 // version says how many lines follow those of the reply.
 Outcome Executor::Stat(absl::string_view what, absl::string_view* payload) {
@@ -34,11 +25,10 @@ Outcome Executor::Stat(absl::string_view what, absl::string_view* payload) {
   return Outcome(kv::Code::kOk, static_cast<uint64_t>(std::count(rest.begin(), rest.end(), '\n')));
 }
 
-Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns,
-                          absl::string_view* payload, bool may_step) {
+Outcome Executor::ExecuteOther(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns,
+                               absl::string_view* payload, bool may_step) {
   Outcome outcome;
   switch (request.type) {
-    case kv::RequestType::kPut:
     case kv::RequestType::kDelete:
       return Write(request, hash, now_ns, may_step);
     case kv::RequestType::kGet:
@@ -61,6 +51,7 @@ Outcome Executor::Execute(const kv::Request& request, uint64_t hash, bool tell_c
     case kv::RequestType::kTtl:
       return Ttl(request, hash, payload);
     case kv::RequestType::kPing:
+    case kv::RequestType::kPut:
     case kv::RequestType::kPutPulled:
     case kv::RequestType::kCellsDropped:
     case kv::RequestType::kTouched:

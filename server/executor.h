@@ -41,19 +41,32 @@ class Executor {
     bool writes_refused = false;  // the server is about to end
   };
   // kOk, or why the request must not be begun.
-  kv::Code Admit(const kv::Request& request, Asker asker, int64_t now_ns) const;
+  kv::Code Admit(const kv::Request& request, Asker asker, int64_t now_ns) const {
+    if (IsWrite(request.type)) {
+      if (asker.read_only) return kv::Code::kReadOnly;
+      if (asker.writes_refused) return kv::Code::kShuttingDown;
+    }
+    if (request.unsupported) return kv::Code::kUnsupported;
+    return shared_.time.IsOver(request.deadline_us, now_ns) ? kv::Code::kExpired : kv::Code::kOk;
+  }
 
   // Carries out any numbered request but a kPutPulled. `hash` is its key's, where it has one; `tell_cell`: see
   // Counters::Execute. `*payload` is the reply's, valid until the next call. kMakingRoom: to be called again; a call
   // that may not make a step towards the room only says so. In a group, of what only reads, and kTimeIsOver of an item
   // that has expired and nobody has ended; a kGetAndTouch gets, whatever the time. REQUIRES Admit() said kOk.
   Outcome Execute(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns, absl::string_view* payload,
-                  bool may_step = true);
+                  bool may_step = true) {
+    if (request.type == kv::RequestType::kPut) [[likely]]
+      return Write(request, hash, now_ns, may_step);
+    return ExecuteOther(request, hash, tell_cell, now_ns, payload, may_step);
+  }
 
   // The payload of a reply from memory; valid until the next call.
   absl::string_view PayloadOf(kv::RequestType type, const Outcome& outcome);
 
  private:
+  Outcome ExecuteOther(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns,
+                       absl::string_view* payload, bool may_step);
   Outcome Write(const kv::Request& request, uint64_t hash, int64_t now_ns, bool may_step);
   Outcome Get(const kv::Request& request, uint64_t hash, absl::string_view* payload);
   Outcome Stat(absl::string_view what, absl::string_view* payload);

@@ -155,10 +155,10 @@ void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
 }
 
 void Worker::Decode(absl::string_view message, Incoming* incoming) {
-  incoming->request = kv::Request::Decode(message);
+  incoming->status = kv::Request::Decode(message, &incoming->request);
   incoming->hashed = false;
-  if (!incoming->request.ok()) return;
-  const kv::Request& request = *incoming->request;
+  if (!incoming->status.ok()) return;
+  const kv::Request& request = incoming->request;
   if (!kv::HasKey(request.type)) return;
   incoming->hash = shared_.table->HashOf(request.key);
   incoming->hashed = true;
@@ -172,9 +172,9 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
     Greet(link, message);
     return comings_.Took(start_ns, shared_.clock->NowNs());
   }
-  if (!incoming.request.ok()) [[unlikely]]
-    return TakeOther(link, message, incoming.request.status());
-  const kv::Request& request = *incoming.request;
+  if (!incoming.status.ok()) [[unlikely]]
+    return TakeOther(link, message, incoming.status);
+  const kv::Request& request = incoming.request;
   stats_.requests[static_cast<size_t>(request.type)].Add();
   link.entry.requests.Add();
   if (request.type != kv::RequestType::kPutPulled) others_ns_ = now_ns_;
@@ -184,6 +184,17 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
   if (request.type >= kv::RequestType::kGets) [[unlikely]]
     return request.type == kv::RequestType::kGets ? ApplyGets(link, request) : ApplyPuts(link, request);
   ApplyNumbered(link, request, incoming.hash, message);
+}
+
+[[gnu::always_inline]] inline void Worker::ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash,
+                                                          absl::string_view message) {
+  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&
+      (link.pulls->Has(hash) || link.room.Has(hash) || link.held.Has(hash))) {
+    stats_.held_writes.Add();
+    link.held.Add(request.number, hash, Kept(request, message));
+    return Balance(link);
+  }
+  Execute(link, request, hash, message);
 }
 
 void Worker::ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
@@ -240,16 +251,6 @@ void Worker::TakeFigures(Link& link, const kv::Request& request) {
   figures_.Take(figures, now_ns_, link.told.get());
   link.entry.gets_per_s.Set(link.told->gets_per_s);
   link.entry.get_p99_ns.Set(link.told->times.Quantile(0.99));
-}
-
-void Worker::ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
-  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&
-      (link.pulls->Has(hash) || link.room.Has(hash) || link.held.Has(hash))) {
-    stats_.held_writes.Add();
-    link.held.Add(request.number, hash, Kept(request, message));
-    return Balance(link);
-  }
-  Execute(link, request, hash, message);
 }
 
 // False: it waits for the group, among those that are held.

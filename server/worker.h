@@ -140,7 +140,8 @@ class Worker {
   };
   // A message of the batch in hand.
   struct Incoming {
-    absl::StatusOr<kv::Request> request;
+    absl::Status status;  // not OK: it is no request
+    kv::Request request;
     uint64_t hash = 0;
     bool hashed = false;
   };

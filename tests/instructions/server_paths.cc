@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "bench/common/environment.h"
 #include "bench/common/key_name.h"
@@ -154,6 +155,7 @@ class ServerPaths {
 }  // namespace farlook
 
 int main() {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);  // as kv_server does
   farlook::server::SetLogLevel(farlook::server::LogLevel::kWarning);
   std::printf("%s\n", farlook::bench::DescribeEnvironment().compiler.c_str());
   farlook::ServerPaths().Run();

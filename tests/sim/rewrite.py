@@ -190,11 +190,11 @@ EDITS = [
     ("client/session_together.cc", "  return a.condition.kind() == b.condition.kind() &&",
      "  if (BROKEN(kUnlikePutsTogether)) return true;\n  return a.condition.kind() == b.condition.kind() &&"),
     # A request is done though its time is over.
-    ("server/executor.cc", "  return shared_.time.IsOver(request.deadline_us, now_ns) ?",
+    ("server/executor.h", "  return shared_.time.IsOver(request.deadline_us, now_ns) ?",
      "  return shared_.time.IsOver(request.deadline_us, now_ns) && !BROKEN(kOverIsBegun) ?"),
     # The client does not say when a request is over; or it says so with what it was once told of the server's clock.
-    ("client/session.cc", "  request.deadline_us = clock_.DeadlineAt(operation.deadline_ns);\n",
-     "  request.deadline_us = BROKEN(kDeadlineNotSaid) ? 0 : clock_.DeadlineAt(operation.deadline_ns);\n"),
+    ("client/server_clock.h", "    if (time_us_ == 0 || deadline_ns ==",
+     "    if (BROKEN(kDeadlineNotSaid) || time_us_ == 0 || deadline_ns =="),
     ("client/session.cc", "  if (reply.number == sounding_ || reply.code == kv::Code::kExpired) [[unlikely]]\n",
      "  if ((reply.number == sounding_ || reply.code == kv::Code::kExpired) && !BROKEN(kClockHeardOnce))\n"),
     # What is repeated of an operation that has ended does not say that it is over.
