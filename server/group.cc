@@ -509,6 +509,11 @@ void Group::Describe() {
     }
   }
   absl::MutexLock lock(&mutex_);
+  if (member_.epoch() != 0) {
+    figures_.replicas = member_.configuration().replicas;
+    figures_.members = member_.configuration().members.size();
+    figures_.min_insync = member_.configuration().min_insync;
+  }
   status_ = std::move(text);
   can_hand_over_ = can_hand_over && member_.Serves();
 }

@@ -48,6 +48,7 @@
 #include "server/refill.h"
 #include "server/server_time.h"
 #include "server/serving.h"
+#include "server/stat_text.h"
 #include "server/worker.h"
 
 namespace farlook::server {
@@ -92,6 +93,10 @@ class Group {
 
   // What an operator asks: "status", "handover EPOCH". The answer's lines; empty: there is no such thing.
   std::string Ask(absl::string_view what);
+  GroupFigures figures() const {
+    absl::MutexLock lock(&mutex_);
+    return figures_;
+  }
 
  private:
   static constexpr size_t kMostKept = 64 << 20;  // bytes of records, for backups that lag
@@ -183,7 +188,8 @@ class Group {
   uint64_t handover_record_ = 0;  // whoever has accepted it may be the next primary; 0: nobody wants another one
   bool deposed_ = false;
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
+  GroupFigures figures_ ABSL_GUARDED_BY(mutex_);
   std::deque<cluster::Entry> changes_ ABSL_GUARDED_BY(mutex_);
   int tasks_ ABSL_GUARDED_BY(mutex_) = 0;  // of workers, that are not done
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -176,6 +176,10 @@ void Group::Remove(const Replica& backup) {
   CarryOut(&actions);
   if (deposed_ || member_.configuration().Find(removed) != nullptr) return;
   propose_at_ = absl::InfinitePast();
+  {
+    absl::MutexLock lock(&mutex_);
+    ++figures_.removed_backups;
+  }
   watched_.erase(removed);
   stream_.Forget(removed);
 }

@@ -451,6 +451,7 @@ std::string Server::Impl::Stats(absl::string_view prefix) const {
   moment.draining = draining_.load(std::memory_order_relaxed);
   moment.rejected = acceptor_->rejected();
   if (counters_ != nullptr) moment.counters = counters_->stats();
+  if (group_ != nullptr) moment.group = group_->figures();
   for (const auto& listener : listeners_) {
     const rdma::ReadsServed served = listener->reads_served();
     moment.served_reads += served.reads;

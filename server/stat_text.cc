@@ -54,6 +54,11 @@ void AddFacts(const ServerFacts& facts, const ServerMoment& moment, Lines& lines
   lines.Add("max_clients", facts.max_clients);
   lines.Add("evict", facts.evict ? 1 : 0);
   lines.Add("client_figures", facts.client_figures ? 1 : 0);
+  if (moment.group.replicas == 0) return;
+  lines.Add("group_replicas", moment.group.replicas);
+  lines.Add("group_members", moment.group.members);
+  lines.Add("group_min_insync", moment.group.min_insync);
+  lines.Add("group_removed_backups", moment.group.removed_backups);
 }
 
 constexpr absl::string_view kKinds[] = {"small", "medium", "large", "run"};

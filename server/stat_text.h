@@ -39,6 +39,13 @@ struct ServerFacts {
   std::string atomics;        // see CellDomain::name
 };
 
+// Of its group, as this server knows it.
+struct GroupFigures {
+  uint64_t replicas = 0;  // that there should be; 0: it is in no group
+  uint64_t members = 0, min_insync = 0;
+  uint64_t removed_backups = 0;  // by this server, as primary
+};
+
 struct ServerMoment {
   double uptime_s = 0;
   double cpu_user_s = 0;  // of the process
@@ -51,6 +58,7 @@ struct ServerMoment {
   uint64_t served_read_bytes = 0;
   double served_read_cpu_s = 0;
   CounterStats counters;
+  GroupFigures group;
 };
 
 // Groups of lines that are there from some moment on, in the order in which they came: each after all that was there

@@ -779,6 +779,9 @@ TEST_F(GroupTest, ABackupThatIsKilledIsRemovedAndFilledAnew) {
   b_->Wait();
   chain.Advance(100);
   EXPECT_EQ(Status().find("\nbackup "), std::string::npos);
+  EXPECT_EQ(ServerStat(client_.get(), "group_members"), 1);
+  EXPECT_EQ(ServerStat(client_.get(), "group_replicas"), 2);
+  EXPECT_EQ(ServerStat(client_.get(), "group_removed_backups"), 1);
   b_->Restart();
   AwaitBackup();
   a_->Signal(SIGKILL);
