@@ -87,7 +87,7 @@ inline absl::string_view Bytes(const void* bytes, size_t count) {
 // Gives an operation its kind, key and options: OK, or a code.
 inline int Fill(client::Operation* operation, client::Kind kind, const void* key, size_t key_bytes,
                 const farlook_options* options) {
-  if (key == nullptr && kind != client::Kind::kPing) [[unlikely]]
+  if (key == nullptr && kind != client::Kind::kPing && kind != client::Kind::kWarm) [[unlikely]]
     return Invalid("the key is NULL");
   operation->kind = kind;
   operation->key = Bytes(key, key_bytes);

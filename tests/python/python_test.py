@@ -237,6 +237,7 @@ class ClientTest(FarlookTest):
   def test_figures(self):
     self.client.put(self.key, b'')
     self.client.ping()
+    self.client.warm()
     self.assertGreater(self.client.stats()['puts'], 0)
     figures = self.client.server_stats()
     self.assertEqual(figures['version'], farlook.__version__)
