@@ -287,7 +287,8 @@ void ClientCore::FailAttempt(const absl::Status& why) {
 // come back, and then the server is there again; what a server says itself is final, and said as it is.
 void ClientCore::Refuse(const absl::Status& why) {
   const bool said_as_it_is = absl::IsPermissionDenied(why) || absl::IsUnauthenticated(why) ||
-                             absl::IsResourceExhausted(why) || (absl::IsFailedPrecondition(why) && link_.turned_away());
+                             absl::IsResourceExhausted(why) ||
+                             ((absl::IsFailedPrecondition(why) || absl::IsDataLoss(why)) && link_.turned_away());
   const absl::StatusCode code = said_as_it_is ? why.code() : absl::StatusCode::kUnavailable;
   const auto end = [this, &why, code](Operation* operation) {
     finished_.End(operation, absl::Status(code, why.message()));

@@ -74,6 +74,7 @@ absl::Status Waiter::Connect(int64_t timeout_ms, bool wait_for_server) {
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kDataLoss:  // a group's
       return refused;
     default:
       return absl::UnavailableError(refused.message());

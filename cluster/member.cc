@@ -63,6 +63,15 @@ absl::Status Member::Create(Configuration first, Actions* actions) {
   return Propose(std::move(first), actions);
 }
 
+absl::Status Member::BeginAnew(absl::string_view address, bool ended, Actions* actions) {
+  if (absl::Status status = CheckMayPropose({Role::kJoining}); !status.ok()) return status;
+  if (revision_ == 0) return absl::FailedPreconditionError("there is no group yet");
+  ended_ = ended;
+  Configuration next = configuration_;
+  next.members = {{incarnation_, Replica::Kind::kPrimary, std::string(address)}};
+  return Propose(std::move(next), actions);
+}
+
 absl::Status Member::CheckMayPropose(std::initializer_list<Role> as) const {
   if (is_proposing() || is_awaited_) {
     return absl::FailedPreconditionError("another proposal's outcome is not certain yet");

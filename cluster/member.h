@@ -64,6 +64,10 @@ class Member {
 
   // Becomes the first primary of a group that is not in the directory, with itself as the only member.
   absl::Status Create(Configuration first, Actions* actions);
+  // An operator says that all members are lost, for good: becomes primary of the group that is known, in the epoch
+  // after theirs, with itself as the only member. FAILED_PRECONDITION: it is a member, or knows no group. `ended`: as
+  // below.
+  absl::Status BeginAnew(absl::string_view address, bool ended, Actions* actions);
   // Suspects the primary, and what else is `lost`, and proposes itself with the others. FAILED_PRECONDITION: it is no
   // backup in sync now, or proposes already. `ended`: the primary's memory can surely not be READ any more, so that
   // nobody needs to wait for leases; nor for those of epochs that the promoter goes on to.

@@ -54,6 +54,47 @@ class MemberTest : public testing::Test {
   Actions actions_;
 };
 
+// Nothing of the group's goes on but its name and its shape: and those who are gone may still be READ.
+TEST_F(MemberTest, AJoinerBeginsAnewWhereAllAreLost) {
+  EXPECT_TRUE(absl::IsFailedPrecondition(member_.BeginAnew("c", false, &actions_))) << "there is no group";
+  Learn(10, Of(5, 1, {3}));
+  Took();
+  ASSERT_TRUE(member_.BeginAnew("c", false, &actions_).ok());
+  Took();
+  member_.Stored(kStart, &actions_);
+  const Actions sent = Took();
+  ASSERT_EQ(Kinds(sent), std::vector<Kind>{Kind::kCas});
+  EXPECT_EQ(sent[0].expected, 10u);
+  const auto next = DecodeConfiguration(sent[0].record);
+  ASSERT_TRUE(next.ok());
+  EXPECT_EQ(next->epoch, 6u);
+  EXPECT_EQ(next->group, 7u);
+  ASSERT_EQ(next->members.size(), 1u);
+  EXPECT_EQ(next->primary().incarnation, 2u);
+  EXPECT_EQ(next->primary().address, "c");
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 11}, &actions_);
+  member_.TailAccepted(6, kStart, &actions_);
+  EXPECT_FALSE(member_.Serves()) << "a lease may be out";
+  member_.Tick(kStart + kLease, &actions_);
+  EXPECT_TRUE(member_.Serves());
+}
+
+TEST_F(MemberTest, AMemberBeginsNothingAnew) {
+  Learn(10, Of(5, 1, {2}));
+  EXPECT_TRUE(absl::IsFailedPrecondition(member_.BeginAnew("c", true, &actions_)));
+}
+
+// Another one was first.
+TEST_F(MemberTest, OfTwoThatBeginAnewOneJoinsTheOther) {
+  Learn(10, Of(5, 1, {3}));
+  ASSERT_TRUE(member_.BeginAnew("c", true, &actions_).ok());
+  member_.Stored(kStart, &actions_);
+  member_.Swapped({.outcome = CasOutcome::kConflict}, &actions_);
+  Learn(11, Of(6, 4, {}));
+  EXPECT_EQ(member_.role(), Role::kJoining);
+  EXPECT_FALSE(member_.is_proposing());
+}
+
 TEST_F(MemberTest, ABackupIsOpenInTheEpochThatItLearned) {
   Learn(10, Of(5, 1, {2}));
   const Actions actions = Took();

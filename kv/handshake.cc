@@ -301,6 +301,8 @@ absl::Status RefusalStatus(RefusalCode code, absl::string_view text) {
       return absl::UnavailableError(
           text.empty() ? std::string("this server is a backup, and its group has no primary at present")
                        : absl::StrCat("this server is a backup; its group's primary is at ", text));
+    case RefusalCode::kGroupLost:
+      return absl::DataLossError(text);
     case RefusalCode::kFull:
       return absl::ResourceExhaustedError(text);
     case RefusalCode::kNotAllowed:

@@ -95,6 +95,7 @@ enum class RefusalCode : uint8_t {
   kMalformed = 6,         // (FAILED_PRECONDITION)
   kNotAuthenticated = 7,  // (UNAUTHENTICATED) the client did not prove who it is
   kNotPrimary = 8,        // (UNAVAILABLE) a backup; the text is the primary's address, or empty; try there, and again
+  kGroupLost = 9,         // (DATA_LOSS) all members of the group are gone, and nobody has said that it may begin anew
 };
 
 // Whether the same may be welcome later.

@@ -357,6 +357,7 @@ bool Group::Follow() {
       return true;
     }
   }
+  if (member_.role() == Member::Role::kJoining && LookForLoss()) return true;
   if (follower_ == nullptr) {
     if (Now() < dial_at_) return false;
     Dial(primary);

@@ -59,6 +59,7 @@ class Group {
     GroupUrl url;
     uint64_t incarnation = 0;
     uint32_t layout = 0;                 // of tables that can follow each other
+    uint64_t begin_anew = 0;             // if this was the epoch of those who are gone; 0: never
     std::string user = {}, secret = {};  // by which this server follows, where the primary has --users
     absl::Duration suspicion = absl::Milliseconds(300);
     absl::Duration lease = absl::Milliseconds(150);  // of the group, where this server begins it
@@ -108,6 +109,9 @@ class Group {
   // A backup without a connection, or that accepts nothing though there is something, is removed after this.
   static constexpr absl::Duration kSuspicion = absl::Milliseconds(500);
   static constexpr absl::Duration kStandstill = absl::Seconds(3);
+  // Between looks whether anybody is left; and after this without a word nobody is, as far as can be told.
+  static constexpr absl::Duration kLookForLoss = absl::Milliseconds(100);
+  static constexpr absl::Duration kNobodyAnswers = absl::Seconds(5);
   // Between attempts to change the record, where it cannot be written.
   static constexpr absl::Duration kProposeAgain = absl::Milliseconds(100);
 
@@ -140,6 +144,9 @@ class Group {
   // Of a joiner or backup.
   bool Follow();
   bool HasEnded(uint64_t member);
+  // Of a joiner (group_lost.cc).
+  bool LookForLoss();
+  void TellLoss(bool is_certain);
   void Dial(const cluster::Replica& primary);
   bool IsSilent();
   void Unfollow();
@@ -182,6 +189,8 @@ class Group {
   absl::Time listened_at_ = absl::InfinitePast();
   absl::Time ping_at_ = absl::InfinitePast();
   absl::Time propose_at_ = absl::InfinitePast();
+  absl::Time heard_at_ = absl::InfinitePast(), look_for_loss_at_ = absl::InfinitePast();  // of a joiner
+  uint64_t loss_is_told_ = 0;                                                             // of this epoch
   uint64_t filled_by_ = 0;  // the primary that backup_ heard first, or last
   std::unique_ptr<Filling> filling_;
   std::map<uint64_t, Watched> watched_;

@@ -53,6 +53,7 @@ ABSL_FLAG(int64_t, max_clients, 1024, "connections at once");
 ABSL_FLAG(uint64_t, max_kept_sessions, 4096, "sessions of clients that are gone, kept to be resumed");
 ABSL_FLAG(absl::Duration, keep_sessions, absl::Minutes(10), "how long a session is kept");
 ABSL_FLAG(std::string, group, "", "where the record of its group is: file:///folder/NAME, etcd://host:port/NAME");
+ABSL_FLAG(uint64_t, begin_group_anew, 0, "epoch of a group of which all members are gone; 0: none");
 ABSL_FLAG(absl::Duration, suspicion, absl::Milliseconds(300), "silence after which a backup takes the primary's place");
 ABSL_FLAG(absl::Duration, lease, absl::Milliseconds(150), "of the group, where this server begins it");
 ABSL_FLAG(int64_t, replicas, 2, "members that the group should have, where this server begins it");
@@ -95,6 +96,8 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
   --keep_sessions=DURATION    for how long at most (10m)
   --group=URL                 be a member of a group, a primary and its backups, whose record is file:///folder/NAME or
                               etcd://host:port,host:port/NAME: docs/cluster.md
+  --begin_group_anew=EPOCH    if all members of the group are gone, and this was its epoch: begin it anew, with an empty
+                              table. The log says when that is so, and which epoch
   --suspicion=DURATION        how long nothing is heard of the group's primary before a backup takes its place (300ms)
   --lease=DURATION            for how long clients believe what they saw of the group: of a group that this server
                               begins; not on shm://, where they look each time (150ms)
@@ -155,6 +158,7 @@ const std::vector<absl::string_view>& FlagNames() {
                                                                       "client_figures",
                                                                       "slow_ms",
                                                                       "group",
+                                                                      "begin_group_anew",
                                                                       "suspicion",
                                                                       "lease",
                                                                       "replicas",
@@ -216,6 +220,7 @@ ServerOptions OptionsFromFlags() {
   options.max_kept_sessions = absl::GetFlag(FLAGS_max_kept_sessions);
   options.keep_sessions_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_keep_sessions));
   options.group = absl::GetFlag(FLAGS_group);
+  options.begin_group_anew = absl::GetFlag(FLAGS_begin_group_anew);
   options.suspicion_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_suspicion));
   options.lease_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_lease));
   options.replicas = absl::GetFlag(FLAGS_replicas);

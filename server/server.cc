@@ -186,6 +186,7 @@ absl::Status Server::Impl::OpenGroup() {
   auto url = GroupUrl::Parse(options_.group);
   if (!url.ok()) return url.status();
   Group::Options options{.url = *std::move(url), .incarnation = facts_.incarnation};
+  options.begin_anew = options_.begin_group_anew;
   options.suspicion = absl::Milliseconds(options_.suspicion_ms);
   options.lease = absl::Milliseconds(options_.lease_ms);
   options.replicas = static_cast<uint32_t>(options_.replicas);

@@ -61,6 +61,9 @@ absl::Status CheckOptions(const ServerOptions& options) {
       return absl::InvalidArgumentError(
           "--evict and --group exclude each other: what is evicted here is not at the backups");
   }
+  if (options.begin_group_anew != 0 && options.group.empty()) {
+    return absl::InvalidArgumentError("--begin_group_anew is of a group: say which with --group");
+  }
   if (options.suspicion_ms < kLeastSuspicionMs || options.suspicion_ms > kMostSuspicionMs) {
     return absl::InvalidArgumentError("--suspicion must be from 20ms to 1h");
   }

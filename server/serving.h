@@ -22,6 +22,7 @@ class Serving {
     std::string members;  // the addresses of all, the primary first, separated by commas
     uint64_t epoch = 0;   // 0: none is known
     uint32_t lease_us = 0;
+    std::string loss = {};  // all members are gone: what to say of that; empty: it is not so
   };
 
   bool now() const {

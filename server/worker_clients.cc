@@ -93,7 +93,9 @@ void Worker::Admit(Arrival arrival) {
   if (!who.ok()) return Reject(arrival, kv::RefusalCode::kNotAllowed, who.status().message());
   const bool watches = (arrival.connect.flags & kv::ConnectData::kWatch) != 0;
   if (shared_.serving != nullptr && !watches && !shared_.serving->now()) {
-    return Reject(arrival, kv::RefusalCode::kNotPrimary, shared_.serving->told().primary);
+    const Serving::Told told = shared_.serving->told();
+    if (!told.loss.empty()) return Reject(arrival, kv::RefusalCode::kGroupLost, told.loss);
+    return Reject(arrival, kv::RefusalCode::kNotPrimary, told.primary);
   }
   std::string why;
   const bool returns = who->unproven != nullptr && Returns(arrival.connect.session);

@@ -669,6 +669,45 @@ TEST_F(LeastInSyncTest, AWriteThatIsAskedForAgainIsNotAcknowledgedEither) {
   ExpectAllItems();
 }
 
+// An empty table does not pass for the one that is lost.
+TEST_F(GroupTest, WhenAllAreGoneThatIsSaidUntilAnOperatorBeginsAnew) {
+  StartBackup();
+  const std::string before = Status();
+  EXPECT_NE(before.find("\nepoch 2\n"), std::string::npos) << before;
+  for (ServerProcess* const server : {b_.get(), a_.get()}) {
+    server->Signal(SIGKILL);
+    server->Wait();
+  }
+  a_->Restart();
+  const auto lost = Client::Connect(a_->address(), Reading());
+  ASSERT_TRUE(absl::IsDataLoss(lost.status())) << lost.status();
+  const absl::string_view advice = lost.status().message();
+  const size_t at = advice.find("--begin_group_anew=");
+  ASSERT_NE(at, std::string::npos) << advice;
+  const std::string flag(advice.substr(at, advice.find_last_of("0123456789") + 1 - at));
+  const absl::Status get = client_->Get("item0").status();
+  EXPECT_TRUE(absl::IsDataLoss(get)) << get << ": who knew it before is told the same";
+  // Expect: neither one without a word of the operator's, nor one with a word on an earlier loss, serves.
+  b_->Restart({"--begin_group_anew=1"});
+  EXPECT_TRUE(absl::IsDataLoss(Client::Connect(b_->address(), Reading()).status()));
+  b_->Signal(SIGTERM);
+  b_->Wait();
+  b_->Restart({flag});
+  // The other one says what it knew until it hears of this.
+  while (!Client::Connect(a_->address(), Reading()).ok()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  client_ = MustConnect(addresses_, Reading());
+  EXPECT_TRUE(absl::IsNotFound(client_->Get("item0").status()));
+  EXPECT_TRUE(client_->Put("item0", "value").ok());
+  AwaitBackup();  // the other one
+  // Expect: the flag stays, and says nothing of the next loss.
+  a_->Signal(SIGKILL);
+  a_->Wait();
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  b_->Restart({flag});
+  EXPECT_TRUE(absl::IsDataLoss(Client::Connect(b_->address(), Reading()).status()));
+}
+
 TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {
   StartBackup();
   Chain chain(addresses_, "chain"), other(addresses_, "other");

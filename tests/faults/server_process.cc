@@ -20,7 +20,7 @@ namespace farlook {
 
 ServerProcess::ServerProcess(std::vector<std::string> flags)
     : flags_(std::move(flags)), address_(rdma::UnusedTestAddress()) {
-  Start();
+  Start({});
 }
 
 ServerProcess::~ServerProcess() {
@@ -30,9 +30,10 @@ ServerProcess::~ServerProcess() {
   }
 }
 
-void ServerProcess::Start() {
+void ServerProcess::Start(const std::vector<std::string>& more_flags) {
   std::vector<std::string> arguments = {"server/kv_server", "--listen=" + address_, "--huge_pages=none"};
   arguments.insert(arguments.end(), flags_.begin(), flags_.end());
+  arguments.insert(arguments.end(), more_flags.begin(), more_flags.end());
   pid_ = fork();
   if (pid_ == 0) {
     std::vector<char*> argv;
@@ -48,7 +49,7 @@ void ServerProcess::Start() {
     ClientOptions options;
     options.timeout_ms = 5000;
     status = Client::Connect(address_, options).status();
-    if (status.ok()) return;
+    if (status.ok() || absl::IsDataLoss(status)) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   } while (std::chrono::steady_clock::now() < end);
   std::fprintf(stderr, "kv_server does not come up: %s\n", status.ToString().c_str());
@@ -67,7 +68,7 @@ int ServerProcess::Wait() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-void ServerProcess::Restart() { Start(); }
+void ServerProcess::Restart(const std::vector<std::string>& more_flags) { Start(more_flags); }
 
 int64_t ServerProcess::CpuNs() const {
   clockid_t clock;

@@ -16,7 +16,8 @@ namespace farlook {
 
 class ServerProcess {
  public:
-  // Starts kv_server (from the test's runfiles) at an address of its own with these flags, and waits until it is ready.
+  // Starts kv_server (from the test's runfiles) at an address of its own with these flags, and waits until it is ready,
+  // or says that its group is lost.
   // Ends the test program when it does not come up.
   explicit ServerProcess(std::vector<std::string> flags);
   ~ServerProcess();  // kills it
@@ -29,14 +30,14 @@ class ServerProcess {
   void Signal(int signal);
   // Waits for its end; returns the exit code, or 128 + the signal that ended it.
   int Wait();
-  // Another process at the same address.
-  void Restart();
+  // Another process at the same address, with these flags too.
+  void Restart(const std::vector<std::string>& more_flags = {});
 
   // Nanoseconds of user and system time so far. Exact while none of its threads runs.
   int64_t CpuNs() const;
 
  private:
-  void Start();
+  void Start(const std::vector<std::string>& more_flags);
 
   const std::vector<std::string> flags_;
   const std::string address_;

@@ -36,7 +36,8 @@
 //   DEADLINE_EXCEEDED    not done in time. The server begins no write after its deadline; one that it had begun by then,
 //                        or answered too late, was done, once: Get tells
 //   UNKNOWN              a write was sent, and the session that knows its outcome is gone: done once, or not; Get tells
-//   DATA_LOSS            the server could not pull a large value, or not intact; the table is unchanged: try again
+//   DATA_LOSS            the server could not pull a large value, or not intact; the table is unchanged: try again. Or all
+//                        members of the group are gone, and what it held is lost: it is begun anew by an operator
 //
 // A connection that breaks while its server lives is resumed within the operations' deadlines. When another server
 // process answers, its table began empty: incarnation() is another, stats().incarnation_changes grows, and the next
