@@ -493,8 +493,8 @@ void Group::Describe() {
         absl::StrAppend(&text, " lag ", stream_.last() - std::min(stream_.last(), found->second.accepted));
       }
       if (found->second.connection == 0) absl::StrAppend(&text, " disconnected");
-      can_hand_over = can_hand_over || (role == "backup" && found->second.connection != 0);
     }
+    can_hand_over = can_hand_over || role == "backup";  // HandOver() waits for one that connects anew
     absl::StrAppend(&text, "\n");
   };
   if (member_.epoch() != 0) {

@@ -156,6 +156,10 @@ int farlook_prepare_ping(farlook_operation* operation, const farlook_options* op
   return Prepare(operation, Kind::kPing, nullptr, 0, options, kNoMore);
 }
 
+int farlook_prepare_warm(farlook_operation* operation, const farlook_options* options) {
+  return Prepare(operation, Kind::kWarm, nullptr, 0, options, kNoMore);
+}
+
 int farlook_prepare_server_stats(farlook_operation* operation, uint64_t from_line, const farlook_options* options) {
   const std::string from = from_line == 0 ? "" : "@" + std::to_string(from_line);
   return Prepare(operation, Kind::kStat, from.data(), from.size(), options, [&](Operation* record) {

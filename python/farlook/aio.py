@@ -235,6 +235,9 @@ class Client:
     def ping(self, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[None]":
         return self._begin("ping", timeout_ms=timeout_ms)
 
+    def warm(self, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[None]":
+        return self._begin("warm", timeout_ms=timeout_ms)
+
     async def server_stats(self, *, timeout_ms: Optional[int] = None) -> dict[str, str]:
         return _figures(await self.server_stats_text(timeout_ms=timeout_ms))
 

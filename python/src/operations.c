@@ -45,6 +45,13 @@ static int prepare_ping(farlook_operation* operation, const Bytes* key, const By
   (void)numbers;
   return farlook_prepare_ping(operation, options);
 }
+static int prepare_warm(farlook_operation* operation, const Bytes* key, const Bytes* memory, const int64_t* numbers,
+                        const farlook_options* options) {
+  (void)key;
+  (void)memory;
+  (void)numbers;
+  return farlook_prepare_warm(operation, options);
+}
 static int prepare_server_stats(farlook_operation* operation, const Bytes* key, const Bytes* memory,
                                 const int64_t* numbers, const farlook_options* options) {
   (void)key;
@@ -148,6 +155,7 @@ static const Kind kinds[] = {
     {"read_counter", kKey, 1, 0, 0, prepare_read_counter, to_number},
     {"delete_counter", kKey, 1, 0, 0, prepare_delete_counter, to_number},
     {"ping", kNothing, 0, 1, 0, prepare_ping, to_none},
+    {"warm", kNothing, 0, 1, 0, prepare_warm, to_none},
     {"server_stats", kFrom, 1, 1, 0, prepare_server_stats, to_lines},
 };
 

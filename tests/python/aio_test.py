@@ -66,6 +66,7 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     self.assertEqual(await c.get_with_version(key), (b'3', version))
     self.assertIsNone(await c.get_with_version('nothing'))
     self.assertIsNone(await c.ping())
+    self.assertIsNone(await c.warm())
     figures, more = await asyncio.gather(c.server_stats(), c.server_stats())
     self.assertEqual(figures['version'], farlook.__version__)
     with farlook.connect(ADDRESS) as other:

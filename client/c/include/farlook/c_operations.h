@@ -52,6 +52,7 @@ int farlook_prepare_ttl(farlook_operation* operation, const void* key, size_t ke
 int farlook_prepare_get_and_touch(farlook_operation* operation, const void* key, size_t key_bytes, int64_t ttl_ms,
                                   const struct farlook_options* options); /* for farlook_operation_data() */
 int farlook_prepare_ping(farlook_operation* operation, const struct farlook_options* options);
+int farlook_prepare_warm(farlook_operation* operation, const struct farlook_options* options);
 /* The server's figures, those of farlook_server_stats(), from line `from_line` on: as many lines as one answer has room
  * for, for farlook_operation_data(). farlook_operation_number(): how many more there are; none: all were told. */
 int farlook_prepare_server_stats(farlook_operation* operation, uint64_t from_line,
