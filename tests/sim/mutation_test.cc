@@ -22,7 +22,7 @@ struct Mutation {
 constexpr uint64_t kMaxSeeds = 3'000;
 
 constexpr Mutation kMutations[] = {
-    {Break::kAliveBeforeSlot, "NewItemAliveBeforeItsSlotPointsToIt", Focus::kShrinks},
+    {Break::kAliveBeforeSlot, "NewItemAliveBeforeItsSlotPointsToIt", Focus::kExpiry},
     {Break::kOldDeadLast, "SlotBeforeTheOldItemIsDead", Focus::kExpiry},
     {Break::kNoSecondLook, "NoSecondLookBeforeNotFound"},
     {Break::kDeadBitForgotten, "DeadBitForgotten", Focus::kDeadlines},
