@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "kv/cell_region.h"
+#include "kv/gets.h"
 #include "kv/handshake.h"
 #include "kv/message.h"
 #include "kv/table.h"
@@ -106,6 +107,23 @@ struct TestReply {
   std::string payload;
   kv::CounterResult counter;  // zeros where there is none
 };
+
+// The replies of all messages that came, those of packs one by one; how many messages that were.
+inline std::vector<TestReply> TakeReplies(FakeCall* call, int* messages) {
+  std::vector<TestReply> replies;
+  for (*messages = 0; !call->peer.sent.empty(); ++*messages) {
+    const std::string message = call->peer.sent.front();
+    call->peer.sent.pop_front();
+    if (!kv::ReplyPack::Is(message)) {
+      replies.emplace_back(message);
+      continue;
+    }
+    kv::PackedReplies pack(message);
+    for (absl::string_view reply; pack.Next(&reply);) replies.emplace_back(std::string(reply));
+    if (!pack.whole()) std::abort();
+  }
+  return replies;
+}
 
 class TestWorker {
  public:

@@ -31,6 +31,18 @@ class WorkerFairTest : public ::testing::Test {
     ASSERT_TRUE(reply.has_value());
     EXPECT_EQ(reply->number, honest_number_);
   }
+  // Clients whose send queues are full, each with an answer that waits. The worker sleeps.
+  std::vector<FakeCall*> FiftyStuck() {
+    std::vector<FakeCall*> stuck;
+    for (int i = 0; i < 50; ++i) {
+      stuck.push_back(t_.Connect());
+      stuck.back()->peer.send_room = 0;
+      stuck.back()->peer.Send(Encode(MakePut(1, "k", "v")));
+    }
+    t_.PollAll();
+    while (!t_.worker().Arm()) t_.worker().Poll();
+    return stuck;
+  }
 
   TestWorker t_{64 << 20, /*max_kept=*/1000, /*max_clients=*/1000, /*number=*/3, /*users=*/nullptr, kWindow};
   uint64_t honest_number_ = 0;
@@ -134,14 +146,7 @@ TEST_F(WorkerFairTest, FullSendQueuesAreNotLookedAtByEachPoll) {
 
 // A sleep may have been ended by room in any send queue, which the transport does not name.
 TEST_F(WorkerFairTest, AfterASleepAllAreLookedAtBeforeTheNext) {
-  std::vector<FakeCall*> stuck;
-  for (int i = 0; i < 50; ++i) {
-    stuck.push_back(t_.Connect());
-    stuck.back()->peer.send_room = 0;
-    stuck.back()->peer.Send(Encode(MakePut(1, "k", "v")));
-  }
-  t_.PollAll();
-  while (!t_.worker().Arm()) t_.worker().Poll();
+  const std::vector<FakeCall*> stuck = FiftyStuck();
   stuck[40]->peer.send_room = SIZE_MAX;
   for (int i = 0; i < 20; ++i) {
     t_.worker().Poll();
@@ -152,14 +157,7 @@ TEST_F(WorkerFairTest, AfterASleepAllAreLookedAtBeforeTheNext) {
 
 // Looks that were due at connections that ended meanwhile kept the worker from ever sleeping again.
 TEST_F(WorkerFairTest, WhoEndsWithAFullSendQueueDoesNotKeepTheWorkerAwake) {
-  std::vector<FakeCall*> stuck;
-  for (int i = 0; i < 50; ++i) {
-    stuck.push_back(t_.Connect());
-    stuck.back()->peer.send_room = 0;
-    stuck.back()->peer.Send(Encode(MakePut(1, "k", "v")));
-  }
-  t_.PollAll();
-  while (!t_.worker().Arm()) t_.worker().Poll();
+  const std::vector<FakeCall*> stuck = FiftyStuck();
   for (FakeCall* call : stuck) call->peer.Break();
   bool slept = false;
   for (int i = 0; i < 200 && !slept; ++i) {

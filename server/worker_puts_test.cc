@@ -30,22 +30,7 @@ class WorkerPutsTest : public testing::Test {
     call_->peer.Send(Encode(like));
     t_.PollAll();
   }
-  // The replies of all messages that came.
-  std::vector<TestReply> Take() {
-    std::vector<TestReply> replies;
-    for (messages_ = 0; !call_->peer.sent.empty(); ++messages_) {
-      const std::string message = call_->peer.sent.front();
-      call_->peer.sent.pop_front();
-      if (!kv::ReplyPack::Is(message)) {
-        replies.emplace_back(message);
-        continue;
-      }
-      kv::PackedReplies pack(message);
-      for (absl::string_view reply; pack.Next(&reply);) replies.emplace_back(std::string(reply));
-      EXPECT_TRUE(pack.whole());
-    }
-    return replies;
-  }
+  std::vector<TestReply> Take() { return TakeReplies(call_, &messages_); }
 
   TestWorker t_;
   FakeCall* call_ = t_.Connect();

@@ -57,11 +57,9 @@ inline constexpr size_t kCellWords = kCellPayloadBytes / sizeof(uint64_t);
 
 constexpr size_t CellsOf(size_t message_bytes) { return (message_bytes + kCellPayloadBytes - 1) / kCellPayloadBytes; }
 
-// A whole cell's payload to and from private memory, by vectors where there are any: the tag, which is stored later and
-// loaded earlier, orders them, so that words need not be whole. In assembler, so that the compiler loads once, whatever
-// a hostile peer stores meanwhile. Thread sanitizer sees words.
-inline void LoadPayload(const Cell& cell, void* to) {
 #if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)
+// A cell's payload by vectors. In assembler, so that it is loaded once, whatever a hostile peer stores meanwhile.
+inline void CopyPayload(void* to, const void* from) {
   asm volatile(
       "movdqu (%1), %%xmm0\n\t"
       "movdqu 16(%1), %%xmm1\n\t"
@@ -72,8 +70,16 @@ inline void LoadPayload(const Cell& cell, void* to) {
       "movdqu %%xmm2, 32(%0)\n\t"
       "movq %%xmm3, 48(%0)"
       :
-      : "r"(to), "r"(cell.payload)
+      : "r"(to), "r"(from)
       : "xmm0", "xmm1", "xmm2", "xmm3", "memory");
+}
+#endif
+
+// A whole cell's payload to and from private memory, by vectors where there are any: the tag, which is stored later and
+// loaded earlier, orders them, so that words need not be whole. Thread sanitizer sees words.
+inline void LoadPayload(const Cell& cell, void* to) {
+#if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)
+  CopyPayload(to, cell.payload);
 #else
   for (size_t i = 0; i < kCellWords; ++i) {
     const uint64_t word = cell.payload[i].load(std::memory_order_relaxed);
@@ -83,18 +89,7 @@ inline void LoadPayload(const Cell& cell, void* to) {
 }
 inline void StorePayload(const uint64_t* from, Cell* cell) {
 #if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)
-  asm volatile(
-      "movdqu (%1), %%xmm0\n\t"
-      "movdqu 16(%1), %%xmm1\n\t"
-      "movdqu 32(%1), %%xmm2\n\t"
-      "movq 48(%1), %%xmm3\n\t"
-      "movdqu %%xmm0, (%0)\n\t"
-      "movdqu %%xmm1, 16(%0)\n\t"
-      "movdqu %%xmm2, 32(%0)\n\t"
-      "movq %%xmm3, 48(%0)"
-      :
-      : "r"(cell->payload), "r"(from)
-      : "xmm0", "xmm1", "xmm2", "xmm3", "memory");
+  CopyPayload(cell->payload, from);
 #else
   for (size_t i = 0; i < kCellWords; ++i) cell->payload[i].store(from[i], std::memory_order_relaxed);
 #endif

@@ -15,6 +15,22 @@ ROOT = pathlib.Path.cwd()
 KV_SERVER = None
 
 
+class Tensor:
+  """What of a torch.Tensor on the CPU a backend uses."""
+
+  def __init__(self, array):
+    self.array = array
+
+  def data_ptr(self):
+    return self.array.ctypes.data
+
+  def numel(self):
+    return self.array.size
+
+  def element_size(self):
+    return self.array.itemsize
+
+
 class Server:
 
   def __init__(self, directory, *flags, memory='64m', address=None):

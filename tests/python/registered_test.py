@@ -16,7 +16,7 @@ import unittest
 import numpy
 
 sys.path.insert(0, 'tests/python')
-from harness import Server, set_up  # pylint: disable=wrong-import-position
+from harness import Server, Tensor, set_up  # pylint: disable=wrong-import-position
 
 ARGUMENTS = []
 ADDRESS = 'rdma://' + os.environ['FARLOOK_RDMA_ADDRESS'] + ':7477'
@@ -33,22 +33,6 @@ def setUpModule():
   unittest.addModuleCleanup(scratch.cleanup)
   server = Server(scratch.name, address=ADDRESS)
   unittest.addModuleCleanup(server.stop)
-
-
-class Tensor:
-  """What of a torch.Tensor on the CPU a backend uses."""
-
-  def __init__(self, array):
-    self.array = array
-
-  def data_ptr(self):
-    return self.array.ctypes.data
-
-  def numel(self):
-    return self.array.size
-
-  def element_size(self):
-    return self.array.itemsize
 
 
 class Pool:

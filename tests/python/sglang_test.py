@@ -19,7 +19,7 @@ from typing import Optional
 import numpy
 
 sys.path.insert(0, 'tests/python')
-from harness import Server, set_up  # pylint: disable=wrong-import-position
+from harness import Server, Tensor, set_up  # pylint: disable=wrong-import-position
 
 ARGUMENTS = []
 ADDRESS = None
@@ -44,22 +44,6 @@ class Config:
   is_mla_model: bool = False
   model_name: Optional[str] = 'org/model'
   extra_config: Optional[dict] = None
-
-
-class Tensor:
-  """What of a torch.Tensor on the CPU a backend uses."""
-
-  def __init__(self, array):
-    self.array = array
-
-  def data_ptr(self):
-    return self.array.ctypes.data
-
-  def numel(self):
-    return self.array.size
-
-  def element_size(self):
-    return self.array.itemsize
 
 
 class Pool:
