@@ -204,13 +204,19 @@ void Group::Publish() {
     if (member.kind != Replica::Kind::kPrimary) addresses.push_back(member.address);
   }
   serving_.Tell({deposed_ ? "" : primary, absl::StrJoin(addresses, ","), configuration.epoch, configuration.lease_us});
+  const bool takes_writes = configuration.members.size() >= configuration.min_insync;
+  const bool took = serving_.takes_writes();
+  // Before those who are gone need not accept any more: what is committed from then on, few have.
+  if (!takes_writes) serving_.SetTakesWrites(false);
   if (member_.Serves()) {
     stream_.EnterEpoch(member_.epoch());
     SetMembers();
   }
-  const bool takes_writes = configuration.members.size() >= configuration.min_insync;
-  if (serving_.SetTakesWrites(takes_writes) == takes_writes) return;
-  if (takes_writes) return parts_.gate->Advanced();  // who waited goes on
+  if (takes_writes == took) return;
+  if (takes_writes) {
+    serving_.SetTakesWrites(true);
+    return parts_.gate->Advanced();  // who waited goes on
+  }
   if (!member_.Serves() && member_.role() != Member::Role::kPromoting) return;
   Log(LogLevel::kError, "writes wait until more members are in sync",
       {{"in_sync", configuration.members.size()}, {"min_insync", configuration.min_insync}});

@@ -34,10 +34,10 @@ class Serving {
     return told_;
   }
 
-  // Whether as many members are in sync as must be for a write to be acknowledged.
+  // Whether as many members are in sync as must be for a write to be acknowledged. Who asks after it saw what is
+  // committed hears it of the members that committed it, or of later ones.
   bool takes_writes() const { return takes_writes_.load(std::memory_order_acquire); }
-  // Returns what it was.
-  bool SetTakesWrites(bool takes) { return takes_writes_.exchange(takes, std::memory_order_acq_rel); }
+  void SetTakesWrites(bool takes) { takes_writes_.store(takes, std::memory_order_release); }
 
   void Set(bool now) {
     absl::MutexLock lock(&mutex_);
