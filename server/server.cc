@@ -444,6 +444,11 @@ void Server::Impl::Stop() {
     if (seat->thread != nullptr) drained = seat->thread->Join() && drained;
   }
   acceptor_thread_->Stop();
+  for (const auto& seat : seats_) {
+    if (seat->thread != nullptr) seat->worker->TurnAwayTheRest();
+  }
+  while (acceptor_->Poll() > 0) {
+  }
   if (!drained) Log(LogLevel::kWarning, "clients were cut off when the time to drain was over");
 }
 

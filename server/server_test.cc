@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -353,6 +354,40 @@ TEST_F(ServerTest, StopAnswersAndDisconnects) {
   server_.reset();
   TestClient late(Address("a"));
   EXPECT_FALSE(late.status().ok());
+}
+
+// And not that they are refused: to a client that is to come again, or elsewhere, this would be the last word.
+TEST_F(ServerTest, WhoComesWhileItStopsHearsNoRefusal) {
+  options_.drain_timeout_ms = 0;
+  const std::string connect = kv::ConnectData().Encode();
+  std::atomic<int> came{0}, refused{0};
+  for (int round = 0; round < 20; ++round) {
+    Start();
+    std::atomic<bool> over{false};
+    std::vector<std::thread> clients;
+    // While others have requests, who comes waits for a turn.
+    clients.emplace_back([&] {
+      TestClient busy(Address("a"));
+      for (uint64_t n = 1; busy.status().ok() && busy.Send(Put(n, "key", "value")); ++n) {
+        TestClient::Answer answer;
+        if (!busy.Receive(&answer)) return;
+      }
+    });
+    for (int i = 0; i < 8; ++i) {
+      clients.emplace_back([&] {
+        while (!over) {
+          const absl::Status status = TestClient(Address("a"), connect).status();
+          came += status.ok();
+          refused += absl::IsPermissionDenied(status);
+        }
+      });
+    }
+    while (came < 50 * (round + 1)) std::this_thread::yield();
+    server_.reset();
+    over = true;
+    for (std::thread& client : clients) client.join();
+  }
+  EXPECT_EQ(refused, 0);
 }
 
 TEST_F(ServerTest, AnAddressHasOneServer) {

@@ -125,6 +125,8 @@ class Worker {
   // kShuttingDown; then, or at `deadline_ns`, connections are closed. Poll() until drained().
   void BeginDrain(int64_t deadline_ns) { drain_.Begin(shared_.clock->NowNs(), deadline_ns); }
   bool drained() const { return drain_.disconnects() && links_.empty(); }
+  // Turns those away who were delivered and not looked at. REQUIRES drained(), and that nobody calls Poll() any more.
+  void TurnAwayTheRest();
 
   const WorkerStats& stats() const { return stats_; }
   // Connections that have yet to prove who they are, and count as such.

@@ -366,6 +366,18 @@ TEST_F(WorkerTest, DrainEndsAtItsDeadline) {
   EXPECT_TRUE(t_.worker().drained());
 }
 
+TEST_F(WorkerTest, WhoWaitsToBeLetInWhenTheTimeIsOverHearsWhy) {
+  std::vector<FakeCall*> late;
+  for (int i = 0; i < 5; ++i) late.push_back(t_.CallSilently());
+  t_.worker().BeginDrain(t_.clock.now_ns);
+  while (!t_.worker().drained()) t_.worker().Poll();
+  EXPECT_GT(t_.worker().waiting(), 0u);
+  t_.worker().TurnAwayTheRest();
+  EXPECT_EQ(t_.worker().waiting(), 0u);
+  for (FakeCall* call : late) EXPECT_EQ(TestWorker::RejectOf(call).code, kv::RefusalCode::kShuttingDown);
+  EXPECT_EQ(t_.worker().load(), 0);
+}
+
 TEST_F(WorkerTest, DrainOfNobodyIsImmediate) {
   t_.worker().BeginDrain(1'000'000'000);
   t_.PollAll();
