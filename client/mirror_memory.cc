@@ -1,5 +1,7 @@
 #include "client/mirror_memory.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/limits.h>
 #include <sys/mman.h>
@@ -10,11 +12,14 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace farlook::client {
 namespace {
 
+constexpr absl::string_view kPrefix = "farlook-mirror-";
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::string TargetOf(const std::string& link) {
@@ -37,6 +42,20 @@ bool IsOwn(const std::string& directory) {
   struct stat status;
   return lstat(directory.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+// Of processes that were killed. One that is replaced by a living one in just this moment may go as well; then those
+// who come later share another file.
+void RemoveDeadLinks(const std::string& directory) {
+  DIR* const links = opendir(directory.c_str());
+  if (links == nullptr) return;
+  while (const dirent* const entry = readdir(links)) {
+    struct stat status;
+    if (!absl::StartsWith(entry->d_name, kPrefix)) continue;
+    if (fstatat(dirfd(links), entry->d_name, &status, 0) == 0 || errno != ENOENT) continue;
+    unlinkat(dirfd(links), entry->d_name, 0);
+  }
+  closedir(links);
 }
 
 }  // namespace
@@ -82,25 +101,26 @@ std::string MirrorMemory::DirectoryOfUser() {
 }
 
 MirrorMemory MirrorMemory::Shared(absl::string_view directory, uint64_t incarnation, uint64_t bytes) {
-  const std::string name = absl::StrCat("farlook-mirror-", absl::Hex(incarnation), "-", absl::Hex(bytes));
+  const std::string name = absl::StrCat(kPrefix, absl::Hex(incarnation), "-", absl::Hex(bytes));
   const std::string link = absl::StrCat(directory, "/", name);
   // No terminal and no pipe that a strange link might lead to is waited for, or taken over.
   const int fd = open(link.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return Make(link, name, bytes);
+  if (fd < 0) return Make(directory, name, bytes);
   MirrorMemory memory;
   const bool mapped = IsMirror(fd, name, bytes) && memory.Map(fd, bytes);
   close(fd);
-  return mapped ? std::move(memory) : Make(link, name, bytes);
+  return mapped ? std::move(memory) : Make(directory, name, bytes);
 }
 
-MirrorMemory MirrorMemory::Make(absl::string_view link, absl::string_view name, uint64_t bytes) {
+MirrorMemory MirrorMemory::Make(absl::string_view directory, absl::string_view name, uint64_t bytes) {
+  RemoveDeadLinks(std::string(directory));
   MirrorMemory memory;
   memory.fd_ = memfd_create(std::string(name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memory.fd_ < 0) return {};
-  memory.link_ = std::string(link);
+  memory.link_ = absl::StrCat(directory, "/", name);
   if (ftruncate(memory.fd_, static_cast<off_t>(bytes)) != 0 || fcntl(memory.fd_, F_ADD_SEALS, kSeals) != 0) return {};
   const std::string target = absl::StrCat("/proc/", getpid(), "/fd/", memory.fd_);
-  const std::string own = absl::StrCat(link, ".", getpid(), ".", memory.fd_);
+  const std::string own = absl::StrCat(memory.link_, ".", getpid(), ".", memory.fd_);
   if (symlink(target.c_str(), own.c_str()) != 0) return {};
   if (rename(own.c_str(), memory.link_.c_str()) != 0 || !memory.Map(memory.fd_, bytes)) {
     unlink(own.c_str());

@@ -4,6 +4,7 @@
 // name leads from a link in a directory of the user's, $XDG_RUNTIME_DIR/farlook or /dev/shm/farlook-UID, to the
 // descriptor of the process that made it, /proc/PID/fd/N. Who finds the link dead makes a file of its own and takes the
 // link's place; those who have the old one keep it, until they end. Nobody waits for anybody, and nobody relies on it.
+// Who makes one takes away dead links of other tables, which processes left that were killed.
 //
 // Thread safety: none; the memory itself is loaded and stored in words (kv/words.h) by whoever has it.
 #ifndef FARLOOK_CLIENT_MIRROR_MEMORY_H_
@@ -37,7 +38,7 @@ class MirrorMemory {
 
  private:
   bool Map(int fd, uint64_t bytes);
-  static MirrorMemory Make(absl::string_view link, absl::string_view name, uint64_t bytes);
+  static MirrorMemory Make(absl::string_view directory, absl::string_view name, uint64_t bytes);
 
   char* data_ = nullptr;
   uint64_t bytes_ = 0;

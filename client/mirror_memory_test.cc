@@ -89,7 +89,25 @@ TEST_F(MirrorMemoryTest, ADeadLinkIsReplaced) {
   ASSERT_EQ(symlink("/proc/1/fd/123456", LinkOf(7).c_str()), 0);
   const MirrorMemory memory = MirrorMemory::Shared(directory_, 7, kBytes);
   ASSERT_NE(memory.data(), nullptr);
-  EXPECT_EQ(MirrorMemory::Shared(directory_, 7, kBytes).data() != nullptr, true);
+  // Expect: it leads to this one now.
+  memory.data()[3] = 'x';
+  EXPECT_EQ(MirrorMemory::Shared(directory_, 7, kBytes).data()[3], 'x');
+}
+
+TEST_F(MirrorMemoryTest, WhoMakesOneTakesDeadLinksAway) {
+  const MirrorMemory other = MirrorMemory::Shared(directory_, 8, kBytes);
+  const std::string half_made = LinkOf(9) + ".17.4";  // by one that was killed between two steps
+  const std::string not_ours = directory_ + "/other";
+  for (const std::string& link : {LinkOf(6), half_made, not_ours}) {
+    ASSERT_EQ(symlink("/proc/1/fd/123456", link.c_str()), 0);
+  }
+  const MirrorMemory memory = MirrorMemory::Shared(directory_, 7, kBytes);
+  ASSERT_NE(memory.data(), nullptr);
+  EXPECT_FALSE(IsThere(LinkOf(6)));
+  EXPECT_FALSE(IsThere(half_made));
+  EXPECT_TRUE(IsThere(LinkOf(8)));
+  EXPECT_TRUE(IsThere(not_ours));
+  unlink(not_ours.c_str());
 }
 
 TEST_F(MirrorMemoryTest, ALinkThatWasReplacedIsNotTakenAway) {

@@ -13,7 +13,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "server/log.h"
-#include "server/process_lock.h"
 
 namespace farlook::server {
 namespace {
@@ -24,8 +23,6 @@ using cluster::Configuration;
 using cluster::Member;
 using cluster::Replica;
 
-// Of a connection's beginning.
-constexpr int64_t kDialMs = 1000;
 // How long one change of the record is waited for, and how long the end of that may be.
 constexpr absl::Duration kWatch = absl::Milliseconds(200);
 constexpr absl::Duration kWatchAgain = absl::Milliseconds(100);
@@ -229,38 +226,6 @@ void Group::SetMembers() {
   stream_.SetMembers(std::move(must_accept));
 }
 
-// Has the other members follow this promoter, cut off what it does not have, and accept what they lack of what it does
-// not know to be committed.
-void Group::ShareTail() {
-  watched_.clear();
-  std::deque<cluster::Record> tail;
-  if (backup_ != nullptr) tail = backup_->stream().tail();
-  stream_.Lead(member_.epoch(), options_.incarnation, backup_ == nullptr ? 1 : backup_->accepted() + 1, std::move(tail),
-               member_.MustAccept());
-  SetMembers();
-}
-
-// Whether each other member follows, and has this promoter's log, and nothing beyond it.
-bool Group::AllAgree() const {
-  const auto followers = stream_.followers();
-  const std::vector<uint64_t> others = member_.MustAccept();
-  return std::all_of(others.begin(), others.end(), [&](uint64_t member) {
-    const auto found = followers.find(member);
-    return found != followers.end() && found->second.connection != 0 && found->second.accepted == stream_.last();
-  });
-}
-
-// Of a promoter. Whoever does not answer is removed.
-bool Group::AwaitTail() {
-  WatchBackups();
-  if (deposed_ || !AllAgree()) return false;
-  Actions actions;
-  member_.TailAccepted(member_.epoch(), Now(), &actions);
-  const bool serves = !actions.empty();
-  CarryOut(&actions);
-  return serves;
-}
-
 // It serves from now on.
 void Group::Lead() {
   {
@@ -298,116 +263,6 @@ void Group::Depose(absl::string_view why) {
   Publish();
   Log(LogLevel::kWarning, "this server's part in the group ends, and it begins anew", {{"reason", why}});
   parts_.deposed();
-}
-
-// ---- As joiner and backup.
-
-void Group::Promote(bool ended) {
-  follower_.reset();
-  // The kernel may let the lock go before it destroys the queue pairs, and then an adapter still answers READs.
-  const Replica was = member_.configuration().primary();
-  std::vector<uint64_t> lost;
-  for (const Replica& member : member_.configuration().members) {
-    if (member.incarnation != options_.incarnation && HasEnded(member.incarnation)) lost.push_back(member.incarnation);
-  }
-  filled_by_ = was.incarnation;
-  Log(LogLevel::kWarning,
-      ended ? "the primary's process has ended; this server takes its place"
-            : "nothing is heard of the primary; this server takes its place",
-      {{"epoch", member_.epoch()}, {"accepted", backup_ == nullptr ? 0 : backup_->accepted()}});
-  Actions actions;
-  if (absl::Status status = member_.Promote(lost, ended && !absl::StartsWith(was.address, "rdma:"), &actions);
-      !status.ok()) {
-    Log(LogLevel::kError, "cannot take the primary's place", {{"reason", status.message()}});
-  }
-  CarryOut(&actions);
-}
-
-// The connection to the primary is over.
-void Group::Unfollow() {
-  const absl::Status status = follower_->status();
-  follower_.reset();
-  dial_at_ = Now() + kDialAgain;
-  // Also RESOURCE_EXHAUSTED: but of this host, or of a primary that has no place, it may pass.
-  if ((backup_ != nullptr && backup_->has_failed()) || absl::IsDataLoss(status)) return Depose(status.message());
-  // The primary has given it up.
-  if (backup_ != nullptr && absl::IsPermissionDenied(status)) return Depose(status.message());
-  // What it lacks is not kept, most likely: of another epoch it learns.
-  if (!absl::IsFailedPrecondition(status)) refused_since_ = absl::InfiniteFuture();
-  if (absl::IsFailedPrecondition(status)) refused_since_ = std::min(refused_since_, Now());
-  if (backup_ != nullptr && Now() - refused_since_ > kStandstill) Depose(status.message());
-}
-
-// For certain, of a member's process.
-bool Group::HasEnded(uint64_t member) {
-  if (options_.url.locks().empty()) return false;
-  const absl::StatusOr<bool> ended = ProcessLock::HasEnded(options_.url.locks(), member);
-  if (!ended.ok() && !std::exchange(lock_error_is_told_, true)) {
-    Log(LogLevel::kError, "whether a member has ended is not known", {{"reason", ended.status().message()}});
-  }
-  return ended.ok() && *ended;
-}
-
-bool Group::Follow() {
-  if (member_.epoch() == 0 || member_.role() == Member::Role::kPromoting || member_.is_proposing()) return false;
-  const Replica& primary = member_.configuration().primary();
-  if (follower_ != nullptr && follower_->over()) Unfollow();
-  if (deposed_) return false;
-  const bool is_silent = IsSilent();
-  if (member_.role() == Member::Role::kBackup) {
-    const bool ended = follower_ == nullptr && HasEnded(primary.incarnation);
-    if (ended || is_silent) {
-      if (Now() < propose_at_) return false;
-      propose_at_ = Now() + kProposeAgain;
-      Promote(ended);
-      return true;
-    }
-  }
-  if (member_.role() == Member::Role::kJoining && LookForLoss()) return true;
-  if (follower_ == nullptr) {
-    if (Now() < dial_at_) return false;
-    Dial(primary);
-  }
-  if (follower_ == nullptr || !member_.Accepts(primary.incarnation, member_.epoch())) return false;
-  if (follower_->follows()) refused_since_ = absl::InfiniteFuture();
-  return follower_->Poll() > 0;
-}
-
-// Whether nothing was heard of the primary for too long. Called once in each turn, which takes in what came before.
-bool Group::IsSilent() {
-  const absl::Time now = Now();
-  silent_ += std::clamp(now - listened_at_, absl::ZeroDuration(), kMostOfATurn);
-  listened_at_ = now;
-  if (member_.role() != Member::Role::kBackup || (follower_ != nullptr && follower_->TakeHeard())) {
-    silent_ = absl::ZeroDuration();
-  }
-  if (follower_ != nullptr && now >= ping_at_) {
-    ping_at_ = now + options_.suspicion / 4;
-    follower_->Ping();
-  }
-  return silent_ >= options_.suspicion;
-}
-
-void Group::Dial(const Replica& primary) {
-  dial_at_ = Now() + kDialAgain;
-  auto endpoint = rdma::CreateEndpoint(primary.address);
-  if (!endpoint.ok()) return;
-  endpoint_ = *std::move(endpoint);
-  const Follower::Identity me = {options_.incarnation, primary.incarnation, member_.epoch(),
-                                 options_.user,        options_.secret,     parts_.address};
-  if (backup_ != nullptr) {
-    follower_ = std::make_unique<Follower>(endpoint_.get(), backup_.get(), me);
-  } else {
-    const uint64_t by = primary.incarnation;
-    const auto make = [this, by](uint64_t accepted) {
-      filled_by_ = by;
-      backup_ = std::make_unique<Backup>(parts_.table, parts_.locks, parts_.clock, parts_.time, member_.epoch(), by,
-                                         accepted);
-      return backup_.get();
-    };
-    follower_ = std::make_unique<Follower>(endpoint_.get(), make, me);
-  }
-  if (!follower_->Dial(primary.address, kDialMs).ok()) follower_.reset();
 }
 
 // ---- The thread.

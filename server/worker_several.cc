@@ -34,6 +34,7 @@ void Worker::ApplyEach(Link& link, const kv::Request& several, kv::RequestType t
   request.type = type;
   request.value = {};
   request.value_bytes = 0;
+  static_assert(kv::kMaxPuts <= kv::kMaxGets, "hashes has a place for each");
   std::array<uint64_t, kv::kMaxGets> hashes;
   for (size_t i = 0; i < count; ++i) {
     fill(i, &request);
