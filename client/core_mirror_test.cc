@@ -124,6 +124,33 @@ TEST_F(CoreMirrorTest, AFullQueueHoldsWarmingUpAndNoMore) {
   EXPECT_LE(ReadsOfAllKeys(), kKeys * 102 / 100);
 }
 
+TEST_F(CoreMirrorTest, ADirectoryThatGrowsMeanwhileIsReadAgain) {
+  Connect();
+  network_.read_room = 1;
+  auto warm = Start(Kind::kWarm, "");
+  const auto poll = [this] {
+    network_.read_room = 1;
+    Poll();
+  };
+  const uint64_t segments = server_->table().stats().segments;
+  while (core_->stats().warming_reads < segments / 2) poll();
+  const int level = IndexState().level();
+  for (int i = 0; IndexState().level() < level + 2; ++i) {
+    ASSERT_EQ(server_->Put("more" + std::to_string(i), "v").code, kv::Code::kOk);
+    server_->now_ns += 100'000'000;
+  }
+  // Expect: a get meets a segment that was split, so this client hears of it.
+  for (int i = 0; i < kKeys && core_->stats().directory_refreshes == 0; ++i) {
+    auto get = Start(Kind::kGet, "more" + std::to_string(i));
+    while (!get->done()) poll();
+    ASSERT_FALSE(warm->done());
+  }
+  network_.read_room = SIZE_MAX;
+  PollFor(options_.timeout_ms, warm->operation);
+  ASSERT_TRUE(warm->status().ok()) << warm->status();
+  EXPECT_LE(ReadsOfAllKeys(), kKeys * 102 / 100);
+}
+
 TEST_F(CoreMirrorTest, WhereThereIsNothingToWarmItSaysSo) {
   options_.mirror_bytes = 0;
   Connect();

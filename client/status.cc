@@ -41,6 +41,8 @@ absl::Status StatusOf(kv::Code code) {
           "the server does not know what this request asks for: nothing was done; run a later release of it");
     case kv::Code::kNotAllowed:
       return absl::PermissionDeniedError("this is for operators, and the client's user has not the role admin");
+    case kv::Code::kMoved:
+      return absl::FailedPreconditionError("another group of the cluster has this key: nothing was done");
     case kv::Code::kLater:
     case kv::Code::kBusy:
     case kv::Code::kTimeIsOver:

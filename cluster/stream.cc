@@ -13,6 +13,7 @@ OutgoingStream::OutgoingStream(uint64_t epoch, uint64_t primary, uint64_t next, 
     : epoch_(epoch),
       primary_(primary),
       most_bytes_(most_bytes),
+      led_from_(next),
       next_(next),
       committed_(next - 1 - tail.size()),
       kept_(std::move(tail)) {
@@ -33,9 +34,12 @@ absl::StatusOr<uint64_t> OutgoingStream::Append(Record record) {
 }
 
 absl::StatusOr<uint64_t> OutgoingStream::Follow(uint64_t backup, uint64_t accepted) {
-  if (accepted >= next_ && appended_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("a backup has record ", accepted, " and the last one is ", last()));
+  // Whoever did not follow this primary before has nothing of what it appended, whatever the number says.
+  const uint64_t beyond = backups_.contains(backup) ? next_ : led_from_;
+  if (accepted >= beyond && appended_) {
+    return absl::FailedPreconditionError(absl::StrCat("a backup has record ", accepted,
+                                                      " of a former epoch, or of nobody: the last that it can have is ",
+                                                      beyond - 1));
   }
   if (accepted + 1 < first_kept()) {
     return absl::FailedPreconditionError(
@@ -44,6 +48,11 @@ absl::StatusOr<uint64_t> OutgoingStream::Follow(uint64_t backup, uint64_t accept
   const uint64_t from = std::min(accepted, last());
   backups_[backup] = {.sent = from, .accepted = from < accepted ? 0 : from, .told_commit = 0};
   return from;
+}
+
+uint64_t OutgoingStream::Begin(uint64_t backup) {
+  backups_[backup] = {.sent = last(), .accepted = last(), .told_commit = 0};
+  return last();
 }
 
 void OutgoingStream::Forget(uint64_t backup) {

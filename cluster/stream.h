@@ -41,9 +41,12 @@ class OutgoingStream {
   // A backup is connected, for the first time or again, and has accepted all up to `accepted`. Returns after which
   // record it is sent all: where that is less, and nothing was appended yet, it has records of the former epoch that
   // this primary lacks: none of them is committed, and its acceptances count when it has cut them off and says so.
-  // Until then nothing may be appended. FAILED_PRECONDITION: what follows `accepted` is not kept any more: it must be
-  // filled anew.
+  // Until then nothing may be appended. FAILED_PRECONDITION: what follows `accepted` is not kept any more, or it has
+  // records of the former epoch in the place of what was appended since: it must be filled anew.
   absl::StatusOr<uint64_t> Follow(uint64_t backup, uint64_t accepted);
+  // The same for one that is empty, and will have all that there is by other ways: it follows from last(), which is
+  // returned.
+  uint64_t Begin(uint64_t backup);
   void Forget(uint64_t backup);
   // The last record that was sent to it over its connection. REQUIRES that it follows.
   uint64_t SentTo(uint64_t backup) const { return backups_.at(backup).sent; }
@@ -74,6 +77,7 @@ class OutgoingStream {
   uint64_t epoch_;
   const uint64_t primary_;
   const size_t most_bytes_;
+  const uint64_t led_from_;  // the first that this primary may append
   uint64_t next_;
   bool appended_ = false;
   uint64_t committed_;

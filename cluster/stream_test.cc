@@ -293,6 +293,22 @@ TEST_F(StreamTest, WhoHasMoreThanANewPrimaryCountsWhenItHasCutThatOff) {
   EXPECT_EQ(in_.accepted(), 3);
 }
 
+// The numbers fit, and the records are others.
+TEST_F(StreamTest, RecordsOfTheFormerEpochAreNotTakenForThoseThatWereAppendedSince) {
+  OutgoingStream out(3, 2, 3, {Put("a", "v"), Put("b", "v")}, 1'000'000);
+  ASSERT_TRUE(out.Follow(10, 2).ok());
+  ASSERT_EQ(*out.Append(Put("e", "v")), 3);
+  EXPECT_TRUE(absl::IsFailedPrecondition(out.Follow(11, 3).status()));
+  ASSERT_TRUE(out.Follow(11, 2).ok());
+  ASSERT_TRUE(out.Accepted(11, 3).ok());
+  EXPECT_EQ(*out.Follow(11, 3), 3) << "this one it has";
+  // Expect: one that is filled has all, once it is.
+  EXPECT_EQ(out.Begin(12), 3);
+  ASSERT_EQ(*out.Append(Put("f", "v")), 4);
+  ASSERT_TRUE(out.Accepted(12, 4).ok());
+  EXPECT_EQ(*out.Follow(12, 4), 4);
+}
+
 TEST_F(StreamTest, NobodyAcceptsWhatThereIsNot) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   Append("a");

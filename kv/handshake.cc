@@ -146,6 +146,7 @@ struct WelcomeFields {
     uint32_t zero = 0;
     const auto has_grant = [&] { return m.table.rkey != 0; };
     field(Welcome::kGrant, has_grant, m.table.address, m.table.bytes, m.table.rkey, zero, m.proof);
+    field.Text(Welcome::kCluster, m.cluster);
     field.Text(Welcome::kMembers, m.members);
     field(
         Welcome::kFigures, [&] { return m.figures_ms != 0; }, m.figures_ms);

@@ -172,13 +172,14 @@ struct Hello {
 // Server to client.
 struct Welcome {
   enum Flags : uint32_t { kResumed = 1, kReadOnly = 2 };
-  // Fields. Kept free: 6 table, 7 shard of a cluster.
+  // Fields. Kept free: 6 table.
   enum Tag : uint16_t {
     kSession = 1,   // id u64 | epoch u32 | flags u32
     kLimits = 2,    // longest value u64 | window u32
     kCounters = 3,  // address u64 | bytes u64 | rkey u32 | atomics u32; absent: none
     kClock = 4,     // u64
     kGrant = 5,    // address u64 | bytes u64 | rkey u32 | zero u32 | proof, 32 bytes; absent: the accept told the table
+    kCluster = 7,  // its name; absent: the group is in none
     kMembers = 8,  // addresses of a group's members, separated by commas; absent: there is no group
     kFigures = 9,  // u32; absent: the client is not to tell its figures
     kSample = 10,  // u32: of a cache; absent: the client is to tell nothing
@@ -203,6 +204,7 @@ struct Welcome {
   uint32_t gets = 0;         // so many keys a kGets may have (gets.h); 0: none is understood
   uint32_t puts = 0;         // so many puts a kPuts may have (puts.h); 0: none is understood
   std::string members;       // of the group, the primary first
+  std::string cluster;       // of which the group is one (cluster_map.h); empty: of none
   uint64_t group_epoch = 0;  // that the members' words show (epoch_word.h), from 1 on; 0: there is no group
   uint32_t lease_us = 0;     // of the group (read_lease.h), from 1 on
 

@@ -155,7 +155,7 @@ absl::string_view CodeName(Code code) {
   static constexpr absl::string_view kNames[kCodes] = {
       "ok",           "not_found", "exists",      "version_mismatch", "no_memory",  "index_full",
       "too_large",    "read_only", "bad_value",   "outcome_unknown",  "wrong_kind", "shutting_down",
-      "out_of_range", "expired",   "unsupported", "not_allowed"};
+      "out_of_range", "expired",   "unsupported", "not_allowed",      "moved"};
   const size_t i = static_cast<size_t>(code);
   if (code == Code::kLater) return "later";
   if (code == Code::kBusy) return "busy";

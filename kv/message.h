@@ -211,6 +211,7 @@ enum class Code : uint8_t {
   kExpired = 13,         // its deadline had passed: not begun, and never will be (DEADLINE_EXCEEDED)
   kUnsupported = 14,     // asks for something that this server does not know; not executed (UNIMPLEMENTED)
   kNotAllowed = 15,      // its user lacks the role admin; not executed (PERMISSION_DENIED)
+  kMoved = 16,           // of a cluster: the key is another group's; not executed (FAILED_PRECONDITION)
 
   // Within the server, never in a reply.
   kTimeIsOver = 252,  // the key's item has expired, in a group, where it is there until a record ends it
@@ -218,7 +219,7 @@ enum class Code : uint8_t {
   kBusy = 254,        // nothing was done: in a group an earlier write to the key has not come to its end
   kMakingRoom = 255,  // nothing was done, but there will be room; let the lock go and call again
 };
-inline constexpr int kCodes = 16;  // that a reply may bear
+inline constexpr int kCodes = 17;  // that a reply may bear
 absl::string_view CodeName(Code code);
 
 // What a counter's reply tells, as payload, where the code is kOk, kExists of a counter, or kOutOfRange.

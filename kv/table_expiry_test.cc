@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kv/expiry.h"
-#include "kv/sanitized.h"
 #include "kv/table.h"
 #include "kv/test_region.h"
 
@@ -18,7 +17,7 @@ namespace farlook::kv {
 namespace {
 
 TEST(TableExpiryTest, NothingThatWasDueIsLeftAndNothingElseIsGone) {
-  constexpr int kKeys = kSanitized ? 30'000 : 100'000;
+  constexpr int kKeys = 100'000;
   TestMemory memory(32 << 20);
   TestClock clock;
   TableOptions options;

@@ -193,8 +193,7 @@ absl::StatusOr<uint64_t> GroupStream::Begin(uint64_t joiner) {
     if (stream_ == nullptr || found == expected_.end() || !found->second.waits) {
       return absl::FailedPreconditionError("it does not wait any more");
     }
-    from = stream_->last();
-    if (absl::Status status = stream_->Follow(joiner, from).status(); !status.ok()) return status;
+    from = stream_->Begin(joiner);
     found->second.from = found->second.accepted = from;
     found->second.waits = false;
   }

@@ -43,6 +43,13 @@ struct Follower {
     ASSERT_TRUE(admitted.ok()) << admitted.status();
     feed = *admitted;
   }
+  // The same of one that is empty.
+  void Join(GroupStream* stream) {
+    const auto admitted = stream->Admit({.incarnation = id, .epoch = kEpoch, .address = "fake://joiner"});
+    ASSERT_TRUE(admitted.ok()) << admitted.status();
+    feed = *admitted;
+    ASSERT_EQ(*stream->Begin(id), backup.accepted());
+  }
 
   // It is primary now, alone.
   void Succeed() {
@@ -86,7 +93,7 @@ class RefillTest : public ::testing::Test {
   }
   void Join() {
     joiner_ = std::make_unique<Follower>(kJoiner, stream_.last());
-    joiner_->Follow(&stream_);
+    joiner_->Join(&stream_);
     refill_ = std::make_unique<Refill>(&t_.table(), &t_.locks(), &t_.gate(), stream_.last());
   }
   void FinishRefill() {

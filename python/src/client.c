@@ -272,14 +272,15 @@ static PyObject* delete_counter_(ARGUMENTS) {
 
 // ---- The server and the client.
 
-static PyObject* ping_(ARGUMENTS) {
-  Client* const self = (Client*)self_;
+// A call that takes nothing and returns nothing.
+static PyObject* call_plainly(Client* self, const char* name, int (*call)(farlook_client*, const farlook_options*),
+                              PyObject* const* values, Py_ssize_t count, PyObject* keywords) {
   farlook_options* options;
   int code = FARLOOK_OK;
-  if (!take_arguments("ping", NULL, 0, 0, values, count, keywords, NULL, &options)) return NULL;
+  if (!take_arguments(name, NULL, 0, 0, values, count, keywords, NULL, &options)) return NULL;
   const int entered = enter(self);
   if (entered) {
-    UNLOCKED(code = farlook_ping(self->client, options));
+    UNLOCKED(code = call(self->client, options));
     leave(self);
   }
   farlook_options_free(options);
@@ -287,19 +288,12 @@ static PyObject* ping_(ARGUMENTS) {
   return code == FARLOOK_OK ? Py_NewRef(Py_None) : raise_error(code);
 }
 
+static PyObject* ping_(ARGUMENTS) {
+  return call_plainly((Client*)self_, "ping", farlook_ping, values, count, keywords);
+}
+
 static PyObject* warm_(ARGUMENTS) {
-  Client* const self = (Client*)self_;
-  farlook_options* options;
-  int code = FARLOOK_OK;
-  if (!take_arguments("warm", NULL, 0, 0, values, count, keywords, NULL, &options)) return NULL;
-  const int entered = enter(self);
-  if (entered) {
-    UNLOCKED(code = farlook_warm(self->client, options));
-    leave(self);
-  }
-  farlook_options_free(options);
-  if (!entered) return NULL;
-  return code == FARLOOK_OK ? Py_NewRef(Py_None) : raise_error(code);
+  return call_plainly((Client*)self_, "warm", farlook_warm, values, count, keywords);
 }
 
 static PyObject* server_stats_text_(ARGUMENTS) {

@@ -1,0 +1,70 @@
+// Which group of a cluster has which keys: 4,096 slots, each of one group (docs/cluster.md).
+//
+// A key's slot is a function of its hash, whose seed all groups of a cluster share. The map is text, so that it goes
+// where figures go, in pages:
+//
+//     cluster NAME ID SEED     ID and SEED: 16 hexadecimal digits
+//     group NAME EPOCH         then its members, the primary first, and ranges of its slots, in any number
+//     member ADDRESS
+//     slots FIRST LAST         both included
+#ifndef FARLOOK_KV_CLUSTER_MAP_H_
+#define FARLOOK_KV_CLUSTER_MAP_H_
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace farlook::kv {
+
+inline constexpr int kSlotBits = 12;
+inline constexpr size_t kClusterSlots = size_t{1} << kSlotBits;
+inline constexpr size_t kMaxGroups = 250;
+// Of a cluster and of a group, as names of records in a directory: letters, digits and _.-
+inline constexpr size_t kMaxClusterNameBytes = 128;
+
+// The table takes a key's position from the top of its hash; the product's top depends on all bits, so that the keys of
+// one slot lie everywhere in a table. The constant is 2^64 over the golden ratio.
+constexpr size_t ClusterSlotOf(uint64_t hash) { return (hash * 0x9e37'79b9'7f4a'7c15) >> (64 - kSlotBits); }
+
+using SlotSet = std::bitset<kClusterSlots>;
+
+struct SlotRange {
+  size_t first = 0, last = 0;
+};
+// The fewest ranges, in order.
+std::vector<SlotRange> RangesOf(const SlotSet& slots);
+// "0-2047,3000"; empty: none.
+std::string FormatSlots(const SlotSet& slots);
+// INVALID_ARGUMENT says what is wrong.
+absl::StatusOr<SlotSet> ParseSlots(absl::string_view text);
+
+bool IsClusterName(absl::string_view name);
+
+struct ClusterMap {
+  struct Group {
+    std::string name = {};
+    uint64_t epoch = 0;
+    std::vector<std::string> members = {};  // addresses, the primary first; none: it has not begun
+    SlotSet slots = {};
+  };
+  std::string name = {};
+  uint64_t id = 0;  // random: tells two clusters apart that have one name
+  uint64_t hash_seed = 0;
+  std::vector<Group> groups = {};
+
+  const Group* Find(absl::string_view group) const;  // null: there is none
+
+  std::string Encode() const;
+  // Of untrusted bytes. INVALID_ARGUMENT: no map, a group twice, a slot that two groups have.
+  static absl::StatusOr<ClusterMap> Decode(absl::string_view text);
+};
+
+}  // namespace farlook::kv
+
+#endif  // FARLOOK_KV_CLUSTER_MAP_H_
