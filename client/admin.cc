@@ -11,7 +11,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/client_impl.h"
+#include "client/cluster.h"
 #include "client/operation.h"
+#include "client/view.h"
+#include "kv/cluster_map.h"
 
 namespace farlook {
 namespace {
@@ -22,7 +25,8 @@ absl::StatusOr<std::string> Ask(Client* client, std::string_view what, const Ser
   std::string text;
   client::Operation operation;
   operation.to.string = &text;
-  absl::Status status = ClientImpl::Of(*client).RunTimed(&operation, client::Kind::kAdmin, what, options.timeout_ms);
+  absl::Status status =
+      ClientImpl::Of(*client).RunAt(options.group, &operation, client::Kind::kAdmin, what, options.timeout_ms);
   if (!status.ok()) return status;
   if (left != nullptr) *left = operation.version;
   return text;
@@ -98,6 +102,20 @@ absl::Status KickClient(Client* client, uint64_t id, const ServerOptions& option
   absl::Status status = Ask(client, absl::StrCat("kick ", id), options).status();
   if (absl::IsNotFound(status)) return absl::NotFoundError(absl::StrCat("no client has the id ", id));
   return status;
+}
+
+absl::StatusOr<std::vector<ClusterGroup>> ListGroups(Client* client, const ServerOptions& options) {
+  ClientImpl& impl = ClientImpl::Of(*client);
+  if (impl.cores.one()) return absl::FailedPreconditionError("the server is of no cluster");
+  const absl::StatusOr<client::ClientCore*> core = impl.cores.OfGroup(client::View(options.group));
+  if (!core.ok()) return core.status();
+  const absl::StatusOr<kv::ClusterMap> map = client::AskMap(&impl, *core, options.timeout_ms);
+  if (!map.ok()) return map.status();
+  std::vector<ClusterGroup> groups;
+  for (const kv::ClusterMap::Group& group : map->groups) {
+    groups.push_back({group.name, group.epoch, group.members, group.slots.count(), kv::FormatSlots(group.slots)});
+  }
+  return groups;
 }
 
 absl::StatusOr<std::string> GroupStatus(Client* client, const ServerOptions& options) {

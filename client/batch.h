@@ -11,15 +11,16 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "client/core.h"
+#include "client/cores.h"
 #include "client/operation.h"
 #include "client/waiter.h"
 
 namespace farlook::client {
 
-// Thread safety: one thread, the core's. Core and waiter outlive it.
+// Thread safety: one thread, the cores'. Cores and waiter outlive it.
 class Batch {
  public:
-  Batch(ClientCore* core, Waiter* waiter) : core_(core), waiter_(waiter) {}
+  Batch(Cores* cores, Waiter* waiter) : cores_(cores), waiter_(waiter) {}
 
   // Does `count` operations of one kind. `fill(i, operation)` says what the i-th is, kind and time apart;
   // `take(i, operation)` has how it ended, in the order of i. The time begins now, and is that of all. Returns the
@@ -28,7 +29,7 @@ class Batch {
   absl::Status Run(Kind kind, size_t count, int64_t timeout_ms, Fill fill, Take take) {
     absl::Status first_error;
     const size_t at_once = Begin(kind);
-    const int64_t deadline_ns = core_->DeadlineFromNow(timeout_ms);
+    const int64_t deadline_ns = cores_->home().DeadlineFromNow(timeout_ms);
     for (size_t begin = 0; begin < count; begin += at_once) {
       const size_t some = std::min(at_once, count - begin);
       for (size_t i = 0; i < some; ++i) fill(begin + i, &operations_[i]);
@@ -53,9 +54,11 @@ class Batch {
   size_t Begin(Kind kind);
   // Does the first `count` of them until the deadline.
   void Do(size_t count, int64_t deadline_ns);
+  bool StartOn(ClientCore* core, absl::Span<Operation* const> operations, int64_t deadline_ns);
+  void DoOnAll(absl::Span<Operation* const> operations, int64_t deadline_ns);
   bool AllDone(size_t count) const;
 
-  ClientCore* const core_;
+  Cores* const cores_;
   Waiter* const waiter_;
   std::vector<Operation> operations_;  // of the run at hand
   std::vector<Operation*> pointers_;   // to them

@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "client/core.h"
 #include "client/core_testing.h"
+#include "client/cores.h"
 #include "client/waiter.h"
 #include "gtest/gtest.h"
 #include "rdma/clock.h"
@@ -47,8 +48,9 @@ class BatchTest : public CoreTest {
     const std::vector<std::string> keys = Keys(count);
     results->assign(count, absl::OkStatus());
     std::vector<std::string> found(count);
-    Waiter waiter(core_.get(), /*spin_us=*/3'600'000'000);
-    Batch batch(core_.get(), &waiter);
+    Cores cores(core_.get());
+    Waiter waiter(&cores, /*spin_us=*/3'600'000'000);
+    Batch batch(&cores, &waiter);
     absl::Status status = batch.Run(
         kind, count, timeout_ms,
         [&](size_t i, Operation* operation) {
@@ -85,8 +87,9 @@ TEST_P(BatchOfKindTest, ManyRunsHaveOneDeadline) {
 TEST_P(BatchOfKindTest, TheTimeBeginsWhenTheCallBegins) {
   ConnectTicking();
   const std::vector<std::string> keys = Keys(1000);
-  Waiter waiter(core_.get(), /*spin_us=*/3'600'000'000);
-  Batch batch(core_.get(), &waiter);
+  Cores cores(core_.get());
+  Waiter waiter(&cores, /*spin_us=*/3'600'000'000);
+  Batch batch(&cores, &waiter);
   const int64_t before_ns = ticking_.NowNs();
   const absl::Status status = batch.Run(
       GetParam(), keys.size(), /*timeout_ms=*/2000,

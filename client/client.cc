@@ -19,6 +19,25 @@ using client::Kind;
 using client::NotAsMany;
 using client::View;
 
+absl::Status ClientImpl::RunOnAll(Kind kind, int64_t timeout_ms) {
+  const auto all = cores.all();
+  std::vector<client::Operation> operations(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    operations[i].kind = kind;
+    operations[i].blocking = true;
+    client::Operation* const operation = &operations[i];
+    all[i]->StartUntil(absl::MakeConstSpan(&operation, 1), all[i]->DeadlineFromNow(timeout_ms));
+    all[i]->ProgressNowAndThen();
+  }
+  const auto is_done = [](const client::Operation& operation) { return operation.done; };
+  const auto are_done = [&] { return std::all_of(operations.begin(), operations.end(), is_done); };
+  if (!are_done()) waiter.Wait(are_done);
+  for (client::Operation& operation : operations) {
+    if (!operation.status.ok()) return std::move(operation.status);
+  }
+  return absl::OkStatus();
+}
+
 namespace {
 
 void TakeVersion(client::Operation* operation, Result<uint64_t>* result) {
@@ -237,21 +256,20 @@ absl::StatusOr<int64_t> Client::DeleteCounter(std::string_view key, const Counte
 // ---- The server.
 
 absl::Status Client::Ping(const ServerOptions& options) {
+  if (options.group.empty()) return impl_->RunOnAll(Kind::kPing, options.timeout_ms);
   client::Operation operation;
-  return impl_->RunTimed(&operation, Kind::kPing, {}, options.timeout_ms);
+  return impl_->RunAt(options.group, &operation, Kind::kPing, {}, options.timeout_ms);
 }
 
-absl::Status Client::Warm(const WarmOptions& options) {
-  client::Operation operation;
-  return impl_->RunTimed(&operation, Kind::kWarm, {}, options.timeout_ms);
-}
+absl::Status Client::Warm(const WarmOptions& options) { return impl_->RunOnAll(Kind::kWarm, options.timeout_ms); }
 
 absl::StatusOr<std::string> Client::ServerStats(const ServerOptions& options) {
   std::string text, page, from;
   for (;;) {
     client::Operation operation;
     operation.to.string = &page;
-    if (absl::Status status = impl_->RunTimed(&operation, Kind::kStat, from, options.timeout_ms); !status.ok()) {
+    if (absl::Status status = impl_->RunAt(options.group, &operation, Kind::kStat, from, options.timeout_ms);
+        !status.ok()) {
       return status;
     }
     text += page;
@@ -265,7 +283,8 @@ absl::StatusOr<std::string> Client::ServerStats(const ServerOptions& options) {
 
 void Client::Start(AsyncOperation* operation) {
   client::Operation* const record = ClientImpl::RecordOf(operation);
-  impl_->core.StartUntil(absl::MakeConstSpan(&record, 1), impl_->core.DeadlineFromNow(record->timeout_ms));
+  client::ClientCore& core = impl_->cores.Of(*record);
+  core.StartUntil(absl::MakeConstSpan(&record, 1), core.DeadlineFromNow(record->timeout_ms));
 }
 
 void Client::Start(AsyncOperation* operation, std::function<void(AsyncOperation*)> then) {
@@ -276,18 +295,18 @@ void Client::Start(AsyncOperation* operation, std::function<void(AsyncOperation*
 void Client::Start(std::span<AsyncOperation* const> operations) {
   impl_->records.clear();
   for (AsyncOperation* operation : operations) impl_->records.push_back(ClientImpl::RecordOf(operation));
-  impl_->core.Start(impl_->records);
+  impl_->cores.Start(impl_->records);
 }
 
 size_t Client::Poll(std::span<AsyncOperation*> done) { return impl_->Poll(done); }
 size_t Client::Wait(std::span<AsyncOperation*> done) { return impl_->Wait(done); }
-size_t Client::in_flight() const { return impl_->core.in_flight() + impl_->ready(); }
-bool Client::Arm() { return impl_->ready() == 0 && impl_->core.Arm(); }
-int Client::fd() const { return impl_->core.fd(); }
-int64_t Client::wait_ms() const { return impl_->core.wait_ms(); }
+size_t Client::in_flight() const { return impl_->cores.in_flight() + impl_->ready(); }
+bool Client::Arm() { return impl_->ready() == 0 && impl_->cores.Arm(); }
+int Client::fd() const { return impl_->cores.fd(); }
+int64_t Client::wait_ms() const { return impl_->cores.wait_ms(); }
 
-const ClientStats& Client::stats() const { return impl_->core.stats(); }
-uint64_t Client::incarnation() const { return impl_->core.incarnation(); }
-uint64_t Client::memory_bytes() const { return impl_->core.memory_bytes(); }
+const ClientStats& Client::stats() const { return impl_->cores.stats(); }
+uint64_t Client::incarnation() const { return impl_->cores.home().incarnation(); }
+uint64_t Client::memory_bytes() const { return impl_->cores.memory_bytes(); }
 
 }  // namespace farlook

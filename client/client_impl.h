@@ -10,7 +10,6 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,13 +23,12 @@
 #include "absl/types/span.h"
 #include "client/batch.h"
 #include "client/core.h"
+#include "client/cores.h"
 #include "client/operation.h"
 #include "client/view.h"
 #include "client/waiter.h"
 #include "farlook/async.h"
 #include "farlook/client.h"
-#include "rdma/clock.h"
-#include "rdma/transport.h"
 
 namespace farlook {
 
@@ -44,17 +42,19 @@ inline absl::Status NotAsMany(absl::string_view what, size_t count, size_t keys)
 
 class ClientImpl {
  public:
-  ClientImpl(std::unique_ptr<rdma::Endpoint> endpoint, std::string_view address, const ClientOptions& options)
+  ClientImpl(std::unique_ptr<client::ClientCore> core, std::string_view address, const ClientOptions& options)
       : reached(address),
-        core(std::move(endpoint), client::View(address), options, rdma::Clock::Real(), std::random_device()()),
-        waiter(&core, options.spin_us),
-        batch(&core, &waiter) {}
+        first(std::move(core)),
+        cores(first.get()),
+        waiter(&cores, options.spin_us),
+        batch(&cores, &waiter) {}
 
   static ClientImpl& Of(Client& client) { return *client.impl_; }
 
   // Starts a get and waits until it is done. Most are at once, and then no clock is read.
   absl::Status Run(client::Operation* operation) {
     operation->blocking = true;
+    client::ClientCore& core = cores.Of(operation->key);
     core.StartUntimed(absl::MakeSpan(&operation, 1));
     core.ProgressNowAndThen();
     if (!operation->done) [[unlikely]] {
@@ -66,14 +66,29 @@ class ClientImpl {
 
   // The same for what is no get: its request bears the deadline.
   absl::Status RunTimed(client::Operation* operation, client::Kind kind, std::string_view key, int64_t timeout_ms) {
+    return RunTimedOn(&(client::IsOfAKey(kind) ? cores.Of(client::View(key)) : cores.home()), operation, kind, key,
+                      timeout_ms);
+  }
+  absl::Status RunTimedOn(client::ClientCore* core, client::Operation* operation, client::Kind kind,
+                          std::string_view key, int64_t timeout_ms) {
     operation->kind = kind;
     operation->key = client::View(key);
     operation->blocking = true;
-    core.StartUntil(absl::MakeSpan(&operation, 1), core.DeadlineFromNow(timeout_ms));
-    core.ProgressNowAndThen();
+    core->StartUntil(absl::MakeSpan(&operation, 1), core->DeadlineFromNow(timeout_ms));
+    core->ProgressNowAndThen();
     if (!operation->done) waiter.Wait([operation] { return operation->done; });
     return std::move(operation->status);
   }
+
+  // The same of a group of the cluster, by its name.
+  absl::Status RunAt(std::string_view group, client::Operation* operation, client::Kind kind, std::string_view key,
+                     int64_t timeout_ms) {
+    const absl::StatusOr<client::ClientCore*> core = cores.OfGroup(client::View(group));
+    if (!core.ok()) return core.status();
+    return RunTimedOn(*core, operation, kind, key, timeout_ms);
+  }
+  // One for each group, at once. Returns the first error.
+  absl::Status RunOnAll(client::Kind kind, int64_t timeout_ms);
 
   absl::StatusOr<int64_t> Count(client::Operation* operation, client::Kind kind, std::string_view key,
                                 const CounterOptions& options) {
@@ -114,7 +129,7 @@ class ClientImpl {
     client::Operation* ended[64];
     size_t taken = 0;
     do {
-      taken = core.Poll(absl::MakeSpan(ended));
+      taken = cores.Poll(absl::MakeSpan(ended));
       for (size_t i = 0; i < taken; ++i) {
         auto* const operation = static_cast<AsyncOperation*>(ended[i]->owner);
         if (operation->then_) [[unlikely]] {
@@ -133,8 +148,8 @@ class ClientImpl {
     const uint64_t calls_before = calls_;
     for (;;) {
       const size_t count = Poll(done);
-      if (count > 0 || calls_ != calls_before || ready_first_ != nullptr || core.in_flight() == 0) return count;
-      waiter.Wait([this] { return core.has_ended(); });
+      if (count > 0 || calls_ != calls_before || ready_first_ != nullptr || cores.in_flight() == 0) return count;
+      waiter.Wait([this] { return cores.has_ended(); });
     }
   }
 
@@ -146,7 +161,9 @@ class ClientImpl {
 
   std::string reached;                      // see Client::address()
   std::vector<client::Operation*> records;  // scratch
-  client::ClientCore core;
+  std::unique_ptr<client::ClientCore> first;
+  std::vector<std::unique_ptr<client::ClientCore>> others;  // of the other groups, where there is a cluster
+  client::Cores cores;
   client::Waiter waiter;
   client::Batch batch;
 

@@ -3,22 +3,30 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/client_impl.h"
+#include "client/cluster.h"
+#include "client/core.h"
 #include "client/credentials.h"
 #include "client/view.h"
 #include "farlook/client.h"
+#include "kv/cluster_map.h"
+#include "kv/handshake.h"
 #include "rdma/choices.h"
+#include "rdma/clock.h"
 #include "rdma/transport.h"
 
 namespace farlook {
@@ -26,6 +34,20 @@ namespace {
 
 // Who waits for a server that may come by either way does not wait longer than this for one of them.
 constexpr int64_t kMostForOneMs = 1000;
+
+// A server that serves since now is asked for its map for so long, and so often.
+constexpr int64_t kMostForMapMs = 1000, kAskMapAgainMs = 10;
+
+// Of a time that begins now.
+class TimeLeft {
+ public:
+  explicit TimeLeft(int64_t timeout_ms) : begin_(absl::Now()), end_(begin_ + absl::Milliseconds(timeout_ms)) {}
+  int64_t ms() const { return std::max<int64_t>(absl::ToInt64Milliseconds(end_ - absl::Now()), 0); }
+  int64_t passed_ms() const { return absl::ToInt64Milliseconds(absl::Now() - begin_); }
+
+ private:
+  const absl::Time begin_, end_;
+};
 
 // What became of one transport.
 struct Attempt {
@@ -44,53 +66,65 @@ bool MayPass(const absl::Status& refused) {
          absl::IsDeadlineExceeded(refused);
 }
 
-Attempt Try(const std::string& address, ClientOptions options, int64_t timeout_ms, bool wait) {
-  if (options.lookups == Lookups::kAuto) {
-    options.lookups = absl::StartsWith(address, "tcp://") ? Lookups::kMessages : Lookups::kReads;
+// Gets by messages where a READ takes the server's CPU too.
+ClientOptions OptionsFor(const std::string& address, const ClientOptions& options) {
+  ClientOptions its = options;
+  if (its.lookups == Lookups::kAuto) {
+    its.lookups = absl::StartsWith(address, "tcp://") ? Lookups::kMessages : Lookups::kReads;
   }
+  return its;
+}
+
+absl::StatusOr<std::unique_ptr<client::ClientCore>> MakeCore(const std::string& address, const ClientOptions& options) {
   rdma::TransportOptions transport;
   transport.liveness_ms = options.liveness_ms;
   transport.max_outstanding = options.max_outstanding;
-  Attempt attempt;
   auto endpoint = rdma::CreateEndpoint(FirstOf(address), transport);
-  attempt.status = endpoint.status();
-  if (!endpoint.ok()) return attempt;
+  if (!endpoint.ok()) return endpoint.status();
+  return std::make_unique<client::ClientCore>(*std::move(endpoint), address, OptionsFor(address, options),
+                                              rdma::Clock::Real(), std::random_device()());
+}
+
+Attempt Try(const std::string& address, const ClientOptions& options, int64_t timeout_ms, bool wait) {
+  Attempt attempt;
+  auto core = MakeCore(address, options);
+  attempt.status = core.status();
+  if (!core.ok()) return attempt;
   attempt.usable = true;
-  auto impl = std::make_unique<ClientImpl>(*std::move(endpoint), address, options);
-  attempt.status = impl->waiter.Connect(timeout_ms, wait);
-  attempt.answered = impl->core.turned_away();
-  attempt.may_pass = MayPass(impl->core.refused());
+  auto impl = std::make_unique<ClientImpl>(*std::move(core), address, options);
+  attempt.status = impl->waiter.Connect(impl->first.get(), timeout_ms, wait);
+  attempt.answered = impl->first->turned_away();
+  attempt.may_pass = MayPass(impl->first->refused());
   if (attempt.status.ok()) attempt.impl = std::move(impl);
   return attempt;
 }
 
 // Both ways, in rounds while the user waits for a server.
-Attempt TryEach(const std::string& address, ClientOptions options) {
+Attempt TryEach(const std::string& address, ClientOptions options, int64_t timeout_ms) {
   const std::string by_rdma = absl::StrReplaceAll(address, {{"auto://", "rdma://"}});
   const std::string by_tcp = absl::StrReplaceAll(address, {{"auto://", "tcp://"}});
   const bool wait = std::exchange(options.wait_for_server, false);  // no attempt is to wait where another may do
-  const int64_t most_ms = wait ? kMostForOneMs : std::max<int64_t>(options.timeout_ms, 0);
-  const absl::Time end = absl::Now() + absl::Milliseconds(options.timeout_ms);
-  const auto left_ms = [&] { return std::max<int64_t>(absl::ToInt64Milliseconds(end - absl::Now()), 0); };
-  const auto try_rdma = [&] { return Try(by_rdma, options, std::min(left_ms() / 2, most_ms), /*wait=*/false); };
+  const int64_t most_ms = wait ? kMostForOneMs : std::max<int64_t>(timeout_ms, 0);
+  const TimeLeft time(timeout_ms);
+  const auto try_rdma = [&] { return Try(by_rdma, options, std::min(time.ms() / 2, most_ms), /*wait=*/false); };
 
   for (int64_t pause_ms = std::max<int64_t>(options.min_backoff_ms, 1);; pause_ms *= 2) {
     Attempt rdma = try_rdma();
     Attempt tcp;
     if (rdma.impl == nullptr && !rdma.answered) {
-      tcp = Try(by_tcp, options, std::min(left_ms(), most_ms), /*wait=*/false);
+      tcp = Try(by_tcp, options, std::min(time.ms(), most_ms), /*wait=*/false);
       // Who waits may have come before the server listened, and by now it does.
       if (tcp.impl != nullptr && wait && rdma.usable) rdma = try_rdma();
     }
     Attempt* const found = rdma.impl != nullptr || rdma.answered ? &rdma : &tcp;
     if (found->impl != nullptr) {
-      if (wait) found->impl->core.WaitForServer();
+      if (wait) found->impl->first->WaitForServer();
       found->impl->reached =
           found == &rdma ? by_rdma : absl::StrCat(by_tcp, " (not rdma: ", rdma.status.message(), ")");
       return std::move(*found);
     }
     const bool may_pass = found->may_pass || (found == &tcp && !tcp.answered && rdma.may_pass);
-    if (!wait || !may_pass || left_ms() == 0) {
+    if (!wait || !may_pass || time.ms() == 0) {
       if (found == &tcp) {
         const absl::string_view over_tcp = tcp.status.message();
         tcp.status = absl::Status(tcp.status.code(),
@@ -99,8 +133,87 @@ Attempt TryEach(const std::string& address, ClientOptions options) {
       return std::move(*found);
     }
     pause_ms = std::min(pause_ms, std::max<int64_t>(options.max_backoff_ms, 1));
-    absl::SleepFor(absl::Milliseconds(std::min(pause_ms, left_ms())));
+    absl::SleepFor(absl::Milliseconds(std::min(pause_ms, time.ms())));
   }
+}
+
+// One server, or the servers of one group.
+absl::StatusOr<std::unique_ptr<ClientImpl>> Reach(const std::string& address, const ClientOptions& options,
+                                                  int64_t timeout_ms) {
+  if (absl::Status status = rdma::Choices(FirstOf(address)).status(); !status.ok()) return status;
+  const bool choose = rdma::IsAuto(address);
+  Attempt attempt =
+      choose ? TryEach(address, options, timeout_ms) : Try(address, options, timeout_ms, options.wait_for_server);
+  if (attempt.impl != nullptr) return std::move(attempt.impl);
+  if (!attempt.usable && !choose) return attempt.status;
+  return absl::Status(attempt.status.code(),
+                      absl::StrCat("cannot connect to ", address, ": ", attempt.status.message()));
+}
+
+// The servers that farlook:// names, one of which suffices.
+absl::StatusOr<std::unique_ptr<ClientImpl>> ReachOne(const client::ClusterAddress& address,
+                                                     const ClientOptions& options, const TimeLeft& time) {
+  ClientOptions once = options;
+  once.wait_for_server = false;  // no seed is waited for where another may do
+  for (int64_t pause_ms = std::max<int64_t>(options.min_backoff_ms, 1);; pause_ms *= 2) {
+    std::vector<std::string> reasons;
+    bool may_pass = false;
+    for (size_t i = 0; i < address.seeds.size(); ++i) {
+      // Each has its share of what is left.
+      auto reached = Reach(address.seeds[i], once, time.ms() / static_cast<int64_t>(address.seeds.size() - i));
+      if (reached.ok()) return reached;
+      if (absl::IsInvalidArgument(reached.status())) return reached.status();
+      may_pass |= MayPass(reached.status());
+      reasons.emplace_back(reached.status().message());
+    }
+    if (!options.wait_for_server || !may_pass || time.ms() == 0) {
+      return absl::Status(may_pass ? absl::StatusCode::kUnavailable : absl::StatusCode::kFailedPrecondition,
+                          absl::StrCat("no server lets this client in: ", absl::StrJoin(reasons, "; ")));
+    }
+    pause_ms = std::min(pause_ms, std::max<int64_t>(options.max_backoff_ms, 1));
+    absl::SleepFor(absl::Milliseconds(std::min(pause_ms, time.ms())));
+  }
+}
+
+// The map that a server has, which began to serve just now if it has none yet.
+absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, const ClientOptions& options, const TimeLeft& time) {
+  for (;;) {
+    const absl::StatusOr<kv::ClusterMap> map = client::AskMap(impl, impl->first.get(), time.ms());
+    const absl::Status status = map.ok() ? client::CheckComplete(*map) : map.status();
+    if (status.ok()) return map;
+    const bool may_pass = MayPass(status) && (options.wait_for_server || time.passed_ms() < kMostForMapMs);
+    if (!may_pass || time.ms() == 0) return status;
+    absl::SleepFor(absl::Milliseconds(std::min<int64_t>(kAskMapAgainMs, time.ms())));
+  }
+}
+
+// Connects to the other groups of the cluster as well.
+absl::Status Spread(ClientImpl* impl, const ClientOptions& options, const TimeLeft& time) {
+  auto map = AskMap(impl, options, time);
+  if (!map.ok()) return map.status();
+  const kv::Welcome& welcome = impl->first->welcome();
+  std::vector<client::ClientCore*> cores;
+  for (const kv::ClusterMap::Group& group : map->groups) {
+    const bool is_home = std::any_of(group.members.begin(), group.members.end(), [&](const std::string& member) {
+      return absl::StartsWith(absl::StrCat(welcome.members, ","), absl::StrCat(member, ","));
+    });
+    if (is_home && std::find(cores.begin(), cores.end(), impl->first.get()) == cores.end()) {
+      cores.push_back(impl->first.get());
+      continue;
+    }
+    auto core = MakeCore(absl::StrJoin(group.members, ","), options);
+    if (!core.ok()) {
+      return absl::Status(core.status().code(), absl::StrCat("group ", group.name, ": ", core.status().message()));
+    }
+    impl->others.push_back(*std::move(core));
+    cores.push_back(impl->others.back().get());
+  }
+  if (std::find(cores.begin(), cores.end(), impl->first.get()) == cores.end()) {
+    return absl::UnavailableError("the group that was reached has other members by now: try again");
+  }
+  impl->cores.Spread(*map, std::move(cores));
+  if (absl::Status status = impl->cores.JoinDescriptors(); !status.ok()) return status;
+  return impl->waiter.ConnectAll(time.ms(), options.wait_for_server);
 }
 
 }  // namespace
@@ -108,13 +221,27 @@ Attempt TryEach(const std::string& address, ClientOptions options) {
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address, const ClientOptions& given) {
   ClientOptions options = given;
   if (absl::Status status = client::FindCredentials(&options); !status.ok()) return status;
-  const std::string text(address);
-  if (absl::Status status = rdma::Choices(FirstOf(text)).status(); !status.ok()) return status;
-  const bool choose = rdma::IsAuto(text);
-  Attempt attempt = choose ? TryEach(text, options) : Try(text, options, options.timeout_ms, options.wait_for_server);
-  if (attempt.impl != nullptr) return std::unique_ptr<Client>(new Client(std::move(attempt.impl)));
-  if (!attempt.usable && !choose) return attempt.status;
-  return absl::Status(attempt.status.code(), absl::StrCat("cannot connect to ", text, ": ", attempt.status.message()));
+  const TimeLeft time(options.timeout_ms);
+  absl::StatusOr<client::ClusterAddress> cluster = client::ClusterAddress::Parse(client::View(address));
+  if (!cluster.ok()) return cluster.status();
+  auto impl = cluster->seeds.empty() ? Reach(std::string(address), options, options.timeout_ms)
+                                     : ReachOne(*cluster, options, time);
+  if (!impl.ok()) return impl.status();
+  const std::string& found = (*impl)->first->welcome().cluster;
+  if (!cluster->seeds.empty()) {
+    if (found != cluster->name) {
+      return absl::FailedPreconditionError(absl::StrCat((*impl)->reached, " is of ",
+                                                        found.empty() ? "no cluster" : absl::StrCat("cluster ", found),
+                                                        ", and ", cluster->name, " is wanted"));
+    }
+    (*impl)->reached = std::string(address);
+  }
+  if (!found.empty()) {
+    if (absl::Status status = Spread(impl->get(), options, time); !status.ok()) {
+      return absl::Status(status.code(), absl::StrCat("cannot connect to cluster ", found, ": ", status.message()));
+    }
+  }
+  return std::unique_ptr<Client>(new Client(*std::move(impl)));
 }
 
 const std::string& Client::address() const { return impl_->reached; }

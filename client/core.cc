@@ -36,6 +36,17 @@ ClientCore::~ClientCore() {
   watch_.Lost();
 }
 
+void ClientCore::SetGroup(absl::string_view name) {
+  group_ = std::string(name);
+  NameErrors();
+}
+
+// Of a cluster: which group, and which of its servers, an error is about.
+void ClientCore::NameErrors() {
+  finished_.SetPlace(
+      absl::StrCat("group ", group_, ", last reached at ", link_.reached().empty() ? "no server" : link_.reached()));
+}
+
 // ---- Operations begin.
 
 void ClientCore::Start(absl::Span<Operation* const> operations) {
@@ -248,6 +259,7 @@ void ClientCore::BeginReady() {
                        link_.welcome_ns(),
                        watch_.active() ? &watch_ : nullptr};
   engines_.Connect(ready);
+  if (!group_.empty()) NameErrors();
   told_.Connect(link_.connection(), link_.welcome().figures_ms, time_.last_ns());
   Post();
 }

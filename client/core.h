@@ -37,6 +37,7 @@
 #include "client/user_memory.h"
 #include "farlook/options.h"
 #include "farlook/stats.h"
+#include "kv/handshake.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
 
@@ -61,6 +62,10 @@ class ClientCore {
   const absl::Status& refused() const { return link_.refused(); }
   // Whether it was a server that answered the last attempt.
   bool turned_away() const { return link_.turned_away() || incarnation_ != 0; }
+  // Of a cluster: the group's name, for errors.
+  void SetGroup(absl::string_view name);
+  // What the server said when it let this client in. REQUIRES that it once did.
+  const kv::Welcome& welcome() const { return link_.welcome(); }
   // From now on as with ClientOptions::wait_for_server.
   void WaitForServer() { link_.WaitForServer(); }
 
@@ -69,6 +74,8 @@ class ClientCore {
   void Start(absl::Span<Operation* const> operations);
   size_t Poll(absl::Span<Operation*> done);
   size_t in_flight() const { return finished_.in_flight(); }
+  // Whether somebody waits for what Poll() does.
+  bool busy() const { return in_flight() > 0 || connect_wanted_; }
   // Whether Poll() has something to return, without progress.
   bool has_ended() const { return !finished_.empty(); }
   bool Arm();
@@ -147,6 +154,7 @@ class ClientCore {
     return posted.fetches;
   }
 
+  void NameErrors();
   void Watch();
   void Lose(absl::Status why);
   void FailAttempt(const absl::Status& why);
@@ -179,6 +187,7 @@ class ClientCore {
   int slow_attempts_ = 0;        // one after the other
   absl::Status trouble_;         // what last went wrong with a connection
   uint64_t incarnation_ = 0;     // of the server last connected to
+  std::string group_;            // of a cluster
   std::array<rdma::Completion, 64> completions_;
 };
 

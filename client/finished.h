@@ -36,7 +36,11 @@ class Finished {
 
   // Every operation ends here, once. Nothing of the client refers to it afterwards. REQUIRES: it is in no queue.
   void End(Operation* operation, absl::Status status) {
-    operation->status = status.ok() || news_.empty() ? std::move(status) : WithNews(status);
+    if (!status.ok()) [[unlikely]] {
+      if (!place_.empty() && !IsOfTheKey(status)) status = WithPlace(status);
+      if (!news_.empty()) status = WithNews(status);
+    }
+    operation->status = std::move(status);
     Close(operation);
   }
   // The same, with success.
@@ -58,6 +62,9 @@ class Finished {
     return absent_;
   }
 
+  // Of a cluster: where an error happened, which is said with each that is not about the key itself.
+  void SetPlace(std::string place) { place_ = std::move(place); }
+
   // What the user ought to hear: it is added to the next error.
   void Announce(absl::string_view news) { news_ = std::string(news); }
 
@@ -73,6 +80,13 @@ class Finished {
   bool empty() const { return queue_.empty(); }
 
  private:
+  static bool IsOfTheKey(const absl::Status& status) {
+    return absl::IsNotFound(status) || absl::IsAlreadyExists(status) || absl::IsAborted(status) ||
+           absl::IsInvalidArgument(status) || absl::IsOutOfRange(status);
+  }
+  [[gnu::noinline]] absl::Status WithPlace(const absl::Status& status) const {
+    return absl::Status(status.code(), absl::StrCat(place_, ": ", status.message()));
+  }
   [[gnu::noinline]] absl::Status WithNews(const absl::Status& status) {
     const std::string news = std::exchange(news_, {});
     return absl::Status(status.code(), absl::StrCat(status.message(), status.message().empty() ? "" : "; ", news));
@@ -96,6 +110,7 @@ class Finished {
   OperationQueue queue_;
   size_t in_flight_ = 0;
   std::string news_;
+  std::string place_;
 };
 
 // False: there is no memory for it. Values may be long, so that is no reason to end the process.

@@ -163,6 +163,7 @@ absl::Status Link::CheckDirectory() {
   }
   hasher_.emplace(header.hash_seed);
   state_ = State::kReady;
+  reached_ = addresses_[next_];
   is_group_ = (greeting_.accept().flags & kv::AcceptData::kGroup) != 0;
   failures_ = 0;
   refused_ = absl::OkStatus();

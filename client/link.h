@@ -113,6 +113,7 @@ class Link {
   const kv::ServerRange& table() const { return greeting_.table(); }  // from where the server has told it
   const kv::Welcome& welcome() const { return welcome_; }             // from kLoading on
   std::vector<std::string> members() const;                           // of the Welcome
+  const std::string& reached() const { return reached_; }  // the address of the last that was ready; empty: none was
   int64_t hello_ns() const { return hello_ns_; }
   int64_t welcome_ns() const { return welcome_ns_; }  // when it came
   DirectoryReader* directory() { return &directory_; }
@@ -136,6 +137,7 @@ class Link {
   size_t failures_ = 0;                 // of attempts of this round
   size_t round_ = 0;                    // after so many is a pause: the addresses that there were when it began
   std::optional<size_t> named_;         // where a backup says that the primary is
+  std::string reached_;
   bool is_group_ = false;
   const ClientOptions options_;
   bool wait_for_server_;

@@ -6,11 +6,24 @@
 namespace farlook {
 
 absl::Status RegisterMemory(Client* client, std::span<char> memory) {
-  return ClientImpl::Of(*client).core.user_memory()->Register(absl::MakeSpan(memory.data(), memory.size()));
+  const auto cores = ClientImpl::Of(*client).cores.all();
+  for (size_t i = 0; i < cores.size(); ++i) {
+    absl::Status status = cores[i]->user_memory()->Register(absl::MakeSpan(memory.data(), memory.size()));
+    if (status.ok()) continue;
+    for (size_t j = 0; j < i; ++j) cores[j]->user_memory()->Unregister(memory.data()).IgnoreError();
+    return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status UnregisterMemory(Client* client, const char* memory) {
-  return ClientImpl::Of(*client).core.user_memory()->Unregister(memory);
+  absl::Status status;
+  for (client::ClientCore* core : ClientImpl::Of(*client).cores.all()) {
+    // One that let go of it the last time, when another one could not, has nothing any more.
+    const absl::Status its = core->user_memory()->Unregister(memory);
+    if (status.ok() || absl::IsNotFound(status)) status = its;
+  }
+  return status;
 }
 
 }  // namespace farlook

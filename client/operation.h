@@ -50,6 +50,8 @@ constexpr bool IsCounter(Kind kind) {
   return IsOneOf(kind, Kind::kCreateCounter, Kind::kFetchAdd, Kind::kCompareSwap, Kind::kReadCounter,
                  Kind::kDeleteCounter);
 }
+// Whether its key is one of the table's.
+constexpr bool IsOfAKey(Kind kind) { return !IsOneOf(kind, Kind::kPing, Kind::kStat, Kind::kAdmin, Kind::kWarm); }
 // Whether it may change the table.
 constexpr bool IsWrite(Kind kind) {
   return IsOneOf(kind, Kind::kPut, Kind::kDelete, Kind::kTouch, Kind::kPersist, Kind::kGetAndTouch,

@@ -1,10 +1,12 @@
 #include "client/waiter.h"
 
-#include <sys/epoll.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <limits>
 
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "rdma/clock.h"
 
@@ -20,54 +22,22 @@ bool MayGetBetter(const absl::Status& refused) {
 }
 
 int64_t NowNs() { return rdma::Clock::Real().NowNs(); }
-
-}  // namespace
-
-void Waiter::Wait(absl::FunctionRef<bool()> done, int64_t end_ns) {
-  bool spinning = spin_us_ > 0;
-  const int64_t spin_until_ns = spinning ? NowNs() + spin_us_ * 1000 : 0;
-  for (uint32_t turn = 1;; ++turn) {
-    const bool tick = !spinning || turn % kTurnsPerTick == 0;
-    if (tick) {
-      core_->Poll(absl::Span<Operation*>());
-    } else {
-      core_->Progress();
-    }
-    if (done()) return;
-    if (!tick) continue;
-    const int64_t now_ns = NowNs();
-    if (now_ns >= end_ns) return;
-    // On the server's processor polling would only keep the server from answering.
-    spinning = spinning && now_ns < spin_until_ns && core_->heard() != rdma::Heard::kHere;
-    if (!spinning) Sleep(now_ns, end_ns);
-  }
+int64_t EndNs(int64_t timeout_ms) {
+  return NowNs() + std::clamp<int64_t>(timeout_ms, 0, INT64_MAX / 4'000'000) * 1'000'000;
 }
 
-void Waiter::Sleep(int64_t now_ns, int64_t end_ns) {
-  if (!core_->Arm()) return;
-  int64_t wait_ms = core_->wait_ms();
-  if (end_ns != ClientCore::kNoDeadline) {
-    const int64_t left_ms = (end_ns - now_ns + 999'999) / 1'000'000;
-    wait_ms = wait_ms < 0 ? left_ms : std::min(wait_ms, left_ms);
-  }
-  epoll_event event;
-  epoll_wait(core_->fd(), &event, /*maxevents=*/1,
-             static_cast<int>(std::min<int64_t>(wait_ms, std::numeric_limits<int>::max())));
+// Whether it is known how an attempt to connect ends.
+bool IsDecided(ClientCore* core, bool wait_for_server) {
+  if (core->ready()) return true;
+  if (core->refused().ok()) return false;
+  if (!wait_for_server || !MayGetBetter(core->refused())) return true;
+  core->Connect();  // once more, when its time has come
+  return false;
 }
 
-absl::Status Waiter::Connect(int64_t timeout_ms, bool wait_for_server) {
-  const int64_t end_ns = NowNs() + std::clamp<int64_t>(timeout_ms, 0, INT64_MAX / 4'000'000) * 1'000'000;
-  core_->Connect();
-  const auto decided = [this, wait_for_server] {
-    if (core_->ready()) return true;
-    if (core_->refused().ok()) return false;
-    if (!wait_for_server || !MayGetBetter(core_->refused())) return true;
-    core_->Connect();  // once more, when its time has come
-    return false;
-  };
-  Wait(decided, end_ns);
-  if (core_->ready()) return absl::OkStatus();
-  const absl::Status& refused = core_->refused();
+absl::Status HowItEnded(const ClientCore& core) {
+  if (core.ready()) return absl::OkStatus();
+  const absl::Status& refused = core.refused();
   if (refused.ok()) return absl::UnavailableError("no server answered within the time given");
   switch (refused.code()) {
     case absl::StatusCode::kInvalidArgument:
@@ -79,6 +49,75 @@ absl::Status Waiter::Connect(int64_t timeout_ms, bool wait_for_server) {
     default:
       return absl::UnavailableError(refused.message());
   }
+}
+
+}  // namespace
+
+void Waiter::Wait(absl::FunctionRef<bool()> done, int64_t end_ns) {
+  bool spinning = spin_us_ > 0;
+  const int64_t spin_until_ns = spinning ? NowNs() + spin_us_ * 1000 : 0;
+  for (uint32_t turn = 1;; ++turn) {
+    const bool tick = !spinning || turn % kTurnsPerTick == 0;
+    bool is_heard_here = false;
+    for (ClientCore* core : cores_->all()) {
+      if (!Waits(*core)) continue;
+      if (tick) {
+        core->Poll(absl::Span<Operation*>());
+        is_heard_here |= core->heard() == rdma::Heard::kHere;
+      } else {
+        core->Progress();
+      }
+    }
+    if (done()) return;
+    if (!tick) continue;
+    const int64_t now_ns = NowNs();
+    if (now_ns >= end_ns) return;
+    // On the server's processor polling would only keep the server from answering.
+    spinning = spinning && now_ns < spin_until_ns && !is_heard_here;
+    if (!spinning) Sleep(now_ns, end_ns);
+  }
+}
+
+void Waiter::Sleep(int64_t now_ns, int64_t end_ns) {
+  int64_t wait_ms = -1;
+  absl::InlinedVector<pollfd, 16> fds;
+  for (ClientCore* core : cores_->all()) {
+    if (!Waits(*core)) continue;
+    if (!core->Arm()) return;
+    if (const int64_t its_ms = core->wait_ms(); its_ms >= 0) wait_ms = wait_ms < 0 ? its_ms : std::min(wait_ms, its_ms);
+    fds.push_back({core->fd(), POLLIN, 0});
+  }
+  if (end_ns != ClientCore::kNoDeadline) {
+    const int64_t left_ms = (end_ns - now_ns + 999'999) / 1'000'000;
+    wait_ms = wait_ms < 0 ? left_ms : std::min(wait_ms, left_ms);
+  }
+  if (fds.empty()) return;
+  poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(wait_ms, std::numeric_limits<int>::max())));
+}
+
+absl::Status Waiter::Connect(ClientCore* core, int64_t timeout_ms, bool wait_for_server) {
+  core->Connect();
+  Wait([core, wait_for_server] { return IsDecided(core, wait_for_server); }, EndNs(timeout_ms));
+  return HowItEnded(*core);
+}
+
+absl::Status Waiter::ConnectAll(int64_t timeout_ms, bool wait_for_server) {
+  const auto cores = cores_->all();
+  for (ClientCore* core : cores) {
+    if (!core->ready()) core->Connect();
+  }
+  const auto decided = [&] {
+    bool all = true;
+    for (ClientCore* core : cores) all &= IsDecided(core, wait_for_server);
+    return all;
+  };
+  Wait(decided, EndNs(timeout_ms));
+  for (size_t i = 0; i < cores.size(); ++i) {
+    const absl::Status status = HowItEnded(*cores[i]);
+    if (status.ok() || MayGetBetter(status)) continue;
+    return absl::Status(status.code(), absl::StrCat("group ", cores_->groups()[i], ": ", status.message()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace farlook::client

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "client/core_testing.h"
+#include "client/cores.h"
 #include "gtest/gtest.h"
 #include "rdma/fake/fake_transport.h"
 #include "rdma/transport.h"
@@ -18,7 +19,8 @@ class WaiterTest : public CoreTest {
     network_.reject = std::move(why);
     MakeCore();
     // Never asleep: the fake transport has no descriptor.
-    return Waiter(core_.get(), /*spin_us=*/3'600'000'000).Connect(/*timeout_ms=*/60'000);
+    Cores cores(core_.get());
+    return Waiter(&cores, /*spin_us=*/3'600'000'000).Connect(core_.get(), /*timeout_ms=*/60'000);
   }
 };
 
@@ -45,7 +47,8 @@ TEST_F(WaiterTest, OnTheServersProcessorItSleepsAtOnce) {
     core_ = std::make_unique<ClientCore>(std::move(endpoint), "fake://", options_, clock_, /*random_seed=*/1);
     core_->Connect();
     int looks = 0;
-    Waiter(core_.get(), /*spin_us=*/3'600'000'000).Wait([&] { return ++looks > 1000 || fake->arms > 0; });
+    Cores cores(core_.get());
+    Waiter(&cores, /*spin_us=*/3'600'000'000).Wait([&] { return ++looks > 1000 || fake->arms > 0; });
     EXPECT_EQ(fake->arms > 0, heard == rdma::Heard::kHere);
     core_.reset();
   }

@@ -214,7 +214,7 @@ int farlook_start(farlook_client* client, farlook_operation* const* operations, 
       records.push_back(&operations[i]->record());
     }
     for (size_t i = 0; i < count; ++i) operations[i]->state = State::kInFlight;
-    client->impl->core.Start(records);
+    client->impl->cores.Start(records);
     return 0;
   });
 }

@@ -41,6 +41,12 @@ void ClientStore::Wait() {
   poll(&poll_fd, 1, static_cast<int>(bounded_ms));
 }
 
+absl::StatusOr<std::vector<ClusterGroup>> ClientStore::Groups(const ServerOptions& options) {
+  auto groups = ListGroups(client_.get(), options);
+  if (absl::IsFailedPrecondition(groups.status())) return std::vector<ClusterGroup>();
+  return groups;
+}
+
 std::string ClientStore::ClientStats() const {
   const farlook::ClientStats& s = client_->stats();
   std::string text;

@@ -26,22 +26,21 @@ class ClientStore : public Store {
   void Start(AsyncOperation* operation) override { client_->Start(operation); }
   AsyncOperation* Poll() override;
   void Wait() override;
-  absl::Status Ping(int64_t timeout_ms) override { return client_->Ping({.timeout_ms = timeout_ms}); }
-  absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) override {
-    return client_->ServerStats({.timeout_ms = timeout_ms});
+  absl::Status Ping(const ServerOptions& options) override { return client_->Ping(options); }
+  absl::StatusOr<std::string> ServerStats(const ServerOptions& options) override {
+    return client_->ServerStats(options);
   }
-  absl::StatusOr<std::vector<ConnectedClient>> Clients(int64_t timeout_ms) override {
-    return ListClients(client_.get(), {.timeout_ms = timeout_ms});
+  absl::StatusOr<std::vector<ConnectedClient>> Clients(const ServerOptions& options) override {
+    return ListClients(client_.get(), options);
   }
-  absl::StatusOr<std::string> GroupStatus(int64_t timeout_ms) override {
-    return farlook::GroupStatus(client_.get(), {.timeout_ms = timeout_ms});
+  absl::StatusOr<std::string> GroupStatus(const ServerOptions& options) override {
+    return farlook::GroupStatus(client_.get(), options);
   }
-  absl::Status HandOver(int64_t timeout_ms) override {
-    return farlook::HandOver(client_.get(), {.timeout_ms = timeout_ms});
+  absl::Status HandOver(const ServerOptions& options) override { return farlook::HandOver(client_.get(), options); }
+  absl::Status Kick(uint64_t id, const ServerOptions& options) override {
+    return KickClient(client_.get(), id, options);
   }
-  absl::Status Kick(uint64_t id, int64_t timeout_ms) override {
-    return KickClient(client_.get(), id, {.timeout_ms = timeout_ms});
-  }
+  absl::StatusOr<std::vector<ClusterGroup>> Groups(const ServerOptions& options) override;
   std::string ClientStats() const override;
   std::string address() const override { return client_->address(); }
   uint64_t incarnation() const override { return client_->incarnation(); }

@@ -68,6 +68,16 @@ ExitCode Context::Fail(const absl::Status& status) const {
   return ExitCodeOf(status);
 }
 
+absl::StatusOr<std::vector<std::string>> Context::GroupNames() const {
+  if (!options.group.empty()) return std::vector<std::string>{options.group};
+  const absl::StatusOr<std::vector<ClusterGroup>> groups = store->Groups(At(""));
+  if (!groups.ok()) return groups.status();
+  std::vector<std::string> names;
+  for (const ClusterGroup& group : *groups) names.push_back(group.name);
+  if (names.empty()) names.emplace_back();
+  return names;
+}
+
 void Context::NoteStatus(const absl::Status& status) const {
   if (status.code() == absl::StatusCode::kUnavailable && server_gone != nullptr) *server_gone = true;
 }

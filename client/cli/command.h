@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 #include "client/cli/options.h"
 #include "client/cli/store.h"
 #include "farlook/async.h"
+#include "farlook/options.h"
 
 namespace farlook::cli {
 
@@ -49,6 +51,9 @@ struct Context {
   ExitCode Fail(const AsyncOperation& operation, Action action) const;
   // The same for an operation without a key.
   ExitCode Fail(const absl::Status& status) const;
+  // Which groups of a cluster the command is about: what the options say, or all. Of no cluster: "" alone.
+  absl::StatusOr<std::vector<std::string>> GroupNames() const;
+  ServerOptions At(const std::string& group) const { return {.timeout_ms = options.timeout_ms, .group = group}; }
   // Sets *server_gone if that is what `status` says. Fail() does it too.
   void NoteStatus(const absl::Status& status) const;
   void Answer(absl::string_view error, absl::string_view message, std::optional<absl::string_view> key) const;

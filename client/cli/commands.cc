@@ -80,7 +80,8 @@ constexpr absl::string_view kExportDetails =
 
 constexpr absl::string_view kStatDetails =
     "A line \"name value\" for each, or one JSON object; with PREFIX, those whose names\n"
-    "begin so, as lock_ or requests_. docs/operations.md says what they mean.\n";
+    "begin so, as lock_ or requests_. docs/operations.md says what they mean. Of a\n"
+    "cluster: the sums of all groups, of times and shares the greatest.\n";
 
 constexpr absl::string_view kTopDetails =
     "Until Ctrl-C: writes and reads by message a second, processors, the share of\n"
@@ -108,7 +109,8 @@ constexpr absl::string_view kClusterDetails =
     "prints its epoch and its servers, and how many records each lags behind;\n"
     "handover has the primary give its place to a backup, while clients go on. Give\n"
     "the addresses of all servers, separated by commas: a backup answers nothing.\n"
-    "Where the server has --users: the role admin.\n";
+    "Of a cluster status prints which slots each group has, and its servers; handover\n"
+    "needs a --group. Where the server has --users: the role admin.\n";
 
 constexpr absl::string_view kDoctorDetails =
     "Looks at RDMA devices, ports, addresses, limits and permissions, at the way to\n"
@@ -141,7 +143,7 @@ std::vector<Command> MakeCommands() {
   const std::vector<absl::string_view> import_flags = {"format", "insert_only", "start_line", "max_errors",
                                                        "in_flight"};
   const std::vector<absl::string_view> export_flags = {"keys", "format", "start_line", "max_errors", "in_flight"};
-  const std::vector<absl::string_view> repeat_flags = {"interval_ms", "count"};
+  const std::vector<absl::string_view> repeat_flags = {"interval_ms", "count", "group"};
   return {
       {"get", "KEY...", "print the value of a key", kGetDetails, {"print_version"}, 1, kMany, true, RunGet},
       {"exists", "KEY...", "print whether a key exists", kExistsDetails, {}, 1, kMany, true, RunExists},
@@ -188,17 +190,17 @@ std::vector<Command> MakeCommands() {
       {"import", "[FILE]", "store many pairs from a file or standard input", kImportDetails, import_flags, 0, 1, true,
        RunImport},
       {"export", "[KEY...]", "print many pairs, for import", kExportDetails, export_flags, 0, kMany, true, RunExport},
-      {"stat", "[PREFIX...]", "print the server's figures", kStatDetails, {"client"}, 0, kMany, true, RunStat},
+      {"stat", "[PREFIX...]", "print the server's figures", kStatDetails, {"client", "group"}, 0, kMany, true, RunStat},
       {"watch", "", "print the figures and their rates every second", kWatchDetails, repeat_flags, 0, 0, true,
        RunWatch},
       {"top", "", "print a line every second of what the server does", kTopDetails, repeat_flags, 0, 0, true, RunTop},
-      {"clients", "", "print who is connected", kClientsDetails, {}, 0, 0, true, RunClients},
-      {"kick", "ID...", "end connections", kKickDetails, {}, 1, kMany, true, RunKick},
+      {"clients", "", "print who is connected", kClientsDetails, {"group"}, 0, 0, true, RunClients},
+      {"kick", "ID...", "end connections", kKickDetails, {"group"}, 1, kMany, true, RunKick},
       {"cluster",
        "status|handover",
        "print a group's servers, or change its primary",
        kClusterDetails,
-       {},
+       {"group"},
        1,
        1,
        true,

@@ -55,7 +55,7 @@ Findings ExamineServerAt(const Options& options, Context& context) {
   Findings findings = {rdma::Good(absl::StrCat("a Farlook server serves reads at ", options.address))};
   if (IsAuto(options)) findings.push_back(rdma::Good(absl::StrCat("of that address it took ", (*store)->address())));
   const auto start = std::chrono::steady_clock::now();
-  const absl::Status status = (*store)->Ping(options.timeout_ms);
+  const absl::Status status = (*store)->Ping({.timeout_ms = options.timeout_ms});
   if (!status.ok()) {
     findings.push_back(rdma::Trouble(absl::StrCat("its CPU does not answer, so writes wait (", status.message(),
                                                   "): is kv_server stopped (kill -CONT), or its host overloaded?")));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -41,6 +42,33 @@ std::vector<Figure> ParseFigures(absl::string_view text) {
     figures.push_back({std::string(parts.first), std::string(absl::StripAsciiWhitespace(parts.second))});
   }
   return figures;
+}
+
+std::vector<Figure> AddFigures(const std::vector<std::vector<Figure>>& groups) {
+  if (groups.size() == 1) return groups.front();
+  std::vector<Figure> sums;
+  for (const Figure& first : groups.front()) {
+    double sum = 0, most = 0;
+    bool same = true, amounts = true, all = true;
+    for (const std::vector<Figure>& figures : groups) {
+      const auto found =
+          std::find_if(figures.begin(), figures.end(), [&](const Figure& f) { return f.name == first.name; });
+      if (found == figures.end()) {
+        all = false;
+        break;
+      }
+      const std::optional<double> amount = Amount(*found);
+      amounts &= amount.has_value();
+      same &= found->value == first.value;
+      sum += amount.value_or(0);
+      most = std::max(most, amount.value_or(0));
+    }
+    if (!all || (!amounts && !same)) continue;
+    const bool no_sum = absl::EndsWith(first.name, "_ns") || absl::EndsWith(first.name, "_us") ||
+                        absl::EndsWith(first.name, "_ms") || absl::EndsWith(first.name, "_share");
+    sums.push_back({first.name, amounts ? absl::StrFormat("%.15g", no_sum ? most : sum) : first.value});
+  }
+  return sums;
 }
 
 JsonLine FiguresToJson(const std::vector<Figure>& figures) {

@@ -1,5 +1,8 @@
 #include "client/cli/figures.h"
 
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -45,6 +48,17 @@ TEST(FiguresTest, RatesAreBetweenTwoLooks) {
             "text  off\n"
             "new     7\n");
   EXPECT_EQ(FormatChanges(changes, [](const FigureChange& change) { return change.name == "same"; }), "same  5\n");
+}
+
+TEST(FiguresTest, OfSeveralGroupsAreAddedUp) {
+  const std::vector<Figure> sums = AddFigures(
+      {ParseFigures("keys 5\nversion 1.2\nhuge_pages none\nput_p99_ns 900\ncpu_user_s 0.25\nown 1\nindex_share 0.5\n"),
+       ParseFigures("keys 7\nversion 1.2\nhuge_pages 2 MiB\nput_p99_ns 400\ncpu_user_s 0.5\nindex_share 0.25\n")});
+  std::string text;
+  for (const Figure& figure : sums) text += figure.name + " " + figure.value + "\n";
+  EXPECT_EQ(text, "keys 12\nversion 1.2\nput_p99_ns 900\ncpu_user_s 0.75\nindex_share 0.5\n");
+  // Expect: one alone is as it said.
+  EXPECT_EQ(AddFigures({ParseFigures("a 1.50\n")}).front().value, "1.50");
 }
 
 TEST(FiguresTest, RatesAreReadableLargeAndSmall) {

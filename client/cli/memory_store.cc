@@ -131,12 +131,12 @@ absl::Status MemoryStore::Count(client::Operation* operation) {
   return absl::OkStatus();
 }
 
-absl::Status MemoryStore::Ping(int64_t) {
+absl::Status MemoryStore::Ping(const ServerOptions&) {
   ++operations_;
   return fault_ ? fault_(operations_, client::Operation()) : absl::OkStatus();
 }
 
-absl::StatusOr<std::string> MemoryStore::ServerStats(int64_t) {
+absl::StatusOr<std::string> MemoryStore::ServerStats(const ServerOptions&) {
   ++operations_;
   if (fault_) {
     if (absl::Status status = fault_(operations_, client::Operation()); !status.ok()) return status;
@@ -145,16 +145,21 @@ absl::StatusOr<std::string> MemoryStore::ServerStats(int64_t) {
   return absl::StrCat("requests ", operations_, "\nkeys ", items_.size(), "\nhuge_pages none\n");
 }
 
-absl::StatusOr<std::vector<ConnectedClient>> MemoryStore::Clients(int64_t timeout_ms) {
-  if (absl::Status status = Ping(timeout_ms); !status.ok()) return status;
+absl::StatusOr<std::vector<ConnectedClient>> MemoryStore::Clients(const ServerOptions& options) {
+  if (absl::Status status = Ping(options); !status.ok()) return status;
   return clients_;
 }
 
-absl::Status MemoryStore::Kick(uint64_t id, int64_t timeout_ms) {
-  if (absl::Status status = Ping(timeout_ms); !status.ok()) return status;
+absl::Status MemoryStore::Kick(uint64_t id, const ServerOptions& options) {
+  if (absl::Status status = Ping(options); !status.ok()) return status;
   return std::erase_if(clients_, [id](const ConnectedClient& client) { return client.id == id; }) != 0
              ? absl::OkStatus()
              : absl::NotFoundError("");
+}
+
+absl::StatusOr<std::string> MemoryStore::GroupStatus(const ServerOptions& options) {
+  if (groups_.empty()) return absl::UnimplementedError("it is in no group");
+  return absl::StrCat("group ", options.group, "\nepoch 1\n");
 }
 
 std::string MemoryStore::ClientStats() const { return absl::StrCat("operations ", operations_, "\n"); }

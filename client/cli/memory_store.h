@@ -36,6 +36,8 @@ class MemoryStore : public Store {
   void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }
   void set_server_stats(absl::StatusOr<std::string> stats) { server_stats_ = std::move(stats); }
 
+  // As if it were of a cluster, of which each group has the same figures and clients.
+  std::vector<ClusterGroup>& groups() { return groups_; }
   // Who is connected, as Clients() says.
   std::vector<ConnectedClient>& clients() { return clients_; }
 
@@ -45,12 +47,13 @@ class MemoryStore : public Store {
   void Start(AsyncOperation* operation) override;
   AsyncOperation* Poll() override;
   void Wait() override {}
-  absl::Status Ping(int64_t timeout_ms) override;
-  absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) override;
-  absl::StatusOr<std::vector<ConnectedClient>> Clients(int64_t timeout_ms) override;
-  absl::Status Kick(uint64_t id, int64_t timeout_ms) override;
-  absl::StatusOr<std::string> GroupStatus(int64_t) override { return absl::UnimplementedError("it is in no group"); }
-  absl::Status HandOver(int64_t) override { return absl::UnimplementedError("it is in no group"); }
+  absl::Status Ping(const ServerOptions& options) override;
+  absl::StatusOr<std::string> ServerStats(const ServerOptions& options) override;
+  absl::StatusOr<std::vector<ConnectedClient>> Clients(const ServerOptions& options) override;
+  absl::Status Kick(uint64_t id, const ServerOptions& options) override;
+  absl::StatusOr<std::string> GroupStatus(const ServerOptions& options) override;
+  absl::Status HandOver(const ServerOptions& options) override { return GroupStatus(options).status(); }
+  absl::StatusOr<std::vector<ClusterGroup>> Groups(const ServerOptions&) override { return groups_; }
   std::string ClientStats() const override;
   std::string address() const override { return address_; }
   void set_address(std::string address) { address_ = std::move(address); }
@@ -70,6 +73,7 @@ class MemoryStore : public Store {
   Fault fault_;
   absl::StatusOr<std::string> server_stats_ = std::string();
   std::vector<ConnectedClient> clients_;
+  std::vector<ClusterGroup> groups_;
   std::string address_ = "memory";
   uint64_t incarnation_ = 1;
   uint64_t last_version_ = 0;

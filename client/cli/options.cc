@@ -97,6 +97,11 @@ constexpr Flag kFlags[] = {
      [](Text value, Options* o) { return SetBool(value, &o->keep); }},
     {"client", "", Scope::kCommand, "the figures of this connection, not those of the server",
      [](Text value, Options* o) { return SetBool(value, &o->client); }},
+    {"group", "NAME", Scope::kCommand, "of a cluster: this group, in place of all",
+     [](Text value, Options* o) {
+       o->group = std::string(value);
+       return absl::OkStatus();
+     }},
     {"count", "N", Scope::kCommand, "how often",
      [](Text value, Options* o) { return SetNumber(value, 1, kMaxNumber, &o->count); }},
     {"interval_ms", "N", Scope::kCommand, "milliseconds from one to the next; default 1000",

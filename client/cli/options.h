@@ -43,6 +43,7 @@ struct Options {
   bool client = false;
   int64_t count = 0;  // 0: the command's default
   int64_t interval_ms = 1000;
+  std::string group;  // of a cluster; empty: all
   PairFormat format = PairFormat::kJson;
   std::optional<std::string> keys;
   bool insert_only = false;

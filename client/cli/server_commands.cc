@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -30,10 +31,30 @@ struct Sample {
   std::vector<Figure> figures;
 };
 
+double AmountOf(const std::vector<Figure>& figures, absl::string_view name) {
+  for (const Figure& figure : figures) {
+    double amount;
+    if (figure.name == name && absl::SimpleAtod(figure.value, &amount)) return amount;
+  }
+  return 0;
+}
+
+// Of the server; of a cluster of all groups, or the one that the options say.
 absl::StatusOr<Sample> TakeSample(const Context& context) {
-  absl::StatusOr<std::string> text = context.store->ServerStats(context.options.timeout_ms);
-  if (!text.ok()) return text.status();
-  return Sample{NowNs(), context.store->incarnation(), ParseFigures(*text)};
+  const absl::StatusOr<std::vector<std::string>> groups = context.GroupNames();
+  if (!groups.ok()) return groups.status();
+  std::vector<std::vector<Figure>> figures;
+  uint64_t incarnation = 0;
+  for (const std::string& group : *groups) {
+    absl::StatusOr<std::string> text = context.store->ServerStats(context.At(group));
+    if (!text.ok()) return text.status();
+    figures.push_back(ParseFigures(*text));
+    const auto its = std::find_if(figures.back().begin(), figures.back().end(),
+                                  [](const Figure& figure) { return figure.name == "incarnation"; });
+    if (its != figures.back().end()) incarnation += absl::HashOf(its->value);
+  }
+  if (groups->size() == 1) incarnation = context.store->incarnation();
+  return Sample{NowNs(), incarnation, AddFigures(figures)};
 }
 
 std::string Now(const char* format) { return absl::FormatTime(format, absl::Now(), absl::LocalTimeZone()); }
@@ -100,14 +121,6 @@ struct Top {
   double clients = 0;
 };
 
-double AmountOf(const std::vector<Figure>& figures, absl::string_view name) {
-  for (const Figure& figure : figures) {
-    double amount;
-    if (figure.name == name && absl::SimpleAtod(figure.value, &amount)) return amount;
-  }
-  return 0;
-}
-
 Top TopOf(const Sample& earlier, const Sample& later) {
   const double seconds = static_cast<double>(std::max<int64_t>(later.time_ns - earlier.time_ns, 1)) / 1e9;
   const auto rate = [&](std::initializer_list<absl::string_view> names) {
@@ -170,15 +183,14 @@ bool Pause(const Context& context, int64_t deadline_ns) {
 }  // namespace
 
 ExitCode RunStat(Context& context) {
-  std::string text;
+  std::vector<Figure> all;
   if (context.options.client) {
-    text = context.store->ClientStats();
+    all = ParseFigures(context.store->ClientStats());
   } else {
-    absl::StatusOr<std::string> stats = context.store->ServerStats(context.options.timeout_ms);
-    if (!stats.ok()) return context.Fail(stats.status());
-    text = *std::move(stats);
+    absl::StatusOr<Sample> sample = TakeSample(context);
+    if (!sample.ok()) return context.Fail(sample.status());
+    all = std::move(sample->figures);
   }
-  const std::vector<Figure> all = ParseFigures(text);
   std::vector<Figure> figures;
   std::copy_if(all.begin(), all.end(), std::back_inserter(figures), [&](const Figure& figure) {
     return context.operands.empty() ||
@@ -259,7 +271,7 @@ ExitCode RunPing(Context& context) {
     if (!Pause(context, next_ns)) break;
     next_ns = std::max(next_ns, NowNs()) + context.options.interval_ms * 1'000'000;
     const int64_t start_ns = NowNs();
-    const absl::Status status = context.store->Ping(context.options.timeout_ms);
+    const absl::Status status = context.store->Ping(context.At(context.options.group));
     const double us = static_cast<double>(NowNs() - start_ns) / 1e3;
     if (!status.ok()) {
       code = Worst(code, context.Fail(status));

@@ -80,6 +80,36 @@ TEST_F(ServerCommandsTest, ClientsAreListedAndKicked) {
   EXPECT_THAT(Err(), HasSubstr("the role admin"));
 }
 
+TEST_F(ServerCommandsTest, OfAClusterAllGroupsAreMeant) {
+  store().groups() = {{"kv.0", 3, {"tcp://a:1"}, 2048, "0-2047"}, {"kv.1", 1, {}, 2048, "2048-4095"}};
+  store().set_server_stats(std::string("keys 5\n"));
+  EXPECT_EQ(Run({"stat"}), ExitCode::kOk);
+  EXPECT_EQ(Out(), "keys 10\n");
+  EXPECT_EQ(Run({"stat", "--group=kv.1"}), ExitCode::kOk);
+  EXPECT_EQ(Out(), "keys 5\n");
+  ConnectedClient client;
+  client.id = 7;
+  store().clients() = {client};
+  EXPECT_EQ(Run({"clients"}), ExitCode::kOk);
+  EXPECT_THAT(Out(), MatchesRegex("group kv.0\n +id .*\n +7 .*\ngroup kv.1\n +id .*\n +7 .*\n"));
+  EXPECT_EQ(Run({"clients", "--json"}), ExitCode::kOk);
+  EXPECT_THAT(Out(), HasSubstr("{\"group\":\"kv.1\",\"id\":7,"));
+  // Expect: ids are a server's own.
+  EXPECT_EQ(Run({"kick", "7"}), ExitCode::kUsage);
+  EXPECT_THAT(Err(), HasSubstr("--group=kv.0, or --group=kv.1"));
+  EXPECT_EQ(Run({"kick", "7", "--group=kv.1"}), ExitCode::kOk);
+
+  EXPECT_EQ(Run({"cluster", "status"}), ExitCode::kOk);
+  EXPECT_EQ(Out(),
+            "kv.0: 2048 slots, 0-2047\nkv.1: 2048 slots, 2048-4095\n\ngroup kv.0\nepoch 1\n\ngroup kv.1\nepoch 1\n");
+  EXPECT_EQ(Run({"cluster", "status", "--json"}), ExitCode::kOk);
+  EXPECT_THAT(Out(), HasSubstr("{\"group\":\"kv.0\",\"epoch\":3,\"slots\":2048,\"slot_ranges\":\"0-2047\"}\n"));
+  EXPECT_EQ(Run({"cluster", "status", "--group=kv.1"}), ExitCode::kOk);
+  EXPECT_EQ(Out(), "group kv.1\nepoch 1\n");
+  EXPECT_EQ(Run({"cluster", "handover"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"cluster", "handover", "--group=kv.1"}), ExitCode::kOk);
+}
+
 TEST_F(ServerCommandsTest, WatchPrintsRates) {
   EXPECT_EQ(Run({"watch", "--count=2", "--interval_ms=1"}), ExitCode::kOk);
   EXPECT_THAT(Out(), HasSubstr("requests "));

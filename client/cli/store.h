@@ -27,16 +27,18 @@ class Store {
   // Sleeps until Poll() may have something to return, a signal arrives, or 100 ms are over.
   virtual void Wait() = 0;
 
-  // Both wait until done or `timeout_ms` are over.
-  virtual absl::Status Ping(int64_t timeout_ms) = 0;
+  // These wait until done or the time is over.
+  virtual absl::Status Ping(const ServerOptions& options) = 0;
   // "name value" a line.
-  virtual absl::StatusOr<std::string> ServerStats(int64_t timeout_ms) = 0;
+  virtual absl::StatusOr<std::string> ServerStats(const ServerOptions& options) = 0;
 
   // See farlook/admin.h.
-  virtual absl::StatusOr<std::vector<ConnectedClient>> Clients(int64_t timeout_ms) = 0;
-  virtual absl::Status Kick(uint64_t id, int64_t timeout_ms) = 0;
-  virtual absl::StatusOr<std::string> GroupStatus(int64_t timeout_ms) = 0;
-  virtual absl::Status HandOver(int64_t timeout_ms) = 0;
+  virtual absl::StatusOr<std::vector<ConnectedClient>> Clients(const ServerOptions& options) = 0;
+  virtual absl::Status Kick(uint64_t id, const ServerOptions& options) = 0;
+  virtual absl::StatusOr<std::string> GroupStatus(const ServerOptions& options) = 0;
+  virtual absl::Status HandOver(const ServerOptions& options) = 0;
+  // None: the server is of no cluster.
+  virtual absl::StatusOr<std::vector<ClusterGroup>> Groups(const ServerOptions& options) = 0;
 
   // Where it is connected to: see Client::address().
   virtual std::string address() const = 0;

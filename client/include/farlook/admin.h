@@ -3,6 +3,7 @@
 #ifndef FARLOOK_ADMIN_H_
 #define FARLOOK_ADMIN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -48,6 +49,16 @@ absl::StatusOr<std::vector<ConnectedClient>> ListClients(Client* client, const S
 // there is none of this id.
 absl::Status KickClient(Client* client, uint64_t id, const ServerOptions& options = {});
 
+// A group of a cluster.
+struct ClusterGroup {
+  std::string name;
+  uint64_t epoch = 0;                // 0: it has not begun yet
+  std::vector<std::string> members;  // addresses, the primary first
+  size_t slots = 0;                  // of 4,096, by which keys are divided
+  std::string slot_ranges;           // "0-1023,2048"
+};
+// As the server that is asked knows them, which may be a second old. FAILED_PRECONDITION: it is of no cluster.
+absl::StatusOr<std::vector<ClusterGroup>> ListGroups(Client* client, const ServerOptions& options = {});
 // Of the group that the server is the primary of, lines of words: "group NAME", "epoch N", and of each of its servers
 // its role, address and incarnation, and how many records it lags behind. UNIMPLEMENTED: it is in none.
 absl::StatusOr<std::string> GroupStatus(Client* client, const ServerOptions& options = {});

@@ -41,7 +41,7 @@
 //
 // A connection that breaks while its server lives is resumed within the operations' deadlines. When another server
 // process answers, its table began empty: incarnation() is another, stats().incarnation_changes grows, and the next
-// error says so.
+// error says so. Of a cluster an error that is not about its key begins with the group, and which server it was.
 #ifndef FARLOOK_CLIENT_H_
 #define FARLOOK_CLIENT_H_
 
@@ -80,8 +80,8 @@ struct Result {
 class Client {
  public:
   // Connects to a kv_server at "shm:///path", "rdma://host:port", "tcp://host:port" or "auto://host:port" (rdma, else
-  // tcp), or to a group's, all addresses with commas between. Tries until options.timeout_ms are over where
-  // options.wait_for_server says so.
+  // tcp), to a group's, all addresses with commas between, or to a cluster's, "farlook://host:port,.../NAME", by any of
+  // its servers. Tries until options.timeout_ms are over where options.wait_for_server says so.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view address, const ClientOptions& options = {});
   ~Client();  // gives up what is in flight; afterwards nothing refers to the operations
   Client(const Client&) = delete;
@@ -157,7 +157,7 @@ class Client {
   // Afterwards no add succeeds, until the counter is created anew. Returns the last value.
   absl::StatusOr<int64_t> DeleteCounter(std::string_view key, const CounterOptions& options = {});
 
-  absl::Status Ping(const ServerOptions& options = {});  // asks the server's CPU for an answer
+  absl::Status Ping(const ServerOptions& options = {});  // asks the server's CPU for an answer, or all groups'
   // The server's figures, one "name value" a line (docs/operations.md lists them).
   absl::StatusOr<std::string> ServerStats(const ServerOptions& options = {});
   absl::Status Warm(const WarmOptions& options = {});  // READs the index, so that the first get of a key is one READ
@@ -184,7 +184,7 @@ class Client {
   const ClientStats& stats() const;
   // As given; of auto:// what it took: "rdma://host:port", or "tcp://host:port (not rdma: REASON)".
   const std::string& address() const;
-  // Random number of the server's life; another one after a reconnect means that the table started anew, empty.
+  // Random number of the server's (of a cluster: home group's) life; another one after a reconnect: its table is anew.
   uint64_t incarnation() const;
   // Bytes that this client has allocated: index mirror (its bound), directory, buffers, rings.
   uint64_t memory_bytes() const;

@@ -139,9 +139,12 @@ struct CounterOptions {
   int64_t ttl_ms = 0;
 };
 
-// Of Ping and ServerStats.
+// Of Ping and ServerStats, and what admin.h has.
 struct ServerOptions {
   int64_t timeout_ms = 0;
+  // Of a cluster: which group is asked. NOT_FOUND: there is none of that name. Empty: the one that Connect reached;
+  // Ping asks all.
+  std::string group = {};
 };
 
 }  // namespace farlook

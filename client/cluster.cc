@@ -1,0 +1,63 @@
+#include "client/cluster.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "client/operation.h"
+
+namespace farlook::client {
+
+absl::StatusOr<ClusterAddress> ClusterAddress::Parse(absl::string_view text) {
+  ClusterAddress address;
+  absl::string_view rest = text;
+  if (!absl::ConsumePrefix(&rest, "farlook://")) return address;
+  const auto bad = [text](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        text, ": ", why, "; a cluster is farlook://host:port,host:port/NAME, or /path of a socket for host:port"));
+  };
+  const size_t slash = rest.rfind('/');
+  if (slash == absl::string_view::npos) return bad("it says no name");
+  address.name = std::string(rest.substr(slash + 1));
+  if (!kv::IsClusterName(address.name)) return bad("the name is none");
+  for (const absl::string_view seed : absl::StrSplit(rest.substr(0, slash), ',')) {
+    if (seed.empty()) return bad("a server is missing");
+    address.seeds.push_back(absl::StrCat(absl::StartsWith(seed, "/") ? "shm://" : "auto://", seed));
+  }
+  return address;
+}
+
+absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, ClientCore* core, int64_t timeout_ms) {
+  std::string text, page, what = "map";
+  for (;;) {
+    Operation operation;
+    operation.to.string = &page;
+    if (absl::Status status = impl->RunTimedOn(core, &operation, Kind::kStat, what, timeout_ms); !status.ok()) {
+      return absl::IsUnimplemented(status) ? absl::FailedPreconditionError("the server is of no cluster") : status;
+    }
+    text += page;
+    // The version is the number of lines that the reply had no room for.
+    if (operation.version == 0 || page.empty()) break;
+    what = absl::StrCat("map@", std::count(text.begin(), text.end(), '\n'));
+  }
+  if (text.empty()) return absl::UnavailableError("the server has no map of the cluster yet");
+  absl::StatusOr<kv::ClusterMap> map = kv::ClusterMap::Decode(text);
+  // Its pages may be of two maps.
+  if (!map.ok()) return absl::UnavailableError(map.status().message());
+  return map;
+}
+
+absl::Status CheckComplete(const kv::ClusterMap& map) {
+  kv::SlotSet owned;
+  for (const kv::ClusterMap::Group& group : map.groups) {
+    if (!group.members.empty()) owned |= group.slots;
+  }
+  if (owned.all()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("slots ", kv::FormatSlots(~owned),
+                                             " of the cluster have no group that serves: "
+                                             "start one with --slots"));
+}
+
+}  // namespace farlook::client

@@ -1,0 +1,137 @@
+#include "client/cores.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace farlook::client {
+namespace {
+
+static_assert(kv::kMaxGroups <= UINT8_MAX, "a slot's owner is a byte");
+static_assert(std::is_trivially_copyable_v<ClientStats> && sizeof(ClientStats) % sizeof(uint64_t) == 0);
+using StatsWords = std::array<uint64_t, sizeof(ClientStats) / sizeof(uint64_t)>;
+
+}  // namespace
+
+Cores::~Cores() {
+  if (cluster_.has_value() && cluster_->epoll >= 0) close(cluster_->epoll);
+}
+
+void Cores::Spread(const kv::ClusterMap& map, std::vector<ClientCore*> cores) {
+  cluster_.emplace(map.hash_seed);
+  cluster_->sorted.resize(cores.size());
+  all_ = std::move(cores);
+  for (size_t i = 0; i < all_.size(); ++i) {
+    const kv::ClusterMap::Group& group = map.groups[i];
+    groups_.push_back(group.name);
+    all_[i]->SetGroup(group.name);
+    for (size_t slot = 0; slot < kv::kClusterSlots; ++slot) {
+      if (group.slots[slot]) cluster_->owners[slot] = static_cast<uint8_t>(i);
+    }
+  }
+}
+
+absl::Status Cores::JoinDescriptors() {
+  cluster_->epoll = epoll_create1(EPOLL_CLOEXEC);
+  if (cluster_->epoll < 0) return absl::ResourceExhaustedError("no file descriptors left (raise ulimit -n)");
+  for (const ClientCore* core : all_) {
+    epoll_event event = {};
+    event.events = EPOLLIN;
+    if (epoll_ctl(cluster_->epoll, EPOLL_CTL_ADD, core->fd(), &event) != 0) {
+      return absl::ResourceExhaustedError("the kernel watches no more descriptors for this user");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ClientCore*> Cores::OfGroup(absl::string_view name) {
+  if (name.empty()) return home_;
+  const auto found = std::find(groups_.begin(), groups_.end(), name);
+  if (found != groups_.end()) return all_[static_cast<size_t>(found - groups_.begin())];
+  if (one()) return absl::NotFoundError(absl::StrCat("there is no group ", name, ": the server is of no cluster"));
+  return absl::NotFoundError(
+      absl::StrCat("the cluster has no group ", name, "; its groups are ", absl::StrJoin(groups_, ", ")));
+}
+
+absl::Span<const std::vector<Operation*>> Cores::Sort(absl::Span<Operation* const> operations) {
+  for (auto& some : cluster_->sorted) some.clear();
+  for (Operation* operation : operations) {
+    const size_t index = IsOfAKey(operation->kind)
+                             ? IndexOf(operation->key)
+                             : static_cast<size_t>(std::find(all_.begin(), all_.end(), home_) - all_.begin());
+    cluster_->sorted[index].push_back(operation);
+  }
+  return cluster_->sorted;
+}
+
+void Cores::Start(absl::Span<Operation* const> operations) {
+  if (one()) return home_->Start(operations);
+  const auto sorted = Sort(operations);
+  for (size_t i = 0; i < all_.size(); ++i) {
+    if (!sorted[i].empty()) all_[i]->Start(sorted[i]);
+  }
+}
+
+size_t Cores::Poll(absl::Span<Operation*> done) {
+  if (one()) [[likely]]
+    return home_->Poll(done);
+  size_t count = 0;
+  for (size_t i = 0; i < all_.size(); ++i) {
+    count += all_[(cluster_->first + i) % all_.size()]->Poll(done.subspan(count));
+  }
+  ++cluster_->first;
+  return count;
+}
+
+size_t Cores::in_flight() const {
+  size_t sum = 0;
+  for (const ClientCore* core : all_) sum += core->in_flight();
+  return sum;
+}
+
+bool Cores::has_ended() const {
+  return std::any_of(all_.begin(), all_.end(), [](const ClientCore* core) { return core->has_ended(); });
+}
+
+bool Cores::Arm() {
+  return std::all_of(all_.begin(), all_.end(), [](ClientCore* core) { return core->Arm(); });
+}
+
+int64_t Cores::wait_ms() {
+  int64_t least = -1;
+  for (ClientCore* core : all_) {
+    const int64_t wait_ms = core->wait_ms();
+    if (wait_ms >= 0 && (least < 0 || wait_ms < least)) least = wait_ms;
+  }
+  return least;
+}
+
+bool Cores::local() const {
+  return std::all_of(all_.begin(), all_.end(), [](const ClientCore* core) { return core->local(); });
+}
+
+uint64_t Cores::memory_bytes() const {
+  uint64_t sum = cluster_.has_value() ? sizeof *cluster_ : 0;
+  for (const ClientCore* core : all_) sum += core->memory_bytes();
+  return sum;
+}
+
+const ClientStats& Cores::stats() const {
+  if (one()) return home_->stats();
+  StatsWords sums = {};
+  for (const ClientCore* core : all_) {
+    const auto words = std::bit_cast<StatsWords>(core->stats());
+    for (size_t i = 0; i < words.size(); ++i) sums[i] += words[i];
+  }
+  cluster_->sums = std::bit_cast<ClientStats>(sums);
+  return cluster_->sums;
+}
+
+}  // namespace farlook::client

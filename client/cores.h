@@ -1,0 +1,89 @@
+// The cores of a client: one; or, of a cluster, one for each group, and which of them has a key (docs/cluster.md).
+//
+// Who connects to a group of a cluster is told the map, and connects to all groups; a key's operation is for the group
+// that has its slot. All groups hash keys with one seed, so the slot is a few instructions.
+#ifndef FARLOOK_CLIENT_CORES_H_
+#define FARLOOK_CLIENT_CORES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/core.h"
+#include "client/operation.h"
+#include "farlook/stats.h"
+#include "kv/cluster_map.h"
+#include "kv/hash.h"
+
+namespace farlook::client {
+
+// Thread safety: one thread. The cores outlive it.
+class Cores {
+ public:
+  explicit Cores(ClientCore* first) : home_(first), all_({first}) {}
+  ~Cores();
+  Cores(const Cores&) = delete;
+  Cores& operator=(const Cores&) = delete;
+
+  // From now on the client is one of a cluster: `cores` are those of the map's groups, in its order, the first one
+  // among them. REQUIRES each slot of the map has a group, and no operation is in flight.
+  void Spread(const kv::ClusterMap& map, std::vector<ClientCore*> cores);
+  // Makes one descriptor of theirs, for fd(). REQUIRES !one(). RESOURCE_EXHAUSTED: there are none left.
+  absl::Status JoinDescriptors();
+
+  bool one() const { return !cluster_.has_value(); }
+  // The only one; of a cluster that of the group which was reached first: for what has no key.
+  ClientCore& home() const { return *home_; }
+  absl::Span<ClientCore* const> all() const { return all_; }
+  // The index in all() of the one that has a key. REQUIRES !one().
+  size_t IndexOf(absl::string_view key) const { return cluster_->owners[kv::ClusterSlotOf(cluster_->hasher(key))]; }
+  ClientCore& Of(absl::string_view key) { return one() ? *home_ : *all_[IndexOf(key)]; }
+  ClientCore& Of(const Operation& operation) { return IsOfAKey(operation.kind) ? Of(operation.key) : *home_; }
+  // The one of a group; "": home(). NOT_FOUND: there is no such group.
+  absl::StatusOr<ClientCore*> OfGroup(absl::string_view name);
+  // The groups' names, in the order of all(); none where there is no cluster.
+  const std::vector<std::string>& groups() const { return groups_; }
+
+  // As the calls of ClientCore, for all of them.
+  void Start(absl::Span<Operation* const> operations);
+  size_t Poll(absl::Span<Operation*> done);
+  size_t in_flight() const;
+  bool has_ended() const;
+  bool Arm();
+  int fd() const { return one() ? home_->fd() : cluster_->epoll; }
+  int64_t wait_ms();
+  bool local() const;
+  uint64_t memory_bytes() const;
+  // The sums of all. The reference holds until the next call.
+  const ClientStats& stats() const;
+
+  // For several operations: those of each core, in the order of all(). Holds until the next call.
+  absl::Span<const std::vector<Operation*>> Sort(absl::Span<Operation* const> operations);
+
+ private:
+  struct Cluster {
+    explicit Cluster(uint64_t hash_seed) : hasher(hash_seed) {}
+    kv::Hasher hasher;
+    std::array<uint8_t, kv::kClusterSlots> owners = {};  // indexes in all()
+    int epoll = -1;                                      // readable when one of the cores' descriptors is
+    std::vector<std::vector<Operation*>> sorted = {};    // for Sort()
+    ClientStats sums = {};
+    size_t first = 0;  // of the next Poll(): each core has its turn where `done` has room for few
+  };
+
+  ClientCore* const home_;
+  std::vector<ClientCore*> all_;
+  std::vector<std::string> groups_;
+  mutable std::optional<Cluster> cluster_;
+};
+
+}  // namespace farlook::client
+
+#endif  // FARLOOK_CLIENT_CORES_H_

@@ -1,0 +1,336 @@
+// A cluster of real kv_server processes: its clients find the group of each key, and what happens to one group is no
+// other one's trouble.
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "farlook/admin.h"
+#include "farlook/async.h"
+#include "farlook/client.h"
+#include "farlook/memory.h"
+#include "gtest/gtest.h"
+#include "tests/faults/server_process.h"
+
+namespace farlook {
+namespace {
+
+constexpr int64_t kTimeoutMs = 60'000;
+constexpr int kKeys = 2'000;
+
+class ClusterTest : public testing::Test {
+ protected:
+  ClusterTest() {
+    std::string directory = absl::StrCat(testing::TempDir(), "/clusterXXXXXX");
+    directory_ = mkdtemp(directory.data());
+  }
+  ~ClusterTest() override {
+    servers_.clear();
+    std::filesystem::remove_all(directory_);
+  }
+
+  std::vector<std::string> Flags(int group, const std::string& slots) const {
+    return {"--memory=64MiB", absl::StrCat("--group=file://", directory_, "/kv.", group), "--cluster=kv",
+            absl::StrCat("--slots=", slots)};
+  }
+  ServerProcess* Start(int group, const std::string& slots) {
+    servers_.push_back(std::make_unique<ServerProcess>(Flags(group, slots)));
+    return servers_.back().get();
+  }
+  void StartThree() {
+    for (int group = 0; group < 3; ++group) Start(group, kSlots[static_cast<size_t>(group)]);
+  }
+  // A seed, as farlook:// has them.
+  static std::string Seed(const ServerProcess& server) {
+    absl::string_view address = server.address();
+    if (!absl::ConsumePrefix(&address, "shm://")) address.remove_prefix(address.find("://") + 3);
+    return std::string(address);
+  }
+  static ClientOptions Waiting() {
+    ClientOptions options;
+    options.timeout_ms = kTimeoutMs;
+    options.wait_for_server = true;
+    return options;
+  }
+  std::unique_ptr<Client> ConnectBy(const std::string& address) {
+    auto client = Client::Connect(address, Waiting());
+    EXPECT_TRUE(client.ok()) << client.status();
+    return client.ok() ? *std::move(client) : nullptr;
+  }
+  // Of one group.
+  static int64_t Stat(Client* client, const std::string& group, absl::string_view name) {
+    auto text = client->ServerStats({.group = group});
+    EXPECT_TRUE(text.ok()) << text.status();
+    if (!text.ok()) return -1;
+    int64_t number = -1;
+    for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+      if (absl::ConsumePrefix(&line, absl::StrCat(name, " ")) && absl::SimpleAtoi(line, &number)) break;
+    }
+    return number;
+  }
+  static std::vector<std::string> Keys() {
+    std::vector<std::string> keys;
+    for (int i = 0; i < kKeys; ++i) keys.push_back(absl::StrCat("key", i));
+    return keys;
+  }
+
+  static constexpr std::array<const char*, 3> kSlots = {"0-1023", "1024-2047,4095", "2048-4094"};
+  std::string directory_;
+  std::vector<std::unique_ptr<ServerProcess>> servers_;
+};
+
+TEST_F(ClusterTest, AnyServerLeadsToAllKeys) {
+  StartThree();
+  const auto writer = ConnectBy(absl::StrCat("farlook://", Seed(*servers_[0]), ",", Seed(*servers_[2]), "/kv"));
+  const auto reader = ConnectBy(servers_[1]->address());
+  ASSERT_TRUE(writer != nullptr && reader != nullptr);
+  const std::vector<std::string> keys = Keys();
+  for (const std::string& key : keys) {
+    const auto put = writer->Put(key, absl::StrCat(key, "!"));
+    ASSERT_TRUE(put.ok()) << put.status();
+  }
+  for (const std::string& key : keys) {
+    const auto got = reader->Get(key);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(got->data, absl::StrCat(key, "!"));
+  }
+  EXPECT_TRUE(absl::IsNotFound(reader->Get("absent").status()));
+  // A quarter, a quarter and a half of the slots, give and take six deviations.
+  const std::array<double, 3> share = {0.25, 0.25, 0.5};
+  int64_t sum = 0;
+  for (int group = 0; group < 3; ++group) {
+    const int64_t its = Stat(reader.get(), absl::StrCat("kv.", group), "keys");
+    EXPECT_NEAR(static_cast<double>(its), kKeys * share[static_cast<size_t>(group)], 130);
+    sum += its;
+  }
+  EXPECT_EQ(sum, kKeys);
+  EXPECT_EQ(reader->stats().gets, kKeys + 1u);
+  EXPECT_EQ(reader->stats().hits, static_cast<uint64_t>(kKeys));
+  EXPECT_TRUE(reader->Ping().ok());
+  EXPECT_TRUE(reader->Ping({.group = "kv.2"}).ok());
+  EXPECT_TRUE(absl::IsNotFound(reader->Ping({.group = "kv.3"})));
+}
+
+TEST_F(ClusterTest, BatchesAndWhatDoesNotWaitGoToAllGroups) {
+  StartThree();
+  const auto client = ConnectBy(absl::StrCat("farlook://", Seed(*servers_[1]), "/kv"));
+  ASSERT_TRUE(client != nullptr);
+  const std::vector<std::string> keys = Keys();
+  const std::vector<std::string_view> views(keys.begin(), keys.end());
+  std::vector<Result<uint64_t>> written;
+  ASSERT_TRUE(client->MultiPut(views, views, &written).ok());
+  std::vector<Result<Value>> values;
+  ASSERT_TRUE(client->MultiGet(views, &values).ok());
+  for (int i = 0; i < kKeys; ++i) {
+    ASSERT_TRUE(values[i].status.ok()) << values[i].status;
+    EXPECT_EQ(values[i].value.data, keys[i]);
+    EXPECT_EQ(values[i].value.version, written[i].value);
+  }
+  std::vector<Result<uint64_t>> touched;
+  ASSERT_TRUE(client->MultiTouch(views, 3'600'000, &touched).ok());
+  EXPECT_GT(client->Ttl("key7").value_or(0), 3'000'000);
+  ASSERT_TRUE(client->MultiDelete(std::span(views).first(100), &touched).ok());
+  EXPECT_TRUE(absl::IsNotFound(client->Get("key99").status()));
+
+  std::vector<std::string> names;
+  for (int i = 0; i < 100; ++i) names.push_back(absl::StrCat("counter", i));
+  const std::vector<std::string_view> counters(names.begin(), names.end());
+  const std::vector<int64_t> initials(counters.size(), 5), deltas(counters.size(), 2);
+  std::vector<Result<int64_t>> counted;
+  ASSERT_TRUE(client->MultiCreateCounter(counters, initials, &counted).ok());
+  ASSERT_TRUE(client->MultiFetchAdd(counters, deltas, &counted).ok());
+  ASSERT_TRUE(client->MultiReadCounter(counters, &counted).ok());
+  for (const Result<int64_t>& result : counted) EXPECT_EQ(result.value, 7);
+
+  // Not waiting: started together, and one by one with a callback.
+  std::vector<GetOperation> gets;
+  gets.reserve(200);
+  std::vector<AsyncOperation*> started;
+  for (int i = 100; i < 300; ++i) {
+    gets.emplace_back(keys[i]);
+    started.push_back(&gets.back());
+  }
+  client->Start(started);
+  int called = 0;
+  std::vector<std::unique_ptr<GetOperation>> owned;
+  for (int i = 300; i < 400; ++i) {
+    owned.push_back(std::make_unique<GetOperation>(keys[i]));
+    client->Start(owned.back().get(), [&, i](AsyncOperation* operation) {
+      EXPECT_TRUE(operation->status().ok()) << operation->status();
+      EXPECT_EQ(static_cast<GetOperation*>(operation)->value(), keys[i]);
+      ++called;
+    });
+  }
+  size_t ended = 0;
+  std::array<AsyncOperation*, 7> done;
+  while (client->in_flight() > 0) ended += client->Wait(done);
+  EXPECT_EQ(ended, gets.size());
+  EXPECT_EQ(called, 100);
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(gets[i].value(), keys[100 + i]);
+
+  // Memory that values are read into is registered with all groups.
+  std::vector<char> memory(1 << 20);
+  ASSERT_TRUE(RegisterMemory(client.get(), memory).ok());
+  for (int i = 100; i < 110; ++i) EXPECT_EQ(client->GetInto(keys[i], memory).value_or(0), keys[i].size());
+  EXPECT_TRUE(UnregisterMemory(client.get(), memory.data()).ok());
+  EXPECT_TRUE(absl::IsNotFound(UnregisterMemory(client.get(), memory.data())));
+}
+
+TEST_F(ClusterTest, AGroupThatIsGoneIsNamedAndTheOthersGoOn) {
+  StartThree();
+  const auto client = ConnectBy(servers_[0]->address());
+  ASSERT_TRUE(client != nullptr);
+  for (const std::string& key : Keys()) ASSERT_TRUE(client->Put(key, key).ok());
+  const auto groups = ListGroups(client.get());
+  ASSERT_TRUE(groups.ok()) << groups.status();
+  ASSERT_EQ(groups->size(), 3u);
+  EXPECT_EQ((*groups)[1].slot_ranges, kSlots[1]);
+  EXPECT_EQ((*groups)[2].slots, 2047u);
+  EXPECT_EQ((*groups)[2].members, std::vector<std::string>{servers_[2]->address()});
+  servers_[2]->Signal(SIGKILL);
+  servers_[2]->Wait();
+  int found = 0, failed = 0;
+  for (int i = 0; i < 60; ++i) {
+    const auto got = client->Get(absl::StrCat("key", i), {.timeout_ms = 50});
+    if (got.ok()) {
+      ++found;
+      continue;
+    }
+    ++failed;
+    EXPECT_TRUE(absl::IsDeadlineExceeded(got.status()) || absl::IsUnavailable(got.status())) << got.status();
+    EXPECT_TRUE(
+        absl::StrContains(got.status().message(), absl::StrCat("group kv.2, last reached at ", servers_[2]->address())))
+        << got.status();
+  }
+  EXPECT_GT(found, 10);
+  EXPECT_GT(failed, 10);
+  // Expect: who comes now is let in, as the others serve.
+  ClientOptions hurried;
+  hurried.timeout_ms = 2000;
+  const auto late = Client::Connect(servers_[1]->address(), hurried);
+  ASSERT_TRUE(late.ok()) << late.status();
+  found = 0;
+  for (int i = 0; i < 60; ++i) found += (*late)->Get(absl::StrCat("key", i), {.timeout_ms = 50}).ok() ? 1 : 0;
+  EXPECT_GT(found, 10);
+}
+
+TEST_F(ClusterTest, AClusterIsWaitedForUntilEachSlotHasAServer) {
+  Start(0, kSlots[0]);
+  Start(1, kSlots[1]);
+  const std::string address = absl::StrCat("farlook://", Seed(*servers_[0]), "/kv");
+  ClientOptions hurried;
+  hurried.timeout_ms = 1500;
+  const absl::Status status = Client::Connect(address, hurried).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "slots 2048-4094 of the cluster have no group")) << status;
+  std::unique_ptr<Client> client;
+  std::thread waits([&] { client = ConnectBy(address); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  Start(2, kSlots[2]);
+  waits.join();
+  ASSERT_TRUE(client != nullptr);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(client->Put(absl::StrCat("key", i), "v").ok());
+  // Expect: another cluster than there is, and a server of none, are told.
+  const absl::Status other =
+      Client::Connect(absl::StrCat("farlook://", Seed(*servers_[0]), "/other"), hurried).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(other)) << other;
+  EXPECT_TRUE(absl::StrContains(other.message(), "is of cluster kv, and other is wanted")) << other;
+  ServerProcess alone({"--memory=64MiB"});
+  const absl::Status none = Client::Connect(absl::StrCat("farlook://", Seed(alone), "/kv"), hurried).status();
+  EXPECT_TRUE(absl::StrContains(none.message(), "is of no cluster, and kv is wanted")) << none;
+  EXPECT_TRUE(absl::IsFailedPrecondition(ListGroups(MustConnect(alone.address()).get()).status()));
+}
+
+// Steps of a key's value, each on condition of the one before: what is lost, or done twice, shows.
+class Steps {
+ public:
+  Steps(std::unique_ptr<Client> client, std::string key)
+      : key_(std::move(key)), client_(std::move(client)), thread_([this] { Run(); }) {}
+  ~Steps() { Stop(); }
+  void Stop() {
+    over_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  void Advance(uint64_t steps) {
+    const uint64_t until = done_ + steps;
+    while (done_ < until && !failed_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  uint64_t done() const { return done_; }
+  bool failed() const { return failed_; }
+
+ private:
+  void Run() {
+    uint64_t version = 0;
+    while (!over_ && !failed_) {
+      const uint64_t number = done_ + 1;
+      const auto put = client_->Put(key_, absl::StrCat(number),
+                                    {.condition = number == 1 ? Condition::IfAbsent() : Condition::IfVersion(version)});
+      const auto got = client_->Get(key_);
+      failed_ = !put.ok() || !got.ok() || got->data != absl::StrCat(number) || got->version != *put;
+      if (failed_) ADD_FAILURE() << key_ << " " << number << ": " << put.status() << ", " << got.status();
+      if (put.ok()) version = *put;
+      ++done_;
+    }
+  }
+
+  const std::string key_;
+  const std::unique_ptr<Client> client_;
+  std::atomic<bool> over_{false}, failed_{false};
+  std::atomic<uint64_t> done_{0};
+  std::thread thread_;
+};
+
+TEST_F(ClusterTest, AFailoverOfOneGroupLosesNothing) {
+  StartThree();
+  for (int group = 0; group < 3; ++group) Start(group, "");
+  const std::string address = absl::StrCat("farlook://", Seed(*servers_[0]), ",", Seed(*servers_[1]), "/kv");
+  {
+    const auto client = ConnectBy(address);
+    ASSERT_TRUE(client != nullptr);
+    for (int group = 0; group < 3; ++group) {
+      const auto in_sync = [&] {
+        return absl::StrContains(GroupStatus(client.get(), {.group = absl::StrCat("kv.", group)}).value_or(""),
+                                 "members 2 of 2");
+      };
+      while (!in_sync()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  std::vector<std::unique_ptr<Steps>> steps;
+  for (int i = 0; i < 6; ++i) steps.push_back(std::make_unique<Steps>(ConnectBy(address), absl::StrCat("chain", i)));
+  const auto advance = [&] {
+    for (const auto& one : steps) one->Advance(50);
+  };
+  advance();
+  servers_[1]->Signal(SIGKILL);
+  servers_[1]->Wait();
+  advance();
+  const auto operator_client = ConnectBy(address);
+  ASSERT_TRUE(operator_client != nullptr) << "the map has the new primary";
+  const absl::Status handed_over = HandOver(operator_client.get(), {.group = "kv.0"});
+  EXPECT_TRUE(handed_over.ok()) << handed_over;
+  advance();
+  for (const auto& one : steps) {
+    one->Stop();
+    EXPECT_FALSE(one->failed());
+    EXPECT_GE(one->done(), 150u);
+  }
+}
+
+}  // namespace
+}  // namespace farlook
