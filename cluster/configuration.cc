@@ -21,6 +21,8 @@ enum Tag : uint16_t {
   kLayout = 5,
   kReplicas = 6,
   kMinInsync = 7,
+  kCluster = 8,
+  kSlots = 9,
   kFirstReplica = 64
 };
 enum ReplicaTag : uint16_t { kIncarnation = 1, kKind = 2, kAddress = 3 };
@@ -36,6 +38,22 @@ template <typename T>
 kv::FieldUse Take(absl::string_view value, T* number) {
   if (value.size() < sizeof(T)) return kv::FieldUse::kMalformed;
   *number = kv::LoadAs<T>(value.data());
+  return kv::FieldUse::kTaken;
+}
+
+constexpr size_t kSlotBytes = kv::kClusterSlots / 8;
+
+std::string EncodeSlots(const kv::SlotSet& slots) {
+  std::string bytes(kSlotBytes, '\0');
+  for (size_t slot = 0; slot < slots.size(); ++slot) {
+    if (slots[slot]) bytes[slot / 8] = static_cast<char>(bytes[slot / 8] | 1 << slot % 8);
+  }
+  return bytes;
+}
+
+kv::FieldUse TakeSlots(absl::string_view value, kv::SlotSet* slots) {
+  if (value.size() < kSlotBytes) return kv::FieldUse::kMalformed;
+  for (size_t slot = 0; slot < slots->size(); ++slot) slots->set(slot, (value[slot / 8] >> slot % 8 & 1) != 0);
   return kv::FieldUse::kTaken;
 }
 
@@ -82,6 +100,8 @@ absl::Status Configuration::Check() const {
     return bad(
         absl::StrCat("wants ", replicas, " replicas, ", min_insync, " of them at least: at most ", kMaxReplicas));
   }
+  if (!cluster.empty() && !kv::IsClusterName(cluster)) return bad("a cluster's name that is none");
+  if (cluster.empty() && slots.any()) return bad("slots, and no cluster");
   if (members.size() > kMaxReplicas) return bad(absl::StrCat(members.size(), " members; at most ", kMaxReplicas));
   size_t primaries = 0;
   for (const Replica& member : members) {
@@ -103,6 +123,10 @@ std::string EncodeConfiguration(const Configuration& configuration) {
   Append(kLayout, configuration.layout, &bytes);
   Append(kReplicas, configuration.replicas, &bytes);
   Append(kMinInsync, configuration.min_insync, &bytes);
+  if (!configuration.cluster.empty()) {
+    kv::AppendField(kCluster | kv::kCriticalTag, configuration.cluster, &bytes);
+  }
+  if (configuration.slots.any()) kv::AppendField(kSlots | kv::kCriticalTag, EncodeSlots(configuration.slots), &bytes);
   uint16_t tag = kFirstReplica | kv::kCriticalTag;
   for (const Replica& member : configuration.members) {
     std::string fields;
@@ -137,6 +161,11 @@ absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes) {
             return Take(value, &configuration.replicas);
           case kMinInsync:
             return Take(value, &configuration.min_insync);
+          case kCluster:
+            configuration.cluster = std::string(value);
+            return kv::FieldUse::kTaken;
+          case kSlots:
+            return TakeSlots(value, &configuration.slots);
           default:
             break;
         }

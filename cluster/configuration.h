@@ -3,7 +3,7 @@
 //      0 "flkgroup" | 8 fields (kv/fields.h)
 //
 // The fields: 1 group u64, 2 epoch u64, 3 lease us u32, 4 hash seed u64, 5 layout u32, 6 replicas u32, 7 least in sync
-// u32; 64 + i: replica i, itself a
+// u32, 8 name of the cluster, 9 slots, 512 bytes: bit s % 8 of byte s / 8 is slot s; 64 + i: replica i, itself a
 // sequence of fields: 1 incarnation u64, 2 kind u8, 3 address. Numbers are little-endian. All are critical, as who does
 // not know one would take wrong decisions; what may be ignored gets a tag without that bit.
 #ifndef FARLOOK_CLUSTER_CONFIGURATION_H_
@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kv/cluster_map.h"
 #include "kv/limits.h"
 
 namespace farlook::cluster {
@@ -44,6 +45,8 @@ struct Configuration {
   uint32_t layout = 0;
   uint32_t replicas = 2;         // as many members as there should be; more servers are spares
   uint32_t min_insync = 1;       // with fewer members no write is acknowledged
+  std::string cluster = {};      // of which the group is one, for ever; empty: of none
+  kv::SlotSet slots = {};        // of the cluster, that are this group's
   std::vector<Replica> members;  // one of them is the primary, all are in sync
 
   const Replica* Find(uint64_t incarnation) const;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "gtest/gtest.h"
+#include "kv/cluster_map.h"
 #include "kv/epoch_word.h"
 #include "kv/fields.h"
 
@@ -52,6 +53,27 @@ TEST(Configuration, GoldenBytesAndBack) {
   EXPECT_EQ(back->Find(5), nullptr);
 }
 
+// Its own fields come before the members, and there are none where there is no cluster.
+TEST(Configuration, OfAClusterGoldenBytesAndBack) {
+  Configuration configuration = Example();
+  configuration.cluster = "kv";
+  configuration.slots = *kv::ParseSlots("0-7,4095");
+  const std::string bytes = EncodeConfiguration(configuration);
+  const std::string without = EncodeConfiguration(Example());
+  const size_t at = without.find(absl::HexStringToBytes("40802000"));
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(absl::BytesToHexString(bytes), absl::BytesToHexString(without.substr(0, at)) + "088002006b760000" +
+                                               "09800002ff" + std::string(size_t{2} * 510, '0') + "80" +
+                                               absl::BytesToHexString(without.substr(at)));
+  const auto back = DecodeConfiguration(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, configuration);
+  // Expect: of a group that has no slots yet nothing but the cluster's name is there.
+  configuration.slots.reset();
+  EXPECT_EQ(EncodeConfiguration(configuration).size(), without.size() + 8);
+  EXPECT_EQ(*DecodeConfiguration(EncodeConfiguration(configuration)), configuration);
+}
+
 TEST(Configuration, RefusesWhatMakesNoSense) {
   const auto refused = [](auto change) {
     Configuration configuration = Example();
@@ -76,6 +98,8 @@ TEST(Configuration, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(refused([](Configuration* c) { c->members[0].incarnation = 2; }));
   EXPECT_TRUE(refused([](Configuration* c) { c->members[0].address.clear(); }));
   EXPECT_TRUE(refused([](Configuration* c) { c->members[0].address.assign(kMaxAddressBytes + 1, 'a'); }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->cluster = "a b"; }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->slots.set(7); }));
   EXPECT_TRUE(absl::IsInvalidArgument(DecodeConfiguration("").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(DecodeConfiguration("flkgroup").status()));
 }

@@ -9,6 +9,7 @@
 #include "cluster/configuration.h"
 #include "cluster/directory.h"
 #include "gtest/gtest.h"
+#include "kv/cluster_map.h"
 #include "kv/epoch_word.h"
 
 namespace farlook::cluster {
@@ -270,6 +271,41 @@ TEST_F(MemberTest, APrimaryAsksAllOfBothSetsWhileItProposes) {
   EXPECT_EQ(member_.MustAccept(), std::vector<uint64_t>{3});
   // Expect: only a backup promotes, only a member is removed.
   EXPECT_FALSE(member_.Promote({}, false, &actions_).ok());
+}
+
+// Whatever is proposed: the group's cluster, its slots and its hash seed are those that it had.
+TEST_F(MemberTest, EveryChangeKeepsTheClusterAndItsSlots) {
+  const auto in_cluster = [](Configuration configuration) {
+    configuration.cluster = "kv";
+    configuration.slots = *kv::ParseSlots("5-9");
+    configuration.hash_seed = 3;
+    return configuration;
+  };
+  const auto check_proposed = [this, &in_cluster](const char* what) {
+    member_.Stored(kStart, &actions_);
+    const Actions actions = Took();
+    const auto proposed = DecodeConfiguration(actions.back().record);
+    ASSERT_TRUE(proposed.ok()) << what;
+    EXPECT_EQ(proposed->cluster, "kv") << what;
+    EXPECT_EQ(proposed->slots, in_cluster({}).slots) << what;
+    EXPECT_EQ(proposed->hash_seed, 3u) << what;
+  };
+  Learn(10, in_cluster(Of(5, 1, {3})));
+  ASSERT_TRUE(member_.BeginAnew("c", true, &actions_).ok());
+  check_proposed("to begin anew");
+  member_.Swapped({.outcome = CasOutcome::kConflict}, &actions_);
+  Learn(11, in_cluster(Of(6, 1, {2, 3})));
+  Took();
+  ASSERT_TRUE(member_.Promote({}, true, &actions_).ok());
+  check_proposed("a promotion");
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 12}, &actions_);
+  ASSERT_TRUE(member_.Remove(3, &actions_).ok());
+  check_proposed("a removal");
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 13}, &actions_);
+  member_.TailAccepted(8, kStart, &actions_);
+  ASSERT_TRUE(member_.Serves());
+  ASSERT_TRUE(member_.Add({.incarnation = 4, .address = "b"}, &actions_).ok());
+  check_proposed("an addition");
 }
 
 TEST_F(MemberTest, AnotherGroupOfThatNameIsRefused) {

@@ -1,0 +1,210 @@
+#include "cluster/cluster_record.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "kv/fields.h"
+#include "kv/words.h"
+
+namespace farlook::cluster {
+namespace {
+
+constexpr absl::string_view kMagic = "flkclust";
+
+enum Tag : uint16_t { kId = 1, kHashSeed = 2, kFirstGroup = 64 };
+enum GroupTag : uint16_t { kName = 1, kFirstSlots = 2 };
+
+constexpr size_t kRangeBytes = 4;
+// A slot is of one group, so all groups together have no more ranges than there are slots.
+static_assert(kMagic.size() + 2 * (kv::kFieldHeadBytes + 8) +
+                      kv::kMaxGroups * (3 * kv::kFieldHeadBytes + kv::kMaxClusterNameBytes) +
+                      kv::kClusterSlots * kRangeBytes <=
+                  kMaxRecordBytes,
+              "a directory takes the record of any cluster");
+static_assert(kFirstGroup + kv::kMaxGroups < kv::kCriticalTag, "each group has a tag");
+
+// Of a group that enters: so many others may be first, one after the other; and so many answers may be lost.
+constexpr size_t kMostAttempts = 2 * kv::kMaxGroups;
+constexpr int kMostUnknown = 8;
+constexpr size_t kMostTextBytes = 80;  // of slots, in an error
+
+void AppendNumber(uint16_t tag, uint64_t number, std::string* bytes) {
+  char raw[sizeof number];
+  kv::StoreAs(raw, number);
+  kv::AppendField(tag | kv::kCriticalTag, absl::string_view(raw, sizeof raw), bytes);
+}
+
+kv::FieldUse TakeNumber(absl::string_view value, uint64_t* number) {
+  if (value.size() < sizeof *number) return kv::FieldUse::kMalformed;
+  *number = kv::LoadAs<uint64_t>(value.data());
+  return kv::FieldUse::kTaken;
+}
+
+std::string EncodeSlots(const kv::SlotSet& slots) {
+  std::string bytes;
+  for (const kv::SlotRange& range : kv::RangesOf(slots)) {
+    char raw[kRangeBytes];
+    kv::StoreAs(raw, static_cast<uint16_t>(range.first));
+    kv::StoreAs(raw + 2, static_cast<uint16_t>(range.last));
+    bytes.append(raw, sizeof raw);
+  }
+  return bytes;
+}
+
+kv::FieldUse TakeSlots(absl::string_view value, kv::SlotSet* slots) {
+  if (value.size() % kRangeBytes != 0) return kv::FieldUse::kMalformed;
+  for (; !value.empty(); value.remove_prefix(kRangeBytes)) {
+    const size_t first = kv::LoadAs<uint16_t>(value.data()), last = kv::LoadAs<uint16_t>(value.data() + 2);
+    if (first > last || last >= kv::kClusterSlots) return kv::FieldUse::kMalformed;
+    for (size_t slot = first; slot <= last; ++slot) slots->set(slot);
+  }
+  return kv::FieldUse::kTaken;
+}
+
+kv::FieldUse TakeGroupField(uint16_t tag, absl::string_view value, ClusterRecord::Group* group) {
+  switch (tag) {
+    case kName:
+      group->name = std::string(value);
+      return kv::FieldUse::kTaken;
+    case kFirstSlots:
+      return TakeSlots(value, &group->first_slots);
+    default:
+      return kv::FieldUse::kUnknown;
+  }
+}
+
+std::string Brief(const kv::SlotSet& slots) {
+  std::string text = kv::FormatSlots(slots);
+  if (text.empty()) return "none";
+  if (text.size() > kMostTextBytes) text = absl::StrCat(text.substr(0, kMostTextBytes), "...");
+  return text;
+}
+
+uint64_t RandomId() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device() | 1;
+}
+
+// Whether a group that is not in it may enter.
+absl::Status CheckEntry(const ClusterRecord& record, absl::string_view cluster, absl::string_view group,
+                        const kv::SlotSet& first_slots) {
+  if (record.groups.size() == kv::kMaxGroups) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cluster ", cluster, " has ", kv::kMaxGroups, " groups, and there can be no more"));
+  }
+  for (const ClusterRecord::Group& other : record.groups) {
+    const kv::SlotSet common = other.first_slots & first_slots;
+    if (common.none()) continue;
+    return absl::FailedPreconditionError(absl::StrCat("group ", other.name, " of cluster ", cluster,
+                                                      " began with slots ", Brief(common), ": group ", group,
+                                                      " can begin with slots that no other group began with"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const ClusterRecord::Group* ClusterRecord::Find(absl::string_view group) const {
+  const auto found =
+      std::find_if(groups.begin(), groups.end(), [group](const Group& one) { return one.name == group; });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+absl::Status ClusterRecord::Check() const {
+  const auto bad = [](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("record of a cluster: ", what));
+  };
+  if (id == 0) return bad("it has no id");
+  if (groups.size() > kv::kMaxGroups) return bad(absl::StrCat(groups.size(), " groups; at most ", kv::kMaxGroups));
+  kv::SlotSet taken;
+  for (const Group& group : groups) {
+    if (!kv::IsClusterName(group.name)) return bad("a group's name that is none");
+    if (Find(group.name) != &group) return bad("a group is there twice");
+    if ((taken & group.first_slots).any()) return bad("two groups began with one slot");
+    taken |= group.first_slots;
+  }
+  return absl::OkStatus();
+}
+
+std::string EncodeClusterRecord(const ClusterRecord& record) {
+  std::string bytes(kMagic);
+  AppendNumber(kId, record.id, &bytes);
+  AppendNumber(kHashSeed, record.hash_seed, &bytes);
+  uint16_t tag = kFirstGroup | kv::kCriticalTag;
+  for (const ClusterRecord::Group& group : record.groups) {
+    std::string fields;
+    kv::AppendField(kName | kv::kCriticalTag, group.name, &fields);
+    kv::AppendField(kFirstSlots | kv::kCriticalTag, EncodeSlots(group.first_slots), &fields);
+    kv::AppendField(tag++, fields, &bytes);
+  }
+  return bytes;
+}
+
+absl::StatusOr<ClusterRecord> DecodeClusterRecord(absl::string_view bytes) {
+  if (!absl::ConsumePrefix(&bytes, kMagic)) {
+    return absl::InvalidArgumentError("record of a cluster: these bytes are none; is the name that of a group?");
+  }
+  ClusterRecord record;
+  absl::Status inner;
+  absl::Status status =
+      kv::ReadFields("record of a cluster", bytes, [&](uint16_t tag, absl::string_view value) -> kv::FieldUse {
+        if (tag == kId) return TakeNumber(value, &record.id);
+        if (tag == kHashSeed) return TakeNumber(value, &record.hash_seed);
+        if (tag < kFirstGroup || tag >= kFirstGroup + kv::kMaxGroups) return kv::FieldUse::kUnknown;
+        ClusterRecord::Group group;
+        inner.Update(kv::ReadFields("group of a cluster", value, [&group](uint16_t field, absl::string_view bytes_of) {
+          return TakeGroupField(field, bytes_of, &group);
+        }));
+        record.groups.push_back(std::move(group));
+        return kv::FieldUse::kTaken;
+      });
+  status.Update(inner);
+  if (status.ok()) status = record.Check();
+  if (!status.ok()) return status;
+  return record;
+}
+
+absl::StatusOr<ClusterRecord> EnterCluster(Directory* directory, absl::string_view cluster, absl::string_view group,
+                                           const kv::SlotSet& first_slots, uint64_t hash_seed) {
+  const uint64_t id = RandomId();  // the same at each attempt: one that is done late makes no other cluster
+  int unknown = 0;
+  for (size_t attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const absl::StatusOr<Entry> entry = directory->Get(cluster, Freshness::kLatest);
+    if (!entry.ok()) return entry.status();
+    ClusterRecord record;
+    record.id = id;
+    record.hash_seed = hash_seed;
+    if (entry->revision != 0) {
+      absl::StatusOr<ClusterRecord> present = DecodeClusterRecord(entry->value);
+      if (!present.ok()) return present.status();
+      record = *std::move(present);
+    }
+    if (const ClusterRecord::Group* const there = record.Find(group); there != nullptr) {
+      if (there->first_slots == first_slots) return record;
+      return absl::FailedPreconditionError(
+          absl::StrCat("group ", group, " is in cluster ", cluster, " with first slots ", Brief(there->first_slots),
+                       ", and not ", Brief(first_slots), ": begin it with those, or give it another name"));
+    }
+    if (absl::Status status = CheckEntry(record, cluster, group, first_slots); !status.ok()) return status;
+    record.groups.push_back({std::string(group), first_slots});
+    const CasResult result = directory->Cas(cluster, entry->revision, EncodeClusterRecord(record));
+    switch (result.outcome) {
+      case CasOutcome::kDone:
+        return record;
+      case CasOutcome::kNotDone:
+        return result.why;
+      case CasOutcome::kConflict:  // another group was first, or this one is there already: its answer was lost
+        break;
+      case CasOutcome::kUnknown:
+        if (++unknown == kMostUnknown) return result.why;
+        break;
+    }
+  }
+  return absl::UnavailableError(absl::StrCat("the record of cluster ", cluster, " changed each time that group ", group,
+                                             " was to be added: start the server again"));
+}
+
+}  // namespace farlook::cluster
