@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "kv/expiry_word.h"
@@ -11,11 +14,19 @@
 namespace farlook::server {
 
 // "@N" in place of a prefix asks for all but the first N lines, since a reply may be too short for all of them. The
-// version says how many lines follow those of the reply.
+// version says how many lines follow those of the reply. "map" and "map@N" ask the same of the cluster's map.
 Outcome Executor::Stat(absl::string_view what, absl::string_view* payload) {
   uint64_t skipped = 0;
+  const bool is_map = what == "map" || absl::StartsWith(what, "map@");
+  if (is_map) what.remove_prefix(3);
   const bool is_page = absl::ConsumePrefix(&what, "@") && absl::SimpleAtoi(what, &skipped);
-  stat_ = shared_.stat(is_page ? absl::string_view() : what);
+  if (is_map) {
+    std::optional<std::string> map = shared_.map ? shared_.map() : std::nullopt;
+    if (!map.has_value()) return Outcome(kv::Code::kUnsupported);
+    stat_ = *std::move(map);
+  } else {
+    stat_ = shared_.stat(is_page ? absl::string_view() : what);
+  }
   absl::string_view rest = stat_;
   for (; skipped > 0 && !rest.empty(); --skipped) rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1);
   *payload = rest.substr(0, kv::kMaxReplyPayloadBytes);

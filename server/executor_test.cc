@@ -1,6 +1,8 @@
 #include "server/executor.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -119,6 +121,39 @@ TEST_F(ExecutorTest, NothingIsBegunAfterItsDeadline) {
   EXPECT_EQ(executor.Admit(put, {}, 0), Code::kExpired) << "over on every clock";
   put.deadline_us = UINT64_MAX;
   EXPECT_EQ(executor.Admit(put, {}, now_ns), Code::kOk);
+}
+
+TEST(ExecutorMap, IsAskedForInPagesLikeFiguresAndIsNoneWithoutACluster) {
+  std::optional<std::string> map;
+  TestWorker worker{
+      32 << 20, 16, 100, 3, nullptr, kTestWindow, /*evict=*/false, nullptr, 0, nullptr, [&map](Shared* shared) {
+        shared->map = [&map] { return map; };
+      }};
+  Executor executor{worker.shared()};
+  absl::string_view payload;
+  const auto ask = [&](absl::string_view what) {
+    payload = {};
+    return executor.Execute(MakeRequest(RequestType::kStat, 1, what), 0, false, 1, &payload);
+  };
+  EXPECT_EQ(ask("map").code, Code::kUnsupported);
+  EXPECT_EQ(ask("map@1").code, Code::kUnsupported);
+  map = "";
+  EXPECT_EQ(ask("map").code, Code::kOk);
+  EXPECT_EQ(payload, "") << "not known yet";
+  for (int i = 0; i < 300; ++i) absl::StrAppend(&*map, "member shm:///a/", i, "\n");
+  std::string text;
+  for (uint64_t lines = 0;;) {
+    const Outcome page = ask(lines == 0 ? "map" : absl::StrCat("map@", lines));
+    ASSERT_EQ(page.code, Code::kOk);
+    absl::StrAppend(&text, payload);
+    lines += static_cast<uint64_t>(std::count(payload.begin(), payload.end(), '\n'));
+    EXPECT_EQ(lines + page.version, 300u);
+    if (page.version == 0) break;
+  }
+  EXPECT_EQ(text, *map);
+  // Expect: what only begins so is the beginning of figures' names.
+  ask("mapped");
+  EXPECT_EQ(payload, "uptime 1\nmapped");
 }
 
 }  // namespace

@@ -41,7 +41,10 @@ absl::StatusOr<std::unique_ptr<Group>> Group::Open(Options options) {
   absl::StatusOr<cluster::Entry> entry = group->directory_->Get(group->options_.url.name, cluster::Freshness::kLatest);
   if (!entry.ok()) return entry.status();
   group->entry_ = *std::move(entry);
-  if (group->entry_.revision == 0) return group;
+  if (group->entry_.revision == 0) {
+    if (absl::Status status = group->EnterCluster(); !status.ok()) return status;
+    return group;
+  }
   absl::StatusOr<Configuration> first = cluster::DecodeConfiguration(group->entry_.value);
   if (!first.ok()) return first.status();
   if (first->layout != group->options_.layout) {
@@ -50,6 +53,7 @@ absl::StatusOr<std::unique_ptr<Group>> Group::Open(Options options) {
                      absl::Hex(group->options_.layout), ": start it with the same release, --workers and --memory"));
   }
   group->first_ = *std::move(first);
+  if (absl::Status status = group->CheckCluster(); !status.ok()) return status;
   return group;
 }
 
@@ -82,6 +86,7 @@ void Group::Stop() {
   }
   wake_.Wake();
   if (runner_.joinable()) runner_.join();
+  cluster_watch_.Stop();
 }
 
 // ---- The directory.
@@ -200,7 +205,12 @@ void Group::Publish() {
   for (const Replica& member : configuration.members) {
     if (member.kind != Replica::Kind::kPrimary) addresses.push_back(member.address);
   }
-  serving_.Tell({deposed_ ? "" : primary, absl::StrJoin(addresses, ","), configuration.epoch, configuration.lease_us});
+  serving_.Tell({.primary = deposed_ ? "" : primary,
+                 .members = absl::StrJoin(addresses, ","),
+                 .epoch = configuration.epoch,
+                 .lease_us = configuration.lease_us,
+                 .cluster = configuration.cluster});
+  TellCluster(configuration);
   const bool takes_writes = configuration.members.size() >= configuration.min_insync;
   const bool took = serving_.takes_writes();
   // Before those who are gone need not accept any more: what is committed from then on, few have.
@@ -248,6 +258,7 @@ void Group::Lead() {
     mutex_.Await(absl::Condition(
         +[](int* tasks) { return *tasks == 0; }, &tasks_));
   }
+  WatchCluster();
   serving_.Set(true);
   Log(LogLevel::kInfo, "primary of the group", {{"group", options_.url.name}, {"epoch", member_.epoch()}});
 }
@@ -273,7 +284,7 @@ void Group::Run() {
   if (entry_.revision != 0) {
     Learn(entry_);
   } else {
-    Configuration first;
+    Configuration first = first_;  // its cluster and slots, where it is to be of one
     first.group = Random();
     first.hash_seed = parts_.hash_seed;
     first.layout = options_.layout;
@@ -370,6 +381,7 @@ void Group::Describe() {
       describe(state.waits ? "spare" : "joining", incarnation, state.address);
     }
   }
+  DescribeCluster();
   absl::MutexLock lock(&mutex_);
   if (member_.epoch() != 0) {
     figures_.replicas = member_.configuration().replicas;

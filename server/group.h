@@ -22,6 +22,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,11 +36,13 @@
 #include "cluster/configuration.h"
 #include "cluster/directory.h"
 #include "cluster/member.h"
+#include "kv/cluster_map.h"
 #include "kv/table.h"
 #include "rdma/clock.h"
 #include "rdma/transport.h"
 #include "rdma/wake_fd.h"
 #include "server/backup.h"
+#include "server/cluster_watch.h"
 #include "server/commit_gate.h"
 #include "server/follower.h"
 #include "server/group_stream.h"
@@ -64,12 +67,18 @@ class Group {
     absl::Duration suspicion = absl::Milliseconds(300);
     absl::Duration lease = absl::Milliseconds(150);  // of the group, where this server begins it
     uint32_t replicas = 2, min_insync = 1;           // likewise
+    // Of a group that this server begins: of which cluster it is to be, with which slots, and the hash seed, if it is
+    // the first there. Of one that is there: the cluster that it must be of. Empty: none; or whichever it is of.
+    std::string cluster = {};
+    kv::SlotSet slots = {};
+    uint64_t hash_seed = 0;
   };
-  // Reads the record. FAILED_PRECONDITION: its tables have another layout than this server's.
+  // Reads the record; enters the cluster where there is none. FAILED_PRECONDITION: its tables have another layout than
+  // this server's, it is of another cluster, or cannot enter this one.
   static absl::StatusOr<std::unique_ptr<Group>> Open(Options options);
   ~Group();  // Stop()
 
-  // Of the group's tables; 0: there is no group yet, and whoever begins it chooses.
+  // Of the group's tables, and the cluster's; 0: there is neither yet, and whoever begins it chooses.
   uint64_t hash_seed() const { return first_.hash_seed; }
 
   // The parts that it works with. All outlive it.
@@ -98,6 +107,8 @@ class Group {
     absl::MutexLock lock(&mutex_);
     return figures_;
   }
+  // Of the cluster, while this server serves: as of Shared::map.
+  std::optional<std::string> Map() const;
 
  private:
   static constexpr size_t kMostKept = 64 << 20;  // bytes of records, for backups that lag
@@ -141,6 +152,13 @@ class Group {
   void SetMembers();
   void Describe();
 
+  // Of a cluster's group (group_cluster.cc).
+  absl::Status EnterCluster();
+  absl::Status CheckCluster();
+  void TellCluster(const cluster::Configuration& configuration);
+  void WatchCluster();
+  void DescribeCluster();
+
   // Of a joiner or backup.
   bool Follow();
   bool HasEnded(uint64_t member);
@@ -174,6 +192,7 @@ class Group {
   Parts parts_;
   GroupStream stream_{kMostKept};
   Serving serving_;
+  ClusterWatch cluster_watch_{options_.url.name};
   rdma::WakeFd wake_;
 
   // Of the group's thread.

@@ -58,6 +58,8 @@ ABSL_FLAG(absl::Duration, suspicion, absl::Milliseconds(300), "silence after whi
 ABSL_FLAG(absl::Duration, lease, absl::Milliseconds(150), "of the group, where this server begins it");
 ABSL_FLAG(int64_t, replicas, 2, "members that the group should have, where this server begins it");
 ABSL_FLAG(int64_t, min_insync, 1, "members without which the group acknowledges no write, where this server begins it");
+ABSL_FLAG(std::string, cluster, "", "cluster of which its group is one, where this server begins the group");
+ABSL_FLAG(std::string, slots, "", "slots of the cluster with which the group begins, as 0-2047,3000");
 ABSL_FLAG(std::string, users, "", "file of those who may come, and what each may do; empty: everybody");
 ABSL_FLAG(farlook::server::FileMode, socket_mode, {}, "mode of the files of shm:// addresses; empty: the umask's");
 ABSL_FLAG(std::string, socket_group, "", "group of the files of shm:// addresses; empty: this process'");
@@ -104,6 +106,9 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
   --replicas=N                members that the group should have, 1 to 16: of a group that this server begins. Further
                               servers are spares, which take the place of those that are lost (2)
   --min_insync=N              with fewer members in sync no write is acknowledged: of a group that this server begins (1)
+  --cluster=NAME              the cluster of which a group that this server begins is one, in the same directory; of a
+                              group that is there already: as there, or left out
+  --slots=RANGES              of the cluster's 4,096 slots those with which such a group begins, as 0-2047,3000 (none)
   --users=FILE                who may come, and what each may do: docs/security.md; read again at SIGHUP. Without it
                               whoever reaches an rdma:// or tcp:// address may read and write all
   --socket_mode=MODE          of the files of shm:// addresses, as 660: who may write may connect (the umask's)
@@ -162,7 +167,9 @@ const std::vector<absl::string_view>& FlagNames() {
                                                                       "suspicion",
                                                                       "lease",
                                                                       "replicas",
-                                                                      "min_insync"};
+                                                                      "min_insync",
+                                                                      "cluster",
+                                                                      "slots"};
   return *names;
 }
 
@@ -225,6 +232,8 @@ ServerOptions OptionsFromFlags() {
   options.lease_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_lease));
   options.replicas = absl::GetFlag(FLAGS_replicas);
   options.min_insync = absl::GetFlag(FLAGS_min_insync);
+  options.cluster = absl::GetFlag(FLAGS_cluster);
+  options.slots = absl::GetFlag(FLAGS_slots);
   options.users = absl::GetFlag(FLAGS_users);
   options.socket_mode = absl::GetFlag(FLAGS_socket_mode).mode;
   options.socket_group = absl::GetFlag(FLAGS_socket_group);

@@ -391,6 +391,13 @@ class KvServerTest(unittest.TestCase):
         ([listen, '--worker=2'], 'did you mean --workers?'),
         ([listen, '--flagfile=%s/none' % self.directory], 'none'),
         ([listen, '--users=%s/none' % self.directory], 'cannot read --users=%s/none: No such file' % self.directory),
+        ([listen, '--cluster=kv'], '--cluster is of a group: say which with --group'),
+        ([listen, '--group=file:///tmp/g/a', '--slots=1'], '--slots are of a cluster: say which with --cluster'),
+        ([listen, '--group=file:///tmp/g/a', '--cluster=a'], '--cluster=a is the name of the group too'),
+        ([listen, '--group=file:///tmp/g/a', '--cluster=.kv'], '--cluster must be a name'),
+        ([listen, '--group=file:///tmp/g/a', '--cluster=kv', '--slots=0-4096'], 'bad --slots: slots 0-4096: from 0 to 4095'),
+        ([listen, '--group=file:///tmp/g/a', '--cluster=kv', '--slots=5,5'], 'bad --slots: slots 5,5: one is there twice'),
+        ([listen + ' b', '--group=file:///tmp/g/a', '--cluster=kv'], 'an address is without spaces'),
         ([listen, 'start'], 'not start'),
     ):
       with self.subTest(flags=flags):
@@ -423,6 +430,33 @@ class KvServerTest(unittest.TestCase):
         result = self.plain('--check', '--memory=64m', *flags)
         self.assertEqual(result.returncode, OTHER, result.stdout)
         self.assertRegex(result.stdout, '(?m)^trouble  .*' + re.escape(expected))
+
+  def test_a_group_stays_in_the_cluster_where_it_began(self):
+    group = '--group=file://%s/groups/' % self.directory
+    listen = '--listen=' + self.address
+    first = self.start(listen, group + 'g0', '--cluster=kv', '--slots=0-2047', '--replicas=1')
+    first.wait_for('msg="primary of the group"')
+    for flags, expected in (
+        ([group + 'g0', '--cluster=other'], 'group g0 is in cluster kv, and --cluster says other: '),
+        ([group + 'g1', '--cluster=kv', '--slots=2047-4095'], 'group g0 of cluster kv began with slots 2047: group g1 '),
+        ([group + 'g2', '--cluster=g0', '--slots=2048-4095'], 'is the name that of a group?'),
+    ):
+      with self.subTest(flags=flags):
+        code, text = self.run_to_end(listen + '-b', *flags)
+        self.assertIn(code, (BAD_FLAG, BAD_ADDRESS), text)
+        self.assertIn('msg="cannot start" reason="' if code == BAD_ADDRESS else 'msg="cannot start"', text)
+        self.assertIn(expected, text)
+    # Expect: without the flag, and with the same, it is welcome; --slots are of who begins.
+    for flags in ([], ['--cluster=kv', '--slots=7']):
+      other = self.start(listen + '-b', group + 'g0', *flags)
+      other.wait_for('msg="ready"')
+      other.process.terminate()
+      self.assertEqual(other.end(), STOPPED, other.text())
+    plain = self.start(listen + '-c', group + 'g3', '--replicas=1')
+    plain.wait_for('msg="primary of the group"')
+    code, text = self.run_to_end(listen + '-d', group + 'g3', '--cluster=kv', '--slots=4095')
+    self.assertEqual(code, BAD_ADDRESS, text)
+    self.assertIn('group g3 is in no cluster, and --cluster says kv: ', text)
 
   def test_flags_come_from_a_file_too(self):
     path = self.directory + '/flags'

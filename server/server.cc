@@ -15,6 +15,7 @@
 #include "cluster/record.h"
 #include "farlook/version.h"
 #include "kv/cell_region.h"
+#include "kv/cluster_map.h"
 #include "kv/region.h"
 #include "kv/table.h"
 #include "rdma/choices.h"
@@ -142,7 +143,7 @@ class Server::Impl {
   std::atomic<int> prepared_percent_{0};
   bool running_ = false;
   std::atomic<bool> draining_{false};
-  uint64_t hash_seed_ = 0;
+  uint64_t hash_seed_ = 0;  // that it chose, until its group, or the group's cluster, has another one
 };
 
 absl::Status Server::Impl::Start(const std::function<void(int)>& on_progress) {
@@ -157,6 +158,7 @@ absl::Status Server::Impl::Start(const std::function<void(int)>& on_progress) {
   facts_.evict = options_.evict;
   facts_.client_figures = options_.client_figures;
   facts_.workers = options_.workers;
+  hash_seed_ = options_.hash_seed != 0 ? options_.hash_seed : RandomNonzero();
   if (absl::Status status = ReadUsers(); !status.ok()) return status;
   if (absl::Status status = OpenGroup(); !status.ok()) return status;
   // Addresses first: a second server on one finds out before it takes memory.
@@ -191,6 +193,9 @@ absl::Status Server::Impl::OpenGroup() {
   options.lease = absl::Milliseconds(options_.lease_ms);
   options.replicas = static_cast<uint32_t>(options_.replicas);
   options.min_insync = static_cast<uint32_t>(options_.min_insync);
+  options.cluster = options_.cluster;
+  options.slots = *kv::ParseSlots(options_.slots);  // CheckOptions() found no fault with it
+  options.hash_seed = hash_seed_;
   options.layout = static_cast<uint32_t>(uint64_t{cluster::kRecordFormat} << 24 | kv::kLayoutVersion << 16 |
                                          static_cast<uint64_t>(facts_.partitions));
   const std::string locks = options.url.locks();
@@ -300,7 +305,6 @@ absl::Status Server::Impl::MakeTable(const std::function<void(int)>& on_progress
 
   kv::TableOptions table;
   table.incarnation = facts_.incarnation;
-  hash_seed_ = options_.hash_seed != 0 ? options_.hash_seed : Random64();
   if (group_ != nullptr && group_->hash_seed() != 0) hash_seed_ = group_->hash_seed();
   table.hash_seed = hash_seed_;
   table.partitions = facts_.partitions;
@@ -373,6 +377,7 @@ absl::Status Server::Impl::MakeWorker(int number) {
     shared.records = group_->stream();
     shared.serving = group_->serving();
     shared.cluster = [this](absl::string_view what) { return group_->Ask(what); };
+    shared.map = [this] { return group_->Map(); };
   }
   shared.counters = counters_.get();
   shared.users = users_.get();

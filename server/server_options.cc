@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <bit>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "cluster/configuration.h"
 #include "kv/cell_region.h"
+#include "kv/cluster_map.h"
 #include "kv/counter_value.h"
 #include "server/byte_size.h"
 #include "server/group_url.h"
@@ -33,6 +37,64 @@ absl::Status OutOfRange(absl::string_view flag, uint64_t least, uint64_t most) {
   return absl::InvalidArgumentError(absl::StrCat("--", flag, " must be from ", least, " to ", most));
 }
 
+// Addresses stand in the cluster's map, which is text.
+bool HasSpace(absl::string_view address) {
+  return !std::all_of(address.begin(), address.end(), [](char c) { return absl::ascii_isgraph(c); });
+}
+
+absl::Status CheckCluster(const ServerOptions& options, absl::string_view group) {
+  if (!kv::IsClusterName(options.cluster)) {
+    return absl::InvalidArgumentError(
+        "--cluster must be a name of at most 128 letters, digits, '_', '-' and '.', the first no '.'");
+  }
+  if (group == options.cluster) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--cluster=", options.cluster, " is the name of the group too: each has a record of its own in the directory"));
+  }
+  if (std::any_of(options.listen.begin(), options.listen.end(), HasSpace)) {
+    return absl::InvalidArgumentError("--listen: with --cluster an address is without spaces");
+  }
+  const absl::Status slots = kv::ParseSlots(options.slots).status();
+  return slots.ok() ? slots : absl::InvalidArgumentError(absl::StrCat("bad --slots: ", slots.message()));
+}
+
+// What is said of its group, and of the group's cluster.
+absl::Status CheckGroup(const ServerOptions& options) {
+  if (!options.group.empty()) {
+    const absl::StatusOr<GroupUrl> group = GroupUrl::Parse(options.group);
+    if (!group.ok()) return group.status();
+    if (options.evict) {
+      return absl::InvalidArgumentError(
+          "--evict and --group exclude each other: what is evicted here is not at the backups");
+    }
+    if (!options.cluster.empty()) {
+      if (absl::Status status = CheckCluster(options, group->name); !status.ok()) return status;
+    }
+  }
+  if (!options.cluster.empty() && options.group.empty()) {
+    return absl::InvalidArgumentError("--cluster is of a group: say which with --group");
+  }
+  if (!options.slots.empty() && options.cluster.empty()) {
+    return absl::InvalidArgumentError("--slots are of a cluster: say which with --cluster");
+  }
+  if (options.begin_group_anew != 0 && options.group.empty()) {
+    return absl::InvalidArgumentError("--begin_group_anew is of a group: say which with --group");
+  }
+  if (options.suspicion_ms < kLeastSuspicionMs || options.suspicion_ms > kMostSuspicionMs) {
+    return absl::InvalidArgumentError("--suspicion must be from 20ms to 1h");
+  }
+  if (options.lease_ms < kLeastLeaseMs || options.lease_ms > kMostLeaseMs) {
+    return absl::InvalidArgumentError("--lease must be from 10ms to 60s");
+  }
+  if (options.replicas < 1 || options.replicas > kMostReplicas) {
+    return absl::InvalidArgumentError(absl::StrCat("--replicas must be from 1 to ", kMostReplicas));
+  }
+  if (options.min_insync < 1 || options.min_insync > options.replicas) {
+    return absl::InvalidArgumentError("--min_insync must be from 1 to --replicas");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckOptions(const ServerOptions& options) {
@@ -55,27 +117,7 @@ absl::Status CheckOptions(const ServerOptions& options) {
                                                    FormatByteSize(kLeastCacheBytes), " and of ", kLeastValuesOfACache,
                                                    " times --max_value_bytes: here ", FormatByteSize(least_cache)));
   }
-  if (!options.group.empty()) {
-    if (absl::Status status = GroupUrl::Parse(options.group).status(); !status.ok()) return status;
-    if (options.evict)
-      return absl::InvalidArgumentError(
-          "--evict and --group exclude each other: what is evicted here is not at the backups");
-  }
-  if (options.begin_group_anew != 0 && options.group.empty()) {
-    return absl::InvalidArgumentError("--begin_group_anew is of a group: say which with --group");
-  }
-  if (options.suspicion_ms < kLeastSuspicionMs || options.suspicion_ms > kMostSuspicionMs) {
-    return absl::InvalidArgumentError("--suspicion must be from 20ms to 1h");
-  }
-  if (options.lease_ms < kLeastLeaseMs || options.lease_ms > kMostLeaseMs) {
-    return absl::InvalidArgumentError("--lease must be from 10ms to 60s");
-  }
-  if (options.replicas < 1 || options.replicas > kMostReplicas) {
-    return absl::InvalidArgumentError(absl::StrCat("--replicas must be from 1 to ", kMostReplicas));
-  }
-  if (options.min_insync < 1 || options.min_insync > options.replicas) {
-    return absl::InvalidArgumentError("--min_insync must be from 1 to --replicas");
-  }
+  if (absl::Status status = CheckGroup(options); !status.ok()) return status;
   if (options.counter_patience_ms < 1) return absl::InvalidArgumentError("--counter_patience must be at least 1ms");
   if (options.workers < 1 || options.workers > SessionTable::kMaxWorkers) {
     return OutOfRange("workers", 1, SessionTable::kMaxWorkers);

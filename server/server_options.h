@@ -43,6 +43,8 @@ struct ServerOptions {
   int64_t lease_ms = 150;                  // of the group (docs/cluster.md), where this server begins it
   int64_t replicas = 2;                    // likewise: as many members as it should have
   int64_t min_insync = 1;                  // likewise: with fewer no write is acknowledged
+  std::string cluster;                     // of which its group is one; empty: of none, or as the group's record has it
+  std::string slots;                       // of a group that this server begins, as of kv::ParseSlots
   // Of a group's member: its part in the group has ended, and this process is to begin anew. Called by another thread.
   std::function<void()> deposed;
 };

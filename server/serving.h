@@ -1,16 +1,20 @@
-// Whether a member of a group serves clients, and where others are told to go. Looked at for each connection.
+// Whether a member of a group serves clients, and where others are told to go: looked at for each connection. Of a
+// cluster's group also which keys it has: looked at for each request.
 //
 // Thread safety: any thread.
 #ifndef FARLOOK_SERVER_SERVING_H_
 #define FARLOOK_SERVER_SERVING_H_
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "kv/cluster_map.h"
 
 namespace farlook::server {
 
@@ -22,7 +26,8 @@ class Serving {
     std::string members;  // the addresses of all, the primary first, separated by commas
     uint64_t epoch = 0;   // 0: none is known
     uint32_t lease_us = 0;
-    std::string loss = {};  // all members are gone: what to say of that; empty: it is not so
+    std::string cluster = {};  // of which the group is one; empty: of none
+    std::string loss = {};     // all members are gone: what to say of that; empty: it is not so
   };
 
   bool now() const {
@@ -39,6 +44,21 @@ class Serving {
   bool takes_writes() const { return takes_writes_.load(std::memory_order_acquire); }
   void SetTakesWrites(bool takes) { takes_writes_.store(takes, std::memory_order_release); }
 
+  // Whether keys of this slot are this group's. All are, where there is no cluster.
+  bool Owns(size_t slot) const {
+    if (!is_in_cluster_.load(std::memory_order_acquire)) return true;
+    return (slots_[slot / 64].load(std::memory_order_acquire) >> slot % 64 & 1) != 0;
+  }
+  // The group is one of a cluster, and these slots are its own. One thread at a time.
+  void SetSlots(const kv::SlotSet& slots) {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      uint64_t word = 0;
+      for (size_t bit = 0; bit < 64; ++bit) word |= uint64_t{slots[64 * i + bit]} << bit;
+      slots_[i].store(word, std::memory_order_release);
+    }
+    is_in_cluster_.store(true, std::memory_order_release);
+  }
+
   void Set(bool now) {
     absl::MutexLock lock(&mutex_);
     now_ = now;
@@ -50,6 +70,8 @@ class Serving {
 
  private:
   std::atomic<bool> takes_writes_{true};
+  std::atomic<bool> is_in_cluster_{false};
+  std::array<std::atomic<uint64_t>, kv::kClusterSlots / 64> slots_{};  // a bit each
   mutable absl::Mutex mutex_;
   bool now_ ABSL_GUARDED_BY(mutex_) = false;
   Told told_ ABSL_GUARDED_BY(mutex_);

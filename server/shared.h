@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -56,6 +57,9 @@ struct Shared {
   Serving* serving = nullptr;                   // likewise
   // Answers what an operator asks of the group ("status", "handover"); may be empty. Any thread may call it.
   std::function<std::string(absl::string_view)> cluster;
+  // The map of the cluster of which the group is one (kv::ClusterMap), as text; empty: it is not known yet; nothing:
+  // there is no cluster. May be empty. Any thread may call it.
+  std::function<std::optional<std::string>()> map;
   // Has all workers look at what there is; may be empty. Any thread may call it.
   std::function<void()> wake_workers;
   // Called when a connection is over and what it needed was freed; may be empty. Any thread may call it.

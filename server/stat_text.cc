@@ -59,6 +59,9 @@ void AddFacts(const ServerFacts& facts, const ServerMoment& moment, Lines& lines
   lines.Add("group_members", moment.group.members);
   lines.Add("group_min_insync", moment.group.min_insync);
   lines.Add("group_removed_backups", moment.group.removed_backups);
+  if (!moment.group.is_in_cluster) return;
+  lines.Add("cluster_groups", moment.group.cluster_groups);
+  lines.Add("cluster_slots", moment.group.cluster_slots);
 }
 
 constexpr absl::string_view kKinds[] = {"small", "medium", "large", "run"};

@@ -44,6 +44,9 @@ struct GroupFigures {
   uint64_t replicas = 0;  // that there should be; 0: it is in no group
   uint64_t members = 0, min_insync = 0;
   uint64_t removed_backups = 0;  // by this server, as primary
+  bool is_in_cluster = false;
+  uint64_t cluster_groups = 0;  // of the map; 0: a server that does not serve may not know it
+  uint64_t cluster_slots = 0;   // that are the group's own
 };
 
 struct ServerMoment {

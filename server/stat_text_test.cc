@@ -126,6 +126,17 @@ TEST_F(StatTextTest, WhatComesBetweenTwoPagesShiftsNothing) {
   EXPECT_EQ(Text("medium_evictions"), "medium_evictions 1\n");
 }
 
+TEST_F(StatTextTest, OfAGroupAndItsClusterWhereThereAreSuch) {
+  EXPECT_EQ(Text("group_") + Text("cluster_"), "");
+  moment_.group.replicas = 2;
+  moment_.group.members = 1;
+  EXPECT_EQ(Text("group_members") + Text("cluster_"), "group_members 1\n");
+  moment_.group.is_in_cluster = true;
+  moment_.group.cluster_groups = 3;
+  moment_.group.cluster_slots = 2048;
+  EXPECT_EQ(Text("cluster_"), "cluster_groups 3\ncluster_slots 2048\n");
+}
+
 TEST_F(StatTextTest, APrefixSelects) {
   moment_.cpu_user_s = 1.5;
   EXPECT_EQ(Text("cpu_"), "cpu_user_s 1.500\ncpu_system_s 0.000\n");

@@ -203,6 +203,7 @@ class Worker {
 
   // Of a group's primary (worker_group.cc): what waits until all members accepted it.
   Outcome TryInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload);
+  bool IsOfAnotherGroup(const kv::Request& request, uint64_t hash) const;
   CommitGate::Begun BeginInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,
                                  absl::string_view* payload);
   void AwaitCommit(Link& link, uint64_t number, uint64_t hash, const CommitGate::Begun& begun,

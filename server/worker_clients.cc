@@ -309,6 +309,7 @@ void Worker::Welcome(Link& link, Session* session, bool resumed) {
   if (shared_.serving != nullptr) {
     Serving::Told told = shared_.serving->told();
     welcome.members = std::move(told.members);
+    welcome.cluster = std::move(told.cluster);
     welcome.group_epoch = told.epoch;
     welcome.lease_us = told.lease_us;
   }

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "kv/cluster_map.h"
 #include "kv/words.h"
 #include "server/worker.h"
 
@@ -15,6 +16,7 @@ namespace farlook::server {
 
 Outcome Worker::TryInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,
                            absl::string_view* payload) {
+  if (IsOfAnotherGroup(request, hash)) return Outcome(kv::Code::kMoved);
   if (IsWrite(request.type) && !takes_writes()) return Outcome(kv::Code::kBusy);
   if (IsWrite(request.type) && !link.is_introduced) {
     if (!shared_.gate->Introduce(*link.session)) return Outcome(kv::Code::kBusy);
@@ -36,6 +38,11 @@ Outcome Worker::TryInGroup(Link& link, const kv::Request& request, uint64_t hash
   if (begun.sequence == 0) return begun.outcome;
   AwaitCommit(link, request.number, hash, begun, *payload);
   return Outcome(kv::Code::kLater);
+}
+
+// Of a cluster: its key lies in a slot that is not this group's. Then nothing is done, and no record made.
+bool Worker::IsOfAnotherGroup(const kv::Request& request, uint64_t hash) const {
+  return shared_.serving != nullptr && kv::HasKey(request.type) && !shared_.serving->Owns(kv::ClusterSlotOf(hash));
 }
 
 CommitGate::Begun Worker::BeginInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,

@@ -123,6 +123,7 @@ HEADERS = [
     "kv/cell_region.h",
     "kv/counter_value.h",
     "kv/client_figures.h",
+    "kv/cluster_map.h",
     "kv/compactor.h",
     "kv/duration_buckets.h",
     "kv/directory.h",

@@ -1,0 +1,194 @@
+#include "server/cluster_watch.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/log.h"
+
+namespace farlook::server {
+namespace {
+
+using cluster::ClusterRecord;
+using cluster::Configuration;
+using cluster::Entry;
+using cluster::Freshness;
+using cluster::Replica;
+
+kv::ClusterMap::Group GroupOf(const std::string& name, const Configuration& configuration) {
+  kv::ClusterMap::Group group{.name = name, .epoch = configuration.epoch, .slots = configuration.slots};
+  group.members.push_back(configuration.primary().address);
+  for (const Replica& member : configuration.members) {
+    if (member.kind != Replica::Kind::kPrimary) group.members.push_back(member.address);
+  }
+  return group;
+}
+
+}  // namespace
+
+ClusterWatch::~ClusterWatch() {
+  Stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ClusterWatch::Begin(ClusterRecord record) {
+  absl::MutexLock lock(&mutex_);
+  record_ = std::move(record);
+  Compose();
+}
+
+void ClusterWatch::SetOwn(const Configuration& own) {
+  absl::MutexLock lock(&mutex_);
+  if (own == own_) return;
+  own_ = own;
+  Compose();
+}
+
+void ClusterWatch::Start(OpenDirectory open, absl::Duration interval) {
+  open_ = std::move(open);
+  interval_ = interval;
+  {
+    absl::MutexLock lock(&mutex_);
+    cluster_ = own_.cluster;
+  }
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "cluster");
+    Run();
+  });
+}
+
+void ClusterWatch::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stopping_ = true;
+}
+
+std::string ClusterWatch::Map() const {
+  absl::MutexLock lock(&mutex_);
+  return map_;
+}
+
+size_t ClusterWatch::groups() const {
+  absl::MutexLock lock(&mutex_);
+  return groups_;
+}
+
+// ---- The thread.
+
+void ClusterWatch::Run() {
+  std::unique_ptr<cluster::Directory> directory;
+  for (;;) {
+    absl::Status status;
+    if (directory == nullptr) {
+      auto opened = open_();
+      status = opened.status();
+      if (opened.ok()) directory = *std::move(opened);
+    }
+    if (status.ok()) status = Read(directory.get());
+    if (status.ok()) failure_is_told_ = false;
+    if (!status.ok() && !std::exchange(failure_is_told_, true)) {
+      Log(LogLevel::kWarning, "the cluster's map is as it was, since its records cannot be read",
+          {{"cluster", cluster_}, {"reason", status.message()}});
+    }
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), interval_)) return;
+  }
+}
+
+// What could be read is known afterwards, also where something could not.
+absl::Status ClusterWatch::Read(cluster::Directory* directory) {
+  const absl::StatusOr<Entry> entry = directory->Get(cluster_, Freshness::kMaybeOld);
+  if (!entry.ok()) return entry.status();
+  if (entry->revision > revision_) {
+    absl::StatusOr<ClusterRecord> record = cluster::DecodeClusterRecord(entry->value);
+    if (!record.ok()) return record.status();
+    revision_ = entry->revision;
+    Begin(*std::move(record));
+  }
+  if (revision_ == 0) return absl::NotFoundError("the directory has no record of the cluster");
+  std::vector<std::string> names;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const ClusterRecord::Group& group : record_.groups) names.push_back(group.name);
+  }
+  for (const std::string& name : names) {
+    if (name == group_) continue;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stopping_) return absl::OkStatus();
+    }
+    if (absl::Status status = ReadGroup(directory, name); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ClusterWatch::ReadGroup(cluster::Directory* directory, const std::string& name) {
+  const absl::StatusOr<Entry> entry = directory->Get(name, Freshness::kMaybeOld);
+  if (!entry.ok()) return entry.status();
+  if (entry->revision == 0) return absl::OkStatus();  // it has not begun
+  absl::StatusOr<Configuration> configuration = cluster::DecodeConfiguration(entry->value);
+  absl::Status why = configuration.status();
+  if (why.ok() && configuration->cluster != cluster_) {
+    why = absl::FailedPreconditionError("its own record says that it is of another cluster, or of none");
+  }
+  if (!why.ok()) {
+    TellOnce(name, why);
+    return absl::OkStatus();
+  }
+  absl::MutexLock lock(&mutex_);
+  Configuration& known = others_[name];
+  if (configuration->epoch <= known.epoch) return absl::OkStatus();  // an old state of it
+  known = *std::move(configuration);
+  Compose();
+  return absl::OkStatus();
+}
+
+void ClusterWatch::TellOnce(const std::string& name, const absl::Status& why) {
+  std::string& told = told_[name];
+  if (told == why.message()) return;
+  told = std::string(why.message());
+  Log(LogLevel::kError, "a group of the cluster is not believed", {{"group", name}, {"reason", why.message()}});
+}
+
+// ---- The map.
+
+void ClusterWatch::Compose() {
+  if (record_.id == 0 || own_.epoch == 0) return;
+  kv::ClusterMap map{.name = own_.cluster, .id = record_.id, .hash_seed = record_.hash_seed};
+  for (const ClusterRecord::Group& group : record_.groups) {
+    if (group.name == group_) {
+      map.groups.push_back(GroupOf(group_, own_));
+    } else if (const auto other = others_.find(group.name); other != others_.end()) {
+      map.groups.push_back(GroupOf(group.name, other->second));
+    } else {
+      map.groups.push_back({.name = group.name, .slots = group.first_slots});
+    }
+  }
+  // The record may be of a time before it entered.
+  if (map.Find(group_) == nullptr) map.groups.push_back(GroupOf(group_, own_));
+  Share(&map);
+  map_ = map.Encode();
+  groups_ = map.groups.size();
+}
+
+// No slot to two groups.
+void ClusterWatch::Share(kv::ClusterMap* map) {
+  std::vector<kv::ClusterMap::Group*> order;
+  for (kv::ClusterMap::Group& group : map->groups) order.push_back(&group);
+  std::stable_sort(order.begin(), order.end(), [this](const auto* a, const auto* b) {
+    if ((a->name == group_) != (b->name == group_)) return a->name == group_;
+    return a->epoch > b->epoch;
+  });
+  kv::SlotSet taken;
+  for (kv::ClusterMap::Group* const group : order) {
+    const kv::SlotSet common = group->slots & taken;
+    group->slots &= ~taken;
+    taken |= group->slots;
+    if (common.none() || std::exchange(conflict_is_told_, true)) continue;
+    Log(LogLevel::kError, "two groups of the cluster claim the same slots; the map leaves them to the other one",
+        {{"group", group->name}, {"slots", kv::FormatSlots(common)}});
+  }
+}
+
+}  // namespace farlook::server

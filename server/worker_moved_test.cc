@@ -1,0 +1,157 @@
+// A worker of a cluster's group: what is asked of a key that another group has is answered with kMoved, and leaves
+// nothing behind, whatever it is and however it comes.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "kv/cluster_map.h"
+#include "kv/gets.h"
+#include "kv/puts.h"
+#include "server/commit_gate.h"
+#include "server/serving.h"
+#include "server/test_worker.h"
+
+namespace farlook::server {
+namespace {
+
+using kv::Code;
+using kv::RequestType;
+
+// Its members accept at once whatever is appended.
+class CountingStream final : public RecordStream {
+ public:
+  uint64_t Append(const Record& /*record*/) override { return ++records; }
+  uint64_t committed() const override { return records; }
+
+  uint64_t records = 0;
+};
+
+class WorkerMovedTest : public ::testing::Test {
+ protected:
+  WorkerMovedTest() {
+    kv::SlotSet own;
+    for (size_t slot = 0; slot < kv::kClusterSlots; slot += 2) own.set(slot);
+    serving_.SetSlots(own);
+    serving_.Tell({.primary = "shm:///a", .members = "shm:///a", .epoch = 3, .lease_us = 1000, .cluster = "kv"});
+    serving_.Set(true);
+    call_ = t_.Connect();
+  }
+
+  size_t SlotOf(absl::string_view key) { return kv::ClusterSlotOf(t_.table().HashOf(key)); }
+  // The i-th key that is this group's, or another's.
+  std::string Key(bool own, int i = 0) {
+    for (int n = 0;; ++n) {
+      std::string key = absl::StrCat("key", n);
+      if ((SlotOf(key) % 2 == 0) == own && i-- == 0) return key;
+    }
+  }
+  Code CodeOf(const kv::Request& request) {
+    const auto reply = t_.Ask(call_, request);
+    if (!reply.has_value()) return Code::kLater;
+    EXPECT_EQ(reply->number, request.number);
+    if (reply->code == Code::kMoved) {
+      EXPECT_EQ(reply->payload, "");
+      EXPECT_EQ(reply->version, 0u);
+      EXPECT_TRUE(reply->slot.empty());
+    }
+    return reply->code;
+  }
+
+  Serving serving_;
+  CountingStream stream_;
+  TestWorker t_{
+      32 << 20, 16, 100, 3, nullptr, kTestWindow, /*evict=*/false, &stream_, 0, nullptr, [this](Shared* shared) {
+        shared->serving = &serving_;
+      }};
+  FakeCall* call_;
+};
+
+TEST_F(WorkerMovedTest, WhoComesIsToldTheCluster) { EXPECT_EQ(TestWorker::WelcomeOf(call_).cluster, "kv"); }
+
+TEST_F(WorkerMovedTest, EveryRequestOfAKeyOfAnotherGroupIsAnsweredSo) {
+  const std::string key = Key(/*own=*/false);
+  std::vector<kv::Request> requests = {MakePut(0, key, "v"), t_.MakePulled(0, key, std::string(5000, 'v'))};
+  for (const RequestType type :
+       {RequestType::kDelete, RequestType::kGet, RequestType::kCounterCreate, RequestType::kCounterAdd,
+        RequestType::kCounterSwap, RequestType::kCounterRead, RequestType::kCounterDelete, RequestType::kTouch,
+        RequestType::kGetAndTouch, RequestType::kTtl}) {
+    requests.push_back(MakeRequest(type, 0, key));
+  }
+  uint64_t number = 0;
+  for (kv::Request& request : requests) {
+    request.number = ++number;
+    EXPECT_EQ(CodeOf(request), Code::kMoved) << static_cast<int>(request.type);
+    // Expect: one that is sent again is answered the same.
+    EXPECT_EQ(CodeOf(request), Code::kMoved) << static_cast<int>(request.type);
+  }
+  // Expect: no record, not even of whose the session is; no READ of a value; nothing in the table.
+  EXPECT_EQ(stream_.records, 0u);
+  EXPECT_TRUE(call_->peer.reads.empty());
+  EXPECT_EQ(t_.table().stats().keys, 0u);
+  EXPECT_EQ(t_.ReadKey(key), std::nullopt);
+}
+
+TEST_F(WorkerMovedTest, OfSeveralInAMessageEachIsJudgedForItself) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < 3; ++i) {
+    keys.push_back(Key(/*own=*/true, i));
+    keys.push_back(Key(/*own=*/false, i));
+  }
+  const auto codes = [this] {
+    t_.PollAll();
+    std::vector<Code> found(6, Code::kLater);
+    int messages;
+    for (const TestReply& reply : TakeReplies(call_, &messages)) found[(reply.number - 1) % 6] = reply.code;
+    return found;
+  };
+  kv::PutsWriter values(/*option_bytes=*/0);
+  for (const std::string& key : keys) ASSERT_TRUE(values.Add(key, "v"));
+  kv::Request puts = MakeRequest(RequestType::kPuts, 1);
+  puts.value = values.value();
+  call_->peer.Send(Encode(puts));
+  EXPECT_EQ(codes(), (std::vector<Code>{Code::kOk, Code::kMoved, Code::kOk, Code::kMoved, Code::kOk, Code::kMoved}));
+  EXPECT_EQ(t_.table().stats().keys, 3u);
+  kv::GetsWriter asked;
+  for (const std::string& key : keys) ASSERT_TRUE(asked.Add(key));
+  kv::Request gets = MakeRequest(RequestType::kGets, 7);
+  gets.value = asked.value();
+  call_->peer.Send(Encode(gets));
+  EXPECT_EQ(codes(), (std::vector<Code>{Code::kOk, Code::kMoved, Code::kOk, Code::kMoved, Code::kOk, Code::kMoved}));
+}
+
+TEST_F(WorkerMovedTest, KeysOfThisGroupAndRequestsWithoutAKeyAreAsEver) {
+  const std::string key = Key(/*own=*/true);
+  EXPECT_EQ(CodeOf(MakePut(1, key, "v")), Code::kOk);
+  EXPECT_EQ(CodeOf(MakeRequest(RequestType::kGet, 2, key)), Code::kOk);
+  EXPECT_EQ(CodeOf(MakeRequest(RequestType::kPing, 3)), Code::kOk);
+  // What is asked for looks like a key of another group.
+  EXPECT_EQ(CodeOf(MakeRequest(RequestType::kStat, 4, Key(/*own=*/false))), Code::kOk);
+  EXPECT_EQ(CodeOf(MakeRequest(RequestType::kAdmin, 5, "clients@0")), Code::kOk);
+}
+
+TEST_F(WorkerMovedTest, WhoMayNotWriteHearsThatFirst) {
+  FakeCall* const reader = t_.Connect(/*read_only=*/true);
+  EXPECT_EQ(t_.Ask(reader, MakePut(1, Key(/*own=*/false), "v"))->code, Code::kReadOnly);
+  EXPECT_EQ(t_.Ask(reader, MakeRequest(RequestType::kGet, 2, Key(/*own=*/false)))->code, Code::kMoved);
+}
+
+TEST_F(WorkerMovedTest, WithoutEnoughMembersItIsSaidAtOnce) {
+  serving_.SetTakesWrites(false);
+  EXPECT_EQ(CodeOf(MakePut(1, Key(/*own=*/false), "v")), Code::kMoved);
+}
+
+TEST(Serving, OwnsAllSlotsUntilItIsInACluster) {
+  Serving serving;
+  EXPECT_TRUE(serving.Owns(0));
+  EXPECT_TRUE(serving.Owns(kv::kClusterSlots - 1));
+  serving.SetSlots(*kv::ParseSlots("0,63-64,4095"));
+  for (size_t slot = 0; slot < kv::kClusterSlots; ++slot) {
+    EXPECT_EQ(serving.Owns(slot), slot == 0 || slot == 63 || slot == 64 || slot == 4095) << slot;
+  }
+  serving.SetSlots({});
+  EXPECT_FALSE(serving.Owns(64));
+}
+
+}  // namespace
+}  // namespace farlook::server
