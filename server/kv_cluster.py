@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A group of kv_server processes on one host, for development: starts them, starts those that end anew, ends them all."""
+"""Groups of kv_server processes on one host, for development: starts them, starts those that end anew, ends them all."""
 
 import argparse
 import ctypes
@@ -16,24 +16,27 @@ import sys
 import time
 import urllib.request
 
-HELP = """kv_cluster runs a group of kv_server processes on this host, for development.
+HELP = """kv_cluster runs a group of kv_server processes, or a cluster of groups, on this host, for development.
 
   kv_cluster --replicas=2 /tmp/cluster
+  kv_cluster --groups=2 --replicas=2 /tmp/cluster
 
-  --replicas=N    members of the group, a primary and its backups: 1 to 16 (2)
-  --spares=N      more servers, which take the place of those that are lost: 0 to 16 (0)
+  --groups=N      groups of a cluster, which share the keys evenly: 1 to 16; 1 is a group without a cluster (1)
+  --replicas=N    members of each group, a primary and its backups: 1 to 16 (2)
+  --spares=N      more servers of each, which take the place of those that are lost: 0 to 16 (0)
   --memory=SIZE   of each server (256MiB)
   --tcp           listen at tcp://127.0.0.1, at free ports; without it at shm://DIR/a, shm://DIR/b and so on
-  --etcd          keep the group's record in an etcd that is started too, in place of files in DIR
+  --etcd          keep the groups' records in an etcd that is started too, in place of files in DIR
   --kv_server=FILE, --kv_cli=FILE  the programs (beside this one, where Bazel builds them, or in PATH)
   --help, --version
 
 What follows -- goes to each kv_server: kv_cluster DIR -- --workers=2 --suspicion=1s
 
 DIR is a new folder, an empty one, or one that kv_cluster had before. It has the servers' logs, a.log and so on, and their
-processes' ids, a.pid. When all are in sync kv_cluster prints the address for clients, and that as a line for shells,
-which DIR/env has too, until it ends. A server that ends is started again, and filled by the others. SIGTERM and SIGINT
-end all; the table is not kept: the next start begins with an empty one.
+processes' ids, a.pid; of several groups g0-a.log, g0-b.log, g1-a.log. When all are in sync kv_cluster prints the address
+for clients (of several groups farlook://SEED,SEED/kv), and that as a line for shells, which DIR/env has too, until it
+ends. A server that ends is started again, and filled by the others. SIGTERM and SIGINT end all; the table is not kept:
+the next start begins with an empty one.
 
 Exit codes:
   0  ended as asked
@@ -41,8 +44,10 @@ Exit codes:
   2  a server cannot be started
 """
 
-GROUP = "kv"
-MOST_REPLICAS = 16
+NAME = "kv"  # of the group, or of the cluster where there are several
+MOST_GROUPS = MOST_REPLICAS = 16
+SLOTS = 4096
+SEEDS_EACH = 2  # of a group, in the address of a cluster
 # Of one that ends again and again: the pause before its next start doubles from one to the other.
 PAUSES_S = (0.1, 5.0)
 STOP_S = 20
@@ -94,6 +99,7 @@ def parse(argv):
         own, passed = argv[:argv.index("--")], argv[argv.index("--") + 1:]
     parser = Parser(prog="kv_cluster", add_help=False, allow_abbrev=False)
     parser.add_argument("directory", metavar="DIR", nargs="?")
+    parser.add_argument("--groups", default="1")
     parser.add_argument("--replicas", default="2")
     parser.add_argument("--spares", default="0")
     parser.add_argument("--memory", default="256MiB")
@@ -109,14 +115,19 @@ def parse(argv):
         return args
     if args.directory is None:
         raise Failure("say in which folder, as kv_cluster /tmp/cluster; --help tells of the flags")
+    if not args.groups.isdecimal() or not 1 <= int(args.groups) <= MOST_GROUPS:
+        raise Failure(f"--groups={args.groups}: 1 to {MOST_GROUPS}")
     if not args.replicas.isdecimal() or not 1 <= int(args.replicas) <= MOST_REPLICAS:
         raise Failure(f"--replicas={args.replicas}: a group has 1 to {MOST_REPLICAS} servers")
     if not args.spares.isdecimal() or int(args.spares) > MOST_REPLICAS:
         raise Failure(f"--spares={args.spares}: 0 to {MOST_REPLICAS}")
-    args.replicas, args.spares = int(args.replicas), int(args.spares)
+    args.groups, args.replicas, args.spares = int(args.groups), int(args.replicas), int(args.spares)
+    if args.groups > 1 and any(letter.isspace() for letter in os.path.abspath(args.directory)):
+        raise Failure(f"{args.directory}: with --groups the name of the folder is without spaces")
     for flag in passed:
-        if flag.lstrip("-").partition("=")[0] in ("listen", "group", "memory", "replicas"):
-            raise Failure(f"{flag}: kv_cluster itself says --listen and --group; --memory and --replicas stand before --")
+        if flag.lstrip("-").partition("=")[0] in ("listen", "group", "memory", "replicas", "cluster", "slots"):
+            raise Failure(f"{flag}: kv_cluster itself says --listen and --group, and --cluster and --slots of several "
+                          f"groups; --memory and --replicas stand before --")
     args.kv_server = find_program("kv_server", "server/kv_server", args.kv_server)
     args.kv_cli = find_program("kv_cli", "client/cli/kv_cli", args.kv_cli)
     if args.etcd and shutil.which("etcd") is None:
@@ -219,6 +230,46 @@ class Process:
         return "\n".join("    " + line for line in told[-8:])
 
 
+class Group:
+    """Servers of one group."""
+
+    def __init__(self, name, addresses, servers, args):
+        self.name, self.addresses, self.servers, self.args = name, addresses, servers, args
+        self.alone_since = None
+
+    def in_sync(self):
+        """What its primary says: how many servers are in sync; None: there is no primary."""
+        done = subprocess.run([self.args.kv_cli, f"--address={','.join(self.addresses)}", "--timeout_ms=500", "cluster",
+                               "status"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                              text=True, check=False)
+        # Its own end is none of a server's. Whoever asks looks at all processes again soon.
+        while signal.sigtimedwait({signal.SIGCHLD}, 0) is not None:
+            pass
+        if done.returncode != 0:
+            return None
+        lines = [line.split() for line in done.stdout.splitlines()]
+        return sum(line[0] == "primary" or (line[0] == "backup" and "disconnected" not in line) for line in lines if line)
+
+    def of(self):
+        """What comes before a line about it, where there are several."""
+        return f"group {self.name}: " if self.args.groups > 1 else ""
+
+    def tell(self, count):
+        """Says what has changed since it was whole."""
+        now = time.monotonic()
+        if count is None:
+            self.alone_since = self.alone_since or now
+            if now - self.alone_since < TELL_S:
+                return
+            say(f"{self.of()}nobody is primary. If all servers that were in sync have ended, the table is lost: end "
+                f"kv_cluster, and start it again")
+            self.alone_since = now
+            return
+        self.alone_since = None
+        if count == self.args.replicas:
+            say(f"{self.of()}all members are in sync again")
+
+
 class Cluster:
     def __init__(self, args):
         self.args = args
@@ -227,20 +278,42 @@ class Cluster:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, self.signals | {signal.SIGCHLD})
         signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored does not wake
         self.etcd = None
-        group = f"file://{self.folder.path}/groups/{GROUP}"
+        directory = f"file://{self.folder.path}/groups"
         if args.etcd:
             client, peer = (f"127.0.0.1:{port}" for port in free_ports(2))
             self.health = f"http://{client}/health"
             self.etcd = Process("etcd", self.etcd_command(client, peer), self.folder, mask)
-            group = f"etcd://{client}/{GROUP}"
-        names = [f"{'s' if i >= 26 else ''}{chr(ord('a') + i % 26)}" for i in range(args.replicas + args.spares)]
-        addresses = [f"tcp://127.0.0.1:{port}" for port in free_ports(len(names))] if args.tcp else [
-            f"shm://{self.folder.path}/{name}" for name in names]
-        self.address = ",".join(addresses)
-        self.servers = [Process(name, [args.kv_server, f"--listen={address}", f"--memory={args.memory}",
-                                       f"--group={group}", f"--replicas={args.replicas}", *args.passed],
-                                self.folder, mask)
-                        for name, address in zip(names, addresses)]
+            directory = f"etcd://{client}"
+        each = args.replicas + args.spares
+        ports = iter(free_ports(args.groups * each)) if args.tcp else None
+        self.groups = []
+        for i in range(args.groups):
+            names = [f"{'s' if j >= 26 else ''}{chr(ord('a') + j % 26)}" for j in range(each)]
+            if args.groups > 1:
+                names = [f"g{i}-{name}" for name in names]
+            addresses = [f"tcp://127.0.0.1:{next(ports)}" if args.tcp else f"shm://{self.folder.path}/{name}"
+                         for name in names]
+            group = f"g{i}" if args.groups > 1 else NAME
+            flags = [f"--memory={args.memory}", f"--group={directory}/{group}", f"--replicas={args.replicas}",
+                     *self.cluster_flags(i), *args.passed]
+            servers = [Process(name, [args.kv_server, f"--listen={address}", *flags], self.folder, mask)
+                       for name, address in zip(names, addresses)]
+            self.groups.append(Group(group, addresses, servers, args))
+        self.servers = [server for group in self.groups for server in group.servers]
+        self.address = self.address_of_all()
+
+    def cluster_flags(self, i):
+        """Of the servers of group i: an even share of the slots."""
+        if self.args.groups == 1:
+            return []
+        first, end = (SLOTS * n // self.args.groups for n in (i, i + 1))
+        return [f"--cluster={NAME}", f"--slots={first}-{end - 1}"]
+
+    def address_of_all(self):
+        if self.args.groups == 1:
+            return ",".join(self.groups[0].addresses)
+        seeds = [address.partition("://")[2] for group in self.groups for address in group.addresses[:SEEDS_EACH]]
+        return f"farlook://{','.join(seeds)}/{NAME}"
 
     def etcd_command(self, client, peer):
         return ["etcd", "--name=etcd", f"--data-dir={self.folder.path}/etcd", f"--listen-client-urls=http://{client}",
@@ -256,19 +329,6 @@ class Cluster:
         got = signal.sigtimedwait(self.signals | {signal.SIGCHLD}, seconds)
         return got is not None and got.si_signo in self.signals
 
-    # What the group's primary says: how many servers are in sync; None: there is no primary.
-    def in_sync(self):
-        done = subprocess.run([self.args.kv_cli, f"--address={self.address}", "--timeout_ms=500", "cluster", "status"],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True,
-                              check=False)
-        # Its own end is none of a server's. Whoever asks looks at all processes again soon.
-        while signal.sigtimedwait({signal.SIGCHLD}, 0) is not None:
-            pass
-        if done.returncode != 0:
-            return None
-        lines = [line.split() for line in done.stdout.splitlines()]
-        return sum(line[0] == "primary" or (line[0] == "backup" and "disconnected" not in line) for line in lines if line)
-
     def start(self):
         """False: it was asked to end meanwhile."""
         if self.etcd:
@@ -277,13 +337,15 @@ class Cluster:
                 self.check_started()
                 if self.wait(0.05):
                     return False
-        for server in self.servers:
-            server.start()
-            # One after the other: two that begin the group at once, one of them begins anew.
-            while self.in_sync() is None:
-                self.check_started()
-                if self.wait(0.05):
-                    return False
+        # One of each group after the other: two that begin a group at once, one of them begins anew.
+        for servers in zip(*(group.servers for group in self.groups)):
+            for server in servers:
+                server.start()
+            for group in self.groups:
+                while group.in_sync() is None:
+                    self.check_started()
+                    if self.wait(0.05):
+                        return False
         return self.wait_for_sync()
 
     def etcd_is_ready(self):
@@ -301,41 +363,51 @@ class Cluster:
 
     def wait_for_sync(self):
         told = time.monotonic()
-        while True:
-            count = self.in_sync()
-            if count == self.args.replicas:
-                return True
-            self.check_started()
-            if time.monotonic() - told > TELL_S:
-                told = time.monotonic()
-                say(f"{count or 0} of {self.args.replicas} servers are in sync so far; {self.folder.path}/*.log tell more")
-            if self.wait(0.05):
-                return False
+        for group in self.groups:
+            while (count := group.in_sync()) != self.args.replicas:
+                self.check_started()
+                if time.monotonic() - told > TELL_S:
+                    told = time.monotonic()
+                    say(f"{group.of()}{count or 0} of {self.args.replicas} servers are in sync so far; "
+                        f"{self.folder.path}/*.log tell more")
+                if self.wait(0.05):
+                    return False
+        return True
 
     def run(self):
         if not self.start():
             return
         line = f"export FARLOOK_ADDRESS={shlex.quote(self.address)}"
         (self.folder.path / "env").write_text(line + "\n", encoding="utf-8")
+        groups = f"{self.args.groups} groups, each of " if self.args.groups > 1 else ""
         servers = "1 server" if self.args.replicas == 1 else f"{self.args.replicas} servers, in sync,"
         spares = f" and {self.args.spares} spare{'s' if self.args.spares > 1 else ''}," if self.args.spares else ""
-        print(f"{servers}{spares} at {self.address}\n{line}", flush=True)
-        whole, alone_since = True, None
+        print(f"{groups}{servers}{spares} at {self.address}\n{line}", flush=True)
+        broken = []  # groups that are not whole, as far as is known
         while True:
-            changed = self.restart_what_ended()
-            asks = changed or not whole
-            if asks:
-                count = None if changed else self.in_sync()
-                whole = count == self.args.replicas
-                alone_since = None if changed else self.tell(count, alone_since)
-            if self.wait(ASK_S if asks else IDLE_S):
+            changed = [group for group in self.groups if self.restart_what_ended(group.servers)]
+            self.restart_what_ended([self.etcd] if self.etcd else [])
+            for group in changed:
+                group.alone_since = None
+            asked = [group for group in self.groups if group in changed or group in broken]
+            broken = [group for group in asked if group in changed or not self.is_whole(group)]
+            # Also where all are whole now: who asks may miss the end of a process.
+            if self.wait(ASK_S if asked or self.is_etcd_down() else IDLE_S):
                 return
 
-    def restart_what_ended(self):
+    def is_whole(self, group):
+        count = group.in_sync()
+        group.tell(count)
+        return count == self.args.replicas
+
+    def is_etcd_down(self):
+        return self.etcd is not None and self.etcd.process is None
+
+    def restart_what_ended(self, processes):
         """Whether one has ended, or is not started again yet."""
         now = time.monotonic()
         changed = False
-        for process in self.processes():
+        for process in processes:
             if process.has_ended():
                 say(f"{process.name} {process.how_it_ended()} and is started again; {process.log} tells more")
                 process.restart_later()
@@ -344,20 +416,6 @@ class Cluster:
                 if now >= process.due:
                     process.start()
         return changed
-
-    def tell(self, count, alone_since):
-        """Since when nobody is primary; None: one is."""
-        now = time.monotonic()
-        if count is None:
-            alone_since = alone_since or now
-            if now - alone_since < TELL_S:
-                return alone_since
-            say("nobody is primary. If all servers that were in sync have ended, the table is lost: end kv_cluster, and "
-                "start it again")
-            return now
-        if count == self.args.replicas:
-            say("all members are in sync again")
-        return None
 
     def stop(self):
         """Ends all. Signals that come now change nothing."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kv_cluster: a group that is started, goes on when servers are killed, and ends with nothing left; and wrong input.
+"""kv_cluster: groups that are started, go on when servers are killed, and end with nothing left; and wrong input.
 
     kv_cluster_test.py KV_CLUSTER KV_SERVER KV_CLI [unittest arguments]
 """
@@ -130,6 +130,46 @@ class ClusterTest(unittest.TestCase):
     self.assertFalse(os.path.exists(self.folder + "/groups"))
     self.check_goes_on(process, address, 2)
 
+  def check_groups(self, process, seed):
+    """A cluster of two groups of two: each knows its slots, and goes on without its primary."""
+    address = self.await_address(process)
+    self.assertRegex(address, f"^farlook://{seed},{seed},{seed},{seed}/kv$")
+    seeds = address[len("farlook://"):-len("/kv")].split(",")
+    scheme = "shm://" if seeds[0].startswith("/") else "tcp://"
+    groups = [",".join(scheme + each for each in seeds[first:first + 2]) for first in (0, 2)]
+    for group in groups:
+      self.assertEqual(len(self.servers(group)), 2)
+      self.assertRegex(self.cli(group, "stat", "cluster_"), r"^cluster_groups\s+2\ncluster_slots\s+2048\n$")
+    self.assertNotEqual(*(self.cli(group, "cluster", "status").splitlines()[0] for group in groups))
+    # Expect: of each key one group takes a value, and the other one says that it is not there.
+    codes = {}
+    for key in ("moon", "sun", "earth", "mars", "venus", "pluto"):
+      done = [subprocess.run([CLI, f"--address={group}", "--timeout_ms=60000", "put", key, "v"], capture_output=True,
+                             text=True, check=False) for group in groups]
+      codes[key] = [each.returncode for each in done]
+      self.assertEqual(sum(each.returncode == 0 for each in done), 1, done)
+      self.assertIn("another group of the cluster has this key", next(each.stderr for each in done if each.returncode))
+    self.assertEqual({each.index(0) for each in codes.values()}, {0, 1}, codes)
+    roles = self.servers(groups[1])
+    primary = next(each for each, role in roles.items() if role == "primary")
+    os.kill(self.pid_of(primary), signal.SIGKILL)
+    self.until(lambda: self.pid_of(primary) is not None and len(self.servers(groups[1])) == 2, "in sync again")
+    self.assertNotEqual(self.servers(groups[1]).get(primary), "primary")
+    self.assertRegex(self.cli(groups[1], "stat", "cluster_slots"), r"^cluster_slots\s+2048\n$")
+    pids = [self.pid_of(each) for group in groups for each in group.split(",")]
+    process.terminate()
+    code, errors = ends(process)
+    self.assertEqual(code, 0, errors)
+    self.assertFalse(any(is_there(pid) for pid in pids))
+    return errors
+
+  def test_a_cluster_of_two_groups(self):
+    errors = self.check_groups(self.start("--groups=2"), f"{self.folder}/g[01]-[ab]")
+    self.assertRegex(errors, r"g1-[ab] was ended by SIGKILL and is started again")
+
+  def test_a_cluster_over_tcp_and_with_etcd(self):
+    self.check_groups(self.start("--groups=2", "--tcp", "--etcd"), r"127.0.0.1:\d+")
+
   def test_one_that_is_stopped_ends_too_and_the_folder_can_be_used_again(self):
     process = self.start("--replicas=1", "--memory=16MiB")
     address = self.await_address(process)
@@ -167,6 +207,9 @@ class ClusterTest(unittest.TestCase):
         ([], self.parent + "/no/folder", 1, "cannot be used: No such file or directory"),
         ([], "/sys/kernel/farlook", 1, "cannot be used: "),
         ([], self.parent + "/a,b", 1, "a comma"),
+        (["--groups=0"], other, 1, "--groups=0: 1 to 16"),
+        (["--groups=17"], other, 1, "--groups=17: 1 to 16"),
+        (["--groups=2"], self.parent + "/a b", 1, "with --groups the name of the folder is without spaces"),
         (["--replicas=0"], other, 1, "--replicas=0: a group has 1 to 16 servers"),
         (["--replicas=17"], other, 1, "--replicas=17: a group has 1 to 16 servers"),
         (["--replicas=two"], other, 1, "--replicas=two: a group has 1 to 16 servers"),
