@@ -61,6 +61,7 @@ class ClientImpl {
       core.SetDeadlines(absl::MakeSpan(&operation, 1));
       waiter.Wait([operation] { return operation->done; });
     }
+    cores.Tend();
     return std::move(operation->status);
   }
 
@@ -77,6 +78,7 @@ class ClientImpl {
     core->StartUntil(absl::MakeSpan(&operation, 1), core->DeadlineFromNow(timeout_ms));
     core->ProgressNowAndThen();
     if (!operation->done) waiter.Wait([operation] { return operation->done; });
+    cores.Tend();
     return std::move(operation->status);
   }
 

@@ -50,12 +50,9 @@ absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, ClientCore* core, int64_
 }
 
 absl::Status CheckComplete(const kv::ClusterMap& map) {
-  kv::SlotSet owned;
-  for (const kv::ClusterMap::Group& group : map.groups) {
-    if (!group.members.empty()) owned |= group.slots;
-  }
-  if (owned.all()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("slots ", kv::FormatSlots(~owned),
+  const kv::SlotSet served = map.Served();
+  if (served.all()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("slots ", kv::FormatSlots(~served),
                                              " of the cluster have no group that serves: "
                                              "start one with --slots"));
 }

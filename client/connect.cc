@@ -36,7 +36,7 @@ namespace {
 constexpr int64_t kMostForOneMs = 1000;
 
 // A server that serves since now is asked for its map for so long, and so often.
-constexpr int64_t kMostForMapMs = 1000, kAskMapAgainMs = 10;
+constexpr int64_t kMostForMapMs = 200, kAskMapAgainMs = 10;
 
 // Of a time that begins now.
 class TimeLeft {
@@ -175,22 +175,23 @@ absl::StatusOr<std::unique_ptr<ClientImpl>> ReachOne(const client::ClusterAddres
   }
 }
 
-// The map that a server has, which began to serve just now if it has none yet.
+// The map that a server has; a complete one if there will be one in time. Who serves since now may have none yet.
 absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, const ClientOptions& options, const TimeLeft& time) {
   for (;;) {
-    const absl::StatusOr<kv::ClusterMap> map = client::AskMap(impl, impl->first.get(), time.ms());
+    absl::StatusOr<kv::ClusterMap> map = client::AskMap(impl, impl->first.get(), time.ms());
     const absl::Status status = map.ok() ? client::CheckComplete(*map) : map.status();
-    if (status.ok()) return map;
-    const bool may_pass = MayPass(status) && (options.wait_for_server || time.passed_ms() < kMostForMapMs);
-    if (!may_pass || time.ms() == 0) return status;
+    const bool goes_on = MayPass(status) && (options.wait_for_server || time.passed_ms() < kMostForMapMs);
+    if (status.ok() || !goes_on || time.ms() == 0) return map;
     absl::SleepFor(absl::Milliseconds(std::min<int64_t>(kAskMapAgainMs, time.ms())));
   }
 }
 
-// Connects to the other groups of the cluster as well.
-absl::Status Spread(ClientImpl* impl, const ClientOptions& options, const TimeLeft& time) {
+// Connects to the other groups of the cluster as well. `all`: to keys of all slots, or not at all.
+absl::Status Spread(ClientImpl* impl, const ClientOptions& options, const TimeLeft& time, bool all) {
   auto map = AskMap(impl, options, time);
   if (!map.ok()) return map.status();
+  const absl::Status complete = client::CheckComplete(*map);
+  if (all && !complete.ok()) return complete;
   const kv::Welcome& welcome = impl->first->welcome();
   std::vector<client::ClientCore*> cores;
   for (const kv::ClusterMap::Group& group : map->groups) {
@@ -201,6 +202,7 @@ absl::Status Spread(ClientImpl* impl, const ClientOptions& options, const TimeLe
       cores.push_back(impl->first.get());
       continue;
     }
+    if (group.members.empty()) continue;  // it has not begun
     auto core = MakeCore(absl::StrJoin(group.members, ","), options);
     if (!core.ok()) {
       return absl::Status(core.status().code(), absl::StrCat("group ", group.name, ": ", core.status().message()));
@@ -210,6 +212,14 @@ absl::Status Spread(ClientImpl* impl, const ClientOptions& options, const TimeLe
   }
   if (std::find(cores.begin(), cores.end(), impl->first.get()) == cores.end()) {
     return absl::UnavailableError("the group that was reached has other members by now: try again");
+  }
+  if (!complete.ok()) {
+    // Operators reach the groups that there are; keys of the others' slots end with the reason.
+    auto nobody = MakeCore(FirstOf(welcome.members), options);
+    if (!nobody.ok()) return nobody.status();
+    impl->others.push_back(*std::move(nobody));
+    impl->others.back()->NeverConnect(complete);
+    cores.push_back(impl->others.back().get());
   }
   impl->cores.Spread(*map, std::move(cores));
   if (absl::Status status = impl->cores.JoinDescriptors(); !status.ok()) return status;
@@ -237,7 +247,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address
     (*impl)->reached = std::string(address);
   }
   if (!found.empty()) {
-    if (absl::Status status = Spread(impl->get(), options, time); !status.ok()) {
+    if (absl::Status status = Spread(impl->get(), options, time, /*all=*/!cluster->seeds.empty()); !status.ok()) {
       return absl::Status(status.code(), absl::StrCat("cannot connect to cluster ", found, ": ", status.message()));
     }
   }

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -62,6 +63,8 @@ class ClientCore {
   const absl::Status& refused() const { return link_.refused(); }
   // Whether it was a server that answered the last attempt.
   bool turned_away() const { return link_.turned_away() || incarnation_ != 0; }
+  // All operations end with `why`, UNAVAILABLE. REQUIRES that it never connected.
+  void NeverConnect(absl::Status why) { link_.NeverDial(std::move(why)); }
   // Of a cluster: the group's name, for errors.
   void SetGroup(absl::string_view name);
   // What the server said when it let this client in. REQUIRES that it once did.
@@ -74,8 +77,10 @@ class ClientCore {
   void Start(absl::Span<Operation* const> operations);
   size_t Poll(absl::Span<Operation*> done);
   size_t in_flight() const { return finished_.in_flight(); }
-  // Whether somebody waits for what Poll() does.
-  bool busy() const { return in_flight() > 0 || connect_wanted_; }
+  // Whether somebody waits for what Poll() does: the user, or a server that this client greets.
+  bool busy() const { return in_flight() > 0 || connect_wanted_ || greets(); }
+  // Whether it connects to a backup of its group, to look at its word.
+  bool greets() const { return watch_.active() && watch_.connects(); }
   // Whether Poll() has something to return, without progress.
   bool has_ended() const { return !finished_.empty(); }
   bool Arm();

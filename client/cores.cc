@@ -28,12 +28,14 @@ void Cores::Spread(const kv::ClusterMap& map, std::vector<ClientCore*> cores) {
   cluster_.emplace(map.hash_seed);
   cluster_->sorted.resize(cores.size());
   all_ = std::move(cores);
-  for (size_t i = 0; i < all_.size(); ++i) {
-    const kv::ClusterMap::Group& group = map.groups[i];
+  cluster_->owners.fill(static_cast<uint8_t>(all_.size() - 1));
+  for (const kv::ClusterMap::Group& group : map.groups) {
+    if (group.members.empty()) continue;
+    const size_t index = groups_.size();
     groups_.push_back(group.name);
-    all_[i]->SetGroup(group.name);
+    all_[index]->SetGroup(group.name);
     for (size_t slot = 0; slot < kv::kClusterSlots; ++slot) {
-      if (group.slots[slot]) cluster_->owners[slot] = static_cast<uint8_t>(i);
+      if (group.slots[slot]) cluster_->owners[slot] = static_cast<uint8_t>(index);
     }
   }
 }

@@ -32,8 +32,9 @@ class Cores {
   Cores(const Cores&) = delete;
   Cores& operator=(const Cores&) = delete;
 
-  // From now on the client is one of a cluster: `cores` are those of the map's groups, in its order, the first one
-  // among them. REQUIRES each slot of the map has a group, and no operation is in flight.
+  // From now on the client is one of a cluster: `cores` are those of the map's groups that have members, in its order,
+  // the first one among them; where that leaves slots without a group, one more, for their keys. REQUIRES no operation
+  // is in flight.
   void Spread(const kv::ClusterMap& map, std::vector<ClientCore*> cores);
   // Makes one descriptor of theirs, for fd(). REQUIRES !one(). RESOURCE_EXHAUSTED: there are none left.
   absl::Status JoinDescriptors();
@@ -48,9 +49,15 @@ class Cores {
   ClientCore& Of(const Operation& operation) { return IsOfAKey(operation.kind) ? Of(operation.key) : *home_; }
   // The one of a group; "": home(). NOT_FOUND: there is no such group.
   absl::StatusOr<ClientCore*> OfGroup(absl::string_view name);
-  // The groups' names, in the order of all(); none where there is no cluster.
+  // The groups' names, in the order of all(), which may have one more; none where there is no cluster.
   const std::vector<std::string>& groups() const { return groups_; }
 
+  // After a call that waited for one core only: the others have their turn now and then, as they talk to servers too.
+  void Tend() {
+    if (one() || ++cluster_->calls % kCallsForEachTurn != 0) [[likely]]
+      return;
+    Poll({});
+  }
   // As the calls of ClientCore, for all of them.
   void Start(absl::Span<Operation* const> operations);
   size_t Poll(absl::Span<Operation*> done);
@@ -68,6 +75,8 @@ class Cores {
   absl::Span<const std::vector<Operation*>> Sort(absl::Span<Operation* const> operations);
 
  private:
+  static constexpr uint32_t kCallsForEachTurn = 64;
+
   struct Cluster {
     explicit Cluster(uint64_t hash_seed) : hasher(hash_seed) {}
     kv::Hasher hasher;
@@ -75,6 +84,7 @@ class Cores {
     int epoll = -1;                                      // readable when one of the cores' descriptors is
     std::vector<std::vector<Operation*>> sorted = {};    // for Sort()
     ClientStats sums = {};
+    uint32_t calls = 0;
     size_t first = 0;  // of the next Poll(): each core has its turn where `done` has room for few
   };
 

@@ -14,6 +14,7 @@
 #ifndef FARLOOK_CLIENT_EPOCH_WATCH_H_
 #define FARLOOK_CLIENT_EPOCH_WATCH_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -65,6 +66,11 @@ class EpochWatch {
   void Poll(bool waiting);
   // While operations are in flight: when Poll() has something to do.
   int64_t due_ns() const;
+  // Whether it is about to connect to some member.
+  bool connects() const {
+    return std::any_of(members_.begin(), members_.end(),
+                       [](const Member& member) { return member.own != nullptr && member.connection == nullptr; });
+  }
   // Whether a round has proven something since this was last asked.
   bool TakeProven();
   // Where to connect to, as there is another configuration; empty: at the same address. Null: this one is in force, as

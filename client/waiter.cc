@@ -16,6 +16,9 @@ namespace {
 // A spinning caller looks at the clock only once in so many looks at the transport.
 constexpr uint32_t kTurnsPerTick = 8;
 
+// Of Connect, for backups of a group.
+constexpr int64_t kMostForGreetingMs = 100;
+
 // A server that is not there yet, is shutting down, or has as many clients as it may have.
 bool MayGetBetter(const absl::Status& refused) {
   return absl::IsUnavailable(refused) || absl::IsResourceExhausted(refused) || absl::IsDeadlineExceeded(refused);
@@ -98,11 +101,22 @@ void Waiter::Sleep(int64_t now_ns, int64_t end_ns) {
 absl::Status Waiter::Connect(ClientCore* core, int64_t timeout_ms, bool wait_for_server) {
   core->Connect();
   Wait([core, wait_for_server] { return IsDecided(core, wait_for_server); }, EndNs(timeout_ms));
+  Greet();
   return HowItEnded(*core);
 }
 
+// A server drops whom it let in, and who says no Hello: the user may be long in coming back. One that does not answer
+// is not waited for.
+void Waiter::Greet() {
+  const auto greeted = [this] {
+    const auto cores = cores_->all();
+    return std::none_of(cores.begin(), cores.end(), [](const ClientCore* core) { return core->greets(); });
+  };
+  if (!greeted()) Wait(greeted, EndNs(kMostForGreetingMs));
+}
+
 absl::Status Waiter::ConnectAll(int64_t timeout_ms, bool wait_for_server) {
-  const auto cores = cores_->all();
+  const auto cores = cores_->all().first(cores_->groups().size());
   for (ClientCore* core : cores) {
     if (!core->ready()) core->Connect();
   }
@@ -112,6 +126,7 @@ absl::Status Waiter::ConnectAll(int64_t timeout_ms, bool wait_for_server) {
     return all;
   };
   Wait(decided, EndNs(timeout_ms));
+  Greet();
   for (size_t i = 0; i < cores.size(); ++i) {
     const absl::Status status = HowItEnded(*cores[i]);
     if (status.ok() || MayGetBetter(status)) continue;

@@ -30,6 +30,7 @@ class Waiter {
 
  private:
   bool Waits(const ClientCore& core) const { return cores_->one() || core.busy(); }
+  void Greet();
   void Sleep(int64_t now_ns, int64_t end_ns);
 
   Cores* const cores_;

@@ -88,6 +88,14 @@ const ClusterMap::Group* ClusterMap::Find(absl::string_view group) const {
   return found == groups.end() ? nullptr : &*found;
 }
 
+SlotSet ClusterMap::Served() const {
+  SlotSet served;
+  for (const Group& group : groups) {
+    if (!group.members.empty()) served |= group.slots;
+  }
+  return served;
+}
+
 std::string ClusterMap::Encode() const {
   std::string text = absl::StrCat("cluster ", name, " ", absl::Hex(id, absl::kZeroPad16), " ",
                                   absl::Hex(hash_seed, absl::kZeroPad16), "\n");

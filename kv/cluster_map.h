@@ -59,6 +59,7 @@ struct ClusterMap {
   std::vector<Group> groups = {};
 
   const Group* Find(absl::string_view group) const;  // null: there is none
+  SlotSet Served() const;                            // those whose group has begun
 
   std::string Encode() const;
   // Of untrusted bytes. INVALID_ARGUMENT: no map, a group twice, a slot that two groups have.

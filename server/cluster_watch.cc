@@ -92,7 +92,9 @@ void ClusterWatch::Run() {
           {{"cluster", cluster_}, {"reason", status.message()}});
     }
     absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), interval_)) return;
+    // While a cluster begins clients wait for its last group.
+    const absl::Duration pause = complete_ ? interval_ : interval_ / 10;
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), pause)) return;
   }
 }
 
@@ -170,6 +172,7 @@ void ClusterWatch::Compose() {
   Share(&map);
   map_ = map.Encode();
   groups_ = map.groups.size();
+  complete_ = map.Served().all();
 }
 
 // No slot to two groups.

@@ -86,6 +86,7 @@ class ClusterWatch {
   bool conflict_is_told_ ABSL_GUARDED_BY(mutex_) = false;
   std::string map_ ABSL_GUARDED_BY(mutex_);
   size_t groups_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool complete_ ABSL_GUARDED_BY(mutex_) = false;  // each slot has a group that has begun
 
   std::thread thread_;
 };

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -19,7 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "farlook/admin.h"
 #include "farlook/async.h"
@@ -159,8 +160,7 @@ TEST_F(ClusterTest, BatchesAndWhatDoesNotWaitGoToAllGroups) {
   for (const Result<int64_t>& result : counted) EXPECT_EQ(result.value, 7);
 
   // Not waiting: started together, and one by one with a callback.
-  std::vector<GetOperation> gets;
-  gets.reserve(200);
+  std::deque<GetOperation> gets;
   std::vector<AsyncOperation*> started;
   for (int i = 100; i < 300; ++i) {
     gets.emplace_back(keys[i]);

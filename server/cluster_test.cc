@@ -1,0 +1,186 @@
+// Servers of a cluster in this process, with clients over shm: what they tell and answer when all parts are together.
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "kv/cluster_map.h"
+#include "kv/hash.h"
+#include "kv/message.h"
+#include "server/log.h"
+#include "server/server.h"
+#include "server/test_client.h"
+
+namespace farlook::server {
+namespace {
+
+using kv::Code;
+using kv::RequestType;
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  ClusterTest() {
+    SetLogLevel(LogLevel::kNone);
+    char name[] = "/tmp/farlook-test-XXXXXX";
+    directory_ = mkdtemp(name);
+  }
+  ~ClusterTest() override {
+    servers_.clear();
+    std::filesystem::remove_all(directory_);
+  }
+
+  std::string Address(absl::string_view name) const { return absl::StrCat("shm://", directory_, "/", name); }
+  ServerOptions Options(absl::string_view name, absl::string_view group, absl::string_view slots) const {
+    ServerOptions options;
+    options.listen = {Address(name)};
+    options.memory_bytes = 16 << 20;
+    options.huge_pages = rdma::HugePages::kNone;
+    options.group = absl::StrCat("file://", directory_, "/groups/", group);
+    options.replicas = 1;
+    if (slots != "none") {
+      options.cluster = "kv";
+      options.slots = std::string(slots);
+    }
+    options.deposed = [] {};
+    return options;
+  }
+  // Starts a server, and waits until it is primary.
+  void Start(absl::string_view name, absl::string_view group, absl::string_view slots) {
+    auto server = Server::Start(Options(name, group, slots));
+    ASSERT_TRUE(server.ok()) << server.status();
+    servers_.push_back(*std::move(server));
+    servers_.back()->JoinGroup();
+    absl::Status status;
+    for (int i = 0; i < 10'000; ++i) {
+      status = TestClient(Address(name)).status();
+      if (status.ok()) return;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    FAIL() << status;
+  }
+  // With the next number of the client's session. An answer without a number: none came.
+  TestClient::Answer Ask(TestClient* client, RequestType type, absl::string_view key, absl::string_view value = {}) {
+    kv::Request request;
+    request.type = type;
+    request.number = ++numbers_[client->welcome().session];
+    request.key = key;
+    request.value = value;
+    TestClient::Answer answer = client->Ask(request);
+    EXPECT_EQ(answer.number, request.number);
+    return answer;
+  }
+  // The map that a server tells, as soon as it knows that all groups have begun.
+  kv::ClusterMap Map(TestClient* client, size_t groups) {
+    kv::ClusterMap map;
+    for (int i = 0; i < 10'000; ++i) {
+      const TestClient::Answer answer = Ask(client, RequestType::kStat, "map");
+      EXPECT_EQ(answer.code, Code::kOk);
+      EXPECT_EQ(answer.version, 0u);
+      auto decoded = kv::ClusterMap::Decode(answer.payload);
+      EXPECT_TRUE(decoded.ok()) << decoded.status();
+      if (!decoded.ok()) break;
+      map = *std::move(decoded);
+      size_t begun = 0;
+      for (const kv::ClusterMap::Group& group : map.groups) begun += group.epoch > 0 ? 1 : 0;
+      if (begun == groups) return map;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    ADD_FAILURE() << map.Encode();
+    return map;
+  }
+
+  std::string directory_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  std::map<uint64_t, uint64_t> numbers_;  // of each session the last
+};
+
+TEST_F(ClusterTest, EachServerTellsTheMapAndAnswersForItsOwnSlots) {
+  Start("a", "g0", "0-1999");
+  Start("b", "g1", "2000-4095");
+  TestClient a(Address("a")), b(Address("b"));
+  ASSERT_TRUE(a.status().ok() && b.status().ok());
+  EXPECT_EQ(a.welcome().cluster, "kv");
+  EXPECT_EQ(b.welcome().cluster, "kv");
+  const kv::ClusterMap map = Map(&a, 2);
+  EXPECT_EQ(map.Encode(), Map(&b, 2).Encode());
+  EXPECT_EQ(map.name, "kv");
+  ASSERT_NE(map.Find("g1"), nullptr);
+  EXPECT_EQ(map.Find("g1")->members, std::vector<std::string>{Address("b")});
+  EXPECT_EQ(kv::FormatSlots(map.Find("g0")->slots), "0-1999");
+  EXPECT_EQ(kv::FormatSlots(map.Find("g1")->slots), "2000-4095");
+  // Expect: keys are where a client that has the map looks for them.
+  const kv::Hasher hasher(map.hash_seed);
+  for (int i = 0; i < 100; ++i) {
+    const std::string key = absl::StrCat("key", i);
+    const bool in_a = map.Find("g0")->slots[kv::ClusterSlotOf(hasher(key))];
+    EXPECT_EQ(Ask(&a, RequestType::kPut, key, "v").code, in_a ? Code::kOk : Code::kMoved) << key;
+    EXPECT_EQ(Ask(&b, RequestType::kPut, key, "v").code, in_a ? Code::kMoved : Code::kOk) << key;
+  }
+  for (int i = 0; i < 10'000 && servers_[0]->Stats("cluster_groups") != "cluster_groups 2\n"; ++i) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(servers_[0]->Stats("cluster_"), "cluster_groups 2\ncluster_slots 2000\n");
+}
+
+TEST_F(ClusterTest, AMapIsThereBeforeOthersHaveBegun) {
+  Start("a", "g0", "0-1999");
+  TestClient a(Address("a"));
+  const kv::ClusterMap map = Map(&a, 1);
+  ASSERT_EQ(map.groups.size(), 1u);
+  EXPECT_EQ(map.groups[0].slots.count(), 2000u);
+}
+
+TEST_F(ClusterTest, AGroupOutsideOfAClusterHasNoMapAndAllKeys) {
+  Start("a", "alone", "none");
+  kv::Hello hello;
+  hello.flags = kv::Hello::kReadOnly;
+  TestClient reader(Address("a"), hello);
+  EXPECT_EQ(reader.welcome().cluster, "");
+  EXPECT_EQ(Ask(&reader, RequestType::kStat, "map").code, Code::kUnsupported);
+  TestClient writer(Address("a"));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Ask(&writer, RequestType::kPut, absl::StrCat(i), "v").code, Code::kOk);
+}
+
+// As of a client that only reads; and of a primary that came to a group that was there.
+TEST_F(ClusterTest, WhoOnlyReadsMayAskForTheMap) {
+  Start("a", "g0", "0-4095");
+  kv::Hello hello;
+  hello.flags = kv::Hello::kReadOnly;
+  TestClient reader(Address("a"), hello);
+  EXPECT_EQ(Map(&reader, 1).Find("g0")->slots.count(), kv::kClusterSlots);
+}
+
+TEST_F(ClusterTest, AGroupThatIsBegunAnewKeepsItsClusterAndSlots) {
+  Start("a", "g0", "0-1999");
+  uint64_t seed;
+  {
+    TestClient a(Address("a"));
+    seed = Map(&a, 1).hash_seed;
+  }
+  servers_.clear();
+  ServerOptions options = Options("a", "g0", "none");
+  options.begin_group_anew = 1;
+  auto server = Server::Start(options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  servers_.push_back(*std::move(server));
+  servers_.back()->JoinGroup();
+  for (int i = 0; i < 10'000 && !TestClient(Address("a")).status().ok(); ++i) absl::SleepFor(absl::Milliseconds(1));
+  TestClient a(Address("a"));
+  ASSERT_TRUE(a.status().ok()) << a.status();
+  EXPECT_EQ(a.welcome().cluster, "kv");
+  const kv::ClusterMap map = Map(&a, 1);
+  EXPECT_EQ(map.hash_seed, seed);
+  EXPECT_GT(map.groups[0].epoch, 1u);
+  EXPECT_EQ(kv::FormatSlots(map.groups[0].slots), "0-1999");
+}
+
+}  // namespace
+}  // namespace farlook::server
