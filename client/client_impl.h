@@ -49,6 +49,12 @@ class ClientImpl {
         waiter(&cores, options.spin_us),
         batch(&cores, &waiter) {}
 
+  // The cores let go of the operations first.
+  ~ClientImpl() {
+    others.clear();
+    first.reset();
+  }
+
   static ClientImpl& Of(Client& client) { return *client.impl_; }
 
   // Starts a get and waits until it is done. Most are at once, and then no clock is read.

@@ -1,11 +1,10 @@
 #include "client/cluster.h"
 
-#include <algorithm>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "client/cores.h"
 #include "client/operation.h"
 
 namespace farlook::client {
@@ -30,7 +29,7 @@ absl::StatusOr<ClusterAddress> ClusterAddress::Parse(absl::string_view text) {
 }
 
 absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, ClientCore* core, int64_t timeout_ms) {
-  std::string text, page, what = "map";
+  std::string text, page, what(kMapQuestion);
   for (;;) {
     Operation operation;
     operation.to.string = &page;
@@ -38,9 +37,7 @@ absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, ClientCore* core, int64_
       return absl::IsUnimplemented(status) ? absl::FailedPreconditionError("the server is of no cluster") : status;
     }
     text += page;
-    // The version is the number of lines that the reply had no room for.
-    if (operation.version == 0 || page.empty()) break;
-    what = absl::StrCat("map@", std::count(text.begin(), text.end(), '\n'));
+    if (!NextMapPage(operation, page, text, &what)) break;
   }
   if (text.empty()) return absl::UnavailableError("the server has no map of the cluster yet");
   absl::StatusOr<kv::ClusterMap> map = kv::ClusterMap::Decode(text);

@@ -38,6 +38,7 @@ ClientCore::~ClientCore() {
 
 void ClientCore::SetGroup(absl::string_view name) {
   group_ = std::string(name);
+  link_.SetInGroup();
   NameErrors();
 }
 

@@ -22,6 +22,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -65,8 +66,11 @@ class ClientCore {
   bool turned_away() const { return link_.turned_away() || incarnation_ != 0; }
   // All operations end with `why`, UNAVAILABLE. REQUIRES that it never connected.
   void NeverConnect(absl::Status why) { link_.NeverDial(std::move(why)); }
-  // Of a cluster: the group's name, for errors.
+  // Of a cluster: the group's name, for errors. As of any group it is waited for, where nobody answers.
   void SetGroup(absl::string_view name);
+  // The servers of its group, as another group's server says; the primary first.
+  void Learn(const std::vector<std::string>& members) { link_.LearnMembers(members); }
+  int64_t last_ns() const { return time_.last_ns(); }
   // What the server said when it let this client in. REQUIRES that it once did.
   const kv::Welcome& welcome() const { return link_.welcome(); }
   // From now on as with ClientOptions::wait_for_server.

@@ -20,6 +20,13 @@ using StatsWords = std::array<uint64_t, sizeof(ClientStats) / sizeof(uint64_t)>;
 
 }  // namespace
 
+bool NextMapPage(const Operation& answered, absl::string_view page, absl::string_view text, std::string* what) {
+  // The version is the number of lines that the reply had no room for.
+  if (answered.version == 0 || page.empty()) return false;
+  *what = absl::StrCat(kMapQuestion, "@", std::count(text.begin(), text.end(), '\n'));
+  return true;
+}
+
 Cores::~Cores() {
   if (cluster_.has_value() && cluster_->epoll >= 0) close(cluster_->epoll);
 }
@@ -81,6 +88,65 @@ void Cores::Start(absl::Span<Operation* const> operations) {
   }
 }
 
+// ---- A group that has other servers by now.
+
+void Cores::LookForLost() {
+  Question& question = cluster_->question;
+  if (question.asked != nullptr) {
+    if (question.operation.done) TakeMap();
+    return;
+  }
+  const auto groups = all().first(groups_.size());
+  const auto lost =
+      std::find_if(groups.begin(), groups.end(), [](const ClientCore* core) { return core->busy() && !core->ready(); });
+  if (lost == groups.end()) {
+    question.due_ns = 0;
+    return;
+  }
+  const int64_t now_ns = (*lost)->last_ns();
+  if (question.due_ns == 0) question.due_ns = now_ns + kLostNs;
+  if (now_ns < question.due_ns) return;
+  question.due_ns = now_ns + kAskAgainNs;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    ClientCore* const core = groups[++question.turn % groups.size()];
+    if (!core->ready()) continue;
+    question.asked = core;
+    question.what = std::string(kMapQuestion);
+    question.text.clear();
+    return Ask();
+  }
+}
+
+void Cores::Ask() {
+  Question& question = cluster_->question;
+  Operation& operation = question.operation;
+  operation = Operation();
+  operation.kind = Kind::kStat;
+  operation.key = question.what;
+  operation.to.string = &question.page;
+  operation.blocking = true;
+  Operation* const pointer = &operation;
+  question.asked->StartUntil({&pointer, 1}, question.asked->DeadlineFromNow(kAnswerMs));
+}
+
+void Cores::TakeMap() {
+  Question& question = cluster_->question;
+  if (question.operation.status.ok()) {
+    question.text += question.page;
+    if (NextMapPage(question.operation, question.page, question.text, &question.what)) return Ask();
+  }
+  question.asked = nullptr;
+  if (!question.operation.status.ok()) return;
+  const absl::StatusOr<kv::ClusterMap> map = kv::ClusterMap::Decode(question.text);
+  if (!map.ok()) return;  // its pages are of two maps, as it seems
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    const kv::ClusterMap::Group* const group = map->Find(groups_[i]);
+    if (group != nullptr && !group->members.empty()) all_[i]->Learn(group->members);
+  }
+}
+
+// ---- As the calls of ClientCore.
+
 size_t Cores::Poll(absl::Span<Operation*> done) {
   if (one()) [[likely]]
     return home_->Poll(done);
@@ -89,13 +155,15 @@ size_t Cores::Poll(absl::Span<Operation*> done) {
     count += all_[(cluster_->first + i) % all_.size()]->Poll(done.subspan(count));
   }
   ++cluster_->first;
+  LookForLost();
   return count;
 }
 
 size_t Cores::in_flight() const {
   size_t sum = 0;
   for (const ClientCore* core : all_) sum += core->in_flight();
-  return sum;
+  const bool asks = !one() && cluster_->question.asked != nullptr && !cluster_->question.operation.done;
+  return sum - (asks ? 1 : 0);  // the user's
 }
 
 bool Cores::has_ended() const {

@@ -24,11 +24,16 @@
 
 namespace farlook::client {
 
-// Thread safety: one thread. The cores outlive it.
+// What a Kind::kStat asks for, to be told the map.
+inline constexpr absl::string_view kMapQuestion = "map";
+// Whether the answer has more pages: then `what` asks for the next. `text`: all so far, with `page`.
+bool NextMapPage(const Operation& answered, absl::string_view page, absl::string_view text, std::string* what);
+
+// Thread safety: one thread.
 class Cores {
  public:
   explicit Cores(ClientCore* first) : home_(first), all_({first}) {}
-  ~Cores();
+  ~Cores();  // REQUIRES the cores are destroyed, if there are several
   Cores(const Cores&) = delete;
   Cores& operator=(const Cores&) = delete;
 
@@ -58,6 +63,10 @@ class Cores {
       return;
     Poll({});
   }
+  // While somebody waits for a group that is not reached, as it may have other servers by now: asks another group for
+  // the map, now and then. To be called after Poll(). REQUIRES !one().
+  void LookForLost();
+
   // As the calls of ClientCore, for all of them.
   void Start(absl::Span<Operation* const> operations);
   size_t Poll(absl::Span<Operation*> done);
@@ -76,6 +85,18 @@ class Cores {
 
  private:
   static constexpr uint32_t kCallsForEachTurn = 64;
+  // How long a group is not reached before another one is asked, and between two questions: a map may be a second old.
+  static constexpr int64_t kLostNs = 20'000'000, kAskAgainNs = 200'000'000;
+  static constexpr int64_t kAnswerMs = 1000;
+
+  // The map is asked for, a page at a time.
+  struct Question {
+    Operation operation = {};
+    ClientCore* asked = nullptr;  // null: nobody is
+    std::string what = {}, page = {}, text = {};
+    int64_t due_ns = 0;  // of the next; 0: no group is lost
+    size_t turn = 0;     // whose it is to be asked
+  };
 
   struct Cluster {
     explicit Cluster(uint64_t hash_seed) : hasher(hash_seed) {}
@@ -84,9 +105,13 @@ class Cores {
     int epoll = -1;                                      // readable when one of the cores' descriptors is
     std::vector<std::vector<Operation*>> sorted = {};    // for Sort()
     ClientStats sums = {};
+    Question question = {};
     uint32_t calls = 0;
     size_t first = 0;  // of the next Poll(): each core has its turn where `done` has room for few
   };
+
+  void Ask();
+  void TakeMap();
 
   ClientCore* const home_;
   std::vector<ClientCore*> all_;

@@ -192,7 +192,7 @@ TEST_F(CoresTest, AnErrorNamesTheGroupAndTheServer) {
   Operation* done;
   for (int turn = 0; turn < 1000 && all_->Poll({&done, 1}) == 0; ++turn) clock_.AdvanceMs(10);
   ASSERT_TRUE(get.done);
-  EXPECT_TRUE(absl::IsUnavailable(get.status)) << get.status;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(get.status)) << get.status;
   EXPECT_TRUE(absl::StrContains(get.status.message(), "group kv.2, last reached at fake://: ")) << get.status;
   // Expect: nobody else is in trouble, and what is about the key alone is as ever.
   std::string other = "key0";

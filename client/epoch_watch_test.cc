@@ -118,6 +118,19 @@ class EpochWatchTest : public testing::Test {
   EpochWatch watch_{&endpoint_, &time_, &options_};
 };
 
+// Who waits for its client lets it come so far.
+TEST_F(EpochWatchTest, SaysWhetherItIsAboutToConnect) {
+  EXPECT_FALSE(watch_.connects());
+  Begin();
+  watch_.Poll(/*waiting=*/false);
+  EXPECT_TRUE(watch_.connects());
+  LetIn();
+  EXPECT_FALSE(watch_.connects());
+  peers_[1].Break();
+  HandleAll();
+  EXPECT_FALSE(watch_.connects()) << "until it dials again";
+}
+
 TEST_F(EpochWatchTest, AServerThatIsInNoGroupIsNotWatched) {
   watch_.Begin(primary_.get(), {}, kv::Welcome(), {});
   EXPECT_FALSE(watch_.active());

@@ -56,9 +56,16 @@ std::optional<size_t> Link::Learn(absl::string_view address) {
   if (found != addresses_.end()) return index;
   // The endpoint is of one transport.
   const absl::string_view scheme = SchemeOf(address);
-  if (scheme.empty() || scheme != SchemeOf(addresses_[0]) || index - given_ >= kMostLearned) return std::nullopt;
-  addresses_.emplace_back(address);
-  return index;
+  if (scheme.empty() || scheme != SchemeOf(addresses_[0])) return std::nullopt;
+  if (index - given_ < kMostLearned) {
+    addresses_.emplace_back(address);
+    return index;
+  }
+  // In the place of the one that was learnt first; but that may be where the connection leads.
+  forgotten_ = (forgotten_ + 1) % kMostLearned;
+  if (given_ + forgotten_ == next_) forgotten_ = (forgotten_ + 1) % kMostLearned;
+  addresses_[given_ + forgotten_] = std::string(address);
+  return given_ + forgotten_;
 }
 
 std::vector<std::string> Link::members() const { return SplitAddresses(welcome_.members); }
@@ -181,6 +188,11 @@ absl::Status Link::Explain(const absl::Status& status) {
 void Link::GoTo(absl::string_view address) {
   if (const std::optional<size_t> index = Learn(address); index.has_value()) next_ = *index;
   backoff_ms_ = 0;
+}
+
+void Link::LearnMembers(const std::vector<std::string>& members) {
+  for (const std::string& member : members) Learn(member);
+  if (state_ == State::kDown) GoTo(members.front());
 }
 
 void Link::Failed(absl::Status why, int64_t now_ns) {

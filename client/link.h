@@ -101,6 +101,9 @@ class Link {
   void GoTo(absl::string_view address);
 
   // Whether the server is a group's, or there are several addresses: another one may go on with the session.
+  void SetInGroup() { is_group_ = true; }
+  // Its servers, the primary first, as others say: the next attempt is made there.
+  void LearnMembers(const std::vector<std::string>& members);
   bool in_group() const { return is_group_ || addresses_.size() > 1; }
 
   // Whether it was the server that refused the last attempt, in its own words.
@@ -137,6 +140,7 @@ class Link {
   std::vector<std::string> addresses_;  // one at least
   size_t next_ = 0;                     // the index of the one to be tried
   size_t given_ = 0;                    // so many of them are the user's; they come first
+  size_t forgotten_ = 0;                // of those that were learnt, the last that was replaced
   size_t failures_ = 0;                 // of attempts of this round
   size_t round_ = 0;                    // after so many is a pause: the addresses that there were when it began
   std::optional<size_t> named_;         // where a backup says that the primary is

@@ -71,6 +71,7 @@ void Waiter::Wait(absl::FunctionRef<bool()> done, int64_t end_ns) {
         core->Progress();
       }
     }
+    if (tick && !cores_->one()) cores_->LookForLost();
     if (done()) return;
     if (!tick) continue;
     const int64_t now_ns = NowNs();

@@ -239,8 +239,9 @@ class Group:
 
     def in_sync(self):
         """What its primary says: how many servers are in sync; None: there is no primary."""
+        which = [f"--group={self.name}"] if self.args.groups > 1 else []
         done = subprocess.run([self.args.kv_cli, f"--address={','.join(self.addresses)}", "--timeout_ms=500", "cluster",
-                               "status"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                               "status", *which], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
                               text=True, check=False)
         # Its own end is none of a server's. Whoever asks looks at all processes again soon.
         while signal.sigtimedwait({signal.SIGCHLD}, 0) is not None:

@@ -257,6 +257,36 @@ TEST_F(ClusterTest, AClusterIsWaitedForUntilEachSlotHasAServer) {
   EXPECT_TRUE(absl::IsFailedPrecondition(ListGroups(MustConnect(alone.address()).get()).status()));
 }
 
+// Its servers are others, one after the other, while the client was away.
+TEST_F(ClusterTest, AGroupIsFoundAtServersThatNobodyNamed) {
+  StartThree();
+  Start(1, "");  // the fourth, a backup
+  const auto client = ConnectBy(servers_[0]->address());
+  const auto status_is = [&client](absl::string_view what) {
+    return absl::StrContains(GroupStatus(client.get(), {.group = "kv.1"}).value_or(""), what);
+  };
+  while (!status_is("members 2 of 2")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::string key;
+  for (int i = 0; i < 100; ++i) {
+    key = absl::StrCat("key", i);
+    ASSERT_TRUE(client->Put(key, key).ok());
+  }
+  const auto idle = ConnectBy(servers_[0]->address());
+  Start(1, "");  // the fifth, a spare
+  for (const size_t ends : {1u, 3u}) {
+    servers_[ends]->Signal(SIGKILL);
+    servers_[ends]->Wait();
+    if (ends == 3) break;
+    while (!status_is("members 2 of 2")) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (int i = 0; i < 100; ++i) {
+    key = absl::StrCat("key", i);
+    const auto got = idle->Get(key);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(got->data, key);
+  }
+}
+
 // Steps of a key's value, each on condition of the one before: what is lost, or done twice, shows.
 class Steps {
  public:
