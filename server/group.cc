@@ -41,10 +41,7 @@ absl::StatusOr<std::unique_ptr<Group>> Group::Open(Options options) {
   absl::StatusOr<cluster::Entry> entry = group->directory_->Get(group->options_.url.name, cluster::Freshness::kLatest);
   if (!entry.ok()) return entry.status();
   group->entry_ = *std::move(entry);
-  if (group->entry_.revision == 0) {
-    if (absl::Status status = group->EnterCluster(); !status.ok()) return status;
-    return group;
-  }
+  if (group->entry_.revision == 0) return group;
   absl::StatusOr<Configuration> first = cluster::DecodeConfiguration(group->entry_.value);
   if (!first.ok()) return first.status();
   if (first->layout != group->options_.layout) {

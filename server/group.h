@@ -73,10 +73,14 @@ class Group {
     kv::SlotSet slots = {};
     uint64_t hash_seed = 0;
   };
-  // Reads the record; enters the cluster where there is none. FAILED_PRECONDITION: its tables have another layout than
-  // this server's, it is of another cluster, or cannot enter this one.
+  // Reads the record. FAILED_PRECONDITION: its tables have another layout than this server's, or it is of another
+  // cluster.
   static absl::StatusOr<std::unique_ptr<Group>> Open(Options options);
   ~Group();  // Stop()
+
+  // Where there is no group yet: has it be one of Options::cluster, for ever, so not before all else is had that may be
+  // refused. Errors as of cluster::EnterCluster.
+  absl::Status EnterCluster();
 
   // Of the group's tables, and the cluster's; 0: there is neither yet, and whoever begins it chooses.
   uint64_t hash_seed() const { return first_.hash_seed; }
@@ -153,7 +157,6 @@ class Group {
   void Describe();
 
   // Of a cluster's group (group_cluster.cc).
-  absl::Status EnterCluster();
   absl::Status CheckCluster();
   void TellCluster(const cluster::Configuration& configuration);
   void WatchCluster();

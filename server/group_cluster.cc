@@ -13,9 +13,8 @@ namespace farlook::server {
 
 using cluster::Configuration;
 
-// Of a group that is not there yet.
 absl::Status Group::EnterCluster() {
-  if (options_.cluster.empty()) return absl::OkStatus();
+  if (entry_.revision != 0 || options_.cluster.empty()) return absl::OkStatus();
   auto record =
       cluster::EnterCluster(directory_.get(), options_.cluster, options_.url.name, options_.slots, options_.hash_seed);
   if (!record.ok()) return record.status();

@@ -446,6 +446,11 @@ class KvServerTest(unittest.TestCase):
         self.assertIn(code, (BAD_FLAG, BAD_ADDRESS), text)
         self.assertIn('msg="cannot start" reason="' if code == BAD_ADDRESS else 'msg="cannot start"', text)
         self.assertIn(expected, text)
+    # Expect: one whose address cannot be used has not entered, so that other slots may be said.
+    code, text = self.run_to_end(listen, group + 'g4', '--cluster=kv', '--slots=4000')
+    self.assertEqual(code, BAD_ADDRESS, text)
+    again = self.start(listen + '-e', group + 'g4', '--cluster=kv', '--slots=4001')
+    again.wait_for('msg="primary of the group"')
     # Expect: without the flag, and with the same, it is welcome; --slots are of who begins.
     for flags in ([], ['--cluster=kv', '--slots=7']):
       other = self.start(listen + '-b', group + 'g0', *flags)

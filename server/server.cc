@@ -163,6 +163,10 @@ absl::Status Server::Impl::Start(const std::function<void(int)>& on_progress) {
   if (absl::Status status = OpenGroup(); !status.ok()) return status;
   // Addresses first: a second server on one finds out before it takes memory.
   if (absl::Status status = Listen(); !status.ok()) return status;
+  // Then the cluster, which remembers for ever; its hash seed is the table's.
+  if (group_ != nullptr) {
+    if (absl::Status status = group_->EnterCluster(); !status.ok()) return status;
+  }
   if (absl::Status status = Prepare(on_progress); !status.ok()) return status;
   if (absl::Status status = MakeCounters(); !status.ok()) return status;
   if (absl::Status status = Offer(); !status.ok()) return status;
