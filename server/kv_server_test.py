@@ -498,7 +498,7 @@ class KvServerTest(unittest.TestCase):
       self.assertEqual(result.stderr, '')
       for name in ('listen', 'memory', 'huge_pages', 'numa_node', 'workers', 'hash_seed', 'evict', 'max_value_bytes',
                    'window', 'max_clients', 'max_kept_sessions', 'keep_sessions', 'spin_us', 'drain_timeout', 'log_level',
-                   'flagfile', 'liveness', 'check', 'print_flags'):
+                   'flagfile', 'liveness', 'check', 'print_flags', 'group', 'cluster', 'slots'):
         self.assertIn('--' + name, result.stdout)
     result = self.plain('--version')
     self.assertEqual(result.returncode, STOPPED)
