@@ -1,5 +1,6 @@
 #include "farlook/admin.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -115,6 +116,7 @@ absl::StatusOr<std::vector<ClusterGroup>> ListGroups(Client* client, const Serve
   for (const kv::ClusterMap::Group& group : map->groups) {
     groups.push_back({group.name, group.epoch, group.members, group.slots.count(), kv::FormatSlots(group.slots)});
   }
+  std::sort(groups.begin(), groups.end(), [](const ClusterGroup& a, const ClusterGroup& b) { return a.name < b.name; });
   return groups;
 }
 

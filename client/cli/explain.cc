@@ -71,6 +71,10 @@ std::string Unavailable(absl::string_view cause, const Options& options) {
     return absl::StrCat("no server can be at ", options.address,
                         ": a part of the path is a file; give another --address", InParentheses(cause));
   }
+  if (absl::StartsWith(options.address, "farlook://")) {
+    return absl::StrCat("the cluster ", options.address, " cannot be used: ", cause,
+                        "; see that a server of each group runs, or give another --address");
+  }
   return absl::StrCat("no server answers at ", options.address, ": start it with kv_server --listen=", options.address,
                       ", or give another --address", InParentheses(cause));
 }

@@ -71,9 +71,9 @@ class ClusterTest(unittest.TestCase):
     self.assertEqual(done.returncode, 0, done.stderr)
     return done.stdout
 
-  def servers(self, address):
+  def servers(self, address, *which):
     """The roles of the group's members by address, as its primary tells them."""
-    return dict(reversed(line.split()[:2]) for line in self.cli(address, "cluster", "status").splitlines()
+    return dict(reversed(line.split()[:2]) for line in self.cli(address, "cluster", "status", *which).splitlines()
                 if line.split()[0] in ("primary", "backup") and "disconnected" not in line)
 
   def pid_of(self, address):
@@ -137,25 +137,30 @@ class ClusterTest(unittest.TestCase):
     seeds = address[len("farlook://"):-len("/kv")].split(",")
     scheme = "shm://" if seeds[0].startswith("/") else "tcp://"
     groups = [",".join(scheme + each for each in seeds[first:first + 2]) for first in (0, 2)]
-    for group in groups:
-      self.assertEqual(len(self.servers(group)), 2)
-      self.assertRegex(self.cli(group, "stat", "cluster_"), r"^cluster_groups\s+2\ncluster_slots\s+2048\n$")
-    self.assertNotEqual(*(self.cli(group, "cluster", "status").splitlines()[0] for group in groups))
-    # Expect: of each key one group takes a value, and the other one says that it is not there.
-    codes = {}
-    for key in ("moon", "sun", "earth", "mars", "venus", "pluto"):
-      done = [subprocess.run([CLI, f"--address={group}", "--timeout_ms=60000", "put", key, "v"], capture_output=True,
-                             text=True, check=False) for group in groups]
-      codes[key] = [each.returncode for each in done]
-      self.assertEqual(sum(each.returncode == 0 for each in done), 1, done)
-      self.assertIn("another group of the cluster has this key", next(each.stderr for each in done if each.returncode))
-    self.assertEqual({each.index(0) for each in codes.values()}, {0, 1}, codes)
-    roles = self.servers(groups[1])
+    for i, group in enumerate(groups):
+      self.assertEqual(len(self.servers(group, f"--group=g{i}")), 2)
+      self.assertRegex(self.cli(group, "stat", "cluster_", f"--group=g{i}"),
+                       r"^cluster_groups\s+2\ncluster_slots\s+2048\n$")
+    self.assertRegex(self.cli(address, "cluster", "status"),
+                     r"^g0: 2048 slots, 0-2047\ng1: 2048 slots, 2048-4095\n\ngroup g0\n")
+    # Expect: keys are divided, and whoever is asked leads to all of them.
+    for i in range(40):
+      self.cli(groups[i % 2], "put", f"key{i}", "v")
+    keys = [int(self.cli(address, "stat", "keys", f"--group=g{i}").split()[1]) for i in (0, 1)]
+    self.assertEqual(sum(keys), 40)
+    self.assertGreater(min(keys), 5)
+    roles = self.servers(groups[1], "--group=g1")
     primary = next(each for each, role in roles.items() if role == "primary")
     os.kill(self.pid_of(primary), signal.SIGKILL)
-    self.until(lambda: self.pid_of(primary) is not None and len(self.servers(groups[1])) == 2, "in sync again")
-    self.assertNotEqual(self.servers(groups[1]).get(primary), "primary")
-    self.assertRegex(self.cli(groups[1], "stat", "cluster_slots"), r"^cluster_slots\s+2048\n$")
+    self.until(lambda: self.pid_of(primary) is not None and len(self.servers(groups[1], "--group=g1")) == 2,
+               "in sync again")
+    self.assertNotEqual(self.servers(groups[1], "--group=g1").get(primary), "primary")
+    self.assertEqual(self.cli(address, "stat", "keys"), "keys 40\n")
+    for wrong, why in (("/other", "is of cluster kv, and other is wanted"), ("/k v", "the name is none")):
+      done = subprocess.run([CLI, f"--address={address[:-len('/kv')]}{wrong}", "get", "key1"], capture_output=True,
+                            text=True, check=False)
+      self.assertNotEqual(done.returncode, 0)
+      self.assertIn(why, done.stderr)
     pids = [self.pid_of(each) for group in groups for each in group.split(",")]
     process.terminate()
     code, errors = ends(process)

@@ -57,7 +57,7 @@ struct ClusterGroup {
   size_t slots = 0;                  // of 4,096, by which keys are divided
   std::string slot_ranges;           // "0-1023,2048"
 };
-// As the server that is asked knows them, which may be a second old. FAILED_PRECONDITION: it is of no cluster.
+// By name, as the server that is asked knows them, which may be a second old. FAILED_PRECONDITION: it is of no cluster.
 absl::StatusOr<std::vector<ClusterGroup>> ListGroups(Client* client, const ServerOptions& options = {});
 // Of the group that the server is the primary of, lines of words: "group NAME", "epoch N", and of each of its servers
 // its role, address and incarnation, and how many records it lags behind. UNIMPLEMENTED: it is in none.
