@@ -283,7 +283,7 @@ absl::StatusOr<std::string> Client::ServerStats(const ServerOptions& options) {
 
 void Client::Start(AsyncOperation* operation) {
   client::Operation* const record = ClientImpl::RecordOf(operation);
-  client::ClientCore& core = impl_->cores.Of(*record);
+  client::ClientCore& core = impl_->cores.Of(record);
   core.StartUntil(absl::MakeConstSpan(&record, 1), core.DeadlineFromNow(record->timeout_ms));
 }
 

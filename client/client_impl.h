@@ -60,7 +60,7 @@ class ClientImpl {
   // Starts a get and waits until it is done. Most are at once, and then no clock is read.
   absl::Status Run(client::Operation* operation) {
     operation->blocking = true;
-    client::ClientCore& core = cores.Of(operation->key);
+    client::ClientCore& core = cores.OfKey(operation);
     core.StartUntimed(absl::MakeSpan(&operation, 1));
     core.ProgressNowAndThen();
     if (!operation->done) [[unlikely]] {
@@ -73,8 +73,9 @@ class ClientImpl {
 
   // The same for what is no get: its request bears the deadline.
   absl::Status RunTimed(client::Operation* operation, client::Kind kind, std::string_view key, int64_t timeout_ms) {
-    return RunTimedOn(&(client::IsOfAKey(kind) ? cores.Of(client::View(key)) : cores.home()), operation, kind, key,
-                      timeout_ms);
+    operation->kind = kind;
+    operation->key = client::View(key);
+    return RunTimedOn(&cores.Of(operation), operation, kind, key, timeout_ms);
   }
   absl::Status RunTimedOn(client::ClientCore* core, client::Operation* operation, client::Kind kind,
                           std::string_view key, int64_t timeout_ms) {

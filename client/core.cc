@@ -36,16 +36,19 @@ ClientCore::~ClientCore() {
   watch_.Lost();
 }
 
-void ClientCore::SetGroup(absl::string_view name) {
+void ClientCore::SetGroup(absl::string_view name, uint64_t hash_seed) {
   group_ = std::string(name);
+  group_hash_seed_ = hash_seed;
   link_.SetInGroup();
-  NameErrors();
+  EnterGroup();
 }
 
-// Of a cluster: which group, and which of its servers, an error is about.
-void ClientCore::NameErrors() {
+// Of a cluster: an error says which group, and which of its servers, it is about; and where the table's hashes are the
+// cluster's, operations bear them.
+void ClientCore::EnterGroup() {
   finished_.SetPlace(
       absl::StrCat("group ", group_, ", last reached at ", link_.reached().empty() ? "no server" : link_.reached()));
+  engines_.TakeHashes(link_.ready() && link_.hasher()->seed() == group_hash_seed_);
 }
 
 // ---- Operations begin.
@@ -259,8 +262,8 @@ void ClientCore::BeginReady() {
                        link_.hello_ns(),
                        link_.welcome_ns(),
                        watch_.active() ? &watch_ : nullptr};
+  if (!group_.empty()) EnterGroup();
   engines_.Connect(ready);
-  if (!group_.empty()) NameErrors();
   told_.Connect(link_.connection(), link_.welcome().figures_ms, time_.last_ns());
   Post();
 }

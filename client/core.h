@@ -67,7 +67,8 @@ class ClientCore {
   // All operations end with `why`, UNAVAILABLE. REQUIRES that it never connected.
   void NeverConnect(absl::Status why) { link_.NeverDial(std::move(why)); }
   // Of a cluster: the group's name, for errors. As of any group it is waited for, where nobody answers.
-  void SetGroup(absl::string_view name);
+  // `hash_seed`: of the hashes that operations bear.
+  void SetGroup(absl::string_view name, uint64_t hash_seed);
   // The servers of its group, as another group's server says; the primary first.
   void Learn(const std::vector<std::string>& members) { link_.LearnMembers(members); }
   int64_t last_ns() const { return time_.last_ns(); }
@@ -163,7 +164,7 @@ class ClientCore {
     return posted.fetches;
   }
 
-  void NameErrors();
+  void EnterGroup();
   void Watch();
   void Lose(absl::Status why);
   void FailAttempt(const absl::Status& why);
@@ -191,12 +192,13 @@ class ClientCore {
   bool was_connected_ = false;
   bool moved_ = false;  // to another server of the group, which has not said Welcome yet
   uint32_t calls_without_progress_ = 0;
-  int64_t counted_ns_ = 0;       // when an operation on a counter last began
-  int64_t attempt_over_ns_ = 0;  // of a group: then another member is tried
-  int slow_attempts_ = 0;        // one after the other
-  absl::Status trouble_;         // what last went wrong with a connection
-  uint64_t incarnation_ = 0;     // of the server last connected to
-  std::string group_;            // of a cluster
+  int64_t counted_ns_ = 0;        // when an operation on a counter last began
+  int64_t attempt_over_ns_ = 0;   // of a group: then another member is tried
+  int slow_attempts_ = 0;         // one after the other
+  absl::Status trouble_;          // what last went wrong with a connection
+  uint64_t incarnation_ = 0;      // of the server last connected to
+  std::string group_;             // of a cluster
+  uint64_t group_hash_seed_ = 0;  // likewise
   std::array<rdma::Completion, 64> completions_;
 };
 

@@ -40,7 +40,7 @@ void Cores::Spread(const kv::ClusterMap& map, std::vector<ClientCore*> cores) {
     if (group.members.empty()) continue;
     const size_t index = groups_.size();
     groups_.push_back(group.name);
-    all_[index]->SetGroup(group.name);
+    all_[index]->SetGroup(group.name, map.hash_seed);
     for (size_t slot = 0; slot < kv::kClusterSlots; ++slot) {
       if (group.slots[slot]) cluster_->owners[slot] = static_cast<uint8_t>(index);
     }
@@ -69,11 +69,17 @@ absl::StatusOr<ClientCore*> Cores::OfGroup(absl::string_view name) {
       absl::StrCat("the cluster has no group ", name, "; its groups are ", absl::StrJoin(groups_, ", ")));
 }
 
+// Apart, so that clients of one server need little of the stack.
+size_t Cores::Route(Operation* operation) {
+  operation->hash = cluster_->hasher(operation->key);
+  return IndexOf(operation->hash);
+}
+
 absl::Span<const std::vector<Operation*>> Cores::Sort(absl::Span<Operation* const> operations) {
   for (auto& some : cluster_->sorted) some.clear();
   for (Operation* operation : operations) {
     const size_t index = IsOfAKey(operation->kind)
-                             ? IndexOf(operation->key)
+                             ? Route(operation)
                              : static_cast<size_t>(std::find(all_.begin(), all_.end(), home_) - all_.begin());
     cluster_->sorted[index].push_back(operation);
   }
@@ -85,6 +91,12 @@ void Cores::Start(absl::Span<Operation* const> operations) {
   const auto sorted = Sort(operations);
   for (size_t i = 0; i < all_.size(); ++i) {
     if (!sorted[i].empty()) all_[i]->Start(sorted[i]);
+  }
+}
+
+void Cores::TendBusy() {
+  for (ClientCore* core : all_) {
+    if (core->busy()) core->Poll({});
   }
 }
 

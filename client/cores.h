@@ -49,19 +49,24 @@ class Cores {
   ClientCore& home() const { return *home_; }
   absl::Span<ClientCore* const> all() const { return all_; }
   // The index in all() of the one that has a key. REQUIRES !one().
-  size_t IndexOf(absl::string_view key) const { return cluster_->owners[kv::ClusterSlotOf(cluster_->hasher(key))]; }
-  ClientCore& Of(absl::string_view key) { return one() ? *home_ : *all_[IndexOf(key)]; }
-  ClientCore& Of(const Operation& operation) { return IsOfAKey(operation.kind) ? Of(operation.key) : *home_; }
+  size_t IndexOf(uint64_t hash) const { return cluster_->owners[kv::ClusterSlotOf(hash)]; }
+  // The one for an operation, whose hash is set where there are several. The first REQUIRES it is of a key.
+  ClientCore& OfKey(Operation* operation) {
+    if (one()) [[likely]]
+      return *home_;
+    return *all_[Route(operation)];
+  }
+  ClientCore& Of(Operation* operation) { return IsOfAKey(operation->kind) ? OfKey(operation) : *home_; }
   // The one of a group; "": home(). NOT_FOUND: there is no such group.
   absl::StatusOr<ClientCore*> OfGroup(absl::string_view name);
   // The groups' names, in the order of all(), which may have one more; none where there is no cluster.
   const std::vector<std::string>& groups() const { return groups_; }
 
-  // After a call that waited for one core only: the others have their turn now and then, as they talk to servers too.
+  // After a call for one core only: others that are busy have their turn now and then.
   void Tend() {
     if (one() || ++cluster_->calls % kCallsForEachTurn != 0) [[likely]]
       return;
-    Poll({});
+    TendBusy();
   }
   // While somebody waits for a group that is not reached, as it may have other servers by now: asks another group for
   // the map, now and then. To be called after Poll(). REQUIRES !one().
@@ -110,6 +115,8 @@ class Cores {
     size_t first = 0;  // of the next Poll(): each core has its turn where `done` has room for few
   };
 
+  size_t Route(Operation* operation);
+  void TendBusy();
   void Ask();
   void TakeMap();
 

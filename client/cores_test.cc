@@ -91,14 +91,16 @@ TEST_F(CoresTest, EachKeyIsForTheGroupOfItsSlot) {
   std::set<size_t> met;
   for (const std::string& key : Keys(100)) {
     const size_t owner = OwnerOf(key);
-    EXPECT_EQ(all_->IndexOf(key), owner);
-    EXPECT_EQ(&all_->Of(key), cores_[owner].get());
+    Operation get;
+    get.key = key;
+    EXPECT_EQ(&all_->Of(&get), cores_[owner].get());
+    EXPECT_EQ(get.hash, kv::Hasher(99)(key));
     met.insert(owner);
   }
   EXPECT_EQ(met.size(), kGroups);
   Operation ping;
   ping.kind = Kind::kPing;
-  EXPECT_EQ(&all_->Of(ping), cores_[1].get()) << "it has no key";
+  EXPECT_EQ(&all_->Of(&ping), cores_[1].get()) << "it has no key";
   EXPECT_EQ(*all_->OfGroup(""), cores_[1].get());
   EXPECT_EQ(*all_->OfGroup("kv.2"), cores_[2].get());
   const absl::Status unknown = all_->OfGroup("kv.3").status();

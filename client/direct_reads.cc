@@ -122,7 +122,9 @@ inline size_t DirectReads::Begin(absl::Span<Operation* const> operations, const 
     operation->done = false;
     if (!IsGet(*operation)) [[unlikely]]
       continue;
-    const uint64_t hash = (*context_.hasher)(operation->key);
+    uint64_t hash = operation->hash;
+    if (!hashes_are_given_) [[likely]]
+      hash = (*context_.hasher)(operation->key);
     get->operation = operation;
     get->hash = hash;
     const uint64_t segment = context_.directory->Find(hash).offset();

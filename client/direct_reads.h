@@ -62,6 +62,8 @@ class DirectReads final : public Engine {
   void Cancel(Operation* /*operation*/) override {}  // it never has one
 
   bool connected() const { return connection_ != nullptr; }
+  // Whether operations bear their keys' hashes by the table's seed.
+  void TakeHashes(bool are_given) { hashes_are_given_ = are_given; }
 
   // Ends those of `operations` that it can, and returns how many; the others are as they were, but for bytes of their
   // buffer or string. They are new, and a call waits for them. REQUIRES connected().
@@ -111,6 +113,7 @@ class DirectReads final : public Engine {
   rdma::Connection* connection_ = nullptr;
   kv::ServerRange table_;
   kv::ReaderContext context_{};
+  bool hashes_are_given_ = false;
   EpochWatch* watch_ = nullptr;                // of a group
   uint64_t last_segment_ = 0, last_item_ = 0;  // the greatest offsets at which any fits
 

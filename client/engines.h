@@ -117,6 +117,11 @@ class Engines {
   // The Hello that begins a session, or goes on with the one that this client has.
   kv::Hello MakeHello() const { return session_.MakeHello(read_only_); }
   uint64_t session_id() const { return session_.id(); }
+  // Whether operations bear their keys' hashes by the table's seed.
+  void TakeHashes(bool are_given) {
+    reads_.TakeHashes(are_given);
+    direct_.TakeHashes(are_given);
+  }
   // What this client knows of the server's clock: readers ask it whether an item has expired.
   ServerClock* clock() { return session_.clock(); }
   void SayGoodbye() { session_.SayGoodbye(); }

@@ -125,7 +125,8 @@ std::string MiniServer::Greet(uint64_t* session, absl::string_view message) {
   if (group_epoch != 0) {
     welcome.group_epoch = group_epoch;
     welcome.lease_us = lease_us;
-    welcome.members = backups.empty() ? "fake://" : absl::StrCat("fake://,", backups);
+    welcome.members = backups.empty() ? primary : absl::StrCat(primary, ",", backups);
+    welcome.cluster = cluster;
   }
   if (offer_cells) {
     welcome.counters = cells_range_;
@@ -273,7 +274,7 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
     case kv::RequestType::kPing:
       break;
     case kv::RequestType::kStat:
-      payload = absl::StrCat("executed ", executed, "\n");
+      payload = request.key == "map" ? map : absl::StrCat("executed ", executed, "\n");
       break;
     case kv::RequestType::kCounterCreate:
     case kv::RequestType::kCounterAdd:

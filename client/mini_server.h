@@ -74,6 +74,8 @@ class MiniServer {
   uint64_t group_epoch = 0;  // not 0: it is the primary of a group, whose other members have these addresses
   uint32_t lease_us = 150'000;
   std::string backups;
+  std::string primary = "fake://";  // of the group: its address
+  std::string cluster, map;         // not empty: the group is of this cluster, and that is its map
   uint32_t window = 8;
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
   uint64_t executed = 0;  // requests that were carried out, not answered from memory

@@ -119,6 +119,9 @@ struct Operation : Linked<QueueTag>, Linked<DeadlineTag> {
   int64_t left_ms = 0;     // until the item expires; kForever
   int64_t counter = 0;     // the value before the operation took effect; also with OUT_OF_RANGE and ALREADY_EXISTS
 
+  // Of a client of a cluster, which finds the key's group by it: the key's.
+  uint64_t hash = 0;
+
   // The engines', while it is in flight.
   int64_t deadline_ns = 0;
   OperationTiming timing;

@@ -80,7 +80,9 @@ void Reads::StartAt(Operation* operation, kv::Slot slot) {
 inline void Reads::Begin(Flight* flight, kv::Slot slot) {
   const Operation* const operation = flight->operation;
   GetState& get = flight->get;
-  const uint64_t hash = (*context_.hasher)(operation->key);
+  uint64_t hash = operation->hash;
+  if (!hashes_are_given_) [[likely]]
+    hash = (*context_.hasher)(operation->key);
   if (get.remembered) {
     slot = parts_.mirror->Find(hash);
     get.remembered = !slot.empty();

@@ -57,6 +57,8 @@ class Reads final : public Engine {
   Reads(const Parts& parts, uint32_t max_in_flight) : parts_(parts), max_in_flight_(max_in_flight) {}
 
   void Connect(const Ready& ready) override;
+  // Whether operations bear their keys' hashes by the table's seed.
+  void TakeHashes(bool are_given) { hashes_are_given_ = are_given; }
   void Lost() override;  // operations in flight begin anew over the next connection
 
   // Begins a kGet or kExists, or lets it wait.
@@ -133,6 +135,7 @@ class Reads final : public Engine {
   rdma::Capabilities capabilities_;
   kv::ServerRange table_;
   kv::ReaderContext context_{};
+  bool hashes_are_given_ = false;
   uint32_t max_flights_ = 0;
   EpochWatch* watch_ = nullptr;  // of a group
 

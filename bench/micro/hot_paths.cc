@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +30,8 @@
 #include "client/mini_server.h"
 #include "farlook/async.h"
 #include "farlook/client.h"
+#include "kv/cluster_map.h"
+#include "kv/epoch_word.h"
 #include "kv/message.h"
 #include "kv/table.h"
 #include "rdma/shared_memory.h"
@@ -69,12 +72,13 @@ class Server {
   client::MiniServer& mini() { return *server_; }
 
   void AcceptOne() {
-    while (true) {
+    while (!Accept()) usleep(1000);
+  }
+  // False: nobody has come.
+  bool Accept() {
+    {
       const std::unique_ptr<rdma::ConnectionRequest> request = listener_->Next();
-      if (request == nullptr) {
-        usleep(1000);
-        continue;
-      }
+      if (request == nullptr) return false;
       auto accept = server_->Accept(request->hello(), {range_.address, range_.bytes, range_.rkey});
       if (!accept.ok()) Fail("the handshake failed");
       session_ = 0;
@@ -82,12 +86,13 @@ class Server {
       if (!connection.ok()) Fail("the connection failed");
       connections_.push_back(*std::move(connection));
       while (session_ == 0) Answer();  // the Hello
-      return;
     }
+    return true;
   }
 
   // Answers what has arrived on the last connection.
   void Answer() {
+    if (connections_.empty()) return;
     rdma::Completion completions[16];
     const size_t count = endpoint_->Poll(absl::MakeSpan(completions));
     for (size_t i = 0; i < count; ++i) {
@@ -158,14 +163,65 @@ class HotPaths {
     CountPuts(client.get());
     CountPutsTogether(client.get());
     CountTablePuts();
+    CountGroups();
   }
 
  private:
-  std::unique_ptr<Client> Connect() {
-    std::thread accepting([this] { server_.AcceptOne(); });
+  // What it costs to find the group of a key: the difference between a cluster of two groups, and a group alone.
+  void CountGroups() {
+    const auto is_group = [](Server* server, const std::string& address) {
+      server->mini().group_epoch = 1;
+      server->mini().table().ShowEpoch(kv::EpochWord::Open(1));
+      server->mini().primary = address;
+    };
+    is_group(&server_, address_);
+    {
+      const std::unique_ptr<Client> client = Connect();
+      CountGets(client.get(), keys_, "get_in_group");
+      CountMultiGets(client.get(), keys_, "multi_get_64_in_group");
+    }
+    const std::string other_address = address_ + "b";
+    Server other(other_address);
+    is_group(&other, other_address);
+    const std::string value(kValueBytes, 'v');
+    for (const std::string& key : keys_) {
+      if (other.mini().Put(key, value).code != kv::Code::kOk) Fail("a put failed");
+    }
+    kv::ClusterMap map{.name = "kv", .id = 1, .hash_seed = server_.mini().table().hasher().seed()};
+    map.groups.push_back({"a", 1, {address_}, *kv::ParseSlots("0-2047")});
+    map.groups.push_back({"b", 1, {other_address}, *kv::ParseSlots("2048-4095")});
+    for (Server* const server : {&server_, &other}) {
+      server->mini().cluster = map.name;
+      server->mini().map = map.Encode();
+    }
+    std::atomic<bool> connected = false;
+    std::thread answering([&] {
+      while (!connected) {
+        for (Server* const server : {&server_, &other}) {
+          server->Accept();
+          server->Answer();
+        }
+        usleep(1000);
+      }
+    });
+    absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(address_, Patient());
+    connected = true;
+    answering.join();
+    if (!client.ok()) Fail(client.status().ToString());
+    CountGets(client->get(), keys_, "get_in_cluster");
+    CountMultiGets(client->get(), keys_, "multi_get_64_in_cluster");
+    client->reset();
+    unlink(other_address.substr(std::strlen("shm://")).c_str());
+  }
+
+  static ClientOptions Patient() {
     ClientOptions options;
     options.timeout_ms = 600'000;
-    absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(address_, options);
+    return options;
+  }
+  std::unique_ptr<Client> Connect() {
+    std::thread accepting([this] { server_.AcceptOne(); });
+    absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(address_, Patient());
     accepting.join();
     if (!client.ok()) Fail(client.status().ToString());
     return *std::move(client);
