@@ -190,7 +190,7 @@ absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, const ClientOptions& opt
 absl::Status Spread(ClientImpl* impl, const ClientOptions& options, const TimeLeft& time, bool all) {
   auto map = AskMap(impl, options, time);
   if (!map.ok()) return map.status();
-  const absl::Status complete = client::CheckComplete(*map);
+  absl::Status complete = client::CheckComplete(*map);
   if (all && !complete.ok()) return complete;
   const kv::Welcome& welcome = impl->first->welcome();
   std::vector<client::ClientCore*> cores;
