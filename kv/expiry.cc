@@ -15,25 +15,23 @@ uint64_t ExpiryIndex::LastOf(const Rows::iterator& row) const {
 
 void ExpiryIndex::Note(uint64_t hash, uint64_t expiry_ms, int depth, Visitor look) {
   if (rows_.empty()) {
-    rows_[base_].bits = bits_;
+    rows_[base_].bits = static_cast<uint8_t>(bits_);
     AddBytes(kRowBytes);
   }
   const uint64_t position = PositionOf(hash);
   auto at = std::prev(rows_.upper_bound(position));
   // What a visit that is under way will find belongs to the row as it is.
   while (at->second.bits < depth && !(visiting_ && at->first == at_)) {
-    const auto upper = Halve(at);
-    if (position >= upper->first) at = upper;
+    at = Halve(at);
+    if (position < at->first) --at;
   }
   Row& row = at->second;
   if (row.cells == nullptr) {
-    row.cells = std::make_unique<std::array<Tick, kMainBuckets>>();
-    row.cells->fill(kNever);
+    row.cells = std::make_unique<ExpiryCells>();
     AddBytes(kCellsBytes);
   }
   const Tick tick = TickOf(expiry_ms);
-  Tick& cell = (*row.cells)[BucketOf(hash)];
-  cell = std::min(cell, tick);
+  row.cells->Lower(BucketOf(hash), tick);
   row.first = std::min(row.first, tick);
   noted_ = std::min(noted_, tick);
   if (tick < due()) due_.store(tick, std::memory_order_relaxed);
@@ -42,17 +40,17 @@ void ExpiryIndex::Note(uint64_t hash, uint64_t expiry_ms, int depth, Visitor loo
 
 // Sets the next cell right that is used.
 void ExpiryIndex::LookAtInherited(const Rows::iterator& row, Visitor look) {
-  std::array<Tick, kMainBuckets>& cells = *row->second.cells;
-  uint32_t& bucket = row->second.inherited;
-  while (bucket < kMainBuckets && cells[bucket] == kNever) ++bucket;
+  ExpiryCells& cells = *row->second.cells;
+  uint8_t& bucket = row->second.inherited;
+  while (bucket < kMainBuckets && cells.Get(bucket) == kNever) ++bucket;
   if (bucket == kMainBuckets) return;
   Visit place{row->first, LastOf(row), bucket, /*budget=*/1};
   look(&place);
   if (!place.done) return;  // of several segments: its halves will be looked at
-  cells[bucket++] = place.next;
+  cells.Set(bucket++, place.next);
 }
 
-// Splits a row in two, each with all of its cells. Returns the upper one.
+// Splits a row in two, each with all of its cells. Returns the upper one; no other iterator is good any more.
 ExpiryIndex::Rows::iterator ExpiryIndex::Halve(Rows::iterator row) {
   Row& lower = row->second;
   Row upper;
@@ -60,7 +58,7 @@ ExpiryIndex::Rows::iterator ExpiryIndex::Halve(Rows::iterator row) {
   upper.first = lower.first;
   AddBytes(kRowBytes);
   if (lower.cells != nullptr) {
-    upper.cells = std::make_unique<std::array<Tick, kMainBuckets>>(*lower.cells);
+    upper.cells = std::make_unique<ExpiryCells>(*lower.cells);
     AddBytes(kCellsBytes);
     lower.inherited = upper.inherited = 0;
   }
@@ -76,17 +74,45 @@ void ExpiryIndex::DropCells(Row* row) {
   AddBytes(-kCellsBytes);
 }
 
-bool ExpiryIndex::Sweep(Tick now, size_t budget, Visitor visit) {
+// Follows the heads from `row` on to the places that the sweep will look at within `budget`, and has what is read on
+// the way, and there, brought into cache: each kind of memory for all of them before the next kind, whose addresses
+// stand in it.
+void ExpiryIndex::Foresee(Rows::const_iterator row, Tick now, size_t budget, Foresight foresee) const {
+  const size_t most = std::min(budget, kForeseen);
+  std::array<std::pair<uint64_t, const ExpiryCells*>, kForeseen> rows;  // by their first positions
+  size_t found = 0;
+  for (size_t heads = budget * kHeadsForEachBucket; heads > 0 && found < most && row != rows_.end(); --heads, ++row) {
+    if (row->second.first >= now && !(visiting_ && row->first == at_)) continue;
+    row->second.cells->PrefetchLeast();
+    rows[found++] = {row->first, row->second.cells.get()};
+  }
+  for (size_t i = 0; i < found; ++i) rows[i].second->PrefetchDue(now);
+  std::array<Place, kForeseen> places;
+  size_t count = 0;
+  if (visiting_) places[count++] = {position_, bucket_};
+  for (size_t i = 0; i < found && count < most; ++i) {
+    const auto [position, cells] = rows[i];
+    uint32_t bucket = position == at_ ? bucket_ : 0;
+    while (count < most && (bucket = cells->NextDue(bucket, now)) < kMainBuckets)
+      places[count++] = {position, bucket++};
+  }
+  foresee(absl::MakeConstSpan(places.data(), count));
+}
+
+bool ExpiryIndex::Sweep(Tick now, size_t budget, Visitor visit, Foresight foresee) {
   if (due() >= now) return false;
   if (!std::exchange(in_round_, true)) round_ = noted_ = kNever;
   size_t heads = 0;
   auto row = rows_.find(at_);
+  if (budget > 0) Foresee(row, now, budget, foresee);
   while (row != rows_.end()) {
     if (budget == 0) {
       at_ = row->first;
       return true;
     }
+    ++heads;
     if (row->second.first < now || visiting_) {
+      heads += kHeadsForCells;
       if (!SweepRow(row, now, &budget, visit)) {
         at_ = row->first;
         return true;
@@ -96,7 +122,7 @@ bool ExpiryIndex::Sweep(Tick now, size_t budget, Visitor visit) {
       round_ = std::min(round_, row->second.first);
       ++row;
     }
-    if (++heads % kHeadsForEachBucket == 0 && budget > 0) --budget;
+    for (; heads >= kHeadsForEachBucket; heads -= kHeadsForEachBucket) budget -= std::min<size_t>(budget, 1);
   }
   // The round is over.
   in_round_ = false;
@@ -111,12 +137,13 @@ bool ExpiryIndex::Sweep(Tick now, size_t budget, Visitor visit) {
 
 // False: the budget is used up, and it is gone on with here.
 bool ExpiryIndex::SweepRow(const Rows::iterator& row, Tick now, size_t* budget, Visitor visit) {
-  std::array<Tick, kMainBuckets>& cells = *row->second.cells;
-  for (; bucket_ < kMainBuckets; ++bucket_) {
+  ExpiryCells& cells = *row->second.cells;
+  for (;;) {
     if (!visiting_) {
-      if (cells[bucket_] >= now) continue;
+      bucket_ = cells.NextDue(bucket_, now);
+      if (bucket_ == kMainBuckets) break;
       if (*budget == 0) return false;
-      cells[bucket_] = kNever;
+      cells.Set(bucket_, kNever);
       visiting_ = true;
       position_ = row->first;
       visited_ = kNever;
@@ -131,11 +158,11 @@ bool ExpiryIndex::SweepRow(const Rows::iterator& row, Tick now, size_t* budget, 
     position_ = place.first;
     if (!place.done) return false;
     visiting_ = false;
-    cells[bucket_] = std::min(cells[bucket_], visited_);
-    row->second.segments = std::max(row->second.segments, segments_);
+    cells.Lower(bucket_++, visited_);
+    if (segments_ > 1) row->second.several = true;
   }
   bucket_ = 0;
-  row->second.first = *std::min_element(cells.begin(), cells.end());
+  row->second.first = cells.first();
   return true;
 }
 
@@ -145,7 +172,7 @@ ExpiryIndex::Rows::iterator ExpiryIndex::Reshape(Rows::iterator row) {
   Row& swept = row->second;
   round_ = std::min(round_, swept.first);
   if (swept.first != kNever) {
-    if (std::exchange(swept.segments, 0) <= 1 || swept.bits >= 63) return std::next(row);
+    if (!std::exchange(swept.several, false) || swept.bits >= 63) return std::next(row);
     return std::next(Halve(row));
   }
   DropCells(&swept);
@@ -157,9 +184,8 @@ ExpiryIndex::Rows::iterator ExpiryIndex::Reshape(Rows::iterator row) {
     DropCells(&other->second);
     const auto lower = is_upper ? other : row;
     --lower->second.bits;
-    rows_.erase(std::next(lower));
+    row = std::prev(rows_.erase(std::next(lower)));
     AddBytes(-kRowBytes);
-    row = lower;
   }
   return std::next(row);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,9 @@ class FakeTable {
   size_t looked() const { return looked_; }
   size_t looked_again() const { return looked_again_; }
   size_t expired() const { return expired_; }
+  // Of the sweep's looks, those that it had not said ahead; and what it said and did not do in that step.
+  size_t unforeseen() const { return unforeseen_; }
+  size_t foreseen_in_vain() const { return foreseen_in_vain_; }
   uint64_t longest_step() const { return longest_step_; }
 
   // One of the partition's, of the segments that there are.
@@ -69,8 +73,9 @@ class FakeTable {
   }
   bool Step(uint64_t now_ms, size_t budget) {
     const size_t before = looked_;
-    const bool more = index_.Sweep(ExpiryIndex::TickOf(now_ms), budget,
-                                   [this, now_ms](ExpiryIndex::Visit* visit) { Look(now_ms, visit); });
+    const bool more = index_.Sweep(
+        ExpiryIndex::TickOf(now_ms), budget, [this, now_ms](ExpiryIndex::Visit* visit) { Look(now_ms, visit); },
+        [this](absl::Span<const ExpiryIndex::Place> places) { Foresee(places); });
     longest_step_ = std::max<uint64_t>(longest_step_, looked_ - before);
     return more;
   }
@@ -80,8 +85,19 @@ class FakeTable {
     return {depth_ == 0 ? 0 : position >> (64 - depth_), bucket};
   }
 
+  void Foresee(absl::Span<const ExpiryIndex::Place> places) {
+    foreseen_.clear();
+    for (const ExpiryIndex::Place& place : places) foreseen_.insert(KeyOf(place.position, place.bucket));
+    foreseen_in_vain_ += foreseen_.size();
+  }
+
   void Look(uint64_t now_ms, ExpiryIndex::Visit* visit) {
     for (;;) {
+      if (now_ms != 0) {
+        const size_t was_foreseen = foreseen_.erase(KeyOf(visit->first, visit->bucket));
+        unforeseen_ += 1 - was_foreseen;
+        foreseen_in_vain_ -= was_foreseen;
+      }
       auto& bucket = buckets_[KeyOf(visit->first, visit->bucket)];
       for (auto item = bucket.begin(); item != bucket.end();) {
         if (item->second != 0 && item->second <= now_ms) {
@@ -110,6 +126,8 @@ class FakeTable {
   ExpiryIndex index_;
   std::map<uint64_t, uint64_t> items_;
   std::map<std::pair<uint64_t, uint32_t>, std::map<uint64_t, uint64_t>> buckets_;
+  std::set<std::pair<uint64_t, uint32_t>> foreseen_;  // by the step that is under way, and not looked at yet
+  size_t unforeseen_ = 0, foreseen_in_vain_ = 0;
   size_t looked_ = 0, expired_ = 0;
   size_t looked_again_ = 0;
   uint64_t longest_step_ = 0;
@@ -258,6 +276,35 @@ TEST(ExpiryIndexTest, TheFirstItemsToExpireCostAsLittleAsOthers) {
   EXPECT_LT(table.looked(), table.expired() * 11 / 10);
   // Expect: each segment's buckets were looked at once by those who put.
   EXPECT_LE(looked_again, size_t{kMainBuckets} * 64 * 2);
+}
+
+// So that their cache misses overlap: the sweep of a large table takes twice as long without.
+TEST(ExpiryIndexTest, WhereTheSweepLooksItSaysAhead) {
+  constexpr int kDepth = 6, kItems = 100'000;
+  constexpr uint64_t kTtlMs = 1'000'000;
+  std::mt19937_64 random(8);
+  FakeTable table(kDepth, 0, 0);
+  for (int i = 0; i < kItems; ++i) table.Put(random(), 1'000 + random() % kTtlMs);
+  for (uint64_t now_ms = 1'000; now_ms < kTtlMs / 2; now_ms += 256) table.SweepAll(now_ms, 8);
+  EXPECT_GT(table.expired(), 49'000u);
+  EXPECT_LT(table.unforeseen(), table.looked() / 50) << "of " << table.looked();
+  EXPECT_LT(table.foreseen_in_vain(), table.looked() / 2) << "of " << table.looked();
+}
+
+// Early heads alone take time too.
+TEST(ExpiryIndexTest, AStepLooksAtFewRowsWhereNothingIsDue) {
+  constexpr int kDepth = 8;
+  std::mt19937_64 random(10);
+  FakeTable table(0, 0, 0);
+  // All rows are halves of one that had this item: their heads are early, when their cells have been set right.
+  const uint64_t first = random();
+  table.Put(first, 1'000);
+  table.Delete(first);
+  table.set_depth(kDepth);
+  for (size_t i = 0; i < size_t{kMainBuckets} * 2 << kDepth; ++i) table.Put(random(), 100'000);
+  const size_t steps = table.SweepAll(2'000, 8);
+  EXPECT_LE(table.looked(), 4u);
+  EXPECT_GE(steps, (size_t{1} << kDepth) / 40);
 }
 
 TEST(ExpiryIndexTest, RowsMergeWhenNothingExpiresAnyMore) {

@@ -129,6 +129,27 @@ void Index::PrefetchItem(uint64_t hash) const {
     prefetch(BucketAt(segment, LinkedBucket(link)));
 }
 
+void Index::PrefetchBucket(uint64_t position, uint32_t number) const {
+  const uint64_t offset = directory_->Find(position).offset();
+  const char* const bucket = region_ + offset + uint64_t{number} * kBucketBytes;
+  __builtin_prefetch(pool_->info(offset));
+  for (size_t at = 0; at < kBucketBytes; at += kLineBytes) __builtin_prefetch(bucket + at);
+}
+
+// Of the overflow bucket its lines alone: few have one.
+void Index::PrefetchItems(uint64_t position, uint32_t number) const {
+  const char* const segment = region_ + directory_->Find(position).offset();
+  const char* const bucket = segment + uint64_t{number} * kBucketBytes;
+  for (size_t i = 1; i < kWordsPerBucket; ++i) {
+    const Slot slot(LoadWord(bucket + 8 * i));
+    if (!slot.empty()) __builtin_prefetch(region_ + slot.offset());
+  }
+  const uint32_t link = InfoOf(bucket).link();
+  if (link == 0) return;
+  const char* const linked = segment + uint64_t{LinkedBucket(link)} * kBucketBytes;
+  for (size_t at = 0; at < kBucketBytes; at += kLineBytes) __builtin_prefetch(linked + at);
+}
+
 char* Index::RoomIn(char* segment, uint32_t bucket) {
   char* main = BucketAt(segment, bucket);
   if (char* slot = EmptySlot(main)) return slot;

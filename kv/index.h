@@ -66,7 +66,7 @@ class Index {
   char* FindOffset(uint64_t hash, uint64_t offset) const;
 
   // The segment that serves a position, and the last position that it does.
-  const char* SegmentAt(uint64_t position, uint64_t* last) const {
+  char* SegmentAt(uint64_t position, uint64_t* last) const {
     const uint64_t offset = directory_->Find(position).offset();
     const SegmentInfo& info = *pool_->info(offset);
     *last = info.depth == 0 ? ~uint64_t{0} : info.position | ~uint64_t{0} >> info.depth;
@@ -105,6 +105,11 @@ class Index {
   bool untidy() const { return !to_merge_.empty() || misplaced_; }
 
   void PrefetchItem(uint64_t hash) const;
+  // Hints about the bucket of this number in the segment that serves a position: each reads what the one before brings
+  // into cache.
+  void PrefetchEntry(uint64_t position) const { directory_->Prefetch(position); }
+  void PrefetchBucket(uint64_t position, uint32_t number) const;
+  void PrefetchItems(uint64_t position, uint32_t number) const;
 
   uint64_t splits() const { return splits_; }
   uint64_t merges() const { return merges_; }

@@ -372,13 +372,6 @@ WriteResult Partition::Touch(uint64_t hash, absl::string_view key, uint64_t expi
   return {Code::kNotFound, 0, Slot()};
 }
 
-bool Partition::Expire(uint64_t hash, uint64_t offset, int64_t now_ns) {
-  const Found found{{index_.FindOffset(hash, offset), region_ + offset}};
-  if (found.slot == nullptr || !Expired(found)) return false;
-  RemoveExpired(found, Merging::kLater, now_ns);
-  return true;
-}
-
 WriteResult Partition::Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version,
                               int64_t now_ns) {
   return DeleteItem(hash, key, ItemKind::kValue, condition, version, now_ns);

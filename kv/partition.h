@@ -35,7 +35,6 @@ class Partition final : public ItemMover {
   WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind, const PutParams& params,
                   int64_t now_ns);
   WriteResult Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns);
-  bool Expire(uint64_t hash, uint64_t offset, int64_t now_ns);
   WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns);
   WriteResult Get(uint64_t hash, absl::string_view key, ItemView* item) const;
   WriteResult InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms, int64_t now_ns);
@@ -167,14 +166,15 @@ class Partition final : public ItemMover {
   void NoteExpiry(uint64_t hash, uint64_t expiry_ms);
   void ShowBucket(const char* bucket, uint32_t of,
                   absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const;
+  void Foresee(absl::Span<const ExpiryIndex::Place> places) const;
   void VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns, std::vector<ExpiredItem>* left);
   // The items of a main bucket, and then those of the overflow bucket that it links to.
   struct ItemsToSweep {
-    std::array<uint64_t, 2 * kSlotsPerBucket> offsets;
+    std::array<Found, 2 * kSlotsPerBucket> found;
     size_t count = 0;
     size_t own = 0;  // of the main bucket
   };
-  void Gather(const char* segment, uint32_t number, ItemsToSweep* items) const;
+  void Gather(char* segment, uint32_t number, ItemsToSweep* items) const;
   void SweepItems(const ItemsToSweep& items, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
                   std::vector<ExpiredItem>* left);
 

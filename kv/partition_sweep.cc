@@ -23,15 +23,24 @@ void Partition::NoteExpiry(uint64_t hash, uint64_t expiry_ms) {
 bool Partition::Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredItem>* left) {
   if (sweeps_ == nullptr) return false;
   const uint64_t clock_us = sweeps_->NowUs();
-  return expiry_.Sweep(ExpiryIndex::TickOf(clock_us / 1000), budget,
-                       [&](ExpiryIndex::Visit* visit) { VisitBucket(visit, clock_us, now_ns, left); });
+  return expiry_.Sweep(
+      ExpiryIndex::TickOf(clock_us / 1000), budget,
+      [&](ExpiryIndex::Visit* visit) { VisitBucket(visit, clock_us, now_ns, left); },
+      [this](absl::Span<const ExpiryIndex::Place> places) { Foresee(places); });
+}
+
+// A visit reads a directory's entry, what is known of the segment, the bucket, its items; each says where the next is.
+void Partition::Foresee(absl::Span<const ExpiryIndex::Place> places) const {
+  for (const ExpiryIndex::Place& place : places) index_.PrefetchEntry(place.position);
+  for (const ExpiryIndex::Place& place : places) index_.PrefetchBucket(place.position, place.bucket);
+  for (const ExpiryIndex::Place& place : places) index_.PrefetchItems(place.position, place.bucket);
 }
 
 void Partition::VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns,
                             std::vector<ExpiredItem>* left) {
   for (;;) {
     uint64_t last = 0;
-    const char* segment = index_.SegmentAt(visit->first, &last);
+    char* const segment = index_.SegmentAt(visit->first, &last);
     ++visit->segments;
     ItemsToSweep items;
     const BucketInfo info(LoadWord(segment + uint64_t{visit->bucket} * kBucketBytes));
@@ -47,21 +56,21 @@ void Partition::VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_
   }
 }
 
-void Partition::Gather(const char* segment, uint32_t number, ItemsToSweep* items) const {
-  const char* const bucket = segment + uint64_t{number} * kBucketBytes;
+void Partition::Gather(char* segment, uint32_t number, ItemsToSweep* items) const {
+  char* const bucket = segment + uint64_t{number} * kBucketBytes;
   for (size_t i = 1; i < kWordsPerBucket; ++i) {
     const Slot slot(LoadWord(bucket + 8 * i));
     if (slot.empty()) continue;
     __builtin_prefetch(region_ + slot.offset());
-    items->offsets[items->count++] = slot.offset();
+    items->found[items->count++] = {{bucket + 8 * i, region_ + slot.offset()}};
   }
 }
 
 void Partition::SweepItems(const ItemsToSweep& items, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
                            std::vector<ExpiredItem>* left) {
   for (size_t i = 0; i < items.count; ++i) {
-    const char* item = region_ + items.offsets[i];
-    const uint64_t expiry_ms = ExpiryTimeMs(LoadWord(item + kExpiryOffset));
+    const Found found = items.found[i];
+    const uint64_t expiry_ms = found.expiry_ms();
     if (expiry_ms == 0) continue;
     ExpiryIndex::Tick tick = ExpiryIndex::TickOf(expiry_ms);
     const bool expired = HasExpired(expiry_ms, clock_us);
@@ -70,14 +79,15 @@ void Partition::SweepItems(const ItemsToSweep& items, uint64_t clock_us, int64_t
       visit->next = std::min(visit->next, tick);
       continue;
     }
-    const ItemLengths lengths = ItemLengths::From(LoadWord(item + kLengthsOffset));
-    const absl::string_view key(item + kItemHeaderBytes, lengths.key_bytes);
+    const ItemLengths lengths = found.lengths();
+    if (expired && lengths.kind != ItemKind::kCounter && clock_ != nullptr) {
+      // No segment moves for it, so the other slots stay where they are.
+      RemoveExpired(found, Merging::kLater, now_ns);
+      continue;
+    }
+    const absl::string_view key(found.item + kItemHeaderBytes, lengths.key_bytes);
     const uint64_t hash = (*hasher_)(key);
     if (expired) {
-      if (lengths.kind != ItemKind::kCounter && clock_ != nullptr) {
-        Expire(hash, items.offsets[i], now_ns);
-        continue;
-      }
       left->push_back({hash, std::string(key)});
       tick = ExpiryIndex::TickOf(clock_us / 1000) + kAgain;
     }

@@ -95,10 +95,6 @@ WriteResult Table::Touch(uint64_t hash, absl::string_view key, uint64_t expiry_m
   return partitions_[PartitionOf(hash)]->Touch(hash, key, expiry_ms, now_ns);
 }
 
-bool Table::Expire(uint64_t hash, uint64_t offset, int64_t now_ns) {
-  return partitions_[PartitionOf(hash)]->Expire(hash, offset, now_ns);
-}
-
 WriteResult Table::Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns) {
   return partitions_[PartitionOf(hash)]->Delete(hash, key, condition, version, now_ns);
 }

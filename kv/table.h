@@ -198,9 +198,6 @@ class Table {
   // they are; kNotFound; kWrongKind.
   WriteResult Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns);
 
-  // Removes the item at this offset if `hash` leads there and it has expired. Whether it did.
-  bool Expire(uint64_t hash, uint64_t offset, int64_t now_ns);
-
   // The tick in which a partition's first item expires, or earlier (expiry.h): when it is over Sweep() has something to
   // do. Needs no lock.
   ExpiryIndex::Tick ExpiryDue(int partition) const;

@@ -138,6 +138,7 @@ HEADERS = [
     "kv/index.h",
     "kv/eviction.h",
     "kv/expiry.h",
+    "kv/expiry_cells.h",
     "kv/expiry_clock.h",
     "kv/expiry_word.h",
     "kv/epoch_word.h",
