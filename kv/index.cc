@@ -46,14 +46,6 @@ char* EmptySlot(char* bucket) {
   return nullptr;
 }
 
-// Whether its overflow buckets are half empty, so that it does not split again at once.
-bool HasRoomToGrow(const std::vector<uint64_t>& image) {
-  for (uint32_t b = kMainBuckets; b < kBuckets; ++b) {
-    if (EmptySlots(reinterpret_cast<const char*>(&image[b * kWordsPerBucket])) < kSlotsPerBucket / 2) return false;
-  }
-  return true;
-}
-
 // The server's own items are whole: no checks.
 absl::string_view KeyOf(const char* item) {
   return {item + kItemHeaderBytes, ItemLengths::From(LoadWord(item + kLengthsOffset)).key_bytes};
@@ -85,9 +77,7 @@ Index::Index(char* region, const Hasher* hasher, SegmentPool* pool, SharedDirect
       directory_(directory),
       prefix_(options.prefix),
       bits_(options.bits),
-      slack_(4 + (options.region_bytes / kSegmentBytes / 32 >> options.bits)) {
-  for (auto& image : images_) image.assign(kSegmentWords, 0);
-}
+      slack_(4 + (options.region_bytes / kSegmentBytes / 32 >> options.bits)) {}
 
 bool Index::Init() {
   first_depth_ = directory_->level();
@@ -248,11 +238,7 @@ void Index::Prepare(SegmentInfo* info, const char* segment, const char* taken, u
 bool Index::Place(const char* segment, const SegmentInfo* to_split) {
   bool placed = true;
   const auto place = [&](Slot slot, uint32_t bucket, size_t half) {
-    char* room = placed ? RoomIn(reinterpret_cast<char*>(images_[half].data()), bucket) : nullptr;
-    placed = room != nullptr;
-    if (!placed) return;
-    StoreWord(room, slot.word());
-    ++image_keys_[half];
+    placed = placed && images_[half].Add(slot, bucket);
   };
   // A main bucket's slots are of that bucket.
   const Halves* halves = to_split == nullptr ? nullptr : to_split->halves;
@@ -271,16 +257,12 @@ bool Index::Place(const char* segment, const SegmentInfo* to_split) {
 // For halves that do not fit as new ones: each slot where it was, which always does.
 void Index::PlaceWhereTheyWere(const char* segment, const SegmentInfo& info) {
   for (int half = 0; half < 2; ++half) {
-    std::fill(images_[half].begin(), images_[half].end(), 0);
-    image_keys_[half] = 0;
+    images_[half].Clear();
     for (uint32_t b = 0; b < kBuckets; ++b) {
-      images_[half][b * kWordsPerBucket] = LoadWord(segment + uint64_t{b} * kBucketBytes);
+      images_[half].SetWord(b * kWordsPerBucket, LoadWord(segment + uint64_t{b} * kBucketBytes));
     }
   }
-  const auto place = [&](uint32_t word, Slot slot, size_t half) {
-    images_[half][word] = slot.word();
-    ++image_keys_[half];
-  };
+  const auto place = [&](uint32_t word, Slot slot, size_t half) { images_[half].SetSlot(word, slot); };
   const auto known = [&](uint32_t word, Slot slot) {
     if (info.halves == nullptr || !info.halves->Known(word)) return false;
     place(word, slot, info.halves->Upper(word) ? 1 : 0);
@@ -292,14 +274,14 @@ void Index::PlaceWhereTheyWere(const char* segment, const SegmentInfo& info) {
 }
 
 // Writes a segment's slots, then its descriptions, then the directory. No entry in force leads to the memory.
-void Index::Install(uint64_t position, int depth, uint64_t offset, const std::vector<uint64_t>& image, uint32_t keys) {
+void Index::Install(uint64_t position, int depth, uint64_t offset, const SegmentImage& image, uint32_t keys) {
   const uint32_t id = directory_->NextSegmentId();
   char* segment = region_ + offset;
-  for (size_t i = 0; i < image.size(); ++i) {
-    if (i % kWordsPerBucket != 0) StoreWord(segment + 8 * i, image[i]);
+  for (size_t i = 0; i < kSegmentWords; ++i) {
+    if (i % kWordsPerBucket != 0) StoreWord(segment + 8 * i, image.word(i));
   }
   for (uint32_t b = 0; b < kBuckets; ++b) {
-    const uint32_t link = BucketInfo(image[b * kWordsPerBucket]).link();
+    const uint32_t link = BucketInfo(image.word(b * kWordsPerBucket)).link();
     StoreWord(BucketAt(segment, b), BucketInfo(id, b, link).word());
   }
   *pool_->info(offset) = {position,   nullptr,    static_cast<uint16_t>(keys),
@@ -340,14 +322,11 @@ Code Index::Split(uint64_t hash, int64_t now_ns) {
     return Code::kNoMemory;
   }
   const char* old = region_ + entry.offset();
-  for (int half = 0; half < 2; ++half) {
-    std::fill(images_[half].begin(), images_[half].end(), 0);
-    image_keys_[half] = 0;
-  }
+  for (SegmentImage& image : images_) image.Clear();
   if (!Place(old, &info)) PlaceWhereTheyWere(old, info);
 
-  Install(info.position, depth + 1, offsets[0], images_[0], image_keys_[0]);
-  Install(info.position | 1ull << (63 - depth), depth + 1, offsets[1], images_[1], image_keys_[1]);
+  Install(info.position, depth + 1, offsets[0], images_[0], images_[0].keys());
+  Install(info.position | 1ull << (63 - depth), depth + 1, offsets[1], images_[1], images_[1].keys());
   Retire(entry.offset(), now_ns);
   ++splits_;
   return Code::kOk;
@@ -400,18 +379,17 @@ bool Index::Merge(uint64_t position, int64_t now_ns) {
     if (to_merge_.size() < kMostToMerge) PutOff(position);
     return false;
   }
-  std::fill(images_[0].begin(), images_[0].end(), 0);
-  image_keys_[0] = 0;
+  images_[0].Clear();
   const uint64_t first = std::min(info.position, other.position);
   const int depth = info.depth;
   if (!Place(region_ + entry.offset(), nullptr) || !Place(region_ + other_entry.offset(), nullptr) ||
-      !HasRoomToGrow(images_[0])) {  // hashes that collide
+      !images_[0].HasRoomToGrow()) {  // hashes that collide
     pool_->Cancel(offset);
     info.merge_most = other.merge_most = static_cast<uint16_t>(keys - keys / 4 - 1);
     info.look_at = info.keys - info.keys / 8;
     return false;
   }
-  Install(first, depth - 1, offset, images_[0], image_keys_[0]);
+  Install(first, depth - 1, offset, images_[0], images_[0].keys());
   Retire(entry.offset(), now_ns);
   Retire(other_entry.offset(), now_ns);
   ++merges_;
@@ -424,7 +402,7 @@ void Index::MoveDown(uint64_t offset, int64_t now_ns) {
   if (to == 0) return;
   if (to > offset) return pool_->Cancel(to);
   const SegmentInfo info = *pool_->info(offset);
-  for (size_t i = 0; i < kSegmentWords; ++i) images_[0][i] = LoadWord(region_ + offset + 8 * i);
+  for (size_t i = 0; i < kSegmentWords; ++i) images_[0].SetWord(i, LoadWord(region_ + offset + 8 * i));
   Install(info.position, info.depth, to, images_[0], info.keys);
   pool_->info(to)->merge_most = info.merge_most;
   pool_->info(to)->halves = info.halves;

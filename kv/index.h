@@ -18,6 +18,7 @@
 #include "kv/hash.h"
 #include "kv/message.h"
 #include "kv/segment.h"
+#include "kv/segment_image.h"
 #include "kv/segment_pool.h"
 #include "kv/shared_directory.h"
 #include "kv/slot.h"
@@ -131,7 +132,7 @@ class Index {
   void Prepare(SegmentInfo* info, const char* segment, const char* taken, uint64_t hash);
   bool Place(const char* segment, const SegmentInfo* to_split);
   void PlaceWhereTheyWere(const char* segment, const SegmentInfo& info);
-  void Install(uint64_t position, int depth, uint64_t offset, const std::vector<uint64_t>& image, uint32_t keys);
+  void Install(uint64_t position, int depth, uint64_t offset, const SegmentImage& image, uint32_t keys);
   void Retire(uint64_t offset, int64_t now_ns);
 
   char* const region_;
@@ -158,8 +159,7 @@ class Index {
   std::deque<Halves> halves_;  // all that there are
   std::vector<Halves*> free_halves_;
 
-  std::vector<uint64_t> images_[2];  // scratch: segments that are being put together, and how many keys they have
-  uint32_t image_keys_[2] = {};
+  SegmentImage images_[2];  // scratch
 };
 
 }  // namespace farlook::kv

@@ -170,7 +170,7 @@ class Partition final : public ItemMover {
   void VisitBucket(ExpiryIndex::Visit* visit, uint64_t clock_us, int64_t now_ns, std::vector<ExpiredItem>* left);
   // The items of a main bucket, and then those of the overflow bucket that it links to.
   struct ItemsToSweep {
-    std::array<Found, 2 * kSlotsPerBucket> found;
+    std::array<char*, 2 * kSlotsPerBucket> slots;
     size_t count = 0;
     size_t own = 0;  // of the main bucket
   };

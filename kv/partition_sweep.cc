@@ -62,14 +62,14 @@ void Partition::Gather(char* segment, uint32_t number, ItemsToSweep* items) cons
     const Slot slot(LoadWord(bucket + 8 * i));
     if (slot.empty()) continue;
     __builtin_prefetch(region_ + slot.offset());
-    items->found[items->count++] = {{bucket + 8 * i, region_ + slot.offset()}};
+    items->slots[items->count++] = bucket + 8 * i;
   }
 }
 
 void Partition::SweepItems(const ItemsToSweep& items, uint64_t clock_us, int64_t now_ns, ExpiryIndex::Visit* visit,
                            std::vector<ExpiredItem>* left) {
   for (size_t i = 0; i < items.count; ++i) {
-    const Found found = items.found[i];
+    const Found found{{items.slots[i], region_ + Slot(LoadWord(items.slots[i])).offset()}};
     const uint64_t expiry_ms = found.expiry_ms();
     if (expiry_ms == 0) continue;
     ExpiryIndex::Tick tick = ExpiryIndex::TickOf(expiry_ms);

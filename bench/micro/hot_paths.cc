@@ -26,12 +26,15 @@
 #include "absl/types/span.h"
 #include "bench/common/environment.h"
 #include "bench/common/key_name.h"
+#include "bench/common/random.h"
 #include "bench/micro/floor_memory.h"
 #include "client/mini_server.h"
 #include "farlook/async.h"
 #include "farlook/client.h"
 #include "kv/cluster_map.h"
 #include "kv/epoch_word.h"
+#include "kv/expiry.h"
+#include "kv/expiry_clock.h"
 #include "kv/message.h"
 #include "kv/table.h"
 #include "rdma/shared_memory.h"
@@ -47,6 +50,7 @@ constexpr int64_t kLongKeys = 512;
 constexpr size_t kLongBytes = 1000;
 constexpr size_t kBatch = 64;
 constexpr size_t kTogether = 16;
+constexpr size_t kSweptAtOnce = 8;  // as server/sweep.h
 
 [[noreturn]] void Fail(absl::string_view what) {
   std::fprintf(stderr, "hot_paths: %.*s\n", static_cast<int>(what.size()), what.data());
@@ -164,6 +168,7 @@ class HotPaths {
     CountPutsTogether(client.get());
     CountTablePuts();
     CountGroups();
+    CountSweep();
   }
 
  private:
@@ -330,6 +335,45 @@ class HotPaths {
       }
     }
     Counter::Dump("put_table", kKeys);
+  }
+
+  // Of each item that expires, where many others do later: as many in a tick as of ten million in half an hour.
+  void CountSweep() {
+    class : public kv::TableClock {
+     public:
+      uint64_t NowUs() const override { return now_us; }
+      uint64_t now_us = 1'000'000;
+    } clock;
+    constexpr int64_t kExpiring = 40'000;
+    constexpr uint64_t kWithinMs = 2'000'000;
+    constexpr uint64_t kTickMs = uint64_t{1} << kv::ExpiryIndex::kTickBits;
+    absl::StatusOr<FloorMemory> memory = FloorMemory::Map(size_t{16} << 20, PageSize::k4KiB);
+    if (!memory.ok()) Fail("no memory");
+    std::memset(memory->data(), 0, memory->size());
+    kv::TableOptions options;
+    options.incarnation = 1;
+    options.hash_seed = 2;
+    options.clock = &clock;
+    auto table = *kv::Table::Create(absl::MakeSpan(memory->data(), memory->size()), options);
+    Random random(3);
+    std::string key;
+    kv::PutParams params;
+    for (int64_t i = 0; i < kExpiring; ++i) {
+      BuildKeyName(i, &key);
+      params.expiry_ms = 1'000 + 1 + random.Below(kWithinMs);
+      if (table->Put(table->HashOf(key), key, "12345678", params, /*now_ns=*/0).code != kv::Code::kOk) {
+        Fail("a put failed");
+      }
+    }
+    std::vector<kv::ExpiredItem> left;
+    while (clock.now_us / 1000 < kWithinMs / 10) {
+      clock.now_us += kTickMs * 1000;
+      Counter::Begin();
+      while (table->Sweep(/*partition=*/0, kSweptAtOnce, /*now_ns=*/0, &left)) {
+      }
+      Counter::End();
+    }
+    Counter::Dump("sweep_table", static_cast<int64_t>(table->stats().expired_items));
   }
 
   const std::string address_;

@@ -155,6 +155,7 @@ HEADERS = [
     "kv/region.h",
     "kv/request_options.h",
     "kv/segment.h",
+    "kv/segment_image.h",
     "kv/segment_pool.h",
     "kv/shared_directory.h",
     "kv/size_class.h",
