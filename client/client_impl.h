@@ -79,16 +79,19 @@ class ClientImpl {
   }
   absl::Status RunTimedOn(client::ClientCore* core, client::Operation* operation, client::Kind kind,
                           std::string_view key, int64_t timeout_ms) {
+    return RunUntil(core, operation, kind, key, core->DeadlineFromNow(timeout_ms));
+  }
+  absl::Status RunUntil(client::ClientCore* core, client::Operation* operation, client::Kind kind, std::string_view key,
+                        int64_t deadline_ns) {
     operation->kind = kind;
     operation->key = client::View(key);
     operation->blocking = true;
-    core->StartUntil(absl::MakeSpan(&operation, 1), core->DeadlineFromNow(timeout_ms));
+    core->StartUntil(absl::MakeSpan(&operation, 1), deadline_ns);
     core->ProgressNowAndThen();
     if (!operation->done) waiter.Wait([operation] { return operation->done; });
     cores.Tend();
     return std::move(operation->status);
   }
-
   // The same of a group of the cluster, by its name.
   absl::Status RunAt(std::string_view group, client::Operation* operation, client::Kind kind, std::string_view key,
                      int64_t timeout_ms) {

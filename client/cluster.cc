@@ -30,10 +30,12 @@ absl::StatusOr<ClusterAddress> ClusterAddress::Parse(absl::string_view text) {
 
 absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, ClientCore* core, int64_t timeout_ms) {
   std::string text, page, what(kMapQuestion);
+  // All pages together: a server may have any number of them.
+  const int64_t end_ns = core->DeadlineFromNow(timeout_ms);
   for (;;) {
     Operation operation;
     operation.to.string = &page;
-    if (absl::Status status = impl->RunTimedOn(core, &operation, Kind::kStat, what, timeout_ms); !status.ok()) {
+    if (absl::Status status = impl->RunUntil(core, &operation, Kind::kStat, what, end_ns); !status.ok()) {
       return absl::IsUnimplemented(status) ? absl::FailedPreconditionError("the server is of no cluster") : status;
     }
     text += page;

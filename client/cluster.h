@@ -25,7 +25,8 @@ struct ClusterAddress {
   static absl::StatusOr<ClusterAddress> Parse(absl::string_view text);
 };
 
-// Asks the server to which `core` is connected. FAILED_PRECONDITION: it is of no cluster.
+// Asks the server to which `core` is connected, in this time. FAILED_PRECONDITION: it is of no cluster. UNAVAILABLE: it
+// has none yet, or has just changed it.
 absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, ClientCore* core, int64_t timeout_ms);
 
 // UNAVAILABLE: a slot has no group yet, or its group has no server; in words for operators.

@@ -22,7 +22,7 @@ using StatsWords = std::array<uint64_t, sizeof(ClientStats) / sizeof(uint64_t)>;
 
 bool NextMapPage(const Operation& answered, absl::string_view page, absl::string_view text, std::string* what) {
   // The version is the number of lines that the reply had no room for.
-  if (answered.version == 0 || page.empty()) return false;
+  if (answered.version == 0 || page.empty() || text.size() > kv::kMaxMapBytes) return false;
   *what = absl::StrCat(kMapQuestion, "@", std::count(text.begin(), text.end(), '\n'));
   return true;
 }
@@ -162,9 +162,11 @@ void Cores::TakeMap() {
 size_t Cores::Poll(absl::Span<Operation*> done) {
   if (one()) [[likely]]
     return home_->Poll(done);
+  // Those that somebody waits for, and one of the others.
   size_t count = 0;
   for (size_t i = 0; i < all_.size(); ++i) {
-    count += all_[(cluster_->first + i) % all_.size()]->Poll(done.subspan(count));
+    ClientCore* const core = all_[(cluster_->first + i) % all_.size()];
+    if (i == 0 || core->busy()) count += core->Poll(done.subspan(count));
   }
   ++cluster_->first;
   LookForLost();

@@ -25,6 +25,8 @@ namespace farlook::kv {
 inline constexpr int kSlotBits = 12;
 inline constexpr size_t kClusterSlots = size_t{1} << kSlotBits;
 inline constexpr size_t kMaxGroups = 250;
+// Of a map as text: each group has at most 16 members, with addresses of 256 bytes.
+inline constexpr size_t kMaxMapBytes = size_t{2} << 20;
 // Of a cluster and of a group, as names of records in a directory: letters, digits and _.-
 inline constexpr size_t kMaxClusterNameBytes = 128;
 

@@ -255,14 +255,21 @@ sigset_t OurSignals() {
   return signals;
 }
 
-// Tells of the preparation of the memory: systemd each step, the log one a second.
+// Tells of the preparation of the memory: systemd each step, the log its beginning and one a second.
 class PreparationLog {
  public:
+  explicit PreparationLog(uint64_t bytes) : bytes_(bytes) {}
+
   // Several threads call this.
   void Note(int percent) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     if (percent <= told_percent_) return;
     told_percent_ = percent;
+    if (percent == 0) {
+      Log(LogLevel::kInfo, "preparing memory", {{"bytes", bytes_}});
+      sd_notify(/*unset_environment=*/0, "STATUS=preparing memory");
+      return;
+    }
     sd_notify(/*unset_environment=*/0, absl::StrCat("STATUS=preparing memory, ", percent, " %").c_str());
     if (const absl::Time now = absl::Now(); now - logged_ >= absl::Seconds(1)) {
       logged_ = now;
@@ -271,8 +278,9 @@ class PreparationLog {
   }
 
  private:
+  const uint64_t bytes_;
   absl::Mutex mutex_;
-  int told_percent_ ABSL_GUARDED_BY(mutex_) = 0;
+  int told_percent_ ABSL_GUARDED_BY(mutex_) = -1;
   absl::Time logged_ ABSL_GUARDED_BY(mutex_) = absl::Now();
 };
 
@@ -387,8 +395,6 @@ int Main(int argc, char** argv) {
   }
   LogWriter writer(STDERR_FILENO);
   Stopper stopper(&writer);
-  Log(LogLevel::kInfo, "preparing memory", {{"bytes", absl::GetFlag(FLAGS_memory).bytes}});
-  sd_notify(/*unset_environment=*/0, "STATUS=preparing memory");
   ServerOptions options = OptionsFromFlags();
   std::atomic<bool> again{false};
   options.deposed = [&again] {
@@ -398,7 +404,7 @@ int Main(int argc, char** argv) {
   if (absl::Status few = RaiseDescriptorLimit(options); !few.ok() && CheckOptions(options).ok()) {
     Log(LogLevel::kWarning, "not all clients can come", {{"reason", few.message()}});
   }
-  PreparationLog preparation;
+  PreparationLog preparation(options.memory_bytes);
   auto server = Server::Start(options, [&](int percent) { preparation.Note(percent); });
   if (!server.ok()) {
     Log(LogLevel::kError, "cannot start", {{"reason", server.status().message()}});

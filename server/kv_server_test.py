@@ -446,6 +446,7 @@ class KvServerTest(unittest.TestCase):
         self.assertIn(code, (BAD_FLAG, BAD_ADDRESS), text)
         self.assertIn('msg="cannot start" reason="' if code == BAD_ADDRESS else 'msg="cannot start"', text)
         self.assertIn(expected, text)
+        self.assertNotIn('preparing memory', text)
     # Expect: one whose address cannot be used has not entered, so that other slots may be said.
     code, text = self.run_to_end(listen, group + 'g4', '--cluster=kv', '--slots=4000')
     self.assertEqual(code, BAD_ADDRESS, text)

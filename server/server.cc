@@ -294,6 +294,7 @@ absl::Status Server::Impl::MakeTable(const std::function<void(int)>& on_progress
   memory.bytes = (options_.memory_bytes + kv::kPageBytes - 1) / kv::kPageBytes * kv::kPageBytes;
   memory.huge_pages = options_.huge_pages;
   memory.numa_node = facts_.numa_node;
+  if (on_progress != nullptr) on_progress(0);
   memory.on_progress = [&](uint64_t bytes) {
     const int percent = static_cast<int>(100 * bytes / memory.bytes);
     prepared_percent_.store(percent, std::memory_order_relaxed);

@@ -27,8 +27,8 @@ class Server {
   //   ALREADY_EXISTS      another server has an address
   //   RESOURCE_EXHAUSTED  memory, huge pages, descriptors
   //   PERMISSION_DENIED, NOT_FOUND   an address's directory
-  // `on_progress` is told, by the threads that prepare it, how many per cent of the memory are prepared; so are clients
-  // that come meanwhile, once that takes longer than a moment.
+  // `on_progress` is told, by the threads that prepare it, how many per cent of the memory are prepared, from 0 on; so
+  // are clients that come meanwhile, once that takes longer than a moment.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const std::function<void(int)>& on_progress = nullptr);
   ~Server();  // Stop()

@@ -40,7 +40,7 @@ struct ClientOptions {
                                  // writes at once
   // Bound of the memory for the index mirror, images of the index that tell where keys lie, also such as nobody here
   // asked for: some 16 bytes a key of the table, touched as it fills. 0: none; -1: 256 MiB where it is shared, else 16
-  // MiB. Over shm:// there is none: the index itself is mapped.
+  // MiB. Over shm:// there is none: the index itself is mapped. Of a cluster: for each group.
   int64_t mirror_bytes = -1;
   // One mirror for all clients of this user on this host that say so, and say the same mirror_bytes.
   bool share_mirror = true;
