@@ -1,13 +1,13 @@
 // sweep: what it costs a table to remove an item that has expired, without a server.
 //
-//     sweep [--keys=10000000] [--seconds=2000] [--ticks=400] [--cold] [--json=FILE]
+//     sweep [--keys=10000000] [--seconds=2000] [--ticks=400] [--memory_mib=2048] [--nocold] [--json=FILE]
 //
 // Puts small keys, batches of which expire together, in random order, within --seconds. Then lets a tick of the sweep
 // after the other pass, and sweeps as a server's worker does, some buckets in one hold. Before each tick the caches are
 // filled with something else, as they are when a worker has slept or served meanwhile; --nocold leaves that out.
 // Pages are of 4 KiB, as a server's are where the kernel gives no others.
 //
-// Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
+// Times are the thread's processor time, but those of single holds. Exit codes: 0; 1 it cannot be measured.
 #include <time.h>
 
 #include <algorithm>
