@@ -163,7 +163,7 @@ TEST(Reply, EachWrongFieldHasItsReason) {
               m + (bytes < 40 ? "shorter than its header" : "payload of another length than it says"));
   }
   EXPECT_EQ(reason(reply + "x"), m + "payload of another length than it says");
-  EXPECT_EQ(reason(With(reply, 0, '\x10')), m + "unknown code 16");
+  EXPECT_EQ(reason(With(reply, 0, static_cast<char>(kCodes))), m + absl::StrCat("unknown code ", kCodes));
   EXPECT_EQ(reason(With(reply, 0, '\xff')), m + "unknown code 255") << "kMakingRoom is the server's own";
   EXPECT_TRUE(Reply::Decode(With(reply, 1, '\1')).ok()) << "an unknown flag";
   for (const size_t offset : {2, 3}) {
