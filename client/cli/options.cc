@@ -41,7 +41,8 @@ using Text = absl::string_view;
 constexpr Flag kFlags[] = {
     {"address", "ADDRESS", Scope::kStart,
      "of the server, as shm:///run/farlook, rdma://host:port,\n"
-     "tcp://host:port, auto://host:port (rdma, else tcp);\n"
+     "tcp://host:port, auto://host:port (rdma, else tcp); or\n"
+     "of a cluster, farlook://host:port,host:port/NAME;\n"
      "default: $FARLOOK_ADDRESS",
      [](Text value, Options* o) {
        o->address = std::string(value);

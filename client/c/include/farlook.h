@@ -105,7 +105,7 @@ int farlook_options_set(farlook_options* options, const char* name, int64_t valu
 int farlook_options_set_text(farlook_options* options, const char* name, const char* text);
 
 /* Connects; *client is NULL unless this succeeds. `address`: "shm:///path", "rdma://host:port", "tcp://host:port", or
- * "auto://host:port": rdma, else tcp. */
+ * "auto://host:port": rdma, else tcp; or, of a cluster, "farlook://host:port,host:port/NAME". */
 int farlook_connect(const char* address, const farlook_options* options, farlook_client** client);
 /* Gives up what is in flight, whose operations end with FARLOOK_CANCELLED. `client` may be NULL. */
 void farlook_close(farlook_client* client);
