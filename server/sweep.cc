@@ -41,7 +41,7 @@ void Sweep::Step(int64_t now_ns) {
     since_ns_ = now_ns;
     spent_ns_ = 0;
   }
-  spent_ns_ += end_ns - now_ns;
+  spent_ns_ += std::min(end_ns - now_ns, kMostOfAStepNs);
   next_ns_ = spent_ns_ < kBurstNs ? end_ns : since_ns_ + kShare * spent_ns_;
   if (locked) next_ns_ = std::max(next_ns_, end_ns + kLockedNs);
   set_due_ns(std::max(next_ns_, TableDueNs()));

@@ -8,6 +8,10 @@
 // each other, with the worker's messages between them, until they took kBurstNs; then none is made until all of them
 // were a kShare of the time. A pause after each step would wake the worker a hundred times more often, which costs as
 // much as the steps.
+//
+// Time is read from the clock, which goes on while the worker does not run. A step that took longer than any can was
+// interrupted, and is not counted for more than the longest: else a machine that stood still for an eighth of a second
+// would have nothing swept for twelve.
 #ifndef FARLOOK_SERVER_SWEEP_H_
 #define FARLOOK_SERVER_SWEEP_H_
 
@@ -28,6 +32,7 @@ class Sweep final : public Chore {
   static constexpr int64_t kStepNs = 30'000;
   static constexpr int64_t kBurstNs = 1'000'000;
   static constexpr int64_t kShare = 100;
+  static constexpr int64_t kMostOfAStepNs = 300'000;  // some holds of 50 us, and what is between
   static constexpr size_t kBucketsInOneHold = 8;
   static constexpr int kHolds = 4;                 // of a step
   static constexpr int64_t kLockedNs = 1'000'000;  // before another look at a partition that was locked

@@ -172,6 +172,18 @@ TEST_F(WorkerExpiryTest, TheSweepTakesItsShareInFewPieces) {
   EXPECT_LE(pauses, spent_ns / Sweep::kBurstNs);
 }
 
+// The machine may stand still in a step, which is no work.
+TEST_F(WorkerExpiryTest, AStepThatWasInterruptedIsNotPaidForAHundredTimes) {
+  for (uint64_t i = 0; i < 1'000; ++i) EXPECT_EQ(Put(absl::StrCat("k", i), 100), Code::kOk);
+  Pass(1'000);
+  Sweep sweep(t_.shared(), /*times=*/nullptr);
+  sweep.Noted();
+  t_.clock.step_ns = 60'000'000;
+  ASSERT_TRUE(sweep.Poll(t_.clock.now_ns));
+  t_.clock.step_ns = 0;
+  EXPECT_LE(sweep.due_ns() - t_.clock.now_ns, Sweep::kShare * Sweep::kBurstNs);
+}
+
 TEST_F(WorkerExpiryTest, ACounterLivesUntilItIsSwept) {
   call_ = t_.Call({}, /*port=*/1);  // where clients know no cells, and so are sent no notices
   t_.PollAll();
