@@ -264,19 +264,9 @@ absl::Status Client::Ping(const ServerOptions& options) {
 absl::Status Client::Warm(const WarmOptions& options) { return impl_->RunOnAll(Kind::kWarm, options.timeout_ms); }
 
 absl::StatusOr<std::string> Client::ServerStats(const ServerOptions& options) {
-  std::string text, page, from;
-  for (;;) {
-    client::Operation operation;
-    operation.to.string = &page;
-    if (absl::Status status = impl_->RunAt(options.group, &operation, Kind::kStat, from, options.timeout_ms);
-        !status.ok()) {
-      return status;
-    }
-    text += page;
-    // The version is the number of lines that the reply had no room for.
-    if (operation.version == 0 || page.empty()) return text;
-    from = absl::StrCat("@", std::count(text.begin(), text.end(), '\n'));
-  }
+  const absl::StatusOr<client::ClientCore*> core = impl_->cores.OfGroup(View(options.group));
+  if (!core.ok()) return core.status();
+  return impl_->AskText(*core, {}, options.timeout_ms);
 }
 
 // ---- Operations that do not wait.

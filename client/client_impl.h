@@ -75,16 +75,10 @@ class ClientImpl {
   absl::Status RunTimed(client::Operation* operation, client::Kind kind, std::string_view key, int64_t timeout_ms) {
     operation->kind = kind;
     operation->key = client::View(key);
-    return RunTimedOn(&cores.Of(operation), operation, kind, key, timeout_ms);
+    client::ClientCore& core = cores.Of(operation);
+    return RunUntil(&core, operation, core.DeadlineFromNow(timeout_ms));
   }
-  absl::Status RunTimedOn(client::ClientCore* core, client::Operation* operation, client::Kind kind,
-                          std::string_view key, int64_t timeout_ms) {
-    return RunUntil(core, operation, kind, key, core->DeadlineFromNow(timeout_ms));
-  }
-  absl::Status RunUntil(client::ClientCore* core, client::Operation* operation, client::Kind kind, std::string_view key,
-                        int64_t deadline_ns) {
-    operation->kind = kind;
-    operation->key = client::View(key);
+  absl::Status RunUntil(client::ClientCore* core, client::Operation* operation, int64_t deadline_ns) {
     operation->blocking = true;
     core->StartUntil(absl::MakeSpan(&operation, 1), deadline_ns);
     core->ProgressNowAndThen();
@@ -97,7 +91,20 @@ class ClientImpl {
                      int64_t timeout_ms) {
     const absl::StatusOr<client::ClientCore*> core = cores.OfGroup(client::View(group));
     if (!core.ok()) return core.status();
-    return RunTimedOn(*core, operation, kind, key, timeout_ms);
+    operation->kind = kind;
+    operation->key = client::View(key);
+    return RunUntil(*core, operation, (*core)->DeadlineFromNow(timeout_ms));
+  }
+  // A text that a server tells in pages (client::Pages), all in this time.
+  absl::StatusOr<std::string> AskText(client::ClientCore* core, std::string_view what, int64_t timeout_ms) {
+    client::Pages pages(client::View(what));
+    const int64_t deadline_ns = core->DeadlineFromNow(timeout_ms);
+    for (;;) {
+      client::Operation operation;
+      pages.Ask(&operation);
+      if (absl::Status status = RunUntil(core, &operation, deadline_ns); !status.ok()) return status;
+      if (!pages.Take(operation)) return pages.text();
+    }
   }
   // One for each group, at once. Returns the first error.
   absl::Status RunOnAll(client::Kind kind, int64_t timeout_ms);

@@ -4,8 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "client/cores.h"
-#include "client/operation.h"
 
 namespace farlook::client {
 
@@ -29,20 +27,11 @@ absl::StatusOr<ClusterAddress> ClusterAddress::Parse(absl::string_view text) {
 }
 
 absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, ClientCore* core, int64_t timeout_ms) {
-  std::string text, page, what(kMapQuestion);
-  // All pages together: a server may have any number of them.
-  const int64_t end_ns = core->DeadlineFromNow(timeout_ms);
-  for (;;) {
-    Operation operation;
-    operation.to.string = &page;
-    if (absl::Status status = impl->RunUntil(core, &operation, Kind::kStat, what, end_ns); !status.ok()) {
-      return absl::IsUnimplemented(status) ? absl::FailedPreconditionError("the server is of no cluster") : status;
-    }
-    text += page;
-    if (!NextMapPage(operation, page, text, &what)) break;
-  }
-  if (text.empty()) return absl::UnavailableError("the server has no map of the cluster yet");
-  absl::StatusOr<kv::ClusterMap> map = kv::ClusterMap::Decode(text);
+  const absl::StatusOr<std::string> text = impl->AskText(core, "map", timeout_ms);
+  if (absl::IsUnimplemented(text.status())) return absl::FailedPreconditionError("the server is of no cluster");
+  if (!text.ok()) return text.status();
+  if (text->empty()) return absl::UnavailableError("the server has no map of the cluster yet");
+  absl::StatusOr<kv::ClusterMap> map = kv::ClusterMap::Decode(*text);
   // Its pages may be of two maps.
   if (!map.ok()) return absl::UnavailableError(map.status().message());
   return map;

@@ -1,5 +1,8 @@
 // How a client comes to its server: over the transport that the address names, or, of auto://, over the first that
 // leads there. Once found it stays: what breaks later is mended by the same one.
+//
+// A group of a cluster says so when it lets the client in, and has the map of it, by which the client connects to the
+// other groups too. So any server will do; farlook:// names some, of which one suffices, and the cluster.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -47,6 +50,22 @@ class TimeLeft {
 
  private:
   const absl::Time begin_, end_;
+};
+
+// Between rounds of attempts, as long as the user waits for a server.
+class Pauses {
+ public:
+  explicit Pauses(const ClientOptions& options)
+      : next_ms_(std::max<int64_t>(options.min_backoff_ms, 1)),
+        most_ms_(std::max<int64_t>(options.max_backoff_ms, 1)) {}
+  void Pause(const TimeLeft& time) {
+    absl::SleepFor(absl::Milliseconds(std::min({next_ms_, most_ms_, time.ms()})));
+    next_ms_ = std::min(2 * next_ms_, most_ms_);
+  }
+
+ private:
+  int64_t next_ms_;
+  const int64_t most_ms_;
 };
 
 // What became of one transport.
@@ -108,7 +127,7 @@ Attempt TryEach(const std::string& address, ClientOptions options, int64_t timeo
   const TimeLeft time(timeout_ms);
   const auto try_rdma = [&] { return Try(by_rdma, options, std::min(time.ms() / 2, most_ms), /*wait=*/false); };
 
-  for (int64_t pause_ms = std::max<int64_t>(options.min_backoff_ms, 1);; pause_ms *= 2) {
+  for (Pauses pauses(options);; pauses.Pause(time)) {
     Attempt rdma = try_rdma();
     Attempt tcp;
     if (rdma.impl == nullptr && !rdma.answered) {
@@ -132,8 +151,6 @@ Attempt TryEach(const std::string& address, ClientOptions options, int64_t timeo
       }
       return std::move(*found);
     }
-    pause_ms = std::min(pause_ms, std::max<int64_t>(options.max_backoff_ms, 1));
-    absl::SleepFor(absl::Milliseconds(std::min(pause_ms, time.ms())));
   }
 }
 
@@ -155,23 +172,23 @@ absl::StatusOr<std::unique_ptr<ClientImpl>> ReachOne(const client::ClusterAddres
                                                      const ClientOptions& options, const TimeLeft& time) {
   ClientOptions once = options;
   once.wait_for_server = false;  // no seed is waited for where another may do
-  for (int64_t pause_ms = std::max<int64_t>(options.min_backoff_ms, 1);; pause_ms *= 2) {
+  for (Pauses pauses(options);; pauses.Pause(time)) {
     std::vector<std::string> reasons;
     bool may_pass = false;
+    absl::StatusCode code = absl::StatusCode::kUnavailable;
     for (size_t i = 0; i < address.seeds.size(); ++i) {
       // Each has its share of what is left.
       auto reached = Reach(address.seeds[i], once, time.ms() / static_cast<int64_t>(address.seeds.size() - i));
       if (reached.ok()) return reached;
       if (absl::IsInvalidArgument(reached.status())) return reached.status();
       may_pass |= MayPass(reached.status());
+      code = reached.status().code();
       reasons.emplace_back(reached.status().message());
     }
     if (!options.wait_for_server || !may_pass || time.ms() == 0) {
-      return absl::Status(may_pass ? absl::StatusCode::kUnavailable : absl::StatusCode::kFailedPrecondition,
+      return absl::Status(may_pass ? absl::StatusCode::kUnavailable : code,
                           absl::StrCat("no server lets this client in: ", absl::StrJoin(reasons, "; ")));
     }
-    pause_ms = std::min(pause_ms, std::max<int64_t>(options.max_backoff_ms, 1));
-    absl::SleepFor(absl::Milliseconds(std::min(pause_ms, time.ms())));
   }
 }
 

@@ -18,12 +18,16 @@ static_assert(kv::kMaxGroups <= UINT8_MAX, "a slot's owner is a byte");
 static_assert(std::is_trivially_copyable_v<ClientStats> && sizeof(ClientStats) % sizeof(uint64_t) == 0);
 using StatsWords = std::array<uint64_t, sizeof(ClientStats) / sizeof(uint64_t)>;
 
+// A server may know no end; a map is the longest that there is.
+constexpr size_t kMostTextBytes = kv::kMaxMapBytes;
+
 }  // namespace
 
-bool NextMapPage(const Operation& answered, absl::string_view page, absl::string_view text, std::string* what) {
+bool Pages::Take(const Operation& operation) {
+  text_ += page_;
   // The version is the number of lines that the reply had no room for.
-  if (answered.version == 0 || page.empty() || text.size() > kv::kMaxMapBytes) return false;
-  *what = absl::StrCat(kMapQuestion, "@", std::count(text.begin(), text.end(), '\n'));
+  if (operation.version == 0 || page_.empty() || text_.size() > kMostTextBytes) return false;
+  question_ = absl::StrCat(what_, "@", std::count(text_.begin(), text_.end(), '\n'));
   return true;
 }
 
@@ -72,7 +76,7 @@ absl::StatusOr<ClientCore*> Cores::OfGroup(absl::string_view name) {
 // Apart, so that clients of one server need little of the stack.
 size_t Cores::Route(Operation* operation) {
   operation->hash = cluster_->hasher(operation->key);
-  return IndexOf(operation->hash);
+  return cluster_->owners[kv::ClusterSlotOf(operation->hash)];
 }
 
 absl::Span<const std::vector<Operation*>> Cores::Sort(absl::Span<Operation* const> operations) {
@@ -123,33 +127,26 @@ void Cores::LookForLost() {
     ClientCore* const core = groups[++question.turn % groups.size()];
     if (!core->ready()) continue;
     question.asked = core;
-    question.what = std::string(kMapQuestion);
-    question.text.clear();
+    question.pages.emplace("map");
     return Ask();
   }
 }
 
 void Cores::Ask() {
   Question& question = cluster_->question;
-  Operation& operation = question.operation;
-  operation = Operation();
-  operation.kind = Kind::kStat;
-  operation.key = question.what;
-  operation.to.string = &question.page;
-  operation.blocking = true;
-  Operation* const pointer = &operation;
-  question.asked->StartUntil({&pointer, 1}, question.asked->DeadlineFromNow(kAnswerMs));
+  Operation* const operation = &question.operation;
+  *operation = Operation();
+  operation->blocking = true;
+  question.pages->Ask(operation);
+  question.asked->StartUntil({&operation, 1}, question.asked->DeadlineFromNow(kAnswerMs));
 }
 
 void Cores::TakeMap() {
   Question& question = cluster_->question;
-  if (question.operation.status.ok()) {
-    question.text += question.page;
-    if (NextMapPage(question.operation, question.page, question.text, &question.what)) return Ask();
-  }
+  if (question.operation.status.ok() && question.pages->Take(question.operation)) return Ask();
   question.asked = nullptr;
   if (!question.operation.status.ok()) return;
-  const absl::StatusOr<kv::ClusterMap> map = kv::ClusterMap::Decode(question.text);
+  const absl::StatusOr<kv::ClusterMap> map = kv::ClusterMap::Decode(question.pages->text());
   if (!map.ok()) return;  // its pages are of two maps, as it seems
   for (size_t i = 0; i < groups_.size(); ++i) {
     const kv::ClusterMap::Group* const group = map->Find(groups_[i]);

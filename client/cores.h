@@ -24,10 +24,26 @@
 
 namespace farlook::client {
 
-// What a Kind::kStat asks for, to be told the map.
-inline constexpr absl::string_view kMapQuestion = "map";
-// Whether the answer has more pages: then `what` asks for the next. `text`: all so far, with `page`.
-bool NextMapPage(const Operation& answered, absl::string_view page, absl::string_view text, std::string* what);
+// A text that a server tells in pages, as answers to Kind::kStat.
+class Pages {
+ public:
+  // `what`: "", for figures; "map".
+  explicit Pages(absl::string_view what) : what_(what), question_(what) {}
+
+  // Prepares the operation for the next page. It must stay until it has ended, and so must this.
+  void Ask(Operation* operation) {
+    operation->kind = Kind::kStat;
+    operation->key = question_;
+    operation->to.string = &page_;
+  }
+  // It has ended with OK. Whether there is another page, as far as text() may be longer.
+  bool Take(const Operation& operation);
+  const std::string& text() const { return text_; }
+
+ private:
+  const std::string what_;
+  std::string question_, page_, text_;
+};
 
 // Thread safety: one thread.
 class Cores {
@@ -48,8 +64,6 @@ class Cores {
   // The only one; of a cluster that of the group which was reached first: for what has no key.
   ClientCore& home() const { return *home_; }
   absl::Span<ClientCore* const> all() const { return all_; }
-  // The index in all() of the one that has a key. REQUIRES !one().
-  size_t IndexOf(uint64_t hash) const { return cluster_->owners[kv::ClusterSlotOf(hash)]; }
   // The one for an operation, whose hash is set where there are several. The first REQUIRES it is of a key.
   ClientCore& OfKey(Operation* operation) {
     if (one()) [[likely]]
@@ -98,7 +112,7 @@ class Cores {
   struct Question {
     Operation operation = {};
     ClientCore* asked = nullptr;  // null: nobody is
-    std::string what = {}, page = {}, text = {};
+    std::optional<Pages> pages = {};
     int64_t due_ns = 0;  // of the next; 0: no group is lost
     size_t turn = 0;     // whose it is to be asked
   };
@@ -109,7 +123,7 @@ class Cores {
     std::array<uint8_t, kv::kClusterSlots> owners = {};  // indexes in all()
     int epoll = -1;                                      // readable when one of the cores' descriptors is
     std::vector<std::vector<Operation*>> sorted = {};    // for Sort()
-    ClientStats sums = {};
+    mutable ClientStats sums = {};
     Question question = {};
     uint32_t calls = 0;
     size_t first = 0;  // of the next Poll(): each core has its turn where `done` has room for few
@@ -123,7 +137,7 @@ class Cores {
   ClientCore* const home_;
   std::vector<ClientCore*> all_;
   std::vector<std::string> groups_;
-  mutable std::optional<Cluster> cluster_;
+  std::optional<Cluster> cluster_;
 };
 
 }  // namespace farlook::client

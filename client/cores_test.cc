@@ -83,8 +83,8 @@ class CoresTest : public testing::Test {
   kv::ClusterMap map_;
   std::array<FakeNetwork, kGroups> networks_;
   std::array<std::unique_ptr<MiniServer>, kGroups> servers_;
-  std::array<std::unique_ptr<ClientCore>, kGroups> cores_;
   std::unique_ptr<Cores> all_;
+  std::array<std::unique_ptr<ClientCore>, kGroups> cores_;  // destroyed before
 };
 
 TEST_F(CoresTest, EachKeyIsForTheGroupOfItsSlot) {

@@ -1,13 +1,13 @@
 #include "cluster/cluster_record.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cluster/configuration.h"
+#include "cluster/record_fields.h"
 #include "kv/fields.h"
-#include "kv/words.h"
 
 namespace farlook::cluster {
 namespace {
@@ -17,7 +17,6 @@ constexpr absl::string_view kMagic = "flkclust";
 enum Tag : uint16_t { kId = 1, kHashSeed = 2, kFirstGroup = 64 };
 enum GroupTag : uint16_t { kName = 1, kFirstSlots = 2 };
 
-constexpr size_t kRangeBytes = 4;
 // A slot is of one group, so all groups together have no more ranges than there are slots.
 static_assert(kMagic.size() + 2 * (kv::kFieldHeadBytes + 8) +
                       kv::kMaxGroups * (3 * kv::kFieldHeadBytes + kv::kMaxClusterNameBytes) +
@@ -30,39 +29,6 @@ static_assert(kFirstGroup + kv::kMaxGroups < kv::kCriticalTag, "each group has a
 constexpr size_t kMostAttempts = 2 * kv::kMaxGroups;
 constexpr int kMostUnknown = 8;
 constexpr size_t kMostTextBytes = 80;  // of slots, in an error
-
-void AppendNumber(uint16_t tag, uint64_t number, std::string* bytes) {
-  char raw[sizeof number];
-  kv::StoreAs(raw, number);
-  kv::AppendField(tag | kv::kCriticalTag, absl::string_view(raw, sizeof raw), bytes);
-}
-
-kv::FieldUse TakeNumber(absl::string_view value, uint64_t* number) {
-  if (value.size() < sizeof *number) return kv::FieldUse::kMalformed;
-  *number = kv::LoadAs<uint64_t>(value.data());
-  return kv::FieldUse::kTaken;
-}
-
-std::string EncodeSlots(const kv::SlotSet& slots) {
-  std::string bytes;
-  for (const kv::SlotRange& range : kv::RangesOf(slots)) {
-    char raw[kRangeBytes];
-    kv::StoreAs(raw, static_cast<uint16_t>(range.first));
-    kv::StoreAs(raw + 2, static_cast<uint16_t>(range.last));
-    bytes.append(raw, sizeof raw);
-  }
-  return bytes;
-}
-
-kv::FieldUse TakeSlots(absl::string_view value, kv::SlotSet* slots) {
-  if (value.size() % kRangeBytes != 0) return kv::FieldUse::kMalformed;
-  for (; !value.empty(); value.remove_prefix(kRangeBytes)) {
-    const size_t first = kv::LoadAs<uint16_t>(value.data()), last = kv::LoadAs<uint16_t>(value.data() + 2);
-    if (first > last || last >= kv::kClusterSlots) return kv::FieldUse::kMalformed;
-    for (size_t slot = first; slot <= last; ++slot) slots->set(slot);
-  }
-  return kv::FieldUse::kTaken;
-}
 
 kv::FieldUse TakeGroupField(uint16_t tag, absl::string_view value, ClusterRecord::Group* group) {
   switch (tag) {
@@ -81,11 +47,6 @@ std::string Brief(const kv::SlotSet& slots) {
   if (text.empty()) return "none";
   if (text.size() > kMostTextBytes) text = absl::StrCat(text.substr(0, kMostTextBytes), "...");
   return text;
-}
-
-uint64_t RandomId() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device() | 1;
 }
 
 // Whether a group that is not in it may enter.
@@ -133,12 +94,12 @@ std::string EncodeClusterRecord(const ClusterRecord& record) {
   std::string bytes(kMagic);
   AppendNumber(kId, record.id, &bytes);
   AppendNumber(kHashSeed, record.hash_seed, &bytes);
-  uint16_t tag = kFirstGroup | kv::kCriticalTag;
+  uint16_t tag = kFirstGroup;
   for (const ClusterRecord::Group& group : record.groups) {
     std::string fields;
-    kv::AppendField(kName | kv::kCriticalTag, group.name, &fields);
-    kv::AppendField(kFirstSlots | kv::kCriticalTag, EncodeSlots(group.first_slots), &fields);
-    kv::AppendField(tag++, fields, &bytes);
+    AppendText(kName, group.name, &fields);
+    AppendSlots(kFirstSlots, group.first_slots, &fields);
+    AppendText(tag++, fields, &bytes);
   }
   return bytes;
 }

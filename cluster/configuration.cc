@@ -1,12 +1,13 @@
 #include "cluster/configuration.h"
 
 #include <algorithm>
+#include <random>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cluster/record_fields.h"
 #include "kv/fields.h"
-#include "kv/words.h"
 
 namespace farlook::cluster {
 namespace {
@@ -27,43 +28,13 @@ enum Tag : uint16_t {
 };
 enum ReplicaTag : uint16_t { kIncarnation = 1, kKind = 2, kAddress = 3 };
 
-template <typename T>
-void Append(uint16_t tag, T number, std::string* bytes) {
-  char raw[sizeof number];
-  kv::StoreAs(raw, number);
-  kv::AppendField(tag | kv::kCriticalTag, absl::string_view(raw, sizeof raw), bytes);
-}
-
-template <typename T>
-kv::FieldUse Take(absl::string_view value, T* number) {
-  if (value.size() < sizeof(T)) return kv::FieldUse::kMalformed;
-  *number = kv::LoadAs<T>(value.data());
-  return kv::FieldUse::kTaken;
-}
-
-constexpr size_t kSlotBytes = kv::kClusterSlots / 8;
-
-std::string EncodeSlots(const kv::SlotSet& slots) {
-  std::string bytes(kSlotBytes, '\0');
-  for (size_t slot = 0; slot < slots.size(); ++slot) {
-    if (slots[slot]) bytes[slot / 8] = static_cast<char>(bytes[slot / 8] | 1 << slot % 8);
-  }
-  return bytes;
-}
-
-kv::FieldUse TakeSlots(absl::string_view value, kv::SlotSet* slots) {
-  if (value.size() < kSlotBytes) return kv::FieldUse::kMalformed;
-  for (size_t slot = 0; slot < slots->size(); ++slot) slots->set(slot, (value[slot / 8] >> slot % 8 & 1) != 0);
-  return kv::FieldUse::kTaken;
-}
-
 kv::FieldUse TakeReplicaField(uint16_t tag, absl::string_view value, Replica* replica) {
   switch (tag) {
     case kIncarnation:
-      return Take(value, &replica->incarnation);
+      return TakeNumber(value, &replica->incarnation);
     case kKind: {
       uint8_t kind = 0;
-      if (Take(value, &kind) != kv::FieldUse::kTaken || kind < 1 || kind > 2) return kv::FieldUse::kMalformed;
+      if (TakeNumber(value, &kind) != kv::FieldUse::kTaken || kind < 1 || kind > 2) return kv::FieldUse::kMalformed;
       replica->kind = static_cast<Replica::Kind>(kind);
       return kv::FieldUse::kTaken;
     }
@@ -76,6 +47,11 @@ kv::FieldUse TakeReplicaField(uint16_t tag, absl::string_view value, Replica* re
 }
 
 }  // namespace
+
+uint64_t RandomId() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device() | 1;
+}
 
 const Replica* Configuration::Find(uint64_t incarnation) const {
   const auto found = std::find_if(members.begin(), members.end(),
@@ -116,24 +92,22 @@ absl::Status Configuration::Check() const {
 
 std::string EncodeConfiguration(const Configuration& configuration) {
   std::string bytes(kMagic);
-  Append(kGroup, configuration.group, &bytes);
-  Append(kEpoch, configuration.epoch, &bytes);
-  Append(kLease, configuration.lease_us, &bytes);
-  Append(kHashSeed, configuration.hash_seed, &bytes);
-  Append(kLayout, configuration.layout, &bytes);
-  Append(kReplicas, configuration.replicas, &bytes);
-  Append(kMinInsync, configuration.min_insync, &bytes);
-  if (!configuration.cluster.empty()) {
-    kv::AppendField(kCluster | kv::kCriticalTag, configuration.cluster, &bytes);
-  }
-  if (configuration.slots.any()) kv::AppendField(kSlots | kv::kCriticalTag, EncodeSlots(configuration.slots), &bytes);
-  uint16_t tag = kFirstReplica | kv::kCriticalTag;
+  AppendNumber(kGroup, configuration.group, &bytes);
+  AppendNumber(kEpoch, configuration.epoch, &bytes);
+  AppendNumber(kLease, configuration.lease_us, &bytes);
+  AppendNumber(kHashSeed, configuration.hash_seed, &bytes);
+  AppendNumber(kLayout, configuration.layout, &bytes);
+  AppendNumber(kReplicas, configuration.replicas, &bytes);
+  AppendNumber(kMinInsync, configuration.min_insync, &bytes);
+  if (!configuration.cluster.empty()) AppendText(kCluster, configuration.cluster, &bytes);
+  if (configuration.slots.any()) AppendSlots(kSlots, configuration.slots, &bytes);
+  uint16_t tag = kFirstReplica;
   for (const Replica& member : configuration.members) {
     std::string fields;
-    Append(kIncarnation, member.incarnation, &fields);
-    Append(kKind, static_cast<uint8_t>(member.kind), &fields);
-    kv::AppendField(kAddress | kv::kCriticalTag, member.address, &fields);
-    kv::AppendField(tag++, fields, &bytes);
+    AppendNumber(kIncarnation, member.incarnation, &fields);
+    AppendNumber(kKind, static_cast<uint8_t>(member.kind), &fields);
+    AppendText(kAddress, member.address, &fields);
+    AppendText(tag++, fields, &bytes);
   }
   return bytes;
 }
@@ -148,19 +122,19 @@ absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes) {
       kv::ReadFields("configuration of a group", bytes, [&](uint16_t tag, absl::string_view value) -> kv::FieldUse {
         switch (tag) {
           case kGroup:
-            return Take(value, &configuration.group);
+            return TakeNumber(value, &configuration.group);
           case kEpoch:
-            return Take(value, &configuration.epoch);
+            return TakeNumber(value, &configuration.epoch);
           case kLease:
-            return Take(value, &configuration.lease_us);
+            return TakeNumber(value, &configuration.lease_us);
           case kHashSeed:
-            return Take(value, &configuration.hash_seed);
+            return TakeNumber(value, &configuration.hash_seed);
           case kLayout:
-            return Take(value, &configuration.layout);
+            return TakeNumber(value, &configuration.layout);
           case kReplicas:
-            return Take(value, &configuration.replicas);
+            return TakeNumber(value, &configuration.replicas);
           case kMinInsync:
-            return Take(value, &configuration.min_insync);
+            return TakeNumber(value, &configuration.min_insync);
           case kCluster:
             configuration.cluster = std::string(value);
             return kv::FieldUse::kTaken;

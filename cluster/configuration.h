@@ -3,7 +3,7 @@
 //      0 "flkgroup" | 8 fields (kv/fields.h)
 //
 // The fields: 1 group u64, 2 epoch u64, 3 lease us u32, 4 hash seed u64, 5 layout u32, 6 replicas u32, 7 least in sync
-// u32, 8 name of the cluster, 9 slots, 512 bytes: bit s % 8 of byte s / 8 is slot s; 64 + i: replica i, itself a
+// u32, 8 name of the cluster, 9 slots, as pairs {first u16, last u16}, both included; 64 + i: replica i, itself a
 // sequence of fields: 1 incarnation u64, 2 kind u8, 3 address. Numbers are little-endian. All are critical, as who does
 // not know one would take wrong decisions; what may be ignored gets a tag without that bit.
 #ifndef FARLOOK_CLUSTER_CONFIGURATION_H_
@@ -55,6 +55,9 @@ struct Configuration {
   absl::Status Check() const;
   bool operator==(const Configuration&) const = default;
 };
+
+// Tells what is made now apart from all that was ever made; never 0.
+uint64_t RandomId();
 
 // REQUIRES configuration.Check().ok().
 std::string EncodeConfiguration(const Configuration& configuration);

@@ -63,8 +63,7 @@ TEST(Configuration, OfAClusterGoldenBytesAndBack) {
   const size_t at = without.find(absl::HexStringToBytes("40802000"));
   ASSERT_NE(at, std::string::npos);
   EXPECT_EQ(absl::BytesToHexString(bytes), absl::BytesToHexString(without.substr(0, at)) + "088002006b760000" +
-                                               "09800002ff" + std::string(size_t{2} * 510, '0') + "80" +
-                                               absl::BytesToHexString(without.substr(at)));
+                                               "0980080000000700ff0fff0f" + absl::BytesToHexString(without.substr(at)));
   const auto back = DecodeConfiguration(bytes);
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, configuration);

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -26,11 +25,6 @@ using cluster::Replica;
 // How long one change of the record is waited for, and how long the end of that may be.
 constexpr absl::Duration kWatch = absl::Milliseconds(200);
 constexpr absl::Duration kWatchAgain = absl::Milliseconds(100);
-
-uint64_t Random() {
-  std::random_device device;
-  return uint64_t{device()} << 32 | device() | 1;
-}
 
 }  // namespace
 
@@ -282,7 +276,7 @@ void Group::Run() {
     Learn(entry_);
   } else {
     Configuration first = first_;  // its cluster and slots, where it is to be of one
-    first.group = Random();
+    first.group = cluster::RandomId();
     first.hash_seed = parts_.hash_seed;
     first.layout = options_.layout;
     // On this host words are looked at with each get, and need no lease.

@@ -1,5 +1,5 @@
 // A worker serves its clients. Requests that cannot be carried out at once: worker_waits.cc; how clients come and go:
-// worker_clients.cc; how a group's primary answers: worker_group.cc.
+// worker_clients.cc and worker_ends.cc; how a group's primary answers: worker_group.cc.
 #include "server/worker.h"
 
 #include <algorithm>

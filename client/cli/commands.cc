@@ -81,7 +81,7 @@ constexpr absl::string_view kExportDetails =
 constexpr absl::string_view kStatDetails =
     "A line \"name value\" for each, or one JSON object; with PREFIX, those whose names\n"
     "begin so, as lock_ or requests_. docs/operations.md says what they mean. Of a\n"
-    "cluster: the sums of all groups, of times and shares the greatest.\n";
+    "cluster: the sums of all groups, of times and lengths the greatest.\n";
 
 constexpr absl::string_view kTopDetails =
     "Until Ctrl-C: writes and reads by message a second, processors, the share of\n"

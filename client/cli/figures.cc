@@ -25,6 +25,18 @@ std::optional<double> Amount(const Figure& figure) {
   return amount;
 }
 
+// Of several servers the greatest counts: what they have in common, times and ages, lengths of single things.
+constexpr absl::string_view kGreatest[] = {"uptime_s",     "draining",      "page_bytes",     "max_value_bytes",
+                                           "window",       "evict",         "client_figures", "level",
+                                           "touch_sample", "cluster_groups"};
+
+bool AddsUp(absl::string_view name) {
+  for (const absl::string_view part : {"_p50_", "_p99_", "_p999_", "longest_", "largest_", "_age_"}) {
+    if (absl::StrContains(name, part)) return false;
+  }
+  return std::find(std::begin(kGreatest), std::end(kGreatest), name) == std::end(kGreatest);
+}
+
 std::string Rate(double per_second) {
   return std::abs(per_second) < 100 ? absl::StrFormat("%+.3f/s", per_second) : absl::StrFormat("%+.0f/s", per_second);
 }
@@ -64,9 +76,8 @@ std::vector<Figure> AddFigures(const std::vector<std::vector<Figure>>& groups) {
       most = std::max(most, amount.value_or(0));
     }
     if (!all || (!amounts && !same)) continue;
-    const bool no_sum = absl::EndsWith(first.name, "_ns") || absl::EndsWith(first.name, "_us") ||
-                        absl::EndsWith(first.name, "_ms") || absl::EndsWith(first.name, "_share");
-    sums.push_back({first.name, amounts ? absl::StrFormat("%.15g", no_sum ? most : sum) : first.value});
+    const double value = AddsUp(first.name) ? sum : most;
+    sums.push_back({first.name, amounts ? absl::StrFormat("%.15g", value) : first.value});
   }
   return sums;
 }

@@ -23,8 +23,8 @@ struct Figure {
 // In their order. A line without a blank is a name without a value.
 std::vector<Figure> ParseFigures(absl::string_view text);
 
-// Of the groups of a cluster as if they were one server: amounts are added up; of times and shares the greatest counts,
-// of texts what all say.
+// Of the groups of a cluster as if they were one server: amounts are added up; of times, lengths and what all have the
+// greatest counts, of texts what all say.
 std::vector<Figure> AddFigures(const std::vector<std::vector<Figure>>& groups);
 
 // One JSON object: {"name":value,...}.

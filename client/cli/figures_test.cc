@@ -52,11 +52,18 @@ TEST(FiguresTest, RatesAreBetweenTwoLooks) {
 
 TEST(FiguresTest, OfSeveralGroupsAreAddedUp) {
   const std::vector<Figure> sums = AddFigures(
-      {ParseFigures("keys 5\nversion 1.2\nhuge_pages none\nput_p99_ns 900\ncpu_user_s 0.25\nown 1\nindex_share 0.5\n"),
-       ParseFigures("keys 7\nversion 1.2\nhuge_pages 2 MiB\nput_p99_ns 400\ncpu_user_s 0.5\nindex_share 0.25\n")});
+      {ParseFigures("keys 5\nversion 1.2\nhuge_pages none\nput_p99_ns 900\ncpu_user_s 0.25\nown 1\nuptime_s 7\n"
+                    "lock_holds_below_1024_ns 3\nlock_hold_sum_ns 70\nlock_longest_ns 20\npage_bytes 4096\n"
+                    "longest_room_wait_us 4\nlargest_value_bytes 9\ncluster_groups 2\nsmall_eviction_age_ms 5\n"),
+       ParseFigures("keys 7\nversion 1.2\nhuge_pages 2 MiB\nput_p99_ns 400\ncpu_user_s 0.5\nuptime_s 9\n"
+                    "lock_holds_below_1024_ns 4\nlock_hold_sum_ns 30\nlock_longest_ns 50\npage_bytes 4096\n"
+                    "longest_room_wait_us 3\nlargest_value_bytes 8\ncluster_groups 2\nsmall_eviction_age_ms 6\n")});
   std::string text;
   for (const Figure& figure : sums) text += figure.name + " " + figure.value + "\n";
-  EXPECT_EQ(text, "keys 12\nversion 1.2\nput_p99_ns 900\ncpu_user_s 0.75\nindex_share 0.5\n");
+  EXPECT_EQ(text,
+            "keys 12\nversion 1.2\nput_p99_ns 900\ncpu_user_s 0.75\nuptime_s 9\nlock_holds_below_1024_ns 7\n"
+            "lock_hold_sum_ns 100\nlock_longest_ns 50\npage_bytes 4096\nlongest_room_wait_us 4\n"
+            "largest_value_bytes 9\ncluster_groups 2\nsmall_eviction_age_ms 6\n");
   // Expect: one alone is as it said.
   EXPECT_EQ(AddFigures({ParseFigures("a 1.50\n")}).front().value, "1.50");
 }

@@ -143,6 +143,7 @@ class ClusterTest(unittest.TestCase):
                        r"^cluster_groups\s+2\ncluster_slots\s+2048\n$")
     self.assertRegex(self.cli(address, "cluster", "status"),
                      r"^g0: 2048 slots, 0-2047\ng1: 2048 slots, 2048-4095\n\ngroup g0\n")
+    self.assertEqual(self.cli(address, "stat", "cluster_"), "cluster_groups 2\ncluster_slots 4096\n")
     # Expect: keys are divided, and whoever is asked leads to all of them.
     for i in range(40):
       self.cli(groups[i % 2], "put", f"key{i}", "v")

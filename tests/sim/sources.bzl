@@ -77,6 +77,7 @@ SOURCES = [
     "server/users.cc",
     "server/worker.cc",
     "server/worker_clients.cc",
+    "server/worker_ends.cc",
     "server/worker_group.cc",
     "server/worker_several.cc",
     "server/worker_waits.cc",
