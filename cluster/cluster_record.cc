@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "cluster/configuration.h"
@@ -15,11 +16,11 @@ namespace {
 constexpr absl::string_view kMagic = "flkclust";
 
 enum Tag : uint16_t { kId = 1, kHashSeed = 2, kFirstGroup = 64 };
-enum GroupTag : uint16_t { kName = 1, kFirstSlots = 2 };
+enum GroupTag : uint16_t { kName = 1, kFirstSlots = 2, kHasLeft = 3 };
 
 // A slot is of one group, so all groups together have no more ranges than there are slots.
 static_assert(kMagic.size() + 2 * (kv::kFieldHeadBytes + 8) +
-                      kv::kMaxGroups * (3 * kv::kFieldHeadBytes + kv::kMaxClusterNameBytes) +
+                      kv::kMaxGroups * (5 * kv::kFieldHeadBytes + kv::kMaxClusterNameBytes) +
                       kv::kClusterSlots * kRangeBytes <=
                   kMaxRecordBytes,
               "a directory takes the record of any cluster");
@@ -37,6 +38,12 @@ kv::FieldUse TakeGroupField(uint16_t tag, absl::string_view value, ClusterRecord
       return kv::FieldUse::kTaken;
     case kFirstSlots:
       return TakeSlots(value, &group->first_slots);
+    case kHasLeft: {
+      uint8_t has_left = 0;
+      if (TakeNumber(value, &has_left) != kv::FieldUse::kTaken || has_left != 1) return kv::FieldUse::kMalformed;
+      group->has_left = true;
+      return kv::FieldUse::kTaken;
+    }
     default:
       return kv::FieldUse::kUnknown;
   }
@@ -99,6 +106,7 @@ std::string EncodeClusterRecord(const ClusterRecord& record) {
     std::string fields;
     AppendText(kName, group.name, &fields);
     AppendSlots(kFirstSlots, group.first_slots, &fields);
+    if (group.has_left) AppendNumber(kHasLeft, uint8_t{1}, &fields);
     AppendText(tag++, fields, &bytes);
   }
   return bytes;
@@ -128,44 +136,72 @@ absl::StatusOr<ClusterRecord> DecodeClusterRecord(absl::string_view bytes) {
   return record;
 }
 
-absl::StatusOr<ClusterRecord> EnterCluster(Directory* directory, absl::string_view cluster, absl::string_view group,
-                                           const kv::SlotSet& first_slots, uint64_t hash_seed) {
-  const uint64_t id = RandomId();  // the same at each attempt: one that is done late makes no other cluster
+namespace {
+
+// Changes the record by `change`, which is called with what it is now, or with a new one that has no groups, and says
+// whether there is anything to change; the attempts are bounded. Returns the record as it is then.
+absl::StatusOr<ClusterRecord> ChangeRecord(Directory* directory, absl::string_view cluster, const ClusterRecord& first,
+                                           absl::FunctionRef<absl::StatusOr<bool>(ClusterRecord*)> change) {
   int unknown = 0;
   for (size_t attempt = 0; attempt < kMostAttempts; ++attempt) {
     const absl::StatusOr<Entry> entry = directory->Get(cluster, Freshness::kLatest);
     if (!entry.ok()) return entry.status();
-    ClusterRecord record;
-    record.id = id;
-    record.hash_seed = hash_seed;
-    if (entry->revision != 0) {
-      absl::StatusOr<ClusterRecord> present = DecodeClusterRecord(entry->value);
-      if (!present.ok()) return present.status();
-      record = *std::move(present);
-    }
-    if (const ClusterRecord::Group* const there = record.Find(group); there != nullptr) {
-      if (there->first_slots == first_slots) return record;
-      return absl::FailedPreconditionError(
-          absl::StrCat("group ", group, " is in cluster ", cluster, " with first slots ", Brief(there->first_slots),
-                       ", and not ", Brief(first_slots), ": begin it with those, or give it another name"));
-    }
-    if (absl::Status status = CheckEntry(record, cluster, group, first_slots); !status.ok()) return status;
-    record.groups.push_back({std::string(group), first_slots});
-    const CasResult result = directory->Cas(cluster, entry->revision, EncodeClusterRecord(record));
+    absl::StatusOr<ClusterRecord> record = first;
+    if (entry->revision != 0) record = DecodeClusterRecord(entry->value);
+    if (!record.ok()) return record;
+    const absl::StatusOr<bool> changed = change(&*record);
+    if (!changed.ok()) return changed.status();
+    if (!*changed) return record;
+    const CasResult result = directory->Cas(cluster, entry->revision, EncodeClusterRecord(*record));
     switch (result.outcome) {
       case CasOutcome::kDone:
         return record;
       case CasOutcome::kNotDone:
         return result.why;
-      case CasOutcome::kConflict:  // another group was first, or this one is there already: its answer was lost
+      case CasOutcome::kConflict:  // another group was first, or it is done already and the answer was lost
         break;
       case CasOutcome::kUnknown:
         if (++unknown == kMostUnknown) return result.why;
         break;
     }
   }
-  return absl::UnavailableError(absl::StrCat("the record of cluster ", cluster, " changed each time that group ", group,
-                                             " was to be added: start the server again"));
+  return absl::UnavailableError(
+      absl::StrCat("the record of cluster ", cluster, " changed each time that it was to be changed: try again"));
+}
+
+}  // namespace
+
+absl::StatusOr<ClusterRecord> EnterCluster(Directory* directory, absl::string_view cluster, absl::string_view group,
+                                           const kv::SlotSet& first_slots, uint64_t hash_seed) {
+  ClusterRecord first;
+  first.id = RandomId();  // the same at each attempt: one that is done late makes no other cluster
+  first.hash_seed = hash_seed;
+  return ChangeRecord(directory, cluster, first, [&](ClusterRecord* record) -> absl::StatusOr<bool> {
+    if (const ClusterRecord::Group* const there = record->Find(group); there != nullptr) {
+      if (there->has_left) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("group ", group, " has left cluster ", cluster, " for ever: begin a group of another name"));
+      }
+      if (there->first_slots == first_slots) return false;
+      return absl::FailedPreconditionError(
+          absl::StrCat("group ", group, " is in cluster ", cluster, " with first slots ", Brief(there->first_slots),
+                       ", and not ", Brief(first_slots), ": begin it with those, or give it another name"));
+    }
+    if (absl::Status status = CheckEntry(*record, cluster, group, first_slots); !status.ok()) return status;
+    record->groups.push_back({std::string(group), first_slots});
+    return true;
+  });
+}
+
+absl::Status LeaveCluster(Directory* directory, absl::string_view cluster, absl::string_view group) {
+  return ChangeRecord(directory, cluster, ClusterRecord(),
+                      [&](ClusterRecord* record) -> absl::StatusOr<bool> {
+                        for (ClusterRecord::Group& one : record->groups) {
+                          if (one.name == group) return !std::exchange(one.has_left, true);
+                        }
+                        return absl::NotFoundError(absl::StrCat("cluster ", cluster, " has no group ", group));
+                      })
+      .status();
 }
 
 }  // namespace farlook::cluster

@@ -3,9 +3,11 @@
 //      0 "flkclust" | 8 fields (kv/fields.h)
 //
 // The fields: 1 cluster u64, 2 hash seed u64; 64 + i: group i, itself a sequence of fields: 1 name, 2 its first slots,
-// as pairs {first u16, last u16}, both included. Numbers are little-endian. All are critical, as in a group's record.
+// as pairs {first u16, last u16}, both included, 3 has left u8. Numbers are little-endian. All are critical, as in a
+// group's record.
 //
-// Groups are added, and never taken away or changed: which slots one has now its own record says (configuration.h).
+// Groups are added; one that has left stays, so that nobody begins with its first slots again. Which slots one has now
+// its own record says (configuration.h).
 #ifndef FARLOOK_CLUSTER_CLUSTER_RECORD_H_
 #define FARLOOK_CLUSTER_CLUSTER_RECORD_H_
 
@@ -25,6 +27,7 @@ struct ClusterRecord {
   struct Group {
     std::string name = {};
     kv::SlotSet first_slots = {};
+    bool has_left = false;
 
     bool operator==(const Group&) const = default;
   };
@@ -50,6 +53,9 @@ absl::StatusOr<ClusterRecord> DecodeClusterRecord(absl::string_view bytes);
 // Other errors: as of Directory; whether the group was added is not known after those, and the same call tells.
 absl::StatusOr<ClusterRecord> EnterCluster(Directory* directory, absl::string_view cluster, absl::string_view group,
                                            const kv::SlotSet& first_slots, uint64_t hash_seed);
+
+// Has the group, which has no slots and never will have any again, be one of the cluster no more. Errors as above.
+absl::Status LeaveCluster(Directory* directory, absl::string_view cluster, absl::string_view group);
 
 }  // namespace farlook::cluster
 

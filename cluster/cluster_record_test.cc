@@ -126,6 +126,23 @@ TEST_F(EnterClusterTest, TheFirstGroupMakesItAndOthersTakeItsHashSeed) {
   EXPECT_TRUE(Enter("g2", "").ok()) << "one that is to be given slots later";
 }
 
+TEST_F(EnterClusterTest, WhoHasLeftStaysThereAndNeverComesBack) {
+  ASSERT_TRUE(Enter("g0", "0-2047").ok());
+  ASSERT_TRUE(Enter("g1", "2048-4095").ok());
+  EXPECT_TRUE(absl::IsNotFound(LeaveCluster(&directory_, "kv", "g2")));
+  ASSERT_TRUE(LeaveCluster(&directory_, "kv", "g0").ok());
+  EXPECT_TRUE(Present().Find("g0")->has_left);
+  EXPECT_FALSE(Present().Find("g1")->has_left);
+  const uint64_t revision = records_.Get("kv").revision;
+  EXPECT_TRUE(LeaveCluster(&directory_, "kv", "g0").ok()) << "again";
+  EXPECT_EQ(records_.Get("kv").revision, revision);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Enter("g0", "0-2047").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Enter("g3", "0-2047").status())) << "others have those slots now";
+  Meet({Fault::kNone, Fault::kReplyLost});
+  EXPECT_TRUE(LeaveCluster(&directory_, "kv", "g1").ok());
+  EXPECT_EQ(*DecodeClusterRecord(EncodeClusterRecord(Present())), Present());
+}
+
 TEST_F(EnterClusterTest, WhoEntersAgainChangesNothing) {
   ASSERT_TRUE(Enter("g0", "0-2047").ok());
   const uint64_t revision = records_.Get("kv").revision;

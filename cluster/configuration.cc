@@ -24,26 +24,67 @@ enum Tag : uint16_t {
   kMinInsync = 7,
   kCluster = 8,
   kSlots = 9,
-  kFirstReplica = 64
+  kFirstReplica = 64,
+  kFirstMove = 128
 };
 enum ReplicaTag : uint16_t { kIncarnation = 1, kKind = 2, kAddress = 3 };
+enum MoveTag : uint16_t { kMoveId = 1, kMoveKind = 2, kMoveGroup = 3, kMoveSlots = 4 };
+
+// A number from 1 to `most`.
+template <typename Kind>
+kv::FieldUse TakeKind(absl::string_view value, Kind most, Kind* kind) {
+  uint8_t number = 0;
+  if (TakeNumber(value, &number) != kv::FieldUse::kTaken || number < 1 || number > static_cast<uint8_t>(most)) {
+    return kv::FieldUse::kMalformed;
+  }
+  *kind = static_cast<Kind>(number);
+  return kv::FieldUse::kTaken;
+}
 
 kv::FieldUse TakeReplicaField(uint16_t tag, absl::string_view value, Replica* replica) {
   switch (tag) {
     case kIncarnation:
       return TakeNumber(value, &replica->incarnation);
-    case kKind: {
-      uint8_t kind = 0;
-      if (TakeNumber(value, &kind) != kv::FieldUse::kTaken || kind < 1 || kind > 2) return kv::FieldUse::kMalformed;
-      replica->kind = static_cast<Replica::Kind>(kind);
-      return kv::FieldUse::kTaken;
-    }
+    case kKind:
+      return TakeKind(value, Replica::Kind::kPrimary, &replica->kind);
     case kAddress:
       replica->address = std::string(value);
       return kv::FieldUse::kTaken;
     default:
       return kv::FieldUse::kUnknown;
   }
+}
+
+kv::FieldUse TakeMoveField(uint16_t tag, absl::string_view value, Move* move) {
+  switch (tag) {
+    case kMoveId:
+      return TakeNumber(value, &move->id);
+    case kMoveKind:
+      return TakeKind(value, Move::Kind::kGiven, &move->kind);
+    case kMoveGroup:
+      move->group = std::string(value);
+      return kv::FieldUse::kTaken;
+    case kMoveSlots:
+      return TakeSlots(value, &move->slots);
+    default:
+      return kv::FieldUse::kUnknown;
+  }
+}
+
+// What is wrong with its moves; null: nothing.
+const char* WrongWithMoves(const Configuration& configuration) {
+  if (configuration.moves.size() > kMaxMoves) return "more moves than there can be";
+  if (configuration.cluster.empty() && !configuration.moves.empty()) return "moves, and no cluster";
+  kv::SlotSet away;  // that are not its own now
+  for (const Move& move : configuration.moves) {
+    if (move.id == 0 || configuration.FindMove(move.id) != &move) return "a move is there twice, or has no id";
+    if (!kv::IsClusterName(move.group)) return "a move without a group";
+    if (move.slots.any() == (move.kind == Move::Kind::kTaken))
+      return "a move without slots, or one that names them still";
+    if ((move.slots & (configuration.slots | away)).any()) return "a move of slots that it has, or twice";
+    away |= move.slots;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -57,6 +98,11 @@ const Replica* Configuration::Find(uint64_t incarnation) const {
   const auto found = std::find_if(members.begin(), members.end(),
                                   [incarnation](const Replica& member) { return member.incarnation == incarnation; });
   return found == members.end() ? nullptr : &*found;
+}
+
+const Move* Configuration::FindMove(uint64_t id) const {
+  const auto found = std::find_if(moves.begin(), moves.end(), [id](const Move& move) { return move.id == id; });
+  return found == moves.end() ? nullptr : &*found;
 }
 
 const Replica& Configuration::primary() const {
@@ -78,6 +124,7 @@ absl::Status Configuration::Check() const {
   }
   if (!cluster.empty() && !kv::IsClusterName(cluster)) return bad("a cluster's name that is none");
   if (cluster.empty() && slots.any()) return bad("slots, and no cluster");
+  if (const char* const wrong = WrongWithMoves(*this); wrong != nullptr) return bad(wrong);
   if (members.size() > kMaxReplicas) return bad(absl::StrCat(members.size(), " members; at most ", kMaxReplicas));
   size_t primaries = 0;
   for (const Replica& member : members) {
@@ -107,6 +154,15 @@ std::string EncodeConfiguration(const Configuration& configuration) {
     AppendNumber(kIncarnation, member.incarnation, &fields);
     AppendNumber(kKind, static_cast<uint8_t>(member.kind), &fields);
     AppendText(kAddress, member.address, &fields);
+    AppendText(tag++, fields, &bytes);
+  }
+  tag = kFirstMove;
+  for (const Move& move : configuration.moves) {
+    std::string fields;
+    AppendNumber(kMoveId, move.id, &fields);
+    AppendNumber(kMoveKind, static_cast<uint8_t>(move.kind), &fields);
+    AppendText(kMoveGroup, move.group, &fields);
+    if (move.slots.any()) AppendSlots(kMoveSlots, move.slots, &fields);
     AppendText(tag++, fields, &bytes);
   }
   return bytes;
@@ -143,13 +199,20 @@ absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes) {
           default:
             break;
         }
+        if (tag >= kFirstMove && tag < kFirstMove + kMaxMoves) {
+          inner.Update(kv::ReadFields(
+              "move of slots", value,
+              [&, move = &configuration.moves.emplace_back()](uint16_t field, absl::string_view bytes_of) {
+                return TakeMoveField(field, bytes_of, move);
+              }));
+          return kv::FieldUse::kTaken;
+        }
         if (tag < kFirstReplica || tag >= kFirstReplica + kMaxReplicas) return kv::FieldUse::kUnknown;
-        Replica replica;
-        inner.Update(
-            kv::ReadFields("replica of a group", value, [&replica](uint16_t field, absl::string_view bytes_of) {
-              return TakeReplicaField(field, bytes_of, &replica);
+        inner.Update(kv::ReadFields(
+            "replica of a group", value,
+            [&, replica = &configuration.members.emplace_back()](uint16_t field, absl::string_view bytes_of) {
+              return TakeReplicaField(field, bytes_of, replica);
             }));
-        configuration.members.push_back(std::move(replica));
         return kv::FieldUse::kTaken;
       });
   status.Update(inner);

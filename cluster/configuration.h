@@ -4,8 +4,9 @@
 //
 // The fields: 1 group u64, 2 epoch u64, 3 lease us u32, 4 hash seed u64, 5 layout u32, 6 replicas u32, 7 least in sync
 // u32, 8 name of the cluster, 9 slots, as pairs {first u16, last u16}, both included; 64 + i: replica i, itself a
-// sequence of fields: 1 incarnation u64, 2 kind u8, 3 address. Numbers are little-endian. All are critical, as who does
-// not know one would take wrong decisions; what may be ignored gets a tag without that bit.
+// sequence of fields: 1 incarnation u64, 2 kind u8, 3 address; 128 + i: move i of slots, likewise: 1 id u64, 2 kind u8,
+// 3 the other group's name, 4 its slots, as field 9. Numbers are little-endian. All are critical, as who does not know
+// one would take wrong decisions; what may be ignored gets a tag without that bit.
 #ifndef FARLOOK_CLUSTER_CONFIGURATION_H_
 #define FARLOOK_CLUSTER_CONFIGURATION_H_
 
@@ -24,6 +25,7 @@ namespace farlook::cluster {
 
 inline constexpr size_t kMaxReplicas = 16;
 inline constexpr size_t kMaxAddressBytes = 256;
+inline constexpr size_t kMaxMoves = 64;
 // Readers READ words three times as often; longer ones make a failover slow without sparing much.
 inline constexpr uint32_t kMinLeaseUs = 1'000, kMaxLeaseUs = kv::kMaxLeaseUs;
 
@@ -37,6 +39,28 @@ struct Replica {
   bool operator==(const Replica&) const = default;
 };
 
+// Slots that one group takes from another. Each step is one change of one group's record ("Slots that move" in
+// docs/cluster.md), so nobody needs to change two at once:
+//
+//     taker: kTaking -> giver: kGiven, and the slots are its own no more -> taker: kTaken, and they are its own
+//            -> giver: forgets the move -> taker: forgets it
+//
+// A giver that sees the taker without the move has its slots back: the taker gave it up before.
+struct Move {
+  enum class Kind : uint8_t {
+    kTaking = 1,  // at the taker: it copies their items
+    kTaken = 2,   // likewise: the slots were its own from then on; the record names them no more
+    kGiven = 3,   // at the giver: the taker alone may have them from now on
+  };
+
+  uint64_t id = 0;  // random, drawn by the taker; never 0
+  Kind kind = Kind::kTaking;
+  std::string group = {};  // the other one
+  kv::SlotSet slots = {};  // but of kTaken
+
+  bool operator==(const Move&) const = default;
+};
+
 struct Configuration {
   uint64_t group = 0;  // random: tells two groups apart that have one name
   uint64_t epoch = 0;
@@ -48,9 +72,11 @@ struct Configuration {
   std::string cluster = {};      // of which the group is one, for ever; empty: of none
   kv::SlotSet slots = {};        // of the cluster, that are this group's
   std::vector<Replica> members;  // one of them is the primary, all are in sync
+  std::vector<Move> moves = {};  // of slots, that are under way; at most kMaxMoves
 
   const Replica* Find(uint64_t incarnation) const;
-  const Replica& primary() const;  // REQUIRES Check().ok()
+  const Move* FindMove(uint64_t id) const;  // null: there is none
+  const Replica& primary() const;           // REQUIRES Check().ok()
   // INVALID_ARGUMENT, and what is wrong with it: no or two primaries, one member twice, ...
   absl::Status Check() const;
   bool operator==(const Configuration&) const = default;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
+#include "cluster/directory.h"
 #include "gtest/gtest.h"
 #include "kv/cluster_map.h"
 #include "kv/epoch_word.h"
@@ -71,6 +72,83 @@ TEST(Configuration, OfAClusterGoldenBytesAndBack) {
   configuration.slots.reset();
   EXPECT_EQ(EncodeConfiguration(configuration).size(), without.size() + 8);
   EXPECT_EQ(*DecodeConfiguration(EncodeConfiguration(configuration)), configuration);
+}
+
+// Moves come after the members; one that is taken names its slots no more.
+TEST(Configuration, WithMovesGoldenBytesAndBack) {
+  Configuration configuration = Example();
+  configuration.cluster = "kv";
+  const std::string without = EncodeConfiguration(configuration);
+  configuration.moves = {{.id = 5, .kind = Move::Kind::kTaking, .group = "g1", .slots = *kv::ParseSlots("0-7")},
+                         {.id = 6, .kind = Move::Kind::kTaken, .group = "g2"}};
+  const std::string bytes = EncodeConfiguration(configuration);
+  EXPECT_EQ(absl::BytesToHexString(bytes), absl::BytesToHexString(without) +
+                                               "80802400"
+                                               "018008000500000000000000"
+                                               "0280010001000000"
+                                               "0380020067310000"
+                                               "0480040000000700"
+                                               "81801c00"
+                                               "018008000600000000000000"
+                                               "0280010002000000"
+                                               "0380020067320000");
+  const auto back = DecodeConfiguration(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, configuration);
+  EXPECT_EQ(back->FindMove(6)->group, "g2");
+  EXPECT_EQ(back->FindMove(7), nullptr);
+}
+
+TEST(Configuration, RefusesMovesThatMakeNoSense) {
+  const auto refused = [](auto change) {
+    Configuration configuration = Example();
+    configuration.cluster = "kv";
+    configuration.slots = *kv::ParseSlots("100-200");
+    configuration.moves = {{.id = 5, .kind = Move::Kind::kTaking, .group = "g1", .slots = *kv::ParseSlots("0-7")},
+                           {.id = 6, .kind = Move::Kind::kGiven, .group = "g2", .slots = *kv::ParseSlots("8")}};
+    change(&configuration);
+    return absl::IsInvalidArgument(configuration.Check()) &&
+           absl::IsInvalidArgument(DecodeConfiguration(EncodeConfiguration(configuration)).status());
+  };
+  EXPECT_FALSE(refused([](Configuration*) {}));
+  EXPECT_TRUE(refused([](Configuration* c) { c->moves[0].id = 0; }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->moves[0].id = 6; }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->moves[0].group = "a b"; }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->moves[0].slots.reset(); }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->moves[0].kind = Move::Kind::kTaken; })) << "and names its slots";
+  EXPECT_TRUE(refused([](Configuration* c) { c->moves[0].slots.set(100); })) << "which is its own";
+  EXPECT_TRUE(refused([](Configuration* c) { c->moves[0].slots.set(8); })) << "which it gave";
+  EXPECT_TRUE(refused([](Configuration* c) { c->cluster.clear(), c->slots.reset(); }));
+  Configuration many = Example();
+  many.cluster = "kv";
+  for (size_t i = 0; i <= kMaxMoves; ++i) many.moves.push_back({.id = i + 1, .kind = Move::Kind::kTaken, .group = "g"});
+  EXPECT_TRUE(absl::IsInvalidArgument(many.Check()));
+  many.moves.pop_back();
+  EXPECT_TRUE(many.Check().ok());
+}
+
+// Slots of every other number, all of them under way, and as many moves as can be: what a directory takes.
+TEST(Configuration, TheLargestFitsInADirectory) {
+  Configuration largest = Example();
+  largest.cluster = std::string(kv::kMaxClusterNameBytes, 'c');
+  largest.replicas = kMaxReplicas;
+  largest.members.clear();
+  for (size_t i = 0; i < kMaxReplicas; ++i) {
+    largest.members.push_back({.incarnation = i + 1,
+                               .kind = i == 0 ? Replica::Kind::kPrimary : Replica::Kind::kBackup,
+                               .address = std::string(kMaxAddressBytes, 'a')});
+  }
+  for (size_t i = 0; i < kMaxMoves; ++i) {
+    largest.moves.push_back({.id = i + 1,
+                             .kind = i % 2 == 0 ? Move::Kind::kGiven : Move::Kind::kTaking,
+                             .group = std::string(kv::kMaxClusterNameBytes, 'g')});
+  }
+  for (size_t slot = 0; slot < kv::kClusterSlots; ++slot) {
+    if (slot % 3 == 0) largest.slots.set(slot);
+    if (slot % 3 == 1) largest.moves[slot % kMaxMoves].slots.set(slot);
+  }
+  ASSERT_TRUE(largest.Check().ok()) << largest.Check();
+  EXPECT_LT(EncodeConfiguration(largest).size(), kMaxRecordBytes);
 }
 
 TEST(Configuration, RefusesWhatMakesNoSense) {

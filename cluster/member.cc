@@ -69,6 +69,8 @@ absl::Status Member::BeginAnew(absl::string_view address, bool ended, Actions* a
   ended_ = ended;
   Configuration next = configuration_;
   next.members = {{incarnation_, Replica::Kind::kPrimary, std::string(address)}};
+  // What was copied for slots that it does not have yet is lost too; who has their items keeps them.
+  std::erase_if(next.moves, [](const Move& move) { return move.kind == Move::Kind::kTaking; });
   return Propose(std::move(next), actions);
 }
 
@@ -113,6 +115,14 @@ absl::Status Member::Add(Replica joiner, Actions* actions) {
   Configuration next = configuration_;
   joiner.kind = Replica::Kind::kBackup;
   next.members.push_back(std::move(joiner));
+  return Propose(std::move(next), actions);
+}
+
+absl::Status Member::Reassign(const kv::SlotSet& slots, std::vector<Move> moves, Actions* actions) {
+  if (absl::Status status = CheckMayPropose({Role::kPrimary}); !status.ok()) return status;
+  Configuration next = configuration_;
+  next.slots = slots;
+  next.moves = std::move(moves);
   return Propose(std::move(next), actions);
 }
 

@@ -76,6 +76,8 @@ class Member {
   // that from now on it is one of MustAccept().
   absl::Status Remove(uint64_t incarnation, Actions* actions);
   absl::Status Add(Replica joiner, Actions* actions);
+  // Of the primary. REQUIRES that of slots which the group will lose nothing is begun any more.
+  absl::Status Reassign(const kv::SlotSet& slots, std::vector<Move> moves, Actions* actions);
 
   // The clock, READ after SHUT was stored.
   void Stored(absl::Time now, Actions* actions);

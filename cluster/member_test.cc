@@ -279,6 +279,7 @@ TEST_F(MemberTest, EveryChangeKeepsTheClusterAndItsSlots) {
     configuration.cluster = "kv";
     configuration.slots = *kv::ParseSlots("5-9");
     configuration.hash_seed = 3;
+    configuration.moves = {{.id = 8, .kind = Move::Kind::kGiven, .group = "g", .slots = *kv::ParseSlots("1")}};
     return configuration;
   };
   const auto check_proposed = [this, &in_cluster](const char* what) {
@@ -289,6 +290,7 @@ TEST_F(MemberTest, EveryChangeKeepsTheClusterAndItsSlots) {
     EXPECT_EQ(proposed->cluster, "kv") << what;
     EXPECT_EQ(proposed->slots, in_cluster({}).slots) << what;
     EXPECT_EQ(proposed->hash_seed, 3u) << what;
+    EXPECT_EQ(proposed->moves, in_cluster({}).moves) << what;
   };
   Learn(10, in_cluster(Of(5, 1, {3})));
   ASSERT_TRUE(member_.BeginAnew("c", true, &actions_).ok());
@@ -306,6 +308,42 @@ TEST_F(MemberTest, EveryChangeKeepsTheClusterAndItsSlots) {
   ASSERT_TRUE(member_.Serves());
   ASSERT_TRUE(member_.Add({.incarnation = 4, .address = "b"}, &actions_).ok());
   check_proposed("an addition");
+}
+
+TEST_F(MemberTest, OnlyAPrimaryReassignsSlotsAndOneThatBeginsAnewTakesNone) {
+  Configuration configuration = Of(5, 1, {3});
+  configuration.cluster = "kv";
+  configuration.slots = *kv::ParseSlots("5-9");
+  const Move taking = {.id = 8, .kind = Move::Kind::kTaking, .group = "g", .slots = *kv::ParseSlots("1")};
+  const Move given = {.id = 9, .kind = Move::Kind::kGiven, .group = "g", .slots = *kv::ParseSlots("2")};
+  configuration.moves = {taking, given};
+  Learn(10, configuration);
+  EXPECT_TRUE(absl::IsFailedPrecondition(member_.Reassign({}, {}, &actions_)));
+  // What was copied is lost with the members; who has the items keeps them.
+  ASSERT_TRUE(member_.BeginAnew("c", true, &actions_).ok());
+  member_.Stored(kStart, &actions_);
+  Actions actions = Took();
+  EXPECT_EQ(DecodeConfiguration(actions.back().record)->moves, std::vector<Move>{given});
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 11}, &actions_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(member_.Reassign({}, {}, &actions_))) << "it does not serve yet";
+  member_.TailAccepted(6, kStart, &actions_);
+  ASSERT_TRUE(member_.Serves());
+  Took();
+  EXPECT_TRUE(absl::IsInvalidArgument(member_.Reassign(*kv::ParseSlots("2"), {given}, &actions_)));
+  ASSERT_TRUE(member_.Reassign(*kv::ParseSlots("5-7"), {}, &actions_).ok());
+  EXPECT_EQ(Kinds(actions_), std::vector<Kind>{Kind::kStoreWord}) << "as before any other change";
+  EXPECT_FALSE(actions_[0].word.is_open());
+  member_.Stored(kStart, &actions_);
+  actions = Took();
+  const auto proposed = DecodeConfiguration(actions.back().record);
+  ASSERT_TRUE(proposed.ok());
+  EXPECT_EQ(proposed->epoch, 7u);
+  EXPECT_EQ(proposed->slots, *kv::ParseSlots("5-7"));
+  EXPECT_TRUE(proposed->moves.empty());
+  EXPECT_EQ(member_.configuration().slots, configuration.slots) << "until that is certain";
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 12}, &actions_);
+  EXPECT_EQ(member_.configuration().slots, *kv::ParseSlots("5-7"));
+  EXPECT_TRUE(member_.word().is_open());
 }
 
 TEST_F(MemberTest, AnotherGroupOfThatNameIsRefused) {

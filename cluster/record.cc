@@ -143,6 +143,11 @@ std::string EncodeBatch(const Batch& batch) {
   return bytes;
 }
 
+std::optional<uint64_t> EpochOf(absl::string_view batch) {
+  if (batch.size() < kBatchHeadBytes) return std::nullopt;
+  return kv::LoadAs<uint64_t>(batch.data() + 8);
+}
+
 absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes) {
   if (bytes.size() < kBatchHeadBytes) return Bad("cut short");
   if (kv::LoadAs<uint64_t>(bytes.data()) != Checksum(bytes.substr(sizeof(uint64_t)))) return Bad("torn");

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,8 @@ struct Record {
 
   bool operator==(const Record&) const = default;
   size_t bytes() const;  // in a batch
+  // Whether it says what becomes of an item, whose key it has.
+  bool is_of_an_item() const { return kind == Kind::kPut || kind == Kind::kDelete || kind == Kind::kTouch; }
 };
 
 struct Batch {
@@ -64,6 +67,9 @@ inline constexpr size_t kBatchHeadBytes = 56;
 
 // REQUIRES that sequences follow each other from `batch.first`.
 std::string EncodeBatch(const Batch& batch);
+
+// The epoch that a batch says it is of, before anything is known of the rest; nothing: it is too short to say.
+std::optional<uint64_t> EpochOf(absl::string_view batch);
 
 // Of untrusted bytes. INVALID_ARGUMENT: torn, cut short, of no known kind, or of no request that there can be.
 absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes);

@@ -42,6 +42,12 @@ bool Add(const SlotRange& range, SlotSet* slots) {
 
 }  // namespace
 
+SlotWords WordsOf(const SlotSet& slots) {
+  SlotWords words = {};
+  for (size_t slot = 0; slot < kClusterSlots; ++slot) words[slot / 64] |= uint64_t{slots[slot]} << slot % 64;
+  return words;
+}
+
 std::vector<SlotRange> RangesOf(const SlotSet& slots) {
   std::vector<SlotRange> ranges;
   for (size_t slot = 0; slot < kClusterSlots; ++slot) {

@@ -10,6 +10,7 @@
 #ifndef FARLOOK_KV_CLUSTER_MAP_H_
 #define FARLOOK_KV_CLUSTER_MAP_H_
 
+#include <array>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
@@ -35,6 +36,10 @@ inline constexpr size_t kMaxClusterNameBytes = 128;
 constexpr size_t ClusterSlotOf(uint64_t hash) { return (hash * 0x9e37'79b9'7f4a'7c15) >> (64 - kSlotBits); }
 
 using SlotSet = std::bitset<kClusterSlots>;
+// The same as words, slot 0 the lowest bit of the first: what goes over the network, and what threads may share.
+using SlotWords = std::array<uint64_t, kClusterSlots / 64>;
+SlotWords WordsOf(const SlotSet& slots);
+constexpr bool HasSlot(const SlotWords& words, size_t slot) { return (words[slot / 64] >> slot % 64 & 1) != 0; }
 
 struct SlotRange {
   size_t first = 0, last = 0;

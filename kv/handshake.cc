@@ -158,6 +158,8 @@ struct WelcomeFields {
     field(Welcome::kGroup, has_group, m.group_epoch, m.lease_us, zero);
     field(
         Welcome::kPuts, [&] { return m.puts != 0; }, m.puts);
+    field(
+        Welcome::kSlots, [&] { return m.slots != SlotWords{}; }, m.slots);
   }
 };
 
@@ -189,6 +191,10 @@ struct FollowFields {
   static void Visit(Message& m, Field& field) {
     field(Follow::kReplica, Always, m.incarnation, m.epoch, m.accepted);
     field.Text(Follow::kJoins, m.address);
+    uint64_t zero = 0;
+    field(
+        Follow::kTakes, [&] { return m.move != 0; }, m.move, zero);
+    field.Text(Follow::kTaker, m.taker);
   }
 };
 
@@ -397,6 +403,7 @@ absl::StatusOr<Follow> Follow::Decode(absl::string_view bytes) {
   Follow follow;
   if (absl::Status status = DecodeFirstMessage<FollowFields>(bytes, &follow); !status.ok()) return status;
   if (follow.incarnation == 0) return Malformed("follow: no incarnation");
+  if ((follow.move != 0) != !follow.taker.empty()) return Malformed("follow: half of what it takes slots by");
   return follow;
 }
 

@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kv/cluster_map.h"
 #include "kv/limits.h"
 
 namespace farlook::kv {
@@ -186,6 +187,8 @@ struct Welcome {
     kGets = 11,    // u32; absent: the client is to ask for one key in a message
     kGroup = 12,   // epoch u64 | lease in microseconds u32 | zero u32; absent: there is no group
     kPuts = 13,    // u32; absent: the client is to put one key in a message
+    kSlots = 14,   // 64 u64, a bit for each slot that the group has in kGroup's epoch; absent: it has none, or there
+                   // is no cluster
   };
 
   uint8_t version = kMaxVersion;
@@ -207,6 +210,7 @@ struct Welcome {
   std::string cluster;       // of which the group is one (cluster_map.h); empty: of none
   uint64_t group_epoch = 0;  // that the members' words show (epoch_word.h), from 1 on; 0: there is no group
   uint32_t lease_us = 0;     // of the group (read_lease.h), from 1 on
+  SlotWords slots = {};      // of the cluster, that are the group's in group_epoch
 
   std::string Encode() const;
   static absl::StatusOr<Welcome> Decode(absl::string_view bytes);
@@ -244,6 +248,8 @@ struct Follow {
   enum Tag : uint16_t {
     kReplica = 1,  // incarnation u64 | epoch u64 | accepted u64
     kJoins = 2,    // its address; absent: it is a member, or was filled from here before
+    kTakes = 3,    // move u64 | zero u64; absent: it follows to be a backup
+    kTaker = 4,    // name; likewise
   };
 
   uint8_t version = kMaxVersion;
@@ -251,6 +257,8 @@ struct Follow {
   uint64_t epoch = 0;        // that it knows
   uint64_t accepted = 0;     // it has all records up to this one; in the answer to one that joins: as if it had them
   std::string address = {};  // of one that joins, as clients come to it: it has nothing, and is to be filled
+  uint64_t move = 0;         // of another group's primary, which joins to take slots: which of its record's moves it is
+  std::string taker = {};    // and its group's name
 
   std::string Encode() const;
   static absl::StatusOr<Follow> Decode(absl::string_view bytes);

@@ -28,11 +28,12 @@
 #include "rdma/clock.h"
 #include "server/outcomes.h"
 #include "server/partition_locks.h"
+#include "server/record_sink.h"
 #include "server/server_time.h"
 
 namespace farlook::server {
 
-class Backup {
+class Backup final : public RecordSink {
  public:
   // An empty table that keeps what has expired (TableOptions), of as many partitions and with the same hash seed as the
   // primary's, which hears `primary` in `epoch` from record 1 on, or from the one after `accepted`, if that fills it.
@@ -44,13 +45,13 @@ class Backup {
   // RESOURCE_EXHAUSTED, and all that follows: this table has no room where the primary's has; only a new one, which is
   // filled, can follow. What was accepted before can be promoted. DATA_LOSS: a record that no table of this shape can
   // have made.
-  absl::Status Take(absl::string_view batch);
+  absl::Status Take(absl::string_view batch) override;
 
   // From now on it hears `primary`.
   void EnterEpoch(uint64_t epoch, uint64_t primary) { stream_.EnterEpoch(epoch, primary); }
 
   // Forgets the records after `to`, which a new primary lacks, so none of them is committed. DATA_LOSS: one is.
-  absl::Status Cut(uint64_t to);
+  absl::Status Cut(uint64_t to) override;
 
   // It is primary of `epoch` now: publishes all that was accepted, and gives back what is set aside. An error: it lacks
   // some of that, and must not serve.
@@ -58,7 +59,7 @@ class Backup {
 
   // Take() or Promote() said that only a new table, which is filled, can follow.
   bool has_failed() const { return !failed_.ok(); }
-  uint64_t accepted() const { return stream_.accepted(); }
+  uint64_t accepted() const override { return stream_.accepted(); }
   uint64_t applied() const { return stream_.accepted() - stream_.tail().size(); }
   const cluster::IncomingStream& stream() const { return stream_; }
   const Outcomes& outcomes() const { return outcomes_; }

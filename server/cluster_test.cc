@@ -127,7 +127,7 @@ TEST_F(ClusterTest, EachServerTellsTheMapAndAnswersForItsOwnSlots) {
   for (int i = 0; i < 10'000 && servers_[0]->Stats("cluster_groups") != "cluster_groups 2\n"; ++i) {
     absl::SleepFor(absl::Milliseconds(1));
   }
-  EXPECT_EQ(servers_[0]->Stats("cluster_"), "cluster_groups 2\ncluster_slots 2000\n");
+  EXPECT_EQ(servers_[0]->Stats("cluster_"), "cluster_groups 2\ncluster_moves 0\ncluster_slots 2000\n");
 }
 
 TEST_F(ClusterTest, AMapIsThereBeforeOthersHaveBegun) {

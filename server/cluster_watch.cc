@@ -43,6 +43,7 @@ void ClusterWatch::SetOwn(const Configuration& own) {
   absl::MutexLock lock(&mutex_);
   if (own == own_) return;
   own_ = own;
+  hurries_ = true;
   Compose();
 }
 
@@ -92,9 +93,13 @@ void ClusterWatch::Run() {
           {{"cluster", cluster_}, {"reason", status.message()}});
     }
     absl::MutexLock lock(&mutex_);
-    // While a cluster begins clients wait for its last group.
-    const absl::Duration pause = complete_ ? interval_ : interval_ / 10;
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), pause)) return;
+    if (status.ok()) TellOfConflict();
+    // While a cluster begins clients wait for its last group, and while slots move for who has them next.
+    const absl::Duration pause = complete_ && own_.moves.empty() ? interval_ : interval_ / 20;
+    hurries_ = false;
+    const auto is_due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || hurries_; };
+    mutex_.AwaitWithTimeout(absl::Condition(&is_due), pause);
+    if (stopping_) return;
   }
 }
 
@@ -112,7 +117,9 @@ absl::Status ClusterWatch::Read(cluster::Directory* directory) {
   std::vector<std::string> names;
   {
     absl::MutexLock lock(&mutex_);
-    for (const ClusterRecord::Group& group : record_.groups) names.push_back(group.name);
+    for (const ClusterRecord::Group& group : record_.groups) {
+      if (!group.has_left) names.push_back(group.name);
+    }
   }
   for (const std::string& name : names) {
     if (name == group_) continue;
@@ -159,6 +166,7 @@ void ClusterWatch::Compose() {
   if (record_.id == 0 || own_.epoch == 0) return;
   kv::ClusterMap map{.name = own_.cluster, .id = record_.id, .hash_seed = record_.hash_seed};
   for (const ClusterRecord::Group& group : record_.groups) {
+    if (group.has_left) continue;
     if (group.name == group_) {
       map.groups.push_back(GroupOf(group_, own_));
     } else if (const auto other = others_.find(group.name); other != others_.end()) {
@@ -167,12 +175,27 @@ void ClusterWatch::Compose() {
       map.groups.push_back({.name = group.name, .slots = group.first_slots});
     }
   }
+  Give(&map);
   // The record may be of a time before it entered.
-  if (map.Find(group_) == nullptr) map.groups.push_back(GroupOf(group_, own_));
+  if (record_.Find(group_) == nullptr) map.groups.push_back(GroupOf(group_, own_));
   Share(&map);
   map_ = map.Encode();
   groups_ = map.groups.size();
   complete_ = map.Served().all();
+}
+
+// Slots that are given nobody but the taker will have, although its record may not say so yet.
+void ClusterWatch::Give(kv::ClusterMap* map) const {
+  const auto give = [map](const Configuration& giver) {
+    for (const cluster::Move& move : giver.moves) {
+      if (move.kind != cluster::Move::Kind::kGiven) continue;
+      for (kv::ClusterMap::Group& group : map->groups) {
+        if (group.name == move.group) group.slots |= move.slots;
+      }
+    }
+  };
+  give(own_);
+  for (const auto& [name, other] : others_) give(other);
 }
 
 // No slot to two groups.
@@ -184,14 +207,21 @@ void ClusterWatch::Share(kv::ClusterMap* map) {
     return a->epoch > b->epoch;
   });
   kv::SlotSet taken;
+  conflict_ = {};
   for (kv::ClusterMap::Group* const group : order) {
     const kv::SlotSet common = group->slots & taken;
     group->slots &= ~taken;
     taken |= group->slots;
-    if (common.none() || std::exchange(conflict_is_told_, true)) continue;
-    Log(LogLevel::kError, "two groups of the cluster claim the same slots; the map leaves them to the other one",
-        {{"group", group->name}, {"slots", kv::FormatSlots(common)}});
+    if (common.any()) conflict_ = {group->name, common};
   }
+}
+
+// While slots move two records may have them, which were read one after the other; but not for long.
+void ClusterWatch::TellOfConflict() {
+  conflict_rounds_ = conflict_.second.any() ? conflict_rounds_ + 1 : 0;
+  if (conflict_rounds_ != kRoundsOfAConflict) return;
+  Log(LogLevel::kError, "two groups of the cluster claim the same slots; the map leaves them to the other one",
+      {{"group", conflict_.first}, {"slots", kv::FormatSlots(conflict_.second)}});
 }
 
 }  // namespace farlook::server

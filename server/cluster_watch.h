@@ -11,7 +11,7 @@
 //   * of its own group the map shows the configuration that was set last;
 //   * of another one an epoch that is not less than what it showed before;
 //   * no slot is of two groups. Where two records claim one, this server's own group has it; else the one of the higher
-//     epoch, or, of two that are the same, the one that entered earlier. The log says so, once.
+//     epoch, or, of two that are the same, the one that entered earlier. The log says so, where that lasts.
 #ifndef FARLOOK_SERVER_CLUSTER_WATCH_H_
 #define FARLOOK_SERVER_CLUSTER_WATCH_H_
 
@@ -61,12 +61,16 @@ class ClusterWatch {
   size_t groups() const;  // of the map
 
  private:
+  static constexpr int kRoundsOfAConflict = 5;
+
   void Run();
   absl::Status Read(cluster::Directory* directory);
   absl::Status ReadGroup(cluster::Directory* directory, const std::string& name);
   void TellOnce(const std::string& name, const absl::Status& why);
   void Compose() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Give(kv::ClusterMap* map) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Share(kv::ClusterMap* map) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellOfConflict() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string group_;
 
@@ -80,10 +84,13 @@ class ClusterWatch {
 
   mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  cluster::ClusterRecord record_ ABSL_GUARDED_BY(mutex_);                         // id 0: none is known
-  cluster::Configuration own_ ABSL_GUARDED_BY(mutex_);                            // epoch 0: likewise
+  bool hurries_ ABSL_GUARDED_BY(mutex_) = false;           // its own group has changed, and so have others, most likely
+  cluster::ClusterRecord record_ ABSL_GUARDED_BY(mutex_);  // id 0: none is known
+  cluster::Configuration own_ ABSL_GUARDED_BY(mutex_);     // epoch 0: likewise
   std::map<std::string, cluster::Configuration> others_ ABSL_GUARDED_BY(mutex_);  // those that are known
-  bool conflict_is_told_ ABSL_GUARDED_BY(mutex_) = false;
+  // A group, and its slots that another one has in the map.
+  std::pair<std::string, kv::SlotSet> conflict_ ABSL_GUARDED_BY(mutex_);
+  int conflict_rounds_ ABSL_GUARDED_BY(mutex_) = 0;  // of reading, one after the other, after which there was one
   std::string map_ ABSL_GUARDED_BY(mutex_);
   size_t groups_ ABSL_GUARDED_BY(mutex_) = 0;
   bool complete_ ABSL_GUARDED_BY(mutex_) = false;  // each slot has a group that has begun

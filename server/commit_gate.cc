@@ -111,6 +111,7 @@ CommitGate::Begun CommitGate::Append(uint64_t hash, Pending pending, absl::strin
 CommitGate::Begun CommitGate::Begin(const kv::Request& request, uint64_t hash, Asker asker, bool may_step,
                                     LockTimes* times) {
   TimedLock lock(locks_->of(hash), times);
+  if (!Owns(hash)) return {Outcome(kv::Code::kMoved)};
   if (MarkBusy(hash)) return {Outcome(kv::Code::kBusy)};
   const Present present = Look(hash, request.key);
   if (present.result.code == kv::Code::kTimeIsOver) {
@@ -161,6 +162,10 @@ CommitGate::Begun CommitGate::BeginPut(uint64_t hash, absl::string_view value, P
 CommitGate::Begun CommitGate::BeginReserved(const kv::Reservation& reservation, const kv::PutParams& params,
                                             Asker asker) {
   const uint64_t hash = reservation.hash;
+  if (!Owns(hash)) {
+    table_->Abandon(reservation);
+    return {Outcome(kv::Code::kMoved)};
+  }
   if (MarkBusy(hash)) return {Outcome(kv::Code::kBusy)};
   const auto lengths = kv::ItemLengths::From(kv::LoadWord(reservation.head.data()));
   Pending pending;
@@ -183,6 +188,30 @@ CommitGate::Begun CommitGate::BeginReserved(const kv::Reservation& reservation, 
   pending.expires_ms = keeps ? present.item.expiry_ms : params.expiry_ms;
   return Append(hash, std::move(pending), {reservation.value.data(), reservation.value.size()},
                 {kv::Code::kOk, reservation.version, reservation.slot});
+}
+
+CommitGate::Begun CommitGate::Adopt(uint64_t hash, const RecordStream::Record& record) {
+  TimedLock lock(locks_->of(hash), nullptr);
+  if (MarkBusy(hash)) return {Outcome(kv::Code::kBusy)};
+  Pending pending;
+  pending.kind = record.kind;
+  pending.key = std::string(record.key);
+  pending.expires_ms = record.expires_ms;
+  if (record.kind != Kind::kPut) {
+    if (Look(hash, record.key).result.code == kv::Code::kNotFound) return {Outcome(kv::Code::kOk)};
+    return Append(hash, std::move(pending), {}, Outcome());
+  }
+  pending.flags = record.flags;
+  pending.item_kind = record.item_kind;
+  kv::Reservation& reservation = pending.reservation;
+  const kv::Code code = table_->ReserveCopy(hash, record.key, record.value.size(), record.version, &reservation,
+                                            clock_->NowNs(), record.flags, record.item_kind);
+  if (code != kv::Code::kOk) return {Outcome(code)};
+  kv::StoreBytes(reservation.value.data(), record.value.data(), record.value.size());
+  const kv::Reservation reserved = reservation;
+  Begun begun = Append(hash, std::move(pending), record.value, Outcome());
+  if (begun.sequence == 0) table_->Abandon(reserved);
+  return begun;
 }
 
 // ---- Counters.
@@ -210,6 +239,7 @@ CommitGate::Begun CommitGate::BeginCounter(const kv::Request& request, uint64_t 
 
 CommitGate::Begun CommitGate::ReadCounter(const kv::Request& request, uint64_t hash, LockTimes* times) {
   TimedLock lock(locks_->of(hash), times);
+  if (!Owns(hash)) return {Outcome(kv::Code::kMoved)};
   const Present present = Look(hash, request.key);
   if (present.result.code == kv::Code::kTimeIsOver) {
     if (!MarkBusy(hash)) BeginExpiry(hash, request.key, /*wanted=*/true);
@@ -223,40 +253,74 @@ CommitGate::Begun CommitGate::ReadCounter(const kv::Request& request, uint64_t h
 // ---- Ends of items.
 
 // Nothing where the stream is full: who wants it comes again. REQUIRES the lock, and that no write is under way.
-void CommitGate::BeginExpiry(uint64_t hash, absl::string_view key, bool wanted) {
-  Pending pending;
+void CommitGate::BeginErasure(uint64_t hash, Pending pending) {
   pending.kind = Kind::kDelete;
-  pending.key = std::string(key);
-  pending.is_expiry = true;
-  pending.wanted = wanted;
   const Begun begun = Append(hash, std::move(pending), {}, Outcome());
   if (begun.sequence == 0) return;
   absl::MutexLock lock(&errands_mutex_);
   errands_.push_back({hash, begun});
 }
 
+void CommitGate::BeginExpiry(uint64_t hash, absl::string_view key, bool wanted) {
+  Pending pending;
+  pending.key = std::string(key);
+  pending.is_expiry = true;
+  pending.wanted = wanted;
+  BeginErasure(hash, std::move(pending));
+}
+
+bool CommitGate::HasRoomForErrand() {
+  absl::MutexLock lock(&errands_mutex_);
+  return errands_.size() < kMostErrands;
+}
+
 bool CommitGate::Expire(uint64_t hash, absl::string_view key) {
   TimedLock lock(locks_->of(hash), nullptr);
+  if (!Owns(hash)) return true;  // who looks again hears that it is another group's
   if (Look(hash, key).result.code != kv::Code::kTimeIsOver) return false;
   if (!MarkBusy(hash)) BeginExpiry(hash, key, /*wanted=*/true);
   return true;
 }
 
 bool CommitGate::ExpireUnasked(uint64_t hash, absl::string_view key) {
-  {
-    absl::MutexLock lock(&errands_mutex_);
-    if (errands_.size() >= kMostErrands) return false;
-  }
+  if (!HasRoomForErrand()) return false;
   TimedLock lock(locks_->of(hash), nullptr);
-  if (!KeysOf(hash).contains(hash) && Look(hash, key).result.code == kv::Code::kTimeIsOver) {
+  if (Owns(hash) && !KeysOf(hash).contains(hash) && Look(hash, key).result.code == kv::Code::kTimeIsOver) {
     BeginExpiry(hash, key, /*wanted=*/false);
   }
   return true;
 }
 
+bool CommitGate::EraseUnasked(uint64_t hash, absl::string_view key) {
+  if (!HasRoomForErrand()) return false;
+  TimedLock lock(locks_->of(hash), nullptr);
+  if (KeysOf(hash).contains(hash)) return false;
+  if (Look(hash, key).result.code == kv::Code::kNotFound) return true;
+  Pending pending;
+  pending.key = std::string(key);
+  BeginErasure(hash, std::move(pending));
+  return KeysOf(hash).contains(hash);  // else the stream is full
+}
+
+bool CommitGate::HasPending(const kv::SlotSet& slots) {
+  for (size_t i = 0; i < partitions_.size(); ++i) {
+    TimedLock lock(locks_->at(static_cast<int>(i)), nullptr);
+    for (const auto& [hash, pending] : partitions_[i]) {
+      if (slots[kv::ClusterSlotOf(hash)]) return true;
+    }
+  }
+  return false;
+}
+
+void CommitGate::Leave(uint64_t hash, const Begun& begun) {
+  absl::MutexLock lock(&errands_mutex_);
+  errands_.push_back({hash, begun});
+}
+
+// Each of those that are there, once: one that lacks room, or was undone, has its turn again after the others.
 size_t CommitGate::EndErrands(LockTimes* times) {
   size_t done = 0;
-  for (;;) {
+  for (size_t most = kMostErrands; most > 0; --most) {
     Errand errand;
     {
       absl::MutexLock lock(&errands_mutex_);
@@ -264,9 +328,14 @@ size_t CommitGate::EndErrands(LockTimes* times) {
       errand = errands_.front();
       errands_.pop_front();
     }
-    End(errand.hash, &errand.begun, times);  // nothing that it needs can be missing
-    ++done;
+    if (End(errand.hash, &errand.begun, times)) {
+      ++done;
+    } else {
+      Leave(errand.hash, errand.begun);
+      if (errand.begun.sequence <= committed()) Advanced();  // it waits for room, which is made at the next attempt
+    }
   }
+  return done;
 }
 
 // ---- All that is appended.

@@ -20,6 +20,8 @@
 //   * a write is published, and its outcome told, after all members accepted its record;
 //   * from Begin to End of a write no other write of a key with this hash begins. So conditions are judged by what is
 //     published, and records of a key stand in the stream in the order in which they take effect;
+//   * of slots that are not the group's nothing begins, but what Adopt() and EraseUnasked() are asked for. Who takes
+//     slots away from it (Serving) and then has had the lock of each partition knows all that began before;
 //   * a write that was accepted, and for which the index has no room in the end, is undone by another record, and
 //     answered when that is accepted.
 #ifndef FARLOOK_SERVER_COMMIT_GATE_H_
@@ -37,12 +39,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "kv/cluster_map.h"
 #include "kv/message.h"
 #include "kv/table.h"
 #include "rdma/clock.h"
 #include "server/lock_times.h"
 #include "server/partition_locks.h"
 #include "server/server_time.h"
+#include "server/serving.h"
 #include "server/session.h"
 
 namespace farlook::server {
@@ -104,17 +108,31 @@ class CommitGate {
     return stream_->Append({.kind = RecordStream::Kind::kLost, .session = session}) != 0;
   }
 
+  // Of a primary that takes slots: carries out what another group's primary said of an item, which keeps its version.
+  // `record` is nobody's. As of Begin(), but that nothing is judged: what changes an item that is not there is over at
+  // once, with kOk and without a sequence.
+  Begun Adopt(uint64_t hash, const RecordStream::Record& record);
+
   // Publishes what Begin() took, now that `begun->sequence` is committed. True: `begun->outcome` is to be told. False:
   // wait for `begun->sequence`, which is another one now, or the same, and call again.
   bool End(uint64_t hash, Begun* begun, LockTimes* times);
+
+  // Whoever began a write goes: any worker ends it.
+  void Leave(uint64_t hash, const Begun& begun);
 
   // The key's item was found to have expired: ends it. False: it is not there any more; look again. Else call again, or
   // look, when turn() has changed.
   bool Expire(uint64_t hash, absl::string_view key);
   // The same for who does not wait for it. False: there are as many errands as may be.
   bool ExpireUnasked(uint64_t hash, absl::string_view key);
+  // Ends the item of a key that is another group's, or is yet to become this one's. As of ExpireUnasked().
+  bool EraseUnasked(uint64_t hash, absl::string_view key);
   // Publishes what is committed of errands. How many.
   size_t EndErrands(LockTimes* times);
+
+  // Whether a write of a key in one of these slots is under way. Where their requests are refused from now on: whether
+  // there will be a record of one after stream()->last(), apart from such as change nothing.
+  bool HasPending(const kv::SlotSet& slots);
 
   // Whether a write to a key of this hash would find it kBusy; then turn() changes when that is over.
   bool Busy(uint64_t hash);
@@ -137,6 +155,9 @@ class CommitGate {
   uint64_t turn() const { return turn_.load(std::memory_order_acquire); }
   // The stream's committed() has changed. Any thread.
   void Advanced();
+  // Of a cluster's group: which slots are its own. Requests of other keys end with kMoved, and nothing expires there.
+  // REQUIRES that no other thread uses the gate yet.
+  void SetServing(const Serving* serving) { serving_ = serving; }
   // `wake` is called, by any thread, when turn() has changed. REQUIRES that no other thread uses the gate yet.
   void AddWorker(std::function<void()> wake) { wakes_.push_back(std::move(wake)); }
 
@@ -172,6 +193,7 @@ class CommitGate {
     Begun begun;
   };
 
+  bool Owns(uint64_t hash) const { return serving_ == nullptr || serving_->Owns(kv::ClusterSlotOf(hash)); }
   Keys& KeysOf(uint64_t hash) { return partitions_[static_cast<size_t>(table_->PartitionOf(hash))]; }
   bool MarkBusy(uint64_t hash);
   Present Look(uint64_t hash, absl::string_view key) const;
@@ -181,6 +203,8 @@ class CommitGate {
   Begun BeginCounter(const kv::Request& request, uint64_t hash, const Present& present, Pending pending, bool may_step);
   Begun BeginPut(uint64_t hash, absl::string_view value, Pending pending, Outcome outcome, bool may_step);
   void BeginExpiry(uint64_t hash, absl::string_view key, bool wanted);
+  void BeginErasure(uint64_t hash, Pending pending);
+  bool HasRoomForErrand();
   Begun Append(uint64_t hash, Pending pending, absl::string_view value, const Outcome& outcome);
   kv::WriteResult Publish(uint64_t hash, const Pending& pending);
   bool Undo(uint64_t hash, Pending* pending);
@@ -190,6 +214,7 @@ class CommitGate {
   const rdma::Clock* const clock_;
   const ServerTime time_;
   RecordStream* const stream_;
+  const Serving* serving_ = nullptr;
   std::vector<Keys> partitions_;  // each under its lock
   std::atomic<uint64_t> turn_{1};
   std::vector<std::function<void()>> wakes_;

@@ -113,9 +113,11 @@ void Follower::OnWelcome(absl::string_view message) {
   if (must_prove && (!expected_.has_value() || !kv::SameMac(welcome->proof, *expected_))) {
     return Fail(absl::UnauthenticatedError("the primary does not know the secret of this backup's user"));
   }
-  if (backup_ != nullptr) told_ = backup_->accepted();
+  if (sink_ != nullptr) told_ = sink_->accepted();
   kv::Follow follow{.incarnation = me_.replica, .epoch = me_.epoch, .accepted = told_};
-  if (backup_ == nullptr) follow.address = me_.address;
+  if (sink_ == nullptr) follow.address = me_.address;
+  follow.move = me_.move;
+  follow.taker = me_.taker;
   Say(follow.Encode());
   state_ = State::kSaidFollow;
 }
@@ -124,16 +126,16 @@ void Follower::OnAnswer(absl::string_view message) {
   const auto answer = kv::Follow::Decode(message);
   if (!answer.ok()) return Fail(answer.status());
   if (answer->incarnation != me_.replica || answer->epoch != me_.epoch ||
-      (backup_ != nullptr && answer->accepted > told_)) {
+      (sink_ != nullptr && answer->accepted > told_)) {
     return Fail(absl::DataLossError("the primary answered another backup"));
   }
   // What follows that the new primary does not have. It hears when that is gone here too.
-  if (backup_ != nullptr && answer->accepted < told_) {
-    if (absl::Status cut = backup_->Cut(answer->accepted); !cut.ok()) return Fail(std::move(cut));
+  if (sink_ != nullptr && answer->accepted < told_) {
+    if (absl::Status cut = sink_->Cut(answer->accepted); !cut.ok()) return Fail(std::move(cut));
   }
-  if (backup_ == nullptr) {
+  if (sink_ == nullptr) {
     told_ = answer->accepted;
-    backup_ = make_(told_);
+    sink_ = make_(told_);
   }
   state_ = State::kFollows;
 }
@@ -148,7 +150,7 @@ void Follower::OnBatch(absl::string_view piece) {
     return Fail(absl::DataLossError(absl::StrCat("the primary sent a batch of impossible length, ", bytes)));
   }
   if (batch_.size() < bytes) return;
-  const absl::Status taken = backup_->Take(batch_);
+  const absl::Status taken = sink_->Take(batch_);
   batch_.clear();
   if (!taken.ok()) Fail(taken);
 }
@@ -167,8 +169,8 @@ bool Follower::TellAccepted() {
     if (!connection_->PostSend(to_send_, {})) return false;
     to_send_.clear();
   } else {
-    if (!follows() || (backup_->accepted() == told_ && !ping_)) return false;
-    const uint64_t accepted = backup_->accepted();
+    if (!follows() || (sink_->accepted() == told_ && !ping_)) return false;
+    const uint64_t accepted = sink_->accepted();
     char bytes[kAcceptedBytes];
     kv::StoreAs(bytes, accepted);
     if (!connection_->PostSend({bytes, sizeof bytes}, {})) return false;

@@ -1,5 +1,6 @@
-// A backup's connection to its primary: it comes as a client does, and proves who it is where it is asked; it says from
-// where on it follows, hands batches to the Backup, and tells what that accepted. The other end: feed.h.
+// A backup's connection to its primary, or that of another group's primary which takes slots: it comes as a client
+// does, and proves who it is where it is asked; it says from where on it follows, hands batches to the Backup, or
+// Adopter, and tells what that accepted. The other end: feed.h.
 //
 // Driven by Poll(); no thread, no clock, no wait. It connects once: who owns it dials again, with another one.
 //
@@ -20,7 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "kv/handshake.h"
 #include "rdma/transport.h"
-#include "server/backup.h"
+#include "server/record_sink.h"
 
 namespace farlook::server {
 
@@ -33,12 +34,14 @@ class Follower {
     uint64_t epoch = 0;
     std::string user = {}, secret = {};  // where the primary asks for them
     std::string address = {};            // of one that joins
+    uint64_t move = 0;                   // of one that takes slots, as of kv::Follow
+    std::string taker = {};
   };
   // All outlive it.
-  Follower(rdma::Endpoint* endpoint, Backup* backup, Identity me)
-      : endpoint_(endpoint), backup_(backup), me_(std::move(me)) {}
+  Follower(rdma::Endpoint* endpoint, RecordSink* sink, Identity me)
+      : endpoint_(endpoint), sink_(sink), me_(std::move(me)) {}
   // Of one that joins: `make` is called when the primary has said from where on it hears all.
-  Follower(rdma::Endpoint* endpoint, std::function<Backup*(uint64_t accepted)> make, Identity me)
+  Follower(rdma::Endpoint* endpoint, std::function<RecordSink*(uint64_t accepted)> make, Identity me)
       : endpoint_(endpoint), make_(std::move(make)), me_(std::move(me)) {}
   ~Follower() = default;
   Follower(const Follower&) = delete;
@@ -59,8 +62,8 @@ class Follower {
   bool follows() const { return state_ == State::kFollows; }
   // The connection is over, or never was; status() says why.
   bool over() const { return state_ == State::kOver; }
-  // What ended it: of Backup::Take(), which says whether to connect again helps; of the primary, if it refused it: with
-  // PERMISSION_DENIED it will not have this backup; or of the transport, UNAVAILABLE.
+  // What ended it: of RecordSink::Take(), which says whether to connect again helps; of the primary, if it refused it:
+  // with PERMISSION_DENIED it will not have this backup; or of the transport, UNAVAILABLE.
   const absl::Status& status() const { return status_; }
 
  private:
@@ -80,8 +83,8 @@ class Follower {
   bool TellAccepted();
 
   rdma::Endpoint* const endpoint_;
-  Backup* backup_ = nullptr;
-  const std::function<Backup*(uint64_t accepted)> make_;
+  RecordSink* sink_ = nullptr;
+  const std::function<RecordSink*(uint64_t accepted)> make_;
   const Identity me_;
   std::unique_ptr<rdma::Connection> connection_;
   State state_ = State::kConnecting;

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "server/backup.h"
 #include "server/feed.h"
 #include "server/group_stream.h"
 #include "server/test_worker.h"

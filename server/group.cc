@@ -200,7 +200,8 @@ void Group::Publish() {
                  .members = absl::StrJoin(addresses, ","),
                  .epoch = configuration.epoch,
                  .lease_us = configuration.lease_us,
-                 .cluster = configuration.cluster});
+                 .cluster = configuration.cluster,
+                 .slots = kv::WordsOf(configuration.slots)});
   TellCluster(configuration);
   const bool takes_writes = configuration.members.size() >= configuration.min_insync;
   const bool took = serving_.takes_writes();
@@ -310,6 +311,7 @@ void Group::Run() {
   }
   follower_.reset();
   endpoint_.reset();
+  taking_.reset();
 }
 
 // Of a backup that had nothing to do: whether it looks again before it sleeps. What its primary waits for, that one's
@@ -368,12 +370,15 @@ void Group::Describe() {
       describe(member.kind == Replica::Kind::kPrimary ? "primary" : "backup", member.incarnation, member.address);
     }
     for (const auto& [incarnation, state] : followers) {
-      if (member_.configuration().Find(incarnation) != nullptr) continue;
+      if (member_.configuration().Find(incarnation) != nullptr || state.move != 0) continue;
       describe(state.waits ? "spare" : "joining", incarnation, state.address);
     }
   }
   DescribeCluster();
+  DescribeMoves(&text);
   absl::MutexLock lock(&mutex_);
+  known_ = member_.Serves() ? member_.configuration() : Configuration();
+  if (!failed_.empty()) absl::StrAppend(&text, "failed ", failed_, "\n");
   if (member_.epoch() != 0) {
     figures_.replicas = member_.configuration().replicas;
     figures_.members = member_.configuration().members.size();
@@ -386,6 +391,7 @@ void Group::Describe() {
 std::string Group::Ask(absl::string_view what) {
   absl::MutexLock lock(&mutex_);
   if (what == "status") return absl::StrCat(status_, handover_ ? "handover begun\n" : "");
+  if (std::string answer = AskCluster(what); !answer.empty()) return answer;
   uint64_t epoch = 0;
   if (!absl::ConsumePrefix(&what, "handover ") || !absl::SimpleAtoi(what, &epoch)) return "";
   if (epoch < led_since_) return "begun\n";  // by the primary before, which was asked

@@ -2,7 +2,8 @@
 //
 //     directory --watcher's thread--> changes --> Member --> actions     on the group's thread, which also
 //         as joiner and backup follows the primary, and promotes itself when that has ended for certain;
-//         as primary fills joiners and adds them, and removes backups that are gone or stand still.
+//         as primary fills joiners and adds them, and removes backups that are gone or stand still; of a cluster's
+//         group it gives slots to others, and takes theirs.
 //
 // A backup takes the primary's place when nothing was heard of it for some time (Options::suspicion), stopped or cut
 // off as it may be: then it waits for the leases of those who READ the former one's memory (docs/cluster.md). Where the
@@ -41,9 +42,11 @@
 #include "rdma/clock.h"
 #include "rdma/transport.h"
 #include "rdma/wake_fd.h"
+#include "server/adopter.h"
 #include "server/backup.h"
 #include "server/cluster_watch.h"
 #include "server/commit_gate.h"
+#include "server/eraser.h"
 #include "server/follower.h"
 #include "server/group_stream.h"
 #include "server/group_url.h"
@@ -105,7 +108,8 @@ class Group {
   // Serves no more, and ends the threads.
   void Stop();
 
-  // What an operator asks: "status", "handover EPOCH". The answer's lines; empty: there is no such thing.
+  // What an operator asks: "status", "handover EPOCH"; of a cluster's group "take GROUP SLOTS", "cancel", "leave". The
+  // answer's lines; empty: there is no such thing.
   std::string Ask(absl::string_view what);
   GroupFigures figures() const {
     absl::MutexLock lock(&mutex_);
@@ -138,6 +142,37 @@ class Group {
     std::unique_ptr<Refill> refill;
     uint64_t caught_up = 0;  // it may be added when it has accepted this record; 0: not known yet
   };
+  // Another group's primary that takes slots (group_give.cc).
+  struct Giving {
+    uint64_t taker = 0;  // its incarnation
+    cluster::Move move;  // as the taker's record has it
+    uint64_t from = 0;   // it hears all records after this one
+    std::unique_ptr<Refill> refill;
+    absl::Time copied_at = absl::InfiniteFuture();  // all that was there at the beginning
+    absl::Time close_at = absl::InfinitePast();     // not before
+    absl::Time closed_at = absl::InfiniteFuture();  // since then requests of the slots are refused
+    uint64_t last = 0;  // it may have the slots when it has accepted this record; 0: not known
+  };
+  // Slots that this group takes (group_take.cc).
+  struct Taking {
+    cluster::Move move;
+    cluster::Configuration giver = {};  // as it was read last; epoch 0: not yet
+    absl::Time look_at = absl::InfinitePast(), dial_at = absl::InfinitePast();
+    absl::Time given_at = absl::InfiniteFuture();  // it was seen that they are given
+    std::unique_ptr<rdma::Endpoint> endpoint;
+    std::unique_ptr<Adopter> adopter;  // before `follower`, which refers to it
+    std::unique_ptr<Follower> follower;
+    uint64_t followed = 0;           // whom
+    std::unique_ptr<Eraser> eraser;  // of what a former attempt left
+    bool is_clean = false;
+    std::string waits;    // what for; empty: it goes on
+    std::string give_up;  // why; empty: it does not
+  };
+  // What operators asked for, and is not begun.
+  struct Asked {
+    std::optional<cluster::Move> take;
+    bool cancel = false, leave = false;
+  };
   struct Watched {
     uint64_t accepted = 0;
     absl::Time connected, moved;
@@ -156,11 +191,38 @@ class Group {
   void SetMembers();
   void Describe();
 
-  // Of a cluster's group (group_cluster.cc).
+  // Of a cluster's group (group_cluster.cc, group_give.cc, group_take.cc).
   absl::Status CheckCluster();
   void TellCluster(const cluster::Configuration& configuration);
   void WatchCluster();
   void DescribeCluster();
+  void DescribeMoves(std::string* text) const;
+  std::string AskCluster(absl::string_view what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string AskToTake(absl::string_view what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ServeSlots();
+  absl::StatusOr<cluster::Configuration> ReadGroup(const std::string& name);
+  bool Reassign(const kv::SlotSet& slots, std::vector<cluster::Move> moves);
+  bool Settle();
+  bool SettleGiven(const cluster::Move& move);
+  bool SettleTaken(const cluster::Move& move);
+  kv::SlotSet Foreign() const;
+  bool EraseForeign();
+  void Leave();
+  bool GiveSlots();
+  bool BeginGiving(uint64_t taker, const GroupStream::Follower& state);
+  bool Give();
+  void CloseSlots();
+  void ReopenSlots();
+  void StopGiving();
+  bool TakeSlots();
+  bool BeginAsked();
+  void LookAtGiver();
+  void DialGiver();
+  bool Clean();
+  bool Adopt();
+  bool Own();
+  void StartOver(absl::string_view why);
+  bool GiveUp();
 
   // Of a joiner or backup.
   bool Follow();
@@ -216,6 +278,12 @@ class Group {
   uint64_t filled_by_ = 0;  // the primary that backup_ heard first, or last
   std::unique_ptr<Filling> filling_;
   std::map<uint64_t, Watched> watched_;
+  std::unique_ptr<Giving> giving_;
+  std::unique_ptr<Taking> taking_;
+  std::unique_ptr<Eraser> eraser_;
+  bool erases_ = false;                          // there may be items of slots that it has not
+  absl::Time settle_at_ = absl::InfinitePast();  // the next look at the other groups of moves
+  absl::Time begin_giving_at_ = absl::InfinitePast();
   uint64_t handover_record_ = 0;  // whoever has accepted it may be the next primary; 0: nobody wants another one
   bool deposed_ = false;
 
@@ -226,6 +294,9 @@ class Group {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool handover_ ABSL_GUARDED_BY(mutex_) = false;  // is wanted, and may still be carried out
   std::string status_ ABSL_GUARDED_BY(mutex_);
+  cluster::Configuration known_ ABSL_GUARDED_BY(mutex_);  // as it was described last; epoch 0: it does not serve
+  Asked asked_ ABSL_GUARDED_BY(mutex_);
+  std::string failed_ ABSL_GUARDED_BY(mutex_);                 // why the last move into this group was given up
   uint64_t led_since_ ABSL_GUARDED_BY(mutex_) = ~uint64_t{0};  // the first epoch of which it was the primary
   bool can_hand_over_ ABSL_GUARDED_BY(mutex_) = false;
 

@@ -16,9 +16,11 @@ using cluster::Replica;
 bool Group::Serve() {
   WatchBackups();
   if (deposed_ || HandOver()) return true;
-  if (filling_ != nullptr) return Fill();
+  const bool moved = ServeSlots();
+  if (deposed_) return true;
+  if (filling_ != nullptr) return Fill() || moved;
   FillOne();
-  return filling_ != nullptr;
+  return filling_ != nullptr || moved;
 }
 
 // Carries out what an operator wants: not before a backup that is a member, and is connected, has accepted a record of
@@ -60,7 +62,7 @@ void Group::FillOne() {
   const Configuration& configuration = member_.configuration();
   if (configuration.members.size() >= configuration.replicas) return;  // who joins is a spare
   for (const auto& [joiner, state] : stream_.followers()) {
-    if (state.connection == 0 || !state.waits) continue;
+    if (state.connection == 0 || !state.waits || state.move != 0) continue;
     const absl::StatusOr<uint64_t> begun = stream_.Begin(joiner);
     if (!begun.ok()) continue;
     filling_ = std::make_unique<Filling>();

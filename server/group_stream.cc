@@ -176,6 +176,8 @@ absl::StatusOr<FeedId> GroupStream::Admit(const kv::Follow& follow) {
     follower.waits = joins;
     if (joins) {
       follower.address = follow.address;
+      follower.move = follow.move;
+      follower.taker = follow.taker;
       follower.from = 0;
     }
     advanced = Advance();

@@ -63,6 +63,8 @@ class GroupStream final : public RecordStream, public RecordSource {
   struct Follower {
     uint64_t connection = 0;  // its last; 0: it has none
     std::string address;      // of one that joins
+    uint64_t move = 0;        // it takes slots, as of kv::Follow; 0: it does not
+    std::string taker;        // likewise
     bool waits = false;       // it joins, and is not filled yet
     uint64_t from = 0;        // it heard all records after this one
     uint64_t accepted = 0;

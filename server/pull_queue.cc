@@ -280,12 +280,13 @@ void PullQueue::Publish(Pull& pull, bool may_step) {
     } else if (gate_ != nullptr) {
       begun = gate_->BeginReserved(pull.reservation, ParamsOf(pull, now_ns), {session_, pull.number});
       result = {begun.outcome.code, begun.outcome.version, begun.outcome.slot};
-      if (begun.sequence == 0 && !closed_) {
+      const bool waits = result.code == kv::Code::kBusy;
+      if (waits && !closed_) {
         pull.busy = true;
         ++busy_;
         return;
       }
-      if (begun.sequence == 0) result.code = kv::Code::kMakingRoom;
+      if (waits) result.code = kv::Code::kMakingRoom;
     } else {
       kv::PutParams params = ParamsOf(pull, now_ns);
       params.may_step = may_step;

@@ -37,6 +37,7 @@ Refill::Progress Refill::Step(size_t buckets) {
   {
     absl::MutexLock lock(locks_->at(partition_));
     const bool more = table_->Walk(partition_, &place_, buckets, [this](uint64_t hash, const kv::ItemView& item) {
+      if (slots_ != nullptr && !(*slots_)[kv::ClusterSlotOf(hash)]) return;
       if (!Copy(hash, item.key)) owed_.emplace_back(item.key);
     });
     if (!more) {

@@ -1,5 +1,5 @@
 // Fills a joiner of a group while writes go on: copies of all items, in the stream that brings it the records of
-// writes.
+// writes. Or a group that takes slots: copies of their items.
 //
 // A copy is appended under the lock of its key's partition, and says what is published. So what the stream says of a
 // key before the copy is in it, and what it says later came later. A key whose write is under way
@@ -16,6 +16,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "kv/cluster_map.h"
 #include "kv/table.h"
 #include "server/commit_gate.h"
 #include "server/partition_locks.h"
@@ -24,9 +25,11 @@ namespace farlook::server {
 
 class Refill {
  public:
-  // Of a joiner that follows the stream from the record after `from` on. All outlive it.
-  Refill(const kv::Table* table, PartitionLocks* locks, CommitGate* gate, uint64_t from)
-      : table_(table), locks_(locks), gate_(gate), from_(from) {}
+  // Of a joiner that follows the stream from the record after `from` on; `slots`: those whose items it wants, null:
+  // all. All outlive it.
+  Refill(const kv::Table* table, PartitionLocks* locks, CommitGate* gate, uint64_t from,
+         const kv::SlotSet* slots = nullptr)
+      : table_(table), locks_(locks), gate_(gate), from_(from), slots_(slots) {}
 
   enum class Progress {
     kMore,
@@ -48,6 +51,7 @@ class Refill {
   PartitionLocks* const locks_;
   CommitGate* const gate_;
   const uint64_t from_;
+  const kv::SlotSet* const slots_;
   int partition_ = 0;
   kv::WalkPlace place_;
   std::deque<std::string> owed_;  // keys that could not be copied when they were met

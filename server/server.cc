@@ -324,6 +324,7 @@ absl::Status Server::Impl::MakeTable(const std::function<void(int)>& on_progress
   locks_ = std::make_unique<PartitionLocks>(table_.get());
   if (group_ != nullptr) {
     gate_ = std::make_unique<CommitGate>(table_.get(), locks_.get(), &clock_, time_, group_->stream());
+    gate_->SetServing(group_->serving());
   }
   return absl::OkStatus();
 }

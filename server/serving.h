@@ -27,6 +27,7 @@ class Serving {
     uint64_t epoch = 0;   // 0: none is known
     uint32_t lease_us = 0;
     std::string cluster = {};  // of which the group is one; empty: of none
+    kv::SlotWords slots = {};  // that are the group's in this epoch
     std::string loss = {};     // all members are gone: what to say of that; empty: it is not so
   };
 
@@ -51,11 +52,8 @@ class Serving {
   }
   // The group is one of a cluster, and these slots are its own. One thread at a time.
   void SetSlots(const kv::SlotSet& slots) {
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      uint64_t word = 0;
-      for (size_t bit = 0; bit < 64; ++bit) word |= uint64_t{slots[64 * i + bit]} << bit;
-      slots_[i].store(word, std::memory_order_release);
-    }
+    const kv::SlotWords words = kv::WordsOf(slots);
+    for (size_t i = 0; i < slots_.size(); ++i) slots_[i].store(words[i], std::memory_order_release);
     is_in_cluster_.store(true, std::memory_order_release);
   }
 

@@ -61,6 +61,7 @@ void AddFacts(const ServerFacts& facts, const ServerMoment& moment, Lines& lines
   lines.Add("group_removed_backups", moment.group.removed_backups);
   if (!moment.group.is_in_cluster) return;
   lines.Add("cluster_groups", moment.group.cluster_groups);
+  lines.Add("cluster_moves", moment.group.cluster_moves);
   lines.Add("cluster_slots", moment.group.cluster_slots);
 }
 

@@ -46,6 +46,7 @@ struct GroupFigures {
   uint64_t removed_backups = 0;  // by this server, as primary
   bool is_in_cluster = false;
   uint64_t cluster_groups = 0;  // of the map; 0: a server that does not serve may not know it
+  uint64_t cluster_moves = 0;   // of slots from or to the group, that are under way
   uint64_t cluster_slots = 0;   // that are the group's own
 };
 

@@ -133,8 +133,9 @@ TEST_F(StatTextTest, OfAGroupAndItsClusterWhereThereAreSuch) {
   EXPECT_EQ(Text("group_members") + Text("cluster_"), "group_members 1\n");
   moment_.group.is_in_cluster = true;
   moment_.group.cluster_groups = 3;
+  moment_.group.cluster_moves = 1;
   moment_.group.cluster_slots = 2048;
-  EXPECT_EQ(Text("cluster_"), "cluster_groups 3\ncluster_slots 2048\n");
+  EXPECT_EQ(Text("cluster_"), "cluster_groups 3\ncluster_moves 1\ncluster_slots 2048\n");
 }
 
 TEST_F(StatTextTest, APrefixSelects) {

@@ -97,6 +97,9 @@ class Worker {
     sweep_.Noted();  // of what the backup was told something may expire
   }
 
+  // Items that expire came otherwise than by requests. On the worker's thread.
+  void NoteExpiry() { sweep_.Noted(); }
+
   // Of a group's primary: appends what its sessions' clients may ask again, for a joiner that follows the stream from
   // the record after `from` on. False: call again when the gate's turn() has changed.
   bool TellOutcomes(uint64_t from, OutcomesToTell* rest);

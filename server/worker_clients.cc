@@ -312,6 +312,7 @@ void Worker::Welcome(Link& link, Session* session, bool resumed) {
     welcome.cluster = std::move(told.cluster);
     welcome.group_epoch = told.epoch;
     welcome.lease_us = told.lease_us;
+    welcome.slots = told.slots;
   }
   link.welcome_ns = now_ns_;
   times_.Welcome(session->window(), &link.open);

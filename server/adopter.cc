@@ -1,0 +1,167 @@
+#include "server/adopter.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kv/message.h"
+
+namespace farlook::server {
+
+using cluster::Record;
+
+namespace {
+
+// Nobody's request: whom the giver told of it asks the giver again.
+RecordStream::Record ItemRecordOf(const Record& record) {
+  using Kind = RecordStream::Kind;
+  const Kind kind = record.kind == Record::Kind::kPut      ? Kind::kPut
+                    : record.kind == Record::Kind::kDelete ? Kind::kDelete
+                                                           : Kind::kTouch;
+  return {.kind = kind,
+          .version = record.version,
+          .expires_ms = record.expires_ms,
+          .flags = record.flags,
+          .item_kind = record.item_kind,
+          .key = record.key,
+          .value = record.value};
+}
+
+}  // namespace
+
+Adopter::~Adopter() {
+  for (const uint64_t hash : begun_) parts_.gate->Leave(hash, keys_.at(hash).begun);
+}
+
+absl::Status Adopter::Take(absl::string_view batch) {
+  // The giver's epoch may change meanwhile, as when it adds a backup: the stream is the same while the primary is.
+  if (const auto epoch = cluster::EpochOf(batch); epoch.has_value()) stream_.EnterEpoch(*epoch, giver_);
+  return stream_.Take(batch, parts_.time.At(parts_.clock->NowNs()), [this](const Record& record) {
+    kept_bytes_ += record.bytes();
+    return true;
+  });
+}
+
+absl::Status Adopter::Cut(uint64_t to) {
+  return absl::DataLossError(
+      absl::StrCat("the giver has nothing after record ", to, ", and ", accepted_, " was taken"));
+}
+
+bool Adopter::Pump() {
+  bool did = false;
+  while (failed_.ok() && EndNext()) did = true;
+  for (size_t i = stalled_.size(); i > 0 && failed_.ok(); --i) {
+    const uint64_t hash = stalled_.front();
+    stalled_.pop_front();
+    did = Begin(hash, &keys_.at(hash)) || did;
+  }
+  while (failed_.ok() && stalled_.empty() && keys_.size() < kMostUnderWay && TakeNext()) did = true;
+  return did;
+}
+
+// False: there is none, or not now.
+bool Adopter::TakeNext() {
+  const Record* const record = stream_.ToApply();
+  if (record == nullptr) return false;
+  const uint64_t hash = record->is_of_an_item() ? parts_.table->HashOf(record->key) : 0;
+  const bool is_wanted = record->is_of_an_item() && slots_[kv::ClusterSlotOf(hash)];
+  accepted_after_.push_back(false);
+  if (is_wanted && !Add(*record, hash)) {
+    accepted_after_.pop_back();
+    return false;
+  }
+  if (!is_wanted) {
+    kept_bytes_ -= record->bytes();
+    Accept(record->sequence);
+  }
+  stream_.Applied();
+  return true;
+}
+
+// False: another key of this hash is under way.
+bool Adopter::Add(const Record& record, uint64_t hash) {
+  const auto [found, is_new] = keys_.try_emplace(hash);
+  Key& key = found->second;
+  if (is_new) {
+    key.now = {record, {record.sequence}};
+    Begin(hash, &key);
+    return true;
+  }
+  if (key.now.record.key != record.key) return false;
+  if (!key.next.has_value()) {
+    key.next = {record, {record.sequence}};
+    return true;
+  }
+  Record& next = key.next->record;
+  if (record.kind != Record::Kind::kTouch || next.kind == Record::Kind::kTouch) {
+    kept_bytes_ -= next.bytes();
+    next = record;
+  } else {
+    kept_bytes_ -= record.bytes();
+    if (next.kind == Record::Kind::kPut) next.expires_ms = record.expires_ms;
+  }
+  key.next->covers.push_back(record.sequence);
+  return true;
+}
+
+// False: it is among those that stalled.
+bool Adopter::Begin(uint64_t hash, Key* key) {
+  const Record& record = key->now.record;
+  key->begun = parts_.gate->Adopt(hash, ItemRecordOf(record));
+  const kv::Code code = key->begun.outcome.code;
+  if (code == kv::Code::kBusy || code == kv::Code::kMakingRoom) {
+    stalled_.push_back(hash);
+    return false;
+  }
+  if (code != kv::Code::kOk) {
+    failed_ = absl::ResourceExhaustedError(
+        absl::StrCat("this group's table has no room for a value of ", record.value.size(), " bytes"));
+    return false;
+  }
+  if (key->begun.is_write) {
+    begun_.push_back(hash);
+  } else {
+    Ended(hash);
+  }
+  return true;
+}
+
+bool Adopter::EndNext() {
+  if (begun_.empty()) return false;
+  const uint64_t hash = begun_.front();
+  Key& key = keys_.at(hash);
+  if (key.begun.sequence > parts_.gate->committed()) return false;
+  if (!parts_.gate->End(hash, &key.begun, /*times=*/nullptr)) return false;
+  if (key.begun.outcome.code != kv::Code::kOk) {
+    failed_ = absl::ResourceExhaustedError("the index of this group's table has no room");
+    return false;
+  }
+  begun_.pop_front();
+  if (key.now.record.kind == Record::Kind::kPut) ++items_;
+  Ended(hash);
+  return true;
+}
+
+// What is being carried out of this key has ended, and what came meanwhile follows.
+void Adopter::Ended(uint64_t hash) {
+  const auto found = keys_.find(hash);
+  Key& key = found->second;
+  kept_bytes_ -= key.now.record.bytes();
+  for (const uint64_t sequence : key.now.covers) Accept(sequence);
+  if (!key.next.has_value()) {
+    keys_.erase(found);
+    return;
+  }
+  key.now = *std::move(key.next);
+  key.next.reset();
+  stalled_.push_back(hash);
+}
+
+void Adopter::Accept(uint64_t sequence) {
+  accepted_after_[sequence - accepted_ - 1] = true;
+  while (!accepted_after_.empty() && accepted_after_.front()) {
+    accepted_after_.pop_front();
+    ++accepted_;
+  }
+}
+
+}  // namespace farlook::server

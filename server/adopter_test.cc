@@ -1,0 +1,411 @@
+// A group that gives slots and one that takes them, in one thread: what the taker's table holds in the end.
+#include "server/adopter.h"
+
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/eraser.h"
+#include "server/group_stream.h"
+#include "server/refill.h"
+#include "server/serving.h"
+#include "server/test_worker.h"
+
+namespace farlook::server {
+namespace {
+
+using kv::Code;
+using kv::RequestType;
+
+constexpr uint64_t kEpoch = 4, kGiver = kTestIncarnation, kTaker = 91, kMove = 5;
+constexpr size_t kRegionBytes = 32 << 20;
+
+// A group of one.
+struct OneGroup {
+  explicit OneGroup(uint64_t incarnation)
+      : stream(kEpoch, incarnation, 1, {}, 1 << 20),
+        t(kRegionBytes, 100, 100, 3, nullptr, kTestWindow, /*evict=*/false, &stream, 0, nullptr,
+          [this](Shared* shared) { shared->serving = &serving; }) {
+    stream.OnAdvanced([this] { t.gate().Advanced(); });
+    stream.OnAppended([this] { t.gate().Advanced(); });
+    stream.SetMembers({});
+    t.gate().SetServing(&serving);
+    serving.SetSlots(kv::SlotSet());
+    serving.Set(true);
+  }
+  // Of these slots.
+  std::map<std::string, std::string> Items(const kv::SlotSet& slots) {
+    std::map<std::string, std::string> items;
+    for (int partition = 0; partition < t.table().partitions(); ++partition) {
+      kv::WalkPlace place;
+      while (t.table().Walk(partition, &place, 100, [&](uint64_t hash, const kv::ItemView& item) {
+        if (!slots[kv::ClusterSlotOf(hash)]) return;
+        items[std::string(item.key)] =
+            absl::StrCat(item.version, " ", item.expiry_ms, " ", static_cast<int>(item.kind), " ", item.value);
+      })) {
+      }
+    }
+    return items;
+  }
+  void Erase(const kv::SlotSet& slots) {
+    Eraser eraser(&t.table(), &t.locks(), &t.gate(), slots);
+    for (int i = 0; i < 100'000; ++i) {
+      if (eraser.Step(16) == Eraser::Progress::kDone) break;
+      t.PollAll();
+    }
+    t.PollAll();
+  }
+
+  Serving serving;
+  GroupStream stream;
+  TestWorker t;
+};
+
+class AdopterTest : public ::testing::Test {
+ protected:
+  AdopterTest() {
+    for (size_t slot = 0; slot < kv::kClusterSlots; ++slot) moving_[slot] = slot % 3 == 0;
+    all_.set();
+    giver_.serving.SetSlots(all_);
+    taker_.serving.SetSlots(~all_);
+  }
+
+  size_t SlotOf(absl::string_view key) { return kv::ClusterSlotOf(giver_.t.table().HashOf(key)); }
+  // The first such key that moves, or does not.
+  std::string Key(bool moves, int number = 0) {
+    for (int i = 0;; ++i) {
+      std::string key = absl::StrCat("key", i);
+      if (moving_[SlotOf(key)] == moves && number-- == 0) return key;
+    }
+  }
+  void Send(FakeCall* call, kv::Request request) {
+    request.number = ++numbers_[call];
+    call->peer.Send(Encode(request));
+    giver_.t.PollAll();
+  }
+  Code Do(FakeCall* call, const kv::Request& request) {
+    Send(call, request);
+    return TestWorker::TakeReply(call)->code;
+  }
+  // The taker follows.
+  void Begin() {
+    const auto admitted = giver_.stream.Admit(
+        {.incarnation = kTaker, .epoch = kEpoch, .address = "fake://taker", .move = kMove, .taker = "other"});
+    ASSERT_TRUE(admitted.ok()) << admitted.status();
+    feed_ = *admitted;
+    const absl::StatusOr<uint64_t> from = giver_.stream.Begin(kTaker);
+    ASSERT_TRUE(from.ok()) << from.status();
+    refill_ = std::make_unique<Refill>(&giver_.t.table(), &giver_.t.locks(), &giver_.t.gate(), *from, &moving_);
+    adopter_ = std::make_unique<Adopter>(
+        Adopter::Parts{&taker_.t.table(), &taker_.t.clock, ServerTime(), &taker_.t.gate()}, moving_, kGiver, *from);
+  }
+  // A batch, if there is one.
+  bool Take(size_t most_bytes = 2000) {
+    const std::string batch = *giver_.stream.NextBatch(feed_, most_bytes, giver_.t.ShownTime());
+    if (batch.empty()) return false;
+    const absl::Status taken = adopter_->Take(batch);
+    EXPECT_TRUE(taken.ok()) << taken;
+    return true;
+  }
+  bool Pump() {
+    const bool did = adopter_->Pump();
+    taker_.t.PollAll();
+    EXPECT_TRUE(giver_.stream.Accepted(feed_, adopter_->accepted()).ok());
+    return did;
+  }
+  void Finish() {
+    for (int i = 0; i < 100'000 && refill_->Step(64) != Refill::Progress::kDone; ++i) {
+      Take();
+      Pump();
+      giver_.t.PollAll();
+    }
+    while (Take() || Pump()) giver_.t.PollAll();
+    ASSERT_EQ(refill_->Step(1), Refill::Progress::kDone);
+    ASSERT_EQ(adopter_->accepted(), giver_.stream.last());
+  }
+
+  kv::SlotSet moving_, all_;
+  OneGroup giver_{kGiver};
+  OneGroup taker_{kTaker};
+  FeedId feed_;
+  std::unique_ptr<Refill> refill_;
+  std::unique_ptr<Adopter> adopter_;
+  std::map<FakeCall*, uint64_t> numbers_;
+};
+
+TEST_F(AdopterTest, TheTakerHasTheItemsOfTheSlotsAndNoOthers) {
+  FakeCall* call = giver_.t.Connect();
+  for (int i = 0; i < 3000; ++i) {
+    const std::string key = absl::StrCat("key", i), value(i % 100, 'v');
+    ASSERT_EQ(Do(call, MakePut(0, key, value)), Code::kOk);
+  }
+  Begin();
+  Finish();
+  const auto items = giver_.Items(moving_);
+  EXPECT_NEAR(static_cast<double>(items.size()), 1000, 160);
+  EXPECT_EQ(taker_.Items(all_), items);
+  EXPECT_EQ(adopter_->items(), items.size());
+  EXPECT_EQ(refill_->copies(), items.size());
+}
+
+// Of its own clients none is told of them before the slots are its own.
+TEST_F(AdopterTest, TheTakersClientsHearThatTheKeyIsAnothersUntilTheSlotsAreItsOwn) {
+  FakeCall* call = giver_.t.Connect();
+  const std::string key = Key(true);
+  ASSERT_EQ(Do(call, MakePut(0, key, "value")), Code::kOk);
+  Begin();
+  Finish();
+  FakeCall* other = taker_.t.Connect();
+  other->peer.Send(Encode(MakeRequest(RequestType::kGet, 1, key)));
+  taker_.t.PollAll();
+  EXPECT_EQ(TestWorker::TakeReply(other)->code, Code::kMoved);
+  taker_.serving.SetSlots(moving_);
+  other->peer.Send(Encode(MakeRequest(RequestType::kGet, 2, key)));
+  taker_.t.PollAll();
+  EXPECT_EQ(TestWorker::TakeReply(other)->code, Code::kOk);
+  // Expect: a write there is later than all that the giver assigned.
+  const uint64_t version = std::stoull(giver_.Items(moving_).at(key));
+  other->peer.Send(Encode(MakePut(3, key, "next", kv::Condition::kVersion, version)));
+  taker_.t.PollAll();
+  const TestReply reply = *TestWorker::TakeReply(other);
+  EXPECT_EQ(reply.code, Code::kOk);
+  EXPECT_GT(reply.version, version);
+}
+
+TEST_F(AdopterTest, WritesGoOnMeanwhileAndTheSlotsAreEqualInTheEnd) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<FakeCall*> calls = {giver_.t.Connect(), giver_.t.Connect(), giver_.t.Connect()};
+    const auto write = [&] {
+      FakeCall* call = calls[random() % calls.size()];
+      const std::string key = absl::StrCat("key", random() % 3 == 0 ? random() % 9 : random() % 4000);
+      const std::string value(random() % 200, static_cast<char>('a' + random() % 26));
+      kv::Request request = MakePut(0, key, value);
+      if (const uint64_t kind = random() % 12; kind < 3) {
+        request = MakeRequest(RequestType::kDelete, 0, key);
+      } else if (kind == 3) {
+        request = MakeRequest(RequestType::kTouch, 0, key);
+      } else if (kind < 6) {
+        request = MakeRequest(kind == 4 ? RequestType::kCounterCreate : RequestType::kCounterAdd, 0, key);
+        request.operands.operand = 1;
+      }
+      if (kv::MayHaveTtl(request.type) && random() % 4 == 0) request = WithTtl(request, 1 + random() % 3000);
+      if (random() % 50 == 0) {
+        giver_.t.clock.AdvanceMs(1);
+        taker_.t.clock.AdvanceMs(1);
+      }
+      Send(call, request);
+      giver_.t.PollAll();
+      while (TestWorker::TakeReply(call).has_value()) continue;
+    };
+    for (int i = 0; i < 3000; ++i) write();
+    Begin();
+    taker_.Erase(moving_);
+    for (int i = 0; i < 3000; ++i) {
+      if (random() % 4 == 0) write();
+      if (random() % 2 == 0) Take(random() % 3000);
+      if (random() % 2 == 0) Pump();
+      refill_->Step(random() % 20);
+    }
+    Finish();
+    const auto items = giver_.Items(moving_);
+    EXPECT_GT(items.size(), 200u);
+    ASSERT_EQ(taker_.Items(all_), items) << "seed " << seed;
+    giver_.stream.Forget(kTaker);
+    for (FakeCall* call : calls) call->peer.Break();
+    giver_.t.PollAll();
+    numbers_.clear();
+  }
+}
+
+// A key that is written faster than this group's backup accepts: what it comes to is carried out, and no more.
+TEST_F(AdopterTest, OfAKeyThatIsWrittenAgainAndAgainNotEachRecordIsCarriedOut) {
+  FakeCall* call = giver_.t.Connect();
+  const std::string hot = Key(true), touched = Key(true, 1), gone = Key(true, 2), other = Key(true, 3);
+  Begin();
+  taker_.stream.SetMembers({77});  // which accepts nothing yet
+  for (int i = 0; i < 100; ++i) {
+    const std::string value = absl::StrCat("value", i);
+    for (const std::string& key : {hot, touched, gone}) ASSERT_EQ(Do(call, MakePut(0, key, value)), Code::kOk);
+    ASSERT_EQ(Do(call, WithTtl(MakeRequest(RequestType::kTouch, 0, touched), 1'000'000)), Code::kOk);
+    ASSERT_EQ(Do(call, MakeRequest(RequestType::kDelete, 0, gone)), Code::kOk);
+  }
+  ASSERT_EQ(Do(call, MakePut(0, other, "value")), Code::kOk);
+  while (Take() || Pump()) continue;
+  EXPECT_EQ(adopter_->accepted(), 1u) << "whose the session is";
+  EXPECT_EQ(taker_.stream.last(), 4u) << "the first record of each key, and none waits for another one's";
+  taker_.stream.SetMembers({});
+  Finish();
+  EXPECT_LE(taker_.stream.last(), 7u + refill_->copies());
+  EXPECT_EQ(taker_.Items(all_), giver_.Items(moving_));
+}
+
+// Else nobody could ever write its keys again, and no joiner of the taker's group be filled.
+TEST_F(AdopterTest, WhatAnAttemptHadBegunWhenItEndedIsEndedByOthers) {
+  FakeCall* call = giver_.t.Connect();
+  const std::string key = Key(true);
+  Begin();
+  taker_.stream.SetMembers({77});  // which accepts nothing yet
+  ASSERT_EQ(Do(call, MakePut(0, key, "value")), Code::kOk);
+  while (Take() || Pump()) continue;
+  const uint64_t hash = taker_.t.table().HashOf(key);
+  EXPECT_TRUE(taker_.t.gate().Busy(hash));
+  adopter_.reset();
+  EXPECT_TRUE(taker_.t.gate().Busy(hash));
+  taker_.stream.SetMembers({});
+  taker_.t.PollAll();
+  EXPECT_FALSE(taker_.t.gate().Busy(hash));
+}
+
+// What an attempt had copied, and the next does not have, as it was deleted meanwhile.
+TEST_F(AdopterTest, AnAttemptBeginsWithoutWhatAFormerOneLeft) {
+  FakeCall* call = giver_.t.Connect();
+  const auto key = [](int i) { return absl::StrCat("key", i); };
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(Do(call, MakePut(0, key(i), "old")), Code::kOk);
+  Begin();
+  Finish();
+  giver_.stream.Forget(kTaker);
+  for (int i = 0; i < 250; ++i) ASSERT_EQ(Do(call, MakeRequest(RequestType::kDelete, 0, key(i))), Code::kOk);
+  Begin();
+  taker_.Erase(moving_);
+  EXPECT_TRUE(taker_.Items(all_).empty());
+  Finish();
+  EXPECT_EQ(taker_.Items(all_), giver_.Items(moving_));
+}
+
+// Its time may be over by the taker's clock, and the giver's client has it live longer.
+TEST_F(AdopterTest, NothingExpiresAtTheTakerBeforeTheSlotsAreItsOwn) {
+  FakeCall* call = giver_.t.Connect();
+  const std::string key = Key(true);
+  ASSERT_EQ(Do(call, WithTtl(MakePut(0, key, "value"), 1000)), Code::kOk);
+  Begin();
+  Finish();
+  taker_.t.worker().NoteExpiry();
+  taker_.t.clock.AdvanceMs(10'000);
+  for (int i = 0; i < 100; ++i) {
+    taker_.t.clock.AdvanceMs(600);
+    taker_.t.PollAll();
+  }
+  EXPECT_EQ(taker_.Items(moving_).size(), 1u);
+  ASSERT_EQ(Do(call, WithTtl(MakeRequest(RequestType::kTouch, 0, key), 0)), Code::kOk);
+  Finish();
+  EXPECT_EQ(taker_.Items(moving_), giver_.Items(moving_));
+  // Expect: of one that is the taker's own by then the sweep makes an end.
+  ASSERT_EQ(Do(call, WithTtl(MakeRequest(RequestType::kTouch, 0, key), 1000)), Code::kOk);
+  Finish();
+  taker_.serving.SetSlots(moving_);
+  taker_.t.worker().NoteExpiry();
+  for (int i = 0; i < 100; ++i) {
+    taker_.t.clock.AdvanceMs(600);
+    taker_.t.PollAll();
+  }
+  EXPECT_TRUE(taker_.Items(moving_).empty());
+}
+
+// The giver's epoch is another one since it added a backup; its stream goes on.
+TEST_F(AdopterTest, AnotherEpochOfTheSameGiverIsTheSameStream) {
+  FakeCall* call = giver_.t.Connect();
+  Begin();
+  ASSERT_EQ(Do(call, MakePut(0, Key(true), "one")), Code::kOk);
+  Finish();
+  giver_.stream.EnterEpoch(kEpoch + 1);
+  ASSERT_EQ(Do(call, MakePut(0, Key(true, 1), "two")), Code::kOk);
+  Finish();
+  EXPECT_EQ(taker_.Items(all_).size(), 2u);
+}
+
+TEST_F(AdopterTest, WhatIsTornOrAnothersIsNotTaken) {
+  FakeCall* call = giver_.t.Connect();
+  Begin();
+  ASSERT_EQ(Do(call, MakePut(0, Key(true), "one")), Code::kOk);
+  std::string batch = *giver_.stream.NextBatch(feed_, 2000, 0);
+  std::string torn = batch;
+  torn.back() = static_cast<char>(torn.back() ^ 1);
+  EXPECT_TRUE(absl::IsInvalidArgument(adopter_->Take(torn)));
+  EXPECT_TRUE(absl::IsInvalidArgument(adopter_->Take("")));
+  Adopter other({&taker_.t.table(), &taker_.t.clock, ServerTime(), &taker_.t.gate()}, moving_, kGiver + 1, 0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(other.Take(batch)));
+  EXPECT_TRUE(adopter_->Take(batch).ok());
+  EXPECT_TRUE(absl::IsDataLoss(adopter_->Cut(0)));
+}
+
+TEST_F(AdopterTest, ATakerWithoutRoomSaysSo) {
+  const std::string value(1000, 'v');
+  // Its own items leave little.
+  taker_.serving.SetSlots(all_);
+  FakeCall* own = taker_.t.Connect();
+  for (uint64_t i = 1; i <= 24'000; ++i) {
+    own->peer.Send(Encode(MakePut(i, absl::StrCat("own", i), value)));
+    taker_.t.PollAll();
+    ASSERT_EQ(TestWorker::TakeReply(own)->code, Code::kOk) << i;
+  }
+  taker_.serving.SetSlots(~all_);
+  FakeCall* call = giver_.t.Connect();
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string key = absl::StrCat("key", i);
+    ASSERT_EQ(Do(call, MakePut(0, key, value)), Code::kOk);
+  }
+  Begin();
+  for (int i = 0; i < 100'000 && adopter_->failed().ok(); ++i) {
+    refill_->Step(64);
+    Take();
+    Pump();
+    giver_.t.PollAll();
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(adopter_->failed())) << adopter_->failed();
+  EXPECT_LT(adopter_->accepted(), giver_.stream.last());
+}
+
+// ---- The giver's end: slots that are closed.
+
+TEST_F(AdopterTest, OfAClosedSlotNothingBeginsAndWhatIsUnderWayEnds) {
+  FakeCall* call = giver_.t.Connect();
+  const std::string key = Key(true), other = Key(false);
+  ASSERT_EQ(Do(call, MakePut(0, key, "value")), Code::kOk);
+  giver_.stream.SetMembers({77});  // which accepts nothing yet
+  Send(call, MakePut(0, key, "next"));
+  EXPECT_TRUE(giver_.t.gate().HasPending(moving_));
+  EXPECT_FALSE(giver_.t.gate().HasPending(~moving_));
+  giver_.serving.SetSlots(~moving_);
+  Send(call, MakePut(0, key, "late"));
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kMoved);
+  giver_.stream.SetMembers({});
+  giver_.t.PollAll();
+  const TestReply reply = *TestWorker::TakeReply(call);
+  EXPECT_EQ(reply.number, 2u);
+  EXPECT_EQ(reply.code, Code::kOk);
+  EXPECT_FALSE(giver_.t.gate().HasPending(moving_));
+  ASSERT_EQ(Do(call, MakePut(0, other, "goes on")), Code::kOk);
+  // Expect: whoever asks again for what was done hears what came of it, though the key is another group's.
+  call->peer.Send(Encode([&] {
+    kv::Request again = MakePut(2, key, "next");
+    return again;
+  }()));
+  giver_.t.PollAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->version, reply.version);
+}
+
+// The gate judges under the lock of the key's partition: a request that the worker looked at before is refused as well.
+TEST_F(AdopterTest, TheGateItselfRefusesWhatIsAnotherGroups) {
+  const std::string key = Key(true);
+  const uint64_t hash = giver_.t.table().HashOf(key);
+  giver_.serving.SetSlots(~moving_);
+  const kv::Request put = MakePut(1, key, "value");
+  EXPECT_EQ(giver_.t.gate().Begin(put, hash, {1, 1}, /*may_step=*/false, nullptr).outcome.code, Code::kMoved);
+  kv::Request read = MakeRequest(RequestType::kCounterRead, 2, key);
+  EXPECT_EQ(giver_.t.gate().ReadCounter(read, hash, nullptr).outcome.code, Code::kMoved);
+  kv::Reservation reservation;
+  {
+    absl::MutexLock lock(giver_.t.locks().of(hash));
+    ASSERT_EQ(giver_.t.table().Reserve(hash, key, 100, &reservation, 0), Code::kOk);
+    EXPECT_EQ(giver_.t.gate().BeginReserved(reservation, kv::PutParams{}, {1, 3}).outcome.code, Code::kMoved);
+  }
+  EXPECT_EQ(giver_.stream.last(), 0u);
+}
+
+}  // namespace
+}  // namespace farlook::server

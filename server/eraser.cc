@@ -1,0 +1,24 @@
+#include "server/eraser.h"
+
+#include "absl/synchronization/mutex.h"
+
+namespace farlook::server {
+
+Eraser::Progress Eraser::Step(size_t buckets) {
+  while (!owed_.empty()) {
+    if (!gate_->EraseUnasked(owed_.front().hash, owed_.front().key)) return Progress::kWaits;
+    owed_.pop_front();
+  }
+  if (partition_ == table_->partitions()) return Progress::kDone;
+  absl::MutexLock lock(locks_->at(partition_));
+  const bool more = table_->Walk(partition_, &place_, buckets, [this](uint64_t hash, const kv::ItemView& item) {
+    if (slots_[kv::ClusterSlotOf(hash)]) owed_.push_back({hash, std::string(item.key)});
+  });
+  if (!more) {
+    ++partition_;
+    place_ = {};
+  }
+  return Progress::kMore;
+}
+
+}  // namespace farlook::server
