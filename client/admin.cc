@@ -16,6 +16,7 @@
 #include "client/operation.h"
 #include "client/view.h"
 #include "kv/cluster_map.h"
+#include "kv/limits.h"
 
 namespace farlook {
 namespace {
@@ -32,6 +33,20 @@ absl::StatusOr<std::string> Ask(Client* client, std::string_view what, const Ser
   if (left != nullptr) *left = operation.version;
   return text;
 }
+
+// Of what is begun, or refused.
+absl::Status Begin(Client* client, std::string_view what, const ServerOptions& options) {
+  const absl::StatusOr<std::string> answer = Ask(client, what, options);
+  if (!answer.ok()) return answer.status();
+  absl::string_view text = absl::StripAsciiWhitespace(*answer);
+  if (absl::ConsumePrefix(&text, "refused: ")) return absl::FailedPreconditionError(text);
+  if (text == "begun") return absl::OkStatus();
+  return absl::InternalError("the server's answer says neither that it has begun nor that it refuses");
+}
+
+constexpr absl::string_view kTake = "cluster take ";
+static_assert(kTake.size() + kv::kMaxClusterNameBytes + 1 + kMaxSlotRangesBytes <= kv::kMaxKeyBytes,
+              "what operators ask for is the key of a request");
 
 // What a group's primary says of it.
 struct Led {
@@ -128,12 +143,8 @@ absl::Status HandOver(Client* client, const ServerOptions& options) {
   const absl::StatusOr<Led> before = AskLed(client, options);
   if (!before.ok()) return before.status();
   // With the epoch: what is sent again to the next primary is not meant for that.
-  const absl::StatusOr<std::string> answer = Ask(client, absl::StrCat("cluster handover ", before->epoch), options);
-  if (!answer.ok()) return answer.status();
-  absl::string_view refusal = *answer;
-  if (absl::ConsumePrefix(&refusal, "refused: ")) {
-    return absl::FailedPreconditionError(absl::StripAsciiWhitespace(refusal));
-  }
+  absl::Status begun = Begin(client, absl::StrCat("cluster handover ", before->epoch), options);
+  if (!begun.ok()) return begun;
   for (;;) {
     const absl::StatusOr<Led> now = AskLed(client, options);
     if (!now.ok()) return now.status();
@@ -143,6 +154,23 @@ absl::Status HandOver(Client* client, const ServerOptions& options) {
     }
     absl::SleepFor(absl::Milliseconds(1));
   }
+}
+
+absl::Status TakeSlots(Client* client, std::string_view giver, std::string_view slot_ranges,
+                       const ServerOptions& options) {
+  if (slot_ranges.size() > kMaxSlotRangesBytes || giver.size() > kv::kMaxClusterNameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("ranges of slots that take ", slot_ranges.size(), " bytes to name; ",
+                                                   kMaxSlotRangesBytes, " are allowed: move some of them first"));
+  }
+  return Begin(client, absl::StrCat(kTake, client::View(giver), " ", client::View(slot_ranges)), options);
+}
+
+absl::Status CancelMove(Client* client, const ServerOptions& options) {
+  return Begin(client, "cluster cancel", options);
+}
+
+absl::Status LeaveCluster(Client* client, const ServerOptions& options) {
+  return Begin(client, "cluster leave", options);
 }
 
 }  // namespace farlook

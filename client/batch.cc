@@ -42,7 +42,7 @@ void Batch::Do(size_t count, int64_t deadline_ns) {
 
 // One batch for each group, all of them under way at once.
 void Batch::DoOnAll(absl::Span<Operation* const> operations, int64_t deadline_ns) {
-  const auto sorted = cores_->Sort(operations);
+  const auto sorted = cores_->Sort(operations, /*all_of_keys=*/true);
   const auto each = [&](auto act) {
     for (size_t i = 0; i < sorted.size(); ++i) {
       if (!sorted[i].empty()) act(cores_->all()[i], sorted[i]);

@@ -20,10 +20,13 @@ using client::NotAsMany;
 using client::View;
 
 absl::Status ClientImpl::RunOnAll(Kind kind, int64_t timeout_ms) {
-  const auto all = cores.all();
+  const auto all = cores.served();
   std::vector<client::Operation> operations(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
     operations[i].kind = kind;
+    // A group that was emptied may have been stopped.
+    operations[i].done = !cores.one() && !all[i]->ready() && !cores.HasSlots(i);
+    if (operations[i].done) continue;
     operations[i].blocking = true;
     client::Operation* const operation = &operations[i];
     all[i]->StartUntil(absl::MakeConstSpan(&operation, 1), all[i]->DeadlineFromNow(timeout_ms));

@@ -41,6 +41,9 @@ constexpr int64_t kMostForOneMs = 1000;
 // A server that serves since now is asked for its map for so long, and so often.
 constexpr int64_t kMostForMapMs = 200, kAskMapAgainMs = 10;
 
+// A group that has left the cluster leads to another one, which may leave it just then.
+constexpr int kMostElsewhere = 3;
+
 // Of a time that begins now.
 class TimeLeft {
  public:
@@ -203,13 +206,22 @@ absl::StatusOr<kv::ClusterMap> AskMap(ClientImpl* impl, const ClientOptions& opt
   }
 }
 
-// Connects to the other groups of the cluster as well. `all`: to keys of all slots, or not at all.
-absl::Status Spread(ClientImpl* impl, const ClientOptions& options, const TimeLeft& time, bool all) {
+// Connects to the other groups of the cluster as well. `all`: to keys of all slots, or not at all. Where the group that
+// was reached is none of the cluster any more, `*elsewhere` are servers of one that is, and nothing is done.
+absl::Status Spread(ClientImpl* impl, const ClientOptions& options, const TimeLeft& time, bool all,
+                    std::string* elsewhere) {
   auto map = AskMap(impl, options, time);
   if (!map.ok()) return map.status();
-  absl::Status complete = client::CheckComplete(*map);
-  if (all && !complete.ok()) return complete;
+  if (all) {
+    if (absl::Status complete = client::CheckComplete(*map); !complete.ok()) return complete;
+  }
   const kv::Welcome& welcome = impl->first->welcome();
+  const auto make = [impl, options](const kv::ClusterMap::Group& group) -> absl::StatusOr<client::ClientCore*> {
+    auto core = MakeCore(absl::StrJoin(group.members, ","), options);
+    if (!core.ok()) return core.status();
+    impl->others.push_back(*std::move(core));
+    return impl->others.back().get();
+  };
   std::vector<client::ClientCore*> cores;
   for (const kv::ClusterMap::Group& group : map->groups) {
     const bool is_home = std::any_of(group.members.begin(), group.members.end(), [&](const std::string& member) {
@@ -220,25 +232,19 @@ absl::Status Spread(ClientImpl* impl, const ClientOptions& options, const TimeLe
       continue;
     }
     if (group.members.empty()) continue;  // it has not begun
-    auto core = MakeCore(absl::StrJoin(group.members, ","), options);
+    auto core = make(group);
     if (!core.ok()) {
       return absl::Status(core.status().code(), absl::StrCat("group ", group.name, ": ", core.status().message()));
     }
-    impl->others.push_back(*std::move(core));
-    cores.push_back(impl->others.back().get());
+    cores.push_back(*core);
   }
   if (std::find(cores.begin(), cores.end(), impl->first.get()) == cores.end()) {
-    return absl::UnavailableError("the group that was reached has other members by now: try again");
+    for (const kv::ClusterMap::Group& group : map->groups) {
+      if (group.slots.any() && !group.members.empty()) *elsewhere = absl::StrJoin(group.members, ",");
+    }
+    return absl::UnavailableError("the group that was reached is not one of the cluster any more: try again");
   }
-  if (!complete.ok()) {
-    // Operators reach the groups that there are; keys of the others' slots end with the reason.
-    auto nobody = MakeCore(FirstOf(welcome.members), options);
-    if (!nobody.ok()) return nobody.status();
-    impl->others.push_back(*std::move(nobody));
-    impl->others.back()->NeverConnect(complete);
-    cores.push_back(impl->others.back().get());
-  }
-  impl->cores.Spread(*map, std::move(cores));
+  impl->cores.Spread(*map, std::move(cores), make);
   if (absl::Status status = impl->cores.JoinDescriptors(); !status.ok()) return status;
   return impl->waiter.ConnectAll(time.ms(), options.wait_for_server);
 }
@@ -253,20 +259,26 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view address
   if (!cluster.ok()) return cluster.status();
   auto impl = cluster->seeds.empty() ? Reach(std::string(address), options, options.timeout_ms)
                                      : ReachOne(*cluster, options, time);
-  if (!impl.ok()) return impl.status();
-  const std::string& found = (*impl)->first->welcome().cluster;
-  if (!cluster->seeds.empty()) {
-    if (found != cluster->name) {
-      return absl::FailedPreconditionError(absl::StrCat((*impl)->reached, " is of ",
-                                                        found.empty() ? "no cluster" : absl::StrCat("cluster ", found),
-                                                        ", and ", cluster->name, " is wanted"));
+  std::string elsewhere;
+  for (int attempt = 0;; ++attempt) {
+    if (!impl.ok()) return impl.status();
+    const std::string found = (*impl)->first->welcome().cluster;
+    if (!cluster->seeds.empty()) {
+      if (found != cluster->name) {
+        return absl::FailedPreconditionError(
+            absl::StrCat((*impl)->reached, " is of ", found.empty() ? "no cluster" : absl::StrCat("cluster ", found),
+                         ", and ", cluster->name, " is wanted"));
+      }
+      (*impl)->reached = std::string(address);
     }
-    (*impl)->reached = std::string(address);
-  }
-  if (!found.empty()) {
-    if (absl::Status status = Spread(impl->get(), options, time, /*all=*/!cluster->seeds.empty()); !status.ok()) {
+    if (found.empty()) break;
+    elsewhere.clear();
+    const absl::Status status = Spread(impl->get(), options, time, /*all=*/!cluster->seeds.empty(), &elsewhere);
+    if (status.ok()) break;
+    if (elsewhere.empty() || attempt == kMostElsewhere) {
       return absl::Status(status.code(), absl::StrCat("cannot connect to cluster ", found, ": ", status.message()));
     }
+    impl = Reach(elsewhere, options, time.ms());
   }
   return std::unique_ptr<Client>(new Client(*std::move(impl)));
 }

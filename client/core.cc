@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kv/cluster_map.h"
 #include "kv/directory.h"
 #include "kv/handshake.h"
 
@@ -34,21 +35,6 @@ ClientCore::~ClientCore() {
   if (link_.ready()) engines_.SayGoodbye();
   link_.Lost(time_.last_ns());  // before the memory that its work requests name
   watch_.Lost();
-}
-
-void ClientCore::SetGroup(absl::string_view name, uint64_t hash_seed) {
-  group_ = std::string(name);
-  group_hash_seed_ = hash_seed;
-  link_.SetInGroup();
-  EnterGroup();
-}
-
-// Of a cluster: an error says which group, and which of its servers, it is about; and where the table's hashes are the
-// cluster's, operations bear them.
-void ClientCore::EnterGroup() {
-  finished_.SetPlace(
-      absl::StrCat("group ", group_, ", last reached at ", link_.reached().empty() ? "no server" : link_.reached()));
-  engines_.TakeHashes(link_.ready() && link_.hasher()->seed() == group_hash_seed_);
 }
 
 // ---- Operations begin.
@@ -263,6 +249,7 @@ void ClientCore::BeginReady() {
                        link_.welcome_ns(),
                        watch_.active() ? &watch_ : nullptr};
   if (!group_.empty()) EnterGroup();
+  if (owners_ != nullptr) TellSlots();
   engines_.Connect(ready);
   told_.Connect(link_.connection(), link_.welcome().figures_ms, time_.last_ns());
   Post();
@@ -309,7 +296,7 @@ void ClientCore::Refuse(const absl::Status& why) {
   const auto end = [this, &why, code](Operation* operation) {
     finished_.End(operation, absl::Status(code, why.message()));
   };
-  engines_.Withdraw(end);
+  engines_.Withdraw([](const Operation&) { return true; }, end);
 }
 
 void ClientCore::Attempt(int64_t now_ns) {
@@ -329,7 +316,7 @@ size_t ClientCore::Poll(absl::Span<Operation*> done) {
   return finished_.Take(done);
 }
 
-bool ClientCore::wanted() const { return connect_wanted_ || engines_.waiting(); }
+bool ClientCore::wanted() const { return !is_nobody_ && (connect_wanted_ || engines_.waiting()); }
 
 void ClientCore::Tick(int64_t now_ns) {
   if (now_ns >= timeouts_.deadlines().earliest_ns()) Expire(now_ns);
@@ -363,11 +350,15 @@ void ClientCore::Expire(int64_t now_ns) {
   if (over.Any([](const Operation& operation) { return operation.engine->Clings(operation); })) {
     Lose(absl::DeadlineExceededError("a READ into the caller's memory hangs"));
   }
-  const std::string why =
+  std::string why =
       trouble_.ok() ? "not done in time" : absl::StrCat("not done in time; last trouble: ", trouble_.message());
   while (Operation* const operation = over.Pop()) {
     ++stats_.timeouts;
     operation->engine->Cancel(operation);
+    if (is_nobody_) {
+      why = absl::StrCat("not done in time: slot ", kv::ClusterSlotOf(operation->hash),
+                         " of the cluster is being moved, or no group has it");
+    }
     finished_.End(operation, absl::DeadlineExceededError(why));
   }
 }

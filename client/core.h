@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -34,6 +35,7 @@
 #include "client/latencies.h"
 #include "client/link.h"
 #include "client/operation.h"
+#include "client/slot_owners.h"
 #include "client/timeouts.h"
 #include "client/told_figures.h"
 #include "client/user_memory.h"
@@ -64,18 +66,41 @@ class ClientCore {
   const absl::Status& refused() const { return link_.refused(); }
   // Whether it was a server that answered the last attempt.
   bool turned_away() const { return link_.turned_away() || incarnation_ != 0; }
-  // All operations end with `why`, UNAVAILABLE. REQUIRES that it never connected.
-  void NeverConnect(absl::Status why) { link_.NeverDial(std::move(why)); }
-  // Of a cluster: the group's name, for errors. As of any group it is waited for, where nobody answers.
-  // `hash_seed`: of the hashes that operations bear.
-  void SetGroup(absl::string_view name, uint64_t hash_seed);
-  // The servers of its group, as another group's server says; the primary first.
-  void Learn(const std::vector<std::string>& members) { link_.LearnMembers(members); }
   int64_t last_ns() const { return time_.last_ns(); }
   // What the server said when it let this client in. REQUIRES that it once did.
   const kv::Welcome& welcome() const { return link_.welcome(); }
   // From now on as with ClientOptions::wait_for_server.
   void WaitForServer() { link_.WaitForServer(); }
+
+  // ---- Of a cluster.
+
+  // The group's name, for errors. As of any group it is waited for, where nobody answers. `hash_seed`: of the hashes
+  // that operations bear. `owners`, which outlives it, hears which slots it has; it is their core `index`.
+  void SetGroup(absl::string_view name, uint64_t hash_seed, SlotOwners* owners, size_t index);
+  // The servers of its group, as another group's server says; the primary first.
+  void Learn(const std::vector<std::string>& members) { link_.LearnMembers(members); }
+  // The group is in a later epoch than welcome() says: connects anew, also where no operation waits. None fails by it.
+  void Renew();
+  // An attempt to connect that was not made yet is not, unless operations wait.
+  void StopConnecting() { connect_wanted_ = false; }
+  // Whether there are operations that its group did not do, as it has not their slots. TakeMoved() hands them over, in
+  // their order; not between StartUntimed() and SetDeadlines().
+  bool has_moved() const { return engines_.has_moved(); }
+  // What waits here although another core is the slot's owner by now has moved too. REQUIRES !ready().
+  void WithdrawMoved();
+  void TakeMoved(absl::FunctionRef<void(Operation*)> take);
+  // For the requests that have no answer, or will be sent.
+  void ForEachRequest(absl::FunctionRef<void(const Operation&)> each) const { engines_.ForEachRequest(each); }
+  // Goes on with an operation that another core handed over, until its deadline; Flush() posts what may be. Nobody lets
+  // it wait before what was started there, which is later.
+  void Resume(Operation* operation);
+  void Flush() { Post(); }
+
+  // A core like this one that has no server, for slots that no group has: operations wait there, until their deadlines.
+  std::unique_ptr<ClientCore> MakeNobody() const;
+  // Of such: whether any waits; hands those over for which `which` is true, in their order.
+  bool holds() const { return engines_.has_moved() || engines_.waiting(); }
+  void TakeHeld(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take);
 
   // See Client.
   void Start(Operation* operation) { Start(absl::MakeSpan(&operation, 1)); }
@@ -128,6 +153,7 @@ class ClientCore {
   void SetDeadlines(absl::Span<Operation* const> operations, int64_t deadline_ns);
   // When an operation must end that begins now; 0 means the client's timeout.
   int64_t DeadlineFromNow(int64_t timeout_ms) { return timeouts_.At(time_.NowNs(), timeout_ms); }
+  int64_t NowNs() { return time_.NowNs(); }
 
   const ClientStats& stats() const { return stats_; }
   uint64_t incarnation() const { return incarnation_; }
@@ -165,6 +191,8 @@ class ClientCore {
   }
 
   void EnterGroup();
+  void TellSlots();
+  void HandOver(Operation* operation, absl::FunctionRef<void(Operation*)> take);
   void Watch();
   void Lose(absl::Status why);
   void FailAttempt(const absl::Status& why);
@@ -190,7 +218,8 @@ class ClientCore {
   bool connect_wanted_ = false;
   bool local_ = false;
   bool was_connected_ = false;
-  bool moved_ = false;  // to another server of the group, which has not said Welcome yet
+  bool moved_ = false;      // to another server of the group, which has not said Welcome yet
+  bool is_nobody_ = false;  // it never connects
   uint32_t calls_without_progress_ = 0;
   int64_t counted_ns_ = 0;        // when an operation on a counter last began
   int64_t attempt_over_ns_ = 0;   // of a group: then another member is tried
@@ -199,6 +228,8 @@ class ClientCore {
   uint64_t incarnation_ = 0;      // of the server last connected to
   std::string group_;             // of a cluster
   uint64_t group_hash_seed_ = 0;  // likewise
+  SlotOwners* owners_ = nullptr;  // likewise
+  size_t index_ = 0;              // likewise
   std::array<rdma::Completion, 64> completions_;
 };
 

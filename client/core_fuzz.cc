@@ -18,7 +18,9 @@
 #include "client/core.h"
 #include "client/fake_network.h"
 #include "client/mini_server.h"
+#include "client/slot_owners.h"
 #include "kv/cell_notice.h"
+#include "kv/hash.h"
 #include "kv/limits.h"
 #include "kv/message.h"
 #include "tools/fuzz/input.h"
@@ -31,6 +33,7 @@ using fuzz::Input;
 constexpr int kMaxSteps = 200;
 constexpr size_t kMaxOperations = 100;
 constexpr int64_t kTimeoutMs = 1000;
+constexpr uint64_t kHashSeed = 99;  // of MiniServer
 
 void Require(bool condition) {
   if (!condition) std::abort();
@@ -62,6 +65,9 @@ class Hostile {
     options.share_mirror = false;
     options.counter_cache_bytes = 4096;
     core_ = std::make_unique<ClientCore>(network_.CreateEndpoint(), "fake://", options, clock_, /*random_seed=*/1);
+    server_->slots.fill(~uint64_t{0});
+    // What the server says to have moved waits, as nobody takes it, until its deadline.
+    if ((how & 32) != 0) core_->SetGroup("group", kHashSeed, &owners_, 0);
     core_->Connect();
     Poll();
     for (char key = 'a'; key < 'h'; ++key) server_->Put(std::string(1, key), std::string(40 * (key - 'a'), key));
@@ -99,6 +105,7 @@ class Hostile {
     operation.kind = kind;
     operation.condition = condition;
     operation.key = started.key;
+    operation.hash = hasher_(started.key);
     operation.value = started.value;
     operation.owner = &started;
     if (value_bytes % 2 == 0) {
@@ -236,6 +243,7 @@ class Hostile {
   void MeetAGoodServer() {
     network_.Break();
     auto good = std::make_unique<MiniServer>(2);
+    good->slots.fill(~uint64_t{0});
     network_.server = good.get();
     network_.hold_reads = network_.hold_requests = false;
     network_.server_alive = network_.accepting = true;
@@ -267,6 +275,8 @@ class Hostile {
   FakeNetwork network_;
   std::unique_ptr<MiniServer> server_;
   std::deque<Started> started_;
+  const kv::Hasher hasher_{kHashSeed};
+  SlotOwners owners_{1};
   std::unique_ptr<ClientCore> core_;
   uint64_t last_offset_ = 0;
 };

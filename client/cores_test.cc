@@ -1,9 +1,7 @@
 // A client of a cluster of three groups, each a server in this thread.
 #include "client/cores.h"
 
-#include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -15,100 +13,41 @@
 #include "absl/types/span.h"
 #include "client/batch.h"
 #include "client/core.h"
+#include "client/cores_testing.h"
 #include "client/fake_network.h"
 #include "client/mini_server.h"
 #include "client/operation.h"
 #include "client/waiter.h"
 #include "gtest/gtest.h"
-#include "kv/cluster_map.h"
 #include "kv/hash.h"
-#include "rdma/clock.h"
 
 namespace farlook::client {
 namespace {
 
-constexpr size_t kGroups = 3;
-
-class HookedClock final : public rdma::Clock {
- public:
-  int64_t NowNs() const override {
-    if (when_read) when_read();
-    return now_ns += 1000;
-  }
-  void AdvanceMs(int64_t ms) { now_ns += ms * 1'000'000; }
-
-  std::function<void()> when_read;
-
- private:
-  mutable int64_t now_ns = 1'000'000'000;
-};
-
-class CoresTest : public testing::Test {
- protected:
-  CoresTest() {
-    map_.name = "kv";
-    map_.hash_seed = 99;
-    const std::array<const char*, kGroups> slots = {"0-999", "1000-1999,4000-4095", "2000-3999"};
-    ClientOptions options;
-    options.mirror_bytes = 0;
-    options.share_mirror = false;
-    for (size_t i = 0; i < kGroups; ++i) {
-      map_.groups.push_back({absl::StrCat("kv.", i), 1, {"fake://"}, *kv::ParseSlots(slots[i])});
-      servers_[i] = std::make_unique<MiniServer>(100 + i);
-      networks_[i].server = servers_[i].get();
-      cores_[i] = std::make_unique<ClientCore>(networks_[i].CreateEndpoint(), "fake://", options, clock_,
-                                               /*random_seed=*/1);
-      cores_[i]->Connect();
-      for (int turn = 0; turn < 50; ++turn) cores_[i]->Poll({});
-    }
-    // The group that was reached first is not the first of the map.
-    all_ = std::make_unique<Cores>(cores_[1].get());
-    all_->Spread(map_, {cores_[0].get(), cores_[1].get(), cores_[2].get()});
-  }
-
-  size_t OwnerOf(const std::string& key) {
-    const size_t slot = kv::ClusterSlotOf(kv::Hasher(99)(key));
-    for (size_t i = 0; i < kGroups; ++i) {
-      if (map_.groups[i].slots[slot]) return i;
-    }
-    return kGroups;
-  }
-  std::vector<std::string> Keys(size_t count) {
-    std::vector<std::string> keys;
-    for (size_t i = 0; i < count; ++i) keys.push_back(absl::StrCat("key", i));
-    return keys;
-  }
-
-  HookedClock clock_;
-  kv::ClusterMap map_;
-  std::array<FakeNetwork, kGroups> networks_;
-  std::array<std::unique_ptr<MiniServer>, kGroups> servers_;
-  std::unique_ptr<Cores> all_;
-  std::array<std::unique_ptr<ClientCore>, kGroups> cores_;  // destroyed before
-};
-
 TEST_F(CoresTest, EachKeyIsForTheGroupOfItsSlot) {
+  Connect();
   std::set<size_t> met;
   for (const std::string& key : Keys(100)) {
     const size_t owner = OwnerOf(key);
     Operation get;
     get.key = key;
-    EXPECT_EQ(&all_->Of(&get), cores_[owner].get());
+    EXPECT_EQ(&all_->Of(&get), cores_[owner]);
     EXPECT_EQ(get.hash, kv::Hasher(99)(key));
     met.insert(owner);
   }
   EXPECT_EQ(met.size(), kGroups);
   Operation ping;
   ping.kind = Kind::kPing;
-  EXPECT_EQ(&all_->Of(&ping), cores_[1].get()) << "it has no key";
-  EXPECT_EQ(*all_->OfGroup(""), cores_[1].get());
-  EXPECT_EQ(*all_->OfGroup("kv.2"), cores_[2].get());
+  EXPECT_EQ(&all_->Of(&ping), cores_[1]) << "it has no key";
+  EXPECT_EQ(*all_->OfGroup(""), cores_[1]);
+  EXPECT_EQ(*all_->OfGroup("kv.2"), cores_[2]);
   const absl::Status unknown = all_->OfGroup("kv.3").status();
   EXPECT_TRUE(absl::IsNotFound(unknown));
   EXPECT_TRUE(absl::StrContains(unknown.message(), "kv.0, kv.1, kv.2")) << unknown;
 }
 
 TEST_F(CoresTest, WhatIsStartedTogetherGoesToAllAndComesBackFromAll) {
+  Connect();
   const std::vector<std::string> keys = Keys(64);
   std::vector<Operation> puts(keys.size());
   std::vector<Operation*> pointers;
@@ -146,21 +85,22 @@ TEST_F(CoresTest, WhatIsStartedTogetherGoesToAllAndComesBackFromAll) {
 
 // All groups are asked before any has answered.
 TEST_F(CoresTest, ABatchIsOneForEachGroupAtOnce) {
+  Connect();
   const std::vector<std::string> keys = Keys(48);
   for (const std::string& key : keys) ASSERT_EQ(servers_[OwnerOf(key)]->Put(key, key + "!").code, kv::Code::kOk);
-  for (FakeNetwork& network : networks_) network.hold_reads = true;
-  Waiter waiter(all_.get(), /*spin_us=*/3'600'000'000);
-  Batch batch(all_.get(), &waiter);
+  for (const auto& network : networks_) network->hold_reads = true;
+  Waiter waiter(all_, /*spin_us=*/3'600'000'000);
+  Batch batch(all_, &waiter);
   std::vector<std::string> found(keys.size());
   bool released = false;
   std::vector<absl::Status> statuses(keys.size());
   clock_.when_read = [&] {
     size_t holding = 0;
-    for (const FakeNetwork& network : networks_) holding += network.held_reads() > 0 ? 1 : 0;
+    for (const auto& network : networks_) holding += network->held_reads() > 0 ? 1 : 0;
     if (holding < kGroups || released) return;
     released = true;
-    for (FakeNetwork& network : networks_) network.hold_reads = false;
-    for (FakeNetwork& network : networks_) network.ReleaseReads();
+    for (const auto& network : networks_) network->hold_reads = false;
+    for (const auto& network : networks_) network->ReleaseReads();
   };
   const absl::Status status = batch.Run(
       Kind::kGet, keys.size(), /*timeout_ms=*/1000,
@@ -181,10 +121,11 @@ TEST_F(CoresTest, ABatchIsOneForEachGroupAtOnce) {
 }
 
 TEST_F(CoresTest, AnErrorNamesTheGroupAndTheServer) {
+  Connect();
   std::string key = "key0";
   for (int i = 0; OwnerOf(key) != 2; ++i) key = absl::StrCat("key", i);
-  networks_[2].server = nullptr;
-  networks_[2].Break();
+  networks_[2]->server = nullptr;
+  networks_[2]->Break();
   Operation get;
   get.key = key;
   std::string value;
@@ -195,7 +136,7 @@ TEST_F(CoresTest, AnErrorNamesTheGroupAndTheServer) {
   for (int turn = 0; turn < 1000 && all_->Poll({&done, 1}) == 0; ++turn) clock_.AdvanceMs(10);
   ASSERT_TRUE(get.done);
   EXPECT_TRUE(absl::IsDeadlineExceeded(get.status)) << get.status;
-  EXPECT_TRUE(absl::StrContains(get.status.message(), "group kv.2, last reached at fake://: ")) << get.status;
+  EXPECT_TRUE(absl::StrContains(get.status.message(), "group kv.2, last reached at fake://2: ")) << get.status;
   // Expect: nobody else is in trouble, and what is about the key alone is as ever.
   std::string other = "key0";
   for (int i = 0; OwnerOf(other) != 0; ++i) other = absl::StrCat("key", i);

@@ -292,8 +292,8 @@ void Counters::Cancel(Operation* operation) {
   Release(flight);
 }
 
-void Counters::Withdraw(absl::FunctionRef<void(Operation*)> take) {
-  while (Operation* operation = waiting_.Pop()) take(operation);
+void Counters::Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) {
+  waiting_.Extract([which](const Operation* operation) { return which(*operation); }, take);
 }
 
 }  // namespace farlook::client

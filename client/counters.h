@@ -73,7 +73,7 @@ class Counters final : public Engine {
   bool waiting() const override { return !waiting_.empty(); }
   bool held_up() const override { return !waiting_.empty() || !stalled_.empty() || (owed_ != 0 && noticed_ == 0); }
   void Cancel(Operation* operation) override;
-  void Withdraw(absl::FunctionRef<void(Operation*)> take) override;
+  void Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) override;
   uint64_t memory_bytes() const override { return cache_.memory_bytes(); }
 
  private:

@@ -61,8 +61,10 @@ class Engine {
   virtual bool Clings(const Operation& /*operation*/) const { return false; }
   // Lets go of an operation that this engine has: its time is over. What was posted for it may complete later.
   virtual void Cancel(Operation* operation) = 0;
-  // Hands every operation that waits for a connection to `take`. REQUIRES not connected.
-  virtual void Withdraw(absl::FunctionRef<void(Operation*)> /*take*/) {}
+  // Hands those operations that wait for a connection, and for which `which` is true, to `take`. REQUIRES not
+  // connected.
+  virtual void Withdraw(absl::FunctionRef<bool(const Operation&)> /*which*/,
+                        absl::FunctionRef<void(Operation*)> /*take*/) {}
 
   virtual uint64_t memory_bytes() const = 0;
 

@@ -177,6 +177,8 @@ absl::Status Engines::ReceivedOther(absl::string_view message) {
 }
 
 void Engines::Answered(Operation* operation, const kv::Reply& reply) {
+  // Nothing was done. Its time goes on meanwhile, and takes it out by Session::Cancel().
+  if (reply.code == kv::Code::kMoved && follows_moves_ && IsOfAKey(operation->kind)) return moved_.Push(operation);
   absl::Status status = StatusOf(reply.code);
   switch (operation->kind) {
     case Kind::kGet:
@@ -295,6 +297,13 @@ void Engines::ForgetServer(absl::string_view news) {
   session_.Withdraw(
       [](const Operation& operation) { return operation.condition.kind() == Condition::Kind::kIfVersion; },
       [this, news](Operation* operation) { parts_.finished->End(operation, absl::AbortedError(news)); });
+}
+
+void Engines::WithdrawMoved(absl::FunctionRef<bool(const Operation&)> which) {
+  const auto take = [this](Operation* operation) { moved_.Push(operation); };
+  reads_.Withdraw(which, take);
+  counters_.Withdraw(which, take);
+  if (!session_.has_sent()) session_.Withdraw(which, take);
 }
 
 uint64_t Engines::memory_bytes() const {

@@ -130,6 +130,23 @@ class Engines {
   // Another server process, with an empty table, answers: the engines forget what they knew of the one before.
   void ForgetServer(absl::string_view news);
 
+  // ---- Of a cluster: what another group has by now.
+
+  // From now on an operation whose answer is `moved` has not ended, but waits to be taken from moved().
+  void FollowMoves() { follows_moves_ = true; }
+  OperationQueue* moved() { return &moved_; }
+  bool has_moved() const { return !moved_.empty(); }
+  // Where there is no server: one that was moved waits there too.
+  void Hold(Operation* operation) {
+    operation->engine = &session_;  // whose Cancel() takes it out of any queue
+    moved_.Push(operation);
+  }
+  // What waits and was not sent goes there too, of those for which `which` is true; but requests only where none has
+  // gone before that has no answer. REQUIRES not connected.
+  void WithdrawMoved(absl::FunctionRef<bool(const Operation&)> which);
+  // The requests that have no answer, or will be sent.
+  void ForEachRequest(absl::FunctionRef<void(const Operation&)> each) const { session_.ForEach(each); }
+
   // ---- What happens rarely, to all.
 
   bool waiting() const {
@@ -138,9 +155,10 @@ class Engines {
   bool held_up() const {
     return std::any_of(all_.begin(), all_.end(), [](const Engine* engine) { return engine->held_up(); });
   }
-  // Hands every operation that waits for a connection to `take`. REQUIRES not connected.
-  void Withdraw(absl::FunctionRef<void(Operation*)> take) {
-    for (Engine* engine : all_) engine->Withdraw(take);
+  // Hands those operations that wait for a connection, and for which `which` is true, to `take`. REQUIRES not
+  // connected.
+  void Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) {
+    for (Engine* engine : all_) engine->Withdraw(which, take);
   }
   uint64_t memory_bytes() const;
 
@@ -168,6 +186,8 @@ class Engines {
   Touches touches_;
   const kv::Hasher* hasher_ = nullptr;
   Posted posted_;
+  bool follows_moves_ = false;
+  OperationQueue moved_;
   Session session_;
   Reads reads_;
   DirectReads direct_;

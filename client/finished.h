@@ -34,6 +34,13 @@ class Finished {
     ++in_flight_;
   }
 
+  // It goes on with another core, with its deadline; or comes from there.
+  void Left(Operation* operation) {
+    if (operation->Linked<DeadlineTag>::linked()) operation->Linked<DeadlineTag>::Unlink();
+    --in_flight_;
+  }
+  void Came() { ++in_flight_; }
+
   // Every operation ends here, once. Nothing of the client refers to it afterwards. REQUIRES: it is in no queue.
   void End(Operation* operation, absl::Status status) {
     if (!status.ok()) [[unlikely]] {

@@ -18,6 +18,7 @@ class LastTime {
   int64_t NowNs() { return last_ns_ = clock_.NowNs(); }
   // What NowNs() said last: at most the time.
   int64_t last_ns() const { return last_ns_; }
+  const rdma::Clock& clock() const { return clock_; }
 
  private:
   const rdma::Clock& clock_;

@@ -76,7 +76,6 @@ absl::Status Link::Dial(uint64_t session) {
   if (options_.read_only) data.flags |= kv::ConnectData::kReadOnly;
   may_pass_.reset();
   retry_after_ms_ = 0;
-  if (!why_never_.ok()) return why_never_;
   auto connection = endpoint_->Connect(addresses_[next_], data.Encode(), options_.timeout_ms);
   if (!connection.ok()) return connection.status();
   connection_ = *std::move(connection);

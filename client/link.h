@@ -72,8 +72,6 @@ class Link {
 
   // Begins an attempt. `session` is the one that is to be resumed, or 0. REQUIRES kDown.
   absl::Status Dial(uint64_t session);
-  // Each attempt fails with `why` from now on.
-  void NeverDial(absl::Status why) { why_never_ = std::move(why); }
   // For the completion kConnected: reads what the server said with it. incarnation() is known from here on.
   absl::Status OnConnected();
   // Says Hello, and begins to read the directory if it is not known. REQUIRES that OnConnected() was the last step.
@@ -159,7 +157,6 @@ class Link {
   int64_t hello_ns_ = 0;
   int64_t welcome_ns_ = 0;
   absl::Status refused_;
-  absl::Status why_never_;
   std::optional<bool> may_pass_;  // whether the reason passes for which the server refused this attempt, if it did
   int64_t retry_after_ms_ = 0;    // what the server asked for, last
   int64_t backoff_ms_ = 0;        // the next pause; 0: none

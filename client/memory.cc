@@ -6,7 +6,7 @@
 namespace farlook {
 
 absl::Status RegisterMemory(Client* client, std::span<char> memory) {
-  const auto cores = ClientImpl::Of(*client).cores.all();
+  const auto cores = ClientImpl::Of(*client).cores.served();
   for (size_t i = 0; i < cores.size(); ++i) {
     absl::Status status = cores[i]->user_memory()->Register(absl::MakeSpan(memory.data(), memory.size()));
     if (status.ok()) continue;
@@ -17,11 +17,11 @@ absl::Status RegisterMemory(Client* client, std::span<char> memory) {
 }
 
 absl::Status UnregisterMemory(Client* client, const char* memory) {
-  absl::Status status;
-  for (client::ClientCore* core : ClientImpl::Of(*client).cores.all()) {
+  absl::Status status = absl::NotFoundError("no registered memory begins here");
+  for (client::ClientCore* core : ClientImpl::Of(*client).cores.served()) {
     // One that let go of it the last time, when another one could not, has nothing any more.
     const absl::Status its = core->user_memory()->Unregister(memory);
-    if (status.ok() || absl::IsNotFound(status)) status = its;
+    if (!absl::IsNotFound(its) && (status.ok() || absl::IsNotFound(status))) status = its;
   }
   return status;
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kv/cell_region.h"
 #include "kv/counter_value.h"
@@ -122,6 +123,7 @@ std::string MiniServer::Greet(uint64_t* session, absl::string_view message) {
   welcome.figures_ms = figures_ms;
   welcome.gets = gets;
   welcome.puts = puts;
+  welcome.slots = slots;
   if (group_epoch != 0) {
     welcome.group_epoch = group_epoch;
     welcome.lease_us = lease_us;
@@ -211,7 +213,7 @@ std::string MiniServer::Answer(uint64_t* session, absl::string_view message, con
   const auto known = replies.find(request->number);
   if (known != replies.end()) return known->second;
   const bool over = request->deadline_us != 0 && request->deadline_us <= time_us;
-  if (!over) ++executed;
+  if (!over && !IsMoved(*request)) ++executed;
   return replies[request->number] = Execute(*request, pull);
 }
 
@@ -224,6 +226,11 @@ std::string MiniServer::AnswerSeveral(uint64_t* session, const kv::Request& requ
   return std::string(pack.Finish());
 }
 
+bool MiniServer::IsMoved(const kv::Request& request) const {
+  const bool has_key = request.type != kv::RequestType::kPing && request.type != kv::RequestType::kStat;
+  return has_key && moved[kv::ClusterSlotOf(table_->HashOf(request.key))];
+}
+
 std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
   const uint64_t hash = table_->HashOf(request.key);
   kv::WriteResult result;
@@ -233,8 +240,9 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
   const uint64_t ttl_us = request.option.ttl_us;
   const uint64_t expiry_ms = ttl_us == 0 ? 0 : (time_us + ttl_us + 999) / 1000;
   const bool over = request.deadline_us != 0 && request.deadline_us <= time_us;
+  if (IsMoved(request)) result.code = kv::Code::kMoved;
   if (over) result.code = kv::Code::kExpired;
-  switch (over ? kv::RequestType::kGoodbye : request.type) {
+  switch (result.code != kv::Code::kOk ? kv::RequestType::kGoodbye : request.type) {
     case kv::RequestType::kPutPulled:
       value = pull(request.source, request.value_bytes);
       if (value.size() != request.value_bytes || table_->hasher()(value) != request.source.hash) {
@@ -243,6 +251,7 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
       }
       [[fallthrough]];
     case kv::RequestType::kPut:
+      written.push_back(absl::StrCat(request.key, "=", value));
       result = table_->Put(hash, request.key, value,
                            {request.condition, request.version, expiry_ms, request.option.keep_ttl}, now_ns);
       break;
@@ -274,7 +283,11 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
     case kv::RequestType::kPing:
       break;
     case kv::RequestType::kStat:
-      payload = request.key == "map" ? map : absl::StrCat("executed ", executed, "\n");
+      payload = absl::StartsWith(request.key, "map") ? map : absl::StrCat("executed ", executed, "\n");
+      if (absl::StartsWith(request.key, "map")) {
+        result.version = map_left;
+        ++maps_told;
+      }
       break;
     case kv::RequestType::kCounterCreate:
     case kv::RequestType::kCounterAdd:

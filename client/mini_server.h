@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kv/cluster_map.h"
 #include "kv/handshake.h"
 #include "kv/message.h"
 #include "kv/table.h"
@@ -76,9 +77,14 @@ class MiniServer {
   std::string backups;
   std::string primary = "fake://";  // of the group: its address
   std::string cluster, map;         // not empty: the group is of this cluster, and that is its map
+  uint64_t map_left = 0;            // lines of the map that answers say to have no room for
+  kv::SlotWords slots = {};         // of the cluster, that Welcomes name
+  kv::SlotSet moved;                // whose requests are answered so
   uint32_t window = 8;
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
-  uint64_t executed = 0;  // requests that were carried out, not answered from memory
+  uint64_t executed = 0;             // requests that were carried out, not answered from memory
+  uint64_t maps_told = 0;            // of them
+  std::vector<std::string> written;  // "key=value" of the puts among them
   int64_t now_ns = 1;
   uint64_t time_us = 1'000'000;         // of the server's clock
   std::vector<std::string> violations;  // of the protocol, by the client
@@ -92,6 +98,7 @@ class MiniServer {
 
   kv::Code ExecuteCounter(const kv::Request& request, uint64_t hash, std::string* payload);
   std::string Greet(uint64_t* session, absl::string_view message);
+  bool IsMoved(const kv::Request& request) const;
   std::string CheckProof(uint64_t* session, absl::string_view message);
   std::string Execute(const kv::Request& request, const Pull& pull);
   std::string AnswerSeveral(uint64_t* session, const kv::Request& request, const Pull& pull);

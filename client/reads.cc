@@ -399,8 +399,8 @@ void Reads::Cancel(Operation* operation) {
   if (flight->pending == 0) Release(flight);
 }
 
-void Reads::Withdraw(absl::FunctionRef<void(Operation*)> take) {
-  while (Operation* operation = waiting_.Pop()) take(operation);
+void Reads::Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) {
+  waiting_.Extract([which](const Operation* operation) { return which(*operation); }, take);
 }
 
 }  // namespace farlook::client

@@ -86,7 +86,7 @@ class Reads final : public Engine {
   bool held_up() const override { return !stalled_.empty() || parts_.directory->wants_post(); }
   bool Clings(const Operation& operation) const override;
   void Cancel(Operation* operation) override;
-  void Withdraw(absl::FunctionRef<void(Operation*)> take) override;
+  void Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) override;
   uint64_t memory_bytes() const override { return 0; }  // the pools'
 
  private:

@@ -347,4 +347,11 @@ void Session::Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::Fu
   });
 }
 
+void Session::ForEach(absl::FunctionRef<void(const Operation&)> each) const {
+  for (uint64_t number = floor_; number < next_; ++number) {
+    if (const Operation* const operation = sent_[number & mask_].operation; operation != nullptr) each(*operation);
+  }
+  for (const Operation* queued = queue_.front(); queued != nullptr; queued = queue_.Next(queued)) each(*queued);
+}
+
 }  // namespace farlook::client

@@ -92,11 +92,12 @@ class Session final : public Engine {
   // nonsense; break the connection.
   absl::Status Answered(const kv::Reply& reply, Operation** operation);
 
-  // Takes those out of the queue for which `which` is true.
-  void Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take);
-  void Withdraw(absl::FunctionRef<void(Operation*)> take) override {
-    Withdraw([](const Operation&) { return true; }, take);
-  }
+  // Takes them out of the queue.
+  void Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) override;
+  // Whether any was sent and has no answer.
+  bool has_sent() const { return live_ > 0; }
+  // Those that were, and those that will be.
+  void ForEach(absl::FunctionRef<void(const Operation&)> each) const;
 
   // Whether any operation waits for an answer or to be sent.
   bool waiting() const override { return live_ > 0 || !queue_.empty(); }

@@ -38,6 +38,12 @@ absl::Status UserMemory::Unregister(const char* data) {
   return absl::OkStatus();
 }
 
+void UserMemory::RegisterAllOf(const UserMemory& other) {
+  for (const auto& [data, range] : other.ranges_) {
+    Register(absl::MakeSpan(const_cast<char*>(data), range.bytes)).IgnoreError();
+  }
+}
+
 std::shared_ptr<rdma::Buffer> UserMemory::Find(const char* data, size_t bytes) const {
   const auto after = ranges_.upper_bound(data);
   if (after == ranges_.begin()) return nullptr;

@@ -25,6 +25,8 @@ class UserMemory {
   absl::Status Register(absl::Span<char> memory);
   // What was registered from `data` on. NOT_FOUND; FAILED_PRECONDITION: it is in use.
   absl::Status Unregister(const char* data);
+  // What is registered there, as far as it can be: what is not is copied.
+  void RegisterAllOf(const UserMemory& other);
 
   // The range in which all of these bytes lie; it is in use while somebody holds it. Null: there is none, or the
   // transport has no use for it.

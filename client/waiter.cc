@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
@@ -71,7 +72,7 @@ void Waiter::Wait(absl::FunctionRef<bool()> done, int64_t end_ns) {
         core->Progress();
       }
     }
-    if (tick && !cores_->one()) cores_->LookForLost();
+    if (tick && !cores_->one()) cores_->LookAround();
     if (done()) return;
     if (!tick) continue;
     const int64_t now_ns = NowNs();
@@ -83,7 +84,7 @@ void Waiter::Wait(absl::FunctionRef<bool()> done, int64_t end_ns) {
 }
 
 void Waiter::Sleep(int64_t now_ns, int64_t end_ns) {
-  int64_t wait_ms = -1;
+  int64_t wait_ms = cores_->one() ? -1 : cores_->look_ms();
   absl::InlinedVector<pollfd, 16> fds;
   for (ClientCore* core : cores_->all()) {
     if (!Waits(*core)) continue;
@@ -117,20 +118,26 @@ void Waiter::Greet() {
 }
 
 absl::Status Waiter::ConnectAll(int64_t timeout_ms, bool wait_for_server) {
-  const auto cores = cores_->all().first(cores_->groups().size());
-  for (ClientCore* core : cores) {
-    if (!core->ready()) core->Connect();
+  const auto cores = cores_->served();
+  std::vector<bool> awaited;
+  for (size_t i = 0; i < cores.size(); ++i) {
+    awaited.push_back(cores_->HasSlots(i));
+    if (!cores[i]->ready()) cores[i]->Connect();
   }
   const auto decided = [&] {
     bool all = true;
-    for (ClientCore* core : cores) all &= IsDecided(core, wait_for_server);
+    for (size_t i = 0; i < cores.size(); ++i) all &= IsDecided(cores[i], wait_for_server) || !awaited[i];
     return all;
   };
   Wait(decided, EndNs(timeout_ms));
   Greet();
+  // A group that was emptied may have been stopped.
+  for (size_t i = 0; i < cores.size(); ++i) {
+    if (!awaited[i]) cores[i]->StopConnecting();
+  }
   for (size_t i = 0; i < cores.size(); ++i) {
     const absl::Status status = HowItEnded(*cores[i]);
-    if (status.ok() || MayGetBetter(status)) continue;
+    if (status.ok() || MayGetBetter(status) || !awaited[i]) continue;
     return absl::Status(status.code(), absl::StrCat("group ", cores_->groups()[i], ": ", status.message()));
   }
   return absl::OkStatus();

@@ -133,8 +133,8 @@ void Warmer::Cancel(Operation* operation) {
   }
 }
 
-void Warmer::Withdraw(absl::FunctionRef<void(Operation*)> take) {
-  while (Operation* const operation = operations_.Pop()) take(operation);
+void Warmer::Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) {
+  operations_.Extract([which](const Operation* operation) { return which(*operation); }, take);
 }
 
 }  // namespace farlook::client

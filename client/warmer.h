@@ -51,7 +51,7 @@ class Warmer final : public Engine {
   bool waiting() const override { return !operations_.empty(); }
   bool held_up() const override { return stalled_; }
   void Cancel(Operation* operation) override;
-  void Withdraw(absl::FunctionRef<void(Operation*)> take) override;
+  void Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) override;
   uint64_t memory_bytes() const override { return buffer_ == nullptr ? 0 : buffer_->bytes().size(); }
 
  private:

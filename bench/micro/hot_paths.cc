@@ -195,6 +195,8 @@ class HotPaths {
     kv::ClusterMap map{.name = "kv", .id = 1, .hash_seed = server_.mini().table().hasher().seed()};
     map.groups.push_back({"a", 1, {address_}, *kv::ParseSlots("0-2047")});
     map.groups.push_back({"b", 1, {other_address}, *kv::ParseSlots("2048-4095")});
+    server_.mini().slots = kv::WordsOf(map.groups[0].slots);
+    other.mini().slots = kv::WordsOf(map.groups[1].slots);
     for (Server* const server : {&server_, &other}) {
       server->mini().cluster = map.name;
       server->mini().map = map.Encode();

@@ -66,6 +66,22 @@ absl::StatusOr<std::string> GroupStatus(Client* client, const ServerOptions& opt
 // there. FAILED_PRECONDITION: no backup is in sync. DEADLINE_EXCEEDED: it takes longer.
 absl::Status HandOver(Client* client, const ServerOptions& options = {});
 
+// Slots that move from one group of a cluster to another (docs/cluster.md). Each is asked of the primary of the group
+// that `options` name. FAILED_PRECONDITION: it refuses, and says why. What got no answer may have been done, and may be
+// asked again.
+
+// Of slots that are to move at once, as "0-682,2048": a request has no room for more.
+inline constexpr size_t kMaxSlotRangesBytes = 880;
+// Has this group take slots from the group `giver`, and returns when that has begun, or is under way already; how far
+// it is GroupStatus() tells, and ListGroups() of this group when it has them. INVALID_ARGUMENT: they are too many
+// ranges.
+absl::Status TakeSlots(Client* client, std::string_view giver, std::string_view slot_ranges,
+                       const ServerOptions& options);
+// Has this group give up the move by which it takes slots, unless the giver has given them already.
+absl::Status CancelMove(Client* client, const ServerOptions& options);
+// Has this group, which has neither slots nor moves, be one of the cluster no more: its servers may be stopped.
+absl::Status LeaveCluster(Client* client, const ServerOptions& options);
+
 }  // namespace farlook
 
 #endif  // FARLOOK_ADMIN_H_

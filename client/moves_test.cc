@@ -1,0 +1,722 @@
+// Slots move between the groups of a cluster while a client works: each operation is done, once, by the group that has
+// its slot; or it ends at its deadline.
+//
+// How a slot moves: the giver refuses requests of it (Refuse); then it is in another epoch, without the slot (Give);
+// then the taker is in another epoch, with it (Take).
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "client/client_impl.h"
+#include "client/core.h"
+#include "client/core_testing.h"
+#include "client/cores.h"
+#include "client/cores_testing.h"
+#include "client/fake_network.h"
+#include "client/mini_server.h"
+#include "client/operation.h"
+#include "client/waiter.h"
+#include "farlook/async.h"
+#include "gtest/gtest.h"
+#include "kv/cluster_map.h"
+#include "kv/message.h"
+#include "kv/table.h"
+#include "kv/words.h"
+
+namespace farlook::client {
+namespace {
+
+constexpr size_t kGiver = 0, kTaker = 2;
+
+class MovesTest : public CoresTest {
+ protected:
+  MovesTest() { key_ = KeyOf(kGiver); }
+
+  void Refuse(const kv::SlotSet& slots) { servers_[kGiver]->moved |= slots; }
+  void Give(const kv::SlotSet& slots) {
+    map_.groups[kGiver].slots &= ~slots;
+    ++map_.groups[kGiver].epoch;
+    Enter(kGiver);
+  }
+  void Take(const kv::SlotSet& slots, size_t taker = kTaker) {
+    map_.groups[taker].slots |= slots;
+    ++map_.groups[taker].epoch;
+    Enter(taker);
+  }
+  void MoveWithin(int64_t ms, const kv::SlotSet& slots, size_t taker = kTaker) {
+    clock_.In(ms / 3, [this, slots] { Refuse(slots); });
+    clock_.In(2 * ms / 3, [this, slots] { Give(slots); });
+    clock_.In(ms, [this, slots, taker] { Take(slots, taker); });
+  }
+
+  // For so long; returns how many have ended.
+  size_t PollFor(int64_t ms) {
+    size_t ended = 0;
+    Operation* done[64];
+    for (const int64_t end_ms = clock_.now_ms() + ms; clock_.now_ms() < end_ms;) {
+      ended += all_->Poll(absl::MakeSpan(done));
+      clock_.AdvanceMs(1);
+    }
+    return ended;
+  }
+  void PollUntil(const Operation& operation, int64_t most_ms = 900) {
+    for (const int64_t end_ms = clock_.now_ms() + most_ms; !operation.done && clock_.now_ms() < end_ms;) PollFor(1);
+    EXPECT_TRUE(operation.done);
+  }
+  // An idle client does not see a move: it looks at the words again when its lease is over.
+  void WaitForLease() { clock_.AdvanceMs(200); }
+
+  std::unique_ptr<OwnedOperation> Prepare(Kind kind, Condition condition = Condition::Always()) {
+    auto owned = std::make_unique<OwnedOperation>(kind, key_, "value", condition);
+    owned->operation.exactly_once = true;
+    owned->operation.operand = 3;
+    if (kind == Kind::kTouch || kind == Kind::kGetAndTouch) owned->operation.ttl_ms = 100'000;
+    return owned;
+  }
+  void Start(Operation* operation) {
+    operation->blocking = false;
+    all_->Start({&operation, 1});
+  }
+  uint64_t Messages() const {
+    uint64_t sum = 0;
+    for (const auto& network : networks_) sum += network->sent.size();
+    return sum;
+  }
+  void ExpectNoViolations() {
+    for (const auto& server : servers_) {
+      for (const std::string& violation : server->violations) ADD_FAILURE() << violation;
+    }
+    EXPECT_EQ(all_->in_flight(), 0u);
+  }
+
+  std::string key_;
+};
+
+// ---- Operations of each kind.
+
+struct Asked {
+  const char* name;
+  Kind kind;
+  bool by_message;
+  bool on_this_host;
+  Condition condition = Condition::Always();
+};
+
+class OfKindTest : public MovesTest, public testing::WithParamInterface<Asked> {
+ protected:
+  OfKindTest() {
+    if (GetParam().by_message) options_.lookups = Lookups::kMessages;
+    for (const auto& network : networks_) network->capabilities.local = GetParam().on_this_host;
+    Connect();
+    // What there is before.
+    for (const size_t i : {kGiver, kTaker}) {
+      kv::Table& table = servers_[i]->table();
+      if (IsCounter(GetParam().kind) && GetParam().kind != Kind::kCreateCounter) {
+        kv::StoreWord(servers_[i]->cells().data() + kCell, 40);
+        EXPECT_EQ(table.InsertCounter(table.HashOf(key_), key_, kCell, 1).code, kv::Code::kOk);
+      } else if (!IsCounter(GetParam().kind) && GetParam().condition.kind() != Condition::Kind::kIfAbsent) {
+        EXPECT_EQ(servers_[i]->Put(key_, i == kTaker ? "taker's" : "giver's").code, kv::Code::kOk);
+      }
+    }
+  }
+  bool by_read() const { return IsGet(GetParam().kind) && !GetParam().by_message; }
+
+  void ExpectDoneBy(size_t group, const OwnedOperation& owned) {
+    EXPECT_TRUE(owned.status().ok()) << owned.status();
+    if (WantsValue(GetParam().kind)) {
+      EXPECT_EQ(owned.result, group == kTaker ? "taker's" : "giver's");
+    }
+    if (GetParam().kind == Kind::kFetchAdd) {
+      EXPECT_EQ(owned.operation.counter, 40);
+    }
+    for (const size_t i : {kGiver, kTaker}) {
+      EXPECT_EQ(servers_[i]->executed - servers_[i]->maps_told, group == i && !by_read() ? 1u : 0u) << i;
+    }
+    EXPECT_EQ(all_->stats().gets, IsGet(GetParam().kind) ? 1u : 0u);
+    ExpectNoViolations();
+  }
+
+  static constexpr uint64_t kCell = 1024;
+};
+
+TEST_P(OfKindTest, TheSlotMovesBeforeItIsSent) {
+  const kv::SlotSet slots = SlotsOf({key_});
+  Refuse(slots);
+  Give(slots);
+  WaitForLease();
+  auto owned = Prepare(GetParam().kind, GetParam().condition);
+  Start(&owned->operation);
+  PollFor(50);
+  EXPECT_FALSE(owned->done()) << "nobody serves the slot";
+  EXPECT_EQ(all_->in_flight(), 1u);
+  Take(slots);
+  PollUntil(owned->operation);
+  ExpectDoneBy(kTaker, *owned);
+}
+
+TEST_P(OfKindTest, TheSlotMovesWhileItIsInFlight) {
+  const kv::SlotSet slots = SlotsOf({key_});
+  networks_[kGiver]->hold_requests = networks_[kGiver]->hold_reads = true;
+  auto owned = Prepare(GetParam().kind, GetParam().condition);
+  Start(&owned->operation);
+  PollFor(2);
+  Refuse(slots);
+  networks_[kGiver]->hold_requests = false;
+  networks_[kGiver]->ReleaseRequests();
+  PollFor(30);
+  EXPECT_FALSE(owned->done());
+  Give(slots);
+  WaitForLease();
+  networks_[kGiver]->hold_reads = false;
+  networks_[kGiver]->ReleaseReads();
+  PollFor(30);
+  EXPECT_FALSE(owned->done());
+  Take(slots);
+  PollUntil(owned->operation);
+  ExpectDoneBy(kTaker, *owned);
+}
+
+// The giver remembers what it answered.
+TEST_P(OfKindTest, TheSlotMovesWhileTheReplyIsLost) {
+  if (by_read()) GTEST_SKIP() << "it has none";
+  const kv::SlotSet slots = SlotsOf({key_});
+  networks_[kGiver]->lose_replies = true;
+  auto owned = Prepare(GetParam().kind, GetParam().condition);
+  Start(&owned->operation);
+  PollFor(2);
+  EXPECT_EQ(servers_[kGiver]->executed, 1u);
+  Refuse(slots);
+  Give(slots);
+  Take(slots);
+  networks_[kGiver]->lose_replies = false;
+  networks_[kGiver]->Break();
+  PollUntil(owned->operation);
+  ExpectDoneBy(kGiver, *owned);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OfKindTest,
+    testing::Values(Asked{"Get", Kind::kGet, false, false}, Asked{"GetOnThisHost", Kind::kGet, false, true},
+                    Asked{"GetByMessage", Kind::kGet, true, false}, Asked{"Exists", Kind::kExists, false, false},
+                    Asked{"ExistsByMessage", Kind::kExists, true, false}, Asked{"Ttl", Kind::kTtl, true, false},
+                    Asked{"Put", Kind::kPut, false, false}, Asked{"PutOnThisHost", Kind::kPut, false, true},
+                    Asked{"PutIfAbsent", Kind::kPut, false, false, Condition::IfAbsent()},
+                    Asked{"PutIfPresent", Kind::kPut, false, false, Condition::IfPresent()},
+                    Asked{"Delete", Kind::kDelete, false, false}, Asked{"Touch", Kind::kTouch, false, false},
+                    Asked{"GetAndTouch", Kind::kGetAndTouch, false, false},
+                    Asked{"CreateCounter", Kind::kCreateCounter, false, false},
+                    Asked{"FetchAdd", Kind::kFetchAdd, false, false},
+                    Asked{"ReadCounter", Kind::kReadCounter, false, false},
+                    Asked{"DeleteCounter", Kind::kDeleteCounter, false, false}),
+    [](const auto& of) { return std::string(of.param.name); });
+
+// ---- Gets.
+
+// While the giver only refuses what is asked, its table is right.
+TEST_F(MovesTest, UntilTheGiverIsInAnotherEpochItIsRead) {
+  Connect();
+  servers_[kGiver]->Put(key_, "value");
+  Refuse(SlotsOf({key_}));
+  auto get = Prepare(Kind::kGet);
+  Start(&get->operation);
+  PollUntil(get->operation, 10);
+  EXPECT_EQ(get->result, "value");
+  EXPECT_EQ(Messages(), 0u);
+  ExpectNoViolations();
+}
+
+// It may lie there still, and the words say that the giver is what it says it is.
+TEST_F(MovesTest, WhatWaitedWhenTheGiverLostTheSlotIsNotReadThere) {
+  for (const bool on_this_host : {false, true}) {
+    networks_[kGiver]->capabilities.local = on_this_host;
+    Connect();
+    servers_[kGiver]->Put(key_, "stale");
+    networks_[kGiver]->accepting = false;
+    networks_[kGiver]->Break();
+    PollFor(2);
+    auto get = Prepare(Kind::kGet);
+    Start(&get->operation);
+    PollFor(5);
+    const kv::SlotSet slots = SlotsOf({key_});
+    Give(slots);
+    servers_[kTaker]->Put(key_, "value");
+    networks_[kGiver]->accepting = true;
+    PollFor(400);
+    EXPECT_FALSE(get->done()) << get->result << get->status();
+    Take(slots);
+    PollUntil(get->operation);
+    EXPECT_TRUE(get->status().ok()) << get->status();
+    EXPECT_EQ(get->result, "value");
+    ExpectNoViolations();
+    map_.groups[kTaker].slots &= ~slots;
+    map_.groups[kGiver].slots |= slots;
+    Enter(kGiver);
+    Enter(kTaker);
+  }
+}
+
+// ---- Order.
+
+// Answers are late, and some requests are lost on their way.
+TEST_F(MovesTest, WritesOfAKeyStayInTheirOrder) {
+  for (const int64_t ms : {6, 30, 120, 121, 122, 150}) {
+    Connect();
+    const size_t giver = OwnerOf(key_), taker = giver == kGiver ? kTaker : kGiver;
+    std::string other = "other";
+    while (OwnerOf(other) != giver || SlotOf(other) == SlotOf(key_)) other += "!";
+    const kv::SlotSet slots = SlotsOf({key_});
+    const auto give = [&] {
+      map_.groups[giver].slots &= ~slots;
+      ++map_.groups[giver].epoch;
+      Enter(giver);
+    };
+    clock_.In(ms / 3, [&] { servers_[giver]->moved |= slots; });
+    clock_.In(ms / 2, give);
+    clock_.In(ms, [&] { Take(slots, taker); });
+    for (const auto& network : networks_) network->hold_requests = true;
+    std::deque<OwnedOperation> puts;
+    std::vector<std::string> expected, written;
+    for (const auto& server : servers_) server->written.clear();
+    for (int i = 0; i < 200; ++i) {
+      expected.push_back(absl::StrCat(key_, "=", i));
+      puts.emplace_back(Kind::kPut, key_, absl::StrCat(i));
+      Start(&puts.back().operation);
+      // The giver is never without requests.
+      puts.emplace_back(Kind::kPut, other, "other");
+      Start(&puts.back().operation);
+      PollFor(1);
+      for (const auto& network : networks_) {
+        if (i % 2 == 0) network->ReleaseRequests();
+      }
+    }
+    for (const auto& network : networks_) {
+      network->hold_requests = false;
+      network->ReleaseRequests();
+    }
+    PollFor(100);
+    for (const OwnedOperation& put : puts) EXPECT_TRUE(put.status().ok()) << put.status();
+    for (const size_t i : {giver, taker}) {
+      for (const std::string& one : servers_[i]->written) {
+        if (absl::StartsWith(one, absl::StrCat(key_, "="))) written.push_back(one);
+      }
+    }
+    EXPECT_EQ(written, expected);
+    EXPECT_GT(servers_[taker]->written.size(), 20u);
+    ExpectNoViolations();
+  }
+}
+
+// ---- Calls that wait.
+
+class BlockingTest : public MovesTest, public testing::WithParamInterface<bool> {
+ protected:
+  BlockingTest() {
+    for (const auto& network : networks_) network->capabilities.local = GetParam();
+  }
+};
+
+TEST_P(BlockingTest, CallsGoOnWithTheTaker) {
+  Connect();
+  const kv::SlotSet slots = SlotsOf({key_});
+  MoveWithin(300, slots);
+  int64_t longest_ms = 0;
+  for (int i = 0; clock_.now_ms() < 1500; ++i) {
+    const std::string value = absl::StrCat("value", i);
+    const int64_t begin_ms = clock_.now_ms();
+    Operation put;
+    put.value = value;
+    EXPECT_TRUE(impl_->RunTimed(&put, Kind::kPut, {key_.data(), key_.size()}, 0).ok()) << put.status;
+    longest_ms = std::max(longest_ms, clock_.now_ms() - begin_ms);
+    std::string got;
+    Operation get;
+    get.key = key_;
+    get.to.string = &got;
+    const absl::Status status = impl_->Run(&get);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(got, value);
+    clock_.AdvanceMs(7);
+  }
+  EXPECT_GT(longest_ms, 150);
+  EXPECT_LT(longest_ms, 300);
+  EXPECT_FALSE(servers_[kTaker]->written.empty());
+  ExpectNoViolations();
+}
+
+TEST_P(BlockingTest, ABatchOverThreeGroupsGoesOnInItsMidst) {
+  for (const Kind kind : {Kind::kGet, Kind::kPut, Kind::kExists}) {
+    for (const Lookups lookups : {Lookups::kReads, Lookups::kMessages}) {
+      options_.lookups = lookups;
+      Connect();
+      const std::vector<std::string> keys = Keys(64);
+      std::vector<std::string> given, values(keys.size());
+      for (const std::string& key : keys) {
+        for (const auto& server : servers_) server->Put(key, key + "!");
+        if (OwnerOf(key) == kGiver && given.size() < 10) given.push_back(key);
+      }
+      ASSERT_EQ(given.size(), 10u);
+      const kv::SlotSet slots = SlotsOf(given);
+      for (const auto& network : networks_) network->hold_requests = network->hold_reads = true;
+      // What was READ before the slots move is right, and on this host that is all. Else it comes when leases are over.
+      const bool by_read = kind != Kind::kPut && lookups == Lookups::kReads;
+      const int64_t move_ms = by_read ? 600 : 60;
+      MoveWithin(move_ms, slots);
+      clock_.In(by_read ? 500 : 30, [this] {
+        for (const auto& network : networks_) {
+          network->hold_requests = network->hold_reads = false;
+          network->ReleaseRequests();
+          network->ReleaseReads();
+        }
+      });
+      const int64_t begin_ms = clock_.now_ms();
+      std::vector<absl::Status> statuses(keys.size());
+      const absl::Status status = impl_->batch.Run(
+          kind, keys.size(), /*timeout_ms=*/5000,
+          [&](size_t i, Operation* operation) {
+            operation->key = keys[i];
+            operation->value = keys[i];
+            operation->to.string = &values[i];
+          },
+          [&](size_t i, Operation* operation) { TakeStatus(operation, &statuses[i]); });
+      EXPECT_TRUE(status.ok()) << status;
+      if (!by_read || !GetParam()) {
+        EXPECT_GE(clock_.now_ms(), begin_ms + move_ms);
+      }
+      for (size_t i = 0; i < keys.size(); ++i) {
+        EXPECT_TRUE(statuses[i].ok()) << statuses[i];
+        if (kind == Kind::kGet) {
+          EXPECT_EQ(values[i], keys[i] + "!");
+        }
+      }
+      ExpectNoViolations();
+      clock_.AdvanceMs(1000);
+      clock_.NowNs();
+      map_.groups[kTaker].slots &= ~slots;
+      map_.groups[kGiver].slots |= slots;
+      Enter(kTaker);
+      Enter(kGiver);
+    }
+  }
+}
+
+// The batch's own, which is neither that of its operations nor the client's.
+TEST_P(BlockingTest, ABatchThatNobodyServesEndsAtItsDeadline) {
+  clock_.step_ns = 50'000;
+  for (const Lookups lookups : {Lookups::kReads, Lookups::kMessages}) {
+    for (const int64_t timeout_ms : {300, 2500}) {
+      options_.lookups = lookups;
+      Connect();
+      const kv::SlotSet slots = SlotsOf({key_});
+      Refuse(slots);
+      if (lookups == Lookups::kReads) {
+        Give(slots);
+        WaitForLease();
+      }
+      const std::vector<std::string> keys = {key_, KeyOf(1), KeyOf(2)};
+      std::vector<absl::Status> statuses(keys.size());
+      const int64_t begin_ms = clock_.now_ms();
+      const absl::Status status = impl_->batch.Run(
+          Kind::kExists, keys.size(), timeout_ms, [&](size_t i, Operation* operation) { operation->key = keys[i]; },
+          [&](size_t i, Operation* operation) { TakeStatus(operation, &statuses[i]); });
+      EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+      EXPECT_TRUE(absl::StrContains(status.message(), absl::StrCat("slot ", SlotOf(key_),
+                                                                   " of the cluster is being "
+                                                                   "moved, or no group has it")))
+          << status;
+      EXPECT_TRUE(absl::IsNotFound(statuses[1])) << statuses[1];
+      EXPECT_TRUE(absl::IsNotFound(statuses[2])) << statuses[2];
+      EXPECT_GE(clock_.now_ms(), begin_ms + timeout_ms);
+      EXPECT_LT(clock_.now_ms(), begin_ms + timeout_ms + 30);
+      ExpectNoViolations();
+      map_.groups[kGiver].slots |= slots;
+      Enter(kGiver);
+    }
+  }
+}
+
+TEST_P(BlockingTest, ACallThatNobodyServesEndsAtItsDeadline) {
+  clock_.step_ns = 50'000;
+  Connect();
+  const kv::SlotSet slots = SlotsOf({key_});
+  Refuse(slots);
+  Give(slots);
+  WaitForLease();
+  for (const int64_t timeout_ms : {0, 50}) {
+    const int64_t begin_ms = clock_.now_ms();
+    Operation get, put;
+    get.key = key_;
+    get.kind = Kind::kExists;
+    get.timeout_ms = timeout_ms;
+    const absl::Status status = impl_->Run(&get);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+    const int64_t most_ms = timeout_ms == 0 ? options_.timeout_ms : timeout_ms;
+    EXPECT_LT(clock_.now_ms(), begin_ms + most_ms + 30);
+    const absl::Status put_status = impl_->RunTimed(&put, Kind::kPut, {key_.data(), key_.size()}, timeout_ms);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(put_status)) << put_status;
+    EXPECT_GE(clock_.now_ms(), begin_ms + 2 * most_ms);
+    EXPECT_LT(clock_.now_ms(), begin_ms + 2 * most_ms + 60);
+  }
+  EXPECT_EQ(all_->stats().timeouts, 4u);
+  ExpectNoViolations();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BlockingTest, testing::Bool(),
+                         [](const auto& of) { return std::string(of.param ? "OnThisHost" : "Remote"); });
+
+// ---- Those that do not wait.
+
+TEST_F(MovesTest, CallbacksAreCalled) {
+  Connect();
+  const kv::SlotSet slots = SlotsOf({key_});
+  MoveWithin(60, slots);
+  Refuse(slots);
+  int called = 0;
+  PutOperation put(key_, "value");
+  ClientImpl::SetThen(&put, [&](AsyncOperation* operation) {
+    EXPECT_TRUE(operation->status().ok()) << operation->status();
+    ++called;
+  });
+  Start(ClientImpl::RecordOf(&put));
+  AsyncOperation* done;
+  EXPECT_EQ(impl_->Wait({&done, 1}), 0u);
+  EXPECT_EQ(called, 1);
+  EXPECT_EQ(servers_[kTaker]->written.size(), 1u);
+  ExpectNoViolations();
+}
+
+TEST_F(MovesTest, WhatWaitsForASlotCountsAndSaysWhenToLookAgain) {
+  Connect();
+  Refuse(SlotsOf({key_}));
+  auto put = Prepare(Kind::kPut);
+  Start(&put->operation);
+  PollFor(3);
+  EXPECT_EQ(all_->in_flight(), 1u);
+  EXPECT_FALSE(all_->has_ended());
+  const uint64_t before = Messages();
+  // As a user's loop that sleeps for wait_ms() at most: never for nothing, never past the next try.
+  int turns = 0;
+  const int64_t begin_ms = clock_.now_ms();
+  while (clock_.now_ms() < begin_ms + 500) {
+    Operation* done;
+    ASSERT_EQ(all_->Poll({&done, 1}), 0u);
+    if (!all_->Arm()) continue;
+    const int64_t wait_ms = all_->wait_ms();
+    ASSERT_GE(wait_ms, 0);
+    EXPECT_LE(wait_ms, 50);
+    clock_.AdvanceMs(wait_ms);
+    ++turns;
+  }
+  EXPECT_LT(turns, 200);
+  EXPECT_GT(Messages() - before, 20u);
+  EXPECT_LT(Messages() - before, 60u);
+  Give(SlotsOf({key_}));
+  Take(SlotsOf({key_}));
+  PollUntil(put->operation, 100);
+  EXPECT_TRUE(put->status().ok()) << put->status();
+  ExpectNoViolations();
+}
+
+TEST_F(MovesTest, AServerThatRefusesForEverIsAskedNowAndThen) {
+  Connect();
+  servers_[kGiver]->moved.set();
+  std::vector<std::unique_ptr<OwnedOperation>> puts;
+  for (int i = 0; i < 8; ++i) {
+    puts.push_back(Prepare(Kind::kPut));
+    Start(&puts.back()->operation);
+  }
+  const int64_t begin_ms = clock_.now_ms();
+  EXPECT_EQ(PollFor(options_.timeout_ms + 5), puts.size());
+  for (const auto& put : puts) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(put->status())) << put->status();
+  }
+  EXPECT_GE(clock_.now_ms(), begin_ms + options_.timeout_ms);
+  // Eight puts are two messages; each 20 ms, and a question each 50 ms.
+  EXPECT_LT(Messages(), 8u + 2 * 60 + 25);
+  EXPECT_EQ(servers_[kGiver]->written.size(), 0u);
+  // Expect: nothing goes on without operations.
+  PollFor(500);
+  const uint64_t before = Messages();
+  PollFor(500);
+  EXPECT_EQ(Messages(), before);
+  EXPECT_EQ(all_->wait_ms(), -1);
+  ExpectNoViolations();
+}
+
+// ---- The map.
+
+TEST_F(MovesTest, AnIdleCoreWhoseWelcomeIsOlderThanTheMapConnectsAnew) {
+  Connect();
+  // Only the giver tells the map, and the taker's word is not to be seen.
+  const kv::SlotSet slots = SlotsOf({key_});
+  Give(slots);
+  Take(slots);
+  for (const size_t i : {1u, 2u}) servers_[i]->map.clear();
+  networks_[kTaker]->hold_reads = true;
+  WaitForLease();
+  auto put = Prepare(Kind::kPut);
+  Start(&put->operation);
+  PollUntil(put->operation, 300);
+  EXPECT_TRUE(put->status().ok()) << put->status();
+  EXPECT_EQ(servers_[kTaker]->written.size(), 1u);
+  EXPECT_EQ(networks_[1]->connects, 1u) << "it is in no later epoch";
+  ExpectNoViolations();
+}
+
+// It will never say that it has the slot no more.
+TEST_F(MovesTest, AGroupThatGaveItsSlotsAwayAndWasStoppedIsNotWaitedFor) {
+  for (const Kind kind : {Kind::kGet, Kind::kPut}) {
+    Connect();
+    const size_t giver = OwnerOf(key_), taker = giver == kGiver ? kTaker : kGiver;
+    servers_[taker]->Put(key_, "value");
+    const kv::SlotSet slots = map_.groups[giver].slots;
+    map_.groups[giver].slots.reset();
+    ++map_.groups[giver].epoch;
+    Take(slots, taker);
+    networks_[giver]->server = nullptr;
+    networks_[giver]->Break();
+    auto owned = Prepare(kind);
+    Start(&owned->operation);
+    PollUntil(owned->operation, 200);
+    EXPECT_TRUE(owned->status().ok()) << owned->status();
+    EXPECT_EQ(owned->result, kind == Kind::kGet ? "value" : "");
+    // Expect: it is left alone then.
+    PollFor(300);
+    const uint64_t connects = networks_[giver]->connects;
+    PollFor(300);
+    EXPECT_EQ(networks_[giver]->connects, connects);
+    EXPECT_EQ(all_->wait_ms(), -1);
+    ExpectNoViolations();
+    networks_[giver]->server = servers_[giver].get();
+    Enter(giver);
+  }
+}
+
+TEST_F(MovesTest, AGroupThatJoinsTheClusterIsConnectedTo) {
+  Connect();
+  const size_t newcomer = AddServer({});
+  ASSERT_EQ(all_->groups().size(), kGroups);
+  const kv::SlotSet slots = SlotsOf({key_});
+  Refuse(slots);
+  auto put = Prepare(Kind::kPut);
+  Start(&put->operation);
+  PollFor(100);
+  EXPECT_EQ(all_->groups().size(), kGroups + 1);
+  EXPECT_TRUE(cores_[newcomer]->ready());
+  Give(slots);
+  Take(slots, newcomer);
+  PollUntil(put->operation);
+  EXPECT_TRUE(put->status().ok()) << put->status();
+  EXPECT_EQ(servers_[newcomer]->written.size(), 1u);
+  EXPECT_EQ(*all_->OfGroup("kv.3"), cores_[newcomer]);
+  // Expect: batches are divided among four.
+  const std::vector<std::string> keys = Keys(64);
+  std::vector<Operation*> pointers;
+  std::deque<OwnedOperation> gets;
+  for (const std::string& key : keys) {
+    servers_[OwnerOf(key)]->Put(key, "value");
+    pointers.push_back(&gets.emplace_back(Kind::kGet, key).operation);
+  }
+  all_->Start(pointers);
+  EXPECT_EQ(PollFor(20), keys.size());
+  for (const OwnedOperation& get : gets) EXPECT_EQ(get.result, "value");
+  ExpectNoViolations();
+}
+
+// Who connected while the cluster was not whole.
+TEST_F(MovesTest, ASlotThatNoGroupHasIsWaitedFor) {
+  const kv::SlotSet slots = SlotsOf({key_});
+  Give(slots);
+  Connect();
+  EXPECT_TRUE(all_->served().size() == kGroups && all_->all().size() == kGroups + 1);
+  for (const Kind kind : {Kind::kGet, Kind::kPut, Kind::kReadCounter}) {
+    auto owned = Prepare(kind);
+    owned->operation.timeout_ms = 100;
+    Start(&owned->operation);
+    PollUntil(owned->operation, 110);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(owned->status())) << owned->status();
+    EXPECT_TRUE(absl::StrContains(owned->status().message(), "no group has it")) << owned->status();
+  }
+  const size_t newcomer = AddServer({});
+  auto put = Prepare(Kind::kPut);
+  Start(&put->operation);
+  clock_.In(200, [&] { Take(slots, newcomer); });
+  PollUntil(put->operation, 500);
+  EXPECT_TRUE(put->status().ok()) << put->status();
+  ExpectNoViolations();
+}
+
+TEST(PagesTest, AreNotTurnedForEver) {
+  Pages pages("map");
+  Operation operation;
+  size_t count = 0;
+  do {
+    pages.Ask(&operation);
+    *operation.to.string = "\n";
+    operation.version = 1;
+    ASSERT_LT(++count, 2000u);
+  } while (pages.Take(operation));
+  EXPECT_GT(count, kv::kMaxMapBytes / kv::kMaxReplyPayloadBytes);
+}
+
+TEST_F(MovesTest, AMapThatHasNoEndOrMakesNoSenseIsNotBelieved) {
+  for (const char* const text :
+       {"group kv.0 1\n", "cluster kv 0000000000000000 0000000000000063\ngroup a 1\ngroup a 1\n",
+        "cluster kv 0000000000000009 0000000000000063\ngroup a 9\nmember fake://0\n", "\n", ""}) {
+    for (const uint64_t left : {0, 1}) {
+      Connect();
+      for (const auto& server : servers_) {
+        server->map = text;
+        server->map_left = left;
+      }
+      servers_[kGiver]->moved.set(SlotOf(key_));
+      for (const auto& network : networks_) network->sent.clear();
+      const uint64_t connects = networks_[kGiver]->connects;
+      auto put = Prepare(Kind::kPut);
+      Start(&put->operation);
+      PollFor(300);
+      EXPECT_FALSE(put->done());
+      EXPECT_EQ(all_->groups().size(), kGroups);
+      EXPECT_EQ(networks_[kGiver]->connects, connects);
+      // A question is so many pages at most, and there is one each 50 ms.
+      EXPECT_LT(Messages(), left == 0 || text[0] == 0 ? 50u : 1200u * 10);
+      servers_[kGiver]->moved.reset();
+      PollUntil(put->operation, 100);
+      EXPECT_TRUE(put->status().ok()) << put->status();
+      ExpectNoViolations();
+    }
+  }
+}
+
+// ---- Connecting.
+
+// It was emptied, and may have been stopped.
+TEST_F(MovesTest, AGroupWithoutSlotsIsNotWaitedFor) {
+  map_.groups[1].slots |= map_.groups[kGiver].slots;
+  map_.groups[kGiver].slots.reset();
+  Enter(1);
+  networks_[kGiver]->accepting = false;
+  Connect();
+  const int64_t begin_ms = clock_.now_ms();
+  const absl::Status status = impl_->waiter.ConnectAll(/*timeout_ms=*/5000, /*wait_for_server=*/true);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_LT(clock_.now_ms(), begin_ms + 100);
+  EXPECT_FALSE(cores_[kGiver]->ready());
+  PollFor(50);
+  const uint64_t connects = networks_[kGiver]->connects, before = Messages();
+  PollFor(500);
+  EXPECT_EQ(networks_[kGiver]->connects, connects) << "nobody waits for it";
+  EXPECT_EQ(Messages(), before);
+  EXPECT_TRUE(impl_->RunOnAll(Kind::kPing, 0).ok());
+  ExpectNoViolations();
+}
+
+}  // namespace
+}  // namespace farlook::client
