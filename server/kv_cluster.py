@@ -20,6 +20,7 @@ HELP = """kv_cluster runs a group of kv_server processes, or a cluster of groups
 
   kv_cluster --replicas=2 /tmp/cluster
   kv_cluster --groups=2 --replicas=2 /tmp/cluster
+  kv_cluster --add /tmp/cluster
 
   --groups=N      groups of a cluster, which share the keys evenly: 1 to 16; 1 is a group without a cluster (1)
   --replicas=N    members of each group, a primary and its backups: 1 to 16 (2)
@@ -27,6 +28,7 @@ HELP = """kv_cluster runs a group of kv_server processes, or a cluster of groups
   --memory=SIZE   of each server (256MiB)
   --tcp           listen at tcp://127.0.0.1, at free ports; without it at shm://DIR/a, shm://DIR/b and so on
   --etcd          keep the groups' records in an etcd that is started too, in place of files in DIR
+  --add           have the kv_cluster that runs in DIR, with --groups, start the servers of one more group, without slots
   --kv_server=FILE, --kv_cli=FILE  the programs (beside this one, where Bazel builds them, or in PATH)
   --help, --version
 
@@ -36,12 +38,14 @@ DIR is a new folder, an empty one, or one that kv_cluster had before. It has the
 processes' ids, a.pid; of several groups g0-a.log, g0-b.log, g1-a.log. When all are in sync kv_cluster prints the address
 for clients (of several groups farlook://SEED,SEED/kv), and that as a line for shells, which DIR/env has too, until it
 ends. A server that ends is started again, and filled by the others. SIGTERM and SIGINT end all; the table is not kept:
-the next start begins with an empty one.
+the next start begins with an empty one. --add prints the group's name and its servers' addresses when they are in sync
+and all groups know of it, and the command that gives it its share of the slots.
 
 Exit codes:
   0  ended as asked
   1  wrong arguments, or DIR cannot be used
   2  a server cannot be started
+  3  --add: no kv_cluster that can do that runs in DIR
 """
 
 NAME = "kv"  # of the group, or of the cluster where there are several
@@ -53,6 +57,7 @@ PAUSES_S = (0.1, 5.0)
 STOP_S = 20
 TELL_S = 10
 ASK_S, IDLE_S = 0.2, 600
+ADD_S = 120  # for the servers of a group that is added
 
 
 class Failure(Exception):
@@ -105,6 +110,7 @@ def parse(argv):
     parser.add_argument("--memory", default="256MiB")
     parser.add_argument("--tcp", action="store_true")
     parser.add_argument("--etcd", action="store_true")
+    parser.add_argument("--add", action="store_true")
     parser.add_argument("--kv_server")
     parser.add_argument("--kv_cli")
     parser.add_argument("--help", action="store_true")
@@ -115,6 +121,11 @@ def parse(argv):
         return args
     if args.directory is None:
         raise Failure("say in which folder, as kv_cluster /tmp/cluster; --help tells of the flags")
+    if args.add:
+        others = [flag for flag in own if flag not in ("--add", args.directory)] + passed
+        if others:
+            raise Failure(f"{others[0]}: --add takes no other flag; the group is as those that run in {args.directory}")
+        return args
     if not args.groups.isdecimal() or not 1 <= int(args.groups) <= MOST_GROUPS:
         raise Failure(f"--groups={args.groups}: 1 to {MOST_GROUPS}")
     if not args.replicas.isdecimal() or not 1 <= int(args.replicas) <= MOST_REPLICAS:
@@ -172,7 +183,7 @@ class Folder:
         """What only running servers need; where all are gone, so is the table that it tells of."""
         for name in ("groups", "etcd"):
             shutil.rmtree(self.path / name, ignore_errors=True)
-        for path in [self.path / "env", *self.path.glob("*.pid")]:
+        for path in [self.path / "env", *self.path.glob("*.pid"), *self.path.glob("add.*")]:
             path.unlink(missing_ok=True)
 
 
@@ -187,6 +198,32 @@ def free_ports(count):
     for each in sockets:
         each.close()
     return ports
+
+
+class Joining:
+    """A group that is added while the others run; asked again and again what there is to do."""
+
+    def __init__(self, cluster, group):
+        self.cluster, self.group = cluster, group
+        self.waiting = list(group.servers)  # to be started, one after the other
+
+    def step(self):
+        """None: go on. Else what is to be said to who asked: how it ended, and the words."""
+        for server in self.group.servers:
+            if server.has_ended():
+                return "failed", (f"{server.name} {server.how_it_ended()} while the group began; {server.log}:\n"
+                                  f"{server.last_words()}")
+        started = len(self.group.servers) - len(self.waiting)
+        in_sync = self.group.in_sync() if started else None
+        if self.waiting and (not started or in_sync is not None):
+            self.waiting.pop(0).start()
+        elif not self.waiting and in_sync == self.group.args.replicas and self.is_known():
+            return "added", f"{self.group.name} {','.join(self.group.addresses)}"
+        return None
+
+    def is_known(self):
+        """Whether each group has it on its map of the cluster."""
+        return all(self.group.name in group.map_of_groups() for group in self.cluster.groups + [self.group])
 
 
 class Process:
@@ -240,16 +277,25 @@ class Group:
     def in_sync(self):
         """What its primary says: how many servers are in sync; None: there is no primary."""
         which = [f"--group={self.name}"] if self.args.groups > 1 else []
-        done = subprocess.run([self.args.kv_cli, f"--address={','.join(self.addresses)}", "--timeout_ms=500", "cluster",
-                               "status", *which], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                              text=True, check=False)
-        # Its own end is none of a server's. Whoever asks looks at all processes again soon.
-        while signal.sigtimedwait({signal.SIGCHLD}, 0) is not None:
-            pass
+        done = self.run_cli("cluster", "status", *which)
         if done.returncode != 0:
             return None
         lines = [line.split() for line in done.stdout.splitlines()]
         return sum(line[0] == "primary" or (line[0] == "backup" and "disconnected" not in line) for line in lines if line)
+
+    def map_of_groups(self):
+        """The names of the cluster's groups, as this one's primary tells them."""
+        done = self.run_cli("cluster", "status", "--json")
+        told = [json.loads(line) for line in done.stdout.splitlines()] if done.returncode in (0, 3) else []
+        return {line["group"] for line in told if "slots" in line and "group" in line}
+
+    def run_cli(self, *words):
+        done = subprocess.run([self.args.kv_cli, f"--address={','.join(self.addresses)}", "--timeout_ms=500", *words],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True, check=False)
+        # Its own end is none of a server's. Whoever asks looks at all processes again soon.
+        while signal.sigtimedwait({signal.SIGCHLD}, 0) is not None:
+            pass
+        return done
 
     def of(self):
         """What comes before a line about it, where there are several."""
@@ -274,41 +320,55 @@ class Group:
 class Cluster:
     def __init__(self, args):
         self.args = args
-        self.folder = Folder(args.directory)
         self.signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, self.signals | {signal.SIGCHLD})
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored does not wake
+        # Before anybody can know of it.
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self.signals | {signal.SIGCHLD, Request.SIGNAL})
+        for number in (signal.SIGCHLD, Request.SIGNAL):
+            signal.signal(number, lambda *_: None)  # one that is ignored does not wake
+        self.folder = Folder(args.directory)
         self.etcd = None
-        directory = f"file://{self.folder.path}/groups"
+        self.directory = f"file://{self.folder.path}/groups"
         if args.etcd:
             client, peer = (f"127.0.0.1:{port}" for port in free_ports(2))
             self.health = f"http://{client}/health"
-            self.etcd = Process("etcd", self.etcd_command(client, peer), self.folder, mask)
-            directory = f"etcd://{client}"
-        each = args.replicas + args.spares
-        ports = iter(free_ports(args.groups * each)) if args.tcp else None
+            self.etcd = Process("etcd", self.etcd_command(client, peer), self.folder, self.mask)
+            self.directory = f"etcd://{client}"
+        self.each = args.replicas + args.spares
+        self.ports = iter(free_ports(args.groups * self.each)) if args.tcp else None
         self.groups = []
-        for i in range(args.groups):
-            names = [f"{'s' if j >= 26 else ''}{chr(ord('a') + j % 26)}" for j in range(each)]
-            if args.groups > 1:
-                names = [f"g{i}-{name}" for name in names]
-            addresses = [f"tcp://127.0.0.1:{next(ports)}" if args.tcp else f"shm://{self.folder.path}/{name}"
-                         for name in names]
-            group = f"g{i}" if args.groups > 1 else NAME
-            flags = [f"--memory={args.memory}", f"--group={directory}/{group}", f"--replicas={args.replicas}",
-                     *self.cluster_flags(i), *args.passed]
-            servers = [Process(name, [args.kv_server, f"--listen={address}", *flags], self.folder, mask)
-                       for name, address in zip(names, addresses)]
-            self.groups.append(Group(group, addresses, servers, args))
-        self.servers = [server for group in self.groups for server in group.servers]
+        self.next = 0  # number of a group
+        for flags in self.slot_flags():
+            self.groups.append(self.make_group(flags))
         self.address = self.address_of_all()
+        self.is_asked = False
+        self.joining = None
 
-    def cluster_flags(self, i):
-        """Of the servers of group i: an even share of the slots."""
+    def servers(self):
+        groups = self.groups + ([self.joining.group] if self.joining else [])
+        return [server for group in groups for server in group.servers]
+
+    def make_group(self, cluster_flags):
+        args = self.args
+        names = [f"{'s' if j >= 26 else ''}{chr(ord('a') + j % 26)}" for j in range(self.each)]
+        name = NAME
+        if args.groups > 1:
+            name = f"g{self.next}"
+            names = [f"{name}-{server}" for server in names]
+        self.next += 1
+        addresses = [f"tcp://127.0.0.1:{next(self.ports)}" if args.tcp else f"shm://{self.folder.path}/{server}"
+                     for server in names]
+        flags = [f"--memory={args.memory}", f"--group={self.directory}/{name}", f"--replicas={args.replicas}",
+                 *cluster_flags, *args.passed]
+        servers = [Process(server, [args.kv_server, f"--listen={address}", *flags], self.folder, self.mask)
+                   for server, address in zip(names, addresses)]
+        return Group(name, addresses, servers, args)
+
+    def slot_flags(self):
+        """Of the servers of each group: an even share of the slots."""
         if self.args.groups == 1:
-            return []
-        first, end = (SLOTS * n // self.args.groups for n in (i, i + 1))
-        return [f"--cluster={NAME}", f"--slots={first}-{end - 1}"]
+            return [[]]
+        ends = [SLOTS * n // self.args.groups for n in range(self.args.groups + 1)]
+        return [[f"--cluster={NAME}", f"--slots={first}-{end - 1}"] for first, end in zip(ends, ends[1:])]
 
     def address_of_all(self):
         if self.args.groups == 1:
@@ -323,11 +383,12 @@ class Cluster:
                 "--logger=zap", "--log-level=error"]
 
     def processes(self):
-        return ([self.etcd] if self.etcd else []) + self.servers
+        return ([self.etcd] if self.etcd else []) + self.servers()
 
     def wait(self, seconds):
-        """True: it is to end. Returns early when a process has ended."""
-        got = signal.sigtimedwait(self.signals | {signal.SIGCHLD}, seconds)
+        """True: it is to end. Returns early when a process has ended, or somebody asks for something."""
+        got = signal.sigtimedwait(self.signals | {signal.SIGCHLD, Request.SIGNAL}, seconds)
+        self.is_asked |= got is not None and got.si_signo == Request.SIGNAL
         return got is not None and got.si_signo in self.signals
 
     def start(self):
@@ -379,7 +440,7 @@ class Cluster:
         if not self.start():
             return
         line = f"export FARLOOK_ADDRESS={shlex.quote(self.address)}"
-        (self.folder.path / "env").write_text(line + "\n", encoding="utf-8")
+        self.tell_shells(line)
         groups = f"{self.args.groups} groups, each of " if self.args.groups > 1 else ""
         servers = "1 server" if self.args.replicas == 1 else f"{self.args.replicas} servers, in sync,"
         spares = f" and {self.args.spares} spare{'s' if self.args.spares > 1 else ''}," if self.args.spares else ""
@@ -388,13 +449,44 @@ class Cluster:
         while True:
             changed = [group for group in self.groups if self.restart_what_ended(group.servers)]
             self.restart_what_ended([self.etcd] if self.etcd else [])
+            self.add()
             for group in changed:
                 group.alone_since = None
             asked = [group for group in self.groups if group in changed or group in broken]
             broken = [group for group in asked if group in changed or not self.is_whole(group)]
             # Also where all are whole now: who asks may miss the end of a process.
-            if self.wait(ASK_S if asked or self.is_etcd_down() else IDLE_S):
+            if self.wait(ASK_S if asked or self.joining or self.is_etcd_down() else IDLE_S):
                 return
+
+    def tell_shells(self, line):
+        (self.folder.path / "env").write_text(line + "\n", encoding="utf-8")
+
+    def add(self):
+        """Begins to add a group where somebody asks for it, or goes on with that."""
+        if self.is_asked and self.joining is None:
+            self.is_asked = False
+            if self.args.groups == 1:
+                return Request.answer(self.folder, "failed", "it runs a group without a cluster: start it with --groups=2, "
+                                                             "or more, to add others")
+            if len(self.groups) == MOST_GROUPS:
+                return Request.answer(self.folder, "failed", f"it has {MOST_GROUPS} groups, and no more fit")
+            self.ports = iter(free_ports(self.each)) if self.args.tcp else None
+            self.joining = Joining(self, self.make_group([f"--cluster={NAME}"]))
+            say(f"group {self.joining.group.name} is started, as kv_cluster --add asks")
+        if self.joining is None:
+            return None
+        outcome = self.joining.step()
+        if outcome is None:
+            return None
+        group, self.joining, self.is_asked = self.joining.group, None, False  # who asked again meanwhile meant this one
+        if outcome[0] == "added":
+            self.groups.append(group)
+            self.address = self.address_of_all()
+            self.tell_shells(f"export FARLOOK_ADDRESS={shlex.quote(self.address)}")
+        else:
+            say(f"group {group.name} is not added: {outcome[1]}")
+            self.end(group.servers)
+        return Request.answer(self.folder, *outcome)
 
     def is_whole(self, group):
         count = group.in_sync()
@@ -420,12 +512,17 @@ class Cluster:
 
     def stop(self):
         """Ends all. Signals that come now change nothing."""
-        for process in reversed(self.processes()):
+        self.end(self.processes())
+        self.folder.clear()
+
+    @staticmethod
+    def end(processes):
+        for process in reversed(processes):
             if process.process is not None and process.process.poll() is None:
                 process.process.send_signal(signal.SIGTERM)
                 process.process.send_signal(signal.SIGCONT)  # one that is stopped takes it then
         deadline = time.monotonic() + STOP_S
-        for process in self.processes():
+        for process in processes:
             if process.process is None:
                 continue
             try:
@@ -434,7 +531,94 @@ class Cluster:
                 say(f"{process.name} does not end, and is killed")
                 process.process.kill()
                 process.process.wait()
-        self.folder.clear()
+
+
+# ---- What another kv_cluster asks of the one that runs.
+
+
+class Request:
+    """It is asked by a signal, and answers by a file. One asks at a time."""
+
+    SIGNAL = signal.SIGUSR1
+    LOCK, ANSWER = "add.lock", "add.answer"
+
+    def __init__(self, directory):
+        self.path = pathlib.Path(os.path.abspath(directory))
+        self.pid = self.find()
+
+    def find(self):
+        """The process's id."""
+        try:
+            lock = os.open(self.path / Folder.LOCK, os.O_RDONLY)
+        except OSError:
+            raise self.none() from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            raise self.none()
+        except BlockingIOError:
+            pid = os.pread(lock, 20, 0).decode(errors="replace").strip()
+        finally:
+            os.close(lock)
+        # It may have ended, and its servers are about to.
+        if not pid.isdecimal() or not self.is_there(int(pid)):
+            raise self.none()
+        return int(pid)
+
+    def none(self):
+        return Failure(f"no kv_cluster runs in {self.path}: start one with kv_cluster --groups=2 {self.path}", 3)
+
+    @staticmethod
+    def is_there(pid):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            pass  # of another user
+        return True
+
+    def ask(self):
+        """What is answered."""
+        try:
+            with open(self.path / self.LOCK, "a", encoding="ascii") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                how, _, words = self.await_answer().partition(" ")
+        except BlockingIOError:
+            raise Failure(f"another kv_cluster --add is at work in {self.path}: wait until it has ended", 3) from None
+        except OSError as error:
+            raise Failure(f"the kv_cluster that runs in {self.path} (pid {self.pid}) cannot be asked: {error.strerror}",
+                          3) from None
+        if how != "added":
+            raise Failure(f"the kv_cluster that runs in {self.path} adds no group: {words}", 2 if "\n" in words else 3)
+        return words
+
+    def await_answer(self):
+        answer = self.path / self.ANSWER
+        answer.unlink(missing_ok=True)
+        os.kill(self.pid, self.SIGNAL)
+        deadline = time.monotonic() + ADD_S
+        while not answer.exists():
+            if not self.is_there(self.pid):
+                raise self.none()
+            if time.monotonic() > deadline:
+                raise Failure(f"the group is not in sync after {ADD_S} s; {self.path}/*.log tell more", 2)
+            time.sleep(0.05)
+        text = answer.read_text(encoding="utf-8")
+        answer.unlink(missing_ok=True)
+        return text
+
+    @classmethod
+    def answer(cls, folder, how, words):
+        part = folder.path / (cls.ANSWER + ".part")
+        part.write_text(f"{how} {words}", encoding="utf-8")
+        part.rename(folder.path / cls.ANSWER)
+
+
+def add(directory):
+    request = Request(directory)
+    name, _, addresses = request.ask().partition(" ")
+    env = (request.path / "env").read_text(encoding="utf-8").strip()
+    print(f"{name} {addresses}\n{env.replace('export ', '', 1)} kv_cli cluster add {name}", flush=True)
 
 
 def version_of(program):
@@ -450,6 +634,9 @@ def main(argv):
             return 0
         if args.version:
             print("kv_cluster", version_of(find_program("kv_server", "server/kv_server", args.kv_server)))
+            return 0
+        if args.add:
+            add(args.directory)
             return 0
         cluster = Cluster(args)
         try:

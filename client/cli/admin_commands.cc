@@ -8,8 +8,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "client/cli/commands.h"
 #include "client/cli/encoding.h"
 #include "client/cli/json_line.h"
@@ -51,58 +49,6 @@ void PrintTable(const std::vector<ConnectedClient>& clients, Output& out) {
   }
 }
 
-// The group that a command is for which is about one server. Else it has failed, with this code.
-std::variant<std::string, ExitCode> OneGroup(const Context& context) {
-  const absl::StatusOr<std::vector<std::string>> groups = context.GroupNames();
-  if (!groups.ok()) return context.Fail(groups.status());
-  if (groups->size() == 1) return groups->front();
-  return context.Fail(ExitCode::kUsage, absl::StrCat("say which group of the cluster: --group=",
-                                                     absl::StrJoin(*groups, ", or --group=")));
-}
-
-void PrintGroupStatus(const Context& context, absl::string_view text) {
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
-    if (!context.options.json) {
-      context.console.out().WriteLine(Escape(std::string(line)));
-    } else if (words.size() == 2) {
-      context.console.out().WriteLine(JsonLine().Bytes(words[0], words[1]).ToString());
-    } else if (words.size() > 2) {
-      context.console.out().WriteLine(
-          JsonLine().Bytes("role", words[0]).Bytes("address", words[1]).Bytes("incarnation", words[2]).ToString());
-    }
-  }
-}
-
-// Which slots each group has, then what each says of itself; one that does not answer keeps nobody from the others.
-ExitCode PrintCluster(const Context& context, const std::vector<ClusterGroup>& groups) {
-  Output& out = context.console.out();
-  for (const ClusterGroup& group : groups) {
-    if (context.options.json) {
-      out.WriteLine(JsonLine()
-                        .Bytes("group", group.name)
-                        .Number("epoch", group.epoch)
-                        .Number("slots", static_cast<uint64_t>(group.slots))
-                        .Bytes("slot_ranges", group.slot_ranges)
-                        .ToString());
-    } else {
-      out.WriteLine(
-          absl::StrCat(group.name, ": ", group.slots, " slots", group.slots == 0 ? "" : ", ", group.slot_ranges));
-    }
-  }
-  ExitCode code = ExitCode::kOk;
-  for (const ClusterGroup& group : groups) {
-    if (!context.options.json) out.WriteLine("");
-    const absl::StatusOr<std::string> text = context.store->GroupStatus(context.At(group.name));
-    if (text.ok()) {
-      PrintGroupStatus(context, *text);
-    } else {
-      code = Worst(code, context.Fail(text.status()));
-    }
-  }
-  return code;
-}
-
 }  // namespace
 
 ExitCode RunClients(Context& context) {
@@ -123,7 +69,7 @@ ExitCode RunClients(Context& context) {
 }
 
 ExitCode RunKick(Context& context) {
-  const std::variant<std::string, ExitCode> found = OneGroup(context);
+  const std::variant<std::string, ExitCode> found = context.OneGroup();
   const std::string* const group = std::get_if<std::string>(&found);
   if (group == nullptr) return std::get<ExitCode>(found);
   ExitCode code = ExitCode::kOk;
@@ -144,28 +90,6 @@ ExitCode RunKick(Context& context) {
     }
   }
   return code;
-}
-
-ExitCode RunCluster(Context& context) {
-  const absl::string_view what = context.operands[0].text;
-  if (what != "status" && what != "handover") {
-    return context.Fail(ExitCode::kUsage, absl::StrCat(Quoted(what), " is neither status nor handover"));
-  }
-  if (what == "status" && context.options.group.empty()) {
-    const absl::StatusOr<std::vector<ClusterGroup>> groups = context.store->Groups(context.At(""));
-    if (!groups.ok()) return context.Fail(groups.status());
-    if (!groups->empty()) return PrintCluster(context, *groups);
-  }
-  const std::variant<std::string, ExitCode> found = OneGroup(context);
-  const std::string* const group = std::get_if<std::string>(&found);
-  if (group == nullptr) return std::get<ExitCode>(found);
-  if (what == "handover") {
-    if (absl::Status status = context.store->HandOver(context.At(*group)); !status.ok()) return context.Fail(status);
-  }
-  const absl::StatusOr<std::string> text = context.store->GroupStatus(context.At(*group));
-  if (!text.ok()) return context.Fail(text.status());
-  PrintGroupStatus(context, *text);
-  return ExitCode::kOk;
 }
 
 }  // namespace farlook::cli

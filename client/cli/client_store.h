@@ -37,6 +37,14 @@ class ClientStore : public Store {
     return farlook::GroupStatus(client_.get(), options);
   }
   absl::Status HandOver(const ServerOptions& options) override { return farlook::HandOver(client_.get(), options); }
+  absl::Status TakeSlots(const std::string& giver, const std::string& slot_ranges,
+                         const ServerOptions& options) override {
+    return farlook::TakeSlots(client_.get(), giver, slot_ranges, options);
+  }
+  absl::Status CancelMove(const ServerOptions& options) override { return farlook::CancelMove(client_.get(), options); }
+  absl::Status LeaveCluster(const ServerOptions& options) override {
+    return farlook::LeaveCluster(client_.get(), options);
+  }
   absl::Status Kick(uint64_t id, const ServerOptions& options) override {
     return KickClient(client_.get(), id, options);
   }

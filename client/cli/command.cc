@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/explain.h"
 #include "client/cli/json_line.h"
 
@@ -76,6 +77,14 @@ absl::StatusOr<std::vector<std::string>> Context::GroupNames() const {
   for (const ClusterGroup& group : *groups) names.push_back(group.name);
   if (names.empty()) names.emplace_back();
   return names;
+}
+
+std::variant<std::string, ExitCode> Context::OneGroup() const {
+  const absl::StatusOr<std::vector<std::string>> groups = GroupNames();
+  if (!groups.ok()) return Fail(groups.status());
+  if (groups->size() == 1) return groups->front();
+  return Fail(ExitCode::kUsage,
+              absl::StrCat("say which group of the cluster: --group=", absl::StrJoin(*groups, ", or --group=")));
 }
 
 void Context::NoteStatus(const absl::Status& status) const {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,6 +54,8 @@ struct Context {
   ExitCode Fail(const absl::Status& status) const;
   // Which groups of a cluster the command is about: what the options say, or all. Of no cluster: "" alone.
   absl::StatusOr<std::vector<std::string>> GroupNames() const;
+  // For a command that is about one server: its group, as GroupNames(). Else it has failed, with this code.
+  std::variant<std::string, ExitCode> OneGroup() const;
   ServerOptions At(const std::string& group) const { return {.timeout_ms = options.timeout_ms, .group = group}; }
   // Sets *server_gone if that is what `status` says. Fail() does it too.
   void NoteStatus(const absl::Status& status) const;

@@ -105,12 +105,27 @@ constexpr absl::string_view kKickDetails =
     "client. Where the server has --users: the role admin.\n";
 
 constexpr absl::string_view kClusterDetails =
-    "Of the group (kv_server --group) that the server is the primary of: status\n"
-    "prints its epoch and its servers, and how many records each lags behind;\n"
-    "handover has the primary give its place to a backup, while clients go on. Give\n"
-    "the addresses of all servers, separated by commas: a backup answers nothing.\n"
-    "Of a cluster status prints which slots each group has, and its servers; handover\n"
-    "needs a --group. Where the server has --users: the role admin.\n";
+    "Of a group (kv_server --group), by the addresses of all its servers, separated\n"
+    "by commas, as a backup answers nothing; or of a cluster of groups. Where the\n"
+    "server has --users: the role admin.\n"
+    "\n"
+    "    cluster status          what slots each group has, and which move; its\n"
+    "                            epoch, its servers, and how many records each lags\n"
+    "                            behind\n"
+    "    cluster handover        has the primary give its place to a backup, while\n"
+    "                            clients go on; of a cluster it needs a --group\n"
+    "    cluster add GROUP       moves its share of the slots to a group, which was\n"
+    "                            started with kv_server --cluster and without --slots\n"
+    "    cluster remove GROUP    moves its slots to the others; then it is one of the\n"
+    "                            cluster no more, and its servers may be stopped\n"
+    "    cluster rebalance       moves as few slots as make all groups have the same\n"
+    "                            number of them\n"
+    "    cluster cancel          gives up the move that is under way\n"
+    "\n"
+    "What moves slots prints its plan, and asks; where there is no terminal it needs\n"
+    "--yes. Clients go on meanwhile. It is the groups that move slots: Ctrl-C ends\n"
+    "the command, not the move. The same command again makes a new plan of what is\n"
+    "then; a move that is under way is waited for first.\n";
 
 constexpr absl::string_view kDoctorDetails =
     "Looks at RDMA devices, ports, addresses, limits and permissions, at the way to\n"
@@ -197,12 +212,12 @@ std::vector<Command> MakeCommands() {
       {"clients", "", "print who is connected", kClientsDetails, {"group"}, 0, 0, true, RunClients},
       {"kick", "ID...", "end connections", kKickDetails, {"group"}, 1, kMany, true, RunKick},
       {"cluster",
-       "status|handover",
-       "print a group's servers, or change its primary",
+       "status|handover|add|remove|rebalance|cancel [GROUP]",
+       "show groups and their servers, change a primary,\nmove slots between groups",
        kClusterDetails,
-       {"group"},
+       {"group", "yes", "dry_run"},
        1,
-       1,
+       2,
        true,
        RunCluster},
       {"ping", "", "ask the server's CPU for an answer and time it", "", repeat_flags, 0, 0, true, RunPing},

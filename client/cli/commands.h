@@ -3,6 +3,7 @@
 #define FARLOOK_CLIENT_CLI_COMMANDS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -51,7 +52,13 @@ ExitCode RunPing(Context& context);
 // For operators (admin_commands.cc).
 ExitCode RunClients(Context& context);
 ExitCode RunKick(Context& context);
+
+// On a group, or a cluster of them (cluster_commands.cc).
 ExitCode RunCluster(Context& context);
+// What may stand behind its name.
+std::vector<std::string> ClusterParts();
+// Those of them that move slots: add, remove, rebalance (rebalance_command.cc).
+ExitCode RunRebalance(Context& context);
 
 // What stops this host, or the way to a server, and what mends it (doctor_command.cc).
 ExitCode RunDoctor(Context& context);

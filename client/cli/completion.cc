@@ -35,6 +35,7 @@ std::vector<std::string> Possible(const std::vector<absl::string_view>& words) {
   const Command* command = FindCommand(words[0]);
   if (command == nullptr) return {};
   if (absl::StartsWith(words.back(), "--")) return FlagNames(*command);
+  if (command->name == "cluster" && words.size() == 2) return ClusterParts();
   if (command->name == "help" && words.size() == 2) return CommandNames(/*with_quit=*/false);
   return {};
 }

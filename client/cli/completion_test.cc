@@ -37,6 +37,14 @@ TEST(CompletionTest, CompletesWhatHelpExplains) {
   EXPECT_THAT(Complete("help get ").candidates, IsEmpty());
 }
 
+TEST(CompletionTest, CompletesPartsOfCluster) {
+  EXPECT_EQ(Complete("cluster reb").insert, "alance ");
+  EXPECT_THAT(Complete("cluster ").candidates,
+              ElementsAre("add", "cancel", "handover", "rebalance", "remove", "status"));
+  EXPECT_THAT(Complete("cluster add ").candidates, IsEmpty());
+  EXPECT_THAT(Complete("cluster add --").candidates, Contains("--dry_run"));
+}
+
 TEST(CompletionTest, KeysAreNotCompleted) {
   EXPECT_THAT(Complete("get ").candidates, IsEmpty());
   EXPECT_THAT(Complete("get k").candidates, IsEmpty());

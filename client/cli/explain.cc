@@ -171,6 +171,7 @@ std::string Explain(const absl::Status& status, const Options& options) {
                         options);
     case Code::kCancelled:
       return "interrupted";
+    case Code::kNotFound:            // says what there is
     case Code::kInvalidArgument:     // says what is wrong with the call
     case Code::kFailedPrecondition:  // of a server of another release, of a device: says what to do
     case Code::kUnauthenticated:     // says who has not proved what

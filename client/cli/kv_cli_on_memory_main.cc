@@ -2,6 +2,8 @@
 //
 // Its address is file:///PATH: the table is read from that file and written back at the end. FAULT="N CODE" in the
 // environment lets the Nth operation and all after it fail with that absl::StatusCode; DELAY_MS makes each take long.
+// CLUSTER="kv.0 0-2047;kv.1 2048-4095;kv.2" makes it a cluster, whose moves take COPY_LOOKS looks each; what it has at
+// the end is written to AFTER.
 #include <unistd.h>
 
 #include <cstdint>
@@ -14,13 +16,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/strip.h"
 #include "client/cli/kv_cli.h"
-#include "client/cli/memory_store.h"
+#include "client/cli/memory_cluster.h"
 #include "client/cli/pair_format.h"
 
 namespace farlook::cli {
 namespace {
 
-class FileStore : public MemoryStore {
+class FileStore : public MemoryCluster {
  public:
   explicit FileStore(const std::string& path) : path_(path) {
     std::ifstream file(path_);
@@ -34,6 +36,7 @@ class FileStore : public MemoryStore {
   ~FileStore() override {
     std::ofstream file(path_, std::ios::trunc);
     for (const auto& [key, item] : items()) file << FormatPair(key, item.value, 0, PairFormat::kTsv) << "\n";
+    if (const char* after = getenv("AFTER"); after != nullptr) std::ofstream(after) << ToString();
   }
 
  private:
@@ -53,6 +56,8 @@ absl::StatusOr<std::unique_ptr<Store>> ConnectToFile(const Options& options) {
   const char* delay = getenv("DELAY_MS");
   const int64_t delay_us = delay == nullptr ? 0 : atoll(delay) * 1000;
   const bool read_only = options.read_only;
+  if (const char* groups = getenv("CLUSTER"); groups != nullptr) store->AddGroups(groups);
+  if (const char* looks = getenv("COPY_LOOKS"); looks != nullptr) store->set_copy_looks(atoi(looks));
   store->set_fault([=](uint64_t number, const client::Operation& operation) {
     if (delay_us > 0) usleep(static_cast<useconds_t>(delay_us));
     if (read_only && client::IsWrite(operation.kind)) return absl::PermissionDeniedError("read-only client");

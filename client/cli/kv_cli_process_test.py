@@ -221,6 +221,55 @@ delete k
       process.send_signal(signal.SIGINT)
       self.assertEqual(process.wait(30), -signal.SIGINT)
 
+  def cluster(self, **more):
+    """The environment of a cluster that has a group without slots; and where it is told what it has at the end."""
+    after = self.path("after")
+    return {"CLUSTER": "kv.0 0-2047;kv.1 2048-4095;kv.2", "AFTER": after, **more}, after
+
+  def after(self, path):
+    with open(path, encoding="ascii") as file:
+      return file.read()
+
+  def test_slots_move_where_that_is_wanted(self):
+    environment, after = self.cluster()
+    plan = self.check("cluster", "add", "kv.2", "--dry_run", environment=environment).stdout.decode()
+    self.assertEqual(plan.splitlines()[0], "kv.0 -> kv.2: 683 slots (0-682)")
+    # Expect: who cannot be asked is shown the plan.
+    for stdin in (b"", b"y\n"):
+      self.check("cluster", "add", "kv.2", code=64, out=plan.encode(), err="--yes carries the plan out", stdin=stdin,
+                 environment=environment)
+    self.check(stdin=b"cluster add kv.2\ny\n", code=64, err="--yes carries the plan out", environment=environment)
+    self.assertEqual(self.after(after), "kv.0 0-2047;kv.1 2048-4095;kv.2")
+    result = self.check("cluster", "add", "kv.2", "--yes", environment=environment)
+    self.assertEqual(self.after(after), "kv.0 683-2047;kv.1 2730-4095;kv.2 0-682,2048-2729")
+    lines = result.stdout.decode()
+    self.assertTrue(lines.startswith(plan))
+    self.assertIn("\nmove 1 of 2: kv.0 -> kv.2  done: 683 slots in ", lines)
+    self.assertNotIn("\x1b", lines)
+    # Expect: that many lines are a second's.
+    slow, _ = self.cluster(COPY_LOOKS="7")
+    result = self.check("cluster", "rebalance", "--yes", "--json", environment=slow)
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    self.assertEqual(told[-1]["moves"], 2)
+    progress = [line for line in told if "items_per_second" in line]
+    self.assertTrue(2 <= len(progress) <= 6, progress)
+    self.assertGreater(max(line["items_per_second"] for line in progress), 0)
+
+  def test_control_c_leaves_a_move_going_on(self):
+    environment, after = self.cluster(COPY_LOOKS="1000000")
+    with subprocess.Popen([BINARY, "cluster", "rebalance", "--yes"], env={**self.environment, **environment},
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+      for line in process.stdout:
+        if b"items" in line:
+          break
+      process.send_signal(signal.SIGINT)
+      err = process.stderr.read().decode()
+      process.wait(60)
+    self.assertEqual(process.returncode, 130, err)
+    self.assertIn("interrupted: the move kv.0 -> kv.2, 683 slots, goes on by itself", err)
+    self.assertIn("`cluster cancel --group=kv.2` gives it up", err)
+    self.assertEqual(self.after(after), "kv.0 0-2047;kv.1 2048-4095;kv.2")
+
   def test_output_that_fails(self):
     self.check("put", "k", "v" * 100)
     with open("/dev/full", "wb") as full:

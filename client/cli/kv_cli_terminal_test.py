@@ -275,6 +275,49 @@ class TerminalTest(unittest.TestCase):
     for drawn in re.findall(r"\r(import[^\r\x1b]*)\x1b\[K", shown):
       self.assertLess(len(drawn), 60)
 
+  def test_a_plan_is_asked_about(self):
+    after = os.path.join(self.home, "after")
+    self.environment.update(CLUSTER="kv.0 0-2047;kv.1 2048-4095;kv.2", AFTER=after, COPY_LOOKS="6")
+    question = re.escape("go on? [y/N] ")
+    for answer, code, text in (("n\n", 2, "nothing was done, as you did not agree"), ("\n", 2, "nothing was done"),
+                               (CONTROL_D, 2, "nothing was done"), (CONTROL_C, 130, "interrupted: nothing was done")):
+      terminal = self.start("cluster", "add", "kv.2")
+      self.assertIn("kv.0 -> kv.2: 683 slots (0-682)\r\n", terminal.expect(question))
+      terminal.send(answer)
+      terminal.expect(text)
+      self.assertEqual(terminal.exit_code(), code)
+      with open(after, encoding="ascii") as file:
+        self.assertEqual(file.read(), "kv.0 0-2047;kv.1 2048-4095;kv.2")
+    terminal = self.start("cluster", "add", "kv.2", columns=60)
+    terminal.expect(question)
+    terminal.send("Yes\n")
+    shown = terminal.expect("done: 2 moves, 1365 slots")
+    self.assertEqual(terminal.exit_code(), 0)
+    # Expect: one line that is redrawn, and what stays stands in lines of its own.
+    drawn = re.findall(r"\r(move 1 of 2: kv\.0 -> kv\.2  [^\r\x1b]*)\x1b\[K", shown)
+    self.assertGreater(len(drawn), 2, shown)
+    self.assertLess(max(len(line) for line in drawn), 60)
+    self.assertRegex(drawn[-1], r"  [0-9]+%  [0-9]+ of 6830 items")
+    self.assertIn("\r\x1b[Kmove 1 of 2: kv.0 -> kv.2  done: 683 slots in ", shown)
+    with open(after, encoding="ascii") as file:
+      self.assertEqual(file.read(), "kv.0 683-2047;kv.1 2730-4095;kv.2 0-682,2048-2729")
+
+  def test_a_session_asks_too_and_goes_on_after_control_c(self):
+    self.environment.update(CLUSTER="kv.0 0-2047;kv.1 2048-4095;kv.2", COPY_LOOKS="20")
+    terminal = self.start()
+    terminal.expect_prompt()
+    terminal.send("cluster rebal" + TAB + "\n")
+    terminal.expect(re.escape("go on? [y/N] "))
+    terminal.send("y\n")
+    terminal.expect("move 1 of 2: .* items")
+    terminal.send(CONTROL_C)
+    terminal.expect("goes on by itself")
+    terminal.expect_prompt()
+    terminal.send("cluster rebalance --yes\n")
+    terminal.expect("a move is under way already, and is waited for")
+    terminal.expect("done: 1 move, 682 slots")
+    terminal.expect_prompt()
+
   def test_export_with_a_bar_beside_its_output(self):
     keys = os.path.join(self.home, "keys")
     with open(self.table, "w", encoding="utf-8") as file:

@@ -53,6 +53,9 @@ class MemoryStore : public Store {
   absl::Status Kick(uint64_t id, const ServerOptions& options) override;
   absl::StatusOr<std::string> GroupStatus(const ServerOptions& options) override;
   absl::Status HandOver(const ServerOptions& options) override { return GroupStatus(options).status(); }
+  absl::Status TakeSlots(const std::string&, const std::string&, const ServerOptions&) override { return NoMoves(); }
+  absl::Status CancelMove(const ServerOptions&) override { return NoMoves(); }
+  absl::Status LeaveCluster(const ServerOptions&) override { return NoMoves(); }
   absl::StatusOr<std::vector<ClusterGroup>> Groups(const ServerOptions&) override { return groups_; }
   std::string ClientStats() const override;
   std::string address() const override { return address_; }
@@ -60,6 +63,7 @@ class MemoryStore : public Store {
   uint64_t incarnation() const override { return incarnation_; }
 
  private:
+  static absl::Status NoMoves() { return absl::UnimplementedError("of an earlier release"); }
   void Apply(client::Operation* operation);
   absl::Status Read(client::Operation* operation);
   absl::Status Write(client::Operation* operation);

@@ -103,6 +103,10 @@ constexpr Flag kFlags[] = {
        o->group = std::string(value);
        return absl::OkStatus();
      }},
+    {"yes", "", Scope::kCommand, "carry the plan out without asking",
+     [](Text value, Options* o) { return SetBool(value, &o->yes); }},
+    {"dry_run", "", Scope::kCommand, "print the plan, and do nothing",
+     [](Text value, Options* o) { return SetBool(value, &o->dry_run); }},
     {"count", "N", Scope::kCommand, "how often",
      [](Text value, Options* o) { return SetNumber(value, 1, kMaxNumber, &o->count); }},
     {"interval_ms", "N", Scope::kCommand, "milliseconds from one to the next; default 1000",

@@ -44,6 +44,8 @@ struct Options {
   int64_t count = 0;  // 0: the command's default
   int64_t interval_ms = 1000;
   std::string group;  // of a cluster; empty: all
+  bool yes = false;
+  bool dry_run = false;
   PairFormat format = PairFormat::kJson;
   std::optional<std::string> keys;
   bool insert_only = false;

@@ -25,13 +25,13 @@ std::string Bytes(double bytes) {
   return absl::StrFormat("%.2f GB", bytes / 1e9);
 }
 
-std::string Clock(double seconds) {
+}  // namespace
+
+std::string FormatClock(double seconds) {
   const auto whole = static_cast<int64_t>(std::min(seconds + 0.5, 359999.0));
   if (whole >= 3600) return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60, whole % 60);
   return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
 }
-
-}  // namespace
 
 std::string FormatProgress(absl::string_view name, const ProgressFigures& figures, double pairs_per_second,
                            double elapsed_seconds, size_t width) {
@@ -49,7 +49,7 @@ std::string FormatProgress(absl::string_view name, const ProgressFigures& figure
   if (figures.failures > 0) pieces.push_back(absl::StrCat(figures.failures, " failed"));
   pieces.push_back(absl::StrFormat("%.0f/s", pairs_per_second));
   const size_t before_bar = pieces.size();
-  if (part > 0 && part < 1) pieces.push_back(absl::StrCat(Clock(elapsed_seconds * (1 - part) / part), " left"));
+  if (part > 0 && part < 1) pieces.push_back(absl::StrCat(FormatClock(elapsed_seconds * (1 - part) / part), " left"));
   pieces.push_back(absl::StrCat(Bytes(pairs_per_second * bytes_per_pair), "/s"));
   std::string tail;
   for (size_t i = 0; i < pieces.size(); ++i) {

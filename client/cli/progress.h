@@ -22,6 +22,8 @@ struct ProgressFigures {
 // "import  45% |####      |  450000 pairs  312345/s  31.2 MB/s  2 failed  0:03 left", as much of it as fits.
 std::string FormatProgress(absl::string_view name, const ProgressFigures& figures, double pairs_per_second,
                            double elapsed_seconds, size_t width);
+// "0:03", "1:00:00".
+std::string FormatClock(double seconds);
 // "450000 pairs, 45.0 MB, in 1.44 s (312345/s)".
 std::string FormatSummary(const ProgressFigures& figures, double elapsed_seconds);
 

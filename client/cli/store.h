@@ -37,6 +37,10 @@ class Store {
   virtual absl::Status Kick(uint64_t id, const ServerOptions& options) = 0;
   virtual absl::StatusOr<std::string> GroupStatus(const ServerOptions& options) = 0;
   virtual absl::Status HandOver(const ServerOptions& options) = 0;
+  virtual absl::Status TakeSlots(const std::string& giver, const std::string& slot_ranges,
+                                 const ServerOptions& options) = 0;
+  virtual absl::Status CancelMove(const ServerOptions& options) = 0;
+  virtual absl::Status LeaveCluster(const ServerOptions& options) = 0;
   // None: the server is of no cluster.
   virtual absl::StatusOr<std::vector<ClusterGroup>> Groups(const ServerOptions& options) = 0;
 

@@ -46,7 +46,7 @@ class CapturedOutput {
   Output output_{file_.fd(), "captured output"};
 };
 
-// A fixture for tests of commands: each is run as kv_cli would run it, on a MemoryStore.
+// A fixture for tests of commands: each is run as kv_cli would run it, on a MemoryStore or what ToRunOn() says.
 class CommandTest : public testing::Test {
  protected:
   CommandTest() { SetStdin(""); }
@@ -61,13 +61,16 @@ class CommandTest : public testing::Test {
     {
       Console console(stdin_->fd(), out.fd(), err.fd());
       console.set_prefix("kv_cli: ");
-      Runner runner(mode_, &console, [this](const Options&) { return &store_; });
+      Runner runner(mode_, &console, [this](const Options&) { return ToRunOn(); });
       code = runner.Run(words, defaults);
     }
     out_ = out.Content();
     err_ = err.Content();
     return code;
   }
+
+  // For tests that bring a store of their own.
+  virtual Store* ToRunOn() { return &store_; }
 
   void SetStdin(absl::string_view content) { stdin_ = std::make_unique<ScratchFile>(content); }
   void set_mode(Mode mode) { mode_ = mode; }

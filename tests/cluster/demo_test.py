@@ -23,7 +23,7 @@ import demo_cluster  # pylint: disable=wrong-import-position
 
 class DemoTest(unittest.TestCase):
 
-  def test_a_group_loses_two_primaries_and_no_write(self):
+  def test_a_cluster_gets_a_group_and_loses_two_primaries_and_no_write(self):
     args = argparse.Namespace(records=2000, seconds=demo_cluster.LEAST_S, threads=1)
     cleanup = []
     said = io.StringIO()
@@ -34,9 +34,13 @@ class DemoTest(unittest.TestCase):
       for undo in reversed(cleanup):
         undo()
     text = said.getvalue()
-    self.assertIn("a, the primary, is killed (kill -9)\n", text)
-    self.assertIn("b, the primary, is stopped (SIGSTOP): its memory can still be read\n", text)
-    self.assertIn("a is primary, with b in sync\n", text)
+    self.assertIn("g0-a, the primary, is killed (kill -9)\n", text)
+    self.assertRegex(text, r"\n {7}\$ kv_cluster --add /tmp/\S+\n(.*\n)* {7}g2 shm://\S+/g2-a,shm://\S+/g2-b\n")
+    # Expect: the lines of what goes on beside the load are whole ones of their own.
+    self.assertRegex(text, r"\n {7}\$ kv_cli cluster add g2 --yes\n(.*\n)* {7}g0 -> g2: 683 slots \(0-682\)\n")
+    self.assertRegex(text, r"\n {7}done: 2 moves, 1365 slots")
+    self.assertIn("g0-b, the primary, is stopped (SIGSTOP): its memory can still be read\n", text)
+    self.assertIn("g0-a is primary, with g0-b in sync\n", text)
     self.assertRegex(text, r"proof: 2000 records, \d{4,} acknowledged writes, \d+ of unknown outcome; of the records 0 are "
                            r"lost, 0 out of date, 0 damaged; of the reads before 0 were out of date, 0 damaged\n")
 

@@ -140,10 +140,10 @@ class ClusterTest(unittest.TestCase):
     for i, group in enumerate(groups):
       self.assertEqual(len(self.servers(group, f"--group=g{i}")), 2)
       self.assertRegex(self.cli(group, "stat", "cluster_", f"--group=g{i}"),
-                       r"^cluster_groups\s+2\ncluster_slots\s+2048\n$")
+                       r"^cluster_groups\s+2\ncluster_moves\s+0\ncluster_slots\s+2048\n$")
     self.assertRegex(self.cli(address, "cluster", "status"),
                      r"^g0: 2048 slots, 0-2047\ng1: 2048 slots, 2048-4095\n\ngroup g0\n")
-    self.assertEqual(self.cli(address, "stat", "cluster_"), "cluster_groups 2\ncluster_slots 4096\n")
+    self.assertEqual(self.cli(address, "stat", "cluster_"), "cluster_groups 2\ncluster_moves 0\ncluster_slots 4096\n")
     # Expect: keys are divided, and whoever is asked leads to all of them.
     for i in range(40):
       self.cli(groups[i % 2], "put", f"key{i}", "v")
@@ -175,6 +175,71 @@ class ClusterTest(unittest.TestCase):
 
   def test_a_cluster_over_tcp_and_with_etcd(self):
     self.check_groups(self.start("--groups=2", "--tcp", "--etcd"), r"127.0.0.1:\d+")
+
+  def add(self, *flags, folder=None):
+    return subprocess.run([CLUSTER, "--add", *flags, folder or self.folder], capture_output=True, text=True, check=False,
+                          timeout=SECONDS)
+
+  def test_a_group_is_added_while_it_runs(self):
+    process = self.start("--groups=2")
+    address = self.await_address(process)
+    for i in range(20):
+      self.cli(address, "put", f"key{i}", "v")
+    done = self.add()
+    self.assertEqual(done.returncode, 0, done.stderr)
+    first, second = done.stdout.splitlines()
+    self.assertEqual(first, f"g2 shm://{self.folder}/g2-a,shm://{self.folder}/g2-b")
+    group = first.split()[1]
+    self.assertEqual(sorted(self.servers(group, "--group=g2").values()), ["backup", "primary"])
+    # Expect: all know of it, it has no slots, and nothing else has changed.
+    self.assertRegex(self.cli(address, "cluster", "status"),
+                     r"^g0: 2048 slots, 0-2047\ng1: 2048 slots, 2048-4095\ng2: 0 slots\n\n")
+    self.assertEqual(self.cli(address, "stat", "cluster_", "--group=g2"), "cluster_groups 3\ncluster_moves 0\ncluster_slots 0\n")
+    self.assertEqual(self.cli(address, "stat", "keys"), "keys 20\n")
+    # Expect: what gives it slots is told as a command for shells; the address names its servers too.
+    with open(self.folder + "/env", encoding="utf-8") as file:
+      line = file.read().strip()
+    self.assertEqual("export " + second, line + " kv_cli cluster add g2")
+    self.assertIn(f",{self.folder}/g2-a,{self.folder}/g2-b/kv", line)
+    # Expect: its servers are looked after as the others are.
+    roles = self.servers(group, "--group=g2")
+    primary = next(each for each, role in roles.items() if role == "primary")
+    os.kill(self.pid_of(primary), signal.SIGKILL)
+    self.until(lambda: self.pid_of(primary) is not None and len(self.servers(group, "--group=g2")) == 2, "in sync again")
+    pids = [self.pid_of(each) for each in group.split(",")]
+    process.terminate()
+    code, errors = ends(process)
+    self.assertEqual(code, 0, errors)
+    self.assertIn("group g2 is started, as kv_cluster --add asks", errors)
+    self.assertFalse(any(is_there(pid) for pid in pids))
+    self.assertTrue(all(re.fullmatch(r".*\.(log|lock)", name) for name in os.listdir(self.folder)),
+                    os.listdir(self.folder))
+
+  def test_a_group_over_tcp_and_with_etcd_is_added(self):
+    process = self.start("--groups=2", "--replicas=1", "--tcp", "--etcd")
+    address = self.await_address(process)
+    done = self.add()
+    self.assertEqual(done.returncode, 0, done.stderr)
+    self.assertRegex(done.stdout, r"^g2 tcp://127.0.0.1:\d+\n")
+    self.assertRegex(self.cli(address, "cluster", "status"), r"(?m)^g2: 0 slots\n")
+
+  def test_a_group_is_added_only_where_that_can_be(self):
+    for folder in (self.folder, "/etc/passwd", self.parent):
+      done = self.add(folder=folder)
+      self.assertEqual(done.returncode, 3, done.stderr)
+      self.assertIn(f"no kv_cluster runs in {folder}: start one with kv_cluster --groups=2 {folder}", done.stderr)
+    done = self.add("--replicas=3")
+    self.assertEqual(done.returncode, 1, done.stderr)
+    self.assertIn("--replicas=3: --add takes no other flag", done.stderr)
+    process = self.start("--replicas=1", "--memory=16MiB")
+    self.await_address(process)
+    done = self.add()
+    self.assertEqual(done.returncode, 3, done.stderr)
+    self.assertIn("it runs a group without a cluster: start it with --groups=2", done.stderr)
+    process.terminate()
+    self.assertEqual(ends(process)[0], 0)
+    # Expect: what is left in the folder is not taken for one that runs.
+    self.assertEqual(self.add().returncode, 3)
 
   def test_one_that_is_stopped_ends_too_and_the_folder_can_be_used_again(self):
     process = self.start("--replicas=1", "--memory=16MiB")

@@ -94,8 +94,8 @@ struct Footprint {
   int64_t resident_kib = 0;
 };
 
-// `ids`: how many connection ids a server has that has seen no client but this one. The id of a connection ends a moment
-// after its queue pair, and one that was asked for and never accepted has no queue pair at all.
+// `ids`: how many connection ids a server has that has seen no client but this one. The id of a connection ends a
+// moment after its queue pair, and one that was asked for and never accepted has no queue pair at all.
 Footprint FootprintOf(const ServerProcess& server, Client* client, int64_t ids) {
   EXPECT_TRUE(Await([&] { return ServerStat(client, "connections") == 1; }));
   EXPECT_TRUE(Await([&] {

@@ -49,6 +49,13 @@ class ManualTest(unittest.TestCase):
     text = manual.ask(PROGRAMS[0], '--help').replace('--liveness=DURATION', '  of liveness')
     self.assertLess({flag.name for flag in manual.flags_in(text.splitlines())}, {flag.name for flag in self.server.flags})
 
+  def test_no_command_is_left_out(self):
+    # Expect: those that the program itself completes.
+    overview = manual.ask(PROGRAMS[1], '--help').partition('\nCommands:\n')[2].partition('\n\n')[0]
+    names = re.findall(r'(?m)^  ([a-z]+)', overview)
+    self.assertEqual([command.name for command in self.cli.commands], names)
+    self.assertLessEqual({'get', 'cluster', 'ping', 'doctor', 'help'}, set(names))
+
   def test_pages_tell_of_everything(self):
     for program in self.programs:
       page = self.directory / f'man1/{program.name}.1'
@@ -69,6 +76,9 @@ class ManualTest(unittest.TestCase):
     self.assertEqual(set(self.complete('kv_cli ')), names)
     self.assertEqual(self.complete('kv_cli --json to'), ['touch', 'top'])
     self.assertEqual(set(self.complete('kv_cli help ')), names)
+    self.assertEqual(self.complete('kv_cli cluster re'), ['remove', 'rebalance'])
+    self.assertEqual(self.complete('kv_cli --json cluster add --dr'), ['--dry_run'])
+    self.assertEqual(self.complete('kv_cli cluster add re'), [])
     self.assertEqual(self.complete('kv_cli put --f'), ['--file='])
     self.assertEqual(self.complete('kv_cli get --f'), [])
     self.assertEqual(self.complete('kv_cli put key --file=/etc/hostn'), ['/etc/hostname'])
@@ -77,6 +87,7 @@ class ManualTest(unittest.TestCase):
     self.assertEqual(self.complete('kv_server --flagfile=/etc/hostn'), ['/etc/hostname'])
     self.assertEqual(self.complete('farlook_exporter --l'), ['--listen='])
     self.assertEqual(self.complete('kv_cluster --repl'), ['--replicas='])
+    self.assertEqual(self.complete('kv_cluster --ad'), ['--add'])
     self.assertEqual(self.complete('kv_cluster --tcp /et'), ['/etc'])
 
   def zsh(self, name, state, words):
@@ -96,6 +107,8 @@ class ManualTest(unittest.TestCase):
       told = self.zsh('kv_cli', 'operand', f'{command.name} x')
       for flag in command.flags if command.name != 'help' else []:
         self.assertRegex(told, rf'(?m)^--{flag.name}=?\[', command.name)
+      if command.name == 'cluster':
+        self.assertIn('1:what:(status handover add remove rebalance cancel)', told)
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
 """Shows Farlook at work: builds it, starts a kv_server, loads records and runs the YCSB workloads from another process.
-With --cluster it starts a group of two servers, reads and writes as workload B does, kills the primary in the middle,
-stops the next one, and proves that every acknowledged write is there.
+With --cluster it starts a cluster of two groups of two servers, reads and writes as workload B does, kills a primary in
+the middle, adds a group, stops the next primary, and proves that every acknowledged write is there.
 
 The table lies in 2 MiB huge pages where this may reserve them (as root; they are given back at the end). Runs for a
 minute or two. Exit codes: 0 all went well, 1 it did not, 2 wrong arguments, 130 interrupted.
@@ -314,8 +314,8 @@ def parse(argv):
     parser.add_argument("--threads", type=count, metavar="N", default=max(1, min(8, (os.cpu_count() or 2) - 1)),
                         help="of the client (one less than there are processors)")
     parser.add_argument("--quick", action="store_true", help="50,000 records and operations")
-    parser.add_argument("--cluster", action="store_true", help="a group of servers, one of which is killed: 100,000 "
-                        "records (--quick: 20,000), and --seconds in place of --operations")
+    parser.add_argument("--cluster", action="store_true", help="a cluster that gets a third group, and of which servers are "
+                        "killed: 100,000 records (--quick: 20,000), and --seconds in place of --operations")
     parser.add_argument("--seconds", type=count, metavar="N", help="of --cluster, 10 at least (30; --quick: 14)")
     parser.add_argument("--keep", action="store_true", help="leave the server running")
     args = parser.parse_args(argv)

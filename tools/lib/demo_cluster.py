@@ -1,5 +1,7 @@
-"""tools/demo --cluster: a group of two servers that loses its primary while clients read and write, and nothing else."""
+"""tools/demo --cluster: a cluster of two groups that gets a third one, and of which a group loses its primaries, while
+clients read and write. Nothing else is lost."""
 
+import os
 import pathlib
 import shutil
 import signal
@@ -11,8 +13,11 @@ KV_CLUSTER = pathlib.Path(__file__).resolve().parents[2] / "server/kv_cluster.py
 LEAST_S = 10
 LONGER = 6  # than asked for, at most, on a machine on which a server is filled slowly
 MIB = 1 << 20
+GROUPS = 2  # at the beginning; of two servers each
+STRUCK = "g0"  # whose primaries are
 BYTES_PER_RECORD = 1300  # a value of 1,000 bytes, key, header, its part of the index; rounded up
 SPARE_BYTES = 64 * MIB
+INDENT = "       "
 
 
 class Failure(Exception):
@@ -23,22 +28,22 @@ def say(text):
     print(text, flush=True)
 
 
-class Group:
+class Cluster:
     """A running kv_cluster."""
 
     def __init__(self, kv_cluster, server, cli, memory):
-        self.cli = cli
+        self.kv_cluster, self.cli = kv_cluster, cli
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="farlook-demo-", dir="/tmp"))
-        command = [kv_cluster, "--replicas=2", f"--memory={memory // MIB}MiB", f"--kv_server={server}",
+        command = [kv_cluster, f"--groups={GROUPS}", "--replicas=2", f"--memory={memory // MIB}MiB", f"--kv_server={server}",
                    f"--kv_cli={cli}", self.folder / "cluster"]
-        say("$ kv_cluster " + " ".join(map(str, command[1:3] + command[-1:])))
+        say("$ kv_cluster " + " ".join(map(str, command[1:4] + command[-1:])))
         self.said = open(self.folder / "said", "w+", encoding="utf-8")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.said, stdin=subprocess.DEVNULL,
                                         text=True, start_new_session=True)
         say(self.process.stdout.readline().rstrip())
         line = self.process.stdout.readline()
         if not line:
-            raise Failure(f"no group began:\n{self.last_words()}")
+            raise Failure(f"no cluster began:\n{self.last_words()}")
         say(line.rstrip())
         self.address = line.strip().partition("=")[2]
 
@@ -47,9 +52,10 @@ class Group:
         return self.said.read()[-2000:]
 
     def roles(self):
-        """The name of the primary, and those of backups that are in sync; None: nobody is primary now."""
-        done = subprocess.run([self.cli, f"--address={self.address}", "--timeout_ms=300", "cluster", "status"],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+        """Of the group that is struck: the name of the primary, and those of backups that are in sync; None: nobody is
+        primary now."""
+        done = subprocess.run([self.cli, f"--address={self.addresses()}", "--timeout_ms=300", "cluster", "status",
+                               f"--group={STRUCK}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
         primary, backups = None, []
         for words in map(str.split, done.stdout.splitlines()):
             name = words[1].rpartition("/")[2]
@@ -58,6 +64,10 @@ class Group:
             elif words[0] == "backup" and "disconnected" not in words:
                 backups.append(name)
         return (primary, backups) if done.returncode == 0 else None
+
+    def addresses(self):
+        """Of that group's servers."""
+        return ",".join(f"shm://{self.folder}/cluster/{STRUCK}-{name}" for name in "ab")
 
     def send(self, name, number):
         pid = int((self.folder / "cluster" / f"{name}.pid").read_text(encoding="ascii"))
@@ -74,23 +84,83 @@ class Group:
         return code
 
 
-class Story:
-    """What happens to the group while clients are at work; asked once a second what is due."""
+class Background:
+    """A program that is at work meanwhile. Its lines are told when that is due, not between those of others."""
 
-    def __init__(self, group, seconds):
-        self.group = group
-        self.due = [(seconds // 6, self.kill), (seconds // 2, self.stop), (seconds * 3 // 4, self.go_on)]
-        self.before = group.roles()
+    def __init__(self, cluster, name, *command):
+        say(f"{INDENT}$ {name} {' '.join(map(str, command[1:]))}")
+        self.path = cluster.folder / f"{name}.said"
+        environment = dict(os.environ, FARLOOK_ADDRESS=cluster.address)
+        self.told = 0  # characters
+        with open(self.path, "wb") as file:
+            self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                                            env=environment)
+
+    def tell(self):
+        """Those that are whole by now."""
+        whole = self.text()[self.told:].rpartition("\n")[0]
+        for line in whole.splitlines():
+            say(INDENT + line)
+        self.told += len(whole) + 1 if whole else 0
+
+    def text(self):
+        return self.path.read_text(encoding="utf-8", errors="replace")
+
+    def code(self):
+        """None: it has not ended."""
+        return self.process.poll()
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+class Story:
+    """What happens to the cluster while clients are at work; asked once a second what is due."""
+
+    def __init__(self, cluster, seconds, cleanup):
+        self.cluster, self.cleanup = cluster, cleanup
+        self.due = [(seconds // 6, self.kill), (seconds // 3, self.add_group), (seconds // 2, self.stop),
+                    (seconds * 3 // 4, self.go_on)]
+        self.before = cluster.roles()
         self.stopped = None
+        self.starting = self.moving = None  # of a group that is added: in the background
 
     def tell(self, second):
-        roles = self.group.roles()
+        roles = self.cluster.roles()
         if roles and roles != self.before:
             primary, backups = roles
-            say(f"       {primary} is primary, " + (f"with {', '.join(backups)} in sync" if backups else "alone"))
+            say(f"{INDENT}{primary} is primary, " + (f"with {', '.join(backups)} in sync" if backups else "alone"))
             self.before = roles
         if self.due and second >= self.due[0][0] and self.due[0][1](roles):
             self.due.pop(0)
+
+    def add_group(self, _):
+        """Its servers are started, and it is given slots; goes on until that has ended."""
+        if self.starting is None:
+            self.starting = self.run("kv_cluster", self.cluster.kv_cluster, "--add", self.cluster.folder / "cluster")
+            return False
+        if self.moving is None:
+            self.starting.tell()
+            if self.starting.code() is None:
+                return False
+            if self.starting.code() != 0:
+                raise Failure(f"no group was added:\n{self.starting.text()}{self.cluster.last_words()}")
+            group = self.starting.text().split()[0]
+            self.moving = self.run("kv_cli", self.cluster.cli, "cluster", "add", group, "--yes")
+            return False
+        self.moving.tell()
+        if self.moving.code() is None:
+            return False
+        if self.moving.code() != 0:
+            raise Failure(f"the group got no slots:\n{self.moving.text()}{self.cluster.last_words()}")
+        return True
+
+    def run(self, *words):
+        background = Background(self.cluster, *words)
+        self.cleanup.append(background.stop)
+        return background
 
     def kill(self, roles):
         return self.strike(roles, signal.SIGKILL, "is killed (kill -9)")
@@ -105,13 +175,13 @@ class Story:
         """Not before another one can take its place."""
         if not roles or not roles[1]:
             return False
-        say(f"       {roles[0]}, the primary, {what}")
-        self.group.send(roles[0], number.value)
+        say(f"{INDENT}{roles[0]}, the primary, {what}")
+        self.cluster.send(roles[0], number.value)
         return True
 
     def go_on(self, _):
-        say(f"       {self.stopped} goes on (SIGCONT)")
-        self.group.send(self.stopped, signal.SIGCONT.value)
+        say(f"{INDENT}{self.stopped} goes on (SIGCONT)")
+        self.cluster.send(self.stopped, signal.SIGCONT.value)
         return True
 
     def is_over(self):
@@ -121,14 +191,14 @@ class Story:
 
 def run(args, programs, cleanup, kv_cluster=KV_CLUSTER):
     server, cli, acknowledged = programs
-    memory = args.records * BYTES_PER_RECORD + SPARE_BYTES
-    group = Group(kv_cluster, server, cli, memory)
-    cleanup.append(group.stop)
-    command = [acknowledged, f"--address={group.address}", f"--records={args.records}", f"--seconds={LONGER * args.seconds}",
+    memory = args.records * BYTES_PER_RECORD // GROUPS + SPARE_BYTES
+    cluster = Cluster(kv_cluster, server, cli, memory)
+    cleanup.append(cluster.stop)
+    command = [acknowledged, f"--address={cluster.address}", f"--records={args.records}", f"--seconds={LONGER * args.seconds}",
                f"--threads={args.threads}"]
     load = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True)
     cleanup.append(lambda: load.poll() is None and (load.kill(), load.wait()))
-    story = Story(group, args.seconds)
+    story = Story(cluster, args.seconds, cleanup)
     for line in load.stdout:
         say(line.rstrip())
         if line.split()[0].isdecimal() and "records" not in line:
@@ -139,11 +209,11 @@ def run(args, programs, cleanup, kv_cluster=KV_CLUSTER):
     load.stdout.close()
     code = load.wait()
     if code != 0:
-        raise Failure(f"the group broke a promise, or could not be reached (exit code {code}):\n{group.last_words()}")
+        raise Failure(f"the cluster broke a promise, or could not be reached (exit code {code}):\n{cluster.last_words()}")
     if not story.is_over():
-        raise Failure(f"the group was not whole in time:\n{group.last_words()}")
-    cleanup.remove(group.stop)
-    code = group.stop()
+        raise Failure(f"the cluster was not whole in time:\n{cluster.last_words()}")
+    cleanup.remove(cluster.stop)
+    code = cluster.stop()
     if code != 0:
         raise Failure(f"kv_cluster ended with exit code {code}")
     say("Every acknowledged write is there. kv_cluster was asked to end (SIGTERM) and did, with its servers.")

@@ -14,7 +14,8 @@ import subprocess
 import sys
 
 FLAG = re.compile(r"  (--\w+(?:=\S+)?(?:, --\w+(?:=\S+)?)*)(?: +(.*))?$")
-COMMAND = re.compile(r"  ([a-z]+(?: [A-Z\[]\S*)*)(?: {2,}(.*))?$")
+# Operands: KEY [VALUE], or words of which one is to be chosen, put|get.
+COMMAND = re.compile(r"  ([a-z]+(?: [A-Z\[]\S*| [a-z]+\|\S*)*)(?: {2,}(.*))?$")
 CODE = re.compile(r" +(\d+)  (.*)$")
 # Flags that the help has no words for.
 OF_ALL = {"help": "explain this program", "version": "print its version"}
@@ -40,6 +41,11 @@ class Command:
     summary: str
     details: str
     flags: list
+
+    def choices(self):
+        """What its first operand may be; none: anything."""
+        first = self.operands.partition(" ")[0]
+        return first.split("|") if "|" in first and first[0].islower() else []
 
 
 @dataclasses.dataclass
@@ -131,8 +137,8 @@ def kv_cli(binary):
     for left, _ in rows(after(lines, "Commands:"), COMMAND):
         name, _, operands = left.partition(" ")
         commands.append(kv_cli_command(binary, name, operands, flags))
-    if len(commands) < 20:
-        raise ManualError(f"kv_cli --help tells of {len(commands)} commands only")
+    if not commands or commands[-1].name != "help":
+        raise ManualError(f"kv_cli --help tells of {len(commands)} commands, and help is not the last one")
     sessions = until(after(lines, "Sessions:"), "Example:")
     return Program("kv_cli", "reads and writes a Farlook table",
                    [("kv_cli [_FLAGS_] _COMMAND_ [_OPERANDS_]", "One command."),
@@ -228,7 +234,7 @@ def words_of(flags):
 BASH = """\
 # Completion of {name} in bash.
 _{name}() {{
-  local text=${{COMP_LINE:0:COMP_POINT}} command= words flags
+  local text=${{COMP_LINE:0:COMP_POINT}} command= words flags choices=
   local word=${{text##*[[:blank:]]}}
   read -ra words <<<"${{text%"$word"}}"
   for command in "${{words[@]:1}}" ''; do
@@ -252,12 +258,16 @@ complete -F _{name} {name}
 def bash(program):
     everything = list(program.flags) + [flag for command in program.commands for flag in command.flags]
     files = "|".join(sorted({f"--{flag.name}=*" for flag in everything if flag.metavar == "FILE"})) or "--nothing=*"
-    cases = [f"      {command.name}) flags='{words_of(command.flags)}'; break ;;" for command in program.commands]
+    cases = []
+    for command in program.commands:
+        choices = f" choices='{' '.join(command.choices())}';" if command.choices() else ""
+        cases.append(f"      {command.name}) flags='{words_of(command.flags)}';{choices} break ;;")
     cases.append(f"      '') flags='{words_of(program.flags)}' ;;")
     names = " ".join(command.name for command in program.commands)
     rest = f"""    *)
       # An operand is a key or a file; the first word is a command.
       if [[ -z $command || $command == help ]]; then mapfile -t COMPREPLY < <(compgen -W '{names}' -- "$word")
+      elif [[ -n $choices && ${{words[-1]}} == "$command" ]]; then mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$word")
       else compopt -o default 2>/dev/null; COMPREPLY=(); fi
       ;;""" if names else "    *) COMPREPLY=() ;;"
     if program.takes_folder:
@@ -287,6 +297,8 @@ def zsh(program):
             "case $state in", "  command) _describe command names ;;", "  operand)", "    case $words[1] in"]
     for command in program.commands:
         each = " ".join(zsh_flag(flag) for flag in command.flags)
+        if command.choices():
+            each += f" '1:what:({' '.join(command.choices())})'"
         out.append(f"      {command.name}) " + ("_describe command names ;;" if command.name == "help" else
                                                 f"_arguments {each} '*:operand:_default' ;;"))
     return "\n".join(out + ["    esac", "    ;;", "esac", ""])
