@@ -160,6 +160,21 @@ TEST_F(ClusterWatchTest, ASlotThatTwoClaimIsOfOne) {
   EXPECT_TRUE(kv::ClusterMap::Decode(watch_.Map()).ok());
 }
 
+// The taker's record may have been read before it said so: who comes just then finds no gap.
+TEST_F(ClusterWatchTest, SlotsThatAreGivenAreTheTakersAlreadyAndWhoHasLeftIsNotThere) {
+  Write("g1", Of(2, "1024-2047", {"shm:///c"}));
+  Configuration giver = Of(3, "2048-4000", {"shm:///e"});
+  giver.moves = {{.id = 8, .kind = cluster::Move::Kind::kGiven, .group = "g1", .slots = *kv::ParseSlots("4001-4095")},
+                 {.id = 9, .kind = cluster::Move::Kind::kTaking, .group = "g1", .slots = *kv::ParseSlots("1024")}};
+  Write("g2", giver);
+  Start();
+  Await(head_ + own_ + "group g1 2\nmember shm:///c\nslots 1024 2047\nslots 4001 4095\n" +
+        "group g2 3\nmember shm:///e\nslots 2048 4000\n");
+  record_.groups[1].has_left = true;
+  Write("kv", EncodeClusterRecord(record_));
+  Await(head_ + own_ + "group g2 3\nmember shm:///e\nslots 2048 4000\n");
+}
+
 TEST_F(ClusterWatchTest, AGroupThatSaysThatItIsOfAnotherClusterHasNotBegun) {
   Write("g1", Of(2, "1024-2047", {"shm:///c"}, "other"));
   Write("g2", "no record");

@@ -23,7 +23,6 @@ namespace {
 
 // Between looks at what has become of a move in the other group's record.
 constexpr absl::Duration kSettleAgain = absl::Milliseconds(100);
-constexpr size_t kBucketsToErase = 64;
 
 std::vector<Move> Without(std::vector<Move> moves, uint64_t id) {
   std::erase_if(moves, [id](const Move& move) { return move.id == id; });
@@ -180,7 +179,7 @@ bool Group::EraseForeign() {
   if (eraser_ == nullptr) {
     eraser_ = std::make_unique<Eraser>(parts_.table, parts_.locks, parts_.gate, Foreign());
   }
-  switch (eraser_->Step(kBucketsToErase)) {
+  switch (eraser_->Step(kBucketsOfAStep)) {
     case Eraser::Progress::kMore:
       return true;
     case Eraser::Progress::kWaits:
@@ -227,7 +226,7 @@ void Group::DescribeMoves(std::string* text) const {
                   giving_->closed_at == absl::InfiniteFuture() ? "" : " closed", "\n");
 }
 
-// Empty: it is no question of a cluster.
+// Empty: it is no question that only a cluster's group is asked.
 std::string Group::AskCluster(absl::string_view what) {
   if (absl::ConsumePrefix(&what, "take ")) return AskToTake(what);
   if (what != "cancel" && what != "leave") return "";

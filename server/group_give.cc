@@ -137,6 +137,7 @@ void Group::ReopenSlots() {
   giving_->closed_at = absl::InfiniteFuture();
   giving_->last = 0;
   TellCluster(member_.configuration());
+  parts_.gate->Advanced();  // who found a slot closed, and waits for its turn, has it now
 }
 
 void Group::StopGiving() {

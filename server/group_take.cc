@@ -22,7 +22,6 @@ constexpr int64_t kDialMs = 1000;
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500), kBeginAgain = absl::Milliseconds(100);
 // When nothing more comes, as the slots are about to be given: nobody has them until that is seen.
 constexpr absl::Duration kLookSoon = absl::Milliseconds(10);
-constexpr size_t kBucketsToErase = 64;
 
 }  // namespace
 
@@ -180,7 +179,7 @@ bool Group::Clean() {
   if (taking.eraser == nullptr) {
     taking.eraser = std::make_unique<Eraser>(parts_.table, parts_.locks, parts_.gate, taking.move.slots);
   }
-  switch (taking.eraser->Step(kBucketsToErase)) {
+  switch (taking.eraser->Step(kBucketsOfAStep)) {
     case Eraser::Progress::kMore:
       return true;
     case Eraser::Progress::kWaits:

@@ -185,6 +185,10 @@ TEST_F(MoveTest, AGroupThatComesLaterIsFilledAndOneThatLeavesIsEmptied) {
     const auto groups = ListGroups(operator_.get(), {.timeout_ms = 2000, .group = Name(2)});
     return groups.ok() && groups->size() == 2;
   }));
+  // Expect: a server of a group that has left leads to those that are there.
+  const auto led = ConnectBy(absl::StrCat("farlook://", Seed(*servers_[0]), "/kv"));
+  ASSERT_TRUE(led != nullptr);
+  ExpectFilled(led.get());
   servers_[0]->Signal(SIGTERM);
   EXPECT_EQ(servers_[0]->Wait(), 0);
   AdvanceChains(20);
