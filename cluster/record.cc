@@ -17,6 +17,8 @@ namespace farlook::cluster {
 namespace {
 
 constexpr size_t kRecordHeadBytes = 56;
+// In a batch's head: how many records, and how many bytes of them.
+constexpr size_t kRecordsOffset = 40, kRecordBytesOffset = 44;
 
 template <typename T>
 void Put(T number, std::string* bytes) {
@@ -74,6 +76,9 @@ absl::Status Check(const Record& record) {
   if (record.kind == Record::Kind::kSession && (record.session == 0 || record.version > UINT32_MAX)) {
     return Bad("an impossible session");
   }
+  if (record.kind == Record::Kind::kVersions && (record.session != 0 || record.version == 0)) {
+    return Bad("versions of a session, or none");
+  }
   return absl::OkStatus();
 }
 
@@ -85,7 +90,7 @@ absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
   const uint8_t kind = kv::LoadAs<uint8_t>(head + 46);
   const size_t all = Padded(kRecordHeadBytes + key_bytes + value_bytes);
   if (all > bytes->size()) return Bad("a record is cut short");
-  if (kind < 1 || kind > static_cast<uint8_t>(Record::Kind::kTouch)) return Bad(absl::StrCat("kind ", kind));
+  if (kind < 1 || kind > static_cast<uint8_t>(Record::Kind::kVersions)) return Bad(absl::StrCat("kind ", kind));
   Record record{.kind = static_cast<Record::Kind>(kind),
                 .session = kv::LoadAs<uint64_t>(head),
                 .number = kv::LoadAs<uint64_t>(head + 8),
@@ -112,35 +117,47 @@ absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
 
 size_t Record::bytes() const { return Padded(kRecordHeadBytes + key.size() + value.size()); }
 
+BatchEncoder::BatchEncoder(const Batch& head, size_t record_bytes) {
+  bytes_.reserve(kBatchHeadBytes + record_bytes);
+  Put(uint64_t{0}, &bytes_);  // the checksum; then what is known in the end
+  Put(head.epoch, &bytes_);
+  Put(head.primary, &bytes_);
+  Put(head.commit, &bytes_);
+  Put(head.first, &bytes_);
+  Put(uint64_t{0}, &bytes_);
+  Put(head.clock_us, &bytes_);
+}
+
+void BatchEncoder::Add(const Record& record) {
+  ++records_;
+  Put(record.session, &bytes_);
+  Put(record.number, &bytes_);
+  Put(record.told, &bytes_);
+  Put(record.version, &bytes_);
+  Put(record.expires_ms, &bytes_);
+  Put(static_cast<uint32_t>(record.value.size()), &bytes_);
+  Put(static_cast<uint16_t>(record.key.size()), &bytes_);
+  Put(static_cast<uint8_t>(record.kind), &bytes_);
+  Put(record.outcome, &bytes_);
+  Put(uint64_t{record.flags} | uint64_t{static_cast<uint8_t>(record.item_kind)} << 8, &bytes_);
+  bytes_ += record.key;
+  bytes_ += record.value;
+  bytes_.resize(Padded(bytes_.size()));
+}
+
+std::string BatchEncoder::Finish() && {
+  kv::StoreAs(bytes_.data() + kRecordsOffset, records_);
+  kv::StoreAs(bytes_.data() + kRecordBytesOffset, static_cast<uint32_t>(bytes_.size() - kBatchHeadBytes));
+  kv::StoreAs(bytes_.data(), Checksum(absl::string_view(bytes_).substr(sizeof(uint64_t))));
+  return std::move(bytes_);
+}
+
 std::string EncodeBatch(const Batch& batch) {
-  std::string bytes(sizeof(uint64_t), '\0');
   size_t record_bytes = 0;
   for (const Record& record : batch.records) record_bytes += record.bytes();
-  bytes.reserve(kBatchHeadBytes + record_bytes);
-  Put(batch.epoch, &bytes);
-  Put(batch.primary, &bytes);
-  Put(batch.commit, &bytes);
-  Put(batch.first, &bytes);
-  Put(static_cast<uint32_t>(batch.records.size()), &bytes);
-  Put(static_cast<uint32_t>(record_bytes), &bytes);
-  Put(batch.clock_us, &bytes);
-  for (const Record& record : batch.records) {
-    Put(record.session, &bytes);
-    Put(record.number, &bytes);
-    Put(record.told, &bytes);
-    Put(record.version, &bytes);
-    Put(record.expires_ms, &bytes);
-    Put(static_cast<uint32_t>(record.value.size()), &bytes);
-    Put(static_cast<uint16_t>(record.key.size()), &bytes);
-    Put(static_cast<uint8_t>(record.kind), &bytes);
-    Put(record.outcome, &bytes);
-    Put(uint64_t{record.flags} | uint64_t{static_cast<uint8_t>(record.item_kind)} << 8, &bytes);
-    bytes += record.key;
-    bytes += record.value;
-    bytes.resize(Padded(bytes.size()));
-  }
-  kv::StoreAs(bytes.data(), Checksum(absl::string_view(bytes).substr(sizeof(uint64_t))));
-  return bytes;
+  BatchEncoder encoder(batch, record_bytes);
+  for (const Record& record : batch.records) encoder.Add(record);
+  return std::move(encoder).Finish();
 }
 
 std::optional<uint64_t> EpochOf(absl::string_view batch) {
@@ -157,9 +174,9 @@ absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes) {
               .commit = kv::LoadAs<uint64_t>(head + 24),
               .first = kv::LoadAs<uint64_t>(head + 32),
               .clock_us = kv::LoadAs<uint64_t>(head + 48)};
-  const uint32_t records = kv::LoadAs<uint32_t>(head + 40);
+  const uint32_t records = kv::LoadAs<uint32_t>(head + kRecordsOffset);
   bytes.remove_prefix(kBatchHeadBytes);
-  if (bytes.size() != kv::LoadAs<uint32_t>(head + 44)) return Bad("its length is not what it says");
+  if (bytes.size() != kv::LoadAs<uint32_t>(head + kRecordBytesOffset)) return Bad("its length is not what it says");
   if (batch.clock_us > kv::kExpiryTimeMask * 1000) return Bad("an impossible time");
   if (batch.first == 0 || batch.first + records < batch.first) return Bad("a sequence is out of range");
   for (uint32_t i = 0; i < records; ++i) {

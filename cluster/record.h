@@ -23,16 +23,17 @@
 namespace farlook::cluster {
 
 // Of these layouts: who joins a group has the same.
-inline constexpr uint32_t kRecordFormat = 2;
+inline constexpr uint32_t kRecordFormat = 3;
 
 struct Record {
   enum class Kind : uint8_t {
     kPut = 1,
     kDelete = 2,
-    kOutcome = 3,  // of a request that changed nothing: it must be answered the same by who comes after
-    kSession = 4,  // a session that writes: `key` is its user, `version` the epoch that its client has shown to know
-    kLost = 5,     // a session that wrote is not known any more; session 0: nor are others, whichever they are
-    kTouch = 6,    // another expiry
+    kOutcome = 3,   // of a request that changed nothing: it must be answered the same by who comes after
+    kSession = 4,   // a session that writes: `key` is its user, `version` the epoch that its client has shown to know
+    kLost = 5,      // a session that wrote is not known any more; session 0: nor are others, whichever they are
+    kTouch = 6,     // another expiry
+    kVersions = 7,  // up to `version` those of its partition of the table are used
   };
 
   uint64_t sequence = 0;  // 1, 2, ... in the life of a group, across epochs
@@ -40,7 +41,7 @@ struct Record {
   uint64_t session = 0, number = 0;  // of the request; 0: nobody's, as when an item expires
   uint8_t outcome = 0;               // as in the reply
   uint64_t told = 0;                 // likewise: a version, or a counter's value
-  uint64_t version = 0;              // of a put's item
+  uint64_t version = 0;              // of a put's item; or as its kind says
   // Of what a put or touch leaves, in milliseconds; 0: never. On the clock of whoever holds the record: the primary's
   // in a batch, and what takes it (IncomingStream) makes a time of its own clock of it.
   uint64_t expires_ms = 0;
@@ -65,7 +66,18 @@ struct Batch {
 
 inline constexpr size_t kBatchHeadBytes = 56;
 
-// REQUIRES that sequences follow each other from `batch.first`.
+// A batch as bytes, of records that lie elsewhere. REQUIRES that their sequences follow each other from `head.first`.
+class BatchEncoder {
+ public:
+  // Of `head` all but its records; of those, `record_bytes` in sum.
+  BatchEncoder(const Batch& head, size_t record_bytes);
+  void Add(const Record& record);
+  std::string Finish() &&;
+
+ private:
+  std::string bytes_;
+  uint32_t records_ = 0;
+};
 std::string EncodeBatch(const Batch& batch);
 
 // The epoch that a batch says it is of, before anything is known of the rest; nothing: it is too short to say.

@@ -65,17 +65,17 @@ std::string OutgoingStream::NextBatch(uint64_t backup, size_t most_bytes, uint64
   if (found == backups_.end()) return "";
   Backup& to = found->second;
   if (to.sent + 1 == next_ && to.told_commit == committed_) return "";
-  Batch batch{.epoch = epoch_, .primary = primary_, .commit = committed_, .first = to.sent + 1, .clock_us = clock_us};
+  const Batch head{
+      .epoch = epoch_, .primary = primary_, .commit = committed_, .first = to.sent + 1, .clock_us = clock_us};
+  const auto first = kept_.begin() + static_cast<ptrdiff_t>(head.first - first_kept());
+  auto end = first;
   size_t bytes = 0;
-  for (auto record = kept_.begin() + static_cast<ptrdiff_t>(batch.first - first_kept()); record != kept_.end();
-       ++record) {
-    bytes += record->bytes();
-    if (bytes > most_bytes && !batch.records.empty()) break;
-    batch.records.push_back(*record);
-  }
-  to.sent += batch.records.size();
+  for (; end != kept_.end() && (end == first || bytes + end->bytes() <= most_bytes); ++end) bytes += end->bytes();
+  BatchEncoder encoder(head, bytes);
+  std::for_each(first, end, [&encoder](const Record& record) { encoder.Add(record); });
+  to.sent += static_cast<uint64_t>(end - first);
   to.told_commit = committed_;
-  return EncodeBatch(batch);
+  return std::move(encoder).Finish();
 }
 
 absl::Status OutgoingStream::Accepted(uint64_t backup, uint64_t accepted) {

@@ -191,9 +191,8 @@ struct FollowFields {
   static void Visit(Message& m, Field& field) {
     field(Follow::kReplica, Always, m.incarnation, m.epoch, m.accepted);
     field.Text(Follow::kJoins, m.address);
-    uint64_t zero = 0;
     field(
-        Follow::kTakes, [&] { return m.move != 0; }, m.move, zero);
+        Follow::kTakes, [&] { return m.move != 0; }, m.move, m.items);
     field.Text(Follow::kTaker, m.taker);
   }
 };

@@ -248,7 +248,7 @@ struct Follow {
   enum Tag : uint16_t {
     kReplica = 1,  // incarnation u64 | epoch u64 | accepted u64
     kJoins = 2,    // its address; absent: it is a member, or was filled from here before
-    kTakes = 3,    // move u64 | zero u64; absent: it follows to be a backup
+    kTakes = 3,    // move u64 | items u64; absent: it follows to be a backup
     kTaker = 4,    // name; likewise
   };
 
@@ -259,6 +259,7 @@ struct Follow {
   std::string address = {};  // of one that joins, as clients come to it: it has nothing, and is to be filled
   uint64_t move = 0;         // of another group's primary, which joins to take slots: which of its record's moves it is
   std::string taker = {};    // and its group's name
+  uint64_t items = 0;        // in the answer to that: how many items the slots have, about
 
   std::string Encode() const;
   static absl::StatusOr<Follow> Decode(absl::string_view bytes);

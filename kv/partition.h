@@ -51,6 +51,12 @@ class Partition final : public ItemMover {
                    Reservation* reservation, int64_t now_ns, Sort sort);
   WriteResult Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns);
   void Abandon(const Reservation& reservation);
+  // As of Table.
+  uint64_t newest_version() const { return versions_ << bits_ | prefix_; }
+  void RaiseVersions(uint64_t version) {
+    if ((version >> bits_) > versions_) versions_ = version >> bits_;
+    if (versions_ > marked_versions_) RaiseVersionMark();
+  }
   bool WalkItems(WalkPlace* place, size_t budget,
                  absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const;
   bool Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredItem>* left);

@@ -174,6 +174,16 @@ size_t Table::Touched(const TouchedLocations& touched) {
   return known;
 }
 
+uint64_t Table::NewestVersion(int partition) const {
+  return partitions_[static_cast<size_t>(partition)]->newest_version();
+}
+
+int Table::PartitionOfVersion(uint64_t version) const { return static_cast<int>(version & (partitions_.size() - 1)); }
+
+void Table::RaiseVersions(uint64_t version) {
+  partitions_[static_cast<size_t>(PartitionOfVersion(version))]->RaiseVersions(version);
+}
+
 bool Table::Walk(int partition, WalkPlace* place, size_t budget,
                  absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const {
   return partitions_[static_cast<size_t>(partition)]->WalkItems(place, budget, see);

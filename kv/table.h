@@ -242,6 +242,12 @@ class Table {
   }
   void Abandon(const Reservation& reservation);
 
+  // No version of a later write to one of the partition's keys is this or less. Under its lock.
+  uint64_t NewestVersion(int partition) const;
+  // Nor is one of its partition's this, or less, which another table of the same shape has used. Under that one's lock.
+  int PartitionOfVersion(uint64_t version) const;
+  void RaiseVersions(uint64_t version);
+
   // Shows the partition's items from `*place` on, of some `budget` buckets, and moves it. False: those were the last.
   // What is there from the first call to the last is shown, once at least, whatever is written in between. `see` writes
   // nothing. REQUIRES the partition's lock.

@@ -69,6 +69,10 @@ bool Adopter::TakeNext() {
     accepted_after_.pop_back();
     return false;
   }
+  // Also of what is not carried out, as more came of the key: clients were told them.
+  if (record->kind == Record::Kind::kVersions || (is_wanted && record->kind == Record::Kind::kPut)) {
+    parts_.gate->RaiseVersions(record->version);
+  }
   if (!is_wanted) {
     kept_bytes_ -= record->bytes();
     Accept(record->sequence);

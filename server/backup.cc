@@ -170,6 +170,11 @@ absl::Status Backup::Apply(const Record& record) {
     case Record::Kind::kLost:
       outcomes_.NoteLost(record.session);
       return absl::OkStatus();
+    case Record::Kind::kVersions: {
+      absl::MutexLock lock(locks_->at(table_->PartitionOfVersion(record.version)));
+      table_->RaiseVersions(record.version);
+      return absl::OkStatus();
+    }
     case Record::Kind::kOutcome:
       break;
   }

@@ -430,15 +430,15 @@ TEST_F(BackupTest, AMemberCannotJoinAgain) {
   ASSERT_TRUE(first.ok()) << first.status();
   // Expect: until its turn comes it hears nothing.
   EXPECT_EQ(stream.Append({.key = "k"}), 1u);
-  EXPECT_EQ(*stream.From(*first), std::nullopt);
+  EXPECT_FALSE(stream.StartOf(*first)->has_value());
   EXPECT_EQ(*stream.NextBatch(*first, 1000, 0), "");
   EXPECT_EQ(*stream.Begin(kBackup), 1u);
-  EXPECT_EQ(**stream.From(*first), 1u);
+  EXPECT_EQ((*stream.StartOf(*first))->after, 1u);
   EXPECT_FALSE(stream.Begin(kBackup).ok());
   const auto again = stream.Admit(joins);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_TRUE(stream.followers().at(kBackup).waits) << "who fills it sees that it begins again";
-  EXPECT_TRUE(absl::IsAborted(stream.From(*first).status()));
+  EXPECT_TRUE(absl::IsAborted(stream.StartOf(*first).status()));
   EXPECT_EQ(*stream.Begin(kBackup), 1u);
   stream.SetMembers({kBackup});
   EXPECT_EQ(stream.Append({.key = "k"}), 2u);

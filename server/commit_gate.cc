@@ -346,20 +346,40 @@ CommitGate::Begun CommitGate::Confirm(const Outcome& outcome) {
   return {outcome, sequence};
 }
 
-CommitGate::Copied CommitGate::Copy(uint64_t hash, absl::string_view key, const kv::ItemView& item, uint64_t from) {
+uint64_t CommitGate::BeginCopies(int partition, uint64_t from,
+                                 absl::FunctionRef<void(uint64_t hash, absl::string_view key)> under_way) {
+  const uint64_t sequence = TellVersions(partition);
+  if (sequence == 0) return 0;
+  for (const auto& [hash, pending] : partitions_[static_cast<size_t>(partition)]) {
+    if (pending.sequence <= from) under_way(hash, pending.key);
+  }
+  return sequence;
+}
+
+uint64_t CommitGate::TellVersions(int partition) {
+  return stream_->Append({.kind = Kind::kVersions, .version = table_->NewestVersion(partition)});
+}
+
+void CommitGate::RaiseVersions(uint64_t version) {
+  absl::MutexLock lock(locks_->at(table_->PartitionOfVersion(version)));
+  table_->RaiseVersions(version);
+}
+
+CommitGate::Copied CommitGate::Copy(uint64_t hash, absl::string_view key, const kv::ItemView* item, uint64_t from) {
   Keys& keys = KeysOf(hash);
   if (const auto found = keys.find(hash); found != keys.end() && found->second.key == key) {
     if (found->second.sequence > from && found->second.kind != Kind::kTouch) return {Copied::Result::kNotNeeded};
     found->second.wanted = true;
     return {Copied::Result::kNotNow};
   }
+  if (item == nullptr) return {Copied::Result::kNotNeeded};
   const uint64_t sequence = stream_->Append({.kind = Kind::kPut,
-                                             .version = item.version,
-                                             .expires_ms = item.expiry_ms,
-                                             .flags = item.flags,
-                                             .item_kind = item.kind,
+                                             .version = item->version,
+                                             .expires_ms = item->expiry_ms,
+                                             .flags = item->flags,
+                                             .item_kind = item->kind,
                                              .key = key,
-                                             .value = item.value});
+                                             .value = item->value});
   if (sequence == 0) return {Copied::Result::kNotNow};
   return {Copied::Result::kAppended, sequence};
 }

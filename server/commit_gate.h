@@ -37,6 +37,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "kv/cluster_map.h"
@@ -54,7 +55,7 @@ namespace farlook::server {
 // To whom records go.
 class RecordStream {
  public:
-  enum class Kind : uint8_t { kPut, kDelete, kOutcome, kSession, kLost, kTouch };  // as of cluster::Record
+  enum class Kind : uint8_t { kPut, kDelete, kOutcome, kSession, kLost, kTouch, kVersions };  // as of cluster::Record
   struct Record {
     Kind kind = Kind::kOutcome;
     uint64_t session = 0, number = 0;  // of the request; 0: nobody's
@@ -137,18 +138,28 @@ class CommitGate {
   // Whether a write to a key of this hash would find it kBusy; then turn() changes when that is over.
   bool Busy(uint64_t hash);
 
-  // Appends a copy of an item that is published, for who follows the stream from the record after `from` on. REQUIRES
-  // the lock of the key's partition.
+  // Appends a copy of the key's published item, null if there is none, for who follows the stream from the record after
+  // `from` on. REQUIRES the lock of the key's partition.
   struct Copied {
     enum class Result : uint8_t {
       kAppended,   // with this sequence
-      kNotNeeded,  // a record after `from` says what the key will be
+      kNotNeeded,  // a record after `from` says what the key will be; or there is nothing to copy
       kNotNow,     // the stream is full, or a write of the key that is under way must end first
     };
     Result result;
     uint64_t sequence = 0;
   };
-  Copied Copy(uint64_t hash, absl::string_view key, const kv::ItemView& item, uint64_t from);
+  Copied Copy(uint64_t hash, absl::string_view key, const kv::ItemView* item, uint64_t from);
+
+  // What Copy() alone would miss of a partition: writes under way of records up to `from`, of keys that may not be
+  // there yet, are shown; and records say up to where its versions are used, also by items that are gone. The sequence;
+  // 0: the stream is full, and nothing is shown. REQUIRES the partition's lock.
+  uint64_t BeginCopies(int partition, uint64_t from,
+                       absl::FunctionRef<void(uint64_t hash, absl::string_view key)> under_way);
+  // Appends the latter. REQUIRES the partition's lock.
+  uint64_t TellVersions(int partition);
+  // Of another table's: no later write here has one of them.
+  void RaiseVersions(uint64_t version);
 
   uint64_t committed() const { return stream_->committed(); }
   // Changes when more is committed, or a key is free that somebody waits for.

@@ -34,9 +34,13 @@ class RecordSource {
   // PERMISSION_DENIED: nobody who may follow. FAILED_PRECONDITION: it follows another epoch, or what it lacks is not
   // kept any more.
   virtual absl::StatusOr<FeedId> Admit(const kv::Follow& follow) = 0;
-  // After which record it is sent all; nothing: it joins, and waits for its turn to be filled, as a spare does until it
-  // is needed. ABORTED: as of NextBatch().
-  virtual absl::StatusOr<std::optional<uint64_t>> From(const FeedId& feed) = 0;
+  struct Start {
+    uint64_t after = 0;  // it is sent all records after this one
+    uint64_t items = 0;  // as of kv::Follow
+  };
+  // Nothing: it joins, and waits for its turn to be filled, as a spare does until it is needed. ABORTED: as of
+  // NextBatch().
+  virtual absl::StatusOr<std::optional<Start>> StartOf(const FeedId& feed) = 0;
   // As of cluster::OutgoingStream, nothing for one that waits; `clock_us`: what the server's clock shows. ABORTED: a
   // later connection has taken this one's place, or the backup may not follow any more.
   virtual absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us) = 0;

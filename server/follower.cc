@@ -135,7 +135,7 @@ void Follower::OnAnswer(absl::string_view message) {
   }
   if (sink_ == nullptr) {
     told_ = answer->accepted;
-    sink_ = make_(told_);
+    sink_ = make_(*answer);
   }
   state_ = State::kFollows;
 }

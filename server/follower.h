@@ -40,8 +40,8 @@ class Follower {
   // All outlive it.
   Follower(rdma::Endpoint* endpoint, RecordSink* sink, Identity me)
       : endpoint_(endpoint), sink_(sink), me_(std::move(me)) {}
-  // Of one that joins: `make` is called when the primary has said from where on it hears all.
-  Follower(rdma::Endpoint* endpoint, std::function<RecordSink*(uint64_t accepted)> make, Identity me)
+  // Of one that joins: `make` is called when the primary has said from where on it hears all, with what it said.
+  Follower(rdma::Endpoint* endpoint, std::function<RecordSink*(const kv::Follow& answer)> make, Identity me)
       : endpoint_(endpoint), make_(std::move(make)), me_(std::move(me)) {}
   ~Follower() = default;
   Follower(const Follower&) = delete;
@@ -84,7 +84,7 @@ class Follower {
 
   rdma::Endpoint* const endpoint_;
   RecordSink* sink_ = nullptr;
-  const std::function<RecordSink*(uint64_t accepted)> make_;
+  const std::function<RecordSink*(const kv::Follow& answer)> make_;
   const Identity me_;
   std::unique_ptr<rdma::Connection> connection_;
   State state_ = State::kConnecting;

@@ -139,6 +139,24 @@ TEST_F(FollowerTest, ABrokenConnectionIsGoneOnWith) {
   EXPECT_EQ(t_.table().stats().puts, b_.table().stats().puts);
 }
 
+TEST_F(FollowerTest, WhoTakesSlotsHearsHowManyItemsTheyHave) {
+  constexpr uint64_t kTaker = 99;
+  FakeCall* const taker = t_.Connect(/*read_only=*/true);
+  std::string answer;
+  taker->peer.on_send = [&answer](const std::string& message) { answer = message; };
+  const kv::Follow takes = {
+      .incarnation = kTaker, .epoch = kEpoch, .address = "shm:///taker", .move = 5, .taker = "kv.1"};
+  taker->peer.Send(takes.Encode());
+  t_.PollAll();
+  EXPECT_EQ(answer, "") << "its turn has not come";
+  ASSERT_TRUE(stream_.Begin(kTaker, 1234).ok());
+  t_.PollAll();
+  const auto follow = kv::Follow::Decode(answer);
+  ASSERT_TRUE(follow.ok()) << follow.status();
+  EXPECT_EQ(follow->items, 1234u);
+  EXPECT_EQ(follow->move, 5u);
+}
+
 TEST_F(FollowerTest, StrangersAndOtherEpochsAreRefused) {
   auto stranger = Dial(kMe + 1);
   Carry(*stranger);

@@ -29,10 +29,10 @@ constexpr absl::Duration kWatchAgain = absl::Milliseconds(100);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Group>> Group::Open(Options options) {
-  auto directory = options.url.Open();
+  auto directory = options.open_directory();
   if (!directory.ok()) return directory.status();
   std::unique_ptr<Group> group(new Group(std::move(options), *std::move(directory)));
-  absl::StatusOr<cluster::Entry> entry = group->directory_->Get(group->options_.url.name, cluster::Freshness::kLatest);
+  absl::StatusOr<cluster::Entry> entry = group->directory_->Get(group->options_.name, cluster::Freshness::kLatest);
   if (!entry.ok()) return entry.status();
   group->entry_ = *std::move(entry);
   if (group->entry_.revision == 0) return group;
@@ -56,10 +56,14 @@ Group::~Group() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-void Group::Start(Parts parts) {
+void Group::Attach(Parts parts) {
   parts_ = std::move(parts);
   stream_.OnAdvanced([this] { parts_.gate->Advanced(); });
   stream_.OnAppended([this] { parts_.gate->Advanced(); });
+}
+
+void Group::Start(Parts parts) {
+  Attach(std::move(parts));
   runner_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "group");
     Run();
@@ -93,23 +97,30 @@ void Group::Watch() {
       if (stopping_) return;
     }
     if (directory == nullptr) {
-      auto opened = options_.url.Open();
+      auto opened = options_.open_directory();
       if (opened.ok()) directory = *std::move(opened);
     }
     absl::StatusOr<cluster::Entry> entry = absl::UnavailableError("not open");
-    if (directory != nullptr) entry = directory->Wait(options_.url.name, seen, kWatch);
+    if (directory != nullptr) entry = directory->Wait(options_.name, seen, kWatch);
     if (absl::IsDataLoss(entry.status()) && !std::exchange(loss_is_told, true)) {
       Log(LogLevel::kError, "the group's record is lost", {{"reason", entry.status().message()}});
     }
-    absl::MutexLock lock(&mutex_);
     if (entry.ok()) {
       seen = entry->revision;
-      changes_.push_back(*std::move(entry));
-      wake_.Wake();
+      Hear(*std::move(entry));
     } else if (!absl::IsDeadlineExceeded(entry.status())) {
+      absl::MutexLock lock(&mutex_);
       mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kWatchAgain);
     }
   }
+}
+
+void Group::Hear(cluster::Entry entry) {
+  {
+    absl::MutexLock lock(&mutex_);
+    changes_.push_back(std::move(entry));
+  }
+  wake_.Wake();
 }
 
 void Group::Learn(const cluster::Entry& entry) {
@@ -162,12 +173,12 @@ void Group::CarryOutOne(const Action& action, Actions* more) {
       if (!action.word.is_open()) member_.Stored(Now(), more);
       return;
     case Action::Kind::kCas: {
-      const cluster::CasResult result = directory_->Cas(options_.url.name, action.expected, action.record);
+      const cluster::CasResult result = directory_->Cas(options_.name, action.expected, action.record);
       if (!result.why.ok()) Log(LogLevel::kWarning, "the group's record", {{"reason", result.why.message()}});
       return member_.Swapped(result, more);
     }
     case Action::Kind::kRead: {
-      absl::StatusOr<cluster::Entry> entry = directory_->Get(options_.url.name, cluster::Freshness::kLatest);
+      absl::StatusOr<cluster::Entry> entry = directory_->Get(options_.name, cluster::Freshness::kLatest);
       absl::MutexLock lock(&mutex_);
       if (entry.ok()) changes_.push_back(*std::move(entry));
       return;
@@ -228,36 +239,43 @@ void Group::SetMembers() {
   stream_.SetMembers(std::move(must_accept));
 }
 
-// It serves from now on.
+// It serves as soon as Restore() says so.
 void Group::Lead() {
   {
     absl::MutexLock lock(&mutex_);
     led_since_ = member_.epoch();
+    if (backup_ != nullptr) tasks_ += static_cast<int>(parts_.workers.size());
   }
-  if (backup_ != nullptr) {
-    {
-      absl::MutexLock lock(&mutex_);
-      tasks_ += static_cast<int>(parts_.workers.size());
-    }
-    for (Worker* const worker : parts_.workers) {
-      worker->Do([this, worker] {
-        worker->Restore(filled_by_, backup_->outcomes());
-        TaskDone();
-        return true;
-      });
-    }
+  restores_ = true;
+  if (backup_ == nullptr) return;
+  for (Worker* const worker : parts_.workers) {
+    worker->Do([this, worker] {
+      worker->Restore(filled_by_, backup_->outcomes());
+      TaskDone();
+      return true;
+    });
+  }
+}
+
+// Whether it has just come to serve. The workers wake it when they are done.
+bool Group::Restore() {
+  {
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](int* tasks) { return *tasks == 0; }, &tasks_));
+    if (tasks_ != 0) return false;
   }
+  restores_ = false;
   WatchCluster();
   serving_.Set(true);
-  Log(LogLevel::kInfo, "primary of the group", {{"group", options_.url.name}, {"epoch", member_.epoch()}});
+  Log(LogLevel::kInfo, "primary of the group", {{"group", options_.name}, {"epoch", member_.epoch()}});
+  return true;
 }
 
 void Group::TaskDone() {
-  absl::MutexLock lock(&mutex_);
-  --tasks_;
+  {
+    absl::MutexLock lock(&mutex_);
+    --tasks_;
+  }
+  wake_.Wake();
 }
 
 void Group::Depose(absl::string_view why) {
@@ -272,7 +290,7 @@ void Group::Depose(absl::string_view why) {
 
 absl::Time Group::Now() const { return absl::UnixEpoch() + absl::Nanoseconds(parts_.clock->NowNs()); }
 
-void Group::Run() {
+void Group::Begin() {
   if (entry_.revision != 0) {
     Learn(entry_);
   } else {
@@ -290,16 +308,24 @@ void Group::Run() {
     if (absl::Status status = member_.Create(std::move(first), &actions); !status.ok()) Depose(status.message());
     CarryOut(&actions);
   }
+}
+
+bool Group::Step() {
+  const bool did = !deposed_ && Turn();
+  if (did) idle_since_ = absl::InfiniteFuture();
+  const bool goes_on = did || Spins();
+  if (!goes_on || Now() >= described_at_ + kTick) Describe();
+  return goes_on;
+}
+
+void Group::Run() {
+  Begin();
   for (;;) {
     {
       absl::MutexLock lock(&mutex_);
       if (stopping_) break;
     }
-    const bool did = !deposed_ && Turn();
-    if (did) idle_since_ = absl::InfiniteFuture();
-    const bool goes_on = did || Spins();
-    if (!goes_on || Now() >= described_at_ + kTick) Describe();
-    if (goes_on) continue;
+    if (Step()) continue;
     pollfd fds[2] = {{wake_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
     if (follower_ != nullptr) {
       if (!endpoint_->Arm()) continue;
@@ -339,7 +365,7 @@ bool Group::Turn() {
   if (actions.empty()) member_.Retry(&actions);
   CarryOut(&actions);
   if (deposed_) return false;
-  if (member_.Serves()) return Serve();
+  if (member_.Serves()) return restores_ ? Restore() : Serve();
   return member_.role() == Member::Role::kPromoting ? AwaitTail() : Follow();
 }
 
@@ -347,7 +373,7 @@ bool Group::Turn() {
 
 void Group::Describe() {
   described_at_ = Now();
-  std::string text = absl::StrCat("group ", options_.url.name, "\nepoch ", member_.epoch(), "\n");
+  std::string text = absl::StrCat("group ", options_.name, "\nepoch ", member_.epoch(), "\n");
   bool can_hand_over = false;
   const auto followers = stream_.followers();
   const auto describe = [&](absl::string_view role, uint64_t incarnation, absl::string_view address) {

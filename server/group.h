@@ -44,12 +44,12 @@
 #include "rdma/wake_fd.h"
 #include "server/adopter.h"
 #include "server/backup.h"
+#include "server/backup_watch.h"
 #include "server/cluster_watch.h"
 #include "server/commit_gate.h"
 #include "server/eraser.h"
 #include "server/follower.h"
 #include "server/group_stream.h"
-#include "server/group_url.h"
 #include "server/partition_locks.h"
 #include "server/refill.h"
 #include "server/server_time.h"
@@ -62,7 +62,11 @@ namespace farlook::server {
 class Group {
  public:
   struct Options {
-    GroupUrl url;
+    std::string name;
+    // Of the record: each thread has a directory of its own.
+    ClusterWatch::OpenDirectory open_directory;
+    // Whether that member's process has ended, for certain. Empty: nobody can know.
+    std::function<absl::StatusOr<bool>(uint64_t member)> has_ended;
     uint64_t incarnation = 0;
     uint32_t layout = 0;                 // of tables that can follow each other
     uint64_t begin_anew = 0;             // if this was the epoch of those who are gone; 0: never
@@ -99,6 +103,8 @@ class Group {
     uint64_t hash_seed = 0;
     std::string address;  // of this server, as clients come to it
     std::vector<Worker*> workers;
+    // Through which it follows others.
+    std::function<absl::StatusOr<std::unique_ptr<rdma::Endpoint>>(absl::string_view address)> create_endpoint;
     std::function<void()> deposed;  // is to end this process' part, and begin anew; called on the group's thread
   };
   GroupStream* stream() { return &stream_; }
@@ -107,6 +113,14 @@ class Group {
   void Start(Parts parts);
   // Serves no more, and ends the threads.
   void Stop();
+
+  // What the threads do, for one who has none of them, a simulation: first Attach() and Begin(), then Step() again and
+  // again, at least once in kTick; Hear() when the record has changed.
+  static constexpr absl::Duration kTick = absl::Milliseconds(2);
+  void Attach(Parts parts);
+  void Begin();
+  bool Step();  // whether there may be more to do at once
+  void Hear(cluster::Entry entry);
 
   // What an operator asks: "status", "handover EPOCH"; of a cluster's group "take GROUP SLOTS", "cancel", "leave". The
   // answer's lines; empty: there is no such thing.
@@ -121,13 +135,11 @@ class Group {
  private:
   static constexpr size_t kMostKept = 64 << 20;  // bytes of records, for backups that lag
   static constexpr size_t kBucketsOfAStep = 64;
-  static constexpr absl::Duration kTick = absl::Milliseconds(2);
   static constexpr absl::Duration kDialAgain = absl::Milliseconds(10);
   // A turn that took longer was this server's own fault, and is no silence of the primary's.
   static constexpr absl::Duration kMostOfATurn = absl::Milliseconds(50);
-  // A backup without a connection, or that accepts nothing though there is something, is removed after this.
-  static constexpr absl::Duration kSuspicion = absl::Milliseconds(500);
-  static constexpr absl::Duration kStandstill = absl::Seconds(3);
+  // A primary that refuses this one for so long has no place for it.
+  static constexpr absl::Duration kMostRefused = absl::Seconds(3);
   // Between looks whether anybody is left; and after this without a word nobody is, as far as can be told.
   static constexpr absl::Duration kLookForLoss = absl::Milliseconds(100);
   static constexpr absl::Duration kNobodyAnswers = absl::Seconds(5);
@@ -165,17 +177,16 @@ class Group {
     uint64_t followed = 0;           // whom
     std::unique_ptr<Eraser> eraser;  // of what a former attempt left
     bool is_clean = false;
-    std::string waits;    // what for; empty: it goes on
-    std::string give_up;  // why; empty: it does not
+    uint64_t estimate = 0;  // of the items that it will have copied
+    int told = 0;           // partitions of which its own members have been told the versions
+    uint64_t told_by = 0;   // the last record that did so
+    std::string waits;      // what for; empty: it goes on
+    std::string give_up;    // why; empty: it does not
   };
   // What operators asked for, and is not begun.
   struct Asked {
     std::optional<cluster::Move> take;
     bool cancel = false, leave = false;
-  };
-  struct Watched {
-    uint64_t accepted = 0;
-    absl::Time connected, moved;
   };
 
   Group(Options options, std::unique_ptr<cluster::Directory> directory);
@@ -221,6 +232,7 @@ class Group {
   bool Clean();
   bool Adopt();
   bool Own();
+  bool TellVersions();
   void StartOver(absl::string_view why);
   bool GiveUp();
 
@@ -238,14 +250,15 @@ class Group {
   bool AllAgree() const;
   bool AwaitTail();
   void Lead();
+  bool Restore();
   // Of a primary.
   bool Serve();
   bool HandOver();
   void FillOne();
   bool Fill();
   void WatchBackups();
-  bool IsSuspect(uint64_t incarnation, const GroupStream::Follower* state);
-  void Remove(const cluster::Replica& backup);
+  absl::string_view See(uint64_t incarnation, const GroupStream::Follower& state);
+  void Remove(const cluster::Replica& backup, absl::string_view why);
   void Depose(absl::string_view why);
   void TaskDone();
   absl::Time Now() const;
@@ -257,7 +270,7 @@ class Group {
   Parts parts_;
   GroupStream stream_{kMostKept};
   Serving serving_;
-  ClusterWatch cluster_watch_{options_.url.name};
+  ClusterWatch cluster_watch_{options_.name};
   rdma::WakeFd wake_;
 
   // Of the group's thread.
@@ -277,7 +290,7 @@ class Group {
   uint64_t loss_is_told_ = 0;                                                             // of this epoch
   uint64_t filled_by_ = 0;  // the primary that backup_ heard first, or last
   std::unique_ptr<Filling> filling_;
-  std::map<uint64_t, Watched> watched_;
+  std::map<uint64_t, BackupWatch> watched_;
   std::unique_ptr<Giving> giving_;
   std::unique_ptr<Taking> taking_;
   std::unique_ptr<Eraser> eraser_;
@@ -285,6 +298,7 @@ class Group {
   absl::Time settle_at_ = absl::InfinitePast();  // the next look at the other groups of moves
   absl::Time begin_giving_at_ = absl::InfinitePast();
   uint64_t handover_record_ = 0;  // whoever has accepted it may be the next primary; 0: nobody wants another one
+  bool restores_ = false;         // it leads as soon as its workers know what the primary before told clients
   bool deposed_ = false;
 
   mutable absl::Mutex mutex_;

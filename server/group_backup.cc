@@ -9,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "server/group.h"
 #include "server/log.h"
-#include "server/process_lock.h"
 
 namespace farlook::server {
 namespace {
@@ -56,13 +55,13 @@ void Group::Unfollow() {
   // What it lacks is not kept, most likely: of another epoch it learns.
   if (!absl::IsFailedPrecondition(status)) refused_since_ = absl::InfiniteFuture();
   if (absl::IsFailedPrecondition(status)) refused_since_ = std::min(refused_since_, Now());
-  if (backup_ != nullptr && Now() - refused_since_ > kStandstill) Depose(status.message());
+  if (backup_ != nullptr && Now() - refused_since_ > kMostRefused) Depose(status.message());
 }
 
 // For certain, of a member's process.
 bool Group::HasEnded(uint64_t member) {
-  if (options_.url.locks().empty()) return false;
-  const absl::StatusOr<bool> ended = ProcessLock::HasEnded(options_.url.locks(), member);
+  if (!options_.has_ended) return false;
+  const absl::StatusOr<bool> ended = options_.has_ended(member);
   if (!ended.ok() && !std::exchange(lock_error_is_told_, true)) {
     Log(LogLevel::kError, "whether a member has ended is not known", {{"reason", ended.status().message()}});
   }
@@ -111,7 +110,7 @@ bool Group::IsSilent() {
 
 void Group::Dial(const Replica& primary) {
   dial_at_ = Now() + kDialAgain;
-  auto endpoint = rdma::CreateEndpoint(primary.address);
+  auto endpoint = parts_.create_endpoint(primary.address);
   if (!endpoint.ok()) return;
   endpoint_ = *std::move(endpoint);
   const Follower::Identity me = {options_.incarnation, primary.incarnation, member_.epoch(),
@@ -120,10 +119,10 @@ void Group::Dial(const Replica& primary) {
     follower_ = std::make_unique<Follower>(endpoint_.get(), backup_.get(), me);
   } else {
     const uint64_t by = primary.incarnation;
-    const auto make = [this, by](uint64_t accepted) {
+    const auto make = [this, by](const kv::Follow& answer) {
       filled_by_ = by;
       backup_ = std::make_unique<Backup>(parts_.table, parts_.locks, parts_.clock, parts_.time, member_.epoch(), by,
-                                         accepted);
+                                         answer.accepted);
       return backup_.get();
     };
     follower_ = std::make_unique<Follower>(endpoint_.get(), make, me);

@@ -34,7 +34,7 @@ std::vector<Move> Without(std::vector<Move> moves, uint64_t id) {
 absl::Status Group::EnterCluster() {
   if (entry_.revision != 0 || options_.cluster.empty()) return absl::OkStatus();
   auto record =
-      cluster::EnterCluster(directory_.get(), options_.cluster, options_.url.name, options_.slots, options_.hash_seed);
+      cluster::EnterCluster(directory_.get(), options_.cluster, options_.name, options_.slots, options_.hash_seed);
   if (!record.ok()) return record.status();
   first_.cluster = options_.cluster;
   first_.slots = options_.slots;
@@ -47,7 +47,7 @@ absl::Status Group::EnterCluster() {
 absl::Status Group::CheckCluster() {
   if (!options_.cluster.empty() && options_.cluster != first_.cluster) {
     return absl::FailedPreconditionError(
-        absl::StrCat("group ", options_.url.name, " is in ", first_.cluster.empty() ? "no cluster" : "cluster ",
+        absl::StrCat("group ", options_.name, " is in ", first_.cluster.empty() ? "no cluster" : "cluster ",
                      first_.cluster, ", and --cluster says ", options_.cluster,
                      ": a group stays where it began; leave the flag out, or begin a group of another name"));
   }
@@ -74,7 +74,7 @@ void Group::TellCluster(const Configuration& configuration) {
 
 void Group::WatchCluster() {
   if (member_.configuration().cluster.empty()) return;
-  cluster_watch_.Start([this] { return options_.url.Open(); });
+  cluster_watch_.Start(options_.open_directory);
   erases_ = true;  // the primary before may not have come to an end with it
 }
 
@@ -205,7 +205,7 @@ void Group::DescribeMoves(std::string* text) const {
         if (is_this && !taking_->waits.empty()) {
           absl::StrAppend(text, " waits ", taking_->waits, "\n");
         } else {
-          absl::StrAppend(text, " items ", items, " of 0\n");
+          absl::StrAppend(text, " items ", items, " of ", taking_ == nullptr ? 0 : taking_->estimate, "\n");
         }
         break;
       }
@@ -255,7 +255,7 @@ std::string Group::AskToTake(absl::string_view what) {
   if (known_.cluster.empty()) return refuse("this is no primary of a cluster's group");
   const absl::StatusOr<kv::SlotSet> slots = kv::ParseSlots(words[1]);
   if (!slots.ok()) return refuse(slots.status().message());
-  if (words[0] == options_.url.name || !kv::IsClusterName(words[0]) || slots->none()) {
+  if (words[0] == options_.name || !kv::IsClusterName(words[0]) || slots->none()) {
     return refuse("it takes slots, of another group");
   }
   std::vector<Move> moves = known_.moves;
@@ -280,8 +280,7 @@ void Group::Leave() {
     absl::MutexLock lock(&mutex_);
     if (!std::exchange(asked_.leave, false)) return;
   }
-  const absl::Status status =
-      cluster::LeaveCluster(directory_.get(), member_.configuration().cluster, options_.url.name);
+  const absl::Status status = cluster::LeaveCluster(directory_.get(), member_.configuration().cluster, options_.name);
   Log(status.ok() ? LogLevel::kInfo : LogLevel::kError,
       status.ok() ? "the group has left its cluster" : "the group cannot leave its cluster",
       {{"cluster", member_.configuration().cluster}, {"reason", status.message()}});

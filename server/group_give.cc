@@ -50,14 +50,16 @@ bool Group::BeginGiving(uint64_t taker, const GroupStream::Follower& state) {
   }
   const Configuration& own = member_.configuration();
   const Move* const move = group->FindMove(state.move);
-  if (move == nullptr || move->kind != Move::Kind::kTaking || move->group != options_.url.name) {
+  if (move == nullptr || move->kind != Move::Kind::kTaking || move->group != options_.name) {
     return refuse("the taker's record does not say that it takes them");
   }
   if (own.FindMove(move->id) != nullptr) return refuse("they are given already");
   if ((move->slots & ~own.slots).any()) return refuse("they are not all this group's");
   if (group->layout != own.layout) return refuse("the taker's tables have another --workers or --memory");
   if (own.moves.size() >= cluster::kMaxMoves) return refuse("too many moves have yet to end");
-  const absl::StatusOr<uint64_t> begun = stream_.Begin(taker);
+  // Slots are by hash, so each has about as many items.
+  const uint64_t items = parts_.table->stats().keys * move->slots.count() / own.slots.count();
+  const absl::StatusOr<uint64_t> begun = stream_.Begin(taker, items);
   if (!begun.ok()) return false;
   giving_ = std::make_unique<Giving>();
   giving_->taker = taker;

@@ -31,7 +31,7 @@ bool Group::LookForLoss() {
     Depose("all that were to fill this server are gone");
     return true;
   }
-  const bool may_know = options_.url.locks().empty();  // the operator, and nobody else
+  const bool may_know = !options_.has_ended;  // the operator, and nobody else
   if (options_.begin_anew != member_.epoch() || (!have_ended && !may_know)) {
     TellLoss(have_ended);
     return false;
@@ -62,7 +62,7 @@ void Group::TellLoss(bool is_certain) {
   Log(LogLevel::kError,
       is_certain ? "all members of the group are gone, and what it held is lost"
                  : "no member of the group answers; if all are gone for good, what it held is lost",
-      {{"group", options_.url.name}, {"epoch", epoch}, {"advice", advice}});
+      {{"group", options_.name}, {"epoch", epoch}, {"advice", advice}});
 }
 
 }  // namespace farlook::server

@@ -1,5 +1,5 @@
 // What a group's primary does for its backups: it fills those that join, hands over to one, and removes those that are
-// gone or stand still. Called on the group's thread.
+// gone, stand still or are slow. Called on the group's thread.
 #include <algorithm>
 #include <utility>
 
@@ -117,6 +117,8 @@ bool Group::Fill() {
     return true;
   }
   if (state->second.accepted < filling_->caught_up && stream_.last() != 0) return false;
+  // Copies are records too: a member that lacks some could become primary, and would have the joiner cut them off.
+  if (stream_.committed() < filling_->caught_up && stream_.last() != 0) return false;
   if (member_.configuration().Find(filling_->joiner) == nullptr) {
     if (Now() < propose_at_) return false;
     propose_at_ = Now() + kProposeAgain;
@@ -134,46 +136,50 @@ bool Group::Fill() {
   return true;
 }
 
-// Gives up whoever is gone or stands still: until then writes wait for members, and records are kept for joiners.
+// Gives up whoever is gone, stands still or is slow: until then writes wait for members, and records are kept for
+// joiners.
 void Group::WatchBackups() {
   const auto followers = stream_.followers();
-  std::vector<Replica> gone;
+  const Replica* gone = nullptr;
+  absl::string_view why;
   for (const Replica& member : member_.configuration().members) {
     if (member.incarnation == options_.incarnation) continue;
     const auto found = followers.find(member.incarnation);
-    if (IsSuspect(member.incarnation, found == followers.end() ? nullptr : &found->second)) gone.push_back(member);
+    const absl::string_view trouble =
+        See(member.incarnation, found == followers.end() ? GroupStream::Follower() : found->second);
+    if (trouble.empty() || gone != nullptr) continue;
+    gone = &member;
+    why = trouble;
   }
   for (const auto& [joiner, state] : followers) {
-    if (member_.configuration().Find(joiner) != nullptr || !IsSuspect(joiner, &state)) continue;
-    Log(LogLevel::kWarning, "a server that joins is gone, or does not accept what it is sent, and is given up",
-        {{"address", state.address}});
+    if (member_.configuration().Find(joiner) != nullptr) continue;
+    const absl::string_view trouble = See(joiner, state);
+    if (trouble.empty()) continue;
+    Log(LogLevel::kWarning, "a server that joins is given up", {{"address", state.address}, {"reason", trouble}});
     stream_.Forget(joiner);
   }
   std::erase_if(watched_, [&](const auto& watched) {
     return !followers.contains(watched.first) && member_.configuration().Find(watched.first) == nullptr;
   });
-  if (!gone.empty()) Remove(gone.front());
+  if (gone != nullptr) Remove(Replica(*gone), why);
 }
 
-// Whether it has been gone, or stood still, for too long. Null: it does not follow.
-bool Group::IsSuspect(uint64_t incarnation, const GroupStream::Follower* state) {
-  const absl::Time now = Now();
-  Watched& watched = watched_.try_emplace(incarnation, Watched{0, now, now}).first->second;
-  if (state != nullptr && state->connection != 0) {
-    watched.connected = now;
-    if (state->waits || state->accepted != watched.accepted || state->accepted == stream_.last()) watched.moved = now;
-    watched.accepted = state->accepted;
-  }
-  return now - watched.connected >= kSuspicion || now - watched.moved >= kStandstill;
+absl::string_view Group::See(uint64_t incarnation, const GroupStream::Follower& state) {
+  return watched_[incarnation].See({.is_connected = state.connection != 0,
+                                    .waits = state.waits,
+                                    .accepted = state.accepted,
+                                    .last = stream_.last(),
+                                    .may_be_slow = member_.configuration().Find(incarnation) == nullptr},
+                                   Now());
 }
 
-void Group::Remove(const Replica& backup) {
+void Group::Remove(const Replica& backup, absl::string_view why) {
   if (Now() < propose_at_) return;
   propose_at_ = Now() + kProposeAgain;
   Actions actions;
   if (!member_.Remove(backup.incarnation, &actions).ok()) return;
-  Log(LogLevel::kError, "a backup is gone, or does not accept what it is sent, and is removed from the group",
-      {{"address", backup.address}, {"epoch", member_.epoch()}});
+  Log(LogLevel::kError, "a backup is removed from the group",
+      {{"address", backup.address}, {"reason", why}, {"epoch", member_.epoch()}});
   const uint64_t removed = backup.incarnation;
   CarryOut(&actions);
   if (deposed_ || member_.configuration().Find(removed) != nullptr) return;

@@ -20,6 +20,8 @@ cluster::Record::Kind KindOf(RecordStream::Kind kind) {
       return cluster::Record::Kind::kLost;
     case RecordStream::Kind::kTouch:
       return cluster::Record::Kind::kTouch;
+    case RecordStream::Kind::kVersions:
+      return cluster::Record::Kind::kVersions;
     case RecordStream::Kind::kOutcome:
       break;
   }
@@ -187,7 +189,7 @@ absl::StatusOr<FeedId> GroupStream::Admit(const kv::Follow& follow) {
   return feed;
 }
 
-absl::StatusOr<uint64_t> GroupStream::Begin(uint64_t joiner) {
+absl::StatusOr<uint64_t> GroupStream::Begin(uint64_t joiner, uint64_t items) {
   uint64_t from = 0;
   {
     absl::MutexLock lock(&mutex_);
@@ -197,18 +199,19 @@ absl::StatusOr<uint64_t> GroupStream::Begin(uint64_t joiner) {
     }
     from = stream_->Begin(joiner);
     found->second.from = found->second.accepted = from;
+    found->second.items = items;
     found->second.waits = false;
   }
   if (appended_) appended_();  // it is to have its answer
   return from;
 }
 
-absl::StatusOr<std::optional<uint64_t>> GroupStream::From(const FeedId& feed) {
+absl::StatusOr<std::optional<RecordSource::Start>> GroupStream::StartOf(const FeedId& feed) {
   absl::MutexLock lock(&mutex_);
   const Follower* const backup = Current(feed);
   if (backup == nullptr) return GivenUp();
   if (backup->waits) return std::nullopt;
-  return stream_->SentTo(feed.backup);
+  return Start{.after = stream_->SentTo(feed.backup), .items = backup->items};
 }
 
 void GroupStream::Gone(const FeedId& feed) {

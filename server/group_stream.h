@@ -67,16 +67,18 @@ class GroupStream final : public RecordStream, public RecordSource {
     std::string taker;        // likewise
     bool waits = false;       // it joins, and is not filled yet
     uint64_t from = 0;        // it heard all records after this one
+    uint64_t items = 0;       // as Begin() was told
     uint64_t accepted = 0;
   };
   std::map<uint64_t, Follower> followers() const;
 
-  // One that waits hears all from now on. FAILED_PRECONDITION: it is gone.
-  absl::StatusOr<uint64_t> Begin(uint64_t joiner);
+  // One that waits hears all from now on; one that takes slots is told that they have about `items` items.
+  // FAILED_PRECONDITION: it is gone.
+  absl::StatusOr<uint64_t> Begin(uint64_t joiner, uint64_t items = 0);
 
   // Who joins (Follow::address) is expected from now on; a member cannot join.
   absl::StatusOr<FeedId> Admit(const kv::Follow& follow) override;
-  absl::StatusOr<std::optional<uint64_t>> From(const FeedId& feed) override;
+  absl::StatusOr<std::optional<Start>> StartOf(const FeedId& feed) override;
   absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us) override;
   absl::Status Accepted(const FeedId& feed, uint64_t accepted) override;
   void Gone(const FeedId& feed) override;

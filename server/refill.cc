@@ -6,8 +6,8 @@ namespace farlook::server {
 
 bool Refill::Copy(uint64_t hash, absl::string_view key) {
   kv::ItemView item;
-  if (table_->Get(hash, key, &item).code != kv::Code::kOk) return true;
-  switch (const CommitGate::Copied copied = gate_->Copy(hash, key, item, from_); copied.result) {
+  const bool is_there = table_->Get(hash, key, &item).code == kv::Code::kOk;
+  switch (const CommitGate::Copied copied = gate_->Copy(hash, key, is_there ? &item : nullptr, from_); copied.result) {
     case CommitGate::Copied::Result::kAppended:
       last_ = copied.sequence;
       ++copies_;
@@ -36,12 +36,21 @@ Refill::Progress Refill::Step(size_t buckets) {
   if (partition_ == table_->partitions()) return Progress::kDone;
   {
     absl::MutexLock lock(locks_->at(partition_));
+    if (!is_begun_) {
+      const uint64_t told = gate_->BeginCopies(partition_, from_, [this](uint64_t hash, absl::string_view key) {
+        if (IsWanted(hash)) owed_.emplace_back(key);
+      });
+      if (told == 0) return Progress::kWaits;
+      last_ = told;
+      is_begun_ = true;
+    }
     const bool more = table_->Walk(partition_, &place_, buckets, [this](uint64_t hash, const kv::ItemView& item) {
-      if (slots_ != nullptr && !(*slots_)[kv::ClusterSlotOf(hash)]) return;
+      if (!IsWanted(hash)) return;
       if (!Copy(hash, item.key)) owed_.emplace_back(item.key);
     });
     if (!more) {
       ++partition_;
+      is_begun_ = false;
       place_ = {};
     }
   }

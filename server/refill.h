@@ -6,6 +6,12 @@
 //   * and was appended when the joiner followed already: its record says all, no copy is needed;
 //   * and was appended before: is copied when that write has come to its end.
 //
+// Such a key may be of an item that is not there yet, so a walk over items would not meet it: all that are under way
+// when the walk of their partition begins are owed.
+//
+// Before a partition's copies a record says which of its versions are used: of what was deleted before there is no item
+// that would, and whoever becomes primary must not use them for other writes.
+//
 // Thread safety: one thread at a time.
 #ifndef FARLOOK_SERVER_REFILL_H_
 #define FARLOOK_SERVER_REFILL_H_
@@ -46,6 +52,7 @@ class Refill {
   // Of its present item, if it has one. False: not now.
   bool Copy(uint64_t hash, absl::string_view key);
   bool PayOwed();
+  bool IsWanted(uint64_t hash) const { return slots_ == nullptr || (*slots_)[kv::ClusterSlotOf(hash)]; }
 
   const kv::Table* const table_;
   PartitionLocks* const locks_;
@@ -53,6 +60,7 @@ class Refill {
   const uint64_t from_;
   const kv::SlotSet* const slots_;
   int partition_ = 0;
+  bool is_begun_ = false;  // this partition
   kv::WalkPlace place_;
   std::deque<std::string> owed_;  // keys that could not be copied when they were met
   uint64_t last_ = 0;

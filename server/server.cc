@@ -191,7 +191,10 @@ absl::Status Server::Impl::OpenGroup() {
   if (options_.group.empty()) return absl::OkStatus();
   auto url = GroupUrl::Parse(options_.group);
   if (!url.ok()) return url.status();
-  Group::Options options{.url = *std::move(url), .incarnation = facts_.incarnation};
+  const std::string locks = url->locks();
+  Group::Options options{.name = url->name, .incarnation = facts_.incarnation};
+  options.open_directory = [url = *url] { return url.Open(); };
+  if (!locks.empty()) options.has_ended = [locks](uint64_t member) { return ProcessLock::HasEnded(locks, member); };
   options.begin_anew = options_.begin_group_anew;
   options.suspicion = absl::Milliseconds(options_.suspicion_ms);
   options.lease = absl::Milliseconds(options_.lease_ms);
@@ -202,7 +205,6 @@ absl::Status Server::Impl::OpenGroup() {
   options.hash_seed = hash_seed_;
   options.layout = static_cast<uint32_t>(uint64_t{cluster::kRecordFormat} << 24 | kv::kLayoutVersion << 16 |
                                          static_cast<uint64_t>(facts_.partitions));
-  const std::string locks = options.url.locks();
   auto group = Group::Open(std::move(options));
   if (!group.ok()) return group.status();
   group_ = *std::move(group);
@@ -225,6 +227,7 @@ void Server::Impl::JoinGroup() {
   parts.hash_seed = hash_seed_;
   parts.address = facts_.addresses[0];
   for (const auto& seat : seats_) parts.workers.push_back(seat->worker.get());
+  parts.create_endpoint = [](absl::string_view address) { return rdma::CreateEndpoint(address); };
   parts.deposed = options_.deposed;
   group_->Start(std::move(parts));
 }

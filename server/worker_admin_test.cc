@@ -183,7 +183,7 @@ TEST(WorkerAdminOfUsersTest, OnlyTheRoleAdminIsAnswered) {
 class NoRecords : public RecordSource {
  public:
   absl::StatusOr<FeedId> Admit(const kv::Follow& /*follow*/) override { return FeedId(); }
-  absl::StatusOr<std::optional<uint64_t>> From(const FeedId& /*feed*/) override { return 0; }
+  absl::StatusOr<std::optional<Start>> StartOf(const FeedId& /*feed*/) override { return Start(); }
   absl::StatusOr<std::string> NextBatch(const FeedId& /*feed*/, size_t /*most_bytes*/, uint64_t /*clock_us*/) override {
     return "";
   }

@@ -262,11 +262,12 @@ void Worker::BeginFeed(Link& link, absl::string_view message) {
 bool Worker::AnswerFollow(Link& link) {
   Feed& feed = *link.feed;
   if (feed.is_begun) return true;
-  const absl::StatusOr<std::optional<uint64_t>> from = shared_.records->From(feed.id);
-  if (!from.ok()) Drop(link, from.status().message());
-  if (!from.ok() || !from->has_value()) return false;
+  const absl::StatusOr<std::optional<RecordSource::Start>> start = shared_.records->StartOf(feed.id);
+  if (!start.ok()) Drop(link, start.status().message());
+  if (!start.ok() || !start->has_value()) return false;
   feed.is_begun = true;
-  feed.accepted = feed.follow.accepted = **from;
+  feed.accepted = feed.follow.accepted = (*start)->after;
+  feed.follow.items = (*start)->items;
   Send(link, feed.follow.Encode(), {});
   return true;
 }

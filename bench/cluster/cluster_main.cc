@@ -12,8 +12,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -31,6 +29,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "bench/cluster/caller.h"
 #include "bench/common/clocks.h"
 #include "bench/common/figures.h"
 #include "bench/common/latencies.h"
@@ -60,38 +59,6 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& addresses) {
   options.lookups = Lookups::kReads;
   return Client::Connect(addresses, options);
 }
-
-// Calls one after the other in a thread of its own.
-class Caller {
- public:
-  Caller(std::unique_ptr<Client> client, bool puts)
-      : client_(std::move(client)), puts_(puts), thread_([this] { Call(); }) {}
-  ~Caller() {
-    over_ = true;
-    thread_.join();
-  }
-  uint64_t calls() const { return calls_; }
-  bool failed() const { return failed_; }
-  // The longest call that ended since this was last asked.
-  int64_t TakeLongestNs() { return longest_ns_.exchange(0); }
-
- private:
-  void Call() {
-    while (!over_ && !failed_) {
-      const int64_t start_ns = NowNs();
-      failed_ = puts_ ? !client_->Put("key", "value").ok() : !client_->Get("key").ok();
-      longest_ns_ = std::max(longest_ns_.load(), NowNs() - start_ns);
-      ++calls_;
-    }
-  }
-
-  const std::unique_ptr<Client> client_;
-  const bool puts_;
-  std::atomic<bool> over_{false}, failed_{false};
-  std::atomic<uint64_t> calls_{0};
-  std::atomic<int64_t> longest_ns_{0};
-  std::thread thread_;
-};
 
 class ClusterRun {
  public:
@@ -225,17 +192,13 @@ class ClusterRun {
     auto putting = Connect(addresses_), getting = Connect(addresses_);
     if (!putting.ok()) return putting.status();
     if (!getting.ok()) return getting.status();
-    Caller putter(*std::move(putting), true), getter(*std::move(getting), false);
+    Caller putter(*std::move(putting), {"key"}, true), getter(*std::move(getting), {"key"}, false);
     for (int i = 0; i < absl::GetFlag(FLAGS_times); ++i) {
       if (absl::Status status = AwaitBackup(); !status.ok()) return status;
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       putter.TakeLongestNs(), getter.TakeLongestNs();
       if (absl::Status status = event(); !status.ok()) return status;
-      const uint64_t more_puts = putter.calls() + 10, more_gets = getter.calls() + 10;
-      while (putter.calls() < more_puts || getter.calls() < more_gets) {
-        if (putter.failed() || getter.failed()) return absl::InternalError("a call failed meanwhile");
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
+      if (!putter.Await(10) || !getter.Await(10)) return absl::InternalError("a call failed meanwhile");
       puts->ns.push_back(putter.TakeLongestNs());
       gets->ns.push_back(getter.TakeLongestNs());
     }

@@ -46,8 +46,10 @@ class ClusterFixture : public testing::Test {
     return {"--memory=64MiB", absl::StrCat("--group=file://", directory_, "/kv.", group), "--cluster=kv",
             absl::StrCat("--slots=", slots)};
   }
-  ServerProcess* Start(int group, const std::string& slots) {
-    servers_.push_back(std::make_unique<ServerProcess>(Flags(group, slots)));
+  ServerProcess* Start(int group, const std::string& slots, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> flags = Flags(group, slots);
+    flags.insert(flags.end(), more.begin(), more.end());
+    servers_.push_back(std::make_unique<ServerProcess>(flags));
     return servers_.back().get();
   }
   // A seed, as farlook:// has them.

@@ -27,15 +27,15 @@ using std::chrono::milliseconds;
 
 class MoveTest : public ClusterFixture {
  protected:
-  // Two groups with half of the slots each, of so many servers.
-  void StartTwo(int replicas) {
-    Start(0, "0-2047");
-    Start(1, "2048-4095");
+  // Two groups with half of the slots each, of so many servers with `more` flags.
+  void StartTwo(int replicas, const std::vector<std::string>& more = {}) {
+    Start(0, "0-2047", more);
+    Start(1, "2048-4095", more);
     address_ = absl::StrCat("farlook://", Seed(*servers_[0]), ",", Seed(*servers_[1]), "/kv");
     operator_ = ConnectBy(address_);
     ASSERT_TRUE(operator_ != nullptr);
     for (int replica = 1; replica < replicas; ++replica) {
-      for (int group = 0; group < 2; ++group) Start(group, "");
+      for (int group = 0; group < 2; ++group) Start(group, "", more);
     }
     for (int group = 0; group < 2; ++group) AwaitMembers(operator_.get(), Name(group), replicas);
   }
@@ -244,6 +244,22 @@ TEST_F(MoveTest, AGiverThatStandsStillIsReplacedAndItsSuccessorGives) {
   stopped->Signal(SIGCONT);
   AdvanceChains(50);
   StopChains();
+  ExpectFilled(operator_.get());
+}
+
+TEST_F(MoveTest, WhoTakesSaysHowManyItemsThereAre) {
+  StartTwo(2, {"--suspicion=10m"});
+  Fill();
+  const int64_t items = Stat(operator_.get(), "kv.0", "keys") / 2;
+  // What is copied is the taker's when its backup has it too.
+  ServerProcess* const backup = servers_[3].get();
+  ASSERT_NE(backup->address(), PrimaryOf(1));
+  backup->Signal(SIGSTOP);
+  Take(1, 0, "0-1023");
+  EXPECT_TRUE(Await([&] { return absl::StrContains(Status(1), absl::StrCat(" of ", items, "\n")); })) << Status(1);
+  backup->Signal(SIGCONT);
+  ASSERT_TRUE(AwaitEnd());
+  EXPECT_EQ(SlotsOf(1), "0-1023,2048-4095");
   ExpectFilled(operator_.get());
 }
 

@@ -17,10 +17,11 @@ class ItemWordsTest(spin.Model, unittest.TestCase):
     proofs = {
         "two writes": "OPS=2 LOOKUPS=1 TICKS=0",
         "two lookups": "OPS=1 LOOKUPS=2",
-        "moves and touches": "OPS=3 LOOKUPS=1 MOVES=2 NO_IN_PLACE NO_MOVED NO_DELETE",
+        "moves and touches": "OPS=2 LOOKUPS=1 MOVES=1 NO_IN_PLACE NO_MOVED NO_DELETE",
         "another key": "OPS=3 LOOKUPS=1 TICKS=0 B_WRITES NO_DELETE",
     }
     deep = {
+        "three moves and touches": "OPS=3 LOOKUPS=1 MOVES=2 NO_IN_PLACE NO_MOVED NO_DELETE",
         "updates in place": "OPS=2 LOOKUPS=1 NO_MOVED",
         "puts elsewhere": "OPS=2 LOOKUPS=1 NO_IN_PLACE",
         "two writes and a move": "OPS=2 LOOKUPS=1 MOVES=1",

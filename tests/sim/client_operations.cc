@@ -128,7 +128,9 @@ int SimClient::Call() {
   }
   const int64_t since_ns = world_->now_ns();
   busy_ = true;
+  const rdma::sim::Party reader = std::exchange(world_->reader, party());
   core_->StartUntimed(operations);
+  world_->reader = reader;  // whose call goes on, if any
   busy_ = false;
   stopped_ns_ += world_->now_ns() - since_ns;
   core_->ProgressNowAndThen();
@@ -369,6 +371,8 @@ int64_t SimClient::ClocksDiffer(const Slot& slot, int64_t timeout_ns) const {
 void SimClient::SetUntil(const Slot& slot, history::Operation* record) const {
   constexpr int64_t kAtMostNs = 20'000'000;  // between the server's look at the clock and its last store
   if (record->outcome != Outcome::kPending) return;
+  // What was begun in time waits for all members of the group.
+  if (world_->plan.replicas > 0) return;
   // Adds of unknown outcome come in sets (AddBridges() in tests/history/check.cc), which know no time.
   if (record->type == OpType::kFetchAdd) return;
   const bool may_be_atomic = record->type == OpType::kCompareSwap;
@@ -380,7 +384,8 @@ void SimClient::SetUntil(const Slot& slot, history::Operation* record) const {
 
 // A session that its client goes on with is there, as long as its server is and evicts none.
 void SimClient::CheckSession(const client::Operation& operation) {
-  if (world_->plan.has(Fault::kEvictions) || !absl::IsUnknown(operation.status)) return;
+  // Two failovers while a client is away may cost it its session.
+  if (world_->plan.has(Fault::kEvictions) || world_->plan.replicas > 0 || !absl::IsUnknown(operation.status)) return;
   if (absl::StrContains(operation.status.message(), "no longer knows this client's session")) {
     world_->Violate("a client lost its session, which nobody evicted");
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/configuration.h"
 #include "kv/handshake.h"
 
 namespace farlook::sim {
@@ -37,10 +38,14 @@ FaultMaker::FaultMaker(World* world, std::vector<std::unique_ptr<SimServer>>* se
   const auto set_clock = [this](rdma::sim::SimClock* clock, Fault fault) {
     if (!world_->Strikes(fault)) return;
     clock->offset_ns = world_->random.Between(0, 1'000'000'000'000);
-    clock->drift_per_mille = world_->plan.expires ? world_->random.Between(-1, 1) : world_->random.Between(-50, 50);
+    const bool is_good = world_->plan.expires || world_->plan.replicas > 0;
+    clock->drift_per_mille = is_good ? world_->random.Between(-1, 1) : world_->random.Between(-50, 50);
   };
   for (const auto& server : servers_) set_clock(&server->clock(), Fault::kServerClocks);
   for (const auto& client : clients_) set_clock(&client->clock(), Fault::kClientClocks);
+  if (world_->plan.replicas > 0) {
+    world_->may_die = [this](int replica) { return MayDie(replica); };
+  }
   world_->network.on_accept = [this](rdma::sim::Party party, absl::string_view accept) {
     const auto decoded = kv::AcceptData::Decode(accept);
     if (decoded.ok()) incarnations_[party] = decoded->incarnation;
@@ -71,9 +76,11 @@ void FaultMaker::OnOperation(SimClient* client) {
     return world.has(fault) && random.Below(rate) < world.plan.rate(fault) && world.Strikes(fault);
   };
   SimServer* server = servers_[static_cast<size_t>(client->server())].get();
+  if (world.plan.replicas > 0) server = servers_[random.Below(servers_.size())].get();
+  if (world.plan.hands_over && !world.healed && random.Below(rate) < 8) HandOver();
   if (happens(Fault::kServerStop)) {
     const int64_t ns = random.Between(10'000, random.OneIn(2) ? 1'000'000 : 300'000'000);
-    world.Note(absl::StrCat("server ", client->server(), " is stopped for ", ns, " ns"));
+    world.Note(absl::StrCat("server ", server->party() - 1000, " is stopped for ", ns, " ns"));
     server->Stop(ns);
   }
   if (happens(Fault::kClientStop)) {
@@ -100,7 +107,7 @@ void FaultMaker::OnOperation(SimClient* client) {
 
 void FaultMaker::KillServer(SimServer* server) {
   world_->scheduler.After(world_->random.Between(0, 20'000), [this, server] {
-    if (over_ || !server->alive() || server->starts() > 4) return;
+    if (over_ || !server->alive() || (server->starts() > 4 && world_->plan.replicas == 0)) return;
     server->Kill();
     world_->scheduler.After(world_->random.Between(1'000, world_->random.OneIn(2) ? 100'000 : 50'000'000),
                             [this, server] {
@@ -120,6 +127,29 @@ void FaultMaker::KillClient(SimClient* client) {
       if (!over_ && !client->alive()) client->Start();
     });
   });
+}
+
+// Whoever is alive and a member by the record has what was acknowledged, unless a change of that is under way.
+bool FaultMaker::MayDie(int replica) const {
+  if (world_->records.delayed() > 0) return false;
+  const auto group = cluster::DecodeConfiguration(world_->records.Get(World::kGroup).value);
+  if (!group.ok()) return false;
+  bool is_member = false, is_another_left = false;
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    if (group->Find(servers_[i]->incarnation()) == nullptr) continue;
+    const bool is_it = i == static_cast<size_t>(replica);
+    is_member = is_member || is_it;
+    is_another_left = is_another_left || (!is_it && servers_[i]->alive());
+  }
+  return !is_member || is_another_left;
+}
+
+void FaultMaker::HandOver() {
+  const auto group = cluster::DecodeConfiguration(world_->records.Get(World::kGroup).value);
+  if (!group.ok()) return;
+  for (const auto& server : servers_) {
+    if (server->incarnation() == group->primary().incarnation) server->HandOver(group->epoch);
+  }
 }
 
 // One clock in a while: what the quarantine bears is one such jump, not many in a row.
@@ -207,7 +237,8 @@ void FaultMaker::Stranger::Poll() {
 }
 
 void FaultMaker::OnHealthyEnd(rdma::sim::Party party, bool is_server, rdma::sim::Party peer) {
-  if (over_ || party >= kStrangers || peer >= kStrangers) return;
+  // Of a group all connections end with each change of it.
+  if (over_ || party >= kStrangers || peer >= kStrangers || world_->plan.replicas > 0) return;
   if (is_server) {
     for (const auto& server : servers_) {
       if (server->party() == party && server->ending()) return;

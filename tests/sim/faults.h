@@ -43,6 +43,8 @@ class FaultMaker {
   void KillClient(SimClient* client);
   void KillServer(SimServer* server);
   bool MayJump() const;
+  bool MayDie(int replica) const;
+  void HandOver();
   void SendStranger(const SimClient& client);
   struct Stranger {
     void Poll();

@@ -82,6 +82,18 @@ enum class Break : uint8_t {
   kLiveIsSwept,
   kLiveCounterIsSwept,
   kPackMisnumbered,
+  kEpochWordsIgnored,
+  kLeaseNotWaitedFor,
+  kPromotesWithoutShut,
+  kNewMembersOnly,
+  kCommittedAtOnce,
+  kTailNotShared,
+  kJoinerNotFilled,
+  kWriteUnderWayNotCopied,
+  kOutcomesNotMirrored,
+  kNewKeyUnderWayNotCopied,
+  kVersionsNotTold,
+  kCopiesNotCommitted,
   kCount,
 };
 inline Break active_break = Break::kNone;

@@ -258,6 +258,33 @@ void FocusOnExpiry(Plan* plan) {
   plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 1'000;
 }
 
+// Whoever is alive and a member has what was acknowledged, however the others end.
+void FocusOnGroup(Plan* plan) {
+  rdma::sim::Random random(rdma::sim::Mix(plan->seed) + 3);
+  plan->grows = plan->large_values = plan->long_values = plan->moves = plan->counters = plan->evicts = false;
+  plan->memory_leaves = false;
+  plan->replicas = plan->servers = random.OneIn(3) ? 3 : 2;
+  plan->suspicion_ms = random.Between(20, 60);
+  plan->lease_ms = random.Between(2, 20);
+  plan->directory_faults = static_cast<uint32_t>(random.OneIn(3) ? 0 : random.Between(50'000, 500'000));
+  plan->hands_over = random.OneIn(3);
+  plan->operations = 1'500;
+  plan->clients = 4;
+  plan->in_flight = 3;
+  plan->keys = 6;
+  plan->timeout_ms = random.OneIn(4) ? 50 : 5'000;
+  plan->pauses = 40'000;  // a run takes many times what a failover does
+  constexpr int64_t kSlowNs[] = {200'000, 5'000'000, 40'000'000};
+  plan->network.slow_ns = kSlowNs[random.Below(3)];
+  // What jumps is not borne: a lease is counted by the reader's clock, and by the servers'.
+  plan->faults &= ~(BitOf(Fault::kClientJumps) | BitOf(Fault::kServerJumps) | BitOf(Fault::kStrangers) |
+                    BitOf(Fault::kEvictions) | BitOf(Fault::kHostileClients));
+  plan->faults |= BitOf(Fault::kServerDeath) | BitOf(Fault::kServerStop);
+  if (plan->hands_over) plan->Remove(Fault::kServerDeath);
+  plan->rates[static_cast<size_t>(Fault::kServerDeath)] = 6;
+  plan->rates[static_cast<size_t>(Fault::kServerStop)] = 12;
+}
+
 void FocusOnBreaks(Plan* plan) {
   plan->grows = plan->large_values = plan->long_values = plan->moves = false;
   plan->operations = 2'000;
@@ -321,6 +348,10 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
   }
   if (focus == Focus::kExpiry) {
     FocusOnExpiry(&plan);
+    return plan;
+  }
+  if (focus == Focus::kGroup) {
+    FocusOnGroup(&plan);
     return plan;
   }
   if (focus == Focus::kBreaks) {

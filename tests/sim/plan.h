@@ -113,6 +113,15 @@ struct Plan {
   // How often a fault strikes that is on: of the network, per million; else in a run, about.
   std::array<uint32_t, kFaults> rates{};
 
+  // The servers are replicas of one group, so many; 0: each has a table of its own.
+  int replicas = 0;
+  int64_t suspicion_ms = 0, lease_ms = 0;
+  uint32_t directory_faults = 0;  // of its calls, per million
+  bool hands_over = false;        // an operator does, now and then; servers do not die then
+
+  // With tables of their own: histories are of these.
+  int tables() const { return replicas > 0 ? 1 : servers; }
+
   bool has(Fault fault) const { return (faults & BitOf(fault)) != 0; }
   uint32_t rate(Fault fault) const { return rates[static_cast<size_t>(fault)]; }
   void Remove(Fault fault) { faults &= ~BitOf(fault); }
@@ -136,8 +145,9 @@ enum class Focus : uint8_t {
   kCalls,       // growth, and gets at once whose clients are stopped in the middle; servers die
   kSockets,     // all of them over sockets, in connections that break
   kExpiry,      // items expire while they are read, touched, swept and evicted; clocks drift as far as is allowed for
+  kGroup,       // replicas that die, stop, hand over, and change places, by a directory that answers late or not at all
 };
-inline constexpr int kFoci = static_cast<int>(Focus::kExpiry) + 1;
+inline constexpr int kFoci = static_cast<int>(Focus::kGroup) + 1;
 Plan DrawPlan(uint64_t seed, Focus focus);
 
 }  // namespace farlook::sim

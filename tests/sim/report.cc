@@ -12,6 +12,10 @@ std::string Describe(const Plan& plan) {
                                   plan.sockets                      ? "over sockets"
                                   : plan.network.capabilities.local ? "on one host"
                                                                     : "by a device");
+  if (plan.replicas > 0) {
+    absl::StrAppend(&text, ", as one group, suspicion ", plan.suspicion_ms, " ms, lease ", plan.lease_ms,
+                    " ms, directory faults ", plan.directory_faults, plan.hands_over ? ", handed over" : "");
+  }
   if (plan.counters) absl::StrAppend(&text, ", ", plan.cells, " cells, patience of ", plan.patience_ns, " ns");
   absl::StrAppend(&text, "; faults:");
   for (int i = 0; i < static_cast<int>(Fault::kCount); ++i) {
@@ -50,6 +54,7 @@ void Totals::Add(const RunResult& result) {
   sum.pulled_values += result.pulled_values;
   sum.timeouts += result.timeouts;
   sum.restarts += result.restarts;
+  sum.epochs += result.epochs;
   sum.no_memory += result.no_memory;
   sum.atomics += result.atomics;
   sum.counter_requests += result.counter_requests;

@@ -266,6 +266,38 @@ EDITS = [
     # A client that is stopped within an atomic is not waited for.
     ("server/counter_links.cc", "  if (link.connection->quiescent()) {\n",
      "  if (link.connection->quiescent() || BROKEN(kGateNotWaitedFor)) {\n"),
+
+    # ---- Groups.
+    # A client believes what it READ without a look at the members' words.
+    ("client/epoch_watch.cc", "  if (local()) return OpenNow() ?", "  if (BROKEN(kEpochWordsIgnored)) return Verdict::kBelieved;\n  if (local()) return OpenNow() ?"),
+    # Whoever takes the primary's place serves before readers' leases are over; or its word stays open.
+    ("cluster/member.cc", "  if (!ended_ && now < shut_at_ +", "  if (!ended_ && !BROKEN(kLeaseNotWaitedFor) && now < shut_at_ +"),
+    ("cluster/member.cc", "  StoreWord(EpochWord::Shut(configuration_.epoch), actions);",
+     "  StoreWord(BROKEN(kPromotesWithoutShut) ? EpochWord::Open(configuration_.epoch) : EpochWord::Shut(configuration_.epoch), actions);\n"
+     "  if (BROKEN(kPromotesWithoutShut)) Stored(absl::InfinitePast(), actions);"),
+    # While it is not certain that a backup is removed it need not accept any more.
+    ("cluster/member.cc", "{&configuration_, &proposal_}) {",
+     "{&configuration_, &proposal_}) {\n    if (BROKEN(kNewMembersOnly) && is_proposing() && configuration == &configuration_) continue;"),
+    # A write is acknowledged although only the primary has it.
+    ("server/group_stream.cc", "stream_->Commit(*must_accept_);",
+     "stream_->Commit(BROKEN(kCommittedAtOnce) ? std::vector<uint64_t>() : *must_accept_);"),
+    # Whoever takes the primary's place serves before the other members have what it has.
+    ("server/group_backup.cc", "bool Group::AllAgree() const {\n", "bool Group::AllAgree() const {\n  if (BROKEN(kTailNotShared)) return true;\n"),
+    # A joiner becomes a member before it has all items.
+    ("server/group_primary.cc", "  if (state->second.accepted < filling_->caught_up && stream_.last() != 0) return false;\n",
+     "  if (state->second.accepted < filling_->caught_up && stream_.last() != 0 && !BROKEN(kJoinerNotFilled)) return false;\n"),
+    ("server/group_primary.cc", "  if (stream_.committed() < filling_->caught_up && stream_.last() != 0) return false;\n",
+     "  if (stream_.committed() < filling_->caught_up && stream_.last() != 0 && !BROKEN(kJoinerNotFilled) &&\n"
+     "      !BROKEN(kCopiesNotCommitted)) return false;\n"),
+    # An item whose write was under way when the joiner came is not copied to it.
+    ("server/commit_gate.cc", "    if (found->second.sequence > from && found->second.kind != Kind::kTouch) return",
+     "    if ((found->second.sequence > from || BROKEN(kWriteUnderWayNotCopied)) && found->second.kind != Kind::kTouch) return"),
+    # The same of a key that is not there yet.
+    ("server/commit_gate.cc", "    if (pending.sequence <= from) under_way(", "    if (pending.sequence <= from && !BROKEN(kNewKeyUnderWayNotCopied)) under_way("),
+    # The next primary uses versions again that the one before used.
+    ("server/backup.cc", "      table_->RaiseVersions(record.version);\n", "      if (!BROKEN(kVersionsNotTold)) table_->RaiseVersions(record.version);\n"),
+    # The next primary does not know what became of writes.
+    ("server/backup.cc", "  if (record.session != 0) {\n", "  if (record.session != 0 && !BROKEN(kOutcomesNotMirrored)) {\n"),
 ]
 
 

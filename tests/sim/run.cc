@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "cluster/configuration.h"
 #include "kv/message.h"
 #include "server/log.h"
 #include "tests/history/check.h"
@@ -45,14 +47,14 @@ class Simulation {
 };
 
 Simulation::Simulation(const Plan& plan, bool noting) : world_(plan) {
-  server::SetLogLevel(server::LogLevel::kNone);
+  server::SetLogLevel(noting ? server::LogLevel::kInfo : server::LogLevel::kNone);
   // One server's locks are taken while another is between two stores, and the reverse: there is one thread.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   SimServer::TakeArena();
   world_.noting = noting;
   world_.operations_left = plan.operations;
   world_.keys = DrawKeys(plan.keys, plan.grows, &world_.random);
-  world_.histories.resize(static_cast<size_t>(plan.servers * plan.keys));
+  world_.histories.resize(static_cast<size_t>(plan.tables() * plan.keys));
   world_.leases.resize(world_.histories.size());
 }
 
@@ -62,17 +64,22 @@ void Simulation::Setup() {
     servers_.push_back(std::make_unique<SimServer>(&world_, i));
     servers_.back()->Start();
   }
+  std::vector<std::string> all;
+  for (const auto& server : servers_) all.push_back(server->address());
   for (int i = 0; i < plan.clients; ++i) {
-    const int server = i % plan.servers;
+    const int table = i % plan.tables();
+    const std::string& own = all[static_cast<size_t>(table)];
     clients_.push_back(
-        std::make_unique<SimClient>(&world_, i + 1, server, servers_[static_cast<size_t>(server)]->address()));
+        std::make_unique<SimClient>(&world_, i + 1, table, plan.replicas > 0 ? absl::StrJoin(all, ",") : own));
   }
   faults_ = std::make_unique<FaultMaker>(&world_, &servers_, &clients_);
   for (const auto& client : clients_) {
     client->on_begin = [this, raw = client.get()] { faults_->OnOperation(raw); };
     client->Start();
   }
-  load = [this](char* to, const char* from, size_t bytes) { world_.network.ReadMapped(to, from, bytes); };
+  load = [this](char* to, const char* from, size_t bytes) {
+    world_.network.ReadMapped(world_.reader, to, from, bytes);
+  };
   world_.network.on_healthy_end = [this](rdma::sim::Party party, bool is_server, rdma::sim::Party peer) {
     faults_->OnHealthyEnd(party, is_server, peer);
   };
@@ -111,7 +118,8 @@ RunResult Simulation::Run() {
         },
         "cells of deleted counters that never become free");
   }
-  if (good && world_.violation.empty()) {
+  // Of a client that ended the other replicas of a group are not told.
+  if (good && world_.violation.empty() && world_.plan.replicas == 0) {
     // A goodbye is said as well as may be: it finds no room behind what was sent a moment ago.
     world_.scheduler.After(1'000'000'000, [this] { faults_->Part(); });
     RunUntil([&] { return faults_->heirs_answered(); }, "somebody who comes for a session and is not answered");
@@ -126,6 +134,7 @@ RunResult Simulation::Run() {
     result.restarts += static_cast<uint64_t>(server->starts() - 1);
   }
   result.hostile_connections = faults_->hostile_connections();
+  world_.over = true;
   faults_->End();
   world_.network.on_healthy_end = nullptr;
   world_.network.on_accept = nullptr;
@@ -149,6 +158,8 @@ RunResult Simulation::Run() {
     result.dead_cells += stats.dead_cells;
     result.unknown_atomics += stats.unknown_atomics;
   }
+  const auto group = cluster::DecodeConfiguration(world_.records.Get(World::kGroup).value);
+  if (group.ok()) result.epochs = group->epoch;
   result.operations = static_cast<uint64_t>(world_.plan.operations - world_.operations_left);
   result.events = world_.scheduler.events();
   // The network knows of full queues also where they are ample.
@@ -187,7 +198,7 @@ void Simulation::AllowEvictions(history::KeyHistory* history) {
 void Simulation::Judge(RunResult* result) {
   result->violation = world_.violation;
   std::sort(world_.long_pauses.begin(), world_.long_pauses.end());
-  for (int server = 0; server < world_.plan.servers; ++server) {
+  for (int server = 0; server < world_.plan.tables(); ++server) {
     for (int key = 0; key < world_.plan.keys; ++key) {
       history::KeyHistory& history = world_.HistoryOf(server, key);
       Extend(&history);
@@ -275,7 +286,7 @@ Plan ShrinkPlan(const Plan& plan, Break broken) {
       }
     };
     lower(&Plan::operations, 1);
-    lower(&Plan::servers, 1);
+    if (plan.replicas == 0) lower(&Plan::servers, 1);
     lower(&Plan::clients, 1);
     lower(&Plan::keys, 1);
     lower(&Plan::in_flight, 1);

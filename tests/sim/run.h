@@ -37,6 +37,7 @@ struct RunResult {
   uint64_t pulled_values = 0;
   uint64_t timeouts = 0;
   uint64_t restarts = 0;
+  uint64_t epochs = 0;     // of the group
   uint64_t no_memory = 0;  // replies
   uint64_t atomics = 0;    // on counters' cells, and READs of them
   uint64_t counter_requests = 0;

@@ -78,6 +78,14 @@ TEST(SimRunTest, RunsOfEachKindAreRight) {
   }
 }
 
+// In runs of groups replicas take each other's place.
+TEST(SimRunTest, GroupsChange) {
+  Totals totals;
+  for (uint64_t seed = 1; seed <= 40; ++seed) totals.Add(RunPlan(DrawPlan(seed, Focus::kGroup)));
+  EXPECT_GT(totals.sum.epochs, 400u);
+  EXPECT_GT(totals.sum.restarts, 100u);
+}
+
 // What leaves imitates buckets, and nobody is misled.
 TEST(SimRunTest, WhereKeysBecomeFewMemoryLeavesTheIndex) {
   uint64_t merges = 0;

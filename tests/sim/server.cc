@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/configuration.h"
 #include "kv/cell_region.h"
 #include "kv/words.h"
 #include "server/cell_writer.h"
@@ -17,7 +18,7 @@
 namespace farlook::sim {
 namespace {
 
-constexpr size_t kArenaBytes = size_t{1} << 30;
+constexpr size_t kArenaBytes = size_t{4} << 30;
 size_t arena_used = 0;
 World* running_world = nullptr;
 SimServer* running = nullptr;  // the innermost that is within Poll()
@@ -94,10 +95,13 @@ void SimServer::Start() {
   parts_ = std::make_unique<Parts>();
   Parts& parts = *parts_;
   // Each partition has blocks of its own, which are to be sparse.
-  const int worker_count = !world_->plan.moves && world_->random.OneIn(3) ? 2 : 1;
+  // Replicas of a group are alike.
+  const int worker_count = world_->plan.replicas > 0                        ? 1 + world_->plan.seed % 2
+                           : !world_->plan.moves && world_->random.OneIn(3) ? 2
+                                                                            : 1;
 
   kv::TableOptions options;
-  options.incarnation = world_->random.Next() | 1;
+  options.incarnation = incarnation_ = world_->random.Next() | 1;
   options.hash_seed = kHashSeed;
   options.first_version = 1 + world_->random.Below(kv::kMaxFirstVersion - 1);
   options.partitions = worker_count == 1 ? 1 : 4;
@@ -106,6 +110,7 @@ void SimServer::Start() {
     parts.time = std::make_unique<server::TableTime>(&clock_, server::ServerTime());
     options.clock = parts.time.get();
   }
+  options.keeps_expired = world_->plan.replicas > 0;
   SimServer* const paused = std::exchange(running, nullptr);  // another, which is not the one that stores now
   parts.table = *kv::Table::Create({region, region_bytes}, options);
 
@@ -121,6 +126,7 @@ void SimServer::Start() {
   if (world_->plan.moves) MakeSparse(parts.table.get());
   parts.splits_before = parts.table->stats().splits;
   parts.locks = std::make_unique<server::PartitionLocks>(parts.table.get());
+  if (world_->plan.replicas > 0) OpenGroup(options.incarnation);
   const absl::Span<char> cells = CreateCounters(options.incarnation);
   running = paused;
   parts.listener = *world_->network.Listen(address(), party(), [this] { Wake(); });
@@ -140,6 +146,12 @@ void SimServer::Start() {
   shared.counter_patience_ns = world_->plan.patience_ns;
   shared.workers = worker_count;
   shared.clients = &parts.clients;
+  if (parts.group != nullptr) {
+    shared.wake_workers = [this] { Wake(); };
+    shared.gate = parts.gate.get();
+    shared.records = parts.group->stream();
+    shared.serving = parts.group->serving();
+  }
   shared.stat = [](absl::string_view) { return std::string("uptime 1\n"); };
   std::vector<server::Worker*> workers;
   for (int i = 0; i < worker_count; ++i) {
@@ -160,13 +172,106 @@ void SimServer::Start() {
   }
   parts.acceptor = std::make_unique<server::Acceptor>(std::vector<rdma::Listener*>{parts.listener.get()}, &clock_);
   parts.acceptor->Open(workers);
-  if (starts_ > 1) {
+  if (parts.group != nullptr) {
+    JoinGroup();
+  } else if (starts_ > 1) {
     for (int key = 0; key < world_->plan.keys; ++key) {
       world_->HistoryOf(number_, key)
           .push_back({history::Type::kWipe, history::Outcome::kOk, 0, died_ns_, world_->now_ns(), 0, 0, 0, 0});
     }
   }
   world_->Note(absl::StrCat("server ", number_, " starts, its table is empty"));
+}
+
+// As a server's start does. The directory answers: one that does not find it there does not start.
+void SimServer::OpenGroup(uint64_t incarnation) {
+  server::Group::Options options;
+  options.name = World::kGroup;
+  options.open_directory = [world = world_] {
+    return std::make_unique<cluster::SimulatedDirectory>(&world->records,
+                                                         [world] { return world->DrawDirectoryFault(); });
+  };
+  options.incarnation = incarnation;
+  options.suspicion = absl::Milliseconds(world_->plan.suspicion_ms);
+  options.lease = absl::Milliseconds(world_->plan.lease_ms);
+  options.replicas = static_cast<uint32_t>(world_->plan.replicas);
+  options.hash_seed = kHashSeed;
+  world_->opening = true;
+  parts_->group = *server::Group::Open(std::move(options));
+  world_->opening = false;
+  parts_->gate = std::make_unique<server::CommitGate>(parts_->table.get(), parts_->locks.get(), &clock_,
+                                                      server::ServerTime(), parts_->group->stream());
+  parts_->gate->SetServing(parts_->group->serving());
+}
+
+void SimServer::JoinGroup() {
+  server::Group::Parts parts;
+  parts.table = parts_->table.get();
+  parts.locks = parts_->locks.get();
+  parts.clock = &clock_;
+  parts.gate = parts_->gate.get();
+  parts.hash_seed = kHashSeed;
+  parts.address = address();
+  for (const auto& worker : parts_->workers) parts.workers.push_back(worker.get());
+  parts.create_endpoint = [this](absl::string_view) -> absl::StatusOr<std::unique_ptr<rdma::Endpoint>> {
+    return world_->network.CreateEndpoint(party(), [this] { Wake(); });
+  };
+  parts.deposed = [this] { deposed_ = true; };
+  parts_->group->Attach(std::move(parts));
+  has_begun_ = deposed_ = false;
+  revision_ = 0;
+  look_ns_ = 0;
+  Wake();
+}
+
+void SimServer::NoteRecord(const cluster::Entry& entry) const {
+  if (!world_->noting) return;
+  std::string text = absl::StrCat("server ", number_, " hears of revision ", entry.revision);
+  if (const auto group = cluster::DecodeConfiguration(entry.value); group.ok()) {
+    absl::StrAppend(&text, ", epoch ", group->epoch, ":");
+    for (const cluster::Replica& member : group->members) {
+      absl::StrAppend(&text, " ", member.address, member.kind == cluster::Replica::Kind::kPrimary ? " (primary)" : "");
+    }
+  }
+  world_->Note(std::move(text));
+}
+
+// What its two threads of its group do. Whether there may be more to do at once.
+bool SimServer::StepGroup() {
+  server::Group& group = *parts_->group;
+  if (!std::exchange(has_begun_, true)) group.Begin();
+  if (world_->now_ns() >= look_ns_) {
+    cluster::Entry entry = world_->records.Get(World::kGroup);
+    if (entry.revision > revision_) {
+      revision_ = entry.revision;
+      NoteRecord(entry);
+      group.Hear(std::move(entry));
+    }
+    const bool is_slow = !world_->healed && world_->random.PerMillion(world_->plan.directory_faults / 20);
+    look_ns_ = world_->now_ns() + world_->random.Between(1'000, is_slow ? 300'000'000 : 2'000'000);
+  }
+  const bool more = group.Step();
+  if (!timer_is_set_) {
+    timer_is_set_ = true;
+    world_->scheduler.After(absl::ToInt64Nanoseconds(server::Group::kTick), [this] {
+      timer_is_set_ = false;
+      Wake();
+    });
+  }
+  return more;
+}
+
+// Empty, as a process that takes the place of this one.
+void SimServer::BeginAnew() {
+  world_->Note(absl::StrCat("server ", number_, " is to begin anew"));
+  Destroy();
+  world_->scheduler.After(world_->random.Between(10'000, 5'000'000), [this] {
+    if (!alive() && !world_->over) Start();
+  });
+}
+
+void SimServer::HandOver(uint64_t epoch) {
+  if (alive() && !busy_) parts_->group->Ask(absl::StrCat("handover ", epoch));
 }
 
 // Fills memory, and then makes holes in all blocks: what is longer than those needs units that were emptied. A cache
@@ -220,7 +325,7 @@ uint64_t SimServer::no_memory() const {
 }
 
 void SimServer::Kill() {
-  if (!alive()) return;
+  if (!alive() || !may_die()) return;
   if (busy_) {
     kill_wanted_ = true;
     return;
@@ -236,7 +341,7 @@ void SimServer::Destroy() {
   world_->network.Kill(party());
   parts_.reset();
   ending_ = false;
-  kill_wanted_ = false;
+  kill_wanted_ = deposed_ = false;
 }
 
 void SimServer::Wake() {
@@ -262,12 +367,14 @@ void SimServer::Poll() {
       done += worker->Poll();
       due_ns = std::min(due_ns, worker->due_ns());
     }
+    if (parts_->group != nullptr && StepGroup()) ++done;
   } catch (const Killed&) {
     kill_wanted_ = true;
   }
   busy_ = false;
   running = outer;
   if (kill_wanted_) return Destroy();
+  if (deposed_) return BeginAnew();
   if (done > 0 || woken_) return Wake();
   if (due_ns != server::Worker::kNever) {
     world_->scheduler.At(std::max(world_->now_ns() + 1, world_->now_ns() + due_ns - clock_.NowNs()),
@@ -305,6 +412,7 @@ void SimServer::Pause() {
   // Also where it was to be short: a client may have been stopped meanwhile, in a call of its own.
   if (world.now_ns() - since_ns > 1'000'000) world.long_pauses.emplace_back(since_ns, world.now_ns());
   running = this;
+  kill_wanted_ = kill_wanted_ && may_die();
   if (kill_wanted_) throw Killed();
 }
 

@@ -16,7 +16,9 @@
 #include "rdma/sim/network.h"
 #include "rdma/transport.h"
 #include "server/acceptor.h"
+#include "server/commit_gate.h"
 #include "server/counters.h"
+#include "server/group.h"
 #include "server/partition_locks.h"
 #include "server/server_time.h"
 #include "server/worker.h"
@@ -40,6 +42,9 @@ class SimServer {
   // Since clients may come.
   uint64_t splits() const { return stats().splits - (parts_ ? parts_->splits_before : 0); }
   int starts() const { return starts_; }
+  uint64_t incarnation() const { return incarnation_; }
+  // An operator wants another replica to be the primary, if this one is.
+  void HandOver(uint64_t epoch);
   uint64_t no_memory() const;  // replies that said so
   // Cells of deleted counters that are not free yet.
   uint64_t cells_waiting() const;
@@ -63,6 +68,8 @@ class SimServer {
     std::unique_ptr<kv::Table> table;
     uint64_t splits_before = 0;
     std::unique_ptr<server::PartitionLocks> locks;
+    std::unique_ptr<server::Group> group;  // null: it is in none
+    std::unique_ptr<server::CommitGate> gate;
     std::unique_ptr<server::Counters> counters;  // null without
     std::atomic<int64_t> clients{0};
     std::unique_ptr<rdma::Listener> listener;
@@ -72,6 +79,12 @@ class SimServer {
   };
 
   void MakeSparse(kv::Table* table);
+  void OpenGroup(uint64_t incarnation);
+  void JoinGroup();
+  bool StepGroup();
+  void NoteRecord(const cluster::Entry& entry) const;
+  void BeginAnew();
+  bool may_die() const { return !world_->may_die || world_->may_die(number_); }
   absl::Span<char> CreateCounters(uint64_t incarnation);
   void Wake();
   void Poll();
@@ -84,6 +97,12 @@ class SimServer {
   std::vector<std::pair<int64_t, rdma::sim::SimClock>> past_clocks_;  // until when
   std::unique_ptr<Parts> parts_;
   int starts_ = 0;
+  uint64_t incarnation_ = 0;
+  uint64_t revision_ = 0;   // of the group's record that it has seen
+  int64_t look_ns_ = 0;     // when it sees the next
+  bool has_begun_ = false;  // its part in the group
+  bool deposed_ = false;    // and is to begin anew
+  bool timer_is_set_ = false;
   int64_t died_ns_ = 0;
   int64_t stopped_until_ns_ = 0;
   bool scheduled_ = false;

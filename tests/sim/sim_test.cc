@@ -1,6 +1,6 @@
 // Simulated runs, a new seed each: nothing may be wrong in any of them.
 //
-//     bazel test --config=opt //tests/sim:sim_test      2,000 seeds (fewer under sanitizers)
+//     bazel test --config=opt //tests/sim:sim_test      2,000 seeds, and 200 of groups (fewer under sanitizers)
 //     tools/soak --seeds N                              others, as many as wanted
 //
 // A seed that fails is shrunk; what happened is printed, and the command that runs it again.
@@ -40,6 +40,23 @@ TEST_P(SimTest, NothingIsWrong) {
   EXPECT_LE(totals.undecided, 1 + totals.runs / 50);
 }
 
+// A tenth as many, since each takes long.
+class GroupSimTest : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(GroupSimTest, NothingThatAGroupAcknowledgedIsLost) {
+  const uint64_t each = std::max<uint64_t>(1, Seeds() / 10 / kBatches);
+  Totals totals;
+  for (uint64_t seed = GetParam() * each + 1; seed <= (GetParam() + 1) * each; ++seed) {
+    const Plan plan = DrawPlan(seed, Focus::kGroup);
+    const RunResult result = RunPlan(plan);
+    totals.Add(result);
+    ASSERT_EQ(result.violation, "") << Explain(plan);
+  }
+  std::printf("%s\n", totals.ToString().c_str());
+  EXPECT_LE(totals.undecided, 1 + totals.runs / 50);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, GroupSimTest, testing::Range(uint64_t{0}, kBatches));
 INSTANTIATE_TEST_SUITE_P(Seeds, SimTest, testing::Range(uint64_t{0}, kBatches));
 
 }  // namespace

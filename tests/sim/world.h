@@ -3,11 +3,13 @@
 #define FARLOOK_TESTS_SIM_WORLD_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "cluster/simulated_directory.h"
 #include "rdma/sim/network.h"
 #include "rdma/sim/random.h"
 #include "rdma/sim/scheduler.h"
@@ -37,6 +39,20 @@ struct World {
   static constexpr int kCounterKeys = 12;
   bool NamesValues(int key) const { return !NamesCounters(key) || key % 4 == 3; }
   bool NamesCounters(int key) const { return plan.counters && key < kCounterKeys && key % 4 >= 2; }
+  // Of the replicas of a group.
+  static constexpr char kGroup[] = "group";
+  cluster::SimulatedDirectory::Fault DrawDirectoryFault() {
+    using DirectoryFault = cluster::SimulatedDirectory::Fault;
+    if (healed || opening || !random.PerMillion(plan.directory_faults)) return DirectoryFault::kNone;
+    constexpr DirectoryFault kEach[] = {DirectoryFault::kRequestLost, DirectoryFault::kReplyLost,
+                                        DirectoryFault::kLate};
+    const DirectoryFault fault = kEach[random.Below(3)];
+    if (fault != DirectoryFault::kLate) return fault;
+    scheduler.After(random.Between(100'000, random.OneIn(2) ? 10'000'000 : 1'000'000'000), [this] {
+      if (records.delayed() > 0) records.Execute(random.Below(records.delayed()));
+    });
+    return fault;
+  }
   // Keeps the first.
   void Violate(std::string why) {
     if (violation.empty()) violation = std::move(why);
@@ -48,7 +64,10 @@ struct World {
   const Plan plan;
   rdma::sim::Scheduler scheduler;
   rdma::sim::Network network;
-  rdma::sim::Random random;  // of the parties; the network has the scheduler's
+  rdma::sim::Random random;           // of the parties; the network has the scheduler's
+  cluster::SimulatedRecords records;  // of the group
+  // Whether that one may die, so that somebody is left who has what was acknowledged; empty: any may.
+  std::function<bool(int server)> may_die;
   std::vector<std::string> keys;
   std::vector<history::KeyHistory> histories;
   std::vector<std::vector<Lease>> leases;  // of keys, in runs with items that expire
@@ -59,9 +78,12 @@ struct World {
   };
   std::vector<Write> writes{{}};
   int operations_left = 0;
-  int64_t quiet_until_ns = 0;  // nobody begins anything: then all are busy together again
-  bool healed = false;         // no faults any more
-  int nesting = 0;             // servers that are between two stores
+  int64_t quiet_until_ns = 0;   // nobody begins anything: then all are busy together again
+  bool healed = false;          // no faults any more
+  bool opening = false;         // a server opens its group
+  bool over = false;            // nobody starts any more
+  int nesting = 0;              // servers that are between two stores
+  rdma::sim::Party reader = 0;  // the client that reads at once, within a call
   uint64_t pauses = 0, ended_in_pauses = 0;
   std::vector<std::pair<int64_t, int64_t>> long_pauses;  // of servers between two stores: from when to when
   uint64_t occurred = 0;                                 // faults of the parties that have struck, a bit each

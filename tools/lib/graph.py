@@ -5,6 +5,8 @@ import re
 import subprocess
 import xml.etree.ElementTree as xml
 
+# Programs around the client: what meets there in several threads is the library's, whose own tests are run.
+AROUND = ("//bench/", "//client/cli:")
 THREADS = re.compile(r"#\s*include\s*<(thread|future|pthread\.h)>")
 
 
@@ -31,9 +33,9 @@ class Graph:
 
     def with_threads(self):
         """Tests of `//...` of which some source, however deep, starts threads. Fuzz targets run one, deep below. Left out
-        is what is tagged no-tsan, which says why beside the tag."""
+        are AROUND, and what is tagged no-tsan, which says why beside the tag."""
         return [name for name in self.tests()
-                if not self.tags(name) & {"manual", "fuzz", "no-tsan"} and any(map(self._starts_threads, self._sources(name)))]
+                if not name.startswith(AROUND) and not self.tags(name) & {"manual", "fuzz", "no-tsan"} and any(map(self._starts_threads, self._sources(name)))]
 
     def product(self):
         """Libraries and programs that are not for tests alone."""

@@ -28,7 +28,7 @@ STAGES = {  # in order of what they cost and of how much they tell
     "readme": "the README's commands do what it says",
     "packages": "Debian's packages: built, linted, installed on a copy of this machine, used, upgraded, purged (as root)",
     "asan": "Clang, address and undefined behaviour sanitizers: all tests",
-    "tsan": "Clang, thread sanitizer: the tests of programs that start threads",
+    "tsan": "Clang, thread sanitizer: the tests of what starts threads, but for benchmarks and kv_cli",
     "fuzz": "libFuzzer: each fuzz target from its corpus, for a bounded time",
     "tidy": "clang-tidy: all but tests",
     "clang": "Clang, unoptimized: all tests",

@@ -1,0 +1,217 @@
+// refill: how fast an empty backup is filled, and what that leaves of the rate of the primary's writes.
+//
+//     refill --server=PATH [--scheme=shm|tcp] [--gigabytes=1] [--value_bytes=1000] [--rounds=3] [--json=FILE]
+//
+// A server is loaded, and a client puts in batches, all the time, while an empty one joins: its copy is in memory that
+// was prepared before, and ends when it is in sync. What a put costs as soon as it is a member is //bench/cluster's.
+//
+// Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "bench/common/clocks.h"
+#include "bench/common/figures.h"
+#include "bench/common/latencies.h"
+#include "bench/micro/server_process.h"
+#include "farlook/admin.h"
+#include "farlook/client.h"
+
+ABSL_FLAG(std::string, server, "", "the kv_server to start");
+ABSL_FLAG(std::string, scheme, "shm", "of the servers' addresses: shm or tcp");
+ABSL_FLAG(int, port, 7481, "of the primary on tcp; the joiner has the next");
+ABSL_FLAG(double, gigabytes, 1, "of values that are loaded");
+ABSL_FLAG(int64_t, value_bytes, 1000, "of each value");
+ABSL_FLAG(int, rounds, 3, "backups that are filled, one after the other");
+ABSL_FLAG(std::string, json, "", "file for the figures as JSON");
+
+namespace farlook::bench {
+namespace {
+
+constexpr int64_t kTimeoutMs = 60'000;
+constexpr size_t kBatch = 64;
+constexpr auto kAlone = std::chrono::seconds(2);
+
+// Puts batches of the first records, in a thread of its own, until it is destroyed.
+class Putter {
+ public:
+  explicit Putter(std::unique_ptr<Client> client) : client_(std::move(client)), thread_([this] { Put(); }) {}
+  ~Putter() {
+    over_ = true;
+    thread_.join();
+  }
+  uint64_t puts() const { return puts_; }
+  bool failed() const { return failed_; }
+
+ private:
+  void Put() {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < kBatch; ++i) names.push_back(absl::StrCat("user", i));
+    const std::string value(static_cast<size_t>(absl::GetFlag(FLAGS_value_bytes)), 'v');
+    const std::vector<std::string_view> keys(names.begin(), names.end()), values(kBatch, value);
+    std::vector<Result<uint64_t>> results;
+    while (!over_ && !failed_) {
+      failed_ = !client_->MultiPut(keys, values, &results).ok();
+      puts_ += kBatch;
+    }
+  }
+
+  const std::unique_ptr<Client> client_;
+  std::atomic<bool> over_{false}, failed_{false};
+  std::atomic<uint64_t> puts_{0};
+  std::thread thread_;
+};
+
+class RefillRun {
+ public:
+  absl::Status Run(Figures* figures) {
+    char folder[] = "/tmp/farlook-refill-XXXXXX";
+    folder_ = mkdtemp(folder);
+    absl::Status status = Measure(figures);
+    client_.reset();
+    primary_.reset();
+    std::filesystem::remove_all(folder_);
+    return status;
+  }
+
+ private:
+  absl::Status Measure(Figures* figures) {
+    auto primary = Start(absl::GetFlag(FLAGS_port));
+    if (!primary.ok()) return primary.status();
+    primary_ = *std::move(primary);
+    auto client = Connect();
+    if (!client.ok()) return client.status();
+    client_ = *std::move(client);
+    if (absl::Status status = Load(); !status.ok()) return status;
+    Latencies quiet, busy;
+    double least_share = 1;
+    for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
+      absl::StatusOr<int64_t> took_ns = Fill();
+      if (!took_ns.ok()) return took_ns.status();
+      quiet.ns.push_back(*took_ns);
+      auto putting = Connect();
+      if (!putting.ok()) return putting.status();
+      Putter putter(*std::move(putting));
+      const uint64_t before = putter.puts();
+      const int64_t alone_ns = NowNs();
+      std::this_thread::sleep_for(kAlone);
+      const double alone = static_cast<double>(putter.puts() - before) / static_cast<double>(NowNs() - alone_ns);
+      double meanwhile = 0;
+      took_ns = Fill([&](bool begins, int64_t ns) {
+        const auto puts = static_cast<double>(putter.puts());
+        meanwhile = begins ? puts : (puts - meanwhile) / static_cast<double>(ns);
+      });
+      if (!took_ns.ok()) return took_ns.status();
+      if (putter.failed()) return absl::InternalError("a put failed meanwhile");
+      busy.ns.push_back(*took_ns);
+      least_share = std::min(least_share, meanwhile / alone);
+      if (round == 0) figures->Add("puts alone, in batches", alone * 1e9, "/s");
+    }
+    const double gigabytes = absl::GetFlag(FLAGS_gigabytes);
+    figures->Add("values", gigabytes, "GB");
+    figures->AddAtLeast("filled while nobody writes, median", gigabytes / (quiet.Percentile(0.5) / 1e6), "GB/s", 1,
+                        "1 GB/s");
+    figures->Add("filled while a client puts, median", gigabytes / (busy.Percentile(0.5) / 1e6), "GB/s");
+    figures->AddAtLeast("of its puts, least", least_share, "x", 0.8, "0.8 x");
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<ServerProcess>> Start(int port) const {
+    const std::string address = absl::GetFlag(FLAGS_scheme) == "shm" ? "" : absl::StrCat("tcp://127.0.0.1:", port);
+    const auto mebibytes = static_cast<int64_t>(absl::GetFlag(FLAGS_gigabytes) * 1500) + 256;
+    return ServerProcess::Start(absl::GetFlag(FLAGS_server),
+                                {absl::StrCat("--memory=", mebibytes, "MiB"), "--log_level=error",
+                                 absl::StrCat("--group=file://", folder_, "/g")},
+                                kTimeoutMs, address);
+  }
+
+  absl::StatusOr<std::unique_ptr<Client>> Connect() const {
+    ClientOptions options;
+    options.timeout_ms = kTimeoutMs;
+    return Client::Connect(primary_->address(), options);
+  }
+
+  absl::Status Load() {
+    const std::string value(static_cast<size_t>(absl::GetFlag(FLAGS_value_bytes)), 'v');
+    const std::vector<std::string_view> values(kBatch, value);
+    const auto records = static_cast<int64_t>(absl::GetFlag(FLAGS_gigabytes) * 1e9) / absl::GetFlag(FLAGS_value_bytes);
+    std::vector<Result<uint64_t>> results;
+    for (int64_t next = 0; next < records;) {
+      std::vector<std::string> names;
+      while (names.size() < kBatch) names.push_back(absl::StrCat("user", next++));
+      const std::vector<std::string_view> keys(names.begin(), names.end());
+      if (absl::Status status = client_->MultiPut(keys, values, &results); !status.ok()) return status;
+      for (const Result<uint64_t>& result : results) {
+        if (!result.status.ok()) return result.status;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Has another server join, until it is in sync, and ends it. Tells `told` when it begins to be filled, and when it
+  // is.
+  absl::StatusOr<int64_t> Fill(const std::function<void(bool begins, int64_t ns)>& told = {}) {
+    absl::StatusOr<std::unique_ptr<ServerProcess>> joiner = absl::UnavailableError("");
+    std::thread starting([&] { joiner = Start(absl::GetFlag(FLAGS_port) + 1); });
+    int64_t begun_ns = 0, took_ns = 0;
+    absl::Status status;
+    while (took_ns == 0 && status.ok()) {
+      const auto text = GroupStatus(client_.get());
+      status = text.status();
+      if (!status.ok()) break;
+      if (begun_ns == 0 && absl::StrContains(*text, "\njoining ")) {
+        begun_ns = NowNs();
+        if (told) told(true, 0);
+      } else if (absl::StrContains(*text, "members 2 of")) {
+        if (begun_ns == 0) status = absl::InternalError("it was filled before that was seen: give more --gigabytes");
+        took_ns = NowNs() - begun_ns;
+        if (told) told(false, took_ns);
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+    }
+    starting.join();
+    if (!joiner.ok()) return joiner.status();
+    if (!status.ok()) return status;
+    (*joiner)->Stop();
+    // Until its end is seen, the next one is none that is needed.
+    while (true) {
+      const auto text = GroupStatus(client_.get());
+      if (!text.ok()) return text.status();
+      if (absl::StrContains(*text, "members 1 of")) return took_ns;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  std::string folder_;
+  std::unique_ptr<ServerProcess> primary_;
+  std::unique_ptr<Client> client_;
+};
+
+absl::Status Measure(Figures* figures) { return RefillRun().Run(figures); }
+
+}  // namespace
+}  // namespace farlook::bench
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("measures how fast a backup is filled, and what that leaves of the rate of writes");
+  absl::ParseCommandLine(argc, argv);
+  return farlook::bench::TakeFigures("refill", absl::GetFlag(FLAGS_json), farlook::bench::Measure);
+}
