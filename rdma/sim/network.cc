@@ -72,8 +72,23 @@ const Region* Network::FindRegion(uint32_t rkey) const {
 
 void Network::Withdraw(uint32_t rkey) { regions_.erase(rkey); }
 
-void Network::ReadMapped(char* to, const char* from, uint64_t bytes) {
-  mapped_last.first->ReadMapped(mapped_last.second, to, from, bytes);
+// The reader may be stopped before, while or after the words are fetched, once: a call makes many such copies, and who
+// stands still for long is given up. Its own CPU fetches them, from memory that stays mapped whatever becomes of the
+// peer.
+void Network::ReadMapped(Party reader, char* to, const char* from, uint64_t bytes) {
+  constexpr int64_t kNsPerRead = 10;
+  enum Place : uint8_t { kBefore, kWithin, kAfter, kPlaces };
+  const auto place = static_cast<Place>(random().Below(kPlaces));
+  const int64_t pause_ns = DrawPause(kClient);
+  if (place == kBefore) scheduler_->RunUntil(scheduler_->now_ns() + pause_ns);
+  const int64_t start_ns = now_ns();
+  WordRead read(from, bytes, start_ns, start_ns + (place == kWithin ? pause_ns : 0) + kNsPerRead, &random());
+  Begin(&read, reader);
+  // Longer if the reader is stopped meanwhile.
+  while (now_ns() < read.end_ns()) scheduler_->RunUntil(read.end_ns());
+  read.Finish(to);
+  End(&read);
+  if (place == kAfter) scheduler_->RunUntil(scheduler_->now_ns() + pause_ns);
 }
 
 void Network::End(WordRead* read) {

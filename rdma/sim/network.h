@@ -83,8 +83,8 @@ class Network {
 
   // Called when a side that is itself connected, and whose peer is, ends a connection that no fault has touched.
   std::function<void(Party, bool is_server, Party peer)> on_healthy_end;
-  // A copy of memory that was Mapped() last. REQUIRES the connection that it was mapped for.
-  void ReadMapped(char* to, const char* from, uint64_t bytes);
+  // A copy that this client makes of memory that is Mapped(): others go on meanwhile, but it does not.
+  void ReadMapped(Party reader, char* to, const char* from, uint64_t bytes);
   // Called when a client is connected, with what the server sent with its accept; and with the server's first message.
   std::function<void(Party client, absl::string_view accept)> on_accept;
   std::function<void(Party client, absl::string_view message)> on_first_message;
@@ -114,8 +114,6 @@ class Network {
     const auto found = stopped_until_ns_.find(party);
     return found == stopped_until_ns_.end() ? 0 : found->second;
   }
-
-  std::pair<Wire*, int> mapped_last{};  // and for which side
 
   // Whether that fault happens there now.
   bool Happens(NetworkFault fault, int side);

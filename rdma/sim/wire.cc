@@ -101,28 +101,7 @@ const char* Wire::Mapped(int i, uint64_t remote_address, uint64_t bytes, uint32_
   if (!network_->options.capabilities.local || side(i).state != State::kUp) return nullptr;
   const Region* region = Resolve(i, Opcode::kRead, remote_address, bytes, rkey);
   if (region == nullptr) return nullptr;
-  network_->mapped_last = {this, i};
   return region->base + (remote_address - region->remote.address);
-}
-
-// The reader may be stopped before, while or after the words are fetched, once: a call makes many such copies, and who
-// stands still for long is given up. Its own CPU fetches them, from memory that stays mapped whatever becomes of the
-// peer.
-void Wire::ReadMapped(int i, char* to, const char* from, uint64_t bytes) {
-  constexpr int64_t kNsPerRead = 10;
-  enum Place : uint8_t { kBefore, kWithin, kAfter, kPlaces };
-  Scheduler& scheduler = network_->scheduler();
-  const auto place = static_cast<Place>(network_->random().Below(kPlaces));
-  const int64_t pause_ns = network_->DrawPause(i);
-  if (place == kBefore) scheduler.RunUntil(scheduler.now_ns() + pause_ns);
-  const int64_t start_ns = network_->now_ns();
-  WordRead read(from, bytes, start_ns, start_ns + (place == kWithin ? pause_ns : 0) + kNsPerRead, &network_->random());
-  network_->Begin(&read, side(i).party);
-  // Longer if the reader is stopped meanwhile.
-  while (network_->now_ns() < read.end_ns()) scheduler.RunUntil(read.end_ns());
-  read.Finish(to);
-  network_->End(&read);
-  if (place == kAfter) scheduler.RunUntil(scheduler.now_ns() + pause_ns);
 }
 
 void Wire::StartReads(int i) {

@@ -74,8 +74,6 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void Ring(int i);
   // Where side `i` has that memory; null if it has none.
   const char* Mapped(int i, uint64_t remote_address, uint64_t bytes, uint32_t rkey);
-  // A copy that side `i` makes of what is mapped: others go on meanwhile, but it does not.
-  void ReadMapped(int i, char* to, const char* from, uint64_t bytes);
   // Ends one side: what is posted is flushed, then comes kDisconnected. The other side learns of it later.
   void End(int i, absl::Status status);
   // `i` itself ends it.

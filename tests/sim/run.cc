@@ -72,7 +72,9 @@ void Simulation::Setup() {
     client->on_begin = [this, raw = client.get()] { faults_->OnOperation(raw); };
     client->Start();
   }
-  load = [this](char* to, const char* from, size_t bytes) { world_.network.ReadMapped(to, from, bytes); };
+  load = [this](char* to, const char* from, size_t bytes) {
+    world_.network.ReadMapped(world_.reader, to, from, bytes);
+  };
   world_.network.on_healthy_end = [this](rdma::sim::Party party, bool is_server, rdma::sim::Party peer) {
     faults_->OnHealthyEnd(party, is_server, peer);
   };

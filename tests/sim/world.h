@@ -59,9 +59,10 @@ struct World {
   };
   std::vector<Write> writes{{}};
   int operations_left = 0;
-  int64_t quiet_until_ns = 0;  // nobody begins anything: then all are busy together again
-  bool healed = false;         // no faults any more
-  int nesting = 0;             // servers that are between two stores
+  int64_t quiet_until_ns = 0;   // nobody begins anything: then all are busy together again
+  bool healed = false;          // no faults any more
+  int nesting = 0;              // servers that are between two stores
+  rdma::sim::Party reader = 0;  // the client that reads at once, within a call
   uint64_t pauses = 0, ended_in_pauses = 0;
   std::vector<std::pair<int64_t, int64_t>> long_pauses;  // of servers between two stores: from when to when
   uint64_t occurred = 0;                                 // faults of the parties that have struck, a bit each
