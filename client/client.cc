@@ -56,12 +56,8 @@ Client::~Client() = default;
 // ---- Values.
 
 absl::Status Client::Get(std::string_view key, Value* value, const GetOptions& options) {
-  client::Operation operation;
-  operation.key = View(key);
-  operation.to.string = &value->data;
-  operation.timeout_ms = options.timeout_ms;
-  absl::Status status = impl_->Run(&operation);
-  value->version = operation.version;
+  absl::Status status = impl_->RunGet(Kind::kGet, key, {&value->data, {}}, options);
+  value->version = impl_->get.version;
   return status;
 }
 
@@ -73,21 +69,14 @@ absl::StatusOr<Value> Client::Get(std::string_view key, const GetOptions& option
 
 absl::StatusOr<size_t> Client::GetInto(std::string_view key, std::span<char> buffer, const GetOptions& options,
                                        uint64_t* version) {
-  client::Operation operation;
-  operation.key = View(key);
-  operation.to.buffer = absl::MakeSpan(buffer.data(), buffer.size());
-  operation.timeout_ms = options.timeout_ms;
-  if (absl::Status status = impl_->Run(&operation); !status.ok()) return status;
-  if (version != nullptr) *version = operation.version;
-  return operation.value_bytes;
+  const client::Destination to = {nullptr, absl::MakeSpan(buffer.data(), buffer.size())};
+  if (absl::Status status = impl_->RunGet(Kind::kGet, key, to, options); !status.ok()) return status;
+  if (version != nullptr) *version = impl_->get.version;
+  return impl_->get.value_bytes;
 }
 
 absl::StatusOr<bool> Client::Exists(std::string_view key, const GetOptions& options) {
-  client::Operation operation;
-  operation.kind = Kind::kExists;
-  operation.key = View(key);
-  operation.timeout_ms = options.timeout_ms;
-  absl::Status status = impl_->Run(&operation);
+  absl::Status status = impl_->RunGet(Kind::kExists, key, {}, options);
   if (status.ok()) return true;
   if (absl::IsNotFound(status)) return false;
   return status;

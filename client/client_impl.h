@@ -61,14 +61,22 @@ class ClientImpl {
   absl::Status Run(client::Operation* operation) {
     operation->blocking = true;
     client::ClientCore& core = cores.OfKey(operation);
-    core.StartUntimed(absl::MakeSpan(&operation, 1));
+    core.StartUntimed(operation);
     core.ProgressNowAndThen();
     if (!operation->done) [[unlikely]] {
       core.SetDeadlines(absl::MakeSpan(&operation, 1));
       waiter.Wait([operation] { return operation->done; });
     }
     cores.Tend();
-    return std::move(operation->status);
+    return std::exchange(operation->status, absl::OkStatus());
+  }
+  // The same of one that is made here. What it found beside the value stands in `get`.
+  absl::Status RunGet(client::Kind kind, std::string_view key, client::Destination to, const GetOptions& options) {
+    get.kind = kind;
+    get.key = client::View(key);
+    get.to = to;
+    get.timeout_ms = options.timeout_ms;
+    return Run(&get);
   }
 
   // The same for what is no get: its request bears the deadline.
@@ -179,6 +187,7 @@ class ClientImpl {
   size_t ready() const { return ready_; }
 
   std::string reached;                      // see Client::address()
+  client::Operation get;                    // of RunGet(): such calls come one after the other
   std::vector<client::Operation*> records;  // scratch
   std::unique_ptr<client::ClientCore> first;
   std::vector<std::unique_ptr<client::ClientCore>> others;  // of the other groups, where there is a cluster

@@ -121,8 +121,15 @@ class ClientCore {
   // What the user registered.
   UserMemory* user_memory() { return engines_.user_memory(); }
 
-  // For calls that wait at once: without reading the clock. On this host most gets are done when it returns; true: all
-  // of these. An operation that is not has no deadline until SetDeadlines().
+  // For calls that wait at once: without reading the clock. On this host most gets are done when it returns; true: it
+  // is, or all of these are. An operation that is not has no deadline until SetDeadlines().
+  bool StartUntimed(Operation* operation) {
+    if (engines_.at_once() && engines_.EndAtOnce(operation)) [[likely]]
+      return true;
+    Admit(operation, kNoDeadline);
+    Post();
+    return false;
+  }
   bool StartUntimed(absl::Span<Operation* const> operations) {
     if (engines_.at_once()) [[likely]] {
       if (engines_.EndAtOnce(operations) == operations.size()) [[likely]]

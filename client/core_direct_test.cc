@@ -17,7 +17,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class DirectTest : public CoreTest {
+// Of a get that is made alone, and of one in a batch.
+class DirectTest : public CoreTest, public testing::WithParamInterface<bool> {
  protected:
   DirectTest() {
     network_.capabilities.local = true;
@@ -28,9 +29,15 @@ class DirectTest : public CoreTest {
   std::unique_ptr<OwnedOperation> Begin(Kind kind, absl::string_view key) {
     auto owned = std::make_unique<OwnedOperation>(kind, key);
     owned->operation.blocking = true;
-    Operation* operation = &owned->operation;
-    core_->StartUntimed(absl::MakeSpan(&operation, 1));
+    StartUntimed(&owned->operation);
     return owned;
+  }
+  void StartUntimed(Operation* operation) {
+    if (GetParam()) {
+      core_->StartUntimed(operation);
+    } else {
+      core_->StartUntimed(absl::MakeSpan(&operation, 1));
+    }
   }
   // What was left alone ends like any other.
   void Finish(OwnedOperation* owned) {
@@ -48,7 +55,7 @@ class DirectTest : public CoreTest {
   }
 };
 
-TEST_F(DirectTest, WhatIsStartedIsReturnedByPoll) {
+TEST_P(DirectTest, WhatIsStartedIsReturnedByPoll) {
   server_->Put("key", "value");
   Connect();
   OwnedOperation get(Kind::kGet, "key");
@@ -60,7 +67,7 @@ TEST_F(DirectTest, WhatIsStartedIsReturnedByPoll) {
   EXPECT_EQ(get.result, "value");
 }
 
-TEST_F(DirectTest, EndsAtOnceWithoutAPostAndWithoutTheClock) {
+TEST_P(DirectTest, EndsAtOnceWithoutAPostAndWithoutTheClock) {
   server_->Put("key", "value");
   Connect();
   const int64_t readings = clock_.readings;
@@ -90,7 +97,7 @@ TEST_F(DirectTest, EndsAtOnceWithoutAPostAndWithoutTheClock) {
   EXPECT_EQ(core_->in_flight(), 0);
 }
 
-TEST_F(DirectTest, ManyOfEveryKindAtOnce) {
+TEST_P(DirectTest, ManyOfEveryKindAtOnce) {
   const auto value = [](int i) { return Pattern(static_cast<size_t>(i % 8) * 900, i); };
   for (int i = 0; i < 1000; i += 2) ASSERT_EQ(server_->Put(std::to_string(i), value(i)).code, kv::Code::kOk);
   Connect();
@@ -121,7 +128,7 @@ TEST_F(DirectTest, ManyOfEveryKindAtOnce) {
   EXPECT_EQ(core_->stats().hits, 494);
 }
 
-TEST_F(DirectTest, ABufferReceivesTheValueOrItsLength) {
+TEST_P(DirectTest, ABufferReceivesTheValueOrItsLength) {
   Connect();
   for (size_t bytes : {0, 1, 100, 1000, 4000, 5000}) {
     SCOPED_TRACE(bytes);
@@ -132,21 +139,21 @@ TEST_F(DirectTest, ABufferReceivesTheValueOrItsLength) {
     get.operation.blocking = true;
     Operation* operation = &get.operation;
     operation->to.buffer = absl::MakeSpan(buffer).first(bytes);
-    core_->StartUntimed(absl::MakeSpan(&operation, 1));
+    StartUntimed(operation);
     Finish(&get);
     EXPECT_TRUE(get.status().ok());
     EXPECT_TRUE(buffer.substr(0, bytes) == Pattern(bytes));
     EXPECT_EQ(buffer.back(), 'x');
     if (bytes == 0) continue;
     operation->to.buffer = absl::MakeSpan(buffer).first(bytes - 1);
-    core_->StartUntimed(absl::MakeSpan(&operation, 1));
+    StartUntimed(operation);
     Finish(&get);
     EXPECT_EQ(get.code(), absl::StatusCode::kOutOfRange);
     EXPECT_EQ(operation->value_bytes, bytes);
   }
 }
 
-TEST_F(DirectTest, AnItemThatIsDeadOrTornIsLeftToTheOthers) {
+TEST_P(DirectTest, AnItemThatIsDeadOrTornIsLeftToTheOthers) {
   Connect();
   server_->Put("key", "value");
   char* const version = VersionOf("key");
@@ -165,7 +172,7 @@ TEST_F(DirectTest, AnItemThatIsDeadOrTornIsLeftToTheOthers) {
   EXPECT_EQ(core_->stats().server_gets, 0);
 }
 
-TEST_F(DirectTest, AnItemThatIsNotPlainIsLeftToTheOthers) {
+TEST_P(DirectTest, AnItemThatIsNotPlainIsLeftToTheOthers) {
   Connect();
   server_->Put("key", "value");
   char* const version = VersionOf("key");
@@ -186,7 +193,7 @@ TEST_F(DirectTest, AnItemThatIsNotPlainIsLeftToTheOthers) {
   }
 }
 
-TEST_F(DirectTest, AnItemThatExpiresIsLeftToTheOthers) {
+TEST_P(DirectTest, AnItemThatExpiresIsLeftToTheOthers) {
   Connect();
   server_->Put("key", "value");
   char* const expiry = VersionOf("key") - kv::kVersionOffset + kv::kExpiryOffset;
@@ -197,17 +204,17 @@ TEST_F(DirectTest, AnItemThatExpiresIsLeftToTheOthers) {
   EXPECT_EQ(get->code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(DirectTest, WithoutAMappingTheGetIsAnsweredAllTheSame) {
+TEST_P(DirectTest, WithoutAMappingTheGetIsAnsweredAllTheSame) {
+  network_.maps = false;
   Connect();
   server_->Put("key", "value");
-  network_.maps = false;
   auto get = Begin(Kind::kGet, "key");
   EXPECT_FALSE(get->done());
   Finish(get.get());
   EXPECT_EQ(get->result, "value");
 }
 
-TEST_F(DirectTest, FollowsATableThatGrows) {
+TEST_P(DirectTest, FollowsATableThatGrows) {
   server_->Put("0", "0");
   Connect();
   for (int i = 0; i < 20'000; ++i) {
@@ -223,7 +230,7 @@ TEST_F(DirectTest, FollowsATableThatGrows) {
   EXPECT_EQ(core_->stats().server_gets, 0);
 }
 
-TEST_F(DirectTest, AnAbsenceInMemoryThatIsNoBucketAnyMoreIsNotBelieved) {
+TEST_P(DirectTest, AnAbsenceInMemoryThatIsNoBucketAnyMoreIsNotBelieved) {
   server_->Put("key", "value");
   Connect();
   ImitateBucketOf("key");
@@ -256,7 +263,7 @@ class AbsentTest : public DirectTest {
   char* bucket_;
 };
 
-TEST_F(AbsentTest, IsBelievedOnlyOfTheBucketThatWasLookedFor) {
+TEST_P(AbsentTest, IsBelievedOnlyOfTheBucketThatWasLookedFor) {
   EXPECT_TRUE(AtOnce());
   const kv::BucketInfo info(kv::LoadWord(bucket_));
   const kv::BucketInfo others[] = {kv::BucketInfo(), kv::BucketInfo(info.segment_id() + 1, kv::BucketOf(hash()), 0),
@@ -276,7 +283,7 @@ TEST_F(AbsentTest, IsBelievedOnlyOfTheBucketThatWasLookedFor) {
   }
 }
 
-TEST_F(AbsentTest, IsNotBelievedWhereASlotBearsTheFingerprint) {
+TEST_P(AbsentTest, IsNotBelievedWhereASlotBearsTheFingerprint) {
   for (size_t i = 1; i < kv::kWordsPerBucket; ++i) {
     SCOPED_TRACE(i);
     char* const word = bucket_ + 8 * i;
@@ -293,15 +300,15 @@ TEST_F(AbsentTest, IsNotBelievedWhereASlotBearsTheFingerprint) {
   }
 }
 
-TEST_F(AbsentTest, IsNotBelievedIfItTookTooLong) {
+TEST_P(AbsentTest, IsNotBelievedIfItTookTooLong) {
   EXPECT_TRUE(AtOnce());
-  network_.when_mapped = [this] { clock_.AdvanceMs(25); };
+  network_.when_asked = [this] { clock_.AdvanceMs(25); };
   EXPECT_TRUE(AtOnce());
-  network_.when_mapped = [this] { clock_.AdvanceMs(26); };
-  EXPECT_FALSE(AtOnce());
+  network_.when_asked = [this] { clock_.AdvanceMs(26); };
+  EXPECT_FALSE(Begin(Kind::kGet, "key")->done());
 }
 
-TEST_F(AbsentTest, NeedsALookAtTheEpochThatIsNotOld) {
+TEST_P(AbsentTest, NeedsALookAtTheEpochThatIsNotOld) {
   const uint64_t refreshes = core_->stats().directory_refreshes;
   clock_.AdvanceMs(25);
   EXPECT_TRUE(AtOnce());
@@ -314,8 +321,8 @@ TEST_F(AbsentTest, NeedsALookAtTheEpochThatIsNotOld) {
   EXPECT_TRUE(AtOnce());
 }
 
-TEST_F(AbsentTest, IsNotBelievedOfAServerThatIsGone) {
-  network_.when_mapped = [this] { network_.server_alive = false; };
+TEST_P(AbsentTest, IsNotBelievedOfAServerThatIsGone) {
+  network_.when_asked = [this] { network_.server_alive = false; };
   network_.accepting = false;
   auto get = Begin(Kind::kGet, "key");
   EXPECT_FALSE(get->done());
@@ -324,7 +331,7 @@ TEST_F(AbsentTest, IsNotBelievedOfAServerThatIsGone) {
   EXPECT_EQ(core_->stats().misses, 0);
 }
 
-TEST_F(AbsentTest, SaysOnceThatTheServerIsAnotherOne) {
+TEST_P(AbsentTest, SaysOnceThatTheServerIsAnotherOne) {
   server_ = std::make_unique<MiniServer>(4712);
   network_.server = server_.get();
   network_.Break();
@@ -337,10 +344,10 @@ TEST_F(AbsentTest, SaysOnceThatTheServerIsAnotherOne) {
   EXPECT_THAT(std::string(Begin(Kind::kGet, "key")->status().message()), Not(HasSubstr("incarnation changed")));
 }
 
-TEST_F(DirectTest, WhatWasReadAfterTheServerDiedIsNotBelieved) {
+TEST_P(DirectTest, WhatWasReadAfterTheServerDiedIsNotBelieved) {
   Connect();
   server_->Put("key", "value");
-  network_.when_mapped = [this] { network_.server_alive = false; };
+  network_.when_asked = [this] { network_.server_alive = false; };
   network_.accepting = false;
   auto get = Begin(Kind::kGet, "key");
   EXPECT_FALSE(get->done());
@@ -349,7 +356,7 @@ TEST_F(DirectTest, WhatWasReadAfterTheServerDiedIsNotBelieved) {
   EXPECT_EQ(core_->stats().hits, 0);
 }
 
-TEST_F(DirectTest, ABrokenConnectionIsMadeAnewAndUsed) {
+TEST_P(DirectTest, ABrokenConnectionIsMadeAnewAndUsed) {
   Connect();
   server_->Put("key", "value");
   network_.Break();
@@ -359,6 +366,9 @@ TEST_F(DirectTest, ABrokenConnectionIsMadeAnewAndUsed) {
   EXPECT_TRUE(Begin(Kind::kGet, "key")->done());
   ExpectNoViolations();
 }
+
+INSTANTIATE_TEST_SUITE_P(Both, DirectTest, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Both, AbsentTest, testing::Bool());
 
 }  // namespace
 }  // namespace farlook::client

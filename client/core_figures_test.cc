@@ -34,7 +34,7 @@ class LocalFiguresTest : public CoreFiguresTest {
   LocalFiguresTest() {
     network_.capabilities.local = true;
     network_.capabilities.any_local_memory = true;
-    network_.when_mapped = [this] { clock_.now_ns += 600; };
+    network_.when_asked = [this] { clock_.now_ns += 600; };
   }
   void GetAtOnce(absl::string_view key) {
     OwnedOperation get(Kind::kGet, key);

@@ -43,8 +43,9 @@ void DirectReads::Connect(const Ready& ready) {
   if (!enabled_ || !ready.connection->capabilities().local) return;
   if (batch_ == nullptr) batch_.reset(new (std::nothrow) Batch);
   if (batch_ == nullptr) return;  // without it, the general path does
+  table_ = ready.connection->Mapped(ready.table.address, ready.context.region_bytes, ready.table.rkey);
+  if (table_ == nullptr) return;
   connection_ = ready.connection;
-  table_ = ready.table;
   context_ = ready.context;
   watch_ = ready.watch;
   last_segment_ = context_.region_bytes - kv::kSegmentBytes;
@@ -57,6 +58,12 @@ size_t DirectReads::Run(absl::Span<Operation* const> operations) {
   return RunAll(operations);
 }
 
+bool DirectReads::Run(Operation* operation) {
+  if (parts_.latencies->Due()) [[unlikely]]
+    return RunTimed(absl::MakeConstSpan(&operation, 1)) == 1;
+  return RunOne(operation);
+}
+
 // Where it ends nothing, others time what they do.
 ABSL_ATTRIBUTE_NOINLINE size_t DirectReads::RunTimed(absl::Span<Operation* const> operations) {
   const OperationTiming timing = parts_.latencies->Begin();
@@ -65,7 +72,7 @@ ABSL_ATTRIBUTE_NOINLINE size_t DirectReads::RunTimed(absl::Span<Operation* const
   return ended;
 }
 
-inline size_t DirectReads::RunAll(absl::Span<Operation* const> operations) {
+size_t DirectReads::RunAll(absl::Span<Operation* const> operations) {
   if (operations.size() <= kBatch) [[likely]]
     return RunBatch(operations);
   size_t ended = 0;
@@ -75,74 +82,106 @@ inline size_t DirectReads::RunAll(absl::Span<Operation* const> operations) {
   return ended;
 }
 
+// RunBatch() without what makes misses overlap: of one, the processor itself has all lines of a bucket, and all of an
+// item, under way at once.
+bool DirectReads::RunOne(Operation* operation) {
+  operation->done = false;
+  const int64_t since_ns = parts_.time->last_ns();
+  Get get;
+  if (!FindBucket(operation, &get)) [[unlikely]]
+    return false;
+  FollowBucket(&get);
+  char* const copy = batch_->copies[0];
+  if (get.bytes == 0) [[unlikely]] {
+    if (!IsAbsent(get, copy) || !MayBelieve() || !EndAbsent(absl::MakeConstSpan(&operation, 1), since_ns)) return false;
+    Count(/*found=*/0, /*absent=*/1);
+    return true;
+  }
+  kv::LoadGranules(copy, get.item, get.bytes);
+  if (!MayBelieve() || !Take(get, copy)) [[unlikely]]
+    return false;
+  Count(/*found=*/1, /*absent=*/0);
+  return true;
+}
+
 size_t DirectReads::RunBatch(absl::Span<Operation* const> operations) {
   const int64_t since_ns = parts_.time->last_ns();
-  const char* const table = connection_->Mapped(table_.address, context_.region_bytes, table_.rkey);
-  if (table == nullptr) [[unlikely]]
-    return LeaveAlone(operations);
-  const size_t count = Begin(operations, table);
   Get* const gets = batch_->gets;
-  Get* const end = gets + count;
-  for (Get* get = gets; get != end; ++get) FollowBucket(get, table);
-  Counts counts;
+  Get* end = gets;
+  for (Operation* operation : operations) {
+    operation->done = false;
+    if (!FindBucket(operation, end)) [[unlikely]]
+      continue;
+    __builtin_prefetch(end->bucket);
+    __builtin_prefetch(end->bucket + kv::kBucketBytes / 2);
+    ++end;
+  }
+  for (Get* get = gets; get != end; ++get) {
+    FollowBucket(get);
+    if (get->bytes != 0) [[likely]]
+      Prefetch(get->item, get->bytes);
+  }
+  size_t found = 0, absent = 0;
   char *copy = batch_->copies[0], *next_copy = batch_->copies[1];
-  if (count > 0) kv::LoadGranules(copy, gets->item, gets->bytes);
+  if (gets != end) kv::LoadGranules(copy, gets->item, gets->bytes);
   for (Get* get = gets; get != end; std::swap(copy, next_copy)) {
     const Get& taken = *get++;
     if (get != end) kv::LoadGranules(next_copy, get->item, get->bytes);
     if (taken.bytes == 0) [[unlikely]] {
-      batch_->absent[counts.absent] = taken.operation;
-      counts.absent += IsAbsent(taken, copy);
+      batch_->absent[absent] = taken.operation;
+      absent += IsAbsent(taken, copy);
       continue;
     }
     if (!Take(taken, copy)) [[unlikely]]
       continue;
-    ++counts.found;
+    ++found;
   }
-  if (!connection_->alive()) [[unlikely]]
+  if (!MayBelieve()) [[unlikely]]
     return LeaveAlone(operations);
-  if (watch_ != nullptr && !watch_->OpenNow()) [[unlikely]]
-    return LeaveAlone(operations);
-  if (counts.absent > 0 && !EndAbsent(counts.absent, since_ns)) [[unlikely]]
-    counts.absent = 0;
-  const size_t ended = counts.found + counts.absent;
-  ClientStats& stats = *parts_.stats;
-  stats.gets += ended;
-  stats.hits += counts.found;
-  stats.misses += counts.absent;
-  stats.bucket_reads += ended;
-  stats.item_reads += counts.found;
-  return ended;
+  if (absent > 0 && !EndAbsent(absl::MakeConstSpan(batch_->absent, absent), since_ns)) [[unlikely]]
+    absent = 0;
+  Count(found, absent);
+  return found + absent;
 }
 
-// Where each is to be looked for. Returns how many there are, in `gets`.
-inline size_t DirectReads::Begin(absl::Span<Operation* const> operations, const char* table) {
-  Get* get = batch_->gets;
-  for (Operation* operation : operations) {
-    operation->done = false;
-    if (!IsGet(*operation)) [[unlikely]]
-      continue;
-    uint64_t hash = operation->hash;
-    if (!hashes_are_given_) [[likely]]
-      hash = (*context_.hasher)(operation->key);
-    get->operation = operation;
-    get->hash = hash;
-    const uint64_t segment = context_.directory->Find(hash).offset();
-    if (segment > last_segment_) [[unlikely]]
-      continue;
-    get->bucket = table + segment + kv::BucketOf(hash) * kv::kBucketBytes;
-    __builtin_prefetch(get->bucket);
-    __builtin_prefetch(get->bucket + kv::kBucketBytes / 2);
-    ++get;
-  }
-  return static_cast<size_t>(get - batch_->gets);
+// Whether what was loaded before this call was the server's, and may be believed.
+inline bool DirectReads::MayBelieve() {
+  if (watch_ != nullptr) [[unlikely]]
+    return watch_->OpenNow();
+  return connection_->alive();
+}
+
+// They have ended.
+inline void DirectReads::Count(size_t found, size_t absent) {
+  ClientStats& stats = *parts_.stats;
+  stats.gets += found + absent;
+  stats.hits += found;
+  stats.misses += absent;
+  stats.bucket_reads += found + absent;
+  stats.item_reads += found;
+}
+
+// Where it is to be looked for. False: it is left alone.
+[[gnu::always_inline]] inline bool DirectReads::FindBucket(Operation* operation, Get* get) const {
+  if (!IsGet(*operation)) [[unlikely]]
+    return false;
+  uint64_t hash = operation->hash;
+  if (!hashes_are_given_) [[likely]]
+    hash = (*context_.hasher)(operation->key);
+  const uint64_t segment = context_.directory->Find(hash).offset();
+  if (segment > last_segment_) [[unlikely]]
+    return false;
+  get->operation = operation;
+  get->hash = hash;
+  get->bucket = table_ + segment + kv::BucketOf(hash) * kv::kBucketBytes;
+  return true;
 }
 
 // Which item is to be READ, if any.
-inline void DirectReads::FollowBucket(Get* get, const char* table) {
+[[gnu::always_inline]] inline void DirectReads::FollowBucket(Get* get) const {
   const uint32_t likely = kv::LikelyWords(get->bucket, kv::FingerprintOf(get->hash));
   if (likely == 0) {
-    get->item = table;
+    get->item = table_;
     get->bytes = 0;
     return;
   }
@@ -150,9 +189,8 @@ inline void DirectReads::FollowBucket(Get* get, const char* table) {
   const uint64_t offset = get->slot.offset();
   const uint64_t bytes = get->slot.bytes();
   const bool fits = bytes <= kMostItemBytes && offset <= last_item_;
-  get->item = fits ? table + offset : table;
+  get->item = fits ? table_ + offset : table_;
   get->bytes = fits ? bytes : kv::kGranuleBytes;
-  Prefetch(get->item, get->bytes);
 }
 
 // Whether a READ of its bucket says so. That counts if EndAbsent() does.
@@ -162,14 +200,14 @@ inline bool DirectReads::IsAbsent(const Get& get, char* copy) const {
   return entry.ValidIn(context_.region_bytes) && kv::ProvesAbsence(copy, entry, get.hash);
 }
 
-// Ends those of batch_->absent, if that may be believed now. Their READs began after `since_ns`.
-bool DirectReads::EndAbsent(size_t count, int64_t since_ns) {
+// Ends them, if that may be believed now. Their READs began after `since_ns`.
+bool DirectReads::EndAbsent(absl::Span<Operation* const> absent, int64_t since_ns) {
   const int64_t now_ns = parts_.time->NowNs();
   if (now_ns - since_ns > kv::kMaxBucketReadNs) [[unlikely]]
     return false;
   if (!context_.directory->TrustedAt(now_ns)) [[unlikely]]
     return false;
-  for (Operation* const operation : absl::MakeSpan(batch_->absent, count)) {
+  for (Operation* const operation : absent) {
     operation->status = parts_.finished->Absent();
     operation->version = 0;
     operation->value_bytes = 0;
@@ -179,7 +217,7 @@ bool DirectReads::EndAbsent(size_t count, int64_t since_ns) {
 }
 
 // Whether the operation ends with this item, which is a private copy.
-inline bool DirectReads::Take(const Get& get, const char* item) {
+[[gnu::always_inline]] inline bool DirectReads::Take(const Get& get, const char* item) {
   Operation* const operation = get.operation;
   uint64_t version = 0;
   absl::string_view value;

@@ -1,7 +1,7 @@
-// Gets that never wait: where the server's memory is mapped (Capabilities::local), a batch of them is done on the spot,
-// without a flight, a work request and a completion for each.
+// Gets that never wait: where the server's memory is mapped (Capabilities::local), they are done on the spot, without a
+// flight, a work request and a completion for each.
 //
-// Up to 64 of them side by side, in phases, so that cache misses overlap:
+// One alone goes from step to step. Up to 64 of a batch do side by side, in phases, so that cache misses overlap:
 //
 //     1  hash the key; the directory says where to look; prefetch that
 //     2  of the buckets: which slot bears the fingerprint? prefetch its item
@@ -68,6 +68,8 @@ class DirectReads final : public Engine {
   // Ends those of `operations` that it can, and returns how many; the others are as they were, but for bytes of their
   // buffer or string. They are new, and a call waits for them. REQUIRES connected().
   size_t Run(absl::Span<Operation* const> operations);
+  // The same of one: whether it has ended.
+  bool Run(Operation* operation);
 
   uint64_t memory_bytes() const override { return batch_ == nullptr ? 0 : sizeof(Batch); }
 
@@ -92,26 +94,24 @@ class DirectReads final : public Engine {
     alignas(64) char copies[2][kMostItemBytes];
     Operation* absent[kBatch];
   };
-  // What the batch adds to the statistics, if it counts.
-  struct Counts {
-    size_t found = 0, absent = 0;
-  };
-
   size_t RunTimed(absl::Span<Operation* const> operations);
   size_t RunAll(absl::Span<Operation* const> operations);
+  bool RunOne(Operation* operation);
   size_t RunBatch(absl::Span<Operation* const> operations);
-  size_t Begin(absl::Span<Operation* const> operations, const char* table);
-  void FollowBucket(Get* get, const char* table);
+  bool FindBucket(Operation* operation, Get* get) const;
+  void FollowBucket(Get* get) const;
   bool Take(const Get& get, const char* item);
   bool IsAbsent(const Get& get, char* copy) const;
-  bool EndAbsent(size_t count, int64_t since_ns);
+  bool MayBelieve();
+  bool EndAbsent(absl::Span<Operation* const> absent, int64_t since_ns);
+  void Count(size_t found, size_t absent);
 
   const Parts parts_;
   const bool enabled_;
 
   // Set while connected.
   rdma::Connection* connection_ = nullptr;
-  kv::ServerRange table_;
+  const char* table_ = nullptr;  // as it is mapped
   kv::ReaderContext context_{};
   bool hashes_are_given_ = false;
   EpochWatch* watch_ = nullptr;                // of a group

@@ -70,6 +70,8 @@ class Engines {
   // Ends those gets of `operations`, which are new, that it can, and returns how many; the others are as they were.
   // REQUIRES at_once().
   size_t EndAtOnce(absl::Span<Operation* const> operations) { return direct_.Run(operations); }
+  // The same of one: whether it has ended.
+  bool EndAtOnce(Operation* operation) { return direct_.Run(operation); }
   // Begins an operation, or ends it if it makes no sense.
   void Start(Operation* operation) {
     const bool key_fits = operation->key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;

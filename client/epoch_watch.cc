@@ -20,12 +20,18 @@ void EpochWatch::Begin(rdma::Connection* primary, const kv::ServerRange& table, 
   if (welcome.group_epoch == 0) return;
   members.resize(std::clamp<size_t>(members.size(), 1, kMostMembers));
   for (std::string& address : members) members_.emplace_back().address = std::move(address);
-  members_[0].connection = primary;
-  members_[0].table = table;
+  Reach(&members_[0], primary, table);
   open_ = kv::EpochWord::Open(welcome.group_epoch);
   lease_ns_ = int64_t{welcome.lease_us} * 1000;
   BeginLease();
   Poll(/*waiting=*/true);
+}
+
+// From now on its word can be READ.
+void EpochWatch::Reach(Member* member, rdma::Connection* connection, const kv::ServerRange& table) {
+  member->connection = connection;
+  member->table = table;
+  member->word = connection->Mapped(table.address + kv::kEpochWordOffset, sizeof(uint64_t), table.rkey);
 }
 
 void EpochWatch::Lost() {
@@ -60,25 +66,6 @@ EpochWatch::Verdict EpochWatch::Judge(int64_t completed_ns, uint64_t begun) {
   return Verdict::kBelieved;
 }
 
-bool EpochWatch::OpenNow() {
-  for (size_t i = 0; i < members_.size(); ++i) {
-    rdma::Connection* const connection = members_[i].connection;
-    if (connection == nullptr) return false;
-    const kv::ServerRange& table = members_[i].table;
-    const char* const word = connection->Mapped(table.address + kv::kEpochWordOffset, 8, table.rkey);
-    if (word == nullptr) return false;
-    const auto seen = kv::EpochWord::FromBits(kv::LoadWord(word));
-    if (!connection->alive()) return false;
-    if (seen == open_) [[likely]]
-      continue;
-    Saw(i, seen);
-    return false;
-  }
-  primary_shut_ = false;
-  doubtful_since_ns_.reset();
-  return true;
-}
-
 EpochWatch::Verdict EpochWatch::Doubt() {
   wanted_ = true;
   const int64_t now_ns = time_->NowNs();
@@ -91,9 +78,10 @@ EpochWatch::Verdict EpochWatch::Doubt() {
 bool EpochWatch::TakeProven() { return std::exchange(proven_, false); }
 
 // A word that is not the one that all members of this configuration show while it is in force.
-void EpochWatch::Saw(size_t member, kv::EpochWord word) {
-  if (word.epoch() > open_.epoch()) successor_ = member == 0 ? "" : members_[member].address;
-  if (member == 0) primary_shut_ = true;
+void EpochWatch::Saw(const Member& member, kv::EpochWord word) {
+  const bool is_primary = &member == &members_[0];
+  if (word.epoch() > open_.epoch()) successor_ = is_primary ? "" : member.address;
+  if (is_primary) primary_shut_ = true;
 }
 
 // ---- Rounds.
@@ -154,7 +142,7 @@ void EpochWatch::Handle(const rdma::Completion& completion) {
     if (completion.status != rdma::WcStatus::kSuccess) return;
     const auto word = kv::EpochWord::FromBits(kv::LoadAs<uint64_t>(words_->bytes().data() + i * sizeof(uint64_t)));
     if (i == 0) primary_shut_ = false;
-    if (word != open_) Saw(i, word);
+    if (word != open_) Saw(members_[i], word);
     lease_->WordRead(members_[i].round, i, word);
     if (lease_->over()) {
       next_look_ns_ = std::min(next_look_ns_, time_->last_ns() + kLookAgainNs);
@@ -204,6 +192,7 @@ void EpochWatch::Dial(Member* member, int64_t now_ns) {
 void EpochWatch::Drop(Member* member) {
   member->own.reset();
   member->connection = nullptr;
+  member->word = nullptr;
   member->greeting.reset();
   member->pending = false;
   member->dial_ns = time_->last_ns() + member->redial_ns;
@@ -218,8 +207,7 @@ void EpochWatch::OnMessage(Member* member, absl::string_view message) {
   const auto welcome = kv::Welcome::Decode(message);
   if (!welcome.ok()) return Drop(member);  // also a refusal
   if (member->greeting->asked() && !member->greeting->TakeGrant(*welcome).ok()) return Drop(member);
-  member->table = member->greeting->table();
-  member->connection = member->own.get();
+  Reach(member, member->own.get(), member->greeting->table());
   member->redial_ns = kLeastRedialNs;
   next_look_ns_ = 0;
 }

@@ -29,6 +29,7 @@
 #include "kv/epoch_word.h"
 #include "kv/handshake.h"
 #include "kv/read_lease.h"
+#include "kv/words.h"
 #include "rdma/transport.h"
 
 namespace farlook::client {
@@ -57,8 +58,22 @@ class EpochWatch {
   uint64_t begun() const { return former_rounds_ + lease_->begun(); }
   // Of what was complete by `completed_ns`, a reading of LastTime, when so many rounds had begun.
   Verdict Judge(int64_t completed_ns, uint64_t begun);
-  // On this host: of what was loaded before this call.
-  bool OpenNow();
+  // On this host: of what was loaded before this call. Who lives now shows a word of now or later, even if that is the
+  // last that it ever shows. (Of who is not alive the word may not be mapped any more.)
+  bool OpenNow() {
+    for (const Member& member : members_) {
+      if (member.word == nullptr || !member.connection->alive()) [[unlikely]]
+        return false;
+      const auto seen = kv::EpochWord::FromBits(kv::LoadWord(member.word));
+      if (seen == open_) [[likely]]
+        continue;
+      Saw(member, seen);
+      return false;
+    }
+    primary_shut_ = false;
+    doubtful_since_ns_.reset();
+    return true;
+  }
 
   // What its own connections say, and READs of WorkRequestId::Owner::kWords over the primary's.
   void Handle(const rdma::Completion& completion);
@@ -88,6 +103,7 @@ class EpochWatch {
     std::string address = {};
     std::unique_ptr<rdma::Connection> own = {};  // null: the primary, or none now
     rdma::Connection* connection = nullptr;      // set where its word can be READ
+    const char* word = nullptr;                  // on this host, where that is so: as it is mapped
     std::optional<Greeting> greeting = {};
     kv::ServerRange table = {};
     bool pending = false;  // a READ of its word
@@ -97,12 +113,13 @@ class EpochWatch {
   };
 
   bool local() const { return members_[0].connection->capabilities().local; }
+  static void Reach(Member* member, rdma::Connection* connection, const kv::ServerRange& table);
   void Dial(Member* member, int64_t now_ns);
   void Drop(Member* member);
   void OnMessage(Member* member, absl::string_view message);
   void Look(int64_t now_ns);
   void BeginLease();
-  void Saw(size_t member, kv::EpochWord word);
+  void Saw(const Member& member, kv::EpochWord word);
   Verdict Doubt();
 
   rdma::Endpoint* const endpoint_;

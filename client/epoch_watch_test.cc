@@ -1,6 +1,8 @@
 // What a client believes of a group of two, whose words the test shows.
 #include "client/epoch_watch.h"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -29,7 +31,9 @@ constexpr int64_t kLeaseMs = 150;
 
 class EpochWatchTest : public testing::Test {
  protected:
-  EpochWatchTest() {
+  // `local`: on this host.
+  explicit EpochWatchTest(bool local = false) {
+    capabilities_.local = local;
     endpoint_.on_connect = [this](rdma::FakeEndpoint* endpoint, absl::string_view hello) {
       const auto data = kv::ConnectData::Decode(hello);
       EXPECT_TRUE(data.ok() && (data->flags & kv::ConnectData::kWatch) != 0);
@@ -49,6 +53,12 @@ class EpochWatchTest : public testing::Test {
     accept.incarnation = peers_.size();
     accept.table = {0, kv::kMinRegionBytes, static_cast<uint32_t>(peers_.size())};
     peer.welcome = accept.Encode();
+    const size_t member = peers_.size() - 1;
+    peer.alive = [this, member] { return member >= alive_.size() || alive_[member]; };
+    peer.mapped = [this, member](uint64_t address, uint64_t /*bytes*/, uint32_t /*rkey*/) {
+      EXPECT_EQ(address, kv::kEpochWordOffset);
+      return reinterpret_cast<const char*>(words_[member].get());
+    };
     auto connection = std::make_unique<rdma::FakeConnection>(&peer, capabilities_);
     if (reachable_) peer.Connected();
     return connection;
@@ -113,6 +123,10 @@ class EpochWatchTest : public testing::Test {
   rdma::FakeEndpoint endpoint_{&memory_};
   rdma::Capabilities capabilities_;
   bool reachable_ = true;
+  // As they are mapped of primary and backup, where they are on this host; and whether these live.
+  std::array<std::unique_ptr<uint64_t>, 2> words_ = {std::make_unique<uint64_t>(EpochWord::Open(kEpoch).bits()),
+                                                     std::make_unique<uint64_t>(EpochWord::Open(kEpoch).bits())};
+  std::array<bool, 2> alive_ = {true, true};
   std::deque<rdma::FakePeer> peers_;
   std::unique_ptr<rdma::Connection> primary_;
   EpochWatch watch_{&endpoint_, &time_, &options_};
@@ -260,6 +274,47 @@ TEST_F(EpochWatchTest, ABackupThatIsGoneIsDialledAgain) {
   }
   EXPECT_LT(peers_.size(), 15u);
   EXPECT_NE(JudgeNow(), Verdict::kBelieved);
+}
+
+class LocalWatchTest : public EpochWatchTest {
+ protected:
+  LocalWatchTest() : EpochWatchTest(/*local=*/true) {}
+};
+
+TEST_F(LocalWatchTest, BelievesWhileAllWordsAreOpen) {
+  Begin();
+  EXPECT_FALSE(watch_.OpenNow()) << "the backup's is not known yet";
+  LetIn();
+  EXPECT_TRUE(watch_.OpenNow());
+  EXPECT_EQ(JudgeNow(), Verdict::kBelieved);
+  for (const auto& word : words_) {
+    for (const EpochWord other : {EpochWord::Shut(kEpoch), EpochWord::Open(kEpoch + 1)}) {
+      kv::StoreWord(word.get(), other.bits());
+      EXPECT_FALSE(watch_.OpenNow());
+      EXPECT_NE(JudgeNow(), Verdict::kBelieved);
+      kv::StoreWord(word.get(), EpochWord::Open(kEpoch).bits());
+      EXPECT_TRUE(watch_.OpenNow());
+    }
+  }
+  EXPECT_EQ(*watch_.successor(), "fake://b");
+}
+
+TEST_F(LocalWatchTest, TheWordOfWhoDoesNotLiveIsNotBelieved) {
+  Begin();
+  LetIn();
+  for (bool& alive : alive_) {
+    alive = false;
+    EXPECT_FALSE(watch_.OpenNow());
+    alive = true;
+    EXPECT_TRUE(watch_.OpenNow());
+  }
+  // Expect: nor is it looked at, since it may be unmapped before the news is handled.
+  peers_[1].connected = false;
+  peers_[1].Break();
+  words_[1].reset();
+  EXPECT_FALSE(watch_.OpenNow());
+  HandleAll();
+  EXPECT_FALSE(watch_.OpenNow());
 }
 
 }  // namespace

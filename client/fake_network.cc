@@ -32,11 +32,12 @@ std::unique_ptr<rdma::Connection> FakeNetwork::Connect(rdma::FakeEndpoint* endpo
   peer.on_send = [this](const std::string& message) { Post(message); };
   peer.on_ring = [this] { Rung(); };
   peer.mapped = [this](uint64_t address, uint64_t bytes, uint32_t key) -> const char* {
-    if (key != rkey || !maps) return nullptr;
-    if (when_mapped) when_mapped();
-    return Memory(address, bytes, key);
+    return key == rkey && maps ? Memory(address, bytes, key) : nullptr;
   };
-  peer.alive = [this] { return server_alive; };
+  peer.alive = [this] {
+    if (when_asked) when_asked();
+    return server_alive;
+  };
   auto connection = std::make_unique<rdma::FakeConnection>(&peer, capabilities);
   if (!accepting) return connection;
   peer.status = server == nullptr ? absl::NotFoundError("no server listens there") : reject;

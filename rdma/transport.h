@@ -165,8 +165,9 @@ class Connection {
 
   // Where Capabilities::local: where this process has that memory of the peer's, whose words change at any time; each
   // loaded word is what a READ posted just then would fetch. Null if the peer did not grant it, the connection is not
-  // connected, or this backend has none. Valid until the endpoint is polled. As no completion could say that the peer
-  // was gone, what was loaded was the peer's only if alive() says so afterwards.
+  // connected, or this backend has none. Memory that a listener offered is there until kDisconnected is polled, or the
+  // connection is destroyed; a buffer of the peer's until the endpoint is polled. As no completion could say that the
+  // peer was gone, what was loaded was the peer's only if alive() says so afterwards.
   virtual const char* Mapped(uint64_t /*remote_address*/, uint64_t /*bytes*/, uint32_t /*rkey*/) { return nullptr; }
 
   // Sends a message of 1 to kMaxMessageBytes, made of `head` followed by `body` (which may be empty). Both are copied

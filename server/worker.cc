@@ -124,7 +124,8 @@ void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
     if (batch[i].opcode != rdma::Opcode::kReceive) continue;
     Decode({batch[i].message.data(), batch[i].message.size()}, &incoming_[i]);
   }
-  for (size_t i = 0; i < batch.size(); ++i) {
+  // One that is alone would wait for its bucket here, and has nothing else to do before it is carried out.
+  for (size_t i = 0; i < batch.size() && batch.size() > 1; ++i) {
     if (batch[i].opcode == rdma::Opcode::kReceive && incoming_[i].hashed) {
       shared_.table->PrefetchItem(incoming_[i].hash);
     }

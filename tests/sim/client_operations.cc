@@ -129,7 +129,11 @@ int SimClient::Call() {
   const int64_t since_ns = world_->now_ns();
   busy_ = true;
   const rdma::sim::Party reader = std::exchange(world_->reader, party());
-  core_->StartUntimed(operations);
+  if (count == 1) {
+    core_->StartUntimed(operations[0]);
+  } else {
+    core_->StartUntimed(operations);
+  }
   world_->reader = reader;  // whose call goes on, if any
   busy_ = false;
   stopped_ns_ += world_->now_ns() - since_ns;

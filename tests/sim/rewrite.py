@@ -145,8 +145,8 @@ EDITS = [
 
     # ---- Gets at once.
     # What was read counts though the server was gone by then.
-    ("client/direct_reads.cc", "  if (!connection_->alive()) [[unlikely]]\n",
-     "  if (!connection_->alive() && !BROKEN(kAliveNotAsked)) [[unlikely]]\n"),
+    ("client/direct_reads.cc", "  return connection_->alive();\n",
+     "  return connection_->alive() || BROKEN(kAliveNotAsked);\n"),
     # The caller gets the bytes that lie there now, in place of those that were verified; or others that were not.
     ("client/direct_reads.cc", "  if (operation->kind == Kind::kGet && !Copy(value, operation)) [[unlikely]]\n",
      "  if (BROKEN(kCopiedAgain)) value = {get.item + (value.data() - item), value.size()};\n"
