@@ -188,6 +188,7 @@ HEADERS = [
     "server/mailbox.h",
     "server/outcomes.h",
     "server/partition_locks.h",
+    "server/places.h",
     "server/pull_queue.h",
     "server/reply_queue.h",
     "server/room_turns.h",
