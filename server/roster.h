@@ -30,11 +30,10 @@ class Roster {
     kBackup,  // it follows a group's primary
     kDeaf,    // it is not listened to until it takes what is kept for it
     kClosing,
-    kAtomic,  // its connection is over, but its client was stopped within an atomic, and what it keeps has a place
-              // still
+    kAtomic,  // its connection is over, but is kept, with its place, as its client was stopped within an atomic
     kKicked,  // that, but the place is given to others
   };
-  // What came of Kick().
+  // What came of KickOut().
   enum class Kick : uint8_t {
     kAbsent,   // there is none of this id
     kEnding,   // its worker closes it when it looks at kicks()

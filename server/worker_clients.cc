@@ -88,12 +88,12 @@ size_t Worker::AdmitInTurn() {
   return 1;
 }
 
-// Accepts a connection, which is still silent.
 // They would else be told nothing of why, and take it for a refusal that is meant for them.
 void Worker::TurnAwayTheRest() {
   while (!mailbox_.empty()) Admit(mailbox_.Take());
 }
 
+// Accepts a connection, which is still silent.
 void Worker::Admit(Arrival arrival) {
   if (drain_.begun()) return Reject(arrival, kv::RefusalCode::kShuttingDown, kShuttingDownReason);
   absl::StatusOr<Visitor> who = Identify(*arrival.request);

@@ -1,5 +1,5 @@
-// Takes places of a server, and keeps them: COUNT clients that each learn of counters, say that they are within an atomic,
-// and break the protocol. Prints how many were let in, and waits to be killed.
+// Takes places of a server, and keeps them: COUNT clients that each learn of counters, say that they are within an
+// atomic, and break the protocol. Prints how many were let in, and waits to be killed.
 //
 //     within_atomics ADDRESS COUNT
 #include <unistd.h>
@@ -28,7 +28,8 @@ constexpr size_t kInsideOffset = 512;  // of the word that says so (rdma/shm/seg
 
 class RawClient {
  public:
-  // Connects, says hello and asks for a counter, so that the server thinks it may know cells. False: it was turned away.
+  // Connects, says hello and asks for a counter, so that the server thinks it may know cells. False: it was turned
+  // away.
   bool Connect(const std::string& address) {
     endpoint_ = *rdma::CreateEndpoint(address);
     auto connection = endpoint_->Connect(address, kv::ConnectData().Encode(), kConnectMs);

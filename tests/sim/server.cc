@@ -139,7 +139,7 @@ void SimServer::Start() {
   shared.counters = parts.counters.get();
   shared.counter_patience_ns = world_->plan.patience_ns;
   shared.workers = worker_count;
-  shared.clients = &parts.clients;
+  shared.places = &parts.places;
   shared.stat = [](absl::string_view) { return std::string("uptime 1\n"); };
   std::vector<server::Worker*> workers;
   for (int i = 0; i < worker_count; ++i) {
