@@ -83,7 +83,7 @@ class WithinAtomicsTest(unittest.TestCase):
     self.assertEqual(len(self.listed("kicked", first)), PLACES)
     honest = "counter hits create\n" + "incr hits\n" * 100
     self.assertEqual(self.cli(lines=honest)[1].split(), [str(i + 1) for i in range(100)])
-    self.assertEqual(self.cli("get", "key")[1], "value\n")
+    self.assertEqual(self.cli("get", "key")[1], "value")
     self.assertEqual(self.figure("clients_within_atomics"), PLACES)
 
     # Expect: it cannot do that over and over.
@@ -102,7 +102,7 @@ class WithinAtomicsTest(unittest.TestCase):
     second.kill()
     second.wait()
     self.eventually(lambda: self.figure("clients_within_atomics") == 0)
-    self.eventually(lambda: self.descriptors() == before)
+    self.eventually(lambda: self.descriptors() <= before)  # the client before may have been there still
     third = self.hostile(PLACES)  # none of the places is lost
     self.assertEqual(self.cli("kick", *self.listed("atomic", third)), (0, "", ""))
 
