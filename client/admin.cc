@@ -115,9 +115,11 @@ absl::StatusOr<std::vector<ConnectedClient>> ListClients(Client* client, const S
 }
 
 absl::Status KickClient(Client* client, uint64_t id, const ServerOptions& options) {
-  absl::Status status = Ask(client, absl::StrCat("kick ", id), options).status();
-  if (absl::IsNotFound(status)) return absl::NotFoundError(absl::StrCat("no client has the id ", id));
-  return status;
+  const absl::StatusOr<std::string> answer = Ask(client, absl::StrCat("kick ", id), options);
+  if (absl::IsNotFound(answer.status())) return absl::NotFoundError(absl::StrCat("no client has the id ", id));
+  if (!answer.ok()) return answer.status();
+  absl::string_view refused = *answer;
+  return absl::ConsumePrefix(&refused, "refused: ") ? absl::FailedPreconditionError(refused) : absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<ClusterGroup>> ListGroups(Client* client, const ServerOptions& options) {

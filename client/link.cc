@@ -74,6 +74,7 @@ absl::Status Link::Dial(uint64_t session) {
   kv::ConnectData data;
   data.session = session;
   if (options_.read_only) data.flags |= kv::ConnectData::kReadOnly;
+  if (options_.as_operator) data.flags |= kv::ConnectData::kOperator;
   may_pass_.reset();
   retry_after_ms_ = 0;
   auto connection = endpoint_->Connect(addresses_[next_], data.Encode(), options_.timeout_ms);

@@ -46,6 +46,7 @@ absl::Status HowItEnded(const ClientCore& core) {
   switch (refused.code()) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kDataLoss:  // a group's

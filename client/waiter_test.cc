@@ -28,7 +28,7 @@ class WaiterTest : public CoreTest {
 TEST_F(WaiterTest, ConnectSaysWhatIsToBeDone) {
   for (const absl::Status& why :
        {absl::InvalidArgumentError("no such address"), absl::PermissionDeniedError("uid 1000 may not connect"),
-        absl::FailedPreconditionError("another version"),
+        absl::UnauthenticatedError("nobody knows this secret"), absl::FailedPreconditionError("another version"),
         absl::ResourceExhaustedError("cannot make a socket: Too many open files")}) {
     EXPECT_EQ(ConnectRefusedWith(why), why);
   }

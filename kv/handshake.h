@@ -44,6 +44,8 @@ struct ConnectData {
   // As in the Hello, and said here too, since the accept grants keys: a read-only client gets none to counters' cells.
   enum Flags : uint32_t {
     kReadOnly = 1,
+    // With kReadOnly: it comes to ask what operators ask (RequestType::kAdmin), for whom a full server keeps places.
+    kOperator = 2,
     // Only to READ a member's epoch word (region.h), or to follow it (Follow): who does not serve lets these in too.
     kWatch = 1u << 16,
   };

@@ -8,12 +8,9 @@
 namespace farlook::server {
 
 bool Admission::Enter(uint64_t session, std::string* why) {
-  const int64_t before = shared_.clients->fetch_add(1, std::memory_order_relaxed);
-  if (before < shared_.max_clients) return true;
-  if (before < 2 * shared_.max_clients && sessions_.attached(session)) return true;
-  Leave();
-  *why =
-      absl::StrCat("the server has its limit of ", shared_.max_clients, " clients; close some, or raise --max_clients");
+  if (shared_.places->Take(sessions_.attached(session))) return true;
+  *why = absl::StrCat("the server has its limit of ", shared_.places->max(),
+                      " clients; close some, or raise --max_clients");
   return false;
 }
 
@@ -56,7 +53,7 @@ kv::Welcome Admission::WelcomeFor(const Session& session, bool resumed, const kv
   welcome.time_us = shared_.time.At(now_ns);
   if (!session.read_only() && counters.rkey != 0) {
     welcome.counters = counters;
-    welcome.atomics = kv::AtomicsOfEach(shared_.max_clients);
+    welcome.atomics = kv::AtomicsOfEach(shared_.places->max());
   }
   return welcome;
 }

@@ -25,7 +25,7 @@ class Admission {
   // says so. Who takes the place of a connection that is still counted is let in beyond that.
   bool Enter(uint64_t session, std::string* why);
   // Nothing of the connection is left.
-  void Leave() { shared_.clients->fetch_sub(1, std::memory_order_relaxed); }
+  void Leave() { shared_.places->Give(); }
 
   struct Decision {
     Session* session = nullptr;  // null: refused

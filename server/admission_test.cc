@@ -1,9 +1,9 @@
 #include "server/admission.h"
 
-#include <atomic>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "server/places.h"
 
 namespace farlook::server {
 namespace {
@@ -11,8 +11,7 @@ namespace {
 class AdmissionTest : public ::testing::Test {
  protected:
   AdmissionTest() {
-    shared_.max_clients = 2;
-    shared_.clients = &clients_;
+    shared_.places = &places_;
     shared_.max_value_bytes = 1000;
     sessions_.worker = 3;
     sessions_.incarnation = 7;
@@ -42,7 +41,7 @@ class AdmissionTest : public ::testing::Test {
   }
 
   uint64_t random_ = 0;
-  std::atomic<int64_t> clients_{0};
+  Places places_{2};
   Shared shared_;
   SessionOptions sessions_;
   std::string why_;
@@ -60,7 +59,7 @@ TEST_F(AdmissionTest, LetsInSoManyConnectionsAndThoseThatTakeAPlace) {
   EXPECT_TRUE(admission.Enter(session->id(), &why_));
   EXPECT_TRUE(admission.Enter(session->id(), &why_));
   EXPECT_FALSE(admission.Enter(session->id(), &why_));
-  EXPECT_EQ(clients_.load(), 4);
+  EXPECT_EQ(places_.taken(), 4);
   for (int i = 0; i < 3; ++i) admission.Leave();
   EXPECT_TRUE(admission.Enter(0, &why_));
 }

@@ -55,7 +55,8 @@ bool CounterLinks::Closed(Link& link, int64_t now_ns) {
         {{"peer", link.connection->peer()}, {"suppressed", suppressed}});
   }
   link.connection->context = nullptr;
-  remains_.push_back({std::move(link.connection), holder});
+  link.entry->StayWithinAtomic();
+  remains_.push_back({std::move(link.connection), holder, std::move(link.entry)});
   pause_ns_ = kMinLookNs;
   look_ns_ = now_ns + pause_ns_;
   due_ns_ = std::min(due_ns_, look_ns_);
@@ -63,7 +64,7 @@ bool CounterLinks::Closed(Link& link, int64_t now_ns) {
 }
 
 size_t CounterLinks::Poll(int64_t now_ns, int64_t looked_ns, absl::FunctionRef<void(Link&, absl::string_view)> post,
-                          absl::FunctionRef<void(Link&)> late, absl::FunctionRef<void()> gone) {
+                          absl::FunctionRef<void(Link&)> late, absl::FunctionRef<void(bool)> gone) {
   size_t done = DropLate(looked_ns, late);
   if (std::exchange(news_, false)) done += TellAll(post);
   if (!remains_.empty() && now_ns >= look_ns_) done += BuryRemains(now_ns, gone);
@@ -106,7 +107,7 @@ size_t CounterLinks::DropLate(int64_t looked_ns, absl::FunctionRef<void(Link&)> 
   return dropped;
 }
 
-size_t CounterLinks::BuryRemains(int64_t now_ns, absl::FunctionRef<void()> gone) {
+size_t CounterLinks::BuryRemains(int64_t now_ns, absl::FunctionRef<void(bool)> gone) {
   size_t buried = 0;
   for (size_t looks = std::min(remains_.size(), kLooks); looks > 0; --looks) {
     Remains remains = std::move(remains_.front());
@@ -117,7 +118,7 @@ size_t CounterLinks::BuryRemains(int64_t now_ns, absl::FunctionRef<void()> gone)
     }
     remains.connection.reset();
     counters_->Leave(remains.holder);
-    gone();
+    gone(remains.entry->Leave());
     ++buried;
   }
   // Each is looked at once in kMaxLookNs.

@@ -22,6 +22,7 @@
 #include "server/counters.h"
 #include "server/link.h"
 #include "server/log.h"
+#include "server/roster.h"
 
 namespace farlook::server {
 
@@ -42,7 +43,8 @@ class CounterLinks {
   // The link's connection is over. True: nothing of the client is left, now that the link is destroyed. False: it may
   // still be within an atomic; its connection is taken from the link, and Poll() tells when it is gone.
   bool Closed(Link& link, int64_t now_ns);
-  // Clients of which that is true now. What they keep is a connection's, so they count as clients.
+  // Clients of which that is true now. What they keep is a connection's, so they have the places of clients until they
+  // are kicked.
   size_t within_atomics() const { return remains_.size(); }
 
   // Whether a client has a notice to acknowledge: Poll() wants to know when messages were looked for.
@@ -50,12 +52,12 @@ class CounterLinks {
   // Whether Poll() has something to do now or later: the clock is only read then.
   bool busy() { return news_ || !waiting_.empty() || !remains_.empty() || (news_ = counters_->TakeNews(worker_)); }
   // Sends notices through `post`, hands each link whose time is over to `late`, which drops it, and calls `gone` for
-  // each client that was within an atomic and is gone. Returns how many.
+  // each client that was within an atomic and is gone: whether it had a place. Returns how many.
   // `looked_ns`: a time that was read before the messages were looked for that have been handed over by now. What a
   // client did until then has been seen, however long this thread was stopped or busy since; so by that time a client
   // is late.
   size_t Poll(int64_t now_ns, int64_t looked_ns, absl::FunctionRef<void(Link&, absl::string_view)> post,
-              absl::FunctionRef<void(Link&)> late, absl::FunctionRef<void()> gone);
+              absl::FunctionRef<void(Link&)> late, absl::FunctionRef<void(bool)> gone);
   // When Poll() has to be called at the latest.
   int64_t due_ns() const { return due_ns_; }
 
@@ -64,11 +66,12 @@ class CounterLinks {
   struct Remains {
     std::unique_ptr<rdma::Connection> connection;
     Counters::Holder holder;
+    std::unique_ptr<Roster::Entry> entry;
   };
 
   size_t TellAll(absl::FunctionRef<void(Link&, absl::string_view)> post);
   size_t DropLate(int64_t looked_ns, absl::FunctionRef<void(Link&)> late);
-  size_t BuryRemains(int64_t now_ns, absl::FunctionRef<void()> gone);
+  size_t BuryRemains(int64_t now_ns, absl::FunctionRef<void(bool)> gone);
 
   Counters* const counters_;
   const int64_t patience_ns_;

@@ -21,6 +21,7 @@ constexpr uint64_t kForEachAddress = 8;
 constexpr uint64_t kForEachTcpAddress = 512;
 
 bool IsAuto(const std::string& address) { return absl::StartsWith(address, "auto://"); }
+bool IsShm(const std::string& address) { return absl::StartsWith(address, "shm://"); }
 bool IsTcp(const std::string& address) { return absl::StartsWith(address, "tcp://") || IsAuto(address); }
 
 uint64_t WithoutClients(const ServerOptions& options) {
@@ -32,6 +33,13 @@ uint64_t WithoutClients(const ServerOptions& options) {
 
 // Any of them may come to any address.
 uint64_t ForEachClient(const ServerOptions& options) { return absl::c_any_of(options.listen, IsTcp) ? 2 : 1; }
+
+// What clients keep that were kicked within atomics (roster.h). Rarely wanted, so a limit that lacks it is no trouble;
+// then whoever comes is told that descriptors are short.
+uint64_t ForKicked(const ServerOptions& options) {
+  const bool may_be = options.counter_memory_bytes != 0 && absl::c_any_of(options.listen, IsShm);
+  return may_be ? static_cast<uint64_t>(std::max<int64_t>(options.max_clients, 0)) : 0;
+}
 
 absl::Status Compare(const ServerOptions& options, uint64_t limit) {
   const uint64_t needed = DescriptorsNeeded(options);
@@ -59,7 +67,7 @@ absl::Status CheckDescriptorLimit(const ServerOptions& options) {
 absl::Status RaiseDescriptorLimit(const ServerOptions& options) {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();
-  const uint64_t wanted = std::min<uint64_t>(DescriptorsNeeded(options), limit.rlim_max);
+  const uint64_t wanted = std::min<uint64_t>(DescriptorsNeeded(options) + ForKicked(options), limit.rlim_max);
   if (limit.rlim_cur < wanted) {
     limit.rlim_cur = wanted;
     setrlimit(RLIMIT_NOFILE, &limit);

@@ -12,7 +12,8 @@ namespace farlook::server {
 // With --max_clients of them: each has a socket on shm://, two on tcp://, and none on rdma://.
 uint64_t DescriptorsNeeded(const ServerOptions& options);
 
-// Raises this process's soft limit, as far as the hard one lets it, to what such a server needs.
+// Raises this process's soft limit, as far as the hard one lets it, to what such a server needs, and one more for each
+// that may be kicked within an atomic.
 // RESOURCE_EXHAUSTED: that is not enough for --max_clients; the message says for how many it is, and what helps.
 absl::Status RaiseDescriptorLimit(const ServerOptions& options);
 // The same, without raising it.

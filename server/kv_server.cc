@@ -285,7 +285,7 @@ class PreparationLog {
 };
 
 // Reads the command line and its flagfiles anew. What can change while a server runs changes; of the rest the log says
-// that it waits for the next start. A flag that is not there any more keeps its value.
+// that it waits for the next start. A flag that is not there any more keeps its value; so do all where one is wrong.
 void ReloadFlags(const std::vector<std::string>& words, const std::vector<absl::string_view>& names) {
   const auto values = [&] {
     std::vector<std::string> all;
@@ -293,7 +293,11 @@ void ReloadFlags(const std::vector<std::string>& words, const std::vector<absl::
     return all;
   };
   const std::vector<std::string> before = values();
+  ForgetAddresses();
   if (absl::Status status = ParseCommandLine(words, names); !status.ok()) {
+    ForgetAddresses();
+    std::string unused;
+    for (size_t i = 0; i < names.size(); ++i) absl::FindCommandLineFlag(names[i])->ParseFrom(before[i], &unused);
     Log(LogLevel::kError, "not reloaded", {{"reason", status.message()}});
     return;
   }

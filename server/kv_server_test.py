@@ -188,6 +188,14 @@ class KvServerTest(unittest.TestCase):
     write('--wrong')
     server.process.send_signal(signal.SIGHUP)
     self.assertIn('/flags:1: unknown flag --wrong', server.wait_for('msg="not reloaded"'))
+    # Expect: what stands before the mistake is not taken, so it is told of when the mistake is gone.
+    write('--listen=%s-b' % self.address, '--workers=3', '--log_level=error', '--wrong')
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for('/flags:4: unknown flag --wrong')
+    write('--listen=' + self.address, '--workers=3')
+    server.process.send_signal(signal.SIGHUP)
+    self.assertIn('at the next start', server.wait_for('flag=workers value=3'))
+    self.assertNotIn('flag=listen', server.text())
     server.process.terminate()
     self.assertEqual(server.end(), STOPPED)
     self.assertIn('signal=SIGTERM', server.text())
@@ -348,7 +356,13 @@ class KvServerTest(unittest.TestCase):
     self.assertNotIn('not all clients can come', server.text())
     with open('/proc/%d/limits' % server.process.pid, encoding='ascii') as limits:
       line = [line for line in limits if line.startswith('Max open files')][0]
-    self.assertGreater(int(line.split()[3]), 500)
+    # One for each client, and one for each that is kicked within an atomic.
+    self.assertGreater(int(line.split()[3]), 1000)
+    # Expect: a limit that lacks the latter is no trouble.
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 700))
+    server = self.start('--listen=%s-b' % self.address, '--max_clients=500', preexec_fn=limit)
+    server.wait_for('msg="ready"')
+    self.assertNotIn('not all clients can come', server.text())
 
   def test_too_few_descriptors_for_its_clients_are_said(self):
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

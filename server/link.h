@@ -54,7 +54,7 @@ struct Link {
       : connection(std::move(accepted)),
         replies(connection.get()),
         who(std::move(visitor)),
-        entry(roster, connection->peer(), worker, now_ns) {
+        entry(std::make_unique<Roster::Entry>(roster, connection->peer(), worker, now_ns)) {
     connection->context = this;
   }
 
@@ -95,11 +95,12 @@ struct Link {
   kv::Hello hello;  // its user and flags are what it may say
 
   Visitor who;
-  Roster::Entry entry;
-  OpenRequests open;                  // that are timed
-  bool counts_as_unproven = false;    // among those that Shared::max_unproven() bounds
-  int64_t welcome_ns = 0;             // when it was let in
-  std::unique_ptr<ToldFigures> told;  // null: nothing yet
+  std::unique_ptr<Roster::Entry> entry;  // null only when CounterLinks kept the connection
+  bool operates = false;                 // it has an operator's place
+  OpenRequests open;                     // that are timed
+  bool counts_as_unproven = false;       // among those that Shared::max_unproven() bounds
+  int64_t welcome_ns = 0;                // when it was let in
+  std::unique_ptr<ToldFigures> told;     // null: nothing yet
 
   // Of counters.
   kv::ServerRange counters;    // the cells, if it may use the key to them

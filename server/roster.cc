@@ -20,9 +20,13 @@ absl::string_view NameOf(Roster::State state) {
     case Roster::State::kDeaf:
       return "deaf";
     case Roster::State::kClosing:
+      return "closing";
+    case Roster::State::kAtomic:
+      return "atomic";
+    case Roster::State::kKicked:
       break;
   }
-  return "closing";
+  return "kicked";
 }
 
 // Without what would end a line or a field: peers' names are not all ours.
@@ -43,10 +47,19 @@ Roster::Entry::Entry(Roster* roster, std::string peer, int worker, int64_t now_n
   roster_->entries_.emplace(id_, this);
 }
 
-Roster::Entry::~Entry() {
-  if (roster_ == nullptr) return;
+Roster::Entry::~Entry() { Leave(); }
+
+bool Roster::Entry::Leave() {
+  if (roster_ == nullptr) return true;
   absl::MutexLock lock(&roster_->mutex_);
   roster_->entries_.erase(id_);
+  return state_.load(std::memory_order_relaxed) != State::kKicked;
+}
+
+void Roster::Entry::StayWithinAtomic() {
+  if (roster_ == nullptr) return;
+  absl::MutexLock lock(&roster_->mutex_);
+  Set(kicked() && roster_->places_->Vacate() ? State::kKicked : State::kAtomic);
 }
 
 void Roster::Entry::Welcome(absl::string_view user, absl::string_view role) {
@@ -77,13 +90,23 @@ std::string Roster::List(uint64_t after, size_t most, int64_t now_ns, uint64_t* 
   return text;
 }
 
-bool Roster::Kick(uint64_t id) {
+Roster::Kick Roster::KickOut(uint64_t id) {
   absl::MutexLock lock(&mutex_);
   const auto found = entries_.find(id);
-  if (found == entries_.end()) return false;
-  found->second->kicked_.store(true, std::memory_order_relaxed);
-  kicks_.fetch_add(1, std::memory_order_release);
-  return true;
+  if (found == entries_.end()) return Kick::kAbsent;
+  Entry& entry = *found->second;
+  switch (entry.state_.load(std::memory_order_relaxed)) {
+    case State::kKicked:
+      return Kick::kVacated;
+    case State::kAtomic:
+      if (!places_->Vacate()) return Kick::kRefused;
+      entry.Set(State::kKicked);
+      return Kick::kVacated;
+    default:
+      entry.kicked_.store(true, std::memory_order_relaxed);
+      kicks_.fetch_add(1, std::memory_order_release);
+      return Kick::kEnding;
+  }
 }
 
 }  // namespace farlook::server

@@ -17,6 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "server/places.h"
 #include "server/worker_stats.h"
 
 namespace farlook::server {
@@ -29,6 +30,15 @@ class Roster {
     kBackup,  // it follows a group's primary
     kDeaf,    // it is not listened to until it takes what is kept for it
     kClosing,
+    kAtomic,  // its connection is over, but is kept, with its place, as its client was stopped within an atomic
+    kKicked,  // that, but the place is given to others
+  };
+  // What came of KickOut().
+  enum class Kick : uint8_t {
+    kAbsent,   // there is none of this id
+    kEnding,   // its worker closes it when it looks at kicks()
+    kVacated,  // it was kAtomic; its place is given to others
+    kRefused,  // it is kAtomic, and of Places::max() others so much is so already
   };
 
   // A connection, from its making to its end. Thread safety: its worker's thread, but for what the roster reads.
@@ -42,6 +52,11 @@ class Roster {
 
     // It was let in. `role`: what it may do.
     void Welcome(absl::string_view user, absl::string_view role);
+    // Its connection is over, and is kept, since its client may be within an atomic. Who was kicked before has no place
+    // from now on, if that may be.
+    void StayWithinAtomic();
+    // It is not listed any more. False: it has no place.
+    bool Leave();
     void Set(State state) { state_.store(state, std::memory_order_relaxed); }
     // Whether an operator wants it gone.
     bool kicked() const { return kicked_.load(std::memory_order_relaxed); }
@@ -61,21 +76,25 @@ class Roster {
     // Under the roster's lock.
     std::string user_;
     std::string role_;
-    std::atomic<State> state_{State::kUnproven};
+    std::atomic<State> state_{State::kUnproven};  // kAtomic and kKicked are set under it
     std::atomic<bool> kicked_{false};
   };
+
+  // `places`: that clients of state kAtomic have.
+  explicit Roster(Places* places) : places_(places) {}
 
   // One line for each of those whose id is above `after`, as many as `most` bytes hold; *left is how many follow.
   //     id, peer, user (or -), role, worker, state, seconds since it came, requests, kept bytes, gets a second and their
   //     p99 in nanoseconds as it told last: separated by tabs
   std::string List(uint64_t after, size_t most, int64_t now_ns, uint64_t* left) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Wants one gone: its worker closes it when it looks at kicks(). False: there is none of this id.
-  bool Kick(uint64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Grows with each Kick(). One load.
+  // Wants one gone.
+  Kick KickOut(uint64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Grows with each kEnding. One load.
   uint64_t kicks() const { return kicks_.load(std::memory_order_acquire); }
 
  private:
+  Places* const places_;
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Entry*> entries_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;

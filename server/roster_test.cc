@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
+#include "server/places.h"
 
 namespace farlook::server {
 namespace {
@@ -19,7 +20,8 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr size_t kPage = 4056;
 
 TEST(Roster, TellsWhoIsThereAndWhatItDid) {
-  Roster roster;
+  Places places(10);
+  Roster roster(&places);
   Roster::Entry silent(&roster, "10.0.0.9:1", 0, kSecondNs);
   Roster::Entry known(&roster, "pid 7\nuid\t0", 3, 2 * kSecondNs);
   known.Welcome("app", "write");
@@ -37,7 +39,8 @@ TEST(Roster, TellsWhoIsThereAndWhatItDid) {
 }
 
 TEST(Roster, AThousandComeInPagesWithoutOneTwice) {
-  Roster roster;
+  Places places(10);
+  Roster roster(&places);
   std::deque<Roster::Entry> entries;
   for (int i = 0; i < 1000; ++i) entries.emplace_back(&roster, absl::StrCat("10.0.0.9:", i), 0, 0);
   std::set<uint64_t> seen;
@@ -62,20 +65,73 @@ TEST(Roster, AThousandComeInPagesWithoutOneTwice) {
 }
 
 TEST(Roster, WhoIsGoneIsNeitherListedNorKicked) {
-  Roster roster;
+  Places places(10);
+  Roster roster(&places);
   auto entry = std::make_unique<Roster::Entry>(&roster, "a", 0, 0);
-  EXPECT_FALSE(roster.Kick(2));
+  EXPECT_EQ(roster.KickOut(2), Roster::Kick::kAbsent);
   EXPECT_EQ(roster.kicks(), 0u);
-  EXPECT_TRUE(roster.Kick(1));
+  EXPECT_EQ(roster.KickOut(1), Roster::Kick::kEnding);
   EXPECT_EQ(roster.kicks(), 1u);
   EXPECT_TRUE(entry->kicked());
   entry.reset();
-  EXPECT_FALSE(roster.Kick(1));
+  EXPECT_EQ(roster.KickOut(1), Roster::Kick::kAbsent);
   uint64_t left;
   EXPECT_EQ(roster.List(0, kPage, 0, &left), "");
   // Expect: an id is used once.
   Roster::Entry next(&roster, "a", 0, 0);
   EXPECT_EQ(roster.List(0, kPage, 0, &left).substr(0, 2), "2\t");
+}
+
+TEST(Roster, WhoStaysWithinAnAtomicIsListedAndItsPlaceIsGivenAwayWhenItIsKicked) {
+  Places places(2);
+  Roster roster(&places);
+  auto first = std::make_unique<Roster::Entry>(&roster, "pid 7 uid 0", 0, 0);
+  auto second = std::make_unique<Roster::Entry>(&roster, "pid 8 uid 0", 0, 0);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(places.Take(/*returns=*/false));
+  first->Set(Roster::State::kClosing);
+  first->StayWithinAtomic();
+  uint64_t left;
+  EXPECT_EQ(roster.List(0, kPage, 0, &left).substr(0, 26), "1\tpid 7 uid 0\t-\t-\t0\tatomic");
+  EXPECT_FALSE(places.Take(/*returns=*/false));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(roster.KickOut(1), Roster::Kick::kVacated);
+    EXPECT_EQ(places.taken(), 1) << "once, however often it is kicked";
+  }
+  EXPECT_EQ(roster.kicks(), 0u) << "no worker has to do anything";
+  EXPECT_NE(roster.List(0, kPage, 0, &left).find("\tkicked\t"), std::string::npos);
+  // Expect: of one that was kicked while it was connected it is given away at once.
+  EXPECT_EQ(roster.KickOut(2), Roster::Kick::kEnding);
+  EXPECT_EQ(places.taken(), 1);
+  second->StayWithinAtomic();
+  EXPECT_EQ(places.taken(), 0);
+  EXPECT_FALSE(first->Leave());
+  EXPECT_FALSE(second->Leave());
+  EXPECT_EQ(roster.List(0, kPage, 0, &left), "");
+}
+
+TEST(Roster, AsManyAsThereArePlacesMayBeKickedWithinAtomics) {
+  Places places(1);
+  Roster roster(&places);
+  Roster::Entry first(&roster, "a", 0, 0);
+  Roster::Entry second(&roster, "b", 0, 0);
+  Roster::Entry third(&roster, "c", 0, 0);
+  for (Roster::Entry* entry : {&first, &second}) {
+    ASSERT_TRUE(places.Take(/*returns=*/false));
+    entry->StayWithinAtomic();
+    if (entry == &second) break;
+    EXPECT_EQ(roster.KickOut(1), Roster::Kick::kVacated);
+  }
+  EXPECT_EQ(roster.KickOut(2), Roster::Kick::kRefused);
+  EXPECT_EQ(places.taken(), 1);
+  uint64_t left;
+  EXPECT_NE(roster.List(1, kPage, 0, &left).find("\tatomic\t"), std::string::npos);
+  // Expect: nor is it done of one that was kicked before.
+  EXPECT_EQ(roster.KickOut(3), Roster::Kick::kEnding);
+  third.StayWithinAtomic();
+  EXPECT_TRUE(third.Leave()) << "it has its place";
+  EXPECT_FALSE(first.Leave());
+  places.Gone();
+  EXPECT_EQ(roster.KickOut(2), Roster::Kick::kVacated);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@
 #include "server/group_url.h"
 #include "server/log.h"
 #include "server/partition_locks.h"
+#include "server/places.h"
 #include "server/process_lock.h"
 #include "server/roster.h"
 #include "server/server_time.h"
@@ -132,8 +133,8 @@ class Server::Impl {
   std::unique_ptr<ProcessLock> process_lock_;  // let go when nothing of this server can be READ any more
   std::unique_ptr<Counters> counters_;
   std::unique_ptr<Users> users_;  // null: everybody may come
-  std::atomic<int64_t> clients_{0};
-  Roster roster_;
+  Places places_{options_.max_clients};
+  Roster roster_{&places_};
   std::vector<std::unique_ptr<rdma::Listener>> listeners_;
   std::vector<rdma::RemoteRange> ranges_;  // of the table, at each listener
   std::vector<rdma::RemoteRange> cells_;   // of counters, likewise; rkey 0: not offered there
@@ -374,9 +375,8 @@ absl::Status Server::Impl::MakeWorker(int number) {
   shared.time = time_;
   shared.incarnation = facts_.incarnation;
   shared.max_value_bytes = options_.max_value_bytes;
-  shared.max_clients = options_.max_clients;
   shared.workers = options_.workers;
-  shared.clients = &clients_;
+  shared.places = &places_;
   shared.roster = &roster_;
   shared.wake_workers = [this] {
     for (const auto& other : seats_) other->endpoints[0]->Wake();

@@ -11,10 +11,20 @@
 #include "absl/strings/str_split.h"
 
 namespace farlook::server {
+namespace {
+
+// Abseil parses each occurrence into a fresh value, so the list of all is kept here.
+std::vector<std::string>* AllAddresses() {
+  static auto* const all = new std::vector<std::string>;
+  return all;
+}
+
+}  // namespace
+
+void ForgetAddresses() { AllAddresses()->clear(); }
 
 bool AbslParseFlag(absl::string_view text, AddressList* list, std::string* error) {
-  // Abseil parses each occurrence into a fresh value, so the list of all is kept here.
-  static auto* const all = new std::vector<std::string>;
+  std::vector<std::string>* const all = AllAddresses();
   for (absl::string_view part : absl::StrSplit(text, ',')) {
     const std::string address(absl::StripAsciiWhitespace(part));
     if (address.empty() && text.empty()) break;  // the default

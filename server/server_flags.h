@@ -17,6 +17,8 @@ struct AddressList {
 };
 bool AbslParseFlag(absl::string_view text, AddressList* list, std::string* error);
 std::string AbslUnparseFlag(const AddressList& list);
+// The next occurrence is the first again.
+void ForgetAddresses();
 
 struct HugePagesFlag {
   rdma::HugePages pages = rdma::HugePages::kAuto;

@@ -3,7 +3,6 @@
 #define FARLOOK_SERVER_SHARED_H_
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,6 +16,7 @@
 #include "server/counters.h"
 #include "server/feed.h"
 #include "server/partition_locks.h"
+#include "server/places.h"
 #include "server/roster.h"
 #include "server/server_time.h"
 #include "server/serving.h"
@@ -29,9 +29,9 @@ inline constexpr absl::string_view kShuttingDownReason = "the server is shutting
 
 // All that it points to outlives the workers.
 struct Shared {
-  // Connections of one worker that have yet to prove who they are: its share of half of max_clients, but one at least.
+  // Connections of one worker that have yet to prove who they are: its share of half of the places, but one at least.
   // Each worker has its own bound, so that who fills one keeps nobody out of another.
-  int64_t max_unproven() const { return std::max<int64_t>(1, max_clients / 2 / workers); }
+  int64_t max_unproven() const { return std::max<int64_t>(1, places->max() / 2 / workers); }
 
   kv::Table* table = nullptr;
   PartitionLocks* locks = nullptr;
@@ -39,7 +39,6 @@ struct Shared {
   ServerTime time;
   uint64_t incarnation = 0;
   uint64_t max_value_bytes = kv::kDefaultMaxValueBytes;
-  int64_t max_clients = 1024;
   int workers = 1;
   int64_t hello_timeout_ns = 3'000'000'000;  // in which a client that has connected must say its Hello
   // In which one that must prove who it is must have done so; but no later than it must have said its Hello.
@@ -47,7 +46,7 @@ struct Shared {
   size_t max_kept_bytes = 128 << 10;  // for one connection; with more it is not listened to (Link::kept_bytes())
   Counters* counters = nullptr;       // null: there are none, and no room for any
   int64_t counter_patience_ns = 2'000'000'000;  // how long a connection may take to acknowledge deleted counters
-  std::atomic<int64_t>* clients = nullptr;      // connections, of all workers
+  Places* places = nullptr;                     // for connections, of all workers
   Roster* roster = nullptr;                     // null: operators are told nothing
   uint32_t figures_ms = 0;                      // between two messages of a client's figures; 0: none are wanted
   int64_t slow_ns = 0;                          // of a request that is slow, and logged; 0: none is

@@ -27,6 +27,7 @@
 #include "server/commit_gate.h"
 #include "server/counters.h"
 #include "server/partition_locks.h"
+#include "server/places.h"
 #include "server/roster.h"
 #include "server/users.h"
 #include "server/worker.h"
@@ -131,7 +132,7 @@ class TestWorker {
                       Users* users = nullptr, uint32_t window = kTestWindow, bool evict = false,
                       RecordStream* stream = nullptr, uint32_t figures_ms = 0, RecordSource* records = nullptr,
                       const std::function<void(Shared*)>& adjust = nullptr)
-      : memory_(region_bytes) {
+      : places(max_clients), memory_(region_bytes) {
     kv::TableOptions options;
     options.incarnation = kTestIncarnation;
     options.hash_seed = 3;
@@ -154,7 +155,6 @@ class TestWorker {
     shared.locks = locks_.get();
     shared.clock = &clock;
     shared.incarnation = kTestIncarnation;
-    shared.max_clients = max_clients;
     shared.users = users;
     shared.records = records;
     if (stream != nullptr) {
@@ -162,7 +162,7 @@ class TestWorker {
       shared.gate = gate_.get();
     }
     shared.figures_ms = figures_ms;
-    shared.clients = &clients;
+    shared.places = &places;
     shared.roster = &roster;
     shared.wake_workers = [this] { ++wakes; };
     shared.stat = [this](absl::string_view what) {
@@ -202,16 +202,16 @@ class TestWorker {
   }
 
   // A client comes and says its Hello; PollAll() lets it in.
-  FakeCall* Call(const kv::Hello& hello, int port = 0) {
-    FakeCall* call = CallSilently(hello, port);
+  FakeCall* Call(const kv::Hello& hello, int port = 0, uint32_t flags = 0) {
+    FakeCall* call = CallSilently(hello, port, flags);
     call->first = hello.Encode();
     return call;
   }
   // The same but for the Hello.
-  FakeCall* CallSilently(const kv::Hello& hello = {}, int port = 0) {
+  FakeCall* CallSilently(const kv::Hello& hello = {}, int port = 0, uint32_t flags = 0) {
     kv::ConnectData connect;
     connect.session = hello.session;
-    connect.flags = (hello.flags & kv::Hello::kReadOnly) != 0 ? kv::ConnectData::kReadOnly : 0u;
+    connect.flags = flags | ((hello.flags & kv::Hello::kReadOnly) != 0 ? kv::ConnectData::kReadOnly : 0u);
     calls_.emplace_back();
     FakeCall* call = &calls_.back();
     call->hello = connect.Encode();
@@ -220,6 +220,13 @@ class TestWorker {
     call->capabilities.local = local;
     worker_->Deliver({std::make_unique<FakeRequest>(call), connect, port});
     return call;
+  }
+
+  // One that comes for an operator.
+  FakeCall* CallAsOperator() {
+    kv::Hello hello;
+    hello.flags = kv::Hello::kReadOnly;
+    return Call(hello, /*port=*/0, kv::ConnectData::kOperator);
   }
 
   FakeCall* Connect(bool read_only = false) {
@@ -316,8 +323,8 @@ class TestWorker {
   bool local = false;              // likewise
   FakeClock clock;
   FakeEndpoint endpoints[2];
-  std::atomic<int64_t> clients{0};
-  Roster roster;
+  Places places;
+  Roster roster{&places};
   std::string stat_text = "uptime 1\n";
   std::function<void()> on_stat;  // while a stat request is answered
   int wakes = 0;

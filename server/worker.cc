@@ -177,7 +177,7 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
     return TakeOther(link, message, incoming.status);
   const kv::Request& request = incoming.request;
   stats_.requests[static_cast<size_t>(request.type)].Add();
-  link.entry.requests.Add();
+  link.entry->requests.Add();
   if (request.type != kv::RequestType::kPutPulled) others_ns_ = now_ns_;
   if (!kv::IsNumbered(request.type)) [[unlikely]]
     return ApplyUnnumbered(link, request);
@@ -250,8 +250,8 @@ void Worker::TakeFigures(Link& link, const kv::Request& request) {
   if (!kv::ClientFigures::Decode(request.value, &figures)) return Drop(link, "malformed message: a client's figures");
   if (link.told == nullptr) link.told = std::make_unique<ToldFigures>(link.welcome_ns);
   figures_.Take(figures, now_ns_, link.told.get());
-  link.entry.gets_per_s.Set(link.told->gets_per_s);
-  link.entry.get_p99_ns.Set(link.told->times.Quantile(0.99));
+  link.entry->gets_per_s.Set(link.told->gets_per_s);
+  link.entry->get_p99_ns.Set(link.told->times.Quantile(0.99));
 }
 
 // False: it waits for the group, among those that are held.
@@ -344,7 +344,7 @@ size_t Worker::PollCounters(int64_t looked_ns) {
     stats_.impatient_drops.Add();
     Drop(link, "did not acknowledge in time that counters were deleted");
   };
-  const auto gone = [this] { admission_.Leave(); };
+  const auto gone = [this](bool has_place) { has_place ? shared_.places->Give() : shared_.places->Gone(); };
   const size_t done = counter_links_->Poll(now_ns_, looked_ns, post, late, gone);
   stats_.clients_within_atomics.Set(counter_links_->within_atomics());
   due_ns_ = std::min(due_ns_, counter_links_->due_ns());
@@ -440,13 +440,13 @@ void Worker::Balance(Link& link) {
   if (kept == link.counted_bytes) return;
   stats_.kept_bytes.Set(stats_.kept_bytes.value() + kept - link.counted_bytes);
   link.counted_bytes = kept;
-  link.entry.kept_bytes.Set(kept);
+  link.entry->kept_bytes.Set(kept);
   const size_t most = link.deaf ? shared_.max_kept_bytes / 2 : shared_.max_kept_bytes;
   const bool deaf = kept > most && !link.closing;
   if (deaf == link.deaf) return;
   link.deaf = deaf;
   link.connection->SetReceiving(!deaf);
-  if (!link.closing) link.entry.Set(deaf ? Roster::State::kDeaf : Roster::State::kWelcome);
+  if (!link.closing) link.entry->Set(deaf ? Roster::State::kDeaf : Roster::State::kWelcome);
   if (deaf) stats_.deaf_times.Add();
   stats_.deaf_connections.Set(stats_.deaf_connections.value() + (deaf ? 1 : uint64_t{0} - 1));
 }

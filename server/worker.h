@@ -169,10 +169,13 @@ class Worker {
   void ExpectSoon(Link& link);
   size_t CloseSilent(int64_t looked_ns);
   size_t DropRevoked();
+  bool IsOperator(const kv::ConnectData& connect, const Visitor& who) const;
+  void LeavePlace(bool operates);
   bool Returns(uint64_t session);
   bool HasRoomForUnproven();
   void LeaveUnproven(Link& link);
   size_t DropKicked();
+  Outcome Kick(const Link& link, uint64_t id, absl::string_view* payload);
 
   // Serving them.
   void HandleBatch(absl::Span<const rdma::Completion> batch);

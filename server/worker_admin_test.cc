@@ -179,6 +179,27 @@ TEST(WorkerAdminOfUsersTest, OnlyTheRoleAdminIsAnswered) {
   EXPECT_TRUE(app->peer.closed_here);
 }
 
+TEST(WorkerAdminOfUsersTest, TheRoleAdminHasAPlaceWhereTheServerIsFull) {
+  User app, ops;
+  app.name = "app";
+  app.uids = {0};
+  app.may_write = true;
+  ops.name = "ops";
+  ops.uids = {2};
+  ops.admin = true;
+  Users users(std::make_shared<const UserList>(std::vector<User>{app, ops}));
+  TestWorker worker(32 << 20, 16, /*max_clients=*/1, 3, &users);
+  const auto enter = [&](FakeCall* call, uint32_t uid) {
+    call->credentials = rdma::PeerCredentials{1, uid, {}};
+    worker.PollAll();
+    return call;
+  };
+  EXPECT_TRUE(TestWorker::Welcome(enter(worker.Call(kv::Hello()), 0)));
+  EXPECT_EQ(TestWorker::RejectOf(enter(worker.CallAsOperator(), 0)).code, kv::RefusalCode::kFull) << "root or not";
+  EXPECT_TRUE(TestWorker::Welcome(enter(worker.CallAsOperator(), 2)));
+  EXPECT_EQ(TestWorker::RejectOf(enter(worker.Call(kv::Hello()), 2)).code, kv::RefusalCode::kFull);
+}
+
 // Has nothing to tell, and whoever comes may follow.
 class NoRecords : public RecordSource {
  public:

@@ -1,4 +1,6 @@
 // How a worker's clients come; worker.cc serves them, worker_ends.cc tells how they go.
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -86,12 +88,12 @@ size_t Worker::AdmitInTurn() {
   return 1;
 }
 
-// Accepts a connection, which is still silent.
 // They would else be told nothing of why, and take it for a refusal that is meant for them.
 void Worker::TurnAwayTheRest() {
   while (!mailbox_.empty()) Admit(mailbox_.Take());
 }
 
+// Accepts a connection, which is still silent.
 void Worker::Admit(Arrival arrival) {
   if (drain_.begun()) return Reject(arrival, kv::RefusalCode::kShuttingDown, kShuttingDownReason);
   absl::StatusOr<Visitor> who = Identify(*arrival.request);
@@ -111,7 +113,10 @@ void Worker::Admit(Arrival arrival) {
                                "they are: ",
                                shared_.max_unproven()));
   }
-  if (!admission_.Enter(arrival.connect.session, &why)) return Reject(arrival, kv::RefusalCode::kFull, why);
+  const bool operates = IsOperator(arrival.connect, *who) && shared_.places->TakeAsOperator();
+  if (!operates && !admission_.Enter(arrival.connect.session, &why)) {
+    return Reject(arrival, kv::RefusalCode::kFull, why);
+  }
   const Port& port = ports_[static_cast<size_t>(arrival.port)];
   const bool may_write = who->user.may_write && (arrival.connect.flags & kv::ConnectData::kReadOnly) == 0;
   const bool cells = may_write && !watches && port.cells.rkey != 0;
@@ -131,9 +136,13 @@ void Worker::Admit(Arrival arrival) {
   const std::array<uint32_t, 2> rkeys = {port.table.rkey, port.cells.rkey};
   auto connection =
       arrival.request->Accept(port.endpoint, accept.Encode(), absl::MakeConstSpan(rkeys).first(cells ? 2 : 1));
-  if (!connection.ok()) return NoRoomFor(arrival, connection.status());
+  if (!connection.ok()) {
+    LeavePlace(operates);
+    return NoRoomFor(arrival, connection.status());
+  }
   auto link = std::make_unique<Link>(*std::move(connection), *std::move(who), shared_.roster, number_, now_ns_);
   link->watches = watches;
+  link->operates = operates;
   link->counters = counters;
   if (returns) link->who.unproven->session = arrival.connect.session;
   link->counts_as_unproven = counts;
@@ -145,6 +154,17 @@ void Worker::Admit(Arrival arrival) {
   stats_.accepted.Add();
   UpdateGauges();
 }
+
+// Whether it comes for an operator, as far as the kernel vouches for that: a process of root's, or of the server's own
+// user, or where there are users of one with the role admin.
+bool Worker::IsOperator(const kv::ConnectData& connect, const Visitor& who) const {
+  static constexpr uint32_t kBoth = kv::ConnectData::kOperator | kv::ConnectData::kReadOnly;
+  if ((connect.flags & kBoth) != kBoth || !who.process.has_value()) return false;
+  if (shared_.users != nullptr) return who.user.admin;
+  return who.process->uid == 0 || who.process->uid == geteuid();
+}
+
+void Worker::LeavePlace(bool operates) { operates ? shared_.places->GiveAsOperator() : admission_.Leave(); }
 
 // Whether it means to go on with a session that is here. Its id is random, so who does not know it cannot hold places
 // with it: such a client comes in beyond the bound, one at a time for each session.
@@ -176,7 +196,6 @@ void Worker::LeaveUnproven(Link& link) {
 
 // Memory or descriptors are short, or the device failed.
 void Worker::NoRoomFor(Arrival& arrival, const absl::Status& status) {
-  admission_.Leave();
   load_.fetch_sub(1, std::memory_order_relaxed);
   uint64_t suppressed;
   if (reject_log_.Allow(now_ns_, &suppressed)) {
@@ -319,7 +338,7 @@ void Worker::Welcome(Link& link, Session* session, bool resumed) {
   link.has_cells_key = welcome.counters.rkey != 0;
   if (!GrantTable(link, &welcome)) return;
   const absl::string_view writes = session->read_only() ? "read" : "write";
-  link.entry.Welcome(link.who.user.name, link.who.user.admin ? absl::StrCat(writes, ",admin") : writes);
+  link.entry->Welcome(link.who.user.name, link.who.user.admin ? absl::StrCat(writes, ",admin") : writes);
   Send(link, welcome.Encode(), {});
   Log(LogLevel::kDebug, "client connected",
       {{"peer", link.connection->peer()},
@@ -340,7 +359,7 @@ void Worker::WelcomeWatcher(Link& link) {
   welcome.window = 1;
   welcome.time_us = shared_.time.At(now_ns_);
   if (!GrantTable(link, &welcome)) return;
-  link.entry.Welcome(link.who.user.name, "watch");
+  link.entry->Welcome(link.who.user.name, "watch");
   Send(link, welcome.Encode(), {});
 }
 

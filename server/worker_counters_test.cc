@@ -1,13 +1,22 @@
 // Counters by message, and what a worker does so that a deleted counter's cell is not touched by those who knew it.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "kv/cell_notice.h"
 #include "kv/cell_region.h"
 #include "kv/counter_value.h"
+#include "kv/handshake.h"
 #include "kv/message.h"
+#include "rdma/transport.h"
 #include "server/test_worker.h"
 
 namespace farlook::server {
@@ -241,16 +250,115 @@ TEST_F(WorkerCountersTest, AClientWithinAnAtomicCountsAsAClientUntilItIsGone) {
   call->peer.Send("no request at all");
   worker.PollAll();
   ASSERT_TRUE(call->peer.disconnected);
-  EXPECT_EQ(worker.clients.load(), 1);
+  EXPECT_EQ(worker.places.taken(), 1);
   EXPECT_EQ(worker.worker().stats().clients_within_atomics.value(), 1u);
   EXPECT_TRUE(TestWorker::Welcome(worker.Connect()));
   EXPECT_EQ(TestWorker::RejectOf(worker.Connect()).code, kv::RefusalCode::kFull);
   call->peer.quiescent = true;
   worker.clock.now_ns += 10'000'000'000;
   worker.PollAll();
-  EXPECT_EQ(worker.clients.load(), 1);
+  EXPECT_EQ(worker.places.taken(), 1);
   EXPECT_EQ(worker.worker().stats().clients_within_atomics.value(), 0u);
   EXPECT_TRUE(TestWorker::Welcome(worker.Connect()));
+}
+
+class WorkerKickTest : public testing::Test {
+ protected:
+  // One that is within an atomic when its connection ends.
+  FakeCall* Stopped() {
+    FakeCall* call = worker_.Connect();
+    EXPECT_TRUE(TestWorker::Welcome(call));
+    worker_.Ask(call, MakeCounter(RequestType::kCounterRead, 1, "c"));
+    call->peer.quiescent = false;
+    call->peer.Send("no request at all");
+    worker_.PollAll();
+    return call;
+  }
+  FakeCall* Operator(uint32_t uid) {
+    FakeCall* call = worker_.CallAsOperator();
+    call->credentials = rdma::PeerCredentials{7, uid, {}};
+    worker_.PollAll();
+    return call;
+  }
+  std::optional<TestReply> Ask(FakeCall* call, absl::string_view what) {
+    return worker_.Ask(call, MakeRequest(RequestType::kAdmin, ++number_, what));
+  }
+  uint64_t within_atomics() { return worker_.worker().stats().clients_within_atomics.value(); }
+
+  uint64_t number_ = 0;
+  TestWorker worker_{32 << 20, /*max_kept=*/16, /*max_clients=*/2};
+};
+
+// Somebody who fills all places so is seen by an operator, who has a place of its own, and gives them to others.
+TEST_F(WorkerKickTest, WhoFillsThePlacesWithinAtomicsIsKicked) {
+  FakeCall* stopped[] = {Stopped(), Stopped()};
+  EXPECT_EQ(TestWorker::RejectOf(worker_.Connect()).code, kv::RefusalCode::kFull);
+  FakeCall* ops = Operator(geteuid());
+  ASSERT_TRUE(TestWorker::Welcome(ops));
+  const std::string listed = Ask(ops, "clients@0")->payload;
+  EXPECT_EQ(std::count(listed.begin(), listed.end(), '\n'), 3) << listed;
+  EXPECT_TRUE(absl::StrContains(listed, "\tatomic\t")) << listed;
+  EXPECT_EQ(Ask(ops, "kick 1")->payload, "");
+  EXPECT_TRUE(absl::StrContains(Ask(ops, "clients@0")->payload, "\tkicked\t"));
+  EXPECT_EQ(within_atomics(), 2u) << "it is not gone";
+  EXPECT_NE(stopped[0]->peer.connection, nullptr);
+  EXPECT_TRUE(TestWorker::Welcome(worker_.Connect()));
+  EXPECT_EQ(TestWorker::RejectOf(worker_.Connect()).code, kv::RefusalCode::kFull);
+  // Expect: when it is gone nothing is counted twice.
+  for (FakeCall* call : stopped) call->peer.quiescent = true;
+  worker_.clock.now_ns += 10'000'000'000;
+  worker_.PollAll();
+  EXPECT_EQ(within_atomics(), 0u);
+  EXPECT_EQ(worker_.places.taken(), 1);
+  EXPECT_FALSE(absl::StrContains(Ask(ops, "clients@0")->payload, "\tkicked\t"));
+}
+
+TEST_F(WorkerKickTest, SoManyMayBeKickedAndNotGone) {
+  FakeCall* ops = Operator(0);
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 2; ++i) Stopped();
+    if (round == 0) {
+      for (int id = 2; id < 4; ++id) EXPECT_EQ(Ask(ops, absl::StrCat("kick ", id))->payload, "");
+    }
+  }
+  const std::string refused = Ask(ops, "kick 4")->payload;
+  EXPECT_TRUE(absl::StartsWith(refused, "refused: 2 clients that were stopped within atomics are kicked")) << refused;
+  EXPECT_TRUE(absl::StrContains(refused, "end the processes")) << refused;
+  EXPECT_EQ(TestWorker::RejectOf(worker_.Connect()).code, kv::RefusalCode::kFull);
+  worker_.calls()[1].peer.quiescent = true;
+  worker_.clock.now_ns += 10'000'000'000;
+  worker_.PollAll();
+  EXPECT_EQ(within_atomics(), 3u);
+  EXPECT_EQ(Ask(ops, "kick 4")->payload, "");
+  EXPECT_TRUE(TestWorker::Welcome(worker_.Connect()));
+}
+
+TEST_F(WorkerKickTest, OneThatIsKickedWithinAnAtomicHasNoPlaceAnyMore) {
+  FakeCall* ops = Operator(0);
+  FakeCall* call = worker_.Connect();
+  worker_.Ask(call, MakeCounter(RequestType::kCounterRead, 1, "c"));
+  call->peer.quiescent = false;
+  EXPECT_EQ(Ask(ops, "kick 2")->payload, "");
+  worker_.PollAll();
+  EXPECT_EQ(within_atomics(), 1u);
+  EXPECT_EQ(worker_.places.taken(), 0);
+}
+
+TEST_F(WorkerKickTest, OnlyOperatorsHavePlacesBeyondTheOthersAndOnlySoMany) {
+  for (int i = 0; i < 2; ++i) worker_.Connect();
+  EXPECT_EQ(TestWorker::RejectOf(Operator(geteuid() + 1)).code, kv::RefusalCode::kFull) << "of another user";
+  FakeCall* remote = worker_.CallAsOperator();
+  worker_.PollAll();
+  EXPECT_EQ(TestWorker::RejectOf(remote).code, kv::RefusalCode::kFull) << "of another host";
+  FakeCall* first = Operator(0);
+  EXPECT_TRUE(TestWorker::Welcome(first));
+  EXPECT_TRUE(TestWorker::Welcome(Operator(geteuid())));
+  EXPECT_EQ(TestWorker::RejectOf(Operator(0)).code, kv::RefusalCode::kFull);
+  EXPECT_EQ(worker_.Ask(first, MakePut(1, "k", "v"))->code, Code::kReadOnly);
+  first->peer.Break();
+  worker_.PollAll();
+  EXPECT_TRUE(TestWorker::Welcome(Operator(0)));
+  EXPECT_EQ(worker_.places.taken(), 2);
 }
 
 TEST_F(WorkerCountersTest, FalseAcknowledgementsEndTheConnection) {

@@ -76,9 +76,23 @@ Outcome Worker::Administer(const Link& link, const kv::Request& request, absl::s
     return Outcome(kv::Code::kOk, left);
   }
   if (!absl::ConsumePrefix(&what, "kick ") || !absl::SimpleAtoi(what, &id)) return Outcome(kv::Code::kUnsupported);
-  if (!shared_.roster->Kick(id)) return Outcome(kv::Code::kNotFound);
+  return Kick(link, id, payload);
+}
+
+Outcome Worker::Kick(const Link& link, uint64_t id, absl::string_view* payload) {
+  const Roster::Kick kick = shared_.roster->KickOut(id);
+  if (kick == Roster::Kick::kAbsent) return Outcome(kv::Code::kNotFound);
+  if (kick == Roster::Kick::kRefused) {
+    page_ =
+        absl::StrCat("refused: ", shared_.places->max(), " clients that were stopped within atomics are kicked, as ",
+                     "many as --max_clients, and not gone: end the processes of these first");
+    *payload = page_;
+    return Outcome(kv::Code::kOk);
+  }
   // Each is logged: only operators do that, and somebody is to answer for it.
-  Log(LogLevel::kInfo, "operator kicks a client",
+  Log(LogLevel::kInfo,
+      kick == Roster::Kick::kVacated ? "operator gives the place of a client within an atomic to others"
+                                     : "operator kicks a client",
       {{"peer", link.connection->peer()}, {"user", link.who.user.name}, {"id", id}});
   if (shared_.wake_workers) shared_.wake_workers();
   return Outcome(kv::Code::kOk);
@@ -89,7 +103,7 @@ size_t Worker::DropKicked() {
   kicks_seen_ = shared_.roster->kicks();
   std::vector<Link*> kicked;
   for (auto& [link, owned] : links_) {
-    if (link->entry.kicked() && !link->closing) kicked.push_back(link);
+    if (link->entry->kicked() && !link->closing) kicked.push_back(link);
   }
   for (Link* link : kicked) Drop(*link, "an operator ended its connection");
   return kicked.size();
@@ -113,7 +127,7 @@ void Worker::Drop(Link& link, absl::string_view reason) {
 void Worker::Close(Link& link) {
   if (link.closing) return;
   link.closing = true;
-  link.entry.Set(Roster::State::kClosing);
+  link.entry->Set(Roster::State::kClosing);
   LeaveUnproven(link);
   std::erase(silent_, &link);
   if (link.predecessor != nullptr) {  // it will not be welcome when that one has drained
@@ -160,9 +174,10 @@ void Worker::OnDisconnected(Link& link) {
   std::erase(silent_, &link);
   if (shared_.gate != nullptr) ForgetInGroup(link);
   if (link.told != nullptr) figures_.Forget(link.told.get());
+  const bool operates = link.operates;
   const bool gone = counter_links_ == nullptr || counter_links_->Closed(link, now_ns_);
   links_.erase(&link);  // destroys the queue pair: nothing of its can arrive
-  if (gone) admission_.Leave();
+  if (gone) LeavePlace(operates);
   load_.fetch_sub(1, std::memory_order_relaxed);
   if (session != nullptr) Part(session, successor);
   if (shared_.client_gone) shared_.client_gone();

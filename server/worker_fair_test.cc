@@ -382,7 +382,7 @@ TEST_F(WorkerFairTest, WhoStoppedWithinAnAtomicIsLookedAtAFewAtATime) {
     stopped.push_back(call);
   }
   t_.PollAll();
-  EXPECT_EQ(t_.clients.load(), 100);
+  EXPECT_EQ(t_.places.taken(), 100);
   const auto looks = [&stopped] {
     size_t sum = 0;
     for (const FakeCall* call : stopped) sum += call->peer.quiescent_looks;
@@ -400,7 +400,7 @@ TEST_F(WorkerFairTest, WhoStoppedWithinAnAtomicIsLookedAtAFewAtATime) {
     t_.clock.AdvanceMs(1);
     t_.worker().Poll();
   }
-  EXPECT_EQ(t_.clients.load(), 0);
+  EXPECT_EQ(t_.places.taken(), 0);
 }
 
 TEST(WorkerKeptSessionsTest, WhoOnlyReadsTakesNoRoomFromWhoWrote) {

@@ -250,7 +250,7 @@ void Worker::BeginFeed(Link& link, absl::string_view message) {
   }
   link.feed = std::make_unique<Feed>(*feed, *follow);
   feeds_.push_back(&link);
-  link.entry.Set(Roster::State::kBackup);
+  link.entry->Set(Roster::State::kBackup);
   Log(LogLevel::kInfo, "a backup follows",
       {{"peer", link.connection->peer()},
        {"incarnation", absl::Hex(follow->incarnation)},

@@ -58,7 +58,7 @@ TEST_F(WorkerTest, ResumptionDiscardsWhatTheOldConnectionHadQueued) {
   EXPECT_EQ(t_.Ask(next, MakePut(1, "k", "v"))->code, Code::kOk);
   EXPECT_EQ(t_.ReadKey("k"), "v");
   EXPECT_EQ(t_.table().stats().puts, 1u);
-  EXPECT_EQ(t_.clients.load(), 1);
+  EXPECT_EQ(t_.places.taken(), 1);
 }
 
 TEST_F(WorkerTest, TheLatestOfSeveralResumptionsWins) {
@@ -123,7 +123,7 @@ TEST_F(WorkerTest, AnAcceptThatFailsKeepsTheSession) {
   gone->accept_status = absl::UnavailableError("the client is gone");
   t_.PollAll();
   EXPECT_EQ(t_.worker().load(), 0);
-  EXPECT_EQ(t_.clients.load(), 0);
+  EXPECT_EQ(t_.places.taken(), 0);
   FakeCall* next = Resume(TestWorker::HelloAfter(call));
   EXPECT_EQ(TestWorker::WelcomeOf(next).flags, kv::Welcome::kResumed);
   EXPECT_EQ(t_.Ask(next, MakePut(1, "k", "v"))->bytes, first->bytes);
@@ -191,7 +191,7 @@ TEST_F(WorkerTest, WhoSaysNoHelloInTimeIsDropped) {
   FakeCall* silent = t_.CallSilently();
   t_.PollAll();
   ASSERT_TRUE(silent->accepted);
-  EXPECT_EQ(t_.clients.load(), 1) << "it counts as a client";
+  EXPECT_EQ(t_.places.taken(), 1) << "it counts as a client";
   EXPECT_EQ(stats().sessions.value(), 0u);
   EXPECT_EQ(t_.worker().due_ns(), t_.clock.now_ns + kTestHelloNs);
   t_.clock.now_ns += kTestHelloNs - 1;
@@ -204,7 +204,7 @@ TEST_F(WorkerTest, WhoSaysNoHelloInTimeIsDropped) {
   EXPECT_FALSE(other->peer.disconnecting);
   EXPECT_EQ(stats().silent_drops.value(), 1u);
   EXPECT_EQ(t_.worker().due_ns(), Worker::kNever);
-  EXPECT_EQ(t_.clients.load(), 1);
+  EXPECT_EQ(t_.places.taken(), 1);
 }
 
 TEST_F(WorkerTest, AServerThatStoodStillDropsNobodyWhoSpokeMeanwhile) {
@@ -264,7 +264,7 @@ TEST_F(WorkerTest, AHelloThatCannotBeIsRefusedWithACodeAndTimeToReadIt) {
   }
   EXPECT_EQ(stats().refused.value(), 4u);
   EXPECT_EQ(stats().silent_drops.value(), 0u);
-  EXPECT_EQ(t_.clients.load(), 0);
+  EXPECT_EQ(t_.places.taken(), 0);
 }
 
 TEST_F(WorkerTest, WhoWaitsForItsOldConnectionMayBeGoneFirst) {
@@ -277,7 +277,7 @@ TEST_F(WorkerTest, WhoWaitsForItsOldConnectionMayBeGoneFirst) {
   EXPECT_TRUE(next->peer.disconnected);
   old->peer.Release();
   t_.PollAll();
-  EXPECT_EQ(t_.clients.load(), 0);
+  EXPECT_EQ(t_.places.taken(), 0);
   EXPECT_EQ(t_.worker().load(), 0);
 }
 

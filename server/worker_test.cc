@@ -29,7 +29,7 @@ TEST_F(WorkerTest, WelcomesAClient) {
   EXPECT_EQ(TestWorker::AcceptOf(call).table.rkey, 11u);
   EXPECT_EQ(call->rkeys, (std::vector<uint32_t>{11, 12}));
   EXPECT_EQ(t_.worker().load(), 1);
-  EXPECT_EQ(t_.clients.load(), 1);
+  EXPECT_EQ(t_.places.taken(), 1);
 }
 
 TEST_F(WorkerTest, TheRangeIsThatOfTheListener) {

@@ -1,5 +1,4 @@
 // Who may come to a worker that has users, and what each may do.
-#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "kv/handshake.h"
 #include "kv/message.h"
 #include "kv/proof.h"
+#include "server/places.h"
 #include "server/session.h"
 #include "server/test_worker.h"
 #include "server/users.h"
@@ -238,7 +238,7 @@ TEST_F(WorkerUsersTest, WhoDoesNotProveItHoldsHalfOfThePlacesAndMakesRoomForWhoD
   std::vector<FakeCall*> calls;
   for (int i = 0; i < 20; ++i) calls.push_back(i % 2 == 0 ? Begin("app") : worker_.CallSilently());
   worker_.PollAll();
-  EXPECT_EQ(worker_.clients.load(), 3);
+  EXPECT_EQ(worker_.places.taken(), 3);
   EXPECT_EQ(worker_.worker().unproven(), 3);
   // Expect: whom the kernel vouches for comes at once.
   FakeCall* local = worker_.Call(kv::Hello());
@@ -259,7 +259,7 @@ TEST_F(WorkerUsersTest, WhoDoesNotProveItHoldsHalfOfThePlacesAndMakesRoomForWhoD
   worker_.clock.now_ns += worker_.shared().proof_timeout_ns;
   worker_.PollAll();
   EXPECT_EQ(worker_.worker().unproven(), 0);
-  EXPECT_EQ(worker_.clients.load(), 2);
+  EXPECT_EQ(worker_.places.taken(), 2);
   Begin("app")->peer.Break();
   worker_.PollAll();
   EXPECT_EQ(worker_.worker().unproven(), 0);
@@ -336,10 +336,10 @@ TEST_F(WorkerUsersTest, OnThisHostTheKernelSaysWhoItIs) {
 
 TEST(WorkersUsersTest, WhoFillsOneWorkerKeepsNobodyOutOfAnother) {
   Users users(ThreeUsers());
-  std::atomic<int64_t> clients{0};
-  const auto adjust = [&clients](Shared* shared) {
+  Places places(8);
+  const auto adjust = [&places](Shared* shared) {
     shared->workers = 2;
-    shared->clients = &clients;
+    shared->places = &places;
   };
   TestWorker first(32 << 20, 16, /*max_clients=*/8, /*number=*/0, &users, kTestWindow, /*evict=*/false, nullptr, 0,
                    nullptr, adjust);
@@ -348,7 +348,7 @@ TEST(WorkersUsersTest, WhoFillsOneWorkerKeepsNobodyOutOfAnother) {
   for (int i = 0; i < 20; ++i) first.CallSilently();
   first.PollAll();
   EXPECT_EQ(first.worker().unproven(), 2);
-  EXPECT_EQ(clients.load(), 2);
+  EXPECT_EQ(places.taken(), 2);
   kv::Hello hello;
   hello.user = "app";
   hello.nonce = kv::RandomNonce();

@@ -1,6 +1,8 @@
 // Commands for operators: who is connected, and to end a connection.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
 #include "client/cli/encoding.h"
 #include "client/cli/json_line.h"
@@ -49,6 +52,23 @@ void PrintTable(const std::vector<ConnectedClient>& clients, Output& out) {
   }
 }
 
+// Of clients that are gone and whose processes were stopped within atomics: which these are, and what helps.
+void NoteStopped(const std::vector<ConnectedClient>& clients, Console& console) {
+  std::map<std::string, size_t> processes;  // and how many of these places each has
+  size_t places = 0;
+  for (const ConnectedClient& client : clients) {
+    if (client.state != "atomic") continue;
+    ++processes[Escape(client.peer)];
+    ++places;
+  }
+  if (places == 0) return;
+  std::vector<std::string> named;
+  for (const auto& [peer, count] : processes) named.push_back(absl::StrCat(peer, " (", count, ")"));
+  console.Note(absl::StrCat("places that clients have who are gone, but were stopped within an atomic: ", places,
+                            ", of ", absl::StrJoin(named, ", "),
+                            "; let these processes go on, end them, or kick their ids"));
+}
+
 }  // namespace
 
 ExitCode RunClients(Context& context) {
@@ -61,6 +81,7 @@ ExitCode RunClients(Context& context) {
     if (!context.options.json) {
       if (!group.empty()) out.WriteLine(absl::StrCat("group ", group));
       PrintTable(*clients, out);
+      NoteStopped(*clients, context.console);
       continue;
     }
     for (const ConnectedClient& client : *clients) out.WriteLine(ToJson(client, group).ToString());

@@ -16,7 +16,8 @@ constexpr int64_t kMaxWaitMs = 100;
 absl::StatusOr<std::unique_ptr<Store>> ClientStore::Connect(const Options& options) {
   ClientOptions client_options;
   client_options.timeout_ms = options.timeout_ms;
-  client_options.read_only = options.read_only;
+  client_options.read_only = options.read_only || options.as_operator;
+  client_options.as_operator = options.as_operator;
   client_options.user = options.user;
   client_options.secret_file = options.secret_file;
   client_options.wait_for_server = options.wait;

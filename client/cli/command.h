@@ -72,6 +72,7 @@ struct Command {
   size_t max_operands;
   bool needs_store;
   ExitCode (*run)(Context& context);
+  bool for_operators = false;  // so that kv_cli which was started for it comes as an operator
 };
 
 // With --json, the answer to a request that is none: no command, an unknown one, or operands that do not fit. The

@@ -97,12 +97,17 @@ constexpr absl::string_view kClientsDetails =
     "A line for each connection, or one JSON object: its id, from where, the user\n"
     "and what it may do, its state, since when, requests that arrived, bytes that\n"
     "wait for it, and, with --client_figures of kv_server, gets a second and what 99\n"
-    "of 100 take at most. Where the server has --users: the role admin.\n";
+    "of 100 take at most. A client whose state is atomic is gone, but its process was\n"
+    "stopped within an atomic and counts for --max_clients: let it go on, end it, or\n"
+    "kick it. A server that is full answers root and its own user on its host; where\n"
+    "it has --users, the role admin, which is wanted then.\n";
 
 constexpr absl::string_view kKickDetails =
     "ID is what clients prints. The client is free to come again, and takes up its\n"
-    "session: to keep it away revoke its user. Exits with 1 if there is no such\n"
-    "client. Where the server has --users: the role admin.\n";
+    "session: to keep it away revoke its user. Of one whose state is atomic the place\n"
+    "is given to others, and the state is kicked until its process goes on or ends.\n"
+    "Exits with 1 if there is no such client. Where the server has --users: the role\n"
+    "admin.\n";
 
 constexpr absl::string_view kClusterDetails =
     "Of a group (kv_server --group), by the addresses of all its servers, separated\n"
@@ -209,8 +214,17 @@ std::vector<Command> MakeCommands() {
       {"watch", "", "print the figures and their rates every second", kWatchDetails, repeat_flags, 0, 0, true,
        RunWatch},
       {"top", "", "print a line every second of what the server does", kTopDetails, repeat_flags, 0, 0, true, RunTop},
-      {"clients", "", "print who is connected", kClientsDetails, {"group"}, 0, 0, true, RunClients},
-      {"kick", "ID...", "end connections", kKickDetails, {"group"}, 1, kMany, true, RunKick},
+      {"clients",
+       "",
+       "print who is connected",
+       kClientsDetails,
+       {"group"},
+       0,
+       0,
+       true,
+       RunClients,
+       /*for_operators=*/true},
+      {"kick", "ID...", "end connections", kKickDetails, {"group"}, 1, kMany, true, RunKick, /*for_operators=*/true},
       {"cluster",
        "status|handover|add|remove|rebalance|cancel [GROUP]",
        "show groups and their servers, change a primary,\nmove slots between groups",

@@ -82,8 +82,10 @@ std::string Unavailable(absl::string_view cause, const Options& options) {
 std::string Exhausted(absl::string_view cause, const Options& options) {
   if (cause.empty()) return "the server's memory is full: delete keys, or start kv_server with more --memory";
   // It turns clients away: the cause says which limit that is.
-  if (absl::StrContains(cause, "--max_clients") || absl::StrContains(cause, "--max_kept_sessions")) {
-    return absl::StrCat("the server at ", options.address, " is full: ", cause, "; --wait waits for room");
+  const bool of_clients = absl::StrContains(cause, "--max_clients");
+  if (of_clients || absl::StrContains(cause, "--max_kept_sessions")) {
+    return absl::StrCat("the server at ", options.address, " is full: ", cause, "; --wait waits for room",
+                        of_clients ? "; who they are kv_cli clients tells root and the server's user on its host" : "");
   }
   return std::string(cause);  // each says what is short, of the server or of this process, and what helps
 }

@@ -40,7 +40,7 @@ TEST(ExplainTest, RefusalsSayWhatHappenedAndWhatToDo) {
                            "the server has its limit of 2 clients; close some, or raise --max_clients"),
               options),
       "the server at shm:///x is full: the server has its limit of 2 clients; close some, or raise --max_clients; "
-      "--wait waits for room");
+      "--wait waits for room; who they are kv_cli clients tells root and the server's user on its host");
   EXPECT_THAT(Explain(NotConnected(absl::StatusCode::kPermissionDenied, "user 17 may not"), options),
               AllOf(HasSubstr("does not allow this: ask who runs it"), HasSubstr("(user 17 may not)")));
   EXPECT_EQ(Explain(NotConnected(absl::StatusCode::kFailedPrecondition, "there is no table \"t\" here: use another"),

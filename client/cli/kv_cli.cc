@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/arguments.h"
+#include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/console.h"
 #include "client/cli/explain.h"
@@ -46,6 +48,9 @@ class Connection {
 ExitCode Run(const std::vector<std::string>& words, Console* console, const Connect& connect) {
   absl::StatusOr<Arguments> arguments = ParseArguments(words, Options());
   if (!arguments.ok()) {
+    if (std::find(words.begin(), words.end(), "--json") != words.end()) {
+      AnswerUsageError(*console, arguments.status().message());
+    }
     console->Error(absl::StrCat(arguments.status().message(), "; see: kv_cli help"));
     return ExitCode::kUsage;
   }
@@ -67,7 +72,9 @@ ExitCode Run(const std::vector<std::string>& words, Console* console, const Conn
   }
   for (const Flag* flag : arguments->flags) {
     if (flag->scope != Flag::Scope::kCommand) continue;
-    console->Error(absl::StrCat("--", flag->name, " is for a command, and there is none; see: kv_cli help"));
+    const std::string why = absl::StrCat("--", flag->name, " is for a command, and there is none");
+    if (options.json) AnswerUsageError(*console, why);
+    console->Error(absl::StrCat(why, "; see: kv_cli help"));
     return ExitCode::kUsage;
   }
   const bool on_terminal = console->in_is_terminal() && (console->out().is_terminal() || console->err().is_terminal());

@@ -153,6 +153,13 @@ delete k
     self.check(stdin=b"", code=0)
     self.check("--json", stdin=b"get k", code=0, out=b'{"key":"k","value":"v","version":1}\n')
 
+  def test_with_json_a_command_line_that_is_wrong_has_an_answer_too(self):
+    for words in (("get", "--nosuch", "k"), ("--timeout_ms=x", "get", "k"), ("--print_version",)):
+      result = self.check("--json", *words, code=64, err="kv_cli: ")
+      answer = json.loads(result.stdout)
+      self.assertEqual(answer["error"], "invalid_argument")
+      self.assertIn(answer["message"], result.stderr.decode())
+
   def test_session_ends_when_the_server_is_gone(self):
     result = self.check(stdin=b"ping\nping\nget k\nget k\n", code=3, err="line 3: get: key", environment={"FAULT": "3 14"})
     self.assertIn(b"the session ends here", result.stderr)

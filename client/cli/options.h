@@ -26,6 +26,7 @@ struct Options {
   bool read_only = false;
   bool wait = false;
   bool history = true;
+  bool as_operator = false;  // not a flag: the command is for operators
   bool version = false;
 
   // Of every command.

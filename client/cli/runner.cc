@@ -93,7 +93,9 @@ ExitCode Runner::Run(const Arguments& arguments) {
                     mode_,
                     &server_gone_};
     if (command->needs_store) {
-      absl::StatusOr<Store*> store = source_(arguments.options);
+      Options options = arguments.options;
+      options.as_operator = mode_ == Mode::kOneShot && command->for_operators;
+      absl::StatusOr<Store*> store = source_(options);
       if (!store.ok() && store.status().code() == absl::StatusCode::kInvalidArgument) {
         return UsageError(store.status().message(), "", arguments.options);
       }

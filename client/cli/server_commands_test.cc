@@ -80,6 +80,23 @@ TEST_F(ServerCommandsTest, ClientsAreListedAndKicked) {
   EXPECT_THAT(Err(), HasSubstr("the role admin"));
 }
 
+TEST_F(ServerCommandsTest, WhoHoldsPlacesWithinAtomicsIsNamed) {
+  ConnectedClient client;
+  for (const auto& [peer, state] : std::vector<std::pair<std::string, std::string>>{{"pid 7 uid 0", "atomic"},
+                                                                                    {"pid 8 uid 0", "welcome"},
+                                                                                    {"pid 7 uid 0", "atomic"},
+                                                                                    {"pid 9 uid 0", "kicked"}}) {
+    ++client.id;
+    client.peer = peer;
+    client.state = state;
+    store().clients().push_back(client);
+  }
+  EXPECT_EQ(Run({"clients"}), ExitCode::kOk);
+  EXPECT_THAT(Err(), HasSubstr("within an atomic: 2, of pid 7 uid 0 (2); let these processes go on"));
+  EXPECT_EQ(Run({"clients", "--json"}), ExitCode::kOk);
+  EXPECT_EQ(Err(), "");
+}
+
 TEST_F(ServerCommandsTest, OfAClusterAllGroupsAreMeant) {
   store().groups() = {{"kv.0", 3, {"tcp://a:1"}, 2048, "0-2047"}, {"kv.1", 1, {}, 2048, "2048-4095"}};
   store().set_server_stats(std::string("keys 5\n"));

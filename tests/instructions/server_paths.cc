@@ -33,6 +33,7 @@
 #include "server/acceptor.h"
 #include "server/log.h"
 #include "server/partition_locks.h"
+#include "server/places.h"
 #include "server/worker.h"
 
 namespace farlook {
@@ -68,7 +69,7 @@ class ServerPaths {
     shared.locks = locks_.get();
     shared.clock = &rdma::Clock::Real();
     shared.incarnation = 1;
-    shared.clients = &clients_;
+    shared.places = &places_;
     server::SessionOptions sessions;
     sessions.incarnation = 1;
     sessions.random = [this] { return random_ += server::SessionTable::kMaxWorkers; };
@@ -143,7 +144,7 @@ class ServerPaths {
   std::unique_ptr<rdma::Listener> listener_;
   rdma::RemoteRange range_;
   std::unique_ptr<rdma::Endpoint> endpoint_;
-  std::atomic<int64_t> clients_{0};
+  server::Places places_{1024};
   uint64_t random_ = 0;
   std::unique_ptr<server::Worker> worker_;
   std::unique_ptr<server::Acceptor> acceptor_;

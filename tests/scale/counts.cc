@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -23,6 +22,7 @@
 #include "server/acceptor.h"
 #include "server/log.h"
 #include "server/partition_locks.h"
+#include "server/places.h"
 #include "server/session.h"
 #include "server/worker.h"
 
@@ -52,7 +52,7 @@ class Server {
     shared.locks = locks_.get();
     shared.clock = clock;
     shared.incarnation = options.incarnation;
-    shared.clients = &clients_;
+    shared.places = &places_;
     shared.stat = [](absl::string_view) { return std::string(); };
     server::SessionOptions sessions;
     sessions.incarnation = options.incarnation;
@@ -76,7 +76,7 @@ class Server {
  private:
   std::unique_ptr<char, FreeDeleter> region_;
   bench::Random random_{3};
-  std::atomic<int64_t> clients_{0};
+  server::Places places_{1024};
   std::unique_ptr<kv::Table> table_;
   std::unique_ptr<server::PartitionLocks> locks_;
   std::unique_ptr<rdma::Listener> listener_;

@@ -145,7 +145,7 @@ void SimServer::Start() {
   shared.counters = parts.counters.get();
   shared.counter_patience_ns = world_->plan.patience_ns;
   shared.workers = worker_count;
-  shared.clients = &parts.clients;
+  shared.places = &parts.places;
   if (parts.group != nullptr) {
     shared.wake_workers = [this] { Wake(); };
     shared.gate = parts.gate.get();

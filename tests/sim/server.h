@@ -5,7 +5,6 @@
 #ifndef FARLOOK_TESTS_SIM_SERVER_H_
 #define FARLOOK_TESTS_SIM_SERVER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,6 +19,7 @@
 #include "server/counters.h"
 #include "server/group.h"
 #include "server/partition_locks.h"
+#include "server/places.h"
 #include "server/server_time.h"
 #include "server/worker.h"
 #include "tests/sim/world.h"
@@ -71,7 +71,7 @@ class SimServer {
     std::unique_ptr<server::Group> group;  // null: it is in none
     std::unique_ptr<server::CommitGate> gate;
     std::unique_ptr<server::Counters> counters;  // null without
-    std::atomic<int64_t> clients{0};
+    server::Places places{1024};
     std::unique_ptr<rdma::Listener> listener;
     std::vector<std::unique_ptr<rdma::Endpoint>> endpoints;
     std::vector<std::unique_ptr<server::Worker>> workers;

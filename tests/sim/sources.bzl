@@ -222,6 +222,7 @@ HEADERS = [
     "server/mailbox.h",
     "server/outcomes.h",
     "server/partition_locks.h",
+    "server/places.h",
     "server/pull_queue.h",
     "server/record_sink.h",
     "server/refill.h",

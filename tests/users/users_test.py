@@ -94,6 +94,7 @@ class UsersTest(unittest.TestCase):
   def assert_fails(self, result, text):
     self.assertNotEqual(result[0], 0, result[1])
     self.assertIn(text, result[1])
+    self.assertNotIn('start it with', result[1])  # there is a server
 
 
   def connected(self, server, **who):

@@ -18,12 +18,14 @@ namespace farlook {
 
 // A connection of a server.
 struct ConnectedClient {
-  uint64_t id = 0;          // of this connection, used once in the server's life
-  std::string peer;         // from where: a process of the server's host, or an address
-  std::string user;         // who it has proved to be; "-": nobody was asked
-  std::string role;         // what it may do: read, write, admin; "-": it was not let in yet
-  int worker = 0;           // that serves it
-  std::string state;        // unproven, welcome, backup, deaf (it does not take its replies), closing
+  uint64_t id = 0;   // of this connection, used once in the server's life
+  std::string peer;  // from where: a process of the server's host, or an address
+  std::string user;  // who it has proved to be; "-": nobody was asked
+  std::string role;  // what it may do: read, write, admin; "-": it was not let in yet
+  int worker = 0;    // that serves it
+  // unproven, welcome, backup, deaf (it does not take its replies), closing; atomic: its connection is over, but its
+  // process was stopped within an atomic, and counts as a client; kicked: that, but it does not count any more
+  std::string state;
   int64_t connected_s = 0;  // since it came
   uint64_t requests = 0;    // that arrived
   uint64_t kept_bytes = 0;  // that wait for it in the server
@@ -45,8 +47,9 @@ class AdminOperation final : public AsyncOperation {
 
 // Those that there are, by id: as many requests as it takes. INTERNAL: the server's answer is not understood.
 absl::StatusOr<std::vector<ConnectedClient>> ListClients(Client* client, const ServerOptions& options = {});
-// Has the server end a connection; what its client has under way is taken up by the next, if it comes again. NOT_FOUND:
-// there is none of this id.
+// Has the server end a connection; what its client has under way is taken up by the next, if it comes again. One that
+// is over (atomic) counts as a client no more. NOT_FOUND: there is none of this id. FAILED_PRECONDITION: as many as
+// --max_clients that are over were kicked, and are not gone.
 absl::Status KickClient(Client* client, uint64_t id, const ServerOptions& options = {});
 
 // A group of a cluster.

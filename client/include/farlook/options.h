@@ -34,6 +34,9 @@ enum class Fencing : uint8_t {
 struct ClientOptions {
   int64_t timeout_ms = 1000;  // of Connect, and of each call whose options give none
   bool read_only = false;     // asks for no right to write
+  // With read_only: it comes to ask what admin.h has. A server that is full lets in two such clients of its host beyond
+  // --max_clients: of root, of the server's own user or, where it has --users, of those with the role admin.
+  bool as_operator = false;
   Lookups lookups = Lookups::kAuto;
   Fencing fencing = Fencing::kLease;
   uint32_t max_in_flight = 256;  // operations that run at once; more wait in the client. The server may grant fewer
