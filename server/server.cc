@@ -193,7 +193,9 @@ absl::Status Server::Impl::OpenGroup() {
   auto url = GroupUrl::Parse(options_.group);
   if (!url.ok()) return url.status();
   const std::string locks = url->locks();
-  Group::Options options{.name = url->name, .incarnation = facts_.incarnation};
+  Group::Options options;
+  options.name = url->name;
+  options.incarnation = facts_.incarnation;
   options.open_directory = [url = *url] { return url.Open(); };
   if (!locks.empty()) options.has_ended = [locks](uint64_t member) { return ProcessLock::HasEnded(locks, member); };
   options.begin_anew = options_.begin_group_anew;
