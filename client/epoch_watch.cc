@@ -182,10 +182,12 @@ void EpochWatch::Handle(const rdma::Completion& completion) {
 
 void EpochWatch::Dial(Member* member, int64_t now_ns) {
   member->dial_ns = now_ns + member->redial_ns;
+  // An attempt whose answer was lost must not last for as long as an operation may: meanwhile nothing is believed.
+  const int64_t timeout_ms = std::min(options_->timeout_ms, (kLeastAttemptNs + member->redial_ns) / 1'000'000);
   member->redial_ns = std::min(2 * member->redial_ns, kMostRedialNs);
   kv::ConnectData data;
   data.flags = kv::ConnectData::kReadOnly | kv::ConnectData::kWatch;
-  auto connection = endpoint_->Connect(member->address, data.Encode(), options_->timeout_ms);
+  auto connection = endpoint_->Connect(member->address, data.Encode(), timeout_ms);
   if (connection.ok()) member->own = *std::move(connection);
 }
 

@@ -97,6 +97,7 @@ class EpochWatch {
   static constexpr int64_t kLookAgainNs = 2'000'000;
   static constexpr int64_t kLocalLookNs = 5'000'000;
   static constexpr int64_t kLeastPatienceNs = 10'000'000;
+  static constexpr int64_t kLeastAttemptNs = 250'000'000;  // to connect to a member
   static constexpr int64_t kLeastRedialNs = 20'000'000, kMostRedialNs = 1'000'000'000;
 
   struct Member {
