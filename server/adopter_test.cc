@@ -244,6 +244,30 @@ TEST_F(AdopterTest, OfAKeyThatIsWrittenAgainAndAgainNotEachRecordIsCarriedOut) {
   EXPECT_EQ(taker_.Items(all_), giver_.Items(moving_));
 }
 
+// Not one of an item that was gone before the taker came, nor of one whose record was not carried out.
+TEST_F(AdopterTest, TheTakerUsesNoVersionOfTheGiver) {
+  FakeCall* call = giver_.t.Connect();
+  const std::string before = Key(true), meanwhile = Key(true, 1);
+  uint64_t last = 0;
+  const auto put_and_delete = [&](const std::string& key) {
+    for (int i = 0; i < 50; ++i) {
+      Send(call, MakePut(0, key, "value"));
+      last = TestWorker::TakeReply(call)->version;
+      ASSERT_EQ(Do(call, MakeRequest(RequestType::kDelete, 0, key)), Code::kOk);
+    }
+  };
+  put_and_delete(before);
+  const uint64_t last_before = last;
+  Begin();
+  Finish();
+  put_and_delete(meanwhile);
+  Finish();
+  taker_.serving.SetSlots(all_);
+  FakeCall* next = taker_.t.Connect();
+  EXPECT_GT(taker_.t.Ask(next, MakePut(1, before, "value"))->version, last_before);
+  EXPECT_GT(taker_.t.Ask(next, MakePut(2, meanwhile, "value"))->version, last);
+}
+
 // Else nobody could ever write its keys again, and no joiner of the taker's group be filled.
 TEST_F(AdopterTest, WhatAnAttemptHadBegunWhenItEndedIsEndedByOthers) {
   FakeCall* call = giver_.t.Connect();

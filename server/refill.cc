@@ -38,7 +38,8 @@ Refill::Progress Refill::Step(size_t buckets) {
     absl::MutexLock lock(locks_->at(partition_));
     if (!is_begun_) {
       const uint64_t told = gate_->BeginCopies(partition_, from_, [this](uint64_t hash, absl::string_view key) {
-        if (IsWanted(hash)) owed_.emplace_back(key);
+        kv::ItemView item;  // what is there the walk meets
+        if (IsWanted(hash) && table_->Get(hash, key, &item).code != kv::Code::kOk) owed_.emplace_back(key);
       });
       if (told == 0) return Progress::kWaits;
       last_ = told;

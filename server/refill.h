@@ -6,7 +6,7 @@
 //   * and was appended when the joiner followed already: its record says all, no copy is needed;
 //   * and was appended before: is copied when that write has come to its end.
 //
-// Such a key may be of an item that is not there yet, so a walk over items would not meet it: all that are under way
+// Such a key may be of an item that is not there yet, which a walk over items would not meet: those that are under way
 // when the walk of their partition begins are owed.
 //
 // Before a partition's copies a record says which of its versions are used: of what was deleted before there is no item

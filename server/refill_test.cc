@@ -214,6 +214,33 @@ TEST_F(RefillTest, AKeyWhoseWriteIsUnderWayIsCopiedAfterIt) {
   EXPECT_EQ(ItemsOf(joiner_->t), ItemsOf(t_));
 }
 
+// A walk over items does not meet it.
+TEST_F(RefillTest, AKeyThatIsNotThereYetIsCopiedAfterItsWrite) {
+  FakeCall* call = t_.Connect();
+  Do(call, MakePut(0, "another", "value"));
+  Send(call, MakePut(0, "key", "new"));
+  Join();
+  Progress progress = Progress::kMore;
+  for (int i = 0; i < 1000; ++i) progress = refill_->Step(100);
+  EXPECT_EQ(progress, Progress::kWaits) << "for the write that the joiner does not hear of";
+  FinishRefill();
+  EXPECT_GE(refill_->copies(), 2u);
+  EXPECT_EQ(ItemsOf(joiner_->t), ItemsOf(t_));
+}
+
+// A client may still hold the version of an item that is gone, and ask for it.
+TEST_F(RefillTest, TheNextPrimaryUsesNoVersionAgain) {
+  FakeCall* call = t_.Connect();
+  uint64_t last = 0;
+  for (int i = 0; i < 50; ++i) last = Do(call, MakePut(0, "key", "value")).version;
+  Do(call, MakeRequest(RequestType::kDelete, 0, "key"));
+  Join();
+  FinishRefill();
+  joiner_->Succeed();
+  FakeCall* next = joiner_->t.Connect();
+  EXPECT_GT(joiner_->t.Ask(next, MakePut(1, "key", "value"))->version, last);
+}
+
 TEST_F(RefillTest, AKeyOfWhoseWriteTheJoinerHearsNeedsNoCopy) {
   FakeCall* call = t_.Connect();
   Do(call, MakePut(0, "key", "old"));

@@ -86,6 +86,12 @@ TEST(SimRunTest, GroupsChange) {
   EXPECT_GT(totals.sum.restarts, 100u);
 }
 
+// An answer to who looks at a member is lost, and all that is READ is doubted until it tries again.
+TEST(SimRunTest, WhatWasWrongOnceIsRight) {
+  const Plan plan = DrawPlan(1886, Focus::kGroup);
+  EXPECT_EQ(RunPlan(plan).violation, "") << Explain(plan);
+}
+
 // What leaves imitates buckets, and nobody is misled.
 TEST(SimRunTest, WhereKeysBecomeFewMemoryLeavesTheIndex) {
   uint64_t merges = 0;
