@@ -85,7 +85,6 @@ enum class Break : uint8_t {
   kEpochWordsIgnored,
   kLeaseNotWaitedFor,
   kPromotesWithoutShut,
-  kNewMembersOnly,
   kCommittedAtOnce,
   kTailNotShared,
   kJoinerNotFilled,

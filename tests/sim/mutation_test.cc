@@ -94,14 +94,13 @@ constexpr Mutation kMutations[] = {
     {Break::kEpochWordsIgnored, "MembersWordsNotLookedAt", Focus::kGroup},
     {Break::kLeaseNotWaitedFor, "LeaseNotWaitedFor", Focus::kGroup, 170},
     {Break::kPromotesWithoutShut, "PromotedWithAnOpenWord", Focus::kGroup, 589},
-    {Break::kNewMembersOnly, "RemovedBackupNeedNotAcceptAtOnce", Focus::kGroup},
     {Break::kCommittedAtOnce, "AcknowledgedBeforeTheBackupHasIt", Focus::kGroup},
     {Break::kTailNotShared, "ServesBeforeTheOthersHaveItsLog", Focus::kGroup, 111},
     {Break::kJoinerNotFilled, "JoinerIsAMemberBeforeItIsFilled", Focus::kGroup},
     {Break::kWriteUnderWayNotCopied, "WriteUnderWayNotCopiedToAJoiner", Focus::kGroup},
     {Break::kOutcomesNotMirrored, "OutcomesNotMirrored", Focus::kGroup},
     {Break::kNewKeyUnderWayNotCopied, "WriteUnderWayOfANewKeyNotCopiedToAJoiner", Focus::kGroup, 193},
-    {Break::kCopiesNotCommitted, "JoinerIsAMemberBeforeOthersHaveItsCopies", Focus::kGroup, 1301},
+    {Break::kCopiesNotCommitted, "JoinerIsAMemberBeforeOthersHaveItsCopies", Focus::kGroup, 269},
     {Break::kVersionsNotTold, "VersionsUsedAgainByTheNextPrimary", Focus::kGroup},
 };
 

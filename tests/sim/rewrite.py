@@ -275,9 +275,6 @@ EDITS = [
     ("cluster/member.cc", "  StoreWord(EpochWord::Shut(configuration_.epoch), actions);",
      "  StoreWord(BROKEN(kPromotesWithoutShut) ? EpochWord::Open(configuration_.epoch) : EpochWord::Shut(configuration_.epoch), actions);\n"
      "  if (BROKEN(kPromotesWithoutShut)) Stored(absl::InfinitePast(), actions);"),
-    # While it is not certain that a backup is removed it need not accept any more.
-    ("cluster/member.cc", "{&configuration_, &proposal_}) {",
-     "{&configuration_, &proposal_}) {\n    if (BROKEN(kNewMembersOnly) && is_proposing() && configuration == &configuration_) continue;"),
     # A write is acknowledged although only the primary has it.
     ("server/group_stream.cc", "stream_->Commit(*must_accept_);",
      "stream_->Commit(BROKEN(kCommittedAtOnce) ? std::vector<uint64_t>() : *must_accept_);"),
