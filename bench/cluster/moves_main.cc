@@ -9,6 +9,7 @@
 //
 // Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -170,6 +171,16 @@ class MovesRun {
     }
   }
 
+  // As the group itself knows.
+  absl::StatusOr<size_t> SlotsOf(int group) {
+    const auto groups = ListGroups(client_.get(), {.timeout_ms = kTimeoutMs, .group = NameOf(group)});
+    if (!groups.ok()) return groups.status();
+    for (const ClusterGroup& one : *groups) {
+      if (one.name == NameOf(group)) return one.slots;
+    }
+    return absl::InternalError("a group does not know itself");
+  }
+
   // Has the other group take them, and adds the longest waits meanwhile, and how long it took until neither group knew
   // of the move any more.
   absl::Status MoveBeside(int giver, const std::string& slots, Latencies* puts, Latencies* gets, Latencies* moves) {
@@ -181,6 +192,8 @@ class MovesRun {
     Caller putter(std::move(putting), keys, true), getter(std::move(getting), keys, false);
     bool good = putter.Await(kCalled) && getter.Await(kCalled);
     putter.TakeLongestNs(), getter.TakeLongestNs();
+    const absl::StatusOr<size_t> before = SlotsOf(1 - giver);
+    if (!before.ok()) return before.status();
     const int64_t start_ns = NowNs();
     absl::Status status =
         TakeSlots(client_.get(), NameOf(giver), slots, {.timeout_ms = kTimeoutMs, .group = NameOf(1 - giver)});
@@ -188,6 +201,12 @@ class MovesRun {
       return !absl::StrContains(text, "taking ") && !absl::StrContains(text, "taken ") &&
              !absl::StrContains(text, "giving ");
     };
+    while (status.ok()) {
+      const absl::StatusOr<size_t> now = SlotsOf(1 - giver);
+      if (now.ok() && *now > *before) break;
+      status = now.status();
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+    }
     if (status.ok()) status = AwaitStatus(1 - giver, over);
     if (status.ok()) status = AwaitStatus(giver, over);
     if (!status.ok()) return status;
