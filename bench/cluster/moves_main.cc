@@ -144,8 +144,9 @@ class MovesRun {
     options.timeout_ms = kTimeoutMs;
     options.lookups = Lookups::kReads;
     auto connected = Client::Connect(address_, options);
-    if (connected.ok()) *client = *std::move(connected);
-    return connected.status();
+    if (!connected.ok()) return connected.status();
+    *client = *std::move(connected);
+    return absl::OkStatus();
   }
 
   absl::Status Load() {
