@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "client/last_time.h"
@@ -28,6 +29,18 @@ using Verdict = EpochWatch::Verdict;
 
 constexpr uint64_t kEpoch = 5;
 constexpr int64_t kLeaseMs = 150;
+
+// Knows for how long it was to try.
+class DialledEndpoint : public rdma::FakeEndpoint {
+ public:
+  using rdma::FakeEndpoint::FakeEndpoint;
+  absl::StatusOr<std::unique_ptr<rdma::Connection>> Connect(absl::string_view address, absl::string_view hello,
+                                                            int64_t timeout_ms) override {
+    last_timeout_ms = timeout_ms;
+    return rdma::FakeEndpoint::Connect(address, hello, timeout_ms);
+  }
+  int64_t last_timeout_ms = 0;
+};
 
 class EpochWatchTest : public testing::Test {
  protected:
@@ -120,7 +133,7 @@ class EpochWatchTest : public testing::Test {
   LastTime time_{clock_};
   ClientOptions options_;
   rdma::FakeMemory memory_;
-  rdma::FakeEndpoint endpoint_{&memory_};
+  DialledEndpoint endpoint_{&memory_};
   rdma::Capabilities capabilities_;
   bool reachable_ = true;
   // As they are mapped of primary and backup, where they are on this host; and whether these live.
@@ -274,6 +287,25 @@ TEST_F(EpochWatchTest, ABackupThatIsGoneIsDialledAgain) {
   }
   EXPECT_LT(peers_.size(), 15u);
   EXPECT_NE(JudgeNow(), Verdict::kBelieved);
+}
+
+// Where its answer was lost, nothing that is READ is believed until it tries again.
+TEST_F(EpochWatchTest, AnAttemptDoesNotLastAsLongAsAnOperation) {
+  options_.timeout_ms = 60'000;
+  reachable_ = false;
+  Begin();
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_GE(endpoint_.last_timeout_ms, 250);
+    EXPECT_LE(endpoint_.last_timeout_ms, 1'250);
+    peers_.back().Break();
+    HandleAll();
+    Pass(1'000);
+  }
+  options_.timeout_ms = 100;
+  peers_.back().Break();
+  HandleAll();
+  Pass(1'000);
+  EXPECT_EQ(endpoint_.last_timeout_ms, 100);
 }
 
 class LocalWatchTest : public EpochWatchTest {

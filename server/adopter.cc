@@ -71,6 +71,10 @@ bool Adopter::TakeNext() {
   }
   // Also of what is not carried out, as more came of the key: clients were told them.
   if (record->kind == Record::Kind::kVersions || (is_wanted && record->kind == Record::Kind::kPut)) {
+    if (record->version >= kv::kEndOfVersions) {
+      failed_ = absl::DataLossError(absl::StrCat("version ", record->version, " is of no table"));
+      return false;
+    }
     parts_.gate->RaiseVersions(record->version);
   }
   if (!is_wanted) {

@@ -357,6 +357,17 @@ TEST_F(AdopterTest, WhatIsTornOrAnothersIsNotTaken) {
   EXPECT_TRUE(absl::IsDataLoss(adopter_->Cut(0)));
 }
 
+TEST_F(AdopterTest, VersionsThatNoTableHasAreNotTaken) {
+  FakeCall* call = giver_.t.Connect();
+  ASSERT_EQ(Do(call, MakePut(0, Key(true), "one")), Code::kOk);
+  Begin();
+  giver_.stream.Append({.kind = RecordStream::Kind::kVersions, .version = kv::kEndOfVersions});
+  ASSERT_TRUE(Take());
+  Pump();
+  EXPECT_TRUE(absl::IsDataLoss(adopter_->failed())) << adopter_->failed();
+  EXPECT_LT(taker_.t.table().NewestVersion(0), kv::kEndOfVersions);
+}
+
 TEST_F(AdopterTest, ATakerWithoutRoomSaysSo) {
   const std::string value(1000, 'v');
   // Its own items leave little.

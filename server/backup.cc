@@ -106,6 +106,11 @@ kv::Code Backup::Copy(const Record& record, uint64_t hash) {
 bool Backup::Reserve(const Record& record) {
   const size_t aside = kLeastAside + reserved_.size() / kPutsForEach;
   if (!SetAside(aside) && (!ApplyCommitted().ok() || !SetAside(aside))) return false;
+  if (record.kind == Record::Kind::kVersions && record.version >= kv::kEndOfVersions && failed_.ok()) {
+    failed_ =
+        absl::DataLossError(absl::StrCat("record ", record.sequence, ": version ", record.version, " is of no table"));
+  }
+  if (!failed_.ok()) return false;
   if (record.kind != Record::Kind::kPut) return true;
   const uint64_t hash = table_->HashOf(record.key);
   kv::Code code = Copy(record, hash);

@@ -1,11 +1,9 @@
 // A primary and its backup in one thread: what the test carries from one to the other arrives.
 #include "server/backup.h"
 
-#include <atomic>
 #include <map>
 #include <random>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -284,6 +282,12 @@ TEST_F(BackupTest, ATableOfAnotherShapeIsFoundOut) {
   EXPECT_TRUE(absl::IsDataLoss(backup_.Take(BatchOf({}, 1, 1)))) << "it stays so";
 }
 
+TEST_F(BackupTest, VersionsThatNoTableHasAreNotTaken) {
+  const std::string batch = BatchOf({{.kind = Record::Kind::kVersions, .version = kv::kEndOfVersions}}, 1, 1);
+  EXPECT_TRUE(absl::IsDataLoss(backup_.Take(batch)));
+  EXPECT_LT(b_.table().NewestVersion(0), kv::kEndOfVersions);
+}
+
 TEST_F(BackupTest, WithoutRoomItAcceptsNoMore) {
   TestWorker small(16 << 20);
   Backup backup(&small.table(), &small.locks(), &small.clock, ServerTime(), kEpoch, kPrimary);
@@ -382,94 +386,6 @@ TEST_F(BackupTest, AnItemsFlagsAreThePrimarys) {
   EXPECT_EQ(item.flags, 0);
 }
 
-TEST_F(BackupTest, BeforeItsMembersAreSaidNothingIsCommitted) {
-  GroupStream stream(kEpoch, kPrimary, 1, {}, 1 << 20);
-  EXPECT_EQ(stream.Append({.key = "k"}), 1u);
-  EXPECT_EQ(stream.committed(), 0u);
-  stream.Expect({kBackup});
-  const auto feed = stream.Admit({.incarnation = kBackup, .epoch = kEpoch, .accepted = 0});
-  ASSERT_TRUE(feed.ok());
-  ASSERT_TRUE(stream.Accepted(*feed, 1).ok());
-  EXPECT_EQ(stream.committed(), 0u) << "there may be another member";
-  stream.SetMembers({kBackup});
-  EXPECT_EQ(stream.committed(), 1u);
-}
-
-// A lone primary fills its first backup: all is committed at once, and who waits for room waits for the backup.
-TEST_F(BackupTest, RoomThatAJoinerMakesIsToldThoughNothingIsCommittedByIt) {
-  GroupStream stream(kEpoch, kPrimary, 1, {}, 400);
-  int advanced = 0;
-  stream.OnAdvanced([&advanced] { ++advanced; });
-  stream.SetMembers({});
-  stream.Expect({kBackup});
-  const auto feed = stream.Admit({.incarnation = kBackup, .epoch = kEpoch, .accepted = 0});
-  ASSERT_TRUE(feed.ok());
-  const std::string value(100, 'v');
-  uint64_t last = 0;
-  while (const uint64_t sequence = stream.Append({.key = "k", .value = value})) last = sequence;
-  ASSERT_GT(last, 0u);
-  EXPECT_EQ(stream.committed(), last);
-  advanced = 0;
-  ASSERT_TRUE(stream.Accepted(*feed, 1).ok());
-  EXPECT_EQ(advanced, 1);
-  ASSERT_TRUE(stream.Accepted(*feed, 2).ok());
-  EXPECT_EQ(advanced, 1) << "nobody waits";
-  // Expect: so does one that is forgotten.
-  while (stream.Append({.key = "k", .value = value}) != 0) continue;
-  stream.Expect({});
-  EXPECT_EQ(advanced, 2);
-  EXPECT_NE(stream.Append({.key = "k", .value = value}), 0u);
-}
-
-// One that joins and whose connection breaks joins again, and begins again; but not where its acceptances count.
-TEST_F(BackupTest, AMemberCannotJoinAgain) {
-  GroupStream stream(kEpoch, kPrimary, 1, {}, 1 << 20);
-  stream.SetMembers({});
-  const kv::Follow joins = {.incarnation = kBackup, .epoch = kEpoch, .accepted = 0, .address = "shm:///b"};
-  const auto first = stream.Admit(joins);
-  ASSERT_TRUE(first.ok()) << first.status();
-  // Expect: until its turn comes it hears nothing.
-  EXPECT_EQ(stream.Append({.key = "k"}), 1u);
-  EXPECT_FALSE(stream.StartOf(*first)->has_value());
-  EXPECT_EQ(*stream.NextBatch(*first, 1000, 0), "");
-  EXPECT_EQ(*stream.Begin(kBackup), 1u);
-  EXPECT_EQ((*stream.StartOf(*first))->after, 1u);
-  EXPECT_FALSE(stream.Begin(kBackup).ok());
-  const auto again = stream.Admit(joins);
-  ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_TRUE(stream.followers().at(kBackup).waits) << "who fills it sees that it begins again";
-  EXPECT_TRUE(absl::IsAborted(stream.StartOf(*first).status()));
-  EXPECT_EQ(*stream.Begin(kBackup), 1u);
-  stream.SetMembers({kBackup});
-  EXPECT_EQ(stream.Append({.key = "k"}), 2u);
-  EXPECT_TRUE(absl::IsFailedPrecondition(stream.Admit(joins).status()));
-  EXPECT_EQ(stream.committed(), 1u) << "it has not accepted the second one";
-  kv::Follow goes_on = joins;
-  goes_on.address.clear();
-  goes_on.accepted = 1;
-  EXPECT_TRUE(stream.Admit(goes_on).ok());
-}
-
-// What was kept for it makes room; others stay.
-TEST_F(BackupTest, OneThatIsForgottenPinsNothing) {
-  GroupStream stream(kEpoch, kPrimary, 1, {}, 400);
-  stream.SetMembers({});
-  const auto other = stream.Admit({.incarnation = kBackup + 1, .epoch = kEpoch, .address = "shm:///c"});
-  const auto feed = stream.Admit({.incarnation = kBackup, .epoch = kEpoch, .address = "shm:///b"});
-  ASSERT_TRUE(other.ok() && feed.ok());
-  ASSERT_TRUE(stream.Begin(kBackup).ok() && stream.Begin(kBackup + 1).ok());
-  uint64_t last = 0;
-  while (const uint64_t sequence = stream.Append({.key = "k", .value = "value"})) last = sequence;
-  ASSERT_TRUE(stream.Accepted(*other, last).ok());
-  EXPECT_EQ(stream.Append({.key = "k"}), 0u);
-  stream.Gone(*feed);
-  EXPECT_EQ(stream.Append({.key = "k"}), 0u) << "it may come again";
-  stream.Forget(kBackup);
-  EXPECT_NE(stream.Append({.key = "k"}), 0u);
-  EXPECT_EQ(stream.followers().size(), 1u);
-  EXPECT_TRUE(stream.NextBatch(*other, 1000, 0).ok());
-}
-
 TEST_F(BackupTest, ALaterConnectionTakesTheFormersPlace) {
   const FeedId former = feed_;
   Follow();
@@ -482,23 +398,6 @@ TEST_F(BackupTest, ALaterConnectionTakesTheFormersPlace) {
   ASSERT_TRUE(backup_.Take(Next(10'000)).ok());
   ASSERT_TRUE(stream_.Accepted(feed_, backup_.accepted()).ok());
   EXPECT_EQ(stream_.committed(), stream_.last());
-}
-
-// Who is forgotten while it connects is not let in afterwards.
-TEST_F(BackupTest, WhoIsForgottenStaysSo) {
-  std::atomic<bool> over{false};
-  std::thread comes([&] {
-    while (!over.load()) (void)stream_.Admit({.incarnation = kBackup, .epoch = kEpoch, .accepted = 0});
-  });
-  for (int i = 0; i < 2000; ++i) {
-    stream_.Expect({kBackup});
-    stream_.Expect({});
-    ASSERT_TRUE(stream_.followers().empty());
-    ASSERT_NE(stream_.Append({.key = "k", .value = std::string(1000, 'v')}), 0u) << "it is kept for nobody";
-    stream_.SetMembers({});
-  }
-  over = true;
-  comes.join();
 }
 
 // On its own clock, of which its primary's knows nothing.
@@ -633,76 +532,6 @@ TEST_F(BackupTest, OnlyItsClientGoesOnWithASession) {
   reader.flags = kv::Hello::kReadOnly;
   EXPECT_FALSE(resumes(reader)) << "it wrote";
   EXPECT_TRUE(resumes(later));
-}
-
-std::vector<uint64_t> NumbersOf(const Outcomes::Of& of) {
-  std::vector<uint64_t> numbers;
-  for (const Outcomes::Told& told : of.told) numbers.push_back(told.number);
-  return numbers;
-}
-
-TEST(Outcomes, TheLastToldOfARequestIsWhatCounts) {
-  Outcomes outcomes;
-  outcomes.Note(7, {.number = 1, .code = Code::kOk, .told = 5});
-  outcomes.Note(7, {.number = 2, .code = Code::kOk, .told = 6});
-  outcomes.Note(7, {.number = 1, .code = Code::kIndexFull, .told = 0});
-  ASSERT_EQ(outcomes.sessions().size(), 1u);
-  EXPECT_EQ(outcomes.size(), 2u);
-  EXPECT_EQ(outcomes.sessions().front().told[0].code, Code::kIndexFull);
-}
-
-TEST(Outcomes, OfTooManyTheLowestNumberGoes) {
-  Outcomes outcomes;
-  for (const uint64_t number : {uint64_t{3}, uint64_t{1}, uint64_t{4}, uint64_t{2}})
-    outcomes.Note(7, {.number = number});
-  EXPECT_EQ(NumbersOf(outcomes.sessions().front()), (std::vector<uint64_t>{1, 2, 3, 4}));
-  outcomes.Note(7, {.number = kv::kMaxWindow + 2});
-  EXPECT_EQ(NumbersOf(outcomes.sessions().front()), (std::vector<uint64_t>{3, 4, kv::kMaxWindow + 2}));
-  EXPECT_EQ(outcomes.size(), 3u);
-}
-
-TEST(Outcomes, WhoIsHeardOfAgainIsRememberedAndWhatWasForgottenIsUnknown) {
-  Outcomes outcomes(/*most=*/4);
-  outcomes.NoteSession(1, "user", 2);
-  outcomes.Note(1, {.number = 5});
-  outcomes.Note(2, {.number = 1});
-  outcomes.Note(2, {.number = 2});
-  EXPECT_EQ(outcomes.forgotten().count(1), 1u);
-  outcomes.Note(1, {.number = 6});
-  EXPECT_EQ(outcomes.forgotten().count(1), 0u);
-  EXPECT_EQ(outcomes.forgotten().count(2), 1u);
-  ASSERT_EQ(outcomes.sessions().size(), 1u);
-  EXPECT_EQ(outcomes.sessions().front().unknown_up_to, 5u);
-  EXPECT_FALSE(outcomes.sessions().front().is_known);
-  outcomes.NoteSession(1, "user", 2);
-  EXPECT_TRUE(outcomes.sessions().front().is_known);
-  outcomes.NoteLost(1);
-  EXPECT_TRUE(outcomes.sessions().empty());
-  EXPECT_EQ(outcomes.size(), 0u);
-  EXPECT_EQ(outcomes.forgotten().size(), 2u);
-}
-
-TEST(Outcomes, OfMoreThanItRemembersToHaveForgottenNothingIsMadeUp) {
-  Outcomes outcomes(/*most=*/2, /*most_forgotten=*/1);
-  for (uint64_t session = 1; session <= 3; ++session) outcomes.Note(session, {.number = 1});
-  EXPECT_TRUE(outcomes.forgot_more());
-  EXPECT_EQ(outcomes.forgotten().size(), 1u);
-  outcomes.Note(2, {.number = 9});
-  EXPECT_GE(outcomes.sessions().back().unknown_up_to, 9u);
-}
-
-TEST(Outcomes, AreBoundedAndWhoIsForgottenIsKnown) {
-  Outcomes outcomes(/*most=*/10'000);
-  for (uint64_t number = 1; number <= 6000; ++number) outcomes.Note(1, {.number = number});
-  EXPECT_EQ(outcomes.size(), kv::kMaxWindow);
-  EXPECT_EQ(outcomes.sessions().front().told.front().number, 6000 - kv::kMaxWindow + 1);
-  for (uint64_t number = 1; number <= 5000; ++number) outcomes.Note(2, {.number = number});
-  outcomes.Note(1, {.number = 6001});
-  EXPECT_TRUE(outcomes.forgotten().empty());
-  for (uint64_t number = 1; number <= 3000; ++number) outcomes.Note(3, {.number = number});
-  EXPECT_EQ(outcomes.forgotten().size(), 1u);
-  EXPECT_TRUE(outcomes.forgotten().contains(2)) << "1 was heard of later";
-  EXPECT_EQ(outcomes.size(), kv::kMaxWindow + 3000u);
 }
 
 }  // namespace

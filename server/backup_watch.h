@@ -36,7 +36,8 @@ class BackupWatch {
     const absl::Duration passed = std::clamp(now - seen_at_, absl::ZeroDuration(), kMostOfALook);
     seen_at_ = now;
     gone_ = look.is_connected ? absl::ZeroDuration() : gone_ + passed;
-    const bool is_behind = look.is_connected && !look.waits && look.accepted < look.last;
+    // Also of one that is not connected: who comes and goes makes writes wait as well.
+    const bool is_behind = !look.waits && look.accepted < look.last;
     stood_ = !is_behind || look.accepted != accepted_ ? absl::ZeroDuration() : stood_ + passed;
     accepted_ = look.accepted;
     if (!is_behind || look.may_be_slow || look.accepted >= must_reach_) {

@@ -49,6 +49,15 @@ TEST_F(BackupWatchTest, OneThatIsGoneHasHalfASecondToComeBack) {
   EXPECT_EQ(why_, "");
 }
 
+// It is never gone for long, and accepts nothing.
+TEST_F(BackupWatchTest, OneThatComesAndGoesIsGivenUp) {
+  const auto flap = [](absl::Duration since) {
+    return Look{.is_connected = since % absl::Milliseconds(600) < absl::Milliseconds(200), .accepted = 7, .last = 8};
+  };
+  EXPECT_LE(Watch(absl::Seconds(20), flap), BackupWatch::kStandstill);
+  EXPECT_EQ(why_, "it accepts nothing");
+}
+
 TEST_F(BackupWatchTest, OneThatStandsStillIsGivenUp) {
   Watch(absl::Seconds(1), [](absl::Duration) { return Look{.is_connected = true, .accepted = 7, .last = 7}; });
   EXPECT_EQ(

@@ -106,6 +106,13 @@ class RefillTest : public ::testing::Test {
     ASSERT_EQ(refill_->Step(1), Progress::kDone);
     EXPECT_GE(joiner_->backup.accepted(), refill_->last());
   }
+  // A write is under way that the joiner does not hear of.
+  void ExpectToWait() {
+    Progress progress = Progress::kMore;
+    for (int i = 0; i < 1000; ++i) progress = refill_->Step(100);
+    EXPECT_EQ(progress, Progress::kWaits);
+    EXPECT_EQ(refill_->copies(), 0u);
+  }
   static std::map<std::string, std::string> ItemsOf(TestWorker& t) {
     std::map<std::string, std::string> items;
     for (int partition = 0; partition < t.table().partitions(); ++partition) {
@@ -202,10 +209,7 @@ TEST_F(RefillTest, AKeyWhoseWriteIsUnderWayIsCopiedAfterIt) {
   Do(call, MakePut(0, "key", "old"));
   Send(call, MakePut(0, "key", "new"));
   Join();
-  Progress progress = Progress::kMore;
-  for (int i = 0; i < 1000; ++i) progress = refill_->Step(100);
-  EXPECT_EQ(progress, Progress::kWaits) << "for the write that the joiner does not hear of";
-  EXPECT_EQ(refill_->copies(), 0u);
+  ExpectToWait();
   const uint64_t turn = t_.gate().turn();
   CatchUp();
   EXPECT_NE(t_.gate().turn(), turn);
@@ -217,14 +221,11 @@ TEST_F(RefillTest, AKeyWhoseWriteIsUnderWayIsCopiedAfterIt) {
 // A walk over items does not meet it.
 TEST_F(RefillTest, AKeyThatIsNotThereYetIsCopiedAfterItsWrite) {
   FakeCall* call = t_.Connect();
-  Do(call, MakePut(0, "another", "value"));
   Send(call, MakePut(0, "key", "new"));
   Join();
-  Progress progress = Progress::kMore;
-  for (int i = 0; i < 1000; ++i) progress = refill_->Step(100);
-  EXPECT_EQ(progress, Progress::kWaits) << "for the write that the joiner does not hear of";
+  ExpectToWait();
   FinishRefill();
-  EXPECT_GE(refill_->copies(), 2u);
+  EXPECT_GE(refill_->copies(), 1u);
   EXPECT_EQ(ItemsOf(joiner_->t), ItemsOf(t_));
 }
 

@@ -125,9 +125,11 @@ void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
     Decode({batch[i].message.data(), batch[i].message.size()}, &incoming_[i]);
   }
   // One that is alone would wait for its bucket here, and has nothing else to do before it is carried out.
-  for (size_t i = 0; i < batch.size() && batch.size() > 1; ++i) {
-    if (batch[i].opcode == rdma::Opcode::kReceive && incoming_[i].hashed) {
-      shared_.table->PrefetchItem(incoming_[i].hash);
+  if (batch.size() > 1) {
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (batch[i].opcode == rdma::Opcode::kReceive && incoming_[i].hashed) {
+        shared_.table->PrefetchItem(incoming_[i].hash);
+      }
     }
   }
   for (size_t i = 0; i < batch.size(); ++i) {

@@ -14,7 +14,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,6 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "bench/cluster/caller.h"
+#include "bench/cluster/folder.h"
 #include "bench/common/clocks.h"
 #include "bench/common/figures.h"
 #include "bench/common/latencies.h"
@@ -69,23 +69,6 @@ class ClusterRun {
   }
 
   absl::Status Run(Figures* figures) {
-    char folder[] = "/tmp/farlook-cluster-XXXXXX";
-    folder_ = mkdtemp(folder);
-    absl::Status status = Measure(figures);
-    for (auto& server : servers_) server.reset();
-    std::filesystem::remove_all(folder_);
-    return status;
-  }
-
- private:
-  struct Puts {
-    Latencies single;
-    double per_second = 0;  // in batches
-  };
-
-  bool is_local() const { return absl::GetFlag(FLAGS_scheme) == "shm"; }
-
-  absl::Status Measure(Figures* figures) {
     if (absl::Status status = Start(0); !status.ok()) return status;
     Puts alone, with_backup;
     if (absl::Status status = MeasurePuts(&alone); !status.ok()) return status;
@@ -114,6 +97,14 @@ class ClusterRun {
     return absl::OkStatus();
   }
 
+ private:
+  struct Puts {
+    Latencies single;
+    double per_second = 0;  // in batches
+  };
+
+  bool is_local() const { return absl::GetFlag(FLAGS_scheme) == "shm"; }
+
   static void AddStalls(const char* what, double most_ms, const char* is, Latencies* puts, Latencies* gets,
                         Figures* figures) {
     figures->Add(absl::StrCat(what, ", a put waits, median"), puts->Percentile(0.5) / 1000, "ms");
@@ -126,13 +117,13 @@ class ClusterRun {
     const std::string address =
         is_local() ? "" : absl::StrCat("tcp://127.0.0.1:", absl::GetFlag(FLAGS_port) + static_cast<int>(i));
     const std::string directory = absl::GetFlag(FLAGS_directory);
-    auto server =
-        ServerProcess::Start(absl::GetFlag(FLAGS_server),
-                             {"--memory=64MiB", "--log_level=error",
-                              absl::StrCat("--suspicion=", absl::FormatDuration(absl::GetFlag(FLAGS_suspicion))),
-                              absl::StrCat("--lease=", absl::FormatDuration(absl::GetFlag(FLAGS_lease))),
-                              absl::StrCat("--group=", directory.empty() ? "file://" + folder_ + "/g" : directory)},
-                             kTimeoutMs, address);
+    auto server = ServerProcess::Start(
+        absl::GetFlag(FLAGS_server),
+        {"--memory=64MiB", "--log_level=error",
+         absl::StrCat("--suspicion=", absl::FormatDuration(absl::GetFlag(FLAGS_suspicion))),
+         absl::StrCat("--lease=", absl::FormatDuration(absl::GetFlag(FLAGS_lease))),
+         absl::StrCat("--group=", directory.empty() ? "file://" + folder_.path() + "/g" : directory)},
+        kTimeoutMs, address);
     if (!server.ok()) return server.status();
     servers_[i] = *std::move(server);
     addresses_ = absl::StrCat(addresses_, i == 0 ? "" : ",", servers_[i]->address());
@@ -205,7 +196,8 @@ class ClusterRun {
     return absl::OkStatus();
   }
 
-  std::string folder_, addresses_;
+  const Folder folder_;  // goes last
+  std::string addresses_;
   std::unique_ptr<ServerProcess> servers_[2];
   std::unique_ptr<Client> client_;
 };

@@ -11,11 +11,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,6 +26,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "bench/cluster/caller.h"
+#include "bench/cluster/folder.h"
+#include "bench/cluster/load.h"
 #include "bench/common/clocks.h"
 #include "bench/common/figures.h"
 #include "bench/common/latencies.h"
@@ -52,26 +51,13 @@ namespace {
 
 constexpr int64_t kTimeoutMs = 60'000;
 constexpr int kGroups = 2;
-constexpr size_t kBatch = 64;
 constexpr int64_t kCalled = 4096;  // keys that are put and got: of each slot about one
 
-std::string KeyOf(int64_t record) { return absl::StrCat("user", record); }
 std::string NameOf(int group) { return absl::StrCat("bench.", group); }
 
 class MovesRun {
  public:
   absl::Status Run(Figures* figures) {
-    char folder[] = "/tmp/farlook-moves-XXXXXX";
-    folder_ = mkdtemp(folder);
-    absl::Status status = Measure(figures);
-    client_.reset();
-    servers_.clear();
-    std::filesystem::remove_all(folder_);
-    return status;
-  }
-
- private:
-  absl::Status Measure(Figures* figures) {
     for (int replica = 0; replica < absl::GetFlag(FLAGS_replicas); ++replica) {
       for (int group = 0; group < kGroups; ++group) {
         if (absl::Status status = Start(group, replica == 0); !status.ok()) return status;
@@ -88,7 +74,10 @@ class MovesRun {
         return status;
       }
     }
-    if (absl::Status status = Load(); !status.ok()) return status;
+    if (absl::Status status = Load(client_.get(), absl::GetFlag(FLAGS_records), absl::GetFlag(FLAGS_value_bytes));
+        !status.ok()) {
+      return status;
+    }
     const double lease_ms = absl::ToDoubleMilliseconds(absl::GetFlag(FLAGS_lease));
     const std::string few = absl::StrCat("0-", absl::GetFlag(FLAGS_slots) - 1);
     Latencies puts, gets, moves;
@@ -127,7 +116,7 @@ class MovesRun {
         absl::GetFlag(FLAGS_server),
         {"--memory=1GiB", "--log_level=error", "--cluster=bench", absl::StrCat("--slots=", first ? half : ""),
          absl::StrCat("--lease=", absl::FormatDuration(absl::GetFlag(FLAGS_lease))),
-         absl::StrCat("--group=file://", folder_, "/", NameOf(group))},
+         absl::StrCat("--group=file://", folder_.path(), "/", NameOf(group))},
         kTimeoutMs, address);
     if (!server.ok()) return server.status();
     servers_.push_back(*std::move(server));
@@ -146,19 +135,6 @@ class MovesRun {
     auto connected = Client::Connect(address_, options);
     if (!connected.ok()) return connected.status();
     *client = *std::move(connected);
-    return absl::OkStatus();
-  }
-
-  absl::Status Load() {
-    const std::string value(static_cast<size_t>(absl::GetFlag(FLAGS_value_bytes)), 'v');
-    const std::vector<std::string_view> values(kBatch, value);
-    std::vector<Result<uint64_t>> results;
-    for (int64_t next = 0; next < absl::GetFlag(FLAGS_records);) {
-      std::vector<std::string> names;
-      while (names.size() < kBatch) names.push_back(KeyOf(next++));
-      const std::vector<std::string_view> keys(names.begin(), names.end());
-      if (absl::Status status = client_->MultiPut(keys, values, &results); !status.ok()) return status;
-    }
     return absl::OkStatus();
   }
 
@@ -189,7 +165,7 @@ class MovesRun {
     if (absl::Status status = Connect(&putting); !status.ok()) return status;
     if (absl::Status status = Connect(&getting); !status.ok()) return status;
     std::vector<std::string> keys;
-    for (int64_t i = 0; i < kCalled; ++i) keys.push_back(KeyOf(i));
+    for (int64_t i = 0; i < kCalled; ++i) keys.push_back(LoadedKey(i));
     Caller putter(std::move(putting), keys, true), getter(std::move(getting), keys, false);
     bool good = putter.Await(kCalled) && getter.Await(kCalled);
     putter.TakeLongestNs(), getter.TakeLongestNs();
@@ -219,7 +195,8 @@ class MovesRun {
     return absl::OkStatus();
   }
 
-  std::string folder_, address_;
+  const Folder folder_;  // goes last
+  std::string address_;
   std::vector<std::unique_ptr<ServerProcess>> servers_;
   std::unique_ptr<Client> client_;
 };

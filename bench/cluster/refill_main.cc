@@ -11,8 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -28,6 +27,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "bench/cluster/folder.h"
+#include "bench/cluster/load.h"
 #include "bench/common/clocks.h"
 #include "bench/common/figures.h"
 #include "bench/common/latencies.h"
@@ -47,8 +48,20 @@ namespace farlook::bench {
 namespace {
 
 constexpr int64_t kTimeoutMs = 60'000;
-constexpr size_t kBatch = 64;
 constexpr auto kAlone = std::chrono::seconds(2);
+
+// Gigabytes, by memcpy of a value each, between memory that no cache holds.
+double CopiedPerSecond() {
+  constexpr size_t kBytes = 256 << 20;
+  const auto value_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_value_bytes));
+  const std::vector<char> from(kBytes, 'v');
+  std::vector<char> to(kBytes);
+  const int64_t start_ns = NowNs();
+  for (size_t at = 0; at + value_bytes <= kBytes; at += value_bytes) {
+    std::memcpy(to.data() + at, from.data() + at, value_bytes);
+  }
+  return static_cast<double>(kBytes) / static_cast<double>(NowNs() - start_ns);
+}
 
 // Puts batches of the first records, in a thread of its own, until it is destroyed.
 class Putter {
@@ -64,13 +77,13 @@ class Putter {
  private:
   void Put() {
     std::vector<std::string> names;
-    for (size_t i = 0; i < kBatch; ++i) names.push_back(absl::StrCat("user", i));
+    for (size_t i = 0; i < kLoadBatch; ++i) names.push_back(LoadedKey(static_cast<int64_t>(i)));
     const std::string value(static_cast<size_t>(absl::GetFlag(FLAGS_value_bytes)), 'v');
-    const std::vector<std::string_view> keys(names.begin(), names.end()), values(kBatch, value);
+    const std::vector<std::string_view> keys(names.begin(), names.end()), values(kLoadBatch, value);
     std::vector<Result<uint64_t>> results;
     while (!over_ && !failed_) {
       failed_ = !client_->MultiPut(keys, values, &results).ok();
-      puts_ += kBatch;
+      puts_ += kLoadBatch;
     }
   }
 
@@ -83,24 +96,15 @@ class Putter {
 class RefillRun {
  public:
   absl::Status Run(Figures* figures) {
-    char folder[] = "/tmp/farlook-refill-XXXXXX";
-    folder_ = mkdtemp(folder);
-    absl::Status status = Measure(figures);
-    client_.reset();
-    primary_.reset();
-    std::filesystem::remove_all(folder_);
-    return status;
-  }
-
- private:
-  absl::Status Measure(Figures* figures) {
     auto primary = Start(absl::GetFlag(FLAGS_port));
     if (!primary.ok()) return primary.status();
     primary_ = *std::move(primary);
     auto client = Connect();
     if (!client.ok()) return client.status();
     client_ = *std::move(client);
-    if (absl::Status status = Load(); !status.ok()) return status;
+    const auto records = static_cast<int64_t>(absl::GetFlag(FLAGS_gigabytes) * 1e9) / absl::GetFlag(FLAGS_value_bytes);
+    if (absl::Status status = Load(client_.get(), records, absl::GetFlag(FLAGS_value_bytes)); !status.ok())
+      return status;
     Latencies quiet, busy;
     double least_share = 1;
     for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
@@ -127,6 +131,7 @@ class RefillRun {
     }
     const double gigabytes = absl::GetFlag(FLAGS_gigabytes);
     figures->Add("values", gigabytes, "GB");
+    figures->Add("floor: they are copied once", CopiedPerSecond(), "GB/s");
     figures->AddAtLeast("filled while nobody writes, median", gigabytes / (quiet.Percentile(0.5) / 1e6), "GB/s", 1,
                         "1 GB/s");
     figures->Add("filled while a client puts, median", gigabytes / (busy.Percentile(0.5) / 1e6), "GB/s");
@@ -139,7 +144,7 @@ class RefillRun {
     const auto mebibytes = static_cast<int64_t>(absl::GetFlag(FLAGS_gigabytes) * 1500) + 256;
     return ServerProcess::Start(absl::GetFlag(FLAGS_server),
                                 {absl::StrCat("--memory=", mebibytes, "MiB"), "--log_level=error",
-                                 absl::StrCat("--group=file://", folder_, "/g")},
+                                 absl::StrCat("--group=file://", folder_.path(), "/g")},
                                 kTimeoutMs, address);
   }
 
@@ -147,23 +152,6 @@ class RefillRun {
     ClientOptions options;
     options.timeout_ms = kTimeoutMs;
     return Client::Connect(primary_->address(), options);
-  }
-
-  absl::Status Load() {
-    const std::string value(static_cast<size_t>(absl::GetFlag(FLAGS_value_bytes)), 'v');
-    const std::vector<std::string_view> values(kBatch, value);
-    const auto records = static_cast<int64_t>(absl::GetFlag(FLAGS_gigabytes) * 1e9) / absl::GetFlag(FLAGS_value_bytes);
-    std::vector<Result<uint64_t>> results;
-    for (int64_t next = 0; next < records;) {
-      std::vector<std::string> names;
-      while (names.size() < kBatch) names.push_back(absl::StrCat("user", next++));
-      const std::vector<std::string_view> keys(names.begin(), names.end());
-      if (absl::Status status = client_->MultiPut(keys, values, &results); !status.ok()) return status;
-      for (const Result<uint64_t>& result : results) {
-        if (!result.status.ok()) return result.status;
-      }
-    }
-    return absl::OkStatus();
   }
 
   // Has another server join, until it is in sync, and ends it. Tells `told` when it begins to be filled, and when it
@@ -200,7 +188,7 @@ class RefillRun {
     }
   }
 
-  std::string folder_;
+  const Folder folder_;  // goes last
   std::unique_ptr<ServerProcess> primary_;
   std::unique_ptr<Client> client_;
 };

@@ -1,6 +1,6 @@
-// What the simulated copies of kv/, server/ and client/ call: their sources are the product's, rewritten by rewrite.py,
-// which puts Store() in the place of the store in kv/words.h, and Broken() where a mutation is. The product has
-// neither.
+// What the simulated copies of kv/, server/, cluster/ and client/ call: their sources are the product's, rewritten by
+// rewrite.py, which puts Store() in the place of the store in kv/words.h, and Broken() where a mutation is. The product
+// has neither.
 #ifndef FARLOOK_TESTS_SIM_HOOK_H_
 #define FARLOOK_TESTS_SIM_HOOK_H_
 

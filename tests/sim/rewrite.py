@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rewrites copies of kv/, server/ and client/ for simulation: a hook in the place of each store to a region, and the mutations.
+"""Rewrites copies of kv/, server/, cluster/ and client/ for simulation: a hook in the place of each store to a region, and the mutations.
 
     rewrite.py OUT_DIRECTORY FILE...
 
