@@ -1,6 +1,7 @@
 // A client of a group's primary believes what it READ only while the epoch words say that there is no other one.
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "client/core_testing.h"
 #include "kv/epoch_word.h"
@@ -128,6 +129,36 @@ TEST_F(CoreGroupTest, WhileThePrimaryIsShutItAsks) {
   network_.sent.clear();
   EXPECT_EQ(Get("key"), "value");
   EXPECT_FALSE(Hears(kv::RequestType::kGet));
+}
+
+// No reply has room for it: the answer says which version it has, and that version may be READ.
+TEST_F(CoreGroupTest, WhatItAskedForAndIsTooLongForAReplyItReads) {
+  const std::string value(2 * kv::kMaxReplyPayloadBytes, 'v');
+  server_->Put("long", value);
+  Connect();
+  server_->table().ShowEpoch(EpochWord::Shut(kEpoch));
+  clock_.AdvanceMs(2 * kLeaseMs);
+  EXPECT_EQ(Get("long"), value);
+  EXPECT_EQ(core_->stats().server_gets, 1u);
+}
+
+// It may be another value by then: of that the server is asked again.
+TEST_F(CoreGroupTest, AnotherVersionThanItWasToldIsNotBelieved) {
+  const std::string value(2 * kv::kMaxReplyPayloadBytes, 'v');
+  server_->Put("long", value);
+  Connect();
+  server_->table().ShowEpoch(EpochWord::Shut(kEpoch));
+  clock_.AdvanceMs(2 * kLeaseMs);
+  network_.hold_reads = true;
+  auto get = Start(Kind::kGet, "long");
+  bool replaced = false;
+  for (int i = 0; i < 50 && !get->done(); ++i) {
+    Poll();
+    if (core_->stats().server_gets == 1 && !std::exchange(replaced, true)) server_->Put("long", value + "2");
+    network_.ReleaseReads(/*newest_first=*/false);
+  }
+  EXPECT_EQ(get->result, value + "2");
+  EXPECT_EQ(core_->stats().server_gets, 2u);
 }
 
 // In the midst of a lease it believes without another look; the lease's last hundredth is the clocks'.

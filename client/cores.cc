@@ -209,6 +209,10 @@ void Cores::LookForMap() {
     question.pages.emplace("map");
     return Ask();
   }
+  // Connections that nobody used have ended: whoever connects hears which slots its group has.
+  if (holds) {
+    for (ClientCore* core : groups) core->Connect();
+  }
 }
 
 void Cores::Ask() {

@@ -216,7 +216,7 @@ void Engines::GetAnswered(Operation* operation, const kv::Reply& reply) {
   absl::Status status = StatusOf(reply.code);
   if (operation->kind == Kind::kGetAndTouch && status.ok()) operation->touched = true;
   if (status.ok() && reply.payload.empty() && !reply.slot.empty() && WantsValue(operation->kind)) {
-    return reads_.StartAt(operation, reply.slot);  // too long for a message, or empty
+    return reads_.StartAt(operation, reply.slot, reply.version);  // too long for a message, or empty
   }
   operation->version = status.ok() ? reply.version : 0;
   if (status.ok()) {

@@ -28,6 +28,7 @@ struct GetState {
   int64_t completed_ns = 0;    // of those that wait until they may be believed: when all was READ, at most
   uint64_t begun = 0;          // of those too: EpochWatch::begun() at that time
   uint64_t bucket_offset = 0;  // of the first bucket READ
+  uint64_t told = 0;           // the version that the server said the key has; 0: it was not asked
   kv::Lookup lookup;
 };
 

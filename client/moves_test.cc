@@ -655,6 +655,21 @@ TEST_F(MovesTest, ASlotThatNoGroupHasIsWaitedFor) {
   ExpectNoViolations();
 }
 
+// Connections that nobody used are not made again, and nobody would tell it who has the slot.
+TEST_F(MovesTest, WhereNoGroupIsConnectedAllAreConnectedTo) {
+  const kv::SlotSet slots = SlotsOf({key_});
+  Give(slots);
+  Connect();
+  Take(slots);
+  for (const auto& network : networks_) network->Break();
+  PollFor(5);
+  auto put = Prepare(Kind::kPut);
+  Start(&put->operation);
+  PollUntil(put->operation, 300);
+  EXPECT_TRUE(put->status().ok()) << put->status();
+  ExpectNoViolations();
+}
+
 TEST(PagesTest, AreNotTurnedForEver) {
   Pages pages("map");
   Operation operation;

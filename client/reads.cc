@@ -65,7 +65,7 @@ void Reads::Start(Operation* operation) {
   Begin(flight, kv::Slot());
 }
 
-void Reads::StartAt(Operation* operation, kv::Slot slot) {
+void Reads::StartAt(Operation* operation, kv::Slot slot, uint64_t version) {
   operation->engine = this;
   Flight* flight = connection_ != nullptr ? Acquire(operation) : nullptr;
   if (flight == nullptr) {
@@ -73,11 +73,11 @@ void Reads::StartAt(Operation* operation, kv::Slot slot) {
     return;
   }
   flight->get.remembered = false;
-  Begin(flight, slot);
+  Begin(flight, slot, version);
 }
 
 // Without a slot that it was told it looks in the mirror, if get.remembered says so.
-inline void Reads::Begin(Flight* flight, kv::Slot slot) {
+inline void Reads::Begin(Flight* flight, kv::Slot slot, uint64_t told) {
   const Operation* const operation = flight->operation;
   GetState& get = flight->get;
   uint64_t hash = operation->hash;
@@ -88,6 +88,7 @@ inline void Reads::Begin(Flight* flight, kv::Slot slot) {
     get.remembered = !slot.empty();
   }
   get.restarts = 0;
+  get.told = told;
   get.since_ns = parts_.time->last_ns();
   get.bucket_offset = 0;
   Continue(flight, get.lookup.Start(context_, operation->key, hash, slot));
@@ -216,8 +217,11 @@ void Reads::Absent(Flight* flight) {
   EndAbsent(flight);
 }
 
-// Of a group's: ends, waits, or is the server's to answer.
+// Of a group's: ends, waits, or is the server's to answer. What the server itself said needs no other witness: a
+// version of a key has one value for ever.
 ABSL_ATTRIBUTE_NOINLINE void Reads::Judge(Flight* flight, bool absent) {
+  if (!absent && flight->get.told != 0 && flight->get.lookup.item().version == flight->get.told)
+    return EndFound(flight);
   flight->get.absent = absent;
   flight->get.completed_ns = parts_.time->last_ns();
   flight->get.begun = watch_->begun();

@@ -63,8 +63,8 @@ class Reads final : public Engine {
 
   // Begins a kGet or kExists, or lets it wait.
   void Start(Operation* operation);
-  // The same, where the item is said to lie at `slot`.
-  void StartAt(Operation* operation, kv::Slot slot);
+  // The same, where the server has said that the item lies at `slot` and has this version, but not its value.
+  void StartAt(Operation* operation, kv::Slot slot, uint64_t version);
 
   // A READ of WorkRequestId::Owner::kReads completed, successfully.
   void Completed(uint64_t wr_id) {
@@ -103,7 +103,7 @@ class Reads final : public Engine {
   void Release(Flight* flight);
   void Await(Operation* operation);
   void Park(Flight* flight, FlightQueue* queue);
-  void Begin(Flight* flight, kv::Slot slot);
+  void Begin(Flight* flight, kv::Slot slot, uint64_t told = 0);
   void Continue(Flight* flight, kv::Lookup::Step step);
   void Advance(Flight* flight, kv::Lookup::Step step);
   void Read(Flight* flight);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "kv/message.h"
 
 namespace farlook::server {
@@ -55,7 +56,7 @@ bool Adopter::Pump() {
     did = Begin(hash, &keys_.at(hash)) || did;
   }
   while (failed_.ok() && stalled_.empty() && keys_.size() < kMostUnderWay && TakeNext()) did = true;
-  return did;
+  return TellVersions() || did;
 }
 
 // False: there is none, or not now.
@@ -76,6 +77,7 @@ bool Adopter::TakeNext() {
       return false;
     }
     parts_.gate->RaiseVersions(record->version);
+    if (record->kind == Record::Kind::kVersions) Owe(record->version);
   }
   if (!is_wanted) {
     kept_bytes_ -= record->bytes();
@@ -102,6 +104,7 @@ bool Adopter::Add(const Record& record, uint64_t hash) {
   Record& next = key.next->record;
   if (record.kind != Record::Kind::kTouch || next.kind == Record::Kind::kTouch) {
     kept_bytes_ -= next.bytes();
+    if (next.kind == Record::Kind::kPut) Owe(next.version);
     next = record;
   } else {
     kept_bytes_ -= record.bytes();
@@ -162,6 +165,38 @@ void Adopter::Ended(uint64_t hash) {
   key.now = *std::move(key.next);
   key.next.reset();
   stalled_.push_back(hash);
+}
+
+void Adopter::Owe(uint64_t version) {
+  if (owed_.empty() && telling_ == 0) told_ = accepted_;
+  owed_.insert(parts_.table->PartitionOfVersion(version));
+}
+
+// Whoever is primary after this one must know which versions the giver has used, or it uses them again. Whether it did
+// anything.
+bool Adopter::TellVersions() {
+  if (telling_ != 0) {
+    if (parts_.gate->committed() < telling_) return false;
+    telling_ = 0;
+    told_ = told_next_;
+    return true;
+  }
+  uint64_t last = 0;
+  while (!owed_.empty()) {
+    absl::MutexLock lock(parts_.locks->at(*owed_.begin()));
+    const uint64_t sequence = parts_.gate->TellVersions(*owed_.begin());
+    if (sequence == 0) return last != 0;
+    owed_.erase(owed_.begin());
+    last = sequence;
+  }
+  if (last == 0) {
+    const bool did = told_ != accepted_;
+    told_ = accepted_;
+    return did;
+  }
+  telling_ = last;
+  told_next_ = accepted_;
+  return true;
 }
 
 void Adopter::Accept(uint64_t sequence) {

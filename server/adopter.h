@@ -10,7 +10,7 @@
 //
 // Thread safety: none; one thread, which asks to Pump().
 // Invariants: a record is accepted when all members of this group have what it says, or what a later one says of the
-// same key, and all records before it are. Of one key one record after the other is carried out.
+// same key, know its version, and all records before it are. Of one key one record after the other is carried out.
 #ifndef FARLOOK_SERVER_ADOPTER_H_
 #define FARLOOK_SERVER_ADOPTER_H_
 
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -29,6 +30,7 @@
 #include "kv/table.h"
 #include "rdma/clock.h"
 #include "server/commit_gate.h"
+#include "server/partition_locks.h"
 #include "server/record_sink.h"
 #include "server/server_time.h"
 
@@ -38,13 +40,19 @@ class Adopter final : public RecordSink {
  public:
   struct Parts {
     const kv::Table* table;
+    PartitionLocks* locks;
     const rdma::Clock* clock;
     ServerTime time;
     CommitGate* gate;
   };
   // Hears `giver`, a primary, from the record after `accepted` on. What is in `parts` outlives it.
   Adopter(const Parts& parts, const kv::SlotSet& slots, uint64_t giver, uint64_t accepted)
-      : parts_(parts), slots_(slots), giver_(giver), stream_(0, giver, accepted), accepted_(accepted) {}
+      : parts_(parts),
+        slots_(slots),
+        giver_(giver),
+        stream_(0, giver, accepted),
+        accepted_(accepted),
+        told_(accepted) {}
 
   // What it has begun is ended by others.
   ~Adopter() override;
@@ -53,11 +61,11 @@ class Adopter final : public RecordSink {
   absl::Status Take(absl::string_view batch) override;
   // Whoever takes slots is never ahead.
   absl::Status Cut(uint64_t to) override;
-  uint64_t accepted() const override { return accepted_; }
+  uint64_t accepted() const override { return told_; }
   // Not much is kept that is not carried out.
   bool has_room() const { return kept_bytes_ < kMostKeptBytes; }
   // All that it was sent is accepted.
-  bool is_idle() const { return keys_.empty() && stream_.tail().empty(); }
+  bool is_idle() const { return told_ == accepted_ && keys_.empty() && stream_.tail().empty(); }
 
   // Carries out what it can, and ends what is committed. Whether it did anything. RESOURCE_EXHAUSTED, and all that
   // follows: this group's table has no room.
@@ -88,6 +96,8 @@ class Adopter final : public RecordSink {
   bool EndNext();
   void Ended(uint64_t hash);
   void Accept(uint64_t sequence);
+  void Owe(uint64_t version);
+  bool TellVersions();
 
   const Parts parts_;
   const kv::SlotSet slots_;
@@ -98,7 +108,13 @@ class Adopter final : public RecordSink {
   std::deque<uint64_t> begun_;               // their hashes, in the order of what they wait for
   std::deque<uint64_t> stalled_;             // of those that found no room, or the key busy
   std::deque<bool> accepted_after_;          // of each record after accepted_: whether it is, too
-  uint64_t accepted_;
+  uint64_t accepted_;                        // but for the versions
+  uint64_t told_;                            // likewise, with them
+  // Versions that no record of its own has: of which partitions the members are to be told, the record that tells the
+  // last of them, and what is accepted with it.
+  std::set<int> owed_;
+  uint64_t telling_ = 0;  // 0: none is on its way
+  uint64_t told_next_ = 0;
   uint64_t items_ = 0;
   absl::Status failed_;
 };

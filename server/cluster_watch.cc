@@ -50,10 +50,6 @@ void ClusterWatch::SetOwn(const Configuration& own) {
 void ClusterWatch::Start(OpenDirectory open, absl::Duration interval) {
   open_ = std::move(open);
   interval_ = interval;
-  {
-    absl::MutexLock lock(&mutex_);
-    cluster_ = own_.cluster;
-  }
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "cluster");
     Run();
@@ -86,11 +82,11 @@ void ClusterWatch::Run() {
       status = opened.status();
       if (opened.ok()) directory = *std::move(opened);
     }
-    if (status.ok()) status = Read(directory.get());
+    if (status.ok()) status = Look(directory.get());
     if (status.ok()) failure_is_told_ = false;
     if (!status.ok() && !std::exchange(failure_is_told_, true)) {
       Log(LogLevel::kWarning, "the cluster's map is as it was, since its records cannot be read",
-          {{"cluster", cluster_}, {"reason", status.message()}});
+          {{"group", group_}, {"reason", status.message()}});
     }
     absl::MutexLock lock(&mutex_);
     if (status.ok()) TellOfConflict();
@@ -103,8 +99,11 @@ void ClusterWatch::Run() {
   }
 }
 
-// What could be read is known afterwards, also where something could not.
-absl::Status ClusterWatch::Read(cluster::Directory* directory) {
+absl::Status ClusterWatch::Look(cluster::Directory* directory) {
+  {
+    absl::MutexLock lock(&mutex_);
+    cluster_ = own_.cluster;
+  }
   const absl::StatusOr<Entry> entry = directory->Get(cluster_, Freshness::kMaybeOld);
   if (!entry.ok()) return entry.status();
   if (entry->revision > revision_) {

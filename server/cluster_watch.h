@@ -53,6 +53,9 @@ class ClusterWatch {
   void SetOwn(const cluster::Configuration& own);
   // Starts the thread. REQUIRES SetOwn() of a group that is in a cluster, and that it was not started before.
   void Start(OpenDirectory open, absl::Duration interval = absl::Seconds(1));
+  // What the thread does again and again, in its place. What could be read is known afterwards, also where something
+  // could not. REQUIRES SetOwn() of a group that is in a cluster.
+  absl::Status Look(cluster::Directory* directory);
   // The thread looks at nothing more; what is known stays.
   void Stop();
 
@@ -64,7 +67,6 @@ class ClusterWatch {
   static constexpr int kRoundsOfAConflict = 5;
 
   void Run();
-  absl::Status Read(cluster::Directory* directory);
   absl::Status ReadGroup(cluster::Directory* directory, const std::string& name);
   void TellOnce(const std::string& name, const absl::Status& why);
   void Compose() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -75,7 +77,7 @@ class ClusterWatch {
   const std::string group_;
 
   // Of the thread.
-  std::string cluster_;
+  std::string cluster_;  // its name
   OpenDirectory open_;
   absl::Duration interval_;
   uint64_t revision_ = 0;                    // of the cluster's record

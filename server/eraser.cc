@@ -5,6 +5,9 @@
 namespace farlook::server {
 
 Eraser::Progress Eraser::Step(size_t buckets) {
+  // A new key's write that was begun before, and has not ended, no walk would meet.
+  if (!is_begun_ && gate_->HasPending(slots_)) return Progress::kWaits;
+  is_begun_ = true;
   while (!owed_.empty()) {
     if (!gate_->EraseUnasked(owed_.front().hash, owed_.front().key)) return Progress::kWaits;
     owed_.pop_front();

@@ -25,7 +25,7 @@ class Eraser {
 
   enum class Progress {
     kMore,
-    kWaits,  // for the stream, or the gate, to have room
+    kWaits,  // for writes of these slots to end, or the stream, or the gate, to have room
     kDone,   // each is erased, or about to be: a write of its key that is begun now comes later
   };
   // Looks at some `buckets` buckets of the index.
@@ -43,6 +43,7 @@ class Eraser {
   PartitionLocks* const locks_;
   CommitGate* const gate_;
   const kv::SlotSet slots_;
+  bool is_begun_ = false;
   int partition_ = 0;
   kv::WalkPlace place_;
   std::deque<Owed> owed_;

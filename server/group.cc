@@ -64,6 +64,7 @@ void Group::Attach(Parts parts) {
 
 void Group::Start(Parts parts) {
   Attach(std::move(parts));
+  has_threads_ = true;
   runner_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "group");
     Run();
@@ -82,6 +83,9 @@ void Group::Stop() {
   wake_.Wake();
   if (runner_.joinable()) runner_.join();
   cluster_watch_.Stop();
+  follower_.reset();
+  endpoint_.reset();
+  taking_.reset();
 }
 
 // ---- The directory.
@@ -335,9 +339,6 @@ void Group::Run() {
     poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(kTick)));
     wake_.Clear();
   }
-  follower_.reset();
-  endpoint_.reset();
-  taking_.reset();
 }
 
 // Of a backup that had nothing to do: whether it looks again before it sleeps. What its primary waits for, that one's

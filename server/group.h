@@ -111,16 +111,17 @@ class Group {
   Serving* serving() { return &serving_; }
   // Starts its threads.
   void Start(Parts parts);
-  // Serves no more, and ends the threads.
+  // Serves no more, and ends the threads. REQUIRES that the parts are still there.
   void Stop();
 
   // What the threads do, for one who has none of them, a simulation: first Attach() and Begin(), then Step() again and
-  // again, at least once in kTick; Hear() when the record has changed.
+  // again, at least once in kTick; Hear() when the record has changed; of a cluster LookAtOthers(), now and then.
   static constexpr absl::Duration kTick = absl::Milliseconds(2);
   void Attach(Parts parts);
   void Begin();
   bool Step();  // whether there may be more to do at once
   void Hear(cluster::Entry entry);
+  void LookAtOthers();
 
   // What an operator asks: "status", "handover EPOCH"; of a cluster's group "take GROUP SLOTS", "cancel", "leave". The
   // answer's lines; empty: there is no such thing.
@@ -178,8 +179,6 @@ class Group {
     std::unique_ptr<Eraser> eraser;  // of what a former attempt left
     bool is_clean = false;
     uint64_t estimate = 0;  // of the items that it will have copied
-    int told = 0;           // partitions of which its own members have been told the versions
-    uint64_t told_by = 0;   // the last record that did so
     std::string waits;      // what for; empty: it goes on
     std::string give_up;    // why; empty: it does not
   };
@@ -232,7 +231,6 @@ class Group {
   bool Clean();
   bool Adopt();
   bool Own();
-  bool TellVersions();
   void StartOver(absl::string_view why);
   bool GiveUp();
 
@@ -300,6 +298,7 @@ class Group {
   uint64_t handover_record_ = 0;  // whoever has accepted it may be the next primary; 0: nobody wants another one
   bool restores_ = false;         // it leads as soon as its workers know what the primary before told clients
   bool deposed_ = false;
+  bool has_threads_ = false;  // since Start()
 
   mutable absl::Mutex mutex_;
   GroupFigures figures_ ABSL_GUARDED_BY(mutex_);

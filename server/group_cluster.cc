@@ -74,8 +74,13 @@ void Group::TellCluster(const Configuration& configuration) {
 
 void Group::WatchCluster() {
   if (member_.configuration().cluster.empty()) return;
-  cluster_watch_.Start(options_.open_directory);
+  if (has_threads_) cluster_watch_.Start(options_.open_directory);
   erases_ = true;  // the primary before may not have come to an end with it
+}
+
+void Group::LookAtOthers() {
+  if (!member_.Serves() || restores_ || member_.configuration().cluster.empty()) return;
+  cluster_watch_.Look(directory_.get()).IgnoreError();  // the map is as it was
 }
 
 void Group::DescribeCluster() {

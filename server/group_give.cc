@@ -122,7 +122,9 @@ bool Group::Give() {
   moves.push_back(giving.move);
   if (!Reassign(member_.configuration().slots & ~giving.move.slots, std::move(moves))) {
     // Not for certain, maybe: GiveSlots() waits for that.
-    if (!deposed_ && !member_.is_proposing()) ReopenSlots();
+    if (deposed_ || member_.is_proposing()) return false;
+    giving.close_at = propose_at_;
+    ReopenSlots();
     return false;
   }
   return true;

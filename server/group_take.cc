@@ -100,7 +100,7 @@ void Group::LookAtGiver() {
 // The slots are given: nobody else can have them. They are this group's as soon as no client believes any more what it
 // READs at the giver.
 bool Group::Own() {
-  if (!TellVersions() || Now() < taking_->given_at + absl::Microseconds(taking_->giver.lease_us)) return false;
+  if (Now() < taking_->given_at + absl::Microseconds(taking_->giver.lease_us)) return false;
   std::vector<Move> moves = member_.configuration().moves;
   for (Move& move : moves) {
     if (move.id != taking_->move.id) continue;
@@ -118,18 +118,6 @@ bool Group::Own() {
       {{"group", taking_->move.group}, {"slots", kv::FormatSlots(taking_->move.slots)}, {"epoch", member_.epoch()}});
   taking_.reset();
   return true;
-}
-
-// Which versions the giver has used whoever is primary after this one must know, before anybody may write. False: not
-// all members have been told.
-bool Group::TellVersions() {
-  for (; taking_->told < parts_.table->partitions(); ++taking_->told) {
-    absl::MutexLock lock(parts_.locks->at(taking_->told));
-    const uint64_t sequence = parts_.gate->TellVersions(taking_->told);
-    if (sequence == 0) return false;
-    taking_->told_by = sequence;
-  }
-  return parts_.gate->committed() >= taking_->told_by;
 }
 
 // ---- Copies.
@@ -177,8 +165,9 @@ void Group::DialGiver() {
                                  .taker = options_.name};
   const auto make = [this, by = primary.incarnation](const kv::Follow& answer) {
     taking_->estimate = answer.items;
-    taking_->adopter = std::make_unique<Adopter>(Adopter::Parts{parts_.table, parts_.clock, parts_.time, parts_.gate},
-                                                 taking_->move.slots, by, answer.accepted);
+    taking_->adopter =
+        std::make_unique<Adopter>(Adopter::Parts{parts_.table, parts_.locks, parts_.clock, parts_.time, parts_.gate},
+                                  taking_->move.slots, by, answer.accepted);
     return taking_->adopter.get();
   };
   taking.follower = std::make_unique<Follower>(taking.endpoint.get(), make, me);

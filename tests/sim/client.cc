@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace farlook::sim {
 SimClient::SimClient(World* world, int number, int server, std::string address)
@@ -17,27 +19,77 @@ SimClient::SimClient(World* world, int number, int server, std::string address)
       numbers_(static_cast<size_t>(world->plan.keys)) {}
 
 void SimClient::Start() {
-  ClientOptions options;
-  options.timeout_ms = world_->plan.timeout_ms;
-  options.read_only = read_only_;
-  options.max_in_flight = static_cast<uint32_t>(world_->random.Between(1, 16));
-  options.mirror_bytes = world_->random.OneIn(4) ? 0 : world_->plan.mirror_bytes;
-  options.share_mirror = false;  // else runs were not the same twice
+  options_ = ClientOptions();
+  options_.timeout_ms = world_->plan.timeout_ms;
+  options_.read_only = read_only_;
+  options_.max_in_flight = static_cast<uint32_t>(world_->random.Between(1, 16));
+  options_.mirror_bytes = world_->random.OneIn(4) ? 0 : world_->plan.mirror_bytes;
+  options_.share_mirror = false;  // else runs were not the same twice
   // As farlook::Lookups::kAuto means there; some want READs all the same.
-  if (world_->plan.sockets && !world_->random.OneIn(4)) options.lookups = Lookups::kMessages;
+  if (world_->plan.sockets && !world_->random.OneIn(4)) options_.lookups = Lookups::kMessages;
   ++life_;
   wake_ns_ = 0;
   confirmed_ = false;
-  core_ = std::make_unique<client::ClientCore>(world_->network.CreateEndpoint(number_,
-                                                                              [this, life = life_] {
-                                                                                if (life == life_) Wake();
-                                                                              }),
-                                               address_, options, clock_, world_->random.Next());
+  joined_ = world_->plan.groups == 1;
+  cores_ = std::make_unique<client::Cores>(MakeCore(address_));
   Wake();
 }
 
+client::ClientCore* SimClient::MakeCore(const std::string& address) {
+  auto endpoint = world_->network.CreateEndpoint(number_, [this, life = life_] {
+    if (life == life_) Wake();
+  });
+  own_.push_back(
+      std::make_unique<client::ClientCore>(std::move(endpoint), address, options_, clock_, world_->random.Next()));
+  return own_.back().get();
+}
+
+// As Client::Connect() does, a step at a time.
+void SimClient::Join() {
+  client::ClientCore& home = cores_->home();
+  if (!cores_->one()) {
+    joined_ = std::all_of(own_.begin(), own_.end(), [](const auto& core) { return core->ready(); });
+    for (const auto& core : own_) {
+      if (!core->ready()) core->Connect();
+    }
+    cores_->Poll({});
+    return;
+  }
+  home.Poll({});
+  if (map_.has_value()) {
+    if (!question_.done) return;
+    if (question_.status.ok() && map_->Take(question_)) {
+      question_ = client::Operation();
+    } else {
+      const auto map = kv::ClusterMap::Decode(map_->text());
+      map_.reset();
+      if (question_.status.ok() && map.ok() && map->Served().all()) Spread(*map);
+      return;
+    }
+  } else if (home.ready()) {
+    map_.emplace("map");
+    question_ = client::Operation();
+  } else {
+    return home.Connect();
+  }
+  question_.blocking = true;
+  map_->Ask(&question_);
+  client::Operation* const question = &question_;
+  home.StartUntil({&question, 1}, home.DeadlineFromNow(250));
+}
+
+// Connects to the other groups too. The one that it reached may have moved its primary meanwhile.
+void SimClient::Spread(const kv::ClusterMap& map) {
+  std::vector<client::ClientCore*> cores;
+  for (const kv::ClusterMap::Group& group : map.groups) {
+    const bool is_home = absl::StrContains(address_, group.members[0]);
+    cores.push_back(is_home ? own_[0].get() : MakeCore(absl::StrJoin(group.members, ",")));
+  }
+  cores_->Spread(map, std::move(cores));
+}
+
 void SimClient::AddStats() {
-  const ClientStats& stats = core_->stats();
+  const ClientStats& stats = cores_->stats();
   total_.gets += stats.gets;
   total_.hits += stats.hits;
   total_.misses += stats.misses;
@@ -60,10 +112,14 @@ void SimClient::AddStats() {
 
 std::string SimClient::State() {
   if (!alive()) return absl::StrCat("client ", number_, " is dead");
-  const ClientStats& stats = core_->stats();
-  return absl::StrCat("client ", number_, ": ", core_->in_flight(), " operations under way, ",
-                      core_->ready() ? "connected" : "not connected", ", next look in ", core_->wait_ms(),
-                      " ms; reconnects ", stats.reconnects, ", bucket READs ", stats.bucket_reads, ", item READs ",
+  std::string text = absl::StrCat("client ", number_, joined_ ? ":" : ", still joining:");
+  for (client::ClientCore* const core : cores_->all()) {
+    absl::StrAppend(&text, " [", core->in_flight(), " operations under way, ",
+                    core->ready() ? "connected" : "not connected", ", next look in ", core->wait_ms(), " ms, ",
+                    core->refused().ToString(), "]");
+  }
+  const ClientStats& stats = cores_->stats();
+  return absl::StrCat(text, "; reconnects ", stats.reconnects, ", bucket READs ", stats.bucket_reads, ", item READs ",
                       stats.item_reads, ", gets by message ", stats.server_gets, ", timeouts ", stats.timeouts,
                       ", keys still to be read ", std::max(0, reads() - next_read_));
 }
@@ -73,7 +129,9 @@ void SimClient::Kill() {
   AddStats();
   ending_ = true;
   ++life_;
-  core_.reset();
+  own_.clear();
+  cores_.reset();
+  map_.reset();
   ending_ = false;
   confirmed_ = false;
   // Writes may yet be done; nobody waits for them.
@@ -113,19 +171,23 @@ void SimClient::ReadAll() {
 void SimClient::Poll() {
   if (busy_) return;  // it looks again when it is not
   if (world_->now_ns() < stopped_until_ns_) return WakeAfter(0);
+  if (!joined_) {
+    Join();
+    if (!joined_) return WakeAfter(200'000);
+  }
   std::array<client::Operation*, 8> done;
-  while (const size_t count = core_->Poll(absl::MakeSpan(done))) {
+  while (const size_t count = cores_->Poll(absl::MakeSpan(done))) {
     for (size_t i = 0; i < count; ++i) Ended(static_cast<Slot*>(done[i]->owner));
   }
   EndCalls();
   const auto most = static_cast<size_t>(world_->plan.in_flight);
-  for (; next_read_ < reads() && core_->in_flight() < most; ++next_read_) {
+  for (; next_read_ < reads() && cores_->in_flight() < most; ++next_read_) {
     const int key = next_read_ % world_->plan.keys;
     const bool counter = next_read_ >= world_->plan.keys;
     if (counter && !world_->NamesCounters(key)) continue;
     Begin({counter ? history::Type::kReadCounter : history::Type::kGet}, key, /*must_answer=*/true);
   }
-  while (world_->operations_left > 0 && waiting_.empty() && core_->in_flight() < most &&
+  while (world_->operations_left > 0 && waiting_.empty() && cores_->in_flight() < most &&
          world_->now_ns() >= world_->quiet_until_ns) {
     --world_->operations_left;
     int begun = 1;
@@ -144,7 +206,7 @@ void SimClient::Poll() {
   if (world_->operations_left > 0 && world_->quiet_until_ns > world_->now_ns()) {
     WakeAfter(world_->quiet_until_ns - world_->now_ns());
   }
-  const int64_t wait_ms = core_->wait_ms();
+  const int64_t wait_ms = cores_->wait_ms();
   if (wait_ms >= 0) WakeAfter(std::max<int64_t>(1'000, wait_ms * 1'000'000));
 }
 

@@ -1,4 +1,5 @@
-// A client of a simulated run: the product's ClientCore, polled by the scheduler, and who uses it.
+// A client of a simulated run: the product's ClientCore, or of a cluster those of all groups, polled by the scheduler,
+// and who uses them.
 #ifndef FARLOOK_TESTS_SIM_CLIENT_H_
 #define FARLOOK_TESTS_SIM_CLIENT_H_
 
@@ -6,12 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "client/core.h"
+#include "client/cores.h"
 #include "client/operation.h"
 #include "farlook/stats.h"
 #include "rdma/sim/network.h"
@@ -28,9 +31,9 @@ class SimClient {
   rdma::sim::Party party() const { return number_; }
   int server() const { return server_; }
   rdma::sim::SimClock& clock() { return clock_; }
-  bool alive() const { return core_ != nullptr; }
+  bool alive() const { return cores_ != nullptr; }
   bool ending() const { return ending_; }
-  bool idle() const { return !alive() || (!busy_ && waiting_.empty() && core_->in_flight() == 0); }
+  bool idle() const { return !alive() || (!busy_ && waiting_.empty() && cores_->in_flight() == 0); }
   // It is within a call that lets others go on: it can be stopped, but not killed.
   bool busy() const { return busy_; }
   // A write has been answered since the connection came to be.
@@ -39,7 +42,7 @@ class SimClient {
     confirmed_ = false;
     welcomed_ns_ = world_->now_ns();
   }
-  bool ready() const { return alive() && core_->ready(); }
+  bool ready() const { return alive() && cores_->home().ready(); }
   bool read_only() const { return read_only_; }
 
   void Start();
@@ -82,6 +85,9 @@ class SimClient {
   };
 
   void WakeAfter(int64_t ns);
+  client::ClientCore* MakeCore(const std::string& address);
+  void Join();
+  void Spread(const kv::ClusterMap& map);
   void Poll();
   void AddStats();
   // Of ReadAll(): each key as a value, then as a counter.
@@ -123,7 +129,13 @@ class SimClient {
   const std::string address_;
   const bool read_only_;
   rdma::sim::SimClock clock_;
-  std::unique_ptr<client::ClientCore> core_;
+  ClientOptions options_;
+  std::unique_ptr<client::Cores> cores_;
+  std::vector<std::unique_ptr<client::ClientCore>> own_;  // of them: the one that it began with is the first
+  // Of a cluster: it asks for the map, and begins when it has connected to all groups.
+  bool joined_ = true;
+  std::optional<client::Pages> map_;
+  client::Operation question_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> waiting_;      // what a call waits for
   std::vector<uint64_t> versions_;  // last seen, by key

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/configuration.h"
+#include "kv/cluster_map.h"
 #include "kv/handshake.h"
+#include "kv/hash.h"
+#include "tests/sim/keys.h"
 
 namespace farlook::sim {
 namespace {
@@ -78,6 +80,7 @@ void FaultMaker::OnOperation(SimClient* client) {
   SimServer* server = servers_[static_cast<size_t>(client->server())].get();
   if (world.plan.replicas > 0) server = servers_[random.Below(servers_.size())].get();
   if (world.plan.hands_over && !world.healed && random.Below(rate) < 8) HandOver();
+  if (world.plan.groups > 1 && !world.healed && random.Below(rate) < 40) MoveSlots();
   if (happens(Fault::kServerStop)) {
     const int64_t ns = random.Between(10'000, random.OneIn(2) ? 1'000'000 : 300'000'000);
     world.Note(absl::StrCat("server ", server->party() - 1000, " is stopped for ", ns, " ns"));
@@ -132,10 +135,11 @@ void FaultMaker::KillClient(SimClient* client) {
 // Whoever is alive and a member by the record has what was acknowledged, unless a change of that is under way.
 bool FaultMaker::MayDie(int replica) const {
   if (world_->records.delayed() > 0) return false;
-  const auto group = cluster::DecodeConfiguration(world_->records.Get(World::kGroup).value);
+  const auto group = RecordOf(world_->GroupOf(replica));
   if (!group.ok()) return false;
   bool is_member = false, is_another_left = false;
   for (size_t i = 0; i < servers_.size(); ++i) {
+    if (world_->GroupOf(static_cast<int>(i)) != world_->GroupOf(replica)) continue;
     if (group->Find(servers_[i]->incarnation()) == nullptr) continue;
     const bool is_it = i == static_cast<size_t>(replica);
     is_member = is_member || is_it;
@@ -144,12 +148,41 @@ bool FaultMaker::MayDie(int replica) const {
   return !is_member || is_another_left;
 }
 
-void FaultMaker::HandOver() {
-  const auto group = cluster::DecodeConfiguration(world_->records.Get(World::kGroup).value);
-  if (!group.ok()) return;
+absl::StatusOr<cluster::Configuration> FaultMaker::RecordOf(int group) const {
+  return cluster::DecodeConfiguration(world_->records.Get(World::GroupName(group)).value);
+}
+
+// Null: it is no more.
+SimServer* FaultMaker::PrimaryOf(const cluster::Configuration& group) const {
   for (const auto& server : servers_) {
-    if (server->incarnation() == group->primary().incarnation) server->HandOver(group->epoch);
+    if (server->incarnation() == group.primary().incarnation) return server.get();
   }
+  return nullptr;
+}
+
+void FaultMaker::HandOver() {
+  const auto group = RecordOf(static_cast<int>(world_->random.Below(static_cast<uint64_t>(world_->plan.groups))));
+  if (!group.ok()) return;
+  if (SimServer* const primary = PrimaryOf(*group)) primary->Ask(absl::StrCat("handover ", group->epoch));
+}
+
+// Those around some key's; or what is under way is not wanted any more.
+void FaultMaker::MoveSlots() {
+  rdma::sim::Random& random = world_->random;
+  const auto to = static_cast<int>(random.Below(2));
+  const auto taker = RecordOf(to), giver = RecordOf(1 - to);
+  if (!taker.ok() || !giver.ok()) return;
+  SimServer* const primary = PrimaryOf(*taker);
+  if (primary == nullptr) return;
+  if (random.OneIn(6)) return primary->Ask("cancel");
+  const kv::Hasher hasher(kHashSeed);
+  const size_t slot = kv::ClusterSlotOf(hasher(world_->keys[random.Below(world_->keys.size())]));
+  const size_t around = random.Below(1'000);
+  kv::SlotSet slots;
+  for (size_t i = slot - std::min(slot, around); i <= std::min(slot + around, kv::kClusterSlots - 1); ++i) slots.set(i);
+  slots &= giver->slots;
+  if (slots.none()) return;
+  primary->Ask(absl::StrCat("take ", World::GroupName(1 - to), " ", kv::FormatSlots(slots)));
 }
 
 // One clock in a while: what the quarantine bears is one such jump, not many in a row.

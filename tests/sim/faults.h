@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "cluster/configuration.h"
 #include "kv/handshake.h"
 #include "rdma/sim/network.h"
 #include "rdma/transport.h"
@@ -45,6 +47,9 @@ class FaultMaker {
   bool MayJump() const;
   bool MayDie(int replica) const;
   void HandOver();
+  void MoveSlots();
+  SimServer* PrimaryOf(const cluster::Configuration& group) const;
+  absl::StatusOr<cluster::Configuration> RecordOf(int group) const;
   void SendStranger(const SimClient& client);
   struct Stranger {
     void Poll();

@@ -93,6 +93,14 @@ enum class Break : uint8_t {
   kNewKeyUnderWayNotCopied,
   kVersionsNotTold,
   kCopiesNotCommitted,
+  kSlotsNotClosed,
+  kLastOfSlotsNotAccepted,
+  kSlotsOwnedAtOnce,
+  kFormerCopiesStay,
+  kVersionsOfSlotsNotTold,
+  kGivenIsErased,
+  kTakenIsForgotten,
+  kWaitingGetsNotWithdrawn,
   kCount,
 };
 inline Break active_break = Break::kNone;

@@ -102,6 +102,14 @@ constexpr Mutation kMutations[] = {
     {Break::kNewKeyUnderWayNotCopied, "WriteUnderWayOfANewKeyNotCopiedToAJoiner", Focus::kGroup, 193},
     {Break::kCopiesNotCommitted, "JoinerIsAMemberBeforeOthersHaveItsCopies", Focus::kGroup, 269},
     {Break::kVersionsNotTold, "VersionsUsedAgainByTheNextPrimary", Focus::kGroup},
+    {Break::kSlotsNotClosed, "SlotsServedWhileTheyAreGiven", Focus::kSlots},
+    {Break::kLastOfSlotsNotAccepted, "SlotsGivenBeforeTheTakerHasAll", Focus::kSlots},
+    {Break::kSlotsOwnedAtOnce, "SlotsServedBeforeTheGiversLeaseIsOver", Focus::kSlots, 131},
+    {Break::kFormerCopiesStay, "CopiesOfAFormerAttemptStay", Focus::kSlots},
+    {Break::kVersionsOfSlotsNotTold, "VersionsUsedAgainByWhoTookSlots", Focus::kSlots},
+    {Break::kGivenIsErased, "ItemsErasedBeforeTheTakerIsCertain", Focus::kSlots},
+    {Break::kTakenIsForgotten, "MoveForgottenBeforeTheGiverKnows", Focus::kSlots},
+    {Break::kWaitingGetsNotWithdrawn, "WaitingGetReadAtTheFormerOwner", Focus::kSlots},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

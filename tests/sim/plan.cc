@@ -285,6 +285,16 @@ void FocusOnGroup(Plan* plan) {
   plan->rates[static_cast<size_t>(Fault::kServerStop)] = 12;
 }
 
+// A server that is alone in its group does not die: nobody else has what it acknowledged.
+void FocusOnSlots(Plan* plan) {
+  FocusOnGroup(plan);
+  rdma::sim::Random random(rdma::sim::Mix(plan->seed) + 4);
+  plan->groups = 2;
+  plan->replicas = random.OneIn(2) ? 1 : 2;
+  plan->servers = plan->groups * plan->replicas;
+  plan->keys = 12;
+}
+
 void FocusOnBreaks(Plan* plan) {
   plan->grows = plan->large_values = plan->long_values = plan->moves = false;
   plan->operations = 2'000;
@@ -352,6 +362,10 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
   }
   if (focus == Focus::kGroup) {
     FocusOnGroup(&plan);
+    return plan;
+  }
+  if (focus == Focus::kSlots) {
+    FocusOnSlots(&plan);
     return plan;
   }
   if (focus == Focus::kBreaks) {

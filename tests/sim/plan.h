@@ -113,8 +113,9 @@ struct Plan {
   // How often a fault strikes that is on: of the network, per million; else in a run, about.
   std::array<uint32_t, kFaults> rates{};
 
-  // The servers are replicas of one group, so many; 0: each has a table of its own.
+  // The servers are replicas of groups, so many of each; 0: each has a table of its own.
   int replicas = 0;
+  int groups = 1;  // several: of one cluster, whose slots move
   int64_t suspicion_ms = 0, lease_ms = 0;
   uint32_t directory_faults = 0;  // of its calls, per million
   bool hands_over = false;        // an operator does, now and then; servers do not die then
@@ -146,8 +147,9 @@ enum class Focus : uint8_t {
   kSockets,     // all of them over sockets, in connections that break
   kExpiry,      // items expire while they are read, touched, swept and evicted; clocks drift as far as is allowed for
   kGroup,       // replicas that die, stop, hand over, and change places, by a directory that answers late or not at all
+  kSlots,       // the same of two groups, between which slots move
 };
-inline constexpr int kFoci = static_cast<int>(Focus::kGroup) + 1;
+inline constexpr int kFoci = static_cast<int>(Focus::kSlots) + 1;
 Plan DrawPlan(uint64_t seed, Focus focus);
 
 }  // namespace farlook::sim

@@ -13,8 +13,9 @@ std::string Describe(const Plan& plan) {
                                   : plan.network.capabilities.local ? "on one host"
                                                                     : "by a device");
   if (plan.replicas > 0) {
-    absl::StrAppend(&text, ", as one group, suspicion ", plan.suspicion_ms, " ms, lease ", plan.lease_ms,
-                    " ms, directory faults ", plan.directory_faults, plan.hands_over ? ", handed over" : "");
+    absl::StrAppend(&text, ", as ", plan.groups, plan.groups == 1 ? " group" : " groups", ", suspicion ",
+                    plan.suspicion_ms, " ms, lease ", plan.lease_ms, " ms, directory faults ", plan.directory_faults,
+                    plan.hands_over ? ", handed over" : "");
   }
   if (plan.counters) absl::StrAppend(&text, ", ", plan.cells, " cells, patience of ", plan.patience_ns, " ns");
   absl::StrAppend(&text, "; faults:");
@@ -55,6 +56,7 @@ void Totals::Add(const RunResult& result) {
   sum.timeouts += result.timeouts;
   sum.restarts += result.restarts;
   sum.epochs += result.epochs;
+  sum.slot_moves += result.slot_moves;
   sum.no_memory += result.no_memory;
   sum.atomics += result.atomics;
   sum.counter_requests += result.counter_requests;
@@ -95,9 +97,10 @@ std::string Totals::ToString() const {
       ", gets by message ", sum.server_gets, ", gets of more than a page ", sum.long_found, ", hostile connections ",
       sum.hostile_connections, ", gets at once ", sum.ended_at_once, ", directory refreshes ", sum.directory_refreshes,
       ", reconnects ", sum.reconnects, ", requests sent again ", sum.resent_requests, ", pulled values ",
-      sum.pulled_values, ", timeouts ", sum.timeouts, ", server deaths ", sum.restarts, ", replies of no memory ",
-      sum.no_memory, ", atomics ", sum.atomics, ", requests about counters ", sum.counter_requests, ", dead cells met ",
-      sum.dead_cells, ", unknown atomics ", sum.unknown_atomics);
+      sum.pulled_values, ", timeouts ", sum.timeouts, ", server deaths ", sum.restarts, ", epochs ", sum.epochs,
+      ", moves of slots ", sum.slot_moves, ", replies of no memory ", sum.no_memory, ", atomics ", sum.atomics,
+      ", requests about counters ", sum.counter_requests, ", dead cells met ", sum.dead_cells, ", unknown atomics ",
+      sum.unknown_atomics);
 }
 
 }  // namespace farlook::sim

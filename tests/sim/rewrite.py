@@ -293,6 +293,31 @@ EDITS = [
     ("server/commit_gate.cc", "    if (pending.sequence <= from) under_way(", "    if (pending.sequence <= from && !BROKEN(kNewKeyUnderWayNotCopied)) under_way("),
     # The next primary uses versions again that the one before used.
     ("server/backup.cc", "      table_->RaiseVersions(record.version);\n", "      if (!BROKEN(kVersionsNotTold)) table_->RaiseVersions(record.version);\n"),
+    # Who gives slots goes on to serve them while the last records are on their way.
+    ("server/group_cluster.cc", "  const bool closed = giving_ != nullptr &&", "  const bool closed = !BROKEN(kSlotsNotClosed) && giving_ != nullptr &&"),
+    # Slots are given before who takes them has all.
+    ("server/group_give.cc", "  if (accepted < giving.last && stream_.last() != 0) return false;\n",
+     "  if (accepted < giving.last && stream_.last() != 0 && !BROKEN(kLastOfSlotsNotAccepted)) return false;\n"),
+    # Who takes them serves before readers' leases at the other group are over.
+    ("server/group_take.cc", "  if (Now() < taking_->given_at +", "  if (!BROKEN(kSlotsOwnedAtOnce) && Now() < taking_->given_at +"),
+    # What a former attempt copied stays.
+    ("server/group_take.cc", "  if (taking.adopter != nullptr && !taking.is_clean) return Clean();\n",
+     "  if (BROKEN(kFormerCopiesStay)) taking.is_clean = true;\n"
+     "  if (taking.adopter != nullptr && !taking.is_clean) return Clean();\n"),
+    # Versions of items that the giver deleted are used again.
+    ("server/adopter.cc", "void Adopter::Owe(uint64_t version) {", "void Adopter::Owe(uint64_t version) {\n  if (BROKEN(kVersionsOfSlotsNotTold)) return;\n "),
+    # The items are erased before it is certain that the other group has them.
+    ("server/group_cluster.cc", "  for (const Move& move : member_.configuration().moves) used |= move.slots;\n",
+     "  for (const Move& move : member_.configuration().moves) {\n"
+     "    if (!BROKEN(kGivenIsErased) || move.kind != Move::Kind::kGiven) used |= move.slots;\n"
+     "  }\n"),
+    ("server/group_give.cc", "    StopGiving();  // the taker looks", "    erases_ = erases_ || BROKEN(kGivenIsErased);\n    StopGiving();  // the taker looks"),
+    # Who took slots forgets the move before the giver has seen that.
+    ("server/group_cluster.cc", "  if (!giver.ok() || giver->FindMove(move.id) != nullptr) return false;\n",
+     "  if (!giver.ok() || (giver->FindMove(move.id) != nullptr && !BROKEN(kTakenIsForgotten))) return false;\n"),
+    # It READs of who has given the slots away.
+    ("client/core_cluster.cc", "  owners_->Told(index_, link_.welcome().slots);\n  WithdrawMoved();\n",
+     "  owners_->Told(index_, link_.welcome().slots);\n  if (!BROKEN(kWaitingGetsNotWithdrawn)) WithdrawMoved();\n"),
     # The next primary does not know what became of writes.
     ("server/backup.cc", "  if (record.session != 0) {\n", "  if (record.session != 0 && !BROKEN(kOutcomesNotMirrored)) {\n"),
 ]

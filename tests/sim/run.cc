@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "cluster/configuration.h"
 #include "kv/message.h"
@@ -64,13 +63,16 @@ void Simulation::Setup() {
     servers_.push_back(std::make_unique<SimServer>(&world_, i));
     servers_.back()->Start();
   }
-  std::vector<std::string> all;
-  for (const auto& server : servers_) all.push_back(server->address());
+  // A table's; of groups those of one.
+  const int each = std::max(plan.replicas, 1);
+  std::vector<std::string> addresses(static_cast<size_t>(plan.servers / each));
+  for (int i = 0; i < plan.servers; ++i) {
+    std::string& address = addresses[static_cast<size_t>(i / each)];
+    absl::StrAppend(&address, address.empty() ? "" : ",", servers_[static_cast<size_t>(i)]->address());
+  }
   for (int i = 0; i < plan.clients; ++i) {
-    const int table = i % plan.tables();
-    const std::string& own = all[static_cast<size_t>(table)];
-    clients_.push_back(
-        std::make_unique<SimClient>(&world_, i + 1, table, plan.replicas > 0 ? absl::StrJoin(all, ",") : own));
+    clients_.push_back(std::make_unique<SimClient>(&world_, i + 1, i % plan.tables(),
+                                                   addresses[static_cast<size_t>(i) % addresses.size()]));
   }
   faults_ = std::make_unique<FaultMaker>(&world_, &servers_, &clients_);
   for (const auto& client : clients_) {
@@ -158,8 +160,11 @@ RunResult Simulation::Run() {
     result.dead_cells += stats.dead_cells;
     result.unknown_atomics += stats.unknown_atomics;
   }
-  const auto group = cluster::DecodeConfiguration(world_.records.Get(World::kGroup).value);
-  if (group.ok()) result.epochs = group->epoch;
+  for (int i = 0; world_.plan.replicas > 0 && i < world_.plan.groups; ++i) {
+    const auto group = cluster::DecodeConfiguration(world_.records.Get(World::GroupName(i)).value);
+    if (group.ok()) result.epochs += group->epoch;
+  }
+  result.slot_moves = world_.moves.size();
   result.operations = static_cast<uint64_t>(world_.plan.operations - world_.operations_left);
   result.events = world_.scheduler.events();
   // The network knows of full queues also where they are ample.

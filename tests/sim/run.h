@@ -37,9 +37,10 @@ struct RunResult {
   uint64_t pulled_values = 0;
   uint64_t timeouts = 0;
   uint64_t restarts = 0;
-  uint64_t epochs = 0;     // of the group
-  uint64_t no_memory = 0;  // replies
-  uint64_t atomics = 0;    // on counters' cells, and READs of them
+  uint64_t epochs = 0;      // of groups
+  uint64_t slot_moves = 0;  // between groups, that came to an end
+  uint64_t no_memory = 0;   // replies
+  uint64_t atomics = 0;     // on counters' cells, and READs of them
   uint64_t counter_requests = 0;
   uint64_t dead_cells = 0;       // that atomics met
   uint64_t unknown_atomics = 0;  // whose completion was lost

@@ -86,6 +86,13 @@ TEST(SimRunTest, GroupsChange) {
   EXPECT_GT(totals.sum.restarts, 100u);
 }
 
+TEST(SimRunTest, SlotsMove) {
+  Totals totals;
+  for (uint64_t seed = 1; seed <= 20; ++seed) totals.Add(RunPlan(DrawPlan(seed, Focus::kSlots)));
+  EXPECT_GT(totals.sum.slot_moves, 50u);
+  EXPECT_GT(totals.sum.restarts, 30u);
+}
+
 // An answer to who looks at a member is lost, and all that is READ is doubted until it tries again.
 TEST(SimRunTest, WhatWasWrongOnceIsRight) {
   const Plan plan = DrawPlan(1886, Focus::kGroup);

@@ -151,6 +151,7 @@ void SimServer::Start() {
     shared.gate = parts.gate.get();
     shared.records = parts.group->stream();
     shared.serving = parts.group->serving();
+    shared.map = [group = parts.group.get()] { return group->Map(); };
   }
   shared.stat = [](absl::string_view) { return std::string("uptime 1\n"); };
   std::vector<server::Worker*> workers;
@@ -186,7 +187,7 @@ void SimServer::Start() {
 // As a server's start does. The directory answers: one that does not find it there does not start.
 void SimServer::OpenGroup(uint64_t incarnation) {
   server::Group::Options options;
-  options.name = World::kGroup;
+  options.name = group_name();
   options.open_directory = [world = world_] {
     return std::make_unique<cluster::SimulatedDirectory>(&world->records,
                                                          [world] { return world->DrawDirectoryFault(); });
@@ -196,8 +197,13 @@ void SimServer::OpenGroup(uint64_t incarnation) {
   options.lease = absl::Milliseconds(world_->plan.lease_ms);
   options.replicas = static_cast<uint32_t>(world_->plan.replicas);
   options.hash_seed = kHashSeed;
+  if (world_->plan.groups > 1) {
+    options.cluster = World::kCluster;
+    options.slots = *kv::ParseSlots(world_->GroupOf(number_) == 0 ? "0-2047" : "2048-4095");
+  }
   world_->opening = true;
   parts_->group = *server::Group::Open(std::move(options));
+  if (!parts_->group->EnterCluster().ok()) std::abort();
   world_->opening = false;
   parts_->gate = std::make_unique<server::CommitGate>(parts_->table.get(), parts_->locks.get(), &clock_,
                                                       server::ServerTime(), parts_->group->stream());
@@ -220,20 +226,27 @@ void SimServer::JoinGroup() {
   parts_->group->Attach(std::move(parts));
   has_begun_ = deposed_ = false;
   revision_ = 0;
-  look_ns_ = 0;
+  look_ns_ = others_ns_ = 0;
   Wake();
 }
 
-void SimServer::NoteRecord(const cluster::Entry& entry) const {
-  if (!world_->noting) return;
+void SimServer::HearRecord(cluster::Entry entry) {
+  const auto group = cluster::DecodeConfiguration(entry.value);
   std::string text = absl::StrCat("server ", number_, " hears of revision ", entry.revision);
-  if (const auto group = cluster::DecodeConfiguration(entry.value); group.ok()) {
+  if (group.ok()) {
     absl::StrAppend(&text, ", epoch ", group->epoch, ":");
     for (const cluster::Replica& member : group->members) {
       absl::StrAppend(&text, " ", member.address, member.kind == cluster::Replica::Kind::kPrimary ? " (primary)" : "");
     }
+    if (world_->plan.groups > 1) absl::StrAppend(&text, ", slots ", kv::FormatSlots(group->slots));
+    for (const cluster::Move& move : group->moves) {
+      constexpr absl::string_view kKinds[] = {"", "taking", "taken", "given"};
+      absl::StrAppend(&text, ", ", kKinds[static_cast<size_t>(move.kind)], " ", kv::FormatSlots(move.slots));
+      if (move.kind == cluster::Move::Kind::kTaken) world_->moves.insert(move.id);
+    }
   }
-  world_->Note(std::move(text));
+  if (world_->noting) world_->Note(std::move(text));
+  parts_->group->Hear(std::move(entry));
 }
 
 // What its two threads of its group do. Whether there may be more to do at once.
@@ -241,14 +254,17 @@ bool SimServer::StepGroup() {
   server::Group& group = *parts_->group;
   if (!std::exchange(has_begun_, true)) group.Begin();
   if (world_->now_ns() >= look_ns_) {
-    cluster::Entry entry = world_->records.Get(World::kGroup);
+    cluster::Entry entry = world_->records.Get(group_name());
     if (entry.revision > revision_) {
       revision_ = entry.revision;
-      NoteRecord(entry);
-      group.Hear(std::move(entry));
+      HearRecord(std::move(entry));
     }
     const bool is_slow = !world_->healed && world_->random.PerMillion(world_->plan.directory_faults / 20);
     look_ns_ = world_->now_ns() + world_->random.Between(1'000, is_slow ? 300'000'000 : 2'000'000);
+  }
+  if (world_->plan.groups > 1 && world_->now_ns() >= others_ns_) {
+    group.LookAtOthers();
+    others_ns_ = world_->now_ns() + world_->random.Between(1'000, world_->random.OneIn(4) ? 200'000'000 : 20'000'000);
   }
   const bool more = group.Step();
   if (!timer_is_set_) {
@@ -270,8 +286,10 @@ void SimServer::BeginAnew() {
   });
 }
 
-void SimServer::HandOver(uint64_t epoch) {
-  if (alive() && !busy_) parts_->group->Ask(absl::StrCat("handover ", epoch));
+void SimServer::Ask(const std::string& what) {
+  if (!alive() || busy_) return;
+  const std::string answer = parts_->group->Ask(what);
+  world_->Note(absl::StrCat("server ", number_, " is asked: ", what, ": ", answer));
 }
 
 // Fills memory, and then makes holes in all blocks: what is longer than those needs units that were emptied. A cache
@@ -339,6 +357,7 @@ void SimServer::Destroy() {
   died_ns_ = world_->now_ns();
   ending_ = true;
   world_->network.Kill(party());
+  if (parts_->group != nullptr) parts_->group->Stop();
   parts_.reset();
   ending_ = false;
   kill_wanted_ = deposed_ = false;

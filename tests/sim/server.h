@@ -43,8 +43,8 @@ class SimServer {
   uint64_t splits() const { return stats().splits - (parts_ ? parts_->splits_before : 0); }
   int starts() const { return starts_; }
   uint64_t incarnation() const { return incarnation_; }
-  // An operator wants another replica to be the primary, if this one is.
-  void HandOver(uint64_t epoch);
+  // What an operator asks its group (server/group.h).
+  void Ask(const std::string& what);
   uint64_t no_memory() const;  // replies that said so
   // Cells of deleted counters that are not free yet.
   uint64_t cells_waiting() const;
@@ -82,7 +82,8 @@ class SimServer {
   void OpenGroup(uint64_t incarnation);
   void JoinGroup();
   bool StepGroup();
-  void NoteRecord(const cluster::Entry& entry) const;
+  std::string group_name() const { return World::GroupName(world_->GroupOf(number_)); }
+  void HearRecord(cluster::Entry entry);
   void BeginAnew();
   bool may_die() const { return !world_->may_die || world_->may_die(number_); }
   absl::Span<char> CreateCounters(uint64_t incarnation);
@@ -100,6 +101,7 @@ class SimServer {
   uint64_t incarnation_ = 0;
   uint64_t revision_ = 0;   // of the group's record that it has seen
   int64_t look_ns_ = 0;     // when it sees the next
+  int64_t others_ns_ = 0;   // and the next of the cluster's other groups
   bool has_begun_ = false;  // its part in the group
   bool deposed_ = false;    // and is to begin anew
   bool timer_is_set_ = false;

@@ -1,6 +1,6 @@
 // Simulated runs, a new seed each: nothing may be wrong in any of them.
 //
-//     bazel test --config=opt //tests/sim:sim_test      2,000 seeds, and 200 of groups (fewer under sanitizers)
+//     bazel test --config=opt //tests/sim:sim_test      2,000 seeds, 200 of groups, and 100 of clusters
 //     tools/soak --seeds N                              others, as many as wanted
 //
 // A seed that fails is shrunk; what happened is printed, and the command that runs it again.
@@ -40,20 +40,30 @@ TEST_P(SimTest, NothingIsWrong) {
   EXPECT_LE(totals.undecided, 1 + totals.runs / 50);
 }
 
-// A tenth as many, since each takes long.
-class GroupSimTest : public testing::TestWithParam<uint64_t> {};
+// Fewer, since each takes long.
+class GroupSimTest : public testing::TestWithParam<uint64_t> {
+ protected:
+  static void Run(Focus focus, uint64_t each);
+};
 
-TEST_P(GroupSimTest, NothingThatAGroupAcknowledgedIsLost) {
-  const uint64_t each = std::max<uint64_t>(1, Seeds() / 10 / kBatches);
+void GroupSimTest::Run(Focus focus, uint64_t each) {
   Totals totals;
   for (uint64_t seed = GetParam() * each + 1; seed <= (GetParam() + 1) * each; ++seed) {
-    const Plan plan = DrawPlan(seed, Focus::kGroup);
+    const Plan plan = DrawPlan(seed, focus);
     const RunResult result = RunPlan(plan);
     totals.Add(result);
     ASSERT_EQ(result.violation, "") << Explain(plan);
   }
   std::printf("%s\n", totals.ToString().c_str());
   EXPECT_LE(totals.undecided, 1 + totals.runs / 50);
+}
+
+TEST_P(GroupSimTest, NothingThatAGroupAcknowledgedIsLost) {
+  Run(Focus::kGroup, std::max<uint64_t>(1, Seeds() / 10 / kBatches));
+}
+
+TEST_P(GroupSimTest, NothingIsLostWhileSlotsMove) {
+  Run(Focus::kSlots, std::max<uint64_t>(1, Seeds() / 20 / kBatches));
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GroupSimTest, testing::Range(uint64_t{0}, kBatches));

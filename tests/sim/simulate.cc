@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -21,17 +22,22 @@
 namespace farlook::sim {
 namespace {
 
+const std::set<std::string> kFlags = {"--seeds",   "--first", "--keep_going", "--focus",
+                                      "--break",   "--seed",  "--operations", "--clients",
+                                      "--servers", "--keys",  "--in_flight",  "--faults"};
+
 int Main(int argc, char** argv) {
   std::map<std::string, uint64_t> flags;
   for (int i = 1; i < argc; ++i) {
     absl::string_view flag = argv[i];
     const size_t equals = flag.find('=');
     uint64_t value = 1;
-    if (flag.substr(0, 2) != "--" || (equals != flag.npos && !absl::SimpleAtoi(flag.substr(equals + 1), &value))) {
+    const std::string name(flag.substr(0, equals));
+    if (kFlags.count(name) == 0 || (equals != flag.npos && !absl::SimpleAtoi(flag.substr(equals + 1), &value))) {
       std::fprintf(stderr, "simulate: what is %s? See tests/sim/simulate.cc\n", argv[i]);
       return 2;
     }
-    flags[std::string(flag.substr(2, equals == flag.npos ? flag.npos : equals - 2))] = value;
+    flags[name.substr(2)] = value;
   }
   const auto broken = static_cast<Break>(flags["break"]);
   const auto focus = static_cast<Focus>(flags["focus"]);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,8 +40,10 @@ struct World {
   static constexpr int kCounterKeys = 12;
   bool NamesValues(int key) const { return !NamesCounters(key) || key % 4 == 3; }
   bool NamesCounters(int key) const { return plan.counters && key < kCounterKeys && key % 4 >= 2; }
-  // Of the replicas of a group.
-  static constexpr char kGroup[] = "group";
+  // Of groups of replicas, and of their cluster, where there are several.
+  static constexpr char kCluster[] = "kv";
+  static std::string GroupName(int group) { return "g" + std::to_string(group); }
+  int GroupOf(int server) const { return server / plan.replicas; }
   cluster::SimulatedDirectory::Fault DrawDirectoryFault() {
     using DirectoryFault = cluster::SimulatedDirectory::Fault;
     if (healed || opening || !random.PerMillion(plan.directory_faults)) return DirectoryFault::kNone;
@@ -65,7 +68,8 @@ struct World {
   rdma::sim::Scheduler scheduler;
   rdma::sim::Network network;
   rdma::sim::Random random;           // of the parties; the network has the scheduler's
-  cluster::SimulatedRecords records;  // of the group
+  cluster::SimulatedRecords records;  // of groups
+  std::set<uint64_t> moves;           // of slots, that came to an end: their ids
   // Whether that one may die, so that somebody is left who has what was acknowledged; empty: any may.
   std::function<bool(int server)> may_die;
   std::vector<std::string> keys;
