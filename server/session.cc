@@ -24,6 +24,8 @@ Session::Claim Session::Begin(uint64_t number, kv::RequestType type) {
   confirmed_epoch_ = epoch_;
   if (number == 0 || number > floor_ + window_) return Claim::kImpossible;
   if (number + window_ <= highest_) return Claim::kForgotten;
+  if (has_gaps_) [[unlikely]]
+    PassOver(number);
   Entry& entry = at(number);
   if (entry.number == number && entry.state != State::kFree) {
     // Sent again with other contents? What another server answered is kept without its type.
@@ -70,12 +72,27 @@ void Session::RaiseFloor() {
   }
 }
 
+// A client sends what has no answer in the order of its numbers, before all that is new (Session::Repeat() in
+// client/session.cc). So what it leaves out it has the former primary's answer to, and will never send.
+void Session::PassOver(uint64_t number) {
+  for (uint64_t n = std::max(passed_, floor_) + 1; n < number; ++n) {
+    Entry& entry = at(n);
+    if (entry.number == n && entry.state != State::kFree) continue;
+    entry = Entry();
+    entry.number = n;
+    entry.state = State::kAnswered;
+    highest_ = std::max(highest_, n);
+  }
+  passed_ = std::max(passed_, number);
+  RaiseFloor();
+}
+
 void Session::Release(uint64_t number) { at(number).state = State::kFree; }
 
 // What is not among these was a read, or did not come that far: it is carried out when it is sent again. But where some
 // of what it was told was forgotten, such a request may have been carried out.
 void Session::Recall(const Outcomes::Of& told) {
-  wrote_ = restored_ = true;
+  wrote_ = restored_ = has_gaps_ = true;
   epoch_ = confirmed_epoch_ = told.epoch;
   if (!told.told.empty()) highest_ = told.told.back().number;
   const uint64_t first = highest_ - std::min<uint64_t>(highest_, window_) + 1;
@@ -102,7 +119,7 @@ bool Session::Admits(const kv::Hello& hello, absl::string_view* why) const {
     *why = "the session was opened with other rights";
   } else if (hello.user != user_) {
     *why = "the session is another user's";
-  } else if (hello.acknowledged > (restored_ ? kMaxAcknowledged : floor_)) {
+  } else if (hello.acknowledged > (has_gaps_ ? kMaxAcknowledged : floor_)) {
     *why = "the session never gave the answers that the client says it has";
   } else {
     return true;
@@ -111,10 +128,10 @@ bool Session::Admits(const kv::Hello& hello, absl::string_view* why) const {
 }
 
 void Session::Resume(const kv::Hello& hello) {
-  if (restored_) {
-    restored_ = false;
-    epoch_ = hello.epoch;
-    floor_ = hello.acknowledged;
+  if (restored_) epoch_ = hello.epoch;
+  restored_ = false;
+  if (has_gaps_) {
+    floor_ = passed_ = std::max(floor_, hello.acknowledged);
     highest_ = std::max(highest_, floor_);
     RaiseFloor();  // over what it is told from now on, and may say that it was told when it comes again
   }

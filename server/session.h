@@ -175,6 +175,7 @@ class Session {
   void Recall(const Outcomes::Of& told);
   // So that all up to floor_ is answered.
   void RaiseFloor();
+  void PassOver(uint64_t number);
 
   enum class State : uint8_t { kFree, kUnderWay, kAnswered, kRecalled };  // the last: by another server
   struct Entry {
@@ -199,6 +200,8 @@ class Session {
   bool wrote_ = false;
   bool goodbye_ = false;
   bool restored_ = false;  // of a former primary: how far its client has come is known when it comes back
+  bool has_gaps_ = false;  // it was: of the reads that were answered there nothing is known
+  uint64_t passed_ = 0;    // in such a session: up to here this connection has sent all that it will
   uint64_t floor_ = 0;
   uint64_t highest_ = 0;
   uint64_t mask_;

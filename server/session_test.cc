@@ -457,6 +457,73 @@ TEST_F(SessionTableTest, WhatTheFormerPrimaryToldIsRemembered) {
   EXPECT_EQ(table_.FindResumable(hello, 4, &why_), nullptr);
 }
 
+// Gets that were answered before a put was: nobody sends them again, and the new primary never heard of them.
+TEST_F(SessionTableTest, WhatWasReadAtTheFormerPrimaryDoesNotStandInTheWay) {
+  Outcomes outcomes;
+  const uint64_t mine = 64 + 5;
+  outcomes.NoteSession(mine, "", 17);
+  outcomes.Note(mine, {.number = 7, .told = 70});
+  table_.Restore(kFormer, outcomes, /*now_ns=*/1);
+  kv::Hello hello;
+  hello.session = mine;
+  hello.incarnation = kFormer;
+  hello.epoch = 17;
+  hello.acknowledged = 4;  // 6 and 8 are answered too, and 7 is
+  Session* const session = table_.FindResumable(hello, 2, &why_);
+  ASSERT_NE(session, nullptr) << why_;
+  table_.Attach(session);
+  session->Resume(hello);
+  const auto finish = [session](uint64_t number, RequestType type) {
+    ASSERT_EQ(session->Begin(number, type), Session::Claim::kExecute) << number;
+    session->Finish(number, Outcome(Code::kOk));
+  };
+  finish(5, RequestType::kPut);
+  // Expect: its client has all answers up to 8, and may say so, though it has sent nothing new.
+  table_.Detach(session, 3);
+  hello.epoch = 18;
+  hello.acknowledged = 8;
+  ASSERT_EQ(table_.FindResumable(hello, 4, &why_), session) << why_;
+  table_.Attach(session);
+  session->Resume(hello);
+  EXPECT_EQ(session->floor(), 8u);
+  // Expect: numbers without end.
+  for (uint64_t number = 9; number < 9 + 3 * kWindow; ++number) finish(number, RequestType::kPut);
+  EXPECT_EQ(session->floor(), session->highest());
+}
+
+TEST_F(SessionTableTest, WhatAClientLeavesOutItWillNeverSend) {
+  Outcomes outcomes;
+  const uint64_t mine = 64 + 5;
+  outcomes.NoteSession(mine, "", 17);
+  outcomes.Note(mine, {.number = 7, .told = 70});
+  table_.Restore(kFormer, outcomes, /*now_ns=*/1);
+  kv::Hello hello;
+  hello.session = mine;
+  hello.incarnation = kFormer;
+  hello.epoch = 17;
+  hello.acknowledged = 4;
+  Session* const session = table_.FindResumable(hello, 2, &why_);
+  ASSERT_NE(session, nullptr) << why_;
+  table_.Attach(session);
+  session->Resume(hello);
+  ASSERT_EQ(session->Begin(5, RequestType::kPut), Session::Claim::kExecute);
+  ASSERT_EQ(session->Begin(9, RequestType::kGet), Session::Claim::kExecute);
+  EXPECT_EQ(session->floor(), 4u) << "5 is under way";
+  session->Finish(5, Outcome(Code::kOk));
+  EXPECT_EQ(session->floor(), 8u);
+  // What was begun and given back is no gap: it is sent again, first.
+  session->Release(9);
+  table_.Detach(session, 3);
+  hello.epoch = 18;
+  hello.acknowledged = 8;
+  ASSERT_EQ(table_.FindResumable(hello, 4, &why_), session) << why_;
+  table_.Attach(session);
+  session->Resume(hello);
+  EXPECT_EQ(session->Begin(9, RequestType::kGet), Session::Claim::kExecute);
+  EXPECT_EQ(session->Begin(10, RequestType::kPut), Session::Claim::kExecute);
+  EXPECT_EQ(session->floor(), 8u);
+}
+
 TEST_F(SessionTableTest, OfTheFormerPrimaryOnlyWhatIsKnownCanBeGoneOnWith) {
   Outcomes outcomes(/*most=*/4);
   const uint64_t forgotten = 64 + 5, known = 128 + 5, silent = 192 + 5, nobodys = 256 + 5;
