@@ -30,6 +30,15 @@ class CoreGroupTest : public CoreTest {
     server_->group_epoch = epoch;
     server_->table().ShowEpoch(EpochWord::Open(epoch));
   }
+  // Of "long", which no reply has room for; it is asked for as the primary is SHUT.
+  std::string HaveItAskForALongValue() {
+    const std::string value(2 * kv::kMaxReplyPayloadBytes, 'v');
+    server_->Put("long", value);
+    Connect();
+    server_->table().ShowEpoch(EpochWord::Shut(kEpoch));
+    clock_.AdvanceMs(2 * kLeaseMs);
+    return value;
+  }
   bool Hears(kv::RequestType type) {
     for (const std::string& message : network_.sent) {
       const auto request = kv::Request::Decode(message);
@@ -133,22 +142,14 @@ TEST_F(CoreGroupTest, WhileThePrimaryIsShutItAsks) {
 
 // No reply has room for it: the answer says which version it has, and that version may be READ.
 TEST_F(CoreGroupTest, WhatItAskedForAndIsTooLongForAReplyItReads) {
-  const std::string value(2 * kv::kMaxReplyPayloadBytes, 'v');
-  server_->Put("long", value);
-  Connect();
-  server_->table().ShowEpoch(EpochWord::Shut(kEpoch));
-  clock_.AdvanceMs(2 * kLeaseMs);
+  const std::string value = HaveItAskForALongValue();
   EXPECT_EQ(Get("long"), value);
   EXPECT_EQ(core_->stats().server_gets, 1u);
 }
 
 // It may be another value by then: of that the server is asked again.
 TEST_F(CoreGroupTest, AnotherVersionThanItWasToldIsNotBelieved) {
-  const std::string value(2 * kv::kMaxReplyPayloadBytes, 'v');
-  server_->Put("long", value);
-  Connect();
-  server_->table().ShowEpoch(EpochWord::Shut(kEpoch));
-  clock_.AdvanceMs(2 * kLeaseMs);
+  const std::string value = HaveItAskForALongValue();
   network_.hold_reads = true;
   auto get = Start(Kind::kGet, "long");
   bool replaced = false;

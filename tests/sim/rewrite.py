@@ -315,7 +315,7 @@ EDITS = [
     # Who took slots forgets the move before the giver has seen that.
     ("server/group_cluster.cc", "  if (!giver.ok() || giver->FindMove(move.id) != nullptr) return false;\n",
      "  if (!giver.ok() || (giver->FindMove(move.id) != nullptr && !BROKEN(kTakenIsForgotten))) return false;\n"),
-    # It READs of who has given the slots away.
+    # A client READs at the group that has given the slots away what waited there.
     ("client/core_cluster.cc", "  owners_->Told(index_, link_.welcome().slots);\n  WithdrawMoved();\n",
      "  owners_->Told(index_, link_.welcome().slots);\n  if (!BROKEN(kWaitingGetsNotWithdrawn)) WithdrawMoved();\n"),
     # The next primary does not know what became of writes.

@@ -24,13 +24,12 @@ uint64_t Seeds() {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : 2'000;
 }
 
-class SimTest : public testing::TestWithParam<uint64_t> {};
-
-TEST_P(SimTest, NothingIsWrong) {
-  const uint64_t each = std::max<uint64_t>(1, Seeds() / kBatches);
+// A parameter's part of the seeds, of which there are `seeds`.
+void Run(Focus focus, uint64_t part, uint64_t seeds) {
+  const uint64_t each = std::max<uint64_t>(1, seeds / kBatches);
   Totals totals;
-  for (uint64_t seed = GetParam() * each + 1; seed <= (GetParam() + 1) * each; ++seed) {
-    const Plan plan = DrawPlan(seed);
+  for (uint64_t seed = part * each + 1; seed <= (part + 1) * each; ++seed) {
+    const Plan plan = DrawPlan(seed, focus);
     const RunResult result = RunPlan(plan);
     totals.Add(result);
     ASSERT_EQ(result.violation, "") << Explain(plan);
@@ -40,31 +39,16 @@ TEST_P(SimTest, NothingIsWrong) {
   EXPECT_LE(totals.undecided, 1 + totals.runs / 50);
 }
 
+class SimTest : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(SimTest, NothingIsWrong) { Run(Focus::kAll, GetParam(), Seeds()); }
+
 // Fewer, since each takes long.
-class GroupSimTest : public testing::TestWithParam<uint64_t> {
- protected:
-  static void Run(Focus focus, uint64_t each);
-};
+class GroupSimTest : public testing::TestWithParam<uint64_t> {};
 
-void GroupSimTest::Run(Focus focus, uint64_t each) {
-  Totals totals;
-  for (uint64_t seed = GetParam() * each + 1; seed <= (GetParam() + 1) * each; ++seed) {
-    const Plan plan = DrawPlan(seed, focus);
-    const RunResult result = RunPlan(plan);
-    totals.Add(result);
-    ASSERT_EQ(result.violation, "") << Explain(plan);
-  }
-  std::printf("%s\n", totals.ToString().c_str());
-  EXPECT_LE(totals.undecided, 1 + totals.runs / 50);
-}
+TEST_P(GroupSimTest, NothingThatAGroupAcknowledgedIsLost) { Run(Focus::kGroup, GetParam(), Seeds() / 10); }
 
-TEST_P(GroupSimTest, NothingThatAGroupAcknowledgedIsLost) {
-  Run(Focus::kGroup, std::max<uint64_t>(1, Seeds() / 10 / kBatches));
-}
-
-TEST_P(GroupSimTest, NothingIsLostWhileSlotsMove) {
-  Run(Focus::kSlots, std::max<uint64_t>(1, Seeds() / 20 / kBatches));
-}
+TEST_P(GroupSimTest, NothingIsLostWhileSlotsMove) { Run(Focus::kSlots, GetParam(), Seeds() / 20); }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GroupSimTest, testing::Range(uint64_t{0}, kBatches));
 INSTANTIATE_TEST_SUITE_P(Seeds, SimTest, testing::Range(uint64_t{0}, kBatches));
