@@ -1,8 +1,5 @@
 // Slots move between the groups of a cluster while a client works: each operation is done, once, by the group that has
 // its slot; or it ends at its deadline.
-//
-// How a slot moves: the giver refuses requests of it (Refuse); then it is in another epoch, without the slot (Give);
-// then the taker is in another epoch, with it (Take).
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -20,9 +17,9 @@
 #include "client/core.h"
 #include "client/core_testing.h"
 #include "client/cores.h"
-#include "client/cores_testing.h"
 #include "client/fake_network.h"
 #include "client/mini_server.h"
+#include "client/moves_testing.h"
 #include "client/operation.h"
 #include "client/waiter.h"
 #include "farlook/async.h"
@@ -34,72 +31,6 @@
 
 namespace farlook::client {
 namespace {
-
-constexpr size_t kGiver = 0, kTaker = 2;
-
-class MovesTest : public CoresTest {
- protected:
-  MovesTest() { key_ = KeyOf(kGiver); }
-
-  void Refuse(const kv::SlotSet& slots) { servers_[kGiver]->moved |= slots; }
-  void Give(const kv::SlotSet& slots) {
-    map_.groups[kGiver].slots &= ~slots;
-    ++map_.groups[kGiver].epoch;
-    Enter(kGiver);
-  }
-  void Take(const kv::SlotSet& slots, size_t taker = kTaker) {
-    map_.groups[taker].slots |= slots;
-    ++map_.groups[taker].epoch;
-    Enter(taker);
-  }
-  void MoveWithin(int64_t ms, const kv::SlotSet& slots, size_t taker = kTaker) {
-    clock_.In(ms / 3, [this, slots] { Refuse(slots); });
-    clock_.In(2 * ms / 3, [this, slots] { Give(slots); });
-    clock_.In(ms, [this, slots, taker] { Take(slots, taker); });
-  }
-
-  // For so long; returns how many have ended.
-  size_t PollFor(int64_t ms) {
-    size_t ended = 0;
-    Operation* done[64];
-    for (const int64_t end_ms = clock_.now_ms() + ms; clock_.now_ms() < end_ms;) {
-      ended += all_->Poll(absl::MakeSpan(done));
-      clock_.AdvanceMs(1);
-    }
-    return ended;
-  }
-  void PollUntil(const Operation& operation, int64_t most_ms = 900) {
-    for (const int64_t end_ms = clock_.now_ms() + most_ms; !operation.done && clock_.now_ms() < end_ms;) PollFor(1);
-    EXPECT_TRUE(operation.done);
-  }
-  // An idle client does not see a move: it looks at the words again when its lease is over.
-  void WaitForLease() { clock_.AdvanceMs(200); }
-
-  std::unique_ptr<OwnedOperation> Prepare(Kind kind, Condition condition = Condition::Always()) {
-    auto owned = std::make_unique<OwnedOperation>(kind, key_, "value", condition);
-    owned->operation.exactly_once = true;
-    owned->operation.operand = 3;
-    if (kind == Kind::kTouch || kind == Kind::kGetAndTouch) owned->operation.ttl_ms = 100'000;
-    return owned;
-  }
-  void Start(Operation* operation) {
-    operation->blocking = false;
-    all_->Start({&operation, 1});
-  }
-  uint64_t Messages() const {
-    uint64_t sum = 0;
-    for (const auto& network : networks_) sum += network->sent.size();
-    return sum;
-  }
-  void ExpectNoViolations() {
-    for (const auto& server : servers_) {
-      for (const std::string& violation : server->violations) ADD_FAILURE() << violation;
-    }
-    EXPECT_EQ(all_->in_flight(), 0u);
-  }
-
-  std::string key_;
-};
 
 // ---- Operations of each kind.
 
@@ -549,189 +480,6 @@ TEST_F(MovesTest, AServerThatRefusesForEverIsAskedNowAndThen) {
   PollFor(500);
   EXPECT_EQ(Messages(), before);
   EXPECT_EQ(all_->wait_ms(), -1);
-  ExpectNoViolations();
-}
-
-// ---- The map.
-
-TEST_F(MovesTest, AnIdleCoreWhoseWelcomeIsOlderThanTheMapConnectsAnew) {
-  Connect();
-  // Only the giver tells the map, and the taker's word is not to be seen.
-  const kv::SlotSet slots = SlotsOf({key_});
-  Give(slots);
-  Take(slots);
-  for (const size_t i : {1u, 2u}) servers_[i]->map.clear();
-  networks_[kTaker]->hold_reads = true;
-  WaitForLease();
-  auto put = Prepare(Kind::kPut);
-  Start(&put->operation);
-  PollUntil(put->operation, 300);
-  EXPECT_TRUE(put->status().ok()) << put->status();
-  EXPECT_EQ(servers_[kTaker]->written.size(), 1u);
-  EXPECT_EQ(networks_[1]->connects, 1u) << "it is in no later epoch";
-  ExpectNoViolations();
-}
-
-// It will never say that it has the slot no more.
-TEST_F(MovesTest, AGroupThatGaveItsSlotsAwayAndWasStoppedIsNotWaitedFor) {
-  for (const Kind kind : {Kind::kGet, Kind::kPut}) {
-    Connect();
-    const size_t giver = OwnerOf(key_), taker = giver == kGiver ? kTaker : kGiver;
-    servers_[taker]->Put(key_, "value");
-    const kv::SlotSet slots = map_.groups[giver].slots;
-    map_.groups[giver].slots.reset();
-    ++map_.groups[giver].epoch;
-    Take(slots, taker);
-    networks_[giver]->server = nullptr;
-    networks_[giver]->Break();
-    auto owned = Prepare(kind);
-    Start(&owned->operation);
-    PollUntil(owned->operation, 200);
-    EXPECT_TRUE(owned->status().ok()) << owned->status();
-    EXPECT_EQ(owned->result, kind == Kind::kGet ? "value" : "");
-    // Expect: it is left alone then.
-    PollFor(300);
-    const uint64_t connects = networks_[giver]->connects;
-    PollFor(300);
-    EXPECT_EQ(networks_[giver]->connects, connects);
-    EXPECT_EQ(all_->wait_ms(), -1);
-    ExpectNoViolations();
-    networks_[giver]->server = servers_[giver].get();
-    Enter(giver);
-  }
-}
-
-TEST_F(MovesTest, AGroupThatJoinsTheClusterIsConnectedTo) {
-  Connect();
-  const size_t newcomer = AddServer({});
-  ASSERT_EQ(all_->groups().size(), kGroups);
-  const kv::SlotSet slots = SlotsOf({key_});
-  Refuse(slots);
-  auto put = Prepare(Kind::kPut);
-  Start(&put->operation);
-  PollFor(100);
-  EXPECT_EQ(all_->groups().size(), kGroups + 1);
-  EXPECT_TRUE(cores_[newcomer]->ready());
-  Give(slots);
-  Take(slots, newcomer);
-  PollUntil(put->operation);
-  EXPECT_TRUE(put->status().ok()) << put->status();
-  EXPECT_EQ(servers_[newcomer]->written.size(), 1u);
-  EXPECT_EQ(*all_->OfGroup("kv.3"), cores_[newcomer]);
-  // Expect: batches are divided among four.
-  const std::vector<std::string> keys = Keys(64);
-  std::vector<Operation*> pointers;
-  std::deque<OwnedOperation> gets;
-  for (const std::string& key : keys) {
-    servers_[OwnerOf(key)]->Put(key, "value");
-    pointers.push_back(&gets.emplace_back(Kind::kGet, key).operation);
-  }
-  all_->Start(pointers);
-  EXPECT_EQ(PollFor(20), keys.size());
-  for (const OwnedOperation& get : gets) EXPECT_EQ(get.result, "value");
-  ExpectNoViolations();
-}
-
-// Who connected while the cluster was not whole.
-TEST_F(MovesTest, ASlotThatNoGroupHasIsWaitedFor) {
-  const kv::SlotSet slots = SlotsOf({key_});
-  Give(slots);
-  Connect();
-  EXPECT_TRUE(all_->served().size() == kGroups && all_->all().size() == kGroups + 1);
-  for (const Kind kind : {Kind::kGet, Kind::kPut, Kind::kReadCounter}) {
-    auto owned = Prepare(kind);
-    owned->operation.timeout_ms = 100;
-    Start(&owned->operation);
-    PollUntil(owned->operation, 110);
-    EXPECT_TRUE(absl::IsDeadlineExceeded(owned->status())) << owned->status();
-    EXPECT_TRUE(absl::StrContains(owned->status().message(), "no group has it")) << owned->status();
-  }
-  const size_t newcomer = AddServer({});
-  auto put = Prepare(Kind::kPut);
-  Start(&put->operation);
-  clock_.In(200, [&] { Take(slots, newcomer); });
-  PollUntil(put->operation, 500);
-  EXPECT_TRUE(put->status().ok()) << put->status();
-  ExpectNoViolations();
-}
-
-// Connections that nobody used are not made again, and nobody would tell it who has the slot.
-TEST_F(MovesTest, WhereNoGroupIsConnectedAllAreConnectedTo) {
-  const kv::SlotSet slots = SlotsOf({key_});
-  Give(slots);
-  Connect();
-  Take(slots);
-  for (const auto& network : networks_) network->Break();
-  PollFor(5);
-  auto put = Prepare(Kind::kPut);
-  Start(&put->operation);
-  PollUntil(put->operation, 300);
-  EXPECT_TRUE(put->status().ok()) << put->status();
-  ExpectNoViolations();
-}
-
-TEST(PagesTest, AreNotTurnedForEver) {
-  Pages pages("map");
-  Operation operation;
-  size_t count = 0;
-  do {
-    pages.Ask(&operation);
-    *operation.to.string = "\n";
-    operation.version = 1;
-    ASSERT_LT(++count, 2000u);
-  } while (pages.Take(operation));
-  EXPECT_GT(count, kv::kMaxMapBytes / kv::kMaxReplyPayloadBytes);
-}
-
-TEST_F(MovesTest, AMapThatHasNoEndOrMakesNoSenseIsNotBelieved) {
-  for (const char* const text :
-       {"group kv.0 1\n", "cluster kv 0000000000000000 0000000000000063\ngroup a 1\ngroup a 1\n",
-        "cluster kv 0000000000000009 0000000000000063\ngroup a 9\nmember fake://0\n", "\n", ""}) {
-    for (const uint64_t left : {0, 1}) {
-      Connect();
-      for (const auto& server : servers_) {
-        server->map = text;
-        server->map_left = left;
-      }
-      servers_[kGiver]->moved.set(SlotOf(key_));
-      for (const auto& network : networks_) network->sent.clear();
-      const uint64_t connects = networks_[kGiver]->connects;
-      auto put = Prepare(Kind::kPut);
-      Start(&put->operation);
-      PollFor(300);
-      EXPECT_FALSE(put->done());
-      EXPECT_EQ(all_->groups().size(), kGroups);
-      EXPECT_EQ(networks_[kGiver]->connects, connects);
-      // A question is so many pages at most, and there is one each 50 ms.
-      EXPECT_LT(Messages(), left == 0 || text[0] == 0 ? 50u : 1200u * 10);
-      servers_[kGiver]->moved.reset();
-      PollUntil(put->operation, 100);
-      EXPECT_TRUE(put->status().ok()) << put->status();
-      ExpectNoViolations();
-    }
-  }
-}
-
-// ---- Connecting.
-
-// It was emptied, and may have been stopped.
-TEST_F(MovesTest, AGroupWithoutSlotsIsNotWaitedFor) {
-  map_.groups[1].slots |= map_.groups[kGiver].slots;
-  map_.groups[kGiver].slots.reset();
-  Enter(1);
-  networks_[kGiver]->accepting = false;
-  Connect();
-  const int64_t begin_ms = clock_.now_ms();
-  const absl::Status status = impl_->waiter.ConnectAll(/*timeout_ms=*/5000, /*wait_for_server=*/true);
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_LT(clock_.now_ms(), begin_ms + 100);
-  EXPECT_FALSE(cores_[kGiver]->ready());
-  PollFor(50);
-  const uint64_t connects = networks_[kGiver]->connects, before = Messages();
-  PollFor(500);
-  EXPECT_EQ(networks_[kGiver]->connects, connects) << "nobody waits for it";
-  EXPECT_EQ(Messages(), before);
-  EXPECT_TRUE(impl_->RunOnAll(Kind::kPing, 0).ok());
   ExpectNoViolations();
 }
 
