@@ -25,7 +25,7 @@ uint64_t Seeds() {
 }
 
 // A parameter's part of the seeds, of which there are `seeds`.
-void Run(Focus focus, uint64_t part, uint64_t seeds) {
+void RunPart(Focus focus, uint64_t part, uint64_t seeds) {
   const uint64_t each = std::max<uint64_t>(1, seeds / kBatches);
   Totals totals;
   for (uint64_t seed = part * each + 1; seed <= (part + 1) * each; ++seed) {
@@ -41,14 +41,14 @@ void Run(Focus focus, uint64_t part, uint64_t seeds) {
 
 class SimTest : public testing::TestWithParam<uint64_t> {};
 
-TEST_P(SimTest, NothingIsWrong) { Run(Focus::kAll, GetParam(), Seeds()); }
+TEST_P(SimTest, NothingIsWrong) { RunPart(Focus::kAll, GetParam(), Seeds()); }
 
 // Fewer, since each takes long.
 class GroupSimTest : public testing::TestWithParam<uint64_t> {};
 
-TEST_P(GroupSimTest, NothingThatAGroupAcknowledgedIsLost) { Run(Focus::kGroup, GetParam(), Seeds() / 10); }
+TEST_P(GroupSimTest, NothingThatAGroupAcknowledgedIsLost) { RunPart(Focus::kGroup, GetParam(), Seeds() / 10); }
 
-TEST_P(GroupSimTest, NothingIsLostWhileSlotsMove) { Run(Focus::kSlots, GetParam(), Seeds() / 20); }
+TEST_P(GroupSimTest, NothingIsLostWhileSlotsMove) { RunPart(Focus::kSlots, GetParam(), Seeds() / 20); }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GroupSimTest, testing::Range(uint64_t{0}, kBatches));
 INSTANTIATE_TEST_SUITE_P(Seeds, SimTest, testing::Range(uint64_t{0}, kBatches));
