@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -153,6 +154,27 @@ absl::Status HandOver(Client* client, const ServerOptions& options) {
     if (now->primary != before->primary) return absl::OkStatus();
     if (!now->is_handed_over) {
       return absl::FailedPreconditionError("not handed over: the backup was lost meanwhile");
+    }
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+}
+
+absl::Status ResizeGroup(Client* client, uint32_t replicas, uint32_t min_insync, const ServerOptions& options) {
+  ClientImpl& impl = ClientImpl::Of(*client);
+  const absl::StatusOr<client::ClientCore*> core = impl.cores.OfGroup(client::View(options.group));
+  if (!core.ok()) return core.status();
+  const int64_t deadline_ns = (*core)->DeadlineFromNow(options.timeout_ms);
+  absl::Status begun = Begin(
+      client, absl::StrCat("cluster resize ", replicas, min_insync == 0 ? "" : absl::StrCat(" ", min_insync)), options);
+  if (!begun.ok()) return begun;
+  const std::string wanted =
+      absl::StrCat(" of ", replicas, ", at least ", min_insync == 0 ? "" : absl::StrCat(min_insync, "\n"));
+  for (;;) {
+    const absl::StatusOr<std::string> now = GroupStatus(client, options);
+    if (!now.ok()) return now.status();
+    if (absl::StrContains(*now, wanted)) return absl::OkStatus();
+    if ((*core)->NowNs() > deadline_ns) {
+      return absl::DeadlineExceededError("the group's record is not changed yet; its primary goes on trying");
     }
     absl::SleepFor(absl::Milliseconds(1));
   }

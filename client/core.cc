@@ -67,7 +67,7 @@ void ClientCore::SetDeadlines(absl::Span<Operation* const> operations, int64_t d
 void ClientCore::Admit(Operation* operation, int64_t deadline_ns, bool alone) {
   finished_.Begun(operation);
   operation->version = 0;
-  operation->touched = false;
+  operation->touched = operation->after_moved = false;
   if (latencies_.Due()) [[unlikely]]
     operation->timing = latencies_.Begin();
   timeouts_.Set(operation, deadline_ns);
@@ -251,6 +251,7 @@ void ClientCore::BeginReady() {
   if (!group_.empty()) EnterGroup();
   if (owners_ != nullptr) TellSlots();
   engines_.Connect(ready);
+  if (owners_ != nullptr) KeepOrder();
   told_.Connect(link_.connection(), link_.welcome().figures_ms, time_.last_ns());
   Post();
 }

@@ -199,6 +199,7 @@ class ClientCore {
 
   void EnterGroup();
   void TellSlots();
+  void KeepOrder();
   void HandOver(Operation* operation, absl::FunctionRef<void(Operation*)> take);
   void Watch();
   void Lose(absl::Status why);

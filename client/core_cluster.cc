@@ -60,6 +60,14 @@ void ClientCore::WithdrawMoved() {
   });
 }
 
+// What was refused of a slot waits to begin anew. What the former server had refused for its sake, or would have, this
+// one must not begin now.
+void ClientCore::KeepOrder() {
+  engines_.KeepOrder([this](const Operation& operation) {
+    return IsWrite(operation.kind) && IsOfAKey(operation.kind) && !owners_->Settled(kv::ClusterSlotOf(operation.hash));
+  });
+}
+
 void ClientCore::Renew() {
   connect_wanted_ = true;
   if (!link_.ready()) return;

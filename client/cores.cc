@@ -147,10 +147,14 @@ void Cores::StartMoved() {
   }
   const kv::SlotSet settled = cluster_->owners.Settle(busy, cluster_->nobody->NowNs());
   if (settled.none() || !cluster_->nobody->holds()) return;
+  kv::SlotSet written;
   cluster_->nobody->TakeHeld(
       [&settled](const Operation& operation) { return settled[kv::ClusterSlotOf(operation.hash)]; },
-      [this](Operation* operation) {
-        all_[cluster_->owners.Route(kv::ClusterSlotOf(operation->hash))]->Resume(operation);
+      [this, &written](Operation* operation) {
+        const size_t slot = kv::ClusterSlotOf(operation->hash);
+        operation->after_moved = IsWrite(operation->kind) && !written[slot];
+        if (operation->after_moved) written.set(slot);
+        all_[cluster_->owners.Route(slot)]->Resume(operation);
       });
   for (ClientCore* core : served()) core->Flush();
 }

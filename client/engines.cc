@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/status.h"
 #include "kv/cell_notice.h"
+#include "kv/cluster_map.h"
 #include "kv/gets.h"
 #include "kv/limits.h"
 #include "kv/slot.h"
@@ -304,6 +305,20 @@ void Engines::WithdrawMoved(absl::FunctionRef<bool(const Operation&)> which) {
   reads_.Withdraw(which, take);
   counters_.Withdraw(which, take);
   if (!session_.has_sent()) session_.Withdraw(which, take);
+}
+
+void Engines::KeepOrder(absl::FunctionRef<bool(const Operation&)> out_of_order) {
+  kv::SlotSet sent;
+  session_.OnlyAskFor([out_of_order, &sent](const Operation& operation) {
+    if (!out_of_order(operation)) return false;
+    sent.set(kv::ClusterSlotOf(operation.hash));
+    return true;
+  });
+  session_.Withdraw(
+      [out_of_order, &sent](const Operation& operation) {
+        return out_of_order(operation) && !sent[kv::ClusterSlotOf(operation.hash)];
+      },
+      [this](Operation* operation) { moved_.Push(operation); });
 }
 
 uint64_t Engines::memory_bytes() const {

@@ -146,6 +146,9 @@ class Engines {
   // What waits and was not sent goes there too, of those for which `which` is true; but requests only where none has
   // gone before that has no answer. REQUIRES not connected.
   void WithdrawMoved(absl::FunctionRef<bool(const Operation&)> which);
+  // After Connect(): keeps the order of writes some of which another core, or nobody, has by now, as `out_of_order`
+  // says. Those that were sent are only asked for; where none was of a slot, those that wait here have moved too.
+  void KeepOrder(absl::FunctionRef<bool(const Operation&)> out_of_order);
   // The requests that have no answer, or will be sent.
   void ForEachRequest(absl::FunctionRef<void(const Operation&)> each) const { session_.ForEach(each); }
 

@@ -27,6 +27,7 @@ std::string Encoded(const kv::Request& request) {
 std::string Contents(kv::Request request) {
   request.source.rkey = 0;
   request.deadline_us = 0;
+  request.flags &= static_cast<uint16_t>(~kv::Request::kOnlyAsked);
   return Encoded(request);
 }
 
@@ -114,6 +115,7 @@ std::string MiniServer::Greet(uint64_t* session, absl::string_view message) {
     welcome.flags = kv::Welcome::kResumed;
     welcome.session = hello->session;
     ++known->second.epoch;
+    known->second.moved.reset();
   } else {
     welcome.session = ++last_session_;
   }
@@ -209,12 +211,13 @@ std::string MiniServer::Answer(uint64_t* session, absl::string_view message, con
   if (request->type == kv::RequestType::kGoodbye) sessions_.erase(*session);
   if (!kv::IsNumbered(request->type)) return std::string();
   if (StandsForSeveral(request->type)) return AnswerSeveral(session, *request, pull);
-  auto& replies = sessions_[*session].replies;
-  const auto known = replies.find(request->number);
-  if (known != replies.end()) return known->second;
+  Session& of = sessions_[*session];
+  const auto known = of.replies.find(request->number);
+  const bool refused = Refuses(*request, &of);
+  if (known != of.replies.end()) return known->second;
   const bool over = request->deadline_us != 0 && request->deadline_us <= time_us;
-  if (!over && !IsMoved(*request)) ++executed;
-  return replies[request->number] = Execute(*request, pull);
+  if (!over && !refused) ++executed;
+  return of.replies[request->number] = Execute(*request, refused, pull);
 }
 
 std::string MiniServer::AnswerSeveral(uint64_t* session, const kv::Request& request, const Pull& pull) {
@@ -231,7 +234,19 @@ bool MiniServer::IsMoved(const kv::Request& request) const {
   return has_key && moved[kv::ClusterSlotOf(table_->HashOf(request.key))];
 }
 
-std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
+// As server/worker_group.cc does.
+bool MiniServer::Refuses(const kv::Request& request, Session* session) const {
+  if (!IsWrite(request.type)) return IsMoved(request);
+  const size_t slot = kv::ClusterSlotOf(table_->HashOf(request.key));
+  if ((request.flags & kv::Request::kAfterMoved) != 0) session->moved.reset(slot);
+  const auto known = session->replies.find(request.number);
+  const bool was_refused =
+      known != session->replies.end() && kv::Reply::Decode(known->second)->code == kv::Code::kMoved;
+  if (was_refused || (request.flags & kv::Request::kOnlyAsked) != 0 || IsMoved(request)) session->moved.set(slot);
+  return session->moved[slot];
+}
+
+std::string MiniServer::Execute(const kv::Request& request, bool refused, const Pull& pull) {
   const uint64_t hash = table_->HashOf(request.key);
   kv::WriteResult result;
   kv::ItemView item;
@@ -240,7 +255,7 @@ std::string MiniServer::Execute(const kv::Request& request, const Pull& pull) {
   const uint64_t ttl_us = request.option.ttl_us;
   const uint64_t expiry_ms = ttl_us == 0 ? 0 : (time_us + ttl_us + 999) / 1000;
   const bool over = request.deadline_us != 0 && request.deadline_us <= time_us;
-  if (IsMoved(request)) result.code = kv::Code::kMoved;
+  if (refused) result.code = kv::Code::kMoved;
   if (over) result.code = kv::Code::kExpired;
   switch (result.code != kv::Code::kOk ? kv::RequestType::kGoodbye : request.type) {
     case kv::RequestType::kPutPulled:

@@ -94,13 +94,15 @@ class MiniServer {
     uint32_t epoch = 1;
     std::map<uint64_t, std::string> posted;   // by number
     std::map<uint64_t, std::string> replies;  // likewise
+    kv::SlotSet moved;                        // of this connection: slots of which a write was refused
   };
 
   kv::Code ExecuteCounter(const kv::Request& request, uint64_t hash, std::string* payload);
   std::string Greet(uint64_t* session, absl::string_view message);
   bool IsMoved(const kv::Request& request) const;
+  bool Refuses(const kv::Request& request, Session* session) const;
   std::string CheckProof(uint64_t* session, absl::string_view message);
-  std::string Execute(const kv::Request& request, const Pull& pull);
+  std::string Execute(const kv::Request& request, bool refused, const Pull& pull);
   std::string AnswerSeveral(uint64_t* session, const kv::Request& request, const Pull& pull);
 
   const uint64_t incarnation_;

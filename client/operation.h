@@ -102,6 +102,8 @@ struct Operation : Linked<QueueTag>, Linked<DeadlineTag> {
   bool refill = false;
   // The engines': of a kGetAndTouch that the server has carried out, and whose value is still to be read.
   bool touched = false;
+  // Of a cluster: a write with which all begins anew that was refused of its slot.
+  bool after_moved = false;
   absl::string_view key;
   absl::string_view value;
   Condition condition;

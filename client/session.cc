@@ -52,6 +52,7 @@ void Session::Connect(const Ready& ready) {
   // A server that grants more than at first does not change what this side has room for.
   SetWindow(std::min<uint32_t>(ready.welcome->window, static_cast<uint32_t>(sent_.size())));
   repeat_ = floor_;
+  only_asked_.clear();
 }
 
 void Session::Begin(const Ready& ready) {
@@ -89,6 +90,7 @@ void Session::End(absl::FunctionRef<void(Operation*)> unknown) {
   pulls_ = 0;
   awaits_memory_ = false;
   floor_ = next_ = repeat_ = 1;
+  only_asked_.clear();
 }
 
 // Where the server pulls a value from: where it is, or a copy.
@@ -132,6 +134,7 @@ absl::Status Session::PlaceValue(absl::string_view value, BufferPool::Piece* pie
   request.key = {operation.key.data(), operation.key.size()};
   request.version = operation.condition.version();
   request.deadline_us = clock_.DeadlineAt(operation.deadline_ns);
+  request.flags = operation.after_moved ? kv::Request::kAfterMoved : 0;
   if (HasOptions(operation)) [[unlikely]]
     request.options = {options, OptionsOf(operation).Encode(options)};
   if (operation.kind == Kind::kCompareSwap) {
@@ -154,8 +157,10 @@ bool Session::Post(uint64_t number) {
   if (sent.operation == nullptr) [[unlikely]]
     return PostCopy(sent);
   const Operation& operation = *sent.operation;
-  if (operation.kind == Kind::kPut && sent.value.data() == nullptr && !HasOptions(operation)) [[likely]]
+  if (operation.kind == Kind::kPut && sent.value.data() == nullptr && !HasOptions(operation) && !operation.after_moved)
+      [[likely]] {
     return PostPlainPut(operation, number);
+  }
   char options[kv::RequestOptions::kMaxBytes];
   const kv::Request request = RequestOf(operation, number, options);
   char head[kv::kMaxRequestHeadBytes];
@@ -205,11 +210,31 @@ bool Session::PostCopy(const Sent& sent) {
   return true;
 }
 
+bool Session::PostOnlyAsked(uint64_t number) {
+  const Sent& sent = At(number);
+  if (sent.operation == nullptr) return PostCopy(sent);
+  char options[kv::RequestOptions::kMaxBytes];
+  kv::Request request = RequestOf(*sent.operation, number, options);
+  request.flags |= kv::Request::kOnlyAsked;
+  char head[kv::kMaxRequestHeadBytes];
+  const size_t head_bytes = request.EncodeHead(head);
+  return PostMessage({head, head_bytes}, request.value, number);
+}
+
+void Session::OnlyAskFor(absl::FunctionRef<bool(const Operation&)> which) {
+  for (uint64_t number = floor_; number < next_; ++number) {
+    if (const Operation* const operation = At(number).operation; operation != nullptr && which(*operation)) {
+      only_asked_.push_back(number);
+    }
+  }
+}
+
 // After a resumption. The queue waits until all of it found room.
 void Session::Repeat() {
   for (; repeat_ < next_; ++repeat_) {
     if (At(repeat_).answered) continue;
-    if (!Post(repeat_)) return;
+    const bool only_asked = std::binary_search(only_asked_.begin(), only_asked_.end(), repeat_);
+    if (!(only_asked ? PostOnlyAsked(repeat_) : Post(repeat_))) return;
     ++parts_.stats->resent_requests;
   }
 }

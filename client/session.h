@@ -5,11 +5,14 @@
 // Invariants:
 //   * Numbers are given, from 1 on, to requests whose SEND was posted, and to no other. Number n is not given before
 //     every number up to n - window has its answer.
-//   * A number's contents never change, but for the deadline and the key of the memory that a value is pulled from.
+//   * A number's contents never change, but for the deadline, the key of the memory that a value is pulled from, and
+//     whether it is only asked for.
 //     Until it is answered they can be sent again: from the operation, or, once that has ended by its deadline, from a
 //     copy, which says that it is long over: the server does not begin it. A large value was copied to a registered
 //     buffer when it was announced, or lies in memory that the user registered, which stays registered so long.
-//   * Requests are sent in the order in which they were submitted, and numbered so: of one key they take effect so.
+//   * Requests are sent in the order in which they were submitted, and numbered so: of one key they take effect so. So
+//     they do where a group refuses some, as a slot moves: with which write the slot's begin anew they say, and what is
+//     under way behind those that were refused is only asked for when it is sent again.
 //   * Gets, and small puts that are alike, that stand behind each other in the queue go as one message, with a number
 //     each. What is sent again goes one by one.
 //   * A request whose operation has ended keeps number and credit until answered.
@@ -69,6 +72,9 @@ class Session final : public Engine {
   // Welcome resumed the one that exists; where it did not, End() comes first.
   void Connect(const Ready& ready) override;
   void Lost() override { connection_ = nullptr; }
+  // Of a session that was resumed, before the first Pump(): of what was sent and has no answer, those are only asked
+  // for. The server says what became of it, or refuses it, as moved, and what follows of its slot.
+  void OnlyAskFor(absl::FunctionRef<bool(const Operation&)> which);
   // The session is gone. Hands each operation that was sent to `unknown` if it writes; else it goes back to the queue.
   // REQUIRES the connection that carried it is destroyed.
   void End(absl::FunctionRef<void(Operation*)> unknown);
@@ -151,6 +157,7 @@ class Session final : public Engine {
   void Took(Operation* operation);
   void Numbered(Operation* operation);
   bool PostCopy(const Sent& sent);
+  bool PostOnlyAsked(uint64_t number);
   bool Post(uint64_t number);
   bool PostPlainPut(const Operation& operation, uint64_t number);
   void Hear(const kv::Reply& reply);
@@ -177,12 +184,13 @@ class Session final : public Engine {
   std::vector<Sent> sent_;  // ring of a power of two of at least `window_`
   uint64_t mask_ = 0;       // sent_.size() - 1
   uint64_t window_ = 0;
-  uint64_t floor_ = 1;          // the first number without an answer; all below have theirs
-  uint64_t next_ = 1;           // the next number to be given
-  uint64_t repeat_ = 1;         // after a resumption: the first of [floor_, next_) not posted again yet; else next_
-  size_t live_ = 0;             // operations in sent_
-  size_t pulls_ = 0;            // requests in sent_ that hold memory to be pulled from
-  bool awaits_memory_ = false;  // queue_.front() found none, but one of pulls_ will give some back
+  uint64_t floor_ = 1;   // the first number without an answer; all below have theirs
+  uint64_t next_ = 1;    // the next number to be given
+  uint64_t repeat_ = 1;  // after a resumption: the first of [floor_, next_) not posted again yet; else next_
+  std::vector<uint64_t> only_asked_;     // of those, in order
+  size_t live_ = 0;                      // operations in sent_
+  size_t pulls_ = 0;                     // requests in sent_ that hold memory to be pulled from
+  bool awaits_memory_ = false;           // queue_.front() found none, but one of pulls_ will give some back
   const Operation* prepared_ = nullptr;  // At(next_) is prepared for this one, whose SEND found no room
 };
 

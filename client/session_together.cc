@@ -34,9 +34,9 @@ bool Session::MayGoTogether(const Operation& first, const Operation& second) con
   return kv::FitsInMessage(keys, values, kv::RequestOptions::kMaxBytes + 2 * kv::Puts::kHeadBytes);
 }
 
-// A put whose value may be in its message.
+// A put whose value may be in its message, and of which there is nothing to say that is not of the others.
 bool Session::IsShortPut(const Operation& operation) const {
-  return operation.kind == Kind::kPut && operation.value.size() <= max_value_bytes_;
+  return operation.kind == Kind::kPut && operation.value.size() <= max_value_bytes_ && !operation.after_moved;
 }
 
 // As many as fit of those with which the queue begins. Returns how many it posted; 0: no room for them. REQUIRES that

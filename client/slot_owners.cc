@@ -71,7 +71,7 @@ kv::SlotSet SlotOwners::Settle(const kv::SlotSet& busy, int64_t now_ns) {
   kv::SlotSet settled;
   unsettled_ = false;
   for (size_t slot = 0; slot < kv::kClusterSlots; ++slot) {
-    if (routes_[slot] == owners_[slot]) continue;
+    if (Settled(slot)) continue;
     if (busy[slot] || (refused_by_[slot] == owners_[slot] && now_ns < next_try_ns_)) {
       unsettled_ = true;
       continue;

@@ -33,6 +33,8 @@ class SlotOwners {
   // That of the core that has it, as far as is known.
   size_t Owner(size_t slot) const { return owners_[slot]; }
   bool HasAny(size_t core) const;
+  // Whether what is started now may go to the owner.
+  bool Settled(size_t slot) const { return routes_[slot] == owners_[slot]; }
 
   // The map says that they are this core's, which has not connected yet.
   void Hint(size_t core, const kv::SlotSet& slots);

@@ -126,6 +126,14 @@ absl::Status Member::Reassign(const kv::SlotSet& slots, std::vector<Move> moves,
   return Propose(std::move(next), actions);
 }
 
+absl::Status Member::Resize(uint32_t replicas, uint32_t min_insync, Actions* actions) {
+  if (absl::Status status = CheckMayPropose({Role::kPrimary}); !status.ok()) return status;
+  Configuration next = configuration_;
+  next.replicas = replicas;
+  next.min_insync = min_insync;
+  return Propose(std::move(next), actions);
+}
+
 absl::Status Member::Propose(Configuration next, Actions* actions) {
   next.epoch = configuration_.epoch + 1;
   if (absl::Status status = next.Check(); !status.ok()) return status;

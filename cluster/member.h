@@ -78,6 +78,8 @@ class Member {
   absl::Status Add(Replica joiner, Actions* actions);
   // Of the primary. REQUIRES that of slots which the group will lose nothing is begun any more.
   absl::Status Reassign(const kv::SlotSet& slots, std::vector<Move> moves, Actions* actions);
+  // Of the primary. INVALID_ARGUMENT: no group may have so many replicas, or so few. Who is too many stays a member.
+  absl::Status Resize(uint32_t replicas, uint32_t min_insync, Actions* actions);
 
   // The clock, READ after SHUT was stored.
   void Stored(absl::Time now, Actions* actions);

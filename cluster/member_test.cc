@@ -346,6 +346,26 @@ TEST_F(MemberTest, OnlyAPrimaryReassignsSlotsAndOneThatBeginsAnewTakesNone) {
   EXPECT_TRUE(member_.word().is_open());
 }
 
+TEST_F(MemberTest, OnlyAPrimaryHasItsGroupResized) {
+  Learn(10, Of(5, 1, {3}));
+  EXPECT_TRUE(absl::IsFailedPrecondition(member_.Resize(3, 2, &actions_)));
+  ASSERT_TRUE(member_.BeginAnew("c", true, &actions_).ok());
+  member_.Stored(kStart, &actions_);
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 11}, &actions_);
+  member_.TailAccepted(6, kStart, &actions_);
+  Took();
+  for (const auto& [replicas, min_insync] : {std::pair{0u, 0u}, {2u, 3u}, {2u, 0u}, {17u, 1u}}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(member_.Resize(replicas, min_insync, &actions_))) << replicas;
+  }
+  ASSERT_TRUE(member_.Resize(3, 2, &actions_).ok());
+  EXPECT_FALSE(member_.Resize(4, 2, &actions_).ok()) << "one change at a time";
+  member_.Stored(kStart, &actions_);
+  const auto proposed = DecodeConfiguration(Took().back().record);
+  ASSERT_TRUE(proposed.ok());
+  EXPECT_EQ(std::pair(proposed->replicas, proposed->min_insync), std::pair(3u, 2u));
+  EXPECT_EQ(proposed->members, member_.configuration().members);
+}
+
 TEST_F(MemberTest, AnotherGroupOfThatNameIsRefused) {
   Learn(10, Of(5, 1, {2}));
   Took();

@@ -104,7 +104,7 @@ absl::Status Request::Decode(absl::string_view bytes, Request* to) {
   request.version = LoadAs<uint64_t>(at + 16);
   request.deadline_us = LoadAs<uint64_t>(at + 24);
   request.flags = last >> 16 & 0xffff;
-  request.unsupported = request.flags != 0;
+  request.unsupported = (request.flags & ~(kAfterMoved | kOnlyAsked)) != 0;
   request.options = request.value = {};
   request.option = RequestOptions();
   if (request.type != RequestType::kPut) [[unlikely]] {

@@ -60,6 +60,35 @@ constexpr bool IsRequestType(uint8_t type) { return type != 0 && type < kRequest
 constexpr bool IsCounterRequest(RequestType type) {
   return type >= RequestType::kCounterCreate && type <= RequestType::kCounterDelete;
 }
+// Whether a request changes the table. Others are executed again when sent again, so their outcomes are not kept.
+constexpr bool IsWrite(RequestType type) {
+  switch (type) {
+    case RequestType::kPut:
+    case RequestType::kPutPulled:
+    case RequestType::kDelete:
+    case RequestType::kCounterCreate:
+    case RequestType::kCounterAdd:
+    case RequestType::kCounterSwap:
+    case RequestType::kCounterDelete:
+    case RequestType::kTouch:
+    case RequestType::kGetAndTouch:
+      return true;
+    case RequestType::kGet:
+    case RequestType::kTtl:
+    case RequestType::kPing:
+    case RequestType::kStat:
+    case RequestType::kCounterRead:
+    case RequestType::kCellsDropped:
+    case RequestType::kGoodbye:
+    case RequestType::kTouched:
+    case RequestType::kFigures:
+    case RequestType::kAdmin:
+    case RequestType::kGets:
+    case RequestType::kPuts:
+      break;
+  }
+  return false;
+}
 // Whether a request has a number within its session, and a reply.
 constexpr bool IsNumbered(RequestType type) {
   return type != RequestType::kCellsDropped && type != RequestType::kGoodbye && type != RequestType::kTouched &&
@@ -118,7 +147,7 @@ struct CounterOperands {
 };
 
 // Requests are numbered from 1 within a session. A request sent again bears the same number and the same contents, but
-// for the rkey of a ValueSource, which is that of the connection, and the deadline.
+// for the rkey of a ValueSource, which is that of the connection, the deadline, and kOnlyAsked.
 //      0 type u8 | 1 condition u8 | 2 key bytes u16 | 4 value bytes u32 | 8 number u64 | 16 version u64, for
 //        Condition::kVersion | 24 deadline u64 | 32 option bytes u16 | 34 flags u16 | 36 zero u32
 //     40 options, fields (fields.h) whose length is a multiple of 8 | key | value; or, at the next multiple of 8,
@@ -134,7 +163,12 @@ struct Request {
   // that is over (kExpired); one whose operation has ended is sent again with kLongOver.
   uint64_t deadline_us = 0;
   static constexpr uint64_t kLongOver = 1;
-  uint16_t flags = 0;         // none defined yet
+  // Of writes to a cluster, some of which are refused with kMoved: what keeps their order (docs/protocol.md, "Order").
+  // With it begins anew what was refused of its slot over this connection.
+  static constexpr uint16_t kAfterMoved = 1;
+  // It is refused, unless it was done before, and so is what follows of its slot.
+  static constexpr uint16_t kOnlyAsked = 2;
+  uint16_t flags = 0;
   absl::string_view options;  // RequestOptions, and those of later releases
   absl::string_view key;      // 1..1,024 bytes where HasKey(type); else any
   uint32_t value_bytes = 0;   // where HasValue(type) value.size(); kPutPulled: what is to be pulled

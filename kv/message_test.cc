@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -97,10 +98,12 @@ TEST(Request, OptionsAreIgnoredOrRefused) {
   ASSERT_TRUE(critical.ok()) << critical.status();
   EXPECT_TRUE(critical->unsupported);
   EXPECT_EQ(critical->key, "user1");
-  const std::string flag_bytes = With(Bytes(kGetRequest), 34, '\1');
-  const auto flag = Request::Decode(flag_bytes);
-  ASSERT_TRUE(flag.ok()) << flag.status();
-  EXPECT_TRUE(flag->unsupported);
+  for (const auto& [flags, unsupported] : {std::pair{'\1', false}, {'\2', false}, {'\4', true}, {'\x81', true}}) {
+    const std::string flag_bytes = With(Bytes(kGetRequest), 34, flags);
+    const auto flag = Request::Decode(flag_bytes);
+    ASSERT_TRUE(flag.ok()) << flag.status();
+    EXPECT_EQ(flag->unsupported, unsupported) << int{flags};
+  }
 
   EXPECT_EQ(RequestReason(With(options, 32, uint16_t{8})), m + "a field is cut short");
   EXPECT_EQ(RequestReason(With(options, 32, uint16_t{12})), m + "options of a length that is no multiple of 8");

@@ -123,8 +123,8 @@ class Group {
   void Hear(cluster::Entry entry);
   void LookAtOthers();
 
-  // What an operator asks: "status", "handover EPOCH"; of a cluster's group "take GROUP SLOTS", "cancel", "leave". The
-  // answer's lines; empty: there is no such thing.
+  // What an operator asks: "status", "handover EPOCH", "resize REPLICAS [MIN_INSYNC]"; of a cluster's group "take GROUP
+  // SLOTS", "cancel", "leave". The answer's lines; empty: there is no such thing.
   std::string Ask(absl::string_view what);
   GroupFigures figures() const {
     absl::MutexLock lock(&mutex_);
@@ -182,9 +182,13 @@ class Group {
     std::string waits;      // what for; empty: it goes on
     std::string give_up;    // why; empty: it does not
   };
+  struct Size {
+    uint32_t replicas = 0, min_insync = 0;
+  };
   // What operators asked for, and is not begun.
   struct Asked {
     std::optional<cluster::Move> take;
+    std::optional<Size> size;
     bool cancel = false, leave = false;
   };
 
@@ -207,6 +211,7 @@ class Group {
   void WatchCluster();
   void DescribeCluster();
   void DescribeMoves(std::string* text) const;
+  std::string AskForSize(absl::string_view what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string AskCluster(absl::string_view what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string AskToTake(absl::string_view what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ServeSlots();
@@ -252,11 +257,14 @@ class Group {
   // Of a primary.
   bool Serve();
   bool HandOver();
+  bool Resize();
+  bool RemoveSurplus();
   void FillOne();
   bool Fill();
   void WatchBackups();
   absl::string_view See(uint64_t incarnation, const GroupStream::Follower& state);
   void Remove(const cluster::Replica& backup, absl::string_view why);
+  bool TakeOut(uint64_t backup, const std::function<void()>& log);
   void Depose(absl::string_view why);
   void TaskDone();
   absl::Time Now() const;

@@ -15,7 +15,7 @@ using cluster::Replica;
 
 bool Group::Serve() {
   WatchBackups();
-  if (deposed_ || HandOver()) return true;
+  if (deposed_ || HandOver() || Resize() || RemoveSurplus()) return true;
   const bool moved = ServeSlots();
   if (deposed_) return true;
   if (filling_ != nullptr) return Fill() || moved;
@@ -51,6 +51,55 @@ bool Group::HandOver() {
   absl::MutexLock lock(&mutex_);
   handover_ = false;
   return false;
+}
+
+// Carries out what an operator wants; tries again until the record says so.
+bool Group::Resize() {
+  Size size;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!asked_.size.has_value()) return false;
+    size = *asked_.size;
+  }
+  const auto has_it = [this, size] {
+    const Configuration& configuration = member_.configuration();
+    return configuration.replicas == size.replicas && configuration.min_insync == size.min_insync;
+  };
+  if (!has_it()) {
+    if (Now() < propose_at_) return false;
+    propose_at_ = Now() + kProposeAgain;
+    Actions actions;
+    if (!member_.Resize(size.replicas, size.min_insync, &actions).ok()) return false;
+    CarryOut(&actions);
+    if (deposed_ || !has_it()) return false;
+    propose_at_ = absl::InfinitePast();
+    Log(LogLevel::kInfo, "the group has another size, as an operator wants it",
+        {{"replicas", size.replicas}, {"min_insync", size.min_insync}, {"epoch", member_.epoch()}});
+  }
+  absl::MutexLock lock(&mutex_);
+  asked_.size.reset();
+  return true;
+}
+
+// Where an operator wants fewer members: one at a time, those first that lack most.
+bool Group::RemoveSurplus() {
+  const Configuration& configuration = member_.configuration();
+  if (configuration.members.size() <= configuration.replicas || Now() < propose_at_) return false;
+  propose_at_ = Now() + kProposeAgain;
+  const auto followers = stream_.followers();
+  const auto accepted = [&followers](const Replica& member) {
+    const auto found = followers.find(member.incarnation);
+    return found == followers.end() || found->second.connection == 0 ? 0 : found->second.accepted;
+  };
+  const Replica* last = nullptr;
+  for (const Replica& member : configuration.members) {
+    if (member.kind == Replica::Kind::kPrimary) continue;
+    if (last == nullptr || accepted(member) < accepted(*last)) last = &member;
+  }
+  return TakeOut(last->incarnation, [this, address = last->address] {
+    Log(LogLevel::kInfo, "a backup is a spare from now on, as the group is to have fewer members",
+        {{"address", address}, {"epoch", member_.epoch()}});
+  });
 }
 
 // Begins to fill one that joins, if there is one.
@@ -176,20 +225,26 @@ absl::string_view Group::See(uint64_t incarnation, const GroupStream::Follower& 
 void Group::Remove(const Replica& backup, absl::string_view why) {
   if (Now() < propose_at_) return;
   propose_at_ = Now() + kProposeAgain;
+  const bool is_out = TakeOut(backup.incarnation, [&] {
+    Log(LogLevel::kError, "a backup is removed from the group",
+        {{"address", backup.address}, {"reason", why}, {"epoch", member_.epoch()}});
+  });
+  if (!is_out) return;
+  absl::MutexLock lock(&mutex_);
+  ++figures_.removed_backups;
+}
+
+// False: the record could not be changed, or not yet. `log` tells of an attempt.
+bool Group::TakeOut(uint64_t backup, const std::function<void()>& log) {
   Actions actions;
-  if (!member_.Remove(backup.incarnation, &actions).ok()) return;
-  Log(LogLevel::kError, "a backup is removed from the group",
-      {{"address", backup.address}, {"reason", why}, {"epoch", member_.epoch()}});
-  const uint64_t removed = backup.incarnation;
+  if (!member_.Remove(backup, &actions).ok()) return false;
+  log();
   CarryOut(&actions);
-  if (deposed_ || member_.configuration().Find(removed) != nullptr) return;
+  if (deposed_ || member_.configuration().Find(backup) != nullptr) return false;
   propose_at_ = absl::InfinitePast();
-  {
-    absl::MutexLock lock(&mutex_);
-    ++figures_.removed_backups;
-  }
-  watched_.erase(removed);
-  stream_.Forget(removed);
+  watched_.erase(backup);
+  stream_.Forget(backup);
+  return true;
 }
 
 }  // namespace farlook::server

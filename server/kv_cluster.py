@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pathlib
+import random
 import shlex
 import shutil
 import signal
@@ -190,13 +191,21 @@ class Folder:
 # ---- Processes.
 
 
+# A server listens at its port only later, and again when it begins anew: so these are none that the system gives to
+# whoever connects to somewhere, or asks for any.
 def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    lowest_given = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    candidates = range(1024, lowest_given if lowest_given > 4096 else 65536)
+    ports = []
+    for port in random.sample(candidates, len(candidates)):
+        if len(ports) == count:
+            break
+        try:
+            with socket.socket() as each:
+                each.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        ports.append(port)
     return ports
 
 

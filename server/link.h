@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "kv/cluster_map.h"
 #include "kv/handshake.h"
 #include "rdma/transport.h"
 #include "server/client_figures.h"
@@ -75,8 +76,12 @@ struct Link {
   std::unique_ptr<PullQueue> pulls;
   HeldWrites held;
   RoomQueue room;
-  size_t committing_bytes = 0;      // of payloads that are told when the group has committed what they wait for
-  std::unique_ptr<Feed> feed;       // of a backup
+  size_t committing_bytes = 0;  // of payloads that are told when the group has committed what they wait for
+  std::unique_ptr<Feed> feed;   // of a backup
+  // Of a cluster's group: slots of which a write was refused. So is each that comes after it, until the client says
+  // that it has heard that (kv::Request::kAfterMoved): else, where the slot comes back, it would be before what is
+  // tried again. Null: none yet.
+  std::unique_ptr<kv::SlotSet> moved;
   bool is_introduced = false;       // members know whose its session is, and that its client knows the present epoch
   bool waits_for_group = false;     // is in Worker::group_waiters_
   bool room_turn_is_pulls = false;  // of those and of pulls that wait for room, in turns

@@ -63,36 +63,6 @@ constexpr bool TellsValue(kv::RequestType type, kv::Code code) {
          (code == kv::Code::kOk || code == kv::Code::kExists || code == kv::Code::kOutOfRange);
 }
 
-// Whether a request changes the table.  Others are executed again when sent again, so their outcomes are not kept.
-constexpr bool IsWrite(kv::RequestType type) {
-  switch (type) {
-    case kv::RequestType::kPut:
-    case kv::RequestType::kPutPulled:
-    case kv::RequestType::kDelete:
-    case kv::RequestType::kCounterCreate:
-    case kv::RequestType::kCounterAdd:
-    case kv::RequestType::kCounterSwap:
-    case kv::RequestType::kCounterDelete:
-    case kv::RequestType::kTouch:
-    case kv::RequestType::kGetAndTouch:
-      return true;
-    case kv::RequestType::kGet:
-    case kv::RequestType::kTtl:
-    case kv::RequestType::kPing:
-    case kv::RequestType::kStat:
-    case kv::RequestType::kCounterRead:
-    case kv::RequestType::kCellsDropped:
-    case kv::RequestType::kGoodbye:
-    case kv::RequestType::kTouched:
-    case kv::RequestType::kFigures:
-    case kv::RequestType::kAdmin:
-    case kv::RequestType::kGets:
-    case kv::RequestType::kPuts:
-      break;
-  }
-  return false;
-}
-
 class Session;
 
 // Of sessions, what their clients may ask again: where telling it has come to.

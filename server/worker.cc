@@ -201,6 +201,8 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
 }
 
 void Worker::ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
+  if (request.flags != 0) [[unlikely]]
+    TakeFlags(link, request, hash);
   switch (link.session->Begin(request.number, request.type)) {
     case Session::Claim::kExecute:
       if (times_.Due()) [[unlikely]]
@@ -209,6 +211,7 @@ void Worker::ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash
     case Session::Claim::kAnswered: {
       stats_.resent_requests.Add();
       const Outcome outcome = link.session->Remembered(request.number);
+      if (outcome.code == kv::Code::kMoved) Moved(link, request.type, hash);
       if (shared_.gate != nullptr && IsWrite(request.type)) {
         return AnswerWrite(link, request.number, outcome, executor_.PayloadOf(request.type, outcome));
       }

@@ -210,6 +210,9 @@ class Worker {
   // Of a group's primary (worker_group.cc): what waits until all members accepted it.
   Outcome TryInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload);
   bool IsOfAnotherGroup(const kv::Request& request, uint64_t hash) const;
+  static bool ComesAfterMoved(const Link& link, const kv::Request& request, uint64_t hash);
+  static Outcome Moved(Link& link, kv::RequestType type, uint64_t hash);
+  void TakeFlags(Link& link, const kv::Request& request, uint64_t hash);
   CommitGate::Begun BeginInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,
                                  absl::string_view* payload);
   void AwaitCommit(Link& link, uint64_t number, uint64_t hash, const CommitGate::Begun& begun,

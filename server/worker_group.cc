@@ -16,7 +16,7 @@ namespace farlook::server {
 
 Outcome Worker::TryInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,
                            absl::string_view* payload) {
-  if (IsOfAnotherGroup(request, hash)) return Outcome(kv::Code::kMoved);
+  if (IsOfAnotherGroup(request, hash) || ComesAfterMoved(link, request, hash)) return Moved(link, request.type, hash);
   if (IsWrite(request.type) && !takes_writes()) return Outcome(kv::Code::kBusy);
   if (IsWrite(request.type) && !link.is_introduced) {
     if (!shared_.gate->Introduce(*link.session)) return Outcome(kv::Code::kBusy);
@@ -35,6 +35,7 @@ Outcome Worker::TryInGroup(Link& link, const kv::Request& request, uint64_t hash
     if (shared_.gate->Expire(hash, request.key)) return Outcome(kv::Code::kBusy);
     begun = BeginInGroup(link, request, hash, may_step, payload);
   }
+  if (begun.outcome.code == kv::Code::kMoved) return Moved(link, request.type, hash);
   if (begun.sequence == 0) return begun.outcome;
   AwaitCommit(link, request.number, hash, begun, *payload);
   return Outcome(kv::Code::kLater);
@@ -43,6 +44,28 @@ Outcome Worker::TryInGroup(Link& link, const kv::Request& request, uint64_t hash
 // Of a cluster: its key lies in a slot that is not this group's. Then nothing is done, and no record made.
 bool Worker::IsOfAnotherGroup(const kv::Request& request, uint64_t hash) const {
   return shared_.serving != nullptr && kv::HasKey(request.type) && !shared_.serving->Owns(kv::ClusterSlotOf(hash));
+}
+
+bool Worker::ComesAfterMoved(const Link& link, const kv::Request& request, uint64_t hash) {
+  return link.moved != nullptr && IsWrite(request.type) && (*link.moved)[kv::ClusterSlotOf(hash)];
+}
+
+Outcome Worker::Moved(Link& link, kv::RequestType type, uint64_t hash) {
+  if (IsWrite(type)) {
+    if (link.moved == nullptr) link.moved = std::make_unique<kv::SlotSet>();
+    link.moved->set(kv::ClusterSlotOf(hash));
+  }
+  return Outcome(kv::Code::kMoved);
+}
+
+// When it comes, not when it is carried out, which may be after others.
+void Worker::TakeFlags(Link& link, const kv::Request& request, uint64_t hash) {
+  if (shared_.serving == nullptr || !IsWrite(request.type)) return;
+  if ((request.flags & kv::Request::kOnlyAsked) != 0) {
+    Moved(link, request.type, hash);
+  } else if (link.moved != nullptr) {
+    link.moved->reset(kv::ClusterSlotOf(hash));
+  }
 }
 
 CommitGate::Begun Worker::BeginInGroup(Link& link, const kv::Request& request, uint64_t hash, bool may_step,

@@ -141,6 +141,79 @@ TEST_F(WorkerMovedTest, WithoutEnoughMembersItIsSaidAtOnce) {
   EXPECT_EQ(CodeOf(MakePut(1, Key(/*own=*/false), "v")), Code::kMoved);
 }
 
+// ---- The order of writes, where a slot comes back.
+
+class ComesBackTest : public WorkerMovedTest {
+ protected:
+  ComesBackTest() {
+    key_ = Key(/*own=*/false);
+    while (other_ = absl::StrCat("other", ++n_), SlotOf(other_) != SlotOf(key_)) {
+    }
+    EXPECT_EQ(CodeOf(MakePut(1, key_, "refused")), Code::kMoved);
+    ComeBack();
+  }
+  void ComeBack() {
+    kv::SlotSet all;
+    serving_.SetSlots(all.set());
+  }
+  void Resume() {
+    call_ = t_.Call(TestWorker::HelloAfter(call_));
+    t_.PollAll();
+  }
+  static kv::Request WithFlags(kv::Request request, uint16_t flags) {
+    request.flags = flags;
+    return request;
+  }
+
+  std::string key_, other_;  // of one slot
+  int n_ = 0;
+};
+
+TEST_F(ComesBackTest, WhatComesBehindARefusedWriteIsRefusedUntilTheClientHasHeard) {
+  EXPECT_EQ(CodeOf(MakePut(2, key_, "v")), Code::kMoved);
+  EXPECT_EQ(CodeOf(MakeRequest(RequestType::kTouch, 3, other_)), Code::kMoved) << "the slot's order, not the key's";
+  EXPECT_EQ(CodeOf(t_.MakePulled(4, key_, std::string(5000, 'v'))), Code::kMoved);
+  // Expect: other slots are written, and this one is read.
+  EXPECT_EQ(CodeOf(MakePut(5, Key(/*own=*/true), "v")), Code::kOk);
+  EXPECT_EQ(CodeOf(MakeRequest(RequestType::kGet, 6, key_)), Code::kNotFound);
+  EXPECT_EQ(CodeOf(WithFlags(MakePut(7, key_, "v"), kv::Request::kAfterMoved)), Code::kOk);
+  EXPECT_EQ(CodeOf(MakePut(8, other_, "v")), Code::kOk);
+}
+
+TEST_F(ComesBackTest, OtherClientsNeedNotHaveHeard) {
+  FakeCall* const other = t_.Connect();
+  EXPECT_EQ(t_.Ask(other, MakePut(1, key_, "v"))->code, Code::kOk);
+}
+
+TEST_F(ComesBackTest, ItHasHeardOfTheLastTimeOnly) {
+  kv::SlotSet none;
+  serving_.SetSlots(none);
+  EXPECT_EQ(CodeOf(WithFlags(MakePut(2, key_, "v"), kv::Request::kAfterMoved)), Code::kMoved);
+  ComeBack();
+  EXPECT_EQ(CodeOf(MakePut(3, key_, "v")), Code::kMoved);
+  EXPECT_EQ(CodeOf(WithFlags(MakePut(4, key_, "v"), kv::Request::kAfterMoved)), Code::kOk);
+}
+
+TEST_F(ComesBackTest, WhatWasRefusedBeforeTheConnectionBrokeIsRememberedWhenItIsSentAgain) {
+  Resume();
+  EXPECT_EQ(CodeOf(MakePut(1, key_, "refused")), Code::kMoved);
+  EXPECT_EQ(CodeOf(MakePut(2, key_, "v")), Code::kMoved);
+  EXPECT_EQ(CodeOf(WithFlags(MakePut(3, key_, "v"), kv::Request::kAfterMoved)), Code::kOk);
+}
+
+TEST_F(ComesBackTest, WhatIsOnlyAskedForIsNotBegunNorWhatFollows) {
+  EXPECT_EQ(CodeOf(WithFlags(MakePut(2, other_, "done"), kv::Request::kAfterMoved)), Code::kOk);
+  Resume();
+  // Done before; never seen before.
+  EXPECT_EQ(CodeOf(WithFlags(MakePut(2, other_, "done"), kv::Request::kOnlyAsked)), Code::kOk);
+  EXPECT_EQ(CodeOf(MakePut(3, key_, "v")), Code::kMoved);
+  Resume();
+  EXPECT_EQ(CodeOf(WithFlags(MakePut(4, key_, "v"), kv::Request::kOnlyAsked)), Code::kMoved);
+  EXPECT_EQ(CodeOf(MakePut(5, key_, "v")), Code::kMoved);
+  EXPECT_EQ(t_.ReadKey(key_), std::nullopt);
+  EXPECT_EQ(CodeOf(WithFlags(MakePut(6, key_, "v"), kv::Request::kAfterMoved)), Code::kOk);
+}
+
 TEST(Serving, OwnsAllSlotsUntilItIsInACluster) {
   Serving serving;
   EXPECT_TRUE(serving.Owns(0));

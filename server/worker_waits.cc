@@ -43,6 +43,7 @@ void Worker::AnswerEndedPulls(Link& link) {
     } else {
       sweep_.Noted();  // it may have had a ttl
       tidy_.Noted();
+      if (ended.begun.outcome.code == kv::Code::kMoved) Moved(link, kv::RequestType::kPutPulled, ended.hash);
       link.session->Finish(ended.number, ended.begun.outcome);
       Answer(link, ended.number, ended.begun.outcome);
     }

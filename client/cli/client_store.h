@@ -37,6 +37,9 @@ class ClientStore : public Store {
     return farlook::GroupStatus(client_.get(), options);
   }
   absl::Status HandOver(const ServerOptions& options) override { return farlook::HandOver(client_.get(), options); }
+  absl::Status ResizeGroup(uint32_t replicas, uint32_t min_insync, const ServerOptions& options) override {
+    return farlook::ResizeGroup(client_.get(), replicas, min_insync, options);
+  }
   absl::Status TakeSlots(const std::string& giver, const std::string& slot_ranges,
                          const ServerOptions& options) override {
     return farlook::TakeSlots(client_.get(), giver, slot_ranges, options);

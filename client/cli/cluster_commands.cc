@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -82,15 +84,31 @@ ExitCode RunStatus(Context& context) {
   return ExitCode::kOk;
 }
 
-ExitCode RunHandOver(Context& context) {
+// Of one group, which then says how it stands.
+ExitCode RunOnGroup(Context& context, absl::FunctionRef<absl::Status(const ServerOptions& at)> run) {
   const std::variant<std::string, ExitCode> found = context.OneGroup();
   const std::string* const group = std::get_if<std::string>(&found);
   if (group == nullptr) return std::get<ExitCode>(found);
-  if (absl::Status status = context.store->HandOver(context.At(*group)); !status.ok()) return context.Fail(status);
+  if (absl::Status status = run(context.At(*group)); !status.ok()) return context.Fail(status);
   const absl::StatusOr<std::string> text = context.store->GroupStatus(context.At(*group));
   if (!text.ok()) return context.Fail(text.status());
   PrintGroupStatus(context, *text);
   return ExitCode::kOk;
+}
+
+ExitCode RunHandOver(Context& context) {
+  return RunOnGroup(context, [&context](const ServerOptions& at) { return context.store->HandOver(at); });
+}
+
+ExitCode RunResize(Context& context) {
+  const std::string& text = context.operands[1].text;
+  uint32_t replicas;
+  if (!absl::SimpleAtoi(text, &replicas) || replicas == 0) {
+    return context.Fail(ExitCode::kUsage, absl::StrCat(Quoted(text), " is no number of replicas"));
+  }
+  return RunOnGroup(context, [&context, replicas](const ServerOptions& at) {
+    return context.store->ResizeGroup(replicas, static_cast<uint32_t>(context.options.min_insync), at);
+  });
 }
 
 ExitCode RunCancel(Context& context) {
@@ -128,6 +146,7 @@ const std::vector<Part>& Parts() {
   static const auto* const kParts = new std::vector<Part>{
       {"status", "", {"group"}, RunStatus},
       {"handover", "", {"group"}, RunHandOver},
+      {"resize", "REPLICAS", {"group", "min_insync"}, RunResize},
       {"add", "GROUP", {"yes", "dry_run"}, RunRebalance},
       {"remove", "GROUP", {"yes", "dry_run"}, RunRebalance},
       {"rebalance", "", {"yes", "dry_run"}, RunRebalance},
@@ -144,15 +163,19 @@ std::string WrongWith(const Part& part, const Context& context) {
   const Options& options = context.options;
   for (const auto& [flag, given] : {std::pair<absl::string_view, bool>{"group", !options.group.empty()},
                                     {"yes", options.yes},
-                                    {"dry_run", options.dry_run}}) {
+                                    {"dry_run", options.dry_run},
+                                    {"min_insync", options.min_insync != 0}}) {
     if (given && !takes(flag)) {
       return absl::StrCat("--", flag, " is not for cluster ", part.name,
-                          flag == "group" && !part.operand.empty() ? ": its group is an operand" : "");
+                          flag == "group" && part.operand == "GROUP" ? ": its group is an operand" : "");
     }
   }
   const size_t operands = context.operands.size() - 1;
   if (operands == (part.operand.empty() ? 0 : 1)) return "";
-  if (operands == 0) return absl::StrCat("say which group: cluster ", part.name, " ", part.operand);
+  if (operands == 0) {
+    return absl::StrCat(part.operand == "GROUP" ? "say which group" : "say how many replicas", ": cluster ", part.name,
+                        " ", part.operand);
+  }
   return absl::StrCat("cluster ", part.name, " takes no operand",
                       takes("group") ? absl::StrCat("; did you mean --group=", context.operands[1].text, "?") : "");
 }

@@ -239,7 +239,7 @@ TEST_F(ClusterCommandsTest, WhatDoesNotFitIsSaid) {
   using Words = std::vector<std::string>;
   for (const auto& [words, text] :
        {std::pair<Words, std::string>{{"cluster", "rebalanec"}, "did you mean rebalance?"},
-        {{"cluster", "grow"}, "\"grow\" is none of status, handover, add, remove, rebalance, cancel"},
+        {{"cluster", "grow"}, "\"grow\" is none of status, handover, resize, add, remove, rebalance, cancel"},
         {{"cluster", "add"}, "say which group: cluster add GROUP"},
         {{"cluster", "remove", "--yes"}, "say which group: cluster remove GROUP"},
         {{"cluster", "rebalance", "kv.0"}, "cluster rebalance takes no operand"},
@@ -248,6 +248,12 @@ TEST_F(ClusterCommandsTest, WhatDoesNotFitIsSaid) {
         {{"cluster", "rebalance", "--group=kv.0"}, "--group is not for cluster rebalance"},
         {{"cluster", "status", "--yes"}, "--yes is not for cluster status"},
         {{"cluster", "cancel", "--dry_run"}, "--dry_run is not for cluster cancel"},
+        {{"cluster", "resize", "--group=kv.0"}, "say how many replicas: cluster resize REPLICAS"},
+        {{"cluster", "resize", "3"}, "say which group of the cluster: --group=kv.0, or --group=kv.1"},
+        {{"cluster", "resize", "two", "--group=kv.0"}, "\"two\" is no number of replicas"},
+        {{"cluster", "resize", "0", "--group=kv.0"}, "\"0\" is no number of replicas"},
+        {{"cluster", "resize", "3", "--group=kv.0", "--min_insync=0"}, "--min_insync: \"0\" is not a whole number"},
+        {{"cluster", "status", "--min_insync=2"}, "--min_insync is not for cluster status"},
         {{"get", "k", "--yes"}, "--yes is not for get, only for cluster"}}) {
     EXPECT_EQ(Run(words), ExitCode::kUsage);
     EXPECT_THAT(Err(), HasSubstr(text));
@@ -259,9 +265,9 @@ TEST_F(ClusterCommandsTest, WhatDoesNotFitIsSaid) {
 TEST_F(ClusterCommandsTest, HelpTellsOfAll) {
   EXPECT_EQ(Run({"help", "cluster"}), ExitCode::kOk);
   for (const std::string& part : ClusterParts()) EXPECT_THAT(Out(), HasSubstr("\n    cluster " + part + " "));
-  EXPECT_THAT(Out(), HasSubstr("cluster status|handover|add|remove|rebalance|cancel [GROUP]\n"));
+  EXPECT_THAT(Out(), HasSubstr("cluster status|handover|resize|add|remove|rebalance|cancel [ARG]\n"));
   EXPECT_THAT(Out(), HasSubstr("--dry_run "));
-  EXPECT_THAT(ClusterParts(), ElementsAre("status", "handover", "add", "remove", "rebalance", "cancel"));
+  EXPECT_THAT(ClusterParts(), ElementsAre("status", "handover", "resize", "add", "remove", "rebalance", "cancel"));
 }
 
 }  // namespace

@@ -119,6 +119,9 @@ constexpr absl::string_view kClusterDetails =
     "                            behind\n"
     "    cluster handover        has the primary give its place to a backup, while\n"
     "                            clients go on; of a cluster it needs a --group\n"
+    "    cluster resize N        has the group have N servers: spares are filled, or\n"
+    "                            those that are too many become spares; of these\n"
+    "                            --min_insync at least must have each write\n"
     "    cluster add GROUP       moves its share of the slots to a group, which was\n"
     "                            started with kv_server --cluster and without --slots\n"
     "    cluster remove GROUP    moves its slots to the others; then it is one of the\n"
@@ -226,10 +229,10 @@ std::vector<Command> MakeCommands() {
        /*for_operators=*/true},
       {"kick", "ID...", "end connections", kKickDetails, {"group"}, 1, kMany, true, RunKick, /*for_operators=*/true},
       {"cluster",
-       "status|handover|add|remove|rebalance|cancel [GROUP]",
+       "status|handover|resize|add|remove|rebalance|cancel [ARG]",
        "show groups and their servers, change a primary,\nmove slots between groups",
        kClusterDetails,
-       {"group", "yes", "dry_run"},
+       {"group", "yes", "dry_run", "min_insync"},
        1,
        2,
        true,

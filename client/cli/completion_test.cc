@@ -40,7 +40,7 @@ TEST(CompletionTest, CompletesWhatHelpExplains) {
 TEST(CompletionTest, CompletesPartsOfCluster) {
   EXPECT_EQ(Complete("cluster reb").insert, "alance ");
   EXPECT_THAT(Complete("cluster ").candidates,
-              ElementsAre("add", "cancel", "handover", "rebalance", "remove", "status"));
+              ElementsAre("add", "cancel", "handover", "rebalance", "remove", "resize", "status"));
   EXPECT_THAT(Complete("cluster add ").candidates, IsEmpty());
   EXPECT_THAT(Complete("cluster add --").candidates, Contains("--dry_run"));
 }

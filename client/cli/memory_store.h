@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/cli/store.h"
 #include "client/operation.h"
 
@@ -53,6 +54,12 @@ class MemoryStore : public Store {
   absl::Status Kick(uint64_t id, const ServerOptions& options) override;
   absl::StatusOr<std::string> GroupStatus(const ServerOptions& options) override;
   absl::Status HandOver(const ServerOptions& options) override { return GroupStatus(options).status(); }
+  absl::Status ResizeGroup(uint32_t replicas, uint32_t min_insync, const ServerOptions& options) override {
+    resized_ = absl::StrCat(options.group, " ", replicas, " ", min_insync);
+    return GroupStatus(options).status();
+  }
+  // What was asked for last: the group, replicas and members in sync.
+  const std::string& resized() const { return resized_; }
   absl::Status TakeSlots(const std::string&, const std::string&, const ServerOptions&) override { return NoMoves(); }
   absl::Status CancelMove(const ServerOptions&) override { return NoMoves(); }
   absl::Status LeaveCluster(const ServerOptions&) override { return NoMoves(); }
@@ -79,6 +86,7 @@ class MemoryStore : public Store {
   std::vector<ConnectedClient> clients_;
   std::vector<ClusterGroup> groups_;
   std::string address_ = "memory";
+  std::string resized_;
   uint64_t incarnation_ = 1;
   uint64_t last_version_ = 0;
   uint64_t operations_ = 0;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kMaxMs = 24 * 60 * 60 * 1000;
 constexpr int64_t kMaxNumber = int64_t{1} << 53;
+constexpr int64_t kMostReplicas = 16;  // a server refuses more itself
 
 absl::Status SetBool(absl::string_view value, bool* to) {
   if (absl::SimpleAtob(value, to)) return absl::OkStatus();
@@ -107,6 +108,8 @@ constexpr Flag kFlags[] = {
      [](Text value, Options* o) { return SetBool(value, &o->yes); }},
     {"dry_run", "", Scope::kCommand, "print the plan, and do nothing",
      [](Text value, Options* o) { return SetBool(value, &o->dry_run); }},
+    {"min_insync", "N", Scope::kCommand, "with fewer members no write is acknowledged; default:\nas before",
+     [](Text value, Options* o) { return SetNumber(value, 1, kMostReplicas, &o->min_insync); }},
     {"count", "N", Scope::kCommand, "how often",
      [](Text value, Options* o) { return SetNumber(value, 1, kMaxNumber, &o->count); }},
     {"interval_ms", "N", Scope::kCommand, "milliseconds from one to the next; default 1000",

@@ -47,6 +47,7 @@ struct Options {
   std::string group;  // of a cluster; empty: all
   bool yes = false;
   bool dry_run = false;
+  int64_t min_insync = 0;  // 0: as before
   PairFormat format = PairFormat::kJson;
   std::optional<std::string> keys;
   bool insert_only = false;

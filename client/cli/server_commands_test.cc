@@ -125,6 +125,11 @@ TEST_F(ServerCommandsTest, OfAClusterAllGroupsAreMeant) {
   EXPECT_EQ(Out(), "group kv.1\nepoch 1\n");
   EXPECT_EQ(Run({"cluster", "handover"}), ExitCode::kUsage);
   EXPECT_EQ(Run({"cluster", "handover", "--group=kv.1"}), ExitCode::kOk);
+  EXPECT_EQ(Run({"cluster", "resize", "3", "--group=kv.1"}), ExitCode::kOk);
+  EXPECT_EQ(store().resized(), "kv.1 3 0");
+  EXPECT_EQ(Run({"cluster", "resize", "3", "--group=kv.0", "--min_insync=2"}), ExitCode::kOk);
+  EXPECT_EQ(Out(), "group kv.0\nepoch 1\n");
+  EXPECT_EQ(store().resized(), "kv.0 3 2");
 }
 
 TEST_F(ServerCommandsTest, WatchPrintsRates) {

@@ -37,6 +37,7 @@ class Store {
   virtual absl::Status Kick(uint64_t id, const ServerOptions& options) = 0;
   virtual absl::StatusOr<std::string> GroupStatus(const ServerOptions& options) = 0;
   virtual absl::Status HandOver(const ServerOptions& options) = 0;
+  virtual absl::Status ResizeGroup(uint32_t replicas, uint32_t min_insync, const ServerOptions& options) = 0;
   virtual absl::Status TakeSlots(const std::string& giver, const std::string& slot_ranges,
                                  const ServerOptions& options) = 0;
   virtual absl::Status CancelMove(const ServerOptions& options) = 0;

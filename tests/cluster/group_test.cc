@@ -25,6 +25,7 @@
 #include "cluster/etcd_process.h"
 #include "farlook/admin.h"
 #include "farlook/client.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kv/handshake.h"
 #include "rdma/transport.h"
@@ -610,6 +611,45 @@ TEST_F(SpareTest, ASpareThatIsOfNoUseIsLeftOut) {
   spare.Signal(SIGKILL);
   spare.Wait();
   AwaitStatus("\nspare ", false);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// From two members and a spare to three members, to one, and to two again, while clients write.
+TEST_F(SpareTest, AnOperatorHasMoreMembersOrFewer) {
+  Spare();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  const auto refused = [this](uint32_t replicas, uint32_t min_insync) {
+    const absl::Status status = ResizeGroup(client_.get(), replicas, min_insync);
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused(2, 3), testing::HasSubstr("of 2 replicas not 3 can be in sync"));
+  EXPECT_THAT(refused(3, 3), testing::HasSubstr("2 in sync at present"));
+  EXPECT_THAT(refused(17, 1), testing::HasSubstr("from 1 to 16 replicas"));
+  EXPECT_THAT(Status(), testing::HasSubstr("\nmembers 2 of 2, at least 1\n"));
+  ASSERT_TRUE(ResizeGroup(client_.get(), 3, 2).ok());
+  AwaitBackups(2);
+  EXPECT_THAT(Status(), testing::HasSubstr("\nmembers 3 of 3, at least 2\n"));
+  chain.Advance(100);
+  EXPECT_THAT(refused(1, 0), testing::HasSubstr("give --min_insync as well"));
+  // Expect: the two are spares, which the primary fills when it is to have them again, and they are no alarm.
+  ASSERT_TRUE(ResizeGroup(client_.get(), 1, 1).ok());
+  AwaitStatus("\nmembers 1 of 1, at least 1\n", true);
+  AwaitStatus("\nbackup ", false);
+  chain.Advance(100);
+  AwaitStatus(absl::StrCat("\nspare ", b_->address(), " "), true);
+  AwaitStatus(absl::StrCat("\nspare ", c_->address(), " "), true);
+  EXPECT_THAT(client_->ServerStats().value_or(""), testing::HasSubstr("\ngroup_removed_backups 0\n"));
+  ASSERT_TRUE(ResizeGroup(client_.get(), 2, 0).ok());
+  AwaitBackups(1);
+  chain.Advance(100);
+  // Expect: what it was resized to outlives the primary.
+  a_->Signal(SIGKILL);
+  a_->Wait();
+  chain.Advance(100);
+  AwaitStatus("\nmembers 2 of 2, at least 1\n", true);
   ExpectExact(&chain);
   ExpectAllItems();
 }

@@ -127,6 +127,10 @@ class ClusterTest(unittest.TestCase):
     process = self.start("--tcp", "--etcd")
     address = self.await_address(process)
     self.assertRegex(address, r"^tcp://127.0.0.1:\d+,tcp://127.0.0.1:\d+$")
+    # Expect: nobody else is given these ports, until a server listens there.
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as given:
+      lowest_given = int(given.read().split()[0])
+    self.assertLess(max(int(port) for port in re.findall(r":(\d+)", address)), lowest_given)
     self.assertFalse(os.path.exists(self.folder + "/groups"))
     self.check_goes_on(process, address, 2)
 

@@ -72,8 +72,9 @@ TEST_F(GuideTest, WhatIsWorthTryingAgainIsTriedAgain) {
   const std::unique_ptr<farlook::Client> client = *farlook::Client::Connect(address_);
   EXPECT_EQ(PutStubbornly(*client, "key", "value"), absl::OkStatus());
   EXPECT_TRUE(absl::IsInvalidArgument(PutStubbornly(*client, "", "value")));
+  // One that only stopped may still be connected to, and answers nothing: a try ends with its deadline.
   client_.reset();
-  server_.reset();  // one that only stopped may still be connected to, and answers nothing: a try ends with its deadline
+  server_.reset();
   EXPECT_TRUE(absl::IsUnavailable(PutStubbornly(*client, "key", "other")));
 }
 

@@ -76,7 +76,7 @@ class ManualTest(unittest.TestCase):
     self.assertEqual(set(self.complete('kv_cli ')), names)
     self.assertEqual(self.complete('kv_cli --json to'), ['touch', 'top'])
     self.assertEqual(set(self.complete('kv_cli help ')), names)
-    self.assertEqual(self.complete('kv_cli cluster re'), ['remove', 'rebalance'])
+    self.assertEqual(self.complete('kv_cli cluster re'), ['resize', 'remove', 'rebalance'])
     self.assertEqual(self.complete('kv_cli --json cluster add --dr'), ['--dry_run'])
     self.assertEqual(self.complete('kv_cli cluster add re'), [])
     self.assertEqual(self.complete('kv_cli put --f'), ['--file='])
@@ -108,7 +108,7 @@ class ManualTest(unittest.TestCase):
       for flag in command.flags if command.name != 'help' else []:
         self.assertRegex(told, rf'(?m)^--{flag.name}=?\[', command.name)
       if command.name == 'cluster':
-        self.assertIn('1:what:(status handover add remove rebalance cancel)', told)
+        self.assertIn('1:what:(status handover resize add remove rebalance cancel)', told)
 
 
 if __name__ == '__main__':

@@ -220,8 +220,7 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   record.begin_ns = world_->now_ns();
   record.began = ++places_;
   // What client and server promise each other for small and for pulled writes alike.
-  // But not while slots move: docs/cluster.md, "Known faults".
-  if (Writes(record.type) && !history::IsOfCounter(record.type) && world_->plan.groups == 1) record.session = life_;
+  if (Writes(record.type) && !history::IsOfCounter(record.type)) record.session = life_;
   const bool of_counter = history::IsOfCounter(record.type);
   const uint64_t write = world_->writes.size();
   if (Makes(type)) {

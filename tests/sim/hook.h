@@ -101,6 +101,8 @@ enum class Break : uint8_t {
   kGivenIsErased,
   kTakenIsForgotten,
   kWaitingGetsNotWithdrawn,
+  kFollowingNotRefused,
+  kOrderNotKept,
   kCount,
 };
 inline Break active_break = Break::kNone;

@@ -318,6 +318,11 @@ EDITS = [
     # A client READs at the group that has given the slots away what waited there.
     ("client/core_cluster.cc", "  owners_->Told(index_, link_.welcome().slots);\n  WithdrawMoved();\n",
      "  owners_->Told(index_, link_.welcome().slots);\n  if (!BROKEN(kWaitingGetsNotWithdrawn)) WithdrawMoved();\n"),
+    # Of a slot that is served again, writes are carried out before those that were refused.
+    ("server/worker_group.cc", "  return link.moved != nullptr && IsWrite(request.type)",
+     "  return !BROKEN(kFollowingNotRefused) && link.moved != nullptr && IsWrite(request.type)"),
+    # What is sent to the next primary is carried out there before what the former one refused.
+    ("client/core.cc", "  if (owners_ != nullptr) KeepOrder();\n", "  if (owners_ != nullptr && !BROKEN(kOrderNotKept)) KeepOrder();\n"),
     # The next primary does not know what became of writes.
     ("server/backup.cc", "  if (record.session != 0) {\n", "  if (record.session != 0 && !BROKEN(kOutcomesNotMirrored)) {\n"),
 ]

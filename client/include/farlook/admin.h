@@ -69,6 +69,11 @@ absl::StatusOr<std::string> GroupStatus(Client* client, const ServerOptions& opt
 // there. FAILED_PRECONDITION: no backup is in sync. DEADLINE_EXCEEDED: it takes longer.
 absl::Status HandOver(Client* client, const ServerOptions& options = {});
 
+// Has the group have so many members, and a write at least `min_insync` of them (0: as many as before), and returns
+// when its record says so: spares are filled then, or those that are too many become spares. FAILED_PRECONDITION: the
+// primary refuses, and says why. DEADLINE_EXCEEDED: it takes longer, and goes on.
+absl::Status ResizeGroup(Client* client, uint32_t replicas, uint32_t min_insync, const ServerOptions& options = {});
+
 // Slots that move from one group of a cluster to another (docs/cluster.md). Each is asked of the primary of the group
 // that `options` name. FAILED_PRECONDITION: it refuses, and says why. What got no answer may have been done, and may be
 // asked again.
