@@ -153,7 +153,10 @@ absl::Status HandOver(Client* client, const ServerOptions& options) {
     if (!now.ok()) return now.status();
     if (now->primary != before->primary) return absl::OkStatus();
     if (!now->is_handed_over) {
-      return absl::FailedPreconditionError("not handed over: the backup was lost meanwhile");
+      return absl::FailedPreconditionError(
+          "not handed over: the backup was lost meanwhile, or the group's record cannot be read; the log of the "
+          "primary "
+          "says which");
     }
     absl::SleepFor(absl::Milliseconds(1));
   }

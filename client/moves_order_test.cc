@@ -77,6 +77,15 @@ class ServedAgainTest : public MovesTest {
     Start(&puts_.back().operation);
   }
   void ServeAgain() { servers_[kGiver]->moved.reset(); }
+  // The others are on their way, and would be done if they were not refused for its sake.
+  void HaveTheFirstOfThreeRefused() {
+    networks_[kGiver]->hold_requests = true;
+    for (const char* const value : {"1", "2", "3"}) Put(key_, value);
+    Refuse(SlotsOf({key_}));
+    networks_[kGiver]->ReleaseRequests({0});
+    PollFor(1);
+    ServeAgain();
+  }
   // Another server of the group, so to say: it knows what was done, and nothing of what was refused.
   void Reconnect() {
     networks_[kGiver]->Break();
@@ -99,12 +108,7 @@ class ServedAgainTest : public MovesTest {
 };
 
 TEST_F(ServedAgainTest, WhatComesBehindARefusedWriteStaysBehindIt) {
-  networks_[kGiver]->hold_requests = true;
-  for (const char* const value : {"1", "2", "3"}) Put(key_, value);
-  Refuse(SlotsOf({key_}));
-  networks_[kGiver]->ReleaseRequests({0});
-  PollFor(1);
-  ServeAgain();
+  HaveTheFirstOfThreeRefused();
   networks_[kGiver]->hold_requests = false;
   networks_[kGiver]->ReleaseRequests();
   Put(key_, "4");
@@ -114,12 +118,7 @@ TEST_F(ServedAgainTest, WhatComesBehindARefusedWriteStaysBehindIt) {
 }
 
 TEST_F(ServedAgainTest, WhatIsUnderWayBehindItIsOnlyAskedForWhenItIsSentAgain) {
-  networks_[kGiver]->hold_requests = true;
-  for (const char* const value : {"1", "2", "3"}) Put(key_, value);
-  Refuse(SlotsOf({key_}));
-  networks_[kGiver]->ReleaseRequests({0});
-  PollFor(1);
-  ServeAgain();
+  HaveTheFirstOfThreeRefused();
   Reconnect();
   ExpectWritten({"1", "2", "3"});
 }

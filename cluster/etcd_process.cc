@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace farlook::cluster {
@@ -67,14 +68,20 @@ EtcdProcesses::~EtcdProcesses() {
   for (size_t i = 0; i < pids_.size(); ++i) Kill(i);
 }
 
+std::string EtcdProcesses::Cluster() const {
+  std::vector<std::string> members;
+  for (size_t i = 0; i < peers_.size(); ++i) members.push_back(absl::StrCat("m", i, "=", peers_[i]));
+  return absl::StrJoin(members, ",");
+}
+
+std::string EtcdProcesses::DataFolder(size_t member) const { return absl::StrCat(folder_, "/", member, ".", life_); }
+
 void EtcdProcesses::Start(size_t member) {
-  std::vector<std::string> cluster;
-  for (size_t i = 0; i < peers_.size(); ++i) cluster.push_back(absl::StrCat("m", i, "=", peers_[i]));
   std::vector<std::string> arguments = {"etcd",
                                         "--name",
                                         absl::StrCat("m", member),
                                         "--data-dir",
-                                        absl::StrCat(folder_, "/", member, ".", life_),
+                                        DataFolder(member),
                                         "--listen-client-urls",
                                         endpoints_[member],
                                         "--advertise-client-urls",
@@ -84,7 +91,7 @@ void EtcdProcesses::Start(size_t member) {
                                         "--initial-advertise-peer-urls",
                                         peers_[member],
                                         "--initial-cluster",
-                                        absl::StrJoin(cluster, ","),
+                                        Cluster(),
                                         "--initial-cluster-token",
                                         token_,
                                         "--heartbeat-interval",
@@ -124,6 +131,24 @@ void EtcdProcesses::Wipe() {
   for (size_t i = 0; i < pids_.size(); ++i) Kill(i);
   ++life_;
   for (size_t i = 0; i < pids_.size(); ++i) Start(i);
+  AwaitHealthy();
+}
+
+std::string EtcdProcesses::Snapshot() {
+  std::string file = absl::StrCat(folder_, "/snapshot.", life_);
+  EXPECT_THAT(Control(endpoints_[0], "snapshot save " + file), testing::HasSubstr("saved"));
+  return file;
+}
+
+void EtcdProcesses::Restore(const std::string& snapshot) {
+  for (size_t i = 0; i < pids_.size(); ++i) Kill(i);
+  ++life_;
+  for (size_t i = 0; i < pids_.size(); ++i) {
+    Control(absl::StrCat("snapshot restore ", snapshot, " --name m", i, " --data-dir ", DataFolder(i),
+                         " --initial-cluster ", Cluster(), " --initial-cluster-token ", token_,
+                         " --initial-advertise-peer-urls ", peers_[i]));
+    Start(i);
+  }
   AwaitHealthy();
 }
 

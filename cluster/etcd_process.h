@@ -28,10 +28,15 @@ class EtcdProcesses {
   void AwaitHealthy();  // all members have a leader and a quorum
   // All of them, with other data: those of nobody.
   void Wipe();
+  // What there is, in a file; and all of them from such a file, with their former names, addresses and token.
+  std::string Snapshot();
+  void Restore(const std::string& snapshot);
   // What etcdctl prints for these arguments. Dies of nothing: a failure is text too.
   std::string Control(const std::string& arguments);
 
  private:
+  std::string Cluster() const;
+  std::string DataFolder(size_t member) const;
   static std::string Control(const std::string& endpoints, const std::string& arguments);
 
   const std::string token_;

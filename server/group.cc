@@ -179,7 +179,11 @@ void Group::CarryOutOne(const Action& action, Actions* more) {
       return;
     case Action::Kind::kCas: {
       const cluster::CasResult result = directory_->Cas(options_.name, action.expected, action.record);
-      if (!result.why.ok()) Log(LogLevel::kWarning, "the group's record", {{"reason", result.why.message()}});
+      uint64_t suppressed;
+      if (!result.why.ok() && record_log_.Allow(parts_.clock->NowNs(), &suppressed)) {
+        Log(LogLevel::kWarning, "the group's record cannot be changed",
+            {{"reason", result.why.message()}, {"suppressed", suppressed}});
+      }
       return member_.Swapped(result, more);
     }
     case Action::Kind::kRead: {

@@ -50,6 +50,7 @@
 #include "server/eraser.h"
 #include "server/follower.h"
 #include "server/group_stream.h"
+#include "server/log.h"
 #include "server/partition_locks.h"
 #include "server/refill.h"
 #include "server/server_time.h"
@@ -68,9 +69,11 @@ class Group {
     // Whether that member's process has ended, for certain. Empty: nobody can know.
     std::function<absl::StatusOr<bool>(uint64_t member)> has_ended;
     uint64_t incarnation = 0;
-    uint32_t layout = 0;                 // of tables that can follow each other
-    uint64_t begin_anew = 0;             // if this was the epoch of those who are gone; 0: never
-    std::string user = {}, secret = {};  // by which this server follows, where the primary has --users
+    uint32_t layout = 0;      // of tables that can follow each other
+    uint64_t begin_anew = 0;  // if this was the epoch of those who are gone; 0: never
+    // As whom this server follows others, where these have --users. The secret is asked for with each connection.
+    std::string user = {};
+    std::function<std::string()> secret = {};
     absl::Duration suspicion = absl::Milliseconds(300);
     absl::Duration lease = absl::Milliseconds(150);  // of the group, where this server begins it
     uint32_t replicas = 2, min_insync = 1;           // likewise
@@ -144,6 +147,8 @@ class Group {
   // Between looks whether anybody is left; and after this without a word nobody is, as far as can be told.
   static constexpr absl::Duration kLookForLoss = absl::Milliseconds(100);
   static constexpr absl::Duration kNobodyAnswers = absl::Seconds(5);
+  // For so long a backup may take to come to where the primary is that is to give its place to it.
+  static constexpr absl::Duration kLongestHandover = absl::Seconds(5);
   // Between attempts to change the record, where it cannot be written.
   static constexpr absl::Duration kProposeAgain = absl::Milliseconds(100);
 
@@ -268,6 +273,7 @@ class Group {
   void Depose(absl::string_view why);
   void TaskDone();
   absl::Time Now() const;
+  std::string Secret() const { return options_.secret ? options_.secret() : ""; }
 
   const Options options_;
   const std::unique_ptr<cluster::Directory> directory_;  // of the group's thread
@@ -304,7 +310,9 @@ class Group {
   absl::Time settle_at_ = absl::InfinitePast();  // the next look at the other groups of moves
   absl::Time begin_giving_at_ = absl::InfinitePast();
   uint64_t handover_record_ = 0;  // whoever has accepted it may be the next primary; 0: nobody wants another one
-  bool restores_ = false;         // it leads as soon as its workers know what the primary before told clients
+  absl::Time give_up_handover_at_ = absl::InfinitePast();
+  RateLimit record_log_;
+  bool restores_ = false;  // it leads as soon as its workers know what the primary before told clients
   bool deposed_ = false;
   bool has_threads_ = false;  // since Start()
 

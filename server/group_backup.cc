@@ -113,8 +113,8 @@ void Group::Dial(const Replica& primary) {
   auto endpoint = parts_.create_endpoint(primary.address);
   if (!endpoint.ok()) return;
   endpoint_ = *std::move(endpoint);
-  const Follower::Identity me = {options_.incarnation, primary.incarnation, member_.epoch(),
-                                 options_.user,        options_.secret,     parts_.address};
+  const Follower::Identity me = {options_.incarnation, primary.incarnation, member_.epoch(), options_.user, Secret(),
+                                 parts_.address};
   if (backup_ != nullptr) {
     follower_ = std::make_unique<Follower>(endpoint_.get(), backup_.get(), me);
   } else {

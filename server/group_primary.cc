@@ -32,6 +32,7 @@ bool Group::HandOver() {
   }
   const auto followers = stream_.followers();
   bool may_come = false;
+  std::string why_not = "no backup is in sync any more, and connected";
   for (const Replica& member : member_.configuration().members) {
     if (member.incarnation == options_.incarnation) continue;
     may_come = true;  // though it connects anew just now; who is gone is a member no more soon
@@ -39,14 +40,23 @@ bool Group::HandOver() {
     if (found == followers.end() || found->second.connection == 0) continue;
     if (handover_record_ == 0 || found->second.accepted < handover_record_) continue;
     if (stream_.committed() < handover_record_ || member_.is_proposing()) continue;
+    // Nobody would be primary until the next one can change the record.
+    if (absl::Status status = directory_->Get(options_.name, cluster::Freshness::kLatest).status(); !status.ok()) {
+      why_not = absl::StrCat("the group's record cannot be read: ", status.message());
+      may_come = false;
+      break;
+    }
     Depose("an operator wants another member to be primary");
     return true;
   }
-  if (may_come) {
-    if (handover_record_ == 0) handover_record_ = stream_.Append({});
+  if (may_come && handover_record_ == 0) {
+    handover_record_ = stream_.Append({});
+    give_up_handover_at_ = Now() + kLongestHandover;
     return false;
   }
-  Log(LogLevel::kError, "not handed over: no backup is in sync any more", {{"epoch", member_.epoch()}});
+  // Where the record cannot be changed nobody is removed from it who does not come.
+  if (may_come && Now() < give_up_handover_at_) return false;
+  Log(LogLevel::kError, "not handed over", {{"reason", why_not}, {"epoch", member_.epoch()}});
   handover_record_ = 0;
   absl::MutexLock lock(&mutex_);
   handover_ = false;

@@ -159,7 +159,7 @@ void Group::DialGiver() {
                                  .primary = primary.incarnation,
                                  .epoch = taking.giver.epoch,
                                  .user = options_.user,
-                                 .secret = options_.secret,
+                                 .secret = Secret(),
                                  .address = parts_.address,
                                  .move = taking.move.id,
                                  .taker = options_.name};

@@ -53,6 +53,7 @@ ABSL_FLAG(int64_t, max_clients, 1024, "connections at once");
 ABSL_FLAG(uint64_t, max_kept_sessions, 4096, "sessions of clients that are gone, kept to be resumed");
 ABSL_FLAG(absl::Duration, keep_sessions, absl::Minutes(10), "how long a session is kept");
 ABSL_FLAG(std::string, group, "", "where the record of its group is: file:///folder/NAME, etcd://host:port/NAME");
+ABSL_FLAG(std::string, group_user, "", "of --users: as whom this server follows others of its group; empty: as nobody");
 ABSL_FLAG(uint64_t, begin_group_anew, 0, "epoch of a group of which all members are gone; 0: none");
 ABSL_FLAG(absl::Duration, suspicion, absl::Milliseconds(300), "silence after which a backup takes the primary's place");
 ABSL_FLAG(absl::Duration, lease, absl::Milliseconds(150), "of the group, where this server begins it");
@@ -98,6 +99,8 @@ constexpr char kHelp[] = R"(kv_server keeps keys and values in memory that clien
   --keep_sessions=DURATION    for how long at most (10m)
   --group=URL                 be a member of a group, a primary and its backups, whose record is file:///folder/NAME or
                               etcd://host:port,host:port/NAME: docs/cluster.md
+  --group_user=NAME           of --users, with a secret and the role admin: as whom this server follows others of its
+                              group, where these have --users; over shm:// the kernel says who it is
   --begin_group_anew=EPOCH    if all members of the group are gone, and this was its epoch: begin it anew, with an empty
                               table. The log says when that is so, and which epoch
   --suspicion=DURATION        how long nothing is heard of the group's primary before a backup takes its place (300ms)
@@ -163,6 +166,7 @@ const std::vector<absl::string_view>& FlagNames() {
                                                                       "client_figures",
                                                                       "slow_ms",
                                                                       "group",
+                                                                      "group_user",
                                                                       "begin_group_anew",
                                                                       "suspicion",
                                                                       "lease",
@@ -227,6 +231,7 @@ ServerOptions OptionsFromFlags() {
   options.max_kept_sessions = absl::GetFlag(FLAGS_max_kept_sessions);
   options.keep_sessions_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_keep_sessions));
   options.group = absl::GetFlag(FLAGS_group);
+  options.group_user = absl::GetFlag(FLAGS_group_user);
   options.begin_group_anew = absl::GetFlag(FLAGS_begin_group_anew);
   options.suspicion_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_suspicion));
   options.lease_ms = absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_lease));

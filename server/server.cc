@@ -11,7 +11,11 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cluster/record.h"
 #include "farlook/version.h"
 #include "kv/cell_region.h"
@@ -64,6 +68,9 @@ uint64_t RandomNonzero() {
 // moment just waits for it.
 constexpr int kPatienceMs = 500;
 
+// How long the group's directory is waited for.
+constexpr int kDirectoryPatienceS = 10;
+
 // Starts threads that get no signals: those are for the caller's. Blocked before, for threads inherit it: later would
 // be too late.
 absl::Status WithoutSignals(const std::function<void()>& start) {
@@ -78,6 +85,20 @@ absl::Status WithoutSignals(const std::function<void()>& start) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return status;
+}
+
+// Etcd may be slow just now, or start together with this server.
+absl::StatusOr<std::unique_ptr<Group>> OpenPatiently(const Group::Options& options) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(kDirectoryPatienceS);
+  for (bool is_told = false;;) {
+    auto group = Group::Open(options);
+    if (!absl::IsUnavailable(group.status()) || absl::Now() >= deadline) return group;
+    if (!std::exchange(is_told, true)) {
+      Log(LogLevel::kWarning, "the group's record cannot be read; it is tried again",
+          {{"for_s", kDirectoryPatienceS}, {"reason", group.status().message()}});
+    }
+    absl::SleepFor(absl::Milliseconds(100));
+  }
 }
 
 }  // namespace
@@ -106,6 +127,7 @@ class Server::Impl {
   };
 
   absl::Status ReadUsers();
+  absl::Status CheckGroupUser() const;
   absl::Status OpenGroup();
   absl::Status Listen();
   absl::Status ListenAt(const std::string& address, int64_t socket_gid);
@@ -208,7 +230,16 @@ absl::Status Server::Impl::OpenGroup() {
   options.hash_seed = hash_seed_;
   options.layout = static_cast<uint32_t>(uint64_t{cluster::kRecordFormat} << 24 | kv::kLayoutVersion << 16 |
                                          static_cast<uint64_t>(facts_.partitions));
-  auto group = Group::Open(std::move(options));
+  options.user = options_.group_user;
+  if (!options.user.empty()) {
+    if (absl::Status status = CheckGroupUser(); !status.ok()) return status;
+    options.secret = [this] {
+      const auto users = users_->now();
+      const User* const user = users->Named(options_.group_user);
+      return user == nullptr ? std::string() : user->secret;
+    };
+  }
+  auto group = OpenPatiently(options);
   if (!group.ok()) return group.status();
   group_ = *std::move(group);
   if (locks.empty()) return absl::OkStatus();
@@ -216,6 +247,19 @@ absl::Status Server::Impl::OpenGroup() {
   if (!lock.ok()) return lock.status();
   process_lock_ = *std::move(lock);
   return absl::OkStatus();
+}
+
+// All members have the same users. What the file says later is the operator's business.
+absl::Status Server::Impl::CheckGroupUser() const {
+  const auto users = users_->now();
+  const User* const user = users->Named(options_.group_user);
+  const char* const wrong = user == nullptr        ? "is not there"
+                            : user->secret.empty() ? "has no secret, by which backups prove who they are"
+                            : !user->admin         ? "lacks the role admin, which backups need"
+                                                   : nullptr;
+  if (wrong == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--group_user=", options_.group_user, ": in ", options_.users, " that user ", wrong));
 }
 
 void Server::Impl::JoinGroup() {

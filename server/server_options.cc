@@ -80,6 +80,10 @@ absl::Status CheckGroup(const ServerOptions& options) {
   if (options.begin_group_anew != 0 && options.group.empty()) {
     return absl::InvalidArgumentError("--begin_group_anew is of a group: say which with --group");
   }
+  if (!options.group_user.empty() && (options.group.empty() || options.users.empty())) {
+    return absl::InvalidArgumentError(
+        "--group_user is one of --users, as whom this server follows others of its --group");
+  }
   if (options.suspicion_ms < kLeastSuspicionMs || options.suspicion_ms > kMostSuspicionMs) {
     return absl::InvalidArgumentError("--suspicion must be from 20ms to 1h");
   }

@@ -38,6 +38,7 @@ struct ServerOptions {
   std::string socket_group;                // likewise, by name or number; empty: this process'
   int64_t liveness_ms = 3000;              // in which a client that is silently gone is noticed (rdma, tcp)
   std::string group;                       // where the record of its group is (group_url.h); empty: it is in none
+  std::string group_user;                  // of `users`: as whom it follows others of its group; empty: as nobody
   uint64_t begin_group_anew = 0;           // the epoch of a group that is lost (docs/cluster.md); 0: none
   int64_t suspicion_ms = 300;              // without a word of the group's primary a backup takes its place
   int64_t lease_ms = 150;                  // of the group (docs/cluster.md), where this server begins it

@@ -928,5 +928,63 @@ TEST_F(EtcdGroupTest, WithoutEtcdTheGroupGoesOnAndAFailoverWaits) {
   ExpectAllItems();
 }
 
+// Nobody could take the primary's place.
+TEST_F(EtcdGroupTest, WithoutEtcdItIsNotHandedOver) {
+  StartBackup();
+  ASSERT_TRUE(client_->Put("key", "both").ok());  // the backup is in the present epoch
+  etcd.Signal(0, SIGSTOP);
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_TRUE(client_->Put("key", "value").ok());
+  EXPECT_TRUE(IsPrimary(*a_));
+  etcd.Signal(0, SIGCONT);
+  EXPECT_TRUE(HandOver(client_.get()).ok());
+  EXPECT_TRUE(IsPrimary(*b_));
+  ExpectAllItems();
+}
+
+// As docs/cluster.md has it done.
+TEST_F(EtcdGroupTest, GoesOnWithAnEtcdThatIsRestored) {
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  etcd.Restore(etcd.Snapshot());
+  chain.Advance(100);
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(IsPrimary(*b_));
+  chain.Advance(100);
+  AwaitBackup();
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// It knows less than the members: it is not believed, and they go on as they are.
+TEST_F(EtcdGroupTest, AnEtcdThatIsRestoredFromBeforeTheLastChangeIsNotBelieved) {
+  const std::string before = etcd.Snapshot();
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  etcd.Restore(before);
+  chain.Advance(100);
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(*a_));
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+TEST_F(EtcdGroupTest, AServerThatStartsWaitsForEtcd) {
+  etcd.Signal(0, SIGSTOP);
+  std::thread later([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2'500));  // a request ends after one second
+    etcd.Signal(0, SIGCONT);
+  });
+  StartBackup();
+  later.join();
+  ExpectAllItems();
+}
+
 }  // namespace
 }  // namespace farlook

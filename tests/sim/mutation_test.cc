@@ -110,8 +110,8 @@ constexpr Mutation kMutations[] = {
     {Break::kGivenIsErased, "ItemsErasedBeforeTheTakerIsCertain", Focus::kSlots},
     {Break::kTakenIsForgotten, "MoveForgottenBeforeTheGiverKnows", Focus::kSlots},
     {Break::kWaitingGetsNotWithdrawn, "WaitingGetReadAtTheFormerOwner", Focus::kSlots},
-    {Break::kFollowingNotRefused, "WritesBeforeWhatWasRefused", Focus::kSlots},
-    {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kSlots},
+    {Break::kFollowingNotRefused, "WritesBeforeWhatWasRefused", Focus::kSlots, 730},
+    {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kSlots, 3675},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

@@ -6,6 +6,7 @@
 ShmTest and TcpTest need nothing. VerbsTest wants an RDMA device at FARLOOK_RDMA_ADDRESS.
 """
 
+import collections
 import json
 import os
 import random
@@ -252,6 +253,40 @@ class TcpTest(NetworkTest, UsersTest):
 
   def address(self):
     return 'tcp://127.0.0.1:%d' % random.randrange(20000, 32000)
+
+  def test_members_of_a_group_prove_who_they_are(self):
+    self.write('users', 'app read,write secret=%s\nreport read secret=%s\ngroup read,admin secret=%s\nme admin uid=0\n' %
+               (APP, REPORT, OPS))
+    group = ['--group=file://' + self.directory + '/groups/g', '--users=' + self.users, '--replicas=3']
+    for user, why in (('nobody', 'is not there'), ('me', 'has no secret'), ('report', 'lacks the role admin')):
+      done = subprocess.run([KV_SERVER, '--listen=' + self.address(), *group, '--group_user=' + user],
+                            capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+      self.assertNotEqual(done.returncode, 0)
+      self.assertIn('that user ' + why, done.stderr)
+    first = self.start(self.address(), *group, '--group_user=group')
+    # Expect: one that does not say who it is, or has another secret, is not let in.
+    stranger = self.start(self.address(), *group)
+    first.wait_for('msg="client refused"')
+    other = self.write('others', 'group read,admin secret=%s\n' % APP)
+    self.start(self.address(), *group[:1], '--users=' + other, '--group_user=group')
+    first.wait_for('msg="client refused"', 2)
+    second = self.start(self.address(), *group, '--group_user=group')
+    first.wait_for('a backup is in sync')
+    both = collections.namedtuple('Both', 'address')(first.address + ',' + second.address)
+    self.assert_ok(self.cli(both, 'put', 'key', 'value', user='app', secret=APP))
+    status = self.cli(both, 'cluster', 'status', user='group', secret=OPS)[1]
+    self.assertEqual(status.count('backup '), 1, status)
+    self.assertIn('backup ' + second.address, status)
+    self.assertNotIn(stranger.address, status)
+    # Expect: a new secret is used without a restart.
+    self.write('users', 'app read,write secret=%s\ngroup read,admin secret=%s\n' % (APP, REPORT))
+    for server in (first, second):
+      server.process.send_signal(signal.SIGHUP)
+      server.wait_for('users read again')
+    self.assert_ok(self.cli(both, 'put', 'key', 'again', user='app', secret=APP))
+    first.process.kill()
+    second.wait_for('primary of the group')
+    self.assertIn('again', self.cli(both, 'get', 'key', user='app', secret=APP)[1])
 
 
 if __name__ == '__main__':

@@ -66,7 +66,8 @@ absl::StatusOr<std::vector<ClusterGroup>> ListGroups(Client* client, const Serve
 // its role, address and incarnation, and how many records it lags behind. UNIMPLEMENTED: it is in none.
 absl::StatusOr<std::string> GroupStatus(Client* client, const ServerOptions& options = {});
 // Has the primary give its place to a backup, and returns when another one serves; what clients have under way goes on
-// there. FAILED_PRECONDITION: no backup is in sync. DEADLINE_EXCEEDED: it takes longer.
+// there. FAILED_PRECONDITION: no backup is in sync, or the group's record cannot be read. DEADLINE_EXCEEDED: it takes
+// longer.
 absl::Status HandOver(Client* client, const ServerOptions& options = {});
 
 // Has the group have so many members, and a write at least `min_insync` of them (0: as many as before), and returns
