@@ -421,6 +421,8 @@ TEST_F(ServerTest, BadOptionsNameTheirFlag) {
   refused("--max_clients", [](ServerOptions& o) { o.max_clients = (1 << 20) + 1; });
   refused("--spin_us", [](ServerOptions& o) { o.spin_us = -1; });
   refused("node", [](ServerOptions& o) { o.numa_node = 1000; });
+  refused("--group_user", [](ServerOptions& o) { o.group_user = "group"; });
+  refused("--group_user", [](ServerOptions& o) { o.group_user = "group", o.users = "/none"; });
 }
 
 // Clients in threads of their own put, delete and count; in the end the table holds what they say.
