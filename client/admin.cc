@@ -154,9 +154,7 @@ absl::Status HandOver(Client* client, const ServerOptions& options) {
     if (now->primary != before->primary) return absl::OkStatus();
     if (!now->is_handed_over) {
       return absl::FailedPreconditionError(
-          "not handed over: the backup was lost meanwhile, or the group's record cannot be read; the log of the "
-          "primary "
-          "says which");
+          "not handed over: no backup came, or the group's record cannot be read: the primary's log says which");
     }
     absl::SleepFor(absl::Milliseconds(1));
   }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "server/group.h"
 #include "server/log.h"
 
@@ -61,6 +63,32 @@ bool Group::HandOver() {
   absl::MutexLock lock(&mutex_);
   handover_ = false;
   return false;
+}
+
+// "REPLICAS [MIN_INSYNC]"
+std::string Group::AskForSize(absl::string_view what) {
+  const auto refuse = [](absl::string_view why) { return absl::StrCat("refused: ", why, "\n"); };
+  if (known_.epoch == 0) return refuse("this is not the group's primary");
+  const std::vector<absl::string_view> words = absl::StrSplit(what, ' ');
+  Size size = {0, known_.min_insync};
+  if (words.size() > 2 || !absl::SimpleAtoi(words[0], &size.replicas) ||
+      (words.size() == 2 && !absl::SimpleAtoi(words[1], &size.min_insync))) {
+    return refuse("resize REPLICAS [MIN_INSYNC]");
+  }
+  if (size.replicas < 1 || size.replicas > cluster::kMaxReplicas || size.min_insync < 1) {
+    return refuse(absl::StrCat("a group has from 1 to ", cluster::kMaxReplicas, " replicas, and at least 1 in sync"));
+  }
+  if (size.min_insync > size.replicas) {
+    return refuse(absl::StrCat("of ", size.replicas, " replicas not ", size.min_insync,
+                               " can be in sync: give --min_insync as well"));
+  }
+  if (size.min_insync > known_.members.size() && size.min_insync > known_.min_insync) {
+    return refuse(absl::StrCat(known_.members.size(), " in sync at present: with --min_insync=", size.min_insync,
+                               " no write would be acknowledged until more are; first raise the number of replicas"));
+  }
+  asked_.size = size;
+  wake_.Wake();
+  return "begun\n";
 }
 
 // Carries out what an operator wants; tries again until the record says so.

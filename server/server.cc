@@ -14,12 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "cluster/record.h"
 #include "farlook/version.h"
 #include "kv/cell_region.h"
-#include "kv/cluster_map.h"
 #include "kv/region.h"
 #include "kv/table.h"
 #include "rdma/choices.h"
@@ -32,8 +28,8 @@
 #include "server/commit_gate.h"
 #include "server/counters.h"
 #include "server/group.h"
-#include "server/group_url.h"
 #include "server/log.h"
+#include "server/open_group.h"
 #include "server/partition_locks.h"
 #include "server/places.h"
 #include "server/process_lock.h"
@@ -68,9 +64,6 @@ uint64_t RandomNonzero() {
 // moment just waits for it.
 constexpr int kPatienceMs = 500;
 
-// How long the group's directory is waited for.
-constexpr int kDirectoryPatienceS = 10;
-
 // Starts threads that get no signals: those are for the caller's. Blocked before, for threads inherit it: later would
 // be too late.
 absl::Status WithoutSignals(const std::function<void()>& start) {
@@ -85,20 +78,6 @@ absl::Status WithoutSignals(const std::function<void()>& start) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return status;
-}
-
-// Etcd may be slow just now, or start together with this server.
-absl::StatusOr<std::unique_ptr<Group>> OpenPatiently(const Group::Options& options) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(kDirectoryPatienceS);
-  for (bool is_told = false;;) {
-    auto group = Group::Open(options);
-    if (!absl::IsUnavailable(group.status()) || absl::Now() >= deadline) return group;
-    if (!std::exchange(is_told, true)) {
-      Log(LogLevel::kWarning, "the group's record cannot be read; it is tried again",
-          {{"for_s", kDirectoryPatienceS}, {"reason", group.status().message()}});
-    }
-    absl::SleepFor(absl::Milliseconds(100));
-  }
 }
 
 }  // namespace
@@ -127,7 +106,6 @@ class Server::Impl {
   };
 
   absl::Status ReadUsers();
-  absl::Status CheckGroupUser() const;
   absl::Status OpenGroup();
   absl::Status Listen();
   absl::Status ListenAt(const std::string& address, int64_t socket_gid);
@@ -212,54 +190,11 @@ absl::Status Server::Impl::ReadUsers() {
 
 absl::Status Server::Impl::OpenGroup() {
   if (options_.group.empty()) return absl::OkStatus();
-  auto url = GroupUrl::Parse(options_.group);
-  if (!url.ok()) return url.status();
-  const std::string locks = url->locks();
-  Group::Options options;
-  options.name = url->name;
-  options.incarnation = facts_.incarnation;
-  options.open_directory = [url = *url] { return url.Open(); };
-  if (!locks.empty()) options.has_ended = [locks](uint64_t member) { return ProcessLock::HasEnded(locks, member); };
-  options.begin_anew = options_.begin_group_anew;
-  options.suspicion = absl::Milliseconds(options_.suspicion_ms);
-  options.lease = absl::Milliseconds(options_.lease_ms);
-  options.replicas = static_cast<uint32_t>(options_.replicas);
-  options.min_insync = static_cast<uint32_t>(options_.min_insync);
-  options.cluster = options_.cluster;
-  options.slots = *kv::ParseSlots(options_.slots);  // CheckOptions() found no fault with it
-  options.hash_seed = hash_seed_;
-  options.layout = static_cast<uint32_t>(uint64_t{cluster::kRecordFormat} << 24 | kv::kLayoutVersion << 16 |
-                                         static_cast<uint64_t>(facts_.partitions));
-  options.user = options_.group_user;
-  if (!options.user.empty()) {
-    if (absl::Status status = CheckGroupUser(); !status.ok()) return status;
-    options.secret = [this] {
-      const auto users = users_->now();
-      const User* const user = users->Named(options_.group_user);
-      return user == nullptr ? std::string() : user->secret;
-    };
-  }
-  auto group = OpenPatiently(options);
-  if (!group.ok()) return group.status();
-  group_ = *std::move(group);
-  if (locks.empty()) return absl::OkStatus();
-  auto lock = ProcessLock::Take(locks, facts_.incarnation);
-  if (!lock.ok()) return lock.status();
-  process_lock_ = *std::move(lock);
+  auto opened = server::OpenGroup(options_, facts_, hash_seed_, users_.get());
+  if (!opened.ok()) return opened.status();
+  group_ = std::move(opened->group);
+  process_lock_ = std::move(opened->lock);
   return absl::OkStatus();
-}
-
-// All members have the same users. What the file says later is the operator's business.
-absl::Status Server::Impl::CheckGroupUser() const {
-  const auto users = users_->now();
-  const User* const user = users->Named(options_.group_user);
-  const char* const wrong = user == nullptr        ? "is not there"
-                            : user->secret.empty() ? "has no secret, by which backups prove who they are"
-                            : !user->admin         ? "lacks the role admin, which backups need"
-                                                   : nullptr;
-  if (wrong == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--group_user=", options_.group_user, ": in ", options_.users, " that user ", wrong));
 }
 
 void Server::Impl::JoinGroup() {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/nearest.h"
 #include "client/cli/cluster_state.h"
 #include "client/cli/commands.h"
@@ -32,6 +33,11 @@ void PrintGroupStatus(const Context& context, absl::string_view text) {
       context.console.out().WriteLine(Escape(std::string(line)));
     } else if (const std::optional<JsonLine> move = MoveLineToJson(line); move.has_value()) {
       context.console.out().WriteLine(move->ToString());
+    } else if (uint64_t members, replicas, least;
+               words.size() == 7 && words[0] == "members" && absl::SimpleAtoi(words[1], &members) &&
+               absl::SimpleAtoi(absl::StripSuffix(words[3], ","), &replicas) && absl::SimpleAtoi(words[6], &least)) {
+      context.console.out().WriteLine(
+          JsonLine().Number("members", members).Number("replicas", replicas).Number("min_insync", least).ToString());
     } else if (words.size() == 2) {
       context.console.out().WriteLine(JsonLine().Bytes(words[0], words[1]).ToString());
     } else if (words.size() > 2) {

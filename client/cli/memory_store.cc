@@ -159,7 +159,8 @@ absl::Status MemoryStore::Kick(uint64_t id, const ServerOptions& options) {
 
 absl::StatusOr<std::string> MemoryStore::GroupStatus(const ServerOptions& options) {
   if (groups_.empty()) return absl::UnimplementedError("it is in no group");
-  return absl::StrCat("group ", options.group, "\nepoch 1\n");
+  const auto size = sizes_.find(options.group);
+  return absl::StrCat("group ", options.group, "\nepoch 1\n", size == sizes_.end() ? "" : size->second);
 }
 
 std::string MemoryStore::ClientStats() const { return absl::StrCat("operations ", operations_, "\n"); }

@@ -55,11 +55,9 @@ class MemoryStore : public Store {
   absl::StatusOr<std::string> GroupStatus(const ServerOptions& options) override;
   absl::Status HandOver(const ServerOptions& options) override { return GroupStatus(options).status(); }
   absl::Status ResizeGroup(uint32_t replicas, uint32_t min_insync, const ServerOptions& options) override {
-    resized_ = absl::StrCat(options.group, " ", replicas, " ", min_insync);
+    sizes_[options.group] = absl::StrCat("members ", replicas, " of ", replicas, ", at least ", min_insync, "\n");
     return GroupStatus(options).status();
   }
-  // What was asked for last: the group, replicas and members in sync.
-  const std::string& resized() const { return resized_; }
   absl::Status TakeSlots(const std::string&, const std::string&, const ServerOptions&) override { return NoMoves(); }
   absl::Status CancelMove(const ServerOptions&) override { return NoMoves(); }
   absl::Status LeaveCluster(const ServerOptions&) override { return NoMoves(); }
@@ -86,7 +84,7 @@ class MemoryStore : public Store {
   std::vector<ConnectedClient> clients_;
   std::vector<ClusterGroup> groups_;
   std::string address_ = "memory";
-  std::string resized_;
+  std::map<std::string, std::string> sizes_;  // of groups that were resized: a line of their status
   uint64_t incarnation_ = 1;
   uint64_t last_version_ = 0;
   uint64_t operations_ = 0;

@@ -126,10 +126,9 @@ TEST_F(ServerCommandsTest, OfAClusterAllGroupsAreMeant) {
   EXPECT_EQ(Run({"cluster", "handover"}), ExitCode::kUsage);
   EXPECT_EQ(Run({"cluster", "handover", "--group=kv.1"}), ExitCode::kOk);
   EXPECT_EQ(Run({"cluster", "resize", "3", "--group=kv.1"}), ExitCode::kOk);
-  EXPECT_EQ(store().resized(), "kv.1 3 0");
-  EXPECT_EQ(Run({"cluster", "resize", "3", "--group=kv.0", "--min_insync=2"}), ExitCode::kOk);
-  EXPECT_EQ(Out(), "group kv.0\nepoch 1\n");
-  EXPECT_EQ(store().resized(), "kv.0 3 2");
+  EXPECT_EQ(Out(), "group kv.1\nepoch 1\nmembers 3 of 3, at least 0\n") << "0: as before";
+  EXPECT_EQ(Run({"cluster", "resize", "3", "--group=kv.0", "--min_insync=2", "--json"}), ExitCode::kOk);
+  EXPECT_EQ(Out(), "{\"group\":\"kv.0\"}\n{\"epoch\":\"1\"}\n{\"members\":3,\"replicas\":3,\"min_insync\":2}\n");
 }
 
 TEST_F(ServerCommandsTest, WatchPrintsRates) {

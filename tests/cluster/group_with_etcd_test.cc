@@ -1,0 +1,152 @@
+// A group whose record is in etcd, as between hosts: an etcd that stands still, or was restored, included.
+#include <signal.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "cluster/etcd_process.h"
+#include "farlook/admin.h"
+#include "farlook/client.h"
+#include "gtest/gtest.h"
+#include "tests/cluster/group_fixture.h"
+#include "tests/faults/server_process.h"
+
+namespace farlook {
+namespace {
+
+// Constructed before the servers, and destroyed after them.
+struct Etcd {
+  cluster::EtcdProcesses etcd{1};
+};
+
+// Nobody but the members themselves says who has ended, as between hosts.
+class EtcdGroupTest : private Etcd, public GroupTest {
+ protected:
+  EtcdGroupTest() : GroupTest("300ms", "etcd://" + etcd.endpoints()[0].substr(strlen("http://")) + "/g") {}
+
+  using Etcd::etcd;
+};
+
+TEST_F(EtcdGroupTest, APrimaryThatIsStoppedKilledOrHandsOverIsReplaced) {
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  a_->Signal(SIGSTOP);
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(*b_));
+  a_->Signal(SIGCONT);
+  AwaitBackup();
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(*a_));
+  b_->Restart();
+  AwaitBackup();
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(status.ok()) << status;
+  chain.Advance(100);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// The directory is asked for nothing while a get or a write is under way. Until it is back nobody becomes primary.
+TEST_F(EtcdGroupTest, WithoutEtcdTheGroupGoesOnAndAFailoverWaits) {
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  etcd.Signal(0, SIGSTOP);
+  chain.Advance(1000);
+  EXPECT_TRUE(IsPrimary(*a_));
+  a_->Signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const uint64_t acknowledged = chain.acknowledged();
+  etcd.Signal(0, SIGCONT);
+  chain.Advance(100);
+  EXPECT_GE(chain.acknowledged(), acknowledged + 100);
+  EXPECT_TRUE(IsPrimary(*b_));
+  a_->Signal(SIGCONT);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// Nobody could take the primary's place.
+TEST_F(EtcdGroupTest, WithoutEtcdItIsNotHandedOver) {
+  StartBackup();
+  ASSERT_TRUE(client_->Put("key", "both").ok());  // the backup is in the present epoch
+  etcd.Signal(0, SIGSTOP);
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_TRUE(client_->Put("key", "value").ok());
+  EXPECT_TRUE(IsPrimary(*a_));
+  etcd.Signal(0, SIGCONT);
+  EXPECT_TRUE(HandOver(client_.get()).ok());
+  EXPECT_TRUE(IsPrimary(*b_));
+  ExpectAllItems();
+}
+
+// Nobody is removed from a record that cannot be changed, so the backup is still a member.
+TEST_F(EtcdGroupTest, ABackupThatDoesNotComeIsNotWaitedForForEver) {
+  StartBackup();
+  ASSERT_TRUE(client_->Put("key", "both").ok());
+  etcd.Signal(0, SIGSTOP);
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  etcd.Signal(0, SIGCONT);
+  b_->Restart();
+  AwaitBackup();
+  EXPECT_TRUE(IsPrimary(*a_)) << "what was given up is not carried out later";
+  EXPECT_TRUE(HandOver(client_.get()).ok());
+  ExpectAllItems();
+}
+
+// As docs/cluster.md has it done.
+TEST_F(EtcdGroupTest, GoesOnWithAnEtcdThatIsRestored) {
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  etcd.Restore(etcd.Snapshot());
+  chain.Advance(100);
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(IsPrimary(*b_));
+  chain.Advance(100);
+  AwaitBackup();
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// It knows less than the members: it is not believed, and they go on as they are.
+TEST_F(EtcdGroupTest, AnEtcdThatIsRestoredFromBeforeTheLastChangeIsNotBelieved) {
+  const std::string before = etcd.Snapshot();
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  etcd.Restore(before);
+  chain.Advance(100);
+  const absl::Status status = HandOver(client_.get());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(*a_));
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+TEST_F(EtcdGroupTest, AServerThatStartsWaitsForEtcd) {
+  etcd.Signal(0, SIGSTOP);
+  std::thread later([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2'500));  // a request ends after one second
+    etcd.Signal(0, SIGCONT);
+  });
+  StartBackup();
+  later.join();
+  ExpectAllItems();
+}
+
+}  // namespace
+}  // namespace farlook
