@@ -2,7 +2,13 @@
 #ifndef FARLOOK_RDMA_TCP_TEST_ADDRESS_H_
 #define FARLOOK_RDMA_TCP_TEST_ADDRESS_H_
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdint>
 #include <random>
 #include <string>
 
@@ -10,13 +16,27 @@
 
 namespace farlook::rdma::tcp {
 
-// Another one at each call, on this host. Other processes take theirs too, so the first one is random; all are below
-// the ports that the kernel hands out.
+inline bool IsUnused(uint16_t port) {
+  const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  const bool unused = bind(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  close(probe);
+  return unused;
+}
+
+// Another one at each call, on this host. Tests that run beside this one take theirs too, so the first one is random
+// and those that are taken are passed over; all are below the ports that the kernel hands out.
 inline std::string UnusedAddress() {
   constexpr unsigned kFirstPort = 20'000, kPorts = 12'000;
   static const unsigned start = std::random_device()();
   static std::atomic<unsigned> next{0};
-  return absl::StrCat("tcp://127.0.0.1:", kFirstPort + (start + next.fetch_add(1)) % kPorts);
+  for (;;) {
+    const auto port = static_cast<uint16_t>(kFirstPort + (start + next.fetch_add(1)) % kPorts);
+    if (IsUnused(port)) return absl::StrCat("tcp://127.0.0.1:", port);
+  }
 }
 
 }  // namespace farlook::rdma::tcp

@@ -9,6 +9,7 @@ FARLOOK_RDMA_ADDRESS.
 
 import os
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -19,11 +20,23 @@ TIMEOUT_S = 120
 PATIENT = '--timeout_ms=20000'
 
 
+def unused_port(host):
+  """One that no test beside this one listens at, and that the kernel gives to nobody who connects."""
+  while True:
+    port = random.randrange(20000, 32000)
+    with socket.socket() as probe:
+      try:
+        probe.bind((host, port))
+        return port
+      except OSError:
+        continue
+
+
 class AutoTest(unittest.TestCase):
   host = ''
 
   def setUp(self):
-    self.at = '%s:%d' % (self.host, random.randrange(20000, 32000))
+    self.at = '%s:%d' % (self.host, unused_port(self.host))
 
   def address(self, scheme):
     return '%s://%s' % (scheme, self.at)
