@@ -179,6 +179,7 @@ absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes) {
   if (bytes.size() != kv::LoadAs<uint32_t>(head + kRecordBytesOffset)) return Bad("its length is not what it says");
   if (batch.clock_us > kv::kExpiryTimeMask * 1000) return Bad("an impossible time");
   if (batch.first == 0 || batch.first + records < batch.first) return Bad("a sequence is out of range");
+  batch.records.reserve(std::min<size_t>(records, bytes.size() / kRecordHeadBytes));
   for (uint32_t i = 0; i < records; ++i) {
     absl::StatusOr<Record> record = TakeRecord(&bytes);
     if (!record.ok()) return record.status();

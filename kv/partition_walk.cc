@@ -31,6 +31,11 @@ bool Partition::WalkItems(WalkPlace* place, size_t budget,
 // Of an overflow bucket those that belong to main bucket `of`.
 void Partition::ShowBucket(const char* bucket, uint32_t of,
                            absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const {
+  // Their memory is fetched at once, where each would be waited for.
+  for (size_t i = 1; i < kWordsPerBucket; ++i) {
+    const Slot slot(LoadWord(bucket + 8 * i));
+    if (!slot.empty()) __builtin_prefetch(region_ + slot.offset());
+  }
   for (size_t i = 1; i < kWordsPerBucket; ++i) {
     const Slot slot(LoadWord(bucket + 8 * i));
     if (slot.empty()) continue;

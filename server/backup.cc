@@ -15,8 +15,9 @@ Backup::Backup(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock
 
 absl::Status Backup::Take(absl::string_view batch) {
   if (!failed_.ok()) return failed_;
+  now_ns_ = clock_->NowNs();
   const absl::Status taken =
-      stream_.Take(batch, time_.At(clock_->NowNs()), [this](const Record& record) { return Reserve(record); });
+      stream_.Take(batch, time_.At(now_ns_), [this](const Record& record) { return Reserve(record); });
   absl::Status applied = ApplyCommitted();
   if (failed_.ok() && absl::IsResourceExhausted(taken)) failed_ = taken;
   if (!failed_.ok()) return failed_;
@@ -41,6 +42,7 @@ absl::Status Backup::Cut(uint64_t to) {
 }
 
 absl::Status Backup::Promote() {
+  now_ns_ = clock_->NowNs();
   stream_.CommitAll();
   absl::Status applied = ApplyCommitted();
   while (UseAside()) continue;
@@ -71,7 +73,7 @@ bool Backup::SetAside(size_t pieces) {
     kv::Code code = kv::Code::kMakingRoom;
     while (code == kv::Code::kMakingRoom) {
       absl::MutexLock lock(locks_->at(0));
-      code = table_->Reserve(/*hash=*/0, "aside", kAsideBytes, &piece, clock_->NowNs());
+      code = table_->Reserve(/*hash=*/0, "aside", kAsideBytes, &piece, now_ns_);
     }
     if (code != kv::Code::kOk) return false;
     set_aside_.push_back(piece);
@@ -93,7 +95,7 @@ kv::Code Backup::Copy(const Record& record, uint64_t hash) {
   kv::Code code = kv::Code::kMakingRoom;
   while (code == kv::Code::kMakingRoom) {
     absl::MutexLock lock(locks_->of(hash));
-    code = table_->ReserveCopy(hash, record.key, record.value.size(), record.version, &reservation, clock_->NowNs(),
+    code = table_->ReserveCopy(hash, record.key, record.value.size(), record.version, &reservation, now_ns_,
                                record.flags, record.item_kind);
   }
   if (code != kv::Code::kOk) return code;
@@ -130,7 +132,7 @@ kv::Code Backup::Publish(const Record& record) {
   absl::MutexLock lock(locks_->of(reservation.hash));
   kv::PutParams params;
   params.expiry_ms = record.expires_ms;
-  return table_->Publish(reservation, params, clock_->NowNs()).code;
+  return table_->Publish(reservation, params, now_ns_).code;
 }
 
 absl::Status Backup::Apply(const Record& record) {
@@ -157,7 +159,7 @@ absl::Status Backup::Apply(const Record& record) {
     case Record::Kind::kDelete: {
       const uint64_t hash = table_->HashOf(record.key);
       absl::MutexLock lock(locks_->of(hash));
-      code = table_->Erase(hash, record.key, /*has_expired=*/record.session == 0, clock_->NowNs()).code;
+      code = table_->Erase(hash, record.key, /*has_expired=*/record.session == 0, now_ns_).code;
       if (code == kv::Code::kNotFound) code = kv::Code::kOk;  // a write of it was undone
       unplaced_.erase(record.key);
       break;
@@ -165,7 +167,7 @@ absl::Status Backup::Apply(const Record& record) {
     case Record::Kind::kTouch: {
       const uint64_t hash = table_->HashOf(record.key);
       absl::MutexLock lock(locks_->of(hash));
-      code = table_->Touch(hash, record.key, record.expires_ms, clock_->NowNs()).code;
+      code = table_->Touch(hash, record.key, record.expires_ms, now_ns_).code;
       if (code == kv::Code::kNotFound) code = kv::Code::kOk;  // a joiner's copy is yet to come, and says this too
       break;
     }

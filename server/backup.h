@@ -90,6 +90,7 @@ class Backup final : public RecordSink {
   // Keys for which the index has no place, as the primary's had none most likely: its next record of the key says so.
   absl::flat_hash_set<std::string> unplaced_;
   Outcomes outcomes_;
+  int64_t now_ns_ = 0;  // read once for each batch
   absl::Status failed_;
 };
 

@@ -77,7 +77,7 @@ class BackupTest : public ::testing::Test {
   // The backup is primary now, alone.
   void Succeed() {
     ASSERT_TRUE(backup_.Promote().ok());
-    next_stream_.OnAppended([this] { b_.gate().Advanced(); });
+    next_stream_.OnAppended([this] { b_.gate().Appended(); });
     next_stream_.Lead(kEpoch + 1, kBackup, backup_.accepted() + 1);
     next_stream_.SetMembers({});
     b_.worker().Restore(kPrimary, backup_.outcomes());

@@ -256,9 +256,7 @@ CommitGate::Begun CommitGate::ReadCounter(const kv::Request& request, uint64_t h
 void CommitGate::BeginErasure(uint64_t hash, Pending pending) {
   pending.kind = Kind::kDelete;
   const Begun begun = Append(hash, std::move(pending), {}, Outcome());
-  if (begun.sequence == 0) return;
-  absl::MutexLock lock(&errands_mutex_);
-  errands_.push_back({hash, begun});
+  if (begun.sequence != 0) Leave(hash, begun);
 }
 
 void CommitGate::BeginExpiry(uint64_t hash, absl::string_view key, bool wanted) {
@@ -313,8 +311,13 @@ bool CommitGate::HasPending(const kv::SlotSet& slots) {
 }
 
 void CommitGate::Leave(uint64_t hash, const Begun& begun) {
-  absl::MutexLock lock(&errands_mutex_);
-  errands_.push_back({hash, begun});
+  {
+    absl::MutexLock lock(&errands_mutex_);
+    errands_.push_back({hash, begun});
+    has_errands_.store(true, std::memory_order_seq_cst);
+  }
+  // Else whoever commits it sees that there is one.
+  if (begun.sequence <= committed()) Advanced();
 }
 
 // Each of those that are there, once: one that lacks room, or was undone, has its turn again after the others.
@@ -327,12 +330,12 @@ size_t CommitGate::EndErrands(LockTimes* times) {
       if (errands_.empty() || errands_.front().begun.sequence > committed()) return done;
       errand = errands_.front();
       errands_.pop_front();
+      if (errands_.empty()) has_errands_.store(false, std::memory_order_relaxed);
     }
     if (End(errand.hash, &errand.begun, times)) {
       ++done;
     } else {
-      Leave(errand.hash, errand.begun);
-      if (errand.begun.sequence <= committed()) Advanced();  // it waits for room, which is made at the next attempt
+      Leave(errand.hash, errand.begun);  // it may wait for room, which is made at the next attempt
     }
   }
   return done;
@@ -438,8 +441,14 @@ bool CommitGate::End(uint64_t hash, Begun* begun, LockTimes* times) {
 }
 
 void CommitGate::Advanced() {
-  turn_.fetch_add(1, std::memory_order_acq_rel);
-  for (const auto& wake : wakes_) wake();
+  turn_.fetch_add(1, std::memory_order_seq_cst);
+  const uint32_t why = Sleeper::kCommit | (has_errands_.load(std::memory_order_seq_cst) ? Sleeper::kErrand : 0);
+  for (Sleeper& sleeper : sleepers_) sleeper.Wake(why);
+}
+
+void CommitGate::Appended() {
+  records_.fetch_add(1, std::memory_order_seq_cst);
+  for (Sleeper& sleeper : sleepers_) sleeper.Wake(Sleeper::kRecord);
 }
 
 }  // namespace farlook::server

@@ -49,6 +49,7 @@
 #include "server/server_time.h"
 #include "server/serving.h"
 #include "server/session.h"
+#include "server/sleeper.h"
 
 namespace farlook::server {
 
@@ -163,14 +164,19 @@ class CommitGate {
 
   uint64_t committed() const { return stream_->committed(); }
   // Changes when more is committed, or a key is free that somebody waits for.
-  uint64_t turn() const { return turn_.load(std::memory_order_acquire); }
+  uint64_t turn() const { return turn_.load(std::memory_order_seq_cst); }
   // The stream's committed() has changed. Any thread.
   void Advanced();
+  // Changes when there is something to send.
+  uint64_t records() const { return records_.load(std::memory_order_seq_cst); }
+  // The stream has something to send. Any thread.
+  void Appended();
   // Of a cluster's group: which slots are its own. Requests of other keys end with kMoved, and nothing expires there.
   // REQUIRES that no other thread uses the gate yet.
   void SetServing(const Serving* serving) { serving_ = serving; }
-  // `wake` is called, by any thread, when turn() has changed. REQUIRES that no other thread uses the gate yet.
-  void AddWorker(std::function<void()> wake) { wakes_.push_back(std::move(wake)); }
+  // `wake` is called, by any thread, when turn() or records() has changed, and the worker said that it sleeps until
+  // then. REQUIRES that no other thread uses the gate yet.
+  Sleeper* AddWorker(std::function<void()> wake) { return &sleepers_.emplace_back(std::move(wake)); }
 
  private:
   using Kind = RecordStream::Kind;
@@ -227,10 +233,11 @@ class CommitGate {
   RecordStream* const stream_;
   const Serving* serving_ = nullptr;
   std::vector<Keys> partitions_;  // each under its lock
-  std::atomic<uint64_t> turn_{1};
-  std::vector<std::function<void()>> wakes_;
-  absl::Mutex errands_mutex_;  // is taken with the lock of a partition, and not the reverse
+  std::atomic<uint64_t> turn_{1}, records_{1};
+  std::deque<Sleeper> sleepers_;  // of all workers
+  absl::Mutex errands_mutex_;     // is taken with the lock of a partition, and not the reverse
   std::deque<Errand> errands_ ABSL_GUARDED_BY(errands_mutex_);  // by sequence, nearly
+  std::atomic<bool> has_errands_{false};
 };
 
 }  // namespace farlook::server

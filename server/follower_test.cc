@@ -28,6 +28,7 @@ class FollowerTest : public ::testing::Test {
  protected:
   FollowerTest() {
     stream_.OnAdvanced([this] { t_.gate().Advanced(); });
+    stream_.OnAppended([this] { t_.gate().Appended(); });
     stream_.SetMembers({kMe});
     stream_.Expect({kMe});
   }
@@ -66,6 +67,12 @@ class FollowerTest : public ::testing::Test {
     return wire;
   }
 
+  // The primary's worker does.
+  void Sleep() {
+    t_.PollAll();
+    while (!t_.worker().Arm()) t_.PollAll();
+    t_.wakes = 0;
+  }
   // Carries what there is, both ways, until nothing moves.
   void Carry(Wire& wire) {
     for (bool moved = true; moved;) {
@@ -108,6 +115,73 @@ TEST_F(FollowerTest, WhatThePrimaryWritesTheBackupHas) {
   EXPECT_EQ(b_.ReadKey("key9"), std::string(2000, 'v'));
   EXPECT_EQ(stream_.committed(), stream_.last());
   EXPECT_EQ(backup_.applied(), stream_.last());
+}
+
+// As there may be a million records in a second, nobody is woken for more.
+TEST_F(FollowerTest, AWorkerThatSleepsIsWokenOnceForWhatItHasToDo) {
+  FakeCall* call = t_.Connect();
+  // Nothing of it is this worker's.
+  Sleep();
+  stream_.Append({});
+  stream_.SetMembers({});
+  EXPECT_EQ(t_.wakes, 0);
+  // A client waits for an answer.
+  stream_.SetMembers({kMe});
+  EXPECT_FALSE(t_.Ask(call, MakePut(1, "key", "value")).has_value());
+  Sleep();
+  stream_.Append({});
+  EXPECT_EQ(t_.wakes, 0) << "nothing is committed by that";
+  stream_.SetMembers({});
+  t_.gate().Advanced();
+  EXPECT_EQ(t_.wakes, 1);
+  t_.PollAll();
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
+  // What nobody waits for, any worker ends.
+  stream_.SetMembers({kMe});
+  const uint64_t hash = t_.table().HashOf("other");
+  const CommitGate::Begun begun = t_.gate().Begin(MakePut(1, "other", "value"), hash, {7, 1}, true, nullptr);
+  t_.gate().Leave(hash, begun);
+  Sleep();
+  stream_.SetMembers({});
+  EXPECT_EQ(t_.wakes, 1);
+  t_.PollAll();
+  EXPECT_EQ(t_.ReadKey("other"), "value");
+}
+
+TEST_F(FollowerTest, AWorkerThatSleepsIsWokenForItsBackup) {
+  stream_.SetMembers({kMe, kMe + 1});
+  stream_.Expect({kMe, kMe + 1});
+  auto wire = Dial();
+  Carry(*wire);
+  Sleep();
+  stream_.Append({});
+  stream_.Append({});
+  EXPECT_EQ(t_.wakes, 1);
+  Carry(*wire);
+  EXPECT_EQ(backup_.accepted(), 2u);
+  EXPECT_EQ(backup_.applied(), 0u);
+  Sleep();
+  stream_.SetMembers({kMe});
+  EXPECT_EQ(t_.wakes, 1) << "it is to hear what is committed";
+  Carry(*wire);
+  EXPECT_EQ(backup_.applied(), 2u);
+}
+
+// Its client would wait for it for ever.
+TEST_F(FollowerTest, AWorkerDoesNotSleepBeforeItHasSeenAll) {
+  auto wire = Dial();
+  Carry(*wire);
+  FakeCall* call = t_.Connect();
+  EXPECT_FALSE(t_.Ask(call, MakePut(1, "key", "value")).has_value());
+  t_.PollAll();
+  stream_.SetMembers({});
+  EXPECT_FALSE(t_.worker().Arm()) << "it is committed";
+  t_.PollAll();
+  EXPECT_TRUE(t_.worker().Arm());
+  stream_.Append({});
+  EXPECT_FALSE(t_.worker().Arm()) << "there is something to send";
+  t_.PollAll();
+  EXPECT_TRUE(t_.worker().Arm());
 }
 
 TEST_F(FollowerTest, ABrokenConnectionIsGoneOnWith) {

@@ -60,7 +60,7 @@ Group::~Group() {
 void Group::Attach(Parts parts) {
   parts_ = std::move(parts);
   stream_.OnAdvanced([this] { parts_.gate->Advanced(); });
-  stream_.OnAppended([this] { parts_.gate->Advanced(); });
+  stream_.OnAppended([this] { parts_.gate->Appended(); });
 }
 
 void Group::Start(Parts parts) {

@@ -139,6 +139,9 @@ class Group {
  private:
   static constexpr size_t kMostKept = 64 << 20;  // bytes of records, for backups that lag
   static constexpr size_t kBucketsOfAStep = 64;
+  // Of records that are not accepted yet, copies wait for them: so a copy is sent from where it lies in a cache. Where
+  // others' records are that many all the time, there is a step in each tick.
+  static constexpr size_t kCopiesAhead = 4 << 20;
   static constexpr absl::Duration kDialAgain = absl::Milliseconds(10);
   // A turn that took longer was this server's own fault, and is no silence of the primary's.
   static constexpr absl::Duration kMostOfATurn = absl::Milliseconds(50);
@@ -266,6 +269,7 @@ class Group {
   bool RemoveSurplus();
   void FillOne();
   bool Fill();
+  Refill::Progress CopySome(Refill* refill);
   void WatchBackups();
   absl::string_view See(uint64_t incarnation, const GroupStream::Follower& state);
   void Remove(const cluster::Replica& backup, absl::string_view why);
@@ -302,6 +306,7 @@ class Group {
   uint64_t loss_is_told_ = 0;                                                             // of this epoch
   uint64_t filled_by_ = 0;  // the primary that backup_ heard first, or last
   std::unique_ptr<Filling> filling_;
+  absl::Time copy_at_ = absl::InfinitePast();  // also where much is not accepted yet
   std::map<uint64_t, BackupWatch> watched_;
   std::unique_ptr<Giving> giving_;
   std::unique_ptr<Taking> taking_;

@@ -19,6 +19,7 @@ using cluster::Replica;
 
 // Of a connection's beginning.
 constexpr int64_t kDialMs = 1000;
+constexpr size_t kPollsOfATurn = 8;
 
 }  // namespace
 
@@ -90,7 +91,10 @@ bool Group::Follow() {
   }
   if (follower_ == nullptr || !member_.Accepts(primary.incarnation, member_.epoch())) return false;
   if (follower_->follows()) refused_since_ = absl::InfiniteFuture();
-  return follower_->Poll() > 0;
+  // A primary that fills this server sends much at once, and all else that a turn looks at is seldom due.
+  size_t polls = 0;
+  while (polls < kPollsOfATurn && follower_->Poll() > 0) ++polls;
+  return polls > 0;
 }
 
 // Whether nothing was heard of the primary for too long. Called once in each turn, which takes in what came before.

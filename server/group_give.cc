@@ -91,7 +91,7 @@ bool Group::Give() {
     giving_.reset();
     return true;
   }
-  switch (giving.refill->Step(kBucketsOfAStep)) {
+  switch (CopySome(giving.refill.get())) {
     case Refill::Progress::kMore:
       return true;
     case Refill::Progress::kWaits:

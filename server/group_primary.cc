@@ -174,6 +174,12 @@ void Group::FillOne() {
   }
 }
 
+Refill::Progress Group::CopySome(Refill* refill) {
+  if (!refill->is_done() && stream_.kept_bytes() > kCopiesAhead && Now() < copy_at_) return Refill::Progress::kWaits;
+  copy_at_ = Now() + kTick;
+  return refill->Step(kBucketsOfAStep);
+}
+
 // Some of it. False: it waits.
 bool Group::Fill() {
   const auto followers = stream_.followers();
@@ -185,7 +191,7 @@ bool Group::Fill() {
     SetMembers();
     return true;
   }
-  switch (filling_->refill->Step(kBucketsOfAStep)) {
+  switch (CopySome(filling_->refill.get())) {
     case Refill::Progress::kMore:
       return true;
     case Refill::Progress::kWaits:

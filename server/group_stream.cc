@@ -71,6 +71,7 @@ uint64_t GroupStream::Append(const Record& record) {
                        .key = std::string(record.key),
                        .value = std::string(record.value)};
   uint64_t sequence = 0;
+  bool has_room = false;
   {
     absl::MutexLock lock(&mutex_);
     if (stream_ == nullptr) return 0;
@@ -80,9 +81,14 @@ uint64_t GroupStream::Append(const Record& record) {
       return 0;
     }
     sequence = *appended;
-    // Who appends looks at committed() afterwards.
-    if (must_accept_.has_value() && must_accept_->empty()) Advance();
+    if (must_accept_.has_value() && must_accept_->empty()) {
+      const bool was_refused = refused_at_bytes_ != 0;
+      Advance();
+      has_room = was_refused && refused_at_bytes_ == 0;
+    }
   }
+  // That it is committed already, who appends sees by itself.
+  if (has_room && advanced_) advanced_();
   if (appended_) appended_();
   return sequence;
 }
@@ -90,6 +96,11 @@ uint64_t GroupStream::Append(const Record& record) {
 uint64_t GroupStream::last() const {
   absl::MutexLock lock(&mutex_);
   return stream_ == nullptr ? 0 : stream_->last();
+}
+
+size_t GroupStream::kept_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return stream_ == nullptr ? 0 : stream_->kept_bytes();
 }
 
 void GroupStream::SetMembers(std::vector<uint64_t> must_accept) {
@@ -256,7 +267,7 @@ bool GroupStream::Advance() {
   if (must_accept_.has_value()) {
     const uint64_t committed = stream_->Commit(*must_accept_);
     waited_for = committed != committed_.load(std::memory_order_relaxed);
-    if (waited_for) committed_.store(committed, std::memory_order_release);
+    if (waited_for) committed_.store(committed, std::memory_order_seq_cst);
   }
   // A joiner that has accepted something makes room, though nothing is committed by that.
   if (refused_at_bytes_ != 0 && stream_->kept_bytes() < refused_at_bytes_) {

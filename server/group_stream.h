@@ -49,8 +49,9 @@ class GroupStream final : public RecordStream, public RecordSource {
   void Cease();
 
   uint64_t Append(const Record& record) override;
-  uint64_t committed() const override { return committed_.load(std::memory_order_acquire); }
+  uint64_t committed() const override { return committed_.load(std::memory_order_seq_cst); }
   uint64_t last() const;
+  size_t kept_bytes() const;  // of records that somebody has not accepted
 
   // Rule 4 of docs/cluster.md, from now on: Member::MustAccept(). Before it is called nothing is committed.
   void SetMembers(std::vector<uint64_t> must_accept);

@@ -4,10 +4,8 @@
 
 namespace farlook::server {
 
-bool Refill::Copy(uint64_t hash, absl::string_view key) {
-  kv::ItemView item;
-  const bool is_there = table_->Get(hash, key, &item).code == kv::Code::kOk;
-  switch (const CommitGate::Copied copied = gate_->Copy(hash, key, is_there ? &item : nullptr, from_); copied.result) {
+bool Refill::Copy(uint64_t hash, absl::string_view key, const kv::ItemView* item) {
+  switch (const CommitGate::Copied copied = gate_->Copy(hash, key, item, from_); copied.result) {
     case CommitGate::Copied::Result::kAppended:
       last_ = copied.sequence;
       ++copies_;
@@ -25,37 +23,45 @@ bool Refill::PayOwed() {
   for (size_t i = owed_.size(); i > 0; --i) {
     const uint64_t hash = table_->HashOf(owed_.front());
     absl::MutexLock lock(locks_->of(hash));
-    if (!Copy(hash, owed_.front())) owed_.push_back(std::move(owed_.front()));
+    kv::ItemView item;
+    const bool is_there = table_->Get(hash, owed_.front(), &item).code == kv::Code::kOk;
+    if (!Copy(hash, owed_.front(), is_there ? &item : nullptr)) owed_.push_back(std::move(owed_.front()));
     owed_.pop_front();
   }
   return owed_.empty();
 }
 
+// What the next few buckets hold. False: the stream is full.
+bool Refill::WalkOn() {
+  absl::MutexLock lock(locks_->at(partition_));
+  if (!is_begun_) {
+    const uint64_t told = gate_->BeginCopies(partition_, from_, [this](uint64_t hash, absl::string_view key) {
+      kv::ItemView item;  // what is there the walk meets
+      if (IsWanted(hash) && table_->Get(hash, key, &item).code != kv::Code::kOk) owed_.emplace_back(key);
+    });
+    if (told == 0) return false;
+    last_ = told;
+    is_begun_ = true;
+  }
+  const bool more = table_->Walk(partition_, &place_, kBucketsOfAHold, [this](uint64_t hash, const kv::ItemView& item) {
+    if (!IsWanted(hash)) return;
+    if (!Copy(hash, item.key, &item)) owed_.emplace_back(item.key);
+  });
+  if (!more) {
+    ++partition_;
+    is_begun_ = false;
+    place_ = {};
+  }
+  return true;
+}
+
 Refill::Progress Refill::Step(size_t buckets) {
   if (!PayOwed()) return Progress::kWaits;
-  if (partition_ == table_->partitions()) return Progress::kDone;
-  {
-    absl::MutexLock lock(locks_->at(partition_));
-    if (!is_begun_) {
-      const uint64_t told = gate_->BeginCopies(partition_, from_, [this](uint64_t hash, absl::string_view key) {
-        kv::ItemView item;  // what is there the walk meets
-        if (IsWanted(hash) && table_->Get(hash, key, &item).code != kv::Code::kOk) owed_.emplace_back(key);
-      });
-      if (told == 0) return Progress::kWaits;
-      last_ = told;
-      is_begun_ = true;
-    }
-    const bool more = table_->Walk(partition_, &place_, buckets, [this](uint64_t hash, const kv::ItemView& item) {
-      if (!IsWanted(hash)) return;
-      if (!Copy(hash, item.key)) owed_.emplace_back(item.key);
-    });
-    if (!more) {
-      ++partition_;
-      is_begun_ = false;
-      place_ = {};
-    }
+  for (size_t looked = 0; looked < buckets; looked += kBucketsOfAHold) {
+    if (partition_ == table_->partitions()) return Progress::kDone;
+    if (!WalkOn() || !owed_.empty()) return Progress::kWaits;
   }
-  return owed_.empty() ? Progress::kMore : Progress::kWaits;
+  return Progress::kMore;
 }
 
 }  // namespace farlook::server

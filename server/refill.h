@@ -45,13 +45,18 @@ class Refill {
   // Copies what some `buckets` buckets of the index hold.
   Progress Step(size_t buckets);
 
+  bool is_done() const { return partition_ == table_->partitions() && owed_.empty(); }
   uint64_t last() const { return last_; }
   uint64_t copies() const { return copies_; }
 
  private:
-  // Of its present item, if it has one. False: not now.
-  bool Copy(uint64_t hash, absl::string_view key);
+  // Others wait for the lock of the partition meanwhile, for as long as their items take to copy.
+  static constexpr size_t kBucketsOfAHold = 4;
+
+  // Of its present item, null if it has none. False: not now.
+  bool Copy(uint64_t hash, absl::string_view key, const kv::ItemView* item);
   bool PayOwed();
+  bool WalkOn();
   bool IsWanted(uint64_t hash) const { return slots_ == nullptr || (*slots_)[kv::ClusterSlotOf(hash)]; }
 
   const kv::Table* const table_;

@@ -54,7 +54,7 @@ struct Follower {
   // It is primary now, alone.
   void Succeed() {
     ASSERT_TRUE(backup.Promote().ok());
-    next.OnAppended([this] { t.gate().Advanced(); });
+    next.OnAppended([this] { t.gate().Appended(); });
     next.Lead(kEpoch + 1, id, backup.accepted() + 1);
     next.SetMembers({});
     t.worker().Restore(kPrimary, backup.outcomes());

@@ -30,7 +30,7 @@ Worker::Worker(const Shared& shared, SessionOptions sessions, std::function<void
       times_(shared.slow_ns, &stats_),
       mailbox_(wake),
       wake_(wake) {
-  if (shared_.gate != nullptr) shared_.gate->AddWorker(wake);
+  if (shared_.gate != nullptr) sleeper_ = shared_.gate->AddWorker(wake);
   if (shared_.counters == nullptr) return;
   counter_links_ = std::make_unique<CounterLinks>(shared_.counters, std::move(wake), shared_.counter_patience_ns);
 }
@@ -47,6 +47,8 @@ void Worker::Deliver(Arrival arrival) {
 }
 
 size_t Worker::Poll() {
+  if (sleeper_ != nullptr) [[unlikely]]
+    sleeper_->Woke();
   size_t done = 0;
   due_ns_ = kNever;
   // What had arrived by then is seen below, however long this takes, or the process stands still in between.
@@ -112,7 +114,7 @@ bool Worker::Arm() {
   }
   stats_.message_bytes.Set(message_bytes);
   if (looks_due_ > 0 || !armed || (!mailbox_.empty() && !arrivals_rest_)) return false;
-  if (shared_.gate != nullptr && shared_.gate->turn() != group_turn_) return false;
+  if (shared_.gate != nullptr && !ArmInGroup()) return false;
   looks_due_ = stuck_.size();
   return true;
 }

@@ -218,7 +218,9 @@ class Worker {
   void AwaitCommit(Link& link, uint64_t number, uint64_t hash, const CommitGate::Begun& begun,
                    absl::string_view payload);
   size_t PollGroup();
+  bool ArmInGroup();
   size_t RunTasks();
+  bool HasTasks();
   bool AnswerCommitted();
   void WaitForGroup(Link& link);
   void AskedAgain(Link& link, uint64_t number);
@@ -289,7 +291,9 @@ class Worker {
   };
   std::vector<Withheld> withheld_;
   std::vector<Link*> group_waiters_;  // whose held requests found a key busy, or the stream full
+  Sleeper* sleeper_ = nullptr;        // of its group
   uint64_t group_turn_ = 0;           // as it was seen last
+  uint64_t records_seen_ = 0;         // likewise, before what there was to send was sent
   std::vector<Link*> feeds_;          // of backups
 
   const std::function<void()> wake_;

@@ -101,7 +101,18 @@ void Worker::WaitForGroup(Link& link) {
   group_waiters_.push_back(&link);
 }
 
+// False: there is something to do.
+bool Worker::ArmInGroup() {
+  uint32_t why = Sleeper::kErrand;
+  if (!committing_.empty() || !withheld_.empty() || !group_waiters_.empty() || HasTasks()) why |= Sleeper::kCommit;
+  if (!feeds_.empty()) why |= Sleeper::kRecord | Sleeper::kCommit;  // backups hear of both
+  sleeper_->Sleeps(why);
+  if (shared_.gate->turn() != group_turn_) return false;
+  return feeds_.empty() || shared_.gate->records() == records_seen_;
+}
+
 size_t Worker::PollGroup() {
+  records_seen_ = shared_.gate->records();
   size_t done = RunTasks() + (feeds_.empty() ? 0 : PumpFeeds());
   const uint64_t turn = shared_.gate->turn();
   if (turn == group_turn_) return done;
@@ -137,6 +148,11 @@ void Worker::Do(std::function<bool()> task) {
     tasks_.push_back(std::move(task));
   }
   wake_();
+}
+
+bool Worker::HasTasks() {
+  absl::MutexLock lock(&tasks_mutex_);
+  return !tasks_.empty();
 }
 
 // Each once; those that are not done stay.

@@ -111,7 +111,7 @@ constexpr Mutation kMutations[] = {
     {Break::kTakenIsForgotten, "MoveForgottenBeforeTheGiverKnows", Focus::kSlots},
     {Break::kWaitingGetsNotWithdrawn, "WaitingGetReadAtTheFormerOwner", Focus::kSlots},
     {Break::kFollowingNotRefused, "WritesBeforeWhatWasRefused", Focus::kSlots, 730},
-    {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kSlots, 3675},
+    {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kSlots, 949},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

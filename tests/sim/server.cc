@@ -395,6 +395,9 @@ void SimServer::Poll() {
   if (kill_wanted_) return Destroy();
   if (deposed_) return BeginAnew();
   if (done > 0 || woken_) return Wake();
+  for (const auto& worker : parts_->workers) {
+    if (!worker->Arm()) return Wake();
+  }
   if (due_ns != server::Worker::kNever) {
     world_->scheduler.At(std::max(world_->now_ns() + 1, world_->now_ns() + due_ns - clock_.NowNs()),
                          [this] { Wake(); });

@@ -237,6 +237,7 @@ HEADERS = [
     "server/serving.h",
     "server/session.h",
     "server/shared.h",
+    "server/sleeper.h",
     "server/stat_text.h",
     "server/sweep.h",
     "server/tidy.h",
