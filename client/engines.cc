@@ -179,7 +179,10 @@ absl::Status Engines::ReceivedOther(absl::string_view message) {
 
 void Engines::Answered(Operation* operation, const kv::Reply& reply) {
   // Nothing was done. Its time goes on meanwhile, and takes it out by Session::Cancel().
-  if (reply.code == kv::Code::kMoved && follows_moves_ && IsOfAKey(operation->kind)) return moved_.Push(operation);
+  if (reply.code == kv::Code::kMoved && follows_moves_ && IsOfAKey(operation->kind)) {
+    operation->only_asked = session_.IsOnlyAsked(operation->number);
+    return moved_.Push(operation);
+  }
   absl::Status status = StatusOf(reply.code);
   switch (operation->kind) {
     case Kind::kGet:
@@ -301,7 +304,7 @@ void Engines::ForgetServer(absl::string_view news) {
 }
 
 void Engines::WithdrawMoved(absl::FunctionRef<bool(const Operation&)> which) {
-  const auto take = [this](Operation* operation) { moved_.Push(operation); };
+  const auto take = [this](Operation* operation) { MovedUnsent(operation); };
   reads_.Withdraw(which, take);
   counters_.Withdraw(which, take);
   if (!session_.has_sent()) session_.Withdraw(which, take);
@@ -318,7 +321,26 @@ void Engines::KeepOrder(absl::FunctionRef<bool(const Operation&)> out_of_order) 
       [out_of_order, &sent](const Operation& operation) {
         return out_of_order(operation) && !sent[kv::ClusterSlotOf(operation.hash)];
       },
-      [this](Operation* operation) { moved_.Push(operation); });
+      [this](Operation* operation) { MovedUnsent(operation); });
+}
+
+void Engines::MovedUnsent(Operation* operation) {
+  operation->only_asked = false;
+  operation->number = Operation::kNotSent;
+  moved_.Push(operation);
+}
+
+// Refusals come in the order of requests, but that of one which the server before had begun comes when the next one is
+// asked for it. Those of its key that were refused meanwhile are of the same session: none begins anew while a request
+// of the slot is under way.
+void Engines::Hold(Operation* operation) {
+  operation->engine = &session_;  // whose Cancel() takes it out of any queue
+  if (operation->only_asked) [[unlikely]] {
+    for (Operation* held = moved_.front(); held != nullptr; held = moved_.Next(held)) {
+      if (held->number > operation->number && held->key == operation->key) return moved_.PushBefore(held, operation);
+    }
+  }
+  moved_.Push(operation);
 }
 
 uint64_t Engines::memory_bytes() const {

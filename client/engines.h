@@ -138,11 +138,8 @@ class Engines {
   void FollowMoves() { follows_moves_ = true; }
   OperationQueue* moved() { return &moved_; }
   bool has_moved() const { return !moved_.empty(); }
-  // Where there is no server: one that was moved waits there too.
-  void Hold(Operation* operation) {
-    operation->engine = &session_;  // whose Cancel() takes it out of any queue
-    moved_.Push(operation);
-  }
+  // Where there is no server: one that was moved waits there too, in the order in which writes of its key were sent.
+  void Hold(Operation* operation);
   // What waits and was not sent goes there too, of those for which `which` is true; but requests only where none has
   // gone before that has no answer. REQUIRES not connected.
   void WithdrawMoved(absl::FunctionRef<bool(const Operation&)> which);
@@ -176,6 +173,7 @@ class Engines {
   void TtlAnswered(Operation* operation, const kv::Reply& reply);
   void Remember(const Operation& operation, const kv::Reply& reply);
   void AttachMirror(const Ready& ready);
+  void MovedUnsent(Operation* operation);
 
   const Parts parts_;
   const bool gets_by_reads_;  // else by messages

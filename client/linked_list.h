@@ -49,6 +49,8 @@ class LinkedList {
   // REQUIRES: it is in no list of this Tag.
   void Push(T* member) { Insert(ends_.prev_, member); }
   void PushFront(T* member) { Insert(&ends_, member); }
+  // Before `at`, which is in this list.
+  void PushBefore(T* at, T* member) { Insert(at->Linked<Tag>::prev_, member); }
   // The first, or null.
   T* Pop() {
     T* const member = front();

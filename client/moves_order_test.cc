@@ -123,6 +123,19 @@ TEST_F(ServedAgainTest, WhatIsUnderWayBehindItIsOnlyAskedForWhenItIsSentAgain) {
   ExpectWritten({"1", "2", "3"});
 }
 
+// The former primary had begun the first two, and then gave the slots away: so it refused the third. The next one knows
+// of neither.
+TEST_F(ServedAgainTest, WhatIsRefusedAfterALaterOneBeginsAnewBeforeIt) {
+  networks_[kGiver]->hold_requests = true;
+  for (const char* const value : {"1", "2", "3"}) Put(key_, value);
+  Refuse(SlotsOf({key_}));
+  networks_[kGiver]->ReleaseRequests({2});
+  PollFor(1);
+  ServeAgain();
+  Reconnect();
+  ExpectWritten({"1", "2", "3"});
+}
+
 // The window is full of what other slots' writes have under way; or of this slot's, behind which it is refused as well.
 TEST_F(ServedAgainTest, WhatWaitsToBeSentStaysBehindIt) {
   std::string other = "other";

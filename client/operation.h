@@ -104,6 +104,8 @@ struct Operation : Linked<QueueTag>, Linked<DeadlineTag> {
   bool touched = false;
   // Of a cluster: a write with which all begins anew that was refused of its slot.
   bool after_moved = false;
+  // Likewise: it was refused when it was only asked for, perhaps after writes of its key that were sent later.
+  bool only_asked = false;
   absl::string_view key;
   absl::string_view value;
   Condition condition;
@@ -130,7 +132,9 @@ struct Operation : Linked<QueueTag>, Linked<DeadlineTag> {
   Engine* engine = nullptr;  // the one that carries it out
   // Unless the operation is in that one's queue:
   Flight* flight = nullptr;  // of Reads and Counters
-  uint64_t number = 0;       // of the session: of its request
+  uint64_t number = 0;       // of the session: of its request; where it was refused, of that which was
+
+  static constexpr uint64_t kNotSent = UINT64_MAX;  // the number of one that moved before it was sent
 
   bool queued() const { return Linked<QueueTag>::linked(); }
 };

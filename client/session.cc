@@ -229,12 +229,15 @@ void Session::OnlyAskFor(absl::FunctionRef<bool(const Operation&)> which) {
   }
 }
 
+bool Session::IsOnlyAsked(uint64_t number) const {
+  return std::binary_search(only_asked_.begin(), only_asked_.end(), number);
+}
+
 // After a resumption. The queue waits until all of it found room.
 void Session::Repeat() {
   for (; repeat_ < next_; ++repeat_) {
     if (At(repeat_).answered) continue;
-    const bool only_asked = std::binary_search(only_asked_.begin(), only_asked_.end(), repeat_);
-    if (!(only_asked ? PostOnlyAsked(repeat_) : Post(repeat_))) return;
+    if (!(IsOnlyAsked(repeat_) ? PostOnlyAsked(repeat_) : Post(repeat_))) return;
     ++parts_.stats->resent_requests;
   }
 }

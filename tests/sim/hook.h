@@ -103,6 +103,7 @@ enum class Break : uint8_t {
   kWaitingGetsNotWithdrawn,
   kFollowingNotRefused,
   kOrderNotKept,
+  kHeldInOrderOfRefusals,
   kCount,
 };
 inline Break active_break = Break::kNone;

@@ -112,6 +112,7 @@ constexpr Mutation kMutations[] = {
     {Break::kWaitingGetsNotWithdrawn, "WaitingGetReadAtTheFormerOwner", Focus::kSlots},
     {Break::kFollowingNotRefused, "WritesBeforeWhatWasRefused", Focus::kSlots, 730},
     {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kSlots, 949},
+    {Break::kHeldInOrderOfRefusals, "WhatIsRefusedLateBeginsAnewLate", Focus::kSlots, 501111},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

@@ -323,6 +323,8 @@ EDITS = [
      "  return !BROKEN(kFollowingNotRefused) && link.moved != nullptr && IsWrite(request.type)"),
     # What is sent to the next primary is carried out there before what the former one refused.
     ("client/core.cc", "  if (owners_ != nullptr) KeepOrder();\n", "  if (owners_ != nullptr && !BROKEN(kOrderNotKept)) KeepOrder();\n"),
+    # Nor is what the next primary refuses put before what the former one had refused.
+    ("client/engines.cc", "  if (operation->only_asked) [[unlikely]] {\n", "  if (operation->only_asked && !BROKEN(kHeldInOrderOfRefusals)) {\n"),
     # The next primary does not know what became of writes.
     ("server/backup.cc", "  if (record.session != 0) {\n", "  if (record.session != 0 && !BROKEN(kOutcomesNotMirrored)) {\n"),
 ]
