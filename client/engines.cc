@@ -331,13 +331,16 @@ void Engines::MovedUnsent(Operation* operation) {
 }
 
 // Refusals come in the order of requests, but that of one which the server before had begun comes when the next one is
-// asked for it. Those of its key that were refused meanwhile are of the same session: none begins anew while a request
-// of the slot is under way.
+// asked for it. Writes of its key that were refused meanwhile are of the same session: none begins anew while a request
+// of the slot is under way. Nor were any withdrawn, so one that was not sent reads.
 void Engines::Hold(Operation* operation) {
   operation->engine = &session_;  // whose Cancel() takes it out of any queue
   if (operation->only_asked) [[unlikely]] {
     for (Operation* held = moved_.front(); held != nullptr; held = moved_.Next(held)) {
-      if (held->number > operation->number && held->key == operation->key) return moved_.PushBefore(held, operation);
+      const bool was_sent_later = held->number > operation->number && held->number != Operation::kNotSent;
+      if (was_sent_later && IsWrite(held->kind) && held->key == operation->key) {
+        return moved_.PushBefore(held, operation);
+      }
     }
   }
   moved_.Push(operation);

@@ -136,6 +136,30 @@ TEST_F(ServedAgainTest, WhatIsRefusedAfterALaterOneBeginsAnewBeforeIt) {
   ExpectWritten({"1", "2", "3"});
 }
 
+TEST_F(ServedAgainTest, WhatIsRefusedLateWaitsBeforeWritesThatWereSentAfterIt) {
+  const auto nobody = cores_[0]->MakeNobody();
+  std::deque<OwnedOperation> all;
+  std::vector<std::string> order;
+  const auto hold = [&](Kind kind, const std::string& key, const char* name, uint64_t number, bool only_asked) {
+    Operation& operation = all.emplace_back(kind, key, name).operation;
+    operation.number = number;
+    operation.only_asked = only_asked;
+    operation.deadline_ns = INT64_MAX;
+    nobody->Resume(&operation);
+  };
+  hold(Kind::kGet, key_, "unsent", Operation::kNotSent, false);
+  hold(Kind::kGet, key_, "get 99", 99, false);
+  hold(Kind::kPut, "other", "other 90", 90, false);
+  hold(Kind::kPut, key_, "37", 37, false);
+  hold(Kind::kPut, key_, "40", 40, false);
+  hold(Kind::kPut, key_, "38", 38, true);
+  hold(Kind::kPut, key_, "36", 36, true);
+  hold(Kind::kPut, key_, "41", 41, true);
+  nobody->TakeHeld([](const Operation&) { return true; },
+                   [&order](Operation* operation) { order.emplace_back(operation->value); });
+  EXPECT_EQ(order, (std::vector<std::string>{"unsent", "get 99", "other 90", "36", "37", "38", "40", "41"}));
+}
+
 // The window is full of what other slots' writes have under way; or of this slot's, behind which it is refused as well.
 TEST_F(ServedAgainTest, WhatWaitsToBeSentStaysBehindIt) {
   std::string other = "other";

@@ -82,6 +82,7 @@ void SimClient::Join() {
 void SimClient::Spread(const kv::ClusterMap& map) {
   std::vector<client::ClientCore*> cores;
   for (const kv::ClusterMap::Group& group : map.groups) {
+    if (group.members.empty()) continue;  // as Cores does
     const bool is_home = absl::StrContains(address_, group.members[0]);
     cores.push_back(is_home ? own_[0].get() : MakeCore(absl::StrJoin(group.members, ",")));
   }
