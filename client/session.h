@@ -75,6 +75,7 @@ class Session final : public Engine {
   // Of a session that was resumed, before the first Pump(): of what was sent and has no answer, those are only asked
   // for. The server says what became of it, or refuses it, as moved, and what follows of its slot.
   void OnlyAskFor(absl::FunctionRef<bool(const Operation&)> which);
+  // Whether the request of this number is one of those, on this connection.
   bool IsOnlyAsked(uint64_t number) const;
   // The session is gone. Hands each operation that was sent to `unknown` if it writes; else it goes back to the queue.
   // REQUIRES the connection that carried it is destroyed.

@@ -19,6 +19,8 @@ using cluster::Replica;
 
 // Of a connection's beginning.
 constexpr int64_t kDialMs = 1000;
+
+// Looks at what the primary sends, before all else has its turn again.
 constexpr size_t kPollsOfATurn = 8;
 
 }  // namespace

@@ -56,7 +56,7 @@ class Refill {
   // Of its present item, null if it has none. False: not now.
   bool Copy(uint64_t hash, absl::string_view key, const kv::ItemView* item);
   bool PayOwed();
-  bool WalkOn();
+  bool WalkOn();  // a few buckets
   bool IsWanted(uint64_t hash) const { return slots_ == nullptr || (*slots_)[kv::ClusterSlotOf(hash)]; }
 
   const kv::Table* const table_;
