@@ -1,5 +1,6 @@
 // A client of a group's primary believes what it READ only while the epoch words say that there is no other one.
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -71,6 +72,28 @@ TEST_F(CoreGroupTest, WhetherAnItemIsOverThePrimarySays) {
   EXPECT_FALSE(Hears(kv::RequestType::kGet));
   EXPECT_EQ(Get("over"), "value") << "this server says so";
   EXPECT_TRUE(Hears(kv::RequestType::kGet));
+}
+
+// Of a request that is sent again the next primary knows that the key was touched: neither with which value nor where
+// that lay.
+TEST_F(CoreGroupTest, WhatTheFormerPrimaryTouchedIsRead) {
+  server_->took_over = true;
+  Connect();
+  const auto touch = [this](absl::string_view key) {
+    auto owned = std::make_unique<OwnedOperation>(Kind::kGetAndTouch, key);
+    owned->operation.ttl_ms = 100'000;
+    core_->Start(&owned->operation);
+    PollFor(options_.timeout_ms, owned->operation);
+    Poll();
+    return owned;
+  };
+  const auto found = touch("key");
+  EXPECT_EQ(found->status(), absl::OkStatus());
+  EXPECT_EQ(found->result, "value");
+  server_->Put("empty", "");
+  const auto empty = touch("empty");
+  EXPECT_EQ(empty->status(), absl::OkStatus());
+  EXPECT_EQ(empty->result, "");
 }
 
 // The READ of the word is the last that completes.

@@ -294,6 +294,10 @@ std::string MiniServer::Execute(const kv::Request& request, bool refused, const 
           item.value.size() <= kv::kMaxReplyPayloadBytes) {
         payload = std::string(item.value);
       }
+      if (took_over) {
+        result.slot = kv::Slot();
+        payload.clear();
+      }
       break;
     case kv::RequestType::kPing:
       break;

@@ -73,6 +73,7 @@ class MiniServer {
   uint32_t gets = 0;         // that Welcomes allow in a message
   uint32_t puts = 0;         // likewise
   uint64_t group_epoch = 0;  // not 0: it is the primary of a group, whose other members have these addresses
+  bool took_over = false;    // from one that had touched keys: of that it knows the version alone
   uint32_t lease_us = 150'000;
   std::string backups;
   std::string primary = "fake://";  // of the group: its address

@@ -326,7 +326,7 @@ void SimClient::Found(const Slot& slot, history::Operation* record) {
                                       ? absl::string_view(slot.found)
                                       : absl::string_view(operation.to.buffer.data(), operation.value_bytes);
   record->found = history::WriteOfValue(value);
-  if (!CheckWrite(slot.key, record->found, "a get")) return;
+  if (!CheckWrite(slot.key, record->found, operation.touched ? "a get that touched" : "a get")) return;
   if (world_->writes[record->found].bytes != value.size() || !history::IsWhole(value, record->found)) {
     world_->Violate(absl::StrCat("a get found write #", record->found, " not as it was written"));
   }

@@ -17,42 +17,17 @@ using history::kNever;
 using history::Operation;
 using history::Outcome;
 
-// The moment in which an item ends: not before, and not after. kNever, kNever: it does not.
-struct End {
-  int64_t lo_ns = kNever, hi_ns = kNever;
-  bool finite() const { return lo_ns != kNever; }
-};
-
-class Moments {
- public:
-  explicit Moments(const ClockAt& clock_at) : clock_at_(clock_at) {}
-
-  End Of(const Operation& operation, int64_t ttl_ms) const {
-    if (ttl_ms == 0) return {};
-    const bool ended = operation.outcome == Outcome::kOk;
-    // The server may have started anew within the operation, so both clocks count.
-    const rdma::sim::SimClock first = clock_at_(operation.begin_ns);
-    const rdma::sim::SimClock last = ended ? clock_at_(operation.end_ns) : first;
-    return {
-        std::min(MomentOf(first, operation.begin_ns, ttl_ms), MomentOf(last, operation.begin_ns, ttl_ms)),
-        ended ? std::max(MomentOf(first, operation.end_ns, ttl_ms), MomentOf(last, operation.end_ns, ttl_ms)) : kNever};
+// When an item ends whose ttl began at this moment: as soon as the server's clock shows its time.
+int64_t MomentOf(const rdma::sim::SimClock& clock, int64_t begin_ns, int64_t ttl_ms) {
+  const server::ServerTime time;
+  const uint64_t end_ms = time.ExpiryMs(static_cast<uint64_t>(ttl_ms) * 1000, clock.At(begin_ns));
+  int64_t before = begin_ns, after = begin_ns + 2 * (ttl_ms + 2) * 1'000'000;
+  while (after - before > 1) {
+    const int64_t between = before + (after - before) / 2;
+    (kv::HasExpired(end_ms, time.At(clock.At(between))) ? after : before) = between;
   }
-
- private:
-  // When an item ends whose ttl began at this moment: as soon as the server's clock shows its time.
-  static int64_t MomentOf(const rdma::sim::SimClock& clock, int64_t begin_ns, int64_t ttl_ms) {
-    const server::ServerTime time;
-    const uint64_t end_ms = time.ExpiryMs(static_cast<uint64_t>(ttl_ms) * 1000, clock.At(begin_ns));
-    int64_t before = begin_ns, after = begin_ns + 2 * (ttl_ms + 2) * 1'000'000;
-    while (after - before > 1) {
-      const int64_t between = before + (after - before) / 2;
-      (kv::HasExpired(end_ms, time.At(clock.At(between))) ? after : before) = between;
-    }
-    return after;
-  }
-
-  const ClockAt& clock_at_;
-};
+  return after;
+}
 
 struct Touch {
   size_t place;
@@ -64,7 +39,7 @@ struct Touch {
 constexpr int64_t kSweptNs = 2'000'000'000;
 
 // The ends of a key's counters are deletions that nobody asked for. Returns what was there for too long.
-std::string AddEndsOfCounters(const Moments& moments, const std::vector<Lease>& leases, history::KeyHistory* history) {
+std::string AddEndsOfCounters(const EndOf& end_of, const std::vector<Lease>& leases, history::KeyHistory* history) {
   std::unordered_map<size_t, int64_t> ttls_ms;     // by place
   std::unordered_map<uint64_t, int64_t> swept_ns;  // by write
   for (const Lease& lease : leases) ttls_ms[lease.place] = lease.ttl_ms;
@@ -73,11 +48,11 @@ std::string AddEndsOfCounters(const Moments& moments, const std::vector<Lease>& 
     const Operation create = (*history)[i];
     if (create.type != history::Type::kCreateCounter) continue;
     if (create.outcome != Outcome::kOk && create.outcome != Outcome::kPending) continue;
-    End end = moments.Of(create, ttls_ms[i]);
+    End end = end_of(create, ttls_ms[i]);
     // Of a touch it is not known what it touched.
     for (const Lease& touch : leases) {
       if (!touch.touches || (*history)[touch.place].end_ns < create.begin_ns) continue;
-      end = {std::min(end.lo_ns, moments.Of((*history)[touch.place], touch.ttl_ms).lo_ns), kNever};
+      end = {std::min(end.lo_ns, end_of((*history)[touch.place], touch.ttl_ms).lo_ns), kNever};
     }
     if (!end.finite()) continue;
     Operation deletion;
@@ -106,7 +81,7 @@ struct Touches {
   std::vector<Touch> unsure;                              // which may have touched whatever value, or none
 };
 
-Touches Sort(const Moments& moments, const std::vector<Lease>& leases, history::KeyHistory* history) {
+Touches Sort(const EndOf& end_of, const std::vector<Lease>& leases, history::KeyHistory* history) {
   std::unordered_map<uint64_t, uint64_t> writes;  // by version
   for (const Operation& operation : *history) {
     if (operation.version == 0 || operation.outcome != Outcome::kOk) continue;
@@ -118,7 +93,7 @@ Touches Sort(const Moments& moments, const std::vector<Lease>& leases, history::
   for (const Lease& lease : leases) {
     Operation& operation = (*history)[lease.place];
     if (!lease.touches || (operation.outcome == Outcome::kNotFound && !lease.apart)) continue;
-    const Touch touch{lease.place, moments.Of(operation, lease.ttl_ms)};
+    const Touch touch{lease.place, end_of(operation, lease.ttl_ms)};
     const auto write = writes.find(operation.version);
     if (operation.outcome == Outcome::kOk && write != writes.end() && !lease.apart) {
       touches.sure[write->second].push_back(touch);
@@ -129,7 +104,7 @@ Touches Sort(const Moments& moments, const std::vector<Lease>& leases, history::
   return touches;
 }
 
-Operation EndOf(uint64_t write, Outcome outcome, End end) {
+Operation Expiry(uint64_t write, Outcome outcome, End end) {
   Operation operation;
   operation.type = history::Type::kExpire;
   operation.outcome = outcome;
@@ -142,10 +117,33 @@ Operation EndOf(uint64_t write, Outcome outcome, End end) {
 
 }  // namespace
 
-std::string AddEnds(const ClockAt& clock_at, const std::vector<Lease>& leases, history::KeyHistory* history) {
-  const Moments moments(clock_at);
-  if (std::string late = AddEndsOfCounters(moments, leases, history); !late.empty()) return late;
-  Touches touches = Sort(moments, leases, history);
+EndOf EndByClock(ClockAt clock_at) {
+  return [clock_at = std::move(clock_at)](const Operation& operation, int64_t ttl_ms) -> End {
+    if (ttl_ms == 0) return {};
+    const bool ended = operation.outcome == Outcome::kOk;
+    // The server may have started anew within the operation, so both clocks count.
+    const rdma::sim::SimClock first = clock_at(operation.begin_ns);
+    const rdma::sim::SimClock last = ended ? clock_at(operation.end_ns) : first;
+    return {
+        std::min(MomentOf(first, operation.begin_ns, ttl_ms), MomentOf(last, operation.begin_ns, ttl_ms)),
+        ended ? std::max(MomentOf(first, operation.end_ns, ttl_ms), MomentOf(last, operation.end_ns, ttl_ms)) : kNever};
+  };
+}
+
+End EndInGroup(const Operation& operation, int64_t ttl_ms) {
+  constexpr int64_t kDriftsPerMillion = 3'000;  // of three clocks: who counted, who took over, and the reader's
+  constexpr int64_t kCopiesNs = 3'000'000'000;  // all the ways of copies to those who joined since
+  constexpr int64_t kRoundedNs = 2'000'000;
+  if (ttl_ms == 0) return {};
+  const int64_t ttl_ns = ttl_ms * 1'000'000, drift_ns = ttl_ms * kDriftsPerMillion;
+  const bool ended = operation.outcome == Outcome::kOk;
+  return {operation.begin_ns + ttl_ns - drift_ns,
+          ended ? operation.end_ns + ttl_ns + drift_ns + kRoundedNs + kCopiesNs : kNever};
+}
+
+std::string AddEnds(const EndOf& end_of, const std::vector<Lease>& leases, history::KeyHistory* history) {
+  if (std::string late = AddEndsOfCounters(end_of, leases, history); !late.empty()) return late;
+  Touches touches = Sort(end_of, leases, history);
   std::unordered_map<size_t, Lease> puts;       // by place
   std::unordered_map<uint64_t, End> sure_ends;  // by version
   for (const Lease& lease : leases) {
@@ -156,7 +154,7 @@ std::string AddEnds(const ClockAt& clock_at, const std::vector<Lease>& leases, h
     const Operation write = (*history)[i];
     if (write.write == 0 || (write.outcome != Outcome::kOk && write.outcome != Outcome::kPending)) continue;
     const auto put = puts.find(i);
-    End end = moments.Of(write, put == puts.end() ? 0 : put->second.ttl_ms);
+    End end = end_of(write, put == puts.end() ? 0 : put->second.ttl_ms);
     bool sure = write.outcome == Outcome::kOk;
     if (put != puts.end() && put->second.keeps && write.type != history::Type::kInsert) {
       // Of a compare-and-set it is known what was there before.
@@ -182,7 +180,7 @@ std::string AddEnds(const ClockAt& clock_at, const std::vector<Lease>& leases, h
       earliest_ns = std::min(earliest_ns, touch.end.lo_ns);
     }
     if (!sure) {
-      if (earliest_ns != kNever) history->push_back(EndOf(write.write, Outcome::kPending, {earliest_ns, kNever}));
+      if (earliest_ns != kNever) history->push_back(Expiry(write.write, Outcome::kPending, {earliest_ns, kNever}));
       continue;
     }
     for (const Touch& touch : own) {
@@ -194,7 +192,7 @@ std::string AddEnds(const ClockAt& clock_at, const std::vector<Lease>& leases, h
       end = touch.end;
     }
     if (write.version != 0) sure_ends[write.version] = end;
-    if (end.finite()) history->push_back(EndOf(write.write, Outcome::kOk, end));
+    if (end.finite()) history->push_back(Expiry(write.write, Outcome::kOk, end));
   }
   return "";
 }

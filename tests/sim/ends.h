@@ -2,7 +2,8 @@
 //
 // A put with a ttl, or a touch, that took effect at some moment between its begin and its end gives the item a time of
 // the server's clock. A run knows that clock, so it knows the moment in which the item ends, but for where the server
-// rounds up to its next millisecond. A counter ends when the sweep comes, soon after.
+// rounds up to its next millisecond. A counter ends when the sweep comes, soon after. Of a group it is known from when
+// on an item may end, and when it must have.
 #ifndef FARLOOK_TESTS_SIM_ENDS_H_
 #define FARLOOK_TESTS_SIM_ENDS_H_
 
@@ -26,11 +27,26 @@ struct Lease {
   bool keeps = false;    // a put: the item ends when the one before would have, if that would
 };
 
-// Adds the ends of values to a key's history. `clock_at` says what clock the server had at a moment: it is set anew
-// with each start, and does not jump in between. Returns what is wrong: a touch succeeded after the end of what it
-// touched, or a counter was there long after its end. Else nothing.
+// The moment in which an item ends: not before, and not after. kNever, kNever: it does not.
+struct End {
+  int64_t lo_ns = history::kNever, hi_ns = history::kNever;
+  bool finite() const { return lo_ns != history::kNever; }
+};
+
+// When an item ends to which this operation gave that time; 0: all.
+using EndOf = std::function<End(const history::Operation& operation, int64_t ttl_ms)>;
+
+// Of one server. `clock_at` says what clock it had at a moment: it is set anew with each start, and does not jump in
+// between.
 using ClockAt = std::function<rdma::sim::SimClock(int64_t true_ns)>;
-std::string AddEnds(const ClockAt& clock_at, const std::vector<Lease>& leases, history::KeyHistory* history);
+EndOf EndByClock(ClockAt clock_at);
+// Of a group, whose members count the time each by their own clocks: what docs/cluster.md promises ("Expiry and
+// counters").
+End EndInGroup(const history::Operation& operation, int64_t ttl_ms);
+
+// Adds the ends of values to a key's history. Returns what is wrong: a touch succeeded after the end of what it
+// touched, or a counter was there long after its end. Else nothing.
+std::string AddEnds(const EndOf& end_of, const std::vector<Lease>& leases, history::KeyHistory* history);
 
 }  // namespace farlook::sim
 

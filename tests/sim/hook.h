@@ -104,6 +104,8 @@ enum class Break : uint8_t {
   kFollowingNotRefused,
   kOrderNotKept,
   kHeldInOrderOfRefusals,
+  kEndsByAnothersClock,
+  kEndNotRecorded,
   kCount,
 };
 inline Break active_break = Break::kNone;

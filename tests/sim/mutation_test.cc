@@ -113,6 +113,8 @@ constexpr Mutation kMutations[] = {
     {Break::kFollowingNotRefused, "WritesBeforeWhatWasRefused", Focus::kSlots, 730},
     {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kSlots, 949},
     {Break::kHeldInOrderOfRefusals, "WhatIsRefusedLateBeginsAnewLate", Focus::kSlots, 501111},
+    {Break::kEndsByAnothersClock, "EndsByTheClockOfAnotherMember", Focus::kGroupItems},
+    {Break::kEndNotRecorded, "ToldOverBeforeMembersAre", Focus::kGroupItems},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }

@@ -295,6 +295,42 @@ void FocusOnSlots(Plan* plan) {
   plan->keys = 12;
 }
 
+// What befalls items within one table, while that is copied and others take its place. (Groups do not evict.)
+void FocusOnItemsOfGroups(Plan* plan) {
+  rdma::sim::Random random(rdma::sim::Mix(plan->seed) + 5);
+  random.OneIn(4) ? FocusOnSlots(plan) : FocusOnGroup(plan);
+  plan->cells_shared = false;  // counters lie in their items
+  switch (random.Below(4)) {
+    case 0:
+      plan->grows = true;
+      plan->keys = 200;
+      plan->values = 3;
+      plan->operations = 3'000;
+      break;
+    case 1:
+      plan->large_values = true;
+      plan->keys = 80;
+      plan->values = 3;
+      plan->operations = 600;
+      break;
+    case 2:
+      plan->moves = true;
+      plan->keys = 16;
+      plan->operations = 800;
+      break;
+    default:
+      plan->expires = true;
+      plan->keys = 4;
+      break;
+  }
+  plan->counters = plan->expires ? random.OneIn(2) : random.OneIn(4);
+  if (plan->counters) plan->keys = std::max(plan->keys, 8);
+  if (!plan->large_values && !plan->moves) return;
+  // A joiner is sent megabytes.
+  plan->rates[static_cast<size_t>(Fault::kServerDeath)] = 3;
+  plan->nested = plan->nested_near = std::min(plan->nested, 2'000u);
+}
+
 void FocusOnBreaks(Plan* plan) {
   plan->grows = plan->large_values = plan->long_values = plan->moves = false;
   plan->operations = 2'000;
@@ -366,6 +402,10 @@ Plan DrawPlan(uint64_t seed, Focus focus) {
   }
   if (focus == Focus::kSlots) {
     FocusOnSlots(&plan);
+    return plan;
+  }
+  if (focus == Focus::kGroupItems) {
+    FocusOnItemsOfGroups(&plan);
     return plan;
   }
   if (focus == Focus::kBreaks) {

@@ -148,8 +148,9 @@ enum class Focus : uint8_t {
   kExpiry,      // items expire while they are read, touched, swept and evicted; clocks drift as far as is allowed for
   kGroup,       // replicas that die, stop, hand over, and change places, by a directory that answers late or not at all
   kSlots,       // the same of two groups, between which slots move
+  kGroupItems,  // groups, some of them two, whose items are many, or large, or move, or expire, or are counters
 };
-inline constexpr int kFoci = static_cast<int>(Focus::kSlots) + 1;
+inline constexpr int kFoci = static_cast<int>(Focus::kGroupItems) + 1;
 Plan DrawPlan(uint64_t seed, Focus focus);
 
 }  // namespace farlook::sim

@@ -210,8 +210,9 @@ void Simulation::Judge(RunResult* result) {
       if (world_.plan.evicts && !IsKept(key)) AllowEvictions(&history);
       if (world_.plan.expires) {
         const SimServer& of = *servers_[static_cast<size_t>(server)];
-        const std::string late =
-            AddEnds([&of](int64_t ns) { return of.ClockAt(ns); }, world_.LeasesOf(server, key), &history);
+        const EndOf end_of =
+            world_.plan.replicas > 0 ? EndOf(EndInGroup) : EndByClock([&of](int64_t ns) { return of.ClockAt(ns); });
+        const std::string late = AddEnds(end_of, world_.LeasesOf(server, key), &history);
         if (result->violation.empty()) result->violation = late;
       }
       const history::CheckResult check = history::Check(history, /*max_steps=*/20'000);

@@ -93,6 +93,18 @@ TEST(SimRunTest, SlotsMove) {
   EXPECT_GT(totals.sum.restarts, 30u);
 }
 
+TEST(SimRunTest, ItemsOfGroupsAreOfAllKinds) {
+  Totals totals;
+  for (uint64_t seed = 1; seed <= 40; ++seed) totals.Add(RunPlan(DrawPlan(seed, Focus::kGroupItems)));
+  EXPECT_GT(totals.sum.epochs, 400u);
+  EXPECT_GT(totals.sum.restarts, 100u);
+  EXPECT_GT(totals.sum.slot_moves, 20u);
+  EXPECT_GT(totals.sum.splits, 40u);
+  EXPECT_GT(totals.sum.moved_items, 100u);
+  EXPECT_GT(totals.sum.pulled_values, 300u);
+  EXPECT_GT(totals.sum.counter_requests, 2'000u);
+}
+
 // An answer to who looks at a member is lost, and all that is READ is doubted until it tries again.
 TEST(SimRunTest, WhatWasWrongOnceIsRight) {
   const Plan plan = DrawPlan(1886, Focus::kGroup);

@@ -114,16 +114,19 @@ void SimServer::Start() {
   SimServer* const paused = std::exchange(running, nullptr);  // another, which is not the one that stores now
   parts.table = *kv::Table::Create({region, region_bytes}, options);
 
-  if (world_->plan.large_values) {
+  // Replicas begin alike. One that begins anew is filled by another.
+  const bool filled = world_->plan.replicas == 0 || starts_ == 1;
+  if (world_->plan.large_values && filled) {
     // Leaves less.
-    const int sizes = static_cast<int>(world_->random.Between(2, 7));
+    const int sizes =
+        static_cast<int>(world_->plan.replicas > 0 ? 2 + world_->plan.seed % 6 : world_->random.Between(2, 7));
     for (int i = 0; i < sizes; ++i) {
       const std::string key = absl::StrCat("filler ", i);
       parts.table->Put(parts.table->HashOf(key), key, std::string(static_cast<size_t>(4'000 + i * 1'000), 'f'),
                        kv::Condition::kAlways, 0, 0);
     }
   }
-  if (world_->plan.moves) MakeSparse(parts.table.get());
+  if (world_->plan.moves && filled) MakeSparse(parts.table.get());
   parts.splits_before = parts.table->stats().splits;
   parts.locks = std::make_unique<server::PartitionLocks>(parts.table.get());
   if (world_->plan.replicas > 0) OpenGroup(options.incarnation);
@@ -306,14 +309,16 @@ void SimServer::MakeSparse(kv::Table* table) {
     if (code != kv::Code::kOk) break;
     ++keys;
   }
+  rdma::sim::Random alike(rdma::sim::Mix(world_->plan.seed) + 6);
+  rdma::sim::Random& random = world_->plan.replicas > 0 ? alike : world_->random;
   for (int i = 0; i < keys; ++i) {
-    if (world_->random.OneIn(2)) table->Delete(table->HashOf(key(i)), key(i), kv::Condition::kAlways, 0, 0);
+    if (random.OneIn(2)) table->Delete(table->HashOf(key(i)), key(i), kv::Condition::kAlways, 0, 0);
   }
 }
 
 // The region of the counters' cells; empty if there are none.
 absl::Span<char> SimServer::CreateCounters(uint64_t incarnation) {
-  if (!world_->plan.counters) return {};
+  if (!world_->plan.counters || world_->plan.replicas > 0) return {};
   const uint64_t bytes = kv::FirstCell() + static_cast<uint64_t>(world_->plan.cells) * kv::kCellStrideBytes;
   char* const region = TakeMemory((bytes + 4'095) / 4'096 * 4'096);
   kv::FormatCellRegion({region, bytes}, incarnation);
