@@ -30,8 +30,8 @@ int StatusOf(pid_t pid) {
 
 }  // namespace
 
-PeerProcess::PeerProcess(std::vector<std::string> command) {
-  command.insert(command.begin(), {"peer", "run"});
+PeerProcess::PeerProcess(std::vector<std::string> command, char host) {
+  if (host != 'a') command.insert(command.begin(), {"peer", std::string(1, host), "run"});
   pid_ = Spawn(std::move(command));
 }
 

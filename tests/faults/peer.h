@@ -1,4 +1,4 @@
-// For tests in two guests (tests/vm, --hosts=2): the other host, and processes there.
+// For tests in several guests (tests/vm, --hosts): another host, and processes there.
 #ifndef FARLOOK_TESTS_FAULTS_PEER_H_
 #define FARLOOK_TESTS_FAULTS_PEER_H_
 
@@ -9,10 +9,11 @@
 
 namespace farlook {
 
-// A process on the other host, in the same directory. Thread safety: none.
+// A process on another host, in the same directory. Thread safety: none.
 class PeerProcess {
  public:
-  explicit PeerProcess(std::vector<std::string> command);
+  // `host`: a, on which the test runs, b, or c.
+  explicit PeerProcess(std::vector<std::string> command, char host = 'b');
   ~PeerProcess();  // gives it up: it ends with its host at the latest
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;

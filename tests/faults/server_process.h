@@ -38,6 +38,7 @@ class ServerProcess {
 
  private:
   void Start(const std::vector<std::string>& more_flags);
+  void Spawn(const std::vector<std::string>& more_flags);
 
   const std::vector<std::string> flags_;
   const std::string address_;

@@ -44,7 +44,7 @@ void Board::End(Entry* entry, const history::Operation& operation) {
 }
 
 uint64_t Board::NewWrite(int key) {
-  // 0 is none, so neither host numbers from there.
+  // 0 is none, so no host numbers from there.
   const uint64_t count = shared_->writes.fetch_add(1) + 1;
   const uint64_t write = (count * kHosts + host_) * kKeys + static_cast<uint64_t>(key);
   return write < kMaxWrites ? write : 0;
@@ -78,7 +78,7 @@ std::vector<history::KeyHistory> Board::Histories() const {
   return histories;
 }
 
-// Both hosts run the same program.
+// All hosts run the same program.
 bool Board::Write(const std::string& path) const {
   std::ofstream file(path, std::ios::binary);
   file.write(shared_->violation.data(), static_cast<std::streamsize>(shared_->violation.size()));
@@ -90,7 +90,7 @@ bool Board::Write(const std::string& path) const {
   return file.good();
 }
 
-bool Board::Merge(const std::string& path, const std::function<int64_t(int64_t)>& earliest,
+bool Board::Merge(const std::string& path, int host, const std::function<int64_t(int64_t)>& earliest,
                   const std::function<int64_t(int64_t)>& latest) {
   std::ifstream file(path, std::ios::binary);
   std::array<char, sizeof shared_->violation> violation{};
@@ -98,7 +98,7 @@ bool Board::Merge(const std::string& path, const std::function<int64_t(int64_t)>
   if (violation[0] != '\0') Violate(violation.data());
   Entry entry;
   while (file.read(reinterpret_cast<char*>(&entry), sizeof entry)) {
-    entry.operation.client += kLanes;
+    entry.operation.client += host * kLanes;
     entry.operation.begin_ns = earliest(entry.operation.begin_ns);
     if (entry.operation.end_ns != history::kNever) entry.operation.end_ns = latest(entry.operation.end_ns);
     merged_.push_back(entry);

@@ -21,7 +21,7 @@ class Board {
  public:
   static constexpr int kKeys = 6;
   static constexpr int kLanes = 32;  // one for each process that a test starts on a host
-  static constexpr int kHosts = 2;
+  static constexpr int kHosts = 3;
 
   struct Entry {
     history::Operation operation;
@@ -59,13 +59,13 @@ class Board {
 
   // What a host wrote down, as a file. False: it could not be written, or is not one.
   bool Write(const std::string& path) const;
-  // Adds what another host wrote. Its times are of its own clock: `earliest` and `latest` tell within which two of this
-  // host's a time of the other's lies. REQUIRES: nobody begins anything any more.
-  bool Merge(const std::string& path, const std::function<int64_t(int64_t)>& earliest,
+  // Adds what the host of that number wrote. Its times are of its own clock: `earliest` and `latest` tell within which
+  // two of this host's a time of the other's lies. REQUIRES: nobody begins anything any more.
+  bool Merge(const std::string& path, int host, const std::function<int64_t(int64_t)>& earliest,
              const std::function<int64_t(int64_t)>& latest);
 
  private:
-  static constexpr uint32_t kEntries = 6'000;                // of a lane
+  static constexpr uint32_t kEntries = 12'000;               // of a lane
   static constexpr uint64_t kMaxWrites = uint64_t{1} << 17;  // what tests/history/values.h can number
   struct Lane {
     std::atomic<uint32_t> begun;

@@ -1,14 +1,17 @@
 #include "tests/linearizable/host_time.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "tests/linearizable/board.h"
@@ -41,6 +44,32 @@ void Require(bool fine, const char* what) {
 bool Arrives(int socket) {
   pollfd wanted{socket, POLLIN, 0};
   return poll(&wanted, 1, kPatienceMs) == 1;
+}
+
+// A descriptor that is closed by the last who knows it.
+std::shared_ptr<const int> Owned(int fd) {
+  return {new int(fd), [](const int* owned) {
+            close(*owned);
+            delete owned;
+          }};
+}
+
+// Nothing: the link is cut, or the interface down.
+TimeAsker::Question OfServer(const std::string& ip, int port) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const sockaddr_in address = AddressOf(ip, port);
+  Require(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0, "connect");
+  return [socket = Owned(fd), number = int64_t{0}]() mutable -> std::optional<int64_t> {
+    Question question{++number, 0};
+    if (send(*socket, &question, sizeof question, 0) != sizeof question) return std::nullopt;
+    // Answers that come too late are of other questions.
+    while (Arrives(*socket)) {
+      if (recv(*socket, &question, sizeof question, 0) == sizeof question && question.number == number) {
+        return question.answer_ns;
+      }
+    }
+    return std::nullopt;
+  };
 }
 
 }  // namespace
@@ -81,34 +110,20 @@ void TimeServer::Serve() {
   }
 }
 
-TimeAsker::TimeAsker(const std::string& ip, int port) : socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-  const sockaddr_in address = AddressOf(ip, port);
-  Require(connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0, "connect");
-  thread_ = std::thread([this] { Ask(); });
-}
+TimeAsker::TimeAsker(const std::string& ip, int port) : TimeAsker(OfServer(ip, port), 500) {}
 
-TimeAsker::~TimeAsker() {
-  Stop();
-  close(socket_);
-}
+TimeAsker::TimeAsker(Question question, int pause_us)
+    : question_(std::move(question)), pause_us_(pause_us), thread_([this] { Ask(); }) {}
+
+TimeAsker::~TimeAsker() { Stop(); }
 
 void TimeAsker::Ask() {
-  for (int64_t number = 1; !stop_; ++number) {
-    Question question{number, 0};
+  for (; !stop_; usleep(static_cast<useconds_t>(pause_us_))) {
     const int64_t asked_ns = HostNowNs();
-    if (send(socket_, &question, sizeof question, 0) != sizeof question) {
-      usleep(1'000);  // the interface may be down
-      continue;
-    }
-    // Answers that come too late are of other questions.
-    bool answered = false;
-    while (!answered && Arrives(socket_)) {
-      answered = recv(socket_, &question, sizeof question, 0) == sizeof question && question.number == number;
-    }
-    if (!answered) continue;
-    told_.push_back({asked_ns, question.answer_ns, HostNowNs()});
+    const std::optional<int64_t> there_ns = question_();
+    if (!there_ns.has_value()) continue;
+    told_.push_back({asked_ns, *there_ns, HostNowNs()});
     last_asked_ns_ = asked_ns;
-    usleep(500);
   }
 }
 
@@ -122,6 +137,35 @@ std::vector<TimeTold> TimeAsker::Stop() {
   stop_ = true;
   if (thread_.joinable()) thread_.join();
   return std::move(told_);
+}
+
+TimeAsker::Question MachineTime(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  Require(fd >= 0, path.c_str());
+  // The machine's kernel reads its clock when it writes the byte. That it may do so in ticks of some milliseconds makes
+  // moments equal, and confuses none.
+  return [file = Owned(fd)]() -> std::optional<int64_t> {
+    struct stat status {};
+    if (pwrite(*file, "x", 1, 0) != 1 || fstat(*file, &status) != 0) return std::nullopt;
+    return int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+  };
+}
+
+bool WriteTold(const std::vector<TimeTold>& told, const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) return false;
+  const bool written = std::fwrite(told.data(), sizeof(TimeTold), told.size(), file) == told.size();
+  return std::fclose(file) == 0 && written;
+}
+
+std::vector<TimeTold> ReadTold(const std::string& path) {
+  std::vector<TimeTold> told;
+  if (std::FILE* file = std::fopen(path.c_str(), "r"); file != nullptr) {
+    TimeTold one;
+    while (std::fread(&one, sizeof one, 1, file) == 1) told.push_back(one);
+    std::fclose(file);
+  }
+  return told;
 }
 
 int64_t EarliestThere(const std::vector<TimeTold>& told, int64_t here_ns) {

@@ -34,24 +34,6 @@ std::string self;  // this program
 
 std::string OwnAddress() { return std::getenv("FARLOOK_RDMA_ADDRESS"); }
 
-// What the other host was told of this one's clock, as a file.
-bool WriteTold(const std::vector<TimeTold>& told, const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) return false;
-  const bool written = std::fwrite(told.data(), sizeof(TimeTold), told.size(), file) == told.size();
-  return std::fclose(file) == 0 && written;
-}
-
-std::vector<TimeTold> ReadTold(const std::string& path) {
-  std::vector<TimeTold> told;
-  if (std::FILE* file = std::fopen(path.c_str(), "r"); file != nullptr) {
-    TimeTold one;
-    while (std::fread(&one, sizeof one, 1, file) == 1) told.push_back(one);
-    std::fclose(file);
-  }
-  return told;
-}
-
 // The other host's part.
 int UseFromThere(const std::string& address, int time_port, const std::string& path) {
   TimeAsker time(std::getenv("FARLOOK_RDMA_PEER_ADDRESS"), time_port);
@@ -106,7 +88,8 @@ void UseFromBoth() {
   const std::vector<TimeTold> told = ReadTold(path + ".time");
   ASSERT_GT(told.size(), 2u);
   ASSERT_TRUE(board.Merge(
-      path, [&](int64_t ns) { return EarliestThere(told, ns); }, [&](int64_t ns) { return LatestThere(told, ns); }));
+      path, /*host=*/1, [&](int64_t ns) { return EarliestThere(told, ns); },
+      [&](int64_t ns) { return LatestThere(told, ns); }));
   ExpectLinearizable(board, &wipe);
   const int others = ToldOfTheOther(board);
   std::printf("%d values of the other host were found; %zu times told\n", others, told.size());

@@ -34,12 +34,11 @@ Type DrawType(bool counter, uint64_t dice) {
   return dice < 92 ? Type::kCompareAndSet : Type::kDelete;
 }
 
-// Draws an operation and writes it down. False: the log is full.
-bool User::Ask(Asked* asked) {
-  const auto key = static_cast<int>(Below(Board::kKeys));
+// Draws the rest of an operation and writes it down. False: the log is full.
+bool User::Ask(int key, Type type, Asked* asked) {
   const auto place = static_cast<size_t>(key);
   history::Operation record;
-  const Type type = record.type = DrawType(/*counter=*/key % 2 == 1, Below(100));
+  record.type = type;
   record.began = ++places_;
   const std::string name = absl::StrCat("key", key);
   const int64_t timeout_ms = Below(20) == 0 ? 1 + static_cast<int64_t>(Below(5)) : 2'000;
@@ -138,7 +137,11 @@ bool User::Step() {
   std::array<Asked, kMostAtOnce> asked;
   const size_t count = 1 + Below(kMostAtOnce);
   size_t begun = 0;
-  while (begun < count && Ask(&asked[begun])) ++begun;
+  for (bool room = true; room && begun < count; begun += room ? 1 : 0) {
+    const auto key = static_cast<int>(Below(Board::kKeys));
+    const Type type = DrawType(/*counter=*/key % 2 == 1, Below(100));
+    room = Ask(key, type, &asked[begun]);
+  }
   std::array<AsyncOperation*, kMostAtOnce> operations;
   for (size_t i = 0; i < begun; ++i) operations[i] = asked[i].operation.get();
   client_->Start(std::span(operations).first(begun));
@@ -146,6 +149,19 @@ bool User::Step() {
   for (size_t left = begun; left > 0;) left -= client_->Wait(ended);
   for (size_t i = 0; i < begun; ++i) Ended(asked[i]);
   return begun == count;
+}
+
+bool User::ReadAll() {
+  for (int key = 0; key < Board::kKeys; ++key) {
+    Asked asked;
+    if (!Ask(key, key % 2 == 1 ? Type::kReadCounter : Type::kGet, &asked)) return false;
+    AsyncOperation* operation = asked.operation.get();
+    client_->Start(std::span(&operation, 1));
+    while (client_->Wait(std::span(&operation, 1)) == 0) {
+    }
+    Ended(asked);
+  }
+  return true;
 }
 
 int RunUser(Board* board, int lane, const std::string& address, uint32_t seed) {

@@ -28,6 +28,8 @@ class User {
 
   // Some operations at once, until they have ended. False: there is no room for more.
   bool Step();
+  // Each key is read once, so that what nobody wrote afterwards must be there. False: as above.
+  bool ReadAll();
 
  private:
   static constexpr int kMostAtOnce = 3;
@@ -37,7 +39,7 @@ class User {
   };
 
   uint64_t Below(uint64_t n) { return random_() % n; }
-  bool Ask(Asked* asked);
+  bool Ask(int key, history::Type type, Asked* asked);
   void Ended(const Asked& asked);
 
   Board* const board_;

@@ -186,6 +186,25 @@ class HostsTest(RigTest):
         self.assertTrue(done.stdout.endswith("done\n"), done.stdout)
         self.assertIn("[b] of b\n", done.stderr)
 
+    def test_of_three_hosts_each_link_is_cut_alone_and_each_host_stands_still(self):
+        done = self.expect(run("--hosts=3", command=RPING + """
+            is() { [[ $2 == "$3" ]] || { echo "$1: '$2', not '$3'"; exit 99; }; }
+            ping() { busybox ping -c 1 -W "${2:-5}" -s 4100 10.0.0.$1 >/dev/null; }
+            ping 2 && ping 3 && peer c run busybox ping -c 1 -W 5 10.0.0.2 >/dev/null || exit 98
+            is address "$(peer c run sh -c 'echo $FARLOOK_RDMA_ADDRESS $FARLOOK_VM_HOST $FARLOOK_VM_HOSTS')" '10.0.0.3 c abc'
+            peer c run rping -s -P -a 10.0.0.3 & rping_to 10.0.0.3 || exit 97
+            link --to=c cut; ping 3 1 && exit 96; ping 2 || exit 95; link --to=c up; ping 3 || exit 94
+            peer b run link --to=c cut; ping 2 && ping 3 || exit 93
+            peer c run busybox ping -c 1 -W 1 10.0.0.2 >/dev/null && exit 92; peer b run link --to=c up
+            link --to=a cut 2>/dev/null; is 'link to itself' $? 2
+            peer c pause; ping 3 1 && exit 91; ping 2 || exit 90; peer c resume; ping 3 || exit 89
+            touch /run/vm/first; peer a nap 2; touch /run/vm/second
+            real=$(($(stat -c %Y /run/vm/second) - $(stat -c %Y /run/vm/first)))
+            ((real >= 2)) || { echo "no nap: $real s"; exit 88; }
+            peer a pause 2>/dev/null; is 'pause of itself' $? 125; peer c kill; ping 3 1 && exit 87; ping 2 || exit 86
+            peer c boot; ping 3 || exit 85; echo done"""))
+        self.assertTrue(done.stdout.endswith("done\n"), done.stdout)
+
     def test_the_other_host_is_not_there_with_one(self):
         self.assertIn("--hosts=2", self.expect(run(command="peer kill"), 125).stderr)
 

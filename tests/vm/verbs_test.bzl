@@ -43,7 +43,7 @@ def verbs_test(
       data: further runfiles.
       devices: which of rxe (RoCE v2) and siw (iWARP).
       by_hand: those of them that only `tools/test --only=verbs_more` runs.
-      hosts: 2: a second guest, that `peer` commands.
+      hosts: 2, 3: further guests, that `peer` commands.
       links: 2: a second device in the guest, at the other end of a link that `link` disturbs.
       numa: 2: two nodes.
       icount: virtual time, one processor.

@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 GUEST = HERE.parent / "guest"
 TOOLS = ("ip", "rdma", "tc")  # with their libraries
 MODULES = """libcrc32c crc32c_generic crc32_generic virtio_pci virtio_net 9p 9pnet_virtio overlay veth ib_uverbs rdma_ucm
-             rdma_rxe sch_netem sch_ingress cls_matchall act_gact""".split()
+             rdma_rxe bridge sch_netem sch_ingress cls_matchall act_gact""".split()
 DIRECTORIES = ["bin", "dev", "mnt", "proc", "sys", "modules", "tools"]
 
 

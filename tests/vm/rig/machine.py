@@ -29,12 +29,15 @@ APPEND = ("console=ttyS0 quiet panic=-1 oops=panic reboot=t mitigations=off noka
 APPEND_REAL_TIME = "tsc=reliable no_timer_check tsc_early_khz=2000000 lpj=4000000"
 
 
+HOSTS = "abc"  # their names, a letter each
+
+
 @dataclasses.dataclass(frozen=True)
 class Hardware:
     """What a guest boots with; each has a snapshot of its own."""
     icount: bool = False
     numa: bool = False
-    wire: bool = False
+    hosts: int = 1  # each has a wire to each other one
     memory_mib: int = 2048
     hugepages: int = 128
     append: str = ""
@@ -46,7 +49,7 @@ class Layout:
     hardware: Hardware
     device: str = "rxe"
     kind: str = "one"  # one | links | hosts
-    host: str = "a"  # a | b, of kind hosts
+    host: str = "a"  # a | b | c, of kind hosts
 
 
 class Machine:
@@ -176,7 +179,7 @@ def _with_log(machine):
 
 
 def _qemu(hardware, host, directory, shared):
-    smp = 1 if hardware.icount or hardware.wire else 2
+    smp = 1 if hardware.icount or hardware.hosts > 1 else 2
     append = [APPEND, "" if hardware.icount else APPEND_REAL_TIME, f"hugepages={hardware.hugepages}", hardware.append]
     # Without erms and fsrm the guest's kernel copies memory by words. QEMU emulates the other way byte by byte, and then
     # a READ of a word that is being changed returns parts of two values, as no hardware does.
@@ -192,11 +195,11 @@ def _qemu(hardware, host, directory, shared):
     # 2 ns of the guest's time for each of its instructions; time without any is skipped.
     command += ["-accel", "tcg", "-icount", "shift=1,sleep=off", "-seed", "1"] if hardware.icount else \
                ["-accel", "tcg,thread=multi"]
-    if hardware.wire:  # the last three options: see the traps in tests/vm/README.md
-        other = "b" if host == "a" else "a"
-        command += ["-netdev", f"dgram,id=net,local.type=unix,local.path={directory.parent}/wire-{host},"
-                               f"remote.type=unix,remote.path={directory.parent}/wire-{other}",
-                    "-device", "virtio-net-pci,netdev=net,romfile=,mrg_rxbuf=off,event_idx=off,host_mtu=4200"]
+    for other in HOSTS[:hardware.hosts].replace(host, ""):  # their order is that of the guest's interfaces
+        command += ["-netdev", f"dgram,id=net{other},local.type=unix,local.path={directory.parent}/wire-{host}{other},"
+                               f"remote.type=unix,remote.path={directory.parent}/wire-{other}{host}",
+                    # The last three options: see the traps in tests/vm/README.md.
+                    "-device", f"virtio-net-pci,netdev=net{other},romfile=,mrg_rxbuf=off,event_idx=off,host_mtu=4200"]
     if hardware.numa:  # an adapter that belongs to the second node, on a wire to nowhere
         command += ["-device", "pxb-pcie,id=node1,bus=pcie.0,bus_nr=128,numa_node=1",
                     "-device", "pcie-root-port,id=port1,bus=node1,chassis=1",

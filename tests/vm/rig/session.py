@@ -1,8 +1,8 @@
-"""One run: a command in one guest, or in two that are joined by a wire, until its end.
+"""One run: a command in one guest, or in the first of several with a wire between each two, until its end.
 
 What is shared with the guests, who see it as /run/vm:
     bin/                     link, peer (guest/)
-    a/ b/                    of each host: seed, environment, script, stdout, stderr, status, kept/
+    a/ b/ c/                 of each host: seed, environment, script, stdout, stderr, status, kept/
     jobs/NAME/               of each `peer run`: script, stdout, stderr, status
     requests/NAME            what `peer` asks of this program; the answer goes to answers/NAME
 """
@@ -42,7 +42,8 @@ done
 ADDRESSES = {  # of a layout's kind: host -> (device number, address) of its own, and of the other end
     "one": {"a": ((0, "10.0.0.1"), None)},
     "links": {"a": ((1, "10.0.1.1"), (0, "10.0.0.1"))},
-    "hosts": {"a": ((0, "10.0.0.1"), (0, "10.0.0.2")), "b": ((0, "10.0.0.2"), (0, "10.0.0.1"))},
+    "hosts": {"a": ((0, "10.0.0.1"), (0, "10.0.0.2")), "b": ((0, "10.0.0.2"), (0, "10.0.0.1")),
+              "c": ((0, "10.0.0.3"), (0, "10.0.0.1"))},
 }
 
 
@@ -60,14 +61,16 @@ class Session:
             (self.shared / name).chmod(0o777)
         shutil.copytree(GUEST, self.shared / "bin", ignore=shutil.ignore_patterns("init"))
         self.commands = {"a": shlex.join(command)}
-        if layout.kind == "hosts":
-            self.commands["b"] = other or "true"
+        self.hosts = machine.HOSTS[:layout.hardware.hosts]
+        for host in self.hosts[1:]:
+            self.commands[host] = host == "b" and other or "true"
         for host, text in self.commands.items():
             self._write_script(host, text, dict(os.environ if environment is None else environment))
         self.machines = {}
+        self.naps = []  # (when it ends, host, request)
         self.outputs = [Output(self.shared / "a/stdout", sys.stdout), Output(self.shared / "a/stderr", sys.stderr)]
-        if layout.kind == "hosts":
-            self.outputs += [Output(self.shared / "b" / name, sys.stderr, "[b] ") for name in ("stdout", "stderr")]
+        for host in self.hosts[1:]:
+            self.outputs += [Output(self.shared / host / name, sys.stderr, f"[{host}] ") for name in ("stdout", "stderr")]
 
     def close(self):
         for running in self.machines.values():
@@ -106,6 +109,8 @@ class Session:
         own, other = ADDRESSES[self.layout.kind][host]
         environment["PATH"] = f"/run/vm/bin:{environment.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"
         environment["FARLOOK_VM_LAYOUT"] = self.layout.kind
+        environment["FARLOOK_VM_HOSTS"] = self.hosts
+        environment["FARLOOK_VM_HOST"] = host
         for prefix, end in (("FARLOOK_RDMA_", own), ("FARLOOK_RDMA_PEER_", other)):
             environment.pop(prefix + "DEVICE", None)
             environment.pop(prefix + "ADDRESS", None)
@@ -129,8 +134,8 @@ class Session:
         layout = dataclasses.replace(self.layout, host=host)
         directory = self.directory / host
         shutil.rmtree(directory, ignore_errors=True)
-        with contextlib.suppress(FileNotFoundError):
-            (self.directory / f"wire-{host}").unlink()
+        for wire in self.directory.glob(f"wire-{host}*"):
+            wire.unlink()
         self.machines[host] = machine.restore(layout, directory, self.shared)
 
     def _serve(self):
@@ -139,49 +144,65 @@ class Session:
             words = request.read_text(encoding="utf-8").split()
             request.unlink()
             try:
-                answer = self._do(*words)
-            except (TypeError, RigError) as error:
-                answer = f"error {error}"
-            partial = self.shared / f"answers/.{request.name}"
-            partial.write_text(f"{answer}\n", encoding="utf-8")
-            partial.rename(self.shared / "answers" / request.name)
+                self._do(request.name, *words)
+            except (TypeError, ValueError, RigError) as error:
+                self._answer(request.name, f"error {error}")
+        for nap in [nap for nap in self.naps if nap[0] <= time.monotonic()]:
+            self.naps.remove(nap)
+            if nap[1] in self.machines:
+                self.machines[nap[1]].control.ask("cont")
+            self._answer(nap[2])
 
-    def _do(self, verb, job=None):
+    def _answer(self, request, text="ok"):
+        partial = self.shared / f"answers/.{request}"
+        partial.write_text(f"{text}\n", encoding="utf-8")
+        partial.rename(self.shared / "answers" / request)
+
+    def _do(self, request, host, verb, what=None):
         if self.layout.kind != "hosts":
             raise RigError("there is one host only: run with --hosts=2")
-        running = self.machines.get("b")
+        if host not in self.hosts:
+            raise RigError(f"there is no host {host}")
+        if host == "a" and verb != "nap":
+            raise RigError("that is the host of the command")
+        running = self.machines.get(host)
         if verb == "boot":
             if running is not None:
                 raise RigError("the other host is running")
-            (self.shared / "b/script").write_text("true\n", encoding="utf-8")  # its command was for its first life
-            (self.shared / "b/seed").write_text(os.urandom(32).hex(), encoding="utf-8")
-            self._boot("b")
+            (self.shared / host / "script").write_text("true\n", encoding="utf-8")  # its command was for its first life
+            (self.shared / host / "seed").write_text(os.urandom(32).hex(), encoding="utf-8")
+            self._boot(host)
         elif running is None:
             raise RigError("the other host is dead: peer boot")
         elif verb == "run":
-            running.say(job)
+            running.say(what)
         elif verb == "kill":
             running.kill()
-            del self.machines["b"]
-            self._end_jobs()
+            del self.machines[host]
+            self._end_jobs(host)
         elif verb in ("pause", "resume"):
             running.control.ask("stop" if verb == "pause" else "cont")
+        elif verb == "nap":
+            end = time.monotonic() + float(what)
+            running.control.ask("stop")
+            self.naps.append((end, host, request))
+            return  # it is answered when that is over
         else:
             raise RigError(f"unknown request {verb!r}")
-        return "ok"
+        self._answer(request)
 
-    def _end_jobs(self):
-        for job in self._jobs_without_end():
+    def _end_jobs(self, host):
+        for job in self._jobs_without_end(f"{host}-"):
             for name in ("stdout", "stderr"):
                 (job / name).touch()
             (job / "status").write_text(f"{128 + signal.SIGKILL}\n", encoding="utf-8")
 
-    def _jobs_without_end(self):
-        return [job for job in (self.shared / "jobs").iterdir() if not (job / "status").exists()]
+    def _jobs_without_end(self, prefix=""):
+        return [job for job in (self.shared / "jobs").glob(prefix + "*") if not (job / "status").exists()]
 
     def _pump(self, last=False):
         # Of a `peer run` that has ended, `peer` has shown the output.
-        late = [Output(job / name, sys.stderr, "[b] ") for job in self._jobs_without_end()
+        late = [Output(job / name, sys.stderr, f"[{job.name[0]}] ") for job in self._jobs_without_end()
                 for name in ("stdout", "stderr")] if last else []
         for output in self.outputs + late:
             output.pump(last)
