@@ -15,6 +15,13 @@ namespace farlook::cli {
 namespace {
 
 constexpr size_t kChunkBytes = 256 << 10;
+constexpr int kSliceMs = 100;
+
+// Of what cannot be read poll() says nothing.
+bool CanBeRead(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY;
+}
 
 }  // namespace
 
@@ -35,6 +42,10 @@ Input::Input(Input&& other) noexcept
 absl::StatusOr<size_t> Input::Read(char* to, size_t bytes) const {
   while (true) {
     if (Interrupted()) return absl::CancelledError("interrupted");
+    // In slices, since a signal may come between the check and the wait.
+    struct pollfd poll_fd = {.fd = fd_, .events = POLLIN, .revents = 0};
+    const int ready = poll(&poll_fd, 1, kSliceMs);
+    if ((ready == 0 && CanBeRead(fd_)) || (ready < 0 && errno == EINTR)) continue;
     const ssize_t got = read(fd_, to, bytes);
     if (got >= 0) return static_cast<size_t>(got);
     if (errno != EINTR) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", name_));

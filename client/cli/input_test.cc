@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -69,11 +70,17 @@ TEST(LineReaderTest, LinesMayBeLongerThanAChunk) {
 }
 
 TEST(LineReaderTest, ReportsErrors) {
-  const Input input = Input::Borrow(-1, "nothing");
-  LineReader reader(&input, 10);
-  std::string line;
-  EXPECT_EQ(reader.Next(&line), LineReader::Result::kError);
-  EXPECT_THAT(reader.status().ToString(), HasSubstr("cannot read nothing"));
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  for (const int fd : {-1, fds[1]}) {  // the latter is for writing
+    const Input input = Input::Borrow(fd, "nothing");
+    LineReader reader(&input, 10);
+    std::string line;
+    EXPECT_EQ(reader.Next(&line), LineReader::Result::kError);
+    EXPECT_THAT(reader.status().ToString(), HasSubstr("cannot read nothing"));
+  }
+  close(fds[0]);
+  close(fds[1]);
 }
 
 TEST(LineReaderTest, KnowsWhetherALineIsThere) {
@@ -132,6 +139,23 @@ TEST(InputTest, CtrlCEndsAWait) {
   ForgetInterrupt();
   EXPECT_FALSE(Interrupted());
   EXPECT_TRUE(SleepUntilNs(NowNs() + 1'000'000));
+  close(fds[0]);
+  close(fds[1]);
+}
+
+// It comes between the look at it and the wait for bytes: here it interrupts another thread, so not the wait.
+TEST(InputTest, CtrlCThatInterruptsNoWaitEndsItToo) {
+  CatchInterrupts();
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  std::thread other([] {
+    usleep(20'000);
+    raise(SIGINT);
+  });
+  const Input input = Input::Borrow(fds[0], "pipe");
+  EXPECT_EQ(input.ReadAll(10).status().code(), absl::StatusCode::kCancelled);
+  other.join();
+  ForgetInterrupt();
   close(fds[0]);
   close(fds[1]);
 }
