@@ -93,7 +93,11 @@ bool Backup::UseAside() {
 kv::Code Backup::Copy(const Record& record, uint64_t hash) {
   kv::Reservation reservation;
   kv::Code code = kv::Code::kMakingRoom;
-  while (code == kv::Code::kMakingRoom) {
+  // The longest value takes some thousands of steps. Where none gets anywhere, what lies in the way is one of these
+  // reservations, which stays until it is published: then there is no room. In vain they take some 10 ms.
+  constexpr int kMostTries = 20'000;
+  for (int tries = 0; code == kv::Code::kMakingRoom; ++tries) {
+    if (tries == kMostTries) return kv::Code::kNoMemory;
     absl::MutexLock lock(locks_->of(hash));
     code = table_->ReserveCopy(hash, record.key, record.value.size(), record.version, &reservation, now_ns_,
                                record.flags, record.item_kind);
