@@ -219,10 +219,10 @@ void Engines::GetAnswered(Operation* operation, const kv::Reply& reply) {
   }
   absl::Status status = StatusOf(reply.code);
   if (operation->kind == Kind::kGetAndTouch && status.ok()) operation->touched = true;
-  // A group's next primary knows that the key was touched, and neither with which value nor where that lay.
-  const bool has_value = !reply.payload.empty() || (reply.slot.empty() && operation->kind != Kind::kGetAndTouch);
-  if (status.ok() && !has_value && WantsValue(operation->kind)) {
-    return reads_.StartAt(operation, reply.slot, reply.version);  // too long for a message, empty, or not told
+  // The value is too long for a message, or empty; or a group's next primary, which knows that the key was touched,
+  // knows neither the value nor where it lay.
+  if (status.ok() && reply.payload.empty() && WantsValue(operation->kind)) {
+    return reads_.StartAt(operation, reply.slot, reply.version);
   }
   operation->version = status.ok() ? reply.version : 0;
   if (status.ok()) {

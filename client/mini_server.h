@@ -73,10 +73,10 @@ class MiniServer {
   uint32_t gets = 0;         // that Welcomes allow in a message
   uint32_t puts = 0;         // likewise
   uint64_t group_epoch = 0;  // not 0: it is the primary of a group, whose other members have these addresses
-  bool took_over = false;    // from one that had touched keys: of that it knows the version alone
   uint32_t lease_us = 150'000;
   std::string backups;
   std::string primary = "fake://";  // of the group: its address
+  bool took_over = false;           // from one that had touched keys: of that it knows the version alone
   std::string cluster, map;         // not empty: the group is of this cluster, and that is its map
   uint64_t map_left = 0;            // lines of the map that answers say to have no room for
   kv::SlotWords slots = {};         // of the cluster, that Welcomes name

@@ -93,8 +93,9 @@ bool Backup::UseAside() {
 kv::Code Backup::Copy(const Record& record, uint64_t hash) {
   kv::Reservation reservation;
   kv::Code code = kv::Code::kMakingRoom;
-  // The longest value takes some thousands of steps. Where none gets anywhere, what lies in the way is one of these
-  // reservations, which stays until it is published: then there is no room. In vain they take some 10 ms.
+  // The compactor gives up after 10,000 calls for one piece, and the heap's spare is copied home in 64. Who is told for
+  // longer that there will be room waits for what lies in the spare to be published: that is one of these reservations,
+  // and nobody else publishes it. In vain they take some 10 ms.
   constexpr int kMostTries = 20'000;
   for (int tries = 0; code == kv::Code::kMakingRoom; ++tries) {
     if (tries == kMostTries) return kv::Code::kNoMemory;

@@ -355,6 +355,32 @@ TEST_F(BackupTest, TheIndexHasRoomForWhatWasAccepted) {
   EXPECT_EQ(small.table().stats().keys, backup.accepted());
 }
 
+// Memory is full, and the last of the overwrites that it has room for lies in the heap's spare until it is committed.
+// Who takes the next one is who would publish that.
+TEST_F(BackupTest, OneWithoutRoomForMoreOverwritesSaysSo) {
+  TestWorker small(16 << 20);
+  Backup backup(&small.table(), &small.locks(), &small.clock, ServerTime(), kEpoch, kPrimary);
+  const std::string value(3'000, 'v');
+  const auto put_of = [&](int number) -> Record {
+    const std::string key = absl::StrCat("key", number);
+    const uint64_t partition = static_cast<uint64_t>(small.table().PartitionOf(small.table().HashOf(key)));
+    return {.version = static_cast<uint64_t>(1'000'000 + number) << 1 | partition, .key = key, .value = value};
+  };
+  ASSERT_TRUE(backup.Take(BatchOf({put_of(0)}, 1, 1)).ok());
+  std::vector<Record> overwrites;
+  for (Code code = Code::kOk; code != Code::kNoMemory;) {
+    const Record put = put_of(static_cast<int>(overwrites.size()) + 1);
+    code = small.table().Put(small.table().HashOf(put.key), put.key, put.value, Condition::kAlways, 0, 0).code;
+    if (code == Code::kOk) overwrites.push_back(put);
+  }
+  const size_t full = overwrites.size();
+  EXPECT_GT(full, 3'000u);
+  const absl::Status taken = backup.Take(BatchOf(std::move(overwrites), 2, 1));
+  EXPECT_TRUE(absl::IsResourceExhausted(taken)) << taken;
+  EXPECT_GT(backup.accepted(), 2u);
+  EXPECT_LT(backup.accepted(), 1 + full);
+}
+
 // The primary's index had no place for it either, most likely: then its next record of the key says so.
 TEST_F(BackupTest, WhatThePrimaryUndoesNeedsNoPlace) {
   const uint64_t partition = static_cast<uint64_t>(b_.table().PartitionOf(b_.table().HashOf("key1")));

@@ -15,7 +15,6 @@ namespace farlook::cli {
 namespace {
 
 constexpr size_t kChunkBytes = 256 << 10;
-constexpr int kSliceMs = 100;
 
 // Of what cannot be read poll() says nothing.
 bool CanBeRead(int fd) {
@@ -42,9 +41,8 @@ Input::Input(Input&& other) noexcept
 absl::StatusOr<size_t> Input::Read(char* to, size_t bytes) const {
   while (true) {
     if (Interrupted()) return absl::CancelledError("interrupted");
-    // In slices, since a signal may come between the check and the wait.
     struct pollfd poll_fd = {.fd = fd_, .events = POLLIN, .revents = 0};
-    const int ready = poll(&poll_fd, 1, kSliceMs);
+    const int ready = poll(&poll_fd, 1, kMostWaitMs);
     if ((ready == 0 && CanBeRead(fd_)) || (ready < 0 && errno == EINTR)) continue;
     const ssize_t got = read(fd_, to, bytes);
     if (got >= 0) return static_cast<size_t>(got);

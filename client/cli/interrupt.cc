@@ -9,8 +9,6 @@
 namespace farlook::cli {
 namespace {
 
-constexpr int64_t kSliceNs = 100'000'000;
-
 // Relaxed throughout: nothing else is published with it.
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
@@ -44,8 +42,7 @@ int64_t NowNs() {
 
 bool SleepUntilNs(int64_t deadline_ns) {
   while (!Interrupted()) {
-    // In slices, since a signal may come between the check and the sleep.
-    const int64_t left_ns = std::min(deadline_ns - NowNs(), kSliceNs);
+    const int64_t left_ns = std::min(deadline_ns - NowNs(), int64_t{kMostWaitMs} * 1'000'000);
     if (left_ns <= 0) return true;
     const struct timespec slice = {.tv_sec = 0, .tv_nsec = left_ns};
     nanosleep(&slice, nullptr);

@@ -9,8 +9,10 @@ namespace farlook::cli {
 
 // From now on.
 void CatchInterrupts();
-// Whether a SIGINT came since ForgetInterrupt(). Whoever waits must look at this at least every 100 ms.
+// Whether a SIGINT came since ForgetInterrupt(). Whoever waits looks at this at least every kMostWaitMs: one may come
+// between a look and the wait, which it does not end then.
 bool Interrupted();
+inline constexpr int kMostWaitMs = 100;
 void ForgetInterrupt();
 
 // CLOCK_MONOTONIC.

@@ -8,11 +8,9 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
-#include <random>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -34,21 +32,11 @@ namespace {
 int RunFenced(Board* board, int lane, const std::string& address, uint32_t seed, Fencing fencing) {
   ClientOptions options;
   options.timeout_ms = 120'000;
-  options.wait_for_server = true;  // there may be none just now
   options.fencing = fencing;
   options.min_backoff_ms = 50;  // an attempt in vain keeps the guest's only processor busy
   options.max_backoff_ms = 500;
-  const auto client = Client::Connect(address, options);
-  if (!client.ok()) {
-    std::fprintf(stderr, "%s\n", client.status().ToString().c_str());
-    return 1;
-  }
-  User user(board, lane, client->get(), seed);
-  std::minstd_rand random(seed);
   // The log of a process has room for a few minutes at this pace.
-  while (!board->stopped() && user.Step()) usleep(static_cast<useconds_t>(random() % 80'000));
-  user.ReadAll();
-  return 0;
+  return RunUserUntilAllIsRead(board, lane, address, seed, options, /*most_rest_us=*/80'000);
 }
 
 int RunByLease(Board* board, int lane, const std::string& address, uint32_t seed) {

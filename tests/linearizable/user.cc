@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -164,9 +165,10 @@ bool User::ReadAll() {
   return true;
 }
 
-int RunUser(Board* board, int lane, const std::string& address, uint32_t seed) {
-  ClientOptions options;
-  options.timeout_ms = 60'000;
+namespace {
+
+int Run(Board* board, int lane, const std::string& address, uint32_t seed, ClientOptions options,
+        useconds_t most_rest_us, bool reads_all) {
   options.wait_for_server = true;  // it may be dead just now
   const auto client = Client::Connect(address, options);
   if (!client.ok()) {
@@ -175,8 +177,22 @@ int RunUser(Board* board, int lane, const std::string& address, uint32_t seed) {
   }
   User user(board, lane, client->get(), seed);
   std::minstd_rand random(seed);
-  while (!board->stopped() && user.Step()) usleep(static_cast<useconds_t>(random() % 4'000));
+  while (!board->stopped() && user.Step()) usleep(static_cast<useconds_t>(random() % most_rest_us));
+  if (reads_all) user.ReadAll();
   return 0;
+}
+
+}  // namespace
+
+int RunUser(Board* board, int lane, const std::string& address, uint32_t seed) {
+  ClientOptions options;
+  options.timeout_ms = 60'000;
+  return Run(board, lane, address, seed, options, /*most_rest_us=*/4'000, /*reads_all=*/false);
+}
+
+int RunUserUntilAllIsRead(Board* board, int lane, const std::string& address, uint32_t seed, ClientOptions options,
+                          useconds_t most_rest_us) {
+  return Run(board, lane, address, seed, std::move(options), most_rest_us, /*reads_all=*/true);
 }
 
 }  // namespace farlook

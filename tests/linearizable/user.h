@@ -3,6 +3,8 @@
 #ifndef FARLOOK_TESTS_LINEARIZABLE_USER_H_
 #define FARLOOK_TESTS_LINEARIZABLE_USER_H_
 
+#include <sys/types.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -53,6 +55,10 @@ class User {
 
 // A client of its own, in a loop, until the board says stop. Returns the exit code of its process.
 int RunUser(Board* board, int lane, const std::string& address, uint32_t seed);
+// The same, with these options, in which it waits for its server, and rests for at most so long after each step; and it
+// reads each key at the end.
+int RunUserUntilAllIsRead(Board* board, int lane, const std::string& address, uint32_t seed, ClientOptions options,
+                          useconds_t most_rest_us);
 
 }  // namespace farlook
 

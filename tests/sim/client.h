@@ -19,9 +19,16 @@
 #include "farlook/stats.h"
 #include "rdma/sim/network.h"
 #include "tests/history/history.h"
+#include "tests/history/outcome.h"
 #include "tests/sim/world.h"
 
 namespace farlook::sim {
+
+// Whether the operation makes a value, or a counter, that names its write.
+inline bool Makes(history::Type type) {
+  return history::Writes(type) && type != history::Type::kDelete && type != history::Type::kDeleteCounter &&
+         type != history::Type::kFetchAdd;
+}
 
 class SimClient {
  public:

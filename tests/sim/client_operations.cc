@@ -1,4 +1,4 @@
-// What the client of a simulated run asks for, and what it makes of the answers.
+// What the client of a simulated run asks for.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -20,11 +20,6 @@ using OpType = history::Type;
 
 // A caller's memory: for short values only, or for all.
 constexpr std::array<size_t, 2> kBufferBytes = {300, 500'000};  // the second for longer ones where they occur
-
-// Whether the operation makes a value, or a counter, that names its write.
-bool Makes(OpType type) {
-  return Writes(type) && type != OpType::kDelete && type != OpType::kDeleteCounter && type != OpType::kFetchAdd;
-}
 
 client::Kind KindOf(OpType type) {
   switch (type) {
@@ -317,135 +312,6 @@ void SimClient::AskCounter(Slot* slot, uint64_t write, history::Operation* recor
   }
   record->operand = operation->operand;
   record->expected_counter = operation->expected;
-}
-
-// What a get found must be whole, of this key, and say which write it is of.
-void SimClient::Found(const Slot& slot, history::Operation* record) {
-  const client::Operation& operation = slot.operation;
-  const absl::string_view value = operation.to.string != nullptr
-                                      ? absl::string_view(slot.found)
-                                      : absl::string_view(operation.to.buffer.data(), operation.value_bytes);
-  record->found = history::WriteOfValue(value);
-  if (!CheckWrite(slot.key, record->found, operation.touched ? "a get that touched" : "a get")) return;
-  if (world_->writes[record->found].bytes != value.size() || !history::IsWhole(value, record->found)) {
-    world_->Violate(absl::StrCat("a get found write #", record->found, " not as it was written"));
-  }
-}
-
-// Whether that is a write to this key.
-bool SimClient::CheckWrite(int key, uint64_t write, absl::string_view what) {
-  if (write == 0 || write >= world_->writes.size()) {
-    world_->Violate(absl::StrCat(what, " found what nobody wrote"));
-    return false;
-  }
-  const World::Write& written = world_->writes[write];
-  if (written.server == server_ && written.key == key) return true;
-  world_->Violate(absl::StrCat(what, " of key ", key, " of server ", server_, " found write #", write, " of key ",
-                               written.key, " of server ", written.server));
-  return false;
-}
-
-// The number that a counter had must be of this key.
-void SimClient::FoundCounter(const Slot& slot, history::Operation* record) {
-  const client::Operation& operation = slot.operation;
-  record->counter = operation.counter;
-  if (record->type == OpType::kCompareSwap && operation.counter != operation.expected) {
-    record->outcome = Outcome::kMismatch;
-  }
-  const uint64_t write = history::WriteOfNumber(operation.counter);
-  if (!CheckWrite(slot.key, write, ToString(*record))) return;
-  if (world_->writes[write].bytes != 0) world_->Violate(absl::StrCat(ToString(*record), ": that was a value"));
-  numbers_[static_cast<size_t>(slot.key)] = operation.counter;
-}
-
-// Since when at least the client knows the server's clock as it does now: from the first message of its connection on,
-// and it hears the clock anew from each answer that comes when a second has passed.
-int64_t SimClient::HeardSince() const {
-  constexpr int64_t kFreshNs = 1'060'000'000;  // a second of the slowest clock
-  return std::max(welcomed_ns_, answered_ns_ - kFreshNs);
-}
-
-// How much later than at its end by the client's clock an operation may be begun, since the client's idea of the
-// server's clock is wrong: both have drifted since it was told, and its own may have jumped.
-int64_t SimClient::ClocksDiffer(const Slot& slot, int64_t timeout_ns) const {
-  const bool drift = world_->plan.has(Fault::kClientClocks) || world_->plan.has(Fault::kServerClocks);
-  const int64_t begin_ns = world_->HistoryOf(server_, slot.key)[slot.place].begin_ns;
-  int64_t ns = drift ? (begin_ns - slot.heard_ns + timeout_ns) / 9 : 0;  // 1.05 / 0.95
-  for (const auto& [when_ns, how_far_ns] : jumps_) {
-    if (when_ns >= slot.heard_ns) ns += how_far_ns + how_far_ns / 9;
-  }
-  return ns;
-}
-
-// A write by message whose time is over is not begun any more: it has been done soon after, or never. What the server
-// stands still in the middle of it comes on top: Simulation::Judge().
-void SimClient::SetUntil(const Slot& slot, history::Operation* record) const {
-  constexpr int64_t kAtMostNs = 20'000'000;  // between the server's look at the clock and its last store
-  if (record->outcome != Outcome::kPending) return;
-  // What was begun in time waits for all members of the group.
-  if (world_->plan.replicas > 0) return;
-  // Adds of unknown outcome come in sets (AddBridges() in tests/history/check.cc), which know no time.
-  if (record->type == OpType::kFetchAdd) return;
-  const bool may_be_atomic = record->type == OpType::kCompareSwap;
-  if (may_be_atomic && world_->plan.cells_shared && !slot.operation.exactly_once) return;
-  const int64_t timeout_ns = slot.timeout_ns + (world_->plan.has(Fault::kClientClocks) ? slot.timeout_ns / 15 : 0);
-  record->until_ns =
-      record->begin_ns + timeout_ns + (stopped_ns_ - slot.stopped_ns) + ClocksDiffer(slot, timeout_ns) + kAtMostNs;
-}
-
-// A session that its client goes on with is there, as long as its server is and evicts none.
-void SimClient::CheckSession(const client::Operation& operation) {
-  // Two failovers while a client is away may cost it its session.
-  if (world_->plan.has(Fault::kEvictions) || world_->plan.replicas > 0 || !absl::IsUnknown(operation.status)) return;
-  if (absl::StrContains(operation.status.message(), "no longer knows this client's session")) {
-    world_->Violate("a client lost its session, which nobody evicted");
-  }
-}
-
-void SimClient::Ended(Slot* slot) {
-  const client::Operation& operation = slot->operation;
-  history::Operation& record = world_->HistoryOf(server_, slot->key)[slot->place];
-  record.end_ns = world_->now_ns();
-  record.ended = ++places_;
-  if (Writes(record.type)) --writes_under_way_;
-  const auto outcome = history::OutcomeOf(record.type, operation.status, operation.version != 0);
-  if (!outcome.has_value()) {
-    world_->Violate(absl::StrCat(ToString(record), " ended with ", operation.status.ToString()));
-  }
-  record.outcome = outcome.value_or(Outcome::kNothing);
-  // What was touched may be a counter, of which a history cannot say that it is there.
-  const bool touch = operation.kind == client::Kind::kTouch || operation.kind == client::Kind::kPersist;
-  if (touch && world_->NamesCounters(slot->key)) record.outcome = Outcome::kNothing;
-  const bool says_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
-  record.version = says_version && !history::IsOfCounter(record.type) ? operation.version : 0;
-  if (record.outcome == Outcome::kOk && client::WantsValue(operation.kind)) {
-    Found(*slot, &record);
-    if (world_->writes[record.found].bytes > kv::kPageBytes) ++long_found_;
-  }
-  if (TellsCounter(record)) FoundCounter(*slot, &record);
-  if (operation.touched) {
-    for (Lease& lease : world_->LeasesOf(server_, slot->key)) lease.apart |= lease.place == slot->place;
-  }
-  // An atomic on a cell says nothing of the session.
-  if (record.outcome == Outcome::kOk && Makes(record.type) && record.type != OpType::kCompareSwap) {
-    confirmed_ = true;
-  }
-  const bool answered = record.outcome != Outcome::kPending && record.outcome != Outcome::kNothing;
-  if (answered && Writes(record.type) && !history::IsOfCounter(record.type)) answered_ns_ = record.end_ns;
-  if (record.version != 0) versions_[static_cast<size_t>(slot->key)] = record.version;
-  const int64_t late_ns = clock_.NowNs() - slot->due_ns - 2 * (stopped_ns_ - slot->stopped_ns);
-  if (late_ns > slot->timeout_ns / 8 + 20'000'000) {  // a clock may be wrong by as much
-    world_->Violate(absl::StrCat("an operation outlived its deadline by ", late_ns, " ns: ", ToString(record)));
-  }
-  if (operation.status.code() == absl::StatusCode::kDeadlineExceeded) SetUntil(*slot, &record);
-  CheckSession(operation);
-  if (world_->nesting > 0) ++world_->ended_in_pauses;
-  slot->free = true;
-  if (slot->must_answer && record.outcome != Outcome::kOk && record.outcome != Outcome::kNotFound &&
-      record.outcome != Outcome::kWrongKind) {
-    const bool counter = record.type == OpType::kReadCounter;
-    next_read_ = std::min(next_read_, slot->key + (counter ? world_->plan.keys : 0));
-  }
 }
 
 }  // namespace farlook::sim

@@ -131,11 +131,13 @@ EndOf EndByClock(ClockAt clock_at) {
 }
 
 End EndInGroup(const Operation& operation, int64_t ttl_ms) {
-  constexpr int64_t kDriftsPerMillion = 3'000;  // of three clocks: who counted, who took over, and the reader's
-  constexpr int64_t kCopiesNs = 3'000'000'000;  // all the ways of copies to those who joined since
+  constexpr int64_t kDriftNsInMs = 3'000;  // of three clocks: who counted, who took over, and the reader's
   constexpr int64_t kRoundedNs = 2'000'000;
+  // The ways of copies to those who joined since, at most 3 s in the product. Here nobody stands still for a third of
+  // this.
+  constexpr int64_t kCopiesNs = 1'000'000'000;
   if (ttl_ms == 0) return {};
-  const int64_t ttl_ns = ttl_ms * 1'000'000, drift_ns = ttl_ms * kDriftsPerMillion;
+  const int64_t ttl_ns = ttl_ms * 1'000'000, drift_ns = ttl_ms * kDriftNsInMs;
   const bool ended = operation.outcome == Outcome::kOk;
   return {operation.begin_ns + ttl_ns - drift_ns,
           ended ? operation.end_ns + ttl_ns + drift_ns + kRoundedNs + kCopiesNs : kNever};

@@ -106,6 +106,7 @@ enum class Break : uint8_t {
   kHeldInOrderOfRefusals,
   kEndsByAnothersClock,
   kEndNotRecorded,
+  kEndForgotten,
   kCount,
 };
 inline Break active_break = Break::kNone;

@@ -114,6 +114,7 @@ constexpr Mutation kMutations[] = {
     {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kSlots, 949},
     {Break::kHeldInOrderOfRefusals, "WhatIsRefusedLateBeginsAnewLate", Focus::kSlots, 501111},
     {Break::kEndsByAnothersClock, "EndsByTheClockOfAnotherMember", Focus::kGroupItems},
+    {Break::kEndForgotten, "EndForgottenByTheNextPrimary", Focus::kGroupItems},
     {Break::kEndNotRecorded, "ToldOverBeforeMembersAre", Focus::kGroupItems},
 };
 

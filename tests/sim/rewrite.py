@@ -325,8 +325,9 @@ EDITS = [
     ("client/core.cc", "  if (owners_ != nullptr) KeepOrder();\n", "  if (owners_ != nullptr && !BROKEN(kOrderNotKept)) KeepOrder();\n"),
     # Nor is what the next primary refuses put before what the former one had refused.
     ("client/engines.cc", "  if (operation->only_asked) [[unlikely]] {\n", "  if (operation->only_asked && !BROKEN(kHeldInOrderOfRefusals)) {\n"),
-    # A backup takes its primary's time for its own.
+    # A backup takes its primary's time for its own; or forgets that the item ends.
     ("cluster/stream.cc", "    if (record.expires_ms != 0) record",
+     "    if (BROKEN(kEndForgotten)) record.expires_ms = 0;\n"
      "    if (record.expires_ms != 0 && !BROKEN(kEndsByAnothersClock)) record"),
     # A get is told that an item is over, and no member hears of that.
     ("server/worker_group.cc", "    return read.code == kv::Code::kTimeIsOver ? CommitGate::Begun{read} :",

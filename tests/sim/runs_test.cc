@@ -111,12 +111,6 @@ TEST(SimRunTest, WhatWasWrongOnceIsRight) {
   EXPECT_EQ(RunPlan(plan).violation, "") << Explain(plan);
 }
 
-// A backup's memory is full, and its spare piece is of a value that waits to be committed: it tried for ever.
-TEST(SimRunTest, ABackupWithoutRoomSaysSo) {
-  const Plan plan = DrawPlan(100098, Focus::kGroupItems);
-  EXPECT_EQ(RunPlan(plan).violation, "") << Explain(plan);
-}
-
 // What leaves imitates buckets, and nobody is misled.
 TEST(SimRunTest, WhereKeysBecomeFewMemoryLeavesTheIndex) {
   uint64_t merges = 0;
