@@ -17,6 +17,11 @@ void Check(bool holds) {
 
 void FuzzRequest(absl::string_view bytes) {
   const auto request = Request::Decode(bytes);
+  Request plain;
+  if (Request::DecodePlainPut(bytes, &plain)) {
+    Check(request.ok() && request->type == RequestType::kPut && request->condition == Condition::kAlways);
+    Check(plain.key == request->key && plain.value == request->value && plain.number == request->number);
+  }
   if (!request.ok()) {
     Check(!request.status().message().empty());
     return;

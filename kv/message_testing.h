@@ -17,6 +17,11 @@ inline constexpr char kPut[] =
     "070000000000000040420f0000000000"  // version 7, deadline 1,000,000 µs
     "0000000000000000"                  // no options, no flags
     "757365723168656c6c6f";             // "user1", "hello"
+inline constexpr char kPlainPut[] =
+    "01000500050000002a00000000000000"  // kPut, kAlways, 5 + 5 bytes, number 42
+    "000000000000000040420f0000000000"  // no version, deadline 1,000,000 µs
+    "0000000000000000"                  // no options, no flags
+    "757365723168656c6c6f";             // "user1", "hello"
 inline constexpr char kPutPulled[] =
     "02010500000010002a00000000000000"   // kPutPulled, kAbsent, 5 + 1 Mi bytes, number 42
     "00000000000000000000000000000000"   // no version, no deadline

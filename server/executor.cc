@@ -37,11 +37,11 @@ Outcome Executor::Stat(absl::string_view what, absl::string_view* payload) {
 }
 
 Outcome Executor::ExecuteOther(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns,
-                               absl::string_view* payload, bool may_step) {
+                               absl::string_view* payload) {
   Outcome outcome;
   switch (request.type) {
     case kv::RequestType::kDelete:
-      return Write(request, hash, now_ns, may_step);
+      return Delete(request, hash, now_ns);
     case kv::RequestType::kGet:
       return Get(request, hash, payload);
     case kv::RequestType::kStat:
@@ -82,19 +82,10 @@ absl::string_view Executor::PayloadOf(kv::RequestType type, const Outcome& outco
   return {value_.data(), kv::CounterResult::kBytes};
 }
 
-Outcome Executor::Write(const kv::Request& request, uint64_t hash, int64_t now_ns, bool may_step) {
-  kv::WriteResult result;
+Outcome Executor::Delete(const kv::Request& request, uint64_t hash, int64_t now_ns) {
   TimedLock lock(shared_.locks->of(hash), times_);
-  // Where several workers write a partition, a time that was read before the lock was had may lie before another's
-  // split. See "Retired segments" in docs/design-notes.md.
-  if (shared_.workers > 1 || request.option.has_ttl) now_ns = shared_.clock->NowNs();
-  if (request.type == kv::RequestType::kPut) {
-    kv::PutParams params = PutParamsOf(request, shared_.time, now_ns);
-    params.may_step = may_step;
-    result = shared_.table->Put(hash, request.key, request.value, params, now_ns);
-  } else {
-    result = shared_.table->Delete(hash, request.key, request.condition, request.version, now_ns);
-  }
+  now_ns = TimeOfWrite(request, now_ns);
+  const kv::WriteResult result = shared_.table->Delete(hash, request.key, request.condition, request.version, now_ns);
   return {result.code, result.version, result.slot};
 }
 

@@ -4,12 +4,11 @@
 
 namespace farlook::server {
 
-ReplyQueue::Sent ReplyQueue::Send(absl::string_view head, absl::string_view payload, size_t most) {
-  if (waiting_.empty() && connection_->PostSend(head, payload)) return Sent::kPosted;
-  if (waiting_.size() >= most) return Sent::kTooMany;
+bool ReplyQueue::Queue(absl::string_view head, absl::string_view payload, size_t most) {
+  if (waiting_.size() >= most) return false;
   waiting_.push_back(absl::StrCat(head, payload));
   bytes_ += BytesOf(waiting_.back());
-  return Sent::kQueued;
+  return true;
 }
 
 bool ReplyQueue::Continue() {

@@ -18,12 +18,12 @@ class ReplyQueue {
   // The connection outlives this.
   explicit ReplyQueue(rdma::Connection* connection) : connection_(connection) {}
 
-  enum class Sent {
-    kPosted,   // the connection wants a Ring()
-    kQueued,   // Continue() has work
-    kTooMany,  // refused: `most` messages wait already
-  };
-  Sent Send(absl::string_view head, absl::string_view payload, size_t most);
+  // Posts a message: then the connection wants a Ring(). False: it must wait its turn; see Queue().
+  bool Post(absl::string_view head, absl::string_view payload) {
+    return waiting_.empty() && connection_->PostSend(head, payload);
+  }
+  // Keeps one that could not be posted: Continue() has work. False: `most` messages wait already.
+  bool Queue(absl::string_view head, absl::string_view payload, size_t most);
 
   // Posts what waits, as far as the send queue takes it. Returns whether it took any; then Ring() is wanted.
   bool Continue();

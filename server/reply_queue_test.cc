@@ -6,25 +6,26 @@
 namespace farlook::server {
 namespace {
 
-using Sent = ReplyQueue::Sent;
-
 TEST(ReplyQueue, KeepsOrderBehindAFullSendQueue) {
   rdma::FakePeer peer;
   rdma::FakeConnection connection(&peer, {});
   ReplyQueue queue(&connection);
   peer.send_room = 2;
-  EXPECT_EQ(queue.Send("fir", "st", 2), Sent::kPosted);
-  EXPECT_EQ(queue.Send("1", "", 2), Sent::kPosted);
-  EXPECT_EQ(queue.Send("2", "a", 2), Sent::kQueued);
-  EXPECT_EQ(queue.Send("3", "", 2), Sent::kQueued);
-  EXPECT_EQ(queue.Send("4", "", 2), Sent::kTooMany);
+  EXPECT_TRUE(queue.Post("fir", "st"));
+  EXPECT_TRUE(queue.Post("1", ""));
+  EXPECT_FALSE(queue.Post("2", "a"));
+  EXPECT_TRUE(queue.Queue("2", "a", 2));
+  EXPECT_FALSE(queue.Post("3", ""));  // behind what waits
+  EXPECT_TRUE(queue.Queue("3", "", 2));
+  EXPECT_FALSE(queue.Queue("4", "", 2));
   EXPECT_FALSE(queue.Continue());
   peer.send_room = 1;
   EXPECT_TRUE(queue.Continue());
   EXPECT_FALSE(queue.empty());
   // Expect: one that comes when there is room again does not overtake.
   peer.send_room = 10;
-  EXPECT_EQ(queue.Send("5", "", 2), Sent::kQueued);
+  EXPECT_FALSE(queue.Post("5", ""));
+  EXPECT_TRUE(queue.Queue("5", "", 2));
   EXPECT_TRUE(queue.Continue());
   EXPECT_TRUE(queue.empty());
   connection.Ring();
@@ -37,7 +38,8 @@ TEST(ReplyQueue, ForgetsWhatWaits) {
   rdma::FakeConnection connection(&peer, {});
   ReplyQueue queue(&connection);
   peer.send_room = 0;
-  EXPECT_EQ(queue.Send("1", "", 1), Sent::kQueued);
+  EXPECT_FALSE(queue.Post("1", ""));
+  EXPECT_TRUE(queue.Queue("1", "", 1));
   queue.Clear();
   EXPECT_TRUE(queue.empty());
   peer.send_room = 1;

@@ -20,7 +20,7 @@ Session::Session(uint64_t id, bool read_only, uint32_t window, absl::string_view
       mask_(std::bit_ceil(uint64_t{window}) - 1),
       ring_(mask_ + 1) {}
 
-Session::Claim Session::Begin(uint64_t number, kv::RequestType type) {
+Session::Claim Session::BeginOther(uint64_t number, kv::RequestType type) {
   confirmed_epoch_ = epoch_;
   if (number == 0 || number > floor_ + window_) return Claim::kImpossible;
   if (number + window_ <= highest_) return Claim::kForgotten;
@@ -34,10 +34,7 @@ Session::Claim Session::Begin(uint64_t number, kv::RequestType type) {
     if (entry.state == State::kRecalled) entry.type = type;  // which says what its answer bears
     return IsWrite(type) ? Claim::kAnswered : Claim::kExecute;
   }
-  if (IsWrite(type) && !read_only_) wrote_ = true;
-  entry.number = number;
-  entry.type = type;
-  entry.state = State::kUnderWay;
+  Take(&entry, number, type);
   highest_ = std::max(highest_, number);
   return Claim::kExecute;
 }
@@ -53,23 +50,6 @@ Outcome Session::Remembered(uint64_t number) const {
     outcome.slot = entry.slot;
   }
   return outcome;
-}
-
-void Session::Finish(uint64_t number, const Outcome& outcome) {
-  Entry& entry = at(number);
-  entry.version = kv::IsCounterRequest(entry.type) ? static_cast<uint64_t>(outcome.counter.value) : outcome.version;
-  entry.slot = outcome.slot;
-  entry.code = outcome.code;
-  entry.state = State::kAnswered;
-  RaiseFloor();
-}
-
-void Session::RaiseFloor() {
-  while (floor_ < highest_) {
-    const Entry& next = at(floor_ + 1);
-    if (next.number != floor_ + 1 || next.state < State::kAnswered) break;
-    ++floor_;
-  }
 }
 
 // A client sends what has no answer in the order of its numbers, before all that is new (Session::Repeat() in

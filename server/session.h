@@ -109,14 +109,28 @@ class Session {
 
   // Takes note that request `number` arrived.  Also confirms the epoch: the client knows it, since it uses the
   // connection.
-  Claim Begin(uint64_t number, kv::RequestType type);
+  Claim Begin(uint64_t number, kv::RequestType type) {
+    if (number != highest_ + 1 || number > floor_ + window_ || has_gaps_) [[unlikely]]
+      return BeginOther(number, type);
+    confirmed_epoch_ = epoch_;
+    Take(&at(number), number, type);
+    highest_ = number;
+    return Claim::kExecute;
+  }
 
   // The outcome of a number for which Begin() just said kAnswered. A counter's value, but never its cell: it may be
   // another counter's by now, and the connection that asks was not told it.
   Outcome Remembered(uint64_t number) const;
 
   // The number has its answer.  REQUIRES Begin() said kExecute, and nothing was said about it since.
-  void Finish(uint64_t number, const Outcome& outcome);
+  void Finish(uint64_t number, const Outcome& outcome) {
+    Entry& entry = at(number);
+    entry.version = kv::IsCounterRequest(entry.type) ? static_cast<uint64_t>(outcome.counter.value) : outcome.version;
+    entry.slot = outcome.slot;
+    entry.code = outcome.code;
+    entry.state = State::kAnswered;
+    RaiseFloor();
+  }
 
   // The request was not executed after all; when it is sent again, it will be.  REQUIRES as for Finish.
   void Release(uint64_t number);
@@ -142,11 +156,6 @@ class Session {
  private:
   friend class SessionTable;
 
-  void Recall(const Outcomes::Of& told);
-  // So that all up to floor_ is answered.
-  void RaiseFloor();
-  void PassOver(uint64_t number);
-
   enum class State : uint8_t { kFree, kUnderWay, kAnswered, kRecalled };  // the last: by another server
   struct Entry {
     uint64_t number = 0;
@@ -160,6 +169,25 @@ class Session {
 
   Entry& at(uint64_t number) { return ring_[number & mask_]; }
   const Entry& at(uint64_t number) const { return ring_[number & mask_]; }
+
+  // Begin() of a number that is not the one after the highest.
+  Claim BeginOther(uint64_t number, kv::RequestType type);
+  void Take(Entry* entry, uint64_t number, kv::RequestType type) {
+    if (IsWrite(type) && !read_only_) wrote_ = true;
+    entry->number = number;
+    entry->type = type;
+    entry->state = State::kUnderWay;
+  }
+  // So that all up to floor_ is answered.
+  void RaiseFloor() {
+    while (floor_ < highest_) {
+      const Entry& next = at(floor_ + 1);
+      if (next.number != floor_ + 1 || next.state < State::kAnswered) break;
+      ++floor_;
+    }
+  }
+  void PassOver(uint64_t number);
+  void Recall(const Outcomes::Of& told);
 
   const uint64_t id_;
   const bool read_only_;

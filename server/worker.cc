@@ -160,11 +160,14 @@ void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
 }
 
 void Worker::Decode(absl::string_view message, Incoming* incoming) {
-  incoming->status = kv::Request::Decode(message, &incoming->request);
-  incoming->hashed = false;
-  if (!incoming->status.ok()) return;
   const kv::Request& request = incoming->request;
-  if (!kv::HasKey(request.type)) return;
+  if (kv::Request::DecodePlainPut(message, &incoming->request)) [[likely]] {
+    incoming->status = absl::OkStatus();
+  } else {
+    incoming->status = kv::Request::Decode(message, &incoming->request);
+    incoming->hashed = false;
+    if (!incoming->status.ok() || !kv::HasKey(request.type)) return;
+  }
   incoming->hash = shared_.table->HashOf(request.key);
   incoming->hashed = true;
   shared_.table->PrefetchBucket(incoming->hash);
@@ -191,6 +194,44 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
   ApplyNumbered(link, request, incoming.hash, message);
 }
 
+// Carries a request out, unless that must wait: then it says kMakingRoom or kBusy; kLater: somebody answers it.
+Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload) {
+  const kv::Code code = executor_.Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
+  if (code != kv::Code::kOk) return Outcome(code);
+  if (request.type == kv::RequestType::kAdmin) [[unlikely]]
+    return Administer(link, request, payload);
+  if (shared_.gate != nullptr) [[unlikely]]
+    return TryInGroup(link, request, hash, may_step, payload);
+  if (request.type == kv::RequestType::kPutPulled) {
+    link.pulls->Add(request, hash);
+    return Outcome(kv::Code::kLater);
+  }
+  // A connection that may use cells is known before it is told one.
+  if (kv::IsCounterRequest(request.type) && link.has_cells_key && counter_links_ != nullptr) {
+    counter_links_->Enroll(link);
+  }
+  return executor_.Execute(request, hash, /*tell_cell=*/link.holder != 0, now_ns_, payload, may_step);
+}
+
+// False: it waits for the group, among those that are held.
+[[gnu::always_inline]] inline bool Worker::ExecuteHere(Link& link, const kv::Request& request, uint64_t hash,
+                                                       absl::string_view message) {
+  absl::string_view payload;
+  const Outcome outcome = Try(link, request, hash, /*may_step=*/false, &payload);
+  if (outcome.code >= kv::Code::kLater) [[unlikely]]
+    return Wait(link, request, hash, message, outcome.code);
+  if (request.option.has_ttl) [[unlikely]]
+    sweep_.Noted();
+  if (IsWrite(request.type)) tidy_.Noted();
+  link.session->Finish(request.number, outcome);
+  Answer(link, request.number, outcome, payload);
+  return true;
+}
+
+bool Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
+  return ExecuteHere(link, request, hash, message);
+}
+
 [[gnu::always_inline]] inline void Worker::ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash,
                                                           absl::string_view message) {
   if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&
@@ -199,7 +240,7 @@ void Worker::Apply(Link& link, absl::string_view message, const Incoming& incomi
     link.held.Add(request.number, hash, Kept(request, message));
     return Balance(link);
   }
-  Execute(link, request, hash, message);
+  ExecuteHere(link, request, hash, message);
 }
 
 void Worker::ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
@@ -261,39 +302,6 @@ void Worker::TakeFigures(Link& link, const kv::Request& request) {
   link.entry->get_p99_ns.Set(link.told->times.Quantile(0.99));
 }
 
-// False: it waits for the group, among those that are held.
-bool Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
-  absl::string_view payload;
-  const Outcome outcome = Try(link, request, hash, /*may_step=*/false, &payload);
-  if (outcome.code >= kv::Code::kLater) [[unlikely]]
-    return Wait(link, request, hash, message, outcome.code);
-  if (request.option.has_ttl) [[unlikely]]
-    sweep_.Noted();
-  if (IsWrite(request.type)) tidy_.Noted();
-  link.session->Finish(request.number, outcome);
-  Answer(link, request.number, outcome, payload);
-  return true;
-}
-
-// Carries a request out, unless that must wait: then it says kMakingRoom or kBusy; kLater: somebody answers it.
-Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload) {
-  const kv::Code code = executor_.Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
-  if (code != kv::Code::kOk) return Outcome(code);
-  if (request.type == kv::RequestType::kAdmin) [[unlikely]]
-    return Administer(link, request, payload);
-  if (shared_.gate != nullptr) [[unlikely]]
-    return TryInGroup(link, request, hash, may_step, payload);
-  if (request.type == kv::RequestType::kPutPulled) {
-    link.pulls->Add(request, hash);
-    return Outcome(kv::Code::kLater);
-  }
-  // A connection that may use cells is known before it is told one.
-  if (kv::IsCounterRequest(request.type) && link.has_cells_key && counter_links_ != nullptr) {
-    counter_links_->Enroll(link);
-  }
-  return executor_.Execute(request, hash, /*tell_cell=*/link.holder != 0, now_ns_, payload, may_step);
-}
-
 void Worker::EndTimed(const Link& link, OpenRequests::Request* request) {
   const int64_t now_ns = shared_.clock->NowNs();
   const int64_t since_ns = request->since_ns;
@@ -326,22 +334,16 @@ void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::s
   Send(link, {head, sizeof head}, payload);
 }
 
-// In order with all that was sent before.
-void Worker::Send(Link& link, absl::string_view head, absl::string_view payload) {
-  if (link.closing) return;
+void Worker::SendLater(Link& link, absl::string_view head, absl::string_view payload) {
   // All replies, and one notice of each kind; before that, what it is told first.
   const size_t notices = (link.holder != 0 ? 1 : 0) + (touches_.wanted() ? 1 : 0);
   const size_t most = link.welcome() ? link.session->window() + notices : 1;
-  switch (link.replies.Send(head, payload, most)) {
-    case ReplyQueue::Sent::kPosted:
-      return WantRing(link);
-    case ReplyQueue::Sent::kQueued:
-      stats_.postponed_replies.Add();
-      MarkStuck(link);
-      return Balance(link);
-    case ReplyQueue::Sent::kTooMany:
-      return Drop(link, "more requests without a reply than the window allows");
+  if (!link.replies.Queue(head, payload, most)) {
+    return Drop(link, "more requests without a reply than the window allows");
   }
+  stats_.postponed_replies.Add();
+  MarkStuck(link);
+  Balance(link);
 }
 
 size_t Worker::PollCounters(int64_t looked_ns) {
@@ -465,12 +467,6 @@ bool Worker::Unfinished() const {
     const Link& link = *entry.second;
     return !link.replies.empty() || (link.pulls != nullptr && !link.pulls->idle());
   });
-}
-
-void Worker::WantRing(Link& link) {
-  if (link.unrung) return;
-  link.unrung = true;
-  unrung_.push_back(&link);
 }
 
 void Worker::RingAll() {

@@ -195,12 +195,20 @@ class Worker {
   void TakeFigures(Link& link, const kv::Request& request);
   void ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
   bool Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
+  bool ExecuteHere(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
   bool Wait(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message, kv::Code why);
   Outcome Administer(const Link& link, const kv::Request& request, absl::string_view* payload);
   Outcome Try(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload);
   void EndTimed(const Link& link, OpenRequests::Request* request);
   void Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload = {});
-  void Send(Link& link, absl::string_view head, absl::string_view payload);
+  // In order with all that was sent before.
+  void Send(Link& link, absl::string_view head, absl::string_view payload) {
+    if (link.closing) return;
+    if (!link.replies.Post(head, payload)) [[unlikely]]
+      return SendLater(link, head, payload);
+    WantRing(link);
+  }
+  void SendLater(Link& link, absl::string_view head, absl::string_view payload);
   void AnswerEndedPulls(Link& link);
   void ContinueHeld(Link& link);
   size_t MakeRoom();
@@ -244,7 +252,11 @@ class Worker {
   bool Look(Link& link);
   void Balance(Link& link);
   bool Unfinished() const;
-  void WantRing(Link& link);
+  void WantRing(Link& link) {
+    if (link.unrung) return;
+    link.unrung = true;
+    unrung_.push_back(&link);
+  }
   void RingAll();
 
   // Letting them go.

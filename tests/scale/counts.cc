@@ -92,7 +92,7 @@ struct Client {
   };
   std::unique_ptr<client::ClientCore> core;
   std::vector<std::unique_ptr<Slot>> slots;
-  uint64_t warmed = 0;  // keys that it has got before measuring
+  uint64_t next_key = 0;  // where it gets them in turn
 };
 
 class Run {
@@ -113,6 +113,7 @@ class Run {
     options.share_mirror = false;  // each on a host of its own
     for (int i = 0; i < load.clients; ++i) {
       Client& client = clients_.emplace_back();
+      client.next_key = static_cast<uint64_t>(i) * load.keys / static_cast<uint64_t>(load.clients);
       client.core = std::make_unique<client::ClientCore>(network_.CreateEndpoint(i + 1), "sim://server", options,
                                                          clock_, static_cast<uint64_t>(i));
       for (int s = 0; s < load.in_flight; ++s) client.slots.push_back(std::make_unique<Client::Slot>());
@@ -120,9 +121,7 @@ class Run {
   }
 
   Measured Measure() {
-    warming_ = true;
-    Do(load_.keys * clients_.size());
-    warming_ = false;
+    Prepare();
     const ClientStats before = Sum();
     const std::array<uint64_t, 3> messages_before = Messages();
     failed_ = 0;
@@ -185,12 +184,28 @@ class Run {
             server_.requests(kv::RequestType::kPut) + server_.requests(kv::RequestType::kPutPulled), server_.replies()};
   }
 
+  void Prepare() {
+    in_turn_ = true;
+    if (load_.known == Known::kItems) {
+      Do(load_.keys * clients_.size());
+      in_turn_ = false;
+    } else if (load_.known == Known::kIndex) {
+      warming_ = true;
+      Do(clients_.size() * static_cast<uint64_t>(load_.in_flight));
+      warming_ = false;
+    }
+  }
+
   void Begin(Client* client, Client::Slot* slot) {
-    slot->key = KeyOf(warming_ ? client->warmed++ % load_.keys : static_cast<uint64_t>(zipfian_.Next(&random_)));
     slot->operation = client::Operation();
-    slot->operation.key = slot->key;
     slot->operation.owner = slot;
-    if (warming_ || random_.NextDouble() < load_.reads) {
+    if (warming_) {
+      slot->operation.kind = client::Kind::kWarm;
+      return client->core->Start(&slot->operation);
+    }
+    slot->key = KeyOf(in_turn_ ? client->next_key++ % load_.keys : static_cast<uint64_t>(zipfian_.Next(&random_)));
+    slot->operation.key = slot->key;
+    if (in_turn_ || random_.NextDouble() < load_.reads) {
       slot->operation.to.string = &slot->found;
     } else {
       slot->operation.kind = client::Kind::kPut;
@@ -231,7 +246,8 @@ class Run {
   const std::string value_;
   std::vector<Client> clients_;
   uint64_t failed_ = 0;
-  bool warming_ = false;
+  bool warming_ = false;  // what is begun is no get, but a Warm()
+  bool in_turn_ = false;  // gets only, of one key after the other
 };
 
 }  // namespace

@@ -8,11 +8,19 @@
 
 namespace farlook::scale {
 
+// What each client knows of the index before it is measured.
+enum class Known : uint8_t {
+  kItems,    // it has got each key
+  kIndex,    // it has had Client::Warm() READ the index, and got no key
+  kNothing,  // it has got no key
+};
+
 struct Load {
   double reads = 1;  // share of gets; the others are puts
   int clients = 8;
   int in_flight = 1;
-  uint64_t keys = 1'000;  // zipfian; each client has got each of them before it is measured
+  Known known = Known::kItems;
+  uint64_t keys = 1'000;  // zipfian; but where `known` is another, no client gets a key twice
   uint64_t key_bytes = 23;
   uint64_t value_bytes = 1'000;
   uint64_t operations = 40'000;
@@ -27,7 +35,8 @@ struct Measured {
   Counts counts;  // for the model
 };
 
-// The same load gives the same figures.
+// The same load gives the same figures. REQUIRES that a client has as many keys as it asks for, where it gets none
+// twice.
 Measured Measure(const Load& load);
 
 }  // namespace farlook::scale

@@ -51,6 +51,26 @@ TEST(CountsTest, UpdatesOfSmallItemsCostReadersNothing) {
   EXPECT_EQ(m.messages_per_get, 0);
 }
 
+// Whoever knows no key, and no bucket, READs one of each.
+TEST(CountsTest, ColdGetsAreTwoReadsAndOneAfterWarm) {
+  Load load;
+  load.keys = 100'000;
+  load.known = Known::kNothing;
+  load.value_bytes = 100;
+  load.operations = 4'000;
+  const Measured cold = Measure(load);
+  EXPECT_EQ(cold.failed, 0u);
+  EXPECT_GE(cold.reads_per_get, 1.9);
+  EXPECT_LE(cold.reads_per_get, 2.1);
+  load.known = Known::kIndex;
+  const Measured warmed = Measure(load);
+  EXPECT_EQ(warmed.failed, 0u);
+  EXPECT_EQ(warmed.gets, 4'000u);
+  RecordProperty("reads_per_get", std::to_string(warmed.reads_per_get));
+  EXPECT_LE(warmed.reads_per_get, 1.02);
+  EXPECT_EQ(warmed.messages_per_get, 0);
+}
+
 TEST(CountsTest, SharesAddUpToTheReads) {
   Load load = Small();
   load.reads = 0.5;

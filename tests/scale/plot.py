@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draws what tests/scale:scale prints: docs/reports/2026-11-22-scale/*.svg.
+"""Draws what tests/scale:scale prints: docs/reports/2026-11-26-scale/*.svg.
 
     bazel build --config=opt //tests/scale:scale
-    bazel-bin/tests/scale/scale 100 | tests/scale/plot.py docs/reports/2026-11-22-scale
+    bazel-bin/tests/scale/scale 100 | tests/scale/plot.py docs/reports/2026-11-26-scale
 """
 
 import collections
@@ -15,11 +15,13 @@ sys.path.insert(0, str(ROOT / "bench/comparison"))
 import svg  # noqa: E402  pylint: disable=wrong-import-position
 
 SERVERS = (1, 8, 64)
+TITLES = {"cold": "keys never read before"}
 HUES = {1: ("#c2410c", "#fb923c"), 8: ("#15803d", "#4ade80"), 64: ("#0369a1", "#7dd3fc")}
 svg.COLOURS.clear()
 for servers in SERVERS:
     svg.COLOURS[f"READ-{servers}"] = (*HUES[servers], "")
     svg.COLOURS[f"message-{servers}"] = (*HUES[servers], "5 3")
+    svg.COLOURS[f"warmed-{servers}"] = (*HUES[servers], "1 2")
 
 
 def read(lines):
@@ -30,6 +32,8 @@ def read(lines):
         if fields[0] != "model" or fields[1] == "nic":
             continue
         _, nic, workload, lookups, servers, clients, rate, median, _ = fields
+        if workload == "warmed":  # a third curve beside those of gets that know nothing
+            workload, lookups = "cold", "warmed"
         plots[nic, workload][f"{lookups}-{servers}"].append((int(clients), float(rate), float(median)))
     return plots
 
@@ -56,12 +60,12 @@ def main():
     directory = pathlib.Path(sys.argv[1])
     directory.mkdir(exist_ok=True)
     plots = read(sys.stdin)
-    if len(plots) != 6:
-        sys.exit(f"plot: {len(plots)} pairs of adapter and workload, not 6")
+    if len(plots) != 8:
+        sys.exit(f"plot: {len(plots)} pairs of adapter and workload, not 8")
     for (nic, workload), curves in plots.items():
         for kind, label, column, tick in (("throughput", "operations a second", 1, svg.rate_tick),
                                           ("latency", "median latency", 2, svg.duration_tick)):
-            text = plot(f"{nic}, YCSB {workload}, model", label, curves, column, tick)
+            text = plot(f"{nic}, {TITLES.get(workload, 'YCSB ' + workload)}, model", label, curves, column, tick)
             (directory / f"{kind}-{nic}-{workload}.svg").write_text(text, encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-// Prints what docs/reports/2026-11-22-scale.md shows, as lines of tab-separated values: the counts of the real client,
+// Prints what docs/reports/2026-11-26-scale.md shows, as lines of tab-separated values: the counts of the real client,
 // then the model's curves.
 #include <algorithm>
 #include <cstdio>
@@ -14,18 +14,38 @@
 namespace farlook::scale {
 namespace {
 
-constexpr std::pair<const char*, double> kWorkloads[] = {{"A", 0.5}, {"B", 0.95}, {"C", 1}};
+// How many of a client's operations are gets, what it knew before, and whether they are asked of the server too.
+struct Workload {
+  const char* name;
+  double reads;
+  Known known;
+  bool by_message_too;
+};
+constexpr Workload kWorkloads[] = {{"A", 0.5, Known::kItems, true},
+                                   {"B", 0.95, Known::kItems, true},
+                                   {"C", 1, Known::kItems, true},
+                                   {"cold", 1, Known::kNothing, true},
+                                   {"warmed", 1, Known::kIndex, false}};
+// Of which no client gets one twice.
+constexpr uint64_t kColdKeys = 100'000, kColdGets = 20'000;
+
 constexpr int kClients[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1'000};
 constexpr int kMeasuredClients[] = {1, 8, 64};
 
-// Returns the counts of C.
-Counts Main(uint64_t value_bytes) {
-  std::map<std::pair<std::string, int>, Counts> counts;
+using CountsOf = std::map<std::pair<std::string, int>, Counts>;  // by workload and clients
+
+CountsOf Main(uint64_t value_bytes) {
+  CountsOf counts;
   std::puts("counts\tworkload\tclients\tREADs/get\tmessages/get\tmessages/put\tone READ\ttwo\tthree");
-  for (const auto& [name, reads] : kWorkloads) {
+  for (const auto& [name, reads, known, by_message_too] : kWorkloads) {
     for (const int clients : kMeasuredClients) {
       Load load;
       load.reads = reads;
+      load.known = known;
+      if (known != Known::kItems) {
+        load.keys = kColdKeys;
+        load.operations = kColdGets;
+      }
       load.clients = clients;
       load.value_bytes = value_bytes;
       const Measured m = Measure(load);
@@ -36,8 +56,9 @@ Counts Main(uint64_t value_bytes) {
   }
   std::puts("model\tnic\tworkload\tlookups\tservers\tclients\toperations/s\tmedian ns\tp99 ns");
   for (const Nic* nic : {&kConnectIb, &kConnectX6}) {
-    for (const auto& [name, reads] : kWorkloads) {
+    for (const auto& [name, reads, known, by_message_too] : kWorkloads) {
       for (const bool by_message : {false, true}) {
+        if (by_message && !by_message_too) continue;
         for (const int servers : {1, 8, 64}) {
           for (const int clients : kClients) {
             Scenario s;
@@ -60,7 +81,25 @@ Counts Main(uint64_t value_bytes) {
       }
     }
   }
-  return counts.at({"C", kMeasuredClients[2]});
+  return counts;
+}
+
+// What the adapter of one server bears of gets of keys that were never read before.
+void Saturated(const CountsOf& counts) {
+  std::puts("saturated\tnic\tworkload\tclients\tin flight\toperations/s");
+  for (const Nic* nic : {&kConnectIb, &kConnectX6}) {
+    for (const char* workload : {"cold", "warmed"}) {
+      Scenario s;
+      s.nic = *nic;
+      s.cpu = kHosts;
+      s.counts = counts.at({workload, kMeasuredClients[2]});
+      s.clients = 256;
+      s.in_flight = 4;
+      s.operations = 200'000;
+      std::printf("saturated\t%s\t%s\t%d\t%d\t%.0f\n", nic->name, workload, s.clients, s.in_flight,
+                  Simulate(s).operations_per_second);
+    }
+  }
 }
 
 // What becomes of the conclusions when a parameter is half or twice what it is thought to be.
@@ -108,6 +147,8 @@ void Sensitivity(const Counts& counts) {
 }  // namespace farlook::scale
 
 int main(int argc, char** argv) {
-  using farlook::scale::Main, farlook::scale::Sensitivity;
-  Sensitivity(Main(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100));
+  using farlook::scale::Main, farlook::scale::Saturated, farlook::scale::Sensitivity;
+  const auto counts = Main(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100);
+  Saturated(counts);
+  Sensitivity(counts.at({"C", 64}));
 }

@@ -250,8 +250,8 @@ EDITS = [
     ("client/counters.cc", "    const bool unknown = atomic.kind != Kind::kReadCounter && atomic.step != Step::kPost;\n",
      "    const bool unknown = atomic.kind != Kind::kReadCounter && atomic.step != Step::kPost && !BROKEN(kAtomicRepeated);\n"),
     # A reply that is sent again names the cell that the counter had.
-    ("server/session.cc", "  entry.slot = outcome.slot;\n",
-     "  entry.slot = BROKEN(kCellToldFromMemory) && outcome.counter.cell != 0 ? kv::Slot(outcome.counter.cell) : outcome.slot;\n"),
+    ("server/session.h", "    entry.slot = outcome.slot;\n",
+     "    entry.slot = BROKEN(kCellToldFromMemory) && outcome.counter.cell != 0 ? kv::Slot(outcome.counter.cell) : outcome.slot;\n"),
     ("server/session.cc", "    outcome.counter.value = static_cast<int64_t>(entry.version);\n",
      "    outcome.counter.value = static_cast<int64_t>(entry.version);\n"
      "    if (BROKEN(kCellToldFromMemory)) outcome.counter.cell = entry.slot.word();\n"),

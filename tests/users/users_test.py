@@ -258,23 +258,11 @@ class NetworkTest:
     self.assert_fails(self.cli(server, 'get', 'key'), 'key')
     self.assert_ok(self.cli(server, 'put', 'key', 'value'))
 
-
-class VerbsTest(NetworkTest, UsersTest):
-
-  def address(self):
-    return 'rdma://%s:7471' % os.environ['FARLOOK_RDMA_ADDRESS']
-
-
-class TcpTest(NetworkTest, UsersTest):
-
-  def address(self):
-    return 'tcp://127.0.0.1:%d' % unused_port()
-
   def test_members_of_a_group_prove_who_they_are(self):
     self.write('users', 'app read,write secret=%s\nreport read secret=%s\ngroup read,admin secret=%s\nme admin uid=0\n' %
                (APP, REPORT, OPS))
     group = ['--group=file://' + self.directory + '/groups/g', '--users=' + self.users, '--replicas=3',
-             '--min_insync=2']
+             '--min_insync=2', '--suspicion=2s']
     for user, why in (('nobody', 'is not there'), ('me', 'has no secret'), ('report', 'lacks the role admin')):
       done = subprocess.run([KV_SERVER, '--listen=' + self.address(), *group, '--group_user=' + user],
                             capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
@@ -304,6 +292,18 @@ class TcpTest(NetworkTest, UsersTest):
     first.process.kill()
     second.wait_for('primary of the group')
     self.assertIn('again', self.cli(both, 'get', 'key', user='app', secret=APP)[1])
+
+
+class VerbsTest(NetworkTest, UsersTest):
+
+  def address(self):
+    return 'rdma://%s:%d' % (os.environ['FARLOOK_RDMA_ADDRESS'], unused_port())
+
+
+class TcpTest(NetworkTest, UsersTest):
+
+  def address(self):
+    return 'tcp://127.0.0.1:%d' % unused_port()
 
 
 if __name__ == '__main__':
