@@ -32,7 +32,8 @@ enum class Break : uint8_t {
   kBackupWordsOnly,
   kReadsBeforeOpen,
   kNoLease,
-  kLast = kNoLease,
+  kSaysTooEarlyThatItLeft,
+  kLast = kSaysTooEarlyThatItLeft,
 };
 
 // Process-wide; tests of it have one thread.

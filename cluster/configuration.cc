@@ -24,6 +24,7 @@ enum Tag : uint16_t {
   kMinInsync = 7,
   kCluster = 8,
   kSlots = 9,
+  kPrimaryLeft = 10,
   kFirstReplica = 64,
   kFirstMove = 128
 };
@@ -148,6 +149,7 @@ std::string EncodeConfiguration(const Configuration& configuration) {
   AppendNumber(kMinInsync, configuration.min_insync, &bytes);
   if (!configuration.cluster.empty()) AppendText(kCluster, configuration.cluster, &bytes);
   if (configuration.slots.any()) AppendSlots(kSlots, configuration.slots, &bytes);
+  if (configuration.primary_left) AppendNumber(kPrimaryLeft, uint8_t{1}, &bytes);
   uint16_t tag = kFirstReplica;
   for (const Replica& member : configuration.members) {
     std::string fields;
@@ -196,6 +198,9 @@ absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes) {
             return kv::FieldUse::kTaken;
           case kSlots:
             return TakeSlots(value, &configuration.slots);
+          case kPrimaryLeft:
+            configuration.primary_left = value == "\x01";
+            return configuration.primary_left ? kv::FieldUse::kTaken : kv::FieldUse::kMalformed;
           default:
             break;
         }

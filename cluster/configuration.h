@@ -3,10 +3,10 @@
 //      0 "flkgroup" | 8 fields (kv/fields.h)
 //
 // The fields: 1 group u64, 2 epoch u64, 3 lease us u32, 4 hash seed u64, 5 layout u32, 6 replicas u32, 7 least in sync
-// u32, 8 name of the cluster, 9 slots, as pairs {first u16, last u16}, both included; 64 + i: replica i, itself a
-// sequence of fields: 1 incarnation u64, 2 kind u8, 3 address; 128 + i: move i of slots, likewise: 1 id u64, 2 kind u8,
-// 3 the other group's name, 4 its slots, as field 9. Numbers are little-endian. All are critical, as who does not know
-// one would take wrong decisions; what may be ignored gets a tag without that bit.
+// u32, 8 name of the cluster, 9 slots, as pairs {first u16, last u16}, both included, 10 u8, 1: the primary has left;
+// 64 + i: replica i, itself a sequence of fields: 1 incarnation u64, 2 kind u8, 3 address; 128 + i: move i of slots,
+// likewise: 1 id u64, 2 kind u8, 3 the other group's name, 4 its slots, as field 9. Numbers are little-endian. All are
+// critical, as who does not know one would take wrong decisions; what may be ignored gets a tag without that bit.
 #ifndef FARLOOK_CLUSTER_CONFIGURATION_H_
 #define FARLOOK_CLUSTER_CONFIGURATION_H_
 
@@ -72,6 +72,8 @@ struct Configuration {
   std::string cluster = {};      // of which the group is one, for ever; empty: of none
   kv::SlotSet slots = {};        // of the cluster, that are this group's
   std::vector<Replica> members;  // one of them is the primary, all are in sync
+  // The primary's process has ended in order, and nobody can READ its memory any more. Said in an epoch of its own.
+  bool primary_left = false;
   std::vector<Move> moves = {};  // of slots, that are under way; at most kMaxMoves
 
   const Replica* Find(uint64_t incarnation) const;

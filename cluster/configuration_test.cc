@@ -74,6 +74,24 @@ TEST(Configuration, OfAClusterGoldenBytesAndBack) {
   EXPECT_EQ(*DecodeConfiguration(EncodeConfiguration(configuration)), configuration);
 }
 
+TEST(Configuration, ThatThePrimaryHasLeftGoldenBytesAndBack) {
+  Configuration configuration = Example();
+  configuration.primary_left = true;
+  const std::string bytes = EncodeConfiguration(configuration);
+  const std::string without = EncodeConfiguration(Example());
+  const size_t at = without.find(absl::HexStringToBytes("40802000"));
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(absl::BytesToHexString(bytes), absl::BytesToHexString(without.substr(0, at)) + "0a80010001000000" +
+                                               absl::BytesToHexString(without.substr(at)));
+  const auto back = DecodeConfiguration(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, configuration);
+  // Expect: nothing else can be said there.
+  std::string other = bytes;
+  other[at + 4] = 0;
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeConfiguration(other).status()));
+}
+
 // Moves come after the members; one that is taken names its slots no more.
 TEST(Configuration, WithMovesGoldenBytesAndBack) {
   Configuration configuration = Example();

@@ -59,7 +59,8 @@ struct Posted {
 
 class Run {
  public:
-  explicit Run(uint64_t seed) : random_(seed), is_slow_(seed % 2 == 0), is_strict_(seed % 4 == 1) {
+  explicit Run(uint64_t seed)
+      : random_(seed), is_slow_(seed % 2 == 0), is_strict_(seed % 4 == 1), may_leave_(seed % 3 == 0) {
     for (size_t i = 0; i < kNodes; ++i) nodes_.emplace_back(NewIncarnation());
     // One founds the group; the others join.
     Configuration first;
@@ -181,14 +182,31 @@ class Run {
   }
 
   // In the same place: `node` is another process now.
-  void BeginAnew(Node* node) {
+  void BeginAnew(Node* node, bool keeps_connections = false) {
     const auto slot = std::find_if(nodes_.begin(), nodes_.end(), [node](const auto& any) { return &*any == node; });
     const uint64_t old = node->member.incarnation();
     const EpochWord word = node->word;
+    const int table = node->table;
     slot->emplace(NewIncarnation());
-    if (broken != Break::kOldConnections) return;
+    if (broken != Break::kOldConnections && !keeps_connections) return;
     old_of_[old] = static_cast<size_t>(slot - nodes_.begin());
     (*slot)->word = word;
+    if (keeps_connections) (*slot)->table = table;
+  }
+
+  // It ends in order: when nobody can READ it any more the record says so.
+  void Leave(Node* node) {
+    const uint64_t incarnation = node->member.incarnation();
+    const Entry last = records_.Get(kName);
+    const Configuration configuration = *DecodeConfiguration(last.value);
+    const auto next = Member::AfterLeaving(configuration, incarnation);
+    const bool is_last = std::none_of(configuration.members.begin(), configuration.members.end(), [&](const auto& one) {
+      return one.incarnation != incarnation && Find(one.incarnation) != nullptr;
+    });
+    if (!next.has_value() || is_last) return;
+    BeginAnew(node, /*keeps_connections=*/broken == Break::kSaysTooEarlyThatItLeft);
+    SimulatedDirectory(&records_, [this] { return AnyFault(); }).Cas(kName, last.revision, EncodeConfiguration(*next));
+    ++result_.left;
   }
 
   void Learn(Node* node, size_t ago) {
@@ -206,7 +224,11 @@ class Run {
 
   void Event(Node* node, Actions* actions) {
     Member* const member = &node->member;
-    switch (Any(12)) {
+    if (member->role() == Role::kBackup && member->configuration().primary_left && Any(2) == 0) {
+      member->Promote({}, false, actions).IgnoreError();
+      return;
+    }
+    switch (Any(may_leave_ ? 13 : 12)) {
       case 0:
         Learn(node, Any(3));
         break;
@@ -242,6 +264,12 @@ class Run {
       case 10:
         Share(node, actions);
         break;
+      case 11:
+        if (may_leave_) {
+          if (Any(8) == 0 && IsPrimary(node)) Leave(node);
+          break;
+        }
+        [[fallthrough]];
       default:
         // Of two members one may crash; the last one is the group.
         if (Any(60) == 0 && member->role() == Role::kBackup) {
@@ -455,6 +483,7 @@ class Run {
   std::mt19937_64 random_;
   const bool is_slow_;    // time passes slowly: much happens within a lease
   const bool is_strict_;  // the reader trusts no clock
+  const bool may_leave_;  // primaries end in order too
   absl::Time now_ = absl::UnixEpoch();
   uint64_t incarnations_ = 0;
   std::vector<std::optional<Node>> nodes_;

@@ -12,6 +12,7 @@ namespace farlook::cluster {
 struct RunResult {
   std::string wrong;  // what was stale, or lost; empty: nothing
   int writes = 0, gets = 0, promotions = 0, additions = 0, removals = 0, unknown = 0, stepped_down = 0, crashes = 0;
+  int left = 0;  // primaries, in order
 };
 
 RunResult RunGroup(uint64_t seed, int steps);

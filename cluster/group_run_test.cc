@@ -34,10 +34,11 @@ TEST(GroupRun, NothingIsStaleOrLost) {
     sum.unknown += run.unknown;
     sum.stepped_down += run.stepped_down;
     sum.crashes += run.crashes;
+    sum.left += run.left;
   }
   std::cout << sum.writes << " writes, " << sum.gets << " gets, " << sum.promotions << " promotions, " << sum.additions
             << " additions, " << sum.removals << " removals, " << sum.unknown << " unknown outcomes, "
-            << sum.stepped_down << " stepped down, " << sum.crashes << " crashes\n";
+            << sum.stepped_down << " stepped down, " << sum.crashes << " crashes, " << sum.left << " left\n";
   // Else these runs would prove nothing.
   const int runs = static_cast<int>(Seeds());
   EXPECT_GT(sum.writes, runs);
@@ -48,6 +49,7 @@ TEST(GroupRun, NothingIsStaleOrLost) {
   EXPECT_GT(sum.unknown, runs);
   EXPECT_GT(sum.stepped_down, runs / 4);
   EXPECT_GT(sum.crashes, runs / 8);
+  EXPECT_GT(sum.left, runs / 8);
 }
 
 TEST(GroupRun, EachBreakIsFound) {

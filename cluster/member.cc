@@ -87,7 +87,7 @@ absl::Status Member::CheckMayPropose(std::initializer_list<Role> as) const {
 
 absl::Status Member::Promote(const std::vector<uint64_t>& lost, bool ended, Actions* actions) {
   if (absl::Status status = CheckMayPropose({Role::kBackup}); !status.ok()) return status;
-  ended_ = ended;
+  ended_ = ended || configuration_.primary_left;
   Configuration next = configuration_;
   std::erase_if(next.members, [this, &lost](const Replica& member) {
     return member.kind == Replica::Kind::kPrimary ||
@@ -134,8 +134,17 @@ absl::Status Member::Resize(uint32_t replicas, uint32_t min_insync, Actions* act
   return Propose(std::move(next), actions);
 }
 
+std::optional<Configuration> Member::AfterLeaving(const Configuration& last, uint64_t incarnation) {
+  if (last.primary().incarnation != incarnation || last.members.size() == 1 || last.primary_left) return std::nullopt;
+  Configuration next = last;
+  ++next.epoch;
+  next.primary_left = true;
+  return next;
+}
+
 absl::Status Member::Propose(Configuration next, Actions* actions) {
   next.epoch = configuration_.epoch + 1;
+  next.primary_left = false;  // of a former one
   if (absl::Status status = next.Check(); !status.ok()) return status;
   proposal_ = std::move(next);
   is_sent_ = false;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,8 +70,9 @@ class Member {
   // below.
   absl::Status BeginAnew(absl::string_view address, bool ended, Actions* actions);
   // Suspects the primary, and what else is `lost`, and proposes itself with the others. FAILED_PRECONDITION: it is no
-  // backup in sync now, or proposes already. `ended`: the primary's memory can surely not be READ any more, so that
-  // nobody needs to wait for leases; nor for those of epochs that the promoter goes on to.
+  // backup in sync now, or proposes already. `ended`: the primary's memory can surely not be READ any more, as the
+  // record may say itself, so that nobody needs to wait for leases; nor for those of epochs that the promoter goes on
+  // to.
   absl::Status Promote(const std::vector<uint64_t>& lost, bool ended, Actions* actions);
   // Of the primary; Remove() of a promoter too. REQUIRES of Add() that the joiner accepted all that was published, and
   // that from now on it is one of MustAccept().
@@ -80,6 +82,10 @@ class Member {
   absl::Status Reassign(const kv::SlotSet& slots, std::vector<Move> moves, Actions* actions);
   // Of the primary. INVALID_ARGUMENT: no group may have so many replicas, or so few. Who is too many stays a member.
   absl::Status Resize(uint32_t replicas, uint32_t min_insync, Actions* actions);
+
+  // What the record of a primary that has left says next: REQUIRES that nobody can READ it any more. Nothing: it is no
+  // primary, or the only member.
+  static std::optional<Configuration> AfterLeaving(const Configuration& last, uint64_t incarnation);
 
   // The clock, READ after SHUT was stored.
   void Stored(absl::Time now, Actions* actions);

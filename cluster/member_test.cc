@@ -55,6 +55,35 @@ class MemberTest : public testing::Test {
   Actions actions_;
 };
 
+// Nobody can READ it any more: neither is it suspected, nor the end of a lease waited for.
+TEST_F(MemberTest, OfAPrimaryThatHasLeftTheRecordSaysSo) {
+  const Configuration before = Of(5, 1, {2, 3});
+  const auto left = Member::AfterLeaving(before, 1);
+  ASSERT_TRUE(left.has_value());
+  EXPECT_EQ(left->epoch, 6u);
+  EXPECT_TRUE(left->primary_left);
+  EXPECT_EQ(left->members, before.members);
+  EXPECT_FALSE(Member::AfterLeaving(before, 2).has_value()) << "a backup";
+  EXPECT_FALSE(Member::AfterLeaving(*left, 1).has_value()) << "it is said";
+  EXPECT_FALSE(Member::AfterLeaving(Of(5, 1, {}), 1).has_value()) << "nobody is there to be told";
+  Learn(10, before);
+  Learn(11, *left);
+  EXPECT_EQ(member_.role(), Role::kBackup);
+  EXPECT_EQ(member_.word(), EpochWord::Open(6));
+  Took();
+  ASSERT_TRUE(member_.Promote({}, false, &actions_).ok());
+  Took();
+  member_.Stored(kStart, &actions_);
+  const auto next = DecodeConfiguration(Took().back().record);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_FALSE(next->primary_left) << "of the next primary nobody says so";
+  EXPECT_EQ(next->Find(1), nullptr);
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 12}, &actions_);
+  Took();
+  member_.TailAccepted(7, kStart, &actions_);
+  EXPECT_TRUE(member_.Serves());
+}
+
 // Nothing of the group's goes on but its name and its shape: and those who are gone may still be READ.
 TEST_F(MemberTest, AJoinerBeginsAnewWhereAllAreLost) {
   EXPECT_TRUE(absl::IsFailedPrecondition(member_.BeginAnew("c", false, &actions_))) << "there is no group";

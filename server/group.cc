@@ -89,6 +89,20 @@ void Group::Stop() {
   taking_.reset();
 }
 
+void Group::SayLeft() {
+  if (member_.epoch() == 0 || member_.configuration().primary().incarnation != options_.incarnation) return;
+  const absl::StatusOr<cluster::Entry> entry = directory_->Get(options_.name, cluster::Freshness::kLatest);
+  if (!entry.ok()) return;
+  const absl::StatusOr<Configuration> last = cluster::DecodeConfiguration(entry->value);
+  if (!last.ok()) return;
+  const std::optional<Configuration> next = Member::AfterLeaving(*last, options_.incarnation);
+  if (!next.has_value()) return;
+  const cluster::CasResult result =
+      directory_->Cas(options_.name, entry->revision, cluster::EncodeConfiguration(*next));
+  if (result.outcome != cluster::CasOutcome::kDone) return;
+  Log(LogLevel::kInfo, "the group's record says that this primary has left", {{"epoch", next->epoch}});
+}
+
 // ---- The directory.
 
 // With a directory of its own: an object of it is for one thread.

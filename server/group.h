@@ -116,6 +116,10 @@ class Group {
   void Start(Parts parts);
   // Serves no more, and ends the threads. REQUIRES that the parts are still there.
   void Stop();
+  // Has the record say that this primary ended in order: then a backup takes its place at once, where it would wait
+  // until it suspects that the primary is gone, and for the end of its lease. Two requests to the directory, best
+  // effort. REQUIRES Stop(), and that nobody can READ this server's memory any more, over any connection.
+  void SayLeft();
 
   // What the threads do, for one who has none of them, a simulation: first Attach() and Begin(), then Step() again and
   // again, at least once in kTick; Hear() when the record has changed; of a cluster LookAtOthers(), now and then.

@@ -78,7 +78,7 @@ bool Group::Follow() {
   if (deposed_) return false;
   const bool is_silent = IsSilent();
   if (member_.role() == Member::Role::kBackup) {
-    const bool ended = follower_ == nullptr && HasEnded(primary.incarnation);
+    const bool ended = member_.configuration().primary_left || (follower_ == nullptr && HasEnded(primary.incarnation));
     if (ended || is_silent) {
       if (Now() < propose_at_) return false;
       propose_at_ = Now() + kProposeAgain;

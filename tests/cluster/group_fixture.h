@@ -231,8 +231,8 @@ class GroupTest : public testing::Test {
  protected:
   // On a busy machine nobody is silent for so long.
   explicit GroupTest(const std::string& suspicion = "10s", const std::string& group = "", int replicas = 2,
-                     int min_insync = 1)
-      : suspicion_(suspicion), replicas_(replicas), min_insync_(min_insync), group_(group) {
+                     int min_insync = 1, const std::string& lease = "150ms")
+      : suspicion_(suspicion), lease_(lease), replicas_(replicas), min_insync_(min_insync), group_(group) {
     char folder[] = "/tmp/farlook-group-XXXXXX";
     folder_ = mkdtemp(folder);
     if (group_.empty()) group_ = absl::StrCat("file://", folder_, "/groups/g");
@@ -253,9 +253,10 @@ class GroupTest : public testing::Test {
   }
 
   std::unique_ptr<ServerProcess> Start() {
-    return std::make_unique<ServerProcess>(std::vector<std::string>{
-        "--memory=64MiB", "--workers=2", absl::StrCat("--suspicion=", suspicion_), absl::StrCat("--group=", group_),
-        absl::StrCat("--replicas=", replicas_), absl::StrCat("--min_insync=", min_insync_)});
+    return std::make_unique<ServerProcess>(
+        std::vector<std::string>{"--memory=64MiB", "--workers=2", absl::StrCat("--suspicion=", suspicion_),
+                                 absl::StrCat("--lease=", lease_), absl::StrCat("--group=", group_),
+                                 absl::StrCat("--replicas=", replicas_), absl::StrCat("--min_insync=", min_insync_)});
   }
   void StartBackup() {
     b_ = Start();
@@ -298,7 +299,7 @@ class GroupTest : public testing::Test {
     EXPECT_GT(chain->reads(), 0u);
   }
 
-  const std::string suspicion_;
+  const std::string suspicion_, lease_;
   const int replicas_, min_insync_;
   std::string group_, folder_;
   std::unique_ptr<ServerProcess> a_, b_;

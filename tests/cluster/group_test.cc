@@ -86,6 +86,27 @@ TEST_F(GroupTest, IsHandedOverWhileClientsWrite) {
   ExpectAllItems();
 }
 
+// Longer than any client waits.
+class LongLeaseGroupTest : public GroupTest {
+ protected:
+  LongLeaseGroupTest() : GroupTest("10m", "", 2, 1, "60s") {}
+};
+
+// Where nobody can READ a primary any more nobody waits until what was READ there is believed no longer, over verbs
+// too.
+TEST_F(LongLeaseGroupTest, AHandoverWaitsForNoLease) {
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(20);
+  const absl::Status status = HandOver(client_.get());
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(IsPrimary(*b_));
+  EXPECT_TRUE(client_->Put("key", "value", {.timeout_ms = 30'000}).ok());
+  chain.Advance(20);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
 TEST_F(GroupTest, WithoutABackupInSyncItIsNotHandedOver) {
   const absl::Status status = HandOver(client_.get());
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;

@@ -26,7 +26,8 @@ struct Etcd {
 // Nobody but the members themselves says who has ended, as between hosts.
 class EtcdGroupTest : private Etcd, public GroupTest {
  protected:
-  EtcdGroupTest() : GroupTest("300ms", "etcd://" + etcd.endpoints()[0].substr(strlen("http://")) + "/g") {}
+  explicit EtcdGroupTest(const std::string& suspicion = "300ms")
+      : GroupTest(suspicion, "etcd://" + etcd.endpoints()[0].substr(strlen("http://")) + "/g") {}
 
   using Etcd::etcd;
 };
@@ -49,6 +50,29 @@ TEST_F(EtcdGroupTest, APrimaryThatIsStoppedKilledOrHandsOverIsReplaced) {
   const absl::Status status = HandOver(client_.get());
   EXPECT_TRUE(status.ok()) << status;
   chain.Advance(100);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+class PatientEtcdGroupTest : public EtcdGroupTest {
+ protected:
+  PatientEtcdGroupTest() : EtcdGroupTest("10m") {}
+};
+
+// A primary that ends in order has the record say so: nobody waits until it is suspected.
+TEST_F(PatientEtcdGroupTest, APrimaryThatLeavesIsReplacedAtOnce) {
+  StartBackup();
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  const absl::Status status = HandOver(client_.get());
+  ASSERT_TRUE(status.ok()) << status;
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(*b_));
+  AwaitBackup();
+  b_->Signal(SIGTERM);
+  b_->Wait();
+  chain.Advance(100);
+  EXPECT_TRUE(IsPrimary(*a_));
   ExpectExact(&chain);
   ExpectAllItems();
 }

@@ -11,7 +11,7 @@
  * Bounds, by -D: EPOCHS (configurations), WRITES, GETS, JOINS (how often a node begins anew, each at most once), FIRST (the
  * first members, a bit for each; node 0 is the first primary), STRICT (no clocks: the reader fetches the words during each
  * get, and promoters do not wait), CRASHES (a node may lose its memory and begin anew at any time; else only once it was
- * removed). Each other macro breaks a rule.
+ * removed), LEAVES (a primary may leave in order, once). Each other macro breaks a rule.
  */
 #ifndef EPOCHS
 #define EPOCHS 3
@@ -48,6 +48,13 @@ byte stream[LAST];       /* the records that the primary of this epoch sent in i
 byte cas_epoch[NODES];
 byte cas_members[NODES];
 byte cas_incarnation[NODES];
+
+#ifdef LEAVES
+bool leaving;  /* such a change is on its way, from this node */
+byte leaver;
+byte left;     /* the epoch whose primary has left; LAST while that is said nowhere, 0: none began to */
+byte hurries;  /* nodes that promote themselves in the place of that one */
+#endif
 
 /* ---- What others read of a node. */
 #define OPEN(e) (2 * (e) + 1)
@@ -141,11 +148,18 @@ inline Propose(n, set) {
   at[n] == epoch && epoch < EPOCHS && proposal[n] == 0 && cas_epoch[n] == 0 && \
   word[n] == OPEN(at[n]) && HAS(incarnation[epoch], n) == HAS(now, n)
 
+/* Whether the record says that the primary of now has left: then nobody waits for its leases. */
+#ifdef LEAVES
+#define NoteLeft(n) hurries = (left == epoch -> hurries | BIT(n) : hurries & ~BIT(n))
+#else
+#define NoteLeft(n) skip
+#endif
+
 /* What was acknowledged every member has; so only the promoter's own log counts. */
 #define PROMOTE(n, set) \
   :: atomic { \
     MAY_PROPOSE(n) && HAS(members[epoch], n) && primary[epoch] != n && \
-    (set & ~members[epoch]) == 0 && !HAS(set, primary[epoch]) && HAS(set, n) -> Propose(n, set) }
+    (set & ~members[epoch]) == 0 && !HAS(set, primary[epoch]) && HAS(set, n) -> NoteLeft(n); Propose(n, set) }
 
 #ifdef NON_MEMBER_PROMOTES
 #define PROMOTE_UNASKED(n) \
@@ -219,6 +233,19 @@ inline Take(n, e, record) {
     ACCEPTED(primary[e], n, HAS(now, n)) = ACCEPTED(primary[e], n, HAS(now, n)) | record
   :: else
   fi
+}
+
+/* Rule 10: with zeroed memory, and old connections are gone. */
+inline BeginAnew(n) {
+  now = now ^ BIT(n);
+  at[n] = 0; joining[n] = epoch;
+  log[n] = 0; table[n] = 0;
+  proposal[n] = 0; serving[n] = false; agreed[n] = 0; waited[n] = false;
+#ifndef OLD_CONNECTIONS
+  word[n] = 0;
+#endif
+  ACCEPTED(n, 0, 0) = 0; ACCEPTED(n, 1, 0) = 0; ACCEPTED(n, 2, 0) = 0;
+  ACCEPTED(n, 0, 1) = 0; ACCEPTED(n, 1, 1) = 0; ACCEPTED(n, 2, 1) = 0
 }
 
 proctype Node(byte n) {
@@ -336,7 +363,11 @@ end:
   :: atomic {
     agreed[n] != 0 && !waited[n] ->
 #if !defined(NO_WAIT) && !defined(STRICT)
+#ifdef LEAVES
+    r_late = r_late || (HAS(r_spans, n) && !HAS(hurries, n));
+#else
     r_late = r_late || HAS(r_spans, n);
+#endif
 #endif
     waited[n] = true
   }
@@ -354,20 +385,27 @@ end:
     known = MAX(known, table[n]);
     word[n] = OPEN(at[n])
   }
-  /* Rule 10: it begins anew, with zeroed memory, and old connections are gone. */
+#ifdef LEAVES
+  /* Rule 6: a primary leaves in order, once in a run. When nobody reaches it any more the record says so. */
+  :: atomic {
+    IS_PRIMARY(n) && left == 0 && at[n] == epoch && epoch < EPOCHS && members[epoch] != BIT(n) && proposal[n] == 0 &&
+    cas_epoch[n] == 0 ->
+    leaving = true; leaver = n;
+    cas_epoch[n] = at[n];
+    cas_members[n] = members[at[n]];
+    cas_incarnation[n] = incarnation[at[n]];
+    left = LAST;
+#ifndef SAYS_TOO_EARLY_THAT_IT_LEFT
+    BeginAnew(n)
+#endif
+  }
+#endif
+  /* It begins anew. */
   :: atomic {
     joins < JOINS && !HAS(joined, n) && MAY_JOIN(n) ->
     joins++;
     joined = joined | BIT(n);
-    now = now ^ BIT(n);
-    at[n] = 0; joining[n] = epoch;
-    log[n] = 0; table[n] = 0;
-    proposal[n] = 0; serving[n] = false; agreed[n] = 0; waited[n] = false;
-#ifndef OLD_CONNECTIONS
-    word[n] = 0;
-#endif
-    ACCEPTED(n, 0, 0) = 0; ACCEPTED(n, 1, 0) = 0; ACCEPTED(n, 2, 0) = 0;
-    ACCEPTED(n, 0, 1) = 0; ACCEPTED(n, 1, 1) = 0; ACCEPTED(n, 2, 1) = 0
+    BeginAnew(n)
   }
   od
 }
@@ -387,11 +425,20 @@ end:
     if
     :: cas_epoch[n] == epoch ->
       epoch++;
+#ifdef LEAVES
+      if
+      :: leaving && leaver == n -> left = epoch
+      :: else
+      fi;
+#endif
       members[epoch] = cas_members[n];
       incarnation[epoch] = cas_incarnation[n];
       primary[epoch] = n
     :: else
     fi;
+#ifdef LEAVES
+    leaving = leaving && leaver != n;
+#endif
     cas_epoch[n] = 0; cas_members[n] = 0; cas_incarnation[n] = 0;
     n = 0
   }

@@ -17,6 +17,7 @@ class GroupTest(spin.Model, unittest.TestCase):
         "a lone primary takes in another": "EPOCHS=3 WRITES=1 FIRST=1",
         "a crash": "EPOCHS=2 WRITES=1 FIRST=3 JOINS=1 CRASHES",
         "no clocks": "EPOCHS=2 WRITES=1 STRICT",
+        "a primary leaves": "EPOCHS=3 WRITES=1 FIRST=3 LEAVES",
     }
     deep = {
         "two writes": "EPOCHS=3 WRITES=2",
@@ -26,6 +27,7 @@ class GroupTest(spin.Model, unittest.TestCase):
         "a crash and a reconfiguration more": "EPOCHS=3 WRITES=1 FIRST=3 JOINS=1 CRASHES",
         "three writes": "EPOCHS=2 WRITES=3",
         "no clocks, two reconfigurations": "EPOCHS=3 WRITES=1 STRICT",
+        "a primary leaves, and two are left": "EPOCHS=3 WRITES=1 LEAVES",
     }
     breaks = {
         "NO_WAIT": "EPOCHS=2 WRITES=1",
@@ -43,8 +45,9 @@ class GroupTest(spin.Model, unittest.TestCase):
         "OPENS_BEFORE_CERTAINTY": "EPOCHS=3 WRITES=1",  # rule 2
         "JOINER_IS_NOT_FILLED": "EPOCHS=3 WRITES=1 FIRST=1",
         "REPLY_WITHOUT_LEASE": "EPOCHS=2 WRITES=1",  # rule 9
+        "SAYS_TOO_EARLY_THAT_IT_LEFT": "EPOCHS=3 WRITES=1 FIRST=3 LEAVES",
     }
-    bounds = {"EPOCHS", "WRITES", "GETS", "JOINS", "FIRST", "STRICT", "CRASHES"}
+    bounds = {"EPOCHS", "WRITES", "GETS", "JOINS", "FIRST", "STRICT", "CRASHES", "LEAVES"}
     deep_pan_flags = ("-O2", "-DCOLLAPSE")
 
 

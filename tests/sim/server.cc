@@ -283,7 +283,7 @@ bool SimServer::StepGroup() {
 // Empty, as a process that takes the place of this one.
 void SimServer::BeginAnew() {
   world_->Note(absl::StrCat("server ", number_, " is to begin anew"));
-  Destroy();
+  Destroy(/*in_order=*/true);
   world_->scheduler.After(world_->random.Between(10'000, 5'000'000), [this] {
     if (!alive() && !world_->over) Start();
   });
@@ -356,13 +356,14 @@ void SimServer::Kill() {
   Destroy();
 }
 
-void SimServer::Destroy() {
+void SimServer::Destroy(bool in_order) {
   if (!alive()) return;
   world_->Note(absl::StrCat("server ", number_, " dies"));
   died_ns_ = world_->now_ns();
   ending_ = true;
   world_->network.Kill(party());
   if (parts_->group != nullptr) parts_->group->Stop();
+  if (parts_->group != nullptr && in_order) parts_->group->SayLeft();
   parts_.reset();
   ending_ = false;
   kill_wanted_ = deposed_ = false;

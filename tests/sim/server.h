@@ -90,7 +90,7 @@ class SimServer {
   void Wake();
   void Poll();
   void Pause();
-  void Destroy();
+  void Destroy(bool in_order = false);
 
   World* const world_;
   const int number_;
