@@ -142,11 +142,11 @@ bool Adopter::EndNext() {
   Key& key = keys_.at(hash);
   if (key.begun.sequence > parts_.gate->committed()) return false;
   if (!parts_.gate->End(hash, &key.begun, /*times=*/nullptr)) return false;
+  begun_.pop_front();  // also where it failed: it is nobody's errand
   if (key.begun.outcome.code != kv::Code::kOk) {
     failed_ = absl::ResourceExhaustedError("the index of this group's table has no room");
     return false;
   }
-  begun_.pop_front();
   if (key.now.record.kind == Record::Kind::kPut) ++items_;
   Ended(hash);
   return true;

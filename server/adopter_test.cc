@@ -423,6 +423,33 @@ TEST_F(AdopterTest, ATakerWithoutRoomSaysSo) {
   EXPECT_LT(adopter_->accepted(), giver_.stream.last());
 }
 
+// What could not be published was undone: when the attempt ends it is not ended once more.
+TEST_F(AdopterTest, ATakerWhoseIndexHasNoPlaceSaysSoAndLeavesNothing) {
+  CommitGate& gate = taker_.t.gate();
+  const std::string key = Key(true);
+  const uint64_t hash = taker_.t.table().HashOf(key);
+  taker_.serving.SetSlots(all_);
+  CommitGate::Begun begun;
+  for (uint64_t i = 1; begun.outcome.code == Code::kOk; ++i) {
+    begun = gate.Begin(MakePut(i, absl::StrCat("other", i), "v"), hash, {7, i}, /*may_step=*/true, nullptr);
+    ASSERT_NE(begun.sequence, 0u);
+    while (!gate.End(hash, &begun, nullptr)) continue;
+  }
+  ASSERT_EQ(begun.outcome.code, Code::kIndexFull);
+  taker_.serving.SetSlots(~all_);
+  Begin();
+  ASSERT_EQ(Do(giver_.t.Connect(), MakePut(0, key, "value")), Code::kOk);
+  for (int i = 0; i < 1000 && adopter_->failed().ok(); ++i) {
+    Take();
+    Pump();
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(adopter_->failed())) << adopter_->failed();
+  EXPECT_FALSE(gate.Busy(hash));
+  adopter_.reset();
+  taker_.t.PollAll();
+  EXPECT_FALSE(gate.Busy(hash));
+}
+
 // ---- The giver's end: slots that are closed.
 
 TEST_F(AdopterTest, OfAClosedSlotNothingBeginsAndWhatIsUnderWayEnds) {

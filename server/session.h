@@ -122,9 +122,13 @@ class Session {
   // another counter's by now, and the connection that asks was not told it.
   Outcome Remembered(uint64_t number) const;
 
-  // The number has its answer.  REQUIRES Begin() said kExecute, and nothing was said about it since.
+  // The number has its answer.  REQUIRES Begin() said kExecute; of a write, that nothing was said about it since.
   void Finish(uint64_t number, const Outcome& outcome) {
     Entry& entry = at(number);
+    // A get that was asked again, and answered, may come to its end once more, late: in a group, where it waits for a
+    // record.  Its place may be another number's by then.
+    if (entry.number != number) [[unlikely]]
+      return;
     entry.version = kv::IsCounterRequest(entry.type) ? static_cast<uint64_t>(outcome.counter.value) : outcome.version;
     entry.slot = outcome.slot;
     entry.code = outcome.code;

@@ -122,6 +122,22 @@ TEST(SessionTest, ReadsAreExecutedAgainAndCount) {
 }
 
 // A model that remembers everything judges what the ring says.
+// In a group a get waits for a record: asked again over another connection it may be answered before.
+TEST(SessionTest, AGetThatEndsLateLeavesAloneWhatHasItsPlaceNow) {
+  Session session(1, false, /*window=*/1);
+  Answer(session, 1, RequestType::kGet);
+  ASSERT_EQ(session.Begin(1, RequestType::kGet), Claim::kExecute);
+  ASSERT_EQ(session.Begin(1, RequestType::kGet), Claim::kExecute);
+  session.Finish(1, {Code::kOk, 41, {}});
+  ASSERT_EQ(session.Begin(2, RequestType::kPut), Claim::kExecute);
+  session.Finish(1, {Code::kOk, 40, {}});
+  EXPECT_EQ(session.Begin(2, RequestType::kPut), Claim::kUnderWay) << "nobody answered it";
+  EXPECT_EQ(session.floor(), 1u);
+  session.Finish(2, {Code::kOk, 42, {}});
+  ASSERT_EQ(session.Begin(2, RequestType::kPut), Claim::kAnswered);
+  EXPECT_EQ(session.Remembered(2).version, 42u);
+}
+
 TEST(SessionTest, AgreesWithAModelThatForgetsNothing) {
   constexpr uint64_t kSeed = 20261121;
   SCOPED_TRACE(kSeed);

@@ -112,9 +112,10 @@ constexpr Mutation kMutations[] = {
     {Break::kWaitingGetsNotWithdrawn, "WaitingGetReadAtTheFormerOwner", Focus::kSlots},
     {Break::kFollowingNotRefused, "WritesBeforeWhatWasRefused", Focus::kSlots, 730},
     {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kSlots, 949},
-    {Break::kHeldInOrderOfRefusals, "WhatIsRefusedLateBeginsAnewLate", Focus::kSlots, 501111},
+    {Break::kHeldInOrderOfRefusals, "WhatIsRefusedLateBeginsAnewLate", Focus::kSlots, 502209},
     {Break::kEndsByAnothersClock, "EndsByTheClockOfAnotherMember", Focus::kGroupItems},
     {Break::kEndForgotten, "EndForgottenByTheNextPrimary", Focus::kGroupItems},
+    {Break::kEndsInAnothersPlace, "AGetThatEndsLateAnswersAnother", Focus::kGroup, 2'001'811},
     {Break::kEndNotRecorded, "ToldOverBeforeMembersAre", Focus::kGroupItems},
 };
 
