@@ -144,7 +144,7 @@ ConformanceTest::Pair ConformanceTest::Connect(Queue* client, absl::string_view 
   if (!connection.ok()) return pair;
   pair.server = *std::move(connection);
   EXPECT_EQ(Await(client, Opcode::kConnected).connection, pair.client.get());
-  EXPECT_TRUE(pair.client->status().ok());
+  EXPECT_TRUE(pair.client->status().ok()) << pair.client->status();
   EXPECT_TRUE(pair.client->alive());
   EXPECT_TRUE(pair.server->alive());
   EXPECT_EQ(pair.client->welcome().substr(0, welcome.size()), welcome);
