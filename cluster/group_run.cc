@@ -228,7 +228,8 @@ class Run {
       member->Promote({}, false, actions).IgnoreError();
       return;
     }
-    switch (Any(may_leave_ ? 13 : 12)) {
+    if (may_leave_ && Any(100) == 0 && IsPrimary(node)) return Leave(node);
+    switch (Any(12)) {
       case 0:
         Learn(node, Any(3));
         break;
@@ -264,12 +265,6 @@ class Run {
       case 10:
         Share(node, actions);
         break;
-      case 11:
-        if (may_leave_) {
-          if (Any(8) == 0 && IsPrimary(node)) Leave(node);
-          break;
-        }
-        [[fallthrough]];
       default:
         // Of two members one may crash; the last one is the group.
         if (Any(60) == 0 && member->role() == Role::kBackup) {

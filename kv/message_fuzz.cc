@@ -21,6 +21,7 @@ void FuzzRequest(absl::string_view bytes) {
   if (Request::DecodePlainPut(bytes, &plain)) {
     Check(request.ok() && request->type == RequestType::kPut && request->condition == Condition::kAlways);
     Check(plain.key == request->key && plain.value == request->value && plain.number == request->number);
+    Check(plain.deadline_us == request->deadline_us && plain.version == 0 && plain.flags == 0 && plain.option.empty());
   }
   if (!request.ok()) {
     Check(!request.status().message().empty());

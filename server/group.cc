@@ -89,7 +89,12 @@ void Group::Stop() {
   taking_.reset();
 }
 
+bool Group::LockTells(absl::string_view address) const {
+  return options_.has_ended && !absl::StartsWith(address, "rdma:");
+}
+
 void Group::SayLeft() {
+  if (LockTells(parts_.address)) return;
   if (member_.epoch() == 0 || member_.configuration().primary().incarnation != options_.incarnation) return;
   const absl::StatusOr<cluster::Entry> entry = directory_->Get(options_.name, cluster::Freshness::kLatest);
   if (!entry.ok()) return;

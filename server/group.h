@@ -118,7 +118,8 @@ class Group {
   void Stop();
   // Has the record say that this primary ended in order: then a backup takes its place at once, where it would wait
   // until it suspects that the primary is gone, and for the end of its lease. Two requests to the directory, best
-  // effort. REQUIRES Stop(), and that nobody can READ this server's memory any more, over any connection.
+  // effort; nothing where its lock tells as much. REQUIRES Stop(), and that nobody can READ this server's memory any
+  // more, over any connection.
   void SayLeft();
 
   // What the threads do, for one who has none of them, a simulation: first Attach() and Begin(), then Step() again and
@@ -254,6 +255,9 @@ class Group {
   // Of a joiner or backup.
   bool Follow();
   bool HasEnded(uint64_t member);
+  // Whether nobody can READ the memory of a member with this address any more when HasEnded(): the kernel may let the
+  // lock go before it destroys queue pairs, and then an adapter still answers.
+  bool LockTells(absl::string_view address) const;
   // Of a joiner (group_lost.cc).
   bool LookForLoss();
   void TellLoss(bool is_certain);

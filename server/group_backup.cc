@@ -27,7 +27,6 @@ constexpr size_t kPollsOfATurn = 8;
 
 void Group::Promote(bool ended) {
   follower_.reset();
-  // The kernel may let the lock go before it destroys the queue pairs, and then an adapter still answers READs.
   const Replica was = member_.configuration().primary();
   std::vector<uint64_t> lost;
   for (const Replica& member : member_.configuration().members) {
@@ -39,8 +38,7 @@ void Group::Promote(bool ended) {
             : "nothing is heard of the primary; this server takes its place",
       {{"epoch", member_.epoch()}, {"accepted", backup_ == nullptr ? 0 : backup_->accepted()}});
   Actions actions;
-  if (absl::Status status = member_.Promote(lost, ended && !absl::StartsWith(was.address, "rdma:"), &actions);
-      !status.ok()) {
+  if (absl::Status status = member_.Promote(lost, ended && LockTells(was.address), &actions); !status.ok()) {
     Log(LogLevel::kError, "cannot take the primary's place", {{"reason", status.message()}});
   }
   CarryOut(&actions);

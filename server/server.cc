@@ -130,14 +130,14 @@ class Server::Impl {
   std::unique_ptr<PartitionLocks> locks_;
   std::unique_ptr<Group> group_;  // null: it is in none
   std::unique_ptr<CommitGate> gate_;
-  // Has the record say so when nothing of this server can be READ any more.
+  std::unique_ptr<ProcessLock> process_lock_;  // let go when nothing of this server can be READ any more
+  // Has the record say so then. While the lock is held, so that no backup proposes itself in between, in vain.
   struct Farewell {
     std::unique_ptr<Group>* group;
     ~Farewell() {
       if (*group != nullptr) (*group)->SayLeft();
     }
   } farewell_{&group_};
-  std::unique_ptr<ProcessLock> process_lock_;  // let go when nothing of this server can be READ any more
   std::unique_ptr<Counters> counters_;
   std::unique_ptr<Users> users_;  // null: everybody may come
   Places places_{options_.max_clients};

@@ -195,6 +195,7 @@ class Worker {
   void TakeFigures(Link& link, const kv::Request& request);
   void ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
   bool Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
+  // The same, inline where most requests come through.
   bool ExecuteHere(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
   bool Wait(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message, kv::Code why);
   Outcome Administer(const Link& link, const kv::Request& request, absl::string_view* payload);
