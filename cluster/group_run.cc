@@ -15,8 +15,8 @@
 #include "cluster/breaks.h"
 #include "cluster/configuration.h"
 #include "cluster/directory.h"
+#include "cluster/group_reader.h"
 #include "cluster/member.h"
-#include "cluster/read_lease_broken.h"
 #include "cluster/simulated_directory.h"
 #include "kv/epoch_word.h"
 
@@ -29,7 +29,6 @@ constexpr char kName[] = "g";
 
 using Role = Member::Role;
 using Fault = SimulatedDirectory::Fault;
-using kv::ReadLease;
 using Records =
     std::set<int>;  // writes are numbered as they begin, so a log is in order; a record's place is its sequence
 
@@ -50,17 +49,17 @@ struct Node {
   std::map<uint64_t, Records> accepted;  // from it, by each incarnation, as it was told
 };
 
-// A READ of a word whose completion the reader has not seen.
-struct Posted {
-  uint64_t round = 0;
-  size_t member = 0;
-  std::optional<EpochWord> word;  // as it was when it was read
-};
-
 class Run {
  public:
   explicit Run(uint64_t seed)
-      : random_(seed), is_slow_(seed % 2 == 0), is_strict_(seed % 4 == 1), may_leave_(seed % 3 == 0) {
+      : random_(seed),
+        is_slow_(seed % 2 == 0),
+        may_leave_(seed % 3 == 0),
+        reader_({.any = [this](size_t below) { return Any(below); },
+                 .record = [this](size_t ago) { return records_.Get(kName, ago); },
+                 .reach = [this](uint64_t incarnation) { return Reach(incarnation); },
+                 .known = &known_},
+                /*is_strict=*/seed % 4 == 1) {
     for (size_t i = 0; i < kNodes; ++i) nodes_.emplace_back(NewIncarnation());
     // One founds the group; the others join.
     Configuration first;
@@ -80,11 +79,12 @@ class Run {
       if (who < kNodes) {
         Step(&*nodes_[who]);
       } else if (who < kNodes + 2) {
-        Read();
+        result_.wrong = reader_.Step(now_);
       } else if (records_.delayed() != 0 && Any(4) == 0) {
         records_.Execute(Any(records_.delayed()));
       }
     }
+    result_.gets = reader_.gets();
     return result_;
   }
 
@@ -381,103 +381,18 @@ class Run {
     if (accepted || broken == Break::kTailNotAccepted) node->member.TailAccepted(epoch, now_, actions);
   }
 
-  // ---- The reader.
+  // ---- What the reader READs.
 
-  // The node that connections to this incarnation lead to.
-  const Node* Reach(uint64_t incarnation) {
+  // Of the node that connections to this incarnation lead to.
+  std::optional<Shown> Reach(uint64_t incarnation) {
     const auto old = old_of_.find(incarnation);
-    return old != old_of_.end() ? &*nodes_[old->second] : Find(incarnation);
+    const Node* const node = old != old_of_.end() ? &*nodes_[old->second] : Find(incarnation);
+    if (node == nullptr) return std::nullopt;
+    return Shown{node->word, node->table};
   }
-
-  void Forget() {
-    known_configuration_.reset();
-    lease_.reset();
-    posted_.clear();
-    answer_.reset();
-  }
-
-  int64_t NowNs() const { return absl::ToUnixNanos(now_); }
-
-  // Whether the break has the reader look at this member's word.
-  static bool Looks(const Replica& member) {
-    if (broken == Break::kPrimaryWordOnly) return member.kind == Replica::Kind::kPrimary;
-    if (broken == Break::kBackupWordsOnly) return member.kind == Replica::Kind::kBackup;
-    return true;
-  }
-
-  // Posts a READ of each member's word.
-  void BeginRound(const Configuration& configuration) {
-    const uint64_t round = lease_->BeginRound(NowNs());
-    for (size_t i = 0; i < configuration.members.size(); ++i)
-      posted_.push_back({.round = round, .member = i, .word = {}});
-  }
-
-  // The adapter reads a word, or the reader sees such a READ complete: then, or later, perhaps in another round.
-  void ReadWord(const Configuration& configuration) {
-    const auto posted = posted_.begin() + static_cast<std::ptrdiff_t>(Any(posted_.size()));
-    if (!posted->word.has_value()) {
-      const Replica& member = configuration.members[posted->member];
-      const Node* const node = Reach(member.incarnation);
-      posted->word = node == nullptr ? EpochWord() : node->word;
-      if (!Looks(member)) posted->word = EpochWord::Open(configuration.epoch);
-      if (Any(4) == 0) return;
-    }
-    lease_->WordRead(posted->round, posted->member, *posted->word);
-    posted_.erase(posted);
-    if (lease_->over()) Forget();
-  }
-
-  void Read() {
-    if (!known_configuration_.has_value()) {
-      const Entry entry = records_.Get(kName, Any(3));
-      if (entry.revision == 0) return;
-      known_configuration_ = *DecodeConfiguration(entry.value);
-      const std::vector<Replica>& members = known_configuration_->members;
-      const size_t primary = &known_configuration_->primary() - members.data();
-      lease_.emplace(known_configuration_->epoch, members.size(), primary, int64_t{kLeaseUs} * 1'000);
-      BeginRound(*known_configuration_);
-      return;
-    }
-    const Configuration& configuration = *known_configuration_;
-    if (answer_.has_value() && (broken == Break::kNoLease || Believes())) {
-      if (*answer_ < floor_) {
-        result_.wrong = absl::StrCat("a get returned ", *answer_, " after ", floor_, " was known");
-      }
-      known_ = std::max(known_, *answer_);
-      ++result_.gets;
-      answer_.reset();
-      return;
-    }
-    // One that came too late waits for the next round, or is given up.
-    if (!is_strict_ && Any(8) != 0 && lease_->BelievesStrictly(0)) answer_.reset();
-    switch (Any(8)) {
-      case 0:
-        if (posted_.size() < 2 * kNodes) BeginRound(configuration);
-        return;
-      case 1:
-        if (Any(6) == 0) Forget();
-        return;
-      case 2:
-      case 3: {
-        const Node* const node = Reach(configuration.primary().incarnation);
-        if (answer_.has_value() || node == nullptr) return;
-        if (!lease_->MayRead() && broken != Break::kReadsBeforeOpen) return;
-        floor_ = known_;
-        answer_ = node->table;
-        answered_ns_ = NowNs();
-        noted_ = lease_->begun();
-        return;
-      }
-      default:
-        if (!posted_.empty()) ReadWord(configuration);
-    }
-  }
-
-  bool Believes() const { return is_strict_ ? lease_->BelievesStrictly(noted_) : lease_->Believes(answered_ns_); }
 
   std::mt19937_64 random_;
   const bool is_slow_;    // time passes slowly: much happens within a lease
-  const bool is_strict_;  // the reader trusts no clock
   const bool may_leave_;  // primaries end in order too
   absl::Time now_ = absl::UnixEpoch();
   uint64_t incarnations_ = 0;
@@ -489,13 +404,7 @@ class Run {
   int known_ = 0;  // the latest write that somebody was told of
   Records acknowledged_;
 
-  std::optional<Configuration> known_configuration_;
-  std::optional<ReadLease> lease_;
-  std::vector<Posted> posted_;
-  std::optional<int> answer_;
-  int64_t answered_ns_ = 0;
-  uint64_t noted_ = 0;  // the round when it began
-  int floor_ = 0;
+  GroupReader reader_;
   RunResult result_;
 };
 
