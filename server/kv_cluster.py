@@ -184,7 +184,8 @@ class Folder:
         """What only running servers need; where all are gone, so is the table that it tells of."""
         for name in ("groups", "etcd"):
             shutil.rmtree(self.path / name, ignore_errors=True)
-        for path in [self.path / "env", *self.path.glob("*.pid"), *self.path.glob("add.*")]:
+        sockets = [path for path in self.path.iterdir() if path.is_socket()]  # of servers that were killed
+        for path in [self.path / "env", *self.path.glob("*.pid"), *self.path.glob("add.*"), *sockets]:
             path.unlink(missing_ok=True)
 
 

@@ -114,8 +114,11 @@ class ClusterTest(unittest.TestCase):
     self.assertRegex(errors, r"was ended by SIGKILL and is started again; .*\.log tells more")
     # Expect: nothing runs any more, and what is left are logs.
     self.assertFalse(any(is_there(pid) for pid in pids))
-    self.assertTrue(all(re.fullmatch(r".*\.(log|lock)", name) for name in os.listdir(self.folder)),
-                    os.listdir(self.folder))
+    self.check_nothing_is_left_but_logs()
+
+  def check_nothing_is_left_but_logs(self):
+    left = os.listdir(self.folder)
+    self.assertTrue(all(re.fullmatch(r".*\.(log|lock)", name) for name in left), left)
 
   def test_a_group_of_three_and_a_spare_goes_on_without_its_primary(self):
     process = self.start("--replicas=3", "--spares=1")
@@ -216,8 +219,7 @@ class ClusterTest(unittest.TestCase):
     self.assertEqual(code, 0, errors)
     self.assertIn("group g2 is started, as kv_cluster --add asks", errors)
     self.assertFalse(any(is_there(pid) for pid in pids))
-    self.assertTrue(all(re.fullmatch(r".*\.(log|lock)", name) for name in os.listdir(self.folder)),
-                    os.listdir(self.folder))
+    self.check_nothing_is_left_but_logs()
 
   def test_a_group_over_tcp_and_with_etcd_is_added(self):
     process = self.start("--groups=2", "--replicas=1", "--tcp", "--etcd")
@@ -255,6 +257,17 @@ class ClusterTest(unittest.TestCase):
     # Expect: it begins empty, whatever the former one left.
     address = self.await_address(self.start("--replicas=1"))
     self.assertRegex(self.cli(address, "stat", "keys"), r"^keys\s+0\n")
+
+  def test_a_server_that_was_killed_and_not_started_again_leaves_no_socket(self):
+    process = self.start()
+    address = self.await_address(process).split(",")[0]
+    os.kill(process.pid, signal.SIGSTOP)  # it is asked to end before it can start the server again
+    os.kill(self.pid_of(address), signal.SIGKILL)
+    process.terminate()
+    os.kill(process.pid, signal.SIGCONT)
+    code, errors = ends(process)
+    self.assertEqual(code, 0, errors)
+    self.check_nothing_is_left_but_logs()
 
   def test_a_killed_kv_cluster_leaves_nothing_behind(self):
     process = self.start("--replicas=1")
