@@ -15,11 +15,11 @@ namespace {
 
 constexpr absl::string_view kMagic = "flkclust";
 
-enum Tag : uint16_t { kId = 1, kHashSeed = 2, kFirstGroup = 64 };
+enum Tag : uint16_t { kId = 1, kHashSeed = 2, kLayout = 3, kFirstGroup = 64 };
 enum GroupTag : uint16_t { kName = 1, kFirstSlots = 2, kHasLeft = 3 };
 
 // A slot is of one group, so all groups together have no more ranges than there are slots.
-static_assert(kMagic.size() + 2 * (kv::kFieldHeadBytes + 8) +
+static_assert(kMagic.size() + 3 * (kv::kFieldHeadBytes + 8) +
                       kv::kMaxGroups * (5 * kv::kFieldHeadBytes + kv::kMaxClusterNameBytes) +
                       kv::kClusterSlots * kRangeBytes <=
                   kMaxRecordBytes,
@@ -101,6 +101,7 @@ std::string EncodeClusterRecord(const ClusterRecord& record) {
   std::string bytes(kMagic);
   AppendNumber(kId, record.id, &bytes);
   AppendNumber(kHashSeed, record.hash_seed, &bytes);
+  if (!record.layout.empty()) AppendNumber(kLayout, record.layout.word(), &bytes);
   uint16_t tag = kFirstGroup;
   for (const ClusterRecord::Group& group : record.groups) {
     std::string fields;
@@ -117,11 +118,13 @@ absl::StatusOr<ClusterRecord> DecodeClusterRecord(absl::string_view bytes) {
     return absl::InvalidArgumentError("record of a cluster: these bytes are none; is the name that of a group?");
   }
   ClusterRecord record;
+  uint32_t layout = 0;
   absl::Status inner;
   absl::Status status =
       kv::ReadFields("record of a cluster", bytes, [&](uint16_t tag, absl::string_view value) -> kv::FieldUse {
         if (tag == kId) return TakeNumber(value, &record.id);
         if (tag == kHashSeed) return TakeNumber(value, &record.hash_seed);
+        if (tag == kLayout) return TakeNumber(value, &layout);
         if (tag < kFirstGroup || tag >= kFirstGroup + kv::kMaxGroups) return kv::FieldUse::kUnknown;
         ClusterRecord::Group group;
         inner.Update(kv::ReadFields("group of a cluster", value, [&group](uint16_t field, absl::string_view bytes_of) {
@@ -131,6 +134,7 @@ absl::StatusOr<ClusterRecord> DecodeClusterRecord(absl::string_view bytes) {
         return kv::FieldUse::kTaken;
       });
   status.Update(inner);
+  record.layout = TableLayout(layout);
   if (status.ok()) status = record.Check();
   if (!status.ok()) return status;
   return record;
@@ -172,10 +176,11 @@ absl::StatusOr<ClusterRecord> ChangeRecord(Directory* directory, absl::string_vi
 }  // namespace
 
 absl::StatusOr<ClusterRecord> EnterCluster(Directory* directory, absl::string_view cluster, absl::string_view group,
-                                           const kv::SlotSet& first_slots, uint64_t hash_seed) {
+                                           const kv::SlotSet& first_slots, uint64_t hash_seed, TableLayout layout) {
   ClusterRecord first;
   first.id = RandomId();  // the same at each attempt: one that is done late makes no other cluster
   first.hash_seed = hash_seed;
+  first.layout = layout;
   return ChangeRecord(directory, cluster, first, [&](ClusterRecord* record) -> absl::StatusOr<bool> {
     if (const ClusterRecord::Group* const there = record->Find(group); there != nullptr) {
       if (there->has_left) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/file_directory.h"
 #include "cluster/simulated_directory.h"
+#include "cluster/table_layout.h"
 #include "gtest/gtest.h"
 #include "kv/fields.h"
 
@@ -25,6 +26,7 @@ ClusterRecord Example() {
   return {
       .id = 7,
       .hash_seed = 9,
+      .layout = TableLayout::Of(16),
       .groups = {{.name = "g0", .first_slots = Slots("0-2047")}, {.name = "g1", .first_slots = Slots("2048,4095")}}};
 }
 
@@ -34,6 +36,7 @@ TEST(ClusterRecord, GoldenBytesAndBack) {
             "666c6b636c757374"
             "018008000700000000000000"
             "028008000900000000000000"
+            "0380040010000203"
             "40801000"
             "0180020067300000"
             "028004000000ff07"
@@ -95,8 +98,9 @@ TEST(ClusterRecord, TheLargestFitsInADirectory) {
 
 class EnterClusterTest : public testing::Test {
  protected:
-  absl::StatusOr<ClusterRecord> Enter(absl::string_view group, absl::string_view slots, uint64_t hash_seed = 3) {
-    return EnterCluster(&directory_, "kv", group, Slots(slots), hash_seed);
+  absl::StatusOr<ClusterRecord> Enter(absl::string_view group, absl::string_view slots, uint64_t hash_seed = 3,
+                                      int partitions = 1) {
+    return EnterCluster(&directory_, "kv", group, Slots(slots), hash_seed, TableLayout::Of(partitions));
   }
   // What the calls of the directory meet, in this order; then nothing goes wrong.
   void Meet(std::vector<Fault> faults) { faults_ = std::move(faults); }
@@ -112,15 +116,17 @@ class EnterClusterTest : public testing::Test {
                                 }};
 };
 
-TEST_F(EnterClusterTest, TheFirstGroupMakesItAndOthersTakeItsHashSeed) {
-  const auto first = Enter("g0", "0-2047", 3);
+TEST_F(EnterClusterTest, TheFirstGroupMakesItAndOthersTakeItsHashSeedAndLayout) {
+  const auto first = Enter("g0", "0-2047", 3, 16);
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_NE(first->id, 0u);
   EXPECT_EQ(first->hash_seed, 3u);
-  const auto second = Enter("g1", "2048-4095", 4);
+  EXPECT_EQ(first->layout, TableLayout::Of(16));
+  const auto second = Enter("g1", "2048-4095", 4, 2);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(second->id, first->id);
   EXPECT_EQ(second->hash_seed, 3u);
+  EXPECT_EQ(second->layout, TableLayout::Of(16));
   EXPECT_EQ(second->groups.size(), 2u);
   EXPECT_EQ(*second, Present());
   EXPECT_TRUE(Enter("g2", "").ok()) << "one that is to be given slots later";
@@ -221,8 +227,8 @@ TEST(EnterCluster, ManyAtOnceOnFiles) {
     threads.emplace_back([&folder, i] {
       auto directory = FileDirectory::Open(folder + "/groups");
       ASSERT_TRUE(directory.ok()) << directory.status();
-      const auto record =
-          EnterCluster(directory->get(), "kv", absl::StrCat("g", i), Slots(absl::StrCat(i)), static_cast<uint64_t>(i));
+      const auto record = EnterCluster(directory->get(), "kv", absl::StrCat("g", i), Slots(absl::StrCat(i)),
+                                       static_cast<uint64_t>(i), TableLayout::Of(1));
       EXPECT_TRUE(record.ok()) << record.status();
     });
   }

@@ -144,7 +144,7 @@ std::string EncodeConfiguration(const Configuration& configuration) {
   AppendNumber(kEpoch, configuration.epoch, &bytes);
   AppendNumber(kLease, configuration.lease_us, &bytes);
   AppendNumber(kHashSeed, configuration.hash_seed, &bytes);
-  AppendNumber(kLayout, configuration.layout, &bytes);
+  AppendNumber(kLayout, configuration.layout.word(), &bytes);
   AppendNumber(kReplicas, configuration.replicas, &bytes);
   AppendNumber(kMinInsync, configuration.min_insync, &bytes);
   if (!configuration.cluster.empty()) AppendText(kCluster, configuration.cluster, &bytes);
@@ -175,6 +175,7 @@ absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes) {
     return absl::InvalidArgumentError("configuration of a group: these bytes are none");
   }
   Configuration configuration;
+  uint32_t layout = 0;
   absl::Status inner;
   absl::Status status =
       kv::ReadFields("configuration of a group", bytes, [&](uint16_t tag, absl::string_view value) -> kv::FieldUse {
@@ -188,7 +189,7 @@ absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes) {
           case kHashSeed:
             return TakeNumber(value, &configuration.hash_seed);
           case kLayout:
-            return TakeNumber(value, &configuration.layout);
+            return TakeNumber(value, &layout);
           case kReplicas:
             return TakeNumber(value, &configuration.replicas);
           case kMinInsync:
@@ -221,6 +222,7 @@ absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes) {
         return kv::FieldUse::kTaken;
       });
   status.Update(inner);
+  configuration.layout = TableLayout(layout);
   if (status.ok()) status = configuration.Check();
   if (!status.ok()) return status;
   return configuration;

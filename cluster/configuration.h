@@ -2,11 +2,12 @@
 //
 //      0 "flkgroup" | 8 fields (kv/fields.h)
 //
-// The fields: 1 group u64, 2 epoch u64, 3 lease us u32, 4 hash seed u64, 5 layout u32, 6 replicas u32, 7 least in sync
-// u32, 8 name of the cluster, 9 slots, as pairs {first u16, last u16}, both included, 10 u8, 1: the primary has left;
-// 64 + i: replica i, itself a sequence of fields: 1 incarnation u64, 2 kind u8, 3 address; 128 + i: move i of slots,
-// likewise: 1 id u64, 2 kind u8, 3 the other group's name, 4 its slots, as field 9. Numbers are little-endian. All are
-// critical, as who does not know one would take wrong decisions; what may be ignored gets a tag without that bit.
+// The fields: 1 group u64, 2 epoch u64, 3 lease us u32, 4 hash seed u64, 5 layout u32 (table_layout.h), 6 replicas u32,
+// 7 least in sync u32, 8 name of the cluster, 9 slots, as pairs {first u16, last u16}, both included, 10 u8, 1: the
+// primary has left; 64 + i: replica i, itself a sequence of fields: 1 incarnation u64, 2 kind u8, 3 address; 128 + i:
+// move i of slots, likewise: 1 id u64, 2 kind u8, 3 the other group's name, 4 its slots, as field 9. Numbers are
+// little-endian. All are critical, as who does not know one would take wrong decisions; what may be ignored gets a tag
+// without that bit.
 #ifndef FARLOOK_CLUSTER_CONFIGURATION_H_
 #define FARLOOK_CLUSTER_CONFIGURATION_H_
 
@@ -18,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "cluster/table_layout.h"
 #include "kv/cluster_map.h"
 #include "kv/limits.h"
 
@@ -66,7 +68,7 @@ struct Configuration {
   uint64_t epoch = 0;
   uint32_t lease_us = 150'000;  // D
   uint64_t hash_seed = 0;
-  uint32_t layout = 0;
+  TableLayout layout = {};       // of the tables of all who are members
   uint32_t replicas = 2;         // as many members as there should be; more servers are spares
   uint32_t min_insync = 1;       // with fewer members no write is acknowledged
   std::string cluster = {};      // of which the group is one, for ever; empty: of none

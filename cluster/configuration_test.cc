@@ -4,6 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "cluster/directory.h"
+#include "cluster/table_layout.h"
 #include "gtest/gtest.h"
 #include "kv/cluster_map.h"
 #include "kv/epoch_word.h"
@@ -20,7 +21,7 @@ Configuration Example() {
           .epoch = 3,
           .lease_us = 150'000,
           .hash_seed = 9,
-          .layout = 2,
+          .layout = TableLayout(2),
           .replicas = 3,
           .min_insync = 2,
           .members = {{.incarnation = 1, .kind = Replica::Kind::kBackup, .address = "shm:///a"},

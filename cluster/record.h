@@ -22,9 +22,6 @@
 
 namespace farlook::cluster {
 
-// Of these layouts: who joins a group has the same.
-inline constexpr uint32_t kRecordFormat = 3;
-
 struct Record {
   enum class Kind : uint8_t {
     kPut = 1,

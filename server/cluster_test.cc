@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
@@ -128,6 +129,29 @@ TEST_F(ClusterTest, EachServerTellsTheMapAndAnswersForItsOwnSlots) {
     absl::SleepFor(absl::Milliseconds(1));
   }
   EXPECT_EQ(servers_[0]->Stats("cluster_"), "cluster_groups 2\ncluster_moves 0\ncluster_slots 2000\n");
+}
+
+// Versions tell the partition, and stay the same when slots move, or a member fills another.
+TEST_F(ClusterTest, AllTablesHaveThePartitionsOfTheFirst) {
+  const auto start = [this](absl::string_view name, absl::string_view group, int workers, uint64_t memory_bytes) {
+    ServerOptions options = Options(name, group, group == "g0" ? "0-4095" : "");
+    options.workers = workers;
+    options.memory_bytes = memory_bytes;
+    auto server = Server::Start(options);
+    if (!server.ok()) return server.status().ToString();
+    servers_.push_back(*std::move(server));
+    servers_.back()->JoinGroup();
+    return servers_.back()->Stats("partitions");
+  };
+  EXPECT_EQ(start("a", "g0", 1, 32 << 20), "partitions 16\n");
+  EXPECT_EQ(start("b", "g1", 12, 64 << 20), "partitions 16\n");
+  EXPECT_EQ(start("c", "g1", 1, 32 << 20), "partitions 16\n") << "another member";
+  const std::string refused = start("d", "g2", 1, 16 << 20);
+  EXPECT_TRUE(absl::StrContains(refused, "--memory=16MiB")) << refused;
+  EXPECT_TRUE(absl::StrContains(refused, "16 partitions")) << refused;
+  EXPECT_TRUE(absl::StrContains(refused, "at least 32MiB")) << refused;
+  TestClient a(Address("a"));
+  EXPECT_EQ(Map(&a, 2).Find("g2"), nullptr) << "who is refused has not entered";
 }
 
 TEST_F(ClusterTest, AMapIsThereBeforeOthersHaveBegun) {

@@ -39,11 +39,7 @@ absl::StatusOr<std::unique_ptr<Group>> Group::Open(Options options) {
   if (group->entry_.revision == 0) return group;
   absl::StatusOr<Configuration> first = cluster::DecodeConfiguration(group->entry_.value);
   if (!first.ok()) return first.status();
-  if (first->layout != group->options_.layout) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the group's tables have layout ", absl::Hex(first->layout), " and this server's would have ",
-                     absl::Hex(group->options_.layout), ": start it with the same release, --workers and --memory"));
-  }
+  if (absl::Status status = group->options_.accepts(first->layout); !status.ok()) return status;
   group->first_ = *std::move(first);
   if (absl::Status status = group->CheckCluster(); !status.ok()) return status;
   return group;
@@ -160,6 +156,9 @@ void Group::Learn(const cluster::Entry& entry) {
   }
   if (member_.epoch() != before && configuration->hash_seed != parts_.hash_seed) {
     return Depose("the group's tables have another hash seed");
+  }
+  if (member_.epoch() != before && configuration->layout != OwnLayout()) {
+    return Depose("the group's tables have another layout");
   }
   if (actions.empty()) Publish();  // clients that come to one that joins are told where to go
   CarryOut(&actions);
@@ -325,7 +324,7 @@ void Group::Begin() {
     Configuration first = first_;  // its cluster and slots, where it is to be of one
     first.group = cluster::RandomId();
     first.hash_seed = parts_.hash_seed;
-    first.layout = options_.layout;
+    first.layout = OwnLayout();
     // On this host words are looked at with each get, and need no lease.
     const bool is_local = absl::StartsWith(parts_.address, "shm:");
     first.lease_us = is_local ? cluster::kMinLeaseUs : static_cast<uint32_t>(absl::ToInt64Microseconds(options_.lease));

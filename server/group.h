@@ -37,6 +37,7 @@
 #include "cluster/configuration.h"
 #include "cluster/directory.h"
 #include "cluster/member.h"
+#include "cluster/table_layout.h"
 #include "kv/cluster_map.h"
 #include "kv/table.h"
 #include "rdma/clock.h"
@@ -69,7 +70,9 @@ class Group {
     // Whether that member's process has ended, for certain. Empty: nobody can know.
     std::function<absl::StatusOr<bool>(uint64_t member)> has_ended;
     uint64_t incarnation = 0;
-    uint32_t layout = 0;      // of tables that can follow each other
+    cluster::TableLayout layout = {};  // of its tables, where this server begins it
+    // Whether this server can have a table of that layout, which the group or its cluster has.
+    std::function<absl::Status(cluster::TableLayout)> accepts = [](cluster::TableLayout) { return absl::OkStatus(); };
     uint64_t begin_anew = 0;  // if this was the epoch of those who are gone; 0: never
     // As whom this server follows others, where these have --users. The secret is asked for with each connection.
     std::string user = {};
@@ -83,8 +86,7 @@ class Group {
     kv::SlotSet slots = {};
     uint64_t hash_seed = 0;
   };
-  // Reads the record. FAILED_PRECONDITION: its tables have another layout than this server's, or it is of another
-  // cluster.
+  // Reads the record. FAILED_PRECONDITION: it is of another cluster. Or what Options::accepts says.
   static absl::StatusOr<std::unique_ptr<Group>> Open(Options options);
   ~Group();  // Stop()
 
@@ -92,8 +94,9 @@ class Group {
   // refused. Errors as of cluster::EnterCluster.
   absl::Status EnterCluster();
 
-  // Of the group's tables, and the cluster's; 0: there is neither yet, and whoever begins it chooses.
+  // Of the group's tables, and the cluster's; 0, or empty: there is neither yet, and whoever begins it chooses.
   uint64_t hash_seed() const { return first_.hash_seed; }
+  cluster::TableLayout layout() const { return first_.layout; }
 
   // The parts that it works with. All outlive it.
   struct Parts {
@@ -220,6 +223,7 @@ class Group {
 
   // Of a cluster's group (group_cluster.cc, group_give.cc, group_take.cc).
   absl::Status CheckCluster();
+  cluster::TableLayout OwnLayout() const { return first_.layout.empty() ? options_.layout : first_.layout; }
   void TellCluster(const cluster::Configuration& configuration);
   void WatchCluster();
   void DescribeCluster();

@@ -33,12 +33,22 @@ std::vector<Move> Without(std::vector<Move> moves, uint64_t id) {
 
 absl::Status Group::EnterCluster() {
   if (entry_.revision != 0 || options_.cluster.empty()) return absl::OkStatus();
-  auto record =
-      cluster::EnterCluster(directory_.get(), options_.cluster, options_.name, options_.slots, options_.hash_seed);
+  auto entry = directory_->Get(options_.cluster, cluster::Freshness::kLatest);
+  if (!entry.ok()) return entry.status();
+  if (entry->revision != 0) {
+    const auto there = cluster::DecodeClusterRecord(entry->value);
+    const absl::Status status = there.ok() ? options_.accepts(there->layout) : there.status();
+    if (!status.ok()) return status;
+  }
+  auto record = cluster::EnterCluster(directory_.get(), options_.cluster, options_.name, options_.slots,
+                                      options_.hash_seed, options_.layout);
   if (!record.ok()) return record.status();
+  // Another group may have begun it meanwhile.
+  if (absl::Status status = options_.accepts(record->layout); !status.ok()) return status;
   first_.cluster = options_.cluster;
   first_.slots = options_.slots;
   first_.hash_seed = record->hash_seed;
+  first_.layout = record->layout;
   cluster_watch_.Begin(*std::move(record));
   return absl::OkStatus();
 }

@@ -55,7 +55,7 @@ bool Group::BeginGiving(uint64_t taker, const GroupStream::Follower& state) {
   }
   if (own.FindMove(move->id) != nullptr) return refuse("they are given already");
   if ((move->slots & ~own.slots).any()) return refuse("they are not all this group's");
-  if (group->layout != own.layout) return refuse("the taker's tables have another --workers or --memory");
+  if (group->layout != own.layout) return refuse("the taker's tables have another layout");
   if (own.moves.size() >= cluster::kMaxMoves) return refuse("too many moves have yet to end");
   // Slots are by hash, so each has about as many items.
   const uint64_t items = parts_.table->stats().keys * move->slots.count() / own.slots.count();

@@ -93,7 +93,7 @@ void Group::LookAtGiver() {
   } else if ((taking.move.slots & ~taking.giver.slots).any()) {
     taking.give_up = absl::StrCat("group ", taking.move.group, " has not all of these slots");
   } else if (taking.giver.layout != member_.configuration().layout) {
-    taking.give_up = absl::StrCat("the tables of group ", taking.move.group, " have another --workers or --memory");
+    taking.give_up = absl::StrCat("the tables of group ", taking.move.group, " have another layout");
   }
 }
 

@@ -7,9 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "cluster/record.h"
+#include "cluster/table_layout.h"
 #include "kv/cluster_map.h"
-#include "kv/region.h"
 #include "server/group_url.h"
 #include "server/log.h"
 
@@ -65,8 +64,14 @@ absl::StatusOr<OpenedGroup> OpenGroup(const ServerOptions& options, const Server
   of.cluster = options.cluster;
   of.slots = *kv::ParseSlots(options.slots);  // CheckOptions() found no fault with it
   of.hash_seed = hash_seed;
-  of.layout = static_cast<uint32_t>(uint64_t{cluster::kRecordFormat} << 24 | kv::kLayoutVersion << 16 |
-                                    static_cast<uint64_t>(facts.partitions));
+  of.layout = cluster::TableLayout::Of(facts.partitions);
+  of.accepts = [options, own = of.layout](cluster::TableLayout layout) -> absl::Status {
+    if (layout.empty()) return absl::OkStatus();  // of a cluster that a former release began
+    if (layout.IsLike(own)) return CheckPartitions(options, layout.partitions());
+    return absl::FailedPreconditionError(absl::StrCat("the tables of --group=", options.group, " have layout ",
+                                                      absl::Hex(layout.word()), " and this server's would have ",
+                                                      absl::Hex(own.word()), ": start it with their release"));
+  };
   of.user = options.group_user;
   if (!of.user.empty()) {
     if (absl::Status status = CheckGroupUser(options, *users); !status.ok()) return status;

@@ -107,6 +107,7 @@ class Server::Impl {
 
   absl::Status ReadUsers();
   absl::Status OpenGroup();
+  void TakeLayout();
   absl::Status Listen();
   absl::Status ListenAt(const std::string& address, int64_t socket_gid);
   absl::Status Prepare(const std::function<void(int)>& on_progress);
@@ -171,9 +172,10 @@ absl::Status Server::Impl::Start(const std::function<void(int)>& on_progress) {
   if (absl::Status status = OpenGroup(); !status.ok()) return status;
   // Addresses first: a second server on one finds out before it takes memory.
   if (absl::Status status = Listen(); !status.ok()) return status;
-  // Then the cluster, which remembers for ever; its hash seed is the table's.
+  // Then the cluster, which remembers for ever; its hash seed and layout are the table's.
   if (group_ != nullptr) {
     if (absl::Status status = group_->EnterCluster(); !status.ok()) return status;
+    TakeLayout();
   }
   if (absl::Status status = Prepare(on_progress); !status.ok()) return status;
   if (absl::Status status = MakeCounters(); !status.ok()) return status;
@@ -202,6 +204,12 @@ absl::Status Server::Impl::OpenGroup() {
   group_ = std::move(opened->group);
   process_lock_ = std::move(opened->lock);
   return absl::OkStatus();
+}
+
+// The table is to be like those of its group, and of its cluster.
+void Server::Impl::TakeLayout() {
+  if (group_->hash_seed() != 0) hash_seed_ = group_->hash_seed();
+  if (!group_->layout().empty()) facts_.partitions = group_->layout().partitions();
 }
 
 void Server::Impl::JoinGroup() {
@@ -302,7 +310,6 @@ absl::Status Server::Impl::MakeTable(const std::function<void(int)>& on_progress
 
   kv::TableOptions table;
   table.incarnation = facts_.incarnation;
-  if (group_ != nullptr && group_->hash_seed() != 0) hash_seed_ = group_->hash_seed();
   table.hash_seed = hash_seed_;
   table.partitions = facts_.partitions;
   table.max_value_bytes = options_.max_value_bytes;

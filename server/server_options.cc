@@ -20,6 +20,8 @@ namespace {
 
 // Each partition has blocks and segments of its own, so a small region is not cut into many.
 constexpr uint64_t kBytesPerPartition = 2 << 20;
+// All groups of a cluster have as many as the first one, and one that comes later may have more workers.
+constexpr uint64_t kLeastPartitionsOfACluster = 16;
 
 // A cache holds at least so many values of the longest kind; and there is little to choose from below so many bytes.
 constexpr uint64_t kLeastValuesOfACache = 2;
@@ -148,11 +150,21 @@ absl::Status CheckOptions(const ServerOptions& options) {
 // Twice as many as workers, where there are several, so that they meet less often; but no more than the memory can
 // feed, even if workers then share partitions.
 int PartitionsFor(const ServerOptions& options) {
-  const int workers = options.workers;
-  if (workers == 1) return 1;
-  const uint64_t wanted = 2 * std::bit_ceil(static_cast<uint64_t>(workers));
+  const auto workers = static_cast<uint64_t>(options.workers);
+  uint64_t wanted = workers == 1 ? 1 : 2 * std::bit_ceil(workers);
+  if (!options.cluster.empty()) wanted = std::max(wanted, kLeastPartitionsOfACluster);
+  if (wanted == 1) return 1;
   const uint64_t room = std::bit_floor(std::max<uint64_t>(options.memory_bytes / kBytesPerPartition, 2));
   return static_cast<int>(std::min<uint64_t>({wanted, kv::kMaxPartitions, room}));
+}
+
+absl::Status CheckPartitions(const ServerOptions& options, int partitions) {
+  const uint64_t least = static_cast<uint64_t>(partitions) * kBytesPerPartition;
+  if (partitions <= PartitionsFor(options) || options.memory_bytes >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--memory=", FormatByteSize(options.memory_bytes), ": the tables of --group=", options.group, " have ",
+      partitions, " partitions, as the first server of the group, or of its cluster, chose, and want at least ",
+      FormatByteSize(least)));
 }
 
 }  // namespace farlook::server

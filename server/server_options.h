@@ -54,8 +54,12 @@ struct ServerOptions {
 // the options.
 absl::Status CheckOptions(const ServerOptions& options);
 
-// How many partitions such a server's table has: a power of two, more than one where there are several workers.
+// How many partitions such a server's table has, unless its group has begun: a power of two, more than one where there
+// are several workers, or a cluster.
 int PartitionsFor(const ServerOptions& options);
+
+// INVALID_ARGUMENT: the memory is too little for a table of so many, which its group has.
+absl::Status CheckPartitions(const ServerOptions& options, int partitions);
 
 }  // namespace farlook::server
 

@@ -32,7 +32,7 @@ import instructions  # noqa: E402  pylint: disable=wrong-import-position
 
 GROWTH_ON_ANOTHER_KERNEL = 0.25
 TRIES = 3
-SIZE = ["--keys=200", "--operations=200", "--large_mib=1", "--virtual_ns=2"]
+SIZE = ["--keys=200", "--more_keys=1000", "--operations=200", "--large_mib=1", "--virtual_ns=2"]
 # Rows that are recorded, and their names there.
 RECORDED = {
     "instructions of such a Get beyond the READ's": "get_remembered_beyond_read",
@@ -64,6 +64,7 @@ ROWS = [
     SERVER_CPU,
     "Put of 1 MiB",
     "Get of 1 MiB",
+    "Warm, of the index",
     *RECORDED,
 ]
 

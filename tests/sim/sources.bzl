@@ -147,6 +147,7 @@ HEADERS = [
     "cluster/record.h",
     "cluster/record_fields.h",
     "cluster/stream.h",
+    "cluster/table_layout.h",
     "kv/block.h",
     "kv/block_set.h",
     "kv/cell_notice.h",
