@@ -39,6 +39,11 @@ bool DirectoryReader::Refresh(uint64_t hash, kv::DirectoryEntry seen) {
   return false;
 }
 
+void DirectoryReader::Reload() {
+  directory_->Load();
+  wanted_ = true;
+}
+
 void DirectoryReader::Confirm() {
   directory_->Confirm();
   wanted_ = true;

@@ -39,6 +39,8 @@ class DirectoryReader {
   // Refreshes the entry of `hash`, which is `seen`. True if it is another one already; else a READ is under way.
   // REQUIRES !busy().
   bool Refresh(uint64_t hash, kv::DirectoryEntry seen);
+  // Fetches all of it, which may have changed in places that nobody met: a READ is under way. REQUIRES !busy().
+  void Reload();
   // Looks whether its entries can be relied on (kv::Directory::Confirm): a READ is under way. REQUIRES !busy().
   void Confirm();
   // Whether Post() has something to do.

@@ -84,7 +84,7 @@ Engines::Engines(const Parts& parts, const ClientOptions& options)
       direct_({&touches_, parts.time, parts.finished, parts.latencies, parts.stats}, gets_by_reads_),
       counters_({&flights_, &session_, parts.finished, parts.stats, &posted_}, std::max(1u, options.max_in_flight),
                 static_cast<uint64_t>(std::max<int64_t>(0, options.counter_cache_bytes))),
-      warmer_({parts.endpoint, &mirror_, parts.finished, parts.stats, &posted_}, gets_by_reads_) {}
+      warmer_({parts.endpoint, &mirror_, parts.directory, parts.finished, parts.stats, &posted_}, gets_by_reads_) {}
 
 // What is not answered with READs, or makes no sense. Apart, so that gets need little of the stack.
 ABSL_ATTRIBUTE_NOINLINE void Engines::StartOther(Operation* operation) {

@@ -105,7 +105,10 @@ class Engines {
     }
     counters_.Completed(wr_id);
   }
-  void DirectoryRefreshed() { reads_.Refreshed(); }
+  void DirectoryRefreshed() {
+    warmer_.Refreshed();  // before gets, which may want the next one
+    reads_.Refreshed();
+  }
   // Of a group: what was READ may be believed now.
   void JudgeAgain() { reads_.JudgeAgain(); }
   // A message that came when the handshake was over. An error: the server talks nonsense; break the connection.

@@ -13,7 +13,6 @@ namespace farlook::client {
 void Warmer::Connect(const Ready& ready) {
   connection_ = ready.connection;
   table_ = ready.table;
-  directory_ = ready.context.directory;
   region_bytes_ = ready.context.region_bytes;
   const uint64_t most = std::min<uint64_t>(kv::kSegmentBytes, connection_->capabilities().max_read_bytes);
   piece_bytes_ = static_cast<uint32_t>(most / kv::kBucketBytes * kv::kBucketBytes);
@@ -25,6 +24,7 @@ void Warmer::Lost() {
   pieces_.fill({});
   under_way_ = 0;
   stalled_ = false;
+  reload_ = Reload::kDone;
   if (operations_.empty()) buffer_ = nullptr;
 }
 
@@ -48,7 +48,23 @@ void Warmer::Begin() {
     if (!buffer.ok()) return End(buffer.status());
     buffer_ = *std::move(buffer);
   }
-  entries_ = directory_->size();
+  reload_ = Reload::kWanted;
+  ReloadDirectory();
+}
+
+void Warmer::ReloadDirectory() {
+  if (parts_.directory->busy()) return;  // until Refreshed()
+  ++parts_.stats->directory_refreshes;
+  parts_.directory->Reload();
+  parts_.posted->fetches |= parts_.directory->Post();
+  reload_ = Reload::kUnderWay;
+}
+
+void Warmer::Refreshed() {
+  if (operations_.empty() || reload_ == Reload::kDone) return;
+  if (reload_ == Reload::kWanted) return ReloadDirectory();
+  reload_ = Reload::kDone;
+  entries_ = directory().size();
   entry_ = within_ = 0;
   read_bytes_ = 0;
   Post();
@@ -56,15 +72,15 @@ void Warmer::Begin() {
 
 // What is to be READ next. False: nothing more.
 bool Warmer::Next(kv::Range* range) {
-  if (directory_->size() != entries_) {  // it grew: where this stands in it is another place now
-    entries_ = directory_->size();
+  if (directory().size() != entries_) {  // it grew: where this stands in it is another place now
+    entries_ = directory().size();
     entry_ = within_ = 0;
     read_bytes_ = 0;
   }
   for (; entry_ < entries_ && read_bytes_ < parts_.mirror->bytes(); ++entry_, within_ = 0) {
-    const kv::DirectoryEntry entry = directory_->At(entry_);
+    const kv::DirectoryEntry entry = directory().At(entry_);
     // A segment that splits less often has several entries, beside each other.
-    if (entry_ > 0 && entry == directory_->At(entry_ - 1)) continue;
+    if (entry_ > 0 && entry == directory().At(entry_ - 1)) continue;
     if (within_ == kv::kSegmentBytes || !entry.ValidIn(region_bytes_)) continue;
     range->offset = entry.offset() + within_;
     range->bytes = std::min(piece_bytes_, kv::kSegmentBytes - within_);
@@ -75,6 +91,7 @@ bool Warmer::Next(kv::Range* range) {
 
 void Warmer::Post() {
   stalled_ = false;
+  if (reload_ != Reload::kDone) return;
   kv::Range range;
   for (size_t i = 0; i < kReads && !stalled_; ++i) {
     Piece& piece = pieces_[i];

@@ -1,8 +1,9 @@
 // Client::Warm(): READs all of the index, segment by segment, into the mirror (index_mirror.h).
 //
-// It takes the segments from the client's copy of the directory, in its order, and has kReads of them under way. What
-// splits, merges or moves meanwhile is READ as it was or as it is: an image is a hint. A connection that breaks, or a
-// directory that grew, has it begin anew. It ends when all was READ, or as much as the mirror holds.
+// First it has the client's copy of the directory READ anew, which gets refresh only entry by entry, as they meet what
+// has changed. It takes the segments from there, in its order, and has kReads of them under way. What splits, merges or
+// moves meanwhile is READ as it was or as it is: an image is a hint. A connection that breaks, or a directory that
+// grew, has it begin anew. It ends when all was READ, or as much as the mirror holds.
 //
 // Operations are served one after the other.
 #ifndef FARLOOK_CLIENT_WARMER_H_
@@ -13,12 +14,12 @@
 #include <memory>
 
 #include "absl/functional/function_ref.h"
+#include "client/directory_reader.h"
 #include "client/engine.h"
 #include "client/finished.h"
 #include "client/index_mirror.h"
 #include "client/operation.h"
 #include "farlook/stats.h"
-#include "kv/directory.h"
 #include "kv/handshake.h"
 #include "kv/segment.h"
 #include "rdma/transport.h"
@@ -33,6 +34,7 @@ class Warmer final : public Engine {
   struct Parts {
     rdma::Endpoint* endpoint;
     IndexMirror* mirror;
+    DirectoryReader* directory;
     Finished* finished;
     ClientStats* stats;
     Posted* posted;
@@ -45,6 +47,8 @@ class Warmer final : public Engine {
   void Start(Operation* operation);
   // The READ of WorkRequestId::Owner::kSegments with this number completed, successfully.
   void Completed(size_t number);
+  // A refresh of the directory is done, whoever wanted it.
+  void Refreshed();
   void Pump() override;
   bool wants_pump() const { return stalled_; }
 
@@ -61,9 +65,11 @@ class Warmer final : public Engine {
   };
 
   void Begin();
+  void ReloadDirectory();
   bool Next(kv::Range* range);
   void Post();
   void End(absl::Status status);
+  const kv::Directory& directory() const { return *parts_.directory->directory(); }
   char* MemoryOf(size_t number) { return buffer_->bytes().data() + number * kv::kSegmentBytes; }
 
   const Parts parts_;
@@ -77,9 +83,12 @@ class Warmer final : public Engine {
   // Set while connected.
   rdma::Connection* connection_ = nullptr;
   kv::ServerRange table_;
-  const kv::Directory* directory_ = nullptr;
   uint64_t region_bytes_ = 0;
   uint32_t piece_bytes_ = 0;
+
+  // Of the directory, for the operation that is being served: kWanted waits for another refresh.
+  enum class Reload : uint8_t { kWanted, kUnderWay, kDone };
+  Reload reload_ = Reload::kDone;
 
   // Where it is.
   size_t entries_ = 0;  // of the directory when it began

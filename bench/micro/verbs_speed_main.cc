@@ -41,7 +41,7 @@ ABSL_FLAG(std::string, host, "", "address of an RDMA device of this host; requir
 ABSL_FLAG(int, port, 7471, "where the server is to listen");
 ABSL_FLAG(int64_t, keys, 2000, "keys with values of 64 bytes");
 ABSL_FLAG(int64_t, operations, 2000, "of each kind that is timed");
-ABSL_FLAG(int64_t, more_keys, 20'000, "further keys, so that there is an index to warm");
+ABSL_FLAG(int64_t, more_keys, 200'000, "further keys, so that there is an index to warm");
 ABSL_FLAG(int64_t, large_mib, 16, "length of the large value; at most the server's limit");
 ABSL_FLAG(double, virtual_ns, 0, "nanoseconds of an instruction, where time is virtual: 2 with tests/vm/run --icount");
 ABSL_FLAG(bool, only_warm, false, "nothing but Gets whose location is known, for a profile");
