@@ -37,6 +37,7 @@ absl::Status CompletionQueues::Add() {
   ibv_cq* const queue = ibv_create_cq(device_->context(), static_cast<int>(entries), sink_, channel_, 0);
   if (queue == nullptr) return CannotCreate("a completion queue", device_->name(), errno);
   queues_.push_back({queue, entries, std::min(entries, shared_entries_), 0});
+  only_ = queues_.size() == 1 ? queue : nullptr;
   return absl::OkStatus();
 }
 

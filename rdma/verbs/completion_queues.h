@@ -35,9 +35,7 @@ class CompletionQueues {
   void Release(const ibv_cq* queue, uint32_t entries);
 
   // Up to `most` completions. Negative: a queue failed.
-  int Poll(ibv_wc* to, int most) {
-    return queues_.size() == 1 ? ibv_poll_cq(queues_[0].queue, most, to) : PollAll(to, most);
-  }
+  int Poll(ibv_wc* to, int most) { return only_ != nullptr ? ibv_poll_cq(only_, most, to) : PollAll(to, most); }
 
   // Asks for a wake-up on fd() at the next completion. Poll() once more after it.
   void Arm();
@@ -63,7 +61,8 @@ class CompletionQueues {
   uint32_t shared_entries_ = 0;
   ibv_comp_channel* channel_ = nullptr;
   std::vector<Queue> queues_;
-  size_t next_ = 0;  // index of the queue that Poll() looks at first
+  ibv_cq* only_ = nullptr;  // of queues_, where there is one
+  size_t next_ = 0;         // index of the queue that Poll() looks at first
 };
 
 }  // namespace farlook::rdma::verbs

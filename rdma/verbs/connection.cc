@@ -154,16 +154,9 @@ bool VerbsConnection::Advance() {
 
 // ---- What arrives ----
 
-bool VerbsConnection::OnCompletion(const ibv_wc& wc, Completion* done) {
-  WcStatus status = WcStatus::kSuccess;
-  if (ABSL_PREDICT_FALSE(wc.status != IBV_WC_SUCCESS)) {
-    FailedBy(wc.status);
-    status = WcStatusOf(wc.status);
-  }
-  if (!live_->OnCompletion(wc, status, done)) return false;
-  done->connection = this;
-  done->message = {};
-  return true;
+ABSL_ATTRIBUTE_NOINLINE WcStatus VerbsConnection::Failed(ibv_wc_status status) {
+  FailedBy(status);
+  return WcStatusOf(status);
 }
 
 bool VerbsConnection::OnReceive(const ibv_wc& wc, const char* slot, Completion* done) {

@@ -95,7 +95,12 @@ class VerbsConnection final : public Connection {
   void BreakAsFlushed();
 
   // A completion of something that this side posted. True: `*done` is for the user.
-  bool OnCompletion(const ibv_wc& wc, Completion* done);
+  bool OnCompletion(const ibv_wc& wc, Completion* done) {
+    const WcStatus status = ABSL_PREDICT_TRUE(wc.status == IBV_WC_SUCCESS) ? WcStatus::kSuccess : Failed(wc.status);
+    done->connection = this;
+    done->message = {};
+    return live_->OnCompletion(wc, status, done);
+  }
   // A message, or what failed of it. True: `*done` is for the user, who has the slot until the next Poll.
   bool OnReceive(const ibv_wc& wc, const char* slot, Completion* done);
   // Whether what arrives now is kept from the user, in its slot: nothing is to be delivered, or not before what is
@@ -131,6 +136,7 @@ class VerbsConnection final : public Connection {
   void GoLive(const Agreement& agreement);
   void Issue();
   void NotAllIssued(LiveConnection::Issued issued);
+  WcStatus Failed(ibv_wc_status status);
   void FailedBy(ibv_wc_status status);
   void BreakBy(ibv_wc_status status);
   void Break(absl::Status status, bool deliver_messages);

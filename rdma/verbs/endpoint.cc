@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/attributes.h"
 #include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/clock.h"
@@ -188,6 +189,32 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(const std::sha
 
 // ---- Polling ----
 
+[[gnu::always_inline]] inline bool VerbsEndpoint::Handle(const ibv_wc& wc, Completion* done) {
+  if ((wc.wr_id & ReceiveQueue::kReceive) != 0) return HandleReceive(wc, done);
+  VerbsConnection* const connection = connections_.WithTag(wc.wr_id >> 32);
+  return ABSL_PREDICT_TRUE(connection != nullptr) && connection->OnCompletion(wc, done);
+}
+
+// Looks once, for what has room behind the `count` that there are. Inlined into Poll(), as is what leads a completion
+// to its connection: mostly there is one, or none.
+[[gnu::always_inline]] inline VerbsEndpoint::Taken VerbsEndpoint::TakeSome(absl::Span<Completion> out, size_t count) {
+  ibv_wc completions[kCompletionsPerPoll];
+  const int most = static_cast<int>(std::min<size_t>(kCompletionsPerPoll, out.size() - count));
+  const int taken = device_->Poll(completions, most);
+  if (ABSL_PREDICT_FALSE(taken < 0)) OnQueuesLost(IBV_EVENT_CQ_ERR);
+  for (int i = 0; i < taken; ++i) count += Handle(completions[i], &out[count]);
+  return {count, taken < most};
+}
+
+// Looks on, until there is no more, or enough.
+ABSL_ATTRIBUTE_NOINLINE VerbsEndpoint::Taken VerbsEndpoint::TakeMore(absl::Span<Completion> out, size_t count) {
+  Taken taken = {count, false};
+  for (int round = 1; round < kMaxRounds && taken.count < out.size() && !taken.drained; ++round) {
+    taken = TakeSome(out, taken.count);
+  }
+  return taken;
+}
+
 size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
   ++connections_.polls;
   if (!connections_.delivered.empty()) Recycle();
@@ -206,7 +233,10 @@ size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
   }
   bool drained = false;
   if (ABSL_PREDICT_TRUE(device_.has_value())) {
-    count += TakeCompletions(absl::MakeSpan(out.data() + count, out.size() - count), &drained);
+    Taken taken = TakeSome(out, count);
+    if (ABSL_PREDICT_FALSE(!taken.drained)) taken = TakeMore(out, taken.count);
+    count = taken.count;
+    drained = taken.drained;
   }
   if (ABSL_PREDICT_FALSE(!connections_.attended.empty())) {
     if (!connections_.suspects.empty()) BreakSuspects();
@@ -218,7 +248,7 @@ size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
 }
 
 // Of connections that receive again.
-size_t VerbsEndpoint::DeliverKept(absl::Span<Completion> out) {
+ABSL_ATTRIBUTE_NOINLINE size_t VerbsEndpoint::DeliverKept(absl::Span<Completion> out) {
   size_t count = 0;
   connections_.resumed = false;
   std::erase_if(connections_.kept, [&](const ConnectionTable::Kept& kept) {
@@ -240,7 +270,7 @@ size_t VerbsEndpoint::DeliverKept(absl::Span<Completion> out) {
 }
 
 // The messages of the last Poll() were read.
-void VerbsEndpoint::Recycle() {
+ABSL_ATTRIBUTE_NOINLINE void VerbsEndpoint::Recycle() {
   for (const ConnectionTable::Delivered& delivered : connections_.delivered) {
     VerbsConnection* const connection = delivered.connection;
     device_->Repost(delivered.slot, connection != nullptr ? connection->own_receives() : nullptr);
@@ -249,7 +279,7 @@ void VerbsEndpoint::Recycle() {
   connections_.delivered.clear();
 }
 
-void VerbsEndpoint::AdvanceAll() {
+ABSL_ATTRIBUTE_NOINLINE void VerbsEndpoint::AdvanceAll() {
   size_t kept = 0;
   for (VerbsConnection* connection : connections_.listed) {
     connection->listed = connection->Advance();
@@ -258,7 +288,7 @@ void VerbsEndpoint::AdvanceAll() {
   connections_.listed.resize(kept);
 }
 
-size_t VerbsEndpoint::AnnounceAll(absl::Span<Completion> out) {
+ABSL_ATTRIBUTE_NOINLINE size_t VerbsEndpoint::AnnounceAll(absl::Span<Completion> out) {
   size_t count = 0;
   for (VerbsConnection* connection : connections_.attended) {
     count += connection->Announce(absl::MakeSpan(out.data() + count, out.size() - count));
@@ -281,30 +311,6 @@ size_t VerbsEndpoint::EndAll(absl::Span<Completion> out) {
                                              [](const VerbsConnection* connection) { return connection->over(); }),
                               connections_.attended.end());
   return count;
-}
-
-size_t VerbsEndpoint::TakeCompletions(absl::Span<Completion> out, bool* drained) {
-  size_t count = 0;
-  for (int round = 0; round < kMaxRounds && count < out.size(); ++round) {
-    ibv_wc completions[kCompletionsPerPoll];
-    const int most = static_cast<int>(std::min<size_t>(kCompletionsPerPoll, out.size() - count));
-    const int taken = device_->Poll(completions, most);
-    if (ABSL_PREDICT_FALSE(taken < 0)) OnQueuesLost(IBV_EVENT_CQ_ERR);
-    for (int i = 0; i < taken; ++i) {
-      if (Handle(completions[i], &out[count])) ++count;
-    }
-    if (taken < most) {
-      *drained = true;
-      break;
-    }
-  }
-  return count;
-}
-
-inline bool VerbsEndpoint::Handle(const ibv_wc& wc, Completion* done) {
-  if ((wc.wr_id & ReceiveQueue::kReceive) != 0) return HandleReceive(wc, done);
-  VerbsConnection* const connection = connections_.WithTag(wc.wr_id >> 32);
-  return ABSL_PREDICT_TRUE(connection != nullptr) && connection->OnCompletion(wc, done);
 }
 
 bool VerbsEndpoint::HandleReceive(const ibv_wc& wc, Completion* done) {
@@ -348,7 +354,7 @@ bool VerbsEndpoint::Arm() {
 
 // ---- Events ----
 
-void VerbsEndpoint::CheckEvents() {
+ABSL_ATTRIBUTE_NOINLINE void VerbsEndpoint::CheckEvents() {
   polls_until_check_ = kPollsPerEventCheck;
   epoll_event events[kSources];
   const int count = epoll_wait(epoll_.get(), events, kSources, /*timeout=*/0);

@@ -72,6 +72,12 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   // What an epoll event is about.
   enum Source : uint32_t { kCompletions, kManager, kTimer, kWake, kAsync, kSources };
 
+  // So many completions there are for the user; and whether there were no others.
+  struct Taken {
+    size_t count;
+    bool drained;
+  };
+
   explicit VerbsEndpoint(const TransportOptions& options) : options_(options), tick_ns_(TickNs(options.liveness_ms)) {}
   absl::Status Begin();
   absl::Status UseDeviceTowards(const Address& address);
@@ -92,7 +98,8 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   size_t AnnounceAll(absl::Span<Completion> out);
   size_t EndAll(absl::Span<Completion> out);
   size_t DeliverKept(absl::Span<Completion> out);
-  size_t TakeCompletions(absl::Span<Completion> out, bool* drained);
+  Taken TakeSome(absl::Span<Completion> out, size_t count);
+  Taken TakeMore(absl::Span<Completion> out, size_t count);
   bool Handle(const ibv_wc& wc, Completion* done);
   bool HandleReceive(const ibv_wc& wc, Completion* done);
   void CheckEvents();

@@ -38,7 +38,7 @@ class LocalMemory {
 
   // Valid until Add(), Remove(), Clear() or the next Find(). Null: not registered, or not as a whole in one range.
   const Range* Find(const char* data, uint64_t bytes) {
-    if (Holds(last_, data, bytes)) return &last_;
+    if (FindLast(data, bytes) != nullptr) return &last_;
     Range wanted;
     wanted.begin = data;
     const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), wanted, Before);
@@ -48,6 +48,8 @@ class LocalMemory {
     last_ = found;
     return &last_;
   }
+  // The same, but null also where it is not the range of the last time.
+  const Range* FindLast(const char* data, uint64_t bytes) const { return Holds(last_, data, bytes) ? &last_ : nullptr; }
 
  private:
   static bool Before(const Range& a, const Range& b) { return a.begin < b.begin; }

@@ -41,29 +41,30 @@ SendQueue::~SendQueue() {
 // ---- Posting ----
 
 inline SendQueue::Entry* SendQueue::Next(Kind kind) {
-  if (ABSL_PREDICT_FALSE(ring_ == nullptr)) ring_.reset(new Entry[mask_ + 1]);
   if (ABSL_PREDICT_FALSE(queued_ - retired_ > mask_)) return nullptr;
   Entry* const entry = &At(queued_);
+  // In the order in which they lie there, so that the compiler stores them as few words.
+  entry->slot = MessagePool::kNone;
   entry->kind = kind;
+  entry->pieces = 1;
   entry->status = WcStatus::kSuccess;
   entry->bounces = false;
   entry->signalled = true;
-  entry->slot = MessagePool::kNone;
   return entry;
 }
 
-inline void SendQueue::Place(Entry* entry, size_t index, char* data, uint32_t bytes) {
-  const LocalMemory::Range* const range = resources_.memory->Find(data, bytes);
-  if (ABSL_PREDICT_FALSE(range == nullptr || bytes == 0)) {
+// It is not registered, as a whole, if `range` is null.
+inline void SendQueue::Place(Entry* entry, size_t index, const Sge& piece, const LocalMemory::Range* range) {
+  if (ABSL_PREDICT_FALSE(range == nullptr || piece.bytes == 0)) {
     entry->status = WcStatus::kLocalError;
     return;
   }
-  entry->to[index] = {reinterpret_cast<uintptr_t>(data), bytes, range->lkey};
+  entry->to[index] = {reinterpret_cast<uintptr_t>(piece.data), piece.bytes, range->lkey};
   if (ABSL_PREDICT_FALSE(!range->lands_reads)) entry->bounces = true;
 }
 
 // The pieces of a READ; how long it is.
-ABSL_ATTRIBUTE_NOINLINE uint64_t SendQueue::PlaceAll(Entry* entry, absl::Span<const Sge> to) {
+uint64_t SendQueue::PlaceAll(Entry* entry, absl::Span<const Sge> to) {
   entry->pieces = 0;
   if (to.empty() || to.size() > plan_.send_sges) {
     entry->status = WcStatus::kLocalError;
@@ -71,36 +72,53 @@ ABSL_ATTRIBUTE_NOINLINE uint64_t SendQueue::PlaceAll(Entry* entry, absl::Span<co
   }
   uint64_t bytes = 0;
   for (const Sge& piece : to) {
-    Place(entry, entry->pieces++, piece.data, piece.bytes);
+    Place(entry, entry->pieces++, piece, resources_.memory->Find(piece.data, piece.bytes));
     bytes += piece.bytes;
   }
+  if (bytes > kMaxReadBytes) entry->status = WcStatus::kLocalError;
   return bytes;
 }
 
-bool SendQueue::Read(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
-  if (ABSL_PREDICT_FALSE(reads_ == plan_.send_depth)) return false;
+// Of a READ, all but where it lands. REQUIRES ring_.
+inline SendQueue::Entry* SendQueue::NextRead(uint64_t wr_id, uint64_t remote_address, uint32_t rkey) {
+  if (ABSL_PREDICT_FALSE(reads_ == plan_.send_depth)) return nullptr;
   Entry* const entry = Next(Kind::kRead);
-  if (ABSL_PREDICT_FALSE(entry == nullptr)) return false;
+  if (ABSL_PREDICT_FALSE(entry == nullptr)) return nullptr;
   entry->wr_id = wr_id;
   entry->remote_address = remote_address;
   entry->rkey = rkey;
-  uint64_t bytes = 0;
-  if (ABSL_PREDICT_TRUE(to.size() == 1)) {
-    entry->pieces = 1;
-    Place(entry, 0, to[0].data, to[0].bytes);
-    bytes = to[0].bytes;
-  } else {
-    bytes = PlaceAll(entry, to);
-  }
-  if (ABSL_PREDICT_FALSE(bytes > kMaxReadBytes)) entry->status = WcStatus::kLocalError;
-  entry->bytes = static_cast<uint32_t>(bytes);
   ++reads_;
   ++queued_;
+  return entry;
+}
+
+// Most are of one piece, which lies where the one before did. What others need, calls and registers, these do without.
+bool SendQueue::Read(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
+  if (ABSL_PREDICT_FALSE(ring_ == nullptr || to.size() != 1)) return ReadOther(wr_id, to, remote_address, rkey);
+  const Sge piece = to[0];
+  const LocalMemory::Range* const range = resources_.memory->FindLast(piece.data, piece.bytes);
+  if (ABSL_PREDICT_FALSE(range == nullptr || piece.bytes > kMaxReadBytes)) {
+    return ReadOther(wr_id, to, remote_address, rkey);
+  }
+  Entry* const entry = NextRead(wr_id, remote_address, rkey);
+  if (ABSL_PREDICT_FALSE(entry == nullptr)) return false;
+  Place(entry, 0, piece, range);
+  entry->bytes = piece.bytes;
+  return true;
+}
+
+ABSL_ATTRIBUTE_NOINLINE bool SendQueue::ReadOther(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address,
+                                                  uint32_t rkey) {
+  MakeRing();
+  Entry* const entry = NextRead(wr_id, remote_address, rkey);
+  if (entry == nullptr) return false;
+  entry->bytes = static_cast<uint32_t>(PlaceAll(entry, to));
   return true;
 }
 
 bool SendQueue::Atomic(Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                        uint64_t operand, uint64_t desired) {
+  MakeRing();
   if (reads_ == plan_.send_depth) return false;
   Entry* const entry = Next(kind);
   if (entry == nullptr) return false;
@@ -109,15 +127,16 @@ bool SendQueue::Atomic(Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t 
   entry->rkey = rkey;
   entry->operand = operand;
   entry->desired = desired;
-  entry->pieces = 1;
   entry->bytes = sizeof(uint64_t);
-  Place(entry, 0, reinterpret_cast<char*>(old_value), sizeof(uint64_t));
+  const Sge piece = {reinterpret_cast<char*>(old_value), sizeof(uint64_t)};
+  Place(entry, 0, piece, resources_.memory->Find(piece.data, piece.bytes));
   ++reads_;
   ++queued_;
   return true;
 }
 
 bool SendQueue::Send(const MessageHeader& header, absl::string_view head, absl::string_view body) {
+  MakeRing();
   const auto bytes = static_cast<uint32_t>(sizeof(header) + head.size() + body.size());
   Entry* const entry = Next(Kind::kSend);
   if (ABSL_PREDICT_FALSE(entry == nullptr)) return false;
@@ -133,7 +152,6 @@ bool SendQueue::Send(const MessageHeader& header, absl::string_view head, absl::
   if (!head.empty()) memcpy(to, head.data(), head.size());
   if (!body.empty()) memcpy(to + head.size(), body.data(), body.size());
   entry->bytes = bytes;
-  entry->pieces = 1;
   ++queued_;
   return true;
 }
@@ -146,11 +164,11 @@ bool SendQueue::CanSend(size_t message_bytes) {
 }
 
 bool SendQueue::Probe(uint64_t remote_address, uint32_t rkey) {
+  MakeRing();
   Entry* const entry = Next(Kind::kProbe);
   if (entry == nullptr) return false;
   entry->remote_address = remote_address;
   entry->rkey = rkey;
-  entry->pieces = 1;
   entry->bytes = resources_.probe_landing.length;
   entry->to[0] = resources_.probe_landing;
   ++queued_;
@@ -177,38 +195,44 @@ inline void SendQueue::PrepareSend(Entry& entry, ibv_send_wr* request, ibv_sge* 
   if (entry.signalled) request->send_flags |= IBV_SEND_SIGNALED;
 }
 
-// False: not now.
-inline bool SendQueue::Prepare(Entry& entry, uint64_t number, ibv_send_wr* request, ibv_sge* piece) {
+// Of a READ that lands elsewhere first. False: not now.
+ABSL_ATTRIBUTE_NOINLINE bool SendQueue::PrepareBounce(Entry& entry, ibv_send_wr* request, ibv_sge* piece) {
+  absl::Status status;
+  entry.bounce = bounce_.Take(entry.bytes, &status);
+  if (entry.bounce == nullptr) {
+    resources_.credits->Return();
+    if (!status.ok()) entry.status = WcStatus::kLocalError;
+    return false;
+  }
+  *piece = {reinterpret_cast<uintptr_t>(entry.bounce), entry.bytes, bounce_.lkey()};
+  request->sg_list = piece;
+  request->num_sge = 1;
+  return true;
+}
+
+// False: not now. Inlined, as is what calls it: of a READ alone a dozen instructions are left.
+[[gnu::always_inline]] inline bool SendQueue::Prepare(Entry& entry, uint64_t number, ibv_send_wr* request,
+                                                      ibv_sge* piece) {
   request->wr_id = tag_ | static_cast<uint32_t>(number);
   request->next = nullptr;
-  if (entry.kind == Kind::kSend) {
+  const Kind kind = entry.kind;
+  if (kind == Kind::kSend) {
     PrepareSend(entry, request, piece);
     return true;
   }
   request->sg_list = entry.to;
   request->num_sge = entry.pieces;
   request->send_flags = IBV_SEND_SIGNALED;
-  if (IsUsers(entry.kind)) {
+  if (IsUsers(kind)) {
     if (ABSL_PREDICT_FALSE(!resources_.credits->Take())) return false;
-    if (ABSL_PREDICT_FALSE(entry.bounces)) {
-      absl::Status status;
-      entry.bounce = bounce_.Take(entry.bytes, &status);
-      if (entry.bounce == nullptr) {
-        resources_.credits->Return();
-        if (!status.ok()) entry.status = WcStatus::kLocalError;
-        return false;
-      }
-      *piece = {reinterpret_cast<uintptr_t>(entry.bounce), entry.bytes, bounce_.lkey()};
-      request->sg_list = piece;
-      request->num_sge = 1;
-    }
+    if (ABSL_PREDICT_FALSE(entry.bounces && !PrepareBounce(entry, request, piece))) return false;
   }
-  if (entry.kind == Kind::kRead || entry.kind == Kind::kProbe) {
+  if (kind == Kind::kRead || kind == Kind::kProbe) {
     request->opcode = IBV_WR_RDMA_READ;
     request->wr.rdma.remote_addr = entry.remote_address;
     request->wr.rdma.rkey = entry.rkey;
   } else {
-    request->opcode = entry.kind == Kind::kFetchAdd ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
+    request->opcode = kind == Kind::kFetchAdd ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
     request->wr.atomic.remote_addr = entry.remote_address;
     request->wr.atomic.rkey = entry.rkey;
     request->wr.atomic.compare_add = entry.operand;
@@ -219,20 +243,23 @@ inline bool SendQueue::Prepare(Entry& entry, uint64_t number, ibv_send_wr* reque
 }
 
 inline void SendQueue::ReleaseMessage(Entry& entry) {
-  if (entry.slot == MessagePool::kNone) return;
+  if (entry.slot != MessagePool::kNone) PutMessage(entry);
+}
+
+ABSL_ATTRIBUTE_NOINLINE void SendQueue::PutMessage(Entry& entry) {
   resources_.messages->Put(entry.slot);
   entry.slot = MessagePool::kNone;
 }
 
 // The request of the entry with that number. False: not now.
-inline bool SendQueue::Fill(uint64_t number, ibv_send_wr* request, ibv_sge* piece) {
+[[gnu::always_inline]] inline bool SendQueue::Fill(uint64_t number, ibv_send_wr* request, ibv_sge* piece) {
   if (ABSL_PREDICT_FALSE(number - retired_ == plan_.hardware_depth)) return false;
   Entry& entry = At(number);
   return ABSL_PREDICT_TRUE(entry.status == WcStatus::kSuccess) && Prepare(entry, number, request, piece);
 }
 
 // Rings the doorbell once for the next `count` entries. False: the device would not take them.
-inline bool SendQueue::Hand(ibv_qp* pair, ibv_send_wr* requests, uint32_t count) {
+[[gnu::always_inline]] inline bool SendQueue::Hand(ibv_qp* pair, ibv_send_wr* requests, uint32_t count) {
   ibv_send_wr* refused = nullptr;
   if (ABSL_PREDICT_FALSE(ibv_post_send(pair, requests, &refused) != 0)) {
     Refused(count, refused == nullptr ? 0 : static_cast<uint32_t>(refused - requests));
@@ -301,19 +328,30 @@ ABSL_ATTRIBUTE_NOINLINE void SendQueue::LandBounced(Entry& entry, WcStatus statu
 bool SendQueue::Complete(uint32_t number, WcStatus status, Completion* done) {
   const uint64_t target = retired_ + static_cast<uint32_t>(number - static_cast<uint32_t>(retired_));
   if (ABSL_PREDICT_FALSE(target >= issued_)) return false;
+  return ABSL_PREDICT_TRUE(target == retired_) ? CompleteOldest(status, done)
+                                               : CompleteAfterSends(target, status, done);
+}
+
+// SENDs that asked for no completion came before it.
+ABSL_ATTRIBUTE_NOINLINE bool SendQueue::CompleteAfterSends(uint64_t target, WcStatus status, Completion* done) {
   for (; retired_ != target; ++retired_) ReleaseMessage(At(retired_));
+  return CompleteOldest(status, done);
+}
+
+// What is called here is called last: then the others need no registers that are to be saved.
+inline bool SendQueue::CompleteOldest(WcStatus status, Completion* done) {
   Entry& entry = At(retired_++);
   // A SEND that asked for no completion gets one when it fails.
   if (entry.signalled) --in_flight_;
-  if (!IsUsers(entry.kind)) {
+  if (ABSL_PREDICT_FALSE(!IsUsers(entry.kind))) {
     ReleaseMessage(entry);
     return false;
   }
-  Land(entry, status);
   --reads_;
   done->wr_id = entry.wr_id;
   done->opcode = OpcodeOf(entry.kind);
   done->status = status;
+  Land(entry, status);
   return true;
 }
 

@@ -91,8 +91,8 @@ class SendQueue {
     uint64_t desired;
     char* bounce;
     uint32_t rkey;
-    uint32_t slot;   // of a message; kNone: it is in `small`
     uint32_t bytes;  // of a message or READ
+    uint32_t slot;   // of a message; kNone: it is in `small`
     Kind kind;
     uint8_t pieces;
     WcStatus status;  // other than kSuccess: it made no sense when it was posted
@@ -106,17 +106,26 @@ class SendQueue {
   static_assert(sizeof(Entry) == 128);
   static_assert(sizeof(ibv_sge) * kMaxReadSges == 64);
 
+  void MakeRing() {
+    if (ring_ == nullptr) ring_.reset(new Entry[mask_ + 1]);
+  }
   Entry& At(uint64_t number) const { return ring_[number & mask_]; }
   Entry* Next(Kind kind);
-  void Place(Entry* entry, size_t index, char* data, uint32_t bytes);
+  Entry* NextRead(uint64_t wr_id, uint64_t remote_address, uint32_t rkey);
+  bool ReadOther(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey);
+  void Place(Entry* entry, size_t index, const Sge& piece, const LocalMemory::Range* range);
   uint64_t PlaceAll(Entry* entry, absl::Span<const Sge> to);
   bool Prepare(Entry& entry, uint64_t number, ibv_send_wr* request, ibv_sge* piece);
+  bool PrepareBounce(Entry& entry, ibv_send_wr* request, ibv_sge* piece);
   void PrepareSend(Entry& entry, ibv_send_wr* request, ibv_sge* piece);
   bool Fill(uint64_t number, ibv_send_wr* request, ibv_sge* piece);
   bool Hand(ibv_qp* pair, ibv_send_wr* requests, uint32_t count);
   void Refused(uint32_t count, uint32_t taken);
   bool IssueMany(ibv_qp* pair);
+  bool CompleteAfterSends(uint64_t target, WcStatus status, Completion* done);
+  bool CompleteOldest(WcStatus status, Completion* done);
   void ReleaseMessage(Entry& entry);
+  void PutMessage(Entry& entry);
   void Land(Entry& entry, WcStatus status);
   void LandBounced(Entry& entry, WcStatus status);
 
