@@ -12,6 +12,7 @@
 #include "client/linked_list.h"
 #include "client/operation.h"
 #include "kv/lookup.h"
+#include "kv/slot.h"
 #include "rdma/transport.h"
 
 namespace farlook::client {
@@ -22,11 +23,15 @@ struct FlightTag;
 struct GetState {
   Landing landing;
   bool remembered = false;  // it began where the mirror said
+  bool at_first = false;    // of those, what is there is READ, and `lookup` begins only if that does not prove itself
   bool absent = false;      // of those that wait for the directory, or to be believed: what they say is NOT_FOUND
   uint8_t restarts = 0;
   int64_t since_ns = 0;        // at most the time of the lookup's first READ
   int64_t completed_ns = 0;    // of those that wait until they may be believed: when all was READ, at most
   uint64_t begun = 0;          // of those too: EpochWatch::begun() at that time
+  uint64_t from = 0;           // the server's address of what is READ
+  kv::Slot slot;               // at first: where the mirror said
+  uint64_t hash = 0;           // at first: of the key
   uint64_t bucket_offset = 0;  // of the first bucket READ
   uint64_t told = 0;           // the version that the server said the key has; 0: it was not asked
   kv::Lookup lookup;

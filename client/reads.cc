@@ -5,8 +5,10 @@
 
 #include "absl/base/attributes.h"
 #include "client/work_request_id.h"
+#include "kv/expiry_word.h"
 #include "kv/item.h"
 #include "kv/limits.h"
+#include "kv/words.h"
 
 namespace farlook::client {
 
@@ -76,6 +78,12 @@ void Reads::StartAt(Operation* operation, kv::Slot slot, uint64_t version) {
   Begin(flight, slot, version);
 }
 
+// Whether kv::Lookup is needed only if the item there does not prove itself, in the flight's own memory.
+inline bool MayEndAtFirst(const Operation& operation, kv::Slot slot, uint64_t region_bytes) {
+  return IsOneOf(operation.kind, Kind::kGet, Kind::kExists) && slot.ValidIn(region_bytes) &&
+         slot.bytes() <= Landing::kOwnBytes;
+}
+
 // Without a slot that it was told it looks in the mirror, if get.remembered says so.
 inline void Reads::Begin(Flight* flight, kv::Slot slot, uint64_t told) {
   const Operation* const operation = flight->operation;
@@ -87,11 +95,23 @@ inline void Reads::Begin(Flight* flight, kv::Slot slot, uint64_t told) {
     slot = parts_.mirror->Find(hash);
     get.remembered = !slot.empty();
   }
+  get.since_ns = parts_.time->last_ns();
+  get.at_first = get.remembered && MayEndAtFirst(*operation, slot, context_.region_bytes);
+  if (!get.at_first) [[unlikely]]
+    return Continue(flight, StartLookup(flight, hash, slot, told));
+  get.hash = hash;
+  get.slot = slot;
+  get.from = table_.address + slot.offset();
+  get.landing.PlaceSmall(flight->own, static_cast<uint32_t>(slot.bytes()));
+  PostOrPark(flight);
+}
+
+Step Reads::StartLookup(Flight* flight, uint64_t hash, kv::Slot slot, uint64_t told) {
+  GetState& get = flight->get;
   get.restarts = 0;
   get.told = told;
-  get.since_ns = parts_.time->last_ns();
   get.bucket_offset = 0;
-  Continue(flight, get.lookup.Start(context_, operation->key, hash, slot));
+  return get.lookup.Start(context_, flight->operation->key, hash, slot);
 }
 
 // Every step goes through here; what is not the common case, through Advance().
@@ -150,6 +170,11 @@ inline void Reads::Read(Flight* flight) {
     if (get.bucket_offset == wanted.offset) ++parts_.stats->read_retries;
     if (get.bucket_offset == 0) get.bucket_offset = wanted.offset;
   }
+  get.from = table_.address + wanted.offset;
+  PostOrPark(flight);
+}
+
+inline void Reads::PostOrPark(Flight* flight) {
   if (!Post(flight)) [[unlikely]]
     Park(flight, &stalled_);
 }
@@ -175,17 +200,44 @@ bool Reads::PlaceLarge(Flight* flight) {
 // Posts what is not posted yet of the READ. False: not all found room.
 inline bool Reads::Post(Flight* flight) {
   const uint64_t wr_id = WorkRequestId::Of(WorkRequestId::Owner::kReads, flight);
-  const uint64_t address = table_.address + flight->get.lookup.wanted().offset;
   // The memory belongs to the transport until Completed(), or until the connection is destroyed.
-  const bool done = flight->get.landing.Post(connection_, wr_id, address, table_.rkey, &flight->pending);
+  const bool done = flight->get.landing.Post(connection_, wr_id, flight->get.from, table_.rkey, &flight->pending);
   parts_.posted->fetches = true;
   return done;
+}
+
+// Whether the get ends with what is where the mirror said.
+inline bool Reads::EndAtFirst(Flight* flight) {
+  GetState& get = flight->get;
+  Operation* const operation = flight->operation;
+  const absl::string_view bytes = get.landing.head();
+  const bool expires = kv::ExpiryTimeMs(kv::LoadAs<uint64_t>(bytes.data() + kv::kExpiryOffset)) != 0;
+  uint64_t version = 0;
+  absl::string_view value;
+  if (expires || watch_ != nullptr ||
+      !kv::IsPlainItem(*context_.hasher, bytes.data(), bytes.size(), operation->key, &version, &value)) [[unlikely]] {
+    return false;
+  }
+  if (operation->kind == Kind::kGet && !Copy(value, operation)) [[unlikely]]
+    return false;
+  ++parts_.stats->cached_hits;
+  ++parts_.stats->item_reads;
+  Hit(operation, get.slot, version);
+  Release(flight);
+  parts_.finished->End(operation);
+  return true;
 }
 
 // All that was posted has completed.
 void Reads::Arrived(Flight* flight) {
   if (flight->operation == nullptr) [[unlikely]]
     return Release(flight);
+  if (flight->get.at_first) [[likely]] {
+    if (EndAtFirst(flight)) [[likely]]
+      return;
+    flight->get.at_first = false;
+    StartLookup(flight, flight->get.hash, flight->get.slot, /*told=*/0);  // it wants what is here
+  }
   if (flight->get.landing.large()) [[unlikely]]
     return FeedLarge(flight);
   kv::Lookup& lookup = flight->get.lookup;
@@ -248,6 +300,12 @@ void Reads::Settle(Flight* flight, EpochWatch::Verdict verdict) {
   }
 }
 
+inline void Reads::Hit(Operation* operation, kv::Slot slot, uint64_t version) {
+  ++parts_.stats->hits;
+  parts_.touches->Hit(slot);
+  operation->version = version;
+}
+
 inline void Reads::EndFound(Flight* flight) {
   const kv::Lookup& lookup = flight->get.lookup;
   const kv::ItemView& item = lookup.item();
@@ -261,9 +319,7 @@ inline void Reads::EndFound(Flight* flight) {
     ++parts_.stats->cached_hits;
     if (lookup.moved()) parts_.mirror->Insert(lookup.hash(), lookup.slot());
   }
-  ++parts_.stats->hits;
-  parts_.touches->Hit(lookup.slot());
-  operation->version = item.version;
+  Hit(operation, lookup.slot(), item.version);
   if (flight->get.landing.direct()) [[unlikely]] {
     operation->value_bytes = item.value.size();
     if (operation->to.string != nullptr) operation->to.string->resize(item.value.size());
@@ -398,7 +454,7 @@ void Reads::Cancel(Operation* operation) {
   if (flight->linked()) flight->Unlink();
   if (flight == refresher_) refresher_ = nullptr;
   flight->get.absent = false;
-  Count(*flight);
+  if (!flight->get.at_first) Count(*flight);
   flight->operation = nullptr;
   if (flight->pending == 0) Release(flight);
 }

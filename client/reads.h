@@ -10,6 +10,8 @@
 //     the directory led it there rightly (kv::Directory::Trusts): only then is the clock read. What is Found proves
 //     itself.
 //   * In a group both also wait until EpochWatch believes them.
+//   * What the mirror led to ends a get at once where it is plainly the item (kv::IsPlainItem). Else the lookup begins,
+//     as if it had asked for what was READ, and judges that.
 #ifndef FARLOOK_CLIENT_READS_H_
 #define FARLOOK_CLIENT_READS_H_
 
@@ -104,14 +106,18 @@ class Reads final : public Engine {
   void Await(Operation* operation);
   void Park(Flight* flight, FlightQueue* queue);
   void Begin(Flight* flight, kv::Slot slot, uint64_t told = 0);
+  kv::Lookup::Step StartLookup(Flight* flight, uint64_t hash, kv::Slot slot, uint64_t told);
   void Continue(Flight* flight, kv::Lookup::Step step);
   void Advance(Flight* flight, kv::Lookup::Step step);
   void Read(Flight* flight);
   bool PlaceLarge(Flight* flight);
   bool Post(Flight* flight);
+  void PostOrPark(Flight* flight);
   void Arrived(Flight* flight);
+  bool EndAtFirst(Flight* flight);
   void FeedLarge(Flight* flight);
   void Found(Flight* flight);
+  void Hit(Operation* operation, kv::Slot slot, uint64_t version);
   void EndFound(Flight* flight);
   void Judge(Flight* flight, bool absent);
   void Settle(Flight* flight, EpochWatch::Verdict verdict);
