@@ -28,8 +28,7 @@ absl::Status ClientImpl::RunOnAll(Kind kind, int64_t timeout_ms) {
     operations[i].done = !cores.one() && !all[i]->ready() && !cores.HasSlots(i);
     if (operations[i].done) continue;
     operations[i].blocking = true;
-    client::Operation* const operation = &operations[i];
-    all[i]->StartUntil(absl::MakeConstSpan(&operation, 1), all[i]->DeadlineFromNow(timeout_ms));
+    all[i]->StartUntil(&operations[i], all[i]->DeadlineFromNow(timeout_ms));
     all[i]->ProgressNowAndThen();
   }
   const auto is_done = [](const client::Operation& operation) { return operation.done; };
@@ -266,7 +265,7 @@ absl::StatusOr<std::string> Client::ServerStats(const ServerOptions& options) {
 void Client::Start(AsyncOperation* operation) {
   client::Operation* const record = ClientImpl::RecordOf(operation);
   client::ClientCore& core = impl_->cores.Of(record);
-  core.StartUntil(absl::MakeConstSpan(&record, 1), core.DeadlineFromNow(record->timeout_ms));
+  core.StartUntil(record, core.DeadlineFromNow(record->timeout_ms));
 }
 
 void Client::Start(AsyncOperation* operation, std::function<void(AsyncOperation*)> then) {

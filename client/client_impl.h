@@ -88,7 +88,7 @@ class ClientImpl {
   }
   absl::Status RunUntil(client::ClientCore* core, client::Operation* operation, int64_t deadline_ns) {
     operation->blocking = true;
-    core->StartUntil(absl::MakeSpan(&operation, 1), deadline_ns);
+    core->StartUntil(operation, deadline_ns);
     core->ProgressNowAndThen();
     if (!operation->done) waiter.Wait([operation] { return operation->done; });
     cores.Tend();

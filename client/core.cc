@@ -47,8 +47,15 @@ void ClientCore::Start(absl::Span<Operation* const> operations) {
 }
 
 void ClientCore::StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns) {
-  const bool alone = operations.size() == 1;
-  for (Operation* operation : operations) Admit(operation, deadline_ns, alone);
+  if (operations.size() == 1) return StartUntil(operations[0], deadline_ns);
+  for (Operation* operation : operations) Admit(operation, deadline_ns);
+  Post();
+}
+
+// A put need not wait for others that could go with it in one message.
+void ClientCore::StartUntil(Operation* operation, int64_t deadline_ns) {
+  Begin(operation, deadline_ns);
+  if (!engines_.StartPut(operation)) StartBegun(operation);
   Post();
 }
 
@@ -64,16 +71,9 @@ void ClientCore::SetDeadlines(absl::Span<Operation* const> operations, int64_t d
   }
 }
 
-void ClientCore::Admit(Operation* operation, int64_t deadline_ns, bool alone) {
-  finished_.Begun(operation);
-  operation->version = 0;
-  operation->touched = operation->after_moved = false;
-  if (latencies_.Due()) [[unlikely]]
-    operation->timing = latencies_.Begin();
-  timeouts_.Set(operation, deadline_ns);
-  if (alone && engines_.StartPut(operation)) return;
-  if (!local_ && IsCounter(operation->kind)) LookAfterPause();
-  engines_.Start(operation);
+void ClientCore::Admit(Operation* operation, int64_t deadline_ns) {
+  Begin(operation, deadline_ns);
+  StartBegun(operation);
 }
 
 // If the connection broke while the client was idle, the client cannot tell whether an atomic posted now ran. On this
@@ -97,9 +97,7 @@ bool ClientCore::PostAll() {
   if (watch_.active()) [[unlikely]]
     watch_.Poll(/*waiting=*/in_flight() > 0);
   engines_.Pump();
-  const Posted posted = engines_.TakePosted();
-  if (posted.messages || posted.fetches) link_.connection()->Ring();
-  return posted.fetches;
+  return RingPosted();
 }
 
 // ---- Completions.
@@ -108,6 +106,19 @@ void ClientCore::Progress() {
   for (int round = 0; round < kMaxRounds; ++round) {
     if (!Handle() || !Post()) return;
   }
+}
+
+[[gnu::always_inline]] inline void ClientCore::OnMessage(absl::string_view message) {
+  if (!link_.ready()) [[unlikely]]
+    return OnEarlyMessage(message);
+  if (absl::Status status = engines_.Received(message); !status.ok()) [[unlikely]]
+    return Lose(std::move(status));
+  link_.Proven();
+}
+
+void ClientCore::OnEarlyMessage(absl::string_view message) {
+  if (link_.state() == Link::State::kGreeting) return OnFirstMessage(message);
+  Lose(absl::InvalidArgumentError("a message before the first request"));
 }
 
 // One look at the transport. False: nothing happened. Inlined, as is what leads a message to its engine: each call on
@@ -121,22 +132,23 @@ void ClientCore::Progress() {
   }
   if (watch_.active()) [[unlikely]]
     time_.NowNs();  // what is here was complete by now
-  bool answered = false;
-  for (size_t i = 0; i < count; ++i) {
-    const rdma::Completion& completion = completions_[i];
+  const rdma::Completion* const end = completions_.data() + count;
+  for (const rdma::Completion* next = completions_.data(); next != end; ++next) {
+    const rdma::Completion& completion = *next;
     if (completion.connection != link_.connection()) [[unlikely]] {
       watch_.Handle(completion);
       continue;
     }
     if (completion.opcode == rdma::Opcode::kRead && completion.status == rdma::WcStatus::kSuccess &&
         WorkRequestId::OwnerOf(completion.wr_id) == WorkRequestId::Owner::kReads) [[likely]] {
-      answered = true;
+      link_.Proven();
       engines_.ReadCompleted(completion.wr_id);
+    } else if (completion.opcode == rdma::Opcode::kReceive) {
+      OnMessage(absl::string_view(completion.message.data(), completion.message.size()));
     } else {
       Dispatch(completion);
     }
   }
-  if (answered) link_.Proven();
   if (watch_.active() && watch_.TakeProven()) [[unlikely]]
     engines_.JudgeAgain();
   return true;
@@ -256,13 +268,6 @@ void ClientCore::BeginReady() {
   Post();
 }
 
-inline void ClientCore::OnMessage(absl::string_view message) {
-  if (link_.state() == Link::State::kGreeting) return OnFirstMessage(message);
-  if (!link_.ready()) return Lose(absl::InvalidArgumentError("a message before the first request"));
-  if (absl::Status status = engines_.Received(message); !status.ok()) return Lose(std::move(status));
-  link_.Proven();
-}
-
 // ---- Connections end and begin.
 
 void ClientCore::Lose(absl::Status why) {
@@ -311,15 +316,7 @@ void ClientCore::Attempt(int64_t now_ns) {
 
 // ---- Time.
 
-size_t ClientCore::Poll(absl::Span<Operation*> done) {
-  Progress();
-  Tick(time_.NowNs());
-  return finished_.Take(done);
-}
-
-bool ClientCore::wanted() const { return !is_nobody_ && (connect_wanted_ || engines_.waiting()); }
-
-void ClientCore::Tick(int64_t now_ns) {
+[[gnu::always_inline]] inline void ClientCore::Tick(int64_t now_ns) {
   if (now_ns >= timeouts_.deadlines().earliest_ns()) Expire(now_ns);
   if (watch_.active()) [[unlikely]]
     Watch();
@@ -333,6 +330,14 @@ void ClientCore::Tick(int64_t now_ns) {
     Post();
   }
 }
+
+size_t ClientCore::Poll(absl::Span<Operation*> done) {
+  Progress();
+  Tick(time_.NowNs());
+  return finished_.Take(done);
+}
+
+bool ClientCore::wanted() const { return !is_nobody_ && (connect_wanted_ || engines_.waiting()); }
 
 // Of a group: whether its primary is still the one there is.
 void ClientCore::Watch() {

@@ -126,7 +126,8 @@ class ClientCore {
   bool StartUntimed(Operation* operation) {
     if (engines_.at_once() && engines_.EndAtOnce(operation)) [[likely]]
       return true;
-    Admit(operation, kNoDeadline);
+    Begin(operation, kNoDeadline);
+    StartBegun(operation);
     Post();
     return false;
   }
@@ -155,6 +156,7 @@ class ClientCore {
   }
   // Starts them so that they end by `deadline_ns`, which the requests that are sent for them bear.
   void StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns);
+  void StartUntil(Operation* operation, int64_t deadline_ns);
   // Of those that have none yet, and have not ended: what each says, or `deadline_ns`.
   void SetDeadlines(absl::Span<Operation* const> operations);
   void SetDeadlines(absl::Span<Operation* const> operations, int64_t deadline_ns);
@@ -175,8 +177,20 @@ class ClientCore {
   static constexpr int64_t kAttemptNs = 250'000'000;
   static constexpr int kMostDoublings = 6;
 
-  // `alone`: it need not wait for others that could go with it in one message.
-  void Admit(Operation* operation, int64_t deadline_ns, bool alone = false);
+  void Admit(Operation* operation, int64_t deadline_ns);
+  // The two steps of it. Inlined where there is one operation: its kind, or that it has no deadline, is known there.
+  [[gnu::always_inline]] void StartBegun(Operation* operation) {
+    if (!local_ && IsCounter(operation->kind)) LookAfterPause();
+    engines_.Start(operation);
+  }
+  [[gnu::always_inline]] void Begin(Operation* operation, int64_t deadline_ns) {
+    finished_.Begun(operation);
+    operation->version = 0;
+    operation->touched = operation->after_moved = false;
+    if (latencies_.Due()) [[unlikely]]
+      operation->timing = latencies_.Begin();
+    timeouts_.Set(operation, deadline_ns);
+  }
   void LookAfterPause();
   bool Handle();
   void HandleLast(size_t count);
@@ -186,15 +200,20 @@ class ClientCore {
   void OnDirectoryRead();
   void OnFirstMessage(absl::string_view message);
   void OnMessage(absl::string_view message);
+  void OnEarlyMessage(absl::string_view message);
   void BeginReady();
   bool PostAll();
   // Posts what may be posted now, and rings. True if that were READs or atomics, which may be done already.
   bool Post() {
     if (!link_.ready() || engines_.wants_pump()) [[unlikely]]
       return PostAll();
-    const Posted posted = engines_.TakePosted();
-    if (posted.messages || posted.fetches) link_.connection()->Ring();
-    return posted.fetches;
+    return RingPosted();
+  }
+  bool RingPosted() {
+    bool messages, fetches;
+    engines_.TakePosted(&messages, &fetches);
+    if (messages || fetches) link_.connection()->Ring();
+    return fetches;
   }
 
   void EnterGroup();

@@ -224,6 +224,71 @@ TEST_F(CoreMirrorTest, WhereThereIsNothingToWarmItSaysSo) {
   EXPECT_LT(core_->memory_bytes(), 1u << 20) << "and no mirror";
 }
 
+// The item that the mirror leads to is READ before a lookup begins, which mostly is not needed: nothing else differs.
+TEST_F(CoreMirrorTest, WhatIsFoundAtFirstCountsAsAnyOther) {
+  Connect();
+  EXPECT_TRUE(Do(Kind::kWarm, "")->status().ok());
+  const ClientStats before = core_->stats();
+  EXPECT_EQ(Get("17"), Pattern(17, 17));
+  EXPECT_TRUE(Do(Kind::kExists, "17")->status().ok());
+  EXPECT_TRUE(Do(Kind::kTtl, "17")->status().ok());
+  OwnedOperation into(Kind::kGet, "17");
+  char buffer[16];
+  into.operation.to = {nullptr, absl::MakeSpan(buffer)};
+  core_->Start(&into.operation);
+  Poll();
+  EXPECT_EQ(into.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(into.operation.value_bytes, 17);
+  const ClientStats& after = core_->stats();
+  EXPECT_EQ(after.gets - before.gets, 4);
+  EXPECT_EQ(after.hits - before.hits, 4);
+  EXPECT_EQ(after.cached_hits - before.cached_hits, 3) << "Ttl is none";
+  EXPECT_EQ(after.item_reads - before.item_reads, 4);
+  EXPECT_EQ(after.bucket_reads, before.bucket_reads);
+  EXPECT_EQ(after.stale_locations, before.stale_locations);
+}
+
+TEST_F(CoreMirrorTest, WhatExpiresIsJudgedByTheLookup) {
+  Connect();
+  auto put = std::make_unique<OwnedOperation>(Kind::kPut, "17", "short-lived");
+  put->operation.ttl_ms = 50;
+  core_->Start(&put->operation);
+  Poll();
+  ASSERT_TRUE(put->status().ok()) << put->status();
+  const uint64_t reads = network_.reads;
+  EXPECT_EQ(Get("17"), "short-lived");
+  EXPECT_EQ(network_.reads, reads + 1) << "the writer remembers where it lies";
+  clock_.AdvanceMs(100);
+  server_->now_ns += 100'000'000;
+  EXPECT_EQ(Do(Kind::kGet, "17")->code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CoreMirrorTest, AFirstReadMayFindNoRoomOrNoEnd) {
+  Connect();
+  EXPECT_TRUE(Do(Kind::kWarm, "")->status().ok());
+  network_.read_room = 0;
+  auto get = Start(Kind::kGet, "17");
+  Poll();
+  EXPECT_FALSE(get->done());
+  network_.read_room = SIZE_MAX;
+  network_.hold_reads = true;
+  Poll();
+  EXPECT_EQ(network_.held_reads(), 1);
+  // Expect: one that ends by its deadline counts no READ; a lookup that used its flight before had some.
+  const ClientStats before = core_->stats();
+  auto late = Start(Kind::kGet, "18", "", /*timeout_ms=*/20);
+  PollFor(21, late->operation);
+  EXPECT_EQ(late->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(core_->stats().item_reads, before.item_reads);
+  EXPECT_EQ(core_->stats().bucket_reads, before.bucket_reads);
+  network_.hold_reads = false;
+  network_.ReleaseReads();
+  Poll();
+  ASSERT_TRUE(get->done());
+  EXPECT_EQ(get->result, Pattern(17, 17));
+  ExpectAllRight();
+}
+
 TEST_F(CoreMirrorTest, AMirrorThatIsTooShortIsFilledOnce) {
   options_.mirror_bytes = 2 * kv::kSegmentBytes;
   Connect();

@@ -225,7 +225,7 @@ void Cores::Ask() {
   *operation = Operation();
   operation->blocking = true;
   question.pages->Ask(operation);
-  question.asked->StartUntil({&operation, 1}, question.asked->DeadlineFromNow(kAnswerMs));
+  question.asked->StartUntil(operation, question.asked->DeadlineFromNow(kAnswerMs));
 }
 
 void Cores::TakeMap() {
@@ -271,9 +271,7 @@ void Cores::Add(const kv::ClusterMap::Group& group) {
 
 // ---- As the calls of ClientCore.
 
-size_t Cores::Poll(absl::Span<Operation*> done) {
-  if (one()) [[likely]]
-    return home_->Poll(done);
+size_t Cores::PollAll(absl::Span<Operation*> done) {
   // Those that somebody waits for, and one of the others.
   size_t count = 0;
   for (size_t i = 0; i < all_.size(); ++i) {

@@ -112,7 +112,7 @@ class Cores {
 
   // As the calls of ClientCore, for all of them.
   void Start(absl::Span<Operation* const> operations);
-  size_t Poll(absl::Span<Operation*> done);
+  size_t Poll(absl::Span<Operation*> done) { return one() ? home_->Poll(done) : PollAll(done); }
   size_t in_flight() const;
   bool has_ended() const;
   bool Arm();
@@ -167,6 +167,7 @@ class Cores {
     size_t first = 0;  // of the next Poll(): each core has its turn where `done` has room for few
   };
 
+  size_t PollAll(absl::Span<Operation*> done);
   size_t Route(Operation* operation);
   bool has_moved() const;  // whether LookAround() has something to do at once
   void TendBusy();

@@ -58,7 +58,7 @@ absl::Status CheckTtl(const Operation& operation) {
 }
 
 // A put that needs no check: most do not.
-bool IsPlainPut(const Operation& operation) {
+bool NeedsNoCheck(const Operation& operation) {
   return operation.key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes &&
          operation.value.size() <= kv::kMaxValueBytes && operation.ttl_ms == 0;
 }
@@ -88,7 +88,7 @@ Engines::Engines(const Parts& parts, const ClientOptions& options)
 
 // What is not answered with READs, or makes no sense. Apart, so that gets need little of the stack.
 ABSL_ATTRIBUTE_NOINLINE void Engines::StartOther(Operation* operation) {
-  if (operation->kind == Kind::kPut && IsPlainPut(*operation) && !read_only_) [[likely]]
+  if (operation->kind == Kind::kPut && NeedsNoCheck(*operation) && !read_only_) [[likely]]
     return session_.Start(operation);
   if (absl::Status status = CheckOperation(*operation, read_only_); !status.ok()) {
     parts_.finished->End(operation, std::move(status));
@@ -106,7 +106,7 @@ ABSL_ATTRIBUTE_NOINLINE void Engines::StartOther(Operation* operation) {
 }
 
 bool Engines::StartPut(Operation* operation) {
-  return operation->kind == Kind::kPut && !read_only_ && IsPlainPut(*operation) && session_.StartAtOnce(operation);
+  return Session::IsPlainPut(*operation) && !read_only_ && NeedsNoCheck(*operation) && session_.StartAtOnce(operation);
 }
 
 void Engines::Pump() {

@@ -88,11 +88,10 @@ class Engines {
   bool wants_pump() const { return posted_.more; }
   // The same after a READ of the directory, for which others wait, found no room.
   void Attend() { posted_.more = true; }
-  // What was posted since this was last called.
-  Posted TakePosted() {
-    const Posted posted = posted_;
-    posted_.messages = posted_.fetches = false;
-    return posted;
+  // Whether there was something posted since this was last called.
+  void TakePosted(bool* messages, bool* fetches) {
+    *messages = std::exchange(posted_.messages, false);
+    *fetches = std::exchange(posted_.fetches, false);
   }
 
   // ---- What the transport says.

@@ -19,6 +19,7 @@ void Reads::Connect(const Ready& ready) {
   capabilities_ = connection_->capabilities();
   table_ = ready.table;
   context_ = ready.context;
+  last_own_ = context_.region_bytes - Landing::kOwnBytes;
   watch_ = ready.watch;
   max_flights_ = capabilities_.local ? std::min(max_in_flight_, kLocalFlights) : max_in_flight_;
 }
@@ -38,11 +39,16 @@ void Reads::Lost() {
   refresher_ = nullptr;
 }
 
+// REQUIRES: its landing is not large.
+inline void Reads::Free(Flight* flight) {
+  --in_use_;
+  parts_.flights->Give(flight);
+}
+
 inline void Reads::Release(Flight* flight) {
   if (flight->get.landing.large()) [[unlikely]]
     flight->get.landing.Release();
-  --in_use_;
-  parts_.flights->Give(flight);
+  Free(flight);
 }
 
 // It waits, for a connection or a flight.
@@ -63,8 +69,7 @@ void Reads::Start(Operation* operation) {
     Await(operation);
     return;
   }
-  flight->get.remembered = parts_.mirror->enabled();
-  Begin(flight, kv::Slot());
+  Begin(flight);
 }
 
 void Reads::StartAt(Operation* operation, kv::Slot slot, uint64_t version) {
@@ -74,31 +79,23 @@ void Reads::StartAt(Operation* operation, kv::Slot slot, uint64_t version) {
     Await(operation);  // the slot is only a hint
     return;
   }
-  flight->get.remembered = false;
-  Begin(flight, slot, version);
+  flight->get.remembered = flight->get.at_first = false;
+  flight->get.since_ns = parts_.time->last_ns();
+  Continue(flight, StartLookup(flight, HashOf(*operation), slot, version));
 }
 
-// Whether kv::Lookup is needed only if the item there does not prove itself, in the flight's own memory.
-inline bool MayEndAtFirst(const Operation& operation, kv::Slot slot, uint64_t region_bytes) {
-  return IsOneOf(operation.kind, Kind::kGet, Kind::kExists) && slot.ValidIn(region_bytes) &&
-         slot.bytes() <= Landing::kOwnBytes;
-}
-
-// Without a slot that it was told it looks in the mirror, if get.remembered says so.
-inline void Reads::Begin(Flight* flight, kv::Slot slot, uint64_t told) {
-  const Operation* const operation = flight->operation;
+// Looks in the mirror. The item that it leads to is READ before anything else is done: mostly it proves itself.
+[[gnu::always_inline]] inline void Reads::Begin(Flight* flight) {
+  const Operation& operation = *flight->operation;
+  const uint64_t hash = HashOf(operation);
+  const kv::Slot slot = parts_.mirror->enabled() ? parts_.mirror->Find(hash) : kv::Slot();
   GetState& get = flight->get;
-  uint64_t hash = operation->hash;
-  if (!hashes_are_given_) [[likely]]
-    hash = (*context_.hasher)(operation->key);
-  if (get.remembered) {
-    slot = parts_.mirror->Find(hash);
-    get.remembered = !slot.empty();
-  }
   get.since_ns = parts_.time->last_ns();
-  get.at_first = get.remembered && MayEndAtFirst(*operation, slot, context_.region_bytes);
+  get.remembered = !slot.empty();
+  get.at_first = get.remembered && IsOneOf(operation.kind, Kind::kGet, Kind::kExists) &&
+                 slot.bytes() <= Landing::kOwnBytes && slot.offset() <= last_own_;
   if (!get.at_first) [[unlikely]]
-    return Continue(flight, StartLookup(flight, hash, slot, told));
+    return Continue(flight, StartLookup(flight, hash, slot, /*told=*/0));
   get.hash = hash;
   get.slot = slot;
   get.from = table_.address + slot.offset();
@@ -206,6 +203,12 @@ inline bool Reads::Post(Flight* flight) {
   return done;
 }
 
+inline void Reads::Hit(Operation* operation, kv::Slot slot, uint64_t version) {
+  ++parts_.stats->hits;
+  parts_.touches->Hit(slot);
+  operation->version = version;
+}
+
 // Whether the get ends with what is where the mirror said.
 inline bool Reads::EndAtFirst(Flight* flight) {
   GetState& get = flight->get;
@@ -223,7 +226,7 @@ inline bool Reads::EndAtFirst(Flight* flight) {
   ++parts_.stats->cached_hits;
   ++parts_.stats->item_reads;
   Hit(operation, get.slot, version);
-  Release(flight);
+  Free(flight);
   parts_.finished->End(operation);
   return true;
 }
@@ -236,7 +239,9 @@ void Reads::Arrived(Flight* flight) {
     if (EndAtFirst(flight)) [[likely]]
       return;
     flight->get.at_first = false;
-    StartLookup(flight, flight->get.hash, flight->get.slot, /*told=*/0);  // it wants what is here
+    const Step step = StartLookup(flight, flight->get.hash, flight->get.slot, /*told=*/0);
+    if (!flight->get.lookup.wants_item()) return Continue(flight, step);
+    // What it wants is here.
   }
   if (flight->get.landing.large()) [[unlikely]]
     return FeedLarge(flight);
@@ -298,12 +303,6 @@ void Reads::Settle(Flight* flight, EpochWatch::Verdict verdict) {
   } else {
     EndFound(flight);
   }
-}
-
-inline void Reads::Hit(Operation* operation, kv::Slot slot, uint64_t version) {
-  ++parts_.stats->hits;
-  parts_.touches->Hit(slot);
-  operation->version = version;
 }
 
 inline void Reads::EndFound(Flight* flight) {
@@ -437,8 +436,7 @@ void Reads::Pump() {
     Flight* flight = Acquire(waiting_.front());
     if (flight == nullptr) break;
     waiting_.Pop();
-    flight->get.remembered = parts_.mirror->enabled();
-    Begin(flight, kv::Slot());
+    Begin(flight);
   }
 }
 

@@ -102,10 +102,16 @@ class Reads final : public Engine {
     ++in_use_;
     return flight;
   }
+  void Free(Flight* flight);
   void Release(Flight* flight);
   void Await(Operation* operation);
   void Park(Flight* flight, FlightQueue* queue);
-  void Begin(Flight* flight, kv::Slot slot, uint64_t told = 0);
+  void Begin(Flight* flight);
+  uint64_t HashOf(const Operation& operation) const {
+    if (hashes_are_given_) [[unlikely]]
+      return operation.hash;
+    return (*context_.hasher)(operation.key);
+  }
   kv::Lookup::Step StartLookup(Flight* flight, uint64_t hash, kv::Slot slot, uint64_t told);
   void Continue(Flight* flight, kv::Lookup::Step step);
   void Advance(Flight* flight, kv::Lookup::Step step);
@@ -141,6 +147,7 @@ class Reads final : public Engine {
   rdma::Capabilities capabilities_;
   kv::ServerRange table_;
   kv::ReaderContext context_{};
+  uint64_t last_own_ = 0;  // the greatest offset at which all fits that a flight's own memory takes
   bool hashes_are_given_ = false;
   uint32_t max_flights_ = 0;
   EpochWatch* watch_ = nullptr;  // of a group

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "client/request_parts.h"
 #include "kv/gets.h"
@@ -157,10 +158,12 @@ bool Session::Post(uint64_t number) {
   if (sent.operation == nullptr) [[unlikely]]
     return PostCopy(sent);
   const Operation& operation = *sent.operation;
-  if (operation.kind == Kind::kPut && sent.value.data() == nullptr && !HasOptions(operation) && !operation.after_moved)
-      [[likely]] {
+  if (IsPlainPut(operation) && sent.value.data() == nullptr) [[likely]]
     return PostPlainPut(operation, number);
-  }
+  return PostOther(operation, number);
+}
+
+bool Session::PostOther(const Operation& operation, uint64_t number) {
   char options[kv::RequestOptions::kMaxBytes];
   const kv::Request request = RequestOf(operation, number, options);
   char head[kv::kMaxRequestHeadBytes];
@@ -169,7 +172,7 @@ bool Session::Post(uint64_t number) {
 }
 
 // Post() of most puts: the compiler knows all that its request does not have.
-[[gnu::always_inline]] inline bool Session::PostPlainPut(const Operation& operation, uint64_t number) {
+bool Session::PostPlainPut(const Operation& operation, uint64_t number) {
   kv::Request request;
   request.type = kv::RequestType::kPut;
   request.condition = OnWire(operation.condition.kind());
@@ -249,33 +252,6 @@ void Session::Repeat() {
   Numbered(operation);
 }
 
-[[gnu::always_inline]] inline void Session::Numbered(Operation* operation) {
-  Sent& sent = At(next_);
-  sent.operation = operation;
-  sent.answered = false;
-  operation->number = next_;
-  if (IsWrite(operation->kind)) ++parts_.stats->puts;
-  ++live_;
-  ++next_;
-  ++repeat_;
-}
-
-// Most puts that are started alone need no queue.
-bool Session::StartAtOnce(Operation* operation) {
-  const bool may = connection_ != nullptr && queue_.empty() && repeat_ == next_ && next_ < floor_ + window_ &&
-                   operation->value.size() <= max_value_bytes_ && Fits(*operation);
-  if (!may) [[unlikely]]
-    return false;
-  operation->engine = this;
-  At(next_).operation = operation;
-  if (!Post(next_)) [[unlikely]] {
-    At(next_).operation = nullptr;
-    return false;
-  }
-  Numbered(operation);
-  return true;
-}
-
 void Session::Pump() {
   if (repeat_ < next_) [[unlikely]]
     Repeat();
@@ -312,27 +288,33 @@ void Session::Pump() {
   }
 }
 
+// What few answers need is apart, so that the others need little of the stack: here of memory that the server pulled
+// from, and of the copy that was kept once the operation had ended.
+ABSL_ATTRIBUTE_NOINLINE void Session::Clear(Sent* sent) {
+  sent->copy = std::string();
+  if (sent->value.data() == nullptr) return;
+  sent->value.Release();
+  --pulls_;
+  awaits_memory_ = false;
+}
+
+ABSL_ATTRIBUTE_NOINLINE absl::Status Session::NotOpen(uint64_t number) {
+  return absl::InvalidArgumentError(absl::StrCat("the server answered request ", number, ", which is not open"));
+}
+
 absl::Status Session::Answered(const kv::Reply& reply, Operation** answered) {
   if (reply.number == sounding_ || reply.code == kv::Code::kExpired) [[unlikely]]
     Hear(reply);
   const uint64_t number = reply.number;
-  if (number < floor_ || number >= next_ || At(number).answered) {
-    return absl::InvalidArgumentError(absl::StrCat("the server answered request ", number, ", which is not open"));
-  }
+  if (number < floor_ || number >= next_ || At(number).answered) [[unlikely]]
+    return NotOpen(number);
   Sent& sent = At(number);
   Operation* operation = sent.operation;
   sent.operation = nullptr;
   sent.answered = true;
-  if (sent.value.data() != nullptr) {
-    sent.value.Release();
-    --pulls_;
-    awaits_memory_ = false;
-  }
-  if (operation != nullptr) {
-    --live_;
-  } else {
-    sent.copy = std::string();
-  }
+  if (sent.value.data() != nullptr || operation == nullptr) [[unlikely]]
+    Clear(&sent);
+  if (operation != nullptr) --live_;
   while (floor_ < next_ && At(floor_).answered) ++floor_;
   parts_.posted->more |= !queue_.empty();  // the window has room, or the pool memory
   *answered = operation;

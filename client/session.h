@@ -34,6 +34,7 @@
 #include "client/finished.h"
 #include "client/last_time.h"
 #include "client/operation.h"
+#include "client/request_parts.h"
 #include "client/server_clock.h"
 #include "client/timeouts.h"
 #include "client/user_memory.h"
@@ -90,8 +91,21 @@ class Session final : public Engine {
     queue_.Push(operation);
     parts_.posted->more = true;
   }
-  // Posts a put now, in place of Start(). False: that may not be, and nothing was done. REQUIRES it has a deadline.
-  bool StartAtOnce(Operation* operation);
+  // Posts a put now, in place of Start(), without the queue, which most that are started alone do not need. False: that
+  // may not be, and nothing was done. REQUIRES it is plain, and has a deadline.
+  bool StartAtOnce(Operation* operation) {
+    const bool may = connection_ != nullptr && queue_.empty() && repeat_ == next_ && next_ < floor_ + window_ &&
+                     operation->value.size() <= max_value_bytes_ && Fits(*operation);
+    if (!may || !PostPlainPut(*operation, next_)) [[unlikely]]
+      return false;
+    operation->engine = this;
+    Numbered(operation);
+    return true;
+  }
+  // Of most puts: of its request there is nothing to say that the others do not have.
+  static bool IsPlainPut(const Operation& operation) {
+    return operation.kind == Kind::kPut && !HasOptions(operation) && !operation.after_moved;
+  }
   // Posts what may be posted now: what a resumption repeats, then the queue. An operation that cannot be sent at all
   // ends.
   void Pump() override;
@@ -157,10 +171,23 @@ class Session final : public Engine {
     return true;
   }
   void Took(Operation* operation);
-  void Numbered(Operation* operation);
+  // It was posted, with the number next_.
+  void Numbered(Operation* operation) {
+    Sent& sent = At(next_);
+    sent.operation = operation;
+    sent.answered = false;
+    operation->number = next_;
+    if (IsWrite(operation->kind)) ++parts_.stats->puts;
+    ++live_;
+    ++next_;
+    ++repeat_;
+  }
   bool PostCopy(const Sent& sent);
   bool PostOnlyAsked(uint64_t number);
   bool Post(uint64_t number);
+  bool PostOther(const Operation& operation, uint64_t number);
+  static absl::Status NotOpen(uint64_t number);
+  void Clear(Sent* sent);
   bool PostPlainPut(const Operation& operation, uint64_t number);
   void Hear(const kv::Reply& reply);
   void KeepCopy(uint64_t number);
