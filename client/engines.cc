@@ -133,23 +133,34 @@ void Engines::Pump() {
 
 // ---- Messages.
 
+ABSL_ATTRIBUTE_NOINLINE absl::Status Engines::NotOpen(uint64_t number) {
+  return absl::InvalidArgumentError(absl::StrCat("the server answered request ", number, ", which is not open"));
+}
+
 [[gnu::always_inline]] inline absl::Status Engines::ReceivedReply(absl::string_view message) {
   kv::Reply reply;
   if (!reply.DecodeFrom(message)) [[unlikely]]
     return kv::Reply::WhyNot(message);
-  Operation* operation = nullptr;
-  if (absl::Status status = session_.Answered(reply, &operation); !status.ok()) [[unlikely]]
-    return status;
+  const auto [operation, is_open] = session_.Answered(reply.number, reply.code, reply.time_us);
+  if (!is_open) [[unlikely]]
+    return NotOpen(reply.number);
   if (operation == nullptr) [[unlikely]]
     return absl::OkStatus();
   if (operation->kind == Kind::kPut && reply.code == kv::Code::kOk) [[likely]] {
     operation->version = reply.version;
-    if (mirror_.enabled()) Remember(*operation, reply);
+    if (mirror_.enabled()) Remember(*operation, reply.code, reply.slot);
     parts_.finished->End(operation);
   } else {
-    Answered(operation, reply);
+    AnsweredOther(operation, message);
   }
   return absl::OkStatus();
+}
+
+// Decoded once more, so that of most replies nothing need be kept in memory until it is known that they are like most.
+ABSL_ATTRIBUTE_NOINLINE void Engines::AnsweredOther(Operation* operation, absl::string_view message) {
+  kv::Reply reply;
+  reply.DecodeFrom(message);
+  Answered(operation, reply);
 }
 
 absl::Status Engines::Received(absl::string_view message) {
@@ -206,7 +217,7 @@ void Engines::Answered(Operation* operation, const kv::Reply& reply) {
       return counters_.Answered(operation, reply);
     default:
       operation->version = operation->kind == Kind::kDelete && status.ok() ? 0 : reply.version;
-      if (mirror_.enabled()) Remember(*operation, reply);
+      if (mirror_.enabled()) Remember(*operation, reply.code, reply.slot);
   }
   parts_.finished->End(operation, std::move(status));
 }
@@ -248,12 +259,12 @@ void Engines::TtlAnswered(Operation* operation, const kv::Reply& reply) {
 }
 
 // So that a writer's next read of the key is one round trip.
-void Engines::Remember(const Operation& operation, const kv::Reply& reply) {
+ABSL_ATTRIBUTE_NOINLINE void Engines::Remember(const Operation& operation, kv::Code code, kv::Slot slot) {
   const uint64_t hash = (*hasher_)(operation.key);
-  if (reply.code == kv::Code::kNotFound || (reply.code == kv::Code::kOk && operation.kind == Kind::kDelete)) {
+  if (code == kv::Code::kNotFound || (code == kv::Code::kOk && operation.kind == Kind::kDelete)) {
     mirror_.Erase(hash);
-  } else if (!reply.slot.empty() && reply.slot.fingerprint() == kv::FingerprintOf(hash)) {
-    mirror_.Insert(hash, reply.slot);
+  } else if (!slot.empty() && slot.fingerprint() == kv::FingerprintOf(hash)) {
+    mirror_.Insert(hash, slot);
   }
 }
 

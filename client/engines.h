@@ -43,6 +43,7 @@
 #include "kv/hash.h"
 #include "kv/limits.h"
 #include "kv/message.h"
+#include "kv/slot.h"
 #include "rdma/transport.h"
 
 namespace farlook::client {
@@ -170,10 +171,12 @@ class Engines {
   void StartOther(Operation* operation);
   absl::Status ReceivedOther(absl::string_view message);
   absl::Status ReceivedReply(absl::string_view message);
+  static absl::Status NotOpen(uint64_t number);
+  void AnsweredOther(Operation* operation, absl::string_view message);
   void Answered(Operation* operation, const kv::Reply& reply);
   void GetAnswered(Operation* operation, const kv::Reply& reply);
   void TtlAnswered(Operation* operation, const kv::Reply& reply);
-  void Remember(const Operation& operation, const kv::Reply& reply);
+  void Remember(const Operation& operation, kv::Code code, kv::Slot slot);
   void AttachMirror(const Ready& ready);
   void MovedUnsent(Operation* operation);
 

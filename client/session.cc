@@ -187,15 +187,16 @@ bool Session::PostPlainPut(const Operation& operation, uint64_t number) {
   return PostMessage({head, head_bytes}, {operation.value.data(), operation.value.size()}, number);
 }
 
-void Session::Hear(const kv::Reply& reply) {
-  if (reply.number == sounding_) {
-    clock_.Hear(reply.time_us, sounding_ns_, parts_.time->NowNs());
+// The answer to the request that sounds the clock, or one that says that the request's time was over.
+void Session::Hear(uint64_t number, uint64_t time_us) {
+  if (number == sounding_) {
+    clock_.Hear(time_us, sounding_ns_, parts_.time->NowNs());
     sounding_ = 0;
-  } else if (reply.code == kv::Code::kExpired) {
+  } else {
     // Perhaps the server's clock is not where it was thought to be. When this was posted is not known any more, but
     // that it was over this connection.
     clock_.Forget();
-    clock_.Hear(reply.time_us, connected_ns_, parts_.time->NowNs());
+    clock_.Hear(time_us, connected_ns_, parts_.time->NowNs());
   }
 }
 
@@ -298,16 +299,11 @@ ABSL_ATTRIBUTE_NOINLINE void Session::Clear(Sent* sent) {
   awaits_memory_ = false;
 }
 
-ABSL_ATTRIBUTE_NOINLINE absl::Status Session::NotOpen(uint64_t number) {
-  return absl::InvalidArgumentError(absl::StrCat("the server answered request ", number, ", which is not open"));
-}
-
-absl::Status Session::Answered(const kv::Reply& reply, Operation** answered) {
-  if (reply.number == sounding_ || reply.code == kv::Code::kExpired) [[unlikely]]
-    Hear(reply);
-  const uint64_t number = reply.number;
+Session::Answer Session::Answered(uint64_t number, kv::Code code, uint64_t time_us) {
+  if (number == sounding_ || code == kv::Code::kExpired) [[unlikely]]
+    Hear(number, time_us);
   if (number < floor_ || number >= next_ || At(number).answered) [[unlikely]]
-    return NotOpen(number);
+    return {nullptr, false};
   Sent& sent = At(number);
   Operation* operation = sent.operation;
   sent.operation = nullptr;
@@ -317,8 +313,7 @@ absl::Status Session::Answered(const kv::Reply& reply, Operation** answered) {
   if (operation != nullptr) --live_;
   while (floor_ < next_ && At(floor_).answered) ++floor_;
   parts_.posted->more |= !queue_.empty();  // the window has room, or the pool memory
-  *answered = operation;
-  return absl::OkStatus();
+  return {operation, true};
 }
 
 // From here on the operation's key and value may be gone.

@@ -110,9 +110,14 @@ class Session final : public Engine {
   // ends.
   void Pump() override;
 
-  // The server answered. `*operation` is whose request it was: null if it has ended already. An error: the server talks
-  // nonsense; break the connection.
-  absl::Status Answered(const kv::Reply& reply, Operation** operation);
+  // A request was answered; whose it was: null if that has ended already. Not open: the server talks nonsense; break
+  // the connection.
+  struct Answer {
+    Operation* operation;
+    bool is_open;
+  };
+  // What of the reply matters here is handed over in registers.
+  Answer Answered(uint64_t number, kv::Code code, uint64_t time_us);
 
   // Takes them out of the queue.
   void Withdraw(absl::FunctionRef<bool(const Operation&)> which, absl::FunctionRef<void(Operation*)> take) override;
@@ -186,10 +191,9 @@ class Session final : public Engine {
   bool PostOnlyAsked(uint64_t number);
   bool Post(uint64_t number);
   bool PostOther(const Operation& operation, uint64_t number);
-  static absl::Status NotOpen(uint64_t number);
   void Clear(Sent* sent);
   bool PostPlainPut(const Operation& operation, uint64_t number);
-  void Hear(const kv::Reply& reply);
+  void Hear(uint64_t number, uint64_t time_us);
   void KeepCopy(uint64_t number);
   void Unprepare(const Operation* operation);
   void SetWindow(uint32_t granted);

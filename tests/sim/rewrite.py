@@ -194,8 +194,8 @@ EDITS = [
     # The client does not say when a request is over; or it says so with what it was once told of the server's clock.
     ("client/server_clock.h", "    if (time_us_ == 0 || deadline_ns ==",
      "    if (BROKEN(kDeadlineNotSaid) || time_us_ == 0 || deadline_ns =="),
-    ("client/session.cc", "  if (reply.number == sounding_ || reply.code == kv::Code::kExpired) [[unlikely]]\n",
-     "  if ((reply.number == sounding_ || reply.code == kv::Code::kExpired) && !BROKEN(kClockHeardOnce))\n"),
+    ("client/session.cc", "  if (number == sounding_ || code == kv::Code::kExpired) [[unlikely]]\n",
+     "  if ((number == sounding_ || code == kv::Code::kExpired) && !BROKEN(kClockHeardOnce))\n"),
     # What is repeated of an operation that has ended does not say that it is over.
     ("client/session.cc", "  request.deadline_us = kv::Request::kLongOver;\n",
      "  request.deadline_us = BROKEN(kEndedSentForEver) ? 0 : kv::Request::kLongOver;\n"),
