@@ -258,9 +258,8 @@ inline size_t ShmConnection::ReceiveMessages(absl::Span<Completion> out, Receive
   const size_t most = ABSL_PREDICT_TRUE(receiving_) ? std::min(out.size(), kMessagesPerTurn) : 0;
   size_t count = 0;
   size_t taken = 0;
-  while (count < most && taken < kBytesPerTurn) {
+  while (count < most && taken < kBytesPerTurn && !arena->full()) {
     char* const to = arena->Room();
-    if (to == nullptr) break;
     size_t bytes;
     const Received received = consumer_.Receive(to, &bytes);
     if (ABSL_PREDICT_TRUE(received == Received::kNothing)) break;

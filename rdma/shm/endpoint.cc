@@ -146,8 +146,10 @@ size_t ShmEndpoint::Poll(absl::Span<Completion> out) {
     ShmConnection* const connection = polled_[index];
     const size_t added = connection->Poll(absl::MakeSpan(out.data() + count, out.size() - count), &arena_);
     count += added;
-    connection->heard |= added != 0;
-    if (ABSL_PREDICT_TRUE(added != 0 || polled_.size() <= kAlwaysPolled)) {
+    if (added != 0) {
+      connection->heard = true;
+      connection->silent_polls = 0;
+    } else if (ABSL_PREDICT_TRUE(polled_.size() <= kAlwaysPolled)) {
       connection->silent_polls = 0;
     } else if (++connection->silent_polls > kSilentPolls) {
       RetireSilent(index);

@@ -19,12 +19,9 @@ class ReceiveArena {
   // False: there was no memory for it, and it is of no use.
   bool ok() const { return words_ != nullptr; }
 
-  // Room for a message of any length, 8-byte aligned; null when there is none until Reset(). Take() keeps what was
-  // used.
-  char* Room() {
-    if (full()) return nullptr;
-    return reinterpret_cast<char*>(words_.get()) + used_;
-  }
+  // Room for a message of any length, 8-byte aligned. Take() keeps what was used. REQUIRES !full(), which it is until
+  // Reset().
+  char* Room() { return reinterpret_cast<char*>(words_.get()) + used_; }
   bool full() const { return used_ + RingConsumer::RoomFor(kMaxMessageBytes) > kReceiveArenaBytes; }
   void Take(size_t message_bytes) { used_ += RingConsumer::RoomFor(message_bytes); }
   void Reset() { used_ = 0; }

@@ -95,6 +95,23 @@ inline void StorePayload(const uint64_t* from, Cell* cell) {
 #endif
 }
 
+// Heads of requests and replies mostly have few bytes more than 32, for which a call of memcpy is the greater part.
+inline void CopyHead(void* to, absl::string_view head) {
+  const size_t bytes = head.size();
+  if (bytes - 32 > 64 - 32) [[unlikely]] {
+    if (bytes != 0) memcpy(to, head.data(), bytes);
+    return;
+  }
+  struct Half {
+    char bytes[32];
+  };
+  Half first, last;  // which overlap
+  memcpy(&first, head.data(), sizeof first);
+  memcpy(&last, head.data() + bytes - sizeof last, sizeof last);
+  memcpy(to, &first, sizeof first);
+  memcpy(static_cast<char*>(to) + bytes - sizeof last, &last, sizeof last);
+}
+
 // Clears a flag that the other side set. If several threads ask at once, it returns true to one of them.
 inline bool TakeFlag(std::atomic<uint32_t>& flag) {
   return ABSL_PREDICT_FALSE(flag.load(std::memory_order_relaxed) != 0) &&
@@ -115,21 +132,8 @@ class RingProducer {
 
   // Copies the message (1 to kMaxMessageBytes) in; the consumer sees it at once. False when there is no room.
   bool Send(absl::string_view head, absl::string_view body) {
-    const size_t bytes = head.size() + body.size();
-    const size_t needed = CellsOf(bytes);
-    if (ABSL_PREDICT_FALSE(next_ + needed > limit_) && !MakeRoom(needed)) return false;
-    uint64_t words[kMaxMessageCells * kCellWords];
-    // All of the last cell, since whole cells are stored: the peer gets no stray bytes.
-    for (size_t i = 0; i < kCellWords; ++i) words[(needed - 1) * kCellWords + i] = 0;
-    if (!head.empty()) memcpy(words, head.data(), head.size());
-    if (!body.empty()) memcpy(reinterpret_cast<char*>(words) + head.size(), body.data(), body.size());
-    Cell* const ring = ring_;
-    const uint64_t mask = cells_ - 1, first = next_;
-    for (size_t i = 0; i < needed; ++i) StorePayload(words + i * kCellWords, &ring[(first + i) & mask]);
-    const uint64_t lap = static_cast<uint32_t>(1 + (first >> lap_shift_));
-    ring[first & mask].tag.store(lap << 32 | bytes, std::memory_order_release);
-    next_ = first + needed;
-    return true;
+    // Most replies have one cell.
+    return head.size() + body.size() <= kCellPayloadBytes ? SendCells<1>(head, body) : SendLong(head, body);
   }
 
   // After a batch: whether the consumer sleeps and is to be woken now.
@@ -149,6 +153,29 @@ class RingProducer {
   }
 
  private:
+  [[gnu::noinline]] bool SendLong(absl::string_view head, absl::string_view body) {
+    return SendCells<kMaxMessageCells>(head, body);
+  }
+  // Of a message that has at most so many cells.
+  template <size_t kMost>
+  [[gnu::always_inline]] bool SendCells(absl::string_view head, absl::string_view body) {
+    const size_t bytes = head.size() + body.size();
+    const size_t needed = kMost == 1 ? 1 : CellsOf(bytes);
+    if (ABSL_PREDICT_FALSE(next_ + needed > limit_) && !MakeRoom(needed)) return false;
+    uint64_t words[kMost * kCellWords];
+    // All of the last cell, since whole cells are stored: the peer gets no stray bytes.
+    for (size_t i = 0; i < kCellWords; ++i) words[(needed - 1) * kCellWords + i] = 0;
+    CopyHead(words, head);
+    if (!body.empty()) memcpy(reinterpret_cast<char*>(words) + head.size(), body.data(), body.size());
+    Cell* const ring = ring_;
+    const uint64_t mask = cells_ - 1, first = next_;
+    for (size_t i = 0; i < needed; ++i) StorePayload(words + i * kCellWords, &ring[(first + i) & mask]);
+    const uint64_t lap = static_cast<uint32_t>(1 + (first >> lap_shift_));
+    ring[first & mask].tag.store(lap << 32 | bytes, std::memory_order_release);
+    next_ = first + needed;
+    return true;
+  }
+
   bool MakeRoom(size_t needed) {
     const uint64_t head = consumer_->head.load(std::memory_order_acquire);
     // A head that was never reached would let this side overwrite what was not read, which hurts the liar only.
@@ -174,28 +201,35 @@ class RingConsumer {
 
   RingConsumer() = default;
   RingConsumer(Cell* ring, size_t cells, ConsumerLine* consumer, ProducerLine* producer)
-      : ring_(ring), cells_(cells), lap_shift_(std::countr_zero(cells)), consumer_(consumer), producer_(producer) {}
+      : at_(ring), ring_(ring), end_(ring + cells), consumer_(consumer), producer_(producer) {}
 
-  bool Ready() const { return TagArrived(ring_[next_ & (cells_ - 1)].tag.load(std::memory_order_acquire)); }
+  bool Ready() const { return TagArrived(at_->tag.load(std::memory_order_acquire)); }
 
   // Copies the next message to `to`, which has room for RoomFor(kMaxMessageBytes) and is 8-byte aligned. After
   // kMalformed the ring is of no use any more.
   Received Receive(char* to, size_t* message_bytes) {
-    const uint64_t tag = ring_[next_ & (cells_ - 1)].tag.load(std::memory_order_acquire);
+    const uint64_t tag = at_->tag.load(std::memory_order_acquire);
     if (ABSL_PREDICT_TRUE(!TagArrived(tag))) return Received::kNothing;
     const size_t bytes = static_cast<uint32_t>(tag);
     if (bytes == 0 || bytes > kMaxMessageBytes) return Received::kMalformed;
-    const Cell* const ring = ring_;
-    const uint64_t mask = cells_ - 1, end = next_ + CellsOf(bytes);
-    for (uint64_t at = next_; at != end; ++at, to += kCellPayloadBytes) LoadPayload(ring[at & mask], to);
-    next_ = end;
+    const Cell* at = at_;
+    const char* const end = to + RoomFor(bytes);
+    next_ += CellsOf(bytes);
+    for (; to != end; to += kCellPayloadBytes) {
+      LoadPayload(*at, to);
+      if (ABSL_PREDICT_FALSE(++at == end_)) {
+        at = ring_;
+        ++lap_;
+      }
+    }
+    at_ = at;
     *message_bytes = bytes;
     return Received::kMessage;
   }
 
   // Whether the producer waits for room and is to be woken now. Call after Receive.
   bool PublishHead() {
-    if (ABSL_PREDICT_TRUE(next_ - published_ < cells_ / 4)) return false;
+    if (ABSL_PREDICT_TRUE(next_ - published_ < static_cast<uint64_t>(end_ - ring_) / 4)) return false;
     consumer_->head.store(next_, std::memory_order_release);
     published_ = next_;
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -213,12 +247,13 @@ class RingConsumer {
   static void FenceSleep() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
  private:
-  bool TagArrived(uint64_t tag) const { return tag >> 32 == static_cast<uint32_t>(1 + (next_ >> lap_shift_)); }
+  bool TagArrived(uint64_t tag) const { return tag >> 32 == lap_; }
 
-  Cell* ring_ = nullptr;
-  size_t cells_ = 0;
-  int lap_shift_ = 0;
-  uint64_t next_ = 0;
+  const Cell* at_ = nullptr;  // of the next message
+  uint32_t lap_ = 1;          // in this lap
+  const Cell* ring_ = nullptr;
+  const Cell* end_ = nullptr;
+  uint64_t next_ = 0;  // position of the next message
   uint64_t published_ = 0;
   uint32_t processor_ = 0;
   ConsumerLine* consumer_ = nullptr;
