@@ -15,10 +15,10 @@ class DurationBuckets {
   static constexpr size_t kBuckets = 1 + 4 * 28;
 
   static constexpr size_t BucketOf(uint64_t ns) {
-    if (ns < 64) return 0;
-    const int e = std::bit_width(ns) - 1;
-    const size_t bucket = 1 + 4 * static_cast<size_t>(e - 6) + (ns >> (e - 2) & 3);
-    return bucket < kBuckets ? bucket : kBuckets - 1;
+    if (ns - 64 >= kLast - 64) [[unlikely]]
+      return ns < 64 ? 0 : kBuckets - 1;
+    const int e = 63 ^ std::countl_zero(ns);  // the highest bit
+    return 4 * static_cast<size_t>(e) + (ns >> (e - 2)) - kFirst;
   }
   // The least duration above a bucket.
   static constexpr uint64_t EndOf(size_t bucket) {
@@ -50,6 +50,10 @@ class DurationBuckets {
   }
 
  private:
+  // Bucket 1 begins at 64, of which the highest bit is bit 6, and the three highest are 0b100.
+  static constexpr size_t kFirst = 4 * 6 + 0b100 - 1;
+  static constexpr uint64_t kLast = uint64_t{7} << 31;  // where the last bucket begins
+
   std::array<uint64_t, kBuckets> counts_{};
 };
 

@@ -35,10 +35,12 @@ uint64_t TickScale() {
   return scale;
 }
 
-uint64_t LockTimes::AtMostProcessorTime(uint64_t ns) {
+// Of a hold that is as long as a sample's time, or seems to end before it starts.
+uint64_t LockTimes::LongNs(uint64_t start, uint64_t end) {
+  if (end < start) return 0;  // another processor's counter
   const uint64_t before = processor_ns_;
   TakeSample(Ticks());
-  return std::min(ns, processor_ns_ - before);
+  return std::min(ToNs(end - start), processor_ns_ - before);
 }
 
 void LockTimes::TakeSample(uint64_t now) {

@@ -41,40 +41,41 @@ class LockTimes {
  public:
   static constexpr uint64_t kSampleNs = 100'000;
 
-  LockTimes() : scale_(TickScale()) {}
+  LockTimes() : scale_(TickScale()), sample_ticks_(((kSampleNs << 32) + scale_ - 1) / scale_) {}
 
   // A hold from `start` to `end` has come to its end, on this thread.
   void Add(uint64_t start, uint64_t end) {
-    uint64_t ns = ToNs(end - start);
-    if (end < start) [[unlikely]]
-      ns = 0;  // another processor's counter
-    if (ns >= kSampleNs) [[unlikely]]
-      ns = AtMostProcessorTime(ns);
-    std::atomic<uint64_t>& count = counts_[DurationBuckets::BucketOf(ns)];
-    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    if (ns > longest_ns_.load(std::memory_order_relaxed)) longest_ns_.store(ns, std::memory_order_relaxed);
+    const uint64_t ticks = end - start;
+    Note(ticks < sample_ticks_ ? ToNs(ticks) : LongNs(start, end));
   }
 
   // To be called between requests: looks at the thread's processor time if it has not for long.
   void Sample() {
     const uint64_t now = Ticks();
-    if (ToNs(now - sampled_) >= kSampleNs) TakeSample(now);
+    if (now - sampled_ >= sample_ticks_) TakeSample(now);
   }
 
   void AddTo(DurationBuckets* buckets) const;
   uint64_t longest_ns() const { return longest_ns_.load(std::memory_order_relaxed); }
 
  private:
+  void Note(uint64_t ns) {
+    std::atomic<uint64_t>& count = counts_[DurationBuckets::BucketOf(ns)];
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (ns > longest_ns_.load(std::memory_order_relaxed)) longest_ns_.store(ns, std::memory_order_relaxed);
+  }
+
   uint64_t ToNs(uint64_t ticks) const {
     __extension__ using Wide = unsigned __int128;
     return static_cast<uint64_t>(static_cast<Wide>(ticks) * scale_ >> 32);
   }
-  uint64_t AtMostProcessorTime(uint64_t ns);
+  uint64_t LongNs(uint64_t start, uint64_t end);
   void TakeSample(uint64_t now);
 
   const uint64_t scale_;
-  uint64_t sampled_ = 0;       // ticks
-  uint64_t processor_ns_ = 0;  // the thread's processor time then
+  const uint64_t sample_ticks_;  // the fewest that are kSampleNs
+  uint64_t sampled_ = 0;         // ticks
+  uint64_t processor_ns_ = 0;    // the thread's processor time then
   std::array<std::atomic<uint64_t>, DurationBuckets::kBuckets> counts_{};
   std::atomic<uint64_t> longest_ns_{0};
 };
