@@ -63,6 +63,20 @@ inline bool SameKey(const char* a, size_t a_bytes, const char* b, size_t b_bytes
   return LoadAs<uint64_t>(last_a) == LoadAs<uint64_t>(last_b);
 }
 
+// memcpy of a key, for the same reason.
+inline void CopyKey(char* to, const char* from, size_t bytes) {
+  if (bytes - 16 > 32 - 16) [[unlikely]] {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  struct Half {
+    char bytes[16];
+  };
+  const Half first = LoadAs<Half>(from), last = LoadAs<Half>(from + bytes - sizeof(Half));  // which overlap
+  StoreAs(to, first);
+  StoreAs(to + bytes - sizeof(Half), last);
+}
+
 // Copies `bytes` of private memory to shared memory. `to` is 8-byte aligned; the last word is padded with zeros.
 inline void StoreBytes(char* to, const char* from, size_t bytes) {
   const char* const end = from + bytes / 8 * 8;
@@ -74,17 +88,26 @@ inline void StoreBytes(char* to, const char* from, size_t bytes) {
   StoreWord(to, word);
 }
 
-// The same, at least `bytes` of them, in whole granules of 32: `to` has room for them, and what stands behind `bytes`
-// at `from` may be anybody's to read.
+// The same, at least `bytes` of them, in whole granules of 32: `to` is a multiple of 32 and has room for them, and what
+// stands behind `bytes` at `from` may be anybody's to read. After all stores before it and before all that follow, each
+// word whole, in no promised order among them. On x86 by vectors, as LoadGranules has it.
 inline void StoreGranules(char* to, const char* from, size_t bytes) {
   const ptrdiff_t whole = static_cast<ptrdiff_t>((bytes + 31) / 32 * 32);
   to += whole;
   from += whole;
   for (ptrdiff_t at = -whole; at != 0; at += 32) {
-    StoreWord(to + at, LoadAs<uint64_t>(from + at));
-    StoreWord(to + at + 8, LoadAs<uint64_t>(from + at + 8));
-    StoreWord(to + at + 16, LoadAs<uint64_t>(from + at + 16));
-    StoreWord(to + at + 24, LoadAs<uint64_t>(from + at + 24));
+#if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)
+    asm volatile(
+        "movdqu (%1,%2), %%xmm0\n\t"
+        "movdqu 16(%1,%2), %%xmm1\n\t"
+        "movdqa %%xmm0, (%0,%2)\n\t"
+        "movdqa %%xmm1, 16(%0,%2)"
+        :
+        : "r"(to), "r"(from), "r"(at)
+        : "xmm0", "xmm1", "memory");
+#else
+    for (ptrdiff_t i = 0; i < 32; i += 8) StoreWord(to + at + i, LoadAs<uint64_t>(from + at + i));
+#endif
   }
 }
 

@@ -21,6 +21,11 @@ EDITS = [
      "  farlook::sim::Store(at, value);"),
     ("kv/words.h", "  const char* const end = from + bytes;\n",
      "  farlook::sim::Load(to, from, bytes);\n  const char* const end = from;\n"),
+    # Vectors, which only the product has, store several words at once: here each is stored by itself, as where there are
+    # no vectors. That has all the states of the region that a reader can meet then, and those between.
+    ("kv/words.h", "  const ptrdiff_t whole = static_cast<ptrdiff_t>((bytes + 31) / 32 * 32);\n",
+     "  for (size_t at = 0; at < (bytes + 31) / 32 * 32; at += 8) StoreWord(to + at, LoadAs<uint64_t>(from + at));\n"
+     "  const ptrdiff_t whole = 0;\n"),
     # A server that dies between two stores gives nothing back, least of all what it was about to write.
     ("server/pull_queue.cc", "    if (pull.in_use && pull.posted == 0) Abandon(pull);\n",
      "    if (pull.in_use) continue;\n"),
