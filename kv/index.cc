@@ -51,12 +51,17 @@ absl::string_view KeyOf(const char* item) {
   return {item + kItemHeaderBytes, ItemLengths::From(LoadWord(item + kLengthsOffset)).key_bytes};
 }
 
-// Calls f(slot's address, slot) for slots of this hash's buckets with its fingerprint until it returns true. Returns
-// that slot's address or null.
+// The overflow bucket to which the main bucket of this number links.
+template <typename Char>
+Char* LinkedFrom(Char* main, uint32_t number, uint32_t link) {
+  return main - uint64_t{number} * kBucketBytes + uint64_t{LinkedBucket(link)} * kBucketBytes;
+}
+
+// Calls f(slot) for slots of this hash's buckets, of which `main` is the first, with its fingerprint until it returns
+// true. Returns that slot's address or null.
 template <typename F>
-char* ForMatches(char* segment, uint64_t hash, F f) {
+char* ForMatches(char* main, uint64_t hash, F f) {
   const uint16_t fingerprint = FingerprintOf(hash);
-  char* const main = BucketAt(segment, BucketOf(hash));
   for (char* bucket = main;;) {
     for (char* at = bucket + 8; at < bucket + kBucketBytes; at += 8) {
       const Slot slot(LoadWord(at));
@@ -64,7 +69,7 @@ char* ForMatches(char* segment, uint64_t hash, F f) {
     }
     const uint32_t link = InfoOf(main).link();
     if (bucket != main || link == 0) return nullptr;
-    bucket = BucketAt(segment, LinkedBucket(link));
+    bucket = LinkedFrom(main, BucketOf(hash), link);
   }
 }
 
@@ -90,33 +95,44 @@ bool Index::Init() {
   return true;
 }
 
-Index::Found Index::Find(uint64_t hash, absl::string_view key) const {
+Index::Found Index::Find(const KeyPlace& place, absl::string_view key) const {
   char* item = nullptr;
-  char* const slot = ForMatches(SegmentOf(hash), hash, [&](Slot in_slot) {
+  const auto is_its = [&](Slot in_slot) {
     item = region_ + in_slot.offset();
     const absl::string_view its_key = KeyOf(item);
     return SameKey(its_key.data(), its_key.size(), key.data(), key.size());
-  });
+  };
+  char* main = place.bucket;
+  if (place.turn == turn_.load(std::memory_order_relaxed)) {
+    // What the slot holds by now is looked at like any other.
+    if (place.slot != nullptr) {
+      const Slot in_slot(LoadWord(place.slot));
+      if (in_slot.fingerprint() == FingerprintOf(place.hash) && !in_slot.empty() && is_its(in_slot)) [[likely]]
+        return {place.slot, item};
+    }
+  } else {
+    main = MainBucket(PositionOf(place.hash), place.hash);
+  }
+  char* const slot = ForMatches(main, place.hash, is_its);
   return {slot, item};
 }
 
 char* Index::FindOffset(uint64_t hash, uint64_t offset) const {
-  return ForMatches(SegmentOf(hash), hash, [&](Slot slot) { return slot.offset() == offset; });
+  return ForMatches(MainBucket(PositionOf(hash), hash), hash, [&](Slot slot) { return slot.offset() == offset; });
 }
 
-void Index::PrefetchItem(uint64_t hash) const {
+void Index::PrefetchItem(KeyPlace* place) const {
   // A hint, so no slot need be looked at but those that bear the fingerprint, as it seems.
-  const uint16_t fingerprint = FingerprintOf(hash);
-  char* const segment = SegmentOf(hash);
-  const auto prefetch = [this, fingerprint](const char* bucket) {
+  const uint16_t fingerprint = FingerprintOf(place->hash);
+  const auto prefetch = [this, fingerprint, place](char* bucket) {
     for (uint32_t likely = LikelyWords(bucket, fingerprint); likely != 0; likely &= likely - 1) {
-      __builtin_prefetch(region_ + Slot(LoadWord(bucket + 8 * std::countr_zero(likely))).offset());
+      place->slot = bucket + 8 * std::countr_zero(likely);
+      __builtin_prefetch(region_ + Slot(LoadWord(place->slot)).offset());
     }
   };
-  const char* const main = BucketAt(segment, BucketOf(hash));
-  prefetch(main);
-  if (const uint32_t link = InfoOf(main).link(); link != 0) [[unlikely]]
-    prefetch(BucketAt(segment, LinkedBucket(link)));
+  prefetch(place->bucket);
+  if (const uint32_t link = InfoOf(place->bucket).link(); link != 0) [[unlikely]]
+    prefetch(LinkedFrom(place->bucket, BucketOf(place->hash), link));
 }
 
 void Index::PrefetchBucket(uint64_t position, uint32_t number) const {
@@ -287,6 +303,7 @@ void Index::Install(uint64_t position, int depth, uint64_t offset, const Segment
   *pool_->info(offset) = {position,   nullptr,    static_cast<uint16_t>(keys),
                           kMergeKeys, kMergeKeys, static_cast<uint8_t>(depth)};
   directory_->Publish(position, depth, DirectoryEntry(id, offset));
+  turn_.store(turn_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   directory_->AddSegments(1);
   ++segments_;
 }

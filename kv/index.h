@@ -10,12 +10,14 @@
 #ifndef FARLOOK_KV_INDEX_H_
 #define FARLOOK_KV_INDEX_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "kv/hash.h"
+#include "kv/key_place.h"
 #include "kv/message.h"
 #include "kv/segment.h"
 #include "kv/segment_image.h"
@@ -44,7 +46,7 @@ struct Halves {
 
 enum class Merging : uint8_t { kNow, kLater };
 
-// Thread safety: one thread at a time (the partition's lock).
+// Thread safety: one thread at a time (the partition's lock), but LookAhead and the prefetches.
 class Index {
  public:
   struct Options {
@@ -62,7 +64,7 @@ class Index {
     char* slot = nullptr;  // null: absent
     char* item = nullptr;
   };
-  Found Find(uint64_t hash, absl::string_view key) const;
+  Found Find(const KeyPlace& place, absl::string_view key) const;
   // Where the slot is that holds an item at this offset, or null.
   char* FindOffset(uint64_t hash, uint64_t offset) const;
 
@@ -105,7 +107,15 @@ class Index {
   // Whether Tidy() will have something to do though nobody writes.
   bool untidy() const { return !to_merge_.empty() || misplaced_; }
 
-  void PrefetchItem(uint64_t hash) const;
+  // Where a key's main bucket is at the moment, for Find(). `position` is that of place->hash. Needs no lock: the turn
+  // is looked at first, so that it is another under the lock if the bucket is.
+  void LookAhead(uint64_t position, KeyPlace* place) const {
+    place->turn = turn_.load(std::memory_order_acquire);
+    place->bucket = MainBucket(position, place->hash);
+    place->slot = nullptr;
+  }
+  // Has the items brought into cache that the bucket seems to have for the key, and notes the slot of one.
+  void PrefetchItem(KeyPlace* place) const;
   // Hints about the bucket of this number in the segment that serves a position: each reads what the one before brings
   // into cache.
   void PrefetchEntry(uint64_t position) const { directory_->Prefetch(position); }
@@ -119,6 +129,9 @@ class Index {
 
  private:
   char* SegmentOf(uint64_t hash) const { return region_ + directory_->Find(PositionOf(hash)).offset(); }
+  char* MainBucket(uint64_t position, uint64_t hash) const {
+    return region_ + directory_->Find(position).offset() + uint64_t{BucketOf(hash)} * kBucketBytes;
+  }
   char* RoomIn(char* segment, uint32_t bucket);
   bool MaySplit(int depth) const;
   Code Split(uint64_t hash, int64_t now_ns);
@@ -142,6 +155,9 @@ class Index {
   const uint64_t prefix_;
   const int bits_;
   const uint64_t slack_;  // segments that there may be whatever there are of keys
+
+  // Grows whenever the directory leads to another segment than before, right behind that: from 1 on.
+  std::atomic<uint64_t> turn_{0};
 
   int first_depth_ = 0;
   uint64_t keys_ = 0;

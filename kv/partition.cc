@@ -270,14 +270,6 @@ WriteResult Partition::Publish(const Reservation& reservation, const PutParams& 
   return Noted(reservation.hash, params.expiry_ms, result);
 }
 
-// A counter's item is written once and never replaced, so what it says about its cell is true as long as it is alive.
-WriteResult Partition::InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms,
-                                     int64_t now_ns) {
-  const absl::string_view value(reinterpret_cast<const char*>(&cell), sizeof cell);
-  const PutParams params{Condition::kAbsent, /*version=*/0, expiry_ms};
-  return Put(hash, key, value, ItemKind::kCounter, params, now_ns);
-}
-
 // The item as it will be, in private memory.
 inline Partition::Image Partition::Compose(absl::string_view key, absl::string_view value, ItemLengths lengths,
                                            uint64_t expiry_ms) {
@@ -291,42 +283,61 @@ inline Partition::Image Partition::Compose(absl::string_view key, absl::string_v
   StoreAs(s + kLengthsOffset, lengths.word());
   // The padding; before the key, which may cover all of it.
   StoreAs(s + ValueOffset(key.size()) - 8, uint64_t{0});
-  std::memcpy(s + kItemHeaderBytes, key.data(), key.size());
+  CopyKey(s + kItemHeaderBytes, key.data(), key.size());
   if (!value.empty()) std::memcpy(s + ValueOffset(key.size()), value.data(), value.size());
   image.checksum = ItemChecksum(*hasher_, s, image.size);
   return image;
 }
 
-WriteResult Partition::Put(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind,
-                           const PutParams& params, int64_t now_ns) {
-  Found found = Find(hash, key);
+// The condition does not hold for what is there, or was until its time was over.
+[[gnu::noinline]] WriteResult Partition::Refuse(Code code, Found found, bool expired, int64_t now_ns) {
+  const WriteResult refused = Answer(code, expired ? Found() : found);
+  if (expired) RemoveExpired(found, Merging::kNow, now_ns);
+  return refused;
+}
+
+// An item that is not put together in private memory first.
+[[gnu::noinline]] WriteResult Partition::PutLong(uint64_t hash, absl::string_view key, absl::string_view value,
+                                                 Sort sort, const PutParams& params, int64_t now_ns) {
+  Reservation reservation;
+  const Code code = Reserve(hash, key, value.size(), sort, &reservation, now_ns, params.may_step);
+  if (code != Code::kOk) return {code, 0, Slot()};
+  StoreBytes(reservation.value.data(), value.data(), value.size());
+  const WriteResult result = Publish(reservation, params, now_ns);
+  if (result.code == Code::kMakingRoom) Abandon(reservation);
+  return result;
+}
+
+// In a piece of its own, which this frees if it is not wanted in the end.
+[[gnu::noinline]] WriteResult Partition::PutElsewhere(uint64_t offset, SizeClass size_class, uint64_t hash, Found found,
+                                                      const Image& image, bool must_live, const PutParams& params,
+                                                      int64_t now_ns) {
+  StoreDead(region_ + offset, image);
+  const Slot slot(FingerprintOf(hash), size_class, offset);
+  const ItemLengths lengths = ItemLengths::From(LoadAs<uint64_t>(image.bytes + kLengthsOffset));
+  const WriteResult result = Link(slot, hash, found, lengths, image.version, must_live, now_ns, params);
+  if (result.code != Code::kOk) Free(slot);
+  return result;
+}
+
+// What is rare is done in functions of its own, so that the others' words stay in registers here.
+template <ItemKind kKind>
+[[gnu::always_inline]] inline WriteResult Partition::PutItem(const KeyPlace& place, absl::string_view key,
+                                                             absl::string_view value, const PutParams& params,
+                                                             int64_t now_ns) {
+  Found found{index_.Find(place, key)};
   uint64_t old_expiry_ms = found.slot == nullptr ? 0 : found.expiry_ms();
   const bool expired = old_expiry_ms != 0 && TimeIsOver(found);
   if (expired) [[unlikely]]
     old_expiry_ms = 0;
-  const Found present = expired ? Found() : found;
-  Code code = Check(present, params.condition, params.version, kind);
-  if (code != Code::kOk) [[unlikely]] {
-    const WriteResult refused = Answer(code, present);
-    if (expired) RemoveExpired(found, Merging::kNow, now_ns);
-    return refused;
-  }
-  if (value.size() > max_value_bytes_) [[unlikely]] {
-    if (kind == ItemKind::kValue) return {Code::kTooLarge, 0, Slot()};
-  }
+  Code code = Check(expired ? Found() : found, params.condition, params.version, kKind);
+  if (code != Code::kOk) [[unlikely]]
+    return Refuse(code, found, expired, now_ns);
+  if (kKind == ItemKind::kValue && value.size() > max_value_bytes_) [[unlikely]]
+    return {Code::kTooLarge, 0, Slot()};
   const uint64_t bytes = ItemBytes(key.size(), value.size());
-  if (bytes > kScratchBytes) {
-    Reservation reservation;
-    code = Reserve(hash, key, value.size(), {kind, params.flags}, &reservation, now_ns, params.may_step);
-    if (code != Code::kOk) return {code, 0, Slot()};
-    StoreBytes(reservation.value.data(), value.data(), value.size());
-    const WriteResult result = Publish(reservation, params, now_ns);
-    if (result.code == Code::kMakingRoom) Abandon(reservation);
-    return result;
-  }
+  if (bytes > kScratchBytes) return PutLong(place.hash, key, value, {kKind, params.flags}, params, now_ns);
 
-  const ItemLengths lengths{static_cast<uint16_t>(key.size()), kind, params.flags, static_cast<uint32_t>(value.size())};
-  const uint64_t expiry_ms = ExpiryFor(params, old_expiry_ms);
   const bool must_live = old_expiry_ms != 0 && WantsPresent(params.condition);
   SizeClass size_class = SizeClassFor(bytes);
   const Slot old = found.slot == nullptr ? Slot() : Slot(LoadWord(found.slot));
@@ -339,16 +350,29 @@ WriteResult Partition::Put(uint64_t hash, absl::string_view key, absl::string_vi
       const Want want{old, claim, params.may_step, old.offset(), now_ns};
       code = AllocateSlowly(want, &size_class, &offset);
       if (code != Code::kOk) return {code, 0, Slot()};
-      found = Find(hash, key);  // it may have been moved
+      found = Find(place.hash, key);  // it may have been moved
     }
   }
-  const Image image = Compose(key, value, lengths, expiry_ms);
-  if (offset == 0) return Noted(hash, params.expiry_ms, Rewrite(found, old, image, must_live, now_ns));
-  StoreDead(region_ + offset, image);
-  const Slot slot(FingerprintOf(hash), size_class, offset);
-  const WriteResult result = Link(slot, hash, found, lengths, image.version, must_live, now_ns, params);
-  if (result.code != Code::kOk) Free(slot);
-  return Noted(hash, params.expiry_ms, result);
+  const ItemLengths lengths{static_cast<uint16_t>(key.size()), kKind, params.flags,
+                            static_cast<uint32_t>(value.size())};
+  const Image image = Compose(key, value, lengths, ExpiryFor(params, old_expiry_ms));
+  const WriteResult result =
+      offset == 0 ? Rewrite(found, old, image, must_live, now_ns)
+                  : PutElsewhere(offset, size_class, place.hash, found, image, must_live, params, now_ns);
+  return Noted(place.hash, params.expiry_ms, result);
+}
+
+WriteResult Partition::Put(const KeyPlace& place, absl::string_view key, absl::string_view value,
+                           const PutParams& params, int64_t now_ns) {
+  return PutItem<ItemKind::kValue>(place, key, value, params, now_ns);
+}
+
+// A counter's item is written once and never replaced, so what it says about its cell is true as long as it is alive.
+WriteResult Partition::InsertCounter(uint64_t hash, absl::string_view key, uint64_t cell, uint64_t expiry_ms,
+                                     int64_t now_ns) {
+  const absl::string_view value(reinterpret_cast<const char*>(&cell), sizeof cell);
+  const PutParams params{Condition::kAbsent, /*version=*/0, expiry_ms};
+  return PutItem<ItemKind::kCounter>({hash}, key, value, params, now_ns);
 }
 
 // The old expiry is made torn for readers first: one who had fetched it could conclude that the item has expired after

@@ -19,12 +19,13 @@
 #include "kv/heap.h"
 #include "kv/index.h"
 #include "kv/item.h"
+#include "kv/key_place.h"
 #include "kv/shared_directory.h"
 #include "kv/table.h"
 
 namespace farlook::kv {
 
-// Thread safety: one thread at a time, but AddTo and the prefetches.
+// Thread safety: one thread at a time, but AddTo, LookAhead and the prefetches.
 class Partition final : public ItemMover {
  public:
   Partition(absl::Span<char> region, const Hasher* hasher, Heap* heap, Compactor* compactor, SegmentPool* segments,
@@ -32,7 +33,7 @@ class Partition final : public ItemMover {
 
   bool Init();
 
-  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, ItemKind kind, const PutParams& params,
+  WriteResult Put(const KeyPlace& place, absl::string_view key, absl::string_view value, const PutParams& params,
                   int64_t now_ns);
   WriteResult Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns);
   WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns);
@@ -61,7 +62,8 @@ class Partition final : public ItemMover {
                  absl::FunctionRef<void(uint64_t hash, const ItemView& item)> see) const;
   bool Sweep(size_t budget, int64_t now_ns, std::vector<ExpiredItem>* left);
   ExpiryIndex::Tick expiry_due() const { return expiry_.due(); }
-  void PrefetchItem(uint64_t hash) const { index_.PrefetchItem(hash); }
+  void LookAhead(uint64_t position, KeyPlace* place) const { index_.LookAhead(position, place); }
+  void PrefetchItem(KeyPlace* place) const { index_.PrefetchItem(place); }
 
   TidyResult Tidy(int64_t now_ns);
 
@@ -100,7 +102,7 @@ class Partition final : public ItemMover {
     uint64_t version, checksum, expiry;
   };
 
-  Found Find(uint64_t hash, absl::string_view key) const { return {index_.Find(hash, key)}; }
+  Found Find(uint64_t hash, absl::string_view key) const { return {index_.Find({hash}, key)}; }
   static ItemView ViewOf(Found found);
   // Of a piece of such a key.
   bool Expired(Found found) const { return found.expiry_ms() != 0 && TimeIsOver(found); }
@@ -116,6 +118,14 @@ class Partition final : public ItemMover {
   bool Kill(Found found, bool must_live, int64_t now_ns);
   void Remove(Found found, Merging merging, int64_t now_ns);
   void RemoveExpired(Found found, Merging merging, int64_t now_ns);
+  template <ItemKind kKind>
+  WriteResult PutItem(const KeyPlace& place, absl::string_view key, absl::string_view value, const PutParams& params,
+                      int64_t now_ns);
+  WriteResult Refuse(Code code, Found found, bool expired, int64_t now_ns);
+  WriteResult PutLong(uint64_t hash, absl::string_view key, absl::string_view value, Sort sort, const PutParams& params,
+                      int64_t now_ns);
+  WriteResult PutElsewhere(uint64_t offset, SizeClass size_class, uint64_t hash, Found found, const Image& image,
+                           bool must_live, const PutParams& params, int64_t now_ns);
   Image Compose(absl::string_view key, absl::string_view value, ItemLengths lengths, uint64_t expiry_ms);
   static void StoreDead(char* to, const Image& image);
   WriteResult Rewrite(Found found, Slot slot, const Image& image, bool must_live, int64_t now_ns);

@@ -80,15 +80,11 @@ Table::~Table() = default;
 
 int Table::partitions() const { return options_.partitions; }
 
-int Table::PartitionOf(uint64_t hash) const {
-  return partition_bits_ == 0 ? 0 : static_cast<int>(PositionOf(hash) >> (64 - partition_bits_));
-}
-
-WriteResult Table::Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
+WriteResult Table::Put(const KeyPlace& place, absl::string_view key, absl::string_view value, const PutParams& params,
                        int64_t now_ns) {
   if (Pretends()) [[unlikely]]
     return {Code::kMakingRoom, 0, Slot()};
-  return partitions_[PartitionOf(hash)]->Put(hash, key, value, ItemKind::kValue, params, now_ns);
+  return partitions_[PartitionOf(place.hash)]->Put(place, key, value, params, now_ns);
 }
 
 WriteResult Table::Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns) {
@@ -195,13 +191,14 @@ bool Table::Sweep(int partition, size_t budget, int64_t now_ns, std::vector<Expi
   return partitions_[partition]->Sweep(budget, now_ns, left);
 }
 
-void Table::PrefetchBucket(uint64_t hash) const {
-  const char* bucket = region_.data() + directory_->Find(PositionOf(hash)).offset() + BucketOf(hash) * kBucketBytes;
-  __builtin_prefetch(bucket);
-  __builtin_prefetch(bucket + kLineBytes);
+void Table::PrefetchBucket(KeyPlace* place) const {
+  const uint64_t position = PositionOf(place->hash);
+  partitions_[PartitionAt(position)]->LookAhead(position, place);
+  __builtin_prefetch(place->bucket);
+  __builtin_prefetch(place->bucket + kLineBytes);
 }
 
-void Table::PrefetchItem(uint64_t hash) const { partitions_[PartitionOf(hash)]->PrefetchItem(hash); }
+void Table::PrefetchItem(KeyPlace* place) const { partitions_[PartitionOf(place->hash)]->PrefetchItem(place); }
 
 // The clock that the caller reads next decides when a successor may serve.
 void Table::ShowEpoch(EpochWord word) { StoreWordFenced(region_.data() + kEpochWordOffset, word.bits()); }

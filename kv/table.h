@@ -33,7 +33,9 @@
 #include "kv/expiry.h"
 #include "kv/hash.h"
 #include "kv/item.h"
+#include "kv/key_place.h"
 #include "kv/message.h"
+#include "kv/segment.h"
 #include "kv/slot.h"
 #include "kv/touched.h"
 
@@ -174,7 +176,7 @@ class Table {
   const Hasher& hasher() const { return hasher_; }
   uint64_t HashOf(absl::string_view key) const { return hasher_(key); }
   int partitions() const;
-  int PartitionOf(uint64_t hash) const;
+  int PartitionOf(uint64_t hash) const { return partition_bits_ == 0 ? 0 : PartitionAt(PositionOf(hash)); }
   // One for each partition.
   PartitionLocks* locks() const { return locks_.get(); }
 
@@ -187,8 +189,12 @@ class Table {
   // Puts key = value when the condition holds. REQUIRES key.size() is within limits. Codes: kOk, kNotFound, kExists,
   // kVersionMismatch, kNoMemory, kIndexFull, kTooLarge, kWrongKind. Anything but kOk changes nothing. `now_ns`: the
   // time, for quarantines.
-  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
+  WriteResult Put(const KeyPlace& place, absl::string_view key, absl::string_view value, const PutParams& params,
                   int64_t now_ns);
+  WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
+                  int64_t now_ns) {
+    return Put(KeyPlace{hash}, key, value, params, now_ns);
+  }
   WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition, uint64_t version,
                   int64_t now_ns) {
     return Put(hash, key, value, PutParams{condition, version}, now_ns);
@@ -273,10 +279,10 @@ class Table {
   // Whether memory of the index waits for it. Needs no lock.
   bool untidy() const;
 
-  // Hints, without a lock: have the bucket, then the items it points to, brought into cache before a call for this
-  // hash.
-  void PrefetchBucket(uint64_t hash) const;
-  void PrefetchItem(uint64_t hash) const;
+  // Without a lock: have the bucket, then the items it points to, brought into cache before a call for place->hash, and
+  // note where they are, which is a hint for Put().
+  void PrefetchBucket(KeyPlace* place) const;
+  void PrefetchItem(KeyPlace* place) const;
 
   // Sums over all partitions. Needs no lock; the figures are of slightly different moments.
   TableStats stats() const;
@@ -284,6 +290,9 @@ class Table {
  private:
   Table(absl::Span<char> region, const TableOptions& options);
 
+  int PartitionAt(uint64_t position) const {
+    return partition_bits_ == 0 ? 0 : static_cast<int>(position >> (64 - partition_bits_));
+  }
   bool Pretends() { return pretences_ > 0 && pretences_-- > 0; }
 
   absl::Span<char> region_;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "kv/key_place.h"
 #include "kv/message.h"
 #include "server/lock_times.h"
 #include "server/session.h"
@@ -40,25 +41,26 @@ class Executor {
     bool read_only = false;
     bool writes_refused = false;  // the server is about to end
   };
-  // kOk, or why the request must not be begun.
-  kv::Code Admit(const kv::Request& request, Asker asker, int64_t now_ns) const {
-    if (IsWrite(request.type)) {
+  // kOk, or why the request, which is of this type, must not be begun. `now_us`: of the server's clock.
+  static kv::Code Admit(kv::RequestType type, const kv::Request& request, Asker asker, uint64_t now_us) {
+    if (IsWrite(type)) {
       if (asker.read_only) return kv::Code::kReadOnly;
       if (asker.writes_refused) return kv::Code::kShuttingDown;
     }
     if (request.unsupported) return kv::Code::kUnsupported;
-    return shared_.time.IsOver(request.deadline_us, now_ns) ? kv::Code::kExpired : kv::Code::kOk;
+    return ServerTime::IsOverAt(request.deadline_us, now_us) ? kv::Code::kExpired : kv::Code::kOk;
   }
 
-  // Carries out any numbered request but a kPutPulled. `hash` is its key's, where it has one; `tell_cell`: see
-  // Counters::Execute. `*payload` is the reply's, valid until the next call. kMakingRoom: to be called again; a call
-  // that may not make a step towards the room only says so. In a group, of what only reads, and kTimeIsOver of an item
-  // that has expired and nobody has ended; a kGetAndTouch gets, whatever the time. REQUIRES Admit() said kOk.
-  Outcome Execute(const kv::Request& request, uint64_t hash, bool tell_cell, int64_t now_ns, absl::string_view* payload,
-                  bool may_step = true) {
-    if (request.type == kv::RequestType::kPut) [[likely]]
-      return Put(request, hash, now_ns, may_step);
-    return ExecuteOther(request, hash, tell_cell, now_ns, payload);
+  // Carries out any numbered request but a kPutPulled, which is of this type. `place` is its key's, where it has one;
+  // `tell_cell`: see Counters::Execute. `*payload` is the reply's, valid until the next call. kMakingRoom: to be called
+  // again; a call that may not make a step towards the room only says so. In a group, of what only reads, and
+  // kTimeIsOver of an item that has expired and nobody has ended; a kGetAndTouch gets, whatever the time. REQUIRES
+  // Admit() said kOk.
+  Outcome Execute(kv::RequestType type, const kv::Request& request, const kv::KeyPlace& place, bool tell_cell,
+                  int64_t now_ns, absl::string_view* payload, bool may_step = true) {
+    if (type == kv::RequestType::kPut) [[likely]]
+      return Put(request, place, now_ns, may_step);
+    return ExecuteOther(request, place.hash, tell_cell, now_ns, payload);
   }
 
   // The payload of a reply from memory; valid until the next call.
@@ -72,12 +74,12 @@ class Executor {
   int64_t TimeOfWrite(const kv::Request& request, int64_t now_ns) const {
     return shared_.workers > 1 || request.option.has_ttl ? shared_.clock->NowNs() : now_ns;
   }
-  Outcome Put(const kv::Request& put, uint64_t hash, int64_t now_ns, bool may_step) {
-    TimedLock lock(shared_.locks->of(hash), times_);
+  Outcome Put(const kv::Request& put, const kv::KeyPlace& place, int64_t now_ns, bool may_step) {
+    TimedLock lock(shared_.locks->of(place.hash), times_);
     now_ns = TimeOfWrite(put, now_ns);
     kv::PutParams params = PutParamsOf(put, shared_.time, now_ns);
     params.may_step = may_step;
-    const kv::WriteResult result = shared_.table->Put(hash, put.key, put.value, params, now_ns);
+    const kv::WriteResult result = shared_.table->Put(place, put.key, put.value, params, now_ns);
     return {result.code, result.version, result.slot};
   }
   Outcome Delete(const kv::Request& request, uint64_t hash, int64_t now_ns);

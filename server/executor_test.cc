@@ -19,7 +19,8 @@ class ExecutorTest : public ::testing::Test {
  protected:
   Outcome Do(const kv::Request& request, bool tell_cell = false) {
     payload_ = {};
-    return executor_.Execute(request, t_.table().HashOf(request.key), tell_cell, /*now_ns=*/1, &payload_);
+    return executor_.Execute(request.type, request, {t_.table().HashOf(request.key)}, tell_cell, /*now_ns=*/1,
+                             &payload_);
   }
 
   TestWorker t_;  // for its table, locks and counters
@@ -71,8 +72,11 @@ TEST_F(ExecutorTest, WithoutMemoryForCountersThereIsNoRoom) {
   Shared shared = t_.shared();
   shared.counters = nullptr;
   Executor executor(shared);
-  EXPECT_EQ(executor.Execute(MakeRequest(RequestType::kCounterRead, 1, "c"), 1, false, 1, &payload_).code,
-            Code::kNoMemory);
+  EXPECT_EQ(
+      executor
+          .Execute(RequestType::kCounterRead, MakeRequest(RequestType::kCounterRead, 1, "c"), {1}, false, 1, &payload_)
+          .code,
+      Code::kNoMemory);
 }
 
 TEST_F(ExecutorTest, FiguresComeInPagesOfWholeLines) {
@@ -100,27 +104,25 @@ TEST_F(ExecutorTest, FiguresComeInPagesOfWholeLines) {
 TEST_F(ExecutorTest, SaysWhyARequestMustNotBeBegun) {
   const kv::Request get = MakeRequest(RequestType::kGet, 1, "k");
   kv::Request put = MakePut(1, "k", "v");
-  const Executor executor(t_.shared());
-  EXPECT_EQ(executor.Admit(put, {}, 1), Code::kOk);
-  EXPECT_EQ(executor.Admit(put, {.read_only = true}, 1), Code::kReadOnly);
-  EXPECT_EQ(executor.Admit(get, {.read_only = true}, 1), Code::kOk);
-  EXPECT_EQ(executor.Admit(put, {.writes_refused = true}, 1), Code::kShuttingDown);
-  EXPECT_EQ(executor.Admit(get, {.writes_refused = true}, 1), Code::kOk);
+  EXPECT_EQ(Executor::Admit(put.type, put, {}, 1), Code::kOk);
+  EXPECT_EQ(Executor::Admit(put.type, put, {.read_only = true}, 1), Code::kReadOnly);
+  EXPECT_EQ(Executor::Admit(get.type, get, {.read_only = true}, 1), Code::kOk);
+  EXPECT_EQ(Executor::Admit(put.type, put, {.writes_refused = true}, 1), Code::kShuttingDown);
+  EXPECT_EQ(Executor::Admit(get.type, get, {.writes_refused = true}, 1), Code::kOk);
   put.unsupported = true;
-  EXPECT_EQ(executor.Admit(put, {}, 1), Code::kUnsupported);
+  EXPECT_EQ(Executor::Admit(put.type, put, {}, 1), Code::kUnsupported);
 }
 
 TEST_F(ExecutorTest, NothingIsBegunAfterItsDeadline) {
   kv::Request put = MakePut(1, "k", "v");
-  const Executor executor(t_.shared());
-  const int64_t now_ns = 5'000'000;
-  put.deadline_us = ServerTime().At(now_ns);
-  EXPECT_EQ(executor.Admit(put, {}, now_ns), Code::kExpired);
-  EXPECT_EQ(executor.Admit(put, {}, now_ns - 1000), Code::kOk);
+  const uint64_t now_us = ServerTime().At(5'000'000);
+  put.deadline_us = now_us;
+  EXPECT_EQ(Executor::Admit(put.type, put, {}, now_us), Code::kExpired);
+  EXPECT_EQ(Executor::Admit(put.type, put, {}, now_us - 1), Code::kOk);
   put.deadline_us = kv::Request::kLongOver;
-  EXPECT_EQ(executor.Admit(put, {}, 0), Code::kExpired) << "over on every clock";
+  EXPECT_EQ(Executor::Admit(put.type, put, {}, ServerTime().At(0)), Code::kExpired) << "over on every clock";
   put.deadline_us = UINT64_MAX;
-  EXPECT_EQ(executor.Admit(put, {}, now_ns), Code::kOk);
+  EXPECT_EQ(Executor::Admit(put.type, put, {}, now_us), Code::kOk);
 }
 
 TEST(ExecutorMap, IsAskedForInPagesLikeFiguresAndIsNoneWithoutACluster) {
@@ -133,7 +135,7 @@ TEST(ExecutorMap, IsAskedForInPagesLikeFiguresAndIsNoneWithoutACluster) {
   absl::string_view payload;
   const auto ask = [&](absl::string_view what) {
     payload = {};
-    return executor.Execute(MakeRequest(RequestType::kStat, 1, what), 0, false, 1, &payload);
+    return executor.Execute(RequestType::kStat, MakeRequest(RequestType::kStat, 1, what), {0}, false, 1, &payload);
   };
   EXPECT_EQ(ask("map").code, Code::kUnsupported);
   EXPECT_EQ(ask("map@1").code, Code::kUnsupported);

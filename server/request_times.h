@@ -33,13 +33,17 @@ class OpenRequests {
   };
 
   // The place of this number. One that is there, of another number, has been released or is not to be timed any more.
-  Request& at(uint64_t number) { return ring_[number & (ring_.size() - 1)]; }
-  bool one() const { return ring_.size() == 1; }
+  Request& at(uint64_t number) { return ring_[number & mask_]; }
+  bool one() const { return mask_ == 0; }
   // Of a window that is longer than kMost, as many as those that came last.
-  void HoldAll(uint32_t window) { ring_.assign(std::bit_ceil(std::min(window, kMost)), Request()); }
+  void HoldAll(uint32_t window) {
+    ring_.assign(std::bit_ceil(std::min(window, kMost)), Request());
+    mask_ = ring_.size() - 1;
+  }
 
  private:
   std::vector<Request> ring_{1};
+  uint64_t mask_ = 0;
 };
 
 class RequestTimes {

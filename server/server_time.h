@@ -32,7 +32,8 @@ class ServerTime {
   }
 
   // Whether a request with this deadline (0: none) is over.
-  bool IsOver(uint64_t deadline_us, int64_t now_ns) const { return deadline_us != 0 && deadline_us <= At(now_ns); }
+  bool IsOver(uint64_t deadline_us, int64_t now_ns) const { return IsOverAt(deadline_us, At(now_ns)); }
+  static bool IsOverAt(uint64_t deadline_us, uint64_t now_us) { return deadline_us != 0 && deadline_us <= now_us; }
 
  private:
   int64_t offset_us_;

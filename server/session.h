@@ -133,6 +133,7 @@ class Session {
     entry.slot = outcome.slot;
     entry.code = outcome.code;
     entry.state = State::kAnswered;
+    if (number == floor_ + 1) ++floor_;
     RaiseFloor();
   }
 

@@ -60,7 +60,7 @@ size_t Worker::Poll() {
   for (const Port& port : ports_) {
     const size_t n = port.endpoint->Poll(absl::MakeSpan(completions_));
     if (n == 0) continue;
-    now_ns_ = shared_.clock->NowNs();
+    LookAtClock();
     HandleBatch(absl::MakeConstSpan(completions_.data(), n));
     RingAll();
     stats_.lock_times.Sample();
@@ -86,17 +86,17 @@ size_t Worker::Poll() {
     due_ns_ = std::min(due_ns_, silent_due_ns_);
   }
   if (sweep_.wanted()) [[unlikely]] {
-    if (done == 0) now_ns_ = shared_.clock->NowNs();
+    if (done == 0) LookAtClock();
     if (sweep_.Poll(now_ns_)) tidy_.Noted();  // what was removed may have left the index something to do
     due_ns_ = std::min(due_ns_, sweep_.due_ns());
   }
   if (figures_.wanted()) [[unlikely]] {
-    if (done == 0) now_ns_ = shared_.clock->NowNs();
+    if (done == 0) LookAtClock();
     figures_.Poll(now_ns_);
     if (figures_.wanted()) due_ns_ = std::min(due_ns_, figures_.due_ns());
   }
   if (done == 0 && tidy_.wanted()) {
-    now_ns_ = shared_.clock->NowNs();
+    LookAtClock();
     tidy_.Poll(now_ns_);
     due_ns_ = std::min(due_ns_, tidy_.due_ns());
   }
@@ -121,6 +121,41 @@ bool Worker::Arm() {
 
 // --- Serving them ---
 
+[[gnu::always_inline]] inline void Worker::Decode(absl::string_view message, Incoming* incoming) {
+  const kv::Request& request = incoming->request;
+  if (kv::Request::DecodePlainPut(message, &incoming->request)) [[likely]] {
+    incoming->status = absl::OkStatus();
+    incoming->has_key = true;
+  } else {
+    incoming->status = kv::Request::Decode(message, &incoming->request);
+    incoming->has_key = incoming->status.ok() && kv::HasKey(request.type);
+    if (!incoming->has_key) return;
+  }
+  incoming->place.hash = shared_.table->HashOf(request.key);
+  shared_.table->PrefetchBucket(&incoming->place);
+}
+
+[[gnu::always_inline]] inline void Worker::Apply(Link& link, absl::string_view message, const Incoming& incoming) {
+  if (link.closing) return;
+  if (!link.welcome()) [[unlikely]] {
+    const int64_t start_ns = shared_.clock->NowNs();
+    Greet(link, message);
+    return comings_.Took(start_ns, shared_.clock->NowNs());
+  }
+  if (!incoming.status.ok()) [[unlikely]]
+    return TakeOther(link, message, incoming.status);
+  const kv::Request& request = incoming.request;
+  stats_.requests[static_cast<size_t>(request.type)].Add();
+  link.entry->requests.Add();
+  if (request.type != kv::RequestType::kPutPulled) others_ns_ = now_ns_;
+  if (!kv::IsNumbered(request.type)) [[unlikely]]
+    return ApplyUnnumbered(link, request);
+  if (link.session->said_goodbye()) return Drop(link, "a request after the goodbye");
+  if (request.type >= kv::RequestType::kGets) [[unlikely]]
+    return request.type == kv::RequestType::kGets ? ApplyGets(link, request) : ApplyPuts(link, request);
+  ApplyNumbered(link, request, incoming.place, message);
+}
+
 void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
   for (size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].opcode != rdma::Opcode::kReceive) continue;
@@ -129,8 +164,8 @@ void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
   // One that is alone would wait for its bucket here, and has nothing else to do before it is carried out.
   if (batch.size() > 1) {
     for (size_t i = 0; i < batch.size(); ++i) {
-      if (batch[i].opcode == rdma::Opcode::kReceive && incoming_[i].hashed) {
-        shared_.table->PrefetchItem(incoming_[i].hash);
+      if (batch[i].opcode == rdma::Opcode::kReceive && incoming_[i].has_key) {
+        shared_.table->PrefetchItem(&incoming_[i].place);
       }
     }
   }
@@ -159,98 +194,123 @@ void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
   }
 }
 
-void Worker::Decode(absl::string_view message, Incoming* incoming) {
-  const kv::Request& request = incoming->request;
-  if (kv::Request::DecodePlainPut(message, &incoming->request)) [[likely]] {
-    incoming->status = absl::OkStatus();
-  } else {
-    incoming->status = kv::Request::Decode(message, &incoming->request);
-    incoming->hashed = false;
-    if (!incoming->status.ok() || !kv::HasKey(request.type)) return;
+[[gnu::always_inline]] inline void Worker::AnswerHere(Link& link, uint64_t number, const Outcome& outcome,
+                                                      absl::string_view payload) {
+  if (link.closing) return;
+  if (OpenRequests::Request& timed = link.open.at(number); timed.number == number) [[unlikely]]
+    EndTimed(link, &timed);
+  stats_.replies[static_cast<size_t>(outcome.code)].Add();
+  kv::Reply reply;
+  reply.code = outcome.code;
+  reply.number = number;
+  reply.version = outcome.version;
+  reply.slot = outcome.slot;
+  reply.time_us = now_us_;
+  reply.payload = payload;
+  if (packing_ == &link) {
+    if (pack_.Add(reply)) [[likely]]
+      return;
+    const kv::Reply of_next = reply;  // so that most need not be in memory
+    return PackAnew(link, of_next);
   }
-  incoming->hash = shared_.table->HashOf(request.key);
-  incoming->hashed = true;
-  shared_.table->PrefetchBucket(incoming->hash);
+  char head[kv::Reply::kHeaderBytes];
+  reply.EncodeHead(head);
+  Send(link, {head, sizeof head}, payload);
 }
 
-void Worker::Apply(Link& link, absl::string_view message, const Incoming& incoming) {
-  if (link.closing) return;
-  if (!link.welcome()) [[unlikely]] {
-    const int64_t start_ns = shared_.clock->NowNs();
-    Greet(link, message);
-    return comings_.Took(start_ns, shared_.clock->NowNs());
-  }
-  if (!incoming.status.ok()) [[unlikely]]
-    return TakeOther(link, message, incoming.status);
-  const kv::Request& request = incoming.request;
-  stats_.requests[static_cast<size_t>(request.type)].Add();
-  link.entry->requests.Add();
-  if (request.type != kv::RequestType::kPutPulled) others_ns_ = now_ns_;
-  if (!kv::IsNumbered(request.type)) [[unlikely]]
-    return ApplyUnnumbered(link, request);
-  if (link.session->said_goodbye()) return Drop(link, "a request after the goodbye");
-  if (request.type >= kv::RequestType::kGets) [[unlikely]]
-    return request.type == kv::RequestType::kGets ? ApplyGets(link, request) : ApplyPuts(link, request);
-  ApplyNumbered(link, request, incoming.hash, message);
+void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload) {
+  AnswerHere(link, number, outcome, payload);
 }
 
 // Carries a request out, unless that must wait: then it says kMakingRoom or kBusy; kLater: somebody answers it.
-Outcome Worker::Try(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload) {
-  const kv::Code code = executor_.Admit(request, {link.session->read_only(), drain_.refuses_writes()}, now_ns_);
-  if (code != kv::Code::kOk) return Outcome(code);
-  if (request.type == kv::RequestType::kAdmin) [[unlikely]]
+[[gnu::always_inline]] inline Outcome Worker::TryHere(kv::RequestType type, Link& link, const kv::Request& request,
+                                                      const kv::KeyPlace& place, bool may_step,
+                                                      absl::string_view* payload) {
+  const Executor::Asker asker{link.session->read_only(), drain_.refuses_writes()};
+  const kv::Code code = Executor::Admit(type, request, asker, now_us_);
+  if (code != kv::Code::kOk) [[unlikely]]
+    return Outcome(code);
+  if (type == kv::RequestType::kAdmin) [[unlikely]]
     return Administer(link, request, payload);
-  if (shared_.gate != nullptr) [[unlikely]]
-    return TryInGroup(link, request, hash, may_step, payload);
-  if (request.type == kv::RequestType::kPutPulled) {
-    link.pulls->Add(request, hash);
+  if (shared_.gate != nullptr) [[unlikely]] {
+    // In places of its own, so that the others need not be in memory.
+    absl::string_view from_group;
+    const Outcome in_group = TryInGroup(link, request, place.hash, may_step, &from_group);
+    *payload = from_group;
+    return in_group;
+  }
+  if (type == kv::RequestType::kPutPulled) {
+    link.pulls->Add(request, place.hash);
     return Outcome(kv::Code::kLater);
   }
   // A connection that may use cells is known before it is told one.
-  if (kv::IsCounterRequest(request.type) && link.has_cells_key && counter_links_ != nullptr) {
+  if (kv::IsCounterRequest(type) && link.has_cells_key && counter_links_ != nullptr) {
     counter_links_->Enroll(link);
   }
-  return executor_.Execute(request, hash, /*tell_cell=*/link.holder != 0, now_ns_, payload, may_step);
+  return executor_.Execute(type, request, place, /*tell_cell=*/link.holder != 0, now_ns_, payload, may_step);
+}
+
+Outcome Worker::Try(Link& link, const kv::Request& request, const kv::KeyPlace& place, bool may_step,
+                    absl::string_view* payload) {
+  return TryHere(request.type, link, request, place, may_step, payload);
 }
 
 // False: it waits for the group, among those that are held.
-[[gnu::always_inline]] inline bool Worker::ExecuteHere(Link& link, const kv::Request& request, uint64_t hash,
-                                                       absl::string_view message) {
+[[gnu::always_inline]] inline bool Worker::ExecuteHere(kv::RequestType type, Link& link, const kv::Request& request,
+                                                       const kv::KeyPlace& place, absl::string_view message) {
   absl::string_view payload;
-  const Outcome outcome = Try(link, request, hash, /*may_step=*/false, &payload);
+  const Outcome outcome = TryHere(type, link, request, place, /*may_step=*/false, &payload);
   if (outcome.code >= kv::Code::kLater) [[unlikely]]
-    return Wait(link, request, hash, message, outcome.code);
+    return Wait(link, request, place.hash, message, outcome.code);
   if (request.option.has_ttl) [[unlikely]]
     sweep_.Noted();
-  if (IsWrite(request.type)) tidy_.Noted();
+  if (IsWrite(type)) tidy_.Noted();
   link.session->Finish(request.number, outcome);
-  Answer(link, request.number, outcome, payload);
+  AnswerHere(link, request.number, outcome, payload);
   return true;
 }
 
 bool Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
-  return ExecuteHere(link, request, hash, message);
+  return ExecuteHere(request.type, link, request, {hash}, message);
 }
 
-[[gnu::always_inline]] inline void Worker::ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash,
-                                                          absl::string_view message) {
-  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&
+[[gnu::always_inline]] inline void Worker::ExecuteInOrder(kv::RequestType type, Link& link, const kv::Request& request,
+                                                          const kv::KeyPlace& place, absl::string_view message) {
+  const uint64_t hash = place.hash;
+  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(type) &&
       (link.pulls->Has(hash) || link.room.Has(hash) || link.held.Has(hash))) {
     stats_.held_writes.Add();
     link.held.Add(request.number, hash, Kept(request, message));
     return Balance(link);
   }
-  ExecuteHere(link, request, hash, message);
+  ExecuteHere(type, link, request, place, message);
 }
 
-void Worker::ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
+[[gnu::always_inline]] inline void Worker::ApplyNumberedHere(kv::RequestType type, Link& link,
+                                                             const kv::Request& request, const kv::KeyPlace& place,
+                                                             absl::string_view message) {
   if (request.flags != 0) [[unlikely]]
-    TakeFlags(link, request, hash);
-  switch (link.session->Begin(request.number, request.type)) {
+    TakeFlags(link, request, place.hash);
+  const Session::Claim claim = link.session->Begin(request.number, type);
+  if (claim != Session::Claim::kExecute) [[unlikely]]
+    return AnswerKnown(link, request, place.hash, claim);
+  if (times_.Due()) [[unlikely]]
+    times_.Begin(request.number, type, now_ns_, &link.open);
+  ExecuteInOrder(type, link, request, place, message);
+}
+
+void Worker::ApplyNumbered(Link& link, const kv::Request& request, const kv::KeyPlace& place,
+                           absl::string_view message) {
+  if (request.type == kv::RequestType::kPut) [[likely]]
+    return ApplyNumberedHere(kv::RequestType::kPut, link, request, place, message);
+  ApplyNumberedHere(request.type, link, request, place, message);
+}
+
+// It was claimed before, or never will be.
+void Worker::AnswerKnown(Link& link, const kv::Request& request, uint64_t hash, Session::Claim claim) {
+  switch (claim) {
     case Session::Claim::kExecute:
-      if (times_.Due()) [[unlikely]]
-        times_.Begin(request.number, request.type, now_ns_, &link.open);
-      return ExecuteInOrder(link, request, hash, message);
+      return;  // not known
     case Session::Claim::kAnswered: {
       stats_.resent_requests.Add();
       const Outcome outcome = link.session->Remembered(request.number);
@@ -315,25 +375,6 @@ void Worker::EndTimed(const Link& link, OpenRequests::Request* request) {
        {"suppressed", suppressed}});
 }
 
-void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload) {
-  if (link.closing) return;
-  if (OpenRequests::Request& timed = link.open.at(number); timed.number == number) [[unlikely]]
-    EndTimed(link, &timed);
-  stats_.replies[static_cast<size_t>(outcome.code)].Add();
-  kv::Reply reply;
-  reply.code = outcome.code;
-  reply.number = number;
-  reply.version = outcome.version;
-  reply.slot = outcome.slot;
-  reply.time_us = shared_.time.At(now_ns_);
-  reply.payload = payload;
-  if (packing_ == &link) [[unlikely]]
-    return Pack(link, reply);
-  char head[kv::Reply::kHeaderBytes];
-  reply.EncodeHead(head);
-  Send(link, {head, sizeof head}, payload);
-}
-
 void Worker::SendLater(Link& link, absl::string_view head, absl::string_view payload) {
   // All replies, and one notice of each kind; before that, what it is told first.
   const size_t notices = (link.holder != 0 ? 1 : 0) + (touches_.wanted() ? 1 : 0);
@@ -347,7 +388,7 @@ void Worker::SendLater(Link& link, absl::string_view head, absl::string_view pay
 }
 
 size_t Worker::PollCounters(int64_t looked_ns) {
-  now_ns_ = shared_.clock->NowNs();
+  LookAtClock();
   const auto post = [this](Link& link, absl::string_view notice) { Send(link, notice, {}); };
   const auto late = [this](Link& link) {
     stats_.impatient_drops.Add();
@@ -371,7 +412,7 @@ void Worker::WantPullTurn(Link& link) {
 
 // One turn of one connection, so that all who pull get as many bytes, and messages are looked at in between.
 size_t Worker::TakePullTurn() {
-  now_ns_ = shared_.clock->NowNs();
+  LookAtClock();
   Link& link = *pull_turns_.front();
   pull_turns_.pop_front();
   link.pulling = false;
@@ -403,7 +444,7 @@ void Worker::MarkStuck(Link& link) {
 
 // Looks at some of them, each in its turn.
 size_t Worker::ContinueStuck() {
-  now_ns_ = shared_.clock->NowNs();
+  LookAtClock();
   size_t progress = 0;
   for (size_t looks = std::min(stuck_.size(), kLooks); looks > 0 && !stuck_.empty(); --looks) {
     if (next_look_ >= stuck_.size()) next_look_ = 0;

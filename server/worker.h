@@ -46,6 +46,7 @@
 #include "absl/types/span.h"
 #include "kv/gets.h"
 #include "kv/handshake.h"
+#include "kv/key_place.h"
 #include "kv/message.h"
 #include "kv/puts.h"
 #include "rdma/transport.h"
@@ -147,8 +148,8 @@ class Worker {
   struct Incoming {
     absl::Status status;  // not OK: it is no request
     kv::Request request;
-    uint64_t hash = 0;
-    bool hashed = false;
+    bool has_key = false;
+    kv::KeyPlace place;  // the key's
   };
 
   // Letting clients in.
@@ -182,28 +183,38 @@ class Worker {
   void Decode(absl::string_view message, Incoming* incoming);
   void Apply(Link& link, absl::string_view message, const Incoming& incoming);
   // An empty `message`: it is one of several of a message. REQUIRES that the session has not said goodbye.
-  void ApplyNumbered(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
+  void ApplyNumbered(Link& link, const kv::Request& request, const kv::KeyPlace& place, absl::string_view message);
   void ApplyGets(Link& link, const kv::Request& gets);
   void ApplyPuts(Link& link, const kv::Request& puts);
-  template <typename Fill>
+  template <size_t kMost, typename Fill>
   void ApplyEach(Link& link, const kv::Request& several, kv::RequestType type, size_t count, Fill fill);
   // The message of a request that must wait.
   static std::string Kept(const kv::Request& request, absl::string_view message);
-  void Pack(Link& link, const kv::Reply& reply);
+  void PackAnew(Link& link, const kv::Reply& reply);
   void ApplyUnnumbered(Link& link, const kv::Request& request);
   void TakeTouches(Link& link, const kv::Request& request);
   void TakeFigures(Link& link, const kv::Request& request);
-  void ExecuteInOrder(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
   bool Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
-  // The same, inline where most requests come through.
-  bool ExecuteHere(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
   bool Wait(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message, kv::Code why);
   Outcome Administer(const Link& link, const kv::Request& request, absl::string_view* payload);
-  Outcome Try(Link& link, const kv::Request& request, uint64_t hash, bool may_step, absl::string_view* payload);
+  Outcome Try(Link& link, const kv::Request& request, const kv::KeyPlace& place, bool may_step,
+              absl::string_view* payload);
+  // The same, and those that use them, inline where most requests come through. `type` is the request's: where it is
+  // known to be kPut nothing is left of what asks for it.
+  void ApplyNumberedHere(kv::RequestType type, Link& link, const kv::Request& request, const kv::KeyPlace& place,
+                         absl::string_view message);
+  void ExecuteInOrder(kv::RequestType type, Link& link, const kv::Request& request, const kv::KeyPlace& place,
+                      absl::string_view message);
+  bool ExecuteHere(kv::RequestType type, Link& link, const kv::Request& request, const kv::KeyPlace& place,
+                   absl::string_view message);
+  Outcome TryHere(kv::RequestType type, Link& link, const kv::Request& request, const kv::KeyPlace& place,
+                  bool may_step, absl::string_view* payload);
+  void AnswerHere(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload);
+  void AnswerKnown(Link& link, const kv::Request& request, uint64_t hash, Session::Claim claim);
   void EndTimed(const Link& link, OpenRequests::Request* request);
   void Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload = {});
   // In order with all that was sent before.
-  void Send(Link& link, absl::string_view head, absl::string_view payload) {
+  [[gnu::always_inline]] void Send(Link& link, absl::string_view head, absl::string_view payload) {
     if (link.closing) return;
     if (!link.replies.Post(head, payload)) [[unlikely]]
       return SendLater(link, head, payload);
@@ -240,6 +251,10 @@ class Worker {
   bool takes_writes() const { return shared_.serving == nullptr || shared_.serving->takes_writes(); }
   void AnswerWrite(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload);
   void AnswerWithheld();
+  void LookAtClock() {
+    now_ns_ = shared_.clock->NowNs();
+    now_us_ = shared_.time.At(now_ns_);
+  }
   void BeginFeed(Link& link, absl::string_view message);
   void TakeAccepted(Link& link, absl::string_view message);
   size_t PumpFeeds();
@@ -317,7 +332,8 @@ class Worker {
   uint64_t kicks_seen_ = 0;  // of shared_.roster
   std::string page_;         // of a kAdmin's reply
 
-  int64_t now_ns_ = 0;  // read once for each batch
+  int64_t now_ns_ = 0;   // read once for each batch
+  uint64_t now_us_ = 0;  // the same, of the server's clock
   std::array<rdma::Completion, kBatch> completions_;
   std::array<Incoming, kBatch> incoming_;
   Link* packing_ = nullptr;  // whose replies go into pack_ now

@@ -75,7 +75,7 @@ absl::StatusOr<Visitor> Worker::Identify(const rdma::ConnectionRequest& request)
 
 // One client, if it is time: while others have requests, those who come and go get no more than their share.
 size_t Worker::AdmitInTurn() {
-  now_ns_ = shared_.clock->NowNs();
+  LookAtClock();
   const int64_t alone_ns = pull_turns_.empty() ? others_ns_ + kOthersNs : kNever;  // unless a request comes before
   const int64_t turn_ns = std::min(comings_.due_ns(), alone_ns);
   if (now_ns_ < turn_ns && !drain_.begun()) {

@@ -18,7 +18,7 @@ void Worker::ExpectSoon(Link& link) {
 
 // Closes those who had their time; returns how many.
 size_t Worker::CloseSilent(int64_t looked_ns) {
-  now_ns_ = shared_.clock->NowNs();
+  LookAtClock();
   std::vector<Link*> late;
   silent_due_ns_ = kNever;
   for (Link* link : silent_) {
@@ -44,7 +44,7 @@ size_t Worker::CloseSilent(int64_t looked_ns) {
 
 // Closes the connections of users who are not what they were; returns how many.
 size_t Worker::DropRevoked() {
-  now_ns_ = shared_.clock->NowNs();
+  LookAtClock();
   users_seen_ = shared_.users->generation();
   const std::shared_ptr<const UserList> users = shared_.users->now();
   std::vector<Link*> revoked;
@@ -99,7 +99,7 @@ Outcome Worker::Kick(const Link& link, uint64_t id, absl::string_view* payload) 
 }
 
 size_t Worker::DropKicked() {
-  now_ns_ = shared_.clock->NowNs();
+  LookAtClock();
   kicks_seen_ = shared_.roster->kicks();
   std::vector<Link*> kicked;
   for (auto& [link, owned] : links_) {
@@ -210,7 +210,7 @@ void Worker::UpdateGauges() {
 
 // Returns whether anything moved.
 bool Worker::AdvanceDrain(bool idle) {
-  now_ns_ = shared_.clock->NowNs();
+  LookAtClock();
   due_ns_ = std::min(due_ns_, now_ns_ + Drain::kPollNs);
   const bool changed = drain_.Advance(now_ns_, {idle, !links_.empty(), Unfinished() || !room_turns_.empty()});
   if (changed && drain_.disconnects()) {

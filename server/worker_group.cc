@@ -27,7 +27,7 @@ Outcome Worker::TryInGroup(Link& link, const kv::Request& request, uint64_t hash
     return Outcome(kv::Code::kLater);
   }
   if (request.type == kv::RequestType::kPing || request.type == kv::RequestType::kStat) {
-    return executor_.Execute(request, hash, /*tell_cell=*/false, now_ns_, payload);
+    return executor_.Execute(request.type, request, {hash}, /*tell_cell=*/false, now_ns_, payload);
   }
   CommitGate::Begun begun = BeginInGroup(link, request, hash, may_step, payload);
   // It may be gone meanwhile. Each time that it is another item came, and went.
@@ -78,10 +78,10 @@ CommitGate::Begun Worker::BeginInGroup(Link& link, const kv::Request& request, u
     begun = shared_.gate->Begin(request, hash, asker, may_step, &stats_.lock_times);
     // From now on nobody changes the item before this touch does.
     if (request.type == kv::RequestType::kGetAndTouch && begun.is_write) {
-      executor_.Execute(request, hash, /*tell_cell=*/false, now_ns_, payload);
+      executor_.Execute(request.type, request, {hash}, /*tell_cell=*/false, now_ns_, payload);
     }
   } else {
-    const Outcome read = executor_.Execute(request, hash, /*tell_cell=*/false, now_ns_, payload);
+    const Outcome read = executor_.Execute(request.type, request, {hash}, /*tell_cell=*/false, now_ns_, payload);
     return read.code == kv::Code::kTimeIsOver ? CommitGate::Begun{read} : shared_.gate->Confirm(read);
   }
   if (kv::IsCounterRequest(request.type)) *payload = executor_.PayloadOf(request.type, begun.outcome);
@@ -117,7 +117,7 @@ size_t Worker::PollGroup() {
   const uint64_t turn = shared_.gate->turn();
   if (turn == group_turn_) return done;
   group_turn_ = turn;
-  now_ns_ = shared_.clock->NowNs();
+  LookAtClock();
   while (!committing_.empty() && committing_.front().begun.sequence <= shared_.gate->committed()) {
     ++done;
     if (AnswerCommitted()) continue;

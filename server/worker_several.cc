@@ -13,49 +13,48 @@ namespace farlook::server {
 void Worker::ApplyGets(Link& link, const kv::Request& gets) {
   kv::GetKeys asked;
   if (!kv::GetKeys::Decode(gets.value, &asked)) return Drop(link, "malformed message: gets");
-  ApplyEach(link, gets, kv::RequestType::kGet, asked.size,
-            [&asked](size_t i, kv::Request* get) { get->key = asked.keys[i]; });
+  ApplyEach<kv::kMaxGets>(link, gets, kv::RequestType::kGet, asked.size,
+                          [&asked](size_t i, kv::Request* get) { get->key = asked.keys[i]; });
 }
 
 void Worker::ApplyPuts(Link& link, const kv::Request& puts) {
   kv::Puts all;
   if (!kv::Puts::Decode(puts.value, &all)) return Drop(link, "malformed message: puts");
-  ApplyEach(link, puts, kv::RequestType::kPut, all.size, [&all](size_t i, kv::Request* put) {
+  ApplyEach<kv::kMaxPuts>(link, puts, kv::RequestType::kPut, all.size, [&all](size_t i, kv::Request* put) {
     put->key = all.all[i].key;
     put->value = all.all[i].value;
     put->value_bytes = static_cast<uint32_t>(put->value.size());
   });
 }
 
-// `fill(i, request)` says what the i-th is of its own: key and value.
-template <typename Fill>
+// Of `count`, at most kMost: `fill(i, request)` says what the i-th is of its own: key and value.
+template <size_t kMost, typename Fill>
 void Worker::ApplyEach(Link& link, const kv::Request& several, kv::RequestType type, size_t count, Fill fill) {
   kv::Request request = several;
   request.type = type;
   request.value = {};
   request.value_bytes = 0;
-  static_assert(kv::kMaxPuts <= kv::kMaxGets, "hashes has a place for each");
-  std::array<uint64_t, kv::kMaxGets> hashes;
+  std::array<kv::KeyPlace, kMost> places;
   for (size_t i = 0; i < count; ++i) {
     fill(i, &request);
-    hashes[i] = shared_.table->HashOf(request.key);
-    shared_.table->PrefetchBucket(hashes[i]);
+    places[i].hash = shared_.table->HashOf(request.key);
+    shared_.table->PrefetchBucket(&places[i]);
   }
-  for (size_t i = 0; i < count; ++i) shared_.table->PrefetchItem(hashes[i]);
+  for (size_t i = 0; i < count; ++i) shared_.table->PrefetchItem(&places[i]);
   stats_.requests[static_cast<size_t>(type)].Add(count);
   packing_ = &link;
   for (size_t i = 0; i < count && !link.closing; ++i) {
     fill(i, &request);
     request.number = several.number + i;
-    ApplyNumbered(link, request, hashes[i], /*message=*/{});
+    ApplyNumbered(link, request, places[i], /*message=*/{});
   }
   packing_ = nullptr;
   if (!pack_.empty()) Send(link, pack_.Finish(), {});
   pack_.Clear();
 }
 
-void Worker::Pack(Link& link, const kv::Reply& reply) {
-  if (pack_.Add(reply)) return;
+// The pack has no room for it.
+void Worker::PackAnew(Link& link, const kv::Reply& reply) {
   if (!pack_.empty()) Send(link, pack_.Finish(), {});
   pack_.Clear();
   if (pack_.Add(reply)) return;

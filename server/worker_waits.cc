@@ -67,7 +67,7 @@ void Worker::ContinueHeld(Link& link) {
 
 // One step for one connection, if it is time.
 size_t Worker::MakeRoom() {
-  now_ns_ = shared_.clock->NowNs();
+  LookAtClock();
   stats_.waiting_for_room.Set(room_turns_.size());
   Link* const link = room_turns_.Take(now_ns_);
   if (link == nullptr) {
@@ -94,7 +94,7 @@ void Worker::TakeRoomTurn(Link& link) {
   const RoomQueue::Waiting& waiting = link.room.front();
   const absl::StatusOr<kv::Request> request = kv::Request::Decode(waiting.message);  // as it was when it came
   absl::string_view payload;
-  Outcome outcome = Try(link, *request, waiting.hash, /*may_step=*/true, &payload);
+  Outcome outcome = Try(link, *request, {waiting.hash}, /*may_step=*/true, &payload);
   const int64_t waited_ns = now_ns_ - waiting.since_ns;
   if (outcome.code == kv::Code::kMakingRoom) {
     if (waited_ns < kLongestRoomWaitNs) return;

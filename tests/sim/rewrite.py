@@ -180,22 +180,22 @@ EDITS = [
     # A write does not wait for an earlier one of its session to the same key, whose value is being pulled, or for which
     # room is being made.
     ("server/worker.cc",
-     "  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&",
+     "  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(type) &&",
      "  if (!BROKEN(kOrderOfWritesDropped) &&\n"
-     "      (!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(request.type) &&"),
+     "      (!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(type) &&"),
     # Puts of one message take effect in reverse; answers to the requests of one have each other's numbers.
     ("server/worker_several.cc", "    fill(i, &request);\n    request.number = several.number + i;\n"
-     "    ApplyNumbered(link, request, hashes[i], /*message=*/{});\n",
+     "    ApplyNumbered(link, request, places[i], /*message=*/{});\n",
      "    const size_t at = BROKEN(kPutsReversed) ? count - 1 - i : i;\n"
      "    fill(at, &request);\n"
      "    request.number = several.number + (BROKEN(kPackMisnumbered) ? count - 1 - at : at);\n"
-     "    ApplyNumbered(link, request, hashes[at], /*message=*/{});\n"),
+     "    ApplyNumbered(link, request, places[at], /*message=*/{});\n"),
     # Puts go along with the condition and the time of the first.
     ("client/session_together.cc", "  return a.condition.kind() == b.condition.kind() &&",
      "  if (BROKEN(kUnlikePutsTogether)) return true;\n  return a.condition.kind() == b.condition.kind() &&"),
     # A request is done though its time is over.
-    ("server/executor.h", "  return shared_.time.IsOver(request.deadline_us, now_ns) ?",
-     "  return shared_.time.IsOver(request.deadline_us, now_ns) && !BROKEN(kOverIsBegun) ?"),
+    ("server/executor.h", "  return ServerTime::IsOverAt(request.deadline_us, now_us) ?",
+     "  return ServerTime::IsOverAt(request.deadline_us, now_us) && !BROKEN(kOverIsBegun) ?"),
     # The client does not say when a request is over; or it says so with what it was once told of the server's clock.
     ("client/server_clock.h", "    if (time_us_ == 0 || deadline_ns ==",
      "    if (BROKEN(kDeadlineNotSaid) || time_us_ == 0 || deadline_ns =="),

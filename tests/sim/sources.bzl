@@ -177,6 +177,7 @@ HEADERS = [
     "kv/epoch_word.h",
     "kv/read_lease.h",
     "kv/item.h",
+    "kv/key_place.h",
     "kv/limits.h",
     "kv/lookup.h",
     "kv/message.h",
