@@ -102,14 +102,20 @@ inline void CopyHead(void* to, absl::string_view head) {
     if (bytes != 0) memcpy(to, head.data(), bytes);
     return;
   }
-  struct Half {
-    char bytes[32];
+  struct Piece {
+    char bytes[16];
   };
-  Half first, last;  // which overlap
-  memcpy(&first, head.data(), sizeof first);
-  memcpy(&last, head.data() + bytes - sizeof last, sizeof last);
-  memcpy(to, &first, sizeof first);
-  memcpy(static_cast<char*>(to) + bytes - sizeof last, &last, sizeof last);
+  const auto load = [head](size_t at) {
+    Piece piece;
+    memcpy(&piece, head.data() + at, sizeof piece);
+    return piece;
+  };
+  const auto store = [to](size_t at, Piece piece) { memcpy(static_cast<char*>(to) + at, &piece, sizeof piece); };
+  const Piece a = load(0), b = load(16), c = load(bytes - 32), d = load(bytes - 16);  // of which some overlap
+  store(0, a);
+  store(16, b);
+  store(bytes - 32, c);
+  store(bytes - 16, d);
 }
 
 // Clears a flag that the other side set. If several threads ask at once, it returns true to one of them.
@@ -201,7 +207,7 @@ class RingConsumer {
 
   RingConsumer() = default;
   RingConsumer(Cell* ring, size_t cells, ConsumerLine* consumer, ProducerLine* producer)
-      : at_(ring), ring_(ring), end_(ring + cells), consumer_(consumer), producer_(producer) {}
+      : at_(ring), ring_(ring), end_(ring + cells), quarter_(cells / 4), consumer_(consumer), producer_(producer) {}
 
   bool Ready() const { return TagArrived(at_->tag.load(std::memory_order_acquire)); }
 
@@ -229,7 +235,7 @@ class RingConsumer {
 
   // Whether the producer waits for room and is to be woken now. Call after Receive.
   bool PublishHead() {
-    if (ABSL_PREDICT_TRUE(next_ - published_ < static_cast<uint64_t>(end_ - ring_) / 4)) return false;
+    if (ABSL_PREDICT_TRUE(next_ - published_ < quarter_)) return false;
     consumer_->head.store(next_, std::memory_order_release);
     published_ = next_;
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -253,7 +259,8 @@ class RingConsumer {
   uint32_t lap_ = 1;          // in this lap
   const Cell* ring_ = nullptr;
   const Cell* end_ = nullptr;
-  uint64_t next_ = 0;  // position of the next message
+  uint64_t quarter_ = 0;  // of the ring's cells
+  uint64_t next_ = 0;     // position of the next message
   uint64_t published_ = 0;
   uint32_t processor_ = 0;
   ConsumerLine* consumer_ = nullptr;
