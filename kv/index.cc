@@ -131,7 +131,8 @@ void Index::PrefetchItem(KeyPlace* place) const {
     }
   };
   prefetch(place->bucket);
-  if (const uint32_t link = InfoOf(place->bucket).link(); link != 0) [[unlikely]]
+  // Where the segment has left the index meanwhile its memory may be anything.
+  if (const uint32_t link = InfoOf(place->bucket).link(); link - 1 < kOverflowBuckets) [[unlikely]]
     prefetch(LinkedFrom(place->bucket, BucketOf(place->hash), link));
 }
 
