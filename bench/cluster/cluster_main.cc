@@ -1,12 +1,16 @@
 // cluster: what a backup costs, and for how long clients wait while another server becomes primary.
 //
 //     cluster --server=PATH [--scheme=shm|tcp] [--suspicion=300ms] [--lease=150ms] [--times=20] [--directory=URL]
-//             [--json=FILE]
+//             [--spin_us=N] [--json=FILE]
 //
 // Two servers on this host. Puts, one at a time and in batches, before and after the second one is in sync. Then the
 // primary is stopped, and later continued, --times times, and handed over as often, while one client puts and another
 // one gets, one at a time: the longest that either waited each time. --directory=etcd://host:port/NAME has the record
 // there, and nobody says that a process has ended; else it is in files.
+//
+// Client, primary and backup poll, for which this host may have too few processors. With --spin_us=0 whoever waits
+// sleeps, so that a put takes what all its steps do, one after the other; on virtual time (tests/vm/run --icount) that
+// repeats, and says what its second round trip costs.
 //
 // Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
 #include <signal.h>
@@ -45,6 +49,7 @@ ABSL_FLAG(absl::Duration, suspicion, absl::Milliseconds(300), "the servers'");
 ABSL_FLAG(absl::Duration, lease, absl::Milliseconds(150), "the group's");
 ABSL_FLAG(int, times, 20, "failovers, and handovers");
 ABSL_FLAG(int, puts, 20'000, "of each measurement of puts");
+ABSL_FLAG(int, spin_us, -1, "for which who waits polls, the servers and the client; -1: as they are");
 ABSL_FLAG(std::string, json, "", "file for the figures as JSON");
 
 namespace farlook::bench {
@@ -57,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& addresses) {
   ClientOptions options;
   options.timeout_ms = kTimeoutMs;
   options.lookups = Lookups::kReads;
+  if (absl::GetFlag(FLAGS_spin_us) >= 0) options.spin_us = absl::GetFlag(FLAGS_spin_us);
   return Client::Connect(addresses, options);
 }
 
@@ -75,13 +81,27 @@ class ClusterRun {
     if (absl::Status status = Start(1); !status.ok()) return status;
     if (absl::Status status = AwaitBackup(); !status.ok()) return status;
     if (absl::Status status = MeasurePuts(&with_backup); !status.ok()) return status;
-    figures->Add("put alone, p50", alone.single.Percentile(0.5), "us");
-    figures->Add("put with a backup, p50", with_backup.single.Percentile(0.5), "us");
-    figures->AddAtMost("put with a backup to alone, p50",
-                       with_backup.single.Percentile(0.5) / alone.single.Percentile(0.5), "x", 2.2, "2.2 x");
-    figures->Add("puts alone, in batches", alone.per_second, "/s");
-    figures->AddAtLeast("puts with a backup to alone, in batches", with_backup.per_second / alone.per_second, "x", 0.6,
-                        "0.6 x");
+    AddPuts(&alone, &with_backup, figures);
+    return absl::GetFlag(FLAGS_times) > 0 ? MeasureStalls(figures) : absl::OkStatus();
+  }
+
+ private:
+  struct Puts {
+    Latencies single;
+    double per_second = 0;  // in batches
+  };
+
+  static void AddPuts(Puts* alone, Puts* with_backup, Figures* figures) {
+    const double alone_us = alone->single.Percentile(0.5), with_us = with_backup->single.Percentile(0.5);
+    figures->Add("put alone, p50", alone_us, "us");
+    figures->Add("put with a backup, p50", with_us, "us");
+    figures->AddAtMost("put with a backup to alone, p50", with_us / alone_us, "x", 2.2, "2.2 x");
+    figures->Add("puts alone, in batches", alone->per_second, "/s");
+    figures->AddAtLeast("puts with a backup to alone, in batches", with_backup->per_second / alone->per_second, "x",
+                        0.6, "0.6 x");
+  }
+
+  absl::Status MeasureStalls(Figures* figures) {
     const double suspicion_ms = absl::ToDoubleMilliseconds(absl::GetFlag(FLAGS_suspicion));
     const double lease_ms = absl::ToDoubleMilliseconds(absl::GetFlag(FLAGS_lease));
     Latencies puts, gets;
@@ -97,12 +117,6 @@ class ClusterRun {
     return absl::OkStatus();
   }
 
- private:
-  struct Puts {
-    Latencies single;
-    double per_second = 0;  // in batches
-  };
-
   bool is_local() const { return absl::GetFlag(FLAGS_scheme) == "shm"; }
 
   static void AddStalls(const char* what, double most_ms, const char* is, Latencies* puts, Latencies* gets,
@@ -117,13 +131,15 @@ class ClusterRun {
     const std::string address =
         is_local() ? "" : absl::StrCat("tcp://127.0.0.1:", absl::GetFlag(FLAGS_port) + static_cast<int>(i));
     const std::string directory = absl::GetFlag(FLAGS_directory);
-    auto server = ServerProcess::Start(
-        absl::GetFlag(FLAGS_server),
-        {"--memory=64MiB", "--log_level=error",
-         absl::StrCat("--suspicion=", absl::FormatDuration(absl::GetFlag(FLAGS_suspicion))),
-         absl::StrCat("--lease=", absl::FormatDuration(absl::GetFlag(FLAGS_lease))),
-         absl::StrCat("--group=", directory.empty() ? "file://" + folder_.path() + "/g" : directory)},
-        kTimeoutMs, address);
+    std::vector<std::string> flags = {
+        "--memory=64MiB", "--log_level=error",
+        absl::StrCat("--suspicion=", absl::FormatDuration(absl::GetFlag(FLAGS_suspicion))),
+        absl::StrCat("--lease=", absl::FormatDuration(absl::GetFlag(FLAGS_lease))),
+        absl::StrCat("--group=", directory.empty() ? "file://" + folder_.path() + "/g" : directory)};
+    if (const int spin_us = absl::GetFlag(FLAGS_spin_us); spin_us >= 0) {
+      flags.push_back(absl::StrCat("--spin_us=", spin_us));
+    }
+    auto server = ServerProcess::Start(absl::GetFlag(FLAGS_server), flags, kTimeoutMs, address);
     if (!server.ok()) return server.status();
     servers_[i] = *std::move(server);
     addresses_ = absl::StrCat(addresses_, i == 0 ? "" : ",", servers_[i]->address());
