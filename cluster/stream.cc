@@ -60,11 +60,11 @@ void OutgoingStream::Forget(uint64_t backup) {
   Trim();
 }
 
-std::string OutgoingStream::NextBatch(uint64_t backup, size_t most_bytes, uint64_t clock_us) {
+std::string OutgoingStream::NextBatch(uint64_t backup, size_t most_bytes, uint64_t clock_us, bool alone) {
   const auto found = backups_.find(backup);
   if (found == backups_.end()) return "";
   Backup& to = found->second;
-  if (to.sent + 1 == next_ && to.told_commit == committed_) return "";
+  if (to.sent + 1 == next_ && (!alone || to.told_commit == committed_)) return "";
   const Batch head{
       .epoch = epoch_, .primary = primary_, .commit = committed_, .first = to.sent + 1, .clock_us = clock_us};
   const auto first = kept_.begin() + static_cast<ptrdiff_t>(head.first - first_kept());

@@ -52,8 +52,9 @@ class OutgoingStream {
   uint64_t SentTo(uint64_t backup) const { return backups_.at(backup).sent; }
 
   // What to send to `backup` next: records of at most `most_bytes`, but one at least, and the commit index; "": it has
-  // been sent all. `clock_us`: what this primary's clock shows, or did just before.
-  std::string NextBatch(uint64_t backup, size_t most_bytes, uint64_t clock_us);
+  // been sent all, or all but the commit index, which without `alone` waits for records. `clock_us`: what this
+  // primary's clock shows, or did just before.
+  std::string NextBatch(uint64_t backup, size_t most_bytes, uint64_t clock_us, bool alone = true);
   // `backup` accepted all up to `accepted`; late and repeated ones are ignored. INVALID_ARGUMENT: there is no
   // such record.
   absl::Status Accepted(uint64_t backup, uint64_t accepted);

@@ -201,7 +201,8 @@ TEST_F(StreamTest, WhatAllAcceptedIsCommittedAndThenApplied) {
   // Expect: it never goes back, whoever must accept.
   EXPECT_EQ(out_.Commit({10, 11, 12}), 1);
   EXPECT_EQ(out_.Commit({10}), 2);
-  // Expect: the news of it is a batch without records.
+  EXPECT_EQ(out_.NextBatch(10, kPlenty, 0, /*alone=*/false), "") << "it goes with the next record";
+  // Expect: else the news of it is a batch without records.
   ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty, 0), 0, Room).ok());
   ASSERT_NE(in_.ToApply(), nullptr);
   EXPECT_EQ(in_.ToApply()->value, "a");

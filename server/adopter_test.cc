@@ -107,7 +107,7 @@ class AdopterTest : public ::testing::Test {
   }
   // A batch, if there is one.
   bool Take(size_t most_bytes = 2000) {
-    const std::string batch = *giver_.stream.NextBatch(feed_, most_bytes, giver_.t.ShownTime());
+    const std::string batch = *giver_.stream.NextBatch(feed_, most_bytes, giver_.t.ShownTime(), true);
     if (batch.empty()) return false;
     const absl::Status taken = adopter_->Take(batch);
     EXPECT_TRUE(taken.ok()) << taken;
@@ -373,7 +373,7 @@ TEST_F(AdopterTest, WhatIsTornOrAnothersIsNotTaken) {
   FakeCall* call = giver_.t.Connect();
   Begin();
   ASSERT_EQ(Do(call, MakePut(0, Key(true), "one")), Code::kOk);
-  std::string batch = *giver_.stream.NextBatch(feed_, 2000, 0);
+  std::string batch = *giver_.stream.NextBatch(feed_, 2000, 0, true);
   std::string torn = batch;
   torn.back() = static_cast<char>(torn.back() ^ 1);
   EXPECT_TRUE(absl::IsInvalidArgument(adopter_->Take(torn)));

@@ -52,7 +52,7 @@ class BackupTest : public ::testing::Test {
     ASSERT_TRUE(feed.ok()) << feed.status();
     feed_ = *feed;
   }
-  std::string Next(size_t most_bytes) { return *stream_.NextBatch(feed_, most_bytes, t_.ShownTime()); }
+  std::string Next(size_t most_bytes) { return *stream_.NextBatch(feed_, most_bytes, t_.ShownTime(), true); }
 
   // Carries what there is, and acceptances back; of each batch at most so much.
   void Replicate(size_t most_bytes = 4000) {
@@ -418,7 +418,7 @@ TEST_F(BackupTest, ALaterConnectionTakesTheFormersPlace) {
   FakeCall* call = t_.Connect();
   call->peer.Send(Encode(MakePut(1, "key1", "v")));
   t_.PollAll();
-  EXPECT_TRUE(absl::IsAborted(stream_.NextBatch(former, 1000, 0).status()));
+  EXPECT_TRUE(absl::IsAborted(stream_.NextBatch(former, 1000, 0, true).status()));
   EXPECT_TRUE(stream_.Accepted(former, 1).ok()) << "it may have been on its way";
   EXPECT_EQ(stream_.committed(), 0u);
   ASSERT_TRUE(backup_.Take(Next(10'000)).ok());

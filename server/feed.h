@@ -43,7 +43,8 @@ class RecordSource {
   virtual absl::StatusOr<std::optional<Start>> StartOf(const FeedId& feed) = 0;
   // As of cluster::OutgoingStream, nothing for one that waits; `clock_us`: what the server's clock shows. ABORTED: a
   // later connection has taken this one's place, or the backup may not follow any more.
-  virtual absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us) = 0;
+  virtual absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us,
+                                                bool alone) = 0;
   virtual absl::Status Accepted(const FeedId& feed, uint64_t accepted) = 0;
   // The connection is over.
   virtual void Gone(const FeedId& feed) = 0;
@@ -53,16 +54,21 @@ class RecordSource {
 struct Feed {
   // Records that are put into one batch, if they are no longer.
   static constexpr size_t kBatchBytes = 64 << 10;
+  // What was committed the backup hears with the next records, or after so long: it has nothing to do that somebody
+  // waits for, and each message that it is sent costs both sides a wake-up.
+  static constexpr int64_t kTellCommitNs = 1'000'000;
 
   Feed(const FeedId& of, kv::Follow said) : id(of), follow(std::move(said)) {}
 
   const FeedId id;
-  kv::Follow follow;       // what it said, and then the answer
-  bool is_begun = false;   // it has its answer
-  std::string batch = {};  // that is being sent
-  size_t sent = 0;         // of its bytes
-  uint64_t accepted = 0;   // as it told last
-  bool is_asked = false;   // it told the same again, and is to hear it
+  kv::Follow follow;           // what it said, and then the answer
+  bool is_begun = false;       // it has its answer
+  std::string batch = {};      // that is being sent
+  size_t sent = 0;             // of its bytes
+  uint64_t accepted = 0;       // as it told last
+  bool is_asked = false;       // it told the same again, and is to hear it
+  uint64_t told_commit = 0;    // what was committed, at least, when a batch was made last
+  int64_t tell_commit_ns = 0;  // when it is told what has been committed since; 0: nothing has
 };
 
 inline constexpr size_t kAcceptedBytes = 8;

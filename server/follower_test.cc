@@ -73,8 +73,14 @@ class FollowerTest : public ::testing::Test {
     while (!t_.worker().Arm()) t_.PollAll();
     t_.wakes = 0;
   }
-  // Carries what there is, both ways, until nothing moves.
+  // The same, and what was committed is told too.
   void Carry(Wire& wire) {
+    CarryInNoTime(wire);
+    wire.to->clock.now_ns += Feed::kTellCommitNs;
+    CarryInNoTime(wire);
+  }
+  // Carries what there is, both ways, until nothing moves.
+  void CarryInNoTime(Wire& wire) {
     for (bool moved = true; moved;) {
       moved = false;
       wire.to->PollAll();
@@ -115,6 +121,34 @@ TEST_F(FollowerTest, WhatThePrimaryWritesTheBackupHas) {
   EXPECT_EQ(b_.ReadKey("key9"), std::string(2000, 'v'));
   EXPECT_EQ(stream_.committed(), stream_.last());
   EXPECT_EQ(backup_.applied(), stream_.last());
+}
+
+// It need not wake up for that alone each time.
+TEST_F(FollowerTest, WhatIsCommittedIsToldWithTheNextRecordOrSoon) {
+  FakeCall* call = t_.Connect();
+  auto wire = Dial();
+  Carry(*wire);
+  EXPECT_FALSE(t_.Ask(call, MakePut(1, "key", "value")).has_value());
+  CarryInNoTime(*wire);
+  EXPECT_EQ(TestWorker::TakeReply(call)->code, Code::kOk);
+  EXPECT_FALSE(b_.ReadKey("key").has_value());
+  EXPECT_FALSE(t_.Ask(call, MakePut(2, "other", "value")).has_value());
+  CarryInNoTime(*wire);
+  EXPECT_EQ(b_.ReadKey("key"), "value");
+  EXPECT_FALSE(b_.ReadKey("other").has_value());
+  // Expect: the worker sleeps no longer than until it is to be told.
+  const int64_t committed_ns = t_.clock.now_ns;
+  Sleep();
+  EXPECT_EQ(t_.worker().due_ns(), committed_ns + Feed::kTellCommitNs);
+  t_.clock.now_ns = committed_ns + Feed::kTellCommitNs;
+  CarryInNoTime(*wire);
+  EXPECT_EQ(b_.ReadKey("other"), "value");
+  // Expect: that was all.
+  Sleep();
+  t_.clock.now_ns += 10 * Feed::kTellCommitNs;
+  t_.PollAll();
+  EXPECT_TRUE(wire->down.empty());
+  EXPECT_GT(t_.worker().due_ns(), t_.clock.now_ns);
 }
 
 // As there may be a million records in a second, nobody is woken for more.

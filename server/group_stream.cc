@@ -241,10 +241,11 @@ GroupStream::Follower* GroupStream::Current(const FeedId& feed) {
                                                                                                        : &found->second;
 }
 
-absl::StatusOr<std::string> GroupStream::NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us) {
+absl::StatusOr<std::string> GroupStream::NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us,
+                                                   bool alone) {
   absl::MutexLock lock(&mutex_);
   if (Current(feed) == nullptr) return GivenUp();
-  return stream_->NextBatch(feed.backup, most_bytes, clock_us);
+  return stream_->NextBatch(feed.backup, most_bytes, clock_us, alone);
 }
 
 absl::Status GroupStream::Accepted(const FeedId& feed, uint64_t accepted) {

@@ -80,7 +80,7 @@ class GroupStream final : public RecordStream, public RecordSource {
   // Who joins (Follow::address) is expected from now on; a member cannot join.
   absl::StatusOr<FeedId> Admit(const kv::Follow& follow) override;
   absl::StatusOr<std::optional<Start>> StartOf(const FeedId& feed) override;
-  absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us) override;
+  absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us, bool alone) override;
   absl::Status Accepted(const FeedId& feed, uint64_t accepted) override;
   void Gone(const FeedId& feed) override;
 

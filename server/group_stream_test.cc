@@ -63,7 +63,7 @@ TEST(GroupStreamTest, AMemberCannotJoinAgain) {
   // Expect: until its turn comes it hears nothing.
   EXPECT_EQ(stream.Append({.key = "k"}), 1u);
   EXPECT_FALSE(stream.StartOf(*first)->has_value());
-  EXPECT_EQ(*stream.NextBatch(*first, 1000, 0), "");
+  EXPECT_EQ(*stream.NextBatch(*first, 1000, 0, true), "");
   EXPECT_EQ(*stream.Begin(kBackup), 1u);
   EXPECT_EQ((*stream.StartOf(*first))->after, 1u);
   EXPECT_FALSE(stream.Begin(kBackup).ok());
@@ -99,7 +99,7 @@ TEST(GroupStreamTest, OneThatIsForgottenPinsNothing) {
   stream.Forget(kBackup);
   EXPECT_NE(stream.Append({.key = "k"}), 0u);
   EXPECT_EQ(stream.followers().size(), 1u);
-  EXPECT_TRUE(stream.NextBatch(*other, 1000, 0).ok());
+  EXPECT_TRUE(stream.NextBatch(*other, 1000, 0, true).ok());
 }
 
 // Who is forgotten while it connects is not let in afterwards.

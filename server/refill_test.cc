@@ -30,7 +30,7 @@ struct Follower {
       : id(number), backup(&t.table(), &t.locks(), &t.clock, ServerTime(), kEpoch, kPrimary, accepted) {}
   // Takes a batch, if there is one.
   bool Take(GroupStream* stream, size_t most_bytes = 2000) {
-    const std::string batch = *stream->NextBatch(feed, most_bytes, t.ShownTime());
+    const std::string batch = *stream->NextBatch(feed, most_bytes, t.ShownTime(), true);
     if (batch.empty()) return false;
     const absl::Status taken = backup.Take(batch);
     EXPECT_TRUE(taken.ok()) << taken;

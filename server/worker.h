@@ -257,8 +257,8 @@ class Worker {
   }
   void BeginFeed(Link& link, absl::string_view message);
   void TakeAccepted(Link& link, absl::string_view message);
+  absl::StatusOr<std::string> NextBatch(Feed* feed);
   size_t PumpFeeds();
-  uint64_t ClockUs() const { return shared_.time.At(shared_.clock->NowNs()); }
 
   // Loose ends: values to pull, and what the send queue did not take.
   void WantPullTurn(Link& link);

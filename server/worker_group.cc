@@ -320,6 +320,23 @@ void Worker::TakeAccepted(Link& link, absl::string_view message) {
   if (!status.ok()) Drop(link, status.message());
 }
 
+// Records, or what was committed if the backup has waited for that.
+absl::StatusOr<std::string> Worker::NextBatch(Feed* feed) {
+  const int64_t now_ns = shared_.clock->NowNs();
+  const uint64_t committed = shared_.gate->committed();
+  if (committed != feed->told_commit && feed->tell_commit_ns == 0) feed->tell_commit_ns = now_ns + Feed::kTellCommitNs;
+  const bool alone = feed->tell_commit_ns != 0 && now_ns >= feed->tell_commit_ns;
+  absl::StatusOr<std::string> batch =
+      shared_.records->NextBatch(feed->id, Feed::kBatchBytes, shared_.time.At(now_ns), alone);
+  if (batch.ok() && (alone || !batch->empty())) {
+    feed->told_commit = committed;
+    feed->tell_commit_ns = 0;
+  } else if (feed->tell_commit_ns != 0) {
+    due_ns_ = std::min(due_ns_, feed->tell_commit_ns);
+  }
+  return batch;
+}
+
 // To each what its send queue takes; one message at most waits for room there.
 size_t Worker::PumpFeeds() {
   size_t done = 0;
@@ -334,7 +351,7 @@ size_t Worker::PumpFeeds() {
           Send(*link, {bytes, sizeof bytes}, {});
           ++done;
         }
-        absl::StatusOr<std::string> batch = shared_.records->NextBatch(feed.id, Feed::kBatchBytes, ClockUs());
+        absl::StatusOr<std::string> batch = NextBatch(&feed);
         if (!batch.ok()) {
           Drop(*link, batch.status().message());
           ++done;
