@@ -107,7 +107,6 @@ enum class Break : uint8_t {
   kEndsByAnothersClock,
   kEndNotRecorded,
   kEndForgotten,
-  kEndsInAnothersPlace,
   kCount,
 };
 inline Break active_break = Break::kNone;

@@ -255,9 +255,6 @@ EDITS = [
     ("client/counters.cc", "    const bool unknown = atomic.kind != Kind::kReadCounter && atomic.step != Step::kPost;\n",
      "    const bool unknown = atomic.kind != Kind::kReadCounter && atomic.step != Step::kPost && !BROKEN(kAtomicRepeated);\n"),
     # A reply that is sent again names the cell that the counter had.
-    # A get that ends late takes the place of another request, as if that had been answered.
-    ("server/session.h", "    if (entry.number != number) [[unlikely]]\n",
-     "    if (entry.number != number && !BROKEN(kEndsInAnothersPlace)) [[unlikely]]\n"),
     ("server/session.h", "    entry.slot = outcome.slot;\n",
      "    entry.slot = BROKEN(kCellToldFromMemory) && outcome.counter.cell != 0 ? kv::Slot(outcome.counter.cell) : outcome.slot;\n"),
     ("server/session.cc", "    outcome.counter.value = static_cast<int64_t>(entry.version);\n",
