@@ -65,6 +65,7 @@ ROWS = [
     "Put of 1 MiB",
     "Get of 1 MiB",
     "Warm, of the index",
+    "bytes that it READs for a key",
     *RECORDED,
 ]
 
