@@ -103,6 +103,7 @@ SOURCES = [
     "server/worker_ends.cc",
     "server/worker_group.cc",
     "server/worker_several.cc",
+    "server/worker_turns.cc",
     "server/worker_waits.cc",
 ]
 
