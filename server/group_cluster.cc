@@ -37,7 +37,7 @@ absl::Status Group::EnterCluster() {
   if (!entry.ok()) return entry.status();
   if (entry->revision != 0) {
     const auto there = cluster::DecodeClusterRecord(entry->value);
-    const absl::Status status = there.ok() ? options_.accepts(there->layout) : there.status();
+    absl::Status status = there.ok() ? options_.accepts(there->layout) : there.status();
     if (!status.ok()) return status;
   }
   auto record = cluster::EnterCluster(directory_.get(), options_.cluster, options_.name, options_.slots,
