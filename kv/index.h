@@ -128,9 +128,10 @@ class Index {
   uint64_t overflow_keys() const { return overflow_keys_; }
 
  private:
-  char* SegmentOf(uint64_t hash) const { return region_ + directory_->Find(PositionOf(hash)).offset(); }
+  char* SegmentAt(uint64_t position) const { return region_ + directory_->Find(position).offset(); }
+  char* SegmentOf(uint64_t hash) const { return SegmentAt(PositionOf(hash)); }
   char* MainBucket(uint64_t position, uint64_t hash) const {
-    return region_ + directory_->Find(position).offset() + uint64_t{BucketOf(hash)} * kBucketBytes;
+    return SegmentAt(position) + uint64_t{BucketOf(hash)} * kBucketBytes;
   }
   char* RoomIn(char* segment, uint32_t bucket);
   bool MaySplit(int depth) const;

@@ -88,23 +88,32 @@ inline void StoreBytes(char* to, const char* from, size_t bytes) {
   StoreWord(to, word);
 }
 
-// The same, at least `bytes` of them, in whole granules of 32: `to` is a multiple of 32 and has room for them, and what
-// stands behind `bytes` at `from` may be anybody's to read. After all stores before it and before all that follow, each
-// word whole, in no promised order among them. On x86 by vectors, as LoadGranules has it.
+#if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)
+// 32 bytes by two vectors. Each half of one is loaded, or stored, whole where it is aligned: AVX processors promise
+// that of 16 aligned bytes, and others do it. x86 orders loads, and stores; in assembler, so that the compiler keeps
+// them once, here.
+inline void CopyGranule(char* to, const char* from, ptrdiff_t at) {
+  asm volatile(
+      "movdqu (%1,%2), %%xmm0\n\t"
+      "movdqu 16(%1,%2), %%xmm1\n\t"
+      "movdqu %%xmm0, (%0,%2)\n\t"
+      "movdqu %%xmm1, 16(%0,%2)"
+      :
+      : "r"(to), "r"(from), "r"(at)
+      : "xmm0", "xmm1", "memory");
+}
+#endif
+
+// As StoreBytes, at least `bytes` of them, in whole granules of 32: `to` is a multiple of 32 and has room for them, and
+// what stands behind `bytes` at `from` may be anybody's to read. After all stores before it and before all that follow,
+// each word whole, in no promised order among them. Thread sanitizer sees words.
 inline void StoreGranules(char* to, const char* from, size_t bytes) {
   const ptrdiff_t whole = static_cast<ptrdiff_t>((bytes + 31) / 32 * 32);
   to += whole;
   from += whole;
   for (ptrdiff_t at = -whole; at != 0; at += 32) {
 #if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)
-    asm volatile(
-        "movdqu (%1,%2), %%xmm0\n\t"
-        "movdqu 16(%1,%2), %%xmm1\n\t"
-        "movdqa %%xmm0, (%0,%2)\n\t"
-        "movdqa %%xmm1, 16(%0,%2)"
-        :
-        : "r"(to), "r"(from), "r"(at)
-        : "xmm0", "xmm1", "memory");
+    CopyGranule(to, from, at);
 #else
     for (ptrdiff_t i = 0; i < 32; i += 8) StoreWord(to + at + i, LoadAs<uint64_t>(from + at + i));
 #endif
@@ -112,22 +121,13 @@ inline void StoreGranules(char* to, const char* from, size_t bytes) {
 }
 
 // Copies shared memory to private memory, as a READ does: each word whole, in no promised order; an acquire. `bytes` is
-// a multiple of 32, and so is `from` within its page. On x86 by vectors, the halves of which are loaded whole: AVX
-// processors promise that of 16 aligned bytes, and others do it. In assembler, so that the compiler loads once, here.
-// Thread sanitizer sees words.
+// a multiple of 32, and so is `from` within its page. Thread sanitizer sees words.
 inline void LoadGranules(char* to, const char* from, size_t bytes) {
   const char* const end = from + bytes;
   to += bytes;
   for (ptrdiff_t at = from - end; at != 0; at += 32) {
 #if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)
-    asm volatile(
-        "movdqu (%1,%2), %%xmm0\n\t"
-        "movdqu 16(%1,%2), %%xmm1\n\t"
-        "movdqu %%xmm0, (%0,%2)\n\t"
-        "movdqu %%xmm1, 16(%0,%2)"
-        :
-        : "r"(to), "r"(end), "r"(at)
-        : "xmm0", "xmm1", "memory");
+    CopyGranule(to, end, at);
 #else
     for (ptrdiff_t i = 0; i < 32; i += 8) StoreAs(to + at + i, LoadWord(end + at + i));
 #endif

@@ -7,11 +7,17 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cluster/cluster_record.h"
+#include "cluster/configuration.h"
+#include "cluster/directory.h"
+#include "cluster/file_directory.h"
+#include "cluster/table_layout.h"
 #include "gtest/gtest.h"
 #include "kv/cluster_map.h"
 #include "kv/hash.h"
@@ -152,6 +158,26 @@ TEST_F(ClusterTest, AllTablesHaveThePartitionsOfTheFirst) {
   EXPECT_TRUE(absl::StrContains(refused, "at least 32MiB")) << refused;
   TestClient a(Address("a"));
   EXPECT_EQ(Map(&a, 2).Find("g2"), nullptr) << "who is refused has not entered";
+}
+
+// Neither could follow the other, nor take items from it.
+TEST_F(ClusterTest, TablesOfAnotherReleaseAreLeftAlone) {
+  const cluster::TableLayout other(cluster::TableLayout::Of(16).word() + (1u << 16));
+  const auto directory = cluster::FileDirectory::Open(directory_ + "/groups");
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  const auto refused = [&](absl::string_view record, const std::string& bytes, const ServerOptions& options) {
+    ASSERT_EQ((*directory)->Cas(record, 0, bytes).outcome, cluster::CasOutcome::kDone);
+    const absl::Status status = Server::Start(options).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "start it with their release")) << status;
+    EXPECT_EQ((*directory)->Get(record, cluster::Freshness::kLatest)->value, bytes);
+  };
+  cluster::Configuration group;
+  group.group = group.epoch = 1;
+  group.layout = other;
+  group.members.push_back({7, cluster::Replica::Kind::kPrimary, "shm:///nowhere"});
+  refused("g0", cluster::EncodeConfiguration(group), Options("a", "g0", "none"));
+  refused("kv", cluster::EncodeClusterRecord({.id = 1, .hash_seed = 1, .layout = other}), Options("b", "g1", "0-4095"));
 }
 
 TEST_F(ClusterTest, AMapIsThereBeforeOthersHaveBegun) {

@@ -19,8 +19,8 @@ class ReceiveArena {
   // False: there was no memory for it, and it is of no use.
   bool ok() const { return words_ != nullptr; }
 
-  // Room for a message of any length, 8-byte aligned. Take() keeps what was used. REQUIRES !full(), which it is until
-  // Reset().
+  // Room for a message of any length, 8-byte aligned. Take() keeps what was used. REQUIRES !full(): what is full stays
+  // so until Reset().
   char* Room() { return reinterpret_cast<char*>(words_.get()) + used_; }
   bool full() const { return used_ + RingConsumer::RoomFor(kMaxMessageBytes) > kReceiveArenaBytes; }
   void Take(size_t message_bytes) { used_ += RingConsumer::RoomFor(message_bytes); }
