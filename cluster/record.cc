@@ -20,18 +20,12 @@ constexpr size_t kRecordHeadBytes = 56;
 // In a batch's head: how many records, and how many bytes of them.
 constexpr size_t kRecordsOffset = 40, kRecordBytesOffset = 44;
 
-template <typename T>
-void Put(T number, std::string* bytes) {
-  char raw[sizeof number];
-  kv::StoreAs(raw, number);
-  bytes->append(raw, sizeof raw);
-}
-
 size_t Padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
-uint64_t Checksum(absl::string_view bytes) {
+// Of what follows it in a batch's head, and of the records.
+uint64_t Checksum(absl::string_view head, absl::string_view records) {
   static const kv::Hasher hasher(0);
-  return hasher(bytes);
+  return hasher(head.substr(sizeof(uint64_t)), records);
 }
 
 absl::Status Bad(absl::string_view what) {
@@ -64,7 +58,9 @@ absl::Status CheckItem(const Record& record) {
 
 // Who takes a record in may rely on this.
 absl::Status Check(const Record& record) {
-  if (record.outcome >= kv::kCodes) return Bad(absl::StrCat("outcome ", record.outcome));
+  if (static_cast<uint8_t>(record.outcome) >= kv::kCodes) {
+    return Bad(absl::StrCat("outcome ", static_cast<int>(record.outcome)));
+  }
   if (record.session == 0 && record.number != 0) return Bad("a request of no session");
   if (absl::Status status = CheckItem(record); !status.ok()) return status;
   const size_t most_key = IsOfAKey(record.kind)                   ? kv::kMaxKeyBytes
@@ -94,14 +90,14 @@ absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
   Record record{.kind = static_cast<Record::Kind>(kind),
                 .session = kv::LoadAs<uint64_t>(head),
                 .number = kv::LoadAs<uint64_t>(head + 8),
-                .outcome = kv::LoadAs<uint8_t>(head + 47),
+                .outcome = static_cast<kv::Code>(kv::LoadAs<uint8_t>(head + 47)),
                 .told = kv::LoadAs<uint64_t>(head + 16),
                 .version = kv::LoadAs<uint64_t>(head + 24),
                 .expires_ms = kv::LoadAs<uint64_t>(head + 32),
                 .flags = kv::LoadAs<uint8_t>(head + 48),
                 .item_kind = static_cast<kv::ItemKind>(kv::LoadAs<uint8_t>(head + 49)),
-                .key = std::string(bytes->substr(kRecordHeadBytes, key_bytes)),
-                .value = std::string(bytes->substr(kRecordHeadBytes + key_bytes, value_bytes))};
+                .key = bytes->substr(kRecordHeadBytes, key_bytes),
+                .value = bytes->substr(kRecordHeadBytes + key_bytes, value_bytes)};
   const absl::string_view rest =
       bytes->substr(kRecordHeadBytes + key_bytes + value_bytes, all - kRecordHeadBytes - key_bytes - value_bytes);
   const auto zeros = [](absl::string_view of) {
@@ -117,47 +113,41 @@ absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
 
 size_t Record::bytes() const { return Padded(kRecordHeadBytes + key.size() + value.size()); }
 
-BatchEncoder::BatchEncoder(const Batch& head, size_t record_bytes) {
-  bytes_.reserve(kBatchHeadBytes + record_bytes);
-  Put(uint64_t{0}, &bytes_);  // the checksum; then what is known in the end
-  Put(head.epoch, &bytes_);
-  Put(head.primary, &bytes_);
-  Put(head.commit, &bytes_);
-  Put(head.first, &bytes_);
-  Put(uint64_t{0}, &bytes_);
-  Put(head.clock_us, &bytes_);
+size_t BytesOf(absl::Span<const Record> records) {
+  size_t bytes = 0;
+  for (const Record& record : records) bytes += record.bytes();
+  return bytes;
 }
 
-void BatchEncoder::Add(const Record& record) {
-  ++records_;
-  Put(record.session, &bytes_);
-  Put(record.number, &bytes_);
-  Put(record.told, &bytes_);
-  Put(record.version, &bytes_);
-  Put(record.expires_ms, &bytes_);
-  Put(static_cast<uint32_t>(record.value.size()), &bytes_);
-  Put(static_cast<uint16_t>(record.key.size()), &bytes_);
-  Put(static_cast<uint8_t>(record.kind), &bytes_);
-  Put(record.outcome, &bytes_);
-  Put(uint64_t{record.flags} | uint64_t{static_cast<uint8_t>(record.item_kind)} << 8, &bytes_);
-  bytes_ += record.key;
-  bytes_ += record.value;
-  bytes_.resize(Padded(bytes_.size()));
+void EncodeRecord(const Record& record, char* to) {
+  kv::StoreAs(to, record.session);
+  kv::StoreAs(to + 8, record.number);
+  kv::StoreAs(to + 16, record.told);
+  kv::StoreAs(to + 24, record.version);
+  kv::StoreAs(to + 32, record.expires_ms);
+  kv::StoreAs(to + 40, static_cast<uint32_t>(record.value.size()));
+  kv::StoreAs(to + 44, static_cast<uint16_t>(record.key.size()));
+  kv::StoreAs(to + 46, static_cast<uint8_t>(record.kind));
+  kv::StoreAs(to + 47, static_cast<uint8_t>(record.outcome));
+  kv::StoreAs(to + 48, uint64_t{record.flags} | uint64_t{static_cast<uint8_t>(record.item_kind)} << 8);
+  char* const end = to + record.bytes();
+  to = std::copy(record.key.begin(), record.key.end(), to + kRecordHeadBytes);
+  to = std::copy(record.value.begin(), record.value.end(), to);
+  std::fill(to, end, '\0');
 }
 
-std::string BatchEncoder::Finish() && {
-  kv::StoreAs(bytes_.data() + kRecordsOffset, records_);
-  kv::StoreAs(bytes_.data() + kRecordBytesOffset, static_cast<uint32_t>(bytes_.size() - kBatchHeadBytes));
-  kv::StoreAs(bytes_.data(), Checksum(absl::string_view(bytes_).substr(sizeof(uint64_t))));
-  return std::move(bytes_);
-}
-
-std::string EncodeBatch(const Batch& batch) {
-  size_t record_bytes = 0;
-  for (const Record& record : batch.records) record_bytes += record.bytes();
-  BatchEncoder encoder(batch, record_bytes);
-  for (const Record& record : batch.records) encoder.Add(record);
-  return std::move(encoder).Finish();
+std::array<char, kBatchHeadBytes> EncodeBatchHead(const BatchHead& head, absl::string_view records) {
+  std::array<char, kBatchHeadBytes> bytes;
+  char* const to = bytes.data();
+  kv::StoreAs(to + 8, head.epoch);
+  kv::StoreAs(to + 16, head.primary);
+  kv::StoreAs(to + 24, head.commit);
+  kv::StoreAs(to + 32, head.first);
+  kv::StoreAs(to + kRecordsOffset, head.records);
+  kv::StoreAs(to + kRecordBytesOffset, static_cast<uint32_t>(records.size()));
+  kv::StoreAs(to + 48, head.clock_us);
+  kv::StoreAs(to, Checksum({bytes.data(), bytes.size()}, records));
+  return bytes;
 }
 
 std::optional<uint64_t> EpochOf(absl::string_view batch) {
@@ -167,26 +157,28 @@ std::optional<uint64_t> EpochOf(absl::string_view batch) {
 
 absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes) {
   if (bytes.size() < kBatchHeadBytes) return Bad("cut short");
-  if (kv::LoadAs<uint64_t>(bytes.data()) != Checksum(bytes.substr(sizeof(uint64_t)))) return Bad("torn");
-  const char* const head = bytes.data();
-  Batch batch{.epoch = kv::LoadAs<uint64_t>(head + 8),
-              .primary = kv::LoadAs<uint64_t>(head + 16),
-              .commit = kv::LoadAs<uint64_t>(head + 24),
-              .first = kv::LoadAs<uint64_t>(head + 32),
-              .clock_us = kv::LoadAs<uint64_t>(head + 48)};
-  const uint32_t records = kv::LoadAs<uint32_t>(head + kRecordsOffset);
-  bytes.remove_prefix(kBatchHeadBytes);
-  if (bytes.size() != kv::LoadAs<uint32_t>(head + kRecordBytesOffset)) return Bad("its length is not what it says");
-  if (batch.clock_us > kv::kExpiryTimeMask * 1000) return Bad("an impossible time");
-  if (batch.first == 0 || batch.first + records < batch.first) return Bad("a sequence is out of range");
-  batch.records.reserve(std::min<size_t>(records, bytes.size() / kRecordHeadBytes));
-  for (uint32_t i = 0; i < records; ++i) {
-    absl::StatusOr<Record> record = TakeRecord(&bytes);
+  const char* const from = bytes.data();
+  absl::string_view rest = bytes.substr(kBatchHeadBytes);
+  if (kv::LoadAs<uint64_t>(from) != Checksum(bytes.substr(0, kBatchHeadBytes), rest)) return Bad("torn");
+  Batch batch;
+  batch.head = {.epoch = kv::LoadAs<uint64_t>(from + 8),
+                .primary = kv::LoadAs<uint64_t>(from + 16),
+                .commit = kv::LoadAs<uint64_t>(from + 24),
+                .first = kv::LoadAs<uint64_t>(from + 32),
+                .records = kv::LoadAs<uint32_t>(from + kRecordsOffset),
+                .clock_us = kv::LoadAs<uint64_t>(from + 48)};
+  const BatchHead& head = batch.head;
+  if (rest.size() != kv::LoadAs<uint32_t>(from + kRecordBytesOffset)) return Bad("its length is not what it says");
+  if (head.clock_us > kv::kExpiryTimeMask * 1000) return Bad("an impossible time");
+  if (head.first == 0 || head.first + head.records < head.first) return Bad("a sequence is out of range");
+  batch.records.reserve(std::min<size_t>(head.records, rest.size() / kRecordHeadBytes));
+  for (uint32_t i = 0; i < head.records; ++i) {
+    absl::StatusOr<Record> record = TakeRecord(&rest);
     if (!record.ok()) return record.status();
-    record->sequence = batch.first + i;
-    batch.records.push_back(*std::move(record));
+    record->sequence = head.first + i;
+    batch.records.push_back(*record);
   }
-  if (!bytes.empty()) return Bad("there is more than its records");
+  if (!rest.empty()) return Bad("there is more than its records");
   return batch;
 }
 

@@ -10,6 +10,7 @@
 #ifndef FARLOOK_CLUSTER_RECORD_H_
 #define FARLOOK_CLUSTER_RECORD_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,10 +19,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "kv/item.h"
+#include "kv/message.h"
 
 namespace farlook::cluster {
 
+// Its key and value lie elsewhere: in the batch that it came in, or where whoever makes it has them.
 struct Record {
   enum class Kind : uint8_t {
     kPut = 1,
@@ -36,7 +40,7 @@ struct Record {
   uint64_t sequence = 0;  // 1, 2, ... in the life of a group, across epochs
   Kind kind = Kind::kPut;
   uint64_t session = 0, number = 0;  // of the request; 0: nobody's, as when an item expires
-  uint8_t outcome = 0;               // as in the reply
+  kv::Code outcome = kv::Code::kOk;  // as in the reply
   uint64_t told = 0;                 // likewise: a version, or a counter's value
   uint64_t version = 0;              // of a put's item; or as its kind says
   // Of what a put or touch leaves, in milliseconds; 0: never. On the clock of whoever holds the record: the primary's
@@ -44,7 +48,7 @@ struct Record {
   uint64_t expires_ms = 0;
   uint8_t flags = 0;  // of a put's item
   kv::ItemKind item_kind = kv::ItemKind::kValue;
-  std::string key = {}, value = {};
+  absl::string_view key = {}, value = {};
 
   bool operator==(const Record&) const = default;
   size_t bytes() const;  // in a batch
@@ -52,35 +56,32 @@ struct Record {
   bool is_of_an_item() const { return kind == Kind::kPut || kind == Kind::kDelete || kind == Kind::kTouch; }
 };
 
-struct Batch {
+// Writes record.bytes() bytes.
+void EncodeRecord(const Record& record, char* to);
+size_t BytesOf(absl::Span<const Record> records);
+
+inline constexpr size_t kBatchHeadBytes = 56;
+
+struct BatchHead {
   uint64_t epoch = 0;
   uint64_t primary = 0;   // its incarnation
   uint64_t commit = 0;    // all members accepted the records up to this sequence
   uint64_t first = 0;     // sequence of the first record; where there is none, of the next one
+  uint32_t records = 0;   // how many there are; their sequences follow each other
   uint64_t clock_us = 0;  // what the primary's clock showed before this was sent
-  std::vector<Record> records = {};
 };
-
-inline constexpr size_t kBatchHeadBytes = 56;
-
-// A batch as bytes, of records that lie elsewhere. REQUIRES that their sequences follow each other from `head.first`.
-class BatchEncoder {
- public:
-  // Of `head` all but its records; of those, `record_bytes` in sum.
-  BatchEncoder(const Batch& head, size_t record_bytes);
-  void Add(const Record& record);
-  std::string Finish() &&;
-
- private:
-  std::string bytes_;
-  uint32_t records_ = 0;
-};
-std::string EncodeBatch(const Batch& batch);
+// What stands before these records of a batch.
+std::array<char, kBatchHeadBytes> EncodeBatchHead(const BatchHead& head, absl::string_view records);
 
 // The epoch that a batch says it is of, before anything is known of the rest; nothing: it is too short to say.
 std::optional<uint64_t> EpochOf(absl::string_view batch);
 
-// Of untrusted bytes. INVALID_ARGUMENT: torn, cut short, of no known kind, or of no request that there can be.
+struct Batch {
+  BatchHead head;
+  std::vector<Record> records = {};
+};
+// Of untrusted bytes, in which the records' keys and values stay. INVALID_ARGUMENT: torn, cut short, of no known kind,
+// or of no request that there can be.
 absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes);
 
 }  // namespace farlook::cluster

@@ -8,29 +8,46 @@
 
 namespace farlook::cluster {
 
-OutgoingStream::OutgoingStream(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<Record> tail,
+OutgoingStream::OutgoingStream(uint64_t epoch, uint64_t primary, uint64_t next, const std::deque<Record>& tail,
                                size_t most_bytes)
     : epoch_(epoch),
       primary_(primary),
       most_bytes_(most_bytes),
       led_from_(next),
       next_(next),
-      committed_(next - 1 - tail.size()),
-      kept_(std::move(tail)) {
-  for (const Record& record : kept_) kept_bytes_ += record.bytes();
+      committed_(next - 1 - tail.size()) {
+  for (const Record& record : tail) Keep(record, /*is_encoded=*/false);
 }
 
-absl::StatusOr<uint64_t> OutgoingStream::Append(Record record) {
+// `is_encoded`: in the last chunk, where it is next.
+void OutgoingStream::Keep(const Record& record, bool is_encoded) {
   const size_t bytes = record.bytes();
+  if (!is_encoded) {
+    if (chunks_.empty() || chunks_.back().bytes - chunks_.back().used < bytes) {
+      const size_t chunk_bytes = std::max(kChunkBytes, bytes);
+      chunks_.push_back({.memory = std::make_shared_for_overwrite<char[]>(chunk_bytes), .bytes = chunk_bytes});
+    }
+    EncodeRecord(record, chunks_.back().memory.get() + chunks_.back().used);
+  }
+  Chunk& chunk = chunks_.back();
+  kept_.push_back({&chunk, chunk.used, bytes});
+  chunk.used += bytes;
+  ++chunk.kept;
+  kept_bytes_ += bytes;
+}
+
+absl::StatusOr<uint64_t> OutgoingStream::Append(absl::Span<const Record> records, std::shared_ptr<char[]> encoded) {
+  const size_t bytes = BytesOf(records);
   if (kept_bytes_ != 0 && kept_bytes_ + bytes > most_bytes_) {
     return absl::ResourceExhaustedError(absl::StrCat("a backup has not accepted ", kept_bytes_,
                                                      " bytes of writes yet, and more are not kept; try again later"));
   }
   appended_ = true;
-  record.sequence = next_;
-  kept_.push_back(std::move(record));
-  kept_bytes_ += bytes;
-  return next_++;
+  const bool is_encoded = encoded != nullptr;
+  if (is_encoded) chunks_.push_back({.memory = std::move(encoded), .bytes = bytes});
+  for (const Record& record : records) Keep(record, is_encoded);
+  next_ += records.size();
+  return last();
 }
 
 absl::StatusOr<uint64_t> OutgoingStream::Follow(uint64_t backup, uint64_t accepted) {
@@ -60,22 +77,27 @@ void OutgoingStream::Forget(uint64_t backup) {
   Trim();
 }
 
-std::string OutgoingStream::NextBatch(uint64_t backup, size_t most_bytes, uint64_t clock_us, bool alone) {
+std::optional<OutgoingBatch> OutgoingStream::NextBatch(uint64_t backup, size_t most_bytes, uint64_t clock_us,
+                                                       bool alone) {
   const auto found = backups_.find(backup);
-  if (found == backups_.end()) return "";
+  if (found == backups_.end()) return std::nullopt;
   Backup& to = found->second;
-  if (to.sent + 1 == next_ && (!alone || to.told_commit == committed_)) return "";
-  const Batch head{
-      .epoch = epoch_, .primary = primary_, .commit = committed_, .first = to.sent + 1, .clock_us = clock_us};
-  const auto first = kept_.begin() + static_cast<ptrdiff_t>(head.first - first_kept());
+  if (to.sent + 1 == next_ && (!alone || to.told_commit == committed_)) return std::nullopt;
+  OutgoingBatch batch{
+      .head = {.epoch = epoch_, .primary = primary_, .commit = committed_, .first = to.sent + 1, .clock_us = clock_us}};
+  const auto first = kept_.begin() + static_cast<ptrdiff_t>(batch.head.first - first_kept());
   auto end = first;
   size_t bytes = 0;
-  for (; end != kept_.end() && (end == first || bytes + end->bytes() <= most_bytes); ++end) bytes += end->bytes();
-  BatchEncoder encoder(head, bytes);
-  std::for_each(first, end, [&encoder](const Record& record) { encoder.Add(record); });
-  to.sent += static_cast<uint64_t>(end - first);
+  const auto fits = [&] { return end->chunk == first->chunk && bytes + end->bytes <= most_bytes; };
+  for (; end != kept_.end() && (end == first || fits()); ++end) bytes += end->bytes;
+  if (end != first) {
+    batch.memory = first->chunk->memory;
+    batch.records = {batch.memory.get() + first->offset, bytes};
+  }
+  batch.head.records = static_cast<uint32_t>(end - first);
+  to.sent += batch.head.records;
   to.told_commit = committed_;
-  return std::move(encoder).Finish();
+  return batch;
 }
 
 absl::Status OutgoingStream::Accepted(uint64_t backup, uint64_t accepted) {
@@ -105,9 +127,12 @@ uint64_t OutgoingStream::Commit(const std::vector<uint64_t>& must_accept) {
 void OutgoingStream::Trim() {
   uint64_t needed = committed_;
   for (const auto& [incarnation, backup] : backups_) needed = std::min(needed, backup.accepted);
-  while (!kept_.empty() && kept_.front().sequence <= needed) {
-    kept_bytes_ -= kept_.front().bytes();
+  while (!kept_.empty() && first_kept() <= needed) {
+    kept_bytes_ -= kept_.front().bytes;
+    --kept_.front().chunk->kept;
     kept_.pop_front();
+    // The last one takes what is appended next.
+    while (chunks_.size() > 1 && chunks_.front().kept == 0) chunks_.pop_front();
   }
 }
 
@@ -125,20 +150,30 @@ uint64_t ClockLead::OwnMs(uint64_t other_ms) const {
   return static_cast<uint64_t>(std::clamp<int64_t>((own_us + 999) / 1000, 1, int64_t{kv::kExpiryTimeMask}));
 }
 
-absl::Status IncomingStream::Take(absl::string_view bytes, uint64_t clock_us,
+absl::Status IncomingStream::Take(std::string bytes, uint64_t clock_us,
                                   absl::FunctionRef<bool(const Record&)> reserve) {
-  absl::StatusOr<Batch> batch = DecodeBatch(bytes);
+  // It counts as one of its records, so that it stays while `reserve` has records applied.
+  Arrived& arrived = batches_.emplace_back(Arrived{.bytes = std::move(bytes), .kept = 1});
+  absl::Status status = TakeRecords(&arrived, clock_us, reserve);
+  if (--arrived.kept == 0) batches_.pop_back();
+  return status;
+}
+
+absl::Status IncomingStream::TakeRecords(Arrived* arrived, uint64_t clock_us,
+                                         absl::FunctionRef<bool(const Record&)> reserve) {
+  absl::StatusOr<Batch> batch = DecodeBatch(arrived->bytes);
   if (!batch.ok()) return batch.status();
-  if (batch->epoch != epoch_ || batch->primary != primary_) {
-    return absl::FailedPreconditionError(absl::StrCat("records of epoch ", batch->epoch, ", and this is ", epoch_));
+  const BatchHead& head = batch->head;
+  if (head.epoch != epoch_ || head.primary != primary_) {
+    return absl::FailedPreconditionError(absl::StrCat("records of epoch ", head.epoch, ", and this is ", epoch_));
   }
-  if (batch->first > accepted_ + 1) {
+  if (head.first > accepted_ + 1) {
     return absl::FailedPreconditionError(
-        absl::StrCat("records ", accepted_ + 1, " to ", batch->first - 1, " are missing"));
+        absl::StrCat("records ", accepted_ + 1, " to ", head.first - 1, " are missing"));
   }
   // Whatever becomes of the records: what all members accepted is to be applied, and may be what makes room.
-  committed_ = std::max(committed_, batch->commit);
-  lead_.Hear(batch->clock_us, clock_us);
+  committed_ = std::max(committed_, head.commit);
+  lead_.Hear(head.clock_us, clock_us);
   for (Record& record : batch->records) {
     if (record.sequence <= accepted_) continue;
     if (record.expires_ms != 0) record.expires_ms = lead_.OwnMs(record.expires_ms);
@@ -147,7 +182,8 @@ absl::Status IncomingStream::Take(absl::string_view bytes, uint64_t clock_us,
           absl::StrCat("no room for record ", record.sequence, " of ", record.bytes(), " bytes"));
     }
     accepted_ = record.sequence;
-    kept_.push_back(std::move(record));
+    kept_.push_back(record);
+    ++arrived->kept;
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -10,10 +11,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/string_view.h"
+#include "cluster/batch_testing.h"
 #include "cluster/record.h"
 #include "gtest/gtest.h"
 #include "kv/expiry_word.h"
 #include "kv/item.h"
+#include "kv/message.h"
 
 namespace farlook::cluster {
 namespace {
@@ -22,24 +26,24 @@ constexpr size_t kPlenty = 1 << 20;
 
 bool Room(const Record&) { return true; }
 
-Record Put(const std::string& key, const std::string& value) { return {.key = key, .value = value}; }
+Record Put(absl::string_view key, absl::string_view value) { return {.key = key, .value = value}; }
 
 TEST(Batch, GoldenBytesAndBack) {
-  Batch batch{.epoch = 3, .primary = 5, .commit = 6, .first = 7, .clock_us = 11};
-  batch.records.push_back({.sequence = 7,
-                           .kind = Record::Kind::kPut,
-                           .session = 1,
-                           .number = 2,
-                           .outcome = 4,
-                           .told = 8,
-                           .version = 9,
-                           .expires_ms = 10,
-                           .flags = 1,
-                           .item_kind = kv::ItemKind::kCounter,
-                           .key = "key",
-                           .value = "8 bytes."});
-  batch.records.push_back({.sequence = 8, .kind = Record::Kind::kDelete, .key = "k"});
-  const std::string bytes = EncodeBatch(batch);
+  std::vector<Record> records;
+  records.push_back({.sequence = 7,
+                     .kind = Record::Kind::kPut,
+                     .session = 1,
+                     .number = 2,
+                     .outcome = static_cast<kv::Code>(4),
+                     .told = 8,
+                     .version = 9,
+                     .expires_ms = 10,
+                     .flags = 1,
+                     .item_kind = kv::ItemKind::kCounter,
+                     .key = "key",
+                     .value = "8 bytes."});
+  records.push_back({.sequence = 8, .kind = Record::Kind::kDelete, .key = "k"});
+  const std::string bytes = EncodeBatch({.epoch = 3, .primary = 5, .commit = 6, .first = 7, .clock_us = 11}, records);
   EXPECT_EQ(absl::BytesToHexString(bytes.substr(8)),
             "0300000000000000"
             "0500000000000000"
@@ -66,17 +70,16 @@ TEST(Batch, GoldenBytesAndBack) {
             "6b00000000000000");
   const auto back = DecodeBatch(bytes);
   ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(back->epoch, 3);
-  EXPECT_EQ(back->primary, 5);
-  EXPECT_EQ(back->commit, 6);
-  EXPECT_EQ(back->clock_us, 11);
-  EXPECT_EQ(back->records, batch.records);
+  EXPECT_EQ(back->head.epoch, 3);
+  EXPECT_EQ(back->head.primary, 5);
+  EXPECT_EQ(back->head.commit, 6);
+  EXPECT_EQ(back->head.clock_us, 11);
+  EXPECT_EQ(back->records, records);
 }
 
 TEST(Batch, TornOnesAreNone) {
-  Batch batch{.epoch = 3, .primary = 5, .commit = 6, .first = 7};
-  batch.records.push_back({.sequence = 7, .key = "key", .value = "value"});
-  const std::string bytes = EncodeBatch(batch);
+  const std::string bytes = EncodeBatch({.epoch = 3, .primary = 5, .commit = 6, .first = 7},
+                                        {{.sequence = 7, .key = "key", .value = "value"}});
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string torn = bytes;
     torn[i] = static_cast<char>(torn[i] ^ 0x20);
@@ -89,7 +92,7 @@ TEST(Batch, WhatNoPrimaryCanHaveSaidIsRefused) {
   using Kind = Record::Kind;
   const auto decodes = [](Record record) {
     record.sequence = 1;
-    return DecodeBatch(EncodeBatch({.first = 1, .records = {std::move(record)}})).ok();
+    return DecodeBatch(EncodeBatch({.first = 1}, {record})).ok();
   };
   const std::string longest(1024, 'k');
   EXPECT_TRUE(decodes({.key = longest}));
@@ -97,8 +100,9 @@ TEST(Batch, WhatNoPrimaryCanHaveSaidIsRefused) {
   EXPECT_FALSE(decodes({.key = ""}));
   EXPECT_FALSE(decodes({.kind = Kind::kDelete, .key = ""}));
   EXPECT_FALSE(decodes({.kind = Kind::kDelete, .key = "k", .value = "v"}));
-  EXPECT_TRUE(decodes({.session = 1, .number = 1, .outcome = 15, .key = "k"}));
-  EXPECT_FALSE(decodes({.session = 1, .number = 1, .outcome = 255, .key = "k"})) << "never in a reply";
+  EXPECT_TRUE(decodes({.session = 1, .number = 1, .outcome = static_cast<kv::Code>(15), .key = "k"}));
+  EXPECT_FALSE(decodes({.session = 1, .number = 1, .outcome = static_cast<kv::Code>(255), .key = "k"}))
+      << "never in a reply";
   EXPECT_FALSE(decodes({.number = 1, .key = "k"}));
   EXPECT_FALSE(decodes({.flags = 2, .key = "k"}));
   EXPECT_FALSE(decodes({.kind = Kind::kOutcome, .session = 1, .number = 1, .key = "k"}));
@@ -116,7 +120,7 @@ TEST(Batch, WhatNoPrimaryCanHaveSaidIsRefused) {
   EXPECT_FALSE(decodes({.item_kind = kv::ItemKind::kCounter, .key = "k", .value = "bytes"}));
   EXPECT_FALSE(decodes({.kind = Kind::kDelete, .item_kind = kv::ItemKind::kCounter, .key = "k"}));
   EXPECT_FALSE(decodes({.item_kind = static_cast<kv::ItemKind>(2), .key = "k"}));
-  EXPECT_FALSE(DecodeBatch(EncodeBatch({.first = 1, .clock_us = kv::kExpiryTimeMask * 1000 + 1})).ok());
+  EXPECT_FALSE(DecodeBatch(EncodeBatch({.first = 1, .clock_us = kv::kExpiryTimeMask * 1000 + 1}, {})).ok());
 }
 
 // Never too early, whatever way the news took; and not much too late once one has come fast.
@@ -171,7 +175,7 @@ TEST_F(StreamTest, AnExpiryIsATimeOfWhoHoldsTheRecord) {
   ASSERT_TRUE(out_.Append({.expires_ms = 5000, .key = "k", .value = "v"}).ok());
   ASSERT_TRUE(out_.Append({.kind = Record::Kind::kTouch, .expires_ms = 6000, .key = "k"}).ok());
   ASSERT_TRUE(out_.Append({.key = "k", .value = "for ever"}).ok());
-  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty, 1'000'000), 91'000'000, Room).ok());
+  ASSERT_TRUE(in_.Take(BytesOf(out_.NextBatch(10, kPlenty, 1'000'000)), 91'000'000, Room).ok());
   EXPECT_EQ(in_.tail()[0].expires_ms, 95'000u);
   EXPECT_EQ(in_.tail()[1].expires_ms, 96'000u);
   EXPECT_EQ(in_.tail()[2].expires_ms, 0u);
@@ -180,7 +184,7 @@ TEST_F(StreamTest, AnExpiryIsATimeOfWhoHoldsTheRecord) {
   OutgoingStream next(3, 2, 4, {}, kPlenty);
   ASSERT_TRUE(next.Follow(10, 3).ok());
   ASSERT_TRUE(next.Append({.expires_ms = 6000, .key = "k", .value = "v"}).ok());
-  ASSERT_TRUE(in_.Take(next.NextBatch(10, kPlenty, 1'000'000), 191'000'000, Room).ok());
+  ASSERT_TRUE(in_.Take(BytesOf(next.NextBatch(10, kPlenty, 1'000'000)), 191'000'000, Room).ok());
   EXPECT_EQ(in_.tail()[3].expires_ms, 196'000u);
 }
 
@@ -189,7 +193,7 @@ TEST_F(StreamTest, WhatAllAcceptedIsCommittedAndThenApplied) {
   ASSERT_TRUE(out_.Follow(11, 0).ok());
   Append("a");
   Append("b");
-  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty, 0), 0, Room).ok());
+  ASSERT_TRUE(in_.Take(BytesOf(out_.NextBatch(10, kPlenty, 0)), 0, Room).ok());
   EXPECT_EQ(in_.accepted(), 2);
   EXPECT_EQ(in_.ToApply(), nullptr);
   ASSERT_TRUE(out_.Accepted(10, 2).ok());
@@ -201,34 +205,84 @@ TEST_F(StreamTest, WhatAllAcceptedIsCommittedAndThenApplied) {
   // Expect: it never goes back, whoever must accept.
   EXPECT_EQ(out_.Commit({10, 11, 12}), 1);
   EXPECT_EQ(out_.Commit({10}), 2);
-  EXPECT_EQ(out_.NextBatch(10, kPlenty, 0, /*alone=*/false), "") << "it goes with the next record";
+  EXPECT_EQ(BytesOf(out_.NextBatch(10, kPlenty, 0, /*alone=*/false)), "") << "it goes with the next record";
   // Expect: else the news of it is a batch without records.
-  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty, 0), 0, Room).ok());
+  ASSERT_TRUE(in_.Take(BytesOf(out_.NextBatch(10, kPlenty, 0)), 0, Room).ok());
   ASSERT_NE(in_.ToApply(), nullptr);
   EXPECT_EQ(in_.ToApply()->value, "a");
   in_.Applied();
   EXPECT_EQ(in_.ToApply()->value, "b");
   in_.Applied();
   EXPECT_EQ(in_.ToApply(), nullptr);
-  EXPECT_EQ(out_.NextBatch(10, kPlenty, 0), "");
+  EXPECT_EQ(BytesOf(out_.NextBatch(10, kPlenty, 0)), "");
 }
 
 TEST_F(StreamTest, BatchesAreNoLongerThanAskedForButOneRecord) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   for (int i = 0; i < 3; ++i) Append(std::string(100, 'x'));
   for (uint64_t i = 1; i <= 3; ++i) {
-    ASSERT_TRUE(in_.Take(out_.NextBatch(10, 1, 0), 0, Room).ok());
+    ASSERT_TRUE(in_.Take(BytesOf(out_.NextBatch(10, 1, 0)), 0, Room).ok());
     EXPECT_EQ(in_.accepted(), i);
   }
-  EXPECT_EQ(out_.NextBatch(10, 1, 0), "");
+  EXPECT_EQ(BytesOf(out_.NextBatch(10, 1, 0)), "");
+}
+
+// Records lie in pieces of memory that they fill: each arrives as it was, whatever its length.
+TEST_F(StreamTest, RecordsOfAllLengthsArriveAsTheyWere) {
+  OutgoingStream out(2, 1, 1, {}, 4 * kPlenty);
+  ASSERT_TRUE(out.Follow(10, 0).ok());
+  std::vector<std::string> values;
+  for (const size_t bytes : {0, 100, 50'000, 20'000, 70'000, 1, 200'000, 8, 65'472, 3}) {
+    values.emplace_back(bytes, static_cast<char>('a' + values.size()));
+    ASSERT_TRUE(out.Append(Put("k", values.back())).ok());
+  }
+  // Some at once, encoded by who appends them or not.
+  std::vector<Record> some;
+  for (const std::string& value : values) some.push_back(Put("many", value));
+  std::shared_ptr<char[]> encoded(new char[BytesOf(some)]);
+  char* to = encoded.get();
+  for (const Record& record : some) {
+    EncodeRecord(record, to);
+    to += record.bytes();
+  }
+  EXPECT_EQ(*out.Append(some, std::move(encoded)), 2 * values.size());
+  EXPECT_EQ(*out.Append(some), 3 * values.size());
+  for (std::optional<OutgoingBatch> batch; (batch = out.NextBatch(10, 64'000, 0)).has_value();) {
+    EXPECT_TRUE(batch->records.size() <= 64'000 || batch->head.records == 1) << batch->records.size();
+    ASSERT_TRUE(in_.Take(BytesOf(batch), 0, Room).ok());
+    ASSERT_TRUE(out.Accepted(10, in_.accepted()).ok());
+  }
+  ASSERT_EQ(in_.tail().size(), 3 * values.size());
+  for (size_t i = 0; i < in_.tail().size(); ++i) {
+    EXPECT_EQ(in_.tail()[i].value, values[i % values.size()]) << i;
+    EXPECT_EQ(in_.tail()[i].key, i < values.size() ? "k" : "many");
+  }
+  out.Commit({});
+  EXPECT_EQ(out.kept_bytes(), 0u);
+}
+
+// As who lacks room does, to make some: what it applies may be of the batch that it takes.
+TEST_F(StreamTest, RecordsOfTheBatchThatIsTakenMayBeApplied) {
+  ASSERT_TRUE(out_.Follow(10, 0).ok());
+  for (int i = 0; i < 4; ++i) Append(std::string(100, static_cast<char>('a' + i)));
+  out_.Commit({});
+  std::string applied;
+  const auto apply = [&](const Record&) {
+    for (; in_.ToApply() != nullptr; in_.Applied()) applied += std::string(in_.ToApply()->value);
+    return true;
+  };
+  ASSERT_TRUE(in_.Take(BytesOf(out_.NextBatch(10, kPlenty, 0)), 0, apply).ok());
+  EXPECT_EQ(applied, std::string(100, 'a') + std::string(100, 'b') + std::string(100, 'c'));
+  ASSERT_NE(in_.ToApply(), nullptr);
+  EXPECT_EQ(in_.ToApply()->value, std::string(100, 'd'));
 }
 
 TEST_F(StreamTest, WhatIsMissingTornOrOfAnotherEpochIsNotAccepted) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   Append("a");
-  const std::string first = out_.NextBatch(10, kPlenty, 0);
+  const std::string first = BytesOf(out_.NextBatch(10, kPlenty, 0));
   Append("b");
-  const std::string second = out_.NextBatch(10, kPlenty, 0);
+  const std::string second = BytesOf(out_.NextBatch(10, kPlenty, 0));
   EXPECT_TRUE(absl::IsFailedPrecondition(in_.Take(second, 0, Room)));
   EXPECT_TRUE(absl::IsInvalidArgument(in_.Take(first.substr(1), 0, Room)));
   IncomingStream other(3, 1, 0), others(2, 9, 0);
@@ -246,7 +300,7 @@ TEST_F(StreamTest, ABackupWithoutRoomAcceptsWhatCameBefore) {
   Append("a");
   Append("too long");
   Append("c");
-  const std::string batch = out_.NextBatch(10, kPlenty, 0);
+  const std::string batch = BytesOf(out_.NextBatch(10, kPlenty, 0));
   const auto small = [](const Record& record) { return record.value.size() < 3; };
   EXPECT_TRUE(absl::IsResourceExhausted(in_.Take(batch, 0, small)));
   EXPECT_EQ(in_.accepted(), 1);
@@ -279,9 +333,8 @@ TEST_F(StreamTest, APrimaryKeepsNoMoreThanItMayAndWhatIsNeeded) {
 TEST_F(StreamTest, WhoHasMoreThanANewPrimaryCountsWhenItHasCutThatOff) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   for (const char* key : {"a", "b", "c", "d"}) Append(key);
-  ASSERT_TRUE(in_.Take(out_.NextBatch(10, kPlenty, 0), 0, Room).ok());
-  std::deque<Record> tail(in_.tail().begin(), in_.tail().begin() + 2);
-  OutgoingStream next(3, 2, 3, std::move(tail), 1'000'000);
+  ASSERT_TRUE(in_.Take(BytesOf(out_.NextBatch(10, kPlenty, 0)), 0, Room).ok());
+  OutgoingStream next(3, 2, 3, {in_.tail()[0], in_.tail()[1]}, 1'000'000);
   in_.EnterEpoch(3, 2);
   EXPECT_EQ(*next.Follow(10, in_.accepted()), 2);
   EXPECT_EQ(next.Commit({10}), 0) << "it may be promoted, and would keep what this one lacks";
@@ -289,7 +342,7 @@ TEST_F(StreamTest, WhoHasMoreThanANewPrimaryCountsWhenItHasCutThatOff) {
   ASSERT_TRUE(next.Accepted(10, in_.accepted()).ok());
   EXPECT_EQ(next.Commit({10}), 2);
   ASSERT_EQ(*next.Append(Put("e", "v")), 3);
-  ASSERT_TRUE(in_.Take(next.NextBatch(10, kPlenty, 0), 0, Room).ok());
+  ASSERT_TRUE(in_.Take(BytesOf(next.NextBatch(10, kPlenty, 0)), 0, Room).ok());
   EXPECT_EQ(in_.tail().back().key, "e");
   EXPECT_EQ(in_.accepted(), 3);
 }
@@ -362,12 +415,12 @@ class History {
     return backups;
   }
 
-  void Lead(size_t next, std::deque<Record> tail) {
+  void Lead(size_t next, const std::deque<Record>& tail) {
     primary_ = next;
     ++epoch_;
     IncomingStream& in = *replicas_[next]->in;
     begin_ = in.accepted();
-    out_ = std::make_unique<OutgoingStream>(epoch_, next, in.accepted() + 1, std::move(tail), 2'000);
+    out_ = std::make_unique<OutgoingStream>(epoch_, next, in.accepted() + 1, tail, 2'000);
     for (const uint64_t backup : Backups()) {
       replicas_[backup]->in->EnterEpoch(epoch_, next);
       Connect(backup);
@@ -400,7 +453,7 @@ class History {
   void Deliver(size_t i) {
     if (i == primary_) return;
     Replica& replica = *replicas_[i];
-    std::string batch = out_->NextBatch(i, 1 + Any(300), 0);
+    std::string batch = BytesOf(out_->NextBatch(i, 1 + Any(300), 0));
     if (batch.empty() && !calm_) batch = replica.late;
     if (batch.empty()) return;
     if (!calm_) {
@@ -424,7 +477,7 @@ class History {
     const auto room = [this](const Record&) { return calm_ || Any(10) != 0; };
     const absl::Status status = replica.in->Take(batch, 0, room);
     while (const Record* const record = replica.in->ToApply()) {
-      replica.table.push_back(record->value);
+      replica.table.emplace_back(record->value);
       replica.in->Applied();
     }
     if (!status.ok()) {
@@ -441,13 +494,13 @@ class History {
     const size_t old = primary_;
     const size_t next = (old + 1 + Any(2)) % 3;
     EXPECT_GE(replicas_[next]->in->accepted(), acknowledged_);
-    std::deque<Record> tail = replicas_[next]->in->tail();
-    for (const Record& record : tail) written_[record.sequence] = record.value;
+    const std::deque<Record>& tail = replicas_[next]->in->tail();
+    for (const Record& record : tail) written_[record.sequence] = std::string(record.value);
     auto filled = std::make_unique<Replica>();
     filled->table = replicas_[next]->table;
     filled->in = std::make_unique<IncomingStream>(0, 0, filled->table.size());
     replicas_[old] = std::move(filled);
-    Lead(next, std::move(tail));
+    Lead(next, tail);
   }
 
   void Step() {

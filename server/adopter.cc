@@ -10,33 +10,36 @@ namespace farlook::server {
 
 using cluster::Record;
 
-namespace {
+Adopter::Write::Write(const Record& of)
+    : kind(of.kind),
+      version(of.version),
+      expires_ms(of.expires_ms),
+      flags(of.flags),
+      item_kind(of.item_kind),
+      key(of.key),
+      value(of.value),
+      bytes(of.bytes()),
+      covers{of.sequence} {}
 
 // Nobody's request: whom the giver told of it asks the giver again.
-RecordStream::Record ItemRecordOf(const Record& record) {
-  using Kind = RecordStream::Kind;
-  const Kind kind = record.kind == Record::Kind::kPut      ? Kind::kPut
-                    : record.kind == Record::Kind::kDelete ? Kind::kDelete
-                                                           : Kind::kTouch;
+Record Adopter::Write::AsRecord() const {
   return {.kind = kind,
-          .version = record.version,
-          .expires_ms = record.expires_ms,
-          .flags = record.flags,
-          .item_kind = record.item_kind,
-          .key = record.key,
-          .value = record.value};
+          .version = version,
+          .expires_ms = expires_ms,
+          .flags = flags,
+          .item_kind = item_kind,
+          .key = key,
+          .value = value};
 }
-
-}  // namespace
 
 Adopter::~Adopter() {
   for (const uint64_t hash : begun_) parts_.gate->Leave(hash, keys_.at(hash).begun);
 }
 
-absl::Status Adopter::Take(absl::string_view batch) {
+absl::Status Adopter::Take(std::string batch) {
   // The giver's epoch may change meanwhile, as when it adds a backup: the stream is the same while the primary is.
   if (const auto epoch = cluster::EpochOf(batch); epoch.has_value()) stream_.EnterEpoch(*epoch, giver_);
-  return stream_.Take(batch, parts_.time.At(parts_.clock->NowNs()), [this](const Record& record) {
+  return stream_.Take(std::move(batch), parts_.time.At(parts_.clock->NowNs()), [this](const Record& record) {
     kept_bytes_ += record.bytes();
     return true;
   });
@@ -92,32 +95,34 @@ bool Adopter::Add(const Record& record, uint64_t hash) {
   const auto [found, is_new] = keys_.try_emplace(hash);
   Key& key = found->second;
   if (is_new) {
-    key.now = {record, {record.sequence}};
+    key.now = Write(record);
     Begin(hash, &key);
     return true;
   }
-  if (key.now.record.key != record.key) return false;
+  if (key.now.key != record.key) return false;
   if (!key.next.has_value()) {
-    key.next = {record, {record.sequence}};
+    key.next = Write(record);
     return true;
   }
-  Record& next = key.next->record;
+  Write& next = *key.next;
   if (record.kind != Record::Kind::kTouch || next.kind == Record::Kind::kTouch) {
-    kept_bytes_ -= next.bytes();
+    kept_bytes_ -= next.bytes;
     if (next.kind == Record::Kind::kPut) Owe(next.version);
-    next = record;
+    std::vector<uint64_t> covers = std::move(next.covers);
+    next = Write(record);
+    next.covers = std::move(covers);
   } else {
     kept_bytes_ -= record.bytes();
     if (next.kind == Record::Kind::kPut) next.expires_ms = record.expires_ms;
   }
-  key.next->covers.push_back(record.sequence);
+  next.covers.push_back(record.sequence);
   return true;
 }
 
 // False: it is among those that stalled.
 bool Adopter::Begin(uint64_t hash, Key* key) {
-  const Record& record = key->now.record;
-  key->begun = parts_.gate->Adopt(hash, ItemRecordOf(record));
+  const Record record = key->now.AsRecord();
+  key->begun = parts_.gate->Adopt(hash, record);
   const kv::Code code = key->begun.outcome.code;
   if (code == kv::Code::kBusy || code == kv::Code::kMakingRoom) {
     stalled_.push_back(hash);
@@ -147,7 +152,7 @@ bool Adopter::EndNext() {
     failed_ = absl::ResourceExhaustedError("the index of this group's table has no room");
     return false;
   }
-  if (key.now.record.kind == Record::Kind::kPut) ++items_;
+  if (key.now.kind == Record::Kind::kPut) ++items_;
   Ended(hash);
   return true;
 }
@@ -156,7 +161,7 @@ bool Adopter::EndNext() {
 void Adopter::Ended(uint64_t hash) {
   const auto found = keys_.find(hash);
   Key& key = found->second;
-  kept_bytes_ -= key.now.record.bytes();
+  kept_bytes_ -= key.now.bytes;
   for (const uint64_t sequence : key.now.covers) Accept(sequence);
   if (!key.next.has_value()) {
     keys_.erase(found);

@@ -19,11 +19,11 @@
 #include <deque>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "cluster/record.h"
 #include "cluster/stream.h"
 #include "kv/cluster_map.h"
@@ -58,7 +58,7 @@ class Adopter final : public RecordSink {
   ~Adopter() override;
 
   // Keeps it; Pump() carries it out. Errors: as of cluster::IncomingStream.
-  absl::Status Take(absl::string_view batch) override;
+  absl::Status Take(std::string batch) override;
   // Whoever takes slots is never ahead.
   absl::Status Cut(uint64_t to) override;
   uint64_t accepted() const override { return told_; }
@@ -79,11 +79,21 @@ class Adopter final : public RecordSink {
   static constexpr size_t kMostKeptBytes = 4 << 20;
   static constexpr size_t kMostUnderWay = 4096;
 
-  // Of a key: the record that is being carried out, or about to be, and what comes after it.
+  // What a record says of a key, when the batch that it came in may be gone.
   struct Write {
-    cluster::Record record = {};
+    Write() = default;
+    explicit Write(const cluster::Record& of);
+    cluster::Record AsRecord() const;
+
+    cluster::Record::Kind kind = cluster::Record::Kind::kPut;
+    uint64_t version = 0, expires_ms = 0;
+    uint8_t flags = 0;
+    kv::ItemKind item_kind = kv::ItemKind::kValue;
+    std::string key = {}, value = {};
+    size_t bytes = 0;                   // of the record
     std::vector<uint64_t> covers = {};  // sequences that are accepted with it
   };
+  // Of a key: what is being carried out, or about to be, and what comes after it.
   struct Key {
     Write now = {};
     CommitGate::Begun begun = {};

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cluster/batch_testing.h"
 #include "gtest/gtest.h"
 #include "kv/sanitized.h"
 #include "server/eraser.h"
@@ -107,7 +108,7 @@ class AdopterTest : public ::testing::Test {
   }
   // A batch, if there is one.
   bool Take(size_t most_bytes = 2000) {
-    const std::string batch = *giver_.stream.NextBatch(feed_, most_bytes, giver_.t.ShownTime(), true);
+    const std::string batch = cluster::BytesOf(*giver_.stream.NextBatch(feed_, most_bytes, giver_.t.ShownTime(), true));
     if (batch.empty()) return false;
     const absl::Status taken = adopter_->Take(batch);
     EXPECT_TRUE(taken.ok()) << taken;
@@ -373,7 +374,7 @@ TEST_F(AdopterTest, WhatIsTornOrAnothersIsNotTaken) {
   FakeCall* call = giver_.t.Connect();
   Begin();
   ASSERT_EQ(Do(call, MakePut(0, Key(true), "one")), Code::kOk);
-  std::string batch = *giver_.stream.NextBatch(feed_, 2000, 0, true);
+  std::string batch = cluster::BytesOf(*giver_.stream.NextBatch(feed_, 2000, 0, true));
   std::string torn = batch;
   torn.back() = static_cast<char>(torn.back() ^ 1);
   EXPECT_TRUE(absl::IsInvalidArgument(adopter_->Take(torn)));
@@ -389,7 +390,7 @@ TEST_F(AdopterTest, VersionsThatNoTableHasAreNotTaken) {
   FakeCall* call = giver_.t.Connect();
   ASSERT_EQ(Do(call, MakePut(0, Key(true), "one")), Code::kOk);
   Begin();
-  giver_.stream.Append({.kind = RecordStream::Kind::kVersions, .version = kv::kEndOfVersions});
+  giver_.stream.Append({.kind = cluster::Record::Kind::kVersions, .version = kv::kEndOfVersions});
   ASSERT_TRUE(Take());
   Pump();
   EXPECT_TRUE(absl::IsDataLoss(adopter_->failed())) << adopter_->failed();

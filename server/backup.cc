@@ -1,7 +1,8 @@
 #include "server/backup.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "kv/message.h"
 #include "kv/words.h"
 
@@ -13,12 +14,13 @@ Backup::Backup(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock
                uint64_t primary, uint64_t accepted)
     : table_(table), locks_(locks), clock_(clock), time_(time), stream_(epoch, primary, accepted) {}
 
-absl::Status Backup::Take(absl::string_view batch) {
+absl::Status Backup::Take(std::string batch) {
   if (!failed_.ok()) return failed_;
   now_ns_ = clock_->NowNs();
   const absl::Status taken =
-      stream_.Take(batch, time_.At(now_ns_), [this](const Record& record) { return Reserve(record); });
+      stream_.Take(std::move(batch), time_.At(now_ns_), [this](const Record& record) { return Reserve(record); });
   absl::Status applied = ApplyCommitted();
+  held_.Release();
   if (failed_.ok() && absl::IsResourceExhausted(taken)) failed_ = taken;
   if (!failed_.ok()) return failed_;
   return applied.ok() ? taken : applied;
@@ -32,12 +34,13 @@ absl::Status Backup::Cut(uint64_t to) {
   while (stream_.accepted() > to) {
     if (stream_.tail().back().kind == Record::Kind::kPut) {
       const kv::Reservation& reservation = reserved_.back();
-      absl::MutexLock lock(locks_->of(reservation.hash));
+      held_.Take(locks_->of(reservation.hash));
       table_->Abandon(reservation);
       reserved_.pop_back();
     }
     stream_.CutNewest();
   }
+  held_.Release();
   return absl::OkStatus();
 }
 
@@ -46,6 +49,7 @@ absl::Status Backup::Promote() {
   stream_.CommitAll();
   absl::Status applied = ApplyCommitted();
   while (UseAside()) continue;
+  held_.Release();
   if (!applied.ok() || unplaced_.empty()) return applied;
   return failed_ = absl::ResourceExhaustedError(
              absl::StrCat("the index has no place for ", unplaced_.size(), " keys: the table must be filled anew"));
@@ -72,7 +76,7 @@ bool Backup::SetAside(size_t pieces) {
     kv::Reservation piece;
     kv::Code code = kv::Code::kMakingRoom;
     while (code == kv::Code::kMakingRoom) {
-      absl::MutexLock lock(locks_->at(0));
+      held_.Take(locks_->at(0));
       code = table_->Reserve(/*hash=*/0, "aside", kAsideBytes, &piece, now_ns_);
     }
     if (code != kv::Code::kOk) return false;
@@ -84,7 +88,7 @@ bool Backup::SetAside(size_t pieces) {
 // Gives some of it to who lacks memory. False: there is none.
 bool Backup::UseAside() {
   if (set_aside_.empty()) return false;
-  absl::MutexLock lock(locks_->of(set_aside_.back().hash));
+  held_.Take(locks_->of(set_aside_.back().hash));
   table_->Abandon(set_aside_.back());
   set_aside_.pop_back();
   return true;
@@ -99,7 +103,8 @@ kv::Code Backup::Copy(const Record& record, uint64_t hash) {
   constexpr int kMostTries = 20'000;
   for (int tries = 0; code == kv::Code::kMakingRoom; ++tries) {
     if (tries == kMostTries) return kv::Code::kNoMemory;
-    absl::MutexLock lock(locks_->of(hash));
+    if (tries > 0) held_.Release();
+    held_.Take(locks_->of(hash));
     code = table_->ReserveCopy(hash, record.key, record.value.size(), record.version, &reservation, now_ns_,
                                record.flags, record.item_kind);
   }
@@ -134,7 +139,7 @@ bool Backup::Reserve(const Record& record) {
 // Of a put, the first that is reserved.
 kv::Code Backup::Publish(const Record& record) {
   const kv::Reservation& reservation = reserved_.front();
-  absl::MutexLock lock(locks_->of(reservation.hash));
+  held_.Take(locks_->of(reservation.hash));
   kv::PutParams params;
   params.expiry_ms = record.expires_ms;
   return table_->Publish(reservation, params, now_ns_).code;
@@ -155,23 +160,23 @@ absl::Status Backup::Apply(const Record& record) {
       }
       if (code == kv::Code::kOk) {
         reserved_.pop_front();
-        unplaced_.erase(record.key);
+        if (!unplaced_.empty()) unplaced_.erase(record.key);
       } else if (code == kv::Code::kIndexFull) {
-        unplaced_.insert(record.key);
+        unplaced_.emplace(record.key);
         code = kv::Code::kOk;
       }
       break;
     case Record::Kind::kDelete: {
       const uint64_t hash = table_->HashOf(record.key);
-      absl::MutexLock lock(locks_->of(hash));
+      held_.Take(locks_->of(hash));
       code = table_->Erase(hash, record.key, /*has_expired=*/record.session == 0, now_ns_).code;
       if (code == kv::Code::kNotFound) code = kv::Code::kOk;  // a write of it was undone
-      unplaced_.erase(record.key);
+      if (!unplaced_.empty()) unplaced_.erase(record.key);
       break;
     }
     case Record::Kind::kTouch: {
       const uint64_t hash = table_->HashOf(record.key);
-      absl::MutexLock lock(locks_->of(hash));
+      held_.Take(locks_->of(hash));
       code = table_->Touch(hash, record.key, record.expires_ms, now_ns_).code;
       if (code == kv::Code::kNotFound) code = kv::Code::kOk;  // a joiner's copy is yet to come, and says this too
       break;
@@ -183,7 +188,7 @@ absl::Status Backup::Apply(const Record& record) {
       outcomes_.NoteLost(record.session);
       return absl::OkStatus();
     case Record::Kind::kVersions: {
-      absl::MutexLock lock(locks_->at(table_->PartitionOfVersion(record.version)));
+      held_.Take(locks_->at(table_->PartitionOfVersion(record.version)));
       table_->RaiseVersions(record.version);
       return absl::OkStatus();
     }
@@ -195,7 +200,7 @@ absl::Status Backup::Apply(const Record& record) {
                                                      kv::CodeName(code), "): the table must be filled anew"));
   }
   if (record.session != 0) {
-    outcomes_.Note(record.session, {record.number, static_cast<kv::Code>(record.outcome), record.told});
+    outcomes_.Note(record.session, {record.number, record.outcome, record.told});
   }
   return absl::OkStatus();
 }

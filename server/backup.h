@@ -45,7 +45,7 @@ class Backup final : public RecordSink {
   // RESOURCE_EXHAUSTED, and all that follows: this table has no room where the primary's has; only a new one, which is
   // filled, can follow. What was accepted before can be promoted. DATA_LOSS: a record that no table of this shape can
   // have made.
-  absl::Status Take(absl::string_view batch) override;
+  absl::Status Take(std::string batch) override;
 
   // From now on it hears `primary`.
   void EnterEpoch(uint64_t epoch, uint64_t primary) { stream_.EnterEpoch(epoch, primary); }
@@ -85,6 +85,7 @@ class Backup final : public RecordSink {
   const rdma::Clock* const clock_;
   const ServerTime time_;
   cluster::IncomingStream stream_;
+  HeldLock held_;                         // while a call is carried out
   std::deque<kv::Reservation> reserved_;  // of the puts in the stream's tail
   std::vector<kv::Reservation> set_aside_;
   // Keys for which the index has no place, as the primary's had none most likely: its next record of the key says so.

@@ -1,6 +1,7 @@
 // A primary and its backup in one thread: what the test carries from one to the other arrives.
 #include "server/backup.h"
 
+#include <deque>
 #include <map>
 #include <random>
 #include <string>
@@ -9,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "cluster/batch_testing.h"
 #include "gtest/gtest.h"
 #include "kv/counter_value.h"
 #include "kv/item.h"
@@ -19,7 +22,6 @@
 namespace farlook::server {
 namespace {
 
-using cluster::Batch;
 using cluster::Record;
 using kv::Code;
 using kv::Condition;
@@ -30,8 +32,7 @@ constexpr size_t kRegionBytes = 32 << 20;
 
 std::string BatchOf(std::vector<Record> records, uint64_t first, uint64_t commit, uint64_t epoch = kEpoch) {
   for (size_t i = 0; i < records.size(); ++i) records[i].sequence = first + i;
-  return cluster::EncodeBatch(
-      {.epoch = epoch, .primary = kPrimary, .commit = commit, .first = first, .records = std::move(records)});
+  return cluster::EncodeBatch({.epoch = epoch, .primary = kPrimary, .commit = commit, .first = first}, records);
 }
 
 constexpr RequestType kCounterTypes[] = {RequestType::kCounterCreate, RequestType::kCounterAdd,
@@ -52,7 +53,9 @@ class BackupTest : public ::testing::Test {
     ASSERT_TRUE(feed.ok()) << feed.status();
     feed_ = *feed;
   }
-  std::string Next(size_t most_bytes) { return *stream_.NextBatch(feed_, most_bytes, t_.ShownTime(), true); }
+  std::string Next(size_t most_bytes) {
+    return cluster::BytesOf(*stream_.NextBatch(feed_, most_bytes, t_.ShownTime(), true));
+  }
 
   // Carries what there is, and acceptances back; of each batch at most so much.
   void Replicate(size_t most_bytes = 4000) {
@@ -137,12 +140,13 @@ TEST_F(BackupTest, NothingOfARecordIsSeenBeforeItIsCommitted) {
 TEST_F(BackupTest, WhatItsNewPrimaryLacksIsCutOff) {
   const uint64_t partition = static_cast<uint64_t>(b_.table().PartitionOf(b_.table().HashOf("key1")));
   const auto put = [&](uint64_t step, absl::string_view value) {
-    return Record{.version = step << 1 | partition, .key = "key1", .value = std::string(value)};
+    return Record{.version = step << 1 | partition, .key = "key1", .value = value};
   };
   ASSERT_TRUE(backup_.Take(BatchOf({put(2, "a")}, 1, 0)).ok());
   const uint64_t used_bytes = b_.table().stats().used_bytes;
   const Record outcome = {.kind = Record::Kind::kOutcome, .session = 7, .number = 1};
-  ASSERT_TRUE(backup_.Take(BatchOf({put(4, std::string(3000, 'x')), outcome, put(6, "y")}, 2, 1)).ok());
+  const std::string longer(3000, 'x');
+  ASSERT_TRUE(backup_.Take(BatchOf({put(4, longer), outcome, put(6, "y")}, 2, 1)).ok());
   EXPECT_EQ(backup_.accepted(), 4u);
   backup_.EnterEpoch(kEpoch + 1, kPrimary);
   ASSERT_TRUE(backup_.Cut(1).ok());
@@ -291,12 +295,13 @@ TEST_F(BackupTest, VersionsThatNoTableHasAreNotTaken) {
 TEST_F(BackupTest, WithoutRoomItAcceptsNoMore) {
   TestWorker small(16 << 20);
   Backup backup(&small.table(), &small.locks(), &small.clock, ServerTime(), kEpoch, kPrimary);
+  const std::string value(1 << 20, 'v');
   absl::Status taken = absl::OkStatus();
   uint64_t sequence = 1;
   for (; taken.ok() && sequence < 100; ++sequence) {
     const std::string key = absl::StrCat("key", sequence);
     const uint64_t partition = static_cast<uint64_t>(small.table().PartitionOf(small.table().HashOf(key)));
-    const Record put{.version = (sequence + 1) << 1 | partition, .key = key, .value = std::string(1 << 20, 'v')};
+    const Record put{.version = (sequence + 1) << 1 | partition, .key = key, .value = value};
     taken = backup.Take(BatchOf({put}, sequence, sequence));
   }
   EXPECT_TRUE(absl::IsResourceExhausted(taken)) << taken;
@@ -309,9 +314,10 @@ TEST_F(BackupTest, WithoutRoomItAcceptsNoMore) {
 TEST_F(BackupTest, WithoutRoomItAppliesWhatIsCommittedFirst) {
   TestWorker small(16 << 20);
   Backup backup(&small.table(), &small.locks(), &small.clock, ServerTime(), kEpoch, kPrimary);
-  const auto put = [&small](uint64_t sequence, const std::string& key) {
+  const std::string value(1 << 20, 'v');
+  const auto put = [&](uint64_t sequence, absl::string_view key) {
     const uint64_t partition = static_cast<uint64_t>(small.table().PartitionOf(small.table().HashOf(key)));
-    return Record{.version = (sequence + 1) << 1 | partition, .key = key, .value = std::string(1 << 20, 'v')};
+    return Record{.version = (sequence + 1) << 1 | partition, .key = key, .value = value};
   };
   uint64_t sequence = 1;
   for (; backup.Take(BatchOf({put(sequence, "key")}, sequence, 0)).ok() && sequence < 100; ++sequence) continue;
@@ -337,9 +343,10 @@ TEST_F(BackupTest, TheIndexHasRoomForWhatWasAccepted) {
   absl::Status taken = absl::OkStatus();
   while (taken.ok()) {
     std::vector<Record> records;
+    std::deque<std::string> keys;
     const uint64_t first = sequence + 1;
     for (int i = 0; i < 500; ++i) {
-      const std::string key = absl::StrCat("key", ++sequence);
+      const std::string& key = keys.emplace_back(absl::StrCat("key", ++sequence));
       const uint64_t partition = static_cast<uint64_t>(small.table().PartitionOf(small.table().HashOf(key)));
       records.push_back({.version = (sequence + 1) << 1 | partition, .key = key});
     }
@@ -361,8 +368,9 @@ TEST_F(BackupTest, OneWithoutRoomForMoreOverwritesSaysSo) {
   TestWorker small(16 << 20);
   Backup backup(&small.table(), &small.locks(), &small.clock, ServerTime(), kEpoch, kPrimary);
   const std::string value(3'000, 'v');
+  std::deque<std::string> keys;
   const auto put_of = [&](int number) -> Record {
-    const std::string key = absl::StrCat("key", number);
+    const std::string& key = keys.emplace_back(absl::StrCat("key", number));
     const uint64_t partition = static_cast<uint64_t>(small.table().PartitionOf(small.table().HashOf(key)));
     return {.version = static_cast<uint64_t>(1'000'000 + number) << 1 | partition, .key = key, .value = value};
   };
@@ -385,11 +393,8 @@ TEST_F(BackupTest, OneWithoutRoomForMoreOverwritesSaysSo) {
 TEST_F(BackupTest, WhatThePrimaryUndoesNeedsNoPlace) {
   const uint64_t partition = static_cast<uint64_t>(b_.table().PartitionOf(b_.table().HashOf("key1")));
   const Record put{.session = 7, .number = 1, .version = 2 << 1 | partition, .key = "key1", .value = "v"};
-  const Record undo{.kind = Record::Kind::kDelete,
-                    .session = 7,
-                    .number = 1,
-                    .outcome = static_cast<uint8_t>(Code::kIndexFull),
-                    .key = "key1"};
+  const Record undo{
+      .kind = Record::Kind::kDelete, .session = 7, .number = 1, .outcome = Code::kIndexFull, .key = "key1"};
   ASSERT_TRUE(backup_.Take(BatchOf({put, undo}, 1, 2)).ok());
   EXPECT_EQ(b_.ReadKey("key1"), std::nullopt);
   EXPECT_EQ(backup_.outcomes().sessions().front().told.front().code, Code::kIndexFull);

@@ -190,7 +190,7 @@ CommitGate::Begun CommitGate::BeginReserved(const kv::Reservation& reservation, 
                 {kv::Code::kOk, reservation.version, reservation.slot});
 }
 
-CommitGate::Begun CommitGate::Adopt(uint64_t hash, const RecordStream::Record& record) {
+CommitGate::Begun CommitGate::Adopt(uint64_t hash, const cluster::Record& record) {
   TimedLock lock(locks_->of(hash), nullptr);
   if (MarkBusy(hash)) return {Outcome(kv::Code::kBusy)};
   Pending pending;
@@ -344,7 +344,7 @@ size_t CommitGate::EndErrands(LockTimes* times) {
 // ---- All that is appended.
 
 CommitGate::Begun CommitGate::Confirm(const Outcome& outcome) {
-  const uint64_t sequence = stream_->Append({});
+  const uint64_t sequence = stream_->Append({.kind = Kind::kOutcome});
   if (sequence == 0) return {Outcome(kv::Code::kBusy)};
   return {outcome, sequence};
 }
@@ -368,23 +368,24 @@ void CommitGate::RaiseVersions(uint64_t version) {
   table_->RaiseVersions(version);
 }
 
-CommitGate::Copied CommitGate::Copy(uint64_t hash, absl::string_view key, const kv::ItemView* item, uint64_t from) {
+CommitGate::CopyNeed CommitGate::NeedOfCopy(uint64_t hash, absl::string_view key, bool is_there, uint64_t from) {
   Keys& keys = KeysOf(hash);
   if (const auto found = keys.find(hash); found != keys.end() && found->second.key == key) {
-    if (found->second.sequence > from && found->second.kind != Kind::kTouch) return {Copied::Result::kNotNeeded};
+    if (found->second.sequence > from && found->second.kind != Kind::kTouch) return CopyNeed::kNotNeeded;
     found->second.wanted = true;
-    return {Copied::Result::kNotNow};
+    return CopyNeed::kNotNow;
   }
-  if (item == nullptr) return {Copied::Result::kNotNeeded};
-  const uint64_t sequence = stream_->Append({.kind = Kind::kPut,
-                                             .version = item->version,
-                                             .expires_ms = item->expiry_ms,
-                                             .flags = item->flags,
-                                             .item_kind = item->kind,
-                                             .key = key,
-                                             .value = item->value});
-  if (sequence == 0) return {Copied::Result::kNotNow};
-  return {Copied::Result::kAppended, sequence};
+  return is_there ? CopyNeed::kNeeded : CopyNeed::kNotNeeded;
+}
+
+cluster::Record CommitGate::CopyOf(const kv::ItemView& item) {
+  return {.kind = Kind::kPut,
+          .version = item.version,
+          .expires_ms = item.expiry_ms,
+          .flags = item.flags,
+          .item_kind = item.kind,
+          .key = item.key,
+          .value = item.value};
 }
 
 // Says to the members that the key is what it was before, and what the asker is told. False: the stream is full.

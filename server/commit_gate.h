@@ -40,6 +40,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "cluster/record.h"
 #include "kv/cluster_map.h"
 #include "kv/message.h"
 #include "kv/table.h"
@@ -56,28 +58,20 @@ namespace farlook::server {
 // To whom records go.
 class RecordStream {
  public:
-  enum class Kind : uint8_t { kPut, kDelete, kOutcome, kSession, kLost, kTouch, kVersions };  // as of cluster::Record
-  struct Record {
-    Kind kind = Kind::kOutcome;
-    uint64_t session = 0, number = 0;  // of the request; 0: nobody's
-    kv::Code outcome = kv::Code::kOk;
-    uint64_t told = 0;        // Outcome::told()
-    uint64_t version = 0;     // of a put's item
-    uint64_t expires_ms = 0;  // of what a put or touch leaves, on the server's clock; 0: never
-    uint8_t flags = 0;        // of the item
-    kv::ItemKind item_kind = kv::ItemKind::kValue;
-    absl::string_view key = {}, value = {};
-  };
-
   virtual ~RecordStream() = default;
-  // The record's sequence, above all before. 0: members are so far behind that nothing more is kept for them. One that
-  // is not behind is never refused a record. Any thread, with the lock of a partition.
-  virtual uint64_t Append(const Record& record) = 0;
+  // Gives the records, whose own sequences do not matter, the next ones above all before, and returns the last. Of none
+  // it is nothing. 0: members are so
+  // far behind that nothing more is kept for them. One that is not behind is never refused a record. Any thread, with
+  // the lock of a partition.
+  virtual uint64_t Append(absl::Span<const cluster::Record> records) = 0;
+  uint64_t Append(const cluster::Record& record) { return Append(absl::MakeConstSpan(&record, 1)); }
   // All members accepted the records up to this sequence; never less than before. Any thread.
   virtual uint64_t committed() const = 0;
 };
 
 class CommitGate {
+  using Kind = cluster::Record::Kind;
+
  public:
   // The table keeps what has expired (TableOptions). All outlive it.
   CommitGate(kv::Table* table, PartitionLocks* locks, const rdma::Clock* clock, ServerTime time, RecordStream* stream);
@@ -106,14 +100,12 @@ class CommitGate {
   // Appends whose a session is; what was told of a request before; that a session is lost. False: the stream is full.
   bool Introduce(const Session& session);
   bool Tell(Asker asker, const Outcome& outcome) { return Refuse(outcome, asker).sequence != 0; }
-  bool TellLost(uint64_t session) {
-    return stream_->Append({.kind = RecordStream::Kind::kLost, .session = session}) != 0;
-  }
+  bool TellLost(uint64_t session) { return stream_->Append({.kind = Kind::kLost, .session = session}) != 0; }
 
   // Of a primary that takes slots: carries out what another group's primary said of an item, which keeps its version.
   // `record` is nobody's. As of Begin(), but that nothing is judged: what changes an item that is not there is over at
   // once, with kOk and without a sequence.
-  Begun Adopt(uint64_t hash, const RecordStream::Record& record);
+  Begun Adopt(uint64_t hash, const cluster::Record& record);
 
   // Publishes what Begin() took, now that `begun->sequence` is committed. True: `begun->outcome` is to be told. False:
   // wait for `begun->sequence`, which is another one now, or the same, and call again.
@@ -139,22 +131,21 @@ class CommitGate {
   // Whether a write to a key of this hash would find it kBusy; then turn() changes when that is over.
   bool Busy(uint64_t hash);
 
-  // Appends a copy of the key's published item, null if there is none, for who follows the stream from the record after
-  // `from` on. REQUIRES the lock of the key's partition.
-  struct Copied {
-    enum class Result : uint8_t {
-      kAppended,   // with this sequence
-      kNotNeeded,  // a record after `from` says what the key will be; or there is nothing to copy
-      kNotNow,     // the stream is full, or a write of the key that is under way must end first
-    };
-    Result result;
-    uint64_t sequence = 0;
+  // Whether a copy of the key's published item, if `is_there`, is to be appended for who follows the stream from the
+  // record after `from` on. REQUIRES the lock of the key's partition, until the copy is.
+  enum class CopyNeed : uint8_t {
+    kNeeded,
+    kNotNeeded,  // a record after `from` says what the key will be; or there is nothing to copy
+    kNotNow,     // a write of the key that is under way must end first
   };
-  Copied Copy(uint64_t hash, absl::string_view key, const kv::ItemView* item, uint64_t from);
+  CopyNeed NeedOfCopy(uint64_t hash, absl::string_view key, bool is_there, uint64_t from);
+  static cluster::Record CopyOf(const kv::ItemView& item);
+  // The last one's sequence. 0: the stream is full.
+  uint64_t AppendCopies(absl::Span<const cluster::Record> copies) { return stream_->Append(copies); }
 
-  // What Copy() alone would miss of a partition: writes under way of records up to `from`, of keys that may not be
-  // there yet, are shown; and records say up to where its versions are used, also by items that are gone. The sequence;
-  // 0: the stream is full, and nothing is shown. REQUIRES the partition's lock.
+  // What copies of items alone would miss of a partition: writes under way of records up to `from`, of keys that may
+  // not be there yet, are shown; and records say up to where its versions are used, also by items that are gone. The
+  // sequence; 0: the stream is full, and nothing is shown. REQUIRES the partition's lock.
   uint64_t BeginCopies(int partition, uint64_t from,
                        absl::FunctionRef<void(uint64_t hash, absl::string_view key)> under_way);
   // Appends the latter. REQUIRES the partition's lock.
@@ -179,7 +170,6 @@ class CommitGate {
   Sleeper* AddWorker(std::function<void()> wake) { return &sleepers_.emplace_back(std::move(wake)); }
 
  private:
-  using Kind = RecordStream::Kind;
   // Errands that nobody waits for: records that are kept for them are not many.
   static constexpr size_t kMostErrands = 1024;
 

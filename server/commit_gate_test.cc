@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kv/gets.h"
 #include "kv/puts.h"
@@ -17,7 +18,7 @@ namespace {
 using kv::Code;
 using kv::Condition;
 using kv::RequestType;
-using Kind = RecordStream::Kind;
+using Kind = cluster::Record::Kind;
 
 class FakeStream final : public RecordStream {
  public:
@@ -30,11 +31,13 @@ class FakeStream final : public RecordStream {
     std::string key, value;
   };
 
-  uint64_t Append(const Record& record) override {
-    if (record.kind == Kind::kSession) return ++introduced;
-    if (records.size() - accepted >= most) return 0;
-    records.push_back({record.kind, record.session, record.number, record.outcome, record.told, record.version,
-                       record.expires_ms, record.item_kind, std::string(record.key), std::string(record.value)});
+  uint64_t Append(absl::Span<const cluster::Record> appended) override {
+    for (const cluster::Record& record : appended) {
+      if (record.kind == Kind::kSession) return ++introduced;
+      if (records.size() - accepted >= most) return 0;
+      records.push_back({record.kind, record.session, record.number, record.outcome, record.told, record.version,
+                         record.expires_ms, record.item_kind, std::string(record.key), std::string(record.value)});
+    }
     return records.size();
   }
   uint64_t committed() const override { return accepted; }

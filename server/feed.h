@@ -12,11 +12,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cluster/stream.h"
 #include "kv/handshake.h"
 
 namespace farlook::server {
@@ -43,8 +43,8 @@ class RecordSource {
   virtual absl::StatusOr<std::optional<Start>> StartOf(const FeedId& feed) = 0;
   // As of cluster::OutgoingStream, nothing for one that waits; `clock_us`: what the server's clock shows. ABORTED: a
   // later connection has taken this one's place, or the backup may not follow any more.
-  virtual absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us,
-                                                bool alone) = 0;
+  virtual absl::StatusOr<std::optional<cluster::OutgoingBatch>> NextBatch(const FeedId& feed, size_t most_bytes,
+                                                                          uint64_t clock_us, bool alone) = 0;
   virtual absl::Status Accepted(const FeedId& feed, uint64_t accepted) = 0;
   // The connection is over.
   virtual void Gone(const FeedId& feed) = 0;
@@ -61,14 +61,14 @@ struct Feed {
   Feed(const FeedId& of, kv::Follow said) : id(of), follow(std::move(said)) {}
 
   const FeedId id;
-  kv::Follow follow;           // what it said, and then the answer
-  bool is_begun = false;       // it has its answer
-  std::string batch = {};      // that is being sent
-  size_t sent = 0;             // of its bytes
-  uint64_t accepted = 0;       // as it told last
-  bool is_asked = false;       // it told the same again, and is to hear it
-  uint64_t told_commit = 0;    // what was committed, at least, when a batch was made last
-  int64_t tell_commit_ns = 0;  // when it is told what has been committed since; 0: nothing has
+  kv::Follow follow;                                 // what it said, and then the answer
+  bool is_begun = false;                             // it has its answer
+  std::optional<cluster::OutgoingBatch> batch = {};  // that is being sent: its head was
+  size_t sent = 0;                                   // of its records' bytes
+  uint64_t accepted = 0;                             // as it told last
+  bool is_asked = false;                             // it told the same again, and is to hear it
+  uint64_t told_commit = 0;                          // what was committed, at least, when a batch was made last
+  int64_t tell_commit_ns = 0;                        // when it is told what has been committed since; 0: nothing has
 };
 
 inline constexpr size_t kAcceptedBytes = 8;

@@ -149,9 +149,11 @@ void Follower::OnBatch(absl::string_view piece) {
   if (bytes > kLongestBatch || batch_.size() > bytes) {
     return Fail(absl::DataLossError(absl::StrCat("the primary sent a batch of impossible length, ", bytes)));
   }
-  if (batch_.size() < bytes) return;
-  const absl::Status taken = sink_->Take(batch_);
-  batch_.clear();
+  if (batch_.size() < bytes) {
+    batch_.reserve(bytes);
+    return;
+  }
+  const absl::Status taken = sink_->Take(std::exchange(batch_, {}));
   if (!taken.ok()) Fail(taken);
 }
 

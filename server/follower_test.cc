@@ -156,14 +156,14 @@ TEST_F(FollowerTest, AWorkerThatSleepsIsWokenOnceForWhatItHasToDo) {
   FakeCall* call = t_.Connect();
   // Nothing of it is this worker's.
   Sleep();
-  stream_.Append({});
+  stream_.Append({.kind = cluster::Record::Kind::kOutcome});
   stream_.SetMembers({});
   EXPECT_EQ(t_.wakes, 0);
   // A client waits for an answer.
   stream_.SetMembers({kMe});
   EXPECT_FALSE(t_.Ask(call, MakePut(1, "key", "value")).has_value());
   Sleep();
-  stream_.Append({});
+  stream_.Append({.kind = cluster::Record::Kind::kOutcome});
   EXPECT_EQ(t_.wakes, 0) << "nothing is committed by that";
   stream_.SetMembers({});
   t_.gate().Advanced();
@@ -188,8 +188,8 @@ TEST_F(FollowerTest, AWorkerThatSleepsIsWokenForItsBackup) {
   auto wire = Dial();
   Carry(*wire);
   Sleep();
-  stream_.Append({});
-  stream_.Append({});
+  stream_.Append({.kind = cluster::Record::Kind::kOutcome});
+  stream_.Append({.kind = cluster::Record::Kind::kOutcome});
   EXPECT_EQ(t_.wakes, 1);
   Carry(*wire);
   EXPECT_EQ(backup_.accepted(), 2u);
@@ -212,7 +212,7 @@ TEST_F(FollowerTest, AWorkerDoesNotSleepBeforeItHasSeenAll) {
   EXPECT_FALSE(t_.worker().Arm()) << "it is committed";
   t_.PollAll();
   EXPECT_TRUE(t_.worker().Arm());
-  stream_.Append({});
+  stream_.Append({.kind = cluster::Record::Kind::kOutcome});
   EXPECT_FALSE(t_.worker().Arm()) << "there is something to send";
   t_.PollAll();
   EXPECT_TRUE(t_.worker().Arm());

@@ -57,6 +57,7 @@ void Group::Attach(Parts parts) {
   parts_ = std::move(parts);
   stream_.OnAdvanced([this] { parts_.gate->Advanced(); });
   stream_.OnAppended([this] { parts_.gate->Appended(); });
+  stream_.OnRoom([this] { wake_.Wake(); });
 }
 
 void Group::Start(Parts parts) {

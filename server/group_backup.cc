@@ -142,7 +142,7 @@ void Group::ShareTail() {
   watched_.clear();
   std::deque<cluster::Record> tail;
   if (backup_ != nullptr) tail = backup_->stream().tail();
-  stream_.Lead(member_.epoch(), options_.incarnation, backup_ == nullptr ? 1 : backup_->accepted() + 1, std::move(tail),
+  stream_.Lead(member_.epoch(), options_.incarnation, backup_ == nullptr ? 1 : backup_->accepted() + 1, tail,
                member_.MustAccept());
   SetMembers();
 }

@@ -52,7 +52,7 @@ bool Group::HandOver() {
     return true;
   }
   if (may_come && handover_record_ == 0) {
-    handover_record_ = stream_.Append({});
+    handover_record_ = stream_.Append({.kind = cluster::Record::Kind::kOutcome});
     give_up_handover_at_ = Now() + kLongestHandover;
     return false;
   }
@@ -175,7 +175,10 @@ void Group::FillOne() {
 }
 
 Refill::Progress Group::CopySome(Refill* refill) {
-  if (!refill->is_done() && stream_.kept_bytes() > kCopiesAhead && Now() < copy_at_) return Refill::Progress::kWaits;
+  if (!refill->is_done() && stream_.kept_bytes() > kCopiesAhead && Now() < copy_at_ &&
+      stream_.AwaitRoom(kCopiesAhead / 2)) {
+    return Refill::Progress::kWaits;
+  }
   copy_at_ = Now() + kTick;
   return refill->Step(kBucketsOfAStep);
 }

@@ -8,42 +8,22 @@
 namespace farlook::server {
 namespace {
 
-cluster::Record::Kind KindOf(RecordStream::Kind kind) {
-  switch (kind) {
-    case RecordStream::Kind::kPut:
-      return cluster::Record::Kind::kPut;
-    case RecordStream::Kind::kDelete:
-      return cluster::Record::Kind::kDelete;
-    case RecordStream::Kind::kSession:
-      return cluster::Record::Kind::kSession;
-    case RecordStream::Kind::kLost:
-      return cluster::Record::Kind::kLost;
-    case RecordStream::Kind::kTouch:
-      return cluster::Record::Kind::kTouch;
-    case RecordStream::Kind::kVersions:
-      return cluster::Record::Kind::kVersions;
-    case RecordStream::Kind::kOutcome:
-      break;
-  }
-  return cluster::Record::Kind::kOutcome;
-}
-
 absl::Status GivenUp() {
   return absl::AbortedError("this backup follows over a later connection, or may not follow any more");
 }
 
 }  // namespace
 
-GroupStream::GroupStream(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail,
+GroupStream::GroupStream(uint64_t epoch, uint64_t primary, uint64_t next, const std::deque<cluster::Record>& tail,
                          size_t most_bytes)
     : most_bytes_(most_bytes) {
-  Lead(epoch, primary, next, std::move(tail));
+  Lead(epoch, primary, next, tail);
 }
 
-void GroupStream::Lead(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail,
+void GroupStream::Lead(uint64_t epoch, uint64_t primary, uint64_t next, const std::deque<cluster::Record>& tail,
                        const std::vector<uint64_t>& members) {
   absl::MutexLock lock(&mutex_);
-  stream_ = std::make_unique<cluster::OutgoingStream>(epoch, primary, next, std::move(tail), most_bytes_);
+  stream_ = std::make_unique<cluster::OutgoingStream>(epoch, primary, next, tail, most_bytes_);
   epoch_ = epoch;
   must_accept_.reset();
   expected_.clear();
@@ -58,24 +38,22 @@ void GroupStream::Cease() {
   expected_.clear();
 }
 
-uint64_t GroupStream::Append(const Record& record) {
-  cluster::Record copy{.kind = KindOf(record.kind),
-                       .session = record.session,
-                       .number = record.number,
-                       .outcome = static_cast<uint8_t>(record.outcome),
-                       .told = record.told,
-                       .version = record.version,
-                       .expires_ms = record.expires_ms,
-                       .flags = record.flags,
-                       .item_kind = record.item_kind,
-                       .key = std::string(record.key),
-                       .value = std::string(record.value)};
+uint64_t GroupStream::Append(absl::Span<const cluster::Record> records) {
+  std::shared_ptr<char[]> encoded;
+  if (const size_t bytes = cluster::BytesOf(records); bytes >= cluster::OutgoingStream::kLongBytes) {
+    encoded = std::make_shared_for_overwrite<char[]>(bytes);
+    char* to = encoded.get();
+    for (const cluster::Record& record : records) {
+      cluster::EncodeRecord(record, to);
+      to += record.bytes();
+    }
+  }
   uint64_t sequence = 0;
   bool has_room = false;
   {
     absl::MutexLock lock(&mutex_);
     if (stream_ == nullptr) return 0;
-    const absl::StatusOr<uint64_t> appended = stream_->Append(std::move(copy));
+    const absl::StatusOr<uint64_t> appended = stream_->Append(records, std::move(encoded));
     if (!appended.ok()) {
       refused_at_bytes_ = stream_->kept_bytes();
       return 0;
@@ -101,6 +79,13 @@ uint64_t GroupStream::last() const {
 size_t GroupStream::kept_bytes() const {
   absl::MutexLock lock(&mutex_);
   return stream_ == nullptr ? 0 : stream_->kept_bytes();
+}
+
+bool GroupStream::AwaitRoom(size_t most_bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (stream_ == nullptr || stream_->kept_bytes() <= most_bytes) return false;
+  awaited_bytes_ = most_bytes;
+  return true;
 }
 
 void GroupStream::SetMembers(std::vector<uint64_t> must_accept) {
@@ -241,15 +226,15 @@ GroupStream::Follower* GroupStream::Current(const FeedId& feed) {
                                                                                                        : &found->second;
 }
 
-absl::StatusOr<std::string> GroupStream::NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us,
-                                                   bool alone) {
+absl::StatusOr<std::optional<cluster::OutgoingBatch>> GroupStream::NextBatch(const FeedId& feed, size_t most_bytes,
+                                                                             uint64_t clock_us, bool alone) {
   absl::MutexLock lock(&mutex_);
   if (Current(feed) == nullptr) return GivenUp();
   return stream_->NextBatch(feed.backup, most_bytes, clock_us, alone);
 }
 
 absl::Status GroupStream::Accepted(const FeedId& feed, uint64_t accepted) {
-  bool advanced = false;
+  bool advanced = false, has_room = false;
   {
     absl::MutexLock lock(&mutex_);
     Follower* const backup = Current(feed);
@@ -257,8 +242,11 @@ absl::Status GroupStream::Accepted(const FeedId& feed, uint64_t accepted) {
     if (absl::Status status = stream_->Accepted(feed.backup, accepted); !status.ok()) return status;
     backup->accepted = std::max(backup->accepted, accepted);
     advanced = Advance();
+    has_room = awaited_bytes_.has_value() && stream_->kept_bytes() <= *awaited_bytes_;
+    if (has_room) awaited_bytes_.reset();
   }
   if (advanced && advanced_) advanced_();
+  if (has_room && room_) room_();
   return absl::OkStatus();
 }
 

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "cluster/record.h"
 #include "cluster/stream.h"
 #include "kv/handshake.h"
@@ -33,7 +34,8 @@ class GroupStream final : public RecordStream, public RecordSource {
   // Takes nothing before Lead().
   explicit GroupStream(size_t most_bytes) : most_bytes_(most_bytes) {}
   // As of cluster::OutgoingStream, without members yet.
-  GroupStream(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail, size_t most_bytes);
+  GroupStream(uint64_t epoch, uint64_t primary, uint64_t next, const std::deque<cluster::Record>& tail,
+              size_t most_bytes);
 
   // Called, without a lock of its own, when committed() has grown, or there is room for a record after one was refused.
   // REQUIRES that no other thread uses the stream yet.
@@ -41,17 +43,23 @@ class GroupStream final : public RecordStream, public RecordSource {
   // Called when there is something to send.
   void OnAppended(std::function<void()> appended) { appended_ = std::move(appended); }
 
+  // Called when kept_bytes() is as little as AwaitRoom() asked for.
+  void OnRoom(std::function<void()> room) { room_ = std::move(room); }
+
   // Of one that becomes primary: the stream goes on with record `next`, after `tail`, which is not known to be
   // committed. The other members are expected.
-  void Lead(uint64_t epoch, uint64_t primary, uint64_t next, std::deque<cluster::Record> tail = {},
+  void Lead(uint64_t epoch, uint64_t primary, uint64_t next, const std::deque<cluster::Record>& tail = {},
             const std::vector<uint64_t>& members = {});
   // It is primary no more: as before Lead().
   void Cease();
 
-  uint64_t Append(const Record& record) override;
+  using RecordStream::Append;
+  uint64_t Append(absl::Span<const cluster::Record> records) override;
   uint64_t committed() const override { return committed_.load(std::memory_order_seq_cst); }
   uint64_t last() const;
   size_t kept_bytes() const;  // of records that somebody has not accepted
+  // False: there are no more than `most_bytes`. Else OnRoom() says when an acceptance has made it so.
+  bool AwaitRoom(size_t most_bytes);
 
   // Rule 4 of docs/cluster.md, from now on: Member::MustAccept(). Before it is called nothing is committed.
   void SetMembers(std::vector<uint64_t> must_accept);
@@ -80,7 +88,8 @@ class GroupStream final : public RecordStream, public RecordSource {
   // Who joins (Follow::address) is expected from now on; a member cannot join.
   absl::StatusOr<FeedId> Admit(const kv::Follow& follow) override;
   absl::StatusOr<std::optional<Start>> StartOf(const FeedId& feed) override;
-  absl::StatusOr<std::string> NextBatch(const FeedId& feed, size_t most_bytes, uint64_t clock_us, bool alone) override;
+  absl::StatusOr<std::optional<cluster::OutgoingBatch>> NextBatch(const FeedId& feed, size_t most_bytes,
+                                                                  uint64_t clock_us, bool alone) override;
   absl::Status Accepted(const FeedId& feed, uint64_t accepted) override;
   void Gone(const FeedId& feed) override;
 
@@ -100,9 +109,11 @@ class GroupStream final : public RecordStream, public RecordSource {
   std::map<uint64_t, Follower> expected_ ABSL_GUARDED_BY(mutex_);  // by incarnation
   uint64_t connections_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t refused_at_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // were kept when a record was refused; 0: none was
+  std::optional<size_t> awaited_bytes_ ABSL_GUARDED_BY(mutex_);
   std::atomic<uint64_t> committed_{0};
   std::function<void()> advanced_;
   std::function<void()> appended_;
+  std::function<void()> room_;
 };
 
 }  // namespace farlook::server

@@ -53,6 +53,28 @@ TEST(GroupStreamTest, RoomThatAJoinerMakesIsToldThoughNothingIsCommittedByIt) {
   EXPECT_NE(stream.Append({.key = "k", .value = value}), 0u);
 }
 
+// Who copies waits for it, and not for the time to pass.
+TEST(GroupStreamTest, RoomThatIsAwaitedIsToldOnce) {
+  GroupStream stream(kEpoch, kPrimary, 1, {}, 1 << 20);
+  int told = 0;
+  stream.OnRoom([&told] { ++told; });
+  stream.SetMembers({});
+  stream.Expect({kBackup});
+  const auto feed = stream.Admit({.incarnation = kBackup, .epoch = kEpoch, .accepted = 0});
+  ASSERT_TRUE(feed.ok());
+  const std::string value(100, 'v');
+  for (int i = 0; i < 10; ++i) stream.Append({.key = "k", .value = value});
+  const size_t full = stream.kept_bytes();
+  EXPECT_FALSE(stream.AwaitRoom(full)) << "there is";
+  EXPECT_TRUE(stream.AwaitRoom(full / 2));
+  ASSERT_TRUE(stream.Accepted(*feed, 4).ok());
+  EXPECT_EQ(told, 0);
+  ASSERT_TRUE(stream.Accepted(*feed, 5).ok());
+  EXPECT_EQ(told, 1);
+  ASSERT_TRUE(stream.Accepted(*feed, 6).ok());
+  EXPECT_EQ(told, 1);
+}
+
 // One that joins and whose connection breaks joins again, and begins again; but not where its acceptances count.
 TEST(GroupStreamTest, AMemberCannotJoinAgain) {
   GroupStream stream(kEpoch, kPrimary, 1, {}, 1 << 20);
@@ -63,7 +85,7 @@ TEST(GroupStreamTest, AMemberCannotJoinAgain) {
   // Expect: until its turn comes it hears nothing.
   EXPECT_EQ(stream.Append({.key = "k"}), 1u);
   EXPECT_FALSE(stream.StartOf(*first)->has_value());
-  EXPECT_EQ(*stream.NextBatch(*first, 1000, 0, true), "");
+  EXPECT_FALSE(stream.NextBatch(*first, 1000, 0, true)->has_value());
   EXPECT_EQ(*stream.Begin(kBackup), 1u);
   EXPECT_EQ((*stream.StartOf(*first))->after, 1u);
   EXPECT_FALSE(stream.Begin(kBackup).ok());

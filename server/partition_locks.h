@@ -2,6 +2,7 @@
 #ifndef FARLOOK_SERVER_PARTITION_LOCKS_H_
 #define FARLOOK_SERVER_PARTITION_LOCKS_H_
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "kv/partition_locks.h"
 #include "kv/table.h"
@@ -21,6 +22,30 @@ class PartitionLocks {
 
  private:
   const kv::Table* const table_;
+};
+
+// Has one lock at a time, for who makes many calls and mostly of one partition: the one that it took last, until it
+// takes another one, or Release(). Thread safety: none.
+class HeldLock {
+ public:
+  HeldLock() = default;
+  ~HeldLock() { Release(); }
+  HeldLock(const HeldLock&) = delete;
+  HeldLock& operator=(const HeldLock&) = delete;
+
+  void Take(absl::Mutex* lock) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (lock == held_) return;
+    Release();
+    lock->Lock();
+    held_ = lock;
+  }
+  void Release() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (held_ != nullptr) held_->Unlock();
+    held_ = nullptr;
+  }
+
+ private:
+  absl::Mutex* held_ = nullptr;
 };
 
 }  // namespace farlook::server

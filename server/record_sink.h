@@ -4,9 +4,9 @@
 #define FARLOOK_SERVER_RECORD_SINK_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 
 namespace farlook::server {
 
@@ -15,7 +15,7 @@ class RecordSink {
  public:
   virtual ~RecordSink() = default;
   // Takes what is new in a batch. An error ends the connection.
-  virtual absl::Status Take(absl::string_view batch) = 0;
+  virtual absl::Status Take(std::string batch) = 0;
   // Forgets the records after `to`, which whoever sends them does not have. An error: it cannot go on.
   virtual absl::Status Cut(uint64_t to) = 0;
   // All records up to this one need not be sent again.

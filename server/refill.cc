@@ -4,18 +4,14 @@
 
 namespace farlook::server {
 
-bool Refill::Copy(uint64_t hash, absl::string_view key, const kv::ItemView* item) {
-  switch (const CommitGate::Copied copied = gate_->Copy(hash, key, item, from_); copied.result) {
-    case CommitGate::Copied::Result::kAppended:
-      last_ = copied.sequence;
-      ++copies_;
-      return true;
-    case CommitGate::Copied::Result::kNotNeeded:
-      return true;
-    case CommitGate::Copied::Result::kNotNow:
-      break;
-  }
-  return false;
+// False: the stream is full.
+bool Refill::AppendCopies() {
+  if (copying_.empty()) return true;
+  const uint64_t sequence = gate_->AppendCopies(copying_);
+  if (sequence == 0) return false;
+  last_ = sequence;
+  copies_ += copying_.size();
+  return true;
 }
 
 // Each of them once. Whether nothing is owed any more.
@@ -25,13 +21,16 @@ bool Refill::PayOwed() {
     absl::MutexLock lock(locks_->of(hash));
     kv::ItemView item;
     const bool is_there = table_->Get(hash, owed_.front(), &item).code == kv::Code::kOk;
-    if (!Copy(hash, owed_.front(), is_there ? &item : nullptr)) owed_.push_back(std::move(owed_.front()));
+    const CommitGate::CopyNeed need = gate_->NeedOfCopy(hash, owed_.front(), is_there, from_);
+    copying_.clear();
+    if (need == CommitGate::CopyNeed::kNeeded) copying_.push_back(CommitGate::CopyOf(item));
+    if (need == CommitGate::CopyNeed::kNotNow || !AppendCopies()) owed_.push_back(std::move(owed_.front()));
     owed_.pop_front();
   }
   return owed_.empty();
 }
 
-// What the next few buckets hold. False: the stream is full.
+// What the next few buckets hold, in one piece. False: the stream is full.
 bool Refill::WalkOn() {
   absl::MutexLock lock(locks_->at(partition_));
   if (!is_begun_) {
@@ -43,10 +42,18 @@ bool Refill::WalkOn() {
     last_ = told;
     is_begun_ = true;
   }
-  const bool more = table_->Walk(partition_, &place_, kBucketsOfAHold, [this](uint64_t hash, const kv::ItemView& item) {
+  copying_.clear();
+  std::vector<std::string> later;
+  kv::WalkPlace place = place_;
+  const bool more = table_->Walk(partition_, &place, kBucketsOfAHold, [&](uint64_t hash, const kv::ItemView& item) {
     if (!IsWanted(hash)) return;
-    if (!Copy(hash, item.key, &item)) owed_.emplace_back(item.key);
+    const CommitGate::CopyNeed need = gate_->NeedOfCopy(hash, item.key, /*is_there=*/true, from_);
+    if (need == CommitGate::CopyNeed::kNeeded) copying_.push_back(CommitGate::CopyOf(item));
+    if (need == CommitGate::CopyNeed::kNotNow) later.emplace_back(item.key);
   });
+  if (!AppendCopies()) return false;
+  owed_.insert(owed_.end(), later.begin(), later.end());
+  place_ = place;
   if (!more) {
     ++partition_;
     is_begun_ = false;

@@ -20,8 +20,9 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <vector>
 
-#include "absl/strings/string_view.h"
+#include "cluster/record.h"
 #include "kv/cluster_map.h"
 #include "kv/table.h"
 #include "server/commit_gate.h"
@@ -53,8 +54,7 @@ class Refill {
   // Others wait for the lock of the partition meanwhile, for as long as their items take to copy.
   static constexpr size_t kBucketsOfAHold = 4;
 
-  // Of its present item, null if it has none. False: not now.
-  bool Copy(uint64_t hash, absl::string_view key, const kv::ItemView* item);
+  bool AppendCopies();
   bool PayOwed();
   bool WalkOn();  // a few buckets
   bool IsWanted(uint64_t hash) const { return slots_ == nullptr || (*slots_)[kv::ClusterSlotOf(hash)]; }
@@ -67,7 +67,8 @@ class Refill {
   int partition_ = 0;
   bool is_begun_ = false;  // this partition
   kv::WalkPlace place_;
-  std::deque<std::string> owed_;  // keys that could not be copied when they were met
+  std::deque<std::string> owed_;          // keys that could not be copied when they were met
+  std::vector<cluster::Record> copying_;  // what a hold of a lock copies
   uint64_t last_ = 0;
   uint64_t copies_ = 0;
 };

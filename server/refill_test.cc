@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cluster/batch_testing.h"
 #include "gtest/gtest.h"
 #include "server/backup.h"
 #include "server/feed.h"
@@ -30,7 +31,7 @@ struct Follower {
       : id(number), backup(&t.table(), &t.locks(), &t.clock, ServerTime(), kEpoch, kPrimary, accepted) {}
   // Takes a batch, if there is one.
   bool Take(GroupStream* stream, size_t most_bytes = 2000) {
-    const std::string batch = *stream->NextBatch(feed, most_bytes, t.ShownTime(), true);
+    const std::string batch = cluster::BytesOf(*stream->NextBatch(feed, most_bytes, t.ShownTime(), true));
     if (batch.empty()) return false;
     const absl::Status taken = backup.Take(batch);
     EXPECT_TRUE(taken.ok()) << taken;

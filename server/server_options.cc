@@ -20,8 +20,9 @@ namespace {
 
 // Each partition has blocks and segments of its own, so a small region is not cut into many.
 constexpr uint64_t kBytesPerPartition = 2 << 20;
-// All groups of a cluster have as many as the first one, and one that comes later may have more workers.
-constexpr uint64_t kLeastPartitionsOfACluster = 16;
+// Who fills a backup holds the lock of a partition most of the time, and writes go on in the others. All members, and
+// all groups of a cluster, have as many as the first one, and one that comes later may have more workers.
+constexpr uint64_t kLeastPartitionsOfAGroup = 16;
 
 // A cache holds at least so many values of the longest kind; and there is little to choose from below so many bytes.
 constexpr uint64_t kLeastValuesOfACache = 2;
@@ -152,7 +153,7 @@ absl::Status CheckOptions(const ServerOptions& options) {
 int PartitionsFor(const ServerOptions& options) {
   const auto workers = static_cast<uint64_t>(options.workers);
   uint64_t wanted = workers == 1 ? 1 : 2 * std::bit_ceil(workers);
-  if (!options.cluster.empty()) wanted = std::max(wanted, kLeastPartitionsOfACluster);
+  if (!options.group.empty()) wanted = std::max(wanted, kLeastPartitionsOfAGroup);
   if (wanted == 1) return 1;
   const uint64_t room = std::bit_floor(std::max<uint64_t>(options.memory_bytes / kBytesPerPartition, 2));
   return static_cast<int>(std::min<uint64_t>({wanted, kv::kMaxPartitions, room}));

@@ -257,7 +257,7 @@ class Worker {
   }
   void BeginFeed(Link& link, absl::string_view message);
   void TakeAccepted(Link& link, absl::string_view message);
-  absl::StatusOr<std::string> NextBatch(Feed* feed);
+  absl::StatusOr<std::optional<cluster::OutgoingBatch>> NextBatch(Feed* feed);
   size_t PumpFeeds();
 
   // Loose ends: values to pull, and what the send queue did not take.

@@ -205,9 +205,9 @@ class NoRecords : public RecordSource {
  public:
   absl::StatusOr<FeedId> Admit(const kv::Follow& /*follow*/) override { return FeedId(); }
   absl::StatusOr<std::optional<Start>> StartOf(const FeedId& /*feed*/) override { return Start(); }
-  absl::StatusOr<std::string> NextBatch(const FeedId& /*feed*/, size_t /*most_bytes*/, uint64_t /*clock_us*/,
-                                        bool /*alone*/) override {
-    return "";
+  absl::StatusOr<std::optional<cluster::OutgoingBatch>> NextBatch(const FeedId& /*feed*/, size_t /*most_bytes*/,
+                                                                  uint64_t /*clock_us*/, bool /*alone*/) override {
+    return std::nullopt;
   }
   absl::Status Accepted(const FeedId& /*feed*/, uint64_t /*accepted*/) override { return absl::OkStatus(); }
   void Gone(const FeedId& /*feed*/) override {}

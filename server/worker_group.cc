@@ -321,14 +321,13 @@ void Worker::TakeAccepted(Link& link, absl::string_view message) {
 }
 
 // Records, or what was committed if the backup has waited for that.
-absl::StatusOr<std::string> Worker::NextBatch(Feed* feed) {
+absl::StatusOr<std::optional<cluster::OutgoingBatch>> Worker::NextBatch(Feed* feed) {
   const int64_t now_ns = shared_.clock->NowNs();
   const uint64_t committed = shared_.gate->committed();
   if (committed != feed->told_commit && feed->tell_commit_ns == 0) feed->tell_commit_ns = now_ns + Feed::kTellCommitNs;
   const bool alone = feed->tell_commit_ns != 0 && now_ns >= feed->tell_commit_ns;
-  absl::StatusOr<std::string> batch =
-      shared_.records->NextBatch(feed->id, Feed::kBatchBytes, shared_.time.At(now_ns), alone);
-  if (batch.ok() && (alone || !batch->empty())) {
+  auto batch = shared_.records->NextBatch(feed->id, Feed::kBatchBytes, shared_.time.At(now_ns), alone);
+  if (batch.ok() && (alone || batch->has_value())) {
     feed->told_commit = committed;
     feed->tell_commit_ns = 0;
   } else if (feed->tell_commit_ns != 0) {
@@ -344,26 +343,30 @@ size_t Worker::PumpFeeds() {
     Feed& feed = *link->feed;
     if (link->closing || !AnswerFollow(*link)) continue;
     for (size_t most = kBatch; most > 0 && !link->closing && link->replies.empty(); --most) {
-      if (feed.sent == feed.batch.size()) {
+      if (!feed.batch.has_value()) {
         if (std::exchange(feed.is_asked, false)) {
           char bytes[kAcceptedBytes];
           kv::StoreAs(bytes, feed.accepted);
           Send(*link, {bytes, sizeof bytes}, {});
           ++done;
         }
-        absl::StatusOr<std::string> batch = NextBatch(&feed);
+        auto batch = NextBatch(&feed);
         if (!batch.ok()) {
           Drop(*link, batch.status().message());
           ++done;
           break;
         }
         feed.batch = *std::move(batch);
-        feed.sent = 0;
-        if (feed.batch.empty()) break;
+        if (!feed.batch.has_value()) break;
+        const auto head = cluster::EncodeBatchHead(feed.batch->head, feed.batch->records);
+        feed.sent = std::min(feed.batch->records.size(), kv::kMaxMessageBytes - head.size());
+        Send(*link, {head.data(), head.size()}, feed.batch->records.substr(0, feed.sent));
+      } else {
+        const absl::string_view piece = feed.batch->records.substr(feed.sent, kv::kMaxMessageBytes);
+        feed.sent += piece.size();
+        Send(*link, piece, {});
       }
-      const absl::string_view piece = absl::string_view(feed.batch).substr(feed.sent, kv::kMaxMessageBytes);
-      feed.sent += piece.size();
-      Send(*link, piece, {});
+      if (feed.sent == feed.batch->records.size()) feed.batch.reset();
       ++done;
     }
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kv/cluster_map.h"
 #include "kv/gets.h"
@@ -21,7 +22,7 @@ using kv::RequestType;
 // Its members accept at once whatever is appended.
 class CountingStream final : public RecordStream {
  public:
-  uint64_t Append(const Record& /*record*/) override { return ++records; }
+  uint64_t Append(absl::Span<const cluster::Record> appended) override { return records += appended.size(); }
   uint64_t committed() const override { return records; }
 
   uint64_t records = 0;

@@ -52,6 +52,22 @@ absl::StatusOr<int64_t> CpuNsOf(pid_t pid) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+absl::StatusOr<int64_t> CpuNsOfThread(pid_t pid, absl::string_view name) {
+  std::error_code error;
+  int64_t sum_ns = 0;
+  bool found = false;
+  for (const auto& thread : std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/task"), error)) {
+    std::ifstream comm(thread.path() / "comm"), schedstat(thread.path() / "schedstat");
+    std::string is;
+    int64_t ns = 0;
+    if (!std::getline(comm, is) || is != name || !(schedstat >> ns)) continue;
+    found = true;
+    sum_ns += ns;
+  }
+  if (!found) return absl::NotFoundError(absl::StrCat("process ", pid, " has no thread ", name));
+  return sum_ns;
+}
+
 absl::StatusOr<int64_t> CpuNsAtRest(pid_t pid) {
   absl::StatusOr<int64_t> first_ns = CpuNsOf(pid);
   for (int looks = 0; first_ns.ok() && looks < kLooks; ++looks) {

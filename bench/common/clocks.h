@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace farlook::bench {
 
@@ -38,9 +39,12 @@ CpuTime OwnCpuTime();
 // a tick late. NOT_FOUND when there is no such process.
 absl::StatusOr<int64_t> CpuNsOf(pid_t pid);
 
-// The same when the process has done what it was asked for and all of its threads sleep: what its requests cost it is
-// then counted whole. Looks each millisecond, a thousand times at most; of a process that does not come to rest then,
-// what CpuNsOf said first.
+// Of those of its threads that live and have this name, together. NOT_FOUND when there is none.
+absl::StatusOr<int64_t> CpuNsOfThread(pid_t pid, absl::string_view name);
+
+// As CpuNsOf(), when the process has done what it was asked for and all of its threads sleep: what its requests cost it
+// is then counted whole. Looks each millisecond, a thousand times at most; of a process that does not come to rest
+// then, what CpuNsOf said first.
 absl::StatusOr<int64_t> CpuNsAtRest(pid_t pid);
 
 }  // namespace farlook::bench

@@ -105,6 +105,15 @@ TEST(CpuTimeTest, AProcessThatNeverRestsIsNotWaitedForForEver) {
   EXPECT_GT(CpuNsOf(burner.pid()).value_or(0), *ns);
 }
 
+TEST(CpuTimeTest, AThreadIsFoundByItsName) {
+  Process burner = Burner(0);
+  ASSERT_TRUE(burner.WorkIsDone());
+  const absl::StatusOr<int64_t> ns = CpuNsOfThread(burner.pid(), "cpu_burner");
+  ASSERT_TRUE(ns.ok()) << ns.status();
+  EXPECT_GT(*ns, 0);
+  EXPECT_EQ(CpuNsOfThread(burner.pid(), "another").status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST(CpuTimeTest, AProcessThatIsNotThereIsNotFound) {
   const pid_t none = (1 << 22) + 1;  // the kernel has no larger ones
   EXPECT_EQ(CpuNsOf(none).status().code(), absl::StatusCode::kNotFound);
