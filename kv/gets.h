@@ -68,15 +68,16 @@ class ReplyPack {
  public:
   // False, and nothing is added: no room. `reply.payload` is copied.
   bool Add(const Reply& reply) {
-    const size_t bytes = Reply::kHeaderBytes + reply.payload.size();
-    const size_t padding = (8 - bytes % 8) % 8;
-    if (sizeof bytes_ - size_ < bytes + padding) return false;
-    char* to = bytes_ + size_;
+    static_assert(Reply::kHeaderBytes % 8 == 0, "what is padded is the payload");
+    const size_t payload_bytes = (reply.payload.size() + 7) / 8 * 8;
+    if (sizeof bytes_ - size_ < Reply::kHeaderBytes + payload_bytes) return false;
+    char* const to = bytes_ + size_;
     reply.EncodeHead(to);
-    to += Reply::kHeaderBytes;
-    if (!reply.payload.empty()) std::memcpy(to, reply.payload.data(), reply.payload.size());
-    std::memset(to + reply.payload.size(), 0, padding);
-    size_ += bytes + padding;
+    if (payload_bytes != 0) {
+      StoreAs(to + Reply::kHeaderBytes + payload_bytes - 8, uint64_t{0});  // before the payload, which may cover it
+      std::memcpy(to + Reply::kHeaderBytes, reply.payload.data(), reply.payload.size());
+    }
+    size_ += Reply::kHeaderBytes + payload_bytes;
     ++replies_;
     return true;
   }

@@ -46,33 +46,6 @@ char* EmptySlot(char* bucket) {
   return nullptr;
 }
 
-// The server's own items are whole: no checks.
-absl::string_view KeyOf(const char* item) {
-  return {item + kItemHeaderBytes, ItemLengths::From(LoadWord(item + kLengthsOffset)).key_bytes};
-}
-
-// The overflow bucket to which the main bucket of this number links.
-template <typename Char>
-Char* LinkedFrom(Char* main, uint32_t number, uint32_t link) {
-  return main - uint64_t{number} * kBucketBytes + uint64_t{LinkedBucket(link)} * kBucketBytes;
-}
-
-// Calls f(slot) for slots of this hash's buckets, of which `main` is the first, with its fingerprint until it returns
-// true. Returns that slot's address or null.
-template <typename F>
-char* ForMatches(char* main, uint64_t hash, F f) {
-  const uint16_t fingerprint = FingerprintOf(hash);
-  for (char* bucket = main;;) {
-    for (char* at = bucket + 8; at < bucket + kBucketBytes; at += 8) {
-      const Slot slot(LoadWord(at));
-      if (slot.fingerprint() == fingerprint && !slot.empty() && f(slot)) return at;
-    }
-    const uint32_t link = InfoOf(main).link();
-    if (bucket != main || link == 0) return nullptr;
-    bucket = LinkedFrom(main, BucketOf(hash), link);
-  }
-}
-
 }  // namespace
 
 Index::Index(char* region, const Hasher* hasher, SegmentPool* pool, SharedDirectory* directory, const Options& options)
@@ -95,45 +68,34 @@ bool Index::Init() {
   return true;
 }
 
-Index::Found Index::Find(const KeyPlace& place, absl::string_view key) const {
-  char* item = nullptr;
-  const auto is_its = [&](Slot in_slot) {
-    item = region_ + in_slot.offset();
-    const absl::string_view its_key = KeyOf(item);
-    return SameKey(its_key.data(), its_key.size(), key.data(), key.size());
-  };
-  char* main = place.bucket;
-  if (place.turn == turn_.load(std::memory_order_relaxed)) {
-    // What the slot holds by now is looked at like any other.
-    if (place.slot != nullptr) {
-      const Slot in_slot(LoadWord(place.slot));
-      if (in_slot.fingerprint() == FingerprintOf(place.hash) && !in_slot.empty() && is_its(in_slot)) [[likely]]
-        return {place.slot, item};
+template <typename F>
+char* Index::ForMatches(char* main, uint64_t hash, F f) {
+  const uint16_t fingerprint = FingerprintOf(hash);
+  for (char* bucket = main;;) {
+    for (char* at = bucket + 8; at < bucket + kBucketBytes; at += 8) {
+      const Slot slot(LoadWord(at));
+      if (slot.fingerprint() == fingerprint && !slot.empty() && f(slot)) return at;
     }
-  } else {
-    main = MainBucket(PositionOf(place.hash), place.hash);
+    const uint32_t link = InfoOf(main).link();
+    if (bucket != main || link == 0) return nullptr;
+    bucket = LinkedFrom(main, BucketOf(hash), link);
   }
-  char* const slot = ForMatches(main, place.hash, is_its);
+}
+
+// Of a key without a slot that holds it still: all slots of its buckets are looked at.
+Index::Found Index::Seek(const KeyPlace& place, absl::string_view key) const {
+  const bool holds = place.turn == turn_.load(std::memory_order_relaxed);
+  char* const main = holds ? place.bucket : MainBucket(PositionOf(place.hash), place.hash);
+  char* item = nullptr;
+  char* const slot = ForMatches(main, place.hash, [&](Slot in_slot) {
+    item = region_ + in_slot.offset();
+    return Bears(item, key);
+  });
   return {slot, item};
 }
 
 char* Index::FindOffset(uint64_t hash, uint64_t offset) const {
   return ForMatches(MainBucket(PositionOf(hash), hash), hash, [&](Slot slot) { return slot.offset() == offset; });
-}
-
-void Index::PrefetchItem(KeyPlace* place) const {
-  // A hint, so no slot need be looked at but those that bear the fingerprint, as it seems.
-  const uint16_t fingerprint = FingerprintOf(place->hash);
-  const auto prefetch = [this, fingerprint, place](char* bucket) {
-    for (uint32_t likely = LikelyWords(bucket, fingerprint); likely != 0; likely &= likely - 1) {
-      place->slot = bucket + 8 * std::countr_zero(likely);
-      __builtin_prefetch(region_ + Slot(LoadWord(place->slot)).offset());
-    }
-  };
-  prefetch(place->bucket);
-  // Where the segment has left the index meanwhile its memory may be anything.
-  if (const uint32_t link = InfoOf(place->bucket).link(); link - 1 < kOverflowBuckets) [[unlikely]]
-    prefetch(LinkedFrom(place->bucket, BucketOf(place->hash), link));
 }
 
 void Index::PrefetchBucket(uint64_t position, uint32_t number) const {

@@ -11,12 +11,15 @@
 #define FARLOOK_KV_INDEX_H_
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "kv/fingerprints.h"
 #include "kv/hash.h"
+#include "kv/item.h"
 #include "kv/key_place.h"
 #include "kv/message.h"
 #include "kv/segment.h"
@@ -24,6 +27,7 @@
 #include "kv/segment_pool.h"
 #include "kv/shared_directory.h"
 #include "kv/slot.h"
+#include "kv/words.h"
 
 namespace farlook::kv {
 
@@ -64,7 +68,20 @@ class Index {
     char* slot = nullptr;  // null: absent
     char* item = nullptr;
   };
-  Found Find(const KeyPlace& place, absl::string_view key) const;
+  Found Find(const KeyPlace& place, absl::string_view key) const {
+    // What the slot holds by now is looked at like any other.
+    if (place.slot != nullptr && place.turn == turn_.load(std::memory_order_relaxed)) [[likely]] {
+      const Slot in_slot(LoadWord(place.slot));
+      if (in_slot.fingerprint() == FingerprintOf(place.hash) && !in_slot.empty()) [[likely]] {
+        char* const item = region_ + in_slot.offset();
+        if (Bears(item, key)) [[likely]]
+          return {place.slot, item};
+      }
+    }
+    return Seek(place, key);
+  }
+  // The same where nobody looked ahead.
+  Found Find(uint64_t hash, absl::string_view key) const { return Seek({hash}, key); }
   // Where the slot is that holds an item at this offset, or null.
   char* FindOffset(uint64_t hash, uint64_t offset) const;
 
@@ -115,7 +132,12 @@ class Index {
     place->slot = nullptr;
   }
   // Has the items brought into cache that the bucket seems to have for the key, and notes the slot of one.
-  void PrefetchItem(KeyPlace* place) const;
+  void PrefetchItem(KeyPlace* place) const {
+    PrefetchItemIn(place->bucket, place);
+    // Where the segment has left the index meanwhile its memory may be anything.
+    if (const uint32_t link = BucketInfo(LoadWord(place->bucket)).link(); link - 1 < kOverflowBuckets) [[unlikely]]
+      PrefetchItemIn(LinkedFrom(place->bucket, BucketOf(place->hash), link), place);
+  }
   // Hints about the bucket of this number in the segment that serves a position: each reads what the one before brings
   // into cache.
   void PrefetchEntry(uint64_t position) const { directory_->Prefetch(position); }
@@ -128,6 +150,31 @@ class Index {
   uint64_t overflow_keys() const { return overflow_keys_; }
 
  private:
+  // The server's own items are whole: no checks.
+  static absl::string_view KeyOf(const char* item) {
+    return {item + kItemHeaderBytes, ItemLengths::From(LoadWord(item + kLengthsOffset)).key_bytes};
+  }
+  static bool Bears(const char* item, absl::string_view key) {
+    const absl::string_view its_key = KeyOf(item);
+    return SameKey(its_key.data(), its_key.size(), key.data(), key.size());
+  }
+  // A hint, so no slot need be looked at but those that bear the fingerprint, as it seems.
+  void PrefetchItemIn(char* bucket, KeyPlace* place) const {
+    for (uint32_t likely = LikelyWords(bucket, FingerprintOf(place->hash)); likely != 0; likely &= likely - 1) {
+      place->slot = bucket + 8 * std::countr_zero(likely);
+      __builtin_prefetch(region_ + Slot(LoadWord(place->slot)).offset());
+    }
+  }
+  // The overflow bucket to which the main bucket of this number links.
+  template <typename Char>
+  static Char* LinkedFrom(Char* main, uint32_t number, uint32_t link) {
+    return main - uint64_t{number} * kBucketBytes + uint64_t{LinkedBucket(link)} * kBucketBytes;
+  }
+  // Calls f(slot) for slots of this hash's buckets, of which `main` is the first, with its fingerprint until it returns
+  // true. Returns that slot's address or null.
+  template <typename F>
+  static char* ForMatches(char* main, uint64_t hash, F f);
+  Found Seek(const KeyPlace& place, absl::string_view key) const;
   char* SegmentAt(uint64_t position) const { return region_ + directory_->Find(position).offset(); }
   char* SegmentOf(uint64_t hash) const { return SegmentAt(PositionOf(hash)); }
   char* MainBucket(uint64_t position, uint64_t hash) const {

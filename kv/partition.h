@@ -102,7 +102,7 @@ class Partition final : public ItemMover {
     uint64_t version, checksum, expiry;
   };
 
-  Found Find(uint64_t hash, absl::string_view key) const { return {index_.Find({hash}, key)}; }
+  Found Find(uint64_t hash, absl::string_view key) const { return {index_.Find(hash, key)}; }
   static ItemView ViewOf(Found found);
   // Of a piece of such a key.
   bool Expired(Found found) const { return found.expiry_ms() != 0 && TimeIsOver(found); }

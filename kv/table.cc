@@ -80,13 +80,6 @@ Table::~Table() = default;
 
 int Table::partitions() const { return options_.partitions; }
 
-WriteResult Table::Put(const KeyPlace& place, absl::string_view key, absl::string_view value, const PutParams& params,
-                       int64_t now_ns) {
-  if (Pretends()) [[unlikely]]
-    return {Code::kMakingRoom, 0, Slot()};
-  return partitions_[PartitionOf(place.hash)]->Put(place, key, value, params, now_ns);
-}
-
 WriteResult Table::Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns) {
   return partitions_[PartitionOf(hash)]->Touch(hash, key, expiry_ms, now_ns);
 }
@@ -191,14 +184,21 @@ bool Table::Sweep(int partition, size_t budget, int64_t now_ns, std::vector<Expi
   return partitions_[partition]->Sweep(budget, now_ns, left);
 }
 
-void Table::PrefetchBucket(KeyPlace* place) const {
+[[gnu::always_inline]] inline void Table::PrefetchBucketHere(KeyPlace* place) const {
   const uint64_t position = PositionOf(place->hash);
-  partitions_[PartitionAt(position)]->LookAhead(position, place);
+  partitions_[static_cast<size_t>(PartitionAt(position))]->LookAhead(position, place);
   __builtin_prefetch(place->bucket);
   __builtin_prefetch(place->bucket + kLineBytes);
 }
 
+void Table::PrefetchBucket(KeyPlace* place) const { PrefetchBucketHere(place); }
+
 void Table::PrefetchItem(KeyPlace* place) const { partitions_[PartitionOf(place->hash)]->PrefetchItem(place); }
+
+void Table::Prefetch(absl::Span<KeyPlace> places) const {
+  for (KeyPlace& place : places) PrefetchBucketHere(&place);
+  for (KeyPlace& place : places) partitions_[PartitionOf(place.hash)]->PrefetchItem(&place);
+}
 
 // The clock that the caller reads next decides when a successor may serve.
 void Table::ShowEpoch(EpochWord word) { StoreWordFenced(region_.data() + kEpochWordOffset, word.bits()); }

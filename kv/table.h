@@ -283,6 +283,8 @@ class Table {
   // note where they are, which is a hint for Put().
   void PrefetchBucket(KeyPlace* place) const;
   void PrefetchItem(KeyPlace* place) const;
+  // All buckets, and then all items.
+  void Prefetch(absl::Span<KeyPlace> places) const;
 
   // Sums over all partitions. Needs no lock; the figures are of slightly different moments.
   TableStats stats() const;
@@ -293,6 +295,7 @@ class Table {
   int PartitionAt(uint64_t position) const {
     return partition_bits_ == 0 ? 0 : static_cast<int>(position >> (64 - partition_bits_));
   }
+  void PrefetchBucketHere(KeyPlace* place) const;
   bool Pretends() { return pretences_ > 0 && pretences_-- > 0; }
 
   absl::Span<char> region_;
