@@ -7,7 +7,6 @@
 
 #include "absl/base/attributes.h"
 #include "absl/base/optimization.h"
-#include "rdma/host/processor.h"
 #include "rdma/host/word_copy.h"
 #include "rdma/shm/packet.h"
 #include "rdma/shm/packet_socket.h"
@@ -157,16 +156,18 @@ bool ShmConnection::PostSend(absl::string_view head, absl::string_view body) {
 
 // ---- Ringing ----
 
-void ShmConnection::Ring() {
-  if (!work_.all_executed()) Execute();
-  if (sent_since_ring_) RingBell();
+[[gnu::always_inline]] inline void ShmConnection::RingBellHere() {
+  sent_since_ring_ = false;
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return;
+  consumer_.ShowProcessor(host_->processor());
+  if (ABSL_PREDICT_FALSE(producer_.TakeSleeper() || owes_wake_)) Wake();
 }
 
-void ShmConnection::RingBell() {
-  sent_since_ring_ = false;
-  if (state_ != State::kConnected) return;
-  consumer_.ShowProcessor(ThisProcessor());
-  if (ABSL_PREDICT_FALSE(producer_.TakeSleeper() || owes_wake_)) Wake();
+void ShmConnection::RingBell() { RingBellHere(); }
+
+void ShmConnection::Ring() {
+  if (!work_.all_executed()) Execute();
+  if (sent_since_ring_) RingBellHere();
 }
 
 void ShmConnection::Wake() {
@@ -229,18 +230,7 @@ inline void ShmConnection::ExecuteOne(WorkRequest& request) {
 
 // ---- Polling ----
 
-size_t ShmConnection::Poll(absl::Span<Completion> out, ReceiveArena* arena) {
-  size_t count = 0;
-  if (!work_.empty()) {
-    if (!work_.all_executed()) Execute();
-    count = Reap(out);
-  }
-  if (sent_since_ring_) RingBell();
-  if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return PollSlow(out, count, arena);
-  return count + ReceiveMessages(absl::MakeSpan(out.data() + count, out.size() - count), arena);
-}
-
-inline size_t ShmConnection::Reap(absl::Span<Completion> out) {
+size_t ShmConnection::Reap(absl::Span<Completion> out) {
   size_t count = 0;
   while (count < out.size() && !work_.all_reaped()) {
     const WorkRequest& request = work_.Reap();
@@ -251,32 +241,6 @@ inline size_t ShmConnection::Reap(absl::Span<Completion> out) {
     completion.status = request.status;
     completion.message = {};
   }
-  return count;
-}
-
-inline size_t ShmConnection::ReceiveMessages(absl::Span<Completion> out, ReceiveArena* arena) {
-  const size_t most = ABSL_PREDICT_TRUE(receiving_) ? std::min(out.size(), kMessagesPerTurn) : 0;
-  size_t count = 0;
-  size_t taken = 0;
-  while (count < most && taken < kBytesPerTurn && !arena->full()) {
-    char* const to = arena->Room();
-    size_t bytes;
-    const Received received = consumer_.Receive(to, &bytes);
-    if (ABSL_PREDICT_TRUE(received == Received::kNothing)) break;
-    if (ABSL_PREDICT_FALSE(received == Received::kMalformed)) {
-      BreakByMalformedMessage();
-      break;
-    }
-    arena->Take(bytes);
-    taken += bytes;
-    Completion& completion = out[count++];
-    completion.wr_id = 0;
-    completion.connection = this;
-    completion.opcode = Opcode::kReceive;
-    completion.status = WcStatus::kSuccess;
-    completion.message = absl::MakeConstSpan(to, bytes);
-  }
-  if (count > 0 && ABSL_PREDICT_FALSE(consumer_.PublishHead()) && link_.socket.ok()) Wake();
   return count;
 }
 

@@ -6,11 +6,13 @@
 #ifndef FARLOOK_RDMA_SHM_CONNECTION_H_
 #define FARLOOK_RDMA_SHM_CONNECTION_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "absl/base/optimization.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -18,6 +20,7 @@
 #include "rdma/host/unique_fd.h"
 #include "rdma/shm/buffer_registry.h"
 #include "rdma/shm/dialer.h"
+#include "rdma/shm/limits.h"
 #include "rdma/shm/link.h"
 #include "rdma/shm/notice_queue.h"
 #include "rdma/shm/receive_arena.h"
@@ -30,7 +33,7 @@ namespace farlook::rdma::shm {
 
 class ShmConnection;
 
-// What a connection needs of its endpoint. Called on the slow paths only.
+// What a connection needs of its endpoint. Called on the slow paths only, but for processor().
 class ConnectionHost {
  public:
   virtual ~ConnectionHost() = default;
@@ -47,6 +50,12 @@ class ConnectionHost {
 
   virtual void Forget(ShmConnection* connection) = 0;
   virtual const BufferRegistry& buffers() const = 0;
+
+  // The one that its thread ran on lately, as ThisProcessor() counts. Called on the hot path.
+  uint32_t processor() const { return processor_; }
+
+ protected:
+  uint32_t processor_ = 0;
 };
 
 class ShmConnection final : public Connection {
@@ -103,7 +112,7 @@ class ShmConnection final : public Connection {
   uint32_t silent_polls = 0;
   // Whether it brought something since the endpoint last slept.
   bool heard = false;
-  // That of the peer's thread when it last sent something, as ThisProcessor() counts; untrusted.
+  // That of the peer's thread, lately, when it last sent something, as ThisProcessor() counts; untrusted.
   uint32_t peer_processor() const { return link_.segment.ok() ? producer_.processor() : 0; }
 
  private:
@@ -122,6 +131,7 @@ class ShmConnection final : public Connection {
   void ExecuteOne(WorkRequest& request);
   bool EnterGate(WorkRequest& request);
   void RingBell();
+  void RingBellHere();
   void Wake();
   size_t Reap(absl::Span<Completion> out);
   size_t ReceiveMessages(absl::Span<Completion> out, ReceiveArena* arena);
@@ -156,6 +166,44 @@ class ShmConnection final : public Connection {
   NoticeQueue notices_;
   absl::Status status_;
 };
+
+// Here, and inline in the endpoint's Poll(), which calls nothing else for each connection.
+[[gnu::always_inline]] inline size_t ShmConnection::Poll(absl::Span<Completion> out, ReceiveArena* arena) {
+  size_t count = 0;
+  if (!work_.empty()) {
+    if (!work_.all_executed()) Execute();
+    count = Reap(out);
+  }
+  if (sent_since_ring_) RingBell();
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return PollSlow(out, count, arena);
+  return count + ReceiveMessages(absl::MakeSpan(out.data() + count, out.size() - count), arena);
+}
+
+[[gnu::always_inline]] inline size_t ShmConnection::ReceiveMessages(absl::Span<Completion> out, ReceiveArena* arena) {
+  const size_t most = ABSL_PREDICT_TRUE(receiving_) ? std::min(out.size(), kMessagesPerTurn) : 0;
+  size_t count = 0;
+  size_t taken = 0;
+  while (count < most && taken < kBytesPerTurn && !arena->full()) {
+    char* const to = arena->Room();
+    size_t bytes;
+    const Received received = consumer_.Receive(to, &bytes);
+    if (ABSL_PREDICT_TRUE(received == Received::kNothing)) break;
+    if (ABSL_PREDICT_FALSE(received == Received::kMalformed)) {
+      BreakByMalformedMessage();
+      break;
+    }
+    arena->Take(bytes);
+    taken += bytes;
+    Completion& completion = out[count++];
+    completion.wr_id = 0;
+    completion.connection = this;
+    completion.opcode = Opcode::kReceive;
+    completion.status = WcStatus::kSuccess;
+    completion.message = absl::MakeConstSpan(to, bytes);
+  }
+  if (count > 0 && ABSL_PREDICT_FALSE(consumer_.PublishHead()) && link_.socket.ok()) Wake();
+  return count;
+}
 
 }  // namespace farlook::rdma::shm
 

@@ -185,6 +185,7 @@ void ShmEndpoint::PollAgain(ShmConnection* connection) {
 
 void ShmEndpoint::CheckEvents() {
   polls_until_check_ = kPollsPerEventCheck;
+  processor_ = ThisProcessor();
   epoll_event events[kEventsPerCheck];
   const int count = epoll_wait(epoll_.get(), events, kEventsPerCheck, /*timeout=*/0);
   for (int i = 0; i < count; ++i) {

@@ -76,7 +76,7 @@ class ShmEndpoint final : public Endpoint, private ConnectionHost {
   Disposal* const disposal_;
   const Clock& clock_;
   bool armed_ = false;
-  uint32_t polls_until_check_ = kPollsPerEventCheck;
+  uint32_t polls_until_check_ = 1;
   size_t next_turn_ = 0;  // index in polled_ of who is first in the next Poll
   std::vector<ShmConnection*> polled_;
   std::vector<ShmConnection*> dialing_;

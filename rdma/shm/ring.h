@@ -47,7 +47,7 @@ static_assert(sizeof(Cell) == kCellBytes);
 struct alignas(2 * kCacheLineBytes) ConsumerLine {
   std::atomic<uint64_t> head;       // cells read; stored by the consumer
   std::atomic<uint32_t> sleeping;   // 1: wake me when a message comes; set by the consumer, taken by the producer
-  std::atomic<uint32_t> processor;  // 1 + that of the consumer's thread when it last sent the other way; 0: unknown
+  std::atomic<uint32_t> processor;  // 1 + that of the consumer's thread, as it last knew; 0: unknown
 };
 struct alignas(2 * kCacheLineBytes) ProducerLine {
   std::atomic<uint32_t> wants_room;  // 1: wake me when `head` moves; set by the producer, taken by the consumer
@@ -174,11 +174,16 @@ class RingProducer {
     CopyHead(words, head);
     if (!body.empty()) memcpy(reinterpret_cast<char*>(words) + head.size(), body.data(), body.size());
     Cell* const ring = ring_;
-    const uint64_t mask = cells_ - 1, first = next_;
-    for (size_t i = 0; i < needed; ++i) StorePayload(words + i * kCellWords, &ring[(first + i) & mask]);
-    const uint64_t lap = static_cast<uint32_t>(1 + (first >> lap_shift_));
-    ring[first & mask].tag.store(lap << 32 | bytes, std::memory_order_release);
-    next_ = first + needed;
+    const Cell* const end = ring + cells_;
+    Cell* const first = ring + (next_ & (cells_ - 1));
+    Cell* at = first;
+    for (const uint64_t *from = words, *const last = words + needed * kCellWords; from != last; from += kCellWords) {
+      StorePayload(from, at);
+      if (ABSL_PREDICT_FALSE(++at == end)) at = ring;
+    }
+    const uint64_t lap = static_cast<uint32_t>(1 + (next_ >> lap_shift_));
+    first->tag.store(lap << 32 | bytes, std::memory_order_release);
+    next_ += needed;
     return true;
   }
 
