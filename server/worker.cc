@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/request_names.h"
+#include "server/worker_apply.h"
 
 namespace farlook::server {
 
@@ -139,14 +140,26 @@ bool Worker::Arm() {
   const kv::Request& request = incoming.request;
   stats_.requests[static_cast<size_t>(request.type)].Add();
   link.entry->requests.Add();
+  if (request.type != kv::RequestType::kPut) [[unlikely]]
+    return ApplyOther(link, message, incoming);
+  others_ns_ = now_ns_;
+  if (link.session->said_goodbye()) [[unlikely]]
+    return DropAfterGoodbye(link);
+  ApplyNumberedHere(kv::RequestType::kPut, link, request, incoming.place, message);
+}
+
+// A request that is no put.
+void Worker::ApplyOther(Link& link, absl::string_view message, const Incoming& incoming) {
+  const kv::Request& request = incoming.request;
   if (request.type != kv::RequestType::kPutPulled) others_ns_ = now_ns_;
-  if (!kv::IsNumbered(request.type)) [[unlikely]]
-    return ApplyUnnumbered(link, request);
-  if (link.session->said_goodbye()) return Drop(link, "a request after the goodbye");
-  if (request.type >= kv::RequestType::kGets) [[unlikely]]
-    return request.type == kv::RequestType::kGets ? ApplyGets(link, request) : ApplyPuts(link, request);
+  if (!kv::IsNumbered(request.type)) return ApplyUnnumbered(link, request);
+  if (link.session->said_goodbye()) return DropAfterGoodbye(link);
+  if (request.type == kv::RequestType::kGets) return ApplyGets(link, request);
+  if (request.type == kv::RequestType::kPuts) return ApplyPuts(link, request);
   ApplyNumbered(link, request, incoming.place, message);
 }
+
+void Worker::DropAfterGoodbye(Link& link) { Drop(link, "a request after the goodbye"); }
 
 void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -186,60 +199,8 @@ void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
   }
 }
 
-[[gnu::always_inline]] inline void Worker::AnswerHere(Link& link, uint64_t number, const Outcome& outcome,
-                                                      absl::string_view payload) {
-  if (link.closing) return;
-  if (OpenRequests::Request& timed = link.open.at(number); timed.number == number) [[unlikely]]
-    EndTimed(link, &timed);
-  stats_.replies[static_cast<size_t>(outcome.code)].Add();
-  kv::Reply reply;
-  reply.code = outcome.code;
-  reply.number = number;
-  reply.version = outcome.version;
-  reply.slot = outcome.slot;
-  reply.time_us = now_us_;
-  reply.payload = payload;
-  if (packing_ == &link) {
-    if (pack_.Add(reply)) [[likely]]
-      return;
-    const kv::Reply of_next = reply;  // so that most need not be in memory
-    return PackAnew(link, of_next);
-  }
-  char head[kv::Reply::kHeaderBytes];
-  reply.EncodeHead(head);
-  Send(link, {head, sizeof head}, payload);
-}
-
 void Worker::Answer(Link& link, uint64_t number, const Outcome& outcome, absl::string_view payload) {
   AnswerHere(link, number, outcome, payload);
-}
-
-// Carries a request out, unless that must wait: then it says kMakingRoom or kBusy; kLater: somebody answers it.
-[[gnu::always_inline]] inline Outcome Worker::TryHere(kv::RequestType type, Link& link, const kv::Request& request,
-                                                      const kv::KeyPlace& place, bool may_step,
-                                                      absl::string_view* payload) {
-  const Executor::Asker asker{link.session->read_only(), drain_.refuses_writes()};
-  const kv::Code code = Executor::Admit(type, request, asker, now_us_);
-  if (code != kv::Code::kOk) [[unlikely]]
-    return Outcome(code);
-  if (type == kv::RequestType::kAdmin) [[unlikely]]
-    return Administer(link, request, payload);
-  if (shared_.gate != nullptr) [[unlikely]] {
-    // In places of its own, so that the others need not be in memory.
-    absl::string_view from_group;
-    const Outcome in_group = TryInGroup(link, request, place.hash, may_step, &from_group);
-    *payload = from_group;
-    return in_group;
-  }
-  if (type == kv::RequestType::kPutPulled) {
-    link.pulls->Add(request, place.hash);
-    return Outcome(kv::Code::kLater);
-  }
-  // A connection that may use cells is known before it is told one.
-  if (kv::IsCounterRequest(type) && link.has_cells_key && counter_links_ != nullptr) {
-    counter_links_->Enroll(link);
-  }
-  return executor_.Execute(type, request, place, /*tell_cell=*/link.holder != 0, now_ns_, payload, may_step);
 }
 
 Outcome Worker::Try(Link& link, const kv::Request& request, const kv::KeyPlace& place, bool may_step,
@@ -247,54 +208,12 @@ Outcome Worker::Try(Link& link, const kv::Request& request, const kv::KeyPlace& 
   return TryHere(request.type, link, request, place, may_step, payload);
 }
 
-// False: it waits for the group, among those that are held.
-[[gnu::always_inline]] inline bool Worker::ExecuteHere(kv::RequestType type, Link& link, const kv::Request& request,
-                                                       const kv::KeyPlace& place, absl::string_view message) {
-  absl::string_view payload;
-  const Outcome outcome = TryHere(type, link, request, place, /*may_step=*/false, &payload);
-  if (outcome.code >= kv::Code::kLater) [[unlikely]]
-    return Wait(link, request, place.hash, message, outcome.code);
-  if (request.option.has_ttl) [[unlikely]]
-    sweep_.Noted();
-  if (IsWrite(type)) tidy_.Noted();
-  link.session->Finish(request.number, outcome);
-  AnswerHere(link, request.number, outcome, payload);
-  return true;
-}
-
 bool Worker::Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message) {
   return ExecuteHere(request.type, link, request, {hash}, message);
 }
 
-[[gnu::always_inline]] inline void Worker::ExecuteInOrder(kv::RequestType type, Link& link, const kv::Request& request,
-                                                          const kv::KeyPlace& place, absl::string_view message) {
-  const uint64_t hash = place.hash;
-  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(type) &&
-      (link.pulls->Has(hash) || link.room.Has(hash) || link.held.Has(hash))) {
-    stats_.held_writes.Add();
-    link.held.Add(request.number, hash, Kept(request, message));
-    return Balance(link);
-  }
-  ExecuteHere(type, link, request, place, message);
-}
-
-[[gnu::always_inline]] inline void Worker::ApplyNumberedHere(kv::RequestType type, Link& link,
-                                                             const kv::Request& request, const kv::KeyPlace& place,
-                                                             absl::string_view message) {
-  if (request.flags != 0) [[unlikely]]
-    TakeFlags(link, request, place.hash);
-  const Session::Claim claim = link.session->Begin(request.number, type);
-  if (claim != Session::Claim::kExecute) [[unlikely]]
-    return AnswerKnown(link, request, place.hash, claim);
-  if (times_.Due()) [[unlikely]]
-    times_.Begin(request.number, type, now_ns_, &link.open);
-  ExecuteInOrder(type, link, request, place, message);
-}
-
 void Worker::ApplyNumbered(Link& link, const kv::Request& request, const kv::KeyPlace& place,
                            absl::string_view message) {
-  if (request.type == kv::RequestType::kPut) [[likely]]
-    return ApplyNumberedHere(kv::RequestType::kPut, link, request, place, message);
   ApplyNumberedHere(request.type, link, request, place, message);
 }
 

@@ -26,6 +26,7 @@
 #ifndef FARLOOK_SERVER_WORKER_H_
 #define FARLOOK_SERVER_WORKER_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -182,12 +183,14 @@ class Worker {
   void HandleBatch(absl::Span<const rdma::Completion> batch);
   void Decode(absl::string_view message, Incoming* incoming);
   void Apply(Link& link, absl::string_view message, const Incoming& incoming);
+  void ApplyOther(Link& link, absl::string_view message, const Incoming& incoming);
+  void DropAfterGoodbye(Link& link);
   // An empty `message`: it is one of several of a message. REQUIRES that the session has not said goodbye.
   void ApplyNumbered(Link& link, const kv::Request& request, const kv::KeyPlace& place, absl::string_view message);
   void ApplyGets(Link& link, const kv::Request& gets);
   void ApplyPuts(Link& link, const kv::Request& puts);
-  template <size_t kMost, typename Fill>
-  void ApplyEach(Link& link, const kv::Request& several, kv::RequestType type, size_t count, Fill fill);
+  template <kv::RequestType kType, typename KeyOf, typename Fill>
+  void ApplyEach(Link& link, const kv::Request& several, size_t count, KeyOf key_of, Fill fill);
   // The message of a request that must wait.
   static std::string Kept(const kv::Request& request, absl::string_view message);
   void PackAnew(Link& link, const kv::Reply& reply);
@@ -199,8 +202,7 @@ class Worker {
   Outcome Administer(const Link& link, const kv::Request& request, absl::string_view* payload);
   Outcome Try(Link& link, const kv::Request& request, const kv::KeyPlace& place, bool may_step,
               absl::string_view* payload);
-  // The same, and those that use them, inline where most requests come through. `type` is the request's: where it is
-  // known to be kPut nothing is left of what asks for it.
+  // The same, and those that use them, inline where most requests come through (worker_apply.h).
   void ApplyNumberedHere(kv::RequestType type, Link& link, const kv::Request& request, const kv::KeyPlace& place,
                          absl::string_view message);
   void ExecuteInOrder(kv::RequestType type, Link& link, const kv::Request& request, const kv::KeyPlace& place,
@@ -336,6 +338,10 @@ class Worker {
   uint64_t now_us_ = 0;  // the same, of the server's clock
   std::array<rdma::Completion, kBatch> completions_;
   std::array<Incoming, kBatch> incoming_;
+  // Of the message in hand that stands for several requests; here, since at each call all of it would be made anew.
+  kv::GetKeys gets_;
+  kv::Puts puts_;
+  std::array<kv::KeyPlace, std::max(kv::kMaxGets, kv::kMaxPuts)> places_;
   Link* packing_ = nullptr;  // whose replies go into pack_ now
   kv::ReplyPack pack_;
   std::vector<Link*> unrung_;

@@ -1,52 +1,48 @@
 // What a worker does with a message that stands for several requests: each is carried out as one of its own, with the
 // same overlap of cache misses as between the messages of a batch, and their answers go in packs.
-#include <array>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "kv/gets.h"
 #include "kv/puts.h"
 #include "server/worker.h"
+#include "server/worker_apply.h"
 
 namespace farlook::server {
 
 void Worker::ApplyGets(Link& link, const kv::Request& gets) {
-  kv::GetKeys asked;
-  if (!kv::GetKeys::Decode(gets.value, &asked)) return Drop(link, "malformed message: gets");
-  ApplyEach<kv::kMaxGets>(link, gets, kv::RequestType::kGet, asked.size,
-                          [&asked](size_t i, kv::Request* get) { get->key = asked.keys[i]; });
+  if (!kv::GetKeys::Decode(gets.value, &gets_)) return Drop(link, "malformed message: gets");
+  ApplyEach<kv::RequestType::kGet>(
+      link, gets, gets_.size, [this](size_t i) { return gets_.keys[i]; }, [](size_t, kv::Request*) {});
 }
 
 void Worker::ApplyPuts(Link& link, const kv::Request& puts) {
-  kv::Puts all;
-  if (!kv::Puts::Decode(puts.value, &all)) return Drop(link, "malformed message: puts");
-  ApplyEach<kv::kMaxPuts>(link, puts, kv::RequestType::kPut, all.size, [&all](size_t i, kv::Request* put) {
-    put->key = all.all[i].key;
-    put->value = all.all[i].value;
-    put->value_bytes = static_cast<uint32_t>(put->value.size());
-  });
+  if (!kv::Puts::Decode(puts.value, &puts_)) return Drop(link, "malformed message: puts");
+  ApplyEach<kv::RequestType::kPut>(
+      link, puts, puts_.size, [this](size_t i) { return puts_.all[i].key; },
+      [this](size_t i, kv::Request* put) {
+        put->value = puts_.all[i].value;
+        put->value_bytes = static_cast<uint32_t>(put->value.size());
+      });
 }
 
-// Of `count`, at most kMost: `fill(i, request)` says what the i-th is of its own: key and value.
-template <size_t kMost, typename Fill>
-void Worker::ApplyEach(Link& link, const kv::Request& several, kv::RequestType type, size_t count, Fill fill) {
+// Of `count`: `key_of(i)` is the key of the i-th, `fill(i, request)` says what else is of its own.
+template <kv::RequestType kType, typename KeyOf, typename Fill>
+void Worker::ApplyEach(Link& link, const kv::Request& several, size_t count, KeyOf key_of, Fill fill) {
   kv::Request request = several;
-  request.type = type;
+  request.type = kType;
   request.value = {};
   request.value_bytes = 0;
-  std::array<kv::KeyPlace, kMost> places;
-  for (size_t i = 0; i < count; ++i) {
-    fill(i, &request);
-    places[i].hash = shared_.table->HashOf(request.key);
-    shared_.table->PrefetchBucket(&places[i]);
-  }
-  for (size_t i = 0; i < count; ++i) shared_.table->PrefetchItem(&places[i]);
-  stats_.requests[static_cast<size_t>(type)].Add(count);
+  for (size_t i = 0; i < count; ++i) places_[i].hash = shared_.table->HashOf(key_of(i));
+  shared_.table->Prefetch(absl::MakeSpan(places_.data(), count));
+  stats_.requests[static_cast<size_t>(kType)].Add(count);
   packing_ = &link;
   for (size_t i = 0; i < count && !link.closing; ++i) {
+    request.key = key_of(i);
     fill(i, &request);
     request.number = several.number + i;
-    ApplyNumbered(link, request, places[i], /*message=*/{});
+    ApplyNumberedHere(kType, link, request, places_[i], /*message=*/{});
   }
   packing_ = nullptr;
   if (!pack_.empty()) Send(link, pack_.Finish(), {});

@@ -179,17 +179,19 @@ EDITS = [
      "      (hello.epoch < confirmed_epoch_ || (!restored_ && hello.epoch > epoch_))) {\n"),
     # A write does not wait for an earlier one of its session to the same key, whose value is being pulled, or for which
     # room is being made.
-    ("server/worker.cc",
+    ("server/worker_apply.h",
      "  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(type) &&",
      "  if (!BROKEN(kOrderOfWritesDropped) &&\n"
      "      (!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(type) &&"),
     # Puts of one message take effect in reverse; answers to the requests of one have each other's numbers.
-    ("server/worker_several.cc", "    fill(i, &request);\n    request.number = several.number + i;\n"
-     "    ApplyNumbered(link, request, places[i], /*message=*/{});\n",
+    ("server/worker_several.cc", "    request.key = key_of(i);\n    fill(i, &request);\n"
+     "    request.number = several.number + i;\n"
+     "    ApplyNumberedHere(kType, link, request, places_[i], /*message=*/{});\n",
      "    const size_t at = BROKEN(kPutsReversed) ? count - 1 - i : i;\n"
+     "    request.key = key_of(at);\n"
      "    fill(at, &request);\n"
      "    request.number = several.number + (BROKEN(kPackMisnumbered) ? count - 1 - at : at);\n"
-     "    ApplyNumbered(link, request, places[at], /*message=*/{});\n"),
+     "    ApplyNumberedHere(kType, link, request, places_[at], /*message=*/{});\n"),
     # Puts go along with the condition and the time of the first.
     ("client/session_together.cc", "  return a.condition.kind() == b.condition.kind() &&",
      "  if (BROKEN(kUnlikePutsTogether)) return true;\n  return a.condition.kind() == b.condition.kind() &&"),
@@ -261,9 +263,9 @@ EDITS = [
      "    outcome.counter.value = static_cast<int64_t>(entry.version);\n"
      "    if (BROKEN(kCellToldFromMemory)) outcome.counter.cell = entry.slot.word();\n"),
     # A connection is told cells without being noted as one that knows them.
-    ("server/worker.cc", "    counter_links_->Enroll(link);\n",
+    ("server/worker_apply.h", "    counter_links_->Enroll(link);\n",
      "    if (!BROKEN(kHolderNotEnrolled)) counter_links_->Enroll(link);\n"),
-    ("server/worker.cc", "/*tell_cell=*/link.holder != 0",
+    ("server/worker_apply.h", "/*tell_cell=*/link.holder != 0",
      "/*tell_cell=*/link.holder != 0 || (BROKEN(kHolderNotEnrolled) && link.has_cells_key)"),
     # A client that does not acknowledge that counters were deleted is never dropped.
     ("server/counter_links.cc", "looked_ns - waiting_.front()->told_ns >= patience_ns_)",

@@ -248,5 +248,6 @@ HEADERS = [
     "server/touches.h",
     "server/users.h",
     "server/worker.h",
+    "server/worker_apply.h",
     "server/worker_stats.h",
 ]
