@@ -171,22 +171,6 @@ bool Session::PostOther(const Operation& operation, uint64_t number) {
   return PostMessage({head, head_bytes}, {request.value.data(), request.value.size()}, number);
 }
 
-// Post() of most puts: the compiler knows all that its request does not have.
-bool Session::PostPlainPut(const Operation& operation, uint64_t number) {
-  kv::Request request;
-  request.type = kv::RequestType::kPut;
-  request.condition = OnWire(operation.condition.kind());
-  request.number = number;
-  request.version = operation.condition.version();
-  request.deadline_us = clock_.DeadlineAt(operation.deadline_ns);
-  // A view's members one by one: else the compiler keeps a Request in memory.
-  request.key = {operation.key.data(), operation.key.size()};
-  request.value_bytes = static_cast<uint32_t>(operation.value.size());
-  char head[kv::kMaxRequestHeadBytes];
-  const size_t head_bytes = request.EncodeHead(head);
-  return PostMessage({head, head_bytes}, {operation.value.data(), operation.value.size()}, number);
-}
-
 // The answer to the request that sounds the clock, or one that says that the request's time was over.
 void Session::Hear(uint64_t number, uint64_t time_us) {
   if (number == sounding_) {
@@ -297,23 +281,6 @@ ABSL_ATTRIBUTE_NOINLINE void Session::Clear(Sent* sent) {
   sent->value.Release();
   --pulls_;
   awaits_memory_ = false;
-}
-
-Session::Answer Session::Answered(uint64_t number, kv::Code code, uint64_t time_us) {
-  if (number == sounding_ || code == kv::Code::kExpired) [[unlikely]]
-    Hear(number, time_us);
-  if (number < floor_ || number >= next_ || At(number).answered) [[unlikely]]
-    return {nullptr, false};
-  Sent& sent = At(number);
-  Operation* operation = sent.operation;
-  sent.operation = nullptr;
-  sent.answered = true;
-  if (sent.value.data() != nullptr || operation == nullptr) [[unlikely]]
-    Clear(&sent);
-  if (operation != nullptr) --live_;
-  while (floor_ < next_ && At(floor_).answered) ++floor_;
-  parts_.posted->more |= !queue_.empty();  // the window has room, or the pool memory
-  return {operation, true};
 }
 
 // From here on the operation's key and value may be gone.

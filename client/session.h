@@ -227,6 +227,39 @@ class Session final : public Engine {
   const Operation* prepared_ = nullptr;  // At(next_) is prepared for this one, whose SEND found no room
 };
 
+[[gnu::always_inline]] inline Session::Answer Session::Answered(uint64_t number, kv::Code code, uint64_t time_us) {
+  if (number == sounding_ || code == kv::Code::kExpired) [[unlikely]]
+    Hear(number, time_us);
+  if (number < floor_ || number >= next_ || At(number).answered) [[unlikely]]
+    return {nullptr, false};
+  Sent& sent = At(number);
+  Operation* operation = sent.operation;
+  sent.operation = nullptr;
+  sent.answered = true;
+  if (sent.value.data() != nullptr || operation == nullptr) [[unlikely]]
+    Clear(&sent);
+  if (operation != nullptr) --live_;
+  while (floor_ < next_ && At(floor_).answered) ++floor_;
+  parts_.posted->more |= !queue_.empty();  // the window has room, or the pool memory
+  return {operation, true};
+}
+
+// Post() of most puts: the compiler knows all that its request does not have.
+[[gnu::always_inline]] inline bool Session::PostPlainPut(const Operation& operation, uint64_t number) {
+  kv::Request request;
+  request.type = kv::RequestType::kPut;
+  request.condition = OnWire(operation.condition.kind());
+  request.number = number;
+  request.version = operation.condition.version();
+  request.deadline_us = clock_.DeadlineAt(operation.deadline_ns);
+  // A view's members one by one: else the compiler keeps a Request in memory.
+  request.key = {operation.key.data(), operation.key.size()};
+  request.value_bytes = static_cast<uint32_t>(operation.value.size());
+  char head[kv::kMaxRequestHeadBytes];
+  const size_t head_bytes = request.EncodeHead(head);
+  return PostMessage({head, head_bytes}, {operation.value.data(), operation.value.size()}, number);
+}
+
 }  // namespace farlook::client
 
 #endif  // FARLOOK_CLIENT_SESSION_H_

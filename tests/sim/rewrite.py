@@ -201,7 +201,7 @@ EDITS = [
     # The client does not say when a request is over; or it says so with what it was once told of the server's clock.
     ("client/server_clock.h", "    if (time_us_ == 0 || deadline_ns ==",
      "    if (BROKEN(kDeadlineNotSaid) || time_us_ == 0 || deadline_ns =="),
-    ("client/session.cc", "  if (number == sounding_ || code == kv::Code::kExpired) [[unlikely]]\n",
+    ("client/session.h", "  if (number == sounding_ || code == kv::Code::kExpired) [[unlikely]]\n",
      "  if ((number == sounding_ || code == kv::Code::kExpired) && !BROKEN(kClockHeardOnce))\n"),
     # What is repeated of an operation that has ended does not say that it is over.
     ("client/session.cc", "  request.deadline_us = kv::Request::kLongOver;\n",
@@ -225,7 +225,7 @@ EDITS = [
      "    if (IsWrite(operation->kind) && !BROKEN(kUnknownSentAgain)) {\n      unknown(operation);\n"),
     # The client takes numbers below the last answer for answered, if nobody waits for their answers any more. (Were
     # somebody waiting, the client would lose track of its own memory.)
-    ("client/session.cc", "  while (floor_ < next_ && At(floor_).answered) ++floor_;\n",
+    ("client/session.h", "  while (floor_ < next_ && At(floor_).answered) ++floor_;\n",
      "  const auto jumps = [&] { return BROKEN(kFloorTooHigh) && floor_ < number && At(floor_).operation == nullptr; };\n"
      "  while (floor_ < next_ && (At(floor_).answered || jumps())) ++floor_;\n"),
 
