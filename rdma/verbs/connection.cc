@@ -196,7 +196,7 @@ bool VerbsConnection::OnReceive(const ibv_wc& wc, const char* slot, Completion* 
 
 void VerbsConnection::SetReceiving(bool on) {
   receiving = on;
-  if (on && kept_messages > 0) table_->resumed = true;
+  if (on && kept_messages > 0) table_->Resume();
 }
 
 void VerbsConnection::Reposted() {

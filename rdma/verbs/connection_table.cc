@@ -39,12 +39,13 @@ std::vector<uint32_t> ConnectionTable::Leave(uint32_t pair_number, const VerbsCo
 
 void ConnectionTable::List(VerbsConnection* connection) {
   if (connection->listed) return;
-  connection->listed = true;
+  connection->listed = due = true;
   listed.push_back(connection);
 }
 
 void ConnectionTable::Attend(VerbsConnection* connection) {
   connection->attended_at = polls;
+  due = true;
   if (std::find(attended.begin(), attended.end(), connection) == attended.end()) attended.push_back(connection);
 }
 

@@ -38,8 +38,9 @@ struct ConnectionTable {
   void Enter(uint32_t pair_number, VerbsConnection* connection) { by_pair[pair_number] = connection; }
   std::vector<uint32_t> Leave(uint32_t pair_number, const VerbsConnection* connection);
 
+  // Null: it is gone. REQUIRES that Add() once returned the tag.
+  VerbsConnection* WithTag(uint64_t tag) const { return by_tag[tag]; }
   // Null: there is none.
-  VerbsConnection* WithTag(uint64_t tag) const { return tag < by_tag.size() ? by_tag[tag] : nullptr; }
   VerbsConnection* WithPair(uint32_t pair_number) const {
     const auto found = by_pair.find(pair_number);
     return found != by_pair.end() ? found->second : nullptr;
@@ -52,8 +53,11 @@ struct ConnectionTable {
   // Its requests were flushed, which something else is the cause of: BreakAsFlushed() is due, by this Poll(), once the
   // connection manager's events were looked at, which may tell the cause. It is attended, too.
   void Suspect(VerbsConnection* connection);
+  // A connection receives again of which messages are kept.
+  void Resume() { resumed = due = true; }
 
   uint64_t polls = 0;                    // how many Poll() there were
+  bool due = false;                      // one may be listed or attended, or receive again: Poll() looks
   bool room_returned = false;            // there is room again after a post was refused: a sleeper is to wake up
   std::vector<VerbsConnection*> by_tag;  // null: free
   absl::flat_hash_map<uint32_t, VerbsConnection*> by_pair;
@@ -62,7 +66,7 @@ struct ConnectionTable {
   std::vector<VerbsConnection*> suspects;
   std::vector<Delivered> delivered;
   std::vector<Kept> kept;  // the oldest first
-  bool resumed = false;    // of some of those the connection may receive again
+  bool resumed = false;    // of some of those the connection may receive again: Resume()
 };
 
 }  // namespace farlook::rdma::verbs

@@ -202,7 +202,12 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(const std::sha
   const int most = static_cast<int>(std::min<size_t>(kCompletionsPerPoll, out.size() - count));
   const int taken = device_->Poll(completions, most);
   if (ABSL_PREDICT_FALSE(taken < 0)) OnQueuesLost(IBV_EVENT_CQ_ERR);
-  for (int i = 0; i < taken; ++i) count += Handle(completions[i], &out[count]);
+  Completion* done = out.data() + count;
+  for (int i = 0; i < taken; ++i) {
+    const bool is_users = Handle(completions[i], done);
+    count += is_users;
+    done += is_users;
+  }
   return {count, taken < most};
 }
 
@@ -225,12 +230,7 @@ size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
     if (!device_.has_value() || !device_->TakeEvent()) polls_until_check_ = 1;
   }
   if (ABSL_PREDICT_FALSE(--polls_until_check_ == 0)) CheckEvents();
-  if (!connections_.listed.empty()) AdvanceAll();
-  size_t count = 0;
-  if (ABSL_PREDICT_FALSE(!connections_.attended.empty())) count = AnnounceAll(out);
-  if (ABSL_PREDICT_FALSE(connections_.resumed)) {
-    count += DeliverKept(absl::MakeSpan(out.data() + count, out.size() - count));
-  }
+  size_t count = ABSL_PREDICT_FALSE(connections_.due) ? AttendBefore(out) : 0;
   bool drained = false;
   if (ABSL_PREDICT_TRUE(device_.has_value())) {
     Taken taken = TakeSome(out, count);
@@ -238,12 +238,27 @@ size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
     count = taken.count;
     drained = taken.drained;
   }
-  if (ABSL_PREDICT_FALSE(!connections_.attended.empty())) {
+  return ABSL_PREDICT_FALSE(connections_.due) ? AttendAfter(out, count, drained) : count;
+}
+
+// What Poll() does for single connections before it looks for completions, and after it; returns how many there are
+// then for the user. Mostly there is nothing to do.
+ABSL_ATTRIBUTE_NOINLINE size_t VerbsEndpoint::AttendBefore(absl::Span<Completion> out) {
+  if (!connections_.listed.empty()) AdvanceAll();
+  size_t count = 0;
+  if (!connections_.attended.empty()) count = AnnounceAll(out);
+  if (connections_.resumed) count += DeliverKept(absl::MakeSpan(out.data() + count, out.size() - count));
+  return count;
+}
+
+ABSL_ATTRIBUTE_NOINLINE size_t VerbsEndpoint::AttendAfter(absl::Span<Completion> out, size_t count, bool drained) {
+  if (!connections_.attended.empty()) {
     if (!connections_.suspects.empty()) BreakSuspects();
     if (drained) count += EndAll(absl::MakeSpan(out.data() + count, out.size() - count));
   }
   // The completions made room.
   if (!connections_.listed.empty()) AdvanceAll();
+  connections_.due = !connections_.listed.empty() || !connections_.attended.empty() || connections_.resumed;
   return count;
 }
 

@@ -94,6 +94,8 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   void OnSomethingToDo() override { Wake(); }
 
   void Recycle();
+  size_t AttendBefore(absl::Span<Completion> out);
+  size_t AttendAfter(absl::Span<Completion> out, size_t count, bool drained);
   void AdvanceAll();
   size_t AnnounceAll(absl::Span<Completion> out);
   size_t EndAll(absl::Span<Completion> out);

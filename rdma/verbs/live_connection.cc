@@ -13,8 +13,8 @@ LiveConnection::LiveConnection(EndpointDevice* device, const Pair& pair, const A
   flow_.Begin(pair.window, agreement.peer.window);
 }
 
-ABSL_ATTRIBUTE_NOINLINE LiveConnection::Issued LiveConnection::IssuedInPart(bool taken) const {
-  if (!taken) return Issued::kNotTaken;
+ABSL_ATTRIBUTE_NOINLINE LiveConnection::Issued LiveConnection::IssuedInPart(SendQueue::Issued issued) const {
+  if (issued == SendQueue::Issued::kNotTaken) return Issued::kNotTaken;
   return send_.refused() ? Issued::kNonsense : Issued::kPart;
 }
 

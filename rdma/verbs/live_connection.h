@@ -56,9 +56,8 @@ class LiveConnection {
   };
   Issued Issue() {
     if (ABSL_PREDICT_FALSE(held_)) return Issued::kAll;
-    const bool taken = send_.Issue(queue_pair_);
-    if (ABSL_PREDICT_TRUE(taken && send_.all_issued())) return Issued::kAll;
-    return IssuedInPart(taken);
+    const SendQueue::Issued issued = send_.Issue(queue_pair_);
+    return ABSL_PREDICT_TRUE(issued == SendQueue::Issued::kAll) ? Issued::kAll : IssuedInPart(issued);
   }
   // Tells the peer how much it may send, if that is due and there is room.
   void SendCredits();
@@ -110,7 +109,7 @@ class LiveConnection {
   bool FlushNext(Completion* done) { return send_.FlushNext(done); }
 
  private:
-  Issued IssuedInPart(bool taken) const;
+  Issued IssuedInPart(SendQueue::Issued issued) const;
 
   bool held_ = true;
   uint32_t held_ticks_ = 0;

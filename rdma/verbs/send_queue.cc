@@ -50,6 +50,7 @@ inline SendQueue::Entry* SendQueue::Next(Kind kind) {
   entry->status = WcStatus::kSuccess;
   entry->bounces = false;
   entry->signalled = true;
+  entry->plain = false;
   return entry;
 }
 
@@ -79,9 +80,9 @@ uint64_t SendQueue::PlaceAll(Entry* entry, absl::Span<const Sge> to) {
   return bytes;
 }
 
-// Of a READ, all but where it lands. REQUIRES ring_.
+// Of a READ, all but where it lands.
 inline SendQueue::Entry* SendQueue::NextRead(uint64_t wr_id, uint64_t remote_address, uint32_t rkey) {
-  if (ABSL_PREDICT_FALSE(reads_ == plan_.send_depth)) return nullptr;
+  if (ABSL_PREDICT_FALSE(reads_ == max_reads_)) return nullptr;
   Entry* const entry = Next(Kind::kRead);
   if (ABSL_PREDICT_FALSE(entry == nullptr)) return nullptr;
   entry->wr_id = wr_id;
@@ -94,16 +95,17 @@ inline SendQueue::Entry* SendQueue::NextRead(uint64_t wr_id, uint64_t remote_add
 
 // Most are of one piece, which lies where the one before did. What others need, calls and registers, these do without.
 bool SendQueue::Read(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
-  if (ABSL_PREDICT_FALSE(ring_ == nullptr || to.size() != 1)) return ReadOther(wr_id, to, remote_address, rkey);
-  const Sge piece = to[0];
+  if (ABSL_PREDICT_FALSE(to.size() != 1)) return ReadOther(wr_id, to, remote_address, rkey);
+  const Sge& piece = to[0];
   const LocalMemory::Range* const range = resources_.memory->FindLast(piece.data, piece.bytes);
-  if (ABSL_PREDICT_FALSE(range == nullptr || piece.bytes > kMaxReadBytes)) {
+  if (ABSL_PREDICT_FALSE(range == nullptr || !range->lands_reads || piece.bytes - 1 >= kMaxReadBytes)) {
     return ReadOther(wr_id, to, remote_address, rkey);
   }
   Entry* const entry = NextRead(wr_id, remote_address, rkey);
-  if (ABSL_PREDICT_FALSE(entry == nullptr)) return false;
-  Place(entry, 0, piece, range);
+  if (ABSL_PREDICT_FALSE(entry == nullptr)) return ReadOther(wr_id, to, remote_address, rkey);
+  entry->plain = true;
   entry->bytes = piece.bytes;
+  entry->to[0] = {reinterpret_cast<uintptr_t>(piece.data), piece.bytes, range->lkey};
   return true;
 }
 
@@ -119,7 +121,7 @@ ABSL_ATTRIBUTE_NOINLINE bool SendQueue::ReadOther(uint64_t wr_id, absl::Span<con
 bool SendQueue::Atomic(Kind kind, uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                        uint64_t operand, uint64_t desired) {
   MakeRing();
-  if (reads_ == plan_.send_depth) return false;
+  if (reads_ == max_reads_) return false;
   Entry* const entry = Next(kind);
   if (entry == nullptr) return false;
   entry->wr_id = wr_id;
@@ -210,6 +212,28 @@ ABSL_ATTRIBUTE_NOINLINE bool SendQueue::PrepareBounce(Entry& entry, ibv_send_wr*
   return true;
 }
 
+inline void SendQueue::PrepareRead(Entry& entry, ibv_send_wr* request) {
+  request->sg_list = entry.to;
+  request->num_sge = entry.pieces;
+  request->opcode = IBV_WR_RDMA_READ;
+  request->send_flags = IBV_SEND_SIGNALED;
+  request->wr.rdma.remote_addr = entry.remote_address;
+  request->wr.rdma.rkey = entry.rkey;
+  signalling_.Signalled();
+}
+
+inline void SendQueue::PrepareAtomic(Entry& entry, ibv_send_wr* request) {
+  request->sg_list = entry.to;
+  request->num_sge = entry.pieces;
+  request->opcode = entry.kind == Kind::kFetchAdd ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
+  request->send_flags = IBV_SEND_SIGNALED;
+  request->wr.atomic.remote_addr = entry.remote_address;
+  request->wr.atomic.rkey = entry.rkey;
+  request->wr.atomic.compare_add = entry.operand;
+  request->wr.atomic.swap = entry.desired;
+  signalling_.Signalled();
+}
+
 // False: not now. Inlined, as is what calls it: of a READ alone a dozen instructions are left.
 [[gnu::always_inline]] inline bool SendQueue::Prepare(Entry& entry, uint64_t number, ibv_send_wr* request,
                                                       ibv_sge* piece) {
@@ -220,26 +244,13 @@ ABSL_ATTRIBUTE_NOINLINE bool SendQueue::PrepareBounce(Entry& entry, ibv_send_wr*
     PrepareSend(entry, request, piece);
     return true;
   }
-  request->sg_list = entry.to;
-  request->num_sge = entry.pieces;
-  request->send_flags = IBV_SEND_SIGNALED;
-  if (IsUsers(kind)) {
-    if (ABSL_PREDICT_FALSE(!resources_.credits->Take())) return false;
-    if (ABSL_PREDICT_FALSE(entry.bounces && !PrepareBounce(entry, request, piece))) return false;
-  }
+  if (IsUsers(kind) && ABSL_PREDICT_FALSE(!resources_.credits->Take())) return false;
   if (kind == Kind::kRead || kind == Kind::kProbe) {
-    request->opcode = IBV_WR_RDMA_READ;
-    request->wr.rdma.remote_addr = entry.remote_address;
-    request->wr.rdma.rkey = entry.rkey;
+    PrepareRead(entry, request);
   } else {
-    request->opcode = kind == Kind::kFetchAdd ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
-    request->wr.atomic.remote_addr = entry.remote_address;
-    request->wr.atomic.rkey = entry.rkey;
-    request->wr.atomic.compare_add = entry.operand;
-    request->wr.atomic.swap = entry.desired;
+    PrepareAtomic(entry, request);
   }
-  signalling_.Signalled();
-  return true;
+  return ABSL_PREDICT_TRUE(!entry.bounces) || PrepareBounce(entry, request, piece);
 }
 
 inline void SendQueue::ReleaseMessage(Entry& entry) {
@@ -284,15 +295,36 @@ ABSL_ATTRIBUTE_NOINLINE void SendQueue::Refused(uint32_t count, uint32_t taken) 
   issued_ += taken;
 }
 
-bool SendQueue::Issue(ibv_qp* pair) {
+// A READ alone, which most are, is handed over here, with no more than that takes.
+SendQueue::Issued SendQueue::Issue(ibv_qp* pair) {
   if (ABSL_PREDICT_FALSE(queued_ - issued_ != 1)) return IssueMany(pair);
+  Entry& entry = At(issued_);
+  if (ABSL_PREDICT_FALSE(!entry.plain || issued_ - retired_ == plan_.hardware_depth || !resources_.credits->Take())) {
+    return IssueOne(pair);
+  }
   ibv_send_wr request;
-  ibv_sge piece;
-  return !Fill(issued_, &request, &piece) || Hand(pair, &request, 1);
+  request.wr_id = tag_ | static_cast<uint32_t>(issued_);
+  request.next = nullptr;
+  PrepareRead(entry, &request);
+  ibv_send_wr* refused;
+  if (ABSL_PREDICT_FALSE(ibv_post_send(pair, &request, &refused) != 0)) {
+    Refused(1, 0);
+    return Issued::kNotTaken;
+  }
+  ++in_flight_;
+  ++issued_;
+  return Issued::kAll;
 }
 
-// A function of its own, so that a caller who posts one READ at a time pays for neither its loops nor its stack.
-ABSL_ATTRIBUTE_NOINLINE bool SendQueue::IssueMany(ibv_qp* pair) {
+ABSL_ATTRIBUTE_NOINLINE SendQueue::Issued SendQueue::IssueOne(ibv_qp* pair) {
+  ibv_send_wr request;
+  ibv_sge piece;
+  if (Fill(issued_, &request, &piece) && !Hand(pair, &request, 1)) return Issued::kNotTaken;
+  return HowMuch();
+}
+
+// A function of its own, so that a caller who posts one request at a time pays for neither its loops nor its stack.
+ABSL_ATTRIBUTE_NOINLINE SendQueue::Issued SendQueue::IssueMany(ibv_qp* pair) {
   ibv_send_wr requests[kDoorbellBatch];
   ibv_sge pieces[kDoorbellBatch];
   uint32_t count;
@@ -301,9 +333,9 @@ ABSL_ATTRIBUTE_NOINLINE bool SendQueue::IssueMany(ibv_qp* pair) {
       if (!Fill(issued_ + count, &requests[count], &pieces[count])) break;
       if (count > 0) requests[count - 1].next = &requests[count];
     }
-    if (count > 0 && !Hand(pair, requests, count)) return false;
+    if (count > 0 && !Hand(pair, requests, count)) return Issued::kNotTaken;
   } while (count == kDoorbellBatch);
-  return true;
+  return HowMuch();
 }
 
 // ---- Completing ----
@@ -325,21 +357,16 @@ ABSL_ATTRIBUTE_NOINLINE void SendQueue::LandBounced(Entry& entry, WcStatus statu
   bounce_.FreeOldest();
 }
 
-bool SendQueue::Complete(uint32_t number, WcStatus status, Completion* done) {
+// SENDs that asked for no completion came before it; or it is none that the device has.
+ABSL_ATTRIBUTE_NOINLINE bool SendQueue::CompleteAnother(uint32_t number, WcStatus status, Completion* done) {
   const uint64_t target = retired_ + static_cast<uint32_t>(number - static_cast<uint32_t>(retired_));
   if (ABSL_PREDICT_FALSE(target >= issued_)) return false;
-  return ABSL_PREDICT_TRUE(target == retired_) ? CompleteOldest(status, done)
-                                               : CompleteAfterSends(target, status, done);
-}
-
-// SENDs that asked for no completion came before it.
-ABSL_ATTRIBUTE_NOINLINE bool SendQueue::CompleteAfterSends(uint64_t target, WcStatus status, Completion* done) {
   for (; retired_ != target; ++retired_) ReleaseMessage(At(retired_));
   return CompleteOldest(status, done);
 }
 
 // What is called here is called last: then the others need no registers that are to be saved.
-inline bool SendQueue::CompleteOldest(WcStatus status, Completion* done) {
+ABSL_ATTRIBUTE_NOINLINE bool SendQueue::CompleteOldest(WcStatus status, Completion* done) {
   Entry& entry = At(retired_++);
   // A SEND that asked for no completion gets one when it fails.
   if (entry.signalled) --in_flight_;

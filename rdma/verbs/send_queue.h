@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/base/optimization.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "rdma/transport.h"
@@ -65,8 +66,13 @@ class SendQueue {
 
   // ---- Issuing.
 
-  // Hands to the device what can be handed to it. False: it would not take it.
-  bool Issue(ibv_qp* pair);
+  enum class Issued : uint8_t {
+    kAll,
+    kPart,      // the rest waits for completions, or makes no sense
+    kNotTaken,  // the device would not take it
+  };
+  // Hands to the device what can be handed to it.
+  Issued Issue(ibv_qp* pair);
   bool all_issued() const { return issued_ == queued_; }
   // The next entry makes no sense, and all before it have completed.
   bool refused() const { return !all_issued() && At(issued_).status != WcStatus::kSuccess && in_flight_ == 0; }
@@ -74,7 +80,22 @@ class SendQueue {
   // ---- Completing.
 
   // The device completed the entry with the number that the lower half of wr_id names. True: `*done` is for the user.
-  bool Complete(uint32_t number, WcStatus status, Completion* done);
+  // Mostly it is the oldest, and a plain READ; inlined for those.
+  bool Complete(uint32_t number, WcStatus status, Completion* done) {
+    if (ABSL_PREDICT_FALSE(number != static_cast<uint32_t>(retired_) || retired_ == issued_)) {
+      return CompleteAnother(number, status, done);
+    }
+    Entry& entry = At(retired_);
+    if (ABSL_PREDICT_FALSE(!entry.plain)) return CompleteOldest(status, done);
+    ++retired_;
+    --in_flight_;
+    --reads_;
+    done->wr_id = entry.wr_id;
+    done->opcode = Opcode::kRead;
+    done->status = status;
+    resources_.credits->Return();
+    return true;
+  }
   // Issued entries that will be completed by the device: READs, atomics, probes, signalled SENDs.
   uint32_t in_flight() const { return in_flight_; }
 
@@ -98,6 +119,7 @@ class SendQueue {
     WcStatus status;  // other than kSuccess: it made no sense when it was posted
     bool bounces;
     bool signalled;
+    bool plain;  // a READ of one piece that makes sense and does not bounce: most entries are
     union {
       ibv_sge to[kMaxReadSges];
       char small[64];
@@ -107,7 +129,9 @@ class SendQueue {
   static_assert(sizeof(ibv_sge) * kMaxReadSges == 64);
 
   void MakeRing() {
-    if (ring_ == nullptr) ring_.reset(new Entry[mask_ + 1]);
+    if (ring_ != nullptr) return;
+    ring_.reset(new Entry[mask_ + 1]);
+    max_reads_ = plan_.send_depth;
   }
   Entry& At(uint64_t number) const { return ring_[number & mask_]; }
   Entry* Next(Kind kind);
@@ -115,14 +139,18 @@ class SendQueue {
   bool ReadOther(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey);
   void Place(Entry* entry, size_t index, const Sge& piece, const LocalMemory::Range* range);
   uint64_t PlaceAll(Entry* entry, absl::Span<const Sge> to);
+  void PrepareRead(Entry& entry, ibv_send_wr* request);
+  void PrepareAtomic(Entry& entry, ibv_send_wr* request);
   bool Prepare(Entry& entry, uint64_t number, ibv_send_wr* request, ibv_sge* piece);
   bool PrepareBounce(Entry& entry, ibv_send_wr* request, ibv_sge* piece);
   void PrepareSend(Entry& entry, ibv_send_wr* request, ibv_sge* piece);
   bool Fill(uint64_t number, ibv_send_wr* request, ibv_sge* piece);
   bool Hand(ibv_qp* pair, ibv_send_wr* requests, uint32_t count);
   void Refused(uint32_t count, uint32_t taken);
-  bool IssueMany(ibv_qp* pair);
-  bool CompleteAfterSends(uint64_t target, WcStatus status, Completion* done);
+  Issued IssueOne(ibv_qp* pair);
+  Issued IssueMany(ibv_qp* pair);
+  Issued HowMuch() const { return all_issued() ? Issued::kAll : Issued::kPart; }
+  bool CompleteAnother(uint32_t number, WcStatus status, Completion* done);
   bool CompleteOldest(WcStatus status, Completion* done);
   void ReleaseMessage(Entry& entry);
   void PutMessage(Entry& entry);
@@ -138,7 +166,8 @@ class SendQueue {
   uint64_t retired_ = 0;
   uint64_t issued_ = 0;
   uint64_t queued_ = 0;
-  uint32_t reads_ = 0;  // READs and atomics of the user, not completed
+  uint32_t reads_ = 0;      // READs and atomics of the user, not completed
+  uint32_t max_reads_ = 0;  // of them; 0 while there is no ring
   uint32_t in_flight_ = 0;
   Signalling signalling_;
   Bounce bounce_;
