@@ -58,10 +58,11 @@ class ClientImpl {
   static ClientImpl& Of(Client& client) { return *client.impl_; }
 
   // Starts a get and waits until it is done. Most are at once, and then no clock is read.
-  absl::Status Run(client::Operation* operation) {
+  absl::Status Run(client::Operation* operation, client::Kind kind) {
+    operation->kind = kind;
     operation->blocking = true;
     client::ClientCore& core = cores.OfKey(operation);
-    core.StartUntimed(operation);
+    core.StartUntimed(operation, kind);
     core.ProgressNowAndThen();
     if (!operation->done) [[unlikely]] {
       core.SetDeadlines(absl::MakeSpan(&operation, 1));
@@ -72,11 +73,10 @@ class ClientImpl {
   }
   // The same of one that is made here. What it found beside the value stands in `get`.
   absl::Status RunGet(client::Kind kind, std::string_view key, client::Destination to, const GetOptions& options) {
-    get.kind = kind;
     get.key = client::View(key);
     get.to = to;
     get.timeout_ms = options.timeout_ms;
-    return Run(&get);
+    return Run(&get, kind);
   }
 
   // The same for what is no get: its request bears the deadline.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "kv/cluster_map.h"
 #include "kv/directory.h"
@@ -55,7 +56,7 @@ void ClientCore::StartUntil(absl::Span<Operation* const> operations, int64_t dea
 // A put need not wait for others that could go with it in one message.
 void ClientCore::StartUntil(Operation* operation, int64_t deadline_ns) {
   Begin(operation, deadline_ns);
-  if (!engines_.StartPut(operation)) StartBegun(operation);
+  if (!engines_.StartPut(operation)) StartBegun(operation, operation->kind);
   Post();
 }
 
@@ -73,7 +74,7 @@ void ClientCore::SetDeadlines(absl::Span<Operation* const> operations, int64_t d
 
 void ClientCore::Admit(Operation* operation, int64_t deadline_ns) {
   Begin(operation, deadline_ns);
-  StartBegun(operation);
+  StartBegun(operation, operation->kind);
 }
 
 // If the connection broke while the client was idle, the client cannot tell whether an atomic posted now ran. On this
@@ -85,7 +86,7 @@ void ClientCore::LookAfterPause() {
   // earlier ones may still be there.
   for (int round = 0, quiet = 0; round < kMaxRounds && quiet < kQuietLooks; ++round) {
     const bool asleep = endpoint_->Arm();
-    quiet = !Handle() && asleep ? quiet + 1 : 0;
+    quiet = !HandleApart() && asleep ? quiet + 1 : 0;
   }
 }
 
@@ -102,11 +103,19 @@ bool ClientCore::PostAll() {
 
 // ---- Completions.
 
+// Most calls that find something need one round: what others need these do without.
 void ClientCore::Progress() {
-  for (int round = 0; round < kMaxRounds; ++round) {
-    if (!Handle() || !Post()) return;
+  if (Handle() && Post()) [[unlikely]]
+    ProgressOn();
+}
+
+ABSL_ATTRIBUTE_NOINLINE void ClientCore::ProgressOn() {
+  for (int round = 1; round < kMaxRounds; ++round) {
+    if (!HandleApart() || !Post()) return;
   }
 }
+
+ABSL_ATTRIBUTE_NOINLINE bool ClientCore::HandleApart() { return Handle(); }
 
 [[gnu::always_inline]] inline void ClientCore::OnMessage(absl::string_view message) {
   if (!link_.ready()) [[unlikely]]

@@ -122,12 +122,13 @@ class ClientCore {
   UserMemory* user_memory() { return engines_.user_memory(); }
 
   // For calls that wait at once: without reading the clock. On this host most gets are done when it returns; true: it
-  // is, or all of these are. An operation that is not has no deadline until SetDeadlines().
-  bool StartUntimed(Operation* operation) {
+  // is, or all of these are. An operation that is not has no deadline until SetDeadlines(). `kind`: the operation's,
+  // which the compiler knows where the caller does.
+  bool StartUntimed(Operation* operation, Kind kind) {
     if (engines_.at_once() && engines_.EndAtOnce(operation)) [[likely]]
       return true;
     Begin(operation, kNoDeadline);
-    StartBegun(operation);
+    StartBegun(operation, kind);
     Post();
     return false;
   }
@@ -179,9 +180,9 @@ class ClientCore {
 
   void Admit(Operation* operation, int64_t deadline_ns);
   // The two steps of it. Inlined where there is one operation: its kind, or that it has no deadline, is known there.
-  [[gnu::always_inline]] void StartBegun(Operation* operation) {
-    if (!local_ && IsCounter(operation->kind)) LookAfterPause();
-    engines_.Start(operation);
+  [[gnu::always_inline]] void StartBegun(Operation* operation, Kind kind) {
+    if (!local_ && IsCounter(kind)) LookAfterPause();
+    engines_.Start(operation, kind);
   }
   [[gnu::always_inline]] void Begin(Operation* operation, int64_t deadline_ns) {
     finished_.Begun(operation);
@@ -193,6 +194,8 @@ class ClientCore {
   }
   void LookAfterPause();
   bool Handle();
+  bool HandleApart();
+  void ProgressOn();
   void HandleLast(size_t count);
   void Dispatch(const rdma::Completion& completion);
   void OnConnected();

@@ -97,7 +97,7 @@ void ClientCore::Resume(Operation* operation) {
   if (is_nobody_) return engines_.Hold(operation);
   // It was counted where it began.
   const uint64_t gets = stats_.gets, server_gets = stats_.server_gets;
-  engines_.Start(operation);
+  engines_.Start(operation, operation->kind);
   stats_.gets = gets;
   stats_.server_gets = server_gets;
 }

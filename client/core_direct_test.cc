@@ -34,7 +34,7 @@ class DirectTest : public CoreTest, public testing::WithParamInterface<bool> {
   }
   void StartUntimed(Operation* operation) {
     if (GetParam()) {
-      core_->StartUntimed(operation);
+      core_->StartUntimed(operation, operation->kind);
     } else {
       core_->StartUntimed(absl::MakeSpan(&operation, 1));
     }

@@ -73,10 +73,10 @@ class Engines {
   size_t EndAtOnce(absl::Span<Operation* const> operations) { return direct_.Run(operations); }
   // The same of one: whether it has ended.
   bool EndAtOnce(Operation* operation) { return direct_.Run(operation); }
-  // Begins an operation, or ends it if it makes no sense.
-  void Start(Operation* operation) {
+  // Begins an operation of this kind, or ends it if it makes no sense.
+  void Start(Operation* operation, Kind kind) {
     const bool key_fits = operation->key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
-    if (!gets_by_reads_ || !IsGet(operation->kind) || !key_fits) [[unlikely]]
+    if (!gets_by_reads_ || !IsGet(kind) || !key_fits) [[unlikely]]
       return StartOther(operation);
     ++parts_.stats->gets;
     reads_.Start(operation);

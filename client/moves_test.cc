@@ -221,7 +221,7 @@ TEST_P(BlockingTest, CallsGoOnWithTheTaker) {
     Operation get;
     get.key = key_;
     get.to.string = &got;
-    const absl::Status status = impl_->Run(&get);
+    const absl::Status status = impl_->Run(&get, get.kind);
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_EQ(got, value);
     clock_.AdvanceMs(7);
@@ -336,7 +336,7 @@ TEST_P(BlockingTest, ACallThatNobodyServesEndsAtItsDeadline) {
     get.key = key_;
     get.kind = Kind::kExists;
     get.timeout_ms = timeout_ms;
-    const absl::Status status = impl_->Run(&get);
+    const absl::Status status = impl_->Run(&get, get.kind);
     EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
     const int64_t most_ms = timeout_ms == 0 ? options_.timeout_ms : timeout_ms;
     EXPECT_LT(clock_.now_ms(), begin_ms + most_ms + 30);

@@ -37,6 +37,7 @@ void Reads::Lost() {
   again.Append(&waiting_);
   waiting_.Append(&again);
   refresher_ = nullptr;
+  max_flights_ = 0;
 }
 
 // REQUIRES: its landing is not large.
@@ -64,7 +65,7 @@ ABSL_ATTRIBUTE_NOINLINE void Reads::Park(Flight* flight, FlightQueue* queue) {
 
 void Reads::Start(Operation* operation) {
   operation->engine = this;
-  Flight* flight = connection_ != nullptr && waiting_.empty() ? Acquire(operation) : nullptr;
+  Flight* flight = waiting_.empty() ? Acquire(operation) : nullptr;
   if (flight == nullptr) {
     Await(operation);
     return;
@@ -74,7 +75,7 @@ void Reads::Start(Operation* operation) {
 
 void Reads::StartAt(Operation* operation, kv::Slot slot, uint64_t version) {
   operation->engine = this;
-  Flight* flight = connection_ != nullptr ? Acquire(operation) : nullptr;
+  Flight* flight = Acquire(operation);
   if (flight == nullptr) {
     Await(operation);  // the slot is only a hint
     return;
@@ -89,18 +90,25 @@ void Reads::StartAt(Operation* operation, kv::Slot slot, uint64_t version) {
   const Operation& operation = *flight->operation;
   const uint64_t hash = HashOf(operation);
   const kv::Slot slot = parts_.mirror->enabled() ? parts_.mirror->Find(hash) : kv::Slot();
+  const bool at_first = !slot.empty() && IsOneOf(operation.kind, Kind::kGet, Kind::kExists) &&
+                        slot.bytes() <= Landing::kOwnBytes && slot.offset() <= last_own_;
+  if (!at_first) [[unlikely]]
+    return BeginLookup(flight, hash, slot);
   GetState& get = flight->get;
-  get.since_ns = parts_.time->last_ns();
-  get.remembered = !slot.empty();
-  get.at_first = get.remembered && IsOneOf(operation.kind, Kind::kGet, Kind::kExists) &&
-                 slot.bytes() <= Landing::kOwnBytes && slot.offset() <= last_own_;
-  if (!get.at_first) [[unlikely]]
-    return Continue(flight, StartLookup(flight, hash, slot, /*told=*/0));
+  get.at_first = true;
   get.hash = hash;
   get.slot = slot;
   get.from = table_.address + slot.offset();
   get.landing.PlaceSmall(flight->own, static_cast<uint32_t>(slot.bytes()));
   PostOrPark(flight);
+}
+
+// `slot`: where the mirror said, or empty.
+ABSL_ATTRIBUTE_NOINLINE void Reads::BeginLookup(Flight* flight, uint64_t hash, kv::Slot slot) {
+  flight->get.at_first = false;
+  flight->get.remembered = !slot.empty();
+  flight->get.since_ns = parts_.time->last_ns();
+  Continue(flight, StartLookup(flight, hash, slot, /*told=*/0));
 }
 
 Step Reads::StartLookup(Flight* flight, uint64_t hash, kv::Slot slot, uint64_t told) {
@@ -239,6 +247,8 @@ void Reads::Arrived(Flight* flight) {
     if (EndAtFirst(flight)) [[likely]]
       return;
     flight->get.at_first = false;
+    flight->get.remembered = true;
+    flight->get.since_ns = parts_.time->last_ns();
     const Step step = StartLookup(flight, flight->get.hash, flight->get.slot, /*told=*/0);
     if (!flight->get.lookup.wants_item()) return Continue(flight, step);
     // What it wants is here.

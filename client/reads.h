@@ -107,6 +107,7 @@ class Reads final : public Engine {
   void Await(Operation* operation);
   void Park(Flight* flight, FlightQueue* queue);
   void Begin(Flight* flight);
+  void BeginLookup(Flight* flight, uint64_t hash, kv::Slot slot);
   uint64_t HashOf(const Operation& operation) const {
     if (hashes_are_given_) [[unlikely]]
       return operation.hash;
@@ -142,7 +143,7 @@ class Reads final : public Engine {
   const Parts parts_;
   const uint32_t max_in_flight_;
 
-  // Set while connected.
+  // Set while connected; else there may be no flights.
   rdma::Connection* connection_ = nullptr;
   rdma::Capabilities capabilities_;
   kv::ServerRange table_;

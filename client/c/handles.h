@@ -97,7 +97,7 @@ inline int Fill(client::Operation* operation, client::Kind kind, const void* key
 // Carries out an operation that was filled, and waits for its end.
 inline int Run(farlook_client* client, client::Operation* operation) {
   if (operation->kind == client::Kind::kGet || operation->kind == client::Kind::kExists) {
-    return Ended(client->impl->Run(operation));
+    return Ended(client->impl->Run(operation, operation->kind));
   }
   const std::string_view key(operation->key.data(), operation->key.size());
   return Ended(client->impl->RunTimed(operation, operation->kind, key, operation->timeout_ms));

@@ -134,7 +134,9 @@ int SimClient::Call() {
       if (!sorted[i].empty()) each.emplace_back(cores_->all()[i], sorted[i]);
     }
   }
-  for (const auto& [core, some] : each) count == 1 ? core->StartUntimed(some[0]) : core->StartUntimed(some);
+  for (const auto& [core, some] : each) {
+    count == 1 ? core->StartUntimed(some[0], some[0]->kind) : core->StartUntimed(some);
+  }
   world_->reader = reader;  // whose call goes on, if any
   busy_ = false;
   stopped_ns_ += world_->now_ns() - since_ns;
