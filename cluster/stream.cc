@@ -131,8 +131,11 @@ void OutgoingStream::Trim() {
     kept_bytes_ -= kept_.front().bytes;
     --kept_.front().chunk->kept;
     kept_.pop_front();
-    // The last one takes what is appended next.
-    while (chunks_.size() > 1 && chunks_.front().kept == 0) chunks_.pop_front();
+    // The last one takes what is appended next, unless it was made for a long record.
+    while (!chunks_.empty() && chunks_.front().kept == 0 &&
+           (chunks_.size() > 1 || chunks_.front().bytes != kChunkBytes)) {
+      chunks_.pop_front();
+    }
   }
 }
 

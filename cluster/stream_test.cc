@@ -261,6 +261,21 @@ TEST_F(StreamTest, RecordsOfAllLengthsArriveAsTheyWere) {
   EXPECT_EQ(out.kept_bytes(), 0u);
 }
 
+// An idle primary keeps no memory of what was long.
+TEST_F(StreamTest, MemoryOfALongRecordIsLetGo) {
+  ASSERT_TRUE(out_.Follow(10, 0).ok());
+  Append(std::string(200'000, 'v'));
+  const auto batch = out_.NextBatch(10, kPlenty, 0);
+  EXPECT_EQ(batch->memory.use_count(), 2);
+  ASSERT_TRUE(out_.Accepted(10, 1).ok());
+  out_.Commit({10});
+  EXPECT_EQ(batch->memory.use_count(), 1);
+  Append("short");
+  ASSERT_TRUE(in_.Take(BytesOf(batch), 0, Room).ok());
+  ASSERT_TRUE(in_.Take(BytesOf(out_.NextBatch(10, kPlenty, 0)), 0, Room).ok());
+  EXPECT_EQ(in_.tail().back().value, "short");
+}
+
 // As who lacks room does, to make some: what it applies may be of the batch that it takes.
 TEST_F(StreamTest, RecordsOfTheBatchThatIsTakenMayBeApplied) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());

@@ -78,6 +78,7 @@ bool Backup::SetAside(size_t pieces) {
     while (code == kv::Code::kMakingRoom) {
       held_.Take(locks_->at(0));
       code = table_->Reserve(/*hash=*/0, "aside", kAsideBytes, &piece, now_ns_);
+      if (code == kv::Code::kMakingRoom) held_.Release();
     }
     if (code != kv::Code::kOk) return false;
     set_aside_.push_back(piece);
@@ -103,10 +104,10 @@ kv::Code Backup::Copy(const Record& record, uint64_t hash) {
   constexpr int kMostTries = 20'000;
   for (int tries = 0; code == kv::Code::kMakingRoom; ++tries) {
     if (tries == kMostTries) return kv::Code::kNoMemory;
-    if (tries > 0) held_.Release();
     held_.Take(locks_->of(hash));
     code = table_->ReserveCopy(hash, record.key, record.value.size(), record.version, &reservation, now_ns_,
                                record.flags, record.item_kind);
+    if (code == kv::Code::kMakingRoom) held_.Release();
   }
   if (code != kv::Code::kOk) return code;
   kv::StoreBytes(reservation.value.data(), record.value.data(), record.value.size());
@@ -151,7 +152,10 @@ absl::Status Backup::Apply(const Record& record) {
     case Record::Kind::kPut:
       // A reservation whose publishing fails for want of memory is gone, and made again of what was set aside.
       while ((code = Publish(record)) != kv::Code::kOk) {
-        if (code == kv::Code::kMakingRoom) continue;
+        if (code == kv::Code::kMakingRoom) {
+          held_.Release();
+          continue;
+        }
         reserved_.pop_front();
         if (code != kv::Code::kNoMemory || !UseAside()) break;
         if (code = Copy(record, table_->HashOf(record.key)); code != kv::Code::kOk) break;

@@ -137,6 +137,17 @@ TEST_F(ClusterTest, EachServerTellsTheMapAndAnswersForItsOwnSlots) {
   EXPECT_EQ(servers_[0]->Stats("cluster_"), "cluster_groups 2\ncluster_moves 0\ncluster_slots 2000\n");
 }
 
+// Also outside of a cluster, so that writes go on beside the partition that is copied to a backup.
+TEST_F(ClusterTest, AGroupsTableHasSeveralPartitions) {
+  ServerOptions options = Options("a", "alone", "none");
+  options.workers = 1;
+  options.memory_bytes = 32 << 20;
+  auto server = Server::Start(options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  (*server)->JoinGroup();
+  EXPECT_EQ((*server)->Stats("partitions"), "partitions 16\n");
+}
+
 // Versions tell the partition, and stay the same when slots move, or a member fills another.
 TEST_F(ClusterTest, AllTablesHaveThePartitionsOfTheFirst) {
   const auto start = [this](absl::string_view name, absl::string_view group, int workers, uint64_t memory_bytes) {

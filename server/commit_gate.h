@@ -59,10 +59,9 @@ namespace farlook::server {
 class RecordStream {
  public:
   virtual ~RecordStream() = default;
-  // Gives the records, whose own sequences do not matter, the next ones above all before, and returns the last. Of none
-  // it is nothing. 0: members are so
-  // far behind that nothing more is kept for them. One that is not behind is never refused a record. Any thread, with
-  // the lock of a partition.
+  // Gives the records, of which there is one at least, the next sequences above all before, whatever their own, and
+  // returns the last. 0: members are so far behind that nothing more is kept for them. One that is not behind is never
+  // refused a record. Any thread, with the lock of a partition.
   virtual uint64_t Append(absl::Span<const cluster::Record> records) = 0;
   uint64_t Append(const cluster::Record& record) { return Append(absl::MakeConstSpan(&record, 1)); }
   // All members accepted the records up to this sequence; never less than before. Any thread.

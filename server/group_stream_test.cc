@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "gtest/gtest.h"
 #include "kv/handshake.h"
 
@@ -14,13 +15,18 @@ namespace {
 
 constexpr uint64_t kEpoch = 1, kPrimary = 3, kBackup = 77;
 
+// Over a connection of its own, from the first record on.
+absl::StatusOr<FeedId> Follow(GroupStream* stream) {
+  stream->Expect({kBackup});
+  return stream->Admit({.incarnation = kBackup, .epoch = kEpoch, .accepted = 0});
+}
+
 TEST(GroupStreamTest, BeforeItsMembersAreSaidNothingIsCommitted) {
   GroupStream stream(kEpoch, kPrimary, 1, {}, 1 << 20);
   EXPECT_EQ(stream.Append({.key = "k"}), 1u);
   EXPECT_EQ(stream.committed(), 0u);
-  stream.Expect({kBackup});
-  const auto feed = stream.Admit({.incarnation = kBackup, .epoch = kEpoch, .accepted = 0});
-  ASSERT_TRUE(feed.ok());
+  const auto feed = Follow(&stream);
+  ASSERT_TRUE(feed.ok()) << feed.status();
   ASSERT_TRUE(stream.Accepted(*feed, 1).ok());
   EXPECT_EQ(stream.committed(), 0u) << "there may be another member";
   stream.SetMembers({kBackup});
@@ -33,9 +39,8 @@ TEST(GroupStreamTest, RoomThatAJoinerMakesIsToldThoughNothingIsCommittedByIt) {
   int advanced = 0;
   stream.OnAdvanced([&advanced] { ++advanced; });
   stream.SetMembers({});
-  stream.Expect({kBackup});
-  const auto feed = stream.Admit({.incarnation = kBackup, .epoch = kEpoch, .accepted = 0});
-  ASSERT_TRUE(feed.ok());
+  const auto feed = Follow(&stream);
+  ASSERT_TRUE(feed.ok()) << feed.status();
   const std::string value(100, 'v');
   uint64_t last = 0;
   while (const uint64_t sequence = stream.Append({.key = "k", .value = value})) last = sequence;
@@ -59,9 +64,8 @@ TEST(GroupStreamTest, RoomThatIsAwaitedIsToldOnce) {
   int told = 0;
   stream.OnRoom([&told] { ++told; });
   stream.SetMembers({});
-  stream.Expect({kBackup});
-  const auto feed = stream.Admit({.incarnation = kBackup, .epoch = kEpoch, .accepted = 0});
-  ASSERT_TRUE(feed.ok());
+  const auto feed = Follow(&stream);
+  ASSERT_TRUE(feed.ok()) << feed.status();
   const std::string value(100, 'v');
   for (int i = 0; i < 10; ++i) stream.Append({.key = "k", .value = value});
   const size_t full = stream.kept_bytes();

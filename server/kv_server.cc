@@ -375,8 +375,8 @@ void Reload(Server* server, const std::vector<std::string>& words, const std::ve
   sd_notify(0, "READY=1");
 }
 
-// Memory through which records of a group pass goes from one thread to another and back. The C library would return it
-// to the kernel again and again, which clears it each time.
+// Memory through which records of a group pass, also long ones, goes from one thread to another and back. The C library
+// would return it to the kernel again and again, which clears it each time. It keeps so much of it for each thread.
 void KeepFreedMemory() {
   mallopt(M_TRIM_THRESHOLD, 16 << 20);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);

@@ -25,7 +25,7 @@ class PartitionLocks {
 };
 
 // Has one lock at a time, for who makes many calls and mostly of one partition: the one that it took last, until it
-// takes another one, or Release(). Thread safety: none.
+// takes another one, or Release(), as who waits for room to be made does between two calls. Thread safety: none.
 class HeldLock {
  public:
   HeldLock() = default;

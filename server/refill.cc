@@ -4,33 +4,44 @@
 
 namespace farlook::server {
 
-// False: the stream is full.
-bool Refill::AppendCopies() {
-  if (copying_.empty()) return true;
-  const uint64_t sequence = gate_->AppendCopies(copying_);
-  if (sequence == 0) return false;
-  last_ = sequence;
-  copies_ += copying_.size();
-  return true;
+// A copy, which AppendCopies() appends.
+void Refill::Add(const kv::ItemView& item) {
+  copying_.push_back(CommitGate::CopyOf(item));
+  copying_bytes_ += copying_.back().bytes();
+  if (copying_bytes_ >= kBytesTogether) AppendCopies();
+}
+
+// They are owed where the stream is full.
+void Refill::AppendCopies() {
+  if (copying_.empty()) return;
+  if (const uint64_t sequence = gate_->AppendCopies(copying_); sequence != 0) {
+    last_ = sequence;
+    copies_ += copying_.size();
+  } else {
+    for (const cluster::Record& copy : copying_) owed_.emplace_back(copy.key);
+  }
+  copying_.clear();
+  copying_bytes_ = 0;
 }
 
 // Each of them once. Whether nothing is owed any more.
 bool Refill::PayOwed() {
   for (size_t i = owed_.size(); i > 0; --i) {
-    const uint64_t hash = table_->HashOf(owed_.front());
+    const std::string key = std::move(owed_.front());
+    owed_.pop_front();
+    const uint64_t hash = table_->HashOf(key);
     absl::MutexLock lock(locks_->of(hash));
     kv::ItemView item;
-    const bool is_there = table_->Get(hash, owed_.front(), &item).code == kv::Code::kOk;
-    const CommitGate::CopyNeed need = gate_->NeedOfCopy(hash, owed_.front(), is_there, from_);
-    copying_.clear();
-    if (need == CommitGate::CopyNeed::kNeeded) copying_.push_back(CommitGate::CopyOf(item));
-    if (need == CommitGate::CopyNeed::kNotNow || !AppendCopies()) owed_.push_back(std::move(owed_.front()));
-    owed_.pop_front();
+    const bool is_there = table_->Get(hash, key, &item).code == kv::Code::kOk;
+    const CommitGate::CopyNeed need = gate_->NeedOfCopy(hash, key, is_there, from_);
+    if (need == CommitGate::CopyNeed::kNeeded) Add(item);
+    if (need == CommitGate::CopyNeed::kNotNow) owed_.push_back(key);
+    AppendCopies();
   }
   return owed_.empty();
 }
 
-// What the next few buckets hold, in one piece. False: the stream is full.
+// What the next few buckets hold. False: the stream is full.
 bool Refill::WalkOn() {
   absl::MutexLock lock(locks_->at(partition_));
   if (!is_begun_) {
@@ -42,18 +53,13 @@ bool Refill::WalkOn() {
     last_ = told;
     is_begun_ = true;
   }
-  copying_.clear();
-  std::vector<std::string> later;
-  kv::WalkPlace place = place_;
-  const bool more = table_->Walk(partition_, &place, kBucketsOfAHold, [&](uint64_t hash, const kv::ItemView& item) {
+  const bool more = table_->Walk(partition_, &place_, kBucketsOfAHold, [this](uint64_t hash, const kv::ItemView& item) {
     if (!IsWanted(hash)) return;
     const CommitGate::CopyNeed need = gate_->NeedOfCopy(hash, item.key, /*is_there=*/true, from_);
-    if (need == CommitGate::CopyNeed::kNeeded) copying_.push_back(CommitGate::CopyOf(item));
-    if (need == CommitGate::CopyNeed::kNotNow) later.emplace_back(item.key);
+    if (need == CommitGate::CopyNeed::kNeeded) Add(item);
+    if (need == CommitGate::CopyNeed::kNotNow) owed_.emplace_back(item.key);
   });
-  if (!AppendCopies()) return false;
-  owed_.insert(owed_.end(), later.begin(), later.end());
-  place_ = place;
+  AppendCopies();
   if (!more) {
     ++partition_;
     is_begun_ = false;

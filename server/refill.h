@@ -53,8 +53,11 @@ class Refill {
  private:
   // Others wait for the lock of the partition meanwhile, for as long as their items take to copy.
   static constexpr size_t kBucketsOfAHold = 4;
+  // Copies are appended together until they are so long: as much as is sent at once.
+  static constexpr size_t kBytesTogether = 64 << 10;
 
-  bool AppendCopies();
+  void Add(const kv::ItemView& item);
+  void AppendCopies();
   bool PayOwed();
   bool WalkOn();  // a few buckets
   bool IsWanted(uint64_t hash) const { return slots_ == nullptr || (*slots_)[kv::ClusterSlotOf(hash)]; }
@@ -68,7 +71,8 @@ class Refill {
   bool is_begun_ = false;  // this partition
   kv::WalkPlace place_;
   std::deque<std::string> owed_;          // keys that could not be copied when they were met
-  std::vector<cluster::Record> copying_;  // what a hold of a lock copies
+  std::vector<cluster::Record> copying_;  // what is appended next, under the lock that is held
+  size_t copying_bytes_ = 0;
   uint64_t last_ = 0;
   uint64_t copies_ = 0;
 };

@@ -148,6 +148,36 @@ TEST_F(RefillTest, AJoinerGetsWhatWasThere) {
   EXPECT_EQ(joiner_->t.table().stats().used_bytes - joiner_->backup.aside_bytes(), t_.table().stats().used_bytes);
 }
 
+// Long values of a few buckets are more than the stream keeps at once. While writes go on there is always something
+// that is not accepted; else a joiner may have accepted all, and then a record of any length has room.
+TEST(RefillOfLongValuesTest, KeepsNoMoreThanTheStreamMay) {
+  constexpr size_t kMost = 150'000;  // one value, and not two
+  for (const size_t always_kept : {kMost / 8, size_t{0}}) {
+    SCOPED_TRACE(always_kept);
+    GroupStream stream(kEpoch, kPrimary, 1, {}, kMost);
+    TestWorker t(kRegionBytes, 16, 100, 3, nullptr, kTestWindow, /*evict=*/false, &stream);
+    stream.SetMembers({});
+    for (int i = 0; i < 40; ++i) {
+      const std::string key = absl::StrCat("key", i), value(100'000, static_cast<char>('a' + i % 26));
+      ASSERT_EQ(t.table().Put(t.table().HashOf(key), key, value, kv::Condition::kAlways, 0, 0).code, Code::kOk);
+    }
+    Follower joiner(kJoiner, stream.last());
+    joiner.Join(&stream);
+    Refill refill(&t.table(), &t.locks(), &t.gate(), stream.last());
+    Progress progress = Progress::kMore;
+    for (int i = 0; i < 1000 && progress != Progress::kDone; ++i) {
+      progress = refill.Step(4);
+      ASSERT_LE(stream.kept_bytes(), kMost);
+      while (stream.kept_bytes() > always_kept && joiner.Take(&stream, 100)) continue;
+    }
+    while (joiner.Take(&stream, 100)) continue;
+    ASSERT_EQ(refill.Step(1), Progress::kDone);
+    EXPECT_EQ(refill.copies(), 40u);
+    EXPECT_EQ(joiner.t.table().stats().keys, 40u);
+    EXPECT_EQ(joiner.t.table().stats().value_bytes, t.table().stats().value_bytes);
+  }
+}
+
 // Splits and merges happen while it walks, members lag, and the stream is full now and then.
 TEST_F(RefillTest, WritesGoOnMeanwhileAndTablesAreEqualInTheEnd) {
   int waits = 0;

@@ -219,7 +219,6 @@ inline void SendQueue::PrepareRead(Entry& entry, ibv_send_wr* request) {
   request->send_flags = IBV_SEND_SIGNALED;
   request->wr.rdma.remote_addr = entry.remote_address;
   request->wr.rdma.rkey = entry.rkey;
-  signalling_.Signalled();
 }
 
 inline void SendQueue::PrepareAtomic(Entry& entry, ibv_send_wr* request) {
@@ -231,7 +230,6 @@ inline void SendQueue::PrepareAtomic(Entry& entry, ibv_send_wr* request) {
   request->wr.atomic.rkey = entry.rkey;
   request->wr.atomic.compare_add = entry.operand;
   request->wr.atomic.swap = entry.desired;
-  signalling_.Signalled();
 }
 
 // False: not now. Inlined, as is what calls it: of a READ alone a dozen instructions are left.
@@ -250,7 +248,9 @@ inline void SendQueue::PrepareAtomic(Entry& entry, ibv_send_wr* request) {
   } else {
     PrepareAtomic(entry, request);
   }
-  return ABSL_PREDICT_TRUE(!entry.bounces) || PrepareBounce(entry, request, piece);
+  if (ABSL_PREDICT_FALSE(entry.bounces && !PrepareBounce(entry, request, piece))) return false;
+  signalling_.Signalled();  // one that is to be issued, and no other
+  return true;
 }
 
 inline void SendQueue::ReleaseMessage(Entry& entry) {
@@ -306,6 +306,7 @@ SendQueue::Issued SendQueue::Issue(ibv_qp* pair) {
   request.wr_id = tag_ | static_cast<uint32_t>(issued_);
   request.next = nullptr;
   PrepareRead(entry, &request);
+  signalling_.Signalled();
   ibv_send_wr* refused;
   if (ABSL_PREDICT_FALSE(ibv_post_send(pair, &request, &refused) != 0)) {
     Refused(1, 0);

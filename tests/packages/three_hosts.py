@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/cluster.md, "Three hosts", word by word: packages, units, systemd and etcd on three guests, and what befalls them.
+"""docs/cluster.md, "Three hosts": packages, units, systemd and etcd on three guests, and what befalls them.
 
     tools/package
     tests/vm/run --hosts=3 --memory=1500 --timeout=1800 -- tests/packages/three_hosts.py packages
@@ -7,6 +7,7 @@
 Each guest has a systemd of its own (in a namespace of processes, where it is the first), which starts etcd and kv_server
 by their units. Then a server's process is killed, which its unit starts again; servers are restarted as an upgrade does
 it; and a whole host is lost with the primary on it. Some five minutes, by emulation, so not in every run of all tests.
+Memory and times, of etcd too, are such as an emulated host has; all else is as the document says.
 """
 
 import argparse
@@ -21,7 +22,7 @@ SERVERS = ",".join(f"tcp://{address}:7471" for address in HOSTS.values())
 ETCDS = ",".join(f"{address}:2379" for address in HOSTS.values())
 PACKAGES = ["farlook-server", "farlook-tools", "libfarlook1"]
 SECRET = pathlib.Path("/tmp/farlook-secret")
-UNPRINTABLE = "0123456789abcdef" * 4
+SECRET_TEXT = "0123456789abcdef" * 4
 PATIENCE_S = 240
 # What has nothing to do with it, and takes an emulated processor's time.
 MASKED = ["systemd-udevd", "systemd-udev-trigger", "systemd-journal-flush", "rdma-ndd", "rdma-load-modules@rdma",
@@ -64,7 +65,7 @@ def configure(host):
           "ETCD_INITIAL_CLUSTER_TOKEN=farlook\n"
           # An emulated processor keeps no heartbeat of 100 ms.
           "ETCD_HEARTBEAT_INTERVAL=1000\nETCD_ELECTION_TIMEOUT=10000\n")
-    write("/etc/farlook/users", f"group read,admin secret={UNPRINTABLE}\napp read,write secret={UNPRINTABLE}\n", 0o600)
+    write("/etc/farlook/users", f"group read,admin secret={SECRET_TEXT}\napp read,write secret={SECRET_TEXT}\n", 0o600)
     write("/etc/systemd/system/kv_server.service.d/override.conf",
           "[Service]\nLoadCredential=users:/etc/farlook/users\n")
     write("/etc/farlook/kv_server.flags",
@@ -233,7 +234,7 @@ def main():
     elif args.command:
         os.execvp("nsenter", within(*args.command))
     else:
-        write(SECRET, UNPRINTABLE, 0o600)
+        write(SECRET, SECRET_TEXT, 0o600)
         judge(Hosts(packages))
         step("passed")
     return 0
