@@ -242,6 +242,9 @@ void Group::Publish() {
                  .cluster = configuration.cluster,
                  .slots = kv::WordsOf(configuration.slots)});
   TellCluster(configuration);
+  // Before those who wait for its consequences go on: who asks after a write that members' removal let through is told
+  // of no member that was removed.
+  if (described_epoch_ != member_.epoch()) Describe();
   const bool takes_writes = configuration.members.size() >= configuration.min_insync;
   const bool took = serving_.takes_writes();
   // Before those who are gone need not accept any more: what is committed from then on, few have.
@@ -398,6 +401,7 @@ bool Group::Turn() {
 
 void Group::Describe() {
   described_at_ = Now();
+  described_epoch_ = member_.epoch();
   std::string text = absl::StrCat("group ", options_.name, "\nepoch ", member_.epoch(), "\n");
   bool can_hand_over = false;
   const auto followers = stream_.followers();

@@ -307,6 +307,7 @@ class Group {
   std::unique_ptr<rdma::Endpoint> endpoint_;
   std::unique_ptr<Follower> follower_;
   absl::Time idle_since_ = absl::InfiniteFuture(), described_at_ = absl::InfinitePast();
+  uint64_t described_epoch_ = 0;
   absl::Time dial_at_ = absl::InfinitePast();
   absl::Time refused_since_ = absl::InfiniteFuture();
   bool lock_error_is_told_ = false;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/configuration.h"
 #include "kv/cell_region.h"
@@ -230,6 +231,7 @@ void SimServer::JoinGroup() {
   has_begun_ = deposed_ = false;
   revision_ = 0;
   look_ns_ = others_ns_ = 0;
+  described_epoch_ = 0;
   Wake();
 }
 
@@ -270,6 +272,7 @@ bool SimServer::StepGroup() {
     others_ns_ = world_->now_ns() + world_->random.Between(1'000, world_->random.OneIn(4) ? 200'000'000 : 20'000'000);
   }
   const bool more = group.Step();
+  ExpectDescribed();
   if (!timer_is_set_) {
     timer_is_set_ = true;
     world_->scheduler.After(absl::ToInt64Nanoseconds(server::Group::kTick), [this] {
@@ -278,6 +281,15 @@ bool SimServer::StepGroup() {
     });
   }
   return more;
+}
+
+// What an operator is told is of no earlier epoch than what clients are told.
+void SimServer::ExpectDescribed() {
+  const uint64_t epoch = parts_->group->serving()->told().epoch;
+  if (std::exchange(described_epoch_, epoch) == epoch) return;
+  const std::string status = parts_->group->Ask("status");
+  if (absl::StrContains(status, absl::StrCat("\nepoch ", epoch, "\n")) || !world_->violation.empty()) return;
+  world_->violation = absl::StrCat("server ", number_, " is in epoch ", epoch, ", and describes another one: ", status);
 }
 
 // Empty, as a process that takes the place of this one.

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -284,6 +285,17 @@ class RunnerTest(Scratch):
     def test_quick_builds_only_what_its_tests_need(self):
         self.assertIn("--build_tests_only=1", self.command("--quick"))
         self.assertIn("--build_tests_only=0", self.command())
+
+    def test_a_failure_is_shown_though_much_was_printed_after_it(self):
+        after = "\n".join(f"line {i}" for i in range(1000))
+        log = self.write("log", f"before\na_test.cc:7: Failure\nof these values\n{after}\n")
+        script = f"import test; test.Runner.show_log('//a:test', {str(log)!r})"
+        shown = subprocess.run([sys.executable, "-c", script], cwd=pathlib.Path(tools_test.__file__).parent,
+                               stdout=subprocess.PIPE, text=True, check=True).stdout
+        for line in ("a_test.cc:7: Failure\n", "of these values\n", "line 999\n"):
+            self.assertIn(line, shown)
+        self.assertNotIn("before\n", shown)
+        self.assertNotIn("line 500\n", shown)
 
 
 class DemoTest(unittest.TestCase):

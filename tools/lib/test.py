@@ -35,7 +35,12 @@ STAGES = {  # in order of what they cost and of how much they tell
     "verbs_more": "GCC, optimized: tests on soft iWARP of what the stage verbs does on Soft-RoCE, and those of tests/vm itself",
 }
 QUICK = ["format", "arrows", "gcc"]
-LOG_LINES = 60  # shown of a test that failed
+LOG_LINES = 60  # shown of a test that failed, from its end
+# And, as other tests' lines may follow: what begins the words of GoogleTest, unittest and sanitizers on a failure, so
+# many times, each with so many lines after it.
+FAILURE = r": Failure$|^Traceback |^(ERROR|FAIL): |Sanitizer: |: runtime error: "
+FAILURES = 8
+FAILURE_LINES = 10
 # Only when asked for: `clang` compiles everything a third time with the compiler of asan and tsan, and in a guest
 # each minute counts.
 DEFAULT = [stage for stage in STAGES if stage not in ("clang", "verbs_more")]
@@ -99,7 +104,10 @@ class Runner:
 
     @staticmethod
     def show_log(label, log):
-        """The end of a failed test's output: on another machine there is nothing else to go by."""
+        """A failed test's own words and the end of its output: on another machine there is nothing else to go by."""
+        print(f"--- {label}: what it says of failures", flush=True)
+        subprocess.run(["grep", "--extended-regexp", "--line-number", f"--after-context={FAILURE_LINES}",
+                        f"--max-count={FAILURES}", FAILURE, log], check=False)
         print(f"--- {label}: the last {LOG_LINES} lines it printed", flush=True)
         subprocess.run(["tail", f"--lines={LOG_LINES}", log], check=False)
 
