@@ -1,4 +1,5 @@
 // Servers of a cluster in this process, with clients over shm: what they tell and answer when all parts are together.
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -65,6 +66,9 @@ class ClusterTest : public ::testing::Test {
     ASSERT_TRUE(server.ok()) << server.status();
     servers_.push_back(*std::move(server));
     servers_.back()->JoinGroup();
+    AwaitPrimary(name);
+  }
+  void AwaitPrimary(absl::string_view name) const {
     absl::Status status;
     for (int i = 0; i < 10'000; ++i) {
       status = TestClient(Address(name)).status();
@@ -169,6 +173,36 @@ TEST_F(ClusterTest, AllTablesHaveThePartitionsOfTheFirst) {
   EXPECT_TRUE(absl::StrContains(refused, "at least 32MiB")) << refused;
   TestClient a(Address("a"));
   EXPECT_EQ(Map(&a, 2).Find("g2"), nullptr) << "who is refused has not entered";
+}
+
+// Both found no record of the group when they made their tables, of which each has its own hash seed and partitions.
+TEST_F(ClusterTest, OfTwoThatBeginAGroupOneBeginsAnewAsTheOtherSays) {
+  ServerOptions first = Options("a", "g0", "none"), second = Options("b", "g0", "none");
+  first.replicas = second.replicas = 2;
+  second.workers = 24;
+  first.memory_bytes = second.memory_bytes = 64 << 20;
+  std::atomic<bool> begins_anew{false};
+  second.deposed = [&] { begins_anew = true; };
+  auto a = Server::Start(first), b = Server::Start(second);
+  ASSERT_TRUE(a.ok() && b.ok()) << a.status() << ", " << b.status();
+  const std::string partitions = (*a)->Stats("partitions");
+  EXPECT_NE((*b)->Stats("partitions"), partitions);
+  (*a)->JoinGroup();
+  AwaitPrimary("a");
+  (*b)->JoinGroup();
+  for (int i = 0; i < 10'000 && !begins_anew; ++i) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(begins_anew);
+  *b = nullptr;  // its address is free again
+  b = Server::Start(second);
+  ASSERT_TRUE(b.ok()) << b.status();
+  EXPECT_EQ((*b)->Stats("partitions"), partitions);
+  (*b)->JoinGroup();
+  std::string members;
+  for (int i = 0; i < 10'000 && members != "group_members 2\n"; ++i) {
+    absl::SleepFor(absl::Milliseconds(1));
+    members = (*a)->Stats("group_members");
+  }
+  EXPECT_EQ(members, "group_members 2\n");
 }
 
 // Neither could follow the other, nor take items from it.

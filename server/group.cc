@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <utility>
@@ -356,7 +357,13 @@ void Group::Run() {
       absl::MutexLock lock(&mutex_);
       if (stopping_) break;
     }
-    if (Step()) continue;
+    if (Step()) {
+      // As a worker does (WorkerThread): who sends what is copied here, or what one that joins waits for, may be on
+      // this processor.
+      const bool waits = idle_since_ != absl::InfiniteFuture() && member_.role() == Member::Role::kJoining;
+      if (filling_ != nullptr || waits) sched_yield();
+      continue;
+    }
     pollfd fds[2] = {{wake_.fd(), POLLIN, 0}, {-1, POLLIN, 0}};
     if (follower_ != nullptr) {
       if (!endpoint_->Arm()) continue;

@@ -147,9 +147,11 @@ class Group {
  private:
   static constexpr size_t kMostKept = 64 << 20;  // bytes of records, for backups that lag
   static constexpr size_t kBucketsOfAStep = 64;
+  // So few that who sends the copies does not wait for this thread's processor until all are sent that there were.
+  static constexpr size_t kBucketsOfACopyStep = 8;
   // Of records that are not accepted yet, copies wait for them: so a copy is sent from where it lies in a cache. Where
   // others' records are that many all the time, there is a step in each tick.
-  static constexpr size_t kCopiesAhead = 4 << 20;
+  static constexpr size_t kCopiesAhead = 1 << 20;
   static constexpr absl::Duration kDialAgain = absl::Milliseconds(10);
   // A turn that took longer was this server's own fault, and is no silence of the primary's.
   static constexpr absl::Duration kMostOfATurn = absl::Milliseconds(50);

@@ -180,7 +180,7 @@ Refill::Progress Group::CopySome(Refill* refill) {
     return Refill::Progress::kWaits;
   }
   copy_at_ = Now() + kTick;
-  return refill->Step(kBucketsOfAStep);
+  return refill->Step(kBucketsOfACopyStep);
 }
 
 // Some of it. False: it waits.

@@ -336,6 +336,11 @@ absl::StatusOr<std::optional<cluster::OutgoingBatch>> Worker::NextBatch(Feed* fe
   return batch;
 }
 
+bool Worker::fills() const {
+  return std::any_of(feeds_.begin(), feeds_.end(),
+                     [](const Link* link) { return !link->feed->follow.address.empty(); });
+}
+
 // To each what its send queue takes; one message at most waits for room there.
 size_t Worker::PumpFeeds() {
   size_t done = 0;

@@ -1,6 +1,7 @@
 #include "server/worker_thread.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -77,7 +78,12 @@ void WorkerThread::Run() {
         pointless = SharesProcessorWithAll();
       }
       if (!pointless && now_ns - idle_since_ns < spin_ns_) {
-        Pause();
+        // Who is on this processor may be whom this thread waits for: who copies for one that joins, or that one.
+        if (worker_->fills()) {
+          sched_yield();
+        } else {
+          Pause();
+        }
         continue;
       }
     }
