@@ -337,8 +337,9 @@ absl::StatusOr<std::optional<cluster::OutgoingBatch>> Worker::NextBatch(Feed* fe
 }
 
 bool Worker::fills() const {
-  return std::any_of(feeds_.begin(), feeds_.end(),
-                     [](const Link* link) { return !link->feed->follow.address.empty(); });
+  return std::any_of(feeds_.begin(), feeds_.end(), [](const Link* link) {
+    return link->feed->is_begun && !link->feed->follow.address.empty();  // who waits for its turn has no answer yet
+  });
 }
 
 // To each what its send queue takes; one message at most waits for room there.
