@@ -310,6 +310,8 @@ class Group {
   std::unique_ptr<Follower> follower_;
   absl::Time idle_since_ = absl::InfiniteFuture(), described_at_ = absl::InfinitePast();
   uint64_t described_epoch_ = 0;
+  uint64_t leaving_ = 0;        // the backup that the record is being changed to be without
+  uint64_t failed_backup_ = 0;  // one that is to be removed, until it is, and is counted
   absl::Time dial_at_ = absl::InfinitePast();
   absl::Time refused_since_ = absl::InfiniteFuture();
   bool lock_error_is_told_ = false;

@@ -272,13 +272,11 @@ absl::string_view Group::See(uint64_t incarnation, const GroupStream::Follower& 
 void Group::Remove(const Replica& backup, absl::string_view why) {
   if (Now() < propose_at_) return;
   propose_at_ = Now() + kProposeAgain;
-  const bool is_out = TakeOut(backup.incarnation, [&] {
+  failed_backup_ = backup.incarnation;
+  TakeOut(backup.incarnation, [&] {
     Log(LogLevel::kError, "a backup is removed from the group",
         {{"address", backup.address}, {"reason", why}, {"epoch", member_.epoch()}});
   });
-  if (!is_out) return;
-  absl::MutexLock lock(&mutex_);
-  ++figures_.removed_backups;
 }
 
 // False: the record could not be changed, or not yet. `log` tells of an attempt.
@@ -286,7 +284,9 @@ bool Group::TakeOut(uint64_t backup, const std::function<void()>& log) {
   Actions actions;
   if (!member_.Remove(backup, &actions).ok()) return false;
   log();
+  leaving_ = backup;
   CarryOut(&actions);
+  leaving_ = 0;
   if (deposed_ || member_.configuration().Find(backup) != nullptr) return false;
   propose_at_ = absl::InfinitePast();
   watched_.erase(backup);

@@ -126,11 +126,11 @@ class Worker {
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   int64_t due_ns() const { return due_ns_; }
 
+  // Whether one that joins is sent copies.
+  bool fills() const;
   // Begins to shut down: clients that arrive are turned away; requests that have arrived are answered, later ones with
   // kShuttingDown; then, or at `deadline_ns`, connections are closed. Poll() until drained().
   void BeginDrain(int64_t deadline_ns) { drain_.Begin(shared_.clock->NowNs(), deadline_ns); }
-  // Whether one that joins is sent copies.
-  bool fills() const;
   bool drained() const { return drain_.disconnects() && links_.empty(); }
   // Turns those away who were delivered and not looked at. REQUIRES drained(), and that nobody calls Poll() any more.
   void TurnAwayTheRest();

@@ -100,12 +100,12 @@ class SimServer {
   std::unique_ptr<Parts> parts_;
   int starts_ = 0;
   uint64_t incarnation_ = 0;
-  uint64_t revision_ = 0;  // of the group's record that it has seen
-  int64_t look_ns_ = 0;    // when it sees the next
-  int64_t others_ns_ = 0;  // and the next of the cluster's other groups
-  uint64_t described_epoch_ = 0;
-  bool has_begun_ = false;  // its part in the group
-  bool deposed_ = false;    // and is to begin anew
+  uint64_t revision_ = 0;         // of the group's record that it has seen
+  int64_t look_ns_ = 0;           // when it sees the next
+  int64_t others_ns_ = 0;         // and the next of the cluster's other groups
+  uint64_t described_epoch_ = 0;  // of which its description was looked at
+  bool has_begun_ = false;        // its part in the group
+  bool deposed_ = false;          // and is to begin anew
   bool timer_is_set_ = false;
   int64_t died_ns_ = 0;
   int64_t stopped_until_ns_ = 0;

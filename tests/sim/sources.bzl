@@ -82,6 +82,7 @@ SOURCES = [
     "server/group_give.cc",
     "server/group_lost.cc",
     "server/group_primary.cc",
+    "server/group_status.cc",
     "server/group_stream.cc",
     "server/group_take.cc",
     "server/held_writes.cc",
