@@ -21,6 +21,7 @@ std::unique_ptr<rdma::Endpoint> FakeNetwork::CreateEndpoint() {
 
 std::unique_ptr<rdma::Connection> FakeNetwork::Connect(rdma::FakeEndpoint* endpoint, absl::string_view hello) {
   ++connects;
+  if (when_dialled) when_dialled();
   held_requests_.clear();
   session_ = 0;
   rdma::FakePeer& peer = peers_.emplace_back();

@@ -39,10 +39,11 @@ class FakeNetwork {
   bool hold_requests = false;  // messages to the server wait for ReleaseRequests()
   bool lose_replies = false;   // the server does what it is asked, and nobody hears of it
   bool server_alive = true;
-  size_t send_room = SIZE_MAX;       // PostSend fails when it is 0
-  size_t read_room = SIZE_MAX;       // PostRead fails when it is 0
-  bool maps = true;                  // the region, where the server is on this host
-  std::function<void()> when_asked;  // whether the server is alive
+  size_t send_room = SIZE_MAX;         // PostSend fails when it is 0
+  size_t read_room = SIZE_MAX;         // PostRead fails when it is 0
+  bool maps = true;                    // the region, where the server is on this host
+  std::function<void()> when_asked;    // whether the server is alive
+  std::function<void()> when_dialled;  // before the server answers
 
   void ReleaseReads(bool newest_first = false);
   // Lets the server answer the held messages at these places (0 is the oldest), in this order; all, when empty.

@@ -33,9 +33,10 @@ int64_t EndNs(int64_t timeout_ms) {
 // Whether it is known how an attempt to connect ends.
 bool IsDecided(ClientCore* core, bool wait_for_server) {
   if (core->ready()) return true;
-  if (core->refused().ok()) return false;
-  if (!wait_for_server || !MayGetBetter(core->refused())) return true;
-  core->Connect();  // once more, when its time has come
+  if (!core->refused().ok() && (!wait_for_server || !MayGetBetter(core->refused()))) return true;
+  // Once more, when its time has come. A connection may also have been ready, and lost before anyone looked: to a group
+  // that took a member in at that moment. Nobody but this call wants another one then.
+  core->Connect();
   return false;
 }
 

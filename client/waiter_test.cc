@@ -7,6 +7,7 @@
 #include "client/core_testing.h"
 #include "client/cores.h"
 #include "gtest/gtest.h"
+#include "kv/epoch_word.h"
 #include "rdma/fake/fake_transport.h"
 #include "rdma/transport.h"
 
@@ -36,6 +37,18 @@ TEST_F(WaiterTest, ConnectSaysWhatIsToBeDone) {
 
 TEST_F(WaiterTest, WhateverElseHindersConnectingMayBeOverTheNextTime) {
   EXPECT_EQ(ConnectRefusedWith(absl::InternalError("nonsense")), absl::UnavailableError("nonsense"));
+}
+
+// A group enters another epoch just after its primary has said Welcome: the connection is ready and lost at once.
+TEST_F(WaiterTest, WhatIsLostAsSoonAsItIsReadyIsConnectedAnew) {
+  server_->table().ShowEpoch(kv::EpochWord::Open(5));
+  network_.capabilities.local = true;
+  network_.when_dialled = [this] { server_->group_epoch = network_.connects == 1 ? 4 : 5; };
+  MakeCore();
+  Cores cores(core_.get());
+  // Each turn looks at the word too; it would sleep only where nothing is to be done.
+  EXPECT_EQ(Waiter(&cores, /*spin_us=*/0).Connect(core_.get(), /*timeout_ms=*/1000), absl::OkStatus());
+  EXPECT_EQ(network_.connects, 2u);
 }
 
 // Else the server could not run to answer, where the kernel has it wait for this very processor.
