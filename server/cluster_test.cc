@@ -225,6 +225,40 @@ TEST_F(ClusterTest, TablesOfAnotherReleaseAreLeftAlone) {
   refused("kv", cluster::EncodeClusterRecord({.id = 1, .hash_seed = 1, .layout = other}), Options("b", "g1", "0-4095"));
 }
 
+// The move goes no further, as the giver is gone. A client asks again where its connection was lost with the answer,
+// and it is: the group enters another epoch with each move that begins or ends.
+TEST_F(ClusterTest, AMoveThatIsCancelledMayBeCancelledAgain) {
+  Start("a", "g0", "0-2047");
+  Start("b", "g1", "2048-4095");
+  servers_.erase(servers_.begin());
+  TestClient b(Address("b"));
+  const auto ask = [&](absl::string_view what) {
+    return std::string(Ask(&b, RequestType::kAdmin, absl::StrCat("cluster ", what)).payload);
+  };
+  const auto await = [&](absl::string_view what) {
+    std::string status;
+    for (int i = 0; i < 10'000; ++i) {
+      status = ask("status");
+      if (absl::StrContains(status, what)) return;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    FAIL() << status;
+  };
+  const std::string refused = "refused: the group takes no slots at present\n";
+  EXPECT_EQ(ask("cancel"), refused);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(ask("take g0 0-99"), "begun\n");
+    await("taking g0 0-99");
+    EXPECT_EQ(ask("cancel"), "begun\n");
+    await("failed cancelled by an operator");
+    EXPECT_EQ(ask("cancel"), "begun\n");
+  }
+  // Expect: the next move is not meant.
+  ASSERT_EQ(ask("take no-group 0-99"), "begun\n");
+  await("failed there is no group no-group");
+  EXPECT_EQ(ask("cancel"), refused);
+}
+
 TEST_F(ClusterTest, AMapIsThereBeforeOthersHaveBegun) {
   Start("a", "g0", "0-1999");
   TestClient a(Address("a"));

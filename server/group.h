@@ -348,6 +348,7 @@ class Group {
   cluster::Configuration known_ ABSL_GUARDED_BY(mutex_);  // as it was described last; epoch 0: it does not serve
   Asked asked_ ABSL_GUARDED_BY(mutex_);
   std::string failed_ ABSL_GUARDED_BY(mutex_);                 // why the last move into this group was given up
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;             // it was, by an operator, or is about to be
   uint64_t led_since_ ABSL_GUARDED_BY(mutex_) = ~uint64_t{0};  // the first epoch of which it was the primary
   bool can_hand_over_ ABSL_GUARDED_BY(mutex_) = false;
 

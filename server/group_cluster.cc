@@ -249,8 +249,9 @@ std::string Group::AskCluster(absl::string_view what) {
   if (what == "cancel") {
     const bool takes =
         std::any_of(moves.begin(), moves.end(), [](const Move& move) { return move.kind == Move::Kind::kTaking; });
-    if (!takes) return "refused: the group takes no slots at present\n";
-    asked_.cancel = true;
+    // What is asked again, as the answer was lost, may find that it is done.
+    if (!takes) return cancelled_ ? "begun\n" : "refused: the group takes no slots at present\n";
+    asked_.cancel = cancelled_ = true;
   } else {
     if (known_.cluster.empty()) return "refused: this is no primary of a cluster's group\n";
     if (known_.slots.any() || !moves.empty() || asked_.take.has_value()) {
@@ -285,6 +286,7 @@ std::string Group::AskToTake(absl::string_view what) {
   if (moves.size() >= cluster::kMaxMoves)
     return refuse("the groups have yet to hear of the end of many moves; ask again");
   asked_.take = Move{.id = cluster::RandomId(), .kind = Move::Kind::kTaking, .group = words[0], .slots = *slots};
+  asked_.cancel = cancelled_ = false;
   failed_.clear();
   wake_.Wake();
   return "begun\n";

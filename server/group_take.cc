@@ -40,6 +40,10 @@ bool Group::TakeSlots() {
     taking_->move = *move;
     eraser_.reset();
   }
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::exchange(asked_.cancel, false)) taking_->give_up = "cancelled by an operator";
+  }
   if (!taking_->give_up.empty()) return GiveUp();
   if (Now() >= taking_->look_at) LookAtGiver();
   if (!taking_->give_up.empty() || taking_->giver.epoch == 0) return false;
@@ -52,7 +56,6 @@ bool Group::BeginAsked() {
   std::optional<Move> take;
   {
     absl::MutexLock lock(&mutex_);
-    if (std::exchange(asked_.cancel, false) && taking_ != nullptr) taking_->give_up = "cancelled by an operator";
     take = asked_.take;
   }
   if (!take.has_value()) return false;

@@ -287,7 +287,8 @@ TEST_F(MoveTest, WhatMakesNoSenseIsRefusedAndACancelledMoveChangesNothing) {
   Take(1, 0, "0-1023");  // the same once more
   EXPECT_TRUE(absl::StrContains(TryTake(1, "kv.0", "0-1022").message(), "it takes slots of group kv.0 already"));
   ASSERT_TRUE(Await([this] { return absl::StrContains(Status(1), "taking kv.0 0-1023"); }));
-  EXPECT_TRUE(CancelMove(operator_.get(), Of(1)).ok());
+  const absl::Status cancelled = CancelMove(operator_.get(), Of(1));
+  EXPECT_TRUE(cancelled.ok()) << cancelled;
   ASSERT_TRUE(Await([this] { return absl::StrContains(Status(1), "failed cancelled by an operator"); }));
   servers_[0]->Signal(SIGCONT);
   ASSERT_TRUE(AwaitEnd());

@@ -86,7 +86,8 @@ inline constexpr size_t kMaxSlotRangesBytes = 880;
 // ranges.
 absl::Status TakeSlots(Client* client, std::string_view giver, std::string_view slot_ranges,
                        const ServerOptions& options);
-// Has this group give up the move by which it takes slots, unless the giver has given them already.
+// Has this group give up the move by which it takes slots, unless the giver has given them already. OK also where an
+// operator has cancelled the last one.
 absl::Status CancelMove(Client* client, const ServerOptions& options);
 // Has this group, which has neither slots nor moves, be one of the cluster no more: its servers may be stopped.
 absl::Status LeaveCluster(Client* client, const ServerOptions& options);
