@@ -150,6 +150,9 @@ bool Group::Settle() {
   settle_at_ = Now() + kSettleAgain;
   const std::vector<Move> moves = member_.configuration().moves;
   return std::any_of(moves.begin(), moves.end(), [this](const Move& move) {
+    // Give() is to see first that it has given them: what is settled is in the record no more, and it would give slots
+    // once more that are the other group's, who settled it too, and would seem not to have taken them.
+    if (giving_ != nullptr && giving_->move.id == move.id) return false;
     return (move.kind == Move::Kind::kGiven && SettleGiven(move)) ||
            (move.kind == Move::Kind::kTaken && SettleTaken(move));
   });

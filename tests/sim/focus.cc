@@ -144,6 +144,12 @@ void FocusOnSlots(Plan* plan) {
   plan->keys = 12;
 }
 
+// Between a change of a group's record and what its primary does next the other group goes on.
+void FocusOnSlowSlots(Plan* plan) {
+  FocusOnSlots(plan);
+  plan->slow_directory = true;
+}
+
 // What befalls items within one table, while that is copied and others take its place. (Groups do not evict.)
 void FocusOnItemsOfGroups(Plan* plan) {
   rdma::sim::Random random(rdma::sim::Mix(plan->seed) + 5);
@@ -282,6 +288,8 @@ void FocusOn(Focus focus, Plan* plan) {
       return FocusOnGroup(plan);
     case Focus::kSlots:
       return FocusOnSlots(plan);
+    case Focus::kSlowSlots:
+      return FocusOnSlowSlots(plan);
     case Focus::kGroupItems:
       return FocusOnItemsOfGroups(plan);
     case Focus::kGrowth:

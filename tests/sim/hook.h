@@ -100,6 +100,7 @@ enum class Break : uint8_t {
   kVersionsOfSlotsNotTold,
   kGivenIsErased,
   kTakenIsForgotten,
+  kSettledUnseen,
   kWaitingGetsNotWithdrawn,
   kFollowingNotRefused,
   kOrderNotKept,

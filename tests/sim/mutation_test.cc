@@ -109,6 +109,7 @@ constexpr Mutation kMutations[] = {
     {Break::kVersionsOfSlotsNotTold, "VersionsUsedAgainByWhoTookSlots", Focus::kSlots, 210},
     {Break::kGivenIsErased, "ItemsErasedBeforeTheTakerIsCertain", Focus::kSlots},
     {Break::kTakenIsForgotten, "MoveForgottenBeforeTheGiverKnows", Focus::kSlots},
+    {Break::kSettledUnseen, "MoveSettledBeforeItIsSeenToBeGiven", Focus::kSlowSlots},
     {Break::kWaitingGetsNotWithdrawn, "WaitingGetReadAtTheFormerOwner", Focus::kSlots},
     {Break::kFollowingNotRefused, "WritesBeforeWhatWasRefused", Focus::kSlots, 2306},
     {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kSlots, 2306},

@@ -118,6 +118,7 @@ struct Plan {
   int groups = 1;  // several: of one cluster, whose slots move
   int64_t suspicion_ms = 0, lease_ms = 0;
   uint32_t directory_faults = 0;  // of its calls, per million
+  bool slow_directory = false;    // its calls take time, in which others go on
   bool hands_over = false;        // an operator does, now and then; servers do not die then
 
   // With tables of their own: histories are of these.
@@ -149,8 +150,9 @@ enum class Focus : uint8_t {
   kGroup,       // replicas that die, stop, hand over, and change places, by a directory that answers late or not at all
   kSlots,       // the same of two groups, between which slots move
   kGroupItems,  // groups, some of them two, whose items are many, or large, or move, or expire, or are counters
+  kSlowSlots,   // as kSlots, and a call of the directory may take longer than a lease lasts, or a failover
 };
-inline constexpr int kFoci = static_cast<int>(Focus::kGroupItems) + 1;
+inline constexpr int kFoci = static_cast<int>(Focus::kSlowSlots) + 1;
 Plan DrawPlan(uint64_t seed, Focus focus);
 
 }  // namespace farlook::sim

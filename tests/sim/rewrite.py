@@ -322,6 +322,9 @@ EDITS = [
     # Who took slots forgets the move before the giver has seen that.
     ("server/group_cluster.cc", "  if (!giver.ok() || giver->FindMove(move.id) != nullptr) return false;\n",
      "  if (!giver.ok() || (giver->FindMove(move.id) != nullptr && !BROKEN(kTakenIsForgotten))) return false;\n"),
+    # Who gives slots settles the move before it has seen that they are given.
+    ("server/group_cluster.cc", "    if (giving_ != nullptr && giving_->move.id == move.id) return false;\n",
+     "    if (giving_ != nullptr && giving_->move.id == move.id && !BROKEN(kSettledUnseen)) return false;\n"),
     # A client READs at the group that has given the slots away what waited there.
     ("client/core_cluster.cc", "  owners_->Told(index_, link_.welcome().slots);\n  WithdrawMoved();\n",
      "  owners_->Told(index_, link_.welcome().slots);\n  if (!BROKEN(kWaitingGetsNotWithdrawn)) WithdrawMoved();\n"),

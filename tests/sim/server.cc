@@ -192,9 +192,11 @@ void SimServer::Start() {
 void SimServer::OpenGroup(uint64_t incarnation) {
   server::Group::Options options;
   options.name = group_name();
-  options.open_directory = [world = world_] {
-    return std::make_unique<cluster::SimulatedDirectory>(&world->records,
-                                                         [world] { return world->DrawDirectoryFault(); });
+  options.open_directory = [this] {
+    return std::make_unique<cluster::SimulatedDirectory>(&world_->records, [this] {
+      AwaitDirectory();
+      return world_->DrawDirectoryFault();
+    });
   };
   options.incarnation = incarnation;
   options.suspicion = absl::Milliseconds(world_->plan.suspicion_ms);
@@ -444,6 +446,19 @@ void SimServer::Pause() {
     ns = world.random.Between(1'000'000, world.random.OneIn(2) ? 20'000'000 : 300'000'000);
     world.Note(absl::StrCat("server ", number_, " is stopped between two stores for ", ns, " ns"));
   }
+  StandStill(ns);
+}
+
+// Before what it asks for is done.
+void SimServer::AwaitDirectory() {
+  World& world = *world_;
+  if (!world.plan.slow_directory || world.healed || world.opening || running != this || world.nesting >= 3) return;
+  StandStill(world.random.OneIn(10) ? world.random.Between(1'000'000, 200'000'000)
+                                    : world.random.Between(1'000, 100'000));
+}
+
+void SimServer::StandStill(int64_t ns) {
+  World& world = *world_;
   ++world.nesting;
   ++world.pauses;
   const int64_t since_ns = world.now_ns();

@@ -91,6 +91,8 @@ class SimServer {
   void Wake();
   void Poll();
   void Pause();
+  void AwaitDirectory();
+  void StandStill(int64_t ns);
   void Destroy(bool in_order = false);
 
   World* const world_;

@@ -1,6 +1,6 @@
 // Simulated runs, a new seed each: nothing may be wrong in any of them.
 //
-//     bazel test --config=opt //tests/sim:sim_test      2,000 seeds, 200 of groups, 100 of clusters, 100 of items of groups
+//     bazel test --config=opt //tests/sim:sim_test      2,000 seeds, 200 of groups, 150 of clusters, 100 of items of groups
 //     tools/soak --seeds N                              others, as many as wanted
 //
 // A seed that fails is shrunk; what happened is printed, and the command that runs it again.
@@ -49,6 +49,8 @@ class GroupSimTest : public testing::TestWithParam<uint64_t> {};
 TEST_P(GroupSimTest, NothingThatAGroupAcknowledgedIsLost) { RunPart(Focus::kGroup, GetParam(), Seeds() / 10); }
 
 TEST_P(GroupSimTest, NothingIsLostWhileSlotsMove) { RunPart(Focus::kSlots, GetParam(), Seeds() / 20); }
+
+TEST_P(GroupSimTest, NothingIsLostWhileSlotsMoveSlowly) { RunPart(Focus::kSlowSlots, GetParam(), Seeds() / 40); }
 
 TEST_P(GroupSimTest, NothingIsLostWhateverBefallsItems) { RunPart(Focus::kGroupItems, GetParam(), Seeds() / 20); }
 
