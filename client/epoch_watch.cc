@@ -20,6 +20,7 @@ void EpochWatch::Begin(rdma::Connection* primary, const kv::ServerRange& table, 
   if (welcome.group_epoch == 0) return;
   members.resize(std::clamp<size_t>(members.size(), 1, kMostMembers));
   for (std::string& address : members) members_.emplace_back().address = std::move(address);
+  shown_.assign(members_.size(), {.connection = primary});
   Reach(&members_[0], primary, table);
   open_ = kv::EpochWord::Open(welcome.group_epoch);
   lease_ns_ = int64_t{welcome.lease_us} * 1000;
@@ -31,11 +32,19 @@ void EpochWatch::Begin(rdma::Connection* primary, const kv::ServerRange& table, 
 void EpochWatch::Reach(Member* member, rdma::Connection* connection, const kv::ServerRange& table) {
   member->connection = connection;
   member->table = table;
-  member->word = connection->Mapped(table.address + kv::kEpochWordOffset, sizeof(uint64_t), table.rkey);
+  const char* const word = connection->Mapped(table.address + kv::kEpochWordOffset, sizeof(uint64_t), table.rkey);
+  if (word != nullptr) shown_[static_cast<size_t>(member - members_.data())] = {word, connection};
+}
+
+// `seen` is what the word shows, where there is one.
+bool EpochWatch::NotOpen(const Shown& shown, kv::EpochWord seen) {
+  if (shown.word != kNoWord) Saw(members_[static_cast<size_t>(&shown - shown_.data())], seen);
+  return false;
 }
 
 void EpochWatch::Lost() {
   members_.clear();
+  shown_.clear();
   lease_.reset();
   wanted_ = proven_ = renewed_ = primary_shut_ = false;
   next_look_ns_ = 0;
@@ -194,7 +203,7 @@ void EpochWatch::Dial(Member* member, int64_t now_ns) {
 void EpochWatch::Drop(Member* member) {
   member->own.reset();
   member->connection = nullptr;
-  member->word = nullptr;
+  shown_[static_cast<size_t>(member - members_.data())] = {.connection = members_[0].connection};
   member->greeting.reset();
   member->pending = false;
   member->dial_ns = time_->last_ns() + member->redial_ns;

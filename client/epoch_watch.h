@@ -61,15 +61,15 @@ class EpochWatch {
   // On this host: of what was loaded before this call. Who lives now shows a word of now or later, even if that is the
   // last that it ever shows. (Of who is not alive the word may not be mapped any more.)
   bool OpenNow() {
-    for (const Member& member : members_) {
-      if (member.word == nullptr || !member.connection->alive()) [[unlikely]]
+    auto shown = shown_.cbegin();
+    const auto end = shown_.cend();
+    do {
+      if (!shown->connection->alive()) [[unlikely]]
         return false;
-      const auto seen = kv::EpochWord::FromBits(kv::LoadWord(member.word));
-      if (seen == open_) [[likely]]
-        continue;
-      Saw(member, seen);
-      return false;
-    }
+      const auto seen = kv::EpochWord::FromBits(kv::LoadWord(shown->word));
+      if (seen != open_) [[unlikely]]
+        return NotOpen(*shown, seen);
+    } while (++shown != end);
     primary_shut_ = false;
     doubtful_since_ns_.reset();
     return true;
@@ -104,7 +104,6 @@ class EpochWatch {
     std::string address = {};
     std::unique_ptr<rdma::Connection> own = {};  // null: the primary, or none now
     rdma::Connection* connection = nullptr;      // set where its word can be READ
-    const char* word = nullptr;                  // on this host, where that is so: as it is mapped
     std::optional<Greeting> greeting = {};
     kv::ServerRange table = {};
     bool pending = false;  // a READ of its word
@@ -113,8 +112,16 @@ class EpochWatch {
     int64_t redial_ns = kLeastRedialNs;
   };
 
+  // On this host, what is looked at for each member, and nothing else.
+  struct Shown {
+    const char* word = kNoWord;  // where that is mapped
+    const rdma::Connection* connection = nullptr;
+  };
+  alignas(8) static constexpr char kNoWord[8] = {};  // shows that nobody is OPEN
+
   bool local() const { return members_[0].connection->capabilities().local; }
-  static void Reach(Member* member, rdma::Connection* connection, const kv::ServerRange& table);
+  void Reach(Member* member, rdma::Connection* connection, const kv::ServerRange& table);
+  bool NotOpen(const Shown& shown, kv::EpochWord seen);
   void Dial(Member* member, int64_t now_ns);
   void Drop(Member* member);
   void OnMessage(Member* member, absl::string_view message);
@@ -130,6 +137,7 @@ class EpochWatch {
 
   // Of the configuration.
   std::vector<Member> members_;  // the primary first
+  std::vector<Shown> shown_;     // of each of them
   kv::EpochWord open_;
   int64_t lease_ns_ = 0;
   std::optional<kv::ReadLease> lease_;
