@@ -185,8 +185,15 @@ class Folder:
         for name in ("groups", "etcd"):
             shutil.rmtree(self.path / name, ignore_errors=True)
         sockets = [path for path in self.path.iterdir() if path.is_socket()]  # of servers that were killed
-        for path in [self.path / "env", *self.path.glob("*.pid"), *self.path.glob("add.*"), *sockets]:
+        for path in [self.path / "env", *self.path.glob("*.pid"), *self.path.glob("*.part"), *self.path.glob("add.*"),
+                     *sockets]:
             path.unlink(missing_ok=True)
+
+    def write(self, name, text):
+        """Who reads the file meanwhile has all of it, or what was there before."""
+        part = self.path / f"{name}.part"
+        part.write_text(text, encoding="utf-8")
+        part.rename(self.path / name)
 
 
 # ---- Processes.
@@ -254,7 +261,7 @@ class Process:
             # A session of its own: ^C is for kv_cluster, which ends it in good order.
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True, pass_fds=[self.folder.lock], preexec_fn=child)
-        (self.folder.path / f"{self.name}.pid").write_text(f"{self.process.pid}\n", encoding="ascii")
+        self.folder.write(f"{self.name}.pid", f"{self.process.pid}\n")
         self.started = time.monotonic()
 
     def has_ended(self):
@@ -469,7 +476,7 @@ class Cluster:
                 return
 
     def tell_shells(self, line):
-        (self.folder.path / "env").write_text(line + "\n", encoding="utf-8")
+        self.folder.write("env", line + "\n")
 
     def add(self):
         """Begins to add a group where somebody asks for it, or goes on with that."""
@@ -619,9 +626,7 @@ class Request:
 
     @classmethod
     def answer(cls, folder, how, words):
-        part = folder.path / (cls.ANSWER + ".part")
-        part.write_text(f"{how} {words}", encoding="utf-8")
-        part.rename(folder.path / cls.ANSWER)
+        folder.write(cls.ANSWER, f"{how} {words}")
 
 
 def add(directory):
