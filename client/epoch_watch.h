@@ -112,12 +112,12 @@ class EpochWatch {
     int64_t redial_ns = kLeastRedialNs;
   };
 
+  alignas(8) static constexpr char kNoWord[8] = {};  // shows that nobody is OPEN
   // On this host, what is looked at for each member, and nothing else.
   struct Shown {
-    const char* word = kNoWord;  // where that is mapped
+    const char* word = kNoWord;  // as it is mapped; kNoWord: it is not
     const rdma::Connection* connection = nullptr;
   };
-  alignas(8) static constexpr char kNoWord[8] = {};  // shows that nobody is OPEN
 
   bool local() const { return members_[0].connection->capabilities().local; }
   void Reach(Member* member, rdma::Connection* connection, const kv::ServerRange& table);
