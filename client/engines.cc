@@ -345,8 +345,8 @@ void Engines::MovedUnsent(Operation* operation) {
 
 // Refusals come in the order of requests, but that of one which the server before had begun comes when the next one is
 // asked for it. Writes of its key that were refused meanwhile are of the same session: none begins anew while a request
-// of the slot is under way. Nor were any
-// of its writes withdrawn meanwhile, so one that was not sent was started before it, or is a get.
+// of the slot is under way. Nor were any of its writes withdrawn meanwhile, so one that was not sent was started before
+// it, or is a get.
 void Engines::Hold(Operation* operation) {
   operation->engine = &session_;  // whose Cancel() takes it out of any queue
   if (operation->only_asked) [[unlikely]] {

@@ -349,5 +349,24 @@ TEST_F(LocalWatchTest, TheWordOfWhoDoesNotLiveIsNotBelieved) {
   EXPECT_FALSE(watch_.OpenNow());
 }
 
+// Whose memory cannot be mapped, though it is on this host and lives: nothing is known of it, neither to believe nor
+// where to go.
+TEST_F(LocalWatchTest, AMemberWhoseWordIsNotMappedIsNotBelieved) {
+  for (size_t member = 0; member < words_.size(); ++member) {
+    SCOPED_TRACE(member);
+    const std::unique_ptr<uint64_t> word = std::move(words_[member]);
+    primary_.reset();
+    watch_.Lost();
+    peers_.clear();
+    primary_ = Connect(&endpoint_);
+    Begin();
+    LetIn();
+    EXPECT_FALSE(watch_.OpenNow());
+    EXPECT_NE(JudgeNow(), Verdict::kBelieved);
+    EXPECT_EQ(watch_.successor(), nullptr);
+    words_[member] = std::make_unique<uint64_t>(EpochWord::Open(kEpoch).bits());
+  }
+}
+
 }  // namespace
 }  // namespace farlook::client

@@ -255,6 +255,7 @@ class Group {
   bool Clean();
   bool Adopt();
   bool Own();
+  void EndTaking();
   void StartOver(absl::string_view why);
   bool GiveUp();
 
@@ -328,7 +329,9 @@ class Group {
   std::unique_ptr<Giving> giving_;
   std::unique_ptr<Taking> taking_;
   std::unique_ptr<Eraser> eraser_;
-  bool erases_ = false;                          // there may be items of slots that it has not
+  kv::SlotSet foreign_;  // what it has no use for, in this epoch:
+  uint64_t foreign_epoch_ = 0;
+  bool erases_ = false;                          // there may be items of these
   absl::Time settle_at_ = absl::InfinitePast();  // the next look at the other groups of moves
   absl::Time begin_giving_at_ = absl::InfinitePast();
   uint64_t handover_record_ = 0;  // whoever has accepted it may be the next primary; 0: nobody wants another one

@@ -85,7 +85,6 @@ void Group::TellCluster(const Configuration& configuration) {
 void Group::WatchCluster() {
   if (member_.configuration().cluster.empty()) return;
   if (has_threads_) cluster_watch_.Start(options_.open_directory);
-  erases_ = true;  // the primary before may not have come to an end with it
 }
 
 void Group::LookAtOthers() {
@@ -172,9 +171,7 @@ bool Group::SettleGiven(const Move& move) {
         {{"group", move.group}, {"slots", kv::FormatSlots(move.slots)}});
     return true;
   }
-  if (!Reassign(own.slots, std::move(rest))) return false;
-  erases_ = true;
-  return true;
+  return Reassign(own.slots, std::move(rest));
 }
 
 bool Group::SettleTaken(const Move& move) {
@@ -191,11 +188,20 @@ kv::SlotSet Group::Foreign() const {
 }
 
 bool Group::EraseForeign() {
+  if (foreign_epoch_ != member_.epoch()) {
+    // Also in the first epoch that it sees: the primary before may not have come to an end with it.
+    foreign_epoch_ = member_.epoch();
+    const kv::SlotSet before = std::exchange(foreign_, Foreign());
+    if ((foreign_ & ~before).any()) {
+      erases_ = true;
+      eraser_.reset();
+    }
+  }
   if (taking_ != nullptr) return false;  // which erases for itself
-  if (eraser_ != nullptr && (eraser_->slots() & ~Foreign()).any()) eraser_.reset();
+  if (eraser_ != nullptr && (eraser_->slots() & ~foreign_).any()) eraser_.reset();
   if (eraser_ == nullptr && !erases_) return false;
   if (eraser_ == nullptr) {
-    eraser_ = std::make_unique<Eraser>(parts_.table, parts_.locks, parts_.gate, Foreign());
+    eraser_ = std::make_unique<Eraser>(parts_.table, parts_.locks, parts_.gate, foreign_);
   }
   switch (eraser_->Step(kBucketsOfAStep)) {
     case Eraser::Progress::kMore:

@@ -53,6 +53,7 @@ bool Group::BeginGiving(uint64_t taker, const GroupStream::Follower& state) {
   if (move == nullptr || move->kind != Move::Kind::kTaking || move->group != options_.name) {
     return refuse("the taker's record does not say that it takes them");
   }
+  if (group->primary().incarnation != taker) return refuse("it is not the taker's primary");
   if (own.FindMove(move->id) != nullptr) return refuse("they are given already");
   if ((move->slots & ~own.slots).any()) return refuse("they are not all this group's");
   if (group->layout != own.layout) return refuse("the taker's tables have another layout");
@@ -81,12 +82,14 @@ bool Group::Give() {
   }
   const auto followers = stream_.followers();
   const auto state = followers.find(giving.taker);
+  // Of the taker another primary, which has come since. One that is gone may be in the list still.
   const bool another = std::any_of(followers.begin(), followers.end(), [&](const auto& follower) {
-    return follower.second.move == giving.move.id && follower.second.waits;
+    return follower.second.move == giving.move.id && follower.second.waits && follower.second.connection != 0;
   });
   if (state == followers.end() || another || state->second.waits || state->second.from != giving.from) {
     Log(LogLevel::kWarning, "the group that took slots is gone, or begins anew", {{"group", giving.move.group}});
-    if (!another) stream_.Forget(giving.taker);
+    // Else it would wait for the rest of what nobody gives. What follows anew is in the list in its place.
+    if (state != followers.end() && !state->second.waits) stream_.Forget(giving.taker);
     ReopenSlots();
     giving_.reset();
     return true;

@@ -27,14 +27,16 @@ constexpr absl::Duration kLookSoon = absl::Milliseconds(10);
 
 bool Group::TakeSlots() {
   if (member_.is_proposing()) return false;
+  // Perhaps only by now it is known that the record says so.
+  if (taking_ != nullptr) {
+    const Move* const present = member_.configuration().FindMove(taking_->move.id);
+    if (present == nullptr || present->kind != Move::Kind::kTaking) EndTaking();
+  }
   if (BeginAsked()) return true;
   const auto& moves = member_.configuration().moves;
   const auto move =
       std::find_if(moves.begin(), moves.end(), [](const Move& one) { return one.kind == Move::Kind::kTaking; });
-  if (move == moves.end()) {
-    taking_.reset();
-    return false;
-  }
+  if (move == moves.end()) return false;
   if (taking_ == nullptr || taking_->move.id != move->id) {
     taking_ = std::make_unique<Taking>();
     taking_->move = *move;
@@ -111,16 +113,28 @@ bool Group::Own() {
     move.slots.reset();
   }
   if (!Reassign(member_.configuration().slots | taking_->move.slots, std::move(moves))) return false;
-  for (Worker* const worker : parts_.workers) {
-    worker->Do([worker] {
-      worker->NoteExpiry();
-      return true;
-    });
-  }
-  Log(LogLevel::kInfo, "slots are this group's",
-      {{"group", taking_->move.group}, {"slots", kv::FormatSlots(taking_->move.slots)}, {"epoch", member_.epoch()}});
-  taking_.reset();
+  EndTaking();
   return true;
+}
+
+// The record says how it ended.
+void Group::EndTaking() {
+  const Configuration& own = member_.configuration();
+  if ((taking_->move.slots & ~own.slots).none()) {
+    for (Worker* const worker : parts_.workers) {
+      worker->Do([worker] {
+        worker->NoteExpiry();
+        return true;
+      });
+    }
+    Log(LogLevel::kInfo, "slots are this group's",
+        {{"group", taking_->move.group}, {"slots", kv::FormatSlots(taking_->move.slots)}, {"epoch", own.epoch}});
+  } else {
+    Log(LogLevel::kError, "slots are not taken", {{"group", taking_->move.group}, {"reason", taking_->give_up}});
+    absl::MutexLock lock(&mutex_);
+    failed_ = taking_->give_up;
+  }
+  taking_.reset();
 }
 
 // ---- Copies.
@@ -216,13 +230,7 @@ bool Group::GiveUp() {
   std::vector<Move> moves = member_.configuration().moves;
   std::erase_if(moves, [id](const Move& move) { return move.id == id; });
   if (!Reassign(member_.configuration().slots, std::move(moves))) return false;
-  Log(LogLevel::kError, "slots are not taken", {{"group", taking_->move.group}, {"reason", taking_->give_up}});
-  {
-    absl::MutexLock lock(&mutex_);
-    failed_ = taking_->give_up;
-  }
-  taking_.reset();
-  erases_ = true;
+  EndTaking();
   return true;
 }
 

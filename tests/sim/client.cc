@@ -86,7 +86,10 @@ void SimClient::Spread(const kv::ClusterMap& map) {
     const bool is_home = absl::StrContains(address_, group.members[0]);
     cores.push_back(is_home ? own_[0].get() : MakeCore(absl::StrJoin(group.members, ",")));
   }
-  cores_->Spread(map, std::move(cores));
+  const auto make = [this](const kv::ClusterMap::Group& group) -> absl::StatusOr<client::ClientCore*> {
+    return MakeCore(absl::StrJoin(group.members, ","));
+  };
+  cores_->Spread(map, std::move(cores), make);
 }
 
 void SimClient::AddStats() {

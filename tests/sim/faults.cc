@@ -79,8 +79,8 @@ void FaultMaker::OnOperation(SimClient* client) {
   };
   SimServer* server = servers_[static_cast<size_t>(client->server())].get();
   if (world.plan.replicas > 0) server = servers_[random.Below(servers_.size())].get();
-  if (world.plan.hands_over && !world.healed && random.Below(rate) < 8) HandOver();
-  if (world.plan.groups > 1 && !world.healed && random.Below(rate) < 40) MoveSlots();
+  if (world.plan.hands_over && !world.healed && random.Below(rate) < world.plan.handovers) HandOver();
+  if (world.plan.groups > 1 && !world.healed && random.Below(rate) < world.plan.slot_moves) MoveSlots();
   if (happens(Fault::kServerStop)) {
     const int64_t ns = random.Between(10'000, random.OneIn(2) ? 1'000'000 : 300'000'000);
     world.Note(absl::StrCat("server ", server->party() - 1000, " is stopped for ", ns, " ns"));

@@ -150,6 +150,23 @@ void FocusOnSlowSlots(Plan* plan) {
   plan->slow_directory = true;
 }
 
+// What is refused of a slot, and begins anew with its next owner, or with the same one, has other writes of the same
+// client behind it, whose order is promised.
+void FocusOnBusySlots(Plan* plan) {
+  FocusOnSlots(plan);
+  plan->handovers = 100;
+  plan->slot_moves = 200;
+  plan->clients = 3;
+  plan->in_flight = 10;
+  plan->keys = 2;
+  plan->values = 0;
+  plan->timeout_ms = 5'000;
+  plan->directory_faults = 0;
+  plan->faults |= BitOf(Fault::kBreaksAtClients) | BitOf(Fault::kSlowRequests);
+  plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 4'000;
+  plan->rates[static_cast<size_t>(Fault::kSlowRequests)] = 20'000;
+}
+
 // What befalls items within one table, while that is copied and others take its place. (Groups do not evict.)
 void FocusOnItemsOfGroups(Plan* plan) {
   rdma::sim::Random random(rdma::sim::Mix(plan->seed) + 5);
@@ -290,6 +307,8 @@ void FocusOn(Focus focus, Plan* plan) {
       return FocusOnSlots(plan);
     case Focus::kSlowSlots:
       return FocusOnSlowSlots(plan);
+    case Focus::kBusySlots:
+      return FocusOnBusySlots(plan);
     case Focus::kGroupItems:
       return FocusOnItemsOfGroups(plan);
     case Focus::kGrowth:

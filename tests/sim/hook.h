@@ -101,6 +101,8 @@ enum class Break : uint8_t {
   kGivenIsErased,
   kTakenIsForgotten,
   kSettledUnseen,
+  kTakerNotForgotten,
+  kForeignStays,
   kWaitingGetsNotWithdrawn,
   kFollowingNotRefused,
   kOrderNotKept,

@@ -1,6 +1,7 @@
 // Deliberate breaks of the protocol, one at a time: simulation must find each, and says by which seed it did.
 //
-// What each break is stands in rewrite.py. Those that are rare among all runs are looked for in runs of one kind.
+// What each break is stands in rewrite.py. Those that are rare among all runs are looked for in runs of one kind. A
+// seed whose run fails without the break as well has found nothing of it.
 #include <cstdint>
 #include <cstdio>
 #include <ostream>
@@ -92,31 +93,33 @@ constexpr Mutation kMutations[] = {
     {Break::kLiveCounterIsSwept, "LiveCounterIsSwept", Focus::kExpiry},
     {Break::kPackMisnumbered, "GetsOfOneMessageAreAnsweredUnderEachOthersNumbers", Focus::kSockets},
     {Break::kEpochWordsIgnored, "MembersWordsNotLookedAt", Focus::kGroup},
-    {Break::kLeaseNotWaitedFor, "LeaseNotWaitedFor", Focus::kGroup, 862},
-    {Break::kPromotesWithoutShut, "PromotedWithAnOpenWord", Focus::kGroup, 1213},
+    {Break::kLeaseNotWaitedFor, "LeaseNotWaitedFor", Focus::kGroup, 1465},
+    {Break::kPromotesWithoutShut, "PromotedWithAnOpenWord", Focus::kGroup, 1348},
     {Break::kCommittedAtOnce, "AcknowledgedBeforeTheBackupHasIt", Focus::kGroup},
     {Break::kTailNotShared, "ServesBeforeTheOthersHaveItsLog", Focus::kGroup, 111},
     {Break::kJoinerNotFilled, "JoinerIsAMemberBeforeItIsFilled", Focus::kGroup},
     {Break::kWriteUnderWayNotCopied, "WriteUnderWayNotCopiedToAJoiner", Focus::kGroup},
     {Break::kOutcomesNotMirrored, "OutcomesNotMirrored", Focus::kGroup},
-    {Break::kNewKeyUnderWayNotCopied, "WriteUnderWayOfANewKeyNotCopiedToAJoiner", Focus::kGroup, 193},
-    {Break::kCopiesNotCommitted, "JoinerIsAMemberBeforeOthersHaveItsCopies", Focus::kGroup, 269},
+    {Break::kNewKeyUnderWayNotCopied, "WriteUnderWayOfANewKeyNotCopiedToAJoiner", Focus::kGroup, 261},
+    {Break::kCopiesNotCommitted, "JoinerIsAMemberBeforeOthersHaveItsCopies", Focus::kGroup, 858},
     {Break::kVersionsNotTold, "VersionsUsedAgainByTheNextPrimary", Focus::kGroup},
     {Break::kSlotsNotClosed, "SlotsServedWhileTheyAreGiven", Focus::kSlots},
     {Break::kLastOfSlotsNotAccepted, "SlotsGivenBeforeTheTakerHasAll", Focus::kSlots},
-    {Break::kSlotsOwnedAtOnce, "SlotsServedBeforeTheGiversLeaseIsOver", Focus::kSlots, 131},
+    {Break::kSlotsOwnedAtOnce, "SlotsServedBeforeTheGiversLeaseIsOver", Focus::kSlots, 1209},
     {Break::kFormerCopiesStay, "CopiesOfAFormerAttemptStay", Focus::kSlots},
-    {Break::kVersionsOfSlotsNotTold, "VersionsUsedAgainByWhoTookSlots", Focus::kSlots, 210},
+    {Break::kVersionsOfSlotsNotTold, "VersionsUsedAgainByWhoTookSlots", Focus::kSlots, 349},
     {Break::kGivenIsErased, "ItemsErasedBeforeTheTakerIsCertain", Focus::kSlots},
     {Break::kTakenIsForgotten, "MoveForgottenBeforeTheGiverKnows", Focus::kSlots},
-    {Break::kSettledUnseen, "MoveSettledBeforeItIsSeenToBeGiven", Focus::kSlowSlots},
+    {Break::kSettledUnseen, "MoveSettledBeforeItIsSeenToBeGiven", Focus::kSlowSlots, 888},
+    {Break::kTakerNotForgotten, "TakerLeftToWaitForWhatNobodyGives", Focus::kSlots, 223},
+    {Break::kForeignStays, "ItemsOfSlotsThatWereGivenStay", Focus::kSlots},
     {Break::kWaitingGetsNotWithdrawn, "WaitingGetReadAtTheFormerOwner", Focus::kSlots},
-    {Break::kFollowingNotRefused, "WritesBeforeWhatWasRefused", Focus::kSlots, 2306},
-    {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kSlots, 2306},
-    {Break::kHeldInOrderOfRefusals, "WhatIsRefusedLateBeginsAnewLate", Focus::kSlots, 505093},
+    {Break::kFollowingNotRefused, "WritesBeforeWhatWasRefused", Focus::kBusySlots},
+    {Break::kOrderNotKept, "WritesSentAgainBeforeWhatWasRefused", Focus::kBusySlots},
+    {Break::kHeldInOrderOfRefusals, "WhatIsRefusedLateBeginsAnewLate", Focus::kBusySlots, 268},
     {Break::kEndsByAnothersClock, "EndsByTheClockOfAnotherMember", Focus::kGroupItems},
     {Break::kEndForgotten, "EndForgottenByTheNextPrimary", Focus::kGroupItems},
-    {Break::kEndNotRecorded, "ToldOverBeforeMembersAre", Focus::kGroupItems},
+    {Break::kEndNotRecorded, "ToldOverBeforeMembersAre", Focus::kGroupItems, 351},
 };
 
 [[maybe_unused]] void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }
@@ -127,7 +130,7 @@ TEST_P(MutationTest, IsFound) {
   const Mutation& mutation = GetParam();
   for (uint64_t seed = mutation.first; seed < mutation.first + kMaxSeeds; ++seed) {
     const RunResult result = RunPlan(DrawPlan(seed, mutation.focus), mutation.which);
-    if (result.violation.empty()) continue;
+    if (result.violation.empty() || !RunPlan(DrawPlan(seed, mutation.focus)).violation.empty()) continue;
     std::printf("%s: found by seed %d: %s\n", mutation.name, static_cast<int>(seed), result.violation.c_str());
     RecordProperty("seed", static_cast<int>(seed));
     return;

@@ -119,7 +119,9 @@ struct Plan {
   int64_t suspicion_ms = 0, lease_ms = 0;
   uint32_t directory_faults = 0;  // of its calls, per million
   bool slow_directory = false;    // its calls take time, in which others go on
-  bool hands_over = false;        // an operator does, now and then; servers do not die then
+  bool hands_over = false;        // an operator does, so often in a run, about; servers do not die then
+  uint64_t handovers = 8;
+  uint64_t slot_moves = 40;  // that are asked for in a run with several groups, about; some are cancelled
 
   // With tables of their own: histories are of these.
   int tables() const { return replicas > 0 ? 1 : servers; }
@@ -151,8 +153,9 @@ enum class Focus : uint8_t {
   kSlots,       // the same of two groups, between which slots move
   kGroupItems,  // groups, some of them two, whose items are many, or large, or move, or expire, or are counters
   kSlowSlots,   // as kSlots, and a call of the directory may take longer than a lease lasts, or a failover
+  kBusySlots,   // slots that move while clients have many writes of few keys under way, in connections that break
 };
-inline constexpr int kFoci = static_cast<int>(Focus::kSlowSlots) + 1;
+inline constexpr int kFoci = static_cast<int>(Focus::kBusySlots) + 1;
 Plan DrawPlan(uint64_t seed, Focus focus);
 
 }  // namespace farlook::sim

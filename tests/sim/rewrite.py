@@ -318,13 +318,17 @@ EDITS = [
      "  for (const Move& move : member_.configuration().moves) {\n"
      "    if (!BROKEN(kGivenIsErased) || move.kind != Move::Kind::kGiven) used |= move.slots;\n"
      "  }\n"),
-    ("server/group_give.cc", "    StopGiving();  // the taker looks", "    erases_ = erases_ || BROKEN(kGivenIsErased);\n    StopGiving();  // the taker looks"),
     # Who took slots forgets the move before the giver has seen that.
     ("server/group_cluster.cc", "  if (!giver.ok() || giver->FindMove(move.id) != nullptr) return false;\n",
      "  if (!giver.ok() || (giver->FindMove(move.id) != nullptr && !BROKEN(kTakenIsForgotten))) return false;\n"),
     # Who gives slots settles the move before it has seen that they are given.
     ("server/group_cluster.cc", "    if (giving_ != nullptr && giving_->move.id == move.id) return false;\n",
      "    if (giving_ != nullptr && giving_->move.id == move.id && !BROKEN(kSettledUnseen)) return false;\n"),
+    # A taker whose attempt counts no more is not told.
+    ("server/group_give.cc", "if (state != followers.end() && !state->second.waits) stream_.Forget(giving.taker);",
+     "if (state != followers.end() && !state->second.waits && !BROKEN(kTakerNotForgotten)) stream_.Forget(giving.taker);"),
+    # What was given, or was not taken, is kept.
+    ("server/group_cluster.cc", "      erases_ = true;\n", "      erases_ = !BROKEN(kForeignStays);\n"),
     # A client READs at the group that has given the slots away what waited there.
     ("client/core_cluster.cc", "  owners_->Told(index_, link_.welcome().slots);\n  WithdrawMoved();\n",
      "  owners_->Told(index_, link_.welcome().slots);\n  if (!BROKEN(kWaitingGetsNotWithdrawn)) WithdrawMoved();\n"),

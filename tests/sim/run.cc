@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "cluster/configuration.h"
+#include "kv/cluster_map.h"
+#include "kv/hash.h"
 #include "kv/message.h"
 #include "server/log.h"
 #include "tests/history/check.h"
@@ -34,6 +36,7 @@ class Simulation {
  private:
   void Setup();
   bool RunUntil(const std::function<bool()>& done, absl::string_view what);
+  bool AnyHoldsForeign() const;
   void Extend(history::KeyHistory* history) const;
   static void AllowEvictions(history::KeyHistory* history);
   void Judge(RunResult* result);
@@ -94,6 +97,7 @@ bool Simulation::RunUntil(const std::function<bool()>& done, absl::string_view w
     if (!world_.scheduler.RunOne(end_ns) || world_.scheduler.events() > kMaxEvents) {
       world_.Violate(absl::StrCat("hangs: ", what));
       for (const auto& client : clients_) world_.Note(client->State());
+      for (const auto& server : servers_) world_.Note(server->State());
     }
   }
   return world_.violation.empty();
@@ -119,6 +123,16 @@ RunResult Simulation::Run() {
           return std::all_of(servers_.begin(), servers_.end(), [](const auto& s) { return s->cells_waiting() == 0; });
         },
         "cells of deleted counters that never become free");
+  }
+  if (good && world_.violation.empty() && world_.plan.groups > 1) {
+    int64_t look_ns = 0;
+    RunUntil(
+        [&] {
+          if (world_.now_ns() < look_ns) return false;
+          look_ns = world_.now_ns() + 10'000'000;
+          return !AnyHoldsForeign();
+        },
+        "items of slots that are another group's, and stay");
   }
   // Of a client that ended the other replicas of a group are not told.
   if (good && world_.violation.empty() && world_.plan.replicas == 0) {
@@ -173,6 +187,22 @@ RunResult Simulation::Run() {
   result.ended_in_pauses = world_.ended_in_pauses;
   Judge(&result);
   return result;
+}
+
+// Whether a member of a group has a key of which another group is the owner.
+bool Simulation::AnyHoldsForeign() const {
+  const kv::Hasher hasher(kHashSeed);
+  for (int i = 0; i < world_.plan.groups; ++i) {
+    const auto group = cluster::DecodeConfiguration(world_.records.Get(World::GroupName(i)).value);
+    if (!group.ok() || !group->moves.empty()) return true;  // it is not known yet
+    for (const auto& server : servers_) {
+      if (group->Find(server->incarnation()) == nullptr) continue;
+      for (const std::string& key : world_.keys) {
+        if (!group->slots[kv::ClusterSlotOf(hasher(key))] && server->Holds(key)) return true;
+      }
+    }
+  }
+  return false;
 }
 
 // A server that stood still between two stores did so perhaps in the middle of what had a time.

@@ -8,8 +8,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "cluster/configuration.h"
 #include "kv/cell_region.h"
+#include "kv/item.h"
 #include "kv/words.h"
 #include "server/cell_writer.h"
 #include "server/session.h"
@@ -340,6 +342,16 @@ absl::Span<char> SimServer::CreateCounters(uint64_t incarnation) {
       std::make_unique<server::Counters>(parts_->table.get(), parts_->locks.get(), &clock_, server::ServerTime(),
                                          absl::MakeSpan(region, bytes), std::make_unique<SimCellWriter>(region));
   return {region, bytes};
+}
+
+std::string SimServer::State() const {
+  if (parts_ == nullptr || parts_->group == nullptr) return absl::StrCat("server ", number_);
+  return absl::StrCat("server ", number_, ": ", absl::StrReplaceAll(parts_->group->Ask("status"), {{"\n", "; "}}));
+}
+
+bool SimServer::Holds(absl::string_view key) const {
+  kv::ItemView item;
+  return parts_ != nullptr && parts_->table->Get(parts_->table->HashOf(key), key, &item).code == kv::Code::kOk;
 }
 
 uint64_t SimServer::cells_waiting() const {

@@ -48,6 +48,8 @@ class SimServer {
   uint64_t no_memory() const;  // replies that said so
   // Cells of deleted counters that are not free yet.
   uint64_t cells_waiting() const;
+  bool Holds(absl::string_view key) const;
+  std::string State() const;  // of a group's member, as operators are told it
 
   void Start();
   // At once, or, if it is between two stores, after the last of them.

@@ -1,6 +1,6 @@
 // Simulated runs, a new seed each: nothing may be wrong in any of them.
 //
-//     bazel test --config=opt //tests/sim:sim_test      2,000 seeds, 200 of groups, 150 of clusters, 100 of items of groups
+//     bazel test --config=opt //tests/sim:sim_test      2,000 seeds, 200 of groups, 200 of clusters, 100 of items of groups
 //     tools/soak --seeds N                              others, as many as wanted
 //
 // A seed that fails is shrunk; what happened is printed, and the command that runs it again.
@@ -51,6 +51,8 @@ TEST_P(GroupSimTest, NothingThatAGroupAcknowledgedIsLost) { RunPart(Focus::kGrou
 TEST_P(GroupSimTest, NothingIsLostWhileSlotsMove) { RunPart(Focus::kSlots, GetParam(), Seeds() / 20); }
 
 TEST_P(GroupSimTest, NothingIsLostWhileSlotsMoveSlowly) { RunPart(Focus::kSlowSlots, GetParam(), Seeds() / 40); }
+
+TEST_P(GroupSimTest, WritesKeepTheirOrderWhileSlotsMove) { RunPart(Focus::kBusySlots, GetParam(), Seeds() / 40); }
 
 TEST_P(GroupSimTest, NothingIsLostWhateverBefallsItems) { RunPart(Focus::kGroupItems, GetParam(), Seeds() / 20); }
 
