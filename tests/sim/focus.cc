@@ -132,6 +132,8 @@ void FocusOnGroup(Plan* plan) {
   if (plan->hands_over) plan->Remove(Fault::kServerDeath);
   plan->rates[static_cast<size_t>(Fault::kServerDeath)] = 6;
   plan->rates[static_cast<size_t>(Fault::kServerStop)] = 12;
+  // Drawn on its own, so that a run without them is what it was before there were sockets.
+  if (rdma::sim::Random(rdma::sim::Mix(plan->seed) + 6).OneIn(6)) TakeSockets(plan);
 }
 
 // A server that is alone in its group does not die: nobody else has what it acknowledged.
