@@ -173,6 +173,12 @@ class Connection {
   // Sends a message of 1 to kMaxMessageBytes, made of `head` followed by `body` (which may be empty). Both are copied
   // before this returns. A success is not reported; a failure breaks the connection.
   virtual bool PostSend(absl::string_view head, absl::string_view body) = 0;
+  // The same, and Ring(), unless it returns false: for a message that waits for no others.
+  virtual bool PostSendAndRing(absl::string_view head, absl::string_view body) {
+    if (!PostSend(head, body)) return false;
+    Ring();
+    return true;
+  }
 
   // Atomics on the 8-byte word at `remote_address`. `*old_value`, in memory as of an Sge, receives what the word held
   // before. False, always, unless Capabilities::atomics.

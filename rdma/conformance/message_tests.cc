@@ -49,6 +49,22 @@ TEST_P(ConformanceTest, ABatchRungOnceArrivesInOrder) {
   }
 }
 
+TEST_P(ConformanceTest, AMessageThatRingsTakesWhatWasPostedBeforeAlong) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  for (const size_t bytes : {size_t{10}, size_t{40}, size_t{200}, kMaxMessageBytes - 4}) {
+    const std::string body = Pattern(bytes, bytes);
+    ASSERT_TRUE(pair.client->PostSend("one ", body));
+    ASSERT_TRUE(pair.client->PostSendAndRing("two ", body));
+    ASSERT_TRUE(pair.server->PostSendAndRing("back", body));
+    EXPECT_EQ(Await(server_.get(), Opcode::kReceive, client.get()).message, absl::StrCat("one ", body));
+    EXPECT_EQ(Await(server_.get(), Opcode::kReceive, client.get()).message, absl::StrCat("two ", body));
+    EXPECT_EQ(Await(client.get(), Opcode::kReceive).message, absl::StrCat("back", body));
+  }
+  EXPECT_FALSE(pair.client->PostSendAndRing("", ""));
+}
+
 TEST_P(ConformanceTest, MessagesOfNoOrTooManyBytesAreNotSent) {
   StartServer();
   auto client = NewClient();

@@ -137,7 +137,7 @@ bool ShmConnection::PostAtomic(Opcode opcode, uint64_t wr_id, uint64_t remote_ad
   return true;
 }
 
-bool ShmConnection::PostSend(absl::string_view head, absl::string_view body) {
+[[gnu::always_inline]] inline bool ShmConnection::Send(absl::string_view head, absl::string_view body) {
   if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return false;
   const size_t bytes = head.size() + body.size();
   if (ABSL_PREDICT_FALSE(bytes - 1 >= kMaxMessageBytes)) {
@@ -150,6 +150,11 @@ bool ShmConnection::PostSend(absl::string_view head, absl::string_view body) {
     wants_room_ = true;
     return false;
   }
+  return true;
+}
+
+bool ShmConnection::PostSend(absl::string_view head, absl::string_view body) {
+  if (!Send(head, body)) return false;
   sent_since_ring_ = true;
   return true;
 }
@@ -168,6 +173,13 @@ void ShmConnection::RingBell() { RingBellHere(); }
 void ShmConnection::Ring() {
   if (!work_.all_executed()) Execute();
   if (sent_since_ring_) RingBellHere();
+}
+
+bool ShmConnection::PostSendAndRing(absl::string_view head, absl::string_view body) {
+  if (!Send(head, body)) return false;
+  if (ABSL_PREDICT_FALSE(!work_.all_executed())) Execute();
+  RingBellHere();
+  return true;
 }
 
 void ShmConnection::Wake() {

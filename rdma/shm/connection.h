@@ -70,6 +70,7 @@ class ShmConnection final : public Connection {
   bool PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) override;
   const char* Mapped(uint64_t remote_address, uint64_t bytes, uint32_t rkey) override;
   bool PostSend(absl::string_view head, absl::string_view body) override;
+  bool PostSendAndRing(absl::string_view head, absl::string_view body) override;
   bool PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                     uint64_t delta) override;
   bool PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey, uint64_t expected,
@@ -132,6 +133,7 @@ class ShmConnection final : public Connection {
   bool EnterGate(WorkRequest& request);
   void RingBell();
   void RingBellHere();
+  bool Send(absl::string_view head, absl::string_view body);
   void Wake();
   size_t Reap(absl::Span<Completion> out);
   size_t ReceiveMessages(absl::Span<Completion> out, ReceiveArena* arena);
@@ -180,27 +182,29 @@ class ShmConnection final : public Connection {
 }
 
 [[gnu::always_inline]] inline size_t ShmConnection::ReceiveMessages(absl::Span<Completion> out, ReceiveArena* arena) {
-  const size_t most = ABSL_PREDICT_TRUE(receiving_) ? std::min(out.size(), kMessagesPerTurn) : 0;
+  if (ABSL_PREDICT_FALSE(!receiving_)) return 0;
+  const size_t most = std::min(out.size(), kMessagesPerTurn);
+  char* room = arena->room();
+  // Where the last message of this turn may begin.
+  const char* const last = std::min<const char*>(arena->last(), room + kBytesPerTurn - 1);
   size_t count = 0;
-  size_t taken = 0;
-  while (count < most && taken < kBytesPerTurn && !arena->full()) {
-    char* const to = arena->Room();
+  while (count < most && room <= last) {
     size_t bytes;
-    const Received received = consumer_.Receive(to, &bytes);
+    const Received received = consumer_.Receive(room, &bytes);
     if (ABSL_PREDICT_TRUE(received == Received::kNothing)) break;
     if (ABSL_PREDICT_FALSE(received == Received::kMalformed)) {
       BreakByMalformedMessage();
       break;
     }
-    arena->Take(bytes);
-    taken += bytes;
     Completion& completion = out[count++];
     completion.wr_id = 0;
     completion.connection = this;
     completion.opcode = Opcode::kReceive;
     completion.status = WcStatus::kSuccess;
-    completion.message = absl::MakeConstSpan(to, bytes);
+    completion.message = absl::MakeConstSpan(room, bytes);
+    room += RingConsumer::RoomFor(bytes);
   }
+  arena->TakeTo(room);
   if (count > 0 && ABSL_PREDICT_FALSE(consumer_.PublishHead()) && link_.socket.ok()) Wake();
   return count;
 }

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/base/attributes.h"
 #include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
@@ -132,7 +133,21 @@ size_t ShmEndpoint::Poll(absl::Span<Completion> out) {
   if (ABSL_PREDICT_FALSE(--polls_until_check_ == 0)) CheckEvents();
   if (ABSL_PREDICT_FALSE(!dialing_.empty())) StepDialing();
   if (out.empty()) return 0;
+  // Most clients have one connection, and some workers.
+  if (polled_.size() == 1) return PollOne(polled_[0], out);
+  return PollInTurn(out);
+}
 
+[[gnu::always_inline]] inline size_t ShmEndpoint::PollOne(ShmConnection* connection, absl::Span<Completion> out) {
+  const size_t added = connection->Poll(out, &arena_);
+  if (added != 0) {
+    connection->heard = true;
+    connection->silent_polls = 0;
+  }
+  return added;
+}
+
+ABSL_ATTRIBUTE_NOINLINE size_t ShmEndpoint::PollInTurn(absl::Span<Completion> out) {
   const size_t turns = polled_.size();
   if (next_turn_ >= turns) next_turn_ = 0;
   size_t index = next_turn_++;
@@ -144,16 +159,10 @@ size_t ShmEndpoint::Poll(absl::Span<Completion> out) {
       return count;
     }
     ShmConnection* const connection = polled_[index];
-    const size_t added = connection->Poll(absl::MakeSpan(out.data() + count, out.size() - count), &arena_);
+    const size_t added = PollOne(connection, absl::MakeSpan(out.data() + count, out.size() - count));
     count += added;
-    if (added != 0) {
-      connection->heard = true;
-      connection->silent_polls = 0;
-    } else if (ABSL_PREDICT_TRUE(polled_.size() <= kAlwaysPolled)) {
-      connection->silent_polls = 0;
-    } else if (++connection->silent_polls > kSilentPolls) {
+    if (added == 0 && polled_.size() > kAlwaysPolled && ++connection->silent_polls > kSilentPolls) [[unlikely]]
       RetireSilent(index);
-    }
     if (++index >= turns) index = 0;
   }
   return count;

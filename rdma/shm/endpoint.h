@@ -64,6 +64,8 @@ class ShmEndpoint final : public Endpoint, private ConnectionHost {
   void Forget(ShmConnection* connection) override;
   const BufferRegistry& buffers() const override { return buffers_; }
 
+  size_t PollOne(ShmConnection* connection, absl::Span<Completion> out);
+  size_t PollInTurn(absl::Span<Completion> out);
   void Disarm();
   void CheckEvents();
   void StepDialing();

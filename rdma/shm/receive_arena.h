@@ -14,21 +14,25 @@ namespace farlook::rdma::shm {
 
 class ReceiveArena {
  public:
-  ReceiveArena() : words_(new (std::nothrow) uint64_t[kReceiveArenaBytes / sizeof(uint64_t)]) {}
+  ReceiveArena() : words_(new (std::nothrow) uint64_t[kReceiveArenaBytes / sizeof(uint64_t)]) { Reset(); }
 
   // False: there was no memory for it, and it is of no use.
   bool ok() const { return words_ != nullptr; }
 
-  // Room for a message of any length, 8-byte aligned. Take() keeps what was used. REQUIRES !full(): what is full stays
-  // so until Reset().
-  char* Room() { return reinterpret_cast<char*>(words_.get()) + used_; }
-  bool full() const { return used_ + RingConsumer::RoomFor(kMaxMessageBytes) > kReceiveArenaBytes; }
-  void Take(size_t message_bytes) { used_ += RingConsumer::RoomFor(message_bytes); }
-  void Reset() { used_ = 0; }
+  // Where the next message goes, 8-byte aligned. There is room for one of any length unless this is beyond last(): the
+  // arena is full then, until Reset().
+  char* room() const { return room_; }
+  const char* last() const { return begin() + kReceiveArenaBytes - RingConsumer::RoomFor(kMaxMessageBytes); }
+  bool full() const { return room_ > last(); }
+  // All up to there is kept.
+  void TakeTo(char* room) { room_ = room; }
+  void Reset() { room_ = begin(); }
 
  private:
+  char* begin() const { return reinterpret_cast<char*>(words_.get()); }
+
   std::unique_ptr<uint64_t[]> words_;
-  size_t used_ = 0;
+  char* room_ = nullptr;
 };
 
 }  // namespace farlook::rdma::shm
