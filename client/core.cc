@@ -56,7 +56,9 @@ void ClientCore::StartUntil(absl::Span<Operation* const> operations, int64_t dea
 // A put need not wait for others that could go with it in one message.
 void ClientCore::StartUntil(Operation* operation, int64_t deadline_ns) {
   Begin(operation, deadline_ns);
-  if (!engines_.StartPut(operation)) StartBegun(operation, operation->kind);
+  if (engines_.StartPut(operation)) [[likely]]
+    return;
+  StartBegun(operation, operation->kind);
   Post();
 }
 
@@ -103,8 +105,10 @@ bool ClientCore::PostAll() {
 
 // ---- Completions.
 
+void ClientCore::Progress() { ProgressHere(); }
+
 // Most calls that find something need one round: what others need these do without.
-void ClientCore::Progress() {
+[[gnu::always_inline]] inline void ClientCore::ProgressHere() {
   if (Handle() && Post()) [[unlikely]]
     ProgressOn();
 }
@@ -135,25 +139,30 @@ void ClientCore::OnEarlyMessage(absl::string_view message) {
 [[gnu::always_inline]] inline bool ClientCore::Handle() {
   const size_t count = endpoint_->Poll(absl::MakeSpan(completions_));
   if (count == 0) return false;
-  if (link_.ready() && !link_.connection()->alive()) [[unlikely]] {
-    HandleLast(count);
-    return true;
-  }
   if (watch_.active()) [[unlikely]]
     time_.NowNs();  // what is here was complete by now
   const rdma::Completion* const end = completions_.data() + count;
+  bool is_alive = false;  // the server was, when what is here was complete
   for (const rdma::Completion* next = completions_.data(); next != end; ++next) {
     const rdma::Completion& completion = *next;
     if (completion.connection != link_.connection()) [[unlikely]] {
       watch_.Handle(completion);
       continue;
     }
+    if (completion.opcode == rdma::Opcode::kReceive) {
+      OnMessage(absl::string_view(completion.message.data(), completion.message.size()));
+      continue;
+    }
+    // Messages are what the server said while it lived; of its memory nobody else would tell that it is gone.
+    if (!is_alive && link_.ready() && !link_.connection()->alive()) [[unlikely]] {
+      HandleLast(absl::MakeConstSpan(next, end));
+      return true;
+    }
+    is_alive = true;
     if (completion.opcode == rdma::Opcode::kRead && completion.status == rdma::WcStatus::kSuccess &&
         WorkRequestId::OwnerOf(completion.wr_id) == WorkRequestId::Owner::kReads) [[likely]] {
       link_.Proven();
       engines_.ReadCompleted(completion.wr_id);
-    } else if (completion.opcode == rdma::Opcode::kReceive) {
-      OnMessage(absl::string_view(completion.message.data(), completion.message.size()));
     } else {
       Dispatch(completion);
     }
@@ -165,17 +174,16 @@ void ClientCore::OnEarlyMessage(absl::string_view message) {
 
 // The server is gone. Its memory can still be read on this host, but nothing in it is true any more; what the server
 // said while it lived is.
-void ClientCore::HandleLast(size_t count) {
-  for (int round = 0; count > 0 && round < kMaxRounds; ++round) {
-    for (size_t i = 0; i < count; ++i) {
-      const rdma::Completion& completion = completions_[i];
+void ClientCore::HandleLast(absl::Span<const rdma::Completion> completions) {
+  for (int round = 0; !completions.empty() && round < kMaxRounds; ++round) {
+    for (const rdma::Completion& completion : completions) {
       if (completion.connection != link_.connection() || completion.opcode == rdma::Opcode::kRead ||
           completion.opcode == rdma::Opcode::kFetchAdd || completion.opcode == rdma::Opcode::kCompareSwap) {
         continue;
       }
       Dispatch(completion);
     }
-    count = endpoint_->Poll(absl::MakeSpan(completions_));
+    completions = absl::MakeConstSpan(completions_.data(), endpoint_->Poll(absl::MakeSpan(completions_)));
   }
   if (link_.ready()) Lose(absl::UnavailableError("the server process is gone"));
 }
@@ -341,8 +349,12 @@ void ClientCore::Attempt(int64_t now_ns) {
 }
 
 size_t ClientCore::Poll(absl::Span<Operation*> done) {
-  Progress();
-  Tick(time_.NowNs());
+  ProgressHere();
+  // Who is given something comes again: what only the clock tells can wait for a few of these.
+  if (finished_.empty() || watch_.active() || --polls_until_tick_ == 0) {
+    polls_until_tick_ = kPollsForEachTick;
+    Tick(time_.NowNs());
+  }
   return finished_.Take(done);
 }
 

@@ -173,6 +173,7 @@ class ClientCore {
 
  private:
   static constexpr uint32_t kCallsForEachProgress = 16;
+  static constexpr uint32_t kPollsForEachTick = 16;  // of those that have something to return
   static constexpr int64_t kPauseNs = 10'000'000;
   // Of an attempt to connect to one of several members, which may be stopped; each that is over in vain doubles it.
   static constexpr int64_t kAttemptNs = 250'000'000;
@@ -195,8 +196,9 @@ class ClientCore {
   void LookAfterPause();
   bool Handle();
   bool HandleApart();
+  void ProgressHere();
   void ProgressOn();
-  void HandleLast(size_t count);
+  void HandleLast(absl::Span<const rdma::Completion> completions);
   void Dispatch(const rdma::Completion& completion);
   void OnConnected();
   void OnNewIncarnation();
@@ -251,6 +253,7 @@ class ClientCore {
   bool moved_ = false;      // to another server of the group, which has not said Welcome yet
   bool is_nobody_ = false;  // it never connects
   uint32_t calls_without_progress_ = 0;
+  uint32_t polls_until_tick_ = kPollsForEachTick;
   int64_t counted_ns_ = 0;        // when an operation on a counter last began
   int64_t attempt_over_ns_ = 0;   // of a group: then another member is tried
   int slow_attempts_ = 0;         // one after the other

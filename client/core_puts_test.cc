@@ -192,5 +192,33 @@ TEST_F(CorePutsTest, WhatHasEndedIsRememberedForTheServer) {
   ExpectNoViolations();
 }
 
+// A Poll() that returns something need not read the clock; but an operation whose time is over ends, though there is
+// always something to return.
+TEST_F(CorePutsTest, WhoIsGivenSomethingWaitsAFewPollsForWhatTheClockTells) {
+  Connect();
+  network_.hold_requests = true;
+  auto late = Start(Kind::kPut, "late", "x", /*timeout_ms=*/10);
+  Poll();
+  clock_.AdvanceMs(11);
+  int polls = 0;
+  int64_t readings = 0;
+  for (; !late->done(); ++polls) {
+    ASSERT_LT(polls, 64);
+    auto put = Start(Kind::kPut, "key", "value");
+    network_.ReleaseRequests({1});  // behind the one whose time is over
+    const int64_t before = clock_.readings;
+    Operation* done[2];
+    EXPECT_GE(core_->Poll(absl::MakeSpan(done)), 1);
+    readings += clock_.readings - before;
+    EXPECT_TRUE(put->status().ok()) << put->status();
+  }
+  EXPECT_EQ(late->code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_GT(polls, 1);
+  EXPECT_LE(readings, 4);
+  network_.hold_requests = false;
+  network_.ReleaseRequests();
+  Poll();
+}
+
 }  // namespace
 }  // namespace farlook::client

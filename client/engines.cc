@@ -137,37 +137,11 @@ ABSL_ATTRIBUTE_NOINLINE absl::Status Engines::NotOpen(uint64_t number) {
   return absl::InvalidArgumentError(absl::StrCat("the server answered request ", number, ", which is not open"));
 }
 
-[[gnu::always_inline]] inline absl::Status Engines::ReceivedReply(absl::string_view message) {
-  kv::Reply reply;
-  if (!reply.DecodeFrom(message)) [[unlikely]]
-    return kv::Reply::WhyNot(message);
-  const auto [operation, is_open] = session_.Answered(reply.number, reply.code, reply.time_us);
-  if (!is_open) [[unlikely]]
-    return NotOpen(reply.number);
-  if (operation == nullptr) [[unlikely]]
-    return absl::OkStatus();
-  if (operation->kind == Kind::kPut && reply.code == kv::Code::kOk) [[likely]] {
-    operation->version = reply.version;
-    if (mirror_.enabled()) Remember(*operation, reply.code, reply.slot);
-    parts_.finished->End(operation);
-  } else {
-    AnsweredOther(operation, message);
-  }
-  return absl::OkStatus();
-}
-
 // Decoded once more, so that of most replies nothing need be kept in memory until it is known that they are like most.
 ABSL_ATTRIBUTE_NOINLINE void Engines::AnsweredOther(Operation* operation, absl::string_view message) {
   kv::Reply reply;
   reply.DecodeFrom(message);
   Answered(operation, reply);
-}
-
-absl::Status Engines::Received(absl::string_view message) {
-  // What is no reply says so in the first bit.
-  if (!message.empty() && static_cast<int8_t>(message[0]) < 0) [[unlikely]]
-    return ReceivedOther(message);
-  return ReceivedReply(message);
 }
 
 absl::Status Engines::ReceivedOther(absl::string_view message) {

@@ -81,7 +81,8 @@ class Engines {
     ++parts_.stats->gets;
     reads_.Start(operation);
   }
-  // Posts a put now, in place of Start(). False: that may not be, and nothing was done. REQUIRES it has a deadline.
+  // Posts a put now and rings, in place of Start(). False: that may not be, and nothing was done. REQUIRES it has a
+  // deadline.
   bool StartPut(Operation* operation);
   // Posts what may be posted now. REQUIRES connected.
   void Pump();
@@ -203,6 +204,33 @@ class Engines {
   Warmer warmer_;
   const std::array<Engine*, 5> all_ = {&reads_, &direct_, &counters_, &warmer_, &session_};
 };
+
+// Inline in who looks at completions: each answer comes through here.
+[[gnu::always_inline]] inline absl::Status Engines::ReceivedReply(absl::string_view message) {
+  kv::Reply reply;
+  if (!reply.DecodeFrom(message)) [[unlikely]]
+    return kv::Reply::WhyNot(message);
+  const auto [operation, is_open] = session_.Answered(reply.number, reply.code, reply.time_us);
+  if (!is_open) [[unlikely]]
+    return NotOpen(reply.number);
+  if (operation == nullptr) [[unlikely]]
+    return absl::OkStatus();
+  if (operation->kind == Kind::kPut && reply.code == kv::Code::kOk) [[likely]] {
+    operation->version = reply.version;
+    if (mirror_.enabled()) Remember(*operation, reply.code, reply.slot);
+    parts_.finished->End(operation);
+  } else {
+    AnsweredOther(operation, message);
+  }
+  return absl::OkStatus();
+}
+
+[[gnu::always_inline]] inline absl::Status Engines::Received(absl::string_view message) {
+  // What is no reply says so in the first bit.
+  if (!message.empty() && static_cast<int8_t>(message[0]) < 0) [[unlikely]]
+    return ReceivedOther(message);
+  return ReceivedReply(message);
+}
 
 }  // namespace farlook::client
 

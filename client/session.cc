@@ -159,7 +159,7 @@ bool Session::Post(uint64_t number) {
     return PostCopy(sent);
   const Operation& operation = *sent.operation;
   if (IsPlainPut(operation) && sent.value.data() == nullptr) [[likely]]
-    return PostPlainPut(operation, number);
+    return PostPlainPut(operation, number, /*rings=*/false);
   return PostOther(operation, number);
 }
 

@@ -91,12 +91,12 @@ class Session final : public Engine {
     queue_.Push(operation);
     parts_.posted->more = true;
   }
-  // Posts a put now, in place of Start(), without the queue, which most that are started alone do not need. False: that
-  // may not be, and nothing was done. REQUIRES it is plain, and has a deadline.
+  // Posts a put now and rings, in place of Start(), without the queue, which most that are started alone do not need.
+  // False: that may not be, and nothing was done. REQUIRES it is plain, and has a deadline.
   bool StartAtOnce(Operation* operation) {
     const bool may = connection_ != nullptr && queue_.empty() && repeat_ == next_ && next_ < floor_ + window_ &&
                      operation->value.size() <= max_value_bytes_ && Fits(*operation);
-    if (!may || !PostPlainPut(*operation, next_)) [[unlikely]]
+    if (!may || !PostPlainPut(*operation, next_, /*rings=*/true)) [[unlikely]]
       return false;
     operation->engine = this;
     Numbered(operation);
@@ -164,15 +164,16 @@ class Session final : public Engine {
   size_t PostGets();
   size_t PostPuts(const Operation& first);
   bool PostSeveral(kv::Request* request, int64_t deadline_ns);
-  // Posts a message that bears a new request, or several from `number` on.
-  bool PostMessage(absl::string_view head, absl::string_view value, uint64_t number) {
+  // Posts a message that bears a new request, or several from `number` on. Unless it rings, the core does.
+  bool PostMessage(absl::string_view head, absl::string_view value, uint64_t number, bool rings = false) {
     const bool sounds = sounding_ == 0 && clock_.stale(parts_.time->last_ns());
     if (sounds) [[unlikely]]
       sounding_ns_ = parts_.time->NowNs();
-    if (!connection_->PostSend(head, value)) return false;
+    const bool posted = rings ? connection_->PostSendAndRing(head, value) : connection_->PostSend(head, value);
+    if (!posted) return false;
     if (sounds) [[unlikely]]
       sounding_ = number;
-    parts_.posted->messages = true;
+    if (!rings) parts_.posted->messages = true;
     return true;
   }
   void Took(Operation* operation);
@@ -192,7 +193,7 @@ class Session final : public Engine {
   bool Post(uint64_t number);
   bool PostOther(const Operation& operation, uint64_t number);
   void Clear(Sent* sent);
-  bool PostPlainPut(const Operation& operation, uint64_t number);
+  bool PostPlainPut(const Operation& operation, uint64_t number, bool rings);
   void Hear(uint64_t number, uint64_t time_us);
   void KeepCopy(uint64_t number);
   void Unprepare(const Operation* operation);
@@ -245,7 +246,7 @@ class Session final : public Engine {
 }
 
 // Post() of most puts: the compiler knows all that its request does not have.
-[[gnu::always_inline]] inline bool Session::PostPlainPut(const Operation& operation, uint64_t number) {
+[[gnu::always_inline]] inline bool Session::PostPlainPut(const Operation& operation, uint64_t number, bool rings) {
   kv::Request request;
   request.type = kv::RequestType::kPut;
   request.condition = OnWire(operation.condition.kind());
@@ -257,7 +258,7 @@ class Session final : public Engine {
   request.value_bytes = static_cast<uint32_t>(operation.value.size());
   char head[kv::kMaxRequestHeadBytes];
   const size_t head_bytes = request.EncodeHead(head);
-  return PostMessage({head, head_bytes}, {operation.value.data(), operation.value.size()}, number);
+  return PostMessage({head, head_bytes}, {operation.value.data(), operation.value.size()}, number, rings);
 }
 
 }  // namespace farlook::client
