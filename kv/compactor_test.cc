@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "kv/partition_locks.h"
 #include "kv/region.h"
@@ -56,7 +55,7 @@ class Pieces {
 // A partition whose items are the pieces, but for those that have no slot yet.
 class FakePartition : public ItemMover {
  public:
-  FakePartition(Pieces* pieces, int number, absl::Mutex* lock) : pieces_(pieces), number_(number), lock_(lock) {}
+  FakePartition(Pieces* pieces, int number, PartitionLock* lock) : pieces_(pieces), number_(number), lock_(lock) {}
 
   char* SlotOfItemAt(uint64_t offset) override {
     EXPECT_EQ(pieces_->all().count(offset), 1u) << "no piece begins there";
@@ -92,7 +91,7 @@ class FakePartition : public ItemMover {
 
   Pieces* const pieces_;
   const int number_;
-  absl::Mutex* const lock_;
+  PartitionLock* const lock_;
   char slot_ = 0;
 };
 
@@ -138,7 +137,7 @@ class CompactorTest : public testing::Test {
 
   // As a partition does it, call by call, to the end. No call does more than it may.
   uint64_t MakeRoom(int partition, uint64_t bytes, Claim claim = Claim::kNewKey) {
-    absl::MutexLock lock(locks_->of(partition));
+    LockedPartition lock(locks_->of(partition));
     const uint64_t piece = SizeClassBytes(SizeClassFor(bytes));
     for (calls_ = 1; calls_ < 100'000; ++calls_) {
       const uint64_t bytes_before = moved_bytes(), items_before = moved_items();
@@ -195,7 +194,7 @@ TEST_F(CompactorTest, HolesThatAreLookedAtAreOfTheBudget) {
     const uint64_t cell = offset % kUnitBytes / 32;
     if (cell < 1984 ? cell % 2 == 0 : cell % 4 < 2) Free(offset);
   }
-  absl::MutexLock lock(locks_->of(0));
+  LockedPartition lock(locks_->of(0));
   for (int step = 0; step < 10; ++step) {
     const uint64_t before = moved_items();
     StepBudget budget;
@@ -470,7 +469,7 @@ TEST_F(CompactorTest, TheSpareIsEmptiedUnderItsOwnersLock) {
   EXPECT_FALSE(budget.left());
   EXPECT_EQ(moved_items(), 0u);
   locks_->of(1)->Unlock();
-  absl::MutexLock lock(locks_->of(0));
+  LockedPartition lock(locks_->of(0));
   for (int i = 0; i < 3; ++i) {
     budget = StepBudget();
     if (!compactor_->StepForSpare(0, &budget)) break;

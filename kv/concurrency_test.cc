@@ -11,7 +11,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "kv/limits.h"
 #include "kv/message.h"
@@ -93,9 +92,9 @@ class ConcurrencyTest : public testing::TestWithParam<Shape> {
       if (key >= shape.keys) continue;
       const std::string name = Name(key);
       const uint64_t hash = table_->HashOf(name);
-      absl::Mutex* mutex = table_->locks()->of(table_->PartitionOf(hash));
+      PartitionLock* mutex = table_->locks()->of(table_->PartitionOf(hash));
       if (!Permanent(key) && random() % 2 == 0) {
-        absl::MutexLock lock(mutex);
+        LockedPartition lock(mutex);
         const Code code = table_->Delete(hash, name, Condition::kAlways, 0, NowNs()).code;
         if (code == Code::kOk) keys_[key].floor.store(sequences[key] + 1, std::memory_order_release);
         continue;
@@ -109,7 +108,7 @@ class ConcurrencyTest : public testing::TestWithParam<Shape> {
       keys_[key].begun.store(sequence, std::memory_order_release);
       Code code;
       do {
-        absl::MutexLock lock(mutex);
+        LockedPartition lock(mutex);
         code = table_->Put(hash, name, value, Condition::kAlways, 0, NowNs()).code;
         if (code == Code::kOk) keys_[key].floor.store(sequence, std::memory_order_release);
       } while (code == Code::kMakingRoom);

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "kv/message.h"
 
 namespace farlook::server {
@@ -188,7 +187,7 @@ bool Adopter::TellVersions() {
   }
   uint64_t last = 0;
   while (!owed_.empty()) {
-    absl::MutexLock lock(parts_.locks->at(*owed_.begin()));
+    kv::LockedPartition lock(parts_.locks->at(*owed_.begin()));
     const uint64_t sequence = parts_.gate->TellVersions(*owed_.begin());
     if (sequence == 0) return last != 0;
     owed_.erase(owed_.begin());

@@ -491,7 +491,7 @@ TEST_F(AdopterTest, TheGateItselfRefusesWhatIsAnotherGroups) {
   EXPECT_EQ(giver_.t.gate().ReadCounter(read, hash, nullptr).outcome.code, Code::kMoved);
   kv::Reservation reservation;
   {
-    absl::MutexLock lock(giver_.t.locks().of(hash));
+    kv::LockedPartition lock(giver_.t.locks().of(hash));
     ASSERT_EQ(giver_.t.table().Reserve(hash, key, 100, &reservation, 0), Code::kOk);
     EXPECT_EQ(giver_.t.gate().BeginReserved(reservation, kv::PutParams{}, {1, 3}).outcome.code, Code::kMoved);
   }

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "server/lock_times.h"
 #include "server/shared.h"
 
@@ -46,7 +45,7 @@ class Chore {
   // Calls work() under that one's lock. False: another thread has it, and nothing was done.
   template <typename Work>
   bool TryLocked(Work work) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    absl::Mutex* const mutex = shared_.locks->at(partition_);
+    kv::PartitionLock* const mutex = shared_.locks->at(partition_);
     if (!mutex->TryLock()) return false;
     const uint64_t start = Ticks();
     work();

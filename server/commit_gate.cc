@@ -364,7 +364,7 @@ uint64_t CommitGate::TellVersions(int partition) {
 }
 
 void CommitGate::RaiseVersions(uint64_t version) {
-  absl::MutexLock lock(locks_->at(table_->PartitionOfVersion(version)));
+  kv::LockedPartition lock(locks_->at(table_->PartitionOfVersion(version)));
   table_->RaiseVersions(version);
 }
 

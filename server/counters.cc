@@ -51,7 +51,7 @@ Outcome Counters::Execute(const kv::Request& request, uint64_t hash, bool tell_c
 }
 
 void Counters::Expire(absl::string_view key, uint64_t hash, uint64_t clock_us) {
-  absl::MutexLock lock(locks_->of(hash));
+  kv::LockedPartition lock(locks_->of(hash));
   uint64_t cell = 0;
   kv::ItemView item;
   if (table_->FindCounter(hash, key, &cell) != Code::kOk || table_->Get(hash, key, &item).code != Code::kOk ||

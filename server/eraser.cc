@@ -1,6 +1,5 @@
 #include "server/eraser.h"
 
-#include "absl/synchronization/mutex.h"
 
 namespace farlook::server {
 
@@ -13,7 +12,7 @@ Eraser::Progress Eraser::Step(size_t buckets) {
     owed_.pop_front();
   }
   if (partition_ == table_->partitions()) return Progress::kDone;
-  absl::MutexLock lock(locks_->at(partition_));
+  kv::LockedPartition lock(locks_->at(partition_));
   const bool more = table_->Walk(partition_, &place_, buckets, [this](uint64_t hash, const kv::ItemView& item) {
     if (slots_[kv::ClusterSlotOf(hash)]) owed_.push_back({hash, std::string(item.key)});
   });

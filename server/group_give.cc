@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "server/group.h"
 #include "server/log.h"
 
@@ -137,7 +136,7 @@ bool Group::Give() {
 void Group::CloseSlots() {
   giving_->closed_at = Now();
   TellCluster(member_.configuration());
-  for (int i = 0; i < parts_.table->partitions(); ++i) absl::MutexLock lock(parts_.locks->at(i));
+  for (int i = 0; i < parts_.table->partitions(); ++i) kv::LockedPartition lock(parts_.locks->at(i));
 }
 
 void Group::ReopenSlots() {

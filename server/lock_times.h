@@ -16,8 +16,8 @@
 #include <ctime>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "kv/duration_buckets.h"
+#include "kv/partition_locks.h"
 
 namespace farlook::server {
 
@@ -80,24 +80,24 @@ class LockTimes {
   std::atomic<uint64_t> longest_ns_{0};
 };
 
-// Holds a mutex as long as it lives, and notes how long.
+// Holds a lock as long as it lives, and notes how long.
 class ABSL_SCOPED_LOCKABLE TimedLock {
  public:
   // `times` is the calling thread's; null: it is not noted.
-  TimedLock(absl::Mutex* mutex, LockTimes* times) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex), times_(times) {
-    mutex_->Lock();
+  TimedLock(kv::PartitionLock* lock, LockTimes* times) ABSL_EXCLUSIVE_LOCK_FUNCTION(lock) : lock_(lock), times_(times) {
+    lock_->Lock();
     start_ = Ticks();
   }
   ~TimedLock() ABSL_UNLOCK_FUNCTION() {
     const uint64_t end = Ticks();
-    mutex_->Unlock();
+    lock_->Unlock();
     if (times_ != nullptr) times_->Add(start_, end);
   }
   TimedLock(const TimedLock&) = delete;
   TimedLock& operator=(const TimedLock&) = delete;
 
  private:
-  absl::Mutex* const mutex_;
+  kv::PartitionLock* const lock_;
   LockTimes* const times_;
   uint64_t start_;
 };

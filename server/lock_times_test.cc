@@ -16,7 +16,7 @@ uint64_t ProcessorNs() {
 
 TEST(LockTimes, AHoldThatWorksIsNoted) {
   LockTimes times;
-  absl::Mutex mutex;
+  kv::PartitionLock mutex;
   times.Sample();
   {
     TimedLock lock(&mutex, &times);
@@ -31,7 +31,7 @@ TEST(LockTimes, AHoldThatWorksIsNoted) {
 
 TEST(LockTimes, AHoldInWhichTheThreadDoesNotRunIsNot) {
   LockTimes times;
-  absl::Mutex mutex;
+  kv::PartitionLock mutex;
   times.Sample();
   {
     TimedLock lock(&mutex, &times);

@@ -3,7 +3,6 @@
 #define FARLOOK_SERVER_PARTITION_LOCKS_H_
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "kv/partition_locks.h"
 #include "kv/table.h"
 
@@ -16,9 +15,9 @@ class PartitionLocks {
   explicit PartitionLocks(const kv::Table* table) : table_(table) {}
 
   // The lock for calls with this hash.
-  absl::Mutex* of(uint64_t hash) { return table_->locks()->of(table_->PartitionOf(hash)); }
+  kv::PartitionLock* of(uint64_t hash) { return table_->locks()->of(table_->PartitionOf(hash)); }
   // That of a partition.
-  absl::Mutex* at(int partition) { return table_->locks()->of(partition); }
+  kv::PartitionLock* at(int partition) { return table_->locks()->of(partition); }
 
  private:
   const kv::Table* const table_;
@@ -33,7 +32,7 @@ class HeldLock {
   HeldLock(const HeldLock&) = delete;
   HeldLock& operator=(const HeldLock&) = delete;
 
-  void Take(absl::Mutex* lock) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  void Take(kv::PartitionLock* lock) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (lock == held_) return;
     Release();
     lock->Lock();
@@ -45,7 +44,7 @@ class HeldLock {
   }
 
  private:
-  absl::Mutex* held_ = nullptr;
+  kv::PartitionLock* held_ = nullptr;
 };
 
 }  // namespace farlook::server

@@ -133,7 +133,7 @@ TEST_F(PullTest, TheLockIsNotTakenBeforeAllIsSummed) {
   FakeCall* call = t_.Connect();
   const std::string value = Value(100 * 1024);
   Start(call, t_.MakePulled(1, "key", value));
-  absl::Mutex* const mutex = t_.locks().of(t_.table().HashOf("key"));
+  kv::PartitionLock* const mutex = t_.locks().of(t_.table().HashOf("key"));
   size_t reads = 0;
   while (!call->peer.reads.empty()) {
     const auto serve = [&] {
@@ -144,7 +144,7 @@ TEST_F(PullTest, TheLockIsNotTakenBeforeAllIsSummed) {
     if (++reads == 100) {
       serve();
     } else {
-      absl::MutexLock lock(mutex);  // which would be taken for ever
+      kv::LockedPartition lock(mutex);  // which would be taken for ever
       serve();
     }
   }

@@ -1,6 +1,5 @@
 #include "server/refill.h"
 
-#include "absl/synchronization/mutex.h"
 
 namespace farlook::server {
 
@@ -30,7 +29,7 @@ bool Refill::PayOwed() {
     const std::string key = std::move(owed_.front());
     owed_.pop_front();
     const uint64_t hash = table_->HashOf(key);
-    absl::MutexLock lock(locks_->of(hash));
+    kv::LockedPartition lock(locks_->of(hash));
     kv::ItemView item;
     const bool is_there = table_->Get(hash, key, &item).code == kv::Code::kOk;
     const CommitGate::CopyNeed need = gate_->NeedOfCopy(hash, key, is_there, from_);
@@ -43,7 +42,7 @@ bool Refill::PayOwed() {
 
 // What the next few buckets hold. False: the stream is full.
 bool Refill::WalkOn() {
-  absl::MutexLock lock(locks_->at(partition_));
+  kv::LockedPartition lock(locks_->at(partition_));
   if (!is_begun_) {
     const uint64_t told = gate_->BeginCopies(partition_, from_, [this](uint64_t hash, absl::string_view key) {
       kv::ItemView item;  // what is there the walk meets

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "server/test_worker.h"
 
@@ -99,9 +98,9 @@ TEST_F(TidyTest, APartitionThatIsLockedIsLookedAtLaterAndLessAndLessOften) {
   Fill();
   Clear();
   t_.Ask(call_, MakePut(1, "last", "v"));
-  std::vector<std::unique_ptr<absl::MutexLock>> locks;
+  std::vector<std::unique_ptr<kv::LockedPartition>> locks;
   for (int i = 0; i < t_.table().partitions(); ++i) {
-    locks.push_back(std::make_unique<absl::MutexLock>(t_.locks().at(i)));
+    locks.push_back(std::make_unique<kv::LockedPartition>(t_.locks().at(i)));
   }
   const int wakes = SleepUntil(t_.clock.now_ns + 10'000 * kMsNs);
   EXPECT_GT(wakes, 8);

@@ -1,0 +1,69 @@
+#include "kv/partition_locks.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace farlook::kv {
+namespace {
+
+TEST(PartitionLock, OneAtATimeHasIt) {
+  constexpr int kThreads = 4, kTurns = 50'000;
+  PartitionLock lock;
+  int64_t turns = 0;  // no atomic: an increment beside another one would be lost
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < kTurns; ++turn) {
+        LockedPartition held(&lock);
+        ++turns;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(turns, kThreads * kTurns);
+}
+
+TEST(PartitionLock, WhoSleepsForItIsWoken) {
+  PartitionLock lock;
+  std::atomic<int> asked{0}, had{0};
+  std::vector<std::thread> threads;
+  lock.Lock();
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      ++asked;
+      LockedPartition held(&lock);
+      ++had;
+    });
+  }
+  while (asked.load() < 3) std::this_thread::yield();
+  // Long enough for them to give up spinning; where it is not, nobody need be woken.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(had.load(), 0);
+  lock.Unlock();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(had.load(), 3);
+}
+
+TEST(PartitionLock, WhoTriesGetsItOnlyWhileNobodyHasIt) {
+  PartitionLock lock;
+  ASSERT_TRUE(lock.TryLock());
+  std::thread([&] {
+    const bool got = lock.TryLock();
+    EXPECT_FALSE(got);
+    if (got) lock.Unlock();
+    OthersLock others(&lock);
+    EXPECT_FALSE(others.held());
+  }).join();
+  lock.Unlock();
+  OthersLock others(&lock);
+  EXPECT_TRUE(others.held());
+  EXPECT_TRUE(OthersLock(nullptr).held());
+}
+
+}  // namespace
+}  // namespace farlook::kv
