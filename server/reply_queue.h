@@ -18,9 +18,11 @@ class ReplyQueue {
   // The connection outlives this.
   explicit ReplyQueue(rdma::Connection* connection) : connection_(connection) {}
 
-  // Posts a message: then the connection wants a Ring(). False: it must wait its turn; see Queue().
-  bool Post(absl::string_view head, absl::string_view payload) {
-    return waiting_.empty() && connection_->PostSend(head, payload);
+  // Posts a message: then the connection wants a Ring(), unless `rings`: this does it. False: it must wait its turn;
+  // see Queue().
+  bool Post(absl::string_view head, absl::string_view payload, bool rings = false) {
+    if (!waiting_.empty()) return false;
+    return rings ? connection_->PostSendAndRing(head, payload) : connection_->PostSend(head, payload);
   }
   // Keeps one that could not be posted: Continue() has work. False: `most` messages wait already.
   bool Queue(absl::string_view head, absl::string_view payload, size_t most);

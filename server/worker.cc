@@ -54,7 +54,9 @@ size_t Worker::Poll() {
     const size_t n = port.endpoint->Poll(absl::MakeSpan(completions_));
     if (n == 0) continue;
     LookAtClock();
+    came_alone_ = n == 1;
     HandleBatch(absl::MakeConstSpan(completions_.data(), n));
+    came_alone_ = false;
     RingAll();
     stats_.lock_times.Sample();
     done += n;

@@ -220,9 +220,11 @@ class Worker {
   // In order with all that was sent before.
   [[gnu::always_inline]] void Send(Link& link, absl::string_view head, absl::string_view payload) {
     if (link.closing) return;
-    if (!link.replies.Post(head, payload)) [[unlikely]]
+    // Of a message that came alone nothing follows, but where its replies fill several packs.
+    const bool rings = came_alone_ && packing_ == nullptr;
+    if (!link.replies.Post(head, payload, rings)) [[unlikely]]
       return SendLater(link, head, payload);
-    WantRing(link);
+    if (!rings) WantRing(link);
   }
   void SendLater(Link& link, absl::string_view head, absl::string_view payload);
   void AnswerEndedPulls(Link& link);
@@ -346,6 +348,7 @@ class Worker {
   std::array<kv::KeyPlace, std::max(kv::kMaxGets, kv::kMaxPuts)> places_;
   Link* packing_ = nullptr;  // whose replies go into pack_ now
   kv::ReplyPack pack_;
+  bool came_alone_ = false;  // the completion in hand: no others wait for their turn
   std::vector<Link*> unrung_;
   std::deque<Link*> pull_turns_;    // of those with pulls that wait for nothing but their turn
   int64_t others_ns_ = -kOthersNs;  // when a request came last that is no long value
