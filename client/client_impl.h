@@ -65,7 +65,7 @@ class ClientImpl {
     core.StartUntimed(operation, kind);
     core.ProgressNowAndThen();
     if (!operation->done) [[unlikely]] {
-      core.SetDeadlines(absl::MakeSpan(&operation, 1));
+      core.SetDeadline(operation);
       waiter.Wait([operation] { return operation->done; });
     }
     cores.Tend();

@@ -63,9 +63,7 @@ void ClientCore::StartUntil(Operation* operation, int64_t deadline_ns) {
 }
 
 void ClientCore::SetDeadlines(absl::Span<Operation* const> operations) {
-  for (Operation* operation : operations) {
-    if (!operation->done) timeouts_.Begin(operation);
-  }
+  for (Operation* operation : operations) SetDeadline(operation);
 }
 
 void ClientCore::SetDeadlines(absl::Span<Operation* const> operations, int64_t deadline_ns) {
@@ -143,7 +141,8 @@ void ClientCore::OnEarlyMessage(absl::string_view message) {
     time_.NowNs();  // what is here was complete by now
   const rdma::Completion* const end = completions_.data() + count;
   bool is_alive = false;  // the server was, when what is here was complete
-  for (const rdma::Completion* next = completions_.data(); next != end; ++next) {
+  const rdma::Completion* next = completions_.data();
+  do {
     const rdma::Completion& completion = *next;
     if (completion.connection != link_.connection()) [[unlikely]] {
       watch_.Handle(completion);
@@ -166,7 +165,7 @@ void ClientCore::OnEarlyMessage(absl::string_view message) {
     } else {
       Dispatch(completion);
     }
-  }
+  } while (++next != end);
   if (watch_.active() && watch_.TakeProven()) [[unlikely]]
     engines_.JudgeAgain();
   return true;

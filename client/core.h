@@ -159,6 +159,9 @@ class ClientCore {
   void StartUntil(absl::Span<Operation* const> operations, int64_t deadline_ns);
   void StartUntil(Operation* operation, int64_t deadline_ns);
   // Of those that have none yet, and have not ended: what each says, or `deadline_ns`.
+  void SetDeadline(Operation* operation) {
+    if (!operation->done) timeouts_.Begin(operation);
+  }
   void SetDeadlines(absl::Span<Operation* const> operations);
   void SetDeadlines(absl::Span<Operation* const> operations, int64_t deadline_ns);
   // When an operation must end that begins now; 0 means the client's timeout.
@@ -215,10 +218,9 @@ class ClientCore {
     return RingPosted();
   }
   bool RingPosted() {
-    bool messages, fetches;
-    engines_.TakePosted(&messages, &fetches);
-    if (messages || fetches) link_.connection()->Ring();
-    return fetches;
+    const Posted posted = engines_.TakePosted();
+    if (posted.messages || posted.fetches) link_.connection()->Ring();
+    return posted.fetches;
   }
 
   void EnterGroup();

@@ -33,11 +33,13 @@ struct Ready {
   EpochWatch* watch;   // null: the server is in no group
 };
 
-// What was posted since the core last rang, and whether more waits to be.
+// What was posted since the core last rang, and whether more waits to be. In one byte, as the core asks after each call
+// and each completion, and mostly there is nothing.
 struct Posted {
-  bool messages = false;
-  bool fetches = false;  // READs and atomics: they may be done as soon as Ring() returns
-  bool more = false;  // Pump() may have something to do: an engine queued something, or made room for what was queued
+  bool messages : 1 = false;
+  bool fetches : 1 = false;  // READs and atomics: they may be done as soon as Ring() returns
+  // Pump() may have something to do: an engine queued something, or made room for what was queued.
+  bool more : 1 = false;
 };
 
 // Thread safety: one thread.

@@ -90,10 +90,11 @@ class Engines {
   bool wants_pump() const { return posted_.more; }
   // The same after a READ of the directory, for which others wait, found no room.
   void Attend() { posted_.more = true; }
-  // Whether there was something posted since this was last called.
-  void TakePosted(bool* messages, bool* fetches) {
-    *messages = std::exchange(posted_.messages, false);
-    *fetches = std::exchange(posted_.fetches, false);
+  // What was posted since this was last called.
+  Posted TakePosted() {
+    const Posted taken = posted_;
+    posted_.messages = posted_.fetches = false;
+    return taken;
   }
 
   // ---- What the transport says.

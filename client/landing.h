@@ -23,10 +23,7 @@ class Landing {
   static constexpr uint32_t kOwnBytes = 512;  // of a flight's own memory
 
   // In the flight's own memory. REQUIRES bytes <= kOwnBytes and !large().
-  void PlaceSmall(char* own, uint32_t bytes) {
-    to_[0] = {own, bytes};
-    posted_bytes_ = 0;
-  }
+  void PlaceSmall(char* own, uint32_t bytes) { to_[0] = {own, bytes}; }
   // Wherever it is best for what `lookup` wants. False: the pool is used up; again when a piece came back.
   // RESOURCE_EXHAUSTED: there is no memory for it.
   absl::StatusOr<bool> PlaceLarge(const kv::Lookup& lookup, Operation* operation, char* own,
@@ -41,7 +38,6 @@ class Landing {
     if (large_) [[unlikely]]
       return PostLarge(connection, wr_id, address, rkey, pending);
     if (!connection->PostRead(wr_id, {&to_[0], 1}, address, rkey)) return false;
-    posted_bytes_ = to_[0].bytes;
     *pending = 1;
     return true;
   }

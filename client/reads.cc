@@ -222,10 +222,9 @@ inline bool Reads::EndAtFirst(Flight* flight) {
   GetState& get = flight->get;
   Operation* const operation = flight->operation;
   const absl::string_view bytes = get.landing.head();
-  const bool expires = kv::ExpiryTimeMs(kv::LoadAs<uint64_t>(bytes.data() + kv::kExpiryOffset)) != 0;
   uint64_t version = 0;
   absl::string_view value;
-  if (expires || watch_ != nullptr ||
+  if (watch_ != nullptr ||
       !kv::IsPlainItem(*context_.hasher, bytes.data(), bytes.size(), operation->key, &version, &value)) [[unlikely]] {
     return false;
   }

@@ -99,8 +99,10 @@ class Hasher {
     uint64_t sum = bytes * kPrime;
     if (bytes <= 128) {
       const char* const end = from + bytes;
-      for (size_t i = 0; i <= (bytes - 1) / 32; ++i) {
+#pragma GCC unroll 4
+      for (size_t i = 0; i < kFirstRounds / 2; ++i) {
         sum += Mix(from + 16 * i, mixed_[2 * i]) + Mix(end - 16 * (i + 1), mixed_[2 * i + 1]);
+        if (bytes <= 32 * (i + 1)) break;
       }
       return Avalanche(sum);
     }

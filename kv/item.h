@@ -101,12 +101,12 @@ inline bool IsPlainItem(const Hasher& hasher, const char* item, uint64_t bytes, 
   constexpr uint64_t kKeyBytesAndKind = 0xffffff;
   const uint64_t value_bytes = lengths >> 32;
   const uint64_t value_offset = ValueOffset(key.size());
-  if ((*version & kDeadBit) != 0 || (lengths & kKeyBytesAndKind) != key.size() || value_offset + value_bytes > bytes) {
+  if ((*version & kDeadBit) != 0 || (lengths & kKeyBytesAndKind) != key.size() || value_offset + value_bytes > bytes ||
+      !IsNeverFor(*version, LoadAs<uint64_t>(item + kExpiryOffset))) {
     return false;
   }
   *value = absl::string_view(item + value_offset, value_bytes);
   return ItemChecksum(hasher, item, value_offset + value_bytes) == LoadAs<uint64_t>(item + kChecksumOffset) &&
-         IsNeverFor(*version, LoadAs<uint64_t>(item + kExpiryOffset)) &&
          SameKey(item + kItemHeaderBytes, key.size(), key.data(), key.size());
 }
 static_assert(ItemLengths{5, ItemKind::kValue, kKeepItem, 9}.word() == (9ull << 32 | 1ull << 24 | 5),

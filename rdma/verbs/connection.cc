@@ -125,20 +125,18 @@ bool VerbsConnection::PostSend(absl::string_view head, absl::string_view body) {
 
 void VerbsConnection::Issue() {
   if (ABSL_PREDICT_FALSE(state_ != State::kConnected)) return;
-  const LiveConnection::Issued issued = live_->Issue();
-  if (ABSL_PREDICT_FALSE(issued != LiveConnection::Issued::kAll)) NotAllIssued(issued);
+  const SendQueue::Issued issued = live_->Issue();
+  if (ABSL_PREDICT_FALSE(issued != SendQueue::Issued::kAll)) NotAllIssued(issued);
 }
 
-ABSL_ATTRIBUTE_NOINLINE void VerbsConnection::NotAllIssued(LiveConnection::Issued issued) {
-  switch (issued) {
-    case LiveConnection::Issued::kAll:
-      return;
-    case LiveConnection::Issued::kPart:
+ABSL_ATTRIBUTE_NOINLINE void VerbsConnection::NotAllIssued(SendQueue::Issued issued) {
+  switch (live_->WhyNotAll(issued)) {
+    case LiveConnection::Unissued::kWaits:
       return table_->List(this);
-    case LiveConnection::Issued::kNotTaken:
+    case LiveConnection::Unissued::kNotTaken:
       return Break(absl::UnavailableError(absl::StrCat("the device takes no requests any more: ", strerror(errno))),
                    /*deliver_messages=*/true);
-    case LiveConnection::Issued::kNonsense:
+    case LiveConnection::Unissued::kNonsense:
       return Break(absl::UnavailableError("this side posted a request of no or too many bytes or pieces, or for memory "
                                           "that is not registered"),
                    /*deliver_messages=*/false);

@@ -135,7 +135,7 @@ class VerbsConnection final : public Connection {
   void OnDialEvent(const rdma_cm_event& event);
   void GoLive(const Agreement& agreement);
   void Issue();
-  void NotAllIssued(LiveConnection::Issued issued);
+  void NotAllIssued(SendQueue::Issued issued);
   WcStatus Failed(ibv_wc_status status);
   void FailedBy(ibv_wc_status status);
   void BreakBy(ibv_wc_status status);

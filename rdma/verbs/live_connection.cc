@@ -13,9 +13,9 @@ LiveConnection::LiveConnection(EndpointDevice* device, const Pair& pair, const A
   flow_.Begin(pair.window, agreement.peer.window);
 }
 
-ABSL_ATTRIBUTE_NOINLINE LiveConnection::Issued LiveConnection::IssuedInPart(SendQueue::Issued issued) const {
-  if (issued == SendQueue::Issued::kNotTaken) return Issued::kNotTaken;
-  return send_.refused() ? Issued::kNonsense : Issued::kPart;
+LiveConnection::Unissued LiveConnection::WhyNotAll(SendQueue::Issued issued) const {
+  if (issued == SendQueue::Issued::kNotTaken) return Unissued::kNotTaken;
+  return send_.refused() ? Unissued::kNonsense : Unissued::kWaits;
 }
 
 void LiveConnection::SendCredits() {

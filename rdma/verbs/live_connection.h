@@ -48,17 +48,14 @@ class LiveConnection {
 
   // ---- Issuing.
 
-  enum class Issued : uint8_t {
-    kAll,
-    kPart,      // the rest waits for completions
+  SendQueue::Issued Issue() { return ABSL_PREDICT_FALSE(held_) ? SendQueue::Issued::kAll : send_.Issue(queue_pair_); }
+  // Why that was not all. Asked for where it matters, so that who issued all needs no register for it.
+  enum class Unissued : uint8_t {
+    kWaits,     // for completions
     kNotTaken,  // the device takes nothing; errno says why
     kNonsense,  // the next request makes no sense
   };
-  Issued Issue() {
-    if (ABSL_PREDICT_FALSE(held_)) return Issued::kAll;
-    const SendQueue::Issued issued = send_.Issue(queue_pair_);
-    return ABSL_PREDICT_TRUE(issued == SendQueue::Issued::kAll) ? Issued::kAll : IssuedInPart(issued);
-  }
+  Unissued WhyNotAll(SendQueue::Issued issued) const;
   // Tells the peer how much it may send, if that is due and there is room.
   void SendCredits();
   // Whether Issue() or SendCredits() has more to do.
@@ -109,8 +106,6 @@ class LiveConnection {
   bool FlushNext(Completion* done) { return send_.FlushNext(done); }
 
  private:
-  Issued IssuedInPart(SendQueue::Issued issued) const;
-
   bool held_ = true;
   uint32_t held_ticks_ = 0;
   ibv_qp* const queue_pair_;
