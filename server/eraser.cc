@@ -1,6 +1,5 @@
 #include "server/eraser.h"
 
-
 namespace farlook::server {
 
 Eraser::Progress Eraser::Step(size_t buckets) {

@@ -1,6 +1,5 @@
 #include "server/refill.h"
 
-
 namespace farlook::server {
 
 // A copy, which AppendCopies() appends.
