@@ -195,6 +195,7 @@ TEST_F(CorePutsTest, WhatHasEndedIsRememberedForTheServer) {
 // A Poll() that returns something need not read the clock; but an operation whose time is over ends, though there is
 // always something to return.
 TEST_F(CorePutsTest, WhoIsGivenSomethingWaitsAFewPollsForWhatTheClockTells) {
+  server_->window = 64;  // one that has no answer stays at its beginning
   Connect();
   network_.hold_requests = true;
   auto late = Start(Kind::kPut, "late", "x", /*timeout_ms=*/10);
@@ -205,6 +206,7 @@ TEST_F(CorePutsTest, WhoIsGivenSomethingWaitsAFewPollsForWhatTheClockTells) {
   for (; !late->done(); ++polls) {
     ASSERT_LT(polls, 64);
     auto put = Start(Kind::kPut, "key", "value");
+    ASSERT_EQ(network_.held_requests(), 2u);
     network_.ReleaseRequests({1});  // behind the one whose time is over
     const int64_t before = clock_.readings;
     Operation* done[2];

@@ -51,17 +51,20 @@ TEST(PartitionLock, WhoSleepsForItIsWoken) {
 
 TEST(PartitionLock, WhoTriesGetsItOnlyWhileNobodyHasIt) {
   PartitionLock lock;
-  ASSERT_TRUE(lock.TryLock());
-  std::thread([&] {
-    const bool got = lock.TryLock();
-    EXPECT_FALSE(got);
-    if (got) lock.Unlock();
-    OthersLock others(&lock);
-    EXPECT_FALSE(others.held());
-  }).join();
+  const auto others_get_it = [&lock] {
+    bool got = false;
+    std::thread([&] { got = OthersLock(&lock).held(); }).join();
+    return got;
+  };
+  {
+    const LockedPartition held(&lock);
+    EXPECT_FALSE(others_get_it());
+  }
+  EXPECT_TRUE(others_get_it());
+  EXPECT_TRUE(others_get_it()) << "who tried has let it go";
+  if (!lock.TryLock()) GTEST_FAIL() << "nobody has it";
+  EXPECT_FALSE(others_get_it());
   lock.Unlock();
-  OthersLock others(&lock);
-  EXPECT_TRUE(others.held());
   EXPECT_TRUE(OthersLock(nullptr).held());
 }
 
