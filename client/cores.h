@@ -70,8 +70,7 @@ class Cores {
   using MakeCore = std::function<absl::StatusOr<ClientCore*>(const kv::ClusterMap::Group&)>;
 
   // From now on the client is one of a cluster: `cores` are those of the map's groups that have members, in its order,
-  // the first one among them. `make`, where it is given: for groups that join the cluster later. REQUIRES no operation
-  // is in flight.
+  // the first one among them. `make`: one for a group that joins the cluster later. REQUIRES no operation is in flight.
   void Spread(const kv::ClusterMap& map, std::vector<ClientCore*> cores, MakeCore make);
   // Makes one descriptor of theirs, for fd(). REQUIRES !one(). RESOURCE_EXHAUSTED: there are none left.
   absl::Status JoinDescriptors();

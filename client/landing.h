@@ -44,6 +44,7 @@ class Landing {
 
   // More than one piece of the flight's own memory: there is something to Release().
   bool large() const { return large_; }
+  // REQUIRES large().
   bool whole_posted() const { return posted_bytes_ == bytes(); }
   // Part of it is the caller's memory.
   bool direct() const { return direct_; }

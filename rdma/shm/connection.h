@@ -186,7 +186,7 @@ class ShmConnection final : public Connection {
   const size_t most = std::min(out.size(), kMessagesPerTurn);
   char* room = arena->room();
   // Where the last message of this turn may begin.
-  const char* const last = std::min<const char*>(arena->last(), room + kBytesPerTurn - 1);
+  const char* const last = room + std::min<std::ptrdiff_t>(arena->last() - room, kBytesPerTurn - 1);
   size_t count = 0;
   while (count < most && room <= last) {
     size_t bytes;

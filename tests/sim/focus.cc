@@ -61,10 +61,9 @@ void FocusOnDeadlines(Plan* plan) {
   plan->pauses = 20'000;  // so that it takes long enough for clocks to drift
   plan->network.slow_ns = 250'000'000;
   plan->faults &= BitOf(Fault::kClientClocks) | BitOf(Fault::kServerClocks) | BitOf(Fault::kClientJumps);
-  plan->faults |= BitOf(Fault::kSlowRequests) | BitOf(Fault::kServerStop) | BitOf(Fault::kBreaksAtClients);
-  plan->rates[static_cast<size_t>(Fault::kSlowRequests)] = 5'000;
-  plan->rates[static_cast<size_t>(Fault::kServerStop)] = 20;
-  plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 2'000;
+  plan->Add(Fault::kSlowRequests, 5'000);
+  plan->Add(Fault::kServerStop, 20);
+  plan->Add(Fault::kBreaksAtClients, 2'000);
 }
 
 void FocusOnExpiry(Plan* plan) {
@@ -164,9 +163,8 @@ void FocusOnBusySlots(Plan* plan) {
   plan->values = 0;
   plan->timeout_ms = 5'000;
   plan->directory_faults = 0;
-  plan->faults |= BitOf(Fault::kBreaksAtClients) | BitOf(Fault::kSlowRequests);
-  plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 4'000;
-  plan->rates[static_cast<size_t>(Fault::kSlowRequests)] = 20'000;
+  plan->Add(Fault::kBreaksAtClients, 4'000);
+  plan->Add(Fault::kSlowRequests, 20'000);
 }
 
 // What befalls items within one table, while that is copied and others take its place. (Groups do not evict.)

@@ -129,6 +129,10 @@ struct Plan {
   bool has(Fault fault) const { return (faults & BitOf(fault)) != 0; }
   uint32_t rate(Fault fault) const { return rates[static_cast<size_t>(fault)]; }
   void Remove(Fault fault) { faults &= ~BitOf(fault); }
+  void Add(Fault fault, uint32_t rate) {
+    faults |= BitOf(fault);
+    rates[static_cast<size_t>(fault)] = rate;
+  }
 };
 
 Plan DrawPlan(uint64_t seed);
