@@ -62,6 +62,26 @@ void ClientCore::StartUntil(Operation* operation, int64_t deadline_ns) {
   Post();
 }
 
+bool ClientCore::StartAtOnceAs(Operation* operation, Kind kind, OperationTiming timing) {
+  const bool ended = engines_.StartAtOnce(operation, kind, [this, operation, timing] {
+    BeginUntimed(operation, kNoDeadline);
+    operation->timing = timing;
+  });
+  if (ended) [[likely]] {
+    link_.Proven();
+    return true;
+  }
+  Post();
+  return false;
+}
+
+ABSL_ATTRIBUTE_NOINLINE bool ClientCore::StartAtOnceTimed(Operation* operation, Kind kind) {
+  const OperationTiming timing = latencies_.Begin();
+  const bool ended = StartAtOnceAs(operation, kind, timing);
+  if (ended) latencies_.End(timing, &stats_.get_times);
+  return ended;
+}
+
 void ClientCore::SetDeadlines(absl::Span<Operation* const> operations) {
   for (Operation* operation : operations) SetDeadline(operation);
 }

@@ -121,10 +121,11 @@ class ClientCore {
   // What the user registered.
   UserMemory* user_memory() { return engines_.user_memory(); }
 
-  // For calls that wait at once: without reading the clock. On this host most gets are done when it returns; true: it
-  // is, or all of these are. An operation that is not has no deadline until SetDeadlines(). `kind`: the operation's,
-  // which the compiler knows where the caller does.
+  // For calls that wait at once: without reading the clock. Most gets are done when it returns, of several only those
+  // on this host; true: it is, or all of these are. An operation that is not has no deadline until SetDeadlines().
+  // `kind`: the operation's, which the compiler knows where the caller does.
   bool StartUntimed(Operation* operation, Kind kind) {
+    if (engines_.reads_at_once()) return StartAtOnce(operation, kind);
     if (engines_.at_once() && engines_.EndAtOnce(operation)) [[likely]]
       return true;
     Begin(operation, kNoDeadline);
@@ -189,13 +190,24 @@ class ClientCore {
     engines_.Start(operation, kind);
   }
   [[gnu::always_inline]] void Begin(Operation* operation, int64_t deadline_ns) {
+    BeginUntimed(operation, deadline_ns);
+    if (latencies_.Due()) [[unlikely]]
+      operation->timing = latencies_.Begin();
+  }
+  [[gnu::always_inline]] void BeginUntimed(Operation* operation, int64_t deadline_ns) {
     finished_.Begun(operation);
     operation->version = 0;
     operation->touched = operation->after_moved = false;
-    if (latencies_.Due()) [[unlikely]]
-      operation->timing = latencies_.Begin();
     timeouts_.Set(operation, deadline_ns);
   }
+  // StartUntimed() where gets may be READ at once.
+  bool StartAtOnce(Operation* operation, Kind kind) {
+    if (latencies_.Due()) [[unlikely]]
+      return StartAtOnceTimed(operation, kind);
+    return StartAtOnceAs(operation, kind, OperationTiming());
+  }
+  bool StartAtOnceTimed(Operation* operation, Kind kind);
+  bool StartAtOnceAs(Operation* operation, Kind kind, OperationTiming timing);
   void LookAfterPause();
   bool Handle();
   bool HandleApart();

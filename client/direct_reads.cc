@@ -20,8 +20,7 @@ namespace farlook::client {
 namespace {
 
 bool IsGet(const Operation& operation) {
-  return (operation.kind == Kind::kGet || operation.kind == Kind::kExists) &&
-         operation.key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
+  return IsOneOf(operation.kind, Kind::kGet, Kind::kExists) && kv::IsKeyLength(operation.key.size());
 }
 
 // None of them has ended.

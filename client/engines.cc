@@ -57,10 +57,15 @@ absl::Status CheckTtl(const Operation& operation) {
   return absl::OkStatus();
 }
 
+// At the transport for one READ, before the clock is read and the wait goes on as spin_us says: not longer than that.
+uint32_t LooksFor(int64_t spin_us) {
+  constexpr int64_t kLooksPerUs = 20, kMostLooks = 1000;
+  return static_cast<uint32_t>(std::clamp<int64_t>(spin_us, 1, kMostLooks / kLooksPerUs) * kLooksPerUs);
+}
+
 // A put that needs no check: most do not.
 bool NeedsNoCheck(const Operation& operation) {
-  return operation.key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes &&
-         operation.value.size() <= kv::kMaxValueBytes && operation.ttl_ms == 0;
+  return kv::IsKeyLength(operation.key.size()) && operation.value.size() <= kv::kMaxValueBytes && operation.ttl_ms == 0;
 }
 
 }  // namespace
@@ -80,7 +85,7 @@ Engines::Engines(const Parts& parts, const ClientOptions& options)
                std::max(1u, options.max_in_flight)),
       reads_({&flights_, &staging_, &user_memory_, parts.directory, &session_, &mirror_, &touches_, parts.time,
               parts.finished, parts.stats, &posted_},
-             std::max(1u, options.max_in_flight)),
+             std::max(1u, options.max_in_flight), LooksFor(options.spin_us)),
       direct_({&touches_, parts.time, parts.finished, parts.latencies, parts.stats}, gets_by_reads_),
       counters_({&flights_, &session_, parts.finished, parts.stats, &posted_}, std::max(1u, options.max_in_flight),
                 static_cast<uint64_t>(std::max<int64_t>(0, options.counter_cache_bytes))),

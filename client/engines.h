@@ -75,11 +75,23 @@ class Engines {
   bool EndAtOnce(Operation* operation) { return direct_.Run(operation); }
   // Begins an operation of this kind, or ends it if it makes no sense.
   void Start(Operation* operation, Kind kind) {
-    const bool key_fits = operation->key.size() - kv::kMinKeyBytes <= kv::kMaxKeyBytes - kv::kMinKeyBytes;
-    if (!gets_by_reads_ || !IsGet(kind) || !key_fits) [[unlikely]]
+    if (!gets_by_reads_ || !IsGet(kind) || !kv::IsKeyLength(operation->key.size())) [[unlikely]]
       return StartOther(operation);
     ++parts_.stats->gets;
     reads_.Start(operation);
+  }
+  // Whether gets may be READ at once.
+  bool reads_at_once() const { return reads_.at_once() && gets_by_reads_; }
+  // The same for one that a call waits for. True: it has ended, and was not begun. False: it was, by `begin`. REQUIRES
+  // reads_at_once().
+  bool StartAtOnce(Operation* operation, Kind kind, absl::FunctionRef<void()> begin) {
+    if (!IsGet(kind) || !kv::IsKeyLength(operation->key.size())) [[unlikely]] {
+      begin();
+      StartOther(operation);
+      return false;
+    }
+    ++parts_.stats->gets;
+    return reads_.RunAtOnce(operation, begin);
   }
   // Posts a put now and rings, in place of Start(). False: that may not be, and nothing was done. REQUIRES it has a
   // deadline.

@@ -48,6 +48,7 @@ class FakeNetwork {
   void ReleaseReads(bool newest_first = false);
   // Lets the server answer the held messages at these places (0 is the oldest), in this order; all, when empty.
   void ReleaseRequests(std::vector<size_t> which = {});
+  uint32_t looks() const { return peers_.back().looks; }  // that the last READ at once was allowed
   size_t held_requests() const { return held_requests_.size(); }
   size_t held_reads() const { return peers_.empty() ? 0 : peers_.back().reads.size(); }
   // Breaks the connection: what is held is flushed or lost.

@@ -24,6 +24,8 @@ class Landing {
 
   // In the flight's own memory. REQUIRES bytes <= kOwnBytes and !large().
   void PlaceSmall(char* own, uint32_t bytes) { to_[0] = {own, bytes}; }
+  // REQUIRES PlaceSmall().
+  const rdma::Sge& small() const { return to_[0]; }
   // Wherever it is best for what `lookup` wants. False: the pool is used up; again when a piece came back.
   // RESOURCE_EXHAUSTED: there is no memory for it.
   absl::StatusOr<bool> PlaceLarge(const kv::Lookup& lookup, Operation* operation, char* own,

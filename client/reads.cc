@@ -21,6 +21,7 @@ void Reads::Connect(const Ready& ready) {
   context_ = ready.context;
   last_own_ = context_.region_bytes - Landing::kOwnBytes;
   watch_ = ready.watch;
+  at_once_ = capabilities_.reads_at_once && watch_ == nullptr;
   max_flights_ = capabilities_.local ? std::min(max_in_flight_, kLocalFlights) : max_in_flight_;
 }
 
@@ -38,6 +39,7 @@ void Reads::Lost() {
   waiting_.Append(&again);
   refresher_ = nullptr;
   max_flights_ = 0;
+  at_once_ = false;
 }
 
 // REQUIRES: its landing is not large.
@@ -87,20 +89,59 @@ void Reads::StartAt(Operation* operation, kv::Slot slot, uint64_t version) {
 
 // Looks in the mirror. The item that it leads to is READ before anything else is done: mostly it proves itself.
 [[gnu::always_inline]] inline void Reads::Begin(Flight* flight) {
+  if (!AimAtFirst(flight)) [[unlikely]]
+    return BeginLookup(flight, flight->get.hash, flight->get.slot);
+  PostOrPark(flight);
+}
+
+// False: what the mirror says, if anything, is nothing to begin with.
+[[gnu::always_inline]] inline bool Reads::AimAtFirst(Flight* flight) {
   const Operation& operation = *flight->operation;
+  GetState& get = flight->get;
   const uint64_t hash = HashOf(operation);
   const kv::Slot slot = parts_.mirror->enabled() ? parts_.mirror->Find(hash) : kv::Slot();
-  const bool at_first = !slot.empty() && IsOneOf(operation.kind, Kind::kGet, Kind::kExists) &&
-                        slot.bytes() <= Landing::kOwnBytes && slot.offset() <= last_own_;
-  if (!at_first) [[unlikely]]
-    return BeginLookup(flight, hash, slot);
-  GetState& get = flight->get;
-  get.at_first = true;
   get.hash = hash;
   get.slot = slot;
+  get.at_first = !slot.empty() && IsOneOf(operation.kind, Kind::kGet, Kind::kExists) &&
+                 slot.bytes() <= Landing::kOwnBytes && slot.offset() <= last_own_;
+  if (!get.at_first) [[unlikely]]
+    return false;
   get.from = table_.address + slot.offset();
   get.landing.PlaceSmall(flight->own, static_cast<uint32_t>(slot.bytes()));
-  PostOrPark(flight);
+  return true;
+}
+
+bool Reads::RunAtOnce(Operation* operation, absl::FunctionRef<void()> begin) {
+  Flight* const flight = waiting_.empty() ? Acquire(operation) : nullptr;
+  if (flight == nullptr || !AimAtFirst(flight)) [[unlikely]] {
+    begin();
+    operation->engine = this;
+    flight == nullptr ? Await(operation) : BeginLookup(flight, flight->get.hash, flight->get.slot);
+    return false;
+  }
+  const uint64_t wr_id = WorkRequestId::Of(WorkRequestId::Owner::kReads, flight);
+  const rdma::AtOnce read =
+      connection_->ReadAtOnce(wr_id, flight->get.landing.small(), flight->get.from, table_.rkey, looks_);
+  if (read == rdma::AtOnce::kDone && TakeAtFirst(flight)) [[likely]] {
+    if (!operation->status.ok()) [[unlikely]]
+      operation->status = absl::OkStatus();
+    operation->done = true;
+    return true;
+  }
+  begin();
+  operation->engine = this;
+  switch (read) {
+    case rdma::AtOnce::kDone:
+      BeginAfterAll(flight);
+      break;
+    case rdma::AtOnce::kPosted:
+      flight->pending = 1;
+      break;
+    case rdma::AtOnce::kNo:
+      PostOrPark(flight);
+      break;
+  }
+  return false;
 }
 
 // `slot`: where the mirror said, or empty.
@@ -217,8 +258,8 @@ inline void Reads::Hit(Operation* operation, kv::Slot slot, uint64_t version) {
   operation->version = version;
 }
 
-// Whether the get ends with what is where the mirror said.
-inline bool Reads::EndAtFirst(Flight* flight) {
+// Whether the get ends with what is where the mirror said. If so its flight is free.
+[[gnu::always_inline]] inline bool Reads::TakeAtFirst(Flight* flight) {
   GetState& get = flight->get;
   Operation* const operation = flight->operation;
   const absl::string_view bytes = get.landing.head();
@@ -234,24 +275,34 @@ inline bool Reads::EndAtFirst(Flight* flight) {
   ++parts_.stats->item_reads;
   Hit(operation, get.slot, version);
   Free(flight);
-  parts_.finished->End(operation);
   return true;
 }
 
 // All that was posted has completed.
 void Reads::Arrived(Flight* flight) {
-  if (flight->operation == nullptr) [[unlikely]]
+  Operation* const operation = flight->operation;
+  if (operation == nullptr) [[unlikely]]
     return Release(flight);
-  if (flight->get.at_first) [[likely]] {
-    if (EndAtFirst(flight)) [[likely]]
-      return;
-    flight->get.at_first = false;
-    flight->get.remembered = true;
-    flight->get.since_ns = parts_.time->last_ns();
-    const Step step = StartLookup(flight, flight->get.hash, flight->get.slot, /*told=*/0);
-    if (!flight->get.lookup.wants_item()) return Continue(flight, step);
-    // What it wants is here.
-  }
+  if (!flight->get.at_first) [[unlikely]]
+    return Feed(flight);
+  if (!TakeAtFirst(flight)) [[unlikely]]
+    return BeginAfterAll(flight);
+  parts_.finished->End(operation);
+}
+
+// What is where the mirror said, and was READ, ends the get not so easily.
+ABSL_ATTRIBUTE_NOINLINE void Reads::BeginAfterAll(Flight* flight) {
+  GetState& get = flight->get;
+  get.at_first = false;
+  get.remembered = true;
+  get.since_ns = parts_.time->last_ns();
+  const Step step = StartLookup(flight, get.hash, get.slot, /*told=*/0);
+  // Mostly it wants just that.
+  get.lookup.wants_item() ? Feed(flight) : Continue(flight, step);
+}
+
+// The lookup goes on with what it wanted.
+void Reads::Feed(Flight* flight) {
   if (flight->get.landing.large()) [[unlikely]]
     return FeedLarge(flight);
   kv::Lookup& lookup = flight->get.lookup;

@@ -56,7 +56,9 @@ class Reads final : public Engine {
     ClientStats* stats;
     Posted* posted;
   };
-  Reads(const Parts& parts, uint32_t max_in_flight) : parts_(parts), max_in_flight_(max_in_flight) {}
+  // `looks`: at the transport, for a READ that is waited for at once.
+  Reads(const Parts& parts, uint32_t max_in_flight, uint32_t looks)
+      : parts_(parts), max_in_flight_(max_in_flight), looks_(looks) {}
 
   void Connect(const Ready& ready) override;
   // Whether operations bear their keys' hashes by the table's seed.
@@ -65,7 +67,12 @@ class Reads final : public Engine {
 
   // Begins a kGet or kExists, or lets it wait.
   void Start(Operation* operation);
-  // The same, where the server has said that the item lies at `slot` and has this version, but not its value.
+  // Whether RunAtOnce() is worth it.
+  bool at_once() const { return at_once_; }
+  // The same for a call that waits: the READ of what the mirror leads to is waited for here, where the transport can.
+  // True: the operation, which was not begun, has ended. False: it was, by `begin`.
+  bool RunAtOnce(Operation* operation, absl::FunctionRef<void()> begin);
+  // As Start(), where the server has said that the item lies at `slot` and has this version, but not its value.
   void StartAt(Operation* operation, kv::Slot slot, uint64_t version);
 
   // A READ of WorkRequestId::Owner::kReads completed, successfully.
@@ -121,7 +128,10 @@ class Reads final : public Engine {
   bool Post(Flight* flight);
   void PostOrPark(Flight* flight);
   void Arrived(Flight* flight);
-  bool EndAtFirst(Flight* flight);
+  bool AimAtFirst(Flight* flight);
+  bool TakeAtFirst(Flight* flight);
+  void BeginAfterAll(Flight* flight);
+  void Feed(Flight* flight);
   void FeedLarge(Flight* flight);
   void Found(Flight* flight);
   void Hit(Operation* operation, kv::Slot slot, uint64_t version);
@@ -142,6 +152,7 @@ class Reads final : public Engine {
 
   const Parts parts_;
   const uint32_t max_in_flight_;
+  const uint32_t looks_;
 
   // Set while connected; else there may be no flights.
   rdma::Connection* connection_ = nullptr;
@@ -151,6 +162,7 @@ class Reads final : public Engine {
   uint64_t last_own_ = 0;  // the greatest offset at which all fits that a flight's own memory takes
   bool hashes_are_given_ = false;
   uint32_t max_flights_ = 0;
+  bool at_once_ = false;
   EpochWatch* watch_ = nullptr;  // of a group
 
   uint32_t in_use_ = 0;          // flights

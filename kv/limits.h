@@ -9,6 +9,7 @@ namespace farlook::kv {
 
 inline constexpr size_t kMinKeyBytes = 1;
 inline constexpr size_t kMaxKeyBytes = 1024;
+constexpr bool IsKeyLength(size_t bytes) { return bytes - kMinKeyBytes <= kMaxKeyBytes - kMinKeyBytes; }
 inline constexpr uint64_t kDefaultMaxValueBytes = 16ull << 20;
 inline constexpr uint64_t kMaxValueBytes = 64ull << 20;  // what --max_value_bytes may be raised to
 

@@ -89,6 +89,7 @@ struct Capabilities {
   bool atomics = false;                // PostFetchAdd and PostCompareSwap work
   bool any_local_memory = false;       // READs may land in memory that is not registered
   bool local = false;                  // the peer is on this host: a READ costs a cache miss, not a round trip
+  bool reads_at_once = false;          // ReadAtOnce() may do it
   uint32_t max_outstanding_reads = 0;  // READs and atomics that the peer serves at once; more queue up
   uint32_t send_queue_depth = 0;       // work requests posted and not completed
   uint32_t max_read_sges = 1;
@@ -99,6 +100,13 @@ struct Capabilities {
 enum class Access : uint8_t {
   kRemoteRead,        // READ
   kRemoteReadAtomic,  // READ, FETCH_ADD, COMPARE_SWAP
+};
+
+// How far ReadAtOnce() came.
+enum class AtOnce : uint8_t {
+  kNo,      // nothing was done: PostRead() can do it
+  kPosted,  // as by PostRead() and Ring(): its completion comes with Poll()
+  kDone,    // it completed with kSuccess, and no completion of it comes
 };
 
 // Who carries out the atomics of a listener's clients.
@@ -162,6 +170,14 @@ class Connection {
   // READs `remote_address`.. into the pieces of `to`, filled in order; their sum is the length, > 0. `to` itself is
   // copied. Alignment: remote_address is a multiple of 8; the sum need not be.
   virtual bool PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) = 0;
+
+  // PostRead() into one piece, Ring(), and as far as it can be told within so many looks (one at least) that the READ has
+  // completed, its completion: for a caller who waits for it and nothing else. It returns at once where anything else
+  // is under way on this connection, or is to be polled: so Poll() goes on being due, now and then.
+  virtual AtOnce ReadAtOnce(uint64_t /*wr_id*/, const Sge& /*to*/, uint64_t /*remote_address*/, uint32_t /*rkey*/,
+                            uint32_t /*looks*/) {
+    return AtOnce::kNo;
+  }
 
   // Where Capabilities::local: where this process has that memory of the peer's, whose words change at any time; each
   // loaded word is what a READ posted just then would fetch. Null if the peer did not grant it, the connection is not

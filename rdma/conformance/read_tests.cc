@@ -124,6 +124,116 @@ TEST_P(ConformanceTest, RingingTwiceIsHarmless) {
   EXPECT_EQ(Await(client.get(), Opcode::kRead).wr_id, 7u);
 }
 
+// So many looks that any READ is done within them.
+constexpr uint32_t kManyLooks = 10'000'000;
+
+TEST_P(ConformanceTest, AReadAtOnceIsDoneOrPostedOrLeftAlone) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  auto buffer = NewBuffer(client.get(), 8192);
+  char* const to = buffer->bytes().data();
+  // A backend may leave the first READ alone.
+  ASSERT_EQ(Read(client.get(), pair.client.get(), to, 64, table_.address, table_.rkey), WcStatus::kSuccess);
+  int done = 0;
+  for (uint64_t round = 1; round <= 300; ++round) {
+    const auto bytes = static_cast<uint32_t>(random_() % 300 + 1);
+    const uint64_t offset = 8 * (random_() % (kTableBytes / 8 - 64));
+    memset(to, 0x55, bytes + 8);
+    const AtOnce how = pair.client->ReadAtOnce(round, {to, bytes}, table_.address + offset, table_.rkey,
+                                               round % 3 == 0 ? 1 : kManyLooks);
+    if (how == AtOnce::kPosted) {
+      const Event event = Await(client.get(), Opcode::kRead);
+      ASSERT_EQ(event.wr_id, round);
+      ASSERT_EQ(event.connection, pair.client.get());
+      ASSERT_EQ(event.status, WcStatus::kSuccess);
+    }
+    done += how == AtOnce::kDone;
+    ASSERT_EQ(absl::string_view(to, bytes), how == AtOnce::kNo ? std::string(bytes, 0x55) : Pattern(offset, bytes));
+    ASSERT_EQ(absl::string_view(to + bytes, 8), std::string(8, 0x55)) << "wrote beyond " << bytes;
+  }
+  // Expect: no other completion of any of them, and READs go on as ever.
+  ASSERT_EQ(Read(client.get(), pair.client.get(), to, 64, table_.address, table_.rkey), WcStatus::kSuccess);
+  EXPECT_TRUE(client->events().empty());
+  EXPECT_EQ(done > 0, pair.client->capabilities().reads_at_once);
+}
+
+TEST_P(ConformanceTest, NoReadIsDoneAtOnceWhileOthersAreUnderWay) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  auto buffer = NewBuffer(client.get(), 4096);
+  char* const to = buffer->bytes().data();
+  const Sge piece = {to, 64};
+  ASSERT_TRUE(pair.client->PostRead(1, {&piece, 1}, table_.address, table_.rkey));
+  EXPECT_EQ(pair.client->ReadAtOnce(2, {to + 64, 64}, table_.address, table_.rkey, kManyLooks), AtOnce::kNo);
+  pair.client->Ring();
+  EXPECT_EQ(pair.client->ReadAtOnce(2, {to + 64, 64}, table_.address, table_.rkey, kManyLooks), AtOnce::kNo);
+  EXPECT_EQ(Await(client.get(), Opcode::kRead).wr_id, 1u);
+}
+
+// Who reads at once sees neither messages nor the end, but loses none of them either.
+TEST_P(ConformanceTest, WhatComesWhileAReadIsLookedForIsPolledLater) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  auto buffer = NewBuffer(client.get(), 4096);
+  char* const to = buffer->bytes().data();
+  ASSERT_EQ(Read(client.get(), pair.client.get(), to, 64, table_.address, table_.rkey), WcStatus::kSuccess);
+  uint64_t posted = 0, completed = 0, received = 0;
+  for (uint64_t round = 1; round <= 200; ++round) {
+    ASSERT_TRUE(pair.server->PostSend(std::to_string(round), ""));
+    pair.server->Ring();
+    if (round % 2 == 0) server_->Pump();
+    posted += pair.client->ReadAtOnce(round, {to, 64}, table_.address, table_.rkey, kManyLooks) == AtOnce::kPosted;
+    ASSERT_TRUE(PumpUntil(client.get(), [&] {
+      for (; !client->events().empty(); client->events().pop_front()) {
+        const Event& event = client->events().front();
+        completed += event.opcode == Opcode::kRead && event.status == WcStatus::kSuccess;
+        if (event.opcode != Opcode::kReceive) continue;
+        EXPECT_EQ(event.message, std::to_string(++received));
+      }
+      return received == round && completed == posted;
+    }));
+  }
+}
+
+// SENDs that were posted before ask for no completion, nor does the READ free their places.
+TEST_P(ConformanceTest, ReadsAtOnceBetweenSendsLeaveRoomForMore) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  auto buffer = NewBuffer(client.get(), 4096);
+  char* const to = buffer->bytes().data();
+  ASSERT_EQ(Read(client.get(), pair.client.get(), to, 64, table_.address, table_.rkey), WcStatus::kSuccess);
+  const uint64_t rounds = 3 * pair.client->capabilities().send_queue_depth + 1000;
+  for (uint64_t round = 1; round <= rounds; ++round) {
+    ASSERT_TRUE(pair.client->PostSend(std::to_string(round), std::string(round % 2 * 200, 'x')));
+    pair.client->Ring();
+    if (pair.client->ReadAtOnce(round, {to, 64}, table_.address, table_.rkey, kManyLooks) == AtOnce::kPosted) {
+      EXPECT_EQ(Await(client.get(), Opcode::kRead).wr_id, round);
+    }
+    ASSERT_EQ(Await(server_.get(), Opcode::kReceive, client.get()).message.substr(0, std::to_string(round).size()),
+              std::to_string(round));
+  }
+}
+
+TEST_P(ConformanceTest, AReadAtOnceOfWhatWasNotGrantedBreaksTheConnection) {
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  if (!pair.client->capabilities().reads_at_once) return;
+  auto buffer = NewBuffer(client.get(), 4096);
+  char* const to = buffer->bytes().data();
+  ASSERT_EQ(Read(client.get(), pair.client.get(), to, 64, table_.address, table_.rkey), WcStatus::kSuccess);
+  ASSERT_EQ(pair.client->ReadAtOnce(7, {to, 64}, table_.address, table_.rkey + 0x1000, kManyLooks), AtOnce::kPosted);
+  const Event event = Await(client.get(), Opcode::kRead);
+  EXPECT_EQ(event.wr_id, 7u);
+  EXPECT_EQ(event.status, refused());
+  Await(client.get(), Opcode::kDisconnected);
+  EXPECT_EQ(pair.client->ReadAtOnce(8, {to, 64}, table_.address, table_.rkey, kManyLooks), AtOnce::kNo);
+}
+
 // Such a READ fails, and as a failed work request breaks a queue pair, it breaks the connection: what came after it is
 // flushed.
 TEST_P(ConformanceTest, ReadsOutsideOfWhatWasGrantedFail) {

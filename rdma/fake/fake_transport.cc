@@ -174,6 +174,17 @@ void FakeEndpoint::Push(FakePeer* peer, Completion completion, absl::string_view
   events_.push_back({peer, completion, std::string(message)});
 }
 
+bool FakeEndpoint::TakeRead(const FakePeer* peer, uint64_t wr_id) {
+  if (events_.empty()) return false;
+  const Completion& next = events_.front().completion;
+  if (events_.front().peer != peer || next.opcode != Opcode::kRead || next.wr_id != wr_id ||
+      next.status != WcStatus::kSuccess) {
+    return false;
+  }
+  events_.pop_front();
+  return true;
+}
+
 void FakeEndpoint::Forget(const FakePeer* peer) {
   std::erase_if(events_, [peer](const Event& event) { return event.peer == peer; });
 }
@@ -202,6 +213,15 @@ bool FakeConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t
   FakePeer::Read read{wr_id, {to.begin(), to.end()}, 0, remote_address, rkey};
   for (const Sge& piece : to) read.bytes += piece.bytes;
   return Post(std::move(read));
+}
+
+AtOnce FakeConnection::ReadAtOnce(uint64_t wr_id, const Sge& to, uint64_t remote_address, uint32_t rkey,
+                                  uint32_t looks) {
+  const bool is_idle = peer_->reads.empty() && peer_->unrung_reads.empty() && peer_->endpoint->empty();
+  if (!capabilities_.reads_at_once || !is_idle || !PostRead(wr_id, {&to, 1}, remote_address, rkey)) return AtOnce::kNo;
+  peer_->looks = looks;
+  Ring();
+  return peer_->endpoint->TakeRead(peer_, wr_id) ? AtOnce::kDone : AtOnce::kPosted;
 }
 
 const char* FakeConnection::Mapped(uint64_t remote_address, uint64_t bytes, uint32_t rkey) {

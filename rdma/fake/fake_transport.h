@@ -86,6 +86,7 @@ struct FakePeer {
   std::string welcome;
   std::string granted;  // by Grant(), "reads" or "atomics"; "told" by Granted()
   std::string server_address = "10.0.0.1:7471";
+  uint32_t looks = 0;  // that the last ReadAtOnce() might take
   // Called where it is set: whether this may be read or changed (else it completes with kRemoteAccess); with each
   // message as it is posted; after Ring(); for Mapped(); whether the other side is alive.
   std::function<bool(const Read&)> permits;
@@ -153,6 +154,8 @@ class FakeEndpoint : public Endpoint {
   // The connection is destroyed: nothing of it is delivered any more.
   void Forget(const FakePeer* peer);
   bool empty() const { return events_.empty(); }
+  // Whether the next to be polled is the completion of this READ, a success; then it is taken.
+  bool TakeRead(const FakePeer* peer, uint64_t wr_id);
 
   size_t max_batch = SIZE_MAX;
   int arms = 0;
@@ -184,6 +187,7 @@ class FakeConnection : public Connection {
   ~FakeConnection() override;
 
   bool PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) override;
+  AtOnce ReadAtOnce(uint64_t wr_id, const Sge& to, uint64_t remote_address, uint32_t rkey, uint32_t looks) override;
   const char* Mapped(uint64_t remote_address, uint64_t bytes, uint32_t rkey) override;
   bool PostSend(absl::string_view head, absl::string_view body) override;
   bool PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,

@@ -23,6 +23,7 @@ using conformance::LocalConformanceTest;
 struct World {
   explicit World(bool local, bool served) {
     network.options.capabilities.local = local;
+    network.options.capabilities.reads_at_once = !local;
     network.options.served_reads = served;
     network.options.capabilities.atomics = !served;
   }

@@ -128,6 +128,17 @@ size_t SimEndpoint::Poll(absl::Span<Completion> out) {
   return count;
 }
 
+bool SimEndpoint::TakeRead(const Connection* connection, uint64_t wr_id) {
+  if (ready_.empty()) return false;
+  const Completion& next = ready_.front().completion;
+  if (next.connection != connection || next.opcode != Opcode::kRead || next.wr_id != wr_id ||
+      next.status != WcStatus::kSuccess) {
+    return false;
+  }
+  ready_.pop_front();
+  return true;
+}
+
 bool SimEndpoint::IsKeptBack(const Ready& ready) {
   return ready.completion.opcode == Opcode::kReceive &&
          !static_cast<const SimConnection*>(ready.completion.connection)->receiving();
@@ -170,6 +181,21 @@ bool SimConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t 
   work.rkey = rkey;
   for (const Sge& piece : to) work.bytes += piece.bytes;
   return Post(std::move(work));
+}
+
+// For a while in which all else goes on.
+AtOnce SimConnection::ReadAtOnce(uint64_t wr_id, const Sge& to, uint64_t remote_address, uint32_t rkey,
+                                 uint32_t /*looks*/) {
+  const Wire::Side& side = wire_->side(side_);
+  const bool is_idle = side.posted.empty() && side.running.empty() && side.endpoint->quiet();
+  if (!capabilities().reads_at_once || !is_idle || !PostRead(wr_id, {&to, 1}, remote_address, rkey)) return AtOnce::kNo;
+  Ring();
+  Network& network = wire_->network();
+  network.scheduler().RunUntil(network.now_ns() + network.random().Between(0, 2 * network.options.max_delay_ns));
+  while (network.stopped_until_ns(side.party) > network.now_ns()) {
+    network.scheduler().RunUntil(network.stopped_until_ns(side.party));
+  }
+  return side.endpoint->TakeRead(this, wr_id) ? AtOnce::kDone : AtOnce::kPosted;
 }
 
 bool SimConnection::PostSend(absl::string_view head, absl::string_view body) {

@@ -42,6 +42,10 @@ class SimEndpoint : public Endpoint {
   }
   // Something was posted there: the next Poll() starts it, if nobody rings.
   void Posted(const std::shared_ptr<Wire>& wire, int side) { posted_.emplace_back(wire, side); }
+  // Whether nothing waits to be polled.
+  bool quiet() const { return ready_.empty(); }
+  // Whether the next to be polled is the completion of this READ, a success; then it is taken.
+  bool TakeRead(const Connection* connection, uint64_t wr_id);
   // Forgets the completions of a connection that is destroyed.
   void Forget(const Connection* connection);
 
@@ -74,6 +78,7 @@ class SimConnection : public Connection {
   ~SimConnection() override;
 
   bool PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) override;
+  AtOnce ReadAtOnce(uint64_t wr_id, const Sge& to, uint64_t remote_address, uint32_t rkey, uint32_t looks) override;
   const char* Mapped(uint64_t remote_address, uint64_t bytes, uint32_t rkey) override {
     return wire_->Mapped(side_, remote_address, bytes, rkey);
   }

@@ -96,6 +96,23 @@ bool VerbsConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_
   return live_->Read(wr_id, to, remote_address, rkey);
 }
 
+AtOnce VerbsConnection::ReadAtOnce(uint64_t wr_id, const Sge& to, uint64_t remote_address, uint32_t rkey,
+                                   uint32_t looks) {
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected || !table_->quiet() || device_->has_backlog() ||
+                         !live_->ReadAlone(to, remote_address, rkey))) {
+    return AtOnce::kNo;
+  }
+  ibv_wc completion;
+  int taken;
+  do {
+    taken = device_->Poll(&completion, 1);
+  } while (taken == 0 && --looks > 0);
+  if (ABSL_PREDICT_TRUE(taken > 0 && live_->CompleteAlone(completion))) return AtOnce::kDone;
+  live_->RecordAlone(wr_id, to, remote_address, rkey);
+  if (taken > 0) device_->SetAside(completion);
+  return AtOnce::kPosted;
+}
+
 bool VerbsConnection::PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                                    uint64_t delta) {
   return PostAtomic(SendQueue::Kind::kFetchAdd, wr_id, old_value, remote_address, rkey, delta, 0);

@@ -56,8 +56,12 @@ struct ConnectionTable {
   // A connection receives again of which messages are kept.
   void Resume() { resumed = due = true; }
 
+  // Whether the next Poll() has nothing to do but to look for completions, as far as this table knows.
+  bool quiet() const { return !due && !armed && delivered.empty(); }
+
   uint64_t polls = 0;                    // how many Poll() there were
   bool due = false;                      // one may be listed or attended, or receive again: Poll() looks
+  bool armed = false;                    // Poll() has not looked since a sleep began
   bool room_returned = false;            // there is room again after a post was refused: a sleeper is to wake up
   std::vector<VerbsConnection*> by_tag;  // null: free
   absl::flat_hash_map<uint32_t, VerbsConnection*> by_pair;

@@ -223,8 +223,8 @@ ABSL_ATTRIBUTE_NOINLINE VerbsEndpoint::Taken VerbsEndpoint::TakeMore(absl::Span<
 size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
   ++connections_.polls;
   if (!connections_.delivered.empty()) Recycle();
-  if (ABSL_PREDICT_FALSE(armed_)) {
-    armed_ = false;
+  if (ABSL_PREDICT_FALSE(connections_.armed)) {
+    connections_.armed = false;
     // Mostly it was a completion that ended the sleep. Whatever else happened keeps its descriptor readable, and so
     // ends the next one: epoll need not be asked now.
     if (!device_.has_value() || !device_->TakeEvent()) polls_until_check_ = 1;
@@ -363,8 +363,8 @@ bool VerbsEndpoint::Arm() {
   }
   if (!connections_.listed.empty()) AdvanceAll();
   if (!connections_.attended.empty()) return false;
-  armed_ = !device_.has_value() || device_->Arm();
-  return armed_;
+  connections_.armed = !device_.has_value() || device_->Arm();
+  return connections_.armed;
 }
 
 // ---- Events ----

@@ -121,7 +121,6 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   ConnectionTable connections_;
   std::optional<EndpointDevice> device_;  // empty: none at present
 
-  bool armed_ = false;
   uint32_t polls_until_check_ = kPollsPerEventCheck;
   int64_t next_tick_ns_ = 0;  // 0: none is due
 

@@ -82,7 +82,7 @@ void EndpointDevice::Release(Pair* pair, bool sent) {
   if (pair->queue_pair.ok()) {
     const uint32_t number = pair->queue_pair.number();
     pair->queue_pair.reset();
-    while (SetAside()) {
+    while (SetAllAside()) {
     }
     const auto gone = [&](const ibv_wc& wc) {
       const bool receive = (wc.wr_id & ReceiveQueue::kReceive) != 0;
@@ -144,7 +144,7 @@ void EndpointDevice::OnTimer(int64_t now_ns) {
 // ---- Completions ----
 
 // Takes completions that are there, to be polled later. False: there are none.
-bool EndpointDevice::SetAside() {
+bool EndpointDevice::SetAllAside() {
   ibv_wc completions[kCompletionsPerPoll];
   const int taken = completions_.Poll(completions, kCompletionsPerPoll);
   if (taken <= 0) return false;
@@ -167,7 +167,7 @@ bool EndpointDevice::Arm() {
   if (!backlog_.empty()) return false;
   completions_.Arm();
   // A completion that came before the queues were armed ends no sleep.
-  return !SetAside();
+  return !SetAllAside();
 }
 
 }  // namespace farlook::rdma::verbs

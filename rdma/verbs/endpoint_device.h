@@ -83,6 +83,10 @@ class EndpointDevice {
   int Poll(ibv_wc* to, int most) {
     return ABSL_PREDICT_TRUE(backlog_.empty()) ? completions_.Poll(to, most) : PollBacklog(to, most);
   }
+  // Whether completions wait that were set aside.
+  bool has_backlog() const { return !backlog_.empty(); }
+  // One that was polled, for a later Poll(). REQUIRES !has_backlog(): it is the oldest.
+  void SetAside(const ibv_wc& completion) { backlog_.push_back(completion); }
   // False: there are completions already. Else the next one makes fd() readable, until TakeEvent().
   bool Arm();
   bool TakeEvent() { return completions_.TakeEvent(); }
@@ -104,7 +108,7 @@ class EndpointDevice {
 
   void Release(Pair* pair, bool sent);
   void Dismiss(CmId id, bool failed);
-  bool SetAside();
+  bool SetAllAside();
   int PollBacklog(ibv_wc* to, int most);
 
   // Destroyed from the last to the first.

@@ -43,6 +43,18 @@ class LiveConnection {
     send_.Send(flow_.Send(), head, body);
     return true;
   }
+  // A READ that is waited for at once: see SendQueue.
+  bool ReadAlone(const Sge& to, uint64_t remote_address, uint32_t rkey) {
+    return !held_ && send_.ReadAlone(queue_pair_, to, remote_address, rkey);
+  }
+  bool CompleteAlone(const ibv_wc& wc) {
+    if (ABSL_PREDICT_FALSE(wc.status != IBV_WC_SUCCESS || !send_.CompleteAlone(wc.wr_id))) return false;
+    liveness_.Heard();
+    return true;
+  }
+  void RecordAlone(uint64_t wr_id, const Sge& to, uint64_t remote_address, uint32_t rkey) {
+    send_.RecordAlone(wr_id, to, remote_address, rkey);
+  }
   // Whether the peer has room for a message.
   bool may_send() const { return flow_.may_send(); }
 

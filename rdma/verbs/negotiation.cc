@@ -49,6 +49,7 @@ Capabilities CapabilitiesOf(const DeviceTraits& device, const QueuePlan& plan, c
   can.max_outstanding_reads = std::min<uint32_t>(depths.ask, plan.send_depth);
   can.send_queue_depth = plan.send_depth;
   can.max_read_sges = plan.send_sges;
+  can.reads_at_once = true;
   can.max_read_bytes = std::min(device.max_message_bytes, kMaxReadBytes);
   return can;
 }

@@ -1,5 +1,6 @@
 #include "rdma/verbs/send_queue.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -19,6 +20,15 @@ constexpr Opcode OpcodeOf(SendQueue::Kind kind) { return static_cast<Opcode>(kin
 static_assert(OpcodeOf(SendQueue::Kind::kRead) == Opcode::kRead);
 static_assert(OpcodeOf(SendQueue::Kind::kFetchAdd) == Opcode::kFetchAdd);
 static_assert(OpcodeOf(SendQueue::Kind::kCompareSwap) == Opcode::kCompareSwap);
+
+void AskForRead(uint64_t remote_address, uint32_t rkey, ibv_sge* to, int pieces, ibv_send_wr* request) {
+  request->sg_list = to;
+  request->num_sge = pieces;
+  request->opcode = IBV_WR_RDMA_READ;
+  request->send_flags = IBV_SEND_SIGNALED;
+  request->wr.rdma.remote_addr = remote_address;
+  request->wr.rdma.rkey = rkey;
+}
 
 bool IsUsers(SendQueue::Kind kind) { return kind != SendQueue::Kind::kSend && kind != SendQueue::Kind::kProbe; }
 
@@ -95,18 +105,56 @@ inline SendQueue::Entry* SendQueue::NextRead(uint64_t wr_id, uint64_t remote_add
 
 // Most are of one piece, which lies where the one before did. What others need, calls and registers, these do without.
 bool SendQueue::Read(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) {
-  if (ABSL_PREDICT_FALSE(to.size() != 1)) return ReadOther(wr_id, to, remote_address, rkey);
-  const Sge& piece = to[0];
+  if (ABSL_PREDICT_TRUE(to.size() == 1 && ReadPlain(wr_id, to[0], remote_address, rkey))) return true;
+  return ReadOther(wr_id, to, remote_address, rkey);
+}
+
+// Where a READ of one piece lands; null if that takes more than to look where the one before did.
+inline const LocalMemory::Range* SendQueue::PlainRange(const Sge& piece) {
   const LocalMemory::Range* const range = resources_.memory->FindLast(piece.data, piece.bytes);
-  if (ABSL_PREDICT_FALSE(range == nullptr || !range->lands_reads || piece.bytes - 1 >= kMaxReadBytes)) {
-    return ReadOther(wr_id, to, remote_address, rkey);
-  }
+  if (ABSL_PREDICT_FALSE(range == nullptr || !range->lands_reads || piece.bytes - 1 >= kMaxReadBytes)) return nullptr;
+  return range;
+}
+
+// False: it is not plain, or there is no room.
+inline bool SendQueue::ReadPlain(uint64_t wr_id, const Sge& piece, uint64_t remote_address, uint32_t rkey) {
+  const LocalMemory::Range* const range = PlainRange(piece);
+  if (ABSL_PREDICT_FALSE(range == nullptr)) return false;
   Entry* const entry = NextRead(wr_id, remote_address, rkey);
-  if (ABSL_PREDICT_FALSE(entry == nullptr)) return ReadOther(wr_id, to, remote_address, rkey);
+  if (ABSL_PREDICT_FALSE(entry == nullptr)) return false;
   entry->plain = true;
   entry->bytes = piece.bytes;
   entry->to[0] = {reinterpret_cast<uintptr_t>(piece.data), piece.bytes, range->lkey};
   return true;
+}
+
+bool SendQueue::ReadAlone(ibv_qp* pair, const Sge& to, uint64_t remote_address, uint32_t rkey) {
+  const LocalMemory::Range* const range = PlainRange(to);
+  // Also for its entry, if there is a ring by now.
+  const bool has_room = max_reads_ > 0 && issued_ - retired_ < std::min<uint64_t>(plan_.hardware_depth, mask_);
+  if (ABSL_PREDICT_FALSE(range == nullptr || in_flight_ != 0 || !all_issued() || !has_room ||
+                         !resources_.credits->Take())) {
+    return false;
+  }
+  ibv_sge piece = {reinterpret_cast<uintptr_t>(to.data), to.bytes, range->lkey};
+  ibv_send_wr request;
+  request.wr_id = next_id();
+  request.next = nullptr;
+  AskForRead(remote_address, rkey, &piece, 1, &request);
+  ibv_send_wr* refused;
+  if (ABSL_PREDICT_FALSE(ibv_post_send(pair, &request, &refused) != 0)) {
+    resources_.credits->Return();
+    return false;
+  }
+  return true;
+}
+
+// Read() has room for it, and finds it plain, as ReadAlone() did.
+ABSL_ATTRIBUTE_NOINLINE void SendQueue::RecordAlone(uint64_t wr_id, const Sge& to, uint64_t remote_address,
+                                                    uint32_t rkey) {
+  ReadPlain(wr_id, to, remote_address, rkey);
+  ++issued_;
+  ++in_flight_;
 }
 
 ABSL_ATTRIBUTE_NOINLINE bool SendQueue::ReadOther(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address,
@@ -213,12 +261,7 @@ ABSL_ATTRIBUTE_NOINLINE bool SendQueue::PrepareBounce(Entry& entry, ibv_send_wr*
 }
 
 inline void SendQueue::PrepareRead(Entry& entry, ibv_send_wr* request) {
-  request->sg_list = entry.to;
-  request->num_sge = entry.pieces;
-  request->opcode = IBV_WR_RDMA_READ;
-  request->send_flags = IBV_SEND_SIGNALED;
-  request->wr.rdma.remote_addr = entry.remote_address;
-  request->wr.rdma.rkey = entry.rkey;
+  AskForRead(entry.remote_address, entry.rkey, entry.to, entry.pieces, request);
 }
 
 inline void SendQueue::PrepareAtomic(Entry& entry, ibv_send_wr* request) {

@@ -77,6 +77,20 @@ class SendQueue {
   // The next entry makes no sense, and all before it have completed.
   bool refused() const { return !all_issued() && At(issued_).status != WcStatus::kSuccess && in_flight_ == 0; }
 
+  // ---- A READ into one piece that nothing else is under way with, and that is looked for at once. It has an entry
+  // only if it takes longer; else it retires none, and counts for no signal.
+
+  // Hands it to the device. False: it is one for Read(), and nothing was done.
+  bool ReadAlone(ibv_qp* pair, const Sge& to, uint64_t remote_address, uint32_t rkey);
+  // The device completed what bears this wr_id; true: that was it, successfully.
+  bool CompleteAlone(uint64_t id) {
+    if (ABSL_PREDICT_FALSE(id != next_id())) return false;
+    resources_.credits->Return();
+    return true;
+  }
+  // Instead: from now on it is as if it had been posted and issued.
+  void RecordAlone(uint64_t wr_id, const Sge& to, uint64_t remote_address, uint32_t rkey);
+
   // ---- Completing.
 
   // The device completed the entry with the number that the lower half of wr_id names. True: `*done` is for the user.
@@ -134,8 +148,12 @@ class SendQueue {
     max_reads_ = plan_.send_depth;
   }
   Entry& At(uint64_t number) const { return ring_[number & mask_]; }
+  // The wr_id of the next that is issued.
+  uint64_t next_id() const { return tag_ | static_cast<uint32_t>(issued_); }
   Entry* Next(Kind kind);
   Entry* NextRead(uint64_t wr_id, uint64_t remote_address, uint32_t rkey);
+  const LocalMemory::Range* PlainRange(const Sge& piece);
+  bool ReadPlain(uint64_t wr_id, const Sge& piece, uint64_t remote_address, uint32_t rkey);
   bool ReadOther(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey);
   void Place(Entry* entry, size_t index, const Sge& piece, const LocalMemory::Range* range);
   uint64_t PlaceAll(Entry* entry, absl::Span<const Sge> to);

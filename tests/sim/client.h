@@ -72,6 +72,7 @@ class SimClient {
   const ClientStats& stats() const { return total_; }
   uint64_t long_found() const { return long_found_; }
   uint64_t ended_at_once() const { return ended_at_once_; }
+  uint64_t read_at_once() const { return read_at_once_; }
   std::string State();  // for a trace
   // Called once for each operation that begins.
   std::function<void()> on_begin;
@@ -157,7 +158,8 @@ class SimClient {
   uint64_t life_ = 0;
   int writes_under_way_ = 0;
   uint64_t long_found_ = 0;     // values longer than a page
-  uint64_t ended_at_once_ = 0;  // when the call that began them returned
+  uint64_t ended_at_once_ = 0;  // when the call that began them returned; on one host
+  uint64_t read_at_once_ = 0;   // likewise, between two
   uint64_t places_ = 0;         // in the order of what it did
   bool busy_ = false;
   bool ending_ = false;

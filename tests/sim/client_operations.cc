@@ -144,7 +144,11 @@ int SimClient::Call() {
   for (const auto& [core, some] : each) core->SetDeadlines(some);
   const size_t all = waiting_.size();
   EndCalls();
-  if (cores_->local()) ended_at_once_ += all - waiting_.size();
+  if (cores_->local()) {
+    ended_at_once_ += all - waiting_.size();
+  } else if (world_->plan.network.capabilities.reads_at_once) {
+    read_at_once_ += all - waiting_.size();
+  }
   Wake();
   return static_cast<int>(count);
 }

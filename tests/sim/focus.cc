@@ -231,6 +231,25 @@ void FocusOnSockets(Plan* plan) {
   TakeSockets(plan);
 }
 
+// READs that are looked for at once: nothing else is under way when they are posted.
+void FocusOnReadsAtOnce(Plan* plan) {
+  plan->grows = plan->large_values = plan->long_values = plan->moves = plan->counters = plan->evicts = false;
+  plan->operations = 2'000;
+  plan->clients = 6;
+  plan->in_flight = 1;
+  plan->calls = 80;
+  plan->servers = 1;
+  plan->keys = 12;
+  plan->values = 3;
+  plan->timeout_ms = 1'000;
+  plan->mirror_bytes = 64 << 10;
+  plan->network.capabilities.local = false;
+  plan->network.capabilities.reads_at_once = true;
+  plan->Add(Fault::kSlowReads, 50'000);
+  plan->Add(Fault::kBreaksAtClients, 1'000);
+  plan->Add(Fault::kServerDeath, 200);
+}
+
 // Keys that are many, or values that fill memory.
 void FocusOnSize(Plan* plan) {
   if (plan->focus == Focus::kCalls) plan->calls = 60;
@@ -311,6 +330,8 @@ void FocusOn(Focus focus, Plan* plan) {
       return FocusOnBusySlots(plan);
     case Focus::kGroupItems:
       return FocusOnItemsOfGroups(plan);
+    case Focus::kReadsAtOnce:
+      return FocusOnReadsAtOnce(plan);
     case Focus::kGrowth:
     case Focus::kSlowGrowth:
     case Focus::kLarge:

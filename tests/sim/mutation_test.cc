@@ -62,6 +62,7 @@ constexpr Mutation kMutations[] = {
     {Break::kAliveNotAsked, "ReadAtOnceFromAServerThatIsGone"},
     {Break::kCopiedAgain, "ValueOfAGetAtOnceIsNotTheOneThatWasVerified", Focus::kCalls},
     {Break::kChecksumIgnoredAtOnce, "ChecksumNotVerifiedOfAGetAtOnce", Focus::kCalls},
+    {Break::kChecksumIgnoredAtOnce, "ChecksumNotVerifiedOfAReadAtOnce", Focus::kReadsAtOnce},
     {Break::kOldDirectoryBelievedAtOnce, "NotFoundAtOnceBelievedWithAnOldDirectory", Focus::kCalls},
     {Break::kOverflowIgnoredAtOnce, "OverflowBucketNotLookedAtAtOnce", Focus::kCalls},
     {Break::kEpochNotLookedAtAtOnce, "NotFoundAtOnceBelievedInMemoryThatLeftTheIndex", Focus::kShrinks},

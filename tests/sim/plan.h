@@ -106,8 +106,8 @@ struct Plan {
   bool cells_shared = true;  // clients change counters' cells themselves; else by message
   bool sockets = false;      // as over tcp://: servers serve READs, do no atomics, and are asked for most values
   int cells = 0;             // of all counters of a server
-  int calls = 0;             // of what clients do, per cent: begun by calls that wait, so READ at once on one host
-  int64_t patience_ns = 0;   // for the acknowledgement that counters were deleted
+  int calls = 0;            // of what clients do, per cent: begun by calls that wait, so READ at once where that can be
+  int64_t patience_ns = 0;  // for the acknowledgement that counters were deleted
   rdma::sim::NetworkOptions network;
 
   // How often a fault strikes that is on: of the network, per million; else in a run, about.
@@ -158,8 +158,9 @@ enum class Focus : uint8_t {
   kGroupItems,  // groups, some of them two, whose items are many, or large, or move, or expire, or are counters
   kSlowSlots,   // as kSlots, and a call of the directory may take longer than a lease lasts, or a failover
   kBusySlots,   // slots that move while clients have many writes of few keys under way, in connections that break
+  kReadsAtOnce,  // calls that wait for one get, and look for its READ; connections break, and servers die
 };
-inline constexpr int kFoci = static_cast<int>(Focus::kBusySlots) + 1;
+inline constexpr int kFoci = static_cast<int>(Focus::kReadsAtOnce) + 1;
 Plan DrawPlan(uint64_t seed, Focus focus);
 
 }  // namespace farlook::sim

@@ -47,6 +47,7 @@ void Totals::Add(const RunResult& result) {
   sum.ended_in_pauses += result.ended_in_pauses;
   sum.server_gets += result.server_gets;
   sum.ended_at_once += result.ended_at_once;
+  sum.read_at_once += result.read_at_once;
   sum.hostile_connections += result.hostile_connections;
   sum.long_found += result.long_found;
   sum.directory_refreshes += result.directory_refreshes;
@@ -95,12 +96,12 @@ std::string Totals::ToString() const {
       sum.cached_hits, ", splits ", sum.splits, ", moved items ", sum.moved_items, ", of them in growth ",
       sum.moved_in_growth, ", read retries ", sum.read_retries, ", stale locations ", sum.stale_locations,
       ", gets by message ", sum.server_gets, ", gets of more than a page ", sum.long_found, ", hostile connections ",
-      sum.hostile_connections, ", gets at once ", sum.ended_at_once, ", directory refreshes ", sum.directory_refreshes,
-      ", reconnects ", sum.reconnects, ", requests sent again ", sum.resent_requests, ", pulled values ",
-      sum.pulled_values, ", timeouts ", sum.timeouts, ", server deaths ", sum.restarts, ", epochs ", sum.epochs,
-      ", moves of slots ", sum.slot_moves, ", replies of no memory ", sum.no_memory, ", atomics ", sum.atomics,
-      ", requests about counters ", sum.counter_requests, ", dead cells met ", sum.dead_cells, ", unknown atomics ",
-      sum.unknown_atomics);
+      sum.hostile_connections, ", gets at once ", sum.ended_at_once, ", between hosts ", sum.read_at_once,
+      ", directory refreshes ", sum.directory_refreshes, ", reconnects ", sum.reconnects, ", requests sent again ",
+      sum.resent_requests, ", pulled values ", sum.pulled_values, ", timeouts ", sum.timeouts, ", server deaths ",
+      sum.restarts, ", epochs ", sum.epochs, ", moves of slots ", sum.slot_moves, ", replies of no memory ",
+      sum.no_memory, ", atomics ", sum.atomics, ", requests about counters ", sum.counter_requests, ", dead cells met ",
+      sum.dead_cells, ", unknown atomics ", sum.unknown_atomics);
 }
 
 }  // namespace farlook::sim

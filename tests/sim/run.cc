@@ -164,6 +164,7 @@ RunResult Simulation::Run() {
     result.server_gets += stats.server_gets;
     result.long_found += client->long_found();
     result.ended_at_once += client->ended_at_once();
+    result.read_at_once += client->read_at_once();
     result.directory_refreshes += stats.directory_refreshes;
     result.reconnects += stats.reconnects;
     result.resent_requests += stats.resent_requests;

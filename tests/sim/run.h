@@ -31,6 +31,7 @@ struct RunResult {
   uint64_t hostile_connections = 0;
   uint64_t long_found = 0;     // values longer than a page of the server's memory
   uint64_t ended_at_once = 0;  // gets, on one host
+  uint64_t read_at_once = 0;   // and between two: done when the call that began them returned
   uint64_t directory_refreshes = 0;
   uint64_t reconnects = 0;
   uint64_t resent_requests = 0;

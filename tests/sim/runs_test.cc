@@ -38,6 +38,7 @@ TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
   Totals totals;
   for (uint64_t seed = 1; seed <= 60; ++seed) totals.Add(RunPlan(DrawPlan(seed)));
   for (uint64_t seed = 1; seed <= 3; ++seed) totals.Add(RunPlan(DrawPlan(seed, Focus::kLong)));  // few are
+  for (uint64_t seed = 1; seed <= 20; ++seed) totals.Add(RunPlan(DrawPlan(seed, Focus::kReadsAtOnce)));
   const RunResult& sum = totals.sum;
   EXPECT_GT(sum.operations, 60'000u);
   EXPECT_GT(sum.splits, 60u);
@@ -48,6 +49,7 @@ TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
   EXPECT_GT(sum.directory_refreshes, 100u);
   EXPECT_GT(sum.server_gets, 0u);
   EXPECT_GT(sum.ended_at_once, 5'000u);
+  EXPECT_GT(sum.read_at_once, 300u);
   EXPECT_GT(sum.long_found, 5u);
   EXPECT_GT(sum.hostile_connections, 30u);
   EXPECT_GT(sum.reconnects, 100u);

@@ -43,6 +43,8 @@ class SimTest : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(SimTest, NothingIsWrong) { RunPart(Focus::kAll, GetParam(), Seeds()); }
 
+TEST_P(SimTest, NothingIsWrongThatIsReadAtOnce) { RunPart(Focus::kReadsAtOnce, GetParam(), Seeds() / 20); }
+
 // Fewer, since each takes long.
 class GroupSimTest : public testing::TestWithParam<uint64_t> {};
 
