@@ -171,9 +171,9 @@ class Connection {
   // copied. Alignment: remote_address is a multiple of 8; the sum need not be.
   virtual bool PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t remote_address, uint32_t rkey) = 0;
 
-  // PostRead() into one piece, Ring(), and as far as it can be told within so many looks (one at least) that the READ has
-  // completed, its completion: for a caller who waits for it and nothing else. It returns at once where anything else
-  // is under way on this connection, or is to be polled: so Poll() goes on being due, now and then.
+  // PostRead() into one piece, Ring(), and as far as it can be told within so many looks (one at least) that the READ
+  // has completed, its completion: for a caller who waits for it and nothing else. It returns at once where anything
+  // else is under way on this connection, or is to be polled: so Poll() goes on being due, now and then.
   virtual AtOnce ReadAtOnce(uint64_t /*wr_id*/, const Sge& /*to*/, uint64_t /*remote_address*/, uint32_t /*rkey*/,
                             uint32_t /*looks*/) {
     return AtOnce::kNo;
