@@ -52,8 +52,9 @@ Roster::Entry::~Entry() { Leave(); }
 bool Roster::Entry::Leave() {
   if (roster_ == nullptr) return true;
   absl::MutexLock lock(&roster_->mutex_);
-  roster_->entries_.erase(id_);
-  return state_.load(std::memory_order_relaxed) != State::kKicked;
+  const bool has_place = state_.load(std::memory_order_relaxed) != State::kKicked;
+  if (roster_->entries_.erase(id_) > 0 && (kicked() || !has_place)) roster_->Remember(id_);
+  return has_place;
 }
 
 void Roster::Entry::StayWithinAtomic() {
@@ -90,10 +91,17 @@ std::string Roster::List(uint64_t after, size_t most, int64_t now_ns, uint64_t* 
   return text;
 }
 
+void Roster::Remember(uint64_t id) {
+  gone_.push_back(id);
+  if (gone_.size() > kMostRemembered) gone_.pop_front();
+}
+
 Roster::Kick Roster::KickOut(uint64_t id) {
   absl::MutexLock lock(&mutex_);
   const auto found = entries_.find(id);
-  if (found == entries_.end()) return Kick::kAbsent;
+  if (found == entries_.end()) {
+    return std::find(gone_.begin(), gone_.end(), id) == gone_.end() ? Kick::kAbsent : Kick::kGone;
+  }
   Entry& entry = *found->second;
   switch (entry.state_.load(std::memory_order_relaxed)) {
     case State::kKicked:

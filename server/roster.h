@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 
@@ -36,6 +37,7 @@ class Roster {
   // What came of KickOut().
   enum class Kick : uint8_t {
     kAbsent,   // there is none of this id
+    kGone,     // it was kicked before, and has left: known of the last kMostRemembered
     kEnding,   // its worker closes it when it looks at kicks()
     kVacated,  // it was kAtomic; its place is given to others
     kRefused,  // it is kAtomic, and of Places::max() others so much is so already
@@ -55,7 +57,7 @@ class Roster {
     // Its connection is over, and is kept, since its client may be within an atomic. Who was kicked before has no place
     // from now on, if that may be.
     void StayWithinAtomic();
-    // It is not listed any more. False: it has no place.
+    // It is not listed any more. False: it has no place. May be called again.
     bool Leave();
     void Set(State state) { state_.store(state, std::memory_order_relaxed); }
     // Whether an operator wants it gone.
@@ -80,6 +82,8 @@ class Roster {
     std::atomic<bool> kicked_{false};
   };
 
+  static constexpr size_t kMostRemembered = 1024;
+
   // `places`: that clients of state kAtomic have.
   explicit Roster(Places* places) : places_(places) {}
 
@@ -88,16 +92,19 @@ class Roster {
   //     p99 in nanoseconds as it told last: separated by tabs
   std::string List(uint64_t after, size_t most, int64_t now_ns, uint64_t* left) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Wants one gone.
+  // Wants one gone. Who lost the answer may ask again.
   Kick KickOut(uint64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
   // Grows with each kEnding. One load.
   uint64_t kicks() const { return kicks_.load(std::memory_order_acquire); }
 
  private:
+  void Remember(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   Places* const places_;
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Entry*> entries_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<uint64_t> gone_ ABSL_GUARDED_BY(mutex_);  // the ids of those who were kicked and have left
   std::atomic<uint64_t> kicks_{0};
 };
 

@@ -64,7 +64,7 @@ TEST(Roster, AThousandComeInPagesWithoutOneTwice) {
   EXPECT_EQ(seen.size(), 1000u);
 }
 
-TEST(Roster, WhoIsGoneIsNeitherListedNorKicked) {
+TEST(Roster, WhoIsGoneIsNotListedAndNotKickedAgain) {
   Places places(10);
   Roster roster(&places);
   auto entry = std::make_unique<Roster::Entry>(&roster, "a", 0, 0);
@@ -74,12 +74,29 @@ TEST(Roster, WhoIsGoneIsNeitherListedNorKicked) {
   EXPECT_EQ(roster.kicks(), 1u);
   EXPECT_TRUE(entry->kicked());
   entry.reset();
-  EXPECT_EQ(roster.KickOut(1), Roster::Kick::kAbsent);
+  EXPECT_EQ(roster.KickOut(1), Roster::Kick::kGone);
+  EXPECT_EQ(roster.kicks(), 1u);
   uint64_t left;
   EXPECT_EQ(roster.List(0, kPage, 0, &left), "");
   // Expect: an id is used once.
   Roster::Entry next(&roster, "a", 0, 0);
   EXPECT_EQ(roster.List(0, kPage, 0, &left).substr(0, 2), "2\t");
+}
+
+TEST(Roster, TheLastThatWereKickedAreRemembered) {
+  Places places(10);
+  Roster roster(&places);
+  { const Roster::Entry by_itself(&roster, "a", 0, 0); }
+  EXPECT_EQ(roster.KickOut(1), Roster::Kick::kAbsent) << "it was not kicked";
+  const uint64_t most = Roster::kMostRemembered;
+  for (uint64_t id = 2; id <= most + 2; ++id) {
+    const Roster::Entry entry(&roster, "a", 0, 0);
+    ASSERT_EQ(roster.KickOut(id), Roster::Kick::kEnding);
+  }
+  EXPECT_EQ(roster.KickOut(2), Roster::Kick::kAbsent);
+  EXPECT_EQ(roster.KickOut(3), Roster::Kick::kGone);
+  EXPECT_EQ(roster.KickOut(most + 2), Roster::Kick::kGone);
+  EXPECT_EQ(roster.KickOut(most + 3), Roster::Kick::kAbsent);
 }
 
 TEST(Roster, WhoStaysWithinAnAtomicIsListedAndItsPlaceIsGivenAwayWhenItIsKicked) {
@@ -107,6 +124,7 @@ TEST(Roster, WhoStaysWithinAnAtomicIsListedAndItsPlaceIsGivenAwayWhenItIsKicked)
   EXPECT_FALSE(first->Leave());
   EXPECT_FALSE(second->Leave());
   EXPECT_EQ(roster.List(0, kPage, 0, &left), "");
+  EXPECT_EQ(roster.KickOut(1), Roster::Kick::kGone);
 }
 
 TEST(Roster, AsManyAsThereArePlacesMayBeKickedWithinAtomics) {

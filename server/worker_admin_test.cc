@@ -93,10 +93,33 @@ TEST_F(WorkerAdminTest, WhoIsKickedLosesItsConnectionAndMayTakeUpItsSession) {
   EXPECT_TRUE(other->peer.closed_here);
   EXPECT_FALSE(call->peer.closed_here);
   EXPECT_EQ(worker_.worker().stats().dropped.value(), 1u);
-  EXPECT_EQ(Ask(call, "kick 2")->code, Code::kNotFound);
   FakeCall* again = worker_.Call(TestWorker::HelloAfter(other, 1));
   worker_.PollAll();
   EXPECT_NE(TestWorker::WelcomeOf(again).flags & kv::Welcome::kResumed, 0u);
+}
+
+// An operator only reads, so nobody remembers what came of its requests: they are carried out again.
+TEST_F(WorkerAdminTest, AKickThatIsAskedForAgainIsDone) {
+  FakeCall* call = worker_.Connect(/*read_only=*/true);
+  FakeCall* other = worker_.Connect();
+  FakeCall* by_itself = worker_.Connect();
+  by_itself->peer.Break();
+  const kv::Request kick = MakeRequest(RequestType::kAdmin, 1, "kick 2");
+  ASSERT_EQ(worker_.Ask(call, kick)->code, Code::kOk);
+  ASSERT_TRUE(other->peer.closed_here);
+  // Expect: where the connection was lost with that answer, the next one brings the same.
+  call->peer.Break();
+  FakeCall* again = worker_.Call(TestWorker::HelloAfter(call));
+  worker_.PollAll();
+  EXPECT_EQ(worker_.Ask(again, kick)->code, Code::kOk);
+  EXPECT_EQ(worker_.Ask(again, MakeRequest(RequestType::kAdmin, 2, "kick 3"))->code, Code::kNotFound) << "not kicked";
+  // Expect: who kicks itself loses the answer, and is told over its next connection.
+  const kv::Request itself = MakeRequest(RequestType::kAdmin, 3, "kick 4");
+  worker_.Ask(again, itself);
+  ASSERT_TRUE(again->peer.closed_here);
+  FakeCall* last = worker_.Call(TestWorker::HelloAfter(again, 2));
+  worker_.PollAll();
+  EXPECT_EQ(worker_.Ask(last, itself)->code, Code::kOk);
 }
 
 TEST_F(WorkerAdminTest, WhoIsKickedWhileItWaitsForItsSessionDoesNotGetIt) {

@@ -82,6 +82,7 @@ Outcome Worker::Administer(const Link& link, const kv::Request& request, absl::s
 Outcome Worker::Kick(const Link& link, uint64_t id, absl::string_view* payload) {
   const Roster::Kick kick = shared_.roster->KickOut(id);
   if (kick == Roster::Kick::kAbsent) return Outcome(kv::Code::kNotFound);
+  if (kick == Roster::Kick::kGone) return Outcome(kv::Code::kOk);
   if (kick == Roster::Kick::kRefused) {
     page_ =
         absl::StrCat("refused: ", shared_.places->max(), " clients that were stopped within atomics are kicked, as ",

@@ -48,8 +48,9 @@ class AdminOperation final : public AsyncOperation {
 // Those that there are, by id: as many requests as it takes. INTERNAL: the server's answer is not understood.
 absl::StatusOr<std::vector<ConnectedClient>> ListClients(Client* client, const ServerOptions& options = {});
 // Has the server end a connection; what its client has under way is taken up by the next, if it comes again. One that
-// is over (atomic) counts as a client no more. NOT_FOUND: there is none of this id. FAILED_PRECONDITION: as many as
-// --max_clients that are over were kicked, and are not gone.
+// is over (atomic) counts as a client no more. OK also if it was kicked lately, and is gone: who lost the answer may
+// ask again. NOT_FOUND: there is none of this id. FAILED_PRECONDITION: as many as --max_clients that are over were
+// kicked, and are not gone.
 absl::Status KickClient(Client* client, uint64_t id, const ServerOptions& options = {});
 
 // A group of a cluster.
