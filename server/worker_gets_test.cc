@@ -66,9 +66,11 @@ TEST_F(WorkerGetsTest, WhatDoesNotFitInOneMessageComesInSeveral) {
   const auto pulled = t_.PutPulled(call_, 3, "pulled", std::string(5000, 'p'));
   ASSERT_EQ(pulled->code, Code::kOk);
   ASSERT_EQ(t_.PutPulled(call_, 4, "longest", longest)->code, Code::kOk);
+  const int with_ring = call_->peer.sends_with_ring;
   Send(5, {"thousand", "thousand", "thousand", "thousand", "small", "longest", "small", "pulled"});
   const std::vector<TestReply> replies = Take();
   EXPECT_EQ(messages_, 4);  // three, two, the longest without a pack, two
+  EXPECT_EQ(call_->peer.sends_with_ring, with_ring + 1) << "the last";
   ASSERT_EQ(replies.size(), 8u);
   for (size_t i = 0; i < 8; ++i) EXPECT_EQ(replies[i].number, 5 + i);
   EXPECT_EQ(replies[3].payload, std::string(1000, 't'));

@@ -121,6 +121,33 @@ TEST_F(WorkerTest, ABatchIsAnsweredWithOneRing) {
   EXPECT_EQ(t_.worker().Poll(), 0u);
 }
 
+TEST_F(WorkerTest, RepliesToMessagesThatCameTogetherAreRungWhenAllArePosted) {
+  FakeCall* const one = Connect();
+  FakeCall* const other = Connect();
+  std::string order;
+  for (FakeCall* call : {one, other}) {
+    call->peer.on_send = [&order](const std::string&) { order += "send "; };
+    call->peer.on_ring = [&order] { order += "ring "; };
+  }
+  one->peer.Send(Encode(MakePut(1, "a", "v")));
+  other->peer.Send(Encode(MakePut(1, "b", "v")));
+  one->peer.Send(Encode(MakePut(2, "c", "v")));
+  EXPECT_EQ(t_.worker().Poll(), 3u);
+  EXPECT_EQ(order, "send send send ring ring ");
+}
+
+TEST_F(WorkerTest, TheReplyToAMessageThatCameAloneIsRungWhereItIsPosted) {
+  FakeCall* call = Connect();
+  const int rings = call->peer.rings;
+  const int with_ring = call->peer.sends_with_ring;
+  ASSERT_EQ(t_.Ask(call, MakePut(1, "k", "v"))->code, Code::kOk);
+  EXPECT_EQ(call->peer.sends_with_ring, with_ring + 1);
+  EXPECT_EQ(call->peer.rings, rings + 1) << "once";
+  // Expect: what is answered in a turn of its own, which a value that is pulled has, is rung at the end of that.
+  ASSERT_EQ(t_.PutPulled(call, 2, "long", std::string(5000, 'v'))->code, Code::kOk);
+  EXPECT_EQ(call->peer.sends_with_ring, with_ring + 1);
+}
+
 TEST_F(WorkerTest, CountsWhatItDid) {
   FakeCall* call = Connect();
   t_.Ask(call, MakePut(1, "k", "v"));

@@ -241,6 +241,12 @@ bool FakeConnection::PostSend(absl::string_view head, absl::string_view body) {
   return true;
 }
 
+bool FakeConnection::PostSendAndRing(absl::string_view head, absl::string_view body) {
+  const bool posted = Connection::PostSendAndRing(head, body);
+  peer_->sends_with_ring += posted ? 1 : 0;
+  return posted;
+}
+
 bool FakeConnection::PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                                   uint64_t delta) {
   if (!capabilities_.atomics) return false;

@@ -73,6 +73,7 @@ struct FakePeer {
   size_t refused_sends = 0;
   size_t quiescent_looks = 0;
   int rings = 0;
+  int sends_with_ring = 0;  // by PostSendAndRing()
 
   // What the test may set.
   size_t send_room = SIZE_MAX;        // PostSend fails when it is 0
@@ -190,6 +191,7 @@ class FakeConnection : public Connection {
   AtOnce ReadAtOnce(uint64_t wr_id, const Sge& to, uint64_t remote_address, uint32_t rkey, uint32_t looks) override;
   const char* Mapped(uint64_t remote_address, uint64_t bytes, uint32_t rkey) override;
   bool PostSend(absl::string_view head, absl::string_view body) override;
+  bool PostSendAndRing(absl::string_view head, absl::string_view body) override;
   bool PostFetchAdd(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey,
                     uint64_t delta) override;
   bool PostCompareSwap(uint64_t wr_id, uint64_t* old_value, uint64_t remote_address, uint32_t rkey, uint64_t expected,
