@@ -17,12 +17,10 @@ void FocusOnCounters(Plan* plan) {
   plan->keys = 12;
   plan->cells = 4;
   plan->patience_ns = 40'000;  // some round trips
-  for (const Fault fault : {Fault::kBreaksAtClients, Fault::kBreaksAtServers, Fault::kClientStop}) {
-    plan->faults |= BitOf(fault);
-    plan->rates[static_cast<size_t>(fault)] = fault == Fault::kClientStop ? 60 : 10'000;
-  }
-  plan->faults |= BitOf(Fault::kHostileClients);
-  plan->rates[static_cast<size_t>(Fault::kHostileClients)] = 40;
+  plan->Add(Fault::kBreaksAtClients, 10'000);
+  plan->Add(Fault::kBreaksAtServers, 10'000);
+  plan->Add(Fault::kClientStop, 60);
+  plan->Add(Fault::kHostileClients, 40);
 }
 
 void FocusOnLong(Plan* plan) {
@@ -100,9 +98,8 @@ void FocusOnExpiry(Plan* plan) {
   plan->faults &= BitOf(Fault::kServerClocks) | BitOf(Fault::kServerJumps) | BitOf(Fault::kSlowReads) |
                   BitOf(Fault::kClientStop) | BitOf(Fault::kServerStop) | BitOf(Fault::kServerStopBetweenStores) |
                   BitOf(Fault::kServerDeath) | BitOf(Fault::kBreaksAtClients);
-  plan->faults |= BitOf(Fault::kSlowReplies) | BitOf(Fault::kSlowRequests);
-  plan->rates[static_cast<size_t>(Fault::kSlowReplies)] = 100'000;
-  plan->rates[static_cast<size_t>(Fault::kSlowRequests)] = 20'000;
+  plan->Add(Fault::kSlowReplies, 100'000);
+  plan->Add(Fault::kSlowRequests, 20'000);
   plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 1'000;
 }
 
@@ -127,10 +124,9 @@ void FocusOnGroup(Plan* plan) {
   // What jumps is not borne: a lease is counted by the reader's clock, and by the servers'.
   plan->faults &= ~(BitOf(Fault::kClientJumps) | BitOf(Fault::kServerJumps) | BitOf(Fault::kStrangers) |
                     BitOf(Fault::kEvictions) | BitOf(Fault::kHostileClients));
-  plan->faults |= BitOf(Fault::kServerDeath) | BitOf(Fault::kServerStop);
+  plan->Add(Fault::kServerDeath, 6);
+  plan->Add(Fault::kServerStop, 12);
   if (plan->hands_over) plan->Remove(Fault::kServerDeath);
-  plan->rates[static_cast<size_t>(Fault::kServerDeath)] = 6;
-  plan->rates[static_cast<size_t>(Fault::kServerStop)] = 12;
   // Drawn on its own, so that a run without them is what it was before there were sockets.
   if (rdma::sim::Random(rdma::sim::Mix(plan->seed) + 6).OneIn(6)) TakeSockets(plan);
 }
@@ -210,9 +206,9 @@ void FocusOnBreaks(Plan* plan) {
   plan->servers = 1;
   plan->timeout_ms = 1'000;
   plan->cells_shared = false;  // much is asked for that is no write
-  plan->faults = BitOf(Fault::kBreaksAtClients) | BitOf(Fault::kBreaksAtServers) | BitOf(Fault::kClientDeath);
-  plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 8'000;
-  plan->rates[static_cast<size_t>(Fault::kBreaksAtServers)] = 8'000;
+  plan->faults = BitOf(Fault::kClientDeath);
+  plan->Add(Fault::kBreaksAtClients, 8'000);
+  plan->Add(Fault::kBreaksAtServers, 8'000);
 }
 
 // Many gets at once of few keys, which have several lengths.
@@ -224,10 +220,8 @@ void FocusOnSockets(Plan* plan) {
   plan->servers = 1;
   plan->keys = 12;
   plan->timeout_ms = 1'000;
-  for (const Fault fault : {Fault::kBreaksAtClients, Fault::kServerStop}) {
-    plan->faults |= BitOf(fault);
-    plan->rates[static_cast<size_t>(fault)] = fault == Fault::kServerStop ? 20 : 4'000;
-  }
+  plan->Add(Fault::kBreaksAtClients, 4'000);
+  plan->Add(Fault::kServerStop, 20);
   TakeSockets(plan);
 }
 
@@ -267,16 +261,15 @@ void FocusOnSize(Plan* plan) {
   plan->mirror_bytes = 64 << 10;
   plan->window = 256;
   if (plan->grows) {
-    plan->faults = BitOf(Fault::kSlowReads);
+    plan->faults = 0;
+    plan->Add(Fault::kSlowReads, plan->focus == Focus::kCalls ? 10'000 : 100'000);
     plan->network.capabilities.max_outstanding_reads = 16;
-    plan->rates[static_cast<size_t>(Fault::kSlowReads)] = 100'000;
     plan->network.slow_ns = plan->focus == Focus::kGrowth ? 1'000'000 : 600'000'000;
     plan->pauses = plan->focus == Focus::kGrowth ? 0 : 10'000;
   }
   if (plan->focus == Focus::kCalls) {
     plan->faults |= BitOf(Fault::kServerDeath);
     plan->network.capabilities.local = plan->network.capabilities.any_local_memory = true;
-    plan->rates[static_cast<size_t>(Fault::kSlowReads)] = 10'000;
   }
   plan->memory_leaves = plan->focus == Focus::kShrinks;
   if (plan->focus == Focus::kShrinks) {
