@@ -278,6 +278,15 @@ inline void Reads::Hit(Operation* operation, kv::Slot slot, uint64_t version) {
   return true;
 }
 
+// The lookup goes on with what it wanted.
+[[gnu::always_inline]] inline void Reads::Feed(Flight* flight) {
+  if (flight->get.landing.large()) [[unlikely]]
+    return FeedLarge(flight);
+  kv::Lookup& lookup = flight->get.lookup;
+  if (!lookup.wants_item()) parts_.mirror->Fill(lookup.wanted().offset, flight->get.landing.head());
+  Continue(flight, lookup.Feed(flight->get.landing.head(), /*late=*/false));
+}
+
 // All that was posted has completed.
 void Reads::Arrived(Flight* flight) {
   Operation* const operation = flight->operation;
@@ -299,15 +308,6 @@ ABSL_ATTRIBUTE_NOINLINE void Reads::BeginAfterAll(Flight* flight) {
   const Step step = StartLookup(flight, get.hash, get.slot, /*told=*/0);
   // Mostly it wants just that.
   get.lookup.wants_item() ? Feed(flight) : Continue(flight, step);
-}
-
-// The lookup goes on with what it wanted.
-void Reads::Feed(Flight* flight) {
-  if (flight->get.landing.large()) [[unlikely]]
-    return FeedLarge(flight);
-  kv::Lookup& lookup = flight->get.lookup;
-  if (!lookup.wants_item()) parts_.mirror->Fill(lookup.wanted().offset, flight->get.landing.head());
-  Continue(flight, lookup.Feed(flight->get.landing.head(), /*late=*/false));
 }
 
 void Reads::FeedLarge(Flight* flight) {
