@@ -69,13 +69,16 @@ class Index {
     char* item = nullptr;
   };
   Found Find(const KeyPlace& place, absl::string_view key) const {
-    // What the slot holds by now is looked at like any other.
-    if (place.slot != nullptr && place.turn == turn_.load(std::memory_order_relaxed)) [[likely]] {
-      const Slot in_slot(LoadWord(place.slot));
-      if (in_slot.fingerprint() == FingerprintOf(place.hash) && !in_slot.empty()) [[likely]] {
+    if (place.turn == turn_.load(std::memory_order_relaxed)) [[likely]] {
+      // What the slot holds by now is looked at like any other. Of a request that came alone nobody looked for it
+      // ahead.
+      const uint16_t fingerprint = FingerprintOf(place.hash);
+      char* const slot = place.slot != nullptr ? place.slot : LikelySlot(place.bucket, fingerprint);
+      const Slot in_slot(LoadWord(slot));
+      if (in_slot.fingerprint() == fingerprint && !in_slot.empty()) [[likely]] {
         char* const item = region_ + in_slot.offset();
         if (Bears(item, key)) [[likely]]
-          return {place.slot, item};
+          return {slot, item};
       }
     }
     return Seek(place, key);
@@ -157,6 +160,11 @@ class Index {
   static bool Bears(const char* item, absl::string_view key) {
     const absl::string_view its_key = KeyOf(item);
     return SameKey(its_key.data(), its_key.size(), key.data(), key.size());
+  }
+  // The first slot that bears the fingerprint, as it seems; any other where there is none.
+  static char* LikelySlot(char* bucket, uint16_t fingerprint) {
+    constexpr uint32_t kLastWord = 1u << (kWordsPerBucket - 1);
+    return bucket + 8 * std::countr_zero(LikelyWords(bucket, fingerprint) | kLastWord);
   }
   // A hint, so no slot need be looked at but those that bear the fingerprint, as it seems.
   void PrefetchItemIn(char* bucket, KeyPlace* place) const {

@@ -62,6 +62,18 @@ TEST_F(KeyPlaceTest, AFreshHintLeadsToTheKey) {
   EXPECT_EQ(table_->stats().keys, 1000u);
 }
 
+TEST_F(KeyPlaceTest, WhoLookedForTheBucketAloneFindsTheKey) {
+  Make(64 << 20);
+  PutAll(0, 20'000);  // so that buckets are nearly full, and some have overflown
+  for (int i = 0; i < 20'100; ++i) {
+    KeyPlace place{table_->HashOf(Name(i))};
+    table_->PrefetchBucket(&place);
+    EXPECT_EQ(place.slot, nullptr);
+    EXPECT_EQ(PutAt(place, Name(i), "new", Condition::kPresent), i < 20'000 ? Code::kOk : Code::kNotFound) << i;
+  }
+  EXPECT_EQ(table_->stats().keys, 20'000u);
+}
+
 TEST_F(KeyPlaceTest, OfAKeyThatIsNotThereItMakesANewOne) {
   Make(64 << 20);
   const KeyPlace place = LookAhead("key");
