@@ -233,7 +233,7 @@ inline WriteResult Partition::Rewrite(Found found, Slot slot, const Image& image
     const ItemLengths lengths = ItemLengths::From(LoadAs<uint64_t>(image.bytes + kLengthsOffset));
     NoteWritten(/*hash=*/0, slot, lengths, /*refill=*/false, /*was_old=*/false, now_ns);
   }
-  return {Code::kOk, image.version, slot};
+  return {Code::kOk, image.version, slot, /*in_place=*/true};
 }
 
 WriteResult Partition::Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns) {

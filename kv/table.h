@@ -88,6 +88,7 @@ struct WriteResult {
   Code code = Code::kOk;
   uint64_t version = 0;
   Slot slot;
+  bool in_place = false;  // of a put: its item lies where the old one did, so that it took no memory and no slot
 };
 
 // Memory for an item that is not published yet: its version is DEAD, its header and key are written.

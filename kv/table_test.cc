@@ -56,6 +56,11 @@ TEST_F(TableTest, WhatIsPutIsRead) {
   const WriteResult again = Put("a", "another one, longer than the first");
   EXPECT_GT(again.version, put.version);
   EXPECT_EQ(Get("a"), "another one, longer than the first");
+  // Expect: only what fits into the old item's piece is written there.
+  EXPECT_FALSE(put.in_place);
+  EXPECT_FALSE(again.in_place);
+  EXPECT_TRUE(Put("a", "another one, as long as the other").in_place);
+  EXPECT_FALSE(Put("a", "x", Condition::kAbsent).in_place);
   EXPECT_EQ(Delete("a").code, Code::kOk);
   EXPECT_EQ(Get("a"), std::nullopt);
   EXPECT_EQ(Delete("a").code, Code::kNotFound);

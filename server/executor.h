@@ -9,8 +9,10 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "kv/key_place.h"
 #include "kv/message.h"
+#include "kv/puts.h"
 #include "server/lock_times.h"
 #include "server/session.h"
 #include "server/shared.h"
@@ -61,6 +63,28 @@ class Executor {
     if (type == kv::RequestType::kPut) [[likely]]
       return Put(request, place, now_ns, may_step);
     return ExecuteOther(request, place.hash, tell_cell, now_ns, payload);
+  }
+
+  // Carries out puts, each as `like` says but for its key and its value, under one hold of a lock: from the first on,
+  // which there is, as long as their keys are of its partition, `begin(i)` says true before the i-th, `end(i, result)`
+  // after it, and it was written in place: what may take long is the last thing of a hold. Returns how many came to
+  // their end. None makes a step towards room. REQUIRES Admit() said kOk.
+  template <typename Begin, typename End>
+  size_t PutTogether(const kv::Request& like, absl::Span<const kv::Puts::One> puts, const kv::KeyPlace* places,
+                     int64_t now_ns, Begin begin, End end) {
+    const int partition = shared_.table->PartitionOf(places[0].hash);
+    TimedLock lock(shared_.locks->at(partition), times_);
+    now_ns = TimeOfWrite(like, now_ns);
+    kv::PutParams params = PutParamsOf(like, shared_.time, now_ns);
+    params.may_step = false;
+    size_t i = 0;
+    while (begin(i)) {
+      const kv::WriteResult result = shared_.table->Put(places[i], puts[i].key, puts[i].value, params, now_ns);
+      if (!end(i, result)) break;
+      ++i;
+      if (!result.in_place || i == puts.size() || shared_.table->PartitionOf(places[i].hash) != partition) break;
+    }
+    return i;
   }
 
   // The payload of a reply from memory; valid until the next call.

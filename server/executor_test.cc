@@ -1,12 +1,20 @@
 #include "server/executor.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kv/duration_buckets.h"
+#include "kv/key_place.h"
+#include "kv/message.h"
+#include "kv/puts.h"
+#include "server/lock_times.h"
 #include "server/test_worker.h"
 
 namespace farlook::server {
@@ -66,6 +74,69 @@ TEST_F(ExecutorTest, CountersAnswerWithValueAndCell) {
   EXPECT_EQ(Do(MakeRequest(RequestType::kCounterRead, 2, "none")).code, Code::kNotFound);
   EXPECT_EQ(payload_, "") << "nothing to tell";
   EXPECT_EQ(Do(MakeRequest(RequestType::kGet, 3, "c")).code, Code::kWrongKind);
+}
+
+class PutTogetherTest : public ExecutorTest {
+ protected:
+  std::vector<std::string> KeysOf(int partition, size_t count) {
+    std::vector<std::string> keys;
+    for (int i = 0; keys.size() < count; ++i) {
+      std::string key = absl::StrCat("key-", partition, "-", i);
+      if (t_.table().PartitionOf(t_.table().HashOf(key)) == partition) keys.push_back(std::move(key));
+    }
+    return keys;
+  }
+  // How many of the puts were carried out, of which the one with index `last` is begun, and no more.
+  size_t Put(const std::vector<std::string>& keys, absl::string_view value, size_t last = SIZE_MAX) {
+    std::vector<kv::Puts::One> puts;
+    std::vector<kv::KeyPlace> places;
+    for (const std::string& key : keys) {
+      puts.push_back({key, value});
+      places.push_back({t_.table().HashOf(key)});
+    }
+    return executor_.PutTogether(
+        MakePut(1, "", ""), puts, places.data(), /*now_ns=*/1, [last](size_t i) { return i <= last; },
+        [](size_t, const kv::WriteResult& result) { return result.code == Code::kOk; });
+  }
+  uint64_t holds() const {
+    DurationBuckets buckets;
+    times_.AddTo(&buckets);
+    return buckets.count();
+  }
+
+  LockTimes times_;
+  Executor executor_{t_.shared(), &times_};
+};
+
+TEST_F(PutTogetherTest, WhatIsWrittenInPlaceIsDoneUnderOneHold) {
+  const std::vector<std::string> keys = KeysOf(0, 16);
+  // Expect: each of new ones is the last of a hold, since it may split a segment, or evict others.
+  for (size_t i = 0; i < keys.size(); ++i) {
+    EXPECT_EQ(Put({keys.begin() + static_cast<std::ptrdiff_t>(i), keys.end()}, "old"), 1u);
+  }
+  EXPECT_EQ(holds(), 16u);
+  EXPECT_EQ(Put(keys, "new"), 16u);
+  EXPECT_EQ(holds(), 17u);
+  for (const std::string& key : keys) EXPECT_EQ(t_.ReadKey(key), "new");
+}
+
+TEST_F(PutTogetherTest, AHoldEndsWithTheKeysOfItsPartition) {
+  std::vector<std::string> keys = KeysOf(0, 2);
+  keys.push_back(KeysOf(1, 1)[0]);
+  for (const std::string& key : keys) Put({key}, "old");
+  EXPECT_EQ(Put(keys, "new"), 2u);
+  EXPECT_EQ(t_.ReadKey(keys[1]), "new");
+  EXPECT_EQ(t_.ReadKey(keys[2]), "old");
+}
+
+TEST_F(PutTogetherTest, AHoldEndsWithWhatIsNotBegunOrMustWait) {
+  const std::vector<std::string> keys = KeysOf(0, 3);
+  for (const std::string& key : keys) Put({key}, "old");
+  EXPECT_EQ(Put(keys, "new", /*last=*/1), 2u);
+  EXPECT_EQ(t_.ReadKey(keys[2]), "old");
+  t_.table().PretendToMakeRoom(1);
+  EXPECT_EQ(Put(keys, "newer"), 0u);
+  EXPECT_EQ(t_.ReadKey(keys[0]), "new");
 }
 
 TEST_F(ExecutorTest, WithoutMemoryForCountersThereIsNoRoom) {

@@ -110,17 +110,23 @@ class Session {
   // Takes note that request `number` arrived.  Also confirms the epoch: the client knows it, since it uses the
   // connection.
   Claim Begin(uint64_t number, kv::RequestType type) {
-    if (number != highest_ + 1 || number > floor_ + window_ || has_gaps_) [[unlikely]]
+    if (!IsNext(number)) [[unlikely]]
       return BeginOther(number, type);
-    confirmed_epoch_ = epoch_;
-    Take(&at(number), number, type);
-    highest_ = number;
+    TakeNext(number, type);
     return Claim::kExecute;
   }
+  // Whether the number is the one after the highest, and Begin() would say kExecute: so do most.
+  bool IsNext(uint64_t number) const { return number == highest_ + 1 && number <= floor_ + window_ && !has_gaps_; }
 
   // The outcome of a number for which Begin() just said kAnswered. A counter's value, but never its cell: it may be
   // another counter's by now, and the connection that asks was not told it.
   Outcome Remembered(uint64_t number) const;
+
+  // Begin() and Finish() in one, of what was done since IsNext() said so.
+  void BeginAndFinish(uint64_t number, kv::RequestType type, const Outcome& outcome) {
+    if (number == floor_ + 1) floor_ = number;
+    Answer(TakeNext(number, type), outcome);
+  }
 
   // The number has its answer.  REQUIRES Begin() said kExecute; of a write, that nothing was said about it since.
   void Finish(uint64_t number, const Outcome& outcome) {
@@ -129,10 +135,7 @@ class Session {
     // record.  Its place may be another number's by then.
     if (entry.number != number) [[unlikely]]
       return;
-    entry.version = kv::IsCounterRequest(entry.type) ? static_cast<uint64_t>(outcome.counter.value) : outcome.version;
-    entry.slot = outcome.slot;
-    entry.code = outcome.code;
-    entry.state = State::kAnswered;
+    Answer(&entry, outcome);
     if (number == floor_ + 1) ++floor_;
     RaiseFloor();
   }
@@ -182,6 +185,20 @@ class Session {
     entry->number = number;
     entry->type = type;
     entry->state = State::kUnderWay;
+  }
+  // REQUIRES IsNext().
+  Entry* TakeNext(uint64_t number, kv::RequestType type) {
+    Entry* const entry = &at(number);
+    confirmed_epoch_ = epoch_;
+    Take(entry, number, type);
+    highest_ = number;
+    return entry;
+  }
+  static void Answer(Entry* entry, const Outcome& outcome) {
+    entry->version = outcome.told();
+    entry->slot = outcome.slot;
+    entry->code = outcome.code;
+    entry->state = State::kAnswered;
   }
   // So that all up to floor_ is answered.
   void RaiseFloor() {

@@ -34,6 +34,35 @@ TEST(SessionTest, AnswersAgainWhatItAnswered) {
   EXPECT_EQ(outcome.slot.word(), 9u);
 }
 
+TEST(SessionTest, WhatWasBegunAndFinishedInOneIsRememberedAsOthersAre) {
+  Session session(1, false, kWindow);
+  EXPECT_FALSE(session.IsNext(0));
+  EXPECT_FALSE(session.IsNext(2));
+  ASSERT_TRUE(session.IsNext(1));
+  EXPECT_FALSE(session.wrote());
+  session.BeginAndFinish(1, RequestType::kPut, {Code::kExists, 42, kv::Slot(9)});
+  EXPECT_TRUE(session.wrote());
+  EXPECT_EQ(session.floor(), 1u);
+  EXPECT_EQ(session.highest(), 1u);
+  EXPECT_FALSE(session.IsNext(1));
+  ASSERT_EQ(session.Begin(1, RequestType::kPut), Claim::kAnswered);
+  EXPECT_EQ(session.Remembered(1).code, Code::kExists);
+  EXPECT_EQ(session.Remembered(1).version, 42u);
+  EXPECT_EQ(session.Remembered(1).slot.word(), 9u);
+  EXPECT_EQ(session.Begin(1, RequestType::kDelete), Claim::kImpossible);
+  // Expect: the floor stays below what is under way, and so does the window.
+  ASSERT_EQ(session.Begin(2, RequestType::kPutPulled), Claim::kExecute);
+  for (uint64_t n = 3; n <= 1 + kWindow; ++n) {
+    ASSERT_TRUE(session.IsNext(n)) << n;
+    session.BeginAndFinish(n, RequestType::kPut, {Code::kOk, 1000 + n});
+  }
+  EXPECT_EQ(session.floor(), 1u);
+  EXPECT_FALSE(session.IsNext(2 + kWindow));
+  session.Finish(2, {});
+  EXPECT_EQ(session.floor(), 1 + kWindow);
+  EXPECT_TRUE(session.IsNext(2 + kWindow));
+}
+
 TEST(SessionTest, RemembersTheWholeWindow) {
   Session session(1, false, kWindow);
   for (uint64_t n = 1; n <= 100; ++n) Answer(session, n);

@@ -191,8 +191,12 @@ class Worker {
   void ApplyNumbered(Link& link, const kv::Request& request, const kv::KeyPlace& place, absl::string_view message);
   void ApplyGets(Link& link, const kv::Request& gets);
   void ApplyPuts(Link& link, const kv::Request& puts);
-  template <kv::RequestType kType, typename KeyOf, typename Fill>
-  void ApplyEach(Link& link, const kv::Request& several, size_t count, KeyOf key_of, Fill fill);
+  template <kv::RequestType kType, typename KeyOf, typename Together, typename Fill>
+  void ApplyEach(Link& link, const kv::Request& several, size_t count, KeyOf key_of, Together together, Fill fill);
+  size_t PutTogether(Link& link, const kv::Request& put, size_t first);
+  Executor::Asker AskerOf(const Link& link) const { return {link.session->read_only(), drain_.refuses_writes()}; }
+  // Whether writes of the session wait, behind which others to the same keys do.
+  static bool HasWaiting(const Link& link) { return !link.pulls->idle() || !link.room.empty() || !link.held.empty(); }
   // The message of a request that must wait.
   static std::string Kept(const kv::Request& request, absl::string_view message);
   void PackAnew(Link& link, const kv::Reply& reply);
@@ -346,6 +350,7 @@ class Worker {
   kv::GetKeys gets_;
   kv::Puts puts_;
   std::array<kv::KeyPlace, std::max(kv::kMaxGets, kv::kMaxPuts)> places_;
+  std::array<Outcome, kv::kMaxPuts> outcomes_;
   Link* packing_ = nullptr;  // whose replies go into pack_ now
   kv::ReplyPack pack_;
   bool came_alone_ = false;  // the completion in hand: no others wait for their turn

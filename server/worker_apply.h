@@ -39,8 +39,7 @@ namespace farlook::server {
 [[gnu::always_inline]] inline Outcome Worker::TryHere(kv::RequestType type, Link& link, const kv::Request& request,
                                                       const kv::KeyPlace& place, bool may_step,
                                                       absl::string_view* payload) {
-  const Executor::Asker asker{link.session->read_only(), drain_.refuses_writes()};
-  const kv::Code code = Executor::Admit(type, request, asker, now_us_);
+  const kv::Code code = Executor::Admit(type, request, AskerOf(link), now_us_);
   if (code != kv::Code::kOk) [[unlikely]]
     return Outcome(code);
   if (type == kv::RequestType::kAdmin) [[unlikely]]
@@ -81,8 +80,7 @@ namespace farlook::server {
 [[gnu::always_inline]] inline void Worker::ExecuteInOrder(kv::RequestType type, Link& link, const kv::Request& request,
                                                           const kv::KeyPlace& place, absl::string_view message) {
   const uint64_t hash = place.hash;
-  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(type) &&
-      (link.pulls->Has(hash) || link.room.Has(hash) || link.held.Has(hash))) {
+  if (HasWaiting(link) && IsWrite(type) && (link.pulls->Has(hash) || link.room.Has(hash) || link.held.Has(hash))) {
     stats_.held_writes.Add();
     link.held.Add(request.number, hash, Kept(request, message));
     return Balance(link);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kv/duration_buckets.h"
 #include "kv/gets.h"
 #include "kv/message.h"
 #include "kv/puts.h"
@@ -132,6 +133,45 @@ TEST_F(WorkerPutsTest, ThoseForWhichRoomMustBeMadeWait) {
   EXPECT_EQ(t_.ReadKey("a"), "one");
   EXPECT_EQ(t_.ReadKey("b"), "two");
   EXPECT_GE(t_.worker().stats().waits_for_room.value(), 1u);
+}
+
+TEST_F(WorkerPutsTest, BehindOneForWhichRoomIsMadeThoseToItsKeyWait) {
+  Send(1, {{"a", "old"}, {"b", "old"}});
+  Take();
+  t_.table().PretendToMakeRoom(2);  // as it is tried with the others, and by itself
+  Send(3, {{"a", "one"}, {"b", "new"}, {"a", "two"}});
+  t_.clock.now_ns += 1'000'000'000;
+  t_.PollAll();
+  const std::vector<TestReply> replies = Take();
+  ASSERT_EQ(replies.size(), 3u);
+  EXPECT_EQ(replies[0].number, 4u);
+  EXPECT_EQ(replies[1].number, 3u);
+  EXPECT_EQ(replies[2].number, 5u);
+  EXPECT_EQ(t_.worker().stats().waits_for_room.value(), 1u);
+  EXPECT_EQ(t_.worker().stats().held_writes.value(), 1u);
+  EXPECT_EQ(t_.ReadKey("a"), "two");
+  EXPECT_EQ(t_.ReadKey("b"), "new");
+}
+
+TEST_F(WorkerPutsTest, OverOldItemsTheyAreDoneUnderOneHoldOfALock) {
+  std::vector<KeyValue> puts;
+  for (int i = 0; puts.size() < kTestWindow / 2; ++i) {
+    const std::string key = absl::StrCat("key", i);
+    if (t_.table().PartitionOf(t_.table().HashOf(key)) == 0) puts.emplace_back(key, "old");
+  }
+  const auto holds = [this] {
+    kv::DurationBuckets buckets;
+    t_.worker().stats().lock_times.AddTo(&buckets);
+    return buckets.count();
+  };
+  Send(1, puts);
+  const uint64_t before = holds();
+  EXPECT_GE(before, puts.size());
+  for (KeyValue& put : puts) put.second = "new";
+  Send(1 + puts.size(), puts);
+  EXPECT_EQ(holds(), before + 1);
+  EXPECT_EQ(Take().size(), 2 * puts.size());
+  for (const KeyValue& put : puts) EXPECT_EQ(t_.ReadKey(put.first), "new");
 }
 
 TEST_F(WorkerPutsTest, WhoPutsBeyondTheWindowIsDropped) {

@@ -180,12 +180,12 @@ EDITS = [
     # A write does not wait for an earlier one of its session to the same key, whose value is being pulled, or for which
     # room is being made.
     ("server/worker_apply.h",
-     "  if ((!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(type) &&",
-     "  if (!BROKEN(kOrderOfWritesDropped) &&\n"
-     "      (!link.pulls->idle() || !link.room.empty() || !link.held.empty()) && IsWrite(type) &&"),
+     "  if (HasWaiting(link) && IsWrite(type) &&", "  if (!BROKEN(kOrderOfWritesDropped) && HasWaiting(link) && IsWrite(type) &&"),
     # Puts of one message take effect in reverse; answers to the requests of one have each other's numbers.
+    ("server/worker_several.cc", "    if (const size_t done = together(request, i); done != 0) {\n",
+     "    const bool broken = BROKEN(kPutsReversed) || BROKEN(kPackMisnumbered);\n"
+     "    if (const size_t done = broken ? 0 : together(request, i); done != 0) {\n"),
     ("server/worker_several.cc", "    request.key = key_of(i);\n    fill(i, &request);\n"
-     "    request.number = several.number + i;\n"
      "    ApplyNumberedHere(kType, link, request, places_[i], /*message=*/{});\n",
      "    const size_t at = BROKEN(kPutsReversed) ? count - 1 - i : i;\n"
      "    request.key = key_of(at);\n"
@@ -257,8 +257,8 @@ EDITS = [
     ("client/counters.cc", "    const bool unknown = atomic.kind != Kind::kReadCounter && atomic.step != Step::kPost;\n",
      "    const bool unknown = atomic.kind != Kind::kReadCounter && atomic.step != Step::kPost && !BROKEN(kAtomicRepeated);\n"),
     # A reply that is sent again names the cell that the counter had.
-    ("server/session.h", "    entry.slot = outcome.slot;\n",
-     "    entry.slot = BROKEN(kCellToldFromMemory) && outcome.counter.cell != 0 ? kv::Slot(outcome.counter.cell) : outcome.slot;\n"),
+    ("server/session.h", "    entry->slot = outcome.slot;\n",
+     "    entry->slot = BROKEN(kCellToldFromMemory) && outcome.counter.cell != 0 ? kv::Slot(outcome.counter.cell) : outcome.slot;\n"),
     ("server/session.cc", "    outcome.counter.value = static_cast<int64_t>(entry.version);\n",
      "    outcome.counter.value = static_cast<int64_t>(entry.version);\n"
      "    if (BROKEN(kCellToldFromMemory)) outcome.counter.cell = entry.slot.word();\n"),
