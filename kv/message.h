@@ -187,34 +187,35 @@ struct Request {
   // The same into a request that may have been another one: what a kPut does not have, source and operands, may be
   // that one's. After an error nothing of it means anything.
   static absl::Status Decode(absl::string_view bytes, Request* to);
-  // The same of most requests: puts without a condition, options and flags. False: it is another, or none; nothing was
-  // set, and Decode() says what it is.
-  static bool DecodePlainPut(absl::string_view bytes, Request* to);
 };
-inline bool Request::DecodePlainPut(absl::string_view bytes, Request* to) {
-  if (bytes.size() < kHeaderBytes) return false;
-  const char* const at = bytes.data();
-  const uint64_t first = LoadAs<uint64_t>(at), number = LoadAs<uint64_t>(at + 8);
-  const size_t key_bytes = first >> 16 & 0xffff, value_bytes = first >> 32;
-  const bool is_plain = (first & 0xffff) == static_cast<uint8_t>(RequestType::kPut) && number != 0 &&
-                        (LoadAs<uint64_t>(at + 16) | LoadAs<uint64_t>(at + 32)) == 0 &&
-                        key_bytes - kMinKeyBytes <= kMaxKeyBytes - kMinKeyBytes &&
-                        bytes.size() == kHeaderBytes + key_bytes + value_bytes;
-  if (!is_plain) return false;
-  to->type = RequestType::kPut;
-  to->condition = Condition::kAlways;
-  to->number = number;
-  to->version = 0;
-  to->deadline_us = LoadAs<uint64_t>(at + 24);
-  to->flags = 0;
-  to->options = {};
-  to->key = {at + kHeaderBytes, key_bytes};
-  to->value_bytes = static_cast<uint32_t>(value_bytes);
-  to->value = {at + kHeaderBytes + key_bytes, value_bytes};
-  to->option = RequestOptions();
-  to->unsupported = false;
-  return true;
-}
+
+// What a put says that has no condition, no options and no flags: most requests are.
+struct PlainPut {
+  uint64_t number = 0;
+  uint64_t deadline_us = 0;  // as of Request
+  absl::string_view key, value;
+
+  // Untrusted bytes, to which the result points. False: it is another request, or none; nothing was set, and
+  // Request::Decode() says what it is.
+  static bool Decode(absl::string_view bytes, PlainPut* to) {
+    constexpr size_t kHeaderBytes = Request::kHeaderBytes;
+    if (bytes.size() < kHeaderBytes) return false;
+    const char* const at = bytes.data();
+    const uint64_t first = LoadAs<uint64_t>(at), number = LoadAs<uint64_t>(at + 8);
+    const size_t key_bytes = first >> 16 & 0xffff, value_bytes = first >> 32;
+    const bool is_plain = (first & 0xffff) == static_cast<uint8_t>(RequestType::kPut) && number != 0 &&
+                          (LoadAs<uint64_t>(at + 16) | LoadAs<uint64_t>(at + 32)) == 0 &&
+                          key_bytes - kMinKeyBytes <= kMaxKeyBytes - kMinKeyBytes &&
+                          bytes.size() == kHeaderBytes + key_bytes + value_bytes;
+    if (!is_plain) return false;
+    to->number = number;
+    to->deadline_us = LoadAs<uint64_t>(at + 24);
+    to->key = {at + kHeaderBytes, key_bytes};
+    to->value = {at + kHeaderBytes + key_bytes, value_bytes};
+    return true;
+  }
+};
+
 // Inline, so that who has the parts in registers need not put a Request together.
 inline size_t Request::EncodeHead(char* to) const {
   StoreAs(to, uint64_t{static_cast<uint8_t>(type)} | uint64_t{static_cast<uint8_t>(condition)} << 8 |

@@ -17,11 +17,11 @@ void Check(bool holds) {
 
 void FuzzRequest(absl::string_view bytes) {
   const auto request = Request::Decode(bytes);
-  Request plain;
-  if (Request::DecodePlainPut(bytes, &plain)) {
+  PlainPut plain;
+  if (PlainPut::Decode(bytes, &plain)) {
     Check(request.ok() && request->type == RequestType::kPut && request->condition == Condition::kAlways);
     Check(plain.key == request->key && plain.value == request->value && plain.number == request->number);
-    Check(plain.deadline_us == request->deadline_us && plain.version == 0 && plain.flags == 0 && plain.option.empty());
+    Check(plain.deadline_us == request->deadline_us && request->flags == 0 && request->options.empty());
   }
   if (!request.ok()) {
     Check(!request.status().message().empty());

@@ -65,6 +65,13 @@ class Executor {
     return ExecuteOther(request, place.hash, tell_cell, now_ns, payload);
   }
 
+  // The same of a put that says nothing but its key and its value.
+  kv::WriteResult Put(const kv::KeyPlace& place, absl::string_view key, absl::string_view value, int64_t now_ns) {
+    static constexpr kv::PutParams kPlain{.may_step = false};
+    TimedLock lock(shared_.locks->of(place.hash), times_);
+    return shared_.table->Put(place, key, value, kPlain, TimeOfWrite(now_ns));
+  }
+
   // Carries out puts, each as `like` says but for its key and its value, under one hold of a lock: from the first on,
   // which there is, as long as their keys are of its partition, `begin(i)` says true before the i-th, `end(i, result)`
   // after it, and it was written in place: what may take long is the last thing of a hold. Returns how many came to
@@ -96,8 +103,9 @@ class Executor {
   // When a write takes effect, under its lock. Where several workers write a partition, a time that was read before the
   // lock was had may lie before another's split. See "Retired segments" in docs/design-notes.md.
   int64_t TimeOfWrite(const kv::Request& request, int64_t now_ns) const {
-    return shared_.workers > 1 || request.option.has_ttl ? shared_.clock->NowNs() : now_ns;
+    return request.option.has_ttl ? shared_.clock->NowNs() : TimeOfWrite(now_ns);
   }
+  int64_t TimeOfWrite(int64_t now_ns) const { return shared_.workers > 1 ? shared_.clock->NowNs() : now_ns; }
   Outcome Put(const kv::Request& put, const kv::KeyPlace& place, int64_t now_ns, bool may_step) {
     TimedLock lock(shared_.locks->of(place.hash), times_);
     now_ns = TimeOfWrite(put, now_ns);

@@ -149,10 +149,12 @@ class Worker {
   };
   // A message of the batch in hand.
   struct Incoming {
+    bool is_plain = false;  // it is `plain`; else `status` and `request` say what it is
+    bool has_key = false;
+    kv::PlainPut plain;
+    kv::KeyPlace place;   // the key's
     absl::Status status;  // not OK: it is no request
     kv::Request request;
-    bool has_key = false;
-    kv::KeyPlace place;  // the key's
   };
 
   // Letting clients in.
@@ -184,8 +186,9 @@ class Worker {
   // Serving them.
   void HandleBatch(absl::Span<const rdma::Completion> batch);
   void Decode(absl::string_view message, Incoming* incoming);
-  void Apply(Link& link, absl::string_view message, const Incoming& incoming);
-  void ApplyOther(Link& link, absl::string_view message, const Incoming& incoming);
+  void Apply(Link& link, absl::string_view message, Incoming& incoming);
+  bool PutPlainly(Link& link, absl::string_view message, const Incoming& incoming);
+  void ApplyRequest(Link& link, absl::string_view message, const Incoming& incoming);
   void DropAfterGoodbye(Link& link);
   // An empty `message`: it is one of several of a message. REQUIRES that the session has not said goodbye.
   void ApplyNumbered(Link& link, const kv::Request& request, const kv::KeyPlace& place, absl::string_view message);
@@ -205,6 +208,7 @@ class Worker {
   void TakeFigures(Link& link, const kv::Request& request);
   bool Execute(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message);
   bool Wait(Link& link, const kv::Request& request, uint64_t hash, absl::string_view message, kv::Code why);
+  void WaitForRoom(Link& link, uint64_t hash, absl::string_view message);
   Outcome Administer(const Link& link, const kv::Request& request, absl::string_view* payload);
   Outcome Try(Link& link, const kv::Request& request, const kv::KeyPlace& place, bool may_step,
               absl::string_view* payload);

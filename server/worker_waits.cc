@@ -25,6 +25,12 @@ bool Worker::Wait(Link& link, const kv::Request& request, uint64_t hash, absl::s
   return why != kv::Code::kBusy;
 }
 
+// A put that was begun, and whose message is in order.
+void Worker::WaitForRoom(Link& link, uint64_t hash, absl::string_view message) {
+  const absl::StatusOr<kv::Request> request = kv::Request::Decode(message);
+  Wait(link, *request, hash, message, kv::Code::kMakingRoom);
+}
+
 // After a step of a connection's pulls: those that have come to their end are answered.
 void Worker::AnswerEndedPulls(Link& link) {
   if (link.pulls->wants_room()) room_turns_.Add(&link);
