@@ -191,16 +191,19 @@ void Worker::ApplyRequest(Link& link, absl::string_view message, const Incoming&
 void Worker::DropAfterGoodbye(Link& link) { Drop(link, "a request after the goodbye"); }
 
 void Worker::HandleBatch(absl::Span<const rdma::Completion> batch) {
+  // One that is alone would wait for its bucket between the passes, and has nothing else to do meanwhile.
+  if (batch.size() == 1 && batch[0].opcode == rdma::Opcode::kReceive) [[likely]] {
+    const absl::string_view message(batch[0].message.data(), batch[0].message.size());
+    Decode(message, &incoming_[0]);
+    return Apply(Link::Of(*batch[0].connection), message, incoming_[0]);
+  }
   for (size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].opcode != rdma::Opcode::kReceive) continue;
     Decode({batch[i].message.data(), batch[i].message.size()}, &incoming_[i]);
   }
-  // One that is alone would wait for its bucket here, and has nothing else to do before it is carried out.
-  if (batch.size() > 1) {
-    for (size_t i = 0; i < batch.size(); ++i) {
-      if (batch[i].opcode == rdma::Opcode::kReceive && incoming_[i].has_key) {
-        shared_.table->PrefetchItem(&incoming_[i].place);
-      }
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (batch[i].opcode == rdma::Opcode::kReceive && incoming_[i].has_key) {
+      shared_.table->PrefetchItem(&incoming_[i].place);
     }
   }
   for (size_t i = 0; i < batch.size(); ++i) {
