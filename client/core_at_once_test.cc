@@ -122,11 +122,7 @@ TEST_F(AtOnceTest, WhatIsTornIsReadAgain) {
 
 TEST_F(AtOnceTest, WhatExpiresAndWhatDoesNotFitIsJudgedOfTheSameRead) {
   ConnectWarm();
-  auto put = std::make_unique<OwnedOperation>(Kind::kPut, "17", "short-lived");
-  put->operation.ttl_ms = 50;
-  core_->Start(&put->operation);
-  Poll();
-  ASSERT_TRUE(put->status().ok()) << put->status();
+  PutFor(/*ttl_ms=*/50, "17", "short-lived");
   const uint64_t reads = network_.reads;
   auto get = Begin(Kind::kGet, "17");
   EXPECT_TRUE(get->status().ok()) << get->status();

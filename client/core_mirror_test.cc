@@ -250,11 +250,7 @@ TEST_F(CoreMirrorTest, WhatIsFoundAtFirstCountsAsAnyOther) {
 
 TEST_F(CoreMirrorTest, WhatExpiresIsJudgedByTheLookup) {
   Connect();
-  auto put = std::make_unique<OwnedOperation>(Kind::kPut, "17", "short-lived");
-  put->operation.ttl_ms = 50;
-  core_->Start(&put->operation);
-  Poll();
-  ASSERT_TRUE(put->status().ok()) << put->status();
+  PutFor(/*ttl_ms=*/50, "17", "short-lived");
   const uint64_t reads = network_.reads;
   EXPECT_EQ(Get("17"), "short-lived");
   EXPECT_EQ(network_.reads, reads + 1) << "the writer remembers where it lies";

@@ -97,6 +97,14 @@ class CoreTest : public testing::Test {
     EXPECT_TRUE(owned->done());
     return owned;
   }
+  // And for one of an item that expires.
+  void PutFor(int64_t ttl_ms, absl::string_view key, absl::string_view value) {
+    OwnedOperation put(Kind::kPut, key, value);
+    put.operation.ttl_ms = ttl_ms;
+    core_->Start(&put.operation);
+    Poll();
+    ASSERT_TRUE(put.status().ok()) << put.status();
+  }
   std::string Get(absl::string_view key) {
     auto get = Do(Kind::kGet, key);
     return get->status().ok() ? get->result : get->status().ToString();

@@ -151,6 +151,18 @@ ConformanceTest::Pair ConformanceTest::Connect(Queue* client, absl::string_view 
   return pair;
 }
 
+ConformanceTest::Reader ConformanceTest::NewReader() {
+  StartServer();
+  Reader reader;
+  reader.client = NewClient();
+  reader.pair = Connect(reader.client.get());
+  reader.buffer = NewBuffer(reader.client.get(), 4096);
+  reader.to = reader.buffer->bytes().data();
+  EXPECT_EQ(Read(reader.client.get(), reader.pair.client.get(), reader.to, 64, table_.address, table_.rkey),
+            WcStatus::kSuccess);
+  return reader;
+}
+
 bool ConformanceTest::PumpUntil(Queue* client, const std::function<bool()>& done) {
   const int64_t end_ns = GetParam().clock->NowNs() + kBoundMs * 1'000'000;
   while (!done()) {

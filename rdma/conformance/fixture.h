@@ -108,6 +108,16 @@ class ConformanceTest : public testing::TestWithParam<Backend> {
   };
   Pair Connect(Queue* client, absl::string_view hello = "hello", absl::string_view welcome = "welcome");
 
+  // A client and its connection, over which it has READ to memory of its own: a backend need do the first READ not at
+  // once.
+  struct Reader {
+    std::unique_ptr<Queue> client;
+    Pair pair;
+    std::unique_ptr<Buffer> buffer;
+    char* to = nullptr;  // the buffer's, of 4096 bytes at least
+  };
+  Reader NewReader();
+
   // The next client at the listener; `client` is pumped, as connecting may need its Poll().
   std::unique_ptr<ConnectionRequest> NextRequest(Queue* client);
 

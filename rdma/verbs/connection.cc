@@ -98,8 +98,8 @@ bool VerbsConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_
 
 AtOnce VerbsConnection::ReadAtOnce(uint64_t wr_id, const Sge& to, uint64_t remote_address, uint32_t rkey,
                                    uint32_t looks) {
-  if (ABSL_PREDICT_FALSE(state_ != State::kConnected || !table_->quiet() || device_->has_backlog() ||
-                         !live_->ReadAlone(to, remote_address, rkey))) {
+  if (ABSL_PREDICT_FALSE(state_ != State::kConnected || !capabilities_.reads_at_once || !table_->quiet() ||
+                         device_->has_backlog() || !live_->ReadAlone(to, remote_address, rkey))) {
     return AtOnce::kNo;
   }
   ibv_wc completion;
