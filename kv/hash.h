@@ -49,6 +49,11 @@ class Hasher {
   }
   uint64_t operator()(absl::string_view bytes) const { return (*this)(bytes.data(), bytes.size()); }
 
+  // The same where the first word is `first`, whatever lies there. REQUIRES TakesFirstWord(bytes).
+  uint64_t operator()(uint64_t first, const char* data, size_t bytes) const { return HashMiddling(data, bytes, first); }
+  // Up to 32 bytes there is another formula, and up to 39 two rounds have a byte of the first word.
+  static constexpr bool TakesFirstWord(size_t bytes) { return bytes - 40 <= 240 - 40; }
+
   // The hash of two pieces of memory as if they were one.
   uint64_t operator()(absl::string_view head, absl::string_view tail) const {
     XXH3_state_t state;
@@ -85,29 +90,36 @@ class Hasher {
   static constexpr size_t kFirstRounds = 8, kLastRound = 240 / 16;
   static constexpr uint64_t kPrime = 0x9e37'79b1'85eb'ca87;
 
-  static uint64_t Mix(const char* from, const Mixed& mixed) {
+  static uint64_t Mix(const char* from, const Mixed& mixed) { return Mix(LoadAs<uint64_t>(from), from, mixed); }
+  static uint64_t Mix(uint64_t first, const char* from, const Mixed& mixed) {
     __extension__ using Wide = unsigned __int128;
-    const Wide product =
-        static_cast<Wide>(LoadAs<uint64_t>(from) ^ mixed.low) * (LoadAs<uint64_t>(from + 8) ^ mixed.high);
+    const Wide product = static_cast<Wide>(first ^ mixed.low) * (LoadAs<uint64_t>(from + 8) ^ mixed.high);
     return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
   }
   static uint64_t Avalanche(uint64_t hash) {
     hash = (hash ^ hash >> 37) * 0x1656'6791'9e37'79f9;
     return hash ^ hash >> 32;
   }
-  [[gnu::noinline]] uint64_t HashMiddling(const char* from, size_t bytes) const {
+  // `first`: nothing, or the word that counts in the place of that at `from`.
+  template <typename... First>
+  [[gnu::noinline]] uint64_t HashMiddling(const char* from, size_t bytes, First... first) const {
+    const auto round = [&](size_t i, size_t mixed) {
+      uint64_t word = LoadAs<uint64_t>(from + 16 * i);
+      if constexpr (sizeof...(first) == 1) word = i == 0 ? (first, ...) : word;
+      return Mix(word, from + 16 * i, mixed_[mixed]);
+    };
     uint64_t sum = bytes * kPrime;
     if (bytes <= 128) {
       const char* const end = from + bytes;
 #pragma GCC unroll 4
       for (size_t i = 0; i < kFirstRounds / 2; ++i) {
-        sum += Mix(from + 16 * i, mixed_[2 * i]) + Mix(end - 16 * (i + 1), mixed_[2 * i + 1]);
+        sum += round(i, 2 * i) + Mix(end - 16 * (i + 1), mixed_[2 * i + 1]);
         if (bytes <= 32 * (i + 1)) break;
       }
       return Avalanche(sum);
     }
 #pragma GCC unroll 8
-    for (size_t i = 0; i < kFirstRounds; ++i) sum += Mix(from + 16 * i, mixed_[i]);
+    for (size_t i = 0; i < kFirstRounds; ++i) sum += round(i, i);
     sum = Avalanche(sum);
     for (size_t i = kFirstRounds; i < bytes / 16; ++i) sum += Mix(from + 16 * i, mixed_[i]);
     return Avalanche(sum + Mix(from + bytes - 16, mixed_[kLastRound]));

@@ -41,5 +41,19 @@ TEST(Hasher, TwoPiecesHashAsOne) {
   }
 }
 
+TEST(Hasher, TheFirstWordMayComeFromElsewhere) {
+  const Hasher hasher(42);
+  size_t taken = 0;
+  for (size_t bytes = 0; bytes <= 2000; ++bytes) {
+    if (!Hasher::TakesFirstWord(bytes)) continue;
+    ++taken;
+    const std::string data = RandomBytes(bytes, bytes);
+    std::string others = data;
+    for (size_t i = 0; i < 8; ++i) others[i] = static_cast<char>(~others[i]);
+    ASSERT_EQ(hasher(LoadAs<uint64_t>(data.data()), others.data(), bytes), hasher(data)) << bytes;
+  }
+  EXPECT_EQ(taken, 240u - 39u);
+}
+
 }  // namespace
 }  // namespace farlook::kv

@@ -92,6 +92,12 @@ inline uint64_t ItemChecksum(const Hasher& hasher, const char* item, uint64_t it
   return hasher(item + kVersionOffset, item_bytes - kVersionOffset);
 }
 
+// The same of one that is put together where its version must say DEAD. REQUIRES HasChecksumApart(item_bytes).
+inline uint64_t ItemChecksumApart(const Hasher& hasher, uint64_t version, const char* item, uint64_t item_bytes) {
+  return hasher(version, item + kVersionOffset, item_bytes - kVersionOffset);
+}
+constexpr bool HasChecksumApart(uint64_t item_bytes) { return Hasher::TakesFirstWord(item_bytes - kVersionOffset); }
+
 // Whether CheckItem() would say kValid, of a value that never expires; in fewer instructions, and false where that
 // takes more. Sets `*version` and `*value` if so. REQUIRES bytes >= kItemHeaderBytes, and `key` has a key's length.
 inline bool IsPlainItem(const Hasher& hasher, const char* item, uint64_t bytes, absl::string_view key,

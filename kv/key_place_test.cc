@@ -32,7 +32,7 @@ class KeyPlaceTest : public TableFixture {
   Code PutAt(const KeyPlace& place, const std::string& key, const std::string& value, Condition condition) {
     PutParams params;
     params.condition = condition;
-    return table_->Put(place, key, value, params, now_ns_).code;
+    return table_->Put(place, {key, value}, params, now_ns_).code;
   }
   void PutAll(int from, int to) {
     for (int i = from; i < to; ++i) {

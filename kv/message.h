@@ -189,11 +189,16 @@ struct Request {
   static absl::Status Decode(absl::string_view bytes, Request* to);
 };
 
+// What a put is of; both point to the caller's memory.
+struct KeyValue {
+  absl::string_view key, value;
+};
+
 // What a put says that has no condition, no options and no flags: most requests are.
 struct PlainPut {
+  KeyValue item;
   uint64_t number = 0;
   uint64_t deadline_us = 0;  // as of Request
-  absl::string_view key, value;
 
   // Untrusted bytes, to which the result points. False: it is another request, or none; nothing was set, and
   // Request::Decode() says what it is.
@@ -210,8 +215,8 @@ struct PlainPut {
     if (!is_plain) return false;
     to->number = number;
     to->deadline_us = LoadAs<uint64_t>(at + 24);
-    to->key = {at + kHeaderBytes, key_bytes};
-    to->value = {at + kHeaderBytes + key_bytes, value_bytes};
+    to->item.key = {at + kHeaderBytes, key_bytes};
+    to->item.value = {at + kHeaderBytes + key_bytes, value_bytes};
     return true;
   }
 };

@@ -20,7 +20,7 @@ void FuzzRequest(absl::string_view bytes) {
   PlainPut plain;
   if (PlainPut::Decode(bytes, &plain)) {
     Check(request.ok() && request->type == RequestType::kPut && request->condition == Condition::kAlways);
-    Check(plain.key == request->key && plain.value == request->value && plain.number == request->number);
+    Check(plain.item.key == request->key && plain.item.value == request->value && plain.number == request->number);
     Check(plain.deadline_us == request->deadline_us && request->flags == 0 && request->options.empty());
   }
   if (!request.ok()) {

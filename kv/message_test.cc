@@ -68,8 +68,8 @@ TEST(Request, APlainPutIsDecodedAsEachRequestIs) {
       EXPECT_FALSE(request->unsupported);
       EXPECT_EQ(plain.number, request->number);
       EXPECT_EQ(plain.deadline_us, request->deadline_us);
-      EXPECT_EQ(plain.key, request->key);
-      EXPECT_EQ(plain.value, request->value);
+      EXPECT_EQ(plain.item.key, request->key);
+      EXPECT_EQ(plain.item.value, request->value);
     }
   }
   // Any deadline, any key and value, any number but 0; of the other bytes those that there were.

@@ -9,7 +9,8 @@
 namespace farlook::kv {
 namespace {
 
-// Up to this size an item is put together in private memory, so that its checksum is taken from there.
+// Up to this size an item is put together before it is stored where it will be, so that its checksum is taken from
+// there.
 constexpr uint64_t kScratchBytes = 8192;
 
 // The largest piece that is written in place.
@@ -212,28 +213,9 @@ void Partition::RemoveExpired(Found found, Merging merging, int64_t now_ns) {
 inline void Partition::StoreDead(char* to, const Image& image) {
   StoreWord(to + kVersionOffset, image.version | kDeadBit);
   StoreWord(to + kChecksumOffset, image.checksum);
-  StoreWord(to + kLengthsOffset, LoadAs<uint64_t>(image.bytes + kLengthsOffset));
+  StoreWord(to + kLengthsOffset, image.lengths);
   StoreGranules(to + kItemHeaderBytes, image.bytes + kItemHeaderBytes, image.size - kItemHeaderBytes);
   StoreWord(to + kExpiryOffset, image.expiry);
-}
-
-// Writes the item where the old one is. Were the server to end in between, the redo piece has what the piece should
-// have: so the copy is whole before the target says for which piece it is, and bears DEAD, since a reader may look
-// there.
-inline WriteResult Partition::Rewrite(Found found, Slot slot, const Image& image, bool must_live, int64_t now_ns) {
-  StoreWord(marks_ + kRedoTarget, 0);
-  StoreDead(redo_, image);
-  StoreWord(marks_ + kRedoTarget, slot.word());
-  if (must_live && !Kill(found, must_live, now_ns)) return {Code::kNotFound, 0, Slot()};
-  value_bytes_ += LoadAs<uint32_t>(image.bytes + kLengthsOffset + 4) - uint64_t{found.lengths().value_bytes};
-  StoreDead(found.item, image);
-  StoreWord(found.item + kVersionOffset, image.version);  // here it takes effect
-  rewrites_ += 1;
-  if (eviction_ != nullptr) [[unlikely]] {
-    const ItemLengths lengths = ItemLengths::From(LoadAs<uint64_t>(image.bytes + kLengthsOffset));
-    NoteWritten(/*hash=*/0, slot, lengths, /*refill=*/false, /*was_old=*/false, now_ns);
-  }
-  return {Code::kOk, image.version, slot, /*in_place=*/true};
 }
 
 WriteResult Partition::Publish(const Reservation& reservation, const PutParams& params, int64_t now_ns) {
@@ -270,23 +252,63 @@ WriteResult Partition::Publish(const Reservation& reservation, const PutParams& 
   return Noted(reservation.hash, params.expiry_ms, result);
 }
 
-// The item as it will be, in private memory.
-inline Partition::Image Partition::Compose(absl::string_view key, absl::string_view value, ItemLengths lengths,
-                                           uint64_t expiry_ms) {
-  char* s = scratch_.data();
+// The item as it will be, put together in `to`: in private memory, or, kDead, where a reader may look.
+template <bool kDead>
+inline Partition::Image Partition::Compose(char* to, const KeyValue& item, ItemLengths lengths, uint64_t expiry_ms) {
   Image image;
-  image.bytes = s;
-  image.size = ItemBytes(key.size(), value.size());
+  image.bytes = to;
+  image.lengths = lengths.word();
+  image.size = ItemBytes(item.key.size(), item.value.size());
   image.version = NextVersion();
   image.expiry = ExpiryWord(image.version, expiry_ms);
-  StoreAs(s + kVersionOffset, image.version);
-  StoreAs(s + kLengthsOffset, lengths.word());
+  StoreWord(to + kVersionOffset, image.version | (kDead ? kDeadBit : 0));
+  StoreWord(to + kLengthsOffset, image.lengths);
   // The padding; before the key, which may cover all of it.
-  StoreAs(s + ValueOffset(key.size()) - 8, uint64_t{0});
-  CopyKey(s + kItemHeaderBytes, key.data(), key.size());
-  if (!value.empty()) std::memcpy(s + ValueOffset(key.size()), value.data(), value.size());
-  image.checksum = ItemChecksum(*hasher_, s, image.size);
+  StoreWord(to + ValueOffset(item.key.size()) - 8, 0);
+  StoreDeadKey(to + kItemHeaderBytes, item.key.data(), item.key.size());
+  if (!item.value.empty()) [[likely]]
+    StoreDeadBytes(to + ValueOffset(item.key.size()), item.value.data(), item.value.size());
+  image.checksum =
+      kDead ? ItemChecksumApart(*hasher_, image.version, to, image.size) : ItemChecksum(*hasher_, to, image.size);
   return image;
+}
+
+// Puts an item where the old one is. Were the server to end in between, the redo piece has what the piece should have:
+// so the copy is whole before the target says for which piece it is, and bears DEAD, since a reader may look there.
+[[gnu::always_inline]] inline WriteResult Partition::PutInPlace(Found found, Slot slot, const KeyValue& item,
+                                                                ItemLengths lengths, uint64_t expiry_ms, bool must_live,
+                                                                int64_t now_ns) {
+  StoreWord(marks_ + kRedoTarget, 0);
+  if (!HasChecksumApart(ItemBytes(item.key.size(), item.value.size()))) [[unlikely]]
+    return PutInPlaceCopied(found, slot, item, lengths, expiry_ms, must_live, now_ns);
+  char* const redo = redo_;
+  const Image image = Compose</*kDead=*/true>(redo, item, lengths, expiry_ms);
+  StoreWord(redo + kChecksumOffset, image.checksum);
+  StoreWord(redo + kExpiryOffset, image.expiry);
+  return Rewrite(found, slot, image, must_live, now_ns);
+}
+
+// Of a size for which there is no checksum apart.
+[[gnu::noinline]] WriteResult Partition::PutInPlaceCopied(Found found, Slot slot, const KeyValue& item,
+                                                          ItemLengths lengths, uint64_t expiry_ms, bool must_live,
+                                                          int64_t now_ns) {
+  const Image image = Compose</*kDead=*/false>(scratch_.data(), item, lengths, expiry_ms);
+  StoreDead(redo_, image);
+  return Rewrite(found, slot, image, must_live, now_ns);
+}
+
+// From the redo piece on.
+inline WriteResult Partition::Rewrite(Found found, Slot slot, const Image& image, bool must_live, int64_t now_ns) {
+  StoreWord(marks_ + kRedoTarget, slot.word());
+  if (must_live && !Kill(found, must_live, now_ns)) return {Code::kNotFound, 0, Slot()};
+  value_bytes_ += (image.lengths >> 32) - uint64_t{found.lengths().value_bytes};
+  StoreDead(found.item, image);
+  StoreWord(found.item + kVersionOffset, image.version);  // here it takes effect
+  rewrites_ += 1;
+  if (eviction_ != nullptr) [[unlikely]] {
+    NoteWritten(/*hash=*/0, slot, ItemLengths::From(image.lengths), /*refill=*/false, /*was_old=*/false, now_ns);
+  }
+  return {Code::kOk, image.version, slot, /*in_place=*/true};
 }
 
 // The condition does not hold for what is there, or was until its time was over.
@@ -314,18 +336,17 @@ inline Partition::Image Partition::Compose(absl::string_view key, absl::string_v
                                                       int64_t now_ns) {
   StoreDead(region_ + offset, image);
   const Slot slot(FingerprintOf(hash), size_class, offset);
-  const ItemLengths lengths = ItemLengths::From(LoadAs<uint64_t>(image.bytes + kLengthsOffset));
-  const WriteResult result = Link(slot, hash, found, lengths, image.version, must_live, now_ns, params);
+  const WriteResult result =
+      Link(slot, hash, found, ItemLengths::From(image.lengths), image.version, must_live, now_ns, params);
   if (result.code != Code::kOk) Free(slot);
   return result;
 }
 
 // What is rare is done in functions of its own, so that the others' words stay in registers here.
 template <ItemKind kKind>
-[[gnu::always_inline]] inline WriteResult Partition::PutItem(const KeyPlace& place, absl::string_view key,
-                                                             absl::string_view value, const PutParams& params,
-                                                             int64_t now_ns) {
-  Found found{index_.Find(place, key)};
+[[gnu::always_inline]] inline WriteResult Partition::PutItem(const KeyPlace& place, const KeyValue& item,
+                                                             const PutParams& params, int64_t now_ns) {
+  Found found{index_.Find(place, item.key)};
   uint64_t old_expiry_ms = found.slot == nullptr ? 0 : found.expiry_ms();
   const bool expired = old_expiry_ms != 0 && TimeIsOver(found);
   if (expired) [[unlikely]]
@@ -333,10 +354,10 @@ template <ItemKind kKind>
   Code code = Check(expired ? Found() : found, params.condition, params.version, kKind);
   if (code != Code::kOk) [[unlikely]]
     return Refuse(code, found, expired, now_ns);
-  if (kKind == ItemKind::kValue && value.size() > max_value_bytes_) [[unlikely]]
+  if (kKind == ItemKind::kValue && item.value.size() > max_value_bytes_) [[unlikely]]
     return {Code::kTooLarge, 0, Slot()};
-  const uint64_t bytes = ItemBytes(key.size(), value.size());
-  if (bytes > kScratchBytes) return PutLong(place.hash, key, value, {kKind, params.flags}, params, now_ns);
+  const uint64_t bytes = ItemBytes(item.key.size(), item.value.size());
+  if (bytes > kScratchBytes) return PutLong(place.hash, item.key, item.value, {kKind, params.flags}, params, now_ns);
 
   const bool must_live = old_expiry_ms != 0 && WantsPresent(params.condition);
   SizeClass size_class = SizeClassFor(bytes);
@@ -350,30 +371,30 @@ template <ItemKind kKind>
       const Want want{old, claim, params.may_step, old.offset(), now_ns};
       code = AllocateSlowly(want, &size_class, &offset);
       if (code != Code::kOk) return {code, 0, Slot()};
-      found = Find(place.hash, key);  // it may have been moved
+      found = Find(place.hash, item.key);  // it may have been moved
     }
   }
-  const ItemLengths lengths{static_cast<uint16_t>(key.size()), kKind, params.flags,
-                            static_cast<uint32_t>(value.size())};
-  const Image image = Compose(key, value, lengths, ExpiryFor(params, old_expiry_ms));
-  if (offset == 0) [[likely]]
-    return Noted(place.hash, params.expiry_ms, Rewrite(found, old, image, must_live, now_ns));
+  const ItemLengths lengths{static_cast<uint16_t>(item.key.size()), kKind, params.flags,
+                            static_cast<uint32_t>(item.value.size())};
+  const uint64_t expiry_ms = ExpiryFor(params, old_expiry_ms);
+  if (offset == 0) [[likely]] {
+    return Noted(place.hash, params.expiry_ms, PutInPlace(found, old, item, lengths, expiry_ms, must_live, now_ns));
+  }
+  const Image image = Compose</*kDead=*/false>(scratch_.data(), item, lengths, expiry_ms);
   return Noted(place.hash, params.expiry_ms,
                PutElsewhere(offset, size_class, place.hash, found, image, must_live, params, now_ns));
 }
 
-[[gnu::always_inline]] inline WriteResult Partition::Put(const KeyPlace& place, absl::string_view key,
-                                                         absl::string_view value, const PutParams& params,
-                                                         int64_t now_ns) {
-  return PutItem<ItemKind::kValue>(place, key, value, params, now_ns);
+[[gnu::always_inline]] inline WriteResult Partition::Put(const KeyPlace& place, const KeyValue& item,
+                                                         const PutParams& params, int64_t now_ns) {
+  return PutItem<ItemKind::kValue>(place, item, params, now_ns);
 }
 
 // The table's, since most calls are puts: here nothing stands between the two.
-WriteResult Table::Put(const KeyPlace& place, absl::string_view key, absl::string_view value, const PutParams& params,
-                       int64_t now_ns) {
+WriteResult Table::Put(const KeyPlace& place, const KeyValue& item, const PutParams& params, int64_t now_ns) {
   if (Pretends()) [[unlikely]]
     return {Code::kMakingRoom, 0, Slot()};
-  return partitions_[static_cast<size_t>(PartitionOf(place.hash))]->Put(place, key, value, params, now_ns);
+  return partitions_[static_cast<size_t>(PartitionOf(place.hash))]->Put(place, item, params, now_ns);
 }
 
 // A counter's item is written once and never replaced, so what it says about its cell is true as long as it is alive.
@@ -381,7 +402,7 @@ WriteResult Partition::InsertCounter(uint64_t hash, absl::string_view key, uint6
                                      int64_t now_ns) {
   const absl::string_view value(reinterpret_cast<const char*>(&cell), sizeof cell);
   const PutParams params{Condition::kAbsent, /*version=*/0, expiry_ms};
-  return PutItem<ItemKind::kCounter>({hash}, key, value, params, now_ns);
+  return PutItem<ItemKind::kCounter>({hash}, {key, value}, params, now_ns);
 }
 
 // The old expiry is made torn for readers first: one who had fetched it could conclude that the item has expired after

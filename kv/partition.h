@@ -33,8 +33,7 @@ class Partition final : public ItemMover {
 
   bool Init();
 
-  WriteResult Put(const KeyPlace& place, absl::string_view key, absl::string_view value, const PutParams& params,
-                  int64_t now_ns);
+  WriteResult Put(const KeyPlace& place, const KeyValue& item, const PutParams& params, int64_t now_ns);
   WriteResult Touch(uint64_t hash, absl::string_view key, uint64_t expiry_ms, int64_t now_ns);
   WriteResult Delete(uint64_t hash, absl::string_view key, Condition condition, uint64_t version, int64_t now_ns);
   WriteResult Get(uint64_t hash, absl::string_view key, ItemView* item) const;
@@ -95,10 +94,11 @@ class Partition final : public ItemMover {
     uint64_t expiry_ms() const { return ExpiryTimeMs(LoadWord(item + kExpiryOffset)); }
     ItemLengths lengths() const { return ItemLengths::From(LoadWord(item + kLengthsOffset)); }
   };
-  // An item that is whole in private memory.
+  // An item that is whole, in private memory or in the redo piece.
   struct Image {
-    const char* bytes;  // its lengths, key and value lie where they will, followed by whatever to a whole granule
+    const char* bytes;  // its key and value lie where they will, followed by whatever to a whole granule
     uint64_t size;
+    uint64_t lengths;  // the word
     uint64_t version, checksum, expiry;
   };
 
@@ -119,14 +119,18 @@ class Partition final : public ItemMover {
   void Remove(Found found, Merging merging, int64_t now_ns);
   void RemoveExpired(Found found, Merging merging, int64_t now_ns);
   template <ItemKind kKind>
-  WriteResult PutItem(const KeyPlace& place, absl::string_view key, absl::string_view value, const PutParams& params,
-                      int64_t now_ns);
+  WriteResult PutItem(const KeyPlace& place, const KeyValue& item, const PutParams& params, int64_t now_ns);
   WriteResult Refuse(Code code, Found found, bool expired, int64_t now_ns);
   WriteResult PutLong(uint64_t hash, absl::string_view key, absl::string_view value, Sort sort, const PutParams& params,
                       int64_t now_ns);
   WriteResult PutElsewhere(uint64_t offset, SizeClass size_class, uint64_t hash, Found found, const Image& image,
                            bool must_live, const PutParams& params, int64_t now_ns);
-  Image Compose(absl::string_view key, absl::string_view value, ItemLengths lengths, uint64_t expiry_ms);
+  template <bool kDead>
+  Image Compose(char* to, const KeyValue& item, ItemLengths lengths, uint64_t expiry_ms);
+  WriteResult PutInPlace(Found found, Slot slot, const KeyValue& item, ItemLengths lengths, uint64_t expiry_ms,
+                         bool must_live, int64_t now_ns);
+  WriteResult PutInPlaceCopied(Found found, Slot slot, const KeyValue& item, ItemLengths lengths, uint64_t expiry_ms,
+                               bool must_live, int64_t now_ns);
   static void StoreDead(char* to, const Image& image);
   WriteResult Rewrite(Found found, Slot slot, const Image& image, bool must_live, int64_t now_ns);
   WriteResult DeleteItem(uint64_t hash, absl::string_view key, ItemKind kind, Condition condition, uint64_t version,
@@ -174,7 +178,7 @@ class Partition final : public ItemMover {
   void RaiseVersionMark();
   void TakeIndexFigures();
   // What a write did to an item that expires at `expiry_ms` from now on (0: never), for the sweep.
-  WriteResult Noted(uint64_t hash, uint64_t expiry_ms, const WriteResult& result) {
+  WriteResult Noted(uint64_t hash, uint64_t expiry_ms, WriteResult result) {
     if (expiry_ms != 0 && result.code == Code::kOk) [[unlikely]]
       NoteExpiry(hash, expiry_ms);
     return result;

@@ -27,11 +27,8 @@ inline constexpr size_t kMaxPuts = 16;
 // Untrusted puts of a kPuts.
 struct Puts {
   static constexpr size_t kHeadBytes = 4;
-  struct One {
-    absl::string_view key, value;  // they point into the message
-  };
   size_t size = 0;
-  std::array<One, kMaxPuts> all;  // the first `size`
+  std::array<KeyValue, kMaxPuts> all;  // the first `size`; they point into the message
 
   // False: malformed.
   static bool Decode(absl::string_view value, Puts* to) {

@@ -41,66 +41,78 @@ TEST_F(RewriteTest, UpdatesOfOneKeyAreNoConcernOfAnothers) {
   ExpectOneSwitch("key", "mine2", "mine2", 0, {place, other, RedoPlace(place)}, [&] { Put("other", "others3"); });
 }
 
+// Items of these sizes are put together in the redo piece, those of others before it.
+constexpr size_t kShort = 0, kOfMiddleLength = 100, kLong = 300;
+
 TEST_F(RewriteTest, AServerThatEndsBetweenTwoStoresLosesNeitherTheOldValueNorAnotherKeys) {
-  const Slot place = Put("key", "old").slot, other = Put("other", "others").slot;
-  const std::string values[] = {"new", std::string(24, 'n'), "", "last"};
-  std::string before = "old", others = "others";
-  for (const std::string& value : values) {
-    uint64_t store = 0;
-    bool switched = false;
-    {
-      StoreTracer tracer(memory_->span(), [&] {
-        ++store;
-        const std::string now = Recovered("key", place);
-        switched = switched || now == value;
-        EXPECT_EQ(now, switched ? value : before) << "after store " << store;
-        EXPECT_EQ(Recovered("other", other), others) << "after store " << store;
-      });
-      ASSERT_EQ(Put("key", value).slot, place);
-      EXPECT_EQ(Recovered("key", place), value);
+  for (const size_t bytes : {kShort, kOfMiddleLength, kLong}) {
+    const std::string more(bytes, 'm');
+    std::string before = "old" + more, others = "others" + more;
+    for (const char* key : {"key", "other"}) Put(key, std::string(24, 'f') + more);  // all that follow fit
+    const Slot place = Put("key", before).slot, other = Put("other", others).slot;
+    const std::string values[] = {"new" + more, std::string(20, 'n') + more, more, "last" + more};
+    for (const std::string& value : values) {
+      uint64_t store = 0;
+      bool switched = false;
+      {
+        StoreTracer tracer(memory_->span(), [&] {
+          ++store;
+          const std::string now = Recovered("key", place);
+          switched = switched || now == value;
+          EXPECT_EQ(now, switched ? value : before) << "after store " << store;
+          EXPECT_EQ(Recovered("other", other), others) << "after store " << store;
+        });
+        ASSERT_EQ(Put("key", value).slot, place);
+        EXPECT_EQ(Recovered("key", place), value);
+      }
+      before = value;
+      const std::string next = others + "+";
+      {
+        StoreTracer tracer(memory_->span(), [&] {
+          EXPECT_EQ(Recovered("key", place), before);
+          const std::string now = Recovered("other", other);
+          EXPECT_TRUE(now == others || now == next) << now;
+        });
+        ASSERT_EQ(Put("other", next).slot, other);
+      }
+      others = next;
     }
-    before = value;
-    const std::string next = others + "+";
-    {
-      StoreTracer tracer(memory_->span(), [&] {
-        EXPECT_EQ(Recovered("key", place), before);
-        const std::string now = Recovered("other", other);
-        EXPECT_TRUE(now == others || now == next) << now;
-      });
-      ASSERT_EQ(Put("other", next).slot, other);
-    }
-    others = next;
   }
 }
 
 // The redo piece never bears a living version, and is whole while it is named; it is named before its item changes.
 TEST_F(RewriteTest, TheRedoPieceIsWholeWhileItIsNamed) {
-  const Slot places[] = {Put("key", "0").slot, Put("other", "0").slot};
+  const std::string keys[] = {"key", "a key of middle length", std::string(40, 'k')};
   const char* region = memory_->span().data();
   const char* redo = region + header().RedoOf(0);
-  for (int i = 0; i < 6; ++i) {
-    const std::string key = i % 3 == 0 ? "other" : "key", value(static_cast<size_t>(i * 5 % 23), 'v');
-    const Slot place = places[i % 3 == 0];
-    const std::string before(region + place.offset(), place.bytes());
-    int named = 0;
-    {
-      StoreTracer tracer(memory_->span(), [&] {
-        const uint64_t version = LoadWord(redo + kVersionOffset);
-        EXPECT_TRUE(version == 0 || (version & kDeadBit) != 0);
-        const bool changed = before != absl::string_view(region + place.offset(), place.bytes());
-        named += RedoTarget() == place.word();
-        if (RedoTarget() == 0) {
-          EXPECT_FALSE(changed) << "it is not named yet";
-        } else if (named > 0) {
-          EXPECT_EQ(RedoTarget(), place.word());
-          EXPECT_EQ(WholeValue(redo, kRedoBytes, key), value);
-        } else {
-          ADD_FAILURE() << "what is overwritten is still named";
-        }
-      });
-      ASSERT_EQ(Put(key, value).slot, place);
+  for (const size_t bytes : {kShort, kOfMiddleLength, kLong}) {
+    Slot places[3];
+    for (size_t i = 0; i < 3; ++i) places[i] = Put(keys[i], std::string(bytes + 22, '0')).slot;
+    for (size_t i = 0; i < 9; ++i) {
+      const std::string& key = keys[i * 2 % 3];
+      const std::string value(bytes + i * 5 % 23, 'v');
+      const Slot place = places[i * 2 % 3];
+      const std::string before(region + place.offset(), place.bytes());
+      int named = 0;
+      {
+        StoreTracer tracer(memory_->span(), [&] {
+          const uint64_t version = LoadWord(redo + kVersionOffset);
+          EXPECT_TRUE(version == 0 || (version & kDeadBit) != 0);
+          const bool changed = before != absl::string_view(region + place.offset(), place.bytes());
+          named += RedoTarget() == place.word();
+          if (RedoTarget() == 0) {
+            EXPECT_FALSE(changed) << "it is not named yet";
+          } else if (named > 0) {
+            EXPECT_EQ(RedoTarget(), place.word());
+            EXPECT_EQ(WholeValue(redo, kRedoBytes, key), value);
+          } else {
+            ADD_FAILURE() << "what is overwritten is still named";
+          }
+        });
+        ASSERT_EQ(Put(key, value).slot, place);
+      }
+      EXPECT_GT(named, 4);
     }
-    EXPECT_GT(named, 4);
   }
 }
 

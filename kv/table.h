@@ -190,11 +190,10 @@ class Table {
   // Puts key = value when the condition holds. REQUIRES key.size() is within limits. Codes: kOk, kNotFound, kExists,
   // kVersionMismatch, kNoMemory, kIndexFull, kTooLarge, kWrongKind. Anything but kOk changes nothing. `now_ns`: the
   // time, for quarantines.
-  WriteResult Put(const KeyPlace& place, absl::string_view key, absl::string_view value, const PutParams& params,
-                  int64_t now_ns);
+  WriteResult Put(const KeyPlace& place, const KeyValue& item, const PutParams& params, int64_t now_ns);
   WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, const PutParams& params,
                   int64_t now_ns) {
-    return Put(KeyPlace{hash}, key, value, params, now_ns);
+    return Put(KeyPlace{hash}, KeyValue{key, value}, params, now_ns);
   }
   WriteResult Put(uint64_t hash, absl::string_view key, absl::string_view value, Condition condition, uint64_t version,
                   int64_t now_ns) {

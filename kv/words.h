@@ -63,20 +63,6 @@ inline bool SameKey(const char* a, size_t a_bytes, const char* b, size_t b_bytes
   return LoadAs<uint64_t>(last_a) == LoadAs<uint64_t>(last_b);
 }
 
-// memcpy of a key, for the same reason.
-inline void CopyKey(char* to, const char* from, size_t bytes) {
-  if (bytes - 16 > 32 - 16) [[unlikely]] {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  struct Half {
-    char bytes[16];
-  };
-  const Half first = LoadAs<Half>(from), last = LoadAs<Half>(from + bytes - sizeof(Half));  // which overlap
-  StoreAs(to, first);
-  StoreAs(to + bytes - sizeof(Half), last);
-}
-
 // Copies `bytes` of private memory to shared memory. `to` is 8-byte aligned; the last word is padded with zeros.
 inline void StoreBytes(char* to, const char* from, size_t bytes) {
   const char* const end = from + bytes / 8 * 8;
@@ -86,6 +72,35 @@ inline void StoreBytes(char* to, const char* from, size_t bytes) {
   uint64_t word = 0;
   std::memcpy(&word, from, bytes % 8);
   StoreWord(to, word);
+}
+
+// As StoreBytes, in private memory, or where the version says DEAD all the time, so that who loads words meanwhile,
+// torn ones even, has no use for them; what follows `bytes` may be padded or not. A later server finds it in program
+// order, and others before what StoreWord stores next. Thread sanitizer sees words.
+inline void StoreDeadBytes(char* to, const char* from, size_t bytes) {
+#ifdef ABSL_HAVE_THREAD_SANITIZER
+  StoreBytes(to, from, bytes);
+#else
+  asm volatile("" ::: "memory");
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+// The same of a key: most have some ten bytes, for which a call of memcpy is the greater part.
+inline void StoreDeadKey(char* to, const char* from, size_t bytes) {
+#ifndef ABSL_HAVE_THREAD_SANITIZER
+  if (bytes - 16 <= 32 - 16) [[likely]] {
+    struct Half {
+      char bytes[16];
+    };
+    const Half first = LoadAs<Half>(from), last = LoadAs<Half>(from + bytes - sizeof(Half));  // which overlap
+    asm volatile("" ::: "memory");
+    StoreAs(to, first);
+    StoreAs(to + bytes - sizeof(Half), last);
+    return;
+  }
+#endif
+  StoreDeadBytes(to, from, bytes);
 }
 
 #if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)

@@ -20,6 +20,21 @@ TEST(Words, StoreBytesPadsTheLastWordWithZerosAndTouchesNoOther) {
   }
 }
 
+TEST(Words, StoreDeadBytesCopiesKeysAndOthersAndTouchesNoOtherWord) {
+  std::string from(90, '\0');
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i + 1);
+  for (const auto store : {StoreDeadBytes, StoreDeadKey}) {
+    for (size_t bytes = 1; bytes <= 80; ++bytes) {
+      alignas(8) char to[96];
+      std::memset(to, 0x7e, sizeof to);
+      store(to, from.data() + bytes % 8, bytes);
+      const size_t padded = (bytes + 7) / 8 * 8;
+      EXPECT_EQ(std::string(to, bytes), from.substr(bytes % 8, bytes));
+      EXPECT_EQ(std::string(to + padded, sizeof to - padded), std::string(sizeof to - padded, 0x7e));
+    }
+  }
+}
+
 TEST(Words, LoadGranulesCopiesWholeGranulesAndTouchesNoOther) {
   alignas(32) char from[128], to[160];
   for (size_t i = 0; i < sizeof from; ++i) from[i] = static_cast<char>(i);

@@ -66,10 +66,10 @@ class Executor {
   }
 
   // The same of a put that says nothing but its key and its value.
-  kv::WriteResult Put(const kv::KeyPlace& place, absl::string_view key, absl::string_view value, int64_t now_ns) {
+  kv::WriteResult Put(const kv::KeyPlace& place, const kv::KeyValue& item, int64_t now_ns) {
     static constexpr kv::PutParams kPlain{.may_step = false};
     TimedLock lock(shared_.locks->of(place.hash), times_);
-    return shared_.table->Put(place, key, value, kPlain, TimeOfWrite(now_ns));
+    return shared_.table->Put(place, item, kPlain, TimeOfWrite(now_ns));
   }
 
   // Carries out puts, each as `like` says but for its key and its value, under one hold of a lock: from the first on,
@@ -77,7 +77,7 @@ class Executor {
   // after it, and it was written in place: what may take long is the last thing of a hold. Returns how many came to
   // their end. None makes a step towards room. REQUIRES Admit() said kOk.
   template <typename Begin, typename End>
-  size_t PutTogether(const kv::Request& like, absl::Span<const kv::Puts::One> puts, const kv::KeyPlace* places,
+  size_t PutTogether(const kv::Request& like, absl::Span<const kv::KeyValue> puts, const kv::KeyPlace* places,
                      int64_t now_ns, Begin begin, End end) {
     const int partition = shared_.table->PartitionOf(places[0].hash);
     TimedLock lock(shared_.locks->at(partition), times_);
@@ -86,7 +86,7 @@ class Executor {
     params.may_step = false;
     size_t i = 0;
     while (begin(i)) {
-      const kv::WriteResult result = shared_.table->Put(places[i], puts[i].key, puts[i].value, params, now_ns);
+      const kv::WriteResult result = shared_.table->Put(places[i], puts[i], params, now_ns);
       if (!end(i, result)) break;
       ++i;
       if (!result.in_place || i == puts.size() || shared_.table->PartitionOf(places[i].hash) != partition) break;
@@ -111,7 +111,7 @@ class Executor {
     now_ns = TimeOfWrite(put, now_ns);
     kv::PutParams params = PutParamsOf(put, shared_.time, now_ns);
     params.may_step = may_step;
-    const kv::WriteResult result = shared_.table->Put(place, put.key, put.value, params, now_ns);
+    const kv::WriteResult result = shared_.table->Put(place, {put.key, put.value}, params, now_ns);
     return {result.code, result.version, result.slot};
   }
   Outcome Delete(const kv::Request& request, uint64_t hash, int64_t now_ns);

@@ -88,7 +88,7 @@ class PutTogetherTest : public ExecutorTest {
   }
   // How many of the puts were carried out, of which the one with index `last` is begun, and no more.
   size_t Put(const std::vector<std::string>& keys, absl::string_view value, size_t last = SIZE_MAX) {
-    std::vector<kv::Puts::One> puts;
+    std::vector<kv::KeyValue> puts;
     std::vector<kv::KeyPlace> places;
     for (const std::string& key : keys) {
       puts.push_back({key, value});

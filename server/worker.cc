@@ -122,7 +122,7 @@ bool Worker::Arm() {
   incoming->is_plain = shared_.gate == nullptr && kv::PlainPut::Decode(message, &incoming->plain);
   if (incoming->is_plain) [[likely]] {
     incoming->has_key = true;
-    key = incoming->plain.key;
+    key = incoming->plain.item.key;
   } else {
     incoming->status = kv::Request::Decode(message, &incoming->request);
     incoming->has_key = incoming->status.ok() && kv::HasKey(incoming->request.type);
@@ -161,7 +161,7 @@ bool Worker::Arm() {
   others_ns_ = now_ns_;
   if (times_.Due()) [[unlikely]]
     times_.Begin(put.number, kv::RequestType::kPut, now_ns_, &link.open);
-  const kv::WriteResult result = executor_.Put(incoming.place, put.key, put.value, now_ns_);
+  const kv::WriteResult result = executor_.Put(incoming.place, put.item, now_ns_);
   if (result.code >= kv::Code::kLater) [[unlikely]] {
     session.Begin(put.number, kv::RequestType::kPut);
     WaitForRoom(link, incoming.place.hash, message);

@@ -30,9 +30,10 @@ namespace farlook::server {
     const kv::Reply of_next = reply;  // so that most need not be in memory
     return PackAnew(link, of_next);
   }
-  char head[kv::Reply::kHeaderBytes];
+  uint64_t words[kv::Reply::kHeaderBytes / 8];  // an array of char would have the stack guarded, at each message
+  char* const head = reinterpret_cast<char*>(words);
   reply.EncodeHead(head);
-  Send(link, {head, sizeof head}, payload);
+  Send(link, {head, sizeof words}, payload);
 }
 
 // Carries a request out, unless that must wait: then it says kMakingRoom or kBusy; kLater: somebody answers it.

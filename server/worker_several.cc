@@ -74,7 +74,7 @@ size_t Worker::PutTogether(Link& link, const kv::Request& put, size_t first) {
       times_.Begin(put.number + i, kv::RequestType::kPut, now_ns_, &link.open);
     return true;
   };
-  const absl::Span<const kv::Puts::One> puts(puts_.all.data() + first, puts_.size - first);
+  const absl::Span<const kv::KeyValue> puts(puts_.all.data() + first, puts_.size - first);
   const size_t done = executor_.PutTogether(put, puts, &places_[first], now_ns_, begin, end);
   if (put.option.has_ttl) [[unlikely]]
     sweep_.Noted();

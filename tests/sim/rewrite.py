@@ -26,6 +26,9 @@ EDITS = [
     ("kv/words.h", "  const ptrdiff_t whole = static_cast<ptrdiff_t>((bytes + 31) / 32 * 32);\n",
      "  for (size_t at = 0; at < (bytes + 31) / 32 * 32; at += 8) StoreWord(to + at, LoadAs<uint64_t>(from + at));\n"
      "  const ptrdiff_t whole = 0;\n"),
+    # What is put together in the redo piece, too.
+    ("kv/words.h", "  std::memcpy(to, from, bytes);\n#endif\n}\n\n// The same of a key", "  StoreBytes(to, from, bytes);\n#endif\n}\n\n// The same of a key"),
+    ("kv/words.h", "#ifndef ABSL_HAVE_THREAD_SANITIZER\n  if (bytes - 16 <= 32 - 16)", "#if 0\n  if (bytes - 16 <= 32 - 16)"),
     # A server that dies between two stores gives nothing back, least of all what it was about to write.
     ("server/pull_queue.cc", "    if (pull.in_use && pull.posted == 0) Abandon(pull);\n",
      "    if (pull.in_use) continue;\n"),
@@ -45,6 +48,9 @@ EDITS = [
     ("kv/item.h", "  return hasher(item + kVersionOffset, item_bytes - kVersionOffset);\n",
      "  if (BROKEN(kChecksumWithoutVersion)) return hasher(item + kLengthsOffset, item_bytes - kLengthsOffset);\n"
      "  return hasher(item + kVersionOffset, item_bytes - kVersionOffset);\n"),
+    ("kv/item.h", "  return hasher(version, item + kVersionOffset, item_bytes - kVersionOffset);\n",
+     "  if (BROKEN(kChecksumWithoutVersion)) return hasher(item + kLengthsOffset, item_bytes - kLengthsOffset);\n"
+     "  return hasher(version, item + kVersionOffset, item_bytes - kVersionOffset);\n"),
     ("kv/item.cc", "hasher(head.substr(kVersionOffset, in_head - kVersionOffset), rest",
      "hasher(BROKEN(kChecksumWithoutVersion) ? head.substr(kLengthsOffset, in_head - kLengthsOffset)\n"
      "                                             : head.substr(kVersionOffset, in_head - kVersionOffset), rest"),
