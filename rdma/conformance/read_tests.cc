@@ -124,6 +124,27 @@ TEST_P(ConformanceTest, RingingTwiceIsHarmless) {
   EXPECT_EQ(Await(client.get(), Opcode::kRead).wr_id, 7u);
 }
 
+// Some of the SENDs ask to be told of, and may be done before the READ is.
+TEST_P(ConformanceTest, AReadIsReportedThatSendsWerePostedAfter) {
+  Reader reader = NewReader();
+  const Sge piece = {reader.to, 64};
+  uint64_t sent = 0, received = 0;
+  for (uint64_t round = 1; round <= 200; ++round) {
+    ASSERT_TRUE(reader.pair.client->PostRead(round, {&piece, 1}, table_.address, table_.rkey));
+    for (int i = 0; i < 20; ++i) {
+      const std::string message = std::to_string(++sent);
+      ASSERT_TRUE(PumpUntil(reader.client.get(), [&] { return reader.pair.client->PostSend(message, ""); }));
+    }
+    reader.pair.client->Ring();
+    const Event event = Await(reader.client.get(), Opcode::kRead);
+    ASSERT_EQ(event.wr_id, round) << reader.pair.client->status();
+    ASSERT_EQ(event.status, WcStatus::kSuccess);
+    while (received < sent) {
+      ASSERT_EQ(Await(server_.get(), Opcode::kReceive, reader.client.get()).message, std::to_string(++received));
+    }
+  }
+}
+
 // So many looks that any READ is done within them.
 constexpr uint32_t kManyLooks = 10'000'000;
 

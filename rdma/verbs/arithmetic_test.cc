@@ -62,9 +62,6 @@ TEST(NegotiationTest, QueuesAreWhatTheDeviceHas) {
   EXPECT_EQ(can.max_outstanding_reads, 30u);
   EXPECT_EQ(can.max_read_bytes, 4096u);
   EXPECT_TRUE(can.reads_at_once);
-  DeviceTraits iwarp = Device();
-  iwarp.iwarp = true;
-  EXPECT_FALSE(CapabilitiesOf(iwarp, plan, {16, 30}, /*atomics=*/true).reads_at_once);
   EXPECT_FALSE(CapabilitiesOf(Device(), plan, {16, 30}, /*atomics=*/false).atomics) << "not granted";
   EXPECT_EQ(CompletionEntries(Device()), 1000u);
 }

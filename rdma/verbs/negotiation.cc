@@ -49,9 +49,7 @@ Capabilities CapabilitiesOf(const DeviceTraits& device, const QueuePlan& plan, c
   can.max_outstanding_reads = std::min<uint32_t>(depths.ask, plan.send_depth);
   can.send_queue_depth = plan.send_depth;
   can.max_read_sges = plan.send_sges;
-  // Soft iWARP completes SENDs before READs that were posted earlier, which the send queue does not expect, and which is
-  // likelier with these: see "READs that are looked for at once" in docs/design-notes.md.
-  can.reads_at_once = !device.iwarp;
+  can.reads_at_once = true;
   can.max_read_bytes = std::min(device.max_message_bytes, kMaxReadBytes);
   return can;
 }

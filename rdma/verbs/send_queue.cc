@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "absl/base/optimization.h"
 #include "rdma/host/word_copy.h"
@@ -405,12 +406,35 @@ ABSL_ATTRIBUTE_NOINLINE void SendQueue::LandBounced(Entry& entry, WcStatus statu
 ABSL_ATTRIBUTE_NOINLINE bool SendQueue::CompleteAnother(uint32_t number, WcStatus status, Completion* done) {
   const uint64_t target = retired_ + static_cast<uint32_t>(number - static_cast<uint32_t>(retired_));
   if (ABSL_PREDICT_FALSE(target >= issued_)) return false;
-  for (; retired_ != target; ++retired_) ReleaseMessage(At(retired_));
+  if (ABSL_PREDICT_FALSE(!RetireSends(target))) {
+    Overtake(target);
+    return false;
+  }
   return CompleteOldest(status, done);
+}
+
+// Retires SENDs, as far as there are no others before `end`. True: that far.
+bool SendQueue::RetireSends(uint64_t end) {
+  for (; retired_ != end; ++retired_) {
+    if (ABSL_PREDICT_FALSE(At(retired_).kind != Kind::kSend)) return false;
+    ReleaseMessage(At(retired_));
+  }
+  return true;
+}
+
+// The entry with that number is done, and the oldest is not. It is retired when its turn comes.
+ABSL_ATTRIBUTE_NOINLINE void SendQueue::Overtake(uint64_t number) {
+  Entry& entry = At(number);
+  // No device lets READs overtake. If one did, the READ counts as in flight until the connection's end reports it.
+  if (entry.kind != Kind::kSend) return;
+  if (std::exchange(entry.signalled, false)) --in_flight_;
+  overtaken_until_ = number + 1;
+  At(retired_).plain = false;  // what Complete() does with those retires nothing else
 }
 
 // What is called here is called last: then the others need no registers that are to be saved.
 ABSL_ATTRIBUTE_NOINLINE bool SendQueue::CompleteOldest(WcStatus status, Completion* done) {
+  if (ABSL_PREDICT_FALSE(overtaken_until_ != 0)) return CompleteOvertaken(status, done);
   Entry& entry = At(retired_++);
   // A SEND that asked for no completion gets one when it fails.
   if (entry.signalled) --in_flight_;
@@ -424,6 +448,17 @@ ABSL_ATTRIBUTE_NOINLINE bool SendQueue::CompleteOldest(WcStatus status, Completi
   done->status = status;
   Land(entry, status);
   return true;
+}
+
+// And what overtook it and waits for nothing else.
+ABSL_ATTRIBUTE_NOINLINE bool SendQueue::CompleteOvertaken(WcStatus status, Completion* done) {
+  const uint64_t until = std::exchange(overtaken_until_, 0);
+  const bool is_users = CompleteOldest(status, done);
+  if (!RetireSends(until)) {
+    overtaken_until_ = until;
+    At(retired_).plain = false;
+  }
+  return is_users;
 }
 
 bool SendQueue::FlushNext(Completion* done) {

@@ -4,7 +4,8 @@
 //
 // Posting writes an entry into a ring in memory. Issuing hands entries to the device, many with one doorbell, as far as
 // its queue has room and the process has credits (read_credits.h). The device completes in order; the completion of an
-// entry retires all before it, most of which were SENDs that asked for none (signalling.h).
+// entry retires all before it, most of which were SENDs that asked for none (signalling.h). Soft iWARP alone completes
+// SENDs before READs that were posted earlier: see "Soft iWARP completes out of order" in docs/design-notes.md.
 //
 // Thread safety: none. Invariants:
 //   * every READ and atomic that was queued is reported exactly once: by Complete(), or by FlushNext();
@@ -170,6 +171,9 @@ class SendQueue {
   Issued HowMuch() const { return all_issued() ? Issued::kAll : Issued::kPart; }
   bool CompleteAnother(uint32_t number, WcStatus status, Completion* done);
   bool CompleteOldest(WcStatus status, Completion* done);
+  bool CompleteOvertaken(WcStatus status, Completion* done);
+  bool RetireSends(uint64_t end);
+  void Overtake(uint64_t number);
   void ReleaseMessage(Entry& entry);
   void PutMessage(Entry& entry);
   void Land(Entry& entry, WcStatus status);
@@ -184,8 +188,9 @@ class SendQueue {
   uint64_t retired_ = 0;
   uint64_t issued_ = 0;
   uint64_t queued_ = 0;
-  uint32_t reads_ = 0;      // READs and atomics of the user, not completed
-  uint32_t max_reads_ = 0;  // of them; 0 while there is no ring
+  uint64_t overtaken_until_ = 0;  // SENDs before it are done, though the oldest entry is not; 0: none overtook
+  uint32_t reads_ = 0;            // READs and atomics of the user, not completed
+  uint32_t max_reads_ = 0;        // of them; 0 while there is no ring
   uint32_t in_flight_ = 0;
   Signalling signalling_;
   Bounce bounce_;
