@@ -178,6 +178,40 @@ double ColdCopyNs(const FloorMemory& memory, size_t bytes, int64_t copies, uint6
   return timer.MedianNs();
 }
 
+double LookupLinesNs(const FloorMemory& memory, size_t batch, size_t item_bytes, int64_t lookups, uint64_t seed) {
+  constexpr size_t kBucketBytes = 2 * kLineBytes;
+  const uint64_t expected = Word(memory.data());
+  LineWalk buckets(memory, kBucketBytes + kLineBytes, seed), items(memory, item_bytes + kLineBytes, seed + 1);
+  std::vector<const char*> at(batch);
+  uint64_t zero = 0;
+  const int64_t batches = lookups / static_cast<int64_t>(batch) + 1;
+  BatchTimer timer(batches);
+  timer.Start();
+  for (int64_t i = 0; i < batches; ++i) {
+    for (const char*& bucket : at) {
+      bucket = buckets.Next(zero);
+      bucket += reinterpret_cast<uintptr_t>(bucket) % kBucketBytes;
+      __builtin_prefetch(bucket);
+      __builtin_prefetch(bucket + kLineBytes);
+    }
+    // Items begin at multiples of half a line.
+    size_t half = 0;
+    for (const char*& place : at) {
+      const uint64_t none = (Word(place) - expected) | (Word(place + kLineBytes) - expected);
+      half = kLineBytes / 2 - half;
+      place = items.Next(none) + half;
+      for (const char* line = place - half; line < place + item_bytes; line += kLineBytes) __builtin_prefetch(line);
+    }
+    for (const char* item : at) {
+      for (size_t line = 0; line < item_bytes; line += kLineBytes) zero |= Word(item + line) - expected;
+      zero |= Word(item + item_bytes - sizeof(uint64_t)) - expected;
+    }
+    timer.Step();
+  }
+  Keep(zero);
+  return timer.MedianNs() / static_cast<double>(batch);
+}
+
 double ColdLockedAddNs(const FloorMemory& memory, int64_t adds, uint64_t seed) {
   const uint64_t expected = Word(memory.data());
   LineWalk walk(memory, kLineBytes, seed);

@@ -22,6 +22,12 @@ double DependentLoadNs(const FloorMemory& memory, int64_t loads, uint64_t seed =
 // arrived. So this includes the first miss, as a READ of an item does. REQUIRES: 0 < bytes <= memory.size().
 double ColdCopyNs(const FloorMemory& memory, size_t bytes, int64_t copies, uint64_t seed = 1);
 
+// Nanoseconds for each of the lookups of a batch that do nothing but load a word of each line that theirs have: two of
+// a bucket, and those of an item of `item_bytes` at an address that depends on the bucket's words. All buckets of a
+// batch are asked for before the first is waited for, and so are all items. REQUIRES: batch > 0, 0 < item_bytes, and
+// item_bytes + 64 <= memory.size().
+double LookupLinesNs(const FloorMemory& memory, size_t batch, size_t item_bytes, int64_t lookups, uint64_t seed = 1);
+
 // Nanoseconds of one uncontended lock-prefixed add to a random line, each at an address that depends on the one before.
 double ColdLockedAddNs(const FloorMemory& memory, int64_t adds, uint64_t seed = 1);
 

@@ -54,6 +54,12 @@ TEST_F(FloorTest, ADependentLoadTakesTime) {
 
 TEST_F(FloorTest, ACopyTakesTime) { EXPECT_GT(ColdCopyNs(memory_, 1000, 100'000), 0.5); }
 
+TEST_F(FloorTest, LinesOfLookupsTakeTimeAndMoreOfThemMore) {
+  const double few = LookupLinesNs(memory_, 64, 160, 100'000);
+  EXPECT_GT(few, 0.5);
+  EXPECT_GT(LookupLinesNs(memory_, 64, 16'000, 100'000), few);
+}
+
 TEST_F(FloorTest, ALockedAddLeavesTheMemoryAsItWas) {
   EXPECT_GT(ColdLockedAddNs(memory_, 100'000), 0.5);
   for (size_t i = 0; i < memory_.size(); i += 4096) ASSERT_EQ(memory_.data()[i], 0x5a);
