@@ -4,9 +4,10 @@
 // One alone goes from step to step. Up to 64 of a batch do side by side, in phases, so that cache misses overlap:
 //
 //     1  hash the key; the directory says where to look; prefetch that
-//     2  of the buckets: which slot bears the fingerprint? prefetch its item
+//     2  of the buckets: which slot bears the fingerprint? prefetch its item, of a long one the beginning
 //     3  READ each item to private memory; verify that copy, and copy its value to the caller. Where no fingerprint
-//        fits, READ the bucket, and verify in that copy that the key is absent
+//        fits, READ the bucket, and verify in that copy that the key is absent. Meanwhile the rest of long items that
+//        come soon is prefetched
 //
 // Of an item this is kv::Lookup's READ of a remembered location, once, and nothing else. What leads there, the
 // bucket, is a hint that is looked at in place and may be wrong in any way: the item proves itself, by version,
@@ -100,6 +101,7 @@ class DirectReads final : public Engine {
   size_t RunBatch(absl::Span<Operation* const> operations);
   bool FindBucket(Operation* operation, Get* get) const;
   void FollowBucket(Get* get) const;
+  static void PrefetchRest(const Get& get);
   bool Take(const Get& get, const char* item);
   bool IsAbsent(const Get& get, char* copy) const;
   bool MayBelieve();
