@@ -24,7 +24,7 @@ double ColdCopyNs(const FloorMemory& memory, size_t bytes, int64_t copies, uint6
 
 // Nanoseconds for each of the lookups of a batch that do nothing but load a word of each line that theirs have: two of
 // a bucket, and those of an item of `item_bytes` at an address that depends on the bucket's words. All buckets of a
-// batch are asked for before the first is waited for, and so are all items. REQUIRES: batch > 0, 0 < item_bytes, and
+// batch are asked for before the first is waited for, and so are all items. REQUIRES: batch > 0, 8 <= item_bytes, and
 // item_bytes + 64 <= memory.size().
 double LookupLinesNs(const FloorMemory& memory, size_t batch, size_t item_bytes, int64_t lookups, uint64_t seed = 1);
 
