@@ -9,7 +9,7 @@
 namespace farlook {
 namespace {
 
-// Words that a person typed are short; a longer one is near to nothing here.
+// Words that a person typed are short; no candidate is near to a longer one.
 constexpr size_t kMaxWordBytes = 32;
 
 // The optimal string alignment distance.

@@ -7,8 +7,9 @@
 
 namespace farlook {
 
-// The candidate that `word` was probably meant to be: with the fewest characters inserted, removed, changed or swapped
-// with their neighbour, if these are few; or the only one that begins with `word`. Empty if there is none.
+// The candidate that `word` was probably meant to be. It is the one with the fewest characters inserted, removed,
+// changed or swapped with their neighbour, if these are few; or the only one that begins with `word`. Empty if there is
+// none.
 absl::string_view Nearest(absl::string_view word, absl::Span<const absl::string_view> candidates);
 
 }  // namespace farlook

@@ -1,4 +1,4 @@
-// Farlook in thirty lines. Run it beside a server: kv_server --listen=shm:///tmp/x --memory=64MiB, then hello
+// Farlook in thirty lines. First start a server: kv_server --listen=shm:///tmp/x --memory=64MiB, then hello
 // shm:///tmp/x.
 #include <iostream>
 

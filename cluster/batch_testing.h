@@ -14,7 +14,7 @@
 
 namespace farlook::cluster {
 
-// Says how many records there are, whatever `head` does.
+// Sets the number of records, whatever `head` contains.
 inline std::string EncodeBatch(BatchHead head, const std::vector<Record>& records) {
   std::string bytes;
   for (const Record& record : records) {

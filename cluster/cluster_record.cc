@@ -8,7 +8,7 @@
 #include "absl/strings/strip.h"
 #include "cluster/configuration.h"
 #include "cluster/record_fields.h"
-#include "kv/fields.h"
+#include "kv/wire/fields.h"
 
 namespace farlook::cluster {
 namespace {
@@ -18,7 +18,7 @@ constexpr absl::string_view kMagic = "flkclust";
 enum Tag : uint16_t { kId = 1, kHashSeed = 2, kLayout = 3, kFirstGroup = 64 };
 enum GroupTag : uint16_t { kName = 1, kFirstSlots = 2, kHasLeft = 3 };
 
-// A slot is of one group, so all groups together have no more ranges than there are slots.
+// Each slot belongs to one group, so all groups together have no more ranges than there are slots.
 static_assert(kMagic.size() + 3 * (kv::kFieldHeadBytes + 8) +
                       kv::kMaxGroups * (5 * kv::kFieldHeadBytes + kv::kMaxClusterNameBytes) +
                       kv::kClusterSlots * kRangeBytes <=
@@ -26,10 +26,11 @@ static_assert(kMagic.size() + 3 * (kv::kFieldHeadBytes + 8) +
               "a directory takes the record of any cluster");
 static_assert(kFirstGroup + kv::kMaxGroups < kv::kCriticalTag, "each group has a tag");
 
-// Of a group that enters: so many others may be first, one after the other; and so many answers may be lost.
+// Limits for a group that enters: this many attempts, as other groups may come first one after the other, and this many
+// lost answers.
 constexpr size_t kMostAttempts = 2 * kv::kMaxGroups;
 constexpr int kMostUnknown = 8;
-constexpr size_t kMostTextBytes = 80;  // of slots, in an error
+constexpr size_t kMostTextBytes = 80;  // of slots, in an error message
 
 kv::FieldUse TakeGroupField(uint16_t tag, absl::string_view value, ClusterRecord::Group* group) {
   switch (tag) {
@@ -54,23 +55,6 @@ std::string Brief(const kv::SlotSet& slots) {
   if (text.empty()) return "none";
   if (text.size() > kMostTextBytes) text = absl::StrCat(text.substr(0, kMostTextBytes), "...");
   return text;
-}
-
-// Whether a group that is not in it may enter.
-absl::Status CheckEntry(const ClusterRecord& record, absl::string_view cluster, absl::string_view group,
-                        const kv::SlotSet& first_slots) {
-  if (record.groups.size() == kv::kMaxGroups) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cluster ", cluster, " has ", kv::kMaxGroups, " groups, and there can be no more"));
-  }
-  for (const ClusterRecord::Group& other : record.groups) {
-    const kv::SlotSet common = other.first_slots & first_slots;
-    if (common.none()) continue;
-    return absl::FailedPreconditionError(absl::StrCat("group ", other.name, " of cluster ", cluster,
-                                                      " began with slots ", Brief(common), ": group ", group,
-                                                      " can begin with slots that no other group began with"));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -142,8 +126,8 @@ absl::StatusOr<ClusterRecord> DecodeClusterRecord(absl::string_view bytes) {
 
 namespace {
 
-// Changes the record by `change`, which is called with what it is now, or with a new one that has no groups, and says
-// whether there is anything to change; the attempts are bounded. Returns the record as it is then.
+// Changes the record by `change`, which is called with the present record, or with a new one without groups, and
+// returns whether anything must be changed; the attempts are bounded. Returns the resulting record.
 absl::StatusOr<ClusterRecord> ChangeRecord(Directory* directory, absl::string_view cluster, const ClusterRecord& first,
                                            absl::FunctionRef<absl::StatusOr<bool>(ClusterRecord*)> change) {
   int unknown = 0;
@@ -162,7 +146,7 @@ absl::StatusOr<ClusterRecord> ChangeRecord(Directory* directory, absl::string_vi
         return record;
       case CasOutcome::kNotDone:
         return result.why;
-      case CasOutcome::kConflict:  // another group was first, or it is done already and the answer was lost
+      case CasOutcome::kConflict:  // another group was first, or it was done and the answer was lost
         break;
       case CasOutcome::kUnknown:
         if (++unknown == kMostUnknown) return result.why;
@@ -170,29 +154,46 @@ absl::StatusOr<ClusterRecord> ChangeRecord(Directory* directory, absl::string_vi
     }
   }
   return absl::UnavailableError(
-      absl::StrCat("the record of cluster ", cluster, " changed each time that it was to be changed: try again"));
+      absl::StrCat("the record of cluster ", cluster, " was changed by others during each attempt: try again"));
 }
 
 }  // namespace
 
+absl::Status CheckEntry(const ClusterRecord& record, absl::string_view cluster, absl::string_view group,
+                        const kv::SlotSet& first_slots) {
+  if (const ClusterRecord::Group* const there = record.Find(group); there != nullptr) {
+    if (there->has_left) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("group ", group, " has left cluster ", cluster, " for good: begin a group with another name"));
+    }
+    if (there->first_slots == first_slots) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat("group ", group, " is in cluster ", cluster, " with first slots ",
+                                                      Brief(there->first_slots), ", and not ", Brief(first_slots),
+                                                      ": begin it with those, or give it another name"));
+  }
+  if (record.groups.size() == kv::kMaxGroups) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cluster ", cluster, " has ", kv::kMaxGroups, " groups, and there can be no more"));
+  }
+  for (const ClusterRecord::Group& other : record.groups) {
+    const kv::SlotSet common = other.first_slots & first_slots;
+    if (common.none()) continue;
+    return absl::FailedPreconditionError(absl::StrCat("group ", other.name, " of cluster ", cluster,
+                                                      " began with slots ", Brief(common), ": group ", group,
+                                                      " can begin with slots that no other group began with"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ClusterRecord> EnterCluster(Directory* directory, absl::string_view cluster, absl::string_view group,
                                            const kv::SlotSet& first_slots, uint64_t hash_seed, TableLayout layout) {
   ClusterRecord first;
-  first.id = RandomId();  // the same at each attempt: one that is done late makes no other cluster
+  first.id = RandomId();  // the same at each attempt: one that is executed late does not create another cluster
   first.hash_seed = hash_seed;
   first.layout = layout;
   return ChangeRecord(directory, cluster, first, [&](ClusterRecord* record) -> absl::StatusOr<bool> {
-    if (const ClusterRecord::Group* const there = record->Find(group); there != nullptr) {
-      if (there->has_left) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("group ", group, " has left cluster ", cluster, " for ever: begin a group of another name"));
-      }
-      if (there->first_slots == first_slots) return false;
-      return absl::FailedPreconditionError(
-          absl::StrCat("group ", group, " is in cluster ", cluster, " with first slots ", Brief(there->first_slots),
-                       ", and not ", Brief(first_slots), ": begin it with those, or give it another name"));
-    }
     if (absl::Status status = CheckEntry(*record, cluster, group, first_slots); !status.ok()) return status;
+    if (record->Find(group) != nullptr) return false;
     record->groups.push_back({std::string(group), first_slots});
     return true;
   });

@@ -13,7 +13,7 @@
 #include "cluster/simulated_directory.h"
 #include "cluster/table_layout.h"
 #include "gtest/gtest.h"
-#include "kv/fields.h"
+#include "kv/wire/fields.h"
 
 namespace farlook::cluster {
 namespace {
@@ -80,7 +80,7 @@ TEST(ClusterRecord, GrowsByFields) {
   EXPECT_TRUE(absl::IsFailedPrecondition(DecodeClusterRecord(bytes).status()));
 }
 
-// As many groups as can be, with the longest names, and slots of which no two lie side by side.
+// The maximum number of groups, with the longest names, and slots of which no two are adjacent.
 TEST(ClusterRecord, TheLargestFitsInADirectory) {
   ClusterRecord record = {.id = 7};
   for (size_t i = 0; i < kv::kMaxGroups; ++i) {
@@ -102,7 +102,7 @@ class EnterClusterTest : public testing::Test {
                                       int partitions = 1) {
     return EnterCluster(&directory_, "kv", group, Slots(slots), hash_seed, TableLayout::Of(partitions));
   }
-  // What the calls of the directory meet, in this order; then nothing goes wrong.
+  // The faults of the directory's next calls, in this order; then no more faults.
   void Meet(std::vector<Fault> faults) { faults_ = std::move(faults); }
   ClusterRecord Present() { return *DecodeClusterRecord(records_.Get("kv").value); }
 
@@ -181,7 +181,7 @@ TEST_F(EnterClusterTest, AsManyGroupsAsCanBe) {
   EXPECT_TRUE(Enter("g249", "249").ok()) << "it is one of them";
 }
 
-// Each call of the directory in turn loses what it was asked, or its answer, or is carried out late.
+// Each call of the directory in turn loses its request, or its answer, or is executed late.
 TEST_F(EnterClusterTest, WhateverIsLostTheGroupIsThereOnceInTheEnd) {
   for (const Fault fault : {Fault::kRequestLost, Fault::kReplyLost, Fault::kLate}) {
     for (size_t at = 0; at < 4; ++at) {
@@ -225,7 +225,7 @@ TEST(EnterCluster, ManyAtOnceOnFiles) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kGroups; ++i) {
     threads.emplace_back([&folder, i] {
-      auto directory = FileDirectory::Open(folder + "/groups");
+      auto directory = FileDirectory::Open(folder);
       ASSERT_TRUE(directory.ok()) << directory.status();
       const auto record = EnterCluster(directory->get(), "kv", absl::StrCat("g", i), Slots(absl::StrCat(i)),
                                        static_cast<uint64_t>(i), TableLayout::Of(1));
@@ -233,7 +233,7 @@ TEST(EnterCluster, ManyAtOnceOnFiles) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const auto directory = FileDirectory::Open(folder + "/groups");
+  const auto directory = FileDirectory::Open(folder);
   const auto record = DecodeClusterRecord((*directory)->Get("kv", Freshness::kLatest)->value);
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->groups.size(), size_t{kGroups});

@@ -7,7 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "cluster/record_fields.h"
-#include "kv/fields.h"
+#include "kv/layout/words.h"
+#include "kv/wire/fields.h"
 
 namespace farlook::cluster {
 namespace {
@@ -25,13 +26,15 @@ enum Tag : uint16_t {
   kCluster = 8,
   kSlots = 9,
   kPrimaryLeft = 10,
+  kLimits = 11,
+  kHistory = 12,
   kFirstReplica = 64,
   kFirstMove = 128
 };
 enum ReplicaTag : uint16_t { kIncarnation = 1, kKind = 2, kAddress = 3 };
 enum MoveTag : uint16_t { kMoveId = 1, kMoveKind = 2, kMoveGroup = 3, kMoveSlots = 4 };
 
-// A number from 1 to `most`.
+// Takes a number from 1 to `most`.
 template <typename Kind>
 kv::FieldUse TakeKind(absl::string_view value, Kind most, Kind* kind) {
   uint8_t number = 0;
@@ -40,6 +43,13 @@ kv::FieldUse TakeKind(absl::string_view value, Kind most, Kind* kind) {
   }
   *kind = static_cast<Kind>(number);
   return kv::FieldUse::kTaken;
+}
+
+kv::FieldUse TakeLimits(absl::string_view value, Limits* limits) {
+  if (value.size() != 2 * sizeof(uint64_t)) return kv::FieldUse::kMalformed;
+  limits->max_value_bytes = kv::LoadAs<uint64_t>(value.data());
+  limits->memory_bytes = kv::LoadAs<uint64_t>(value.data() + sizeof(uint64_t));
+  return *limits == Limits() ? kv::FieldUse::kMalformed : kv::FieldUse::kTaken;
 }
 
 kv::FieldUse TakeReplicaField(uint16_t tag, absl::string_view value, Replica* replica) {
@@ -72,11 +82,11 @@ kv::FieldUse TakeMoveField(uint16_t tag, absl::string_view value, Move* move) {
   }
 }
 
-// What is wrong with its moves; null: nothing.
+// Describes the problem with the moves; null: none.
 const char* WrongWithMoves(const Configuration& configuration) {
   if (configuration.moves.size() > kMaxMoves) return "more moves than there can be";
   if (configuration.cluster.empty() && !configuration.moves.empty()) return "moves, and no cluster";
-  kv::SlotSet away;  // that are not its own now
+  kv::SlotSet away;  // slots that it does not own now
   for (const Move& move : configuration.moves) {
     if (move.id == 0 || configuration.FindMove(move.id) != &move) return "a move is there twice, or has no id";
     if (!kv::IsClusterName(move.group)) return "a move without a group";
@@ -116,6 +126,7 @@ absl::Status Configuration::Check() const {
     return absl::InvalidArgumentError(absl::StrCat("configuration of a group: ", what));
   };
   if (group == 0 || epoch == 0 || epoch >> 62 != 0) return bad("its group or epoch is out of range");
+  if (history > epoch) return bad("its table began later than this epoch");
   if (lease_us < kMinLeaseUs || lease_us > kMaxLeaseUs) {
     return bad(absl::StrCat("a lease of ", lease_us, " us; from ", kMinLeaseUs, " to ", kMaxLeaseUs));
   }
@@ -150,6 +161,13 @@ std::string EncodeConfiguration(const Configuration& configuration) {
   if (!configuration.cluster.empty()) AppendText(kCluster, configuration.cluster, &bytes);
   if (configuration.slots.any()) AppendSlots(kSlots, configuration.slots, &bytes);
   if (configuration.primary_left) AppendNumber(kPrimaryLeft, uint8_t{1}, &bytes);
+  if (configuration.limits != Limits()) {
+    char raw[2 * sizeof(uint64_t)];
+    kv::StoreAs(raw, configuration.limits.max_value_bytes);
+    kv::StoreAs(raw + sizeof(uint64_t), configuration.limits.memory_bytes);
+    AppendText(kLimits, {raw, sizeof raw}, &bytes);
+  }
+  if (configuration.history != 0) AppendNumber(kHistory, configuration.history, &bytes);
   uint16_t tag = kFirstReplica;
   for (const Replica& member : configuration.members) {
     std::string fields;
@@ -202,6 +220,10 @@ absl::StatusOr<Configuration> DecodeConfiguration(absl::string_view bytes) {
           case kPrimaryLeft:
             configuration.primary_left = value == "\x01";
             return configuration.primary_left ? kv::FieldUse::kTaken : kv::FieldUse::kMalformed;
+          case kLimits:
+            return TakeLimits(value, &configuration.limits);
+          case kHistory:
+            return TakeNumber(value, &configuration.history);
           default:
             break;
         }

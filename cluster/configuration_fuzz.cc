@@ -1,4 +1,4 @@
-// Any bytes are refused or understood, and what is understood is the same after it was written again.
+// Any bytes are refused or decoded, and a decoded record is equal after it was encoded again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -6,9 +6,9 @@
 #include "cluster/directory.h"
 #include "cluster/table_layout.h"
 #include "gtest/gtest.h"
-#include "kv/cluster_map.h"
-#include "kv/epoch_word.h"
-#include "kv/fields.h"
+#include "kv/layout/epoch_word.h"
+#include "kv/wire/cluster_map.h"
+#include "kv/wire/fields.h"
 
 namespace farlook::cluster {
 
@@ -55,7 +55,7 @@ TEST(Configuration, GoldenBytesAndBack) {
   EXPECT_EQ(back->Find(5), nullptr);
 }
 
-// Its own fields come before the members, and there are none where there is no cluster.
+// The cluster's fields come before the members, and are absent without a cluster.
 TEST(Configuration, OfAClusterGoldenBytesAndBack) {
   Configuration configuration = Example();
   configuration.cluster = "kv";
@@ -69,7 +69,7 @@ TEST(Configuration, OfAClusterGoldenBytesAndBack) {
   const auto back = DecodeConfiguration(bytes);
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, configuration);
-  // Expect: of a group that has no slots yet nothing but the cluster's name is there.
+  // Expect: for a group without slots only the cluster's name is encoded.
   configuration.slots.reset();
   EXPECT_EQ(EncodeConfiguration(configuration).size(), without.size() + 8);
   EXPECT_EQ(*DecodeConfiguration(EncodeConfiguration(configuration)), configuration);
@@ -87,13 +87,46 @@ TEST(Configuration, ThatThePrimaryHasLeftGoldenBytesAndBack) {
   const auto back = DecodeConfiguration(bytes);
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, configuration);
-  // Expect: nothing else can be said there.
+  // Expect: no other value is valid there.
   std::string other = bytes;
   other[at + 4] = 0;
   EXPECT_TRUE(absl::IsInvalidArgument(DecodeConfiguration(other).status()));
 }
 
-// Moves come after the members; one that is taken names its slots no more.
+TEST(Configuration, HistoryGoldenBytesAndBack) {
+  Configuration configuration = Example();
+  configuration.history = 1;
+  const std::string bytes = EncodeConfiguration(configuration);
+  const std::string without = EncodeConfiguration(Example());
+  const size_t at = without.find(absl::HexStringToBytes("40802000"));
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(absl::BytesToHexString(bytes), absl::BytesToHexString(without.substr(0, at)) + "0c800800" +
+                                               "0100000000000000" + absl::BytesToHexString(without.substr(at)));
+  const auto back = DecodeConfiguration(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, configuration);
+}
+
+TEST(Configuration, LimitsGoldenBytesAndBack) {
+  Configuration configuration = Example();
+  configuration.limits = {.max_value_bytes = 1 << 20, .memory_bytes = 1 << 30};
+  const std::string bytes = EncodeConfiguration(configuration);
+  const std::string without = EncodeConfiguration(Example());
+  const size_t at = without.find(absl::HexStringToBytes("40802000"));
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(absl::BytesToHexString(bytes), absl::BytesToHexString(without.substr(0, at)) + "0b801000" +
+                                               "0000100000000000" + "0000004000000000" +
+                                               absl::BytesToHexString(without.substr(at)));
+  const auto back = DecodeConfiguration(bytes);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, configuration);
+  // Expect: zeros are not encoded, so none are valid there.
+  std::string zeros = bytes;
+  zeros.replace(at + 4, 16, std::string(16, '\0'));
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeConfiguration(zeros).status()));
+}
+
+// Moves come after the members; a move in state kTaken no longer names its slots.
 TEST(Configuration, WithMovesGoldenBytesAndBack) {
   Configuration configuration = Example();
   configuration.cluster = "kv";
@@ -146,7 +179,7 @@ TEST(Configuration, RefusesMovesThatMakeNoSense) {
   EXPECT_TRUE(many.Check().ok());
 }
 
-// Slots of every other number, all of them under way, and as many moves as can be: what a directory takes.
+// Every other slot, all of them in moves, and the maximum number of moves: the record fits in a directory.
 TEST(Configuration, TheLargestFitsInADirectory) {
   Configuration largest = Example();
   largest.cluster = std::string(kv::kMaxClusterNameBytes, 'c');
@@ -182,6 +215,7 @@ TEST(Configuration, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(refused([](Configuration* c) { c->epoch = 0; }));
   EXPECT_TRUE(refused([](Configuration* c) { c->epoch = uint64_t{1} << 62; }));
   EXPECT_TRUE(refused([](Configuration* c) { c->lease_us = 0; }));
+  EXPECT_TRUE(refused([](Configuration* c) { c->history = c->epoch + 1; }));
   EXPECT_TRUE(refused([](Configuration* c) { c->lease_us = kMaxLeaseUs + 1; }));
   EXPECT_TRUE(refused([](Configuration* c) { c->replicas = 0; }));
   EXPECT_TRUE(refused([](Configuration* c) { c->replicas = kMaxReplicas + 1; }));

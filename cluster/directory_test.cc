@@ -1,4 +1,4 @@
-// What every directory promises (directory.h), of each of them.
+// The contract of directory.h, tested for each implementation.
 #include "cluster/directory.h"
 
 #include <cstdlib>
@@ -20,7 +20,7 @@
 namespace farlook::cluster {
 namespace {
 
-// Makes directories that several servers would have of the same records.
+// Makes several directories with the same records, as several servers would have them.
 class Maker {
  public:
   virtual ~Maker() = default;
@@ -31,7 +31,7 @@ class FileMaker final : public Maker {
  public:
   FileMaker() { EXPECT_NE(mkdtemp(folder_.data()), nullptr); }
   std::unique_ptr<Directory> Make() override {
-    auto directory = FileDirectory::Open(folder_ + "/groups");
+    auto directory = FileDirectory::Open(folder_);
     EXPECT_TRUE(directory.ok()) << directory.status();
     return *std::move(directory);
   }
@@ -70,6 +70,9 @@ class DirectoryTest : public testing::TestWithParam<std::pair<const char*, MakeM
   const std::unique_ptr<Maker> maker_ = GetParam().second();
   const std::unique_ptr<Directory> directory_ = maker_->Make();
 };
+
+// The directories that wait: all but the simulated one.
+class WaitingTest : public DirectoryTest {};
 
 constexpr absl::Duration kLong = absl::Minutes(2);
 
@@ -128,11 +131,11 @@ TEST_P(DirectoryTest, RefusesWhatIsNoName) {
 TEST_P(DirectoryTest, WaitsForAChange) {
   const CasResult first = directory_->Cas("g", 0, "one");
   ASSERT_EQ(first.outcome, CasOutcome::kDone) << first.why;
-  // Expect: what is there already is returned at once.
+  // Expect: a change that has already happened is returned at once.
   absl::StatusOr<Entry> entry = directory_->Wait("g", 0, kLong);
   ASSERT_TRUE(entry.ok()) << entry.status();
   EXPECT_EQ(entry->value, "one");
-  // Expect: without a change it ends; a change of another record is none.
+  // Expect: without a change it ends; a change of another record does not count.
   ASSERT_EQ(directory_->Cas("h", 0, "other").outcome, CasOutcome::kDone);
   EXPECT_TRUE(absl::IsDeadlineExceeded(directory_->Wait("g", first.revision, absl::Milliseconds(20)).status()));
   // Expect: a change while it waits ends it.
@@ -145,6 +148,26 @@ TEST_P(DirectoryTest, WaitsForAChange) {
   writer.join();
   ASSERT_TRUE(entry.ok()) << entry.status();
   EXPECT_EQ(entry->value, "two");
+}
+
+// A server that ends does not wait for it; one that lost its primary asks again at once.
+TEST_P(WaitingTest, AWaitIsInterrupted) {
+  const CasResult first = directory_->Cas("g", 0, "one");
+  ASSERT_EQ(first.outcome, CasOutcome::kDone) << first.why;
+  for (int i = 0; i < 3; ++i) {
+    std::thread other([this, i] {
+      absl::SleepFor(absl::Milliseconds(30 * i));  // before the wait, or while it is under way
+      directory_->Interrupt();
+    });
+    if (i == 0) other.join();
+    EXPECT_TRUE(absl::IsCancelled(directory_->Wait("g", first.revision, kLong).status()));
+    if (i != 0) other.join();
+  }
+  // Expect: each ends one only.
+  EXPECT_TRUE(absl::IsDeadlineExceeded(directory_->Wait("g", first.revision, absl::Milliseconds(20)).status()));
+  const CasResult second = directory_->Cas("g", first.revision, "two");
+  ASSERT_EQ(second.outcome, CasOutcome::kDone) << second.why;
+  EXPECT_EQ(directory_->Wait("g", first.revision, kLong)->value, "two");
 }
 
 TEST_P(DirectoryTest, WaitingForARecordThatIsNotThereYet) {
@@ -172,7 +195,7 @@ TEST_P(DirectoryTest, OneOfManyWins) {
   for (int server = 0; server < kServers; ++server) {
     servers.emplace_back([this, server, &wins] {
       const std::unique_ptr<Directory> directory = maker_->Make();
-      // Each counts up; a round is over when somebody did.
+      // Each counts up; a round ends when one of them succeeded.
       for (;;) {
         const absl::StatusOr<Entry> entry = directory->Get("g", Freshness::kLatest);
         ASSERT_TRUE(entry.ok()) << entry.status();
@@ -196,6 +219,9 @@ const std::pair<const char*, MakeMaker> kMakers[] = {
     {"etcd_of_three", [] { return std::make_unique<EtcdMaker>(3); }},
     {"simulated", [] { return std::make_unique<SimulatedMaker>(); }},
 };
+
+INSTANTIATE_TEST_SUITE_P(All, WaitingTest, testing::ValuesIn(kMakers, kMakers + 3),
+                         [](const auto& maker) { return std::string(maker.param.first); });
 
 INSTANTIATE_TEST_SUITE_P(All, DirectoryTest, testing::ValuesIn(kMakers),
                          [](const auto& maker) { return std::string(maker.param.first); });

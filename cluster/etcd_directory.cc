@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "base/steady_time.h"
 #include "nlohmann/json.hpp"
 
 namespace farlook::cluster {
@@ -19,7 +20,7 @@ using nlohmann::json;
 constexpr size_t kMostBytes = 1 << 20;
 constexpr absl::Duration kBeforeNextRound = absl::Milliseconds(50);
 
-// Never throws: what is no object has no members.
+// Never throws: a value that is no object has no members.
 const json& Member(const json& object, const char* name) {
   static const json nothing;
   const auto found = object.find(name);
@@ -52,7 +53,7 @@ json Compare(absl::string_view key, uint64_t revision) {
   return {{"key", Base64(key)}, {"target", "MOD"}, {"result", "EQUAL"}, {"mod_revision", std::to_string(revision)}};
 }
 
-// The text of an error, of whatever makes no sense its beginning.
+// The text of an error; of an unknown answer its beginning.
 std::string Reason(absl::string_view body) {
   const json reply = Parse(body);
   std::string text = Text(reply, "message");
@@ -60,7 +61,7 @@ std::string Reason(absl::string_view body) {
   return text.empty() ? absl::CHexEscape(body.substr(0, 100)) : text;
 }
 
-// Why no endpoint answered as it should. The first error that trying again does not mend gives the code.
+// The reasons why no endpoint answered properly. The first error that a retry cannot resolve gives the code.
 class Reasons {
  public:
   void Add(const absl::Status& status) {
@@ -79,6 +80,7 @@ class Reasons {
 struct EtcdDirectory::Reply {
   absl::Status status;  // OK: `body` is an answer of the cluster
   bool maybe_sent = false;
+  bool is_slow = false;  // it may answer if it is given more time
   std::string body = {};
 };
 
@@ -119,13 +121,23 @@ absl::Status EtcdDirectory::CheckHeader(absl::string_view body, bool is_latest) 
   return absl::OkStatus();
 }
 
-EtcdDirectory::Reply EtcdDirectory::Post(absl::string_view path, absl::string_view json_text, bool is_latest) {
+EtcdDirectory::Reply EtcdDirectory::Post(absl::string_view path, absl::string_view json_text, bool is_latest,
+                                         Patience* patience) {
   const std::string& endpoint = options_.endpoints[endpoint_];
-  HttpReply answer = http_.Post(absl::StrCat(endpoint, path), json_text, options_.timeout, kMostBytes);
-  // Also of an error nobody knows what comes of it: "etcdserver: request timed out" is said after 7 s, and the thing
-  // done later.
+  const absl::Duration limit = options_.endpoints.size() == 1 ? options_.timeout : patience->now;
+  const absl::Time begin = SteadyNow();
+  HttpReply answer = http_.Post(absl::StrCat(endpoint, path), json_text, limit, kMostBytes);
+  const absl::Duration took = SteadyNow() - begin;
+  // Even after an error the outcome is unknown: etcd may answer "etcdserver: request timed out" after 7 s and execute
+  // the request later.
   Reply reply{.status = absl::OkStatus(), .maybe_sent = answer.sent != HttpReply::Sent::kNo};
-  if (answer.sent != HttpReply::Sent::kAnswered) {
+  const bool is_answered = answer.sent == HttpReply::Sent::kAnswered;
+  if (is_answered || took >= limit) {
+    const absl::Duration next = is_answered ? kTimesTheLast * took : 2 * limit;
+    patience->now = std::min(std::max(next, patience->least), options_.timeout);
+    reply.is_slow = !is_answered && limit < options_.timeout;
+  }
+  if (!is_answered) {
     reply.status = absl::UnavailableError(answer.error);
   } else if (answer.code != 200) {
     reply.status =
@@ -146,12 +158,17 @@ absl::StatusOr<Entry> EtcdDirectory::Get(absl::string_view name, Freshness fresh
   if (!is_latest) request["serializable"] = true;
   Reply reply;
   Reasons reasons;
-  for (size_t i = 0; i < options_.endpoints.size(); ++i) {
-    reply = Post("/v3/kv/range", request.dump(), is_latest);
-    // A cluster that went back is no matter of the endpoint.
+  // A slow endpoint is asked again, with more time, if no other one answers.
+  std::vector<bool> failed(options_.endpoints.size());
+  for (size_t left = failed.size(); left > 0; NextEndpoint()) {
+    if (failed[endpoint_]) continue;
+    reply = Post("/v3/kv/range", request.dump(), is_latest, &for_answer_);
+    // A cluster that returned to a former state is not a problem of the endpoint.
     if (reply.status.ok() || absl::IsDataLoss(reply.status)) break;
+    if (reply.is_slow) continue;
     reasons.Add(reply.status);
-    NextEndpoint();
+    failed[endpoint_] = true;
+    --left;
   }
   if (absl::IsDataLoss(reply.status)) return reply.status;
   if (!reply.status.ok()) return reasons.All();
@@ -168,7 +185,7 @@ absl::StatusOr<Entry> EtcdDirectory::Get(absl::string_view name, Freshness fresh
 absl::Status EtcdDirectory::CheckThatItCompares() {
   if (compares_[endpoint_]) return absl::OkStatus();
   const json request = {{"compare", {Compare(options_.prefix, uint64_t{1} << 62)}}};
-  Reply reply = Post("/v3/kv/txn", request.dump(), true);
+  Reply reply = Post("/v3/kv/txn", request.dump(), true, &for_answer_);
   if (!reply.status.ok()) return std::move(reply.status);
   if (True(Parse(reply.body), "succeeded")) {
     return absl::FailedPreconditionError(
@@ -194,7 +211,7 @@ CasResult EtcdDirectory::Cas(absl::string_view name, uint64_t expected, absl::st
       reasons.Add(checked);
       continue;
     }
-    Reply reply = Post("/v3/kv/txn", request.dump(), true);
+    Reply reply = Post("/v3/kv/txn", request.dump(), true, &for_swap_);
     if (reply.status.ok()) {
       const json parsed = Parse(reply.body);
       if (!True(parsed, "succeeded")) return {.outcome = CasOutcome::kConflict};
@@ -213,8 +230,8 @@ void EtcdDirectory::Listen(absl::string_view name, absl::Duration turn) {
   const json request = {
       {"create_request",
        {{"key", Base64(options_.prefix + std::string(name))}, {"start_revision", std::to_string(revision_ + 1)}}}};
-  // Whatever is said but that the watch began (a change, the end of the watch since its start was compacted, or since
-  // the member has no leader) is a reason to look.
+  // Any message except that the watch began is a reason to read the record: a change, or the end of the watch because
+  // its start was compacted or the member has no leader.
   const HttpReply reply = http_.PostAndListen(absl::StrCat(options_.endpoints[endpoint_], "/v3/watch"), request.dump(),
                                               turn, kMostBytes, [](absl::string_view line) {
                                                 const json parsed = Parse(line);
@@ -226,11 +243,11 @@ void EtcdDirectory::Listen(absl::string_view name, absl::Duration turn) {
 }
 
 absl::StatusOr<Entry> EtcdDirectory::Wait(absl::string_view name, uint64_t after, absl::Duration timeout) {
-  const absl::Time end = absl::Now() + timeout;
+  const absl::Time end = SteadyNow() + timeout;
   for (bool listened = false;; listened = true) {
-    const absl::Time begin = absl::Now();
+    const absl::Time begin = SteadyNow();
     absl::StatusOr<Entry> entry = Get(name, Freshness::kLatest);
-    const absl::Duration left = end - absl::Now();
+    const absl::Duration left = end - SteadyNow();
     if (entry.ok() && entry->revision > after) return entry;
     if (entry.ok() && entry->revision < after) {
       return absl::DataLossError(absl::StrCat("etcd has revision ", entry->revision, " of ", name, " and had ", after,
@@ -242,8 +259,9 @@ absl::StatusOr<Entry> EtcdDirectory::Wait(absl::string_view name, uint64_t after
       return absl::DeadlineExceededError(absl::StrCat(name, " did not change in ", absl::FormatDuration(timeout)));
     }
     if (entry.ok()) Listen(name, std::min(left, options_.watch_turn));
-    // A watch that ends at once, again and again, must not become a flood of requests.
-    if (const absl::Duration took = absl::Now() - begin; took < kBeforeNextRound && (listened || !entry.ok())) {
+    if (http_.TakeInterrupt()) return absl::CancelledError("interrupted");
+    // A watch that repeatedly ends at once must not cause a flood of requests.
+    if (const absl::Duration took = SteadyNow() - begin; took < kBeforeNextRound && (listened || !entry.ok())) {
       absl::SleepFor(kBeforeNextRound - took);
     }
   }

@@ -1,11 +1,7 @@
-// What can become of etcd, with real processes of it.
+// Failures of etcd, with real processes of it.
 #include "cluster/etcd_directory.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -16,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cluster/etcd_process.h"
+#include "cluster/loopback_server.h"
 #include "gtest/gtest.h"
 
 namespace farlook::cluster {
@@ -31,7 +28,8 @@ std::unique_ptr<EtcdDirectory> Make(const std::vector<std::string>& endpoints,
   return *std::move(directory);
 }
 
-// A compare-and-swap as rule 2 has it done: the same one, until the outcome is certain. True: it is the record.
+// A compare-and-swap as rule 2 requires it: repeated until the outcome is certain. Returns whether `value` is the
+// record.
 bool Settle(EtcdDirectory* directory, uint64_t expected, const std::string& value) {
   for (const absl::Time end = absl::Now() + kLong; absl::Now() < end;) {
     if (directory->Cas("g", expected, value).outcome == CasOutcome::kDone) return true;
@@ -41,41 +39,6 @@ bool Settle(EtcdDirectory* directory, uint64_t expected, const std::string& valu
   ADD_FAILURE() << "not settled";
   return false;
 }
-
-// Answers each request with the same bytes, as something that is not etcd does.
-class Impostor {
- public:
-  explicit Impostor(const std::string& body)
-      : answer_(absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ", body.size(), "\r\n\r\n", body)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length), 0);
-    EXPECT_EQ(listen(socket_, 5), 0);
-    endpoint_ = absl::StrCat("http://127.0.0.1:", ntohs(address.sin_port));
-    thread_ = std::thread([this] {
-      for (int client; (client = accept(socket_, nullptr, nullptr)) >= 0; close(client)) {
-        char request[4096];
-        [[maybe_unused]] const ssize_t got = read(client, request, sizeof request);
-        [[maybe_unused]] const ssize_t sent = write(client, answer_.data(), answer_.size());
-      }
-    });
-  }
-  ~Impostor() {
-    shutdown(socket_, SHUT_RDWR);
-    thread_.join();
-    close(socket_);
-  }
-  const std::string& endpoint() const { return endpoint_; }
-
- private:
-  const std::string answer_;
-  const int socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::string endpoint_;
-  std::thread thread_;
-};
 
 TEST(EtcdDirectory, WantsEndpoints) {
   EXPECT_TRUE(absl::IsInvalidArgument(EtcdDirectory::Create({}).status()));
@@ -96,7 +59,7 @@ TEST(EtcdDirectory, NobodyThereIsUnavailableAndNothingWasDone) {
 TEST(EtcdDirectory, WhatIsNotEtcdIsRefused) {
   for (const char* const body :
        {"", "hello", "[]", "null", "{}", R"({"header":{"cluster_id":7}})", R"({"header":[],"kvs":3})"}) {
-    const Impostor impostor(body);
+    const LoopbackServer impostor(body);
     const std::unique_ptr<EtcdDirectory> directory = Make({impostor.endpoint()}, absl::Seconds(60));
     const absl::StatusOr<Entry> entry = directory->Get("g", Freshness::kLatest);
     const bool is_header = absl::string_view(body).find("cluster_id") != absl::string_view::npos;
@@ -105,13 +68,13 @@ TEST(EtcdDirectory, WhatIsNotEtcdIsRefused) {
       EXPECT_TRUE(absl::IsInvalidArgument(entry.status())) << entry.status();
     }
   }
-  const Impostor record(R"({"header":{"cluster_id":"7"},"kvs":[{"mod_revision":"5","value":"?"}]})");
+  const LoopbackServer record(R"({"header":{"cluster_id":"7"},"kvs":[{"mod_revision":"5","value":"?"}]})");
   EXPECT_TRUE(
       absl::IsInvalidArgument(Make({record.endpoint()}, absl::Seconds(60))->Get("g", Freshness::kLatest).status()));
 }
 
 TEST(EtcdDirectory, WhoDoesNotCompareIsRefusedBeforeAnythingIsWritten) {
-  const Impostor impostor(R"({"header":{"cluster_id":"7","revision":"9"},"succeeded":true})");
+  const LoopbackServer impostor(R"({"header":{"cluster_id":"7","revision":"9"},"succeeded":true})");
   const CasResult result = Make({impostor.endpoint()}, absl::Seconds(60))->Cas("g", 0, "x");
   EXPECT_EQ(result.outcome, CasOutcome::kNotDone);
   EXPECT_TRUE(absl::IsFailedPrecondition(result.why)) << result.why;
@@ -134,6 +97,23 @@ TEST(EtcdDirectory, AStoppedMemberCostsOneTimeLimit) {
     etcd.Signal(member, SIGCONT);
     etcd.AwaitHealthy();
   }
+}
+
+// A time limit of an hour is never reached: only a shorter one, of the answers, goes on to the next endpoint.
+TEST(EtcdDirectory, ASlowEndpointIsNotAwaitedWhereAnotherAnswers) {
+  EtcdProcesses etcd(1);
+  const LoopbackServer silent;
+  auto directory = *EtcdDirectory::Create({.endpoints = {etcd.endpoints()[0], silent.endpoint()},
+                                           .timeout = absl::Hours(1),
+                                           .watch_turn = absl::Milliseconds(100)});
+  const CasResult first = directory->Cas("g", 0, "one");
+  ASSERT_EQ(first.outcome, CasOutcome::kDone) << first.why;
+  // Expect: each watch that ends goes to the other endpoint, and back.
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(directory->Wait("g", first.revision, absl::Milliseconds(50)).status()));
+  }
+  EXPECT_TRUE(Settle(directory.get(), first.revision, "two"));
+  EXPECT_EQ(directory->Get("g", Freshness::kLatest)->value, "two");
 }
 
 TEST(EtcdDirectory, AWatchOutlivesTheMemberThatItListensTo) {
@@ -164,15 +144,15 @@ TEST(EtcdDirectory, WithoutAQuorumNothingIsCertainButOldAnswers) {
     if (member != leader) etcd.Signal(member, SIGSTOP);
   }
   const std::unique_ptr<EtcdDirectory> alone = Make({etcd.endpoints()[leader]}, absl::Seconds(1));
-  // Expect: what reads the latest ends, without an answer, once the others have stopped.
+  // Expect: a read of the latest state ends, without an answer, once the others have stopped.
   absl::Status latest;
   while (latest.ok()) latest = alone->Get("g", Freshness::kLatest).status();
   EXPECT_TRUE(absl::IsUnavailable(latest)) << latest;
-  // Expect: what may be old is answered.
+  // Expect: a read that may be old is answered.
   const absl::StatusOr<Entry> old = alone->Get("g", Freshness::kMaybeOld);
   ASSERT_TRUE(old.ok()) << old.status();
   EXPECT_EQ(old->value, "one");
-  // Expect: a compare-and-swap by who has checked this member before is unknown.
+  // Expect: a compare-and-swap of a client that has checked this member before is unknown.
   const CasResult second = directory->Cas("g", first.revision, "two");
   EXPECT_NE(second.outcome, CasOutcome::kDone);
   EXPECT_NE(second.outcome, CasOutcome::kConflict);
@@ -180,7 +160,7 @@ TEST(EtcdDirectory, WithoutAQuorumNothingIsCertainButOldAnswers) {
     if (member != leader) etcd.Signal(member, SIGCONT);
   }
   etcd.AwaitHealthy();
-  // Expect: whether it was done in the end is seen by doing it again.
+  // Expect: repeating it shows whether it was done in the end.
   EXPECT_TRUE(Settle(directory.get(), first.revision, "two"));
 }
 
@@ -194,7 +174,8 @@ TEST(EtcdDirectory, AnAnswerThatIsTooLateIsUnknown) {
   EXPECT_EQ(second.outcome, CasOutcome::kUnknown);
   EXPECT_FALSE(second.why.ok());
   etcd.Signal(0, SIGCONT);
-  // Expect: it was in the socket of the stopped process all the while, and is done or not; doing it again settles that.
+  // Expect: the request was in the stopped process's socket all the time, and is done or not; repeating it settles
+  // that.
   EXPECT_TRUE(Settle(directory.get(), first.revision, "two"));
 }
 
@@ -207,7 +188,7 @@ TEST(EtcdDirectory, CompactionHidesNothing) {
   const CasResult last = directory->Cas("h", other.revision, "y");
   ASSERT_EQ(last.outcome, CasOutcome::kDone);
   etcd.Control(absl::StrCat("compaction ", last.revision));
-  // Expect: who knows a revision from before that waits for the next all the same.
+  // Expect: a client that knows an older revision still waits for the next one.
   EXPECT_TRUE(absl::IsDeadlineExceeded(directory->Wait("g", first.revision, absl::Milliseconds(200)).status()));
   std::thread writer([&etcd, &first] {
     absl::SleepFor(absl::Milliseconds(100));
@@ -225,7 +206,7 @@ TEST(EtcdDirectory, AWipedClusterIsALossAndNotEmpty) {
   const CasResult first = directory->Cas("g", 0, "one");
   ASSERT_EQ(first.outcome, CasOutcome::kDone) << first.why;
   etcd.Wipe();
-  // It has the same cluster id: etcd makes that of the members' addresses and the token.
+  // It has the same cluster id: etcd derives that from the members' addresses and the token.
   const absl::Status status = directory->Get("g", Freshness::kLatest).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   const CasResult second = directory->Cas("g", 0, "two");
@@ -257,7 +238,7 @@ TEST(EtcdDirectory, AMemberOfAnotherClusterIsLeftOut) {
   EXPECT_EQ(directory->Get("g", Freshness::kLatest)->value, "one");
   // Expect: it was not written there.
   EXPECT_EQ(Make({theirs}, absl::Seconds(20))->Get("g", Freshness::kLatest)->revision, 0);
-  // Expect: with nothing else, that is what is said.
+  // Expect: if there is no other endpoint, that is the error.
   directory = *EtcdDirectory::Create({.endpoints = {theirs}, .timeout = absl::Seconds(20), .cluster_id = id});
   const absl::Status status = directory->Get("g", Freshness::kLatest).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;

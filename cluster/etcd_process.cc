@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -31,8 +32,8 @@ namespace {
 
 constexpr absl::Duration kLong = absl::Seconds(60);  // the machine may be busy
 
-// Different ones: all sockets stay until the last is bound. Below the ports that the kernel hands out to connections,
-// also to those that look for a member which is not there just now; and below those of tests over tcp.
+// Different ports: all sockets stay open until the last is bound. The ports are below the ephemeral ports that the
+// kernel assigns to connections, also to those that try to reach a stopped member, and below those of tests over tcp.
 std::vector<int> FreePorts(size_t count) {
   constexpr unsigned kFirstPort = 10'000, kPorts = 10'000;
   unsigned next = std::random_device()();
@@ -67,13 +68,29 @@ std::string MakeFolder() {
 }  // namespace
 
 EtcdProcesses::EtcdProcesses(size_t members, const std::string& token)
-    : token_(token), folder_(MakeFolder()), pids_(members) {
+    : token_(token),
+      on_host_([](size_t, const std::function<void()>& run) { run(); }),
+      folder_(MakeFolder()),
+      pids_(members) {
   const std::vector<int> ports = FreePorts(2 * members);
   for (size_t i = 0; i < members; ++i) {
     endpoints_.push_back(absl::StrCat("http://127.0.0.1:", ports[2 * i]));
     peers_.push_back(absl::StrCat("http://127.0.0.1:", ports[2 * i + 1]));
   }
-  for (size_t i = 0; i < members; ++i) Start(i);
+  Begin();
+}
+
+EtcdProcesses::EtcdProcesses(const std::vector<std::string>& hosts, OnHost on_host)
+    : token_("one"), on_host_(std::move(on_host)), folder_(MakeFolder()), pids_(hosts.size()) {
+  for (const std::string& host : hosts) {
+    endpoints_.push_back(absl::StrCat("http://", host, ":2379"));
+    peers_.push_back(absl::StrCat("http://", host, ":2380"));
+  }
+  Begin();
+}
+
+void EtcdProcesses::Begin() {
+  for (size_t i = 0; i < pids_.size(); ++i) Start(i);
   AwaitHealthy();
 }
 
@@ -120,15 +137,17 @@ void EtcdProcesses::Start(size_t member) {
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const std::string log = absl::StrCat(folder_, "/", member, ".log");
-  pids_[member] = fork();
-  ASSERT_GE(pids_[member], 0);
-  if (pids_[member] != 0) return;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
-  dup2(out, 1);
-  dup2(out, 2);
-  execvp("etcd", argv.data());
-  _exit(127);
+  on_host_(member, [&] {
+    pids_[member] = fork();
+    ASSERT_GE(pids_[member], 0);
+    if (pids_[member] != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+    dup2(out, 1);
+    dup2(out, 2);
+    execvp("etcd", argv.data());
+    _exit(127);
+  });
 }
 
 void EtcdProcesses::Signal(size_t member, int signal) { EXPECT_EQ(kill(pids_[member], signal), 0); }
@@ -172,7 +191,8 @@ std::string EtcdProcesses::Control(const std::string& arguments) {
 std::string EtcdProcesses::Control(const std::string& endpoints, const std::string& arguments) {
   const std::string command =
       absl::StrCat("ETCDCTL_API=3 timeout 20 etcdctl --endpoints=", endpoints, " ", arguments, " 2>&1");
-  FILE* const pipe = popen(command.c_str(), "r");
+  FILE* pipe = nullptr;
+  on_host_(0, [&] { pipe = popen(command.c_str(), "r"); });
   std::string text;
   std::array<char, 4096> bytes;
   while (const size_t got = fread(bytes.data(), 1, bytes.size(), pipe)) text.append(bytes.data(), got);

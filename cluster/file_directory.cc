@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -22,7 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "base/steady_time.h"
 
 namespace farlook::cluster {
 namespace {
@@ -30,7 +31,7 @@ namespace {
 constexpr size_t kDigits = 20;
 constexpr uint32_t kXfs = 0x58465342, kZfs = 0x2fc12fc1;
 
-// Those of one host, of which it is known that links, locks and inotify are what they should be.
+// File systems of one host for which links, locks and inotify are known to work as required.
 bool IsLocal(uint32_t type) {
   constexpr uint32_t kLocal[] = {EXT4_SUPER_MAGIC, kXfs, BTRFS_SUPER_MAGIC, TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC,
                                  F2FS_SUPER_MAGIC, kZfs};
@@ -39,7 +40,7 @@ bool IsLocal(uint32_t type) {
 
 std::string FileName(absl::string_view name, uint64_t revision) { return absl::StrFormat("%s.%020d", name, revision); }
 
-// What is being written: hidden, with the record's file name and a number that no other writer has.
+// The file that is being written: hidden, with the record's file name and a random number.
 std::string Unfinished(absl::string_view name, uint64_t revision) {
   uint64_t random = 0;
   while (getrandom(&random, sizeof random, 0) < 0 && errno == EINTR) {
@@ -76,8 +77,12 @@ absl::StatusOr<std::unique_ptr<FileDirectory>> FileDirectory::Open(absl::string_
   const auto error = [&name](absl::string_view what) {
     return absl::ErrnoToStatus(errno, absl::StrCat("directory of groups ", name, ": ", what));
   };
-  if (mkdir(name.c_str(), 0777) != 0 && errno != EEXIST) return error("cannot be made");
+  // The folder is not created here: a mistyped name would begin a new group, with an empty table.
   const int folder = open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0 && errno == ENOENT) {
+    return absl::NotFoundError(
+        absl::StrCat("directory of groups ", name, " is not there: correct its name, or create it for a new group"));
+  }
   if (folder < 0) return error("cannot be opened");
   absl::Cleanup close_folder = [folder] { close(folder); };
   struct statfs system;
@@ -95,11 +100,18 @@ absl::StatusOr<std::unique_ptr<FileDirectory>> FileDirectory::Open(absl::string_
     close(changes);
     return status;
   }
+  const int interrupt = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (interrupt < 0) {
+    const absl::Status status = error("no event can be made (raise ulimit -n)");
+    close(changes);
+    return status;
+  }
   std::move(close_folder).Cancel();
-  return std::unique_ptr<FileDirectory>(new FileDirectory(path, folder, changes));
+  return std::unique_ptr<FileDirectory>(new FileDirectory(path, folder, changes, interrupt));
 }
 
 FileDirectory::~FileDirectory() {
+  close(interrupt_);
   close(changes_);
   close(folder_);
 }
@@ -109,7 +121,7 @@ absl::Status FileDirectory::Error(int error, absl::string_view what) const {
 }
 
 absl::StatusOr<uint64_t> FileDirectory::Highest(absl::string_view name) {
-  // A descriptor of its own: its place in the folder is its own too.
+  // A separate descriptor has a separate position in the folder.
   const int copy = openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const listing = copy < 0 ? nullptr : fdopendir(copy);
   if (listing == nullptr) {
@@ -128,7 +140,7 @@ absl::StatusOr<uint64_t> FileDirectory::Highest(absl::string_view name) {
   for (const std::string& found : unfinished) {
     const absl::string_view file = absl::string_view(found).substr(1, name.size() + 1 + kDigits);
     const uint64_t revision = RevisionOf(name, file);
-    // Whoever still writes it cannot link it any more.
+    // If its writer still lives, it cannot link the file any more.
     if (revision != 0 && revision <= highest) unlinkat(folder_, found.c_str(), 0);
   }
   return highest;
@@ -175,7 +187,7 @@ CasResult FileDirectory::Cas(absl::string_view name, uint64_t expected, absl::st
   const absl::Cleanup remove = [this, &beside] { unlinkat(folder_, beside.c_str(), 0); };
   if (!written) return NotDone(Error(write_error, absl::StrCat(beside, " cannot be written")));
   if (linkat(folder_, beside.c_str(), folder_, linked.c_str(), 0) != 0) {
-    // ENOENT: somebody else was first, and removed what could not be linked any more.
+    // ENOENT: another writer was first, and removed this file, which could no longer be linked.
     if (errno == EEXIST || errno == ENOENT) return {.outcome = CasOutcome::kConflict};
     return {.outcome = CasOutcome::kUnknown, .why = Error(errno, absl::StrCat(linked, " cannot be linked"))};
   }
@@ -186,9 +198,9 @@ CasResult FileDirectory::Cas(absl::string_view name, uint64_t expected, absl::st
 }
 
 absl::StatusOr<Entry> FileDirectory::Wait(absl::string_view name, uint64_t after, absl::Duration timeout) {
-  const absl::Time end = absl::Now() + timeout;
+  const absl::Time end = SteadyNow() + timeout;
   for (;;) {
-    // What happened before is seen by looking; what happens later wakes the poll below.
+    // Earlier changes are seen by Get(); later ones wake the poll below.
     alignas(inotify_event) char events[4096];
     while (read(changes_, events, sizeof events) > 0) {
     }
@@ -198,13 +210,21 @@ absl::StatusOr<Entry> FileDirectory::Wait(absl::string_view name, uint64_t after
       return absl::DataLossError(absl::StrCat("directory of groups ", path_, " has record ", entry->revision, " of ",
                                               name, " and had ", after, ": files were removed; put them back"));
     }
-    const absl::Duration left = end - absl::Now();
+    const absl::Duration left = end - SteadyNow();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError(absl::StrCat(name, " did not change in ", absl::FormatDuration(timeout)));
     }
-    pollfd change{.fd = changes_, .events = POLLIN, .revents = 0};
-    // A second at most: inotify forgets what happens when its queue is full.
-    poll(&change, 1, static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1000)));
+    pollfd events_of[2] = {{.fd = changes_, .events = POLLIN, .revents = 0},
+                           {.fd = interrupt_, .events = POLLIN, .revents = 0}};
+    // A second at most: inotify drops events when its queue is full.
+    poll(events_of, 2, static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1000)));
+    if (uint64_t count; read(interrupt_, &count, sizeof count) > 0) return absl::CancelledError("interrupted");
+  }
+}
+
+void FileDirectory::Interrupt() {
+  const uint64_t one = 1;
+  while (write(interrupt_, &one, sizeof one) < 0 && errno == EINTR) {
   }
 }
 

@@ -73,9 +73,12 @@ TEST_F(FileDirectoryTest, OnlyFileSystemsThatAreKnownToBeLocalAreGood) {
 }
 
 TEST_F(FileDirectoryTest, ErrorsNameTheFolderAndTheCause) {
-  const absl::Status absent = FileDirectory::Open("/nowhere/at/all").status();
+  // Expect: the folder is not created, although its parent exists.
+  const std::string mistyped = folder_ + "/mistyped";
+  const absl::Status absent = FileDirectory::Open(mistyped).status();
   EXPECT_TRUE(absl::IsNotFound(absent)) << absent;
-  EXPECT_NE(absent.message().find("/nowhere/at/all"), absl::string_view::npos) << absent;
+  EXPECT_NE(absent.message().find(mistyped + " is not there"), absl::string_view::npos) << absent;
+  EXPECT_EQ(Files(), std::set<std::string>());
   const std::string file = folder_ + "/file";
   std::ofstream(file) << "x";
   EXPECT_FALSE(FileDirectory::Open(file).ok());

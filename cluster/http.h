@@ -1,4 +1,4 @@
-// One HTTP POST after the other, each sent once at most and over a connection of its own, by libcurl.
+// Sequential HTTP POSTs, each sent at most once and over a separate connection, by libcurl.
 #ifndef FARLOOK_CLUSTER_HTTP_H_
 #define FARLOOK_CLUSTER_HTTP_H_
 
@@ -14,17 +14,17 @@ namespace farlook::cluster {
 
 struct HttpReply {
   enum class Sent : uint8_t {
-    kNo,     // the peer has nothing of the request, and never will
+    kNo,     // the peer has not received the request, and never will
     kMaybe,  // the connection broke, or no answer came in time
     kAnswered,
   };
   Sent sent = Sent::kMaybe;
-  int code = 0;       // HTTP's; kAnswered only
-  std::string body;   // kAnswered: whole
-  std::string error;  // else: what happened
+  int code = 0;       // HTTP's; only for kAnswered
+  std::string body;   // kAnswered: complete
+  std::string error;  // otherwise: what happened
 };
 
-// Thread safety: used by one thread at a time. Proxies of the environment are not used.
+// Thread safety: used by one thread at a time, but for Interrupt(). Proxies of the environment are not used.
 class Http {
  public:
   Http();
@@ -32,13 +32,18 @@ class Http {
   Http(const Http&) = delete;
   Http& operator=(const Http&) = delete;
 
-  // Posts JSON. A longer answer than `most_bytes` is an error.
+  // Posts JSON. An answer longer than `most_bytes` is an error.
   HttpReply Post(absl::string_view url, absl::string_view json, absl::Duration timeout, size_t most_bytes);
 
-  // Posts JSON, and hands over each line of an answer that does not end, until `take` returns false (kAnswered),
-  // `timeout` is over or the connection breaks (kMaybe).
+  // Posts JSON, and passes each line of an unending answer to `take` until it returns false (kAnswered), the `timeout`
+  // expires or the connection breaks (kMaybe).
   HttpReply PostAndListen(absl::string_view url, absl::string_view json, absl::Duration timeout, size_t most_bytes,
                           absl::FunctionRef<bool(absl::string_view line)> take);
+
+  // Ends one PostAndListen(), the one under way or the next, like a connection that breaks. Any thread.
+  void Interrupt();
+  // Returns whether Interrupt() was called since the last call of this.
+  bool TakeInterrupt();
 
  private:
   struct Handle;

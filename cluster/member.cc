@@ -27,7 +27,7 @@ absl::Status Member::Learn(uint64_t revision, const Configuration& configuration
   }
   if (configuration.epoch <= configuration_.epoch) {
     return absl::DataLossError(absl::StrCat("epoch ", configuration.epoch, " of the group came after epoch ",
-                                            configuration_.epoch, ": somebody else wrote its record"));
+                                            configuration_.epoch, ": another process wrote its record"));
   }
   const bool was_member = role_ != Role::kJoining;
   const bool proposed = is_sent_ && configuration == proposal_;
@@ -39,9 +39,16 @@ absl::Status Member::Learn(uint64_t revision, const Configuration& configuration
   }
   proposal_ = {};
   if (configuration.Find(incarnation_) == nullptr) {
-    if (was_member) StepDown(actions);
-  } else if (IsPrimary(configuration, incarnation_) || role_ == Role::kPrimary || role_ == Role::kPromoting) {
-    // A primary stays one, or goes: its table has what its successor's may not have.
+    if (role_ == Role::kBackup) {
+      // Its copy may be the last one of what was acknowledged.
+      role_ = Role::kRemoved;
+      StoreWord(EpochWord::Shut(word_.epoch()), actions);
+    } else if (was_member && role_ != Role::kRemoved) {
+      StepDown(actions);
+    }
+  } else if (IsPrimary(configuration, incarnation_) || role_ == Role::kPrimary || role_ == Role::kPromoting ||
+             role_ == Role::kRemoved) {
+    // A primary stays one, or steps down: its table may have writes that its successor's lacks.
     StepDown(actions);
   } else {
     role_ = Role::kBackup;
@@ -54,7 +61,7 @@ absl::Status Member::Create(Configuration first, Actions* actions) {
   if (role_ != Role::kJoining || revision_ != 0 || is_proposing() || is_awaited_) {
     return absl::FailedPreconditionError("the group is there already");
   }
-  first.epoch = 1;
+  first.epoch = first.history = 1;
   if (absl::Status status = first.Check(); !status.ok()) return status;
   if (first.members.size() != 1 || !IsPrimary(first, incarnation_)) {
     return absl::InvalidArgumentError("a new group begins with its first primary");
@@ -63,13 +70,15 @@ absl::Status Member::Create(Configuration first, Actions* actions) {
   return Propose(std::move(first), actions);
 }
 
-absl::Status Member::BeginAnew(absl::string_view address, bool ended, Actions* actions) {
-  if (absl::Status status = CheckMayPropose({Role::kJoining}); !status.ok()) return status;
+absl::Status Member::BeginAnew(absl::string_view address, const Limits& limits, bool ended, Actions* actions) {
+  if (absl::Status status = CheckMayPropose({Role::kJoining, Role::kRemoved}); !status.ok()) return status;
   if (revision_ == 0) return absl::FailedPreconditionError("there is no group yet");
   ended_ = ended;
   Configuration next = configuration_;
   next.members = {{incarnation_, Replica::Kind::kPrimary, std::string(address)}};
-  // What was copied for slots that it does not have yet is lost too; who has their items keeps them.
+  next.limits = limits;
+  next.history = next.epoch + 1;  // that of the proposal
+  // Items that were copied for slots not yet owned are lost too; their owner still has them.
   std::erase_if(next.moves, [](const Move& move) { return move.kind == Move::Kind::kTaking; });
   return Propose(std::move(next), actions);
 }
@@ -168,7 +177,7 @@ void Member::SendProposal(Actions* actions) {
 
 void Member::Retry(Actions* actions) {
   if (!is_proposing() || !is_sent_ || is_awaited_) return;
-  // What it reads settles the outcome; if nothing changed, the same is asked for again.
+  // The record that it reads settles the outcome; if nothing changed, the same proposal is sent again.
   actions->push_back({.kind = Kind::kRead});
   SendProposal(actions);
 }
@@ -184,7 +193,7 @@ void Member::Swapped(const CasResult& result, Actions* actions) {
       Won(actions);
       return;
     case CasOutcome::kConflict:
-      // Somebody else's, or its own that was done although the answer was lost: the record tells.
+      // Another member's, or its own although the answer was lost: the record shows which.
       actions->push_back({.kind = Kind::kRead});
       return;
     case CasOutcome::kUnknown:

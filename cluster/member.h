@@ -1,9 +1,9 @@
-// One replica's part in its group: which word it shows, whether it may serve, accept, promote; rules 1 to 6 and 10 of
-// docs/cluster.md.
+// One replica's part in its group: the word that it shows, and whether it may serve, accept and promote; rules 1 to 6
+// and 10 of docs/cluster-design.md.
 //
-// Pure: events in, actions out, in order; no threads, no clock, no network. Who runs it carries out the actions, and
-// must not carry out one before those that came earlier are done: that SHUT is visible before the compare-and-swap is
-// sent is rule 2.
+// Pure: events in, actions out, in order; no threads, no clock, no network. The caller carries out the actions in
+// order, each only after the earlier ones are done: rule 2 requires that SHUT is visible before the compare-and-swap is
+// sent.
 #ifndef FARLOOK_CLUSTER_MEMBER_H_
 #define FARLOOK_CLUSTER_MEMBER_H_
 
@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "cluster/configuration.h"
 #include "cluster/directory.h"
-#include "kv/epoch_word.h"
+#include "kv/layout/epoch_word.h"
 
 namespace farlook::cluster {
 
@@ -25,14 +25,15 @@ using kv::EpochWord;
 
 struct Action {
   enum class Kind : uint8_t {
-    kStoreWord,    // store `word`, then, if it is SHUT, tell the clock to Stored()
-    kCas,          // of `record`, if the revision is `expected`; tell Swapped(), once, whatever else happened meanwhile
-    kRead,         // Get() the latest record; tell Learn()
-    kShareTail,    // have all members cut off what this log does not have, and accept all of it, in epoch(); tell
-                   // TailAccepted(); whoever does not is to be removed
-    kPublishTail,  // it, and the writes in it may be acknowledged after the next kServe
+    kStoreWord,    // store `word`; then, if it is SHUT, pass the clock to Stored()
+    kCas,          // of `record`, if the revision is `expected`; call Swapped() exactly once, whatever happened
+                   // meanwhile
+    kRead,         // Get() the latest record; call Learn()
+    kShareTail,    // make all members cut off records that this log lacks, and accept all of this log, in epoch(); call
+                   // TailAccepted(); remove members that do not
+    kPublishTail,  // publish the tail; its writes may be acknowledged after the next kServe
     kServe,        // writes and reads, as primary
-    kStepDown,     // destroy all connections, zero the memory, and begin again as another incarnation
+    kStepDown,     // destroy all connections, zero the memory, and restart as another incarnation
   };
 
   Kind kind = Kind::kRead;
@@ -51,48 +52,48 @@ class Member {
     kBackup,
     kPromoting,  // the record names it primary, and it does not serve yet
     kPrimary,
-    kDeposed,  // it was a member; this object is of no use any more
+    kRemoved,  // it was a backup, and keeps its copy; it accepts nothing more
+    kDeposed,  // it was a member; this object is no longer of use
   };
 
-  // REQUIRES incarnation != 0, that no process ever had.
+  // REQUIRES incarnation != 0, never used by any process.
   explicit Member(uint64_t incarnation) : incarnation_(incarnation) {}
 
   // ---- Events.
 
-  // What the directory has, or had: old answers are ignored. FAILED_PRECONDITION: of another group; DATA_LOSS: the
-  // record broke the rules. Then nothing changed.
+  // The directory's present or former record: old answers are ignored. FAILED_PRECONDITION: of another group;
+  // DATA_LOSS: the record violated the rules. After an error nothing has changed.
   absl::Status Learn(uint64_t revision, const Configuration& configuration, Actions* actions);
 
-  // Becomes the first primary of a group that is not in the directory, with itself as the only member.
+  // Proposes this replica as the first primary of a group that is not in the directory, as the only member.
   absl::Status Create(Configuration first, Actions* actions);
-  // An operator says that all members are lost, for good: becomes primary of the group that is known, in the epoch
-  // after theirs, with itself as the only member. FAILED_PRECONDITION: it is a member, or knows no group. `ended`: as
-  // below.
-  absl::Status BeginAnew(absl::string_view address, bool ended, Actions* actions);
-  // Suspects the primary, and what else is `lost`, and proposes itself with the others. FAILED_PRECONDITION: it is no
-  // backup in sync now, or proposes already. `ended`: the primary's memory can surely not be READ any more, as the
-  // record may say itself, so that nobody needs to wait for leases; nor for those of epochs that the promoter goes on
-  // to.
+  // An operator declares all members permanently lost: proposes this replica as primary of the known group, in the next
+  // epoch, as the only member. Its table is empty, or, if it is kRemoved, a former copy. FAILED_PRECONDITION: it is a
+  // member, or knows no group. `limits`: of this replica; `ended`: as below.
+  absl::Status BeginAnew(absl::string_view address, const Limits& limits, bool ended, Actions* actions);
+  // Suspects the primary and the `lost` members, and proposes itself as primary of the others. FAILED_PRECONDITION: it
+  // is no backup in sync now, or is already proposing. `ended`: the primary's memory can certainly not be READ any more
+  // (the record may also say so). Then leases need not be waited for, nor those of later epochs of this promoter.
   absl::Status Promote(const std::vector<uint64_t>& lost, bool ended, Actions* actions);
-  // Of the primary; Remove() of a promoter too. REQUIRES of Add() that the joiner accepted all that was published, and
-  // that from now on it is one of MustAccept().
+  // By the primary; Remove() also by a promoter. REQUIRES for Add(): the joiner accepted everything that was published,
+  // and from now on is one of MustAccept().
   absl::Status Remove(uint64_t incarnation, Actions* actions);
   absl::Status Add(Replica joiner, Actions* actions);
-  // Of the primary. REQUIRES that of slots which the group will lose nothing is begun any more.
+  // By the primary. REQUIRES no write is begun any more for slots that the group will lose.
   absl::Status Reassign(const kv::SlotSet& slots, std::vector<Move> moves, Actions* actions);
-  // Of the primary. INVALID_ARGUMENT: no group may have so many replicas, or so few. Who is too many stays a member.
+  // By the primary. INVALID_ARGUMENT: a group may not have so many or so few replicas. Surplus members stay members.
   absl::Status Resize(uint32_t replicas, uint32_t min_insync, Actions* actions);
 
-  // What the record of a primary that has left says next: REQUIRES that nobody can READ it any more. Nothing: it is no
-  // primary, or the only member.
+  // The next record for a primary that has left. REQUIRES its memory can no longer be READ. Nothing: it is no primary,
+  // or the only member.
   static std::optional<Configuration> AfterLeaving(const Configuration& last, uint64_t incarnation);
 
-  // The clock, READ after SHUT was stored.
+  // The clock, read after SHUT was stored.
   void Stored(absl::Time now, Actions* actions);
   void Swapped(const CasResult& result, Actions* actions);
-  // To be called from time to time while is_proposing(): asks again, for the same, if no answer is awaited.
+  // To be called regularly while is_proposing(): sends the same proposal again if no answer is awaited.
   void Retry(Actions* actions);
-  // The tail of the former primary is accepted by all members in `epoch`.
+  // All members accepted the former primary's tail in `epoch`.
   void TailAccepted(uint64_t epoch, absl::Time now, Actions* actions);
   void Tick(absl::Time now, Actions* actions);
 
@@ -101,17 +102,18 @@ class Member {
   uint64_t incarnation() const { return incarnation_; }
   Role role() const { return role_; }
   EpochWord word() const { return word_; }
-  // Of the configuration below; 0: none is known.
+  // The epoch of configuration(); 0: none is known.
   uint64_t epoch() const { return configuration_.epoch; }
   uint64_t revision() const { return revision_; }
   const Configuration& configuration() const { return configuration_; }
   bool is_proposing() const { return proposal_.epoch != 0; }
 
-  // Begins and publishes writes. While a proposal is pending too: what that may do is decided by MustAccept().
+  // Returns whether it begins and publishes writes, also while a proposal is pending: MustAccept() then decides what is
+  // published.
   bool Serves() const { return role_ == Role::kPrimary; }
   // Rule 5, for records that `primary` sent in `epoch`.
   bool Accepts(uint64_t primary, uint64_t epoch) const;
-  // Rule 4: those, but itself, that must have accepted a record before it is published.
+  // Rule 4: the members, except itself, that must have accepted a record before it is published.
   std::vector<uint64_t> MustAccept() const;
 
  private:
@@ -120,7 +122,7 @@ class Member {
   void StoreWord(EpochWord word, Actions* actions);
   void SendProposal(Actions* actions);
   void StepDown(Actions* actions);
-  // The proposal is the record.
+  // The proposal is now the record.
   void Won(Actions* actions);
 
   const uint64_t incarnation_;
@@ -129,10 +131,10 @@ class Member {
   uint64_t revision_ = 0;
   Configuration configuration_;
   Configuration proposal_;   // epoch 0: there is none
-  bool is_sent_ = false;     // the proposal, at least once
-  bool is_awaited_ = false;  // the answer of the last compare-and-swap
-  bool maybe_done_ = false;  // an answer was lost: only the revision tells
-  bool ended_ = false;       // with the proposal
+  bool is_sent_ = false;     // the proposal was sent at least once
+  bool is_awaited_ = false;  // the answer of the last compare-and-swap is outstanding
+  bool maybe_done_ = false;  // an answer was lost: only the revision shows the outcome
+  bool ended_ = false;       // applies to the proposal
   absl::Time shut_at_ = absl::InfiniteFuture();
   bool tail_accepted_ = false;
 };

@@ -1,4 +1,4 @@
-// What one member does, event by event; group_run_test.cc has them together.
+// One member, event by event; tests/sim has groups of them.
 #include "cluster/member.h"
 
 #include <utility>
@@ -9,8 +9,8 @@
 #include "cluster/configuration.h"
 #include "cluster/directory.h"
 #include "gtest/gtest.h"
-#include "kv/cluster_map.h"
-#include "kv/epoch_word.h"
+#include "kv/layout/epoch_word.h"
+#include "kv/wire/cluster_map.h"
 
 namespace farlook::cluster {
 namespace {
@@ -39,7 +39,7 @@ std::vector<Kind> Kinds(const Actions& actions) {
 
 class MemberTest : public testing::Test {
  protected:
-  // Carries out nothing; what the event asked for.
+  // Returns the actions that the last event requested, without carrying them out.
   Actions Took() { return std::exchange(actions_, {}); }
   void Learn(uint64_t revision, const Configuration& configuration) {
     ASSERT_TRUE(member_.Learn(revision, configuration, &actions_).ok());
@@ -55,9 +55,10 @@ class MemberTest : public testing::Test {
   Actions actions_;
 };
 
-// Nobody can READ it any more: neither is it suspected, nor the end of a lease waited for.
+// Its memory can no longer be READ: it is not suspected, and the end of a lease is not waited for.
 TEST_F(MemberTest, OfAPrimaryThatHasLeftTheRecordSaysSo) {
-  const Configuration before = Of(5, 1, {2, 3});
+  Configuration before = Of(5, 1, {2, 3});
+  before.history = 3;
   const auto left = Member::AfterLeaving(before, 1);
   ASSERT_TRUE(left.has_value());
   EXPECT_EQ(left->epoch, 6u);
@@ -82,14 +83,15 @@ TEST_F(MemberTest, OfAPrimaryThatHasLeftTheRecordSaysSo) {
   Took();
   member_.TailAccepted(7, kStart, &actions_);
   EXPECT_TRUE(member_.Serves());
+  EXPECT_EQ(member_.configuration().history, before.history) << "the table continues";
 }
 
-// Nothing of the group's goes on but its name and its shape: and those who are gone may still be READ.
+// Only the group's name and shape stay; the lost members' memory may still be READ.
 TEST_F(MemberTest, AJoinerBeginsAnewWhereAllAreLost) {
-  EXPECT_TRUE(absl::IsFailedPrecondition(member_.BeginAnew("c", false, &actions_))) << "there is no group";
+  EXPECT_TRUE(absl::IsFailedPrecondition(member_.BeginAnew("c", Limits(), false, &actions_))) << "there is no group";
   Learn(10, Of(5, 1, {3}));
   Took();
-  ASSERT_TRUE(member_.BeginAnew("c", false, &actions_).ok());
+  ASSERT_TRUE(member_.BeginAnew("c", {.max_value_bytes = 5, .memory_bytes = 6}, false, &actions_).ok());
   Took();
   member_.Stored(kStart, &actions_);
   const Actions sent = Took();
@@ -102,6 +104,8 @@ TEST_F(MemberTest, AJoinerBeginsAnewWhereAllAreLost) {
   ASSERT_EQ(next->members.size(), 1u);
   EXPECT_EQ(next->primary().incarnation, 2u);
   EXPECT_EQ(next->primary().address, "c");
+  EXPECT_EQ(next->limits, (Limits{.max_value_bytes = 5, .memory_bytes = 6}));
+  EXPECT_EQ(next->history, 6u) << "its table is empty";
   member_.Swapped({.outcome = CasOutcome::kDone, .revision = 11}, &actions_);
   member_.TailAccepted(6, kStart, &actions_);
   EXPECT_FALSE(member_.Serves()) << "a lease may be out";
@@ -111,13 +115,13 @@ TEST_F(MemberTest, AJoinerBeginsAnewWhereAllAreLost) {
 
 TEST_F(MemberTest, AMemberBeginsNothingAnew) {
   Learn(10, Of(5, 1, {2}));
-  EXPECT_TRUE(absl::IsFailedPrecondition(member_.BeginAnew("c", true, &actions_)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(member_.BeginAnew("c", Limits(), true, &actions_)));
 }
 
 // Another one was first.
 TEST_F(MemberTest, OfTwoThatBeginAnewOneJoinsTheOther) {
   Learn(10, Of(5, 1, {3}));
-  ASSERT_TRUE(member_.BeginAnew("c", true, &actions_).ok());
+  ASSERT_TRUE(member_.BeginAnew("c", Limits(), true, &actions_).ok());
   member_.Stored(kStart, &actions_);
   member_.Swapped({.outcome = CasOutcome::kConflict}, &actions_);
   Learn(11, Of(6, 4, {}));
@@ -131,7 +135,7 @@ TEST_F(MemberTest, ABackupIsOpenInTheEpochThatItLearned) {
   ASSERT_EQ(Kinds(actions), std::vector<Kind>{Kind::kStoreWord});
   EXPECT_EQ(actions[0].word, EpochWord::Open(5));
   EXPECT_TRUE(member_.Accepts(1, 5));
-  // Expect: nobody else's records, and none of another epoch.
+  // Expect: it accepts no other member's records, and none of another epoch.
   EXPECT_FALSE(member_.Accepts(3, 5));
   EXPECT_FALSE(member_.Accepts(1, 4));
   EXPECT_FALSE(member_.Accepts(1, 6));
@@ -168,7 +172,7 @@ TEST_F(MemberTest, WordIsShutBeforeAnythingIsProposedAndStaysSo) {
   const Actions again = Took();
   ASSERT_EQ(Kinds(again), (std::vector<Kind>{Kind::kRead, Kind::kCas}));
   EXPECT_EQ(again[1].record, actions[0].record);
-  // Expect: what was surely not done this time may have been done before.
+  // Expect: a proposal that was certainly not done this time may have been done before.
   member_.Swapped({.outcome = CasOutcome::kNotDone}, &actions_);
   EXPECT_EQ(member_.word(), EpochWord::Shut(5));
 }
@@ -207,7 +211,7 @@ TEST_F(MemberTest, APromoterServesAfterTheTailIsAcceptedAndTheLeaseIsOver) {
   EXPECT_TRUE(member_.Serves());
 }
 
-// It stays shut from the proposal on, and waits anew: whoever is dropped may have let itself be READ until then.
+// It stays shut from the proposal on, and waits again: the removed member's memory may have been READ until then.
 TEST_F(MemberTest, APromoterDropsWhoeverDoesNotAnswer) {
   Suspect();
   Took();
@@ -272,13 +276,33 @@ TEST_F(MemberTest, WhoLosesIsABackupOfTheWinner) {
   EXPECT_TRUE(member_.Promote({}, false, &actions_).ok());
 }
 
-TEST_F(MemberTest, WhoWasRemovedStepsDownForGood) {
+TEST_F(MemberTest, ABackupThatWasRemovedKeepsItsCopyAndAcceptsNothing) {
   Learn(10, Of(5, 1, {2}));
   Took();
   Learn(11, Of(6, 1, {3}));
-  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kStepDown});
-  Learn(12, Of(7, 1, {2, 3}));
+  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kStoreWord});
+  EXPECT_EQ(member_.role(), Member::Role::kRemoved);
+  EXPECT_EQ(member_.word(), EpochWord::Shut(5));
+  EXPECT_FALSE(member_.Accepts(1, 6));
+  EXPECT_FALSE(member_.Promote({}, false, &actions_).ok());
+  Learn(12, Of(7, 3, {4}));
   EXPECT_TRUE(Took().empty());
+  EXPECT_EQ(member_.role(), Member::Role::kRemoved);
+  // Expect: an operator can have the group begin with it, in the next epoch.
+  ASSERT_TRUE(member_.BeginAnew("b", Limits(), true, &actions_).ok());
+  EXPECT_EQ(member_.word(), EpochWord::Shut(7));
+  member_.Stored(kStart, &actions_);
+  member_.Swapped({.outcome = CasOutcome::kDone, .revision = 13}, &actions_);
+  EXPECT_EQ(member_.role(), Member::Role::kPromoting);
+  EXPECT_EQ(member_.epoch(), 8u);
+}
+
+TEST_F(MemberTest, ABackupThatWasRemovedIsNoMemberAgain) {
+  Learn(10, Of(5, 1, {2}));
+  Learn(11, Of(6, 1, {3}));
+  Took();
+  Learn(12, Of(7, 1, {2, 3}));
+  EXPECT_EQ(Kinds(Took()), std::vector<Kind>{Kind::kStepDown});
   EXPECT_FALSE(member_.Accepts(1, 7));
 }
 
@@ -302,7 +326,7 @@ TEST_F(MemberTest, APrimaryAsksAllOfBothSetsWhileItProposes) {
   EXPECT_FALSE(member_.Promote({}, false, &actions_).ok());
 }
 
-// Whatever is proposed: the group's cluster, its slots and its hash seed are those that it had.
+// Every proposal keeps the group's cluster, slots and hash seed.
 TEST_F(MemberTest, EveryChangeKeepsTheClusterAndItsSlots) {
   const auto in_cluster = [](Configuration configuration) {
     configuration.cluster = "kv";
@@ -322,7 +346,7 @@ TEST_F(MemberTest, EveryChangeKeepsTheClusterAndItsSlots) {
     EXPECT_EQ(proposed->moves, in_cluster({}).moves) << what;
   };
   Learn(10, in_cluster(Of(5, 1, {3})));
-  ASSERT_TRUE(member_.BeginAnew("c", true, &actions_).ok());
+  ASSERT_TRUE(member_.BeginAnew("c", Limits(), true, &actions_).ok());
   check_proposed("to begin anew");
   member_.Swapped({.outcome = CasOutcome::kConflict}, &actions_);
   Learn(11, in_cluster(Of(6, 1, {2, 3})));
@@ -348,8 +372,8 @@ TEST_F(MemberTest, OnlyAPrimaryReassignsSlotsAndOneThatBeginsAnewTakesNone) {
   configuration.moves = {taking, given};
   Learn(10, configuration);
   EXPECT_TRUE(absl::IsFailedPrecondition(member_.Reassign({}, {}, &actions_)));
-  // What was copied is lost with the members; who has the items keeps them.
-  ASSERT_TRUE(member_.BeginAnew("c", true, &actions_).ok());
+  // Copied items are lost with the members; the owner of the items keeps them.
+  ASSERT_TRUE(member_.BeginAnew("c", Limits(), true, &actions_).ok());
   member_.Stored(kStart, &actions_);
   Actions actions = Took();
   EXPECT_EQ(DecodeConfiguration(actions.back().record)->moves, std::vector<Move>{given});
@@ -378,7 +402,7 @@ TEST_F(MemberTest, OnlyAPrimaryReassignsSlotsAndOneThatBeginsAnewTakesNone) {
 TEST_F(MemberTest, OnlyAPrimaryHasItsGroupResized) {
   Learn(10, Of(5, 1, {3}));
   EXPECT_TRUE(absl::IsFailedPrecondition(member_.Resize(3, 2, &actions_)));
-  ASSERT_TRUE(member_.BeginAnew("c", true, &actions_).ok());
+  ASSERT_TRUE(member_.BeginAnew("c", Limits(), true, &actions_).ok());
   member_.Stored(kStart, &actions_);
   member_.Swapped({.outcome = CasOutcome::kDone, .revision = 11}, &actions_);
   member_.TailAccepted(6, kStart, &actions_);

@@ -5,24 +5,24 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kv/expiry_word.h"
-#include "kv/handshake.h"
-#include "kv/hash.h"
-#include "kv/item.h"
-#include "kv/limits.h"
-#include "kv/message.h"
-#include "kv/words.h"
+#include "kv/layout/expiry_word.h"
+#include "kv/layout/hash.h"
+#include "kv/layout/item.h"
+#include "kv/layout/limits.h"
+#include "kv/layout/words.h"
+#include "kv/wire/handshake.h"
+#include "kv/wire/message.h"
 
 namespace farlook::cluster {
 namespace {
 
 constexpr size_t kRecordHeadBytes = 56;
-// In a batch's head: how many records, and how many bytes of them.
+// In a batch's head: the number of records, and their length in bytes.
 constexpr size_t kRecordsOffset = 40, kRecordBytesOffset = 44;
 
 size_t Padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
-// Of what follows it in a batch's head, and of the records.
+// The checksum of the rest of a batch's head and of the records.
 uint64_t Checksum(absl::string_view head, absl::string_view records) {
   static const kv::Hasher hasher(0);
   return hasher(head.substr(sizeof(uint64_t)), records);
@@ -56,7 +56,7 @@ absl::Status CheckItem(const Record& record) {
   return absl::OkStatus();
 }
 
-// Who takes a record in may rely on this.
+// Code that applies a record relies on these checks.
 absl::Status Check(const Record& record) {
   if (static_cast<uint8_t>(record.outcome) >= kv::kCodes) {
     return Bad(absl::StrCat("outcome ", static_cast<int>(record.outcome)));
@@ -78,7 +78,7 @@ absl::Status Check(const Record& record) {
   return absl::OkStatus();
 }
 
-// Takes a record off `bytes`.
+// Decodes a record from the beginning of `bytes` and removes it from there.
 absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
   if (bytes->size() < kRecordHeadBytes) return Bad("a record is cut short");
   const char* const head = bytes->data();
@@ -91,7 +91,7 @@ absl::StatusOr<Record> TakeRecord(absl::string_view* bytes) {
                 .session = kv::LoadAs<uint64_t>(head),
                 .number = kv::LoadAs<uint64_t>(head + 8),
                 .outcome = static_cast<kv::Code>(kv::LoadAs<uint8_t>(head + 47)),
-                .told = kv::LoadAs<uint64_t>(head + 16),
+                .result = kv::LoadAs<uint64_t>(head + 16),
                 .version = kv::LoadAs<uint64_t>(head + 24),
                 .expires_ms = kv::LoadAs<uint64_t>(head + 32),
                 .flags = kv::LoadAs<uint8_t>(head + 48),
@@ -122,7 +122,7 @@ size_t BytesOf(absl::Span<const Record> records) {
 void EncodeRecord(const Record& record, char* to) {
   kv::StoreAs(to, record.session);
   kv::StoreAs(to + 8, record.number);
-  kv::StoreAs(to + 16, record.told);
+  kv::StoreAs(to + 16, record.result);
   kv::StoreAs(to + 24, record.version);
   kv::StoreAs(to + 32, record.expires_ms);
   kv::StoreAs(to + 40, static_cast<uint32_t>(record.value.size()));
@@ -168,7 +168,7 @@ absl::StatusOr<Batch> DecodeBatch(absl::string_view bytes) {
                 .records = kv::LoadAs<uint32_t>(from + kRecordsOffset),
                 .clock_us = kv::LoadAs<uint64_t>(from + 48)};
   const BatchHead& head = batch.head;
-  if (rest.size() != kv::LoadAs<uint32_t>(from + kRecordBytesOffset)) return Bad("its length is not what it says");
+  if (rest.size() != kv::LoadAs<uint32_t>(from + kRecordBytesOffset)) return Bad("its length does not match");
   if (head.clock_us > kv::kExpiryTimeMask * 1000) return Bad("an impossible time");
   if (head.first == 0 || head.first + head.records < head.first) return Bad("a sequence is out of range");
   batch.records.reserve(std::min<size_t>(head.records, rest.size() / kRecordHeadBytes));

@@ -1,4 +1,5 @@
-// Fields (kv/fields.h) of the records in a directory. All are critical: who does not know one takes wrong decisions.
+// Fields (kv/wire/fields.h) of the records in a directory. All are critical: a server that does not know one would take
+// wrong decisions.
 #ifndef FARLOOK_CLUSTER_RECORD_FIELDS_H_
 #define FARLOOK_CLUSTER_RECORD_FIELDS_H_
 
@@ -7,9 +8,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "kv/cluster_map.h"
-#include "kv/fields.h"
-#include "kv/words.h"
+#include "kv/layout/words.h"
+#include "kv/wire/cluster_map.h"
+#include "kv/wire/fields.h"
 
 namespace farlook::cluster {
 
@@ -31,7 +32,7 @@ kv::FieldUse TakeNumber(absl::string_view value, T* number) {
   return kv::FieldUse::kTaken;
 }
 
-// Slots are ranges {first u16, last u16}, both included: at most half as many as there are slots.
+// Slots are encoded as ranges {first u16, last u16}, both included: at most half as many as there are slots.
 inline constexpr size_t kRangeBytes = 4;
 static_assert(kv::kClusterSlots / 2 * kRangeBytes <= UINT16_MAX, "any slots fit in a field");
 

@@ -1,5 +1,5 @@
-// Any bytes are refused or understood, and what is understood is the same after it was written again. The checksum is
-// put right first: nobody would guess it.
+// Any bytes are refused or decoded, and a decoded record is equal after it was encoded again. The checksum is corrected
+// first, since random bytes never match it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -8,8 +8,8 @@
 #include "absl/strings/string_view.h"
 #include "cluster/batch_testing.h"
 #include "cluster/record.h"
-#include "kv/hash.h"
-#include "kv/words.h"
+#include "kv/layout/hash.h"
+#include "kv/layout/words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
-// A directory in memory for tests, with the faults that a real one has: requests and replies that are lost, changes
-// that are made long after they were asked for, old answers.
+// A directory in memory for tests, with the faults of a real one: lost requests and replies, changes that are executed
+// long after the request, old answers.
 #ifndef FARLOOK_CLUSTER_SIMULATED_DIRECTORY_H_
 #define FARLOOK_CLUSTER_SIMULATED_DIRECTORY_H_
 
@@ -19,16 +19,16 @@
 
 namespace farlook::cluster {
 
-// What all servers of a simulation share. Thread safety: any thread may call anything.
+// The state that all servers of a simulation share. Thread safety: any thread may call anything.
 class SimulatedRecords {
  public:
   // The record as it was `ago` changes before the present one.
   Entry Get(absl::string_view name, size_t ago = 0) const;
   CasResult Cas(absl::string_view name, uint64_t expected, absl::string_view value);
-  // False: it did not change in time.
+  // Returns false if it did not change in time.
   bool Wait(absl::string_view name, uint64_t after, absl::Duration timeout) const;
 
-  // Compare-and-swaps on their way.
+  // Compare-and-swaps in transit.
   void Delay(absl::string_view name, uint64_t expected, absl::string_view value);
   size_t delayed() const;
   // Executes number `i` of them. REQUIRES i < delayed().
@@ -45,7 +45,7 @@ class SimulatedRecords {
 
   mutable absl::Mutex mutex_;
   std::map<std::string, std::vector<Entry>, std::less<>> history_ ABSL_GUARDED_BY(mutex_);
-  uint64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;  // of all names, as etcd counts
+  uint64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;  // of all names, as in etcd
   std::vector<Request> delayed_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -55,11 +55,11 @@ class SimulatedDirectory final : public Directory {
     kNone,
     kRequestLost,
     kReplyLost,
-    kLate,  // what was asked for is done by SimulatedRecords::Execute(); here the same as kRequestLost for reads
-    kOld,   // of reads that may be old: some changes ago
+    kLate,  // the change is executed by SimulatedRecords::Execute(); for reads the same as kRequestLost
+    kOld,   // for reads that may be old: the state of some changes ago
   };
 
-  // `fault` is asked at each call.
+  // `fault` is called for each call.
   SimulatedDirectory(SimulatedRecords* records, std::function<Fault()> fault)
       : records_(*records), fault_(std::move(fault)) {}
 

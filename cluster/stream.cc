@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kv/expiry_word.h"
+#include "kv/layout/expiry_word.h"
 
 namespace farlook::cluster {
 
@@ -19,7 +19,7 @@ OutgoingStream::OutgoingStream(uint64_t epoch, uint64_t primary, uint64_t next, 
   for (const Record& record : tail) Keep(record, /*is_encoded=*/false);
 }
 
-// `is_encoded`: in the last chunk, where it is next.
+// `is_encoded`: it is the next record in the last chunk.
 void OutgoingStream::Keep(const Record& record, bool is_encoded) {
   const size_t bytes = record.bytes();
   if (!is_encoded) {
@@ -51,24 +51,24 @@ absl::StatusOr<uint64_t> OutgoingStream::Append(absl::Span<const Record> records
 }
 
 absl::StatusOr<uint64_t> OutgoingStream::Follow(uint64_t backup, uint64_t accepted) {
-  // Whoever did not follow this primary before has nothing of what it appended, whatever the number says.
+  // A backup that did not follow this primary before has nothing that it appended, whatever the number says.
   const uint64_t beyond = backups_.contains(backup) ? next_ : led_from_;
   if (accepted >= beyond && appended_) {
-    return absl::FailedPreconditionError(absl::StrCat("a backup has record ", accepted,
-                                                      " of a former epoch, or of nobody: the last that it can have is ",
-                                                      beyond - 1));
+    return absl::FailedPreconditionError(
+        absl::StrCat("a backup has record ", accepted,
+                     " of an earlier epoch or without an origin: the last that it can have is ", beyond - 1));
   }
   if (accepted + 1 < first_kept()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("records from ", accepted + 1, " are not kept any more: the backup must be filled anew"));
+        absl::StrCat("records from ", accepted + 1, " are not kept any more: the backup must be filled again"));
   }
   const uint64_t from = std::min(accepted, last());
-  backups_[backup] = {.sent = from, .accepted = from < accepted ? 0 : from, .told_commit = 0};
+  backups_[backup] = {.sent = from, .accepted = from < accepted ? 0 : from, .sent_commit = 0};
   return from;
 }
 
 uint64_t OutgoingStream::Begin(uint64_t backup) {
-  backups_[backup] = {.sent = last(), .accepted = last(), .told_commit = 0};
+  backups_[backup] = {.sent = last(), .accepted = last(), .sent_commit = 0};
   return last();
 }
 
@@ -82,7 +82,7 @@ std::optional<OutgoingBatch> OutgoingStream::NextBatch(uint64_t backup, size_t m
   const auto found = backups_.find(backup);
   if (found == backups_.end()) return std::nullopt;
   Backup& to = found->second;
-  if (to.sent + 1 == next_ && (!alone || to.told_commit == committed_)) return std::nullopt;
+  if (to.sent + 1 == next_ && (!alone || to.sent_commit == committed_)) return std::nullopt;
   OutgoingBatch batch{
       .head = {.epoch = epoch_, .primary = primary_, .commit = committed_, .first = to.sent + 1, .clock_us = clock_us}};
   const auto first = kept_.begin() + static_cast<ptrdiff_t>(batch.head.first - first_kept());
@@ -96,7 +96,7 @@ std::optional<OutgoingBatch> OutgoingStream::NextBatch(uint64_t backup, size_t m
   }
   batch.head.records = static_cast<uint32_t>(end - first);
   to.sent += batch.head.records;
-  to.told_commit = committed_;
+  to.sent_commit = committed_;
   return batch;
 }
 
@@ -131,7 +131,7 @@ void OutgoingStream::Trim() {
     kept_bytes_ -= kept_.front().bytes;
     --kept_.front().chunk->kept;
     kept_.pop_front();
-    // The last one takes what is appended next, unless it was made for a long record.
+    // The last chunk takes the next records, unless it was made for a long record.
     while (!chunks_.empty() && chunks_.front().kept == 0 &&
            (chunks_.size() > 1 || chunks_.front().bytes != kChunkBytes)) {
       chunks_.pop_front();
@@ -139,13 +139,13 @@ void OutgoingStream::Trim() {
   }
 }
 
-void ClockLead::Hear(uint64_t other_us, uint64_t own_us) {
-  const int64_t heard_us = static_cast<int64_t>(own_us) - static_cast<int64_t>(other_us);
-  const int64_t since_us = static_cast<int64_t>(own_us - heard_us_);
+void ClockLead::Update(uint64_t other_us, uint64_t own_us) {
+  const int64_t ahead_us = static_cast<int64_t>(own_us) - static_cast<int64_t>(other_us);
+  const int64_t since_us = static_cast<int64_t>(own_us - updated_us_);
   const int64_t drifted_us = lead_us_ + (since_us + kDriftParts - 1) / kDriftParts;
-  lead_us_ = known_ ? std::min(drifted_us, heard_us) : heard_us;
+  lead_us_ = known_ ? std::min(drifted_us, ahead_us) : ahead_us;
   known_ = true;
-  heard_us_ = own_us;
+  updated_us_ = own_us;
 }
 
 uint64_t ClockLead::OwnMs(uint64_t other_ms) const {
@@ -155,40 +155,51 @@ uint64_t ClockLead::OwnMs(uint64_t other_ms) const {
 
 absl::Status IncomingStream::Take(std::string bytes, uint64_t clock_us,
                                   absl::FunctionRef<bool(const Record&)> reserve) {
-  // It counts as one of its records, so that it stays while `reserve` has records applied.
-  Arrived& arrived = batches_.emplace_back(Arrived{.bytes = std::move(bytes), .kept = 1});
-  absl::Status status = TakeRecords(&arrived, clock_us, reserve);
-  if (--arrived.kept == 0) batches_.pop_back();
-  return status;
-}
-
-absl::Status IncomingStream::TakeRecords(Arrived* arrived, uint64_t clock_us,
-                                         absl::FunctionRef<bool(const Record&)> reserve) {
-  absl::StatusOr<Batch> batch = DecodeBatch(arrived->bytes);
-  if (!batch.ok()) return batch.status();
-  const BatchHead& head = batch->head;
-  if (head.epoch != epoch_ || head.primary != primary_) {
-    return absl::FailedPreconditionError(absl::StrCat("records of epoch ", head.epoch, ", and this is ", epoch_));
-  }
-  if (head.first > accepted_ + 1) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("records ", accepted_ + 1, " to ", head.first - 1, " are missing"));
-  }
-  // Whatever becomes of the records: what all members accepted is to be applied, and may be what makes room.
-  committed_ = std::max(committed_, head.commit);
-  lead_.Hear(head.clock_us, clock_us);
-  for (Record& record : batch->records) {
-    if (record.sequence <= accepted_) continue;
-    if (record.expires_ms != 0) record.expires_ms = lead_.OwnMs(record.expires_ms);
+  Arrived& arrived = batches_.emplace_back(Arrived{.bytes = std::move(bytes)});
+  absl::Status status = Offer(&arrived, clock_us);
+  if (arrived.kept == 0) batches_.pop_back();
+  if (!status.ok()) return status;
+  while (!offered_.empty()) {
+    const Record& record = offered_.front();
     if (!reserve(record)) {
       return absl::ResourceExhaustedError(
           absl::StrCat("no room for record ", record.sequence, " of ", record.bytes(), " bytes"));
     }
     accepted_ = record.sequence;
     kept_.push_back(record);
+    offered_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IncomingStream::Offer(Arrived* arrived, uint64_t clock_us) {
+  absl::StatusOr<Batch> batch = DecodeBatch(arrived->bytes);
+  if (!batch.ok()) return batch.status();
+  const BatchHead& head = batch->head;
+  if (head.epoch != epoch_ || head.primary != primary_) {
+    return absl::FailedPreconditionError(absl::StrCat("records of epoch ", head.epoch, ", and this is ", epoch_));
+  }
+  const uint64_t received = accepted_ + offered_.size();
+  if (head.first > received + 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("records ", received + 1, " to ", head.first - 1, " are missing"));
+  }
+  // Independently of the records: what all members accepted must be applied, and may make room.
+  committed_ = std::max(committed_, head.commit);
+  lead_.Update(head.clock_us, clock_us);
+  for (Record& record : batch->records) {
+    if (record.sequence <= received) continue;
+    if (record.expires_ms != 0) record.expires_ms = lead_.OwnMs(record.expires_ms);
+    offered_.push_back(record);
     ++arrived->kept;
   }
   return absl::OkStatus();
+}
+
+void IncomingStream::DropOffered() {
+  for (; !offered_.empty(); offered_.pop_back()) {
+    if (--batches_.back().kept == 0) batches_.pop_back();
+  }
 }
 
 }  // namespace farlook::cluster

@@ -15,9 +15,9 @@
 #include "cluster/batch_testing.h"
 #include "cluster/record.h"
 #include "gtest/gtest.h"
-#include "kv/expiry_word.h"
-#include "kv/item.h"
-#include "kv/message.h"
+#include "kv/layout/expiry_word.h"
+#include "kv/layout/item.h"
+#include "kv/wire/message.h"
 
 namespace farlook::cluster {
 namespace {
@@ -35,7 +35,7 @@ TEST(Batch, GoldenBytesAndBack) {
                      .session = 1,
                      .number = 2,
                      .outcome = static_cast<kv::Code>(4),
-                     .told = 8,
+                     .result = 8,
                      .version = 9,
                      .expires_ms = 10,
                      .flags = 1,
@@ -123,25 +123,26 @@ TEST(Batch, WhatNoPrimaryCanHaveSaidIsRefused) {
   EXPECT_FALSE(DecodeBatch(EncodeBatch({.first = 1, .clock_us = kv::kExpiryTimeMask * 1000 + 1}, {})).ok());
 }
 
-// Never too early, whatever way the news took; and not much too late once one has come fast.
+// Never too early, whatever the message's transit time was; and not much too late after one fast message.
 TEST(ClockLead, IsThatOfTheFastestNews) {
   ClockLead lead;  // this clock is 5 s ahead of the other
-  lead.Hear(1'000'000, 9'000'000);
+  lead.Update(1'000'000, 9'000'000);
   EXPECT_EQ(lead.OwnMs(2000), 10'000u) << "3 s later than it is";
-  lead.Hear(10'000'000, 15'000'300);
+  lead.Update(10'000'000, 15'000'300);
   EXPECT_EQ(lead.OwnMs(20'000), 25'001u);
-  lead.Hear(10'500'000, 17'000'000);
+  lead.Update(10'500'000, 17'000'000);
   EXPECT_EQ(lead.OwnMs(20'000), 25'003u) << "with room for the drift of two seconds";
-  lead.Hear(40'000'000, 45'000'000);
+  lead.Update(40'000'000, 45'000'000);
   EXPECT_EQ(lead.OwnMs(50'000), 55'000u);
   // Expect: an own clock that is behind is as good.
   ClockLead behind;
-  behind.Hear(100'000'000, 1'000'000);
+  behind.Update(100'000'000, 1'000'000);
   EXPECT_EQ(behind.OwnMs(100'500), 1500u);
   EXPECT_EQ(behind.OwnMs(1), 1u) << "long over, and not never";
 }
 
-// Of a random walk of ways and drifts no time is early, and none is later than the shortest way and the drift allow.
+// In a random walk of transit times and drifts no time is early, and none is later than the shortest transit and the
+// drift allow.
 TEST(ClockLead, IsNeverEarly) {
   std::mt19937_64 random(3);
   for (int run = 0; run < 100; ++run) {
@@ -153,7 +154,7 @@ TEST(ClockLead, IsNeverEarly) {
     for (int i = 0; i < 200; ++i) {
       other_us += static_cast<double>(random() % 2'000'000);
       const double way_us = static_cast<double>(random() % 10 == 0 ? 50 : random() % 3'000'000);
-      lead.Hear(static_cast<uint64_t>(other_us), own_at(other_us + way_us));
+      lead.Update(static_cast<uint64_t>(other_us), own_at(other_us + way_us));
       const uint64_t now_ms = static_cast<uint64_t>((other_us + way_us) / 1000);
       const uint64_t own_ms = lead.OwnMs(now_ms);
       ASSERT_GE(own_ms * 1000 + 1, own_at(static_cast<double>(now_ms) * 1000)) << run << " " << i;
@@ -169,7 +170,7 @@ class StreamTest : public testing::Test {
   IncomingStream in_{2, 1, 0};
 };
 
-// What it accepts it may have to send itself.
+// It may have to send the accepted records itself.
 TEST_F(StreamTest, AnExpiryIsATimeOfWhoHoldsTheRecord) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   ASSERT_TRUE(out_.Append({.expires_ms = 5000, .key = "k", .value = "v"}).ok());
@@ -198,15 +199,15 @@ TEST_F(StreamTest, WhatAllAcceptedIsCommittedAndThenApplied) {
   EXPECT_EQ(in_.ToApply(), nullptr);
   ASSERT_TRUE(out_.Accepted(10, 2).ok());
   EXPECT_EQ(out_.Commit({10, 11}), 0);
-  EXPECT_EQ(out_.Commit({10, 12}), 0);  // who is not connected
+  EXPECT_EQ(out_.Commit({10, 12}), 0);  // a member that is not connected
   out_.NextBatch(11, kPlenty, 0);
   ASSERT_TRUE(out_.Accepted(11, 1).ok());
   EXPECT_EQ(out_.Commit({10, 11}), 1);
-  // Expect: it never goes back, whoever must accept.
+  // Expect: it never goes back, for any set of members that must accept.
   EXPECT_EQ(out_.Commit({10, 11, 12}), 1);
   EXPECT_EQ(out_.Commit({10}), 2);
   EXPECT_EQ(BytesOf(out_.NextBatch(10, kPlenty, 0, /*alone=*/false)), "") << "it goes with the next record";
-  // Expect: else the news of it is a batch without records.
+  // Expect: otherwise a batch without records carries it.
   ASSERT_TRUE(in_.Take(BytesOf(out_.NextBatch(10, kPlenty, 0)), 0, Room).ok());
   ASSERT_NE(in_.ToApply(), nullptr);
   EXPECT_EQ(in_.ToApply()->value, "a");
@@ -227,7 +228,7 @@ TEST_F(StreamTest, BatchesAreNoLongerThanAskedForButOneRecord) {
   EXPECT_EQ(BytesOf(out_.NextBatch(10, 1, 0)), "");
 }
 
-// Records lie in pieces of memory that they fill: each arrives as it was, whatever its length.
+// Records fill pieces of memory: each arrives unchanged, whatever its length.
 TEST_F(StreamTest, RecordsOfAllLengthsArriveAsTheyWere) {
   OutgoingStream out(2, 1, 1, {}, 4 * kPlenty);
   ASSERT_TRUE(out.Follow(10, 0).ok());
@@ -236,7 +237,7 @@ TEST_F(StreamTest, RecordsOfAllLengthsArriveAsTheyWere) {
     values.emplace_back(bytes, static_cast<char>('a' + values.size()));
     ASSERT_TRUE(out.Append(Put("k", values.back())).ok());
   }
-  // Some at once, encoded by who appends them or not.
+  // Some at once, encoded by the caller or not.
   std::vector<Record> some;
   for (const std::string& value : values) some.push_back(Put("many", value));
   std::shared_ptr<char[]> encoded(new char[BytesOf(some)]);
@@ -261,7 +262,7 @@ TEST_F(StreamTest, RecordsOfAllLengthsArriveAsTheyWere) {
   EXPECT_EQ(out.kept_bytes(), 0u);
 }
 
-// An idle primary keeps no memory of what was long.
+// An idle primary does not keep the memory of long records.
 TEST_F(StreamTest, MemoryOfALongRecordIsLetGo) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   Append(std::string(200'000, 'v'));
@@ -276,7 +277,7 @@ TEST_F(StreamTest, MemoryOfALongRecordIsLetGo) {
   EXPECT_EQ(in_.tail().back().value, "short");
 }
 
-// As who lacks room does, to make some: what it applies may be of the batch that it takes.
+// A backup without room applies records to make some: they may belong to the batch that it takes.
 TEST_F(StreamTest, RecordsOfTheBatchThatIsTakenMayBeApplied) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   for (int i = 0; i < 4; ++i) Append(std::string(100, static_cast<char>('a' + i)));
@@ -304,7 +305,7 @@ TEST_F(StreamTest, WhatIsMissingTornOrOfAnotherEpochIsNotAccepted) {
   EXPECT_TRUE(absl::IsFailedPrecondition(other.Take(first, 0, Room)));
   EXPECT_TRUE(absl::IsFailedPrecondition(others.Take(first, 0, Room)));
   EXPECT_EQ(in_.accepted(), 0);
-  // Expect: what comes twice is taken once.
+  // Expect: a repeated batch is taken once.
   for (const std::string& batch : {first, second, first, second}) ASSERT_TRUE(in_.Take(batch, 0, Room).ok());
   EXPECT_EQ(in_.accepted(), 2);
   EXPECT_EQ(in_.tail().size(), 2);
@@ -319,9 +320,26 @@ TEST_F(StreamTest, ABackupWithoutRoomAcceptsWhatCameBefore) {
   const auto small = [](const Record& record) { return record.value.size() < 3; };
   EXPECT_TRUE(absl::IsResourceExhausted(in_.Take(batch, 0, small)));
   EXPECT_EQ(in_.accepted(), 1);
-  // Expect: with room, the rest follows.
-  EXPECT_TRUE(in_.Take(batch, 0, Room).ok());
+  // Expect: with room, the rest follows, though it is not sent again.
+  const std::string alone = EncodeBatch({.epoch = 2, .primary = 1, .commit = 1, .first = 4}, {});
+  EXPECT_TRUE(absl::IsResourceExhausted(in_.Take(alone, 0, small)));
+  EXPECT_EQ(in_.committed(), 1);
+  EXPECT_TRUE(in_.Take(alone, 0, Room).ok());
   EXPECT_EQ(in_.accepted(), 3);
+}
+
+// The next primary may have other records in their place, or none.
+TEST_F(StreamTest, RecordsThatFoundNoRoomEndWithTheirEpoch) {
+  ASSERT_TRUE(out_.Follow(10, 0).ok());
+  Append("a");
+  Append("too long");
+  const auto small = [](const Record& record) { return record.value.size() < 3; };
+  EXPECT_TRUE(absl::IsResourceExhausted(in_.Take(BytesOf(out_.NextBatch(10, kPlenty, 0)), 0, small)));
+  in_.EnterEpoch(3, 7);
+  const std::string alone = EncodeBatch({.epoch = 3, .primary = 7, .commit = 1, .first = 2}, {});
+  EXPECT_TRUE(in_.Take(alone, 0, Room).ok());
+  EXPECT_EQ(in_.accepted(), 1);
+  EXPECT_EQ(in_.tail().size(), 1);
 }
 
 TEST_F(StreamTest, APrimaryKeepsNoMoreThanItMayAndWhatIsNeeded) {
@@ -334,17 +352,17 @@ TEST_F(StreamTest, APrimaryKeepsNoMoreThanItMayAndWhatIsNeeded) {
   EXPECT_EQ(out.Commit({10}), 2);
   EXPECT_EQ(out.kept_bytes(), Put("k", "v").bytes());
   EXPECT_TRUE(out.Append(Put("k", "v")).ok());
-  // Expect: who comes again and lacks what is not kept must be filled; who has more than there is, too.
+  // Expect: a backup must be filled if it lacks records that are not kept, or has more than there are.
   EXPECT_TRUE(out.Follow(10, 2).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(out.Follow(11, 1).status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(out.Follow(11, 5).status()));
-  // Expect: a backup that is gone holds nothing up.
+  // Expect: a backup that is gone delays nothing.
   EXPECT_EQ(out.Commit({}), 4);
   out.Forget(10);
   EXPECT_EQ(out.kept_bytes(), 0);
 }
 
-// Of a new primary, whose log ends at record 2.
+// For a new primary, whose log ends at record 2.
 TEST_F(StreamTest, WhoHasMoreThanANewPrimaryCountsWhenItHasCutThatOff) {
   ASSERT_TRUE(out_.Follow(10, 0).ok());
   for (const char* key : {"a", "b", "c", "d"}) Append(key);
@@ -362,7 +380,7 @@ TEST_F(StreamTest, WhoHasMoreThanANewPrimaryCountsWhenItHasCutThatOff) {
   EXPECT_EQ(in_.accepted(), 3);
 }
 
-// The numbers fit, and the records are others.
+// The numbers match, and the records differ.
 TEST_F(StreamTest, RecordsOfTheFormerEpochAreNotTakenForThoseThatWereAppendedSince) {
   OutgoingStream out(3, 2, 3, {Put("a", "v"), Put("b", "v")}, 1'000'000);
   ASSERT_TRUE(out.Follow(10, 2).ok());
@@ -371,7 +389,7 @@ TEST_F(StreamTest, RecordsOfTheFormerEpochAreNotTakenForThoseThatWereAppendedSin
   ASSERT_TRUE(out.Follow(11, 2).ok());
   ASSERT_TRUE(out.Accepted(11, 3).ok());
   EXPECT_EQ(*out.Follow(11, 3), 3) << "this one it has";
-  // Expect: one that is filled has all, once it is.
+  // Expect: a backup that is filled counts as having everything.
   EXPECT_EQ(out.Begin(12), 3);
   ASSERT_EQ(*out.Append(Put("f", "v")), 4);
   ASSERT_TRUE(out.Accepted(12, 4).ok());
@@ -383,11 +401,11 @@ TEST_F(StreamTest, NobodyAcceptsWhatThereIsNot) {
   Append("a");
   EXPECT_TRUE(absl::IsInvalidArgument(out_.Accepted(10, 2)));
   EXPECT_EQ(out_.Commit({10}), 0);
-  EXPECT_TRUE(out_.Accepted(99, 1).ok());  // who was removed
+  EXPECT_TRUE(out_.Accepted(99, 1).ok());  // it was removed
 }
 
-// Three replicas with connections that lose, repeat, tear and break; backups without room; the primary dies again and
-// again, and any other is next.
+// Three replicas with connections that lose, repeat, tear and break; backups without room; the primary dies repeatedly,
+// and any other one is next.
 class History {
  public:
   explicit History(uint64_t seed) : random_(seed) {
@@ -395,10 +413,10 @@ class History {
     Lead(0, {});
   }
 
-  // How often something was cut off.
+  // Returns how many records were cut off.
   int Do() {
     for (int round = 0; round < 2'000; ++round) Step();
-    // The faults end: all that was written arrives, over new connections, as what was lost last would not come again.
+    // The faults end: all writes arrive, over new connections, since batches lost last would not be sent again.
     calm_ = true;
     for (const uint64_t backup : Backups()) Connect(backup);
     for (int round = 0; round < 300; ++round) {
@@ -417,7 +435,7 @@ class History {
   struct Replica {
     std::unique_ptr<IncomingStream> in = std::make_unique<IncomingStream>(0, 0, 0);
     std::vector<std::string> table;  // all writes that were published, in order
-    std::string late;                // a batch on its way
+    std::string late;                // a batch in transit
   };
 
   size_t Any(size_t below) { return random_() % below; }
@@ -459,7 +477,7 @@ class History {
     for (uint64_t sequence = before + 1; sequence <= committed; ++sequence) {
       replicas_[primary_]->table.push_back(written_[sequence]);
       acknowledged_ = std::max(acknowledged_, sequence);
-      // What was acknowledged is never another write later.
+      // An acknowledged sequence never becomes another write later.
       const auto [found, fresh] = published_.emplace(sequence, written_[sequence]);
       EXPECT_EQ(found->second, written_[sequence]);
     }
@@ -503,9 +521,10 @@ class History {
   }
 
   void Promote() {
-    // Rule 6, and of who was filled, that it became a member: all have accepted what this primary began with.
+    // Rule 6, and for a backup that was filled, that it became a member: all have accepted what this primary began
+    // with.
     if (out_->committed() < begin_) return;
-    // The old primary is gone, with its memory; another process comes in its place, which is filled by a copy of all.
+    // The old primary is gone, with its memory; another process takes its place, and is filled with a full copy.
     const size_t old = primary_;
     const size_t next = (old + 1 + Any(2)) % 3;
     EXPECT_GE(replicas_[next]->in->accepted(), acknowledged_);
@@ -551,7 +570,7 @@ class History {
   std::unique_ptr<OutgoingStream> out_;
   size_t primary_ = 0;
   uint64_t epoch_ = 0;
-  uint64_t begin_ = 0;  // the last record that the primary had when it became one
+  uint64_t begin_ = 0;  // the last record that the primary had when it became primary
   uint64_t acknowledged_ = 0;
   int values_ = 0, cuts_ = 0;
   bool calm_ = false;

@@ -15,7 +15,7 @@ namespace farlook::rdma {
 inline constexpr size_t kMaxSocketPathBytes = 107;
 
 enum class Scheme : uint8_t {
-  kShm,   // memory of a server of the same host
+  kShm,   // memory of a server on the same host
   kRdma,  // verbs
   kTcp,   // sockets
 };
@@ -23,11 +23,12 @@ enum class Scheme : uint8_t {
 struct Address {
   Scheme scheme = Scheme::kShm;
   std::string path;   // kShm: absolute, 2 to kMaxSocketPathBytes bytes
-  std::string host;   // others: a name, an IPv4 address, or an IPv6 address without its brackets
-  uint16_t port = 0;  // others: 1 to 65535
+  std::string host;   // other schemes: a name, an IPv4 address, or an IPv6 address without its brackets
+  uint16_t port = 0;  // other schemes: 1 to 65535
 };
 
-// INVALID_ARGUMENT says what is wrong and how an address looks. Resolves nothing and touches no file.
+// Parses an address. INVALID_ARGUMENT explains the fault and the form of an address. Resolves nothing and touches no
+// file.
 absl::StatusOr<Address> ParseAddress(absl::string_view text);
 
 // The inverse: ParseAddress(FormatAddress(a)) equals a.

@@ -1,4 +1,4 @@
-// Any text as an address: what is understood is written again and means the same.
+// Any text as an address: if it is parsed, its formatted form is parsed to the same address.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -93,7 +93,7 @@ TEST(AddressTest, AutoStandsForRdmaThenTcpAndOthersForThemselves) {
   EXPECT_THAT(choices("auto:///tmp/x"), HasSubstr("port is missing"));
   EXPECT_THAT(choices("auto://rdma://host:1"), HasSubstr("needs brackets"));
   EXPECT_THAT(choices("auto:host:1"), HasSubstr("an address is"));
-  // A transport is one of them.
+  // A transport is one of the choices.
   EXPECT_THAT(ErrorOf("auto://host:1"), HasSubstr("an address is"));
 }
 

@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<std::string>> Choices(absl::string_view address) {
   const std::vector<std::string> choices = {absl::StrCat("rdma://", rest), absl::StrCat("tcp://", rest)};
   absl::StatusOr<Address> parsed = ParseAddress(choices[0]);
   if (parsed.ok()) return choices;
-  // In the user's words.
+  // Uses the scheme that the user wrote.
   return absl::InvalidArgumentError(
       absl::StrReplaceAll(parsed.status().message(), {{"address \"rdma://", "address \"auto://"}}));
 }

@@ -1,5 +1,5 @@
-// Addresses that leave a choice, as users write them: `auto://host:port` stands for `rdma://host:port` and
-// `tcp://host:port`. Who listens does so at both, where one suffices; who connects takes the first that leads there.
+// Addresses with a choice of transports: `auto://host:port` stands for `rdma://host:port` and `tcp://host:port`. A
+// server listens at both, and one suffices; a client uses the first that connects.
 #ifndef FARLOOK_RDMA_CHOICES_H_
 #define FARLOOK_RDMA_CHOICES_H_
 
@@ -13,8 +13,8 @@ namespace farlook::rdma {
 
 bool IsAuto(absl::string_view address);
 
-// What it stands for, the best first; of any other address itself alone. Each is understood by ParseAddress().
-// INVALID_ARGUMENT as of that.
+// Returns the addresses that it stands for, best first; any other address stands for itself. ParseAddress() accepts
+// each. INVALID_ARGUMENT as for ParseAddress().
 absl::StatusOr<std::vector<std::string>> Choices(absl::string_view address);
 
 }  // namespace farlook::rdma

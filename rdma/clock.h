@@ -1,4 +1,4 @@
-// Time as the poll-driven cores see it. They are handed a Clock, so that a simulator can hand them its own.
+// The clock of the poll-driven code. It is passed in, so that a simulator can pass its own.
 #ifndef FARLOOK_RDMA_CLOCK_H_
 #define FARLOOK_RDMA_CLOCK_H_
 
@@ -11,10 +11,10 @@ class Clock {
  public:
   virtual ~Clock() = default;
 
-  // Nanoseconds since some fixed point; never goes back, and runs on while the process is stopped.
+  // Returns nanoseconds since some fixed point; never goes back, and runs on while the process is stopped.
   virtual int64_t NowNs() const = 0;
 
-  // CLOCK_BOOTTIME, which goes on while the machine is suspended: leases count on it. Lives for ever.
+  // CLOCK_BOOTTIME, which runs on while the machine is suspended: leases rely on it. Never destroyed.
   static const Clock& Real();
 };
 

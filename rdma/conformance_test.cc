@@ -1,4 +1,4 @@
-// The shm backend under the suite that all backends pass.
+// Runs the shm backend through the suite that all backends pass.
 #include <unistd.h>
 
 #include <atomic>

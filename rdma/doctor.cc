@@ -8,9 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
 #include "rdma/choices.h"
+#include "rdma/host/sealed_memory.h"
 #include "rdma/host_memory.h"
+#include "rdma/memory_file.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/doctor.h"
+#include "rdma/verbs/device/doctor.h"
 
 namespace farlook::rdma {
 namespace {
@@ -37,11 +39,30 @@ Finding ExamineHugePages(const ServerPlan& plan) {
   return fixed ? Trouble(advice) : Advice(absl::StrCat("without huge pages reads take up to twice as long: ", advice));
 }
 
+Finding ExamineMemoryFile(const ServerPlan& plan) {
+  if (absl::Status status = CheckMemoryPath(plan.memory_file); !status.ok()) return Trouble(status);
+  if (MemoryFile::Exists(plan.memory_file)) {
+    return Good(absl::StrCat(plan.memory_file, " is there: the server continues with its table"));
+  }
+  const absl::Status status = CheckMemoryRoom(plan.memory_file, plan.bytes + plan.counter_bytes, plan.numa_node);
+  return status.ok()
+             ? Advice(absl::StrCat("there is no ", plan.memory_file, " yet: the server begins with an empty table"))
+             : Trouble(status);
+}
+
 Findings ExamineMemory(const ServerPlan& plan) {
   Findings findings;
+  for (const absl::Status& status :
+       {CheckKernel(), CheckFileSize(plan.bytes), CheckAddressSpace(plan.bytes + plan.counter_bytes)}) {
+    if (!status.ok()) findings.push_back(Trouble(status));
+  }
   if (absl::Status node = CheckNumaNode(plan.numa_node); !node.ok()) findings.push_back(Trouble(node));
+  if (!plan.memory_file.empty()) {
+    findings.push_back(ExamineMemoryFile(plan));
+    return findings;
+  }
   findings.push_back(ExamineHugePages(plan));
-  // Pages of the pools are not counted among what is available.
+  // Pages of the pools are not included in the available memory.
   if (findings.back().level != Finding::Level::kGood || plan.huge_pages == HugePages::kTransparent) {
     const absl::Status status = CheckAvailable(plan.bytes, plan.numa_node);
     findings.push_back(status.ok() ? Good("there is enough memory") : Trouble(status));
@@ -49,15 +70,15 @@ Findings ExamineMemory(const ServerPlan& plan) {
   return findings;
 }
 
-// Of several choices one suffices.
-Findings ExamineListening(const std::string& address) {
+// One of several choices suffices.
+Findings ExamineListening(const std::string& address, const TransportOptions& options) {
   const absl::StatusOr<std::vector<std::string>> choices = Choices(address);
   if (!choices.ok()) return {Trouble(choices.status())};
   Findings findings;
   bool any = false;
-  std::vector<std::unique_ptr<Listener>> listeners;  // at once, as a server's
+  std::vector<std::unique_ptr<Listener>> listeners;  // all at the same time, as in a server
   for (const std::string& choice : *choices) {
-    absl::StatusOr<std::unique_ptr<Listener>> listener = Listen(choice);
+    absl::StatusOr<std::unique_ptr<Listener>> listener = Listen(choice, options);
     if (listener.ok()) {
       any = true;
       findings.push_back(Good(absl::StrCat("a server can listen at ", choice)));
@@ -78,8 +99,8 @@ Findings ExamineRoute(absl::string_view address) {
   if (!choices.ok()) return {Trouble(choices.status())};
   if (IsAuto(address)) return AsAdvice(ExamineRoute((*choices)[0]));
   const absl::StatusOr<Address> parsed = ParseAddress(address);
-  if (parsed->scheme == Scheme::kShm) return {};  // it is here, or it is not: connecting tells
-  if (parsed->scheme == Scheme::kTcp) return {};  // likewise
+  if (parsed->scheme == Scheme::kShm) return {};  // connecting shows whether it is here
+  if (parsed->scheme == Scheme::kTcp) return {};  // the same
   return verbs::ExamineRoute(*parsed);
 }
 
@@ -93,10 +114,10 @@ Findings ExamineServer(const ServerPlan& plan) {
   }
   if (verbs || perhaps) {
     Findings of_host = verbs::ExamineHost();
-    of_host.push_back(verbs::ExamineLockedMemory(plan.bytes));
+    of_host.push_back(verbs::ExamineLockedMemory(plan.bytes + plan.counter_bytes));
     Append(verbs ? std::move(of_host) : AsAdvice(std::move(of_host)), &findings);
   }
-  for (const std::string& address : plan.addresses) Append(ExamineListening(address), &findings);
+  for (const std::string& address : plan.addresses) Append(ExamineListening(address, plan.transport), &findings);
   return findings;
 }
 

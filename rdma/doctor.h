@@ -1,7 +1,7 @@
-// Finds what stops Farlook on this host, before it does. Each finding says what mends it.
+// Finds what prevents Farlook from working on this host, before it is used. Each finding includes the remedy.
 //
-// Reads /proc, /sys and device attributes, sends what resolving an address takes, and changes nothing.
-// Thread safety: any thread; each call blocks for as long as it takes.
+// Reads /proc, /sys and device attributes, sends what resolving an address needs, and changes nothing. Thread safety:
+// any thread; calls block.
 #ifndef FARLOOK_RDMA_DOCTOR_H_
 #define FARLOOK_RDMA_DOCTOR_H_
 
@@ -12,23 +12,27 @@
 #include "absl/strings/string_view.h"
 #include "rdma/finding.h"
 #include "rdma/shared_memory.h"
+#include "rdma/transport.h"
 
 namespace farlook::rdma {
 
-// Devices and their permissions, ports, addresses, MTUs, locked memory.
+// Checks devices and their permissions, ports, addresses, MTUs, locked memory.
 Findings ExamineHost();
 
-// The way to a server's address, up to its host. Whether a server answers there, only connecting can tell.
+// Checks the route to a server's address, up to its host. Only connecting can show whether a server answers there.
 Findings ExamineRoute(absl::string_view address);
 
 struct ServerPlan {
   std::vector<std::string> addresses;  // to listen at
   uint64_t bytes = 0;                  // of the region
+  uint64_t counter_bytes = 0;
   HugePages huge_pages = HugePages::kAuto;
-  int numa_node = -1;  // -1: any
+  std::string memory_file;     // empty: none
+  int numa_node = -1;          // -1: any
+  TransportOptions transport;  // of the listeners
 };
 
-// Whether a server with this plan could start here. Listens at the addresses for a moment.
+// Checks whether a server with this plan could start here. Listens at the addresses for a moment.
 Findings ExamineServer(const ServerPlan& plan);
 
 }  // namespace farlook::rdma

@@ -1,4 +1,4 @@
-// What an examination of the host found. For people: `kv_cli doctor`, `kv_server --check`.
+// A result of an examination of the host. Shown by `kv_cli doctor` and `kv_server --check`.
 #ifndef FARLOOK_RDMA_FINDING_H_
 #define FARLOOK_RDMA_FINDING_H_
 
@@ -15,12 +15,12 @@ namespace farlook::rdma {
 
 struct Finding {
   enum class Level : uint8_t {
-    kGood,     // as it should be
+    kGood,     // correct
     kAdvice,   // works, and could be better
-    kTrouble,  // stops something
+    kTrouble,  // prevents something
   };
   Level level;
-  std::string text;  // the fact, and, unless it is good, what mends it
+  std::string text;  // the fact, and, unless it is good, the remedy
 };
 
 using Findings = std::vector<Finding>;
@@ -42,7 +42,7 @@ inline absl::string_view LevelName(Finding::Level level) {
   return "";
 }
 
-// Of what there is another way for.
+// Lowers trouble to advice, where an alternative exists.
 inline Findings AsAdvice(Findings findings) {
   for (Finding& finding : findings) {
     if (finding.level == Finding::Level::kTrouble) finding.level = Finding::Level::kAdvice;
@@ -50,7 +50,7 @@ inline Findings AsAdvice(Findings findings) {
   return findings;
 }
 
-// As people see it, without the end of the line.
+// Returns the text that is shown, without a newline.
 inline std::string ToLine(const Finding& finding) {
   return absl::StrFormat("%-8s %s", LevelName(finding.level), finding.text);
 }

@@ -1,4 +1,4 @@
-// What the kernel says about the memory of this host, and how to ask it for more.
+// The state of this host's memory as reported by the kernel, and advice on getting more.
 #ifndef FARLOOK_RDMA_HOST_MEMORY_H_
 #define FARLOOK_RDMA_HOST_MEMORY_H_
 
@@ -6,27 +6,40 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace farlook::rdma {
 
-// RESOURCE_EXHAUSTED unless `bytes` in ordinary pages are likely to be had: available memory of the host, of
-// `numa_node` (-1: any), and the limit of this process's control group. Asking first matters: for pages of shared
-// memory that it promised and does not have, the kernel kills a process instead of failing a call.
+// RESOURCE_EXHAUSTED unless `bytes` in ordinary pages are likely to be available: checks the memory of the host, of
+// `numa_node` (-1: any), and the limit of this process's control group. This check matters: if the kernel cannot
+// provide pages of shared memory that it promised, it kills a process instead of failing a call.
 absl::Status CheckAvailable(uint64_t bytes, int numa_node);
+
+// RESOURCE_EXHAUSTED unless `bytes` of `available` leave a margin for the rest of the system: 32 MiB, and a 64th of
+// `bytes`. The message gives the margin, and the most that can be requested. `where` names the owner: "the group
+// allows".
+absl::Status CheckRoom(uint64_t bytes, uint64_t available, absl::string_view where, absl::string_view cure);
+
+// UNIMPLEMENTED: the kernel is too old for SharedMemory.
+absl::Status CheckKernel();
 
 // INVALID_ARGUMENT, naming those that exist, unless `node` is one or -1.
 absl::Status CheckNumaNode(int node);
 
-// "needs 8 pages of 2 MiB, 3 are free: echo 13 > /sys/…/nr_hugepages". `page_bytes` is 2 MiB or 1 GiB.
+// Returns "needs 8 pages of 2 MiB, 3 are free: echo 13 > /sys/…/nr_hugepages". `page_bytes` is 2 MiB or 1 GiB.
 std::string HugePageAdvice(uint64_t bytes, uint64_t page_bytes);
 
-// Whether so many bytes in pages of 2 MiB or 1 GiB are free and not promised to someone.
+// RESOURCE_EXHAUSTED: this process's control group does not allow `bytes` in pages of 2 MiB or 1 GiB. The kernel kills
+// a process that maps more and touches it.
+absl::Status CheckHugePageLimit(uint64_t bytes, uint64_t page_bytes);
+
+// Returns true if `bytes` in pages of 2 MiB or 1 GiB are free, not reserved, and allowed.
 bool EnoughHugePages(uint64_t bytes, uint64_t page_bytes);
 
-// Whether the kernel gives transparent huge pages to shared memory that asks (madvise).
+// Returns whether the kernel provides transparent huge pages to shared memory on request (madvise).
 bool TransparentAllowed();
 
-// Bytes of the mapping at `data` that are mapped in transparent huge pages.
+// Returns the bytes of the mapping at `data` that are mapped in transparent huge pages.
 uint64_t TransparentBytes(const char* data);
 
 }  // namespace farlook::rdma

@@ -1,21 +1,14 @@
 #include "rdma/shared_memory.h"
 
 #include <linux/memfd.h>
-#include <numaif.h>
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <cstring>
-#include <system_error>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/host_memory.h"
+#include "rdma/mapped_pages.h"
 
 namespace farlook::rdma {
 namespace {
@@ -23,10 +16,6 @@ namespace {
 constexpr uint64_t k4KiBBytes = 4096;
 constexpr uint64_t k2MiBBytes = uint64_t{2} << 20;
 constexpr uint64_t k1GiBBytes = uint64_t{1} << 30;
-
-// What one prefaulting thread asks the kernel for at a time: a multiple of every page size but the largest.
-constexpr uint64_t kPrefaultStepBytes = 64 * k2MiBBytes;
-constexpr int kMaxPrefaultThreads = 8;
 
 constexpr struct {
   HugePages pages;
@@ -44,56 +33,6 @@ constexpr struct {
 const auto& KindOf(HugePages pages) { return kKinds[static_cast<size_t>(pages)]; }
 
 bool IsHugetlb(HugePages pages) { return pages == HugePages::k1GiB || pages == HugePages::k2MiB; }
-
-absl::Status Bind(const Mapping& mapping, int node) {
-  if (node < 0) return absl::OkStatus();
-  constexpr size_t kBits = 8 * sizeof(unsigned long);                      // NOLINT(runtime/int): of mbind
-  std::vector<unsigned long> mask(static_cast<size_t>(node) / kBits + 1);  // NOLINT(runtime/int)
-  mask.back() = 1ul << (static_cast<size_t>(node) % kBits);
-  // The kernel does not look at the last bit it is told of.
-  if (mbind(mapping.data(), mapping.bytes(), MPOL_BIND, mask.data(), mask.size() * kBits + 1, 0) == 0) {
-    return absl::OkStatus();
-  }
-  const int error = errno;
-  const std::string message = absl::StrCat("cannot bind memory to NUMA node ", node, ": ", strerror(error));
-  return error == EINVAL ? absl::InvalidArgumentError(message) : absl::ResourceExhaustedError(message);
-}
-
-// Has the kernel allocate every page, so that running short is an error of this call. 0 or an errno.
-int Prefault(const Mapping& mapping, int threads, const std::function<void(uint64_t)>& on_progress) {
-  if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
-  const uint64_t steps = (mapping.bytes() + kPrefaultStepBytes - 1) / kPrefaultStepBytes;
-  threads = static_cast<int>(std::clamp<uint64_t>(
-      std::min<uint64_t>(static_cast<uint64_t>(std::max(threads, 1)), steps), 1, kMaxPrefaultThreads));
-  std::atomic<uint64_t> next_step{0};
-  std::atomic<uint64_t> done{0};
-  std::atomic<int> error{0};
-  const auto work = [&] {
-    while (error.load(std::memory_order_relaxed) == 0) {
-      const uint64_t begin = next_step.fetch_add(1, std::memory_order_relaxed) * kPrefaultStepBytes;
-      if (begin >= mapping.bytes()) return;
-      const uint64_t bytes = std::min(kPrefaultStepBytes, mapping.bytes() - begin);
-      int result;
-      do {
-        result = madvise(mapping.data() + begin, bytes, MADV_POPULATE_WRITE);
-      } while (result != 0 && (errno == EINTR || errno == EAGAIN));
-      if (result != 0) {
-        error.store(errno, std::memory_order_relaxed);
-      } else if (on_progress != nullptr) {
-        on_progress(done.fetch_add(bytes, std::memory_order_relaxed) + bytes);
-      }
-    }
-  };
-  std::vector<std::thread> helpers;
-  try {
-    for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
-  } catch (const std::system_error&) {
-    // Without more threads it takes longer.
-  }
-  work();
-  for (std::thread& helper : helpers) helper.join();
-  return error.load(std::memory_order_relaxed);
-}
 
 absl::Status NotSoManyPages(uint64_t bytes, HugePages pages) {
   if (IsHugetlb(pages)) return absl::ResourceExhaustedError(HugePageAdvice(bytes, KindOf(pages).bytes));
@@ -137,6 +76,9 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(const SharedMemoryOptions& opt
   if (options.bytes == 0) return absl::InvalidArgumentError("shared memory of 0 bytes");
   if (options.bytes > UINT64_MAX / 2) return absl::ResourceExhaustedError("more memory than any address space has");
   if (absl::Status status = CheckNumaNode(options.numa_node); !status.ok()) return status;
+  if (absl::Status status = CheckKernel(); !status.ok()) return status;
+  if (absl::Status status = CheckFileSize(options.bytes); !status.ok()) return status;
+  if (absl::Status status = CheckAddressSpace(options.bytes); !status.ok()) return status;
   const bool writable = options.access == Access::kRemoteReadAtomic;
   if (writable && IsHugetlb(options.huge_pages)) {
     return absl::InvalidArgumentError(
@@ -150,7 +92,7 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(const SharedMemoryOptions& opt
   if (!writable) {
     if (absl::StatusOr<SharedMemory> memory = CreateWith(options, HugePages::k2MiB); memory.ok()) return memory;
   }
-  // Asks for huge pages and is content with small ones.
+  // Requests huge pages and accepts small ones.
   return CreateWith(options, HugePages::kAuto);
 }
 
@@ -161,19 +103,21 @@ absl::StatusOr<SharedMemory> SharedMemory::CreateWith(const SharedMemoryOptions&
         "the kernel gives no transparent huge pages to shared memory: "
         "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled");
   }
-  if (!IsHugetlb(pages)) {
-    if (absl::Status status = CheckAvailable(options.bytes, options.numa_node); !status.ok()) return status;
-  }
+  const absl::Status allowed = IsHugetlb(pages) ? CheckHugePageLimit(options.bytes, KindOf(pages).bytes)
+                                                : CheckAvailable(options.bytes, options.numa_node);
+  if (!allowed.ok()) return allowed;
   absl::StatusOr<UniqueFd> fd = CreateSealable("farlook-memory", options.bytes, KindOf(pages).memfd_flags);
   if (!fd.ok()) return IsHugetlb(pages) ? NotSoManyPages(options.bytes, pages) : fd.status();
-  // Of hugetlb this reserves the pages, or fails.
+  // For hugetlb this reserves the pages, or fails.
   absl::StatusOr<Mapping> mapping = Map(fd->get(), options.bytes, /*writable=*/true);
   if (!mapping.ok()) return IsHugetlb(pages) ? NotSoManyPages(options.bytes, pages) : mapping.status();
-  if (absl::Status status = Bind(*mapping, options.numa_node); !status.ok()) return status;
+  if (absl::Status status = BindToNode(*mapping, options.numa_node); !status.ok()) return status;
+  if (options.in_core_dumps) madvise(mapping->data(), mapping->bytes(), MADV_DODUMP);
   if (want_transparent) madvise(mapping->data(), mapping->bytes(), MADV_HUGEPAGE);
-  if (const int error = Prefault(*mapping, options.prefault_threads, options.on_progress); error == EINVAL) {
-    return absl::UnimplementedError("the kernel is older than Linux 5.14 (no MADV_POPULATE_WRITE)");
-  } else if (error != 0) {
+  if (Prefault(*mapping, options.prefault_threads, options.on_progress) != 0) {
+    // The advice counts free pages, so this must free its own first.
+    mapping->reset();
+    fd->reset();
     return NotSoManyPages(options.bytes, pages);
   }
   const Sealing sealing = options.access == Access::kRemoteRead ? Sealing::kReadOnly : Sealing::kFixedSize;

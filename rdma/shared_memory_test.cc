@@ -29,7 +29,7 @@ SharedMemoryOptions Options(uint64_t bytes, HugePages pages) {
   return options;
 }
 
-// "VmRSS"-like lines of a /proc file, in KiB.
+// Returns the value of a "VmRSS"-like line of a /proc file, in KiB.
 int64_t ProcKiB(const char* file, const std::string& name) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -69,7 +69,7 @@ TEST(SharedMemoryTest, AutoSaysWhatItGotAndHowToGetBetter) {
 
 TEST(SharedMemoryTest, ExplicitPagesAreHadOrTheErrorNamesTheCommand) {
   for (const HugePages pages : {HugePages::k1GiB, HugePages::k2MiB, HugePages::kTransparent}) {
-    // More than any pool has, so that the error shows, and a size that may work.
+    // More than any pool has, to see the error, and a size that may work.
     for (const uint64_t bytes : {uint64_t{4} << 40, 2 * kMiB}) {
       absl::StatusOr<SharedMemory> memory = SharedMemory::Create(Options(bytes, pages));
       if (memory.ok()) {
@@ -129,7 +129,7 @@ TEST(SharedMemoryTest, NamesOfPagesRoundTrip) {
               HasSubstr("none of auto, 1g, 2m, transparent, none"));
 }
 
-// Every way to write through a descriptor that a client was given.
+// Tries every way to write through a descriptor as given to a client.
 void ExpectNotWritable(int fd, uint64_t bytes) {
   EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
   EXPECT_EQ(pwrite(fd, "x", 1, 0), -1);
@@ -149,14 +149,14 @@ TEST(SharedMemoryTest, TheDescriptorCannotBeWrittenThrough) {
   ASSERT_TRUE(memory.ok()) << memory.status();
   memset(memory->data(), 7, memory->bytes());
   ExpectNotWritable(memory->fd(), memory->bytes());
-  // Reopening gives a descriptor with the right to write, of the same sealed memory.
+  // Reopening returns a writable descriptor of the same sealed memory.
   const int reopened = open(absl::StrCat("/proc/self/fd/", memory->fd()).c_str(), O_RDWR);
   ASSERT_GE(reopened, 0);
   ExpectNotWritable(reopened, memory->bytes());
   close(reopened);
   EXPECT_LT(open(absl::StrCat("/proc/self/fd/", memory->fd()).c_str(), O_RDWR | O_TRUNC), 0);
   for (uint64_t i = 0; i < memory->bytes(); ++i) ASSERT_EQ(memory->data()[i], 7);
-  // Expect: its owner writes on.
+  // Expect: its owner can still write.
   memory->data()[0] = 8;
 }
 

@@ -1,5 +1,5 @@
-// The hot paths of the shm backend, each beside its floor: a READ and a copy, a batch of READs and bare loads, a
-// message's round trip and that of a cache line.
+// The hot paths of the shm backend, each with its floor. A READ is compared with a copy, a batch of READs with bare
+// loads, a message's round trip with that of a cache line.
 //
 //     bazel run --config=opt //rdma:shm_benchmark
 #include <pthread.h>
@@ -125,7 +125,7 @@ void BM_ReadRandom(benchmark::State& state) {
   Completion completion;
   size_t next = 0;
   for (auto _ : state) {
-    // Dependent, as a lookup's second READ is.
+    // Dependent, like the second READ of a lookup.
     uint64_t word;
     memcpy(&word, to, sizeof(word));
     const uint64_t address = rig.table.address + offsets[(next++ + (word & 1)) % offsets.size()];
@@ -151,7 +151,7 @@ void BM_FloorDependentLoad(benchmark::State& state) {
 }
 BENCHMARK(BM_FloorDependentLoad);
 
-// Time of one READ where 64 are posted and rung once.
+// Time of one READ if 64 are posted and rung once.
 void BM_ReadBatchRandom(benchmark::State& state) {
   Rig rig(kTableBytes);
   const std::vector<uint64_t> offsets = RandomOffsets(128);
@@ -219,7 +219,7 @@ void BM_MessageRoundTrip(benchmark::State& state) {
 }
 BENCHMARK(BM_MessageRoundTrip)->Arg(32)->Arg(120)->Arg(1024)->UseRealTime();
 
-// Two CPUs pass one cache line to and fro.
+// Two CPUs pass one cache line back and forth.
 void BM_FloorCacheLineRoundTrip(benchmark::State& state) {
   struct alignas(128) Line {
     std::atomic<uint64_t> value{0};
@@ -249,7 +249,7 @@ void BM_FloorCacheLineRoundTrip(benchmark::State& state) {
 }
 BENCHMARK(BM_FloorCacheLineRoundTrip)->UseRealTime();
 
-// Messages one way as fast as they are taken, rung 16 at a time.
+// Messages in one direction as fast as they are taken, rung 16 at a time.
 void BM_MessageStream(benchmark::State& state) {
   Rig rig(2 << 20);
   const std::string message(static_cast<size_t>(state.range(0)), 'm');

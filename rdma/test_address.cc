@@ -19,7 +19,7 @@ bool TestsUseTcp() { return TcpHost() != nullptr; }
 bool TestsUseRdma() { return RdmaHost() != nullptr; }
 
 std::string UnusedTestAddress() {
-  // Other processes take theirs too. The ports are below those that the kernel hands out.
+  // Other processes take theirs too. The ports are below those that the kernel assigns.
   constexpr unsigned kFirstPort = 20'000, kPorts = 12'000;
   static const unsigned start = std::random_device()();
   static std::atomic<unsigned> next{0};
@@ -30,7 +30,7 @@ std::string UnusedTestAddress() {
   if (const char* host = TcpHost(); host != nullptr) {
     return absl::StrCat("tcp://", host, ":", kFirstPort + (start + count) % kPorts);
   }
-  // Not in TEST_TMPDIR: the path of a socket is short.
+  // Not in TEST_TMPDIR: the path of a socket must be short.
   return absl::StrCat("shm:///tmp/farlook_test_", start, "_", count);
 }
 

@@ -1,4 +1,4 @@
-// For tests that run on any backend: where their servers may listen.
+// Addresses for the servers of tests that run on any backend.
 #ifndef FARLOOK_RDMA_TEST_ADDRESS_H_
 #define FARLOOK_RDMA_TEST_ADDRESS_H_
 
@@ -6,16 +6,16 @@
 
 namespace farlook::rdma {
 
-// An address where nobody listens, another one at each call. On the RDMA device of FARLOOK_RDMA_ADDRESS where that is
-// set, as it is for the tests of tests/vm/verbs_test.bzl; over TCP at FARLOOK_TCP_ADDRESS, as for those of tests/tcp;
-// else in shared memory, below /tmp.
+// Returns an unused address, another one at each call. It is on the RDMA device of FARLOOK_RDMA_ADDRESS if that is set,
+// as for the tests of tests/vm/verbs_test.bzl. Otherwise it is over TCP at FARLOOK_TCP_ADDRESS, as for those of
+// tests/tcp, or else in shared memory, below /tmp.
 std::string UnusedTestAddress();
 
-// Whether that is on an RDMA device. As a rule it is an emulated one, some 30 times slower than shared memory: tests
-// that repeat something very often do it less often then.
+// Returns whether that is on an RDMA device. Usually it is an emulated one, some 30 times slower than shared memory:
+// tests with very many repetitions then reduce them.
 bool TestsUseRdma();
 
-// Whether that is over TCP, where READs take the server's processor, and gets are messages unless they are asked for.
+// Returns whether that is over TCP, where READs take the server's processor, and gets are messages by default.
 bool TestsUseTcp();
 
 }  // namespace farlook::rdma

@@ -14,15 +14,18 @@ namespace farlook::rdma {
 class WakeFd {
  public:
   WakeFd() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
-  ~WakeFd() {
-    if (ok()) close(fd_);
-  }
+  ~WakeFd() { Close(); }
   WakeFd(const WakeFd&) = delete;
   WakeFd& operator=(const WakeFd&) = delete;
 
-  // False when there was no descriptor left.
+  // Returns false if there was no descriptor left.
   bool ok() const { return fd_ >= 0; }
   int fd() const { return fd_; }
+
+  void Close() {
+    if (ok()) close(fd_);
+    fd_ = -1;
+  }
 
   // Makes fd() readable, until Clear().
   void Wake() {
@@ -36,7 +39,7 @@ class WakeFd {
   }
 
  private:
-  const int fd_;
+  int fd_;
 };
 
 }  // namespace farlook::rdma

@@ -1,11 +1,11 @@
-// acknowledged: loads a group, reads and writes it while others do to its servers what they like, and proves at the end
+// acknowledged: loads a group, reads and writes it while its servers are disturbed from outside, and proves at the end
 // that every acknowledged write is there.
 //
 //     acknowledged --address=shm:///run/a,shm:///run/b [--records=N] [--value_bytes=1000] [--seconds=20] [--threads=2]
 //
-// As YCSB's workload B: 95 % reads, 5 % updates, of keys that are popular by Zipf's law. A key is written by one thread
-// only, each value says how many writes of the key there were, and the rest of it follows from that: so each read, and
-// the proof, can tell what is lost, out of date or damaged. A line each second. SIGTERM and SIGINT begin the proof
+// The mix is YCSB's workload B: 95 % reads, 5 % updates, of keys with a Zipf distribution. Only one thread writes a
+// key. Each value contains the number of the key's write, which determines the rest of the value. So each read, and the
+// proof, can detect a lost, stale or damaged value. Prints a line each second. SIGTERM and SIGINT begin the proof
 // early.
 //
 // Exit codes: 0 all is there, 1 the group cannot be reached or loaded, 3 something is not as it was acknowledged.
@@ -55,7 +55,7 @@ std::atomic<bool> over{false};
 
 std::string KeyOf(int64_t record) { return absl::StrCat("user", record); }
 
-// Of the key's so many-th write.
+// The value of the key's write number `step`.
 std::string ValueOf(int64_t record, uint64_t step, size_t bytes) {
   std::string value = absl::StrFormat("%012d:", step);
   Random random(static_cast<uint64_t>(record) * 0x9E3779B97F4A7C15 + step);
@@ -64,10 +64,10 @@ std::string ValueOf(int64_t record, uint64_t step, size_t bytes) {
   return value;
 }
 
-// Of one key; written by one thread.
+// State of one key, written by one thread.
 struct Written {
   std::atomic<uint64_t> acknowledged{0};
-  std::atomic<uint64_t> begun{0};  // more than acknowledged where the outcome of some is not known
+  std::atomic<uint64_t> begun{0};  // more than acknowledged if the outcome of some is unknown
 };
 
 enum class Verdict : uint8_t { kGood, kOutOfDate, kDamaged };
@@ -79,7 +79,7 @@ class Table {
   int64_t records() const { return records_; }
   Written& of(int64_t record) { return written_[record]; }
   std::string Value(int64_t record, uint64_t step) const { return ValueOf(record, step, value_bytes_); }
-  // Of a value that was READ after `least` writes of its key had been acknowledged.
+  // Checks a value that was READ after `least` writes of its key had been acknowledged.
   Verdict Judge(int64_t record, uint64_t least, std::string_view value) const {
     uint64_t step = 0;
     const size_t digits = std::min(value.find(':'), value.size());
@@ -96,7 +96,7 @@ class Table {
   std::vector<Written> written_;
 };
 
-// What all threads did since it was last taken.
+// Counts of all threads since they were last taken.
 struct Counts {
   std::atomic<uint64_t> reads{0}, writes{0}, errors{0}, out_of_date{0}, damaged{0};
   std::atomic<int64_t> longest_ns{0};
@@ -136,7 +136,7 @@ absl::Status Load(Client* client, Table* table) {
   return over ? absl::CancelledError("ended while it loaded") : absl::OkStatus();
 }
 
-// One of `threads`: it writes the keys whose number leaves `thread`.
+// One of `threads`: it writes the keys whose number modulo `threads` is `thread`.
 void Work(Client* client, Table* table, Counts* counts, std::unique_ptr<KeyChooser> chooser, int thread, int threads) {
   Random random(static_cast<uint64_t>(thread) + 1);
   while (!over) {
@@ -179,7 +179,7 @@ void Report(Counts* counts) {
   over = true;
 }
 
-// Whether all is there.
+// Returns whether all acknowledged writes are there.
 absl::StatusOr<bool> Prove(Client* client, Table* table, const Counts& counts) {
   uint64_t lost = 0, out_of_date = 0, damaged = 0, acknowledged = 0, unknown = 0;
   std::vector<std::string> keys;

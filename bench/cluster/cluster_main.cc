@@ -1,16 +1,17 @@
-// cluster: what a backup costs, and for how long clients wait while another server becomes primary.
+// cluster: the cost of a backup, and how long clients wait while another server becomes primary.
 //
 //     cluster --server=PATH [--scheme=shm|tcp] [--suspicion=300ms] [--lease=150ms] [--times=20] [--directory=URL]
 //             [--spin_us=N] [--json=FILE]
 //
-// Two servers on this host. Puts, one at a time and in batches, before and after the second one is in sync. Then the
-// primary is stopped, and later continued, --times times, and handed over as often, while one client puts and another
-// one gets, one at a time: the longest that either waited each time. --directory=etcd://host:port/NAME has the record
-// there, and nobody says that a process has ended; else it is in files.
+// Uses two servers on this host. Measures puts, one at a time and in batches, before and after the second server is in
+// sync. Then the primary is stopped and later continued, --times times, and handed over as often, while one client puts
+// and another one gets, one at a time. Reports the longest wait of either each time. With
+// --directory=etcd://host:port/NAME the record is in etcd, where the end of a process is not reported; otherwise it is
+// in files.
 //
-// Client, primary and backup poll, for which this host may have too few processors. With --spin_us=0 whoever waits
-// sleeps, so that a put takes what all its steps do, one after the other; on virtual time (tests/vm/run --icount) that
-// repeats, and says what its second round trip costs.
+// Client, primary and backup poll, for which this host may have too few processors. With --spin_us=0 they sleep while
+// they wait, so that a put takes the time of all its steps, one after the other. On virtual time (tests/vm/run
+// --icount) that is repeatable, and shows the cost of the second round trip.
 //
 // Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
 #include <signal.h>
@@ -49,7 +50,7 @@ ABSL_FLAG(absl::Duration, suspicion, absl::Milliseconds(300), "the servers'");
 ABSL_FLAG(absl::Duration, lease, absl::Milliseconds(150), "the group's");
 ABSL_FLAG(int, times, 20, "failovers, and handovers");
 ABSL_FLAG(int, puts, 20'000, "of each measurement of puts");
-ABSL_FLAG(int, spin_us, -1, "for which who waits polls, the servers and the client; -1: as they are");
+ABSL_FLAG(int, spin_us, -1, "microseconds that waiting servers and the client poll; -1: their defaults");
 ABSL_FLAG(std::string, json, "", "file for the figures as JSON");
 
 namespace farlook::bench {
@@ -180,7 +181,7 @@ class ClusterRun {
     }
   }
 
-  // Until the other one serves.
+  // Stops the primary until the other server serves.
   absl::Status StopPrimary() {
     const auto status = GroupStatus(client_.get());
     if (!status.ok()) return status.status();
@@ -212,7 +213,7 @@ class ClusterRun {
     return absl::OkStatus();
   }
 
-  const Folder folder_;  // goes last
+  const Folder folder_;  // destroyed last
   std::string addresses_;
   std::unique_ptr<ServerProcess> servers_[2];
   std::unique_ptr<Client> client_;

@@ -1,4 +1,4 @@
-// A folder in /tmp of one's own, which goes with what is in it.
+// A new folder in /tmp, which is removed with its contents.
 #ifndef FARLOOK_BENCH_CLUSTER_FOLDER_H_
 #define FARLOOK_BENCH_CLUSTER_FOLDER_H_
 

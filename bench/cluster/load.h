@@ -15,7 +15,8 @@ inline constexpr size_t kLoadBatch = 64;
 
 std::string LoadedKey(int64_t record);
 
-// Puts `records` of them, rounded up to whole batches, each with a value of `value_bytes`. The first error of any.
+// Puts `records` of them, rounded up to whole batches, each with a value of `value_bytes`. Returns the first error of
+// any.
 absl::Status Load(Client* client, int64_t records, int64_t value_bytes);
 
 }  // namespace farlook::bench

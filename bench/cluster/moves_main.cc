@@ -1,11 +1,11 @@
-// moves: for how long clients wait while slots move from one group to another, and how fast their items are copied.
+// moves: how long clients wait while slots move from one group to another, and how fast their items are copied.
 //
 //     moves --server=PATH [--scheme=shm|tcp] [--replicas=2] [--records=200000] [--value_bytes=100] [--slots=64]
 //           [--times=20] [--lease=150ms] [--json=FILE]
 //
-// Two groups on this host, each with half of the slots. One client puts and another one gets, one key after the other
-// of 4,096, while --slots slots move there and back, --times times in all: the longest that either waited each time.
-// Then all slots of the first group move.
+// Uses two groups on this host, each with half of the slots. One client puts and another one gets, one key after the
+// other of 4,096, while --slots slots move there and back, --times times in all. Reports the longest wait of either
+// each time. Then all slots of the first group move.
 //
 // Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
 #include <chrono>
@@ -51,7 +51,7 @@ namespace {
 
 constexpr int64_t kTimeoutMs = 60'000;
 constexpr int kGroups = 2;
-constexpr int64_t kCalled = 4096;  // keys that are put and got: of each slot about one
+constexpr int64_t kCalled = 4096;  // keys that are put and got: about one of each slot
 
 std::string NameOf(int group) { return absl::StrCat("bench.", group); }
 
@@ -148,7 +148,7 @@ class MovesRun {
     }
   }
 
-  // As the group itself knows.
+  // The number of slots according to the group itself.
   absl::StatusOr<size_t> SlotsOf(int group) {
     const auto groups = ListGroups(client_.get(), {.timeout_ms = kTimeoutMs, .group = NameOf(group)});
     if (!groups.ok()) return groups.status();
@@ -158,8 +158,8 @@ class MovesRun {
     return absl::InternalError("a group does not know itself");
   }
 
-  // Has the other group take them, and adds the longest waits meanwhile, and how long it took until neither group knew
-  // of the move any more.
+  // Moves the slots to the other group. Adds the longest waits meanwhile, and the time until neither group's record
+  // contains the move any more.
   absl::Status MoveBeside(int giver, const std::string& slots, Latencies* puts, Latencies* gets, Latencies* moves) {
     std::unique_ptr<Client> putting, getting;
     if (absl::Status status = Connect(&putting); !status.ok()) return status;
@@ -195,7 +195,7 @@ class MovesRun {
     return absl::OkStatus();
   }
 
-  const Folder folder_;  // goes last
+  const Folder folder_;  // destroyed last
   std::string address_;
   std::vector<std::unique_ptr<ServerProcess>> servers_;
   std::unique_ptr<Client> client_;

@@ -1,9 +1,10 @@
-// refill: how fast an empty backup is filled, and what that leaves of the rate of the primary's writes.
+// refill: how fast an empty backup is filled, and the primary's remaining rate of writes meanwhile.
 //
 //     refill --server=PATH [--scheme=shm|tcp] [--gigabytes=1] [--value_bytes=1000] [--rounds=3] [--json=FILE]
 //
-// A server is loaded, and a client puts in batches, all the time, while an empty one joins: its copy is in memory that
-// was prepared before, and ends when it is in sync. What a put costs as soon as it is a member is //bench/cluster's.
+// A server is loaded, and a client puts in batches all the time, while an empty server joins. The copy goes to memory
+// that was prepared before, and ends when the joiner is in sync. //bench/cluster measures the cost of a put once it is
+// a member.
 //
 // Exit codes: 0 all limits hold, 1 it cannot be measured, 3 a limit does not hold.
 #include <algorithm>
@@ -50,10 +51,10 @@ namespace {
 
 constexpr int64_t kTimeoutMs = 60'000;
 constexpr auto kAlone = std::chrono::seconds(2);
-// A server's threads: the group's, which copies at a primary, and takes copies at a joiner; and the worker.
+// A server's threads: the group's, which copies at a primary and receives copies at a joiner; and the worker.
 constexpr absl::string_view kCopier = "group", kSender = "worker0";
 
-// Gigabytes, by memcpy of a value each, between memory that no cache holds.
+// Gigabytes per second of memcpy, one value at a time, between memory that is in no cache.
 double CopiedPerSecond() {
   constexpr size_t kBytes = 256 << 20;
   const auto value_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_value_bytes));
@@ -66,7 +67,7 @@ double CopiedPerSecond() {
   return static_cast<double>(kBytes) / static_cast<double>(NowNs() - start_ns);
 }
 
-// Puts batches of the first records, in a thread of its own, until it is destroyed.
+// Puts batches of the first records, on a separate thread, until it is destroyed.
 class Putter {
  public:
   explicit Putter(std::unique_ptr<Client> client) : client_(std::move(client)), thread_([this] { Put(); }) {}
@@ -102,7 +103,7 @@ class Putter {
   std::thread thread_;
 };
 
-// Nanoseconds of a processor that it took to fill one.
+// Processor time in nanoseconds for filling one backup.
 struct Threads {
   double joiner_ns = 0, copier_ns = 0, sender_ns = 0;
 };
@@ -147,15 +148,15 @@ class RefillRun {
     const double gigabytes = absl::GetFlag(FLAGS_gigabytes);
     figures->Add("values", gigabytes, "GB");
     figures->Add("floor: they are copied once", CopiedPerSecond(), "GB/s");
-    figures->AddAtLeast("filled while nobody writes, median", gigabytes / (quiet.Percentile(0.5) / 1e6), "GB/s", 1,
+    figures->AddAtLeast("filled without writes, median", gigabytes / (quiet.Percentile(0.5) / 1e6), "GB/s", 1,
                         "1 GB/s");
-    // With a processor for each it takes no longer than the one that works most.
+    // With a processor for each, it takes no longer than the thread that works most.
     figures->Add("of the last one: the joiner's thread runs for", quiet_threads.joiner_ns / 1e9 / gigabytes, "s/GB");
     figures->Add("the primary's that copies", quiet_threads.copier_ns / 1e9 / gigabytes, "s/GB");
     figures->Add("the primary's that sends", quiet_threads.sender_ns / 1e9 / gigabytes, "s/GB");
     figures->Add("filled while a client puts, median", gigabytes / (busy.Percentile(0.5) / 1e6), "GB/s");
     figures->AddAtLeast("of its puts, least", least_share, "x", 0.8, "0.8 x");
-    // Records of writes go to the one that is filled, too, as they do from then on.
+    // Records of writes are also sent to the joiner, as they are from then on.
     figures->Add("of its puts when that backup is in sync, least", least_share_of_replicated, "x");
     return absl::OkStatus();
   }
@@ -175,9 +176,9 @@ class RefillRun {
     return Client::Connect(primary_->address(), options);
   }
 
-  // Has another server join, until it is in sync, and ends it. Tells `told` when it begins to be filled, and when it
-  // is.
-  absl::StatusOr<int64_t> Fill(const std::function<void(bool begins, int64_t ns)>& told = {}) {
+  // Lets another server join until it is in sync, and ends it. Calls `progress` when filling begins, and when it is
+  // done.
+  absl::StatusOr<int64_t> Fill(const std::function<void(bool begins, int64_t ns)>& progress = {}) {
     absl::StatusOr<std::unique_ptr<ServerProcess>> joiner = absl::UnavailableError("");
     std::thread starting([&] { joiner = Start(absl::GetFlag(FLAGS_port) + 1); });
     int64_t begun_ns = 0, took_ns = 0;
@@ -190,11 +191,11 @@ class RefillRun {
       if (!status.ok()) break;
       if (begun_ns == 0 && absl::StrContains(*text, "\njoining ")) {
         begun_ns = NowNs();
-        if (told) told(true, 0);
+        if (progress) progress(true, 0);
       } else if (absl::StrContains(*text, "members 2 of")) {
         if (begun_ns == 0) status = absl::InternalError("it was filled before that was seen: give more --gigabytes");
         took_ns = NowNs() - begun_ns;
-        if (told) told(false, took_ns);
+        if (progress) progress(false, took_ns);
       }
       std::this_thread::sleep_for(std::chrono::microseconds(500));
     }
@@ -210,7 +211,7 @@ class RefillRun {
     threads_ = {static_cast<double>(*joiner_ns), static_cast<double>(*copier_ns - *copier_before),
                 static_cast<double>(*sender_ns - *sender_before)};
     (*joiner)->Stop();
-    // Until its end is seen, the next one is none that is needed.
+    // Until the group has noticed its end, the next server is not needed as a backup.
     while (true) {
       const auto text = GroupStatus(client_.get());
       if (!text.ok()) return text.status();
@@ -219,7 +220,7 @@ class RefillRun {
     }
   }
 
-  const Folder folder_;  // goes last
+  const Folder folder_;  // destroyed last
   std::unique_ptr<ServerProcess> primary_;
   std::unique_ptr<Client> client_;
   Threads threads_;  // of the last Fill()

@@ -1,4 +1,4 @@
-// What users of a cache ask for: the same sequence for each cache that is compared.
+// Access traces of caches: the same sequence for each cache that is compared.
 #ifndef FARLOOK_BENCH_COMMON_CACHE_TRACE_H_
 #define FARLOOK_BENCH_COMMON_CACHE_TRACE_H_
 
@@ -16,12 +16,12 @@ struct CacheWorkload {
   double share;  // of the keys that the cache has room for, about
   double zipf;
   double scans = 0;    // of all operations: keys in order, in runs of 5,000
-  double wonders = 0;  // of all: keys that are asked for once
-  double drift = 0;    // ranks that all keys move by with each operation
+  double wonders = 0;  // of all: keys that are requested once
+  double drift = 0;    // number of ranks by which all keys move with each operation
   double updates = 0;  // of all: puts
 };
 
-// The cases that docs/verification.md names, over so many keys.
+// The cases of docs/verification.md, over this number of keys.
 inline std::vector<CacheWorkload> CacheWorkloads(uint64_t keys) {
   return {{"zipf .99, 2 %", keys, .02, .99},
           {"zipf .99, 10 %", keys, .1, .99},
@@ -37,7 +37,7 @@ class CacheTrace {
  public:
   struct Step {
     uint64_t key;
-    bool update;  // else a get, and if that misses a put
+    bool update;  // otherwise a get, followed by a put if it misses
   };
 
   explicit CacheTrace(const CacheWorkload& workload)
@@ -56,7 +56,7 @@ class CacheTrace {
     if (random_.NextDouble() < workload_.wonders) return {once_++, false};
     const auto rank = static_cast<uint64_t>(zipf_.Draw(random_.NextDouble()));
     const auto moved = static_cast<uint64_t>(static_cast<double>(steps_) * workload_.drift);
-    // Neighbours in rank are no neighbours in a scan.
+    // Neighbours in rank are not neighbours in a scan.
     const uint64_t key = (rank + moved) % workload_.keys * 0x9e3779b1 % workload_.keys;
     return {key, random_.NextDouble() < workload_.updates};
   }

@@ -22,7 +22,8 @@ double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-// Whether none runs or waits for a processor (proc(5): the state stands behind the name, which may hold parentheses).
+// Returns whether no thread runs or waits for a processor (proc(5): the state follows the name, which may contain
+// parentheses).
 bool AllThreadsSleep(pid_t pid) {
   std::error_code error;
   for (const auto& thread : std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/task"), error)) {

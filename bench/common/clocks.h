@@ -30,21 +30,21 @@ inline CpuTime operator-(const CpuTime& later, const CpuTime& earlier) {
   return {later.user_s - earlier.user_s, later.system_s - earlier.system_s};
 }
 
-// Of all threads of this process, to the microsecond.
+// CPU time of all threads of this process, to the microsecond.
 CpuTime OwnCpuTime();
 
-// Of all threads of process `pid`, those that ended too, in nanoseconds, user and system together, as the scheduler
-// counts them. It moves only when a thread has run: two equal values say that none did. What a thread runs is added
-// when it stops, and at each tick of the scheduler until then (1 to 10 ms), so a process that is running is told up to
-// a tick late. NOT_FOUND when there is no such process.
+// CPU time of all threads of process `pid`, including those that have ended, in nanoseconds, user and system together,
+// as counted by the scheduler. It changes only if a thread has run: two equal values prove that none did. A thread's
+// time is added when it stops, and until then at each tick of the scheduler (1 to 10 ms). So for a running process the
+// value is up to a tick late. NOT_FOUND if there is no such process.
 absl::StatusOr<int64_t> CpuNsOf(pid_t pid);
 
-// Of those of its threads that live and have this name, together. NOT_FOUND when there is none.
+// The sum for its live threads with this name. NOT_FOUND if there is none.
 absl::StatusOr<int64_t> CpuNsOfThread(pid_t pid, absl::string_view name);
 
-// As CpuNsOf(), when the process has done what it was asked for and all of its threads sleep: what its requests cost it
-// is then counted whole. Looks each millisecond, a thousand times at most; of a process that does not come to rest
-// then, what CpuNsOf said first.
+// Like CpuNsOf(), once the process has finished its work and all of its threads sleep, so that the cost of its requests
+// is counted completely. Checks each millisecond, at most a thousand times. For a process that does not come to rest by
+// then, returns the first result of CpuNsOf.
 absl::StatusOr<int64_t> CpuNsAtRest(pid_t pid);
 
 }  // namespace farlook::bench

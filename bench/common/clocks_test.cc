@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kLongestNs = 60'000 * kMillisecond;
 
-// A program, until this object goes.
+// A running program, for the lifetime of this object.
 class Process {
  public:
   Process(const char* program, const std::string& argument) {
@@ -39,7 +39,7 @@ class Process {
 
   pid_t pid() const { return pid_; }
 
-  // Waits until it closes its output; false if it ended.
+  // Waits until it closes its output; returns false if it ended.
   bool WorkIsDone() {
     char nothing;
     return read(output_, &nothing, 1) == 0 && waitpid(pid_, nullptr, WNOHANG) == 0;
@@ -82,7 +82,7 @@ TEST(CpuTimeTest, WorkOfMuchLessThanATickIsSeen) {
 
 TEST(CpuTimeTest, AProcessThatSleepsTakesNone) {
   const Process sleeping("sleep", "1000");  // a program without a sanitizer's own threads
-  // On a busy machine it may wait for a processor, on its way to sleep, for longer than is looked.
+  // On a busy machine, on its way to sleep, it may wait for a processor longer than CpuNsAtRest() checks.
   const int64_t deadline_ns = NowNs() + kLongestNs;
   int64_t before_ns = 0, after_ns = -1;
   while (after_ns != before_ns && NowNs() < deadline_ns) {

@@ -1,5 +1,5 @@
-// For clocks_test: a thread that takes so many nanoseconds of CPU, and ends, or 0 for one that never ends. Then this
-// program says so by closing its output, and sleeps.
+// For clocks_test: a thread that uses the given number of nanoseconds of CPU time and ends; 0: it never ends. Then this
+// program closes its output as a signal, and sleeps.
 #include <unistd.h>
 
 #include <cstdint>

@@ -30,7 +30,7 @@ std::string Stripped(absl::string_view text) {
   return std::string(stripped.data(), stripped.size());
 }
 
-// The commit that the reference `name` of a git directory stands for; empty when unknown.
+// The commit that the reference `name` of a git directory points to; empty if unknown.
 std::string ResolveReference(const std::filesystem::path& git, const std::string& name) {
   std::string commit = Stripped(ReadAll(git / name));
   if (!commit.empty()) return commit;

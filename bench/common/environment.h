@@ -1,4 +1,4 @@
-// Where a figure comes from: printed with every result, so that it can be traced.
+// The origin of a figure: printed with every result, so that it can be traced.
 #ifndef FARLOOK_BENCH_COMMON_ENVIRONMENT_H_
 #define FARLOOK_BENCH_COMMON_ENVIRONMENT_H_
 
@@ -9,18 +9,18 @@
 namespace farlook::bench {
 
 struct Environment {
-  std::string cpu;  // the processor's model, as /proc/cpuinfo has it
+  std::string cpu;  // the processor's model, from /proc/cpuinfo
   int cpus = 0;     // that this process may run on
   double memory_gib = 0;
   std::string kernel;    // release
-  std::string compiler;  // and what it was told: optimization, sanitizers, assertions
+  std::string compiler;  // and its options: optimization, sanitizers, assertions
   std::string commit;    // see FindCommit
 };
 
 Environment DescribeEnvironment();
 
-// $FARLOOK_COMMIT if set; else the commit that is checked out at or above `directory` (which the program may or may not
-// have been built from); else "unknown".
+// $FARLOOK_COMMIT if set; otherwise the commit that is checked out at or above `directory` (the program may have been
+// built from another one); otherwise "unknown".
 std::string FindCommit(const std::string& directory);
 
 // The first "model name" in the text of /proc/cpuinfo, or "unknown".

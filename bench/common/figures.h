@@ -1,4 +1,5 @@
-// A table of figures, each beside its limit and the floor that this was derived from, and the program that takes them.
+// A table of figures, each with its limit and the floor from which the limit was derived, and the main function of
+// programs that measure figures.
 #ifndef FARLOOK_BENCH_COMMON_FIGURES_H_
 #define FARLOOK_BENCH_COMMON_FIGURES_H_
 
@@ -30,11 +31,11 @@ class Figures {
   void AddAtMost(absl::string_view name, double value, absl::string_view unit, double limit, absl::string_view is);
   void AddAtLeast(absl::string_view name, double value, absl::string_view unit, double limit, absl::string_view is);
 
-  // A line for each: name, value, unit, and where there is a limit "at most 420.0 (3 D): holds" or "FAILS".
+  // A line for each: name, value, unit, and if there is a limit "at most 420.0 (3 D): holds" or "FAILS".
   std::string Text() const;
   nlohmann::json Json() const;
 
-  // Whether all limits hold.
+  // Returns whether all limits hold.
   bool hold() const;
   const std::vector<Figure>& all() const { return figures_; }
 
@@ -42,10 +43,10 @@ class Figures {
   std::vector<Figure> figures_;
 };
 
-// What a program does that takes figures: says where they come from, has `measure` add them, prints them, and writes
-// them to a file as {"built_by": ..., "kernel": ..., "figures": [...]} unless its name is empty. Returns the exit code:
-// 0 all limits hold; 1 it cannot be measured, and only what was measured so far is printed, or the file cannot be
-// written; 3 a limit does not hold.
+// The main function of a program that measures figures. It prints their origin, calls `measure` to add them, prints
+// them, and writes them to a file as {"built_by": ..., "kernel": ..., "figures": [...]} unless its name is empty.
+// Returns the exit code. 0: all limits hold. 1: it cannot be measured, and only the figures so far are printed, or the
+// file cannot be written. 3: a limit does not hold.
 int TakeFigures(absl::string_view program, const std::string& json_file,
                 absl::FunctionRef<absl::Status(Figures*)> measure);
 

@@ -65,7 +65,7 @@ TEST(FiguresTest, TheExitCodeTellsALimitFromAMeasurementThatFailed) {
                           return absl::UnavailableError("no server");
                         }),
             1);
-  // Expect: what was measured until then is told.
+  // Expect: the figures measured until then are printed.
   EXPECT_THAT(testing::internal::GetCapturedStdout(), ContainsRegex("gets +2.00 us"));
 }
 

@@ -1,8 +1,8 @@
 // Names of records: "user" and the hash of the record's number.
 //
-// The hash is YCSB's, which its scrambled zipfian order is made with too. It has the shape of FNV-1a over the 8 octets
-// of a number, lowest first, and ends with Java's Math.abs. Other people's results depend on the data that it gives, so
-// testdata/keys.tsv pins it. Not used for anything else.
+// The hash is YCSB's; its scrambled zipfian order uses it too. It resembles FNV-1a over the 8 octets of a number,
+// lowest first, and ends with Java's Math.abs. Published results depend on its exact data, so testdata/keys.tsv pins
+// it. Not used for anything else.
 #ifndef FARLOOK_BENCH_COMMON_KEY_NAME_H_
 #define FARLOOK_BENCH_COMMON_KEY_NAME_H_
 
@@ -11,8 +11,8 @@
 
 namespace farlook::bench {
 
-// As site.ycsb.Utils.fnvhash64. The result is never negative but for INT64_MIN, which has no absolute value (in Java
-// neither).
+// Equal to site.ycsb.Utils.fnvhash64. The result is never negative except for INT64_MIN, which has no absolute value
+// (in Java neither).
 constexpr int64_t FnvHash64(int64_t value) {
   uint64_t rest = static_cast<uint64_t>(value);
   uint64_t hash = 0xCBF29CE484222325u;

@@ -50,7 +50,7 @@ cpu_set_t PartProcessors(pid_t server, int count) {
   }
   std::error_code error;
   for (const auto& thread : std::filesystem::directory_iterator(absl::StrCat("/proc/", server, "/task"), error)) {
-    // One that has ended meanwhile needs none.
+    // A thread that has ended meanwhile needs none.
     (void)sched_setaffinity(std::atoi(thread.path().filename().c_str()), sizeof servers, &servers);
   }
   return servers;

@@ -42,7 +42,7 @@ TEST(PartProcessors, ServerAndClientsShareNone) {
     std::thread([&] {
       const cpu_set_t servers = PartProcessors(server.pid(), count);
       const cpu_set_t own = Of(0), of_server = Of(server.pid());
-      if (CPU_COUNT(&all) < 2) {  // nothing to part
+      if (CPU_COUNT(&all) < 2) {  // nothing to divide
         EXPECT_EQ(CPU_COUNT(&servers), 0);
         EXPECT_TRUE(CPU_EQUAL(&own, &all));
         return;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::string_view kSpaces = " \t\f\r";
 
-// Takes one escape sequence, after its backslash, off the front of *in. False when it is malformed or not ASCII.
+// Takes one escape sequence, after its backslash, off the front of *in. Returns false if it is malformed or not ASCII.
 bool TakeEscape(absl::string_view* in, char* out) {
   const char kind = in->front();
   in->remove_prefix(1);
@@ -66,12 +66,12 @@ bool ParsePair(absl::string_view line, std::string* name, std::string* value) {
   SkipSpaces(&line);
   if (!line.empty() && (line.front() == '=' || line.front() == ':')) line.remove_prefix(1);
   SkipSpaces(&line);
-  // Java keeps spaces at the end of a value; then "true " is not true. Nobody wants that.
+  // Java keeps spaces at the end of a value; then "true " would not be true. They are dropped here.
   line = absl::StripTrailingAsciiWhitespace(line);
   return !name->empty() && TakeUntil("", &line, value);
 }
 
-// True when an odd number of backslashes ends the line: it goes on in the next.
+// Returns true if an odd number of backslashes ends the line: it continues in the next.
 bool IsContinued(absl::string_view line) {
   size_t backslashes = 0;
   while (backslashes < line.size() && line[line.size() - 1 - backslashes] == '\\') ++backslashes;
@@ -110,7 +110,7 @@ absl::Status LoadProperties(const std::string& path, Properties* properties) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  // Reading a directory opens but does not read.
+  // A directory can be opened but not read.
   if (!file || !(file.peek() == std::ifstream::traits_type::eof() || text << file.rdbuf()) || file.bad()) {
     const int error = errno == 0 ? EISDIR : errno;
     return absl::Status(absl::ErrnoToStatusCode(error),

@@ -1,4 +1,4 @@
-// Properties: the name=value pairs that YCSB is configured with, from files (-P) and the command line (-p).
+// Properties: the name=value pairs that configure YCSB, from files (-P) and the command line (-p).
 #ifndef FARLOOK_BENCH_COMMON_PROPERTIES_H_
 #define FARLOOK_BENCH_COMMON_PROPERTIES_H_
 
@@ -17,16 +17,16 @@ namespace farlook::bench {
 using Properties = std::map<std::string, std::string>;
 
 // Adds the pairs of `text`, in the format of Java's Properties.load, to *properties; the last of equal names counts.
-// Understood: comments with # and !, name=value, name:value, name value, lines that go on after a backslash, and
-// escapes (t, n, r, f, any mark, and uXXXX below 0x80). `source` names the text in errors (INVALID_ARGUMENT, with the
-// line's number).
+// Supported: comments with # and !, name=value, name:value, name value, lines continued after a backslash, and escapes
+// (t, n, r, f, any mark, and uXXXX below 0x80). `source` names the text in errors (INVALID_ARGUMENT, with the line's
+// number).
 absl::Status ParseProperties(absl::string_view text, absl::string_view source, Properties* properties);
 
-// The same from a file. NOT_FOUND or another status that names the file when it cannot be read.
+// The same from a file. NOT_FOUND or another status that names the file if it cannot be read.
 absl::Status LoadProperties(const std::string& path, Properties* properties);
 
-// Takes typed values out of properties. Reading goes on after an error and gives defaults; status() then has the first
-// error, which names the property, its value and what was expected. So a caller reads all, then looks once.
+// Takes typed values out of properties. After an error, reading continues and returns defaults; status() has the first
+// error, which names the property, its value and what was expected. So a caller reads everything, then checks once.
 //
 // Thread safety: belongs to one thread. `properties` must outlive it.
 class PropertyReader {
@@ -45,7 +45,7 @@ class PropertyReader {
 
   const absl::Status& status() const { return status_; }
 
-  // Names that nobody has asked for: unknown ones, once everybody has read.
+  // Names that were never read: the unknown ones, once all readers are done.
   std::vector<std::string> Unread() const;
 
  private:

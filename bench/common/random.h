@@ -1,4 +1,5 @@
-// A small, fast, seeded source of random numbers for the driver's own loop, where a slow one would be measured.
+// A small, fast, seeded source of random numbers for the driver's own loop, where a slow one would distort the
+// measurement.
 //
 // xoshiro256** of Blackman and Vigna ("Scrambled linear pseudorandom number generators", 2018), seeded by splitmix64.
 #ifndef FARLOOK_BENCH_COMMON_RANDOM_H_

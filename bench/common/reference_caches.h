@@ -1,4 +1,4 @@
-// Caches that know of every get, as references for hit ratios: they hold keys, all of one size.
+// Caches that see every get, as references for hit ratios: they hold keys, all of one size.
 #ifndef FARLOOK_BENCH_COMMON_REFERENCE_CACHES_H_
 #define FARLOOK_BENCH_COMMON_REFERENCE_CACHES_H_
 
@@ -12,7 +12,7 @@
 
 namespace farlook::bench {
 
-// The key that was used least lately goes.
+// Evicts the least recently used key.
 class LruCache {
  public:
   explicit LruCache(size_t capacity) : capacity_(capacity) {}
@@ -39,8 +39,8 @@ class LruCache {
   absl::flat_hash_map<uint64_t, std::list<uint64_t>::iterator> places_;
 };
 
-// Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction (SOSP 2023). A small queue of a tenth,
-// a main one in which who was used gets another round, and ghosts of what left the small one.
+// Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction (SOSP 2023). A small queue with a
+// tenth of the keys, a main queue that reinserts keys that were used, and ghosts of keys that left the small one.
 class S3FifoCache {
  public:
   explicit S3FifoCache(size_t capacity) : capacity_(capacity), small_capacity_(capacity / 10) {}

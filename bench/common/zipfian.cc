@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kScrambledItems = 10'000'000'000;
 constexpr double kScrambledZetan = 26.46902820178302;
 
-// The sum of 1 / i^theta over i in (from, to], added to `sum` term by term: the order decides the last bits.
+// The sum of 1 / i^theta over i in (from, to], added to `sum` term by term: the order determines the last bits.
 double Zeta(int64_t from, int64_t to, double theta, double sum) {
   for (int64_t i = from; i < to; ++i) sum += 1 / std::pow(static_cast<double>(i + 1), theta);
   return sum;

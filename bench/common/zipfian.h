@@ -1,12 +1,12 @@
 // Zipf-distributed numbers as the Java YCSB draws them.
 //
 // The method is that of Gray et al., "Quickly generating billion-record synthetic databases" (SIGMOD 1994). Its
-// constants are computed just as YCSB 0.17 does, with its quirks, so that equal random numbers give equal keys:
-//   * when the number of items grows, zeta is extended by the new terms, but eta goes on using the first number of
-//     items;
+// constants are computed exactly as in YCSB 0.17, with its quirks, so that equal random numbers give equal keys:
+//   * when the number of items grows, zeta is extended by the new terms, but eta still uses the first number of items;
 //   * when it shrinks, nothing is recomputed.
 //
-// Thread safety: each object belongs to one thread; copy one for each (the first computation of zeta is the dear part).
+// Thread safety: each object belongs to one thread; copy one for each (the first computation of zeta is the expensive
+// part).
 #ifndef FARLOOK_BENCH_COMMON_ZIPFIAN_H_
 #define FARLOOK_BENCH_COMMON_ZIPFIAN_H_
 
@@ -24,12 +24,12 @@ class ZipfianGenerator {
   // REQUIRES: min <= max, 0 < theta < 1.
   ZipfianGenerator(int64_t min, int64_t max, double theta = kZipfianConstant);
 
-  // The same with zeta over max - min + 1 items known.
+  // The same with a known zeta over max - min + 1 items.
   ZipfianGenerator(int64_t min, int64_t max, double theta, double zetan);
 
   int64_t Next(Random* random) { return Draw(random->NextDouble()); }
 
-  // As if there were `items` numbers from now on. REQUIRES: items > 0.
+  // Draws as if there were `items` numbers from now on. REQUIRES: items > 0.
   int64_t Next(Random* random, int64_t items) {
     if (items > items_for_zeta_) Grow(items);
     return At(random->NextDouble(), items);
@@ -57,7 +57,7 @@ class ZipfianGenerator {
   double eta_;
 };
 
-// Zipfian over 10^10 items, hashed into [min, max]: the frequent keys lie scattered among all.
+// Zipfian over 10^10 items, hashed into [min, max]: the frequent keys are scattered among all.
 class ScrambledZipfianGenerator {
  public:
   // Both ends inclusive. REQUIRES: min <= max.

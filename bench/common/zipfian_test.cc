@@ -69,7 +69,7 @@ TEST(ZipfianTest, FrequenciesFollowTheLaw) {
     const double expected = kDraws / (std::pow(rank, kZipfianConstant) * zipfian.zetan());
     EXPECT_NEAR(seen[static_cast<size_t>(rank - 1)], expected, 5 * std::sqrt(expected)) << rank;
   }
-  // Expect: the 100 most frequent have their share, within what the method's approximation costs (0.0108).
+  // Expect: the 100 most frequent have their share, within the error of the method's approximation (0.0108).
   double top_law = 0, top_seen = 0;
   for (size_t rank = 1; rank <= 100; ++rank) {
     top_law += 1 / (std::pow(static_cast<double>(rank), kZipfianConstant) * zipfian.zetan());

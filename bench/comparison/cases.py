@@ -1,4 +1,4 @@
-"""What is measured: cases, each a workload with a size of values, threads, a way of asking and a distribution."""
+"""Cases of the comparison: a workload with a size of values, threads, a mode of requests and a distribution."""
 
 import dataclasses
 import itertools
@@ -36,8 +36,8 @@ class Case:
                 f"{MODES[self.mode][0]}, {self.distribution}")
 
     def properties(self):
-        """What ycsb is told of it. A record is one field, and a write replaces it whole: every store then does the same,
-        one message with the whole value."""
+        """The properties for ycsb. A record is one field, and a write replaces it whole: every store then does the
+        same, one message with the whole value."""
         properties = {"fieldcount": 1, "fieldlength": field_bytes(self.value_bytes), "writeallfields": "true",
                       "requestdistribution": self.distribution, "threadcount": self.threads}
         properties.update(WORKLOADS[self.workload][1])
@@ -50,7 +50,7 @@ def size_text(size):
 
 
 def field_bytes(value_bytes):
-    """The length of the only field of a record of so many bytes: see bench/stores/record.h for the 2 to 4 others."""
+    """The length of the only field of a record of this size: see bench/stores/record.h for the 2 to 4 other bytes."""
     for overhead in (2, 3, 4):
         length = value_bytes - overhead
         if length >= 0 and 1 + (1 if length < 128 else 2 if length < 16384 else 3) == overhead:
@@ -78,7 +78,7 @@ def parse(text):
     parts = [parts[0], *numbers, *parts[3:]]
     cases = []
     for workload, size, threads, mode, distribution in itertools.product(*parts):
-        # Workload D reads what was inserted last: it has no other distribution.
+        # Workload D reads the latest inserts: it has no other distribution.
         case = Case(size, workload, mode, threads, "latest" if workload == "D" else distribution)
         field_bytes(case.value_bytes)
         cases.append(case)
@@ -86,7 +86,7 @@ def parse(text):
 
 
 def select(specifications, replaced):
-    """The cases of all specifications, without doubles, in order. `replaced` has another list, or None, for each part."""
+    """The cases of all specifications, sorted, without duplicates. `replaced` has a list or None for each part."""
     cases = {}
     for specification in specifications:
         parts = [given or part for part, given in zip(specification.split(":"), replaced)]
@@ -100,7 +100,7 @@ def quick(_cpus):
 
 
 def coverage(chosen, cpus):
-    """Which part of the full choice was measured, in words."""
+    """Describes the part of the full choice that was measured."""
     def listed(values):
         return ", ".join(str(value) for value in dict.fromkeys(values))
 

@@ -1,4 +1,4 @@
-"""What the kernel tells of this machine's RDMA devices."""
+"""The kernel's information about this machine's RDMA devices."""
 
 import pathlib
 
@@ -13,7 +13,7 @@ def read(path):
 
 
 def is_roce(device, root=CLASS):
-    """False for iWARP, and for a device that is not there."""
+    """Returns False for iWARP, and for a missing device."""
     kind = read(pathlib.Path(root) / device / "node_type")
     return bool(device and kind) and not kind.startswith("4:")
 

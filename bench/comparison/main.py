@@ -1,5 +1,7 @@
-"""Compares Farlook with what else one could take, on this machine, in one run: the same YCSB workloads, keys, values and
-client against Farlook, Redis, memcached, LMDB, a map behind a lock, and the floor.
+"""Compares Farlook with its alternatives on this machine, in one run.
+
+The same YCSB workloads, keys, values and client run against Farlook, Redis, memcached, LMDB, a map behind a lock, and
+the floor.
 
 Starts and stops the servers itself. Writes a table to the terminal, and compare.json, compare.html and the plots to a
 directory. Cases are given as WORKLOADS:SIZES:THREADS:MODES:DISTRIBUTIONS, each a list with commas:
@@ -36,12 +38,12 @@ from stores import BETWEEN_HOSTS, MIB, RDMA_HOST, STORES  # pylint: disable=wron
 from summary import summarize  # pylint: disable=wrong-import-position
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MOST_SECONDS = 600  # of a run: runner.RUN_LIMIT_S is more
-TARGETS = {"kv_server": "//server:kv_server", "ycsb": "//bench/ycsb:ycsb", "kv_cli": "//client/cli:kv_cli"}
+MOST_SECONDS = 600  # of a run: runner.RUN_LIMIT_S is larger
+TARGETS = {"kv_server": "//server/daemon:kv_server", "ycsb": "//bench/ycsb:ycsb", "kv_cli": "//client/cli:kv_cli"}
 
 
 def commit():
-    """Of this source; "-dirty" when it was changed since."""
+    """The commit of this source; "-dirty" if it was changed since."""
     done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     return done.stdout.strip() or "unknown"
@@ -85,7 +87,7 @@ def parse(argv):
                         "\"ssh HOST\": clients run there, by the same path; only stores on RDMA and TCP")
     parser.add_argument("--repeats", type=int, metavar="N", help="of each case (quick: 1, else 5)")
     parser.add_argument("--seconds", type=float, metavar="S", help="of each run (quick: 0.5, else 3)")
-    parser.add_argument("--operations", type=int, metavar="N", help="of each run, in place of --seconds")
+    parser.add_argument("--operations", type=int, metavar="N", help="of each run, instead of --seconds")
     parser.add_argument("--records", type=int, metavar="N", help="loaded, at most (quick: 50,000, else 1,000,000)")
     parser.add_argument("--memory-mib", type=int, metavar="N", default=512,
                         help="most bytes of records in each store: with large values there are fewer (512)")

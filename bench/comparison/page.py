@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: no script, no font, no picture from anywhere."""
+"""The report as one self-contained HTML page: no script, font or picture from elsewhere."""
 
 from xml.sax.saxutils import escape
 
@@ -37,11 +37,11 @@ summary{cursor:pointer;padding:6px 0}
 """
 
 
-MOST_UNFOLDED = 24  # cases; with more, what is below a heading is folded by the length of values
+MOST_UNFOLDED = 24  # cases; with more, the contents of a heading are folded by the length of values
 
 
 def plots(results):
-    """(file's name, bytes of a value, SVG) of all that can be drawn."""
+    """(file's name, bytes of a value, SVG) of all plots that can be drawn."""
     drawn = []
     for result in results:
         case, rows = result["case"], result["rows"]
@@ -70,7 +70,7 @@ def plots(results):
 
 
 def by_size(parts, folded, wrapped):
-    """HTML of (bytes of a value, part)s, in that order; folded, what has values of one length opens together."""
+    """HTML of (bytes of a value, part)s, in that order; folded, the parts of one length of values open together."""
     parts = list(parts)
     if not folded:
         return wrapped(part for _, part in parts)
@@ -84,7 +84,7 @@ def pairs(entries, kind=""):
 
 
 def html_table(headings, rows, classes):
-    """Of texts, or pairs of a figure and how many times the floor's it is."""
+    """Rows of texts, or of pairs of a figure and its ratio to the floor's."""
 
     def content(part):
         return escape(part) if isinstance(part, str) else f"{escape(part[0])}<small>{escape(part[1])}</small>"
@@ -113,7 +113,7 @@ def figures(row):
 
 
 def ours(store):
-    """Whether it is Farlook as its users have it."""
+    """Returns whether it is Farlook as its users have it."""
     return store.startswith("farlook-") and not store.endswith(BY_MESSAGE)
 
 
@@ -128,7 +128,7 @@ def headlines(results):
 
 
 def headline(results, store, stores):
-    """How many times the others' operations per second, case by case."""
+    """The ratios to the others' operations per second, case by case."""
     others = [name for name in stores if name != store]
     rows = []
     for result in results:
@@ -146,7 +146,7 @@ def headline(results, store, stores):
 
 
 def compared(farlook, other):
-    """How many times the other's operations per second, and the same with the driver's share taken out of both."""
+    """The ratio to the other's operations per second, and the same with the driver's share subtracted from both."""
     if other is None or not other["ops_per_s"]["median"]:
         return "-"
     whole = times(farlook["ops_per_s"]["median"] / other["ops_per_s"]["median"])
@@ -209,7 +209,7 @@ def page(report, results):
 <p>Above 1 Farlook does more, below 1 less. Stores in the client's process ask no other process and protect nothing
 from it. The floor is what the machine takes for the loads and the copy alone; perftest, on RDMA, what the network takes
 for one READ of the value. The driver alone is what the program that measures takes, which each store's figures contain;
-below each ratio: with its share taken out of both. Lookups by message are gets that ask Farlook's server in place of reading its memory.</p>
+below each ratio: with its share taken out of both. Lookups by message are gets that ask Farlook's server instead of reading its memory.</p>
 <h2>Latency of gets</h2>{section("latency-")}
 {threads}
 <h2>Server CPU per operation</h2>{section("server-cpu-")}

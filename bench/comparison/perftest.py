@@ -1,8 +1,9 @@
 """The floor on verbs: perftest, run in turn with the stores, for values of the same length, over the same address.
 
-A get cannot be faster than one READ of its value, nor a put than a message there and one back. So of each case this gives
-the latency of ib_read_lat, the rate of ib_read_bw with as many READs outstanding as the case has gets (16 at most: more
-not every device grants), one queue pair for each thread, and, where the case writes, twice the one way of ib_send_lat.
+A get cannot be faster than one READ of its value, nor a put than a message there and one back. So this gives
+for each case the latency of ib_read_lat, and the rate of ib_read_bw with one queue pair for each thread. It has as many
+READs outstanding as the case has gets, but at most 16, since not every device grants more. If the case writes, this also
+gives twice the one way of ib_send_lat.
 """
 
 import os
@@ -24,19 +25,19 @@ CONNECTS = 100  # of a client, until its server listens
 
 
 def commands(case):
-    """The tools, and what they are asked for this case."""
+    """The tools, and their arguments for this case."""
     size, reads = str(case.value_bytes), "1" if case.mode == "single" else str(MOST_OUTSTANDING)
     wanted = [["ib_read_lat", "-s", size, "-n", str(ITERATIONS), "-H"],
               ["ib_read_bw", "-s", size, "-n", str(ITERATIONS), "-o", reads, "-q", str(case.threads)]]
     if WORKLOADS[case.workload][1]["readproportion"] < 1:
-        # Two that poll take turns on one processor, a scheduler's tick each.
+        # On one processor two polling processes take turns, a scheduler's tick each.
         sleep = ["-e"] if len(os.sched_getaffinity(0)) < 2 else []
         wanted.append(["ib_send_lat", "-s", size, "-n", str(ITERATIONS), "-H", *sleep])
     return wanted
 
 
 def latencies_ns(output):
-    """All that -H prints, sorted: lines of a number and microseconds after a heading."""
+    """All latencies that -H prints, sorted: lines of a number and microseconds after a heading."""
     lines = output.split("\n")
     begin = next((i for i, line in enumerate(lines) if re.match(r"#,\s*usec", line)), len(lines))
     found = []
@@ -61,9 +62,9 @@ def percentile(values, percent):
 
 
 def run_once(command, host, clients_on):
-    """A server here, and a client, here too or where `clients_on` runs it. Returns (output, None) or (None, why)."""
+    """Runs a server here, and a client here or through `clients_on`. Returns (output, None) or (None, reason)."""
     server = processes.start(command, os.devnull)
-    # The client is ended where it runs: what starts it on another host may end without it.
+    # The client is ended on its own host: the command that starts it there may end without it.
     client = [*clients_on, "timeout", "-s", "KILL", str(LIMIT_S), *command, host]
     said = ""
     try:
@@ -87,11 +88,11 @@ def run_once(command, host, clients_on):
 
 
 def run(command, host, clients_on):
-    """What run_once() returns, tried anew with another port: of a slow pair on Soft-RoCE one end may send for ever to the
-    other, which is not ready and never will be (seen with -R: 35,000 such answers in 300 s)."""
-    # By rdma_cm (-R), the only way of iWARP, a server polls until its client has ended, and where processors are few it
-    # takes them from what is measured. -F: the clock's frequency may vary.
-    device = "" if clients_on else os.environ.get("FARLOOK_RDMA_DEVICE", "")  # the other host's may have another name
+    """Returns the result of run_once(), retried with other ports: on Soft-RoCE one end of a slow pair may send for
+    ever to the other end, which never becomes ready (seen with -R: 35,000 such answers in 300 s)."""
+    # With rdma_cm (-R), which is the only way with iWARP, a server polls until its client has ended. If processors are
+    # few, it takes them from the measurement. -F: the clock's frequency may vary.
+    device = "" if clients_on else os.environ.get("FARLOOK_RDMA_DEVICE", "")  # the other host's may differ
     connection = ["-d", device] if is_roce(device) else ["-R"]
     why = []
     for _ in range(TRIES):
@@ -104,7 +105,7 @@ def run(command, host, clients_on):
 
 
 def measure(case, host, percentiles, clients_on=()):
-    """What runner.measured() gives of a store, as far as there is such a figure. Returns (figures, None) or (None, why)."""
+    """The figures of runner.measured(), as far as they exist here. Returns (figures, None) or (None, reason)."""
     figures = dict.fromkeys(
         [f"{kind}_p{p}_ns" for kind in ("read", "write") for p in (50, 99, 99.9)] + ["client_cpu_ns", "server_cpu_ns"])
     figures.update(operations=ITERATIONS, read_curve=None, write_curve=None)

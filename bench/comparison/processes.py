@@ -10,7 +10,7 @@ import time
 
 
 class Failure(Exception):
-    """What went wrong, in words for the user."""
+    """An error, described for the user."""
 
 
 PARENT = os.getpid()
@@ -19,11 +19,11 @@ PARENT = os.getpid()
 def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != PARENT:
-        os._exit(1)  # it had died before  # pylint: disable=protected-access
+        os._exit(1)  # the parent had died before  # pylint: disable=protected-access
 
 
 def start(command, log):
-    """Its output goes to the file `log`. It ends when this process does."""
+    """Starts a process that ends with this one. Its output goes to the file `log`."""
     with open(log, "wb") as output:
         try:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -67,7 +67,7 @@ def free_port():
 
 
 def pin(pid, cpus):
-    """All threads of a process."""
+    """Pins all threads of a process."""
     for thread in os.listdir(f"/proc/{pid}/task"):
         try:
             os.sched_setaffinity(int(thread), cpus)
@@ -81,7 +81,7 @@ def resident_bytes(pid):
 
 
 def run(command, cpus, seconds):
-    """Runs to its end, or for so long. Returns (exit code, output, errors)."""
+    """Runs a command to its end, or for at most `seconds`. Returns (exit code, output, errors)."""
     def prepare():
         die_with_parent()
         os.sched_setaffinity(0, cpus)
@@ -93,7 +93,7 @@ def run(command, cpus, seconds):
     except subprocess.TimeoutExpired:
         return -1, "", f"no end within {seconds} s"
     finally:
-        # subprocess.run() waits a quarter of a second for it when interrupted, and then leaves it.
+        # subprocess.run() would wait a quarter of a second for it when interrupted, and then leave it running.
         process.kill()
         process.wait()
         process.stdout.close()

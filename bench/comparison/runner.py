@@ -1,4 +1,4 @@
-"""Runs the cases: servers up, records loaded, every store in turn, again and again."""
+"""Runs the cases: starts servers, loads records, and measures all stores in turn, repeatedly."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ import time
 
 import processes
 from cases import Case, size_text
-from cpu_teller import cpu_teller
+from cpu_reporter import cpu_reporter
 from processes import Failure
 from stores import RDMA_HOST, PerftestStore, start_stores
 
@@ -20,7 +20,7 @@ from stores import RDMA_HOST, PerftestStore, start_stores
 PERCENTILES = (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99)
 SERVER_CPUS = 1
 RUN_LIMIT_S = 900
-# What ycsb calls it. A batch is timed as a whole.
+# Names of ycsb's metrics. A batch is timed as a whole.
 READS, WRITES = ("READ-BATCH", "READ"), ("UPDATE", "INSERT")
 
 
@@ -31,12 +31,12 @@ class Runner:
         self.runs, self.failures, self.versions, self.settings, self.memory, self.machine = [], [], {}, {}, [], None
         self.total = len(cases) * len(args.stores) * args.repeats
         self.done, self.begun = 0, time.monotonic()
-        self.teller = None  # where clients on another host ask for the servers' CPU time
+        self.reporter = None  # the address where clients on another host ask for the servers' CPU time
 
     def cpus(self, threads):
-        """(of the server, of the client): apart, or both share all. By default apart on machines that have twice as many.
-        With fewer, a store that is pinned cannot dodge what else runs there, and a server on a processor of its own must
-        be woken from idling for each request: sharing is what stores that answer requests like better."""
+        """Returns (CPUs of the server, CPUs of the client): separate, or both share all. By default they are separate on
+        machines that have twice as many. With fewer, a pinned store cannot avoid other load on its processor. And a
+        server with its own processor must be woken from idle for each request, so sharing suits such stores better."""
         wanted = SERVER_CPUS + threads
         if self.args.clients_on:
             return set(self.all_cpus), set(self.all_cpus)
@@ -53,18 +53,18 @@ class Runner:
         self.say("")
 
     def run_size(self, value_bytes, cases):
-        directory = pathlib.Path(tempfile.mkdtemp(prefix="farlook-compare-", dir="/tmp"))  # short: paths of sockets
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="farlook-compare-", dir="/tmp"))  # short, for paths of sockets
         self.bench.memory_directory = pathlib.Path(tempfile.mkdtemp(
             prefix="farlook-compare-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"))
         servers = []
         try:
             records = self.records(value_bytes)
-            # Workload D adds records; so does Farlook's table room while it grows.
+            # Workload D adds records; the room covers Farlook's growing index too.
             stores, servers, versions = start_stores(self.args.stores, self.bench, directory,
                                                      records * (value_bytes + 100) * 3 // 2)
             self.versions.update(versions)
             self.settings.update({server.name: server.settings() for server in servers})
-            with self.telling([server.pid for server in servers]):
+            with self.reporting([server.pid for server in servers]):
                 self.load(stores, value_bytes, records)
                 for repeat in range(self.args.repeats):
                     for case in cases:
@@ -78,21 +78,21 @@ class Runner:
             shutil.rmtree(self.bench.memory_directory, ignore_errors=True)
 
     @contextlib.contextmanager
-    def telling(self, pids):
-        """Meanwhile clients on another host can ask for the CPU time of these servers."""
+    def reporting(self, pids):
+        """While the context lasts, clients on another host can ask for the CPU time of these servers."""
         if not self.args.clients_on:
             yield
             return
-        with cpu_teller(RDMA_HOST, pids) as (host, port):
-            self.teller = f"tcp://{host}:{port}"
+        with cpu_reporter(RDMA_HOST, pids) as (host, port):
+            self.reporter = f"tcp://{host}:{port}"
             yield
 
     def ycsb(self, store, case, records, phases, more):
-        """Returns (JSON or None, what it said)."""
+        """Returns (JSON or None, its output)."""
         properties = {**case.properties(), **store.properties, "recordcount": records, "seed": 42,
                       "hdrhistogram.percentiles": ",".join(map(str, PERCENTILES)), **more}
-        if self.teller and store.server:
-            properties["server.cpu_teller"] = self.teller
+        if self.reporter and store.server:
+            properties["server.cpu_reporter"] = self.reporter
         command = [self.bench.ycsb, "-db", store.db, *phases, "-json", "-"]
         for name, value in properties.items():
             command += ["-p", f"{name}={value}"]
@@ -115,7 +115,7 @@ class Runner:
                 continue
             self.say(f"loading {records:,} records of {size_text(value_bytes)} into {store.title}")
             if store.in_process:
-                # What it takes more than with no records to speak of.
+                # The additional memory compared with a run with almost no records.
                 none, _ = self.ycsb(store, case, 1, ["-load"], {})
                 all_of_them, output = self.ycsb(store, case, records, ["-load"], {})
                 if none is None or all_of_them is None:
@@ -129,7 +129,7 @@ class Runner:
                 loaded.add(store.server or store)
                 used = store.used_bytes(self.bench)
             self.memory.append({"store": store.name, "value_bytes": value_bytes, "records": records,
-                                "bytes_per_key": used / records if used > 0 else None})  # else it is noise
+                                "bytes_per_key": used / records if used > 0 else None})  # otherwise it is noise
 
     def run_one(self, case, store, records, repeat):
         if isinstance(store, PerftestStore):
@@ -147,9 +147,9 @@ class Runner:
         self.progress(case, store, repeat, f"{run['ops_per_s']:,.0f} ops/s")
 
     def run_ycsb(self, case, store, records):
-        """Returns (figures, None) or (None, why)."""
+        """Returns (figures, None) or (None, reason)."""
         phases = ["-load", "-t"] if store.in_process else ["-t"]
-        # Workload D ends early rather than grow the store by more than a fifth.
+        # Workload D ends early, so that the store grows by at most a fifth.
         limits = {"operationcount": self.args.operations or (records * 4 if case.workload == "D" else 10**12),
                   "maxexecutiontime": 0 if self.args.operations else self.args.seconds}
         if store.in_process:
@@ -173,7 +173,7 @@ class Runner:
 
 
 def measured(phase):
-    """What a report needs of one phase of ycsb. Times are nanoseconds."""
+    """The figures of one phase of ycsb that a report needs. Times are nanoseconds."""
     run = {"ops_per_s": phase["throughput_per_s"], "operations": phase["operations"],
            "client_cpu_ns": phase["client_cpu"]["us_per_operation"] * 1000,
            "server_cpu_ns": phase["server_cpu"]["us_per_operation"] * 1000 if phase["server_cpu"] else None}

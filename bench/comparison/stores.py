@@ -1,13 +1,12 @@
-"""The stores that are compared: how each is started, with which settings, and what its memory is.
+"""The stores of the comparison: how each is started, its settings, and its memory.
 
-Settings, the same for all: no persistence; no eviction; one thread that serves; as much memory as the records need and
-more; pinned alike (runner.py). All servers of a run are up at the same time and idle but for the one that is asked.
+The same settings for all: no persistence; no eviction; one serving thread; as much memory as the records need and
+more; pinned alike (runner.py). All servers of a run are up at the same time, and idle except the one that is measured.
 
-Farlook is measured twice: with gets that are READs, and with gets that are messages to the same server, which is what
-READs are to be compared with.
+Farlook is measured twice: with gets that are READs, and with gets that are messages to the same server, for comparison.
 
-Where $FARLOOK_RDMA_ADDRESS is an address of an RDMA device of this host, as in tests/vm/run, there are Farlook over RDMA and
-perftest, the floor there, as well, and those on TCP listen at that address: the same network for all.
+If $FARLOOK_RDMA_ADDRESS is an address of an RDMA device of this host, as in tests/vm/run, Farlook over RDMA and
+perftest, the floor there, are included. The stores on TCP then listen at that address: the same network for all.
 """
 
 import os
@@ -34,7 +33,7 @@ def version_of(*command):
 
 
 class Server:
-    """A process that serves."""
+    """A server process."""
 
     def __init__(self, name, version, command, address, log):
         self.name, self.version, self.command, self.log = name, version, [str(part) for part in command], log
@@ -51,7 +50,7 @@ class Server:
         return self.process.pid
 
     def used_bytes(self, _bench):
-        """By the records: what the process has grown by."""
+        """The memory of the records: the growth of the process."""
         return resident_bytes(self.pid) - self.empty_bytes
 
     def stop(self):
@@ -62,7 +61,7 @@ class Server:
 
 
 class FarlookServer(Server):
-    """Its memory is mapped whole from the start, so it is asked how much of it is in use."""
+    """Its memory is mapped whole from the start, so it is asked for the part in use."""
 
     def used_bytes(self, bench):
         listen = next(part for part in self.command if part.startswith("--listen=")).partition("=")[2]
@@ -74,7 +73,7 @@ class FarlookServer(Server):
 
 
 class Store:
-    """What a client sees: one -db of ycsb with its properties. Several may lead to the same server."""
+    """A store as a client sees it: one -db of ycsb with its properties. Several may lead to the same server."""
 
     def __init__(self, name, title, db, properties, server=None):
         self.name, self.title, self.db, self.properties, self.server = name, title, db, properties, server
@@ -86,26 +85,26 @@ class Store:
 
 
 class LmdbStore(Store):
-    """Its records are in a file of memory (/dev/shm), of which only what is written takes room."""
+    """Its records are in a file in memory (/dev/shm), of which only the written part takes room."""
 
     def used_bytes(self, bench):
         return (pathlib.Path(self.properties["lmdb.path"]) / "data.mdb").stat().st_blocks * 512
 
 
 class InProcessStore(Store):
-    """Ends with the driver, which loads it anew for each run. Its memory is the driver's: see runner.py."""
+    """Ends with the driver, which loads it again for each run. Its memory is the driver's: see runner.py."""
 
     in_process = True
 
 
 class PerftestStore(Store):
-    """No store: programs that READ and SEND bare bytes. ycsb has no part in it."""
+    """No store: programs that READ and SEND bare bytes. ycsb is not involved."""
 
     def measure(self, case, percentiles, clients_on):
         return perftest.measure(case, RDMA_HOST, percentiles, clients_on)
 
 
-BY_MESSAGE = "-msg"  # how the names of stores end whose gets ask the server
+BY_MESSAGE = "-msg"  # suffix of the names of stores whose gets ask the server
 STORES = {  # by name, in the order of reports
     "farlook-shm": "Farlook, shared memory",
     "farlook-shm-msg": "Farlook, shared memory, lookups by message",
@@ -124,17 +123,17 @@ STORES = {  # by name, in the order of reports
 BETWEEN_HOSTS = [name for name in STORES if name.startswith("farlook-rdma") or name.endswith("-tcp") or
                  name in ("map", "floor", "driver", perftest.NAME)]
 DRIVER = "driver"
-FLOORS = (perftest.NAME, "floor")  # the first of these that has a figure is what others' are compared with
+FLOORS = (perftest.NAME, "floor")  # the first of these that has a figure is the reference for the others
 
 
 def lookups_of(name):
-    """How its gets are made: over TCP as the library does by itself, which is by message."""
+    """Its kind of lookups: over TCP the library's default, which is by message."""
     return "auto" if name == "farlook-tcp" else "messages" if name.endswith(BY_MESSAGE) else "reads"
 
 
 def start_stores(names, bench, directory, data_bytes):
-    """Starts what the named stores need. Returns (stores, servers, {program: version}); the caller stops the servers.
-    On failure nothing stays up."""
+    """Starts the servers of the named stores. Returns (stores, servers, {program: version}). The caller stops the
+    servers. On failure nothing stays running."""
     servers, stores, versions = [], [], {}
 
     def serve(kind, *args):
@@ -149,9 +148,9 @@ def start_stores(names, bench, directory, data_bytes):
                     "farlook-tcp": tcp}
         if used := {name: address for name, address in farlooks.items() if name in names}:
             versions["kv_server"] = version_of(bench.kv_server, "--version")
-            # An index, pages that are begun for each size class, and what inserts add.
+            # Room for the index, for partly filled blocks, and for inserts.
             mib = max(256, data_bytes * 2 // MIB + 128)
-            # One process listens at both; on a socket in any case, which says when it is up.
+            # One process listens at both; always also on a socket, which shows when it is up.
             listen = ",".join(sorted({shm, *used.values()}))
             farlook = serve(FarlookServer, "kv_server", versions["kv_server"],
                             [bench.kv_server, f"--listen={listen}", f"--memory={mib}MiB", "--workers=1",
@@ -159,7 +158,7 @@ def start_stores(names, bench, directory, data_bytes):
             for name, address in used.items():
                 stores.append(Store(name, STORES[name], "farlook",
                                     {"farlook.address": address, "farlook.timeout_ms": 20000,
-                                     "farlook.wait": "true",  # what it listens at is there before its memory is
+                                     "farlook.wait": "true",  # it listens before its memory is ready
                                      "farlook.lookups": lookups_of(name),
                                      "farlook.server_pid": farlook.pid}, farlook))
         if {"redis-unix", "redis-tcp"} & set(names):

@@ -9,7 +9,7 @@ FIGURES = ("ops_per_s", "read_p50_ns", "read_p99_ns", "read_p99.9_ns", "write_p5
 
 
 def median_and_spread(values):
-    """Spread: from the least to the greatest, as a share of the median. None where there is nothing."""
+    """Spread: from the least to the greatest, as a share of the median. None without values."""
     values = [value for value in values if value is not None]
     if not values:
         return None
@@ -56,8 +56,8 @@ def summarize(runs, memory, stores):
 
 
 def less_driver(row, driver):
-    """Operations per second if the driver took no time: of an operation's time, its own share is taken out. None where
-    the driver was not measured, or takes as long: then nothing is left that could be told from noise."""
+    """Operations per second if the driver took no time: its share of an operation's time is subtracted. None if the
+    driver was not measured, or takes as long: then the rest could not be distinguished from noise."""
     rate = row["ops_per_s"]["median"]
     if not driver or not rate or row["store"] == DRIVER or 1 / rate <= 1 / driver:
         return None
@@ -65,14 +65,14 @@ def less_driver(row, driver):
 
 
 def floor_of(rows):
-    """Each figure of the first of FLOORS that was measured and has it: perftest, which knows of no CPU, before loads and
-    copies."""
+    """Each figure of the first of FLOORS that was measured and has it: perftest, which has no CPU figures, before loads
+    and copies."""
     floors = [row for name in FLOORS for row in rows if row["store"] == name]
     return {figure: next((row[figure] for row in floors if row[figure]), None) for figure in (*FIGURES, "bytes_per_key")}
 
 
 def ratio(figure, floor):
-    """How many times the floor's; None where there is no such figure, or the floor's is 0."""
+    """The ratio to the floor's figure; None if there is no such figure, or the floor's is 0."""
     if not figure or not floor or not floor["median"]:
         return None
     return figure["median"] / floor["median"]

@@ -1,7 +1,7 @@
-"""Plots as SVG: small, without script, in the colours of the page around them or, as files, in their own.
+"""Plots as SVG: small, without script, in the colours of the surrounding page or, as files, in their own.
 
-A plot is 360 units wide, about a phone's screen, so that its text is as large as it should be there; on a wider screen
-several stand side by side.
+A plot is 360 units wide, about a phone's screen, so that its text has the right size there; on a wider screen several
+fit side by side.
 """
 
 import math
@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 360, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 24, 34, 40
 
-# Told apart by most colour-blind people too, and by dashes: Unix sockets are drawn through, TCP is dashed.
+# Distinguishable for most colour-blind people, and by dashes: Unix sockets have solid lines, TCP is dashed.
 COLOURS = {  # light, dark, dashes
     "farlook-shm": ("#c2410c", "#fb923c", ""),
     "farlook-shm-msg": ("#a16207", "#fde047", ""),
@@ -45,13 +45,13 @@ def variables(dark):
 
 
 def style():
-    """Of the page, and of a plot that is a file."""
+    """The style of the page, and of a plot that is a file."""
     return (f":root{{{variables(False)}}}@media (prefers-color-scheme:dark){{:root{{{variables(True)}}}}}"
             f"@media print{{:root{{{variables(False)}}}}}{SHARED_STYLE}")
 
 
 def alone(plot):
-    """The plot as a file of its own."""
+    """The plot as a separate file."""
     head, _, body = plot.partition(">")
     return (f'<?xml version="1.0" encoding="UTF-8"?>\n{head} xmlns="http://www.w3.org/2000/svg" width="{WIDTH * 2}">'
             f'<style>{style()}</style><rect width="100%" height="100%" style="fill:var(--paper)"/>{body}\n')
@@ -119,8 +119,8 @@ def rate_tick(value):
 
 
 def distribution(title, curves):
-    """Latencies: the share of operations that took no longer. The upper half of the plot is the slowest tenth, each step
-    a tenth of the one before. `curves` is {store: [(percentile, ns)]}."""
+    """Latencies: the share of operations that took no longer. The upper half of the plot is the slowest tenth, each
+    step a tenth of the previous one. `curves` is {store: [(percentile, ns)]}."""
     curves = {name: [(p, max(1.0, ns)) for p, ns in points] for name, points in curves.items() if points}
     if not curves:
         return None

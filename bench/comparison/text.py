@@ -1,4 +1,4 @@
-"""Figures as people read them, and the table in the terminal."""
+"""Figures in readable form, and the table in the terminal."""
 
 from stores import STORES
 

@@ -20,7 +20,7 @@
 namespace farlook::bench {
 namespace {
 
-// The driver's own part of a timed operation: the key, known before.
+// The driver's own part of a timed operation: the key, chosen before.
 class RandomKeys {
  public:
   explicit RandomKeys(const KeyRange& range) : range_(range), random_(range.value_bytes + 1) {}
@@ -35,8 +35,8 @@ class RandomKeys {
   Random random_;
 };
 
-// Each time as it was, since figures of a histogram, right to 1 part in 128, are no use where two nearly equal ones are
-// subtracted.
+// Keeps each time exactly, since a histogram with an error of 1 part in 128 is useless for the difference of two nearly
+// equal figures.
 class Times {
  public:
   explicit Times(int64_t count) { times_ns_.reserve(static_cast<size_t>(count)); }
@@ -55,7 +55,7 @@ class Times {
   std::vector<int64_t> times_ns_;
 };
 
-// Of `parts` that each time is of.
+// Percentiles of the time of one part, if each recorded time is of `parts`.
 Percentiles Summarize(Times* times, double clock_ns, size_t parts) {
   const auto each = [&](double percent) {
     return std::max(0.0, static_cast<double>(times->Percentile(percent)) - clock_ns) / static_cast<double>(parts);

@@ -1,4 +1,4 @@
-// How fast one client on one thread is.
+// The speed of one client on one thread.
 #ifndef FARLOOK_BENCH_MICRO_CLIENT_SPEED_H_
 #define FARLOOK_BENCH_MICRO_CLIENT_SPEED_H_
 
@@ -17,7 +17,7 @@ struct KeyRange {
   size_t value_bytes = 100;
 };
 
-// Puts all of the range, `in_flight` at once. Returns puts per second. An error is the first put's that failed.
+// Puts all of the range, `in_flight` at once. Returns puts per second, or the error of the first put that failed.
 absl::StatusOr<double> PutAll(Client* client, const KeyRange& range, size_t in_flight);
 
 struct Percentiles {
@@ -25,21 +25,21 @@ struct Percentiles {
   double p99_ns = 0;
 };
 
-// Times `operations` calls on uniformly random keys of the range, one after the other; the time that reading the clock
-// takes is subtracted. Keys are made before the clock is read. INTERNAL when a value is not there or not as long.
+// Times `operations` calls on uniformly random keys of the range, one after the other; the time for reading the clock
+// is subtracted. Keys are made before the clock is read. INTERNAL if a value is missing or has another length.
 absl::StatusOr<Percentiles> TimeGets(Client* client, const KeyRange& range, int64_t operations);
 absl::StatusOr<Percentiles> TimePuts(Client* client, const KeyRange& range, int64_t operations);
 
-// The same of FetchAdds of 1 to counters, which CreateAll() made.
+// The same for FetchAdds of 1 to counters made by CreateAll().
 absl::StatusOr<Percentiles> TimeAdds(Client* client, const KeyRange& range, int64_t operations);
 
-// Creates counters of these keys (value_bytes does not matter) and uses each once, so that this client knows its cell.
+// Creates counters with these keys (value_bytes is ignored) and uses each once, so that this client knows its cell.
 absl::Status CreateAll(Client* client, const KeyRange& range);
 
-// The same of MultiGets of `batch` keys; for each key.
+// The same for MultiGets of `batch` keys; the result is for one key.
 absl::StatusOr<Percentiles> TimeMultiGets(Client* client, const KeyRange& range, size_t batch, int64_t operations);
 
-// What two readings of the clock, one after the other, differ by: the median, in nanoseconds.
+// The median difference of two consecutive readings of the clock, in nanoseconds.
 double ClockNs();
 
 }  // namespace farlook::bench

@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kLineBytes = 64;
 
-// Random lines of a memory, the next depending on a value (0) that only the last one's bytes can give.
+// Random lines of memory; the next depends on a value (0) that only the bytes of the last one can give.
 class LineWalk {
  public:
   LineWalk(const FloorMemory& memory, size_t bytes, uint64_t seed)
@@ -52,7 +52,7 @@ void Keep(const T& value) {
   asm volatile("" : : "r"(value) : "memory");
 }
 
-// The median over batches of what a step of a batch takes: a step that waited for a CPU does not count.
+// The median over batches of the time for a step: a step that waited for a CPU does not count.
 class BatchTimer {
  public:
   // REQUIRES: steps > 0.
@@ -92,12 +92,12 @@ bool Pin(int cpu) {
   return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
 
-// The line that goes back and forth: odd numbers are ours, even ones the peer's answers.
+// The line that travels back and forth: odd numbers are ours, even ones the peer's answers.
 struct alignas(kLineBytes) Line {
   std::atomic<int64_t> turn{0};
 };
 
-// Waits until the line has `value`. False when it took more than a second.
+// Waits until the line has `value`. Returns false if that takes more than a second.
 bool Await(const Line& line, int64_t value) {
   int64_t deadline_ns = 0;
   for (uint64_t spins = 1; line.turn.load(std::memory_order_acquire) != value; ++spins) {
@@ -138,7 +138,7 @@ absl::StatusOr<double> AskProcess(int a, int b, int64_t round_trips, Line* line)
     _exit(0);
   }
   absl::StatusOr<double> result = Ask(a, round_trips, line);
-  // It ends by itself within a second; not waiting for that.
+  // It ends by itself within a second; do not wait for that.
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   return result;
@@ -147,7 +147,7 @@ absl::StatusOr<double> AskProcess(int a, int b, int64_t round_trips, Line* line)
 }  // namespace
 
 double DependentLoadNs(const FloorMemory& memory, int64_t loads, uint64_t seed) {
-  // All words are alike, so their difference is a 0 that the compiler cannot foresee.
+  // All words are equal, so their difference is a 0 that the compiler cannot foresee.
   const uint64_t expected = Word(memory.data());
   LineWalk walk(memory, kLineBytes, seed);
   uint64_t zero = 0;
@@ -216,7 +216,7 @@ double ColdLockedAddNs(const FloorMemory& memory, int64_t adds, uint64_t seed) {
   const uint64_t expected = Word(memory.data());
   LineWalk walk(memory, kLineBytes, seed);
   uint64_t zero = 0;
-  // Adds 0, so that the memory stays as it was and the figure can be taken again.
+  // Adds 0, so that the memory does not change and the figure can be measured again.
   BatchTimer timer(adds);
   timer.Start();
   for (int64_t i = 0; i < adds; ++i) {

@@ -70,7 +70,7 @@ absl::StatusOr<FloorMemory> FloorMemory::Map(size_t bytes, PageSize pages) {
     memory.data_ = memory.mapping_ + (kHuge - reinterpret_cast<uintptr_t>(memory.mapping_) % kHuge) % kHuge;
     madvise(memory.data_, memory.size_, pages == PageSize::k2MiB ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   }
-  // Not zeros: the kernel would give one zero page to all that is only read.
+  // Not zeros: the kernel would map one zero page everywhere until something is written.
   std::memset(memory.data_, 0x5a, memory.size_);
   if (memory.pages_.empty()) {
     const uintptr_t begin = reinterpret_cast<uintptr_t>(memory.data_);

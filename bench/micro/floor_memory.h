@@ -1,4 +1,4 @@
-// Memory to measure floors over: as large as asked for, with pages as large as can be had, and saying which.
+// Memory for measuring floors: as large as requested, with the largest pages available, and a description of these.
 #ifndef FARLOOK_BENCH_MICRO_FLOOR_MEMORY_H_
 #define FARLOOK_BENCH_MICRO_FLOOR_MEMORY_H_
 
@@ -14,14 +14,14 @@ namespace farlook::bench {
 
 enum class PageSize : uint8_t {
   k4KiB,
-  k2MiB,  // from the pool of huge pages, else transparent ones
+  k2MiB,  // from the pool of huge pages, otherwise transparent ones
 };
 
 // An owned, anonymous, private mapping, all of it touched. Move-only.
 class FloorMemory {
  public:
-  // REQUIRES: bytes > 0. RESOURCE_EXHAUSTED when there is no such memory. That the pages are smaller than asked for is
-  // no error; see page_bytes() and pages().
+  // REQUIRES: bytes > 0. RESOURCE_EXHAUSTED if the memory is not available. Smaller pages than requested are no error;
+  // see page_bytes() and pages().
   static absl::StatusOr<FloorMemory> Map(size_t bytes, PageSize pages);
 
   FloorMemory(FloorMemory&& other) noexcept { *this = std::move(other); }
@@ -31,7 +31,7 @@ class FloorMemory {
   char* data() const { return data_; }
   size_t size() const { return size_; }  // bytes; a multiple of 2 MiB
 
-  // The least page size that all of the memory, but for one part in a hundred, has.
+  // The smallest page size of all of the memory, ignoring one part in a hundred.
   size_t page_bytes() const { return page_bytes_; }
   // In words: "2 MiB pages (hugetlb)".
   const std::string& pages() const { return pages_; }

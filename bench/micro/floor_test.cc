@@ -1,4 +1,4 @@
-// The figures themselves depend on the machine; here are the relations that hold on every one, with room for noise.
+// The figures themselves depend on the machine; this tests relations that hold on every machine, with room for noise.
 #include "bench/micro/floor.h"
 
 #include <sched.h>

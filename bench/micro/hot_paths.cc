@@ -1,8 +1,8 @@
 // The local hot paths, run under callgrind so that their instructions can be counted: see bench/micro/instructions.py.
 //
-// One thread, the same keys and the same hash seed each time, and a server that is there for the handshake and for the
-// writes only, so that two runs execute the same instructions. Reads go through the real client over real shared
-// memory. Of a put, the client's part and the table's are counted, and nothing of the server in between.
+// Two runs execute the same instructions: there is one thread, the same keys and the same hash seed, and a server that
+// only serves the handshake and the writes. Reads use the real client over real shared memory. Of a put, only the
+// client's part and the table's are counted, and nothing of the server in between.
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
@@ -28,15 +28,15 @@
 #include "bench/common/key_name.h"
 #include "bench/common/random.h"
 #include "bench/micro/floor_memory.h"
-#include "client/mini_server.h"
+#include "client/testing/mini_server.h"
 #include "farlook/async.h"
 #include "farlook/client.h"
-#include "kv/cluster_map.h"
-#include "kv/epoch_word.h"
-#include "kv/expiry.h"
-#include "kv/expiry_clock.h"
-#include "kv/message.h"
-#include "kv/table.h"
+#include "kv/expiry/expiry.h"
+#include "kv/layout/epoch_word.h"
+#include "kv/read/expiry_clock.h"
+#include "kv/table/table.h"
+#include "kv/wire/cluster_map.h"
+#include "kv/wire/message.h"
 #include "rdma/shared_memory.h"
 #include "rdma/transport.h"
 
@@ -50,14 +50,14 @@ constexpr int64_t kLongKeys = 512;
 constexpr size_t kLongBytes = 1000;
 constexpr size_t kBatch = 64;
 constexpr size_t kTogether = 16;
-constexpr size_t kSweptAtOnce = 8;  // as server/sweep.h
+constexpr size_t kSweptAtOnce = 8;  // as server/executor/sweep.h
 
 [[noreturn]] void Fail(absl::string_view what) {
   std::fprintf(stderr, "hot_paths: %.*s\n", static_cast<int>(what.size()), what.data());
   std::exit(1);
 }
 
-// A MiniServer that listens on shm, and runs when it is told to.
+// A MiniServer that listens on shm, and runs only when called.
 class Server {
  public:
   explicit Server(const std::string& address) {
@@ -78,7 +78,7 @@ class Server {
   void AcceptOne() {
     while (!Accept()) usleep(1000);
   }
-  // False: nobody has come.
+  // Returns false if no client has connected.
   bool Accept() {
     {
       const std::unique_ptr<rdma::ConnectionRequest> request = listener_->Next();
@@ -94,7 +94,7 @@ class Server {
     return true;
   }
 
-  // Answers what has arrived on the last connection.
+  // Answers the messages that have arrived on the last connection.
   void Answer() {
     if (connections_.empty()) return;
     rdma::Completion completions[16];
@@ -103,7 +103,7 @@ class Server {
       if (completions[i].opcode != rdma::Opcode::kReceive) continue;
       const absl::string_view message(completions[i].message.data(), completions[i].message.size());
       const auto pull = [](const kv::ValueSource&, uint32_t) { return std::string(); };
-      if (completions[i].connection != connections_.back().get()) continue;  // of a client that says goodbye
+      if (completions[i].connection != connections_.back().get()) continue;  // of a client that sends its goodbye
       connections_.back()->PostSend(server_->Answer(&session_, message, pull), "");
       connections_.back()->Ring();
     }
@@ -119,13 +119,13 @@ class Server {
   uint64_t session_ = 0;
 };
 
-// Callgrind counts from Begin() to End(), again and again, until Dump() writes the sum down under a name.
+// Callgrind counts from each Begin() to End(), until Dump() writes the sum under a name.
 class Counter {
  public:
   static void Begin() { CALLGRIND_TOGGLE_COLLECT; }
   static void End() { CALLGRIND_TOGGLE_COLLECT; }
   static void Dump(const char* name, int64_t operations) {
-    // Callgrind looks at the name later.
+    // Callgrind reads the name later.
     static auto* const names = new std::deque<std::string>;
     names->push_back(absl::StrCat(name, "/", operations));
     CALLGRIND_DUMP_STATS_AT(names->back().c_str());
@@ -135,7 +135,7 @@ class Counter {
 
 class HotPaths {
  public:
-  // The address is as long each time: it may be copied.
+  // The address always has the same length: it may be copied.
   HotPaths()
       : address_(absl::StrCat("shm:///tmp/farlook_hot_", absl::Dec(getpid(), absl::kZeroPad10))), server_(address_) {
     for (int64_t i = 0; i < 2 * kKeys + kLongKeys; ++i) {
@@ -172,7 +172,7 @@ class HotPaths {
   }
 
  private:
-  // What it costs to find the group of a key: the difference between a cluster of two groups, and a group alone.
+  // The cost of finding the group of a key: the difference between a cluster of two groups, and a single group.
   void CountGroups() {
     const auto is_group = [](Server* server, const std::string& address) {
       server->mini().group_epoch = 1;
@@ -213,8 +213,8 @@ class HotPaths {
     });
     absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(address_, Patient());
     if (!client.ok()) Fail(client.status().ToString());
-    // While a request is under way, gets look for its answer each time. Once a group has carried out a put, what the
-    // client asked it on connecting is answered too.
+    // While a request is in progress, each get polls for its reply. Once a group has executed a put, the client's
+    // requests on connecting have been answered too.
     for (size_t i = 0; i < kBatch; ++i) {
       if (!(*client)->Put(keys_[i], value).ok()) Fail("a put failed");
     }
@@ -239,7 +239,7 @@ class HotPaths {
     return *std::move(client);
   }
 
-  // A first round, uncounted, fills what is filled once: buffers, the allocator, what the linker binds late.
+  // The first round, which is not counted, completes one-time work: buffers, the allocator, late binding by the linker.
   void CountGets(Client* client, const std::vector<std::string>& keys, const char* name, bool warm = true) {
     Value value;
     for (int round = warm ? 0 : 1; round < 2; ++round) {
@@ -253,7 +253,7 @@ class HotPaths {
     Counter::Dump(name, static_cast<int64_t>(keys.size()));
   }
 
-  // `read` says whether it found the key.
+  // `read` returns whether it found the key.
   template <typename Read>
   void CountReads(const char* name, Read read) {
     for (int round = 0; round < 2; ++round) {
@@ -301,7 +301,7 @@ class HotPaths {
     Counter::Dump("put_client", kKeys);
   }
 
-  // Of puts that go as one message.
+  // Puts that are sent together in one message.
   void CountPutsTogether(Client* client) {
     const std::string value(kValueBytes, 'w');
     for (int round = 0; round < 2; ++round) {
@@ -344,7 +344,7 @@ class HotPaths {
     Counter::Dump("put_table", kKeys);
   }
 
-  // Of each item that expires, where many others do later: as many in a tick as of ten million in half an hour.
+  // The cost of each expiring item if many others expire later: as many in a tick as of ten million in half an hour.
   void CountSweep() {
     class : public kv::TableClock {
      public:

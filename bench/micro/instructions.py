@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Counts the instructions of local hot paths by callgrind, and compares them with those that are recorded.
+"""Counts the instructions of local hot paths with callgrind, and compares them with the recorded ones.
 
-    bazel test --config=opt //bench/micro:instructions_test     fails when one has grown by more than 3 %
-    bazel run --config=opt //bench/micro:record_instructions    writes what is now, to be committed with its reason
+    bazel test --config=opt //bench/micro:instructions_test               fails when one has grown by more than 3 %
+    bazel run --config=opt //bench/micro:instructions_test -- --record    records the counts, to be committed with the reason
 
-and the same in //tests/instructions, of the server's.
+//tests/instructions does the same for the server's.
 
 Counts are of one build: another compiler or other flags execute other instructions, and are not compared.
 
@@ -21,15 +21,15 @@ import sys
 import tempfile
 
 GROWTH = 0.03
-# memcpy and the like are chosen by the processor: here everywhere the same ones.
+# The processor selects the implementations of memcpy and the like: use the same ones everywhere.
 TUNABLES = "glibc.cpu.hwcaps=-AVX2,-AVX512F,-AVX512VL,-AVX512BW,-BMI2,-ERMS,-FSRM,-RTM"
 
 
 def count(hot_paths):
-  """(what built it, {path: instructions of one operation})"""
+  """Returns (the compiler and its options, {path: instructions of one operation})."""
   with tempfile.TemporaryDirectory() as directory:
-    # The program's stack begins with its environment and its name, and where it lies decides a few instructions: both
-    # are the same each time.
+    # The program's stack begins with its environment and its name. Its position changes the count by a few
+    # instructions, so both are always the same.
     done = subprocess.run(
         ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={directory}/out",
          "./" + os.path.basename(hot_paths)],
@@ -50,7 +50,7 @@ def count(hot_paths):
 
 
 def compare(before, counts, growth=GROWTH):
-  """Prints what became of each count. Whether one is missing, or has grown by more than this part of it."""
+  """Prints the change of each count. Returns whether one is missing, or has grown by more than this fraction."""
   failed = False
   for name in sorted({*before, *counts}):
     old, new = before.get(name), counts.get(name)
@@ -84,7 +84,7 @@ def main(argv):
   if failed:
     package = os.path.dirname(argv[1])
     print(f"A hot path executes more than 3 % more instructions than {argv[1]} says, or is not in it. If that is meant:\n"
-          f"bazel run --config=opt //{package}:record_instructions, and commit the file with the reason.")
+          f"bazel run --config=opt //{package}:instructions_test -- --record, and commit the file with the reason.")
   return 1 if failed else 0
 
 

@@ -1,9 +1,9 @@
-// What the algorithms of kv/ take over plain memory, without a transport: hash, checksum, lookup, put.
+// The cost of kv/'s algorithms over plain memory, without a transport: hash, checksum, lookup, put.
 //
 //     bazel run --config=opt //bench/micro:kv_benchmark
 //
-// Lookups are given as a table that fits the cache (4,096 keys) and one that does not (2^20 keys), which is to be
-// compared with the D that speed prints: a lookup has two dependent loads.
+// Lookups are measured with a table that fits the cache (4,096 keys) and one that does not (2^20 keys). Compare the
+// latter with the D that speed prints: a lookup has two dependent loads.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -17,12 +17,12 @@
 #include "bench/common/random.h"
 #include "bench/micro/floor_memory.h"
 #include "benchmark/benchmark.h"
-#include "kv/directory.h"
-#include "kv/hash.h"
-#include "kv/item.h"
-#include "kv/lookup.h"
-#include "kv/message.h"
-#include "kv/table.h"
+#include "kv/layout/hash.h"
+#include "kv/layout/item.h"
+#include "kv/read/directory.h"
+#include "kv/read/lookup.h"
+#include "kv/table/table.h"
+#include "kv/wire/message.h"
 
 namespace farlook::bench {
 namespace {
@@ -65,7 +65,7 @@ class Store {
   std::unique_ptr<kv::Table> table_;
 };
 
-// Reads in place: nothing writes meanwhile, so no copy is needed.
+// Reads in place, without a copy: there are no concurrent writes.
 class Reader {
  public:
   explicit Reader(Store* store) : region_(store->region()), directory_(region_.size(), 1 << 20) {

@@ -21,13 +21,13 @@ namespace {
 
 constexpr int kConnects = 50;  // of a client whose server is not there yet
 constexpr useconds_t kBetweenUs = 50'000;
-// On Soft-RoCE one end of a pair may send for ever to the other, which is not ready and never will be.
+// On Soft-RoCE one end of a pair may send for ever to the other end, which never becomes ready.
 constexpr int kTries = 3;
 constexpr int kLimitS = 100;
 
-// A perftest server, which serves one client and ends.
+// Starts a perftest server, which serves one client and ends.
 pid_t StartServer(const std::string& command) {
-  fflush(stdout);  // or the child would print again what waits there
+  fflush(stdout);  // otherwise the child would print the buffered text again
   const pid_t pid = fork();
   if (pid != 0) return pid;
   setpgid(0, 0);
@@ -36,7 +36,7 @@ pid_t StartServer(const std::string& command) {
   _exit(127);
 }
 
-// What the command prints on both streams.
+// The command's output on both streams.
 std::string Output(const std::string& command, int* status) {
   std::string text;
   FILE* const pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
@@ -50,10 +50,25 @@ std::string Output(const std::string& command, int* status) {
   return text;
 }
 
+// The node type of a device; empty: it is missing, or not named.
+constexpr absl::string_view kRnic = "4:";
+std::string NodeType(absl::string_view device) {
+  std::string type;
+  if (device.empty()) return type;
+  std::ifstream file(absl::StrCat("/sys/class/infiniband/", device, "/node_type"));
+  std::getline(file, type);
+  return type;
+}
+
+std::string DeviceInUse() {
+  const char* const device = std::getenv("FARLOOK_RDMA_DEVICE");
+  return device == nullptr ? "" : device;
+}
+
 bool NotInstalled(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 127; }
 bool Hung(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGKILL; }
 
-// What a client prints once its server listens; until then it ends at once.
+// The output of a client once its server listens; until then it ends at once.
 std::string RunClient(const std::string& command, int* status) {
   std::string output;
   for (int attempt = 0; attempt < kConnects; ++attempt) {
@@ -67,16 +82,13 @@ std::string RunClient(const std::string& command, int* status) {
 }  // namespace
 
 std::string PerftestConnection(absl::string_view device) {
-  std::string type;
-  std::ifstream file(absl::StrCat("/sys/class/infiniband/", device, "/node_type"));
-  const bool is_roce = !device.empty() && std::getline(file, type) && !absl::StartsWith(type, "4:");  // 4: RNIC
-  return is_roce ? absl::StrCat("-d ", device) : "-R";
+  const std::string type = NodeType(device);
+  return type.empty() || absl::StartsWith(type, kRnic) ? "-R" : absl::StrCat("-d ", device);
 }
 
-std::string PerftestConnection() {
-  const char* const device = std::getenv("FARLOOK_RDMA_DEVICE");
-  return PerftestConnection(device == nullptr ? "" : device);
-}
+std::string PerftestConnection() { return PerftestConnection(DeviceInUse()); }
+
+bool IsIwarp() { return absl::StartsWith(NodeType(DeviceInUse()), kRnic); }
 
 absl::StatusOr<PerftestResult> ParsePerftest(absl::string_view tool, absl::string_view output) {
   bool header = false;

@@ -1,4 +1,4 @@
-// A kv_server of one's own, for a benchmark or a test, and its figures.
+// A separate kv_server for a benchmark or a test, and its figures.
 #ifndef FARLOOK_BENCH_MICRO_SERVER_PROCESS_H_
 #define FARLOOK_BENCH_MICRO_SERVER_PROCESS_H_
 
@@ -17,9 +17,9 @@ namespace farlook::bench {
 // Thread safety: belongs to one thread. Destroying it stops the server.
 class ServerProcess {
  public:
-  // Starts `program` with --listen at `address`, or at a fresh one in /tmp where that is empty, and `flags`, its output
-  // going to a file beside the socket, and waits until a client can connect. DEADLINE_EXCEEDED or UNAVAILABLE, with
-  // what the server printed, when it ends first or takes longer than `timeout_ms`.
+  // Starts `program` with --listen at `address` (empty: a new one in /tmp) and with `flags`, its output redirected to a
+  // file beside the socket. Waits until a client can connect. DEADLINE_EXCEEDED or UNAVAILABLE, with the server's
+  // output, if it ends first or takes longer than `timeout_ms`.
   static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(const std::string& program,
                                                               const std::vector<std::string>& flags,
                                                               int64_t timeout_ms = 60'000,
@@ -32,7 +32,7 @@ class ServerProcess {
   pid_t pid() const { return pid_; }
   std::string Output() const;
 
-  // SIGTERM, and SIGKILL when that is not enough. Returns the exit code, or -1 if it was killed.
+  // SIGTERM, then SIGKILL if that is not enough. Returns the exit code, or -1 if it was killed.
   int Stop();
 
  private:
@@ -46,7 +46,7 @@ class ServerProcess {
   int status_ = 0;
 };
 
-// Those of a server's figures that are numbers, by name. The client's error where it cannot ask for them.
+// The server's numeric figures, by name. The client's error if it cannot ask for them.
 absl::StatusOr<std::map<std::string, double>> ServerFigures(Client* client);
 
 }  // namespace farlook::bench

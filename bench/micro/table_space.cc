@@ -13,12 +13,12 @@
 #include "bench/common/key_name.h"
 #include "bench/common/random.h"
 #include "bench/micro/floor_memory.h"
-#include "kv/directory.h"
-#include "kv/hash.h"
-#include "kv/limits.h"
-#include "kv/lookup.h"
-#include "kv/message.h"
-#include "kv/table.h"
+#include "kv/layout/hash.h"
+#include "kv/layout/limits.h"
+#include "kv/read/directory.h"
+#include "kv/read/lookup.h"
+#include "kv/table/table.h"
+#include "kv/wire/message.h"
 
 namespace farlook::bench {
 namespace {
@@ -63,7 +63,7 @@ class SpaceTable {
     }
   }
 
-  // Of a lookup of one of the keys below `keys`, on average; negative when one is not found.
+  // Average number of bucket READs of a lookup of one of the keys below `keys`; negative if one is not found.
   double BucketReads(int64_t keys, Random* random) {
     kv::Directory directory(memory_.size(), 1 << 20);
     kv::Directory::Step step = directory.Load();
@@ -106,7 +106,7 @@ class SpaceTable {
   std::string key_;
 };
 
-// Keys per slot. Buckets are segments' bytes; the slots of a bucket are kv/'s business, so also how many it counts.
+// Keys per slot. Buckets are counted from the segments' bytes, and the slots of a bucket are those that kv/ defines.
 double Load(const kv::TableStats& stats) {
   const double buckets = static_cast<double>(stats.segment_bytes) / kv::kBucketBytes;
   return static_cast<double>(stats.keys) / (buckets * kv::kSlotsPerBucket);

@@ -1,4 +1,4 @@
-// A token measurement, so that it cannot rot; the limits are looked at on the real sizes by space.
+// A token measurement, so that the code stays usable; space checks the limits with real sizes.
 #include "bench/micro/table_space.h"
 
 #include "gtest/gtest.h"

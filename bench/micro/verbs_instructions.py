@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Runs verbs_speed at a small size, and compares the instructions of its operations with bench/micro/verbs_instructions.json.
+"""Runs `micro verbs_speed` at a small size, and compares its instructions with bench/micro/verbs_instructions.json.
 
-    bazel test --config=opt //tests/verbs:speed_test           fails when one has grown by more than 3 %, or a row is missing
+    bazel test --config=opt //tests/verbs:speed_test_rxe           fails if one has grown by over 3 %, or a row is missing
 
-    bazel build --config=opt //bench/micro:verbs_speed //server:kv_server
+    bazel build --config=opt //bench/micro //server/daemon:kv_server
     tests/vm/run --icount --keep=$PWD/bench/micro/verbs_instructions.json -- bench/micro/verbs_instructions.py \\
-        bazel-bin/bench/micro/verbs_speed bazel-bin/server/kv_server bench/micro/verbs_instructions.json --record
+        bazel-bin/bench/micro/micro bazel-bin/server/daemon/kv_server bench/micro/verbs_instructions.json --record
 
-writes what is now, to be committed with its reason. For a guest on virtual time: 2 ns are one instruction, of client,
-server and kernel, all on one processor. Where the guest's kernel is another than the recorded one, its own part differs,
-and only what grew by more than a quarter is an error.
+records the present counts, to be committed with the reason. For a guest on virtual time: 2 ns are one instruction, of
+client, server and kernel, all on one processor. If the guest's kernel differs from the recorded one, its own part
+differs, and only growth by more than a quarter is an error.
 
-Where the polling loops of client and server meet is decided by chance: of nine runs of one program two counted 60
-instructions more for a Get than the others. So what has grown is counted again, up to three times in all, and the least
-of each operation is compared.
+The phases of the polling loops of client and server vary by chance: of nine runs of one program two counted 60
+instructions more for a Get than the others. So a count that has grown is repeated, up to three times in all, and the
+least of each operation is compared.
 
-    verbs_instructions.py PATH_OF_VERBS_SPEED PATH_OF_KV_SERVER PATH_OF_JSON [--record]
+    verbs_instructions.py PATH_OF_MICRO PATH_OF_KV_SERVER PATH_OF_JSON [--record]
 """
 
 import json
@@ -33,7 +33,7 @@ import instructions  # noqa: E402  pylint: disable=wrong-import-position
 GROWTH_ON_ANOTHER_KERNEL = 0.25
 TRIES = 3
 SIZE = ["--keys=200", "--more_keys=1000", "--operations=200", "--large_mib=1", "--virtual_ns=2"]
-# Rows that are recorded, and their names there.
+# Recorded rows, and their names in the file.
 RECORDED = {
     "instructions of such a Get beyond the READ's": "get_remembered_beyond_read",
     "instructions of such a Get beyond both READs'": "get_beyond_reads",
@@ -41,7 +41,7 @@ RECORDED = {
     "instructions of such a Put, all in all": "put_and_both_sides_asleep",
     "instructions of such a FetchAdd, all in all": "fetch_add",
 }
-SERVER_CPU = "the server's CPU time during them"  # atomics; none, which on virtual time is exact
+SERVER_CPU = "the server's CPU time during them"  # during atomics; none, which on virtual time is exact
 ROWS = [
     "floor: ib_read_lat of an item, 128 bytes",
     "floor: ib_read_lat of a bucket, 128 bytes",
@@ -56,6 +56,7 @@ ROWS = [
     *(f"async Get, {n} in flight" for n in (16, 64, 256, 1024, 3072)),
     "Put of 64 bytes, both sides sleep, p50",
     "the same, against a READ",
+    *(f"Put of {n} bytes, 500 at once, {how}, each" for n in (1000, 3000) for how in ("asleep", "awake")),
     "floor: ib_atomic_lat",
     "floor: ib_atomic_bw -o 16",
     "FetchAdd, cell known, p50",
@@ -70,15 +71,15 @@ ROWS = [
 ]
 
 
-def measure(verbs_speed, kv_server):
-  """What verbs_speed --json says. Exits when it fails, or a row is not there."""
+def measure(micro, kv_server):
+  """The output of micro verbs_speed --json. Exits if it fails, or if a row is missing."""
   with tempfile.TemporaryDirectory() as directory:
     found_path = pathlib.Path(directory) / "found"
     done = subprocess.run(
-        [verbs_speed, f"--server={kv_server}", f"--host={os.environ['FARLOOK_RDMA_ADDRESS']}", f"--json={found_path}",
-         *SIZE], stdout=subprocess.PIPE, text=True, check=False)
+        [micro, "verbs_speed", f"--server={kv_server}", f"--host={os.environ['FARLOOK_RDMA_ADDRESS']}",
+         f"--json={found_path}", *SIZE], stdout=subprocess.PIPE, text=True, check=False)
     print(done.stdout, flush=True)
-    # 3: not all limits hold. At this size that is no news; what has grown is found below.
+    # 3: not all limits hold. That is expected at this size; growth is checked below.
     if done.returncode not in (0, 3):
       sys.exit(f"verbs_speed ended with {done.returncode}")
     found = json.loads(found_path.read_text(encoding="utf-8"))
@@ -98,8 +99,8 @@ def measure(verbs_speed, kv_server):
 
 
 def main(argv):
-  verbs_speed, kv_server, path = argv[0], argv[1], pathlib.Path(argv[2])
-  found = measure(verbs_speed, kv_server)
+  micro, kv_server, path = argv[0], argv[1], pathlib.Path(argv[2])
+  found = measure(micro, kv_server)
   if "--record" in argv:
     if "NOT optimized" in found["built_by"]:
       sys.exit("to record, build with --config=opt")
@@ -116,7 +117,7 @@ def main(argv):
   for _ in range(1, TRIES):
     if not instructions.compare(recorded["instructions_per_operation"], counts, growth):
       return 0
-    again = measure(verbs_speed, kv_server)["instructions_per_operation"]
+    again = measure(micro, kv_server)["instructions_per_operation"]
     counts = {name: min(count, again[name]) for name, count in counts.items()}
   if instructions.compare(recorded["instructions_per_operation"], counts, growth):
     print("An operation on verbs executes more instructions than bench/micro/verbs_instructions.json says, or is not in it.\n"

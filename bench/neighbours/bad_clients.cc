@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "farlook/client.h"
-#include "kv/handshake.h"
-#include "kv/message.h"
+#include "kv/wire/handshake.h"
+#include "kv/wire/message.h"
 #include "rdma/transport.h"
 
 namespace farlook::bench {
@@ -25,25 +25,29 @@ constexpr size_t kLargeBytes = 16 << 20;
 constexpr size_t kInFlight = 8;  // of large values
 constexpr useconds_t kNap = 100'000;
 
-// A connection that says what it likes.
+// A connection that can send arbitrary messages.
 class RawClient {
  public:
-  // Connects, and says hello. False: it did not come to be.
+  // Connects, and sends a Hello. Returns false on failure.
   bool Connect(const std::string& address) {
+    return ConnectSilently(address) && Send(kv::Hello().Encode()) && PollUntil(rdma::Opcode::kReceive);
+  }
+  // Connects, and sends nothing. Returns whether there is a connection.
+  bool ConnectSilently(const std::string& address) {
     auto endpoint = rdma::CreateEndpoint(address);
     if (!endpoint.ok()) return false;
     endpoint_ = *std::move(endpoint);
     auto connection = endpoint_->Connect(address, kv::ConnectData().Encode(), kConnectMs);
     if (!connection.ok()) return false;
     connection_ = *std::move(connection);
-    return PollUntil(rdma::Opcode::kConnected) && Send(kv::Hello().Encode()) && PollUntil(rdma::Opcode::kReceive);
+    return PollUntil(rdma::Opcode::kConnected);
   }
   bool Send(absl::string_view message) {
     const bool sent = connection_->PostSend(message, {});
     connection_->Ring();
     return sent;
   }
-  // False: it ended before.
+  // Returns false if the connection ended first.
   bool PollUntil(rdma::Opcode opcode) {
     while (true) {
       rdma::Completion completion;
@@ -68,7 +72,7 @@ class RawClient {
   while (true) usleep(kNap);
 }
 
-// Threads that each call `once` over and over.
+// Threads that each call `once` repeatedly.
 std::string Loop(int threads, void (*ready)(), const std::function<void(int)>& once) {
   std::vector<std::thread> running;
   for (int i = 0; i < threads; ++i) {
@@ -117,15 +121,19 @@ std::string LargeValues(const std::string& address, void (*ready)()) {
   const std::vector<std::string_view> keys(names.begin(), names.end());
   const std::vector<std::string_view> values(kInFlight, value);
   std::vector<Result<uint64_t>> results;
-  bool told = false;
+  bool started = false;
   while (true) {
     if (const absl::Status status = (*client)->MultiPut(keys, values, &results); !status.ok()) return status.ToString();
-    if (!std::exchange(told, true)) ready();
+    if (!std::exchange(started, true)) ready();
   }
 }
 
 std::string ConnectsInLoops(const std::string& address, void (*ready)()) {
   return Loop(kLoops, ready, [&address](int) { (void)Client::Connect(address).ok(); });
+}
+
+std::string ConnectsSilently(const std::string& address, void (*ready)()) {
+  return Loop(kLoops, ready, [&address](int) { (void)RawClient().ConnectSilently(address); });
 }
 
 std::string BreaksTheProtocol(const std::string& address, void (*ready)()) {
@@ -135,7 +143,7 @@ std::string BreaksTheProtocol(const std::string& address, void (*ready)()) {
   });
 }
 
-// Uses counters, and makes and deletes them, so that being stopped holds up what the server waits for.
+// Uses counters, and creates and deletes them, so that stopping this client delays what the server waits for.
 std::string StopsWithinAtomics(const std::string& address, void (*ready)()) {
   return Loop(2, ready, [&address](int thread) {
     auto client = Client::Connect(address);
@@ -154,9 +162,10 @@ std::string StopsWithinAtomics(const std::string& address, void (*ready)()) {
 const std::vector<BadClient>& BadClients() {
   static const std::vector<BadClient>* const kClients = new std::vector<BadClient>{
       {"busy", "four threads that only take processor time", Busy},
-      {"unread", "100 connections with 256 gets of 3,900 bytes each, whose replies nobody reads", DoesNotRead},
+      {"unread", "100 connections with 256 gets of 3,900 bytes each, whose replies are not read", DoesNotRead},
       {"large", "8 puts of 16 MiB in flight", LargeValues},
       {"connects", "four threads that connect and leave", ConnectsInLoops},
+      {"silent", "four threads that connect, send nothing and leave", ConnectsSilently},
       {"breaks", "four threads that connect and break the protocol", BreaksTheProtocol},
       {"stops", "two threads on counters, stopped for 50 of 55 ms", StopsWithinAtomics, /*stopped=*/true},
   };

@@ -1,5 +1,5 @@
-// Clients that are no good neighbours, one kind each: what //bench/neighbours runs beside an honest one, each in a
-// process of its own.
+// Clients that disturb others, one kind each. //bench/neighbours runs each in a separate process beside an honest
+// client.
 #ifndef FARLOOK_BENCH_NEIGHBOURS_BAD_CLIENTS_H_
 #define FARLOOK_BENCH_NEIGHBOURS_BAD_CLIENTS_H_
 
@@ -13,12 +13,12 @@ namespace farlook::bench {
 struct BadClient {
   absl::string_view name;  // as a flag names it
   absl::string_view does;  // for the report
-  // Goes on for ever. Calls `ready` once it is at it; returns early only when it cannot be, and why.
+  // Runs for ever. Calls `ready` once it disturbs; returns early only if it cannot, with the reason.
   std::string (*run)(const std::string& address, void (*ready)());
-  bool stopped = false;  // whoever runs it stops and continues it (SIGSTOP) over and over
+  bool stopped = false;  // the caller must stop it (SIGSTOP) and continue it, repeatedly
 };
 
-// "busy" among them, which only takes processor time: what the others cost beyond that is the server's doing.
+// Includes "busy", which only uses processor time: the cost of the others beyond that is caused by the server.
 const std::vector<BadClient>& BadClients();
 
 }  // namespace farlook::bench

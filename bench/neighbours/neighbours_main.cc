@@ -1,15 +1,15 @@
-// neighbours: what bad clients of a server cost an honest one.
+// neighbours: the cost of a server's bad clients for an honest one.
 //
 //     neighbours --server=PATH [--rounds=3] [--ms=2000] [--workers=1] [--only=KIND,...] [--json=FILE]
 //                [--listen=ADDRESS]
 //
-// An honest client puts values of 100 bytes, one at a time: alone, and beside each kind of bad client
-// (bad_clients.h), which is a process of its own; and beside a control, which takes as much processor time as that
-// client did and talks to no server. These take turns, `rounds` times each; percentiles are of all rounds. The server
-// has processors of its own (processors.h), so that what a neighbour costs there is the server's doing, and what it
-// costs on the clients' is the control's as well. What does not depend on the scheduler the server counts by itself:
-// what it did for others between two looks at requests.
-// After each kind has gone: what the server still keeps, by its own figures and by the kernel's.
+// An honest client puts values of 100 bytes, one at a time: alone; beside each kind of bad client (bad_clients.h), a
+// separate process; and beside a control. The control uses as much processor time as that client did, and does not
+// connect to the server. These take turns, `rounds` times each; percentiles are of all rounds. The server has separate
+// processors (processors.h). So a neighbour's cost there is caused by the server, and its cost on the clients'
+// processors appears in the control as well. The server itself counts work that does not depend on the scheduler: its
+// work for others between two looks at requests. After each kind has ended: the memory that the server still keeps, by
+// its own figures and by the kernel's.
 //
 // Exit codes: 0 done, 1 it cannot be measured, 3 the server kept something for a client that is gone.
 #include <signal.h>
@@ -63,11 +63,11 @@ constexpr int64_t kStartMs = 60'000;
 
 int ready_fd = -1;
 
-void SayReady() {
+void PrintReady() {
   if (write(ready_fd, "r", 1) != 1) _exit(1);
 }
 
-// A bad client that runs until this is destroyed.
+// A bad client that runs for the lifetime of this object.
 class Neighbour {
  public:
   Neighbour(const BadClient& kind, const std::string& address) : kind_(kind) {
@@ -78,7 +78,7 @@ class Neighbour {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       close(fds[0]);
       ready_fd = fds[1];
-      std::fprintf(stderr, "%s\n", kind.run(address, SayReady).c_str());
+      std::fprintf(stderr, "%s\n", kind.run(address, PrintReady).c_str());
       _exit(1);
     }
     close(fds[1]);
@@ -119,7 +119,7 @@ class Neighbour {
   bool ready_ = false;
 };
 
-// A process that takes `share` of a processor's time, or of several, until this is destroyed.
+// A process that uses `share` of a processor's time, or of several, for the lifetime of this object.
 class Control {
  public:
   explicit Control(double share) : pid_(fork()) {
@@ -153,7 +153,7 @@ class Control {
   const pid_t pid_;
 };
 
-// In MiB, as the kernel counts it: without what clients share with the server.
+// In MiB, as counted by the kernel: without memory that clients share with the server.
 double ResidentMiB(pid_t pid) {
   std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
   for (std::string line; std::getline(status, line);) {
@@ -178,7 +178,7 @@ class Neighbours {
     honest_ = *std::move(client);
     const cpu_set_t servers = PartProcessors(server_->pid(), absl::GetFlag(FLAGS_workers));
     figures->Add("processors that are the server's alone", CPU_COUNT(&servers), "");
-    if (absl::Status status = PutFor(kSecondNs / 2, nullptr); !status.ok()) return status;  // to warm up
+    if (absl::Status status = PutFor(kSecondNs / 2, nullptr); !status.ok()) return status;  // warm up
     const double resident = ResidentMiB(server_->pid());
     figures->Add("memory of the server at first", resident, "MiB");
     const std::vector<std::string> only = absl::GetFlag(FLAGS_only);
@@ -244,7 +244,7 @@ class Neighbours {
     return absl::OkStatus();
   }
 
-  // Since the server began, so kinds that come later have those of earlier ones too.
+  // The figures are since the server began, so later kinds include those of earlier ones.
   absl::Status AddOwnFigures(const BadClient& kind, Figures* figures) {
     auto stat = ServerFigures(honest_.get());
     if (!stat.ok()) return stat.status();
@@ -255,14 +255,14 @@ class Neighbours {
     return absl::OkStatus();
   }
 
-  // Until the server keeps nothing of the bad client. Not in time is a finding, not an error.
+  // Waits until the server keeps nothing for the bad client. A timeout is a finding, not an error.
   absl::Status WaitUntilGone(const BadClient& kind) {
     const int64_t deadline_ns = NowNs() + kGoneWithinNs;
     while (true) {
       auto found = ServerFigures(honest_.get());
       if (!found.ok()) return found.status();
       std::map<std::string, double>& stat = *found;
-      // The second that memory takes to be given back.
+      // The memory is returned within another second.
       if (stat["connections"] == 1 && stat["kept_bytes"] == 0 && stat["clients_within_atomics"] == 0) {
         usleep(1'200'000);
         return absl::OkStatus();

@@ -1,10 +1,10 @@
-// The seam between the YCSB driver and a store.
+// The interface between the YCSB driver and a store.
 //
-// The driver speaks of records, each encoded into one value (bench/stores/record.h), and of new contents for some of a
-// record's fields. A store that holds whole values applies the latter by reading, patching and comparing-and-setting
-// the version, again when it loses a race: that is the backend's business, so that one which can do better may.
+// The driver uses records, each encoded into one value (bench/stores/record.h), and new contents for some of a record's
+// fields. A store of whole values applies the latter by reading, patching and comparing-and-setting the version, again
+// after a lost race. The backend does that, so that one with a better way may use it.
 //
-//     DbBackend    one for the process and phase: what threads share (an address, a map)
+//     DbBackend    one for the process and phase: the state that threads share (an address, a map)
 //     Db           one for each thread, made in that thread: its connection
 //
 // A new backend implements both and is added to the registry by the main program.
@@ -26,13 +26,13 @@
 
 namespace farlook::bench {
 
-// How an operation ended, under YCSB's names where it has one. Counted as "Return=" lines.
+// The result of an operation, under YCSB's names where it has one. Counted as "Return=" lines.
 enum class DbStatus : uint8_t {
   kOk,
   kNotFound,
   kError,               // any other failure
-  kUnexpectedState,     // it succeeded, but what came back is wrong
-  kBadRequest,          // the store refused what was asked
+  kUnexpectedState,     // it succeeded, but the result is wrong
+  kBadRequest,          // the store refused the request
   kServiceUnavailable,  // the store is not there
   kTimeout,             // no answer in time
   kConflict,            // lost the race for a record too often
@@ -40,26 +40,26 @@ enum class DbStatus : uint8_t {
 };
 inline constexpr size_t kDbStatuses = 9;
 
-// Compare-and-sets of a Patch, each after another writer was faster, before it is a kConflict.
+// Maximum number of compare-and-sets of a Patch that lose the race to another writer, before it is a kConflict.
 inline constexpr int64_t kPatchAttempts = 1000;
 
 // "OK", "NOT_FOUND", ...
 absl::string_view DbStatusName(DbStatus status);
 
-// Where a read puts a record. Kept and used again, so that reading allocates nothing after a while.
+// The destination of a read. Reused, so that reading allocates nothing after a while.
 struct ReadResult {
   DbStatus status = DbStatus::kError;
   // Set when status is kOK. Views `buffer`, or memory of the backend; valid until this result or its Db is used again.
   absl::string_view record;
   uint64_t version = 0;  // the backend's own
-  std::string buffer;    // the backend's to use
+  std::string buffer;    // for use by the backend
 };
 
 // One operation, for the asynchronous calls.
 struct DbRequest {
   enum class Kind : uint8_t { kRead, kInsert, kReplace, kPatch };
 
-  // In: as the parameters of the method of that name.
+  // In: see the parameters of the method of that name.
   Kind kind = Kind::kRead;
   std::string key;
   std::string record;
@@ -70,12 +70,12 @@ struct DbRequest {
   DbStatus status = DbStatus::kError;
   ReadResult result;  // of kRead
 
-  void* owner = nullptr;       // the caller's; left alone
+  void* owner = nullptr;       // the caller's; not used by the Db
   uint64_t backend_state = 0;  // the backend's, while it has the request
 };
 
-// Thread safety: belongs to the thread that made it.
-// Errors: every method ends within the backend's deadline, with a status; last_error() then says more.
+// Thread safety: belongs to the thread that made it. Errors: every method ends within the backend's deadline, with a
+// status; last_error() then gives details.
 class Db {
  public:
   virtual ~Db() = default;
@@ -86,25 +86,25 @@ class Db {
   // Reads many at once; each result has its status. REQUIRES: as many results as keys.
   virtual void ReadBatch(absl::Span<const absl::string_view> keys, absl::Span<ReadResult> results);
 
-  // Stores a record, in place of one of that key if there is one (so a load can be repeated).
+  // Stores a record, replacing one of that key if there is one (so a load can be repeated).
   virtual DbStatus Insert(absl::string_view key, absl::string_view record) = 0;
 
-  // Stores a record in place of the one that must be there, or kNotFound.
+  // Replaces an existing record, or returns kNotFound.
   virtual DbStatus Replace(absl::string_view key, absl::string_view record) = 0;
 
   // Gives some fields new contents and leaves the others, as one atomic change of the record. `basis`, or null, is what
   // this Db has just read of the key: a backend may begin with it instead of reading again (read-modify-write).
   virtual DbStatus Patch(absl::string_view key, absl::Span<const FieldWrite> writes, const ReadResult* basis) = 0;
 
-  // Asynchronous calls. A request, and the basis it names, belong to the Db from Submit() until Poll() returned it. No
-  // more are under way than ConnectOptions::inflight. The default executes at once, for stores without a wait.
+  // Asynchronous calls. A request, and its basis, belong to the Db from Submit() until Poll() returned it. At most
+  // ConnectOptions::inflight are in progress. The default executes at once, for stores without a wait.
   virtual void Submit(DbRequest* request);
 
-  // Moves at most done.size() ended requests to `done` and returns how many. When none has ended, waits up to `wait_ns`
-  // for one; 0 does not wait.
+  // Moves at most done.size() ended requests to `done` and returns their number. If none has ended, waits up to
+  // `wait_ns` for one; 0 does not wait.
   virtual size_t Poll(absl::Span<DbRequest*> done, int64_t wait_ns);
 
-  // Why the last operation that was not kOk failed; may be empty.
+  // The reason why the last operation that was not kOk failed; may be empty.
   virtual std::string last_error() const { return ""; }
 
  private:
@@ -113,8 +113,8 @@ class Db {
 
 struct ConnectOptions {
   int thread = 0;       // number of the thread, from 0
-  size_t inflight = 1;  // most requests submitted and not polled
-  size_t batch = 1;     // most keys of a ReadBatch
+  size_t inflight = 1;  // maximum number of requests submitted and not polled
+  size_t batch = 1;     // maximum number of keys of a ReadBatch
 };
 
 class DbBackend {
@@ -124,10 +124,10 @@ class DbBackend {
   // Thread safety: any thread; the Db belongs to it. The backend outlives all its Dbs.
   virtual absl::StatusOr<std::unique_ptr<Db>> Connect(const ConnectOptions& options) = 0;
 
-  // The process whose CPU time is the server's, by the number that it has on its host, or 0 when unknown.
+  // The process whose CPU time is the server's, by its number on its host, or 0 if unknown.
   virtual pid_t server_pid() const { return 0; }
 
-  // Whether that is this host.
+  // Returns whether that process is on this host.
   virtual bool server_is_here() const { return true; }
 };
 

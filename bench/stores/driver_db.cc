@@ -1,13 +1,17 @@
-#include "bench/stores/driver_db.h"
-
+// `-db driver`: no store at all. Its figures are what the driver itself takes: keys, choices, histograms.
+//
+// Every read finds the record that was inserted first, by reference. Every write is done at once, and forgotten. A
+// store's figure less this one is the store's own share.
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "bench/stores/db_registry.h"
+
 namespace farlook::bench {
 namespace {
 
-// The one record; whoever saw it set may read it.
+// The one record; a thread that saw it set may read it.
 class OneRecord {
  public:
   void Set(absl::string_view record) {

@@ -40,7 +40,7 @@ class FarlookDb : public Db {
   void ReadBatch(absl::Span<const absl::string_view> keys, absl::Span<ReadResult> results) override {
     keys_.clear();
     for (absl::string_view key : keys) keys_.push_back(Std(key));
-    // Each result has its own status; the overall one says nothing more.
+    // Each result has its own status; the overall one adds nothing.
     (void)client_->MultiGet(keys_, &batch_);
     for (size_t i = 0; i < keys.size(); ++i) {
       results[i].status = Note(batch_[i].status);
@@ -91,7 +91,7 @@ class FarlookDb : public Db {
 
  private:
   DbStatus Get(absl::string_view key, std::string* buffer, absl::string_view* record, uint64_t* version) {
-    value_.data.swap(*buffer);  // so that its memory is used again
+    value_.data.swap(*buffer);  // reuses its memory
     const DbStatus status = Note(client_->Get(Std(key), &value_));
     value_.data.swap(*buffer);
     *record = *buffer;
@@ -104,13 +104,13 @@ class FarlookDb : public Db {
     return ToDbStatus(status);
   }
 
-  std::string read_, patched_;  // of Patch
-  Value value_;                 // of Get
+  std::string read_, patched_;  // for Patch
+  Value value_;                 // for Get
   std::vector<std::string_view> keys_;
   std::vector<farlook::Result<Value>> batch_;
   absl::Status last_error_;
   FarlookPipeline pipeline_;
-  std::unique_ptr<Client> client_;  // last: gives up what is in flight before that goes
+  std::unique_ptr<Client> client_;  // destroyed first: cancels what is in flight
 };
 
 class FarlookBackend : public DbBackend {
@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
   }
   if (!reader->status().ok()) return reader->status();
 
-  // One connection now, to say at once when there is no server.
+  // Connects once now, to report at once that there is no server.
   const absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(options.address, options.client);
   if (absl::StrContains(client.status().message(), "is starting")) {
     return absl::UnavailableError(absl::StrCat(client.status().message(), "; wait for it with -p farlook.wait=true"));
@@ -192,7 +192,7 @@ pid_t FarlookServerPid(absl::string_view address) {
   if (fd < 0) return 0;
   ucred peer = {};
   socklen_t bytes = sizeof(peer);
-  // In C, a sockaddr is what all of its kinds are cast to.
+  // In C, all kinds of socket addresses are cast to sockaddr.
   const bool known = connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 &&
                      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0;
   close(fd);

@@ -24,7 +24,7 @@ TEST(FarlookServerPidTest, TheListenersProcessIsFound) {
   ASSERT_EQ(listen(fd, 5), 0);
   EXPECT_EQ(FarlookServerPid("shm://" + path), getpid());
   close(fd);
-  // Expect: the path is still there, but nobody listens.
+  // Expect: the path is still there, but no process listens.
   EXPECT_EQ(FarlookServerPid("shm://" + path), 0);
   unlink(path.c_str());
 }

@@ -147,7 +147,8 @@ size_t FarlookPipeline::Poll(absl::Span<DbRequest*> done, int64_t wait_ns) {
   while (count == 0) {
     const int64_t now_ns = NowNs();
     if (now_ns >= end_ns) break;
-    // An operation may have begun its second step: it is not handed over yet, so there is nothing to sleep for.
+    // An operation may have begun its second step, which is not passed to the client yet: then there is nothing to wait
+    // for.
     if (now_ns >= spin_end_ns && to_start_.empty() && client_->Arm()) Sleep(end_ns - now_ns);
     count = PollClient(done);
   }

@@ -1,5 +1,15 @@
-#include "bench/stores/floor_db.h"
-
+// `-db floor`: what the machine itself takes for a read and a write of this size: no store can take less.
+//
+// A read is two dependent loads from memory and a copy: a line of an index, found by the key's hash, names the record's
+// place; the record is copied out. Nothing is compared but 31 bits of the hash, nothing checked, locked, versioned or
+// freed. A batch begins the loads of all its reads before it copies the first. A write is a copy into the record's
+// place; one that is longer than the record before gets another place.
+//
+// It is right for one thread, and for many that read or insert. A read beside a write of the same record may see half
+// of each.
+//
+// Properties (defaults):
+//     floor.keys  most records (2 x recordcount; it sizes the index)
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,8 +23,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/stores/db_registry.h"
 #include "bench/stores/record.h"
-#include "kv/hash.h"
+#include "kv/layout/hash.h"
 
 namespace farlook::bench {
 namespace {
@@ -24,7 +35,7 @@ constexpr size_t kWordsPerLine = kLineBytes / sizeof(uint64_t);
 // Reserved, not used: memory is taken as records are written.
 constexpr size_t kRecordBytes = size_t{1} << 38;
 
-// Zeroed memory that is there when it is first touched, in huge pages if the kernel has some.
+// Zeroed memory that is allocated on first touch, in huge pages if the kernel has some.
 class LazyMemory {
  public:
   explicit LazyMemory(size_t bytes)
@@ -48,7 +59,7 @@ class LazyMemory {
   char* const data_;
 };
 
-// What the index holds of a record, 0 when it holds none:
+// The index's entry for a record, 0 if there is none:
 //
 //     63                    33 32                     0
 //     | bits 63..33 of hash    | line of the record + 1 |
@@ -62,7 +73,7 @@ struct Place {
   static uint64_t Line(uint64_t word) { return (word & kLineMask) - 1; }
 };
 
-// A record begins with its length and the bytes that its place has room for, both of 32 bits.
+// A record begins with its length and the capacity of its place, both of 32 bits.
 struct Header {
   uint32_t bytes;
   uint32_t room;
@@ -81,7 +92,7 @@ class FloorTable {
     for (size_t at = 0; at < bytes; at += kLineBytes) __builtin_prefetch(record + at);
   }
 
-  // Null when there is none.
+  // Null if there is none.
   char* Find(uint64_t hash) const {
     const std::atomic<uint64_t>* at = WordOf(hash);
     const uint64_t word = at == nullptr ? 0 : at->load(std::memory_order_acquire);
@@ -94,7 +105,7 @@ class FloorTable {
     return {record + sizeof(header), header.bytes};
   }
 
-  // False when the memory that was reserved is full, or the index around the key's line.
+  // Returns false if the reserved memory is full, or the index around the key's line.
   bool Put(uint64_t hash, absl::string_view bytes) {
     const uint64_t lines = (sizeof(Header) + bytes.size() + kLineBytes - 1) / kLineBytes;
     uint64_t fresh = 0;  // the place for the new record, once it is written
@@ -108,7 +119,7 @@ class FloorTable {
         fresh = Place::Pack(hash, line);
         Write(RecordAt(fresh), bytes, static_cast<uint32_t>(lines * kLineBytes - sizeof(Header)));
       }
-      // Pairs with the acquires here and in Find(): who finds the place sees the record.
+      // Pairs with the acquires here and in Find(): a thread that finds the place sees the record.
       if (word->compare_exchange_strong(old, fresh, std::memory_order_release, std::memory_order_relaxed)) return true;
     }
     return false;
@@ -133,7 +144,7 @@ class FloorTable {
   std::atomic<uint64_t>* Words() const { return reinterpret_cast<std::atomic<uint64_t>*>(index_.data()); }
   size_t FirstWord(uint64_t hash) const { return (hash & (lines_ - 1)) * kWordsPerLine; }
 
-  // The word of the hash, or the first that is free, from its line on; null when there is none near.
+  // The word of the hash, or the first free one, from its line on; null if there is none near.
   std::atomic<uint64_t>* WordOf(uint64_t hash) const {
     constexpr size_t kMostProbes = 64;
     const size_t first = FirstWord(hash), mask = lines_ * kWordsPerLine - 1;

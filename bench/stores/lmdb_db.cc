@@ -1,5 +1,15 @@
-#include "bench/stores/lmdb_db.h"
-
+// `-db lmdb`: an LMDB file through liblmdb, in the driver's own process.
+//
+// The process has one environment, and each thread one read transaction, as LMDB's documentation advises. A thread
+// renews it for every read, or once for a whole batch. Each write is a transaction of its own, and an update of some
+// fields reads and writes in one.
+//
+// A record is copied out before the transaction ends, as every other store hands over bytes that stay. No commit waits
+// for the disk.
+//
+// Properties (defaults):
+//     lmdb.path     directory of the file; made when it is missing (needed)
+//     lmdb.map_mib  bound of the file's size (4096)
 #include <lmdb.h>
 
 #include <cstdint>
@@ -12,11 +22,12 @@
 #include "absl/base/config.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/stores/db_registry.h"
 #include "bench/stores/record.h"
 
 #ifdef ABSL_HAVE_THREAD_SANITIZER
-// LMDB's readers and its writer keep apart by a table of readers and by copying pages. The library is not instrumented,
-// so the thread sanitizer sees the accesses through memcpy and memcmp, but not what orders them.
+// LMDB separates its readers and its writer with a table of readers and by copying pages. The library is not
+// instrumented, so thread sanitizer sees the accesses through memcpy and memcmp, but not their synchronization.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() { return "race:^mdb_\n"; }
 #endif
@@ -72,7 +83,7 @@ class LmdbDb : public Db {
     });
   }
 
-  // In one transaction, so the basis is of no use.
+  // In one transaction, so the basis is not needed.
   DbStatus Patch(absl::string_view key, absl::Span<const FieldWrite> writes, const ReadResult*) override {
     bool well_formed = true;
     const DbStatus status = Write([&](MDB_txn* txn) {
@@ -108,7 +119,7 @@ class LmdbDb : public Db {
     if (const int error = mdb_txn_begin(env_, nullptr, 0, &raw)) return Note(error);
     Txn txn(raw);
     if (const int error = body(raw)) return Note(error);
-    const int error = mdb_txn_commit(txn.release());  // gone, however it ends
+    const int error = mdb_txn_commit(txn.release());  // freed, however it ends
     return error == 0 ? DbStatus::kOk : Note(error);
   }
 

@@ -1,5 +1,7 @@
-#include "bench/stores/map_db.h"
-
+// `-db map`: a hash map behind one lock, in the driver's own process.
+//
+// A simple program would do this without any transport. It is the bound that a figure of Farlook is held against, and
+// the store that the driver's own tests run on.
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "bench/stores/db_registry.h"
 
 namespace farlook::bench {
 namespace {
@@ -49,7 +52,7 @@ class MapDb : public Db {
     return DbStatus::kOk;
   }
 
-  // Under the lock, so the basis is of no use.
+  // Under the lock, so the basis is not needed.
   DbStatus Patch(absl::string_view key, absl::Span<const FieldWrite> writes, const ReadResult*) override {
     absl::MutexLock lock(&table_->mutex);
     const auto found = table_->records.find(key);

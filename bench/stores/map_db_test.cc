@@ -1,10 +1,9 @@
-#include "bench/stores/map_db.h"
-
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/stores/db_registry.h"
 #include "bench/stores/record.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

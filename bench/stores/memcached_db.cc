@@ -1,5 +1,15 @@
-#include "bench/stores/memcached_db.h"
-
+// `-db memcached`: a memcached through libmemcached.
+//
+// Reads and batches are one multi-get with the versions ("gets"); an insert is a set, an update of all fields a
+// replace. An update of some fields reads, patches and compares-and-sets, from the read again when another writer was
+// faster.
+//
+// libmemcached has no asynchronous calls: what is in flight goes through memcached_pipeline.h, over a connection of its
+// own.
+//
+// Properties (defaults):
+//     memcached.address         unix:///path or tcp://host:port (tcp://127.0.0.1:11211)
+//     memcached.timeout_ms      of each operation (10000)
 #include <libmemcached/memcached.h>
 #include <sys/types.h>
 
@@ -11,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/stores/db_registry.h"
 #include "bench/stores/memcached_pipeline.h"
 #include "bench/stores/record.h"
 #include "bench/stores/store_address.h"
@@ -23,7 +34,7 @@ struct FreeMemcached {
 };
 using Connection = std::unique_ptr<memcached_st, FreeMemcached>;
 
-// In memory of ours: libmemcached frees a result that it allocated itself once there is nothing more to fetch into it.
+// In our memory: libmemcached frees a result that it allocated itself once there is nothing more to fetch into it.
 class Result {
  public:
   explicit Result(memcached_st* connection) { memcached_result_create(connection, &result_); }
@@ -75,7 +86,7 @@ class MemcachedDb : public Db {
     return result->status;
   }
 
-  // Values come in the order of their keys, without those that are missing.
+  // Values arrive in the order of their keys, without the missing ones.
   void ReadBatch(absl::Span<const absl::string_view> keys, absl::Span<ReadResult> results) override {
     MakeResults(keys.size());
     names_.clear();
@@ -91,7 +102,7 @@ class MemcachedDb : public Db {
       if (value == nullptr) break;
       const absl::string_view name(memcached_result_key_value(value), memcached_result_key_length(value));
       for (; i < keys.size() && keys[i] != name; ++i) results[i].status = Missing(keys[i]);
-      if (i == keys.size()) break;  // what was not asked for
+      if (i == keys.size()) break;  // a value that was not requested
       results[i].record = ValueOf(value);
       results[i].version = memcached_result_cas(value);
       results[i++].status = DbStatus::kOk;
@@ -143,7 +154,7 @@ class MemcachedDb : public Db {
   std::string last_error() const override { return error_; }
 
  private:
-  // One for each key, and one for the end, which leaves what it is given empty.
+  // One for each key, and one for the end, which leaves its result empty.
   void MakeResults(size_t keys) {
     while (results_.size() < keys + 1) results_.push_back(std::make_unique<Result>(connection_.get()));
   }
@@ -183,10 +194,10 @@ class MemcachedDb : public Db {
 
   const Connection connection_;
   const std::unique_ptr<MemcachedPipeline> pipeline_;
-  std::vector<std::unique_ptr<Result>> results_;  // what the last batch views; freed before the connection
+  std::vector<std::unique_ptr<Result>> results_;  // viewed by the last batch; freed before the connection
   std::vector<const char*> names_;
   std::vector<size_t> lengths_;
-  ReadResult read_;  // of Patch
+  ReadResult read_;  // for Patch
   std::string patched_;
   std::string error_;
 };

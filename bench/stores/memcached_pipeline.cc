@@ -203,7 +203,7 @@ void MemcachedPipeline::Write() {
     if (bytes > 0) {
       written += static_cast<size_t>(bytes);
     } else if (bytes < 0 && errno == EAGAIN) {
-      // memcached takes nothing more until its answers have somewhere to go.
+      // memcached reads nothing more until its replies can be delivered.
       pollfd fd = {fd_, POLLIN | POLLOUT, 0};
       if (poll(&fd, 1, -1) > 0 && (fd.revents & ~POLLOUT) != 0) Receive();
     } else if (bytes < 0 && errno != EINTR) {
@@ -222,7 +222,7 @@ void MemcachedPipeline::ReadSome(int64_t wait_ns) {
 }
 
 void MemcachedPipeline::Receive() {
-  // What is left of the last read moves to the front: the beginning of one answer at most.
+  // The rest of the last read moves to the front: the beginning of one reply at most.
   input_.erase(0, taken_);
   taken_ = 0;
   const size_t size = input_.size();

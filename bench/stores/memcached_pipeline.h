@@ -1,7 +1,7 @@
-// Many YCSB operations under way at once over one connection to memcached, in its text protocol.
+// Many concurrent YCSB operations over one connection to memcached, in its text protocol.
 //
-// libmemcached sends a write only when the one before was answered. The protocol knows no such limit: requests are
-// answered in their order, so they are written one after the other and the answers told apart by their turn.
+// libmemcached sends a write only after the reply to the previous one. The protocol has no such limit: requests are
+// answered in their order, so they are written one after the other and the replies are matched by order.
 #ifndef FARLOOK_BENCH_STORES_MEMCACHED_PIPELINE_H_
 #define FARLOOK_BENCH_STORES_MEMCACHED_PIPELINE_H_
 
@@ -20,11 +20,11 @@
 
 namespace farlook::bench {
 
-// The asynchronous half of `-db memcached`: see Db::Submit and Db::Poll. A patch is a gets and a cas, from the gets
-// again when another writer was faster, at most kPatchAttempts times. Once the connection fails, so does everything.
+// The asynchronous half of `-db memcached`: see Db::Submit and Db::Poll. A patch is a gets and a cas, again from the
+// gets if another writer was faster, at most kPatchAttempts times. If the connection fails, all requests fail.
 //
 // Thread safety: belongs to one thread. Invariants: requests in sent_ are in the order of their answers; input_ from
-// taken_ on is what no answer was made of yet.
+// taken_ on is input that was not parsed yet.
 class MemcachedPipeline {
  public:
   static absl::StatusOr<std::unique_ptr<MemcachedPipeline>> Connect(const StoreAddress& address);
@@ -35,13 +35,13 @@ class MemcachedPipeline {
   void Submit(DbRequest* request);
   size_t Poll(absl::Span<DbRequest*> done, int64_t wait_ns);
 
-  // Of the last request that was not kOk.
+  // The error of the last request that was not kOk.
   const std::string& last_error() const { return last_error_; }
 
  private:
   struct Sent {
     DbRequest* request;
-    bool gets;         // answered by a value, not by a word
+    bool gets;         // the reply is a value, not a word
     int64_t attempts;  // compare-and-sets of a patch
   };
 
@@ -50,9 +50,9 @@ class MemcachedPipeline {
   void SendGets(DbRequest* request, int64_t attempts);
   void SendStore(absl::string_view verb, DbRequest* request, absl::string_view record, uint64_t version,
                  int64_t attempts);
-  // Sends the compare-and-set of `record`, patched; ends the request when that cannot be.
+  // Sends the compare-and-set of `record`, patched; ends the request if that is impossible.
   bool SendPatched(DbRequest* request, absl::string_view record, uint64_t version, int64_t attempts);
-  // Takes the oldest answer. False when it has not arrived whole. Ended requests go to ended_.
+  // Takes the oldest reply. Returns false if it has not arrived completely. Ended requests go to ended_.
   bool TakeAnswer();
   bool TakeValue(const Sent& sent);
   void TakeWord(const Sent& sent, absl::string_view word);
@@ -66,7 +66,7 @@ class MemcachedPipeline {
   bool broken_ = false;
   std::string output_;  // not written yet
   std::string input_;
-  size_t taken_ = 0;  // of input_
+  size_t taken_ = 0;  // bytes of input_
   std::deque<Sent> sent_;
   std::vector<DbRequest*> ended_;
   std::string patched_;

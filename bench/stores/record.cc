@@ -11,7 +11,7 @@ void AppendNumber(size_t number, std::string* out) {
   out->push_back(static_cast<char>(number));
 }
 
-// Takes a number off the front of *in. False when there is none, or it has more than five bytes (35 bits).
+// Takes a number off the front of *in. Returns false if there is none, or it has more than five bytes (35 bits).
 bool TakeNumber(absl::string_view* in, size_t* number) {
   *number = 0;
   for (int shift = 0; shift < 35 && !in->empty(); shift += 7) {
@@ -37,7 +37,7 @@ bool DecodeRecord(absl::string_view record, std::vector<absl::string_view>* fiel
   absl::string_view lengths = record;
   if (!TakeNumber(&lengths, &count) || count > kMaxFields || count > lengths.size()) return false;
 
-  // Two passes over the lengths: the first finds where the bytes begin.
+  // Two passes over the lengths: the first finds the beginning of the bytes.
   absl::string_view bytes = lengths;
   for (size_t i = 0; i < count; ++i) {
     size_t unused;

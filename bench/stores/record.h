@@ -1,7 +1,7 @@
 // A YCSB record (fields field0 to fieldN-1) as one value of a key-value store.
 //
-// Names of fields are their numbers, so only lengths are kept. Numbers are LEB128: 7 bits a byte, lowest first, the top
-// bit set on all bytes but the last.
+// Names of fields are their numbers, so only lengths are stored. Numbers are LEB128: 7 bits a byte, lowest first, the
+// top bit set on all bytes but the last.
 //
 //     +-------+----------+-----+------------+----------------+-----+------------------+
 //     | count | length 0 | ... | length N-1 | bytes of field0| ... | bytes of fieldN-1|
@@ -9,8 +9,8 @@
 //
 //     worked example: field0 = "ab", field1 = "", field2 = "c"      03 02 00 01 61 62 63
 //
-// The standard record of 10 fields of 100 bytes has 1,011 bytes. Field lengths differ where fieldlengthdistribution is
-// not constant, hence lengths for each field. A record that came out of a store is not trusted: Decode checks it whole.
+// The standard record of 10 fields of 100 bytes has 1,011 bytes. Field lengths differ if fieldlengthdistribution is not
+// constant, hence one length for each field. A record from a store is not trusted: Decode checks all of it.
 #ifndef FARLOOK_BENCH_STORES_RECORD_H_
 #define FARLOOK_BENCH_STORES_RECORD_H_
 
@@ -38,8 +38,8 @@ void EncodeRecord(absl::Span<const absl::string_view> fields, std::string* recor
 // Sets *fields to views into `record`. Returns false, with *fields unspecified, unless `record` is exactly one record.
 bool DecodeRecord(absl::string_view record, std::vector<absl::string_view>* fields);
 
-// Sets *patched to `record` with `writes` applied, in order. Returns false, with *patched unspecified, when `record` is
-// not a record or has no field that a write names. *patched must not be what `record` views.
+// Sets *patched to `record` with `writes` applied, in order. Returns false, with *patched unspecified, if `record` is
+// not a record or lacks a field that a write names. `record` must not view *patched.
 bool PatchRecord(absl::string_view record, absl::Span<const FieldWrite> writes, std::string* patched);
 
 }  // namespace farlook::bench

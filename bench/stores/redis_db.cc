@@ -1,5 +1,13 @@
-#include "bench/stores/redis_db.h"
-
+// `-db redis`: a redis-server through hiredis.
+//
+// A record is one string value. A read is GET, a batch is one MGET, operations in flight are commands written before
+// the replies of earlier ones are read (pipelining). An insert is SET, an update of all fields SET with XX. An update
+// of some fields is a script that patches the value in the server, atomically, in one round trip: a read, and a
+// compare-and-set would be two.
+//
+// Properties (defaults):
+//     redis.address     unix:///path or tcp://host:port (tcp://127.0.0.1:6379)
+//     redis.timeout_ms  of each operation (10000)
 #include <poll.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -18,6 +26,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "bench/stores/db_registry.h"
 #include "bench/stores/record.h"
 #include "bench/stores/store_address.h"
 #include "hiredis/hiredis.h"
@@ -25,9 +34,9 @@
 namespace farlook::bench {
 namespace {
 
-// KEYS[1] is the record's key; ARGV are pairs of a field's number, from 0, and its new bytes. Returns 1, or 0 without
-// such a record, or 2 when it has no such field. A field of the same length, the usual case, is changed in place. The
-// format is that of bench/stores/record.h.
+// KEYS[1] is the record's key; ARGV are pairs of a field's number, from 0, and its new bytes. Returns 1; 0 without such
+// a record; 2 if it has no such field. A field of the same length, the usual case, is changed in place. The format is
+// that of bench/stores/record.h.
 constexpr char kPatchScript[] = R"(
 local record = redis.call('GET', KEYS[1])
 if not record then return 0 end
@@ -109,7 +118,7 @@ absl::StatusOr<Context> ConnectTo(const RedisOptions& options) {
   return context;
 }
 
-// Arguments of one command, as hiredis wants them. They view what the caller holds.
+// Arguments of one command, as hiredis requires them. They view the caller's memory.
 class Command {
  public:
   Command& Clear() {
@@ -123,7 +132,7 @@ class Command {
     return *this;
   }
 
-  // Copies it into the connection's outgoing buffer.
+  // Copies the command into the connection's outgoing buffer.
   bool Append(redisContext* context) {
     return redisAppendCommandArgv(context, static_cast<int>(texts_.size()), texts_.data(), lengths_.data()) == REDIS_OK;
   }
@@ -207,7 +216,7 @@ class RedisDb : public Db {
     return command_;
   }
 
-  // Null when the connection failed; the next one tries to connect again.
+  // Null if the connection failed; the next call tries to connect again.
   Reply Execute(Command& command) {
     if (context_->err != 0 && redisReconnect(context_.get()) != REDIS_OK) return nullptr;
     void* reply = nullptr;
@@ -269,7 +278,7 @@ class RedisDb : public Db {
       if (request->kind == DbRequest::Kind::kRead) {
         request->status = request->result.status = Take(reply.get(), &request->result);
         if (request->status == DbStatus::kOk) {
-          // Other replies follow before the caller looks: the record gets a place of its own.
+          // Other replies follow before the caller reads it: the record is copied.
           request->result.buffer.assign(request->result.record.data(), request->result.record.size());
           request->result.record = request->result.buffer;
         }
@@ -281,7 +290,7 @@ class RedisDb : public Db {
     return count;
   }
 
-  // The connection is gone: so are the replies.
+  // The connection is lost, and so are the replies.
   size_t FailAll(absl::Span<DbRequest*> done) {
     size_t count = 0;
     const DbStatus status = Failure(nullptr);
@@ -297,8 +306,8 @@ class RedisDb : public Db {
   const Context context_;
   const RedisOptions options_;
   Command command_;
-  std::vector<std::string> numbers_;  // of PatchCommand
-  Reply held_;                        // what the last read or batch views
+  std::vector<std::string> numbers_;  // for PatchCommand
+  Reply held_;                        // viewed by the last read or batch
   std::deque<DbRequest*> sent_;       // without a reply, oldest first
   std::string error_;
 };
@@ -318,7 +327,7 @@ class RedisBackend : public ServerBackend {
   const RedisOptions options_;
 };
 
-// What "process_id:" of INFO says; 0 when it does not.
+// The value of "process_id:" in INFO; 0 if it is missing.
 pid_t ServerPid(redisContext* context) {
   const Reply info(static_cast<redisReply*>(redisCommand(context, "INFO server")));
   if (info == nullptr || info->type != REDIS_REPLY_STRING) return 0;
@@ -334,7 +343,7 @@ absl::StatusOr<std::unique_ptr<DbBackend>> Open(PropertyReader* reader) {
   absl::StatusOr<StoreServer> server = ReadStoreServer("redis", "tcp://127.0.0.1:6379", reader);
   if (!server.ok()) return server.status();
   RedisOptions options{*std::move(server), /*patch_sha=*/{}};
-  signal(SIGPIPE, SIG_IGN);  // hiredis writes to a server that may be gone without asking for an error instead
+  signal(SIGPIPE, SIG_IGN);  // hiredis does not suppress SIGPIPE when it writes to a server that is gone
   absl::StatusOr<Context> context = ConnectTo(options);
   if (!context.ok()) return context.status();
   const Reply loaded(static_cast<redisReply*>(redisCommand(context->get(), "SCRIPT LOAD %s", kPatchScript)));

@@ -40,7 +40,7 @@ bool IsThisHost(const StoreAddress& address) {
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
-  const bool mine = bind(fd, found->ai_addr, found->ai_addrlen) == 0;  // only to what an interface has
+  const bool mine = bind(fd, found->ai_addr, found->ai_addrlen) == 0;  // succeeds only for an address of an interface
   close(fd);
   return mine;
 }

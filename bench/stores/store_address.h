@@ -1,4 +1,4 @@
-// A server that is compared with: where it listens, and whose its CPU time is.
+// A server of the comparison: its address, and the process whose CPU time is counted.
 #ifndef FARLOOK_BENCH_STORES_STORE_ADDRESS_H_
 #define FARLOOK_BENCH_STORES_STORE_ADDRESS_H_
 
@@ -21,10 +21,10 @@ struct StoreAddress {
   int port = 0;
 };
 
-// "unix:///path" or "tcp://host:port". INVALID_ARGUMENT says what is expected.
+// "unix:///path" or "tcp://host:port". INVALID_ARGUMENT states the expected form.
 absl::StatusOr<StoreAddress> ParseStoreAddress(absl::string_view text);
 
-// Whether it is an address of this host, so that processes listening there are this host's.
+// Returns whether it is an address of this host, so that processes listening there are this host's.
 bool IsThisHost(const StoreAddress& address);
 
 struct StoreServer {
@@ -32,11 +32,11 @@ struct StoreServer {
   std::string address_text;
   int64_t timeout_ms = 10'000;  // of each operation
 };
-// What the properties NAME.address and NAME.timeout_ms say of the store of this name.
+// The server that the properties NAME.address and NAME.timeout_ms specify for the store NAME.
 absl::StatusOr<StoreServer> ReadStoreServer(const std::string& name, absl::string_view default_address,
                                             PropertyReader* reader);
 
-// What a backend has in common whose Dbs are connections to such a server.
+// The common part of backends whose Dbs are connections to such a server.
 class ServerBackend : public DbBackend {
  public:
   pid_t server_pid() const override { return server_pid_; }

@@ -52,7 +52,7 @@ TEST(StoreAddressTest, TellsThisHostFromOthers) {
   EXPECT_TRUE(IsThisHost(*ParseStoreAddress("unix:///tmp/redis.sock")));
   EXPECT_TRUE(IsThisHost(*ParseStoreAddress("tcp://127.0.0.1:6379")));
   EXPECT_TRUE(IsThisHost(*ParseStoreAddress("tcp://localhost:6379")));
-  EXPECT_FALSE(IsThisHost(*ParseStoreAddress("tcp://192.0.2.1:6379")));  // RFC 5737: nobody's
+  EXPECT_FALSE(IsThisHost(*ParseStoreAddress("tcp://192.0.2.1:6379")));  // RFC 5737: reserved for documentation
 }
 
 }  // namespace

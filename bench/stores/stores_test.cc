@@ -1,4 +1,4 @@
-// What the driver asks of every store, asked of each: those in the process, and real servers started here.
+// The driver's requirements, tested for every store: those in the process, and real servers started here.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,12 +20,7 @@
 #include "bench/common/properties.h"
 #include "bench/stores/db.h"
 #include "bench/stores/db_registry.h"
-#include "bench/stores/floor_db.h"
-#include "bench/stores/lmdb_db.h"
-#include "bench/stores/map_db.h"
-#include "bench/stores/memcached_db.h"
 #include "bench/stores/record.h"
-#include "bench/stores/redis_db.h"
 #include "gtest/gtest.h"
 
 namespace farlook::bench {
@@ -102,7 +97,7 @@ class StoresTest : public testing::TestWithParam<Store> {
     return std::string(text.data(), text.size());
   }
 
-  // Submits all, and polls until all have ended.
+  // Submits all requests, and polls until all have ended.
   void RunAll(Db* db, absl::Span<DbRequest> requests) {
     for (DbRequest& request : requests) db->Submit(&request);
     std::vector<DbRequest*> done(3);
@@ -264,7 +259,8 @@ TEST_P(StoresTest, PatchesOfManyThreadsAreAllKept) {
   EXPECT_EQ(Get("k"), Record({all, all, all}));
 }
 
-// More than the sockets between hold, in both directions: who only writes, until all is written, waits for ever.
+// More than the sockets in between can hold, in both directions: a client that writes everything before it reads would
+// wait for ever.
 TEST_P(StoresTest, ManyLongValuesAreUnderWay) {
   constexpr size_t kRequests = 64;
   const std::string value = Record({std::string(200'000, 'v')});

@@ -10,7 +10,7 @@
 namespace farlook::bench {
 namespace {
 
-// Options that are short for a property.
+// Options that are abbreviations of a property.
 const std::map<std::string, std::string>& PropertyOptions() {
   static const auto& options = *new std::map<std::string, std::string>{
       {"-threads", "threadcount"},
@@ -31,7 +31,7 @@ constexpr char kHelp[] =
 Options (one dash or two):
     -db NAME            the store:
 @STORES@    -P FILE             take properties from FILE; more than one in their order
-    -p NAME=VALUE       set a property; goes before those of files
+    -p NAME=VALUE       set a property; overrides those of files
     -threads N          threads, each with its own connection (1)
     -target N           operations per second of all threads together (0: as many as possible).
                         Latencies are then also measured from when an operation should have
@@ -51,12 +51,12 @@ Properties of YCSB 0.17 that count here (with their defaults):
     status.interval, hdrhistogram.percentiles (50,90,95,99,99.9)
 Of this driver:
     batchsize (1)           reads are gathered and made N at a time; [READ-BATCH] times the whole
-    inflight (1)            N operations under way at once on each thread
+    inflight (1)            operations in flight on each thread
     loadmaxexecutiontime    maxexecutiontime of a load, where it differs (0: no limit)
     seed                    of all random choices (random; printed with the results)
     farlook.server_pid      process whose CPU time is reported as the server's
-    server.cpu_teller       tcp://HOST:PORT of who tells it when that process is on another host
-                            (bench/comparison/cpu_teller.py); without it, it is looked for on this host
+    server.cpu_reporter       tcp://HOST:PORT that reports it if that process is on another host
+                            (bench/comparison/cpu_reporter.py); without it, it is looked for on this host
 
 An update writes one field of a record unless writeallfields; a store of whole values reads,
 changes and compares-and-sets. Workloads A to F are in bench/workloads; E needs scans and is refused.

@@ -15,16 +15,17 @@ struct CommandLine {
   bool help = false;
   std::string json_path;  // empty: none
 
-  // Of the files in their order, then those given with -p and by options (threadcount, target, db, status).
+  // From the files in their order, then those given with -p and by options (threadcount, target, db, status).
   Properties properties;
   bool load = false;  // -load
-  bool run = false;   // -t; both: the one, then the other
+  bool run = false;   // -t; with -load, the load comes first
 };
 
-// Without the program's name. INVALID_ARGUMENT for an unknown option or a missing value; a properties file's error.
+// `args` without the program's name. INVALID_ARGUMENT for an unknown option or a missing value; or a properties file's
+// error.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& args);
 
-// What --help prints.
+// The text that --help prints.
 std::string HelpText(const DbRegistry& registry);
 
 }  // namespace farlook::bench

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <string>
 
-#include "bench/stores/map_db.h"
+#include "bench/stores/db_registry.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -39,7 +39,7 @@ Operation WorkloadThread::NextOperation() {
   if ((draw -= config.update_proportion) < 0) return Operation::kUpdate;
   if ((draw -= config.insert_proportion) < 0) return Operation::kInsert;
   if (config.read_modify_write_proportion > 0) return Operation::kReadModifyWrite;
-  // Rounding took a draw past the last share: give it to one that has a share.
+  // Rounding took a draw past the last share: use an operation that has a share.
   if (config.insert_proportion > 0) return Operation::kInsert;
   return config.update_proportion > 0 ? Operation::kUpdate : Operation::kRead;
 }

@@ -1,6 +1,6 @@
-// The core workload of YCSB: which operations are done, on which records, with which contents.
+// The core workload of YCSB: selects operations, records and contents.
 //
-// It decides and checks; it does not touch a store. The workers carry out what it says.
+// It selects and checks; it does not access a store. The workers execute its operations.
 #ifndef FARLOOK_BENCH_YCSB_CORE_WORKLOAD_H_
 #define FARLOOK_BENCH_YCSB_CORE_WORKLOAD_H_
 
@@ -22,18 +22,18 @@ namespace farlook::bench {
 
 enum class Operation : uint8_t { kRead, kUpdate, kInsert, kReadModifyWrite };
 
-// One operation, ready to be carried out. Used again and again, so that nothing is allocated after a while.
+// One operation, ready to be executed. Reused, so that nothing is allocated after a while.
 struct Task {
   Operation operation = Operation::kRead;
   int64_t number = 0;                // of the record
   std::optional<size_t> read_field;  // the only field of interest, unless all
   DbRequest read;                    // of kRead and kReadModifyWrite
-  DbRequest write;                   // of all but kRead
+  DbRequest write;                   // of all except kRead
 };
 
 class WorkloadThread;
 
-// What the threads of all phases share.
+// The state that the threads of all phases share.
 //
 // Thread safety: all methods, from any thread. Outlives its WorkloadThreads.
 class CoreWorkload {
@@ -66,12 +66,12 @@ class WorkloadThread {
   // Makes *task the next operation of the run phase.
   void NextTransaction(Task* task);
 
-  // To be called once for each task of NextTransaction(), however it ended: its insert no longer holds back readers.
-  // False when inserts are acknowledged too far out of order (see AcknowledgedCounter::kWindow).
+  // To be called once for each task of NextTransaction(), whatever its result: its insert no longer holds back readers.
+  // Returns false if inserts are acknowledged too far out of order (see AcknowledgedCounter::kWindow).
   bool Finished(const Task& task);
 
-  // With dataintegrity: kOk when task.read.result is what was written, kUnexpectedState when it differs, kError when
-  // there is nothing, as YCSB counts them under VERIFY.
+  // With dataintegrity: kOk if task.read.result is what was written, kUnexpectedState if it differs, kError if there is
+  // nothing, as YCSB counts them under VERIFY.
   DbStatus Verify(const Task& task);
 
   Random* random() { return &random_; }
@@ -87,9 +87,9 @@ class WorkloadThread {
   CoreWorkload* const shared_;
   Random random_;
   const std::unique_ptr<KeyChooser> keys_;
-  std::vector<std::string> values_;       // of WholeRecord
-  std::vector<absl::string_view> views_;  // of values_, and of Verify
-  std::string expected_;                  // of Verify
+  std::vector<std::string> values_;       // for WholeRecord
+  std::vector<absl::string_view> views_;  // of values_, and for Verify
+  std::string expected_;                  // for Verify
 };
 
 }  // namespace farlook::bench

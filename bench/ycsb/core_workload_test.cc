@@ -138,7 +138,7 @@ class VerifyTest : public testing::Test {
     return config;
   }
 
-  // A read task that came back with what the load wrote.
+  // A read task whose result is what the load wrote.
   Task ReadBack() {
     Task task;
     thread_->NextLoad(&task);

@@ -17,7 +17,7 @@ void RandomFieldValue(size_t length, Random* random, std::string* bytes) {
 }
 
 void DeterministicFieldValue(absl::string_view key, absl::string_view name, size_t length, std::string* bytes) {
-  // Java: h = 31 * h + c for each char. The text only grows, so the hash of all of it is carried along.
+  // Java: h = 31 * h + c for each char. The text only grows, so the hash of all of it is updated incrementally.
   uint32_t hash = 0;
   bytes->clear();
   const auto append = [&hash, bytes](absl::string_view text) {

@@ -1,4 +1,4 @@
-// What the driver writes into fields: noise, or text that can be checked when it is read again.
+// Contents of fields: random characters, or text that can be verified when it is read.
 #ifndef FARLOOK_BENCH_YCSB_FIELD_VALUES_H_
 #define FARLOOK_BENCH_YCSB_FIELD_VALUES_H_
 
@@ -13,8 +13,8 @@ namespace farlook::bench {
 // Replaces *bytes by `length` random printable characters.
 void RandomFieldValue(size_t length, Random* random, std::string* bytes);
 
-// Replaces *bytes by the value that YCSB 0.17 writes with dataintegrity=true: "KEY:NAME", then ":" and Java's hashCode
-// of all before it, again and again, cut to `length`. `name` is the field's, such as "field3".
+// Replaces *bytes by the value that YCSB 0.17 writes with dataintegrity=true: "KEY:NAME", then repeatedly ":" and
+// Java's hashCode of everything before it, truncated to `length`. `name` is the field's, such as "field3".
 void DeterministicFieldValue(absl::string_view key, absl::string_view name, size_t length, std::string* bytes);
 
 }  // namespace farlook::bench

@@ -14,7 +14,7 @@ std::string Deterministic(absl::string_view key, absl::string_view name, size_t 
   return bytes;
 }
 
-// The right-hand sides come from Java's own String.hashCode.
+// The expected values were computed with Java's own String.hashCode.
 TEST(FieldValuesTest, DeterministicValuesEqualThoseOfJava) {
   EXPECT_EQ(Deterministic("user6284781860667377211", "field0", 100),
             "user6284781860667377211:field0:-56807877:2032869390:-165488160:1762371712:-169193395:-1039977118:-10");

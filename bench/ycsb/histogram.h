@@ -1,13 +1,13 @@
 // Latencies, counted in buckets whose width grows with the value, so that every percentile is right to 1 part in 128.
 //
-// Values below 128 have a bucket each. Above, each power of two is cut into 128 buckets of equal width:
+// Values below 128 have a bucket each. Above, each power of two is divided into 128 buckets of equal width:
 //
 //     value (binary)   1xxxxxxx yyy...y        e = its highest bit's number, 7 bits x follow it
 //     bucket           (e - 6) * 128 + x       lowest value (128 + x) << (e - 7), width 1 << (e - 7)
 //     worked example   1000 = 0b1111101000: e = 9, x = 0b1111010 = 122, bucket 506 holds [1000, 1003]
 //
-// It is the log-linear scheme of Gil Tene's HdrHistogram; Debian 12 has no library of it that can be merged while it is
-// written.
+// It is the log-linear scheme of Gil Tene's HdrHistogram. Debian 12 has no library for it that allows merging while
+// another thread records.
 #ifndef FARLOOK_BENCH_YCSB_HISTOGRAM_H_
 #define FARLOOK_BENCH_YCSB_HISTOGRAM_H_
 
@@ -21,8 +21,8 @@ namespace farlook::bench {
 
 // Some 58 KiB, of which only the buckets in use are touched.
 //
-// Thread safety: one thread records; any thread may at the same time read, or merge from it. What a reader sees may
-// lack the latest values, and its count, sum and buckets may differ by values recorded in between.
+// Thread safety: one thread records; any thread may at the same time read, or merge from it. A reader may miss the
+// latest values, and may see a count, sum and buckets that differ by values recorded in between.
 class Histogram {
  public:
   static constexpr int kPrecisionBits = 7;
@@ -37,11 +37,11 @@ class Histogram {
   void Record(uint64_t value) { Record(value, 1); }
   void Record(uint64_t value, uint64_t times);
 
-  // Adds what `other` holds.
+  // Adds the values of `other`.
   void Merge(const Histogram& other);
 
-  // Makes this the values that `later` holds and `earlier`, a former state of it, does not. Their minimum and maximum
-  // are known to a bucket only.
+  // Sets this to the values that are in `later` and not in `earlier`, a former state of it. Their minimum and maximum
+  // are known only to a bucket.
   void SetDifference(const Histogram& later, const Histogram& earlier);
 
   void Clear();
@@ -51,8 +51,8 @@ class Histogram {
   uint64_t max() const { return max_.load(std::memory_order_relaxed); }
   double Mean() const;
 
-  // The least bucket's highest value (but never more than max()) such that `percent` of the values, rounded up to a
-  // whole value, are not above it; 0 when empty. REQUIRES: 0 <= percent <= 100.
+  // The highest value of the first bucket (but never more than max()) such that `percent` of the values, rounded up to
+  // a whole value, are not above it; 0 if empty. REQUIRES: 0 <= percent <= 100.
   uint64_t Percentile(double percent) const;
 
   static size_t BucketOf(uint64_t value);

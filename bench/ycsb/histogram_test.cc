@@ -55,7 +55,7 @@ TEST(HistogramTest, OneValueIsEveryPercentileExactly) {
   EXPECT_EQ(histogram->Mean(), 123456789.0);
 }
 
-// Percentiles against the sorted values themselves, for values over many powers of two.
+// Percentiles compared with the sorted values themselves, for values over many powers of two.
 TEST(HistogramTest, PercentilesStayWithinTheStatedError) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE(seed);
@@ -105,7 +105,7 @@ TEST(HistogramTest, TheDifferenceIsWhatCameInBetween) {
   histogram->Record(5000000);
   earlier->Merge(*histogram);
   histogram->Record(100, 3);
-  difference->Record(77);  // what was there is gone afterwards
+  difference->Record(77);  // a value to be overwritten
   difference->SetDifference(*histogram, *earlier);
   EXPECT_EQ(difference->count(), 3u);
   EXPECT_EQ(difference->min(), 100u);

@@ -21,7 +21,7 @@ constexpr NamedDistribution kDistributions[] = {
     {"latest", Distribution::kLatest},
 };
 
-// Gives every chooser its Clone() by copying.
+// Implements a chooser's Clone() by copying.
 template <class Derived>
 class Cloneable : public KeyChooser {
  public:
@@ -43,11 +43,11 @@ class UniformChooser : public Cloneable<UniformChooser> {
 class ZipfianChooser : public Cloneable<ZipfianChooser> {
  public:
   ZipfianChooser(const KeySpace& space, const AcknowledgedCounter* inserted)
-      // The end is inclusive in YCSB too: one key more than can exist, thrown away when drawn.
+      // The end is inclusive in YCSB too: one key more than can exist, drawn again if selected.
       : zipfian_(space.first, space.first + space.count + space.expected_new_keys), inserted_(inserted) {}
 
   int64_t Next(Random* random) override {
-    // Ends: the keys that are there have a positive share of every draw.
+    // Terminates: the present keys have a positive share of every draw.
     while (true) {
       const int64_t key = zipfian_.Next(random);
       if (key <= inserted_->last()) return key;

@@ -60,7 +60,7 @@ TEST(KeyChooserTest, ZipfianNeverAsksForWhatIsNotInsertedYet) {
   seen = Count(chooser.get(), 13);
   EXPECT_GT(seen.rbegin()->first, 999);
   EXPECT_LE(seen.rbegin()->first, 1999);
-  // The first rank hashes to its place modulo 2001; only where that is an old key could it be seen before.
+  // The first rank hashes to its place modulo 2001; only if that is an old key could it be seen before.
   if (most(seen) <= 999) {
     EXPECT_EQ(most(seen), popular);
   }

@@ -1,4 +1,4 @@
-// What a thread measures while it runs, and the sum of what all threads did.
+// Measurements of a running thread, and their sum over all threads.
 #ifndef FARLOOK_BENCH_YCSB_MEASUREMENTS_H_
 #define FARLOOK_BENCH_YCSB_MEASUREMENTS_H_
 
@@ -14,7 +14,7 @@
 
 namespace farlook::bench {
 
-// In the order of the report. Latencies of failed operations stand apart, as YCSB has them.
+// In the order of the report. Latencies of failed operations are separate, as in YCSB.
 enum class Metric : uint8_t {
   kRead,
   kReadFailed,
@@ -23,7 +23,7 @@ enum class Metric : uint8_t {
   kInsert,
   kInsertFailed,
   kReadModifyWrite,
-  kReadBatch,  // a whole batch, where batchsize is above 1
+  kReadBatch,  // a whole batch, if batchsize is above 1
   kVerify,
   kCleanup,
 };
@@ -34,7 +34,7 @@ absl::string_view MetricName(Metric metric);
 
 // Times of an operation, in nanoseconds of NowNs().
 struct OperationTimes {
-  int64_t intended_ns = 0;  // when it should have begun under -target; else start_ns
+  int64_t intended_ns = 0;  // intended start under -target; otherwise start_ns
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 };
@@ -62,13 +62,13 @@ class Measurements {
   void Record(Metric metric, const OperationTimes& times, bool with_intended);
   void CountReturn(Metric metric, DbStatus status);
 
-  // Records an operation under `metric`, or if it failed under the one after, and counts its return under `metric`.
+  // Records an operation under `metric`, or under the next metric if it failed, and counts its return under `metric`.
   // REQUIRES: `metric` is kRead, kUpdate or kInsert.
   void RecordOutcome(Metric metric, DbStatus status, const OperationTimes& times, bool with_intended);
 
   void Merge(const Measurements& other);
 
-  // Null while nothing was recorded of it.
+  // Null while nothing was recorded for it.
   const Series* series(Metric metric) const {
     return series_[static_cast<size_t>(metric)].load(std::memory_order_acquire);
   }
@@ -76,7 +76,8 @@ class Measurements {
  private:
   Series& Get(Metric metric);
 
-  // Made when first needed, by the recording thread; most runs need three. Ordering: stored with release once made.
+  // Allocated when first needed, by the recording thread; most runs need three. Ordering: stored with release once
+  // allocated.
   std::array<std::atomic<Series*>, kMetrics> series_{};
 };
 

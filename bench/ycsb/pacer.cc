@@ -12,7 +12,7 @@ namespace farlook::bench {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-// How late a stop may be noticed in a sleep.
+// Maximum delay until a sleeping thread notices a stop.
 constexpr int64_t kLongestSleepNs = kSecond / 20;
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/steady_time.h"
 #include "bench/common/clocks.h"
 #include "bench/ycsb/remote_cpu.h"
 #include "bench/ycsb/status_line.h"
@@ -24,7 +25,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// Bytes of this process that are in memory now, shared ones included; 0 where that is unknown.
+// Resident bytes of this process, including shared ones; 0 if unknown.
 int64_t ResidentBytes() {
   std::ifstream file("/proc/self/statm");
   int64_t all_pages = 0, resident_pages = 0;
@@ -48,7 +49,7 @@ class Phase {
 
     auto result = std::make_unique<PhaseResult>();
     const absl::StatusOr<int64_t> server_ns = ServerCpuNs();
-    if (status.ok() && options_.cpu_teller) status = server_ns.status();
+    if (status.ok() && options_.cpu_reporter) status = server_ns.status();
     const CpuTime client = OwnCpuTime();
     const int64_t start_ns = NowNs();
     {
@@ -57,13 +58,13 @@ class Phase {
     }
     if (status.ok()) Watch(start_ns);
     if (status.ok()) {
-      // Taken before the connections are closed.
+      // Measured before the connections are closed.
       result->runtime_ns = NowNs() - start_ns;
       result->client = OwnCpuTime() - client;
       result->client_resident_bytes = ResidentBytes();
       const absl::StatusOr<int64_t> server_end_ns = ServerCpuNs();
       if (server_ns.ok() && server_end_ns.ok()) result->server_cpu_ns = *server_end_ns - *server_ns;
-      if (options_.cpu_teller) status = server_end_ns.status();
+      if (options_.cpu_reporter) status = server_end_ns.status();
     }
     {
       absl::MutexLock lock(&mutex_);
@@ -113,7 +114,7 @@ class Phase {
     }
     {
       absl::MutexLock lock(&mutex_);
-      ++done_;
+      if (++done_ == options_.threads) all_done_.End();
       mutex_.Await(absl::Condition(&may_close_));
     }
     OperationTimes times;
@@ -131,11 +132,11 @@ class Phase {
 
   absl::StatusOr<int64_t> ServerCpuNs() const {
     if (options_.server_pid == 0) return absl::UnknownError("no server's process is known");
-    if (options_.cpu_teller) return RemoteCpuNsAtRest(*options_.cpu_teller, options_.server_pid);
+    if (options_.cpu_reporter) return RemoteCpuNsAtRest(*options_.cpu_reporter, options_.server_pid);
     return CpuNsAtRest(options_.server_pid);
   }
 
-  // Until all threads are done: prints status lines and ends the phase when its time is over.
+  // Until all threads are done: prints status lines and ends the phase when its time has passed.
   void Watch(int64_t start_ns) {
     const int64_t interval_ns = static_cast<int64_t>(options_.status_interval_s * kSecond);
     const int64_t end_ns = start_ns + static_cast<int64_t>(options_.max_seconds * kSecond);
@@ -160,15 +161,9 @@ class Phase {
     if (interval_ns > 0) PrintStatus(start_ns, &status);
   }
 
-  // True once all threads are done; false at `wake_ns`.
+  // Returns true once all threads are done; false at `wake_ns`.
   bool AwaitDone(int64_t wake_ns) {
-    absl::MutexLock lock(&mutex_);
-    const absl::Condition done(this, &Phase::AllDone);
-    if (wake_ns == INT64_MAX) {
-      mutex_.Await(done);
-      return true;
-    }
-    return mutex_.AwaitWithTimeout(done, absl::Nanoseconds(std::max<int64_t>(0, wake_ns - NowNs())));
+    return all_done_.Sleep(wake_ns == INT64_MAX ? absl::InfiniteDuration() : absl::Nanoseconds(wake_ns - NowNs()));
   }
 
   struct Status {
@@ -180,7 +175,7 @@ class Phase {
   void PrintStatus(int64_t start_ns, Status* last) const {
     const int64_t now_ns = NowNs();
     Progress progress{.wall_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                     std::chrono::system_clock::now().time_since_epoch())
+                                     std::chrono::system_clock::now().time_since_epoch())  // wall clock
                                      .count(),
                       .elapsed_ns = now_ns - start_ns,
                       .interval_ns = now_ns - last->last_ns,
@@ -198,7 +193,6 @@ class Phase {
 
   bool AllConnected() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return connected_ == options_.threads; }
   bool HasGo() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return go_ != Go::kWait; }
-  bool AllDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_ == options_.threads; }
 
   const PhaseOptions options_;
   DbBackend* const backend_;
@@ -206,6 +200,7 @@ class Phase {
   FailureLog failures_;
   std::vector<std::unique_ptr<Worker>> workers_;
 
+  Pause all_done_;  // ends when all threads are done
   absl::Mutex mutex_;
   int connected_ ABSL_GUARDED_BY(mutex_) = 0;
   int done_ ABSL_GUARDED_BY(mutex_) = 0;

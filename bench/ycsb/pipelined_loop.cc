@@ -9,14 +9,14 @@
 namespace farlook::bench {
 namespace {
 
-// How late a stop may be noticed while waiting for the store.
+// Maximum delay until a thread that waits for the store notices a stop.
 constexpr int64_t kLongestWaitNs = 50'000'000;
 
 struct Slot {
   Task task;
   int64_t due_ns = 0;
-  OperationTimes request;  // of the request under way
-  OperationTimes whole;    // of the operation, where it is more than one request
+  OperationTimes request;  // of the request in progress
+  OperationTimes whole;    // of the operation, if it has more than one request
 };
 
 class PipelinedLoop {

@@ -21,15 +21,15 @@ constexpr timeval kPatience = {.tv_sec = 10, .tv_usec = 0};  // the process may 
 
 }  // namespace
 
-absl::StatusOr<int64_t> RemoteCpuNsAtRest(const StoreAddress& teller, pid_t pid) {
-  const auto unavailable = [&teller](absl::string_view why) {
+absl::StatusOr<int64_t> RemoteCpuNsAtRest(const StoreAddress& reporter, pid_t pid) {
+  const auto unavailable = [&reporter](absl::string_view why) {
     return absl::UnavailableError(
-        absl::StrCat("nobody tells the server's CPU time at ", teller.host, ":", teller.port, ": ", why));
+        absl::StrCat("no report of the server's CPU time from ", reporter.host, ":", reporter.port, ": ", why));
   };
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(teller.host.c_str(), absl::StrCat(teller.port).c_str(), &hints, &found);
+  if (const int error = getaddrinfo(reporter.host.c_str(), absl::StrCat(reporter.port).c_str(), &hints, &found);
       error != 0) {
     return unavailable(gai_strerror(error));
   }
@@ -37,7 +37,7 @@ absl::StatusOr<int64_t> RemoteCpuNsAtRest(const StoreAddress& teller, pid_t pid)
   const int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return unavailable(std::strerror(errno));
   const absl::Cleanup close_fd = [fd] { close(fd); };
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);  // bounds connect() too
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);  // also bounds connect()
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
   const std::string question = absl::StrCat(pid, "\n");
   if (connect(fd, address->ai_addr, address->ai_addrlen) != 0 ||
@@ -51,8 +51,8 @@ absl::StatusOr<int64_t> RemoteCpuNsAtRest(const StoreAddress& teller, pid_t pid)
   if (bytes < 0) return unavailable(std::strerror(errno));
   int64_t ns;
   if (!absl::SimpleAtoi(answer, &ns)) {
-    return absl::NotFoundError(absl::StrCat("asked for the CPU time of process ", pid, ", ", teller.host, ":",
-                                            teller.port, " says: ", answer));
+    return absl::NotFoundError(absl::StrCat("asked for the CPU time of process ", pid, ", ", reporter.host, ":",
+                                            reporter.port, " answered: ", answer));
   }
   return ns;
 }

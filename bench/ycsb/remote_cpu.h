@@ -1,4 +1,4 @@
-// CPU time of a process on another host, as somebody there tells it.
+// CPU time of a process on another host, reported by a program there.
 #ifndef FARLOOK_BENCH_YCSB_REMOTE_CPU_H_
 #define FARLOOK_BENCH_YCSB_REMOTE_CPU_H_
 
@@ -11,10 +11,10 @@
 
 namespace farlook::bench {
 
-// CpuNsAtRest (clocks.h) of process `pid` on the host of `teller`, which answers the line "PID" with the line of a
-// number, over TCP, a connection for each question: comparison/cpu_teller.py. UNAVAILABLE when nobody answers within
-// seconds; NOT_FOUND with the answer when that is no number.
-absl::StatusOr<int64_t> RemoteCpuNsAtRest(const StoreAddress& teller, pid_t pid);
+// CpuNsAtRest (clocks.h) of process `pid` on the host of `reporter`. The reporter (comparison/cpu_reporter.py) answers
+// the line "PID" with a line that has a number, over TCP, with one connection for each question. UNAVAILABLE if there
+// is no answer within seconds; NOT_FOUND with the answer if that is no number.
+absl::StatusOr<int64_t> RemoteCpuNsAtRest(const StoreAddress& reporter, pid_t pid);
 
 }  // namespace farlook::bench
 

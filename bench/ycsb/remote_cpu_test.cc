@@ -15,10 +15,10 @@
 namespace farlook::bench {
 namespace {
 
-// Takes one connection, reads a line, says `answer` and closes.
-class Teller {
+// Accepts one connection, reads a line, sends `answer` and closes.
+class Reporter {
  public:
-  explicit Teller(std::string answer)
+  explicit Reporter(std::string answer)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), answer_(std::move(answer)) {
     sockaddr_in name = {};
     name.sin_family = AF_INET;
@@ -37,7 +37,7 @@ class Teller {
       close(client);
     });
   }
-  ~Teller() {
+  ~Reporter() {
     if (thread_.joinable()) thread_.join();
     close(fd_);
   }
@@ -58,17 +58,17 @@ class Teller {
 };
 
 TEST(RemoteCpuTest, AsksForTheProcessAndReadsANumber) {
-  Teller teller("123456789012\n");
-  const absl::StatusOr<int64_t> ns = RemoteCpuNsAtRest(teller.address(), 42);
+  Reporter reporter("123456789012\n");
+  const absl::StatusOr<int64_t> ns = RemoteCpuNsAtRest(reporter.address(), 42);
   ASSERT_TRUE(ns.ok()) << ns.status();
   EXPECT_EQ(*ns, 123456789012);
-  EXPECT_EQ(teller.Question(), "42");
+  EXPECT_EQ(reporter.Question(), "42");
 }
 
 TEST(RemoteCpuTest, PassesOnWhatIsSaidInPlaceOfANumber) {
   for (const std::string answer : {"42 is no server of this run\n", ""}) {
-    Teller teller(answer);
-    const absl::Status status = RemoteCpuNsAtRest(teller.address(), 42).status();
+    Reporter reporter(answer);
+    const absl::Status status = RemoteCpuNsAtRest(reporter.address(), 42).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
     EXPECT_NE(status.message().find(answer), absl::string_view::npos) << status;
   }
@@ -77,8 +77,8 @@ TEST(RemoteCpuTest, PassesOnWhatIsSaidInPlaceOfANumber) {
 TEST(RemoteCpuTest, NobodyIsThere) {
   StoreAddress address;
   {
-    Teller teller("1\n");
-    address = teller.address();
+    Reporter reporter("1\n");
+    address = reporter.address();
     EXPECT_TRUE(RemoteCpuNsAtRest(address, 1).ok());
   }
   EXPECT_EQ(RemoteCpuNsAtRest(address, 1).status().code(), absl::StatusCode::kUnavailable);

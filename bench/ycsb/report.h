@@ -11,7 +11,7 @@
 
 namespace farlook::bench {
 
-// What led to a result, beside the machine.
+// The origin of a result, in addition to the machine.
 struct RunDescription {
   std::string db;
   std::vector<std::string> command_line;
@@ -19,8 +19,7 @@ struct RunDescription {
 };
 
 // Lines "[SECTION], Name, value" in the form of YCSB 0.17. Latencies are microseconds with three decimals, that is
-// nanoseconds. Beyond YCSB's there are [MACHINE] and [RUN] (where the figure comes from), [CPU] and "Intended-"
-// sections.
+// nanoseconds. Additional sections are [MACHINE] and [RUN] (the origin of the figure), [CPU] and "Intended-".
 std::string TextReport(const RunDescription& run, const Environment& environment, const PhaseResult& result);
 
 // The same as an object of the list "phases" of JsonReport. Times are nanoseconds, CPU times seconds.

@@ -15,7 +15,7 @@ constexpr int64_t kMaxThreads = 4096;
 constexpr int64_t kMaxBatch = 1 << 16;
 constexpr double kMaxSeconds = 1e9;
 
-// Of YCSB, without a meaning here.
+// Properties of YCSB without a meaning here.
 constexpr const char* kWithoutEffect[] = {
     "table", "measurement.trackjvm", "measurement.interval", "readallfieldsbyname", "exporter", "minfieldlength",
     "label"};
@@ -34,7 +34,7 @@ std::vector<double> ReadPercentiles(PropertyReader* reader) {
   return percentiles;
 }
 
-// What both phases have in common.
+// The options that both phases have in common.
 PhaseOptions ReadCommon(PropertyReader* reader) {
   PhaseOptions phase;
   phase.threads = static_cast<int>(reader->Int("threadcount", 1, 1, kMaxThreads));
@@ -47,12 +47,12 @@ PhaseOptions ReadCommon(PropertyReader* reader) {
   phase.status_interval_s = reader->Bool("status", false) ? interval_s : 0;
   phase.seed = reader->Has("seed") ? static_cast<uint64_t>(reader->Int("seed", 0)) : std::random_device()();
   phase.server_pid = static_cast<pid_t>(reader->Int("farlook.server_pid", 0, 0, 1 << 30));
-  if (reader->Has("server.cpu_teller")) {
-    absl::StatusOr<StoreAddress> teller = ParseStoreAddress(reader->String("server.cpu_teller", ""));
-    if (teller.ok() && !teller->host.empty()) {
-      phase.cpu_teller = *std::move(teller);
+  if (reader->Has("server.cpu_reporter")) {
+    absl::StatusOr<StoreAddress> reporter = ParseStoreAddress(reader->String("server.cpu_reporter", ""));
+    if (reporter.ok() && !reporter->host.empty()) {
+      phase.cpu_reporter = *std::move(reporter);
     } else {
-      reader->Fail("server.cpu_teller", "is not tcp://HOST:PORT");
+      reader->Fail("server.cpu_reporter", "is not tcp://HOST:PORT");
     }
   }
   phase.with_intended = phase.target > 0;
@@ -65,7 +65,7 @@ absl::StatusOr<RunConfig> ReadRunConfig(const CommandLine& line, const WorkloadC
                                         PropertyReader* reader) {
   RunConfig config;
   config.db = reader->String("db", "");
-  if (config.db.empty()) reader->Fail("db", "is missing: say which store with -db; see --help");
+  if (config.db.empty()) reader->Fail("db", "is missing: name the store with -db; see --help");
   config.percentiles = ReadPercentiles(reader);
   if (const std::string type = reader->String("measurementtype", "hdrhistogram"); type != "hdrhistogram") {
     reader->Fail("measurementtype", "is not supported; there is hdrhistogram");

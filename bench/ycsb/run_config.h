@@ -1,4 +1,4 @@
-// How a workload is run: the properties that are not the workload's own, checked.
+// The configuration of a run: properties that are not the workload's own, checked.
 #ifndef FARLOOK_BENCH_YCSB_RUN_CONFIG_H_
 #define FARLOOK_BENCH_YCSB_RUN_CONFIG_H_
 

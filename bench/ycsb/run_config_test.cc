@@ -81,7 +81,7 @@ TEST(RunConfigTest, WrongValuesAreNamed) {
   EXPECT_THAT(Error({{"hdrhistogram.percentiles", "50,101"}}), HasSubstr("percentiles"));
   EXPECT_THAT(Error({{"measurementtype", "raw"}}), HasSubstr("measurementtype=raw"));
   EXPECT_THAT(Error({{"exportfile", "/tmp/x"}}), HasSubstr("exportfile=/tmp/x"));
-  EXPECT_THAT(Error({{"db", ""}}), HasSubstr("say which store"));
+  EXPECT_THAT(Error({{"db", ""}}), HasSubstr("name the store"));
 }
 
 TEST(RunConfigTest, ARunWithoutEndIsRefused) {

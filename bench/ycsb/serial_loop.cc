@@ -96,7 +96,7 @@ class SerialLoop {
     for (size_t i = 0; i < held_; ++i) {
       if (due_ns_[i] != 0) times.intended_ns = due_ns_[i];
       worker_->Ended(Metric::kRead, results_[i].status, times, *db_);
-      // A swap would move short strings away from under the views into them: only the view and status are lent.
+      // A swap would move short strings away from under the views into them: only the view and status are copied.
       tasks_[i].read.result.status = results_[i].status;
       tasks_[i].read.result.record = results_[i].record;
       worker_->Finished(tasks_[i], DbStatus::kOk);

@@ -11,7 +11,7 @@
 namespace farlook::bench {
 namespace {
 
-// As Java's DecimalFormat("#.##").
+// Formats like Java's DecimalFormat("#.##").
 std::string TwoDecimals(double value) {
   std::string text = absl::StrFormat("%.2f", value);
   while (text.back() == '0') text.pop_back();
@@ -21,7 +21,7 @@ std::string TwoDecimals(double value) {
 
 std::string Microseconds(double ns) { return TwoDecimals(ns / 1000); }
 
-// As YCSB's RemainingFormatter: the two largest units that say something.
+// Formats like YCSB's RemainingFormatter: the two largest relevant units.
 std::string Remaining(int64_t seconds) {
   const auto units = [](int64_t n, const char* unit) { return absl::StrCat(n, " ", unit, n == 1 ? " " : "s "); };
   const int64_t days = seconds / 86400, hours = seconds / 3600 % 24, minutes = seconds / 60 % 60;

@@ -21,7 +21,7 @@ struct Progress {
 // For example (one line; latencies are microseconds):
 //   2024-06-13 10:00:01:250 10 sec: 5000 operations; 500 current ops/sec; est completion in 1 minute [READ: Count=2500,
 //   Max=80.1, Min=1.2, Avg=2.5, 50=2.1, 90=3, 99=9.9, 99.9=40.2, 99.99=80.1]
-// The brackets show what came between `before` and `now`.
+// The brackets show the operations between `before` and `now`.
 std::string StatusLine(const Progress& progress, const Measurements& now, const Measurements& before);
 
 }  // namespace farlook::bench

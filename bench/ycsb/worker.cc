@@ -11,7 +11,7 @@ namespace farlook::bench {
 void FailureLog::Note(Metric metric, DbStatus status, const Db& db) {
   any_.store(true, std::memory_order_relaxed);
   const size_t index = static_cast<size_t>(metric) * kDbStatuses + static_cast<size_t>(status);
-  if (said_[index].exchange(true, std::memory_order_relaxed)) return;
+  if (logged_[index].exchange(true, std::memory_order_relaxed)) return;
   const std::string error = db.last_error();
   const std::string line = absl::StrCat("ycsb: ", MetricName(metric), " failed: ", DbStatusName(status),
                                         error.empty() ? "" : ": ", error, " (further ones are only counted)\n");

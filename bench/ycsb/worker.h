@@ -1,4 +1,4 @@
-// One thread of a phase: takes operations from the workload, has the store carry them out, and measures.
+// One thread of a phase: takes operations from the workload, executes them on the store, and measures.
 #ifndef FARLOOK_BENCH_YCSB_WORKER_H_
 #define FARLOOK_BENCH_YCSB_WORKER_H_
 
@@ -16,14 +16,14 @@
 namespace farlook::bench {
 
 struct WorkerOptions {
-  bool load = false;            // insert records; else do transactions
+  bool load = false;            // insert records; otherwise do transactions
   int64_t operations = 0;       // 0: until stopped
   double operations_per_s = 0;  // 0: as fast as possible
-  bool with_intended = false;   // measure from the intended start too
+  bool with_intended = false;   // also measure from the intended start
   uint64_t seed = 1;
 };
 
-// Says on stderr why operations fail: once for each metric and status, the others are only counted.
+// Prints on stderr why operations fail: once for each metric and status; the others are only counted.
 //
 // Thread safety: any thread.
 class FailureLog {
@@ -33,18 +33,19 @@ class FailureLog {
 
  private:
   std::atomic<bool> any_{false};
-  std::array<std::atomic<bool>, kMetrics * kDbStatuses> said_{};
+  std::array<std::atomic<bool>, kMetrics * kDbStatuses> logged_{};
 };
 
-// Common to the loops below that carry a worker's operations out.
+// Common to the loops below that execute a worker's operations.
 //
-// Thread safety: belongs to one thread, but that operations_done() and measurements() may be read by others meanwhile.
+// Thread safety: belongs to one thread, except that other threads may read operations_done() and measurements()
+// meanwhile.
 class Worker {
  public:
   // *stop makes the loops end early; they set it when the load fails.
   Worker(const WorkerOptions& options, CoreWorkload* workload, std::atomic<bool>* stop, FailureLog* failures);
 
-  // False once there is no operation left to begin, or it is time to stop. Each true is one operation.
+  // Returns false once there is no operation left to begin, or it is time to stop. Each true is one operation.
   bool TakeTurn();
 
   // Makes *task the next operation.
@@ -53,11 +54,11 @@ class Worker {
   // Measures and counts a request that ended. REQUIRES: `metric` is kRead, kUpdate or kInsert.
   void Ended(Metric metric, DbStatus status, OperationTimes times, const Db& db);
 
-  // Measures what is not one request.
+  // Measures something other than one request.
   void Measure(Metric metric, OperationTimes times) { measurements_.Record(metric, times, options_.with_intended); }
 
-  // To be called when all requests of a task have ended: acknowledges, verifies, counts. `inserted` is how its insert
-  // ended, if it was one.
+  // To be called when all requests of a task have ended: acknowledges, verifies, counts. `inserted` is the status of
+  // its insert, if it was one.
   void Finished(const Task& task, DbStatus inserted);
 
   bool stopped() const { return stop_->load(std::memory_order_relaxed); }
@@ -82,15 +83,15 @@ class Worker {
   std::atomic<int64_t> done_{0};
 };
 
-// Carries operations out one after the other, each waited for (serial_loop.cc), until the worker has no more turns.
+// Executes operations one after the other, each waited for (serial_loop.cc), until the worker has no more turns.
 //
-// With batch > 1, reads are held back until there are that many and then made as one ReadBatch; each is measured with
+// With batch > 1, reads are collected until there are that many, and then made as one ReadBatch. Each is measured with
 // the time of the whole batch, the batch also as READ-BATCH. Other operations, drawn meanwhile, go first.
 void RunSerially(Worker* worker, Db* db, size_t batch);
 
-// Keeps many operations under way at once (pipelined_loop.cc), until the worker has no more turns and all it began has
-// ended. An operation is timed from its Submit to the return of the Poll that brought it back. A read-modify-write
-// submits its write when its read has ended.
+// Keeps many operations in progress at once (pipelined_loop.cc), until the worker has no more turns and all of its
+// operations have ended. An operation is timed from its Submit to the return of the Poll that returned it. A
+// read-modify-write submits its write when its read has ended.
 void RunPipelined(Worker* worker, Db* db, size_t inflight);
 
 }  // namespace farlook::bench

@@ -9,10 +9,10 @@ namespace farlook::bench {
 namespace {
 
 constexpr int64_t kMaxFieldBytes = int64_t{1} << 30;
-// Above it, sums of record numbers could leave 64 bits; nothing comes near.
+// Above it, sums of record numbers could leave 64 bits; realistic values are far below.
 constexpr int64_t kMaxRecords = int64_t{1} << 50;
 
-// What YCSB knows more kinds of than this driver.
+// Properties of which YCSB knows more kinds than this driver.
 constexpr struct {
   const char* name;
   const char* only;
@@ -76,14 +76,14 @@ void ReadOperations(PropertyReader* reader, WorkloadConfig* config) {
     reader->Fail("scanproportion",
                  "asks for scans in the order of keys, which a hash table does not have: workload E cannot run here");
   }
-  // Of scans; they say nothing where there are none.
+  // For scans; without scans they have no meaning.
   for (const char* name : {"minscanlength", "maxscanlength", "scanlengthdistribution"}) reader->Has(name);
   if (config->read_proportion + config->update_proportion + config->insert_proportion +
           config->read_modify_write_proportion <=
       0) {
     reader->Fail("readproportion", "and all the other proportions are 0: nothing to do");
   }
-  // As YCSB foresees them, so that its scrambled zipfian has the same modulus. 2 is YCSB's own allowance.
+  // YCSB's estimate, so that its scrambled zipfian has the same modulus. 2 is YCSB's own allowance.
   config->keys.expected_new_keys =
       static_cast<int64_t>(static_cast<double>(config->operation_count) * config->insert_proportion * 2.0);
   if (config->keys.expected_new_keys > kMaxRecords) reader->Fail("insertproportion", "foresees too many inserts");

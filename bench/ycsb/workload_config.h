@@ -1,4 +1,4 @@
-// What a workload file says, checked: the core properties of YCSB 0.17 by their standard names.
+// The contents of a workload file, checked: the core properties of YCSB 0.17 by their standard names.
 #ifndef FARLOOK_BENCH_YCSB_WORKLOAD_CONFIG_H_
 #define FARLOOK_BENCH_YCSB_WORKLOAD_CONFIG_H_
 
@@ -13,14 +13,14 @@ namespace farlook::bench {
 
 // The defaults are YCSB's.
 struct WorkloadConfig {
-  int64_t operation_count = 0;  // 0: until the time is over
+  int64_t operation_count = 0;  // 0: until the time has passed
   KeySpace keys;                // also recordcount, insertstart, insertcount
   Distribution request_distribution = Distribution::kUniform;
 
   size_t field_count = 10;
   int64_t field_length = 100;     // bytes
-  bool read_all_fields = true;    // else one at random
-  bool write_all_fields = false;  // else one at random
+  bool read_all_fields = true;    // otherwise one at random
+  bool write_all_fields = false;  // otherwise one at random
   bool data_integrity = false;
 
   // Relative weights.
@@ -30,8 +30,8 @@ struct WorkloadConfig {
   double read_modify_write_proportion = 0;
 };
 
-// INVALID_ARGUMENT naming the property where a value is malformed or out of range, or values contradict each other; and
-// where the workload needs what a hash table does not have (scans).
+// Returns INVALID_ARGUMENT naming the property if a value is malformed or out of range, or values contradict each
+// other. The same if the workload needs a feature that a hash table does not have (scans).
 absl::StatusOr<WorkloadConfig> ReadWorkloadConfig(PropertyReader* reader);
 
 }  // namespace farlook::bench

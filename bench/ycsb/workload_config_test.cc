@@ -63,7 +63,7 @@ TEST(WorkloadConfigTest, ExpectedInsertsAreThoseOfYcsb) {
   Properties properties = Shipped("workloadd");
   properties["operationcount"] = "1001";
   PropertyReader reader(&properties);
-  EXPECT_EQ(ReadWorkloadConfig(&reader)->keys.expected_new_keys, 100);  // 1001 * 0.05 * 2, cut
+  EXPECT_EQ(ReadWorkloadConfig(&reader)->keys.expected_new_keys, 100);  // 1001 * 0.05 * 2, truncated
 }
 
 TEST(WorkloadConfigTest, APartOfTheRecordsIsInsertedFromItsStart) {

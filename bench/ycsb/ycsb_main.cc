@@ -14,13 +14,7 @@
 #include "bench/common/environment.h"
 #include "bench/stores/db.h"
 #include "bench/stores/db_registry.h"
-#include "bench/stores/driver_db.h"
 #include "bench/stores/farlook_db.h"
-#include "bench/stores/floor_db.h"
-#include "bench/stores/lmdb_db.h"
-#include "bench/stores/map_db.h"
-#include "bench/stores/memcached_db.h"
-#include "bench/stores/redis_db.h"
 #include "bench/ycsb/command_line.h"
 #include "bench/ycsb/core_workload.h"
 #include "bench/ycsb/phase.h"
@@ -54,9 +48,11 @@ void HandleSignal(int signal) {
 void CatchSignals() {
   struct sigaction action = {};
   action.sa_handler = HandleSignal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one ends the process at once
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second signal ends the process at once
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGXFSZ, &action, nullptr);  // reports results that exceed a limit of file sizes as not written
 }
 
 int Complain(const absl::Status& status, ExitCode code) {
@@ -69,7 +65,7 @@ bool WrongData(const PhaseResult& result) {
   return verify != nullptr && verify->returned(DbStatus::kOk) != verify->raw.count();
 }
 
-// Collects the results of phases and puts them where they were asked for.
+// Collects the results of phases and writes them to the requested places.
 class Results {
  public:
   Results(const CommandLine& line, const RunConfig& config, const std::vector<std::string>& command_line)
@@ -80,7 +76,7 @@ class Results {
     if (!json_path_.empty() && !json_to_stdout_) json_file_.open(json_path_, std::ios::trunc);
   }
 
-  // Before anything is measured: false when a file cannot be written.
+  // Called before measuring: returns false if a file cannot be written.
   bool Writable() const { return json_path_.empty() || json_file_.good(); }
 
   bool Add(const PhaseResult& result) {
@@ -111,10 +107,10 @@ class Results {
 int RunPhases(const RunConfig& config, CoreWorkload* workload, DbBackend* backend, Results* results) {
   int code = kAllOk;
   for (PhaseOptions options : config.phases) {
-    if (options.server_pid == 0 && (backend->server_is_here() || options.cpu_teller)) {
+    if (options.server_pid == 0 && (backend->server_is_here() || options.cpu_reporter)) {
       options.server_pid = backend->server_pid();
     }
-    stop.store(caught_signal.load() != 0);  // the phase before may have ended by its own limit
+    stop.store(caught_signal.load() != 0);  // the previous phase may have ended by its own limit
     absl::StatusOr<std::unique_ptr<PhaseResult>> result = RunPhase(options, workload, backend, &stop);
     if (!result.ok()) return Complain(result.status(), kUnreachable);
     if (!results->Add(**result)) return Complain(absl::UnknownError("cannot write the results"), kNotWritten);

@@ -163,12 +163,12 @@ TEST(YcsbTest, JsonAloneGoesToStdout) {
 
 TEST(YcsbTest, AServersCpuTimeThatNobodyTellsIsAnError) {
   const std::string pid = "farlook.server_pid=" + std::to_string(getpid());
-  const Finished silent = RunWorkload("a", {"-p", pid, "-p", "server.cpu_teller=tcp://127.0.0.1:1"});
+  const Finished silent = RunWorkload("a", {"-p", pid, "-p", "server.cpu_reporter=tcp://127.0.0.1:1"});
   EXPECT_EQ(silent.code, 2);
-  EXPECT_THAT(silent.err, HasSubstr("nobody tells the server's CPU time at 127.0.0.1:1"));
-  const Finished wrong = RunWorkload("a", {"-p", pid, "-p", "server.cpu_teller=unix:///tmp/x"});
+  EXPECT_THAT(silent.err, HasSubstr("no report of the server's CPU time from 127.0.0.1:1"));
+  const Finished wrong = RunWorkload("a", {"-p", pid, "-p", "server.cpu_reporter=unix:///tmp/x"});
   EXPECT_EQ(wrong.code, 1);
-  EXPECT_THAT(wrong.err, HasSubstr("server.cpu_teller"));
+  EXPECT_THAT(wrong.err, HasSubstr("server.cpu_reporter"));
 }
 
 TEST(YcsbTest, TheSameSeedMakesTheSameMix) {

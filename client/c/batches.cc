@@ -1,4 +1,4 @@
-// Batches: the columns of the caller are what the engines' operations are filled from, and what they end in.
+// Batches: the engines' operations are filled from the caller's columns, and their results are written there.
 #include <cstddef>
 #include <cstdint>
 
@@ -11,7 +11,7 @@ using farlook::client::Operation;
 namespace farlook::c {
 namespace {
 
-// The first columns, which all batches have.
+// The columns that all batches have.
 struct Batch {
   farlook_client* client;
   Kind kind;
@@ -22,7 +22,7 @@ struct Batch {
   int* codes;
 };
 
-// A column of pointers to so many bytes each: all of them are there.
+// Checks a column of pointers and their lengths: none may be NULL unless its length is 0.
 int CheckColumn(absl::string_view what, const void* const* pointers, const size_t* bytes, size_t count) {
   if (pointers == nullptr || bytes == nullptr)
     return Invalid(absl::StrCat("the ", what, "s, or their bytes, are NULL"));
@@ -39,8 +39,8 @@ int CheckBatch(const Batch& batch) {
   return CheckColumn("key", batch.keys, batch.key_bytes, batch.count);
 }
 
-// `fill(i, operation)` says what there is beside key and options; `take(i, operation, code)` gives out what there is
-// beside the code. REQUIRES CheckBatch().
+// `fill(i, operation)` sets everything except key and options; `take(i, operation, code)` stores everything except the
+// code. REQUIRES CheckBatch().
 template <typename FillRest, typename Take>
 int RunBatch(const Batch& batch, FillRest fill, Take take) {
   Operation like;
@@ -57,6 +57,8 @@ int RunBatch(const Batch& batch, FillRest fill, Take take) {
           operation->keep = like.keep;
           operation->refill = like.refill;
           operation->exactly_once = like.exactly_once;
+          operation->create = like.create;
+          operation->expected = like.expected;
         }
         fill(i, operation);
       },
@@ -87,7 +89,7 @@ int Count(const Batch& batch, const int64_t* operands, bool has_operands, int64_
           if (has_operands) operation->operand = operands[i];
         },
         [&](size_t i, const Operation* operation, int code) {
-          if (values != nullptr) values[i] = TellsValue(code) ? operation->counter : 0;
+          if (values != nullptr) values[i] = HasCounterValue(code) ? operation->counter : 0;
         });
   });
 }

@@ -1,10 +1,6 @@
-// Connecting, and the calls about one value.
-#include <pthread.h>
-
-#include <atomic>
+// Connecting, and the calls for one value.
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,14 +16,6 @@ namespace {
 
 using client::Kind;
 using client::Operation;
-
-std::atomic<uint32_t> forks{0};
-
-void CountForks() {
-  static std::once_flag once;
-  // A child is one thread, and nothing is to be ordered.
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); }); });
-}
 
 struct Figure {
   const char* name;
@@ -64,7 +52,7 @@ static_assert(sizeof(kFigures) / sizeof(Figure) * sizeof(uint64_t) + 3 * sizeof(
                   sizeof(ClientStats),
               "each count has a name");
 
-// An operation of `kind`, from the checks to its end.
+// Runs an operation of `kind`, from the checks to its end.
 int Call(farlook_client* client, Operation* operation, Kind kind, const void* key, size_t key_bytes,
          const farlook_options* options) {
   if (const int code = Check(client); code != FARLOOK_OK) return code;
@@ -72,7 +60,7 @@ int Call(farlook_client* client, Operation* operation, Kind kind, const void* ke
   return Run(client, operation);
 }
 
-// The same for what has no more to give or to give out.
+// The same for an operation without other parameters or results.
 int CallPlainly(farlook_client* client, Kind kind, const void* key, size_t key_bytes, const farlook_options* options) {
   return GuardedWith(client, [&] {
     Operation operation;
@@ -91,9 +79,6 @@ int GetValue(farlook_client* client, Operation* operation, Kind kind, const void
 }
 
 }  // namespace
-
-uint32_t Forks() { return forks.load(std::memory_order_relaxed); }
-
 }  // namespace farlook::c
 
 // NOLINTNEXTLINE(google-build-using-namespace): what follows has C's names
@@ -109,7 +94,6 @@ int farlook_connect(const char* address, const farlook_options* options, farlook
     *client = nullptr;
     if (address == nullptr) return Invalid("the address is NULL");
     if (const int code = CheckOptions(options, kFarlookTimeout | kFarlookConnect); code != FARLOOK_OK) return code;
-    CountForks();
     auto connected =
         farlook::Client::Connect(address, options != nullptr ? options->connect : farlook::ClientOptions());
     if (!connected.ok()) return Fail(connected.status());
@@ -122,8 +106,7 @@ int farlook_connect(const char* address, const farlook_options* options, farlook
 }
 
 void farlook_close(farlook_client* client) {
-  // To take a connection down in a child would end it for the parent.
-  if (client == nullptr || client->forks != Forks()) return;
+  if (client == nullptr) return;
   client->client = nullptr;
   while (farlook_operation* const operation = client->started.Pop()) {
     operation->state = farlook_operation::State::kEnded;
@@ -132,7 +115,9 @@ void farlook_close(farlook_client* client) {
   delete client;
 }
 
-farlook_value* farlook_value_new(void) { return new (std::nothrow) farlook_value; }
+farlook_value* farlook_value_new(void) {
+  return GuardedOr<farlook_value*>(nullptr, [] { return new farlook_value; });
+}
 void farlook_value_free(farlook_value* value) { delete value; }
 const void* farlook_value_data(const farlook_value* value) { return value != nullptr ? value->value.data.data() : ""; }
 size_t farlook_value_bytes(const farlook_value* value) { return value != nullptr ? value->value.data.size() : 0; }
@@ -264,6 +249,11 @@ int farlook_stat(farlook_client* client, const char* name, uint64_t* figure) {
 }
 
 const char* farlook_stat_name(size_t index) { return index < std::size(kFigures) ? kFigures[index].name : nullptr; }
+
+const char* farlook_address(const farlook_client* client) {
+  return GuardedOr<const char*>("",
+                                [&] { return Check(client) == FARLOOK_OK ? client->client->address().c_str() : ""; });
+}
 
 int farlook_incarnation(farlook_client* client, uint64_t* incarnation) {
   return GuardedWith(client, [&] {

@@ -14,11 +14,11 @@ int Count(farlook_client* client, Kind kind, const void* key, size_t key_bytes, 
   return GuardedWith(client, [&] {
     if (const int code = Check(client); code != FARLOOK_OK) return code;
     Operation operation;
-    if (const int code = Fill(&operation, kind, key, key_bytes, options); code != FARLOOK_OK) return code;
     operation.operand = operand;
     operation.expected = expected;
+    if (const int code = Fill(&operation, kind, key, key_bytes, options); code != FARLOOK_OK) return code;
     const int code = Run(client, &operation);
-    if (value != nullptr) *value = TellsValue(code) ? operation.counter : 0;
+    if (value != nullptr) *value = HasCounterValue(code) ? operation.counter : 0;
     return code;
   });
 }

@@ -1,5 +1,7 @@
 #include "client/c/error.h"
 
+#include <pthread.h>
+
 #include <new>
 #include <string>
 #include <utility>
@@ -9,11 +11,51 @@
 namespace farlook::c {
 namespace {
 
-thread_local absl::Status last_error;
-// What farlook_error() returned.
-thread_local std::string last_text;
+// The last error of a thread, and the text that farlook_error() returned.
+struct Kept {
+  absl::Status status;
+  std::string message;
+};
 
-// Programs that were built against farlook.h have its numbers in them.
+// No destructor and, by its TLS model, no memory that glibc allocates at its first use. If glibc found no memory for
+// either, it would end the process.
+struct LastError {
+  int code = FARLOOK_OK;  // used if there is no memory for `kept`
+  Kept* kept = nullptr;
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local LastError last_error;
+
+// Frees a thread's data when the thread ends.
+class ThreadEnd {
+ public:
+  ThreadEnd() : has_key_(pthread_key_create(&key_, Free) == 0) {}
+  ~ThreadEnd() {
+    if (std::exchange(has_key_, false)) pthread_key_delete(key_);
+  }
+  ThreadEnd(const ThreadEnd&) = delete;
+  ThreadEnd& operator=(const ThreadEnd&) = delete;
+
+  // Returns null if there is no memory.
+  Kept* Make() {
+    if (!has_key_) return nullptr;
+    Kept* const kept = new (std::nothrow) Kept;
+    if (kept == nullptr || pthread_setspecific(key_, kept) == 0) return kept;
+    delete kept;
+    return nullptr;
+  }
+
+ private:
+  static void Free(void* kept) {
+    last_error = {};
+    delete static_cast<Kept*>(kept);
+  }
+
+  pthread_key_t key_;
+  bool has_key_;
+};
+ThreadEnd thread_end;
+
+// Programs that were built against farlook.h contain its numbers.
 #define FARLOOK_SAME(c_name, absl_name) \
   static_assert(FARLOOK_##c_name == -static_cast<int>(absl::StatusCode::absl_name))
 FARLOOK_SAME(OK, kOk);
@@ -36,12 +78,15 @@ FARLOOK_SAME(UNAUTHENTICATED, kUnauthenticated);
 
 }  // namespace
 
-int Fail(absl::Status status) {
-  last_error = std::move(status);
-  return CodeOf(last_error);
+int Fail(absl::Status status) noexcept {
+  LastError& last = last_error;
+  last.code = CodeOf(status);
+  if (last.kept == nullptr) last.kept = thread_end.Make();
+  if (last.kept != nullptr) last.kept->status = std::move(status);
+  return last.code;
 }
 
-// A status without a message is one word, and allocates nothing.
+// A status without a message is one word: making it allocates nothing.
 int FailForMemory() noexcept { return Fail(absl::Status(absl::StatusCode::kResourceExhausted, absl::string_view())); }
 
 int Fail(absl::StatusCode code, absl::string_view what) noexcept {
@@ -59,16 +104,17 @@ extern "C" {
 const char* farlook_version(void) { return FARLOOK_VERSION; }
 
 const char* farlook_error(void) {
-  using farlook::c::last_error;
-  using farlook::c::last_text;
-  if (last_error.ok()) return "";
-  if (last_error.message().empty()) return "this process has no memory for it";
-  try {
-    last_text = std::string(last_error.message());
-  } catch (const std::bad_alloc&) {
-    return farlook_code_name(farlook::c::CodeOf(last_error));
+  const farlook::c::LastError& last = farlook::c::last_error;
+  if (last.code == FARLOOK_OK) return "";
+  if (last.kept == nullptr || last.kept->status.message().empty()) {
+    return last.code == FARLOOK_RESOURCE_EXHAUSTED ? "this process has no memory for it" : farlook_code_name(last.code);
   }
-  return last_text.c_str();
+  try {
+    last.kept->message = std::string(last.kept->status.message());
+  } catch (const std::bad_alloc&) {
+    return farlook_code_name(last.code);
+  }
+  return last.kept->message.c_str();
 }
 
 const char* farlook_code_name(int code) {

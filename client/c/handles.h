@@ -1,4 +1,4 @@
-// What the handles of the C library are.
+// The handles of the C library.
 #ifndef FARLOOK_CLIENT_C_HANDLES_H_
 #define FARLOOK_CLIENT_C_HANDLES_H_
 
@@ -10,30 +10,29 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "base/linked_list.h"
+#include "client/api/client_impl.h"
 #include "client/c/error.h"
 #include "client/c/options.h"
-#include "client/client_impl.h"
-#include "client/linked_list.h"
-#include "client/operation.h"
+#include "client/op/forks.h"
+#include "client/op/operation.h"
 #include "farlook.h"
 #include "farlook/async.h"
 #include "farlook/client.h"
 
 namespace farlook::c {
 struct StartedTag;
-// How many forks led to this process.
-uint32_t Forks();
 }  // namespace farlook::c
 
-// The public C++ operations have a class for each kind; this one is of any.
-struct farlook_operation final : farlook::AsyncOperation, farlook::client::Linked<farlook::c::StartedTag> {
+// The public C++ operations have a class for each kind; this one is for any kind.
+struct farlook_operation final : farlook::AsyncOperation, farlook::Linked<farlook::c::StartedTag> {
   enum class State : uint8_t { kBlank, kPrepared, kInFlight, kEnded };
 
   using AsyncOperation::record;
 
   State state = State::kBlank;
   std::string value;
-  std::string error;  // what farlook_operation_error() returned
+  std::string error;  // returned by farlook_operation_error()
 };
 
 struct farlook_value {
@@ -43,29 +42,27 @@ struct farlook_value {
 struct farlook_client {
   std::unique_ptr<farlook::Client> client;
   farlook::ClientImpl* impl = nullptr;  // the client's
-  uint32_t forks = farlook::c::Forks();
-  // An exception came through the engine, of which nothing is known since, but that it can be closed.
+  // An exception passed through the engine. Its state is unknown since then; it can only be closed.
   bool broken = false;
-  // Those in flight, for farlook_close().
-  farlook::client::LinkedList<farlook_operation, farlook::c::StartedTag> started;
+  // Operations in flight, for farlook_close().
+  farlook::LinkedList<farlook_operation, farlook::c::StartedTag> started;
 };
 
 namespace farlook::c {
 
-// Whether `client` may be used; else a code.
+// Returns FARLOOK_OK if `client` may be used, else a code.
 inline int Check(const farlook_client* client) {
   if (client == nullptr) [[unlikely]]
     return Invalid("the client is NULL");
-  if (client->forks != Forks()) [[unlikely]]
-    return Fail(absl::StatusCode::kFailedPrecondition,
-                "the client is of this process' parent: connect again after fork()");
+  if (client->impl->in_child()) [[unlikely]]
+    return Fail(absl::StatusCode::kFailedPrecondition, client::kOfParent);
   if (client->broken) [[unlikely]]
     return Fail(absl::StatusCode::kFailedPrecondition,
                 "memory ran out within a call of this client: close it, and connect again");
   return FARLOOK_OK;
 }
 
-// Guarded(), of a call with a client: an exception breaks it. `client` may be null.
+// Guarded() for a call with a client: an exception marks it as broken. `client` may be null.
 template <typename F>
 int GuardedWith(farlook_client* client, F f) noexcept {
   bool whole = false;
@@ -78,13 +75,12 @@ int GuardedWith(farlook_client* client, F f) noexcept {
   return code;
 }
 
-// A length that no memory has becomes one that is too long for a key or a value all the same, but that a string_view
-// takes.
+// Clamps a length to what a string_view accepts. Such a key or value is too long anyway.
 inline absl::string_view Bytes(const void* bytes, size_t count) {
   return absl::string_view(static_cast<const char*>(bytes), std::min<size_t>(count, PTRDIFF_MAX));
 }
 
-// Gives an operation its kind, key and options: OK, or a code.
+// Sets kind, key and options of an operation; returns FARLOOK_OK or a code.
 inline int Fill(client::Operation* operation, client::Kind kind, const void* key, size_t key_bytes,
                 const farlook_options* options) {
   if (key == nullptr && kind != client::Kind::kPing && kind != client::Kind::kWarm) [[unlikely]]
@@ -94,7 +90,7 @@ inline int Fill(client::Operation* operation, client::Kind kind, const void* key
   return TakeOptions(options, operation);
 }
 
-// Carries out an operation that was filled, and waits for its end.
+// Executes an operation that was filled, and waits for its end.
 inline int Run(farlook_client* client, client::Operation* operation) {
   if (operation->kind == client::Kind::kGet || operation->kind == client::Kind::kExists) {
     return Ended(client->impl->Run(operation, operation->kind));
@@ -103,8 +99,8 @@ inline int Run(farlook_client* client, client::Operation* operation) {
   return Ended(client->impl->RunTimed(operation, operation->kind, key, operation->timeout_ms));
 }
 
-// Whether a counter's value came with `code`.
-inline bool TellsValue(int code) {
+// Returns whether a counter's value is known with `code`.
+inline bool HasCounterValue(int code) {
   return code == FARLOOK_OK || code == FARLOOK_OUT_OF_RANGE || code == FARLOOK_ALREADY_EXISTS;
 }
 

@@ -1,4 +1,4 @@
-// Operations that do not wait.
+// Asynchronous operations.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "client/c/handles.h"
-#include "kv/limits.h"
+#include "kv/layout/limits.h"
 
 using farlook::client::Kind;
 using farlook::client::Operation;
@@ -20,7 +20,7 @@ constexpr size_t kAtOnce = 64;
 
 absl::Status InFlight() { return absl::FailedPreconditionError("the operation is in flight"); }
 
-// `rest(record)` says what there is beside kind, key and options.
+// `rest(record)` sets everything except kind, key and options.
 template <typename Rest>
 int Prepare(farlook_operation* operation, Kind kind, const void* key, size_t key_bytes, const farlook_options* options,
             Rest rest) {
@@ -34,7 +34,7 @@ int Prepare(farlook_operation* operation, Kind kind, const void* key, size_t key
     record.counter = 0;
     record.left_ms = 0;
     if (const int code = Fill(&record, kind, key, key_bytes, options); code != FARLOOK_OK) return code;
-    // Of one that is too long there need not be so many bytes: enough are copied for the operation to refuse it.
+    // A key that is too long may have a wrong length: copy just enough bytes for the operation to refuse it.
     operation->set_key(std::string_view(record.key.data(), std::min(record.key.size(), kv::kMaxKeyBytes + 1)));
     rest(&record);
     operation->state = State::kPrepared;
@@ -50,7 +50,7 @@ void Back(AsyncOperation* ended) {
   operation->state = State::kEnded;
 }
 
-// `take(client, room)` gives some that ended; for as long as it fills all the room there may be more.
+// `take(client, room)` returns operations that ended; if it fills all the room, there may be more.
 template <typename Take>
 int GiveBack(farlook_client* client, farlook_operation** done, size_t room, Take take) {
   return GuardedWith(client, [&] {
@@ -73,7 +73,7 @@ int GiveBack(farlook_client* client, farlook_operation** done, size_t room, Take
 
 int CheckStart(const farlook_operation* operation) {
   if (operation == nullptr) return Invalid("an operation is NULL");
-  // In the client's list it is in flight, or was there before among those to be started.
+  // In the client's list: in flight, or listed twice among the operations to be started.
   if (operation->Linked<StartedTag>::linked()) return Fail(InFlight());
   if (operation->state == State::kBlank) return Invalid("an operation was not prepared");
   return FARLOOK_OK;
@@ -87,7 +87,9 @@ using namespace farlook::c;
 
 extern "C" {
 
-farlook_operation* farlook_operation_new(void) { return new (std::nothrow) farlook_operation; }
+farlook_operation* farlook_operation_new(void) {
+  return GuardedOr<farlook_operation*>(nullptr, [] { return new farlook_operation; });
+}
 
 int farlook_operation_free(farlook_operation* operation) {
   return Guarded([&] {
@@ -161,9 +163,11 @@ int farlook_prepare_warm(farlook_operation* operation, const farlook_options* op
 }
 
 int farlook_prepare_server_stats(farlook_operation* operation, uint64_t from_line, const farlook_options* options) {
-  const std::string from = from_line == 0 ? "" : "@" + std::to_string(from_line);
-  return Prepare(operation, Kind::kStat, from.data(), from.size(), options, [&](Operation* record) {
-    record->to = {&operation->value, {}};
+  return Guarded([&] {
+    const std::string from = from_line == 0 ? "" : "@" + std::to_string(from_line);
+    return Prepare(operation, Kind::kStat, from.data(), from.size(), options, [&](Operation* record) {
+      record->to = {&operation->value, {}};
+    });
   });
 }
 
@@ -231,7 +235,7 @@ int farlook_wait(farlook_client* client, farlook_operation** done, size_t room) 
 }
 
 size_t farlook_in_flight(farlook_client* client) {
-  return Check(client) == FARLOOK_OK ? client->client->in_flight() : 0;
+  return GuardedOr<size_t>(0, [&] { return Check(client) == FARLOOK_OK ? client->client->in_flight() : 0; });
 }
 
 int farlook_arm(farlook_client* client) {
@@ -242,11 +246,15 @@ int farlook_arm(farlook_client* client) {
 }
 
 int farlook_fd(farlook_client* client) {
-  const int code = Check(client);
-  return code != FARLOOK_OK ? code : client->client->fd();
+  return Guarded([&] {
+    const int code = Check(client);
+    return code != FARLOOK_OK ? code : client->client->fd();
+  });
 }
 
-int64_t farlook_wait_ms(farlook_client* client) { return Check(client) == FARLOOK_OK ? client->client->wait_ms() : 0; }
+int64_t farlook_wait_ms(farlook_client* client) {
+  return GuardedOr<int64_t>(0, [&] { return Check(client) == FARLOOK_OK ? client->client->wait_ms() : 0; });
+}
 
 int farlook_operation_code(const farlook_operation* operation) {
   if (operation == nullptr) return Invalid("the operation is NULL");
@@ -255,7 +263,7 @@ int farlook_operation_code(const farlook_operation* operation) {
 
 const char* farlook_operation_error(const farlook_operation* operation) {
   if (operation == nullptr || operation->state != State::kEnded || operation->status().ok()) return "";
-  // A status that was made without a message is the one of farlook_close().
+  // A status without a message is the one of farlook_close().
   if (operation->status().message().empty()) return "the client was closed";
   try {
     auto* const error = &const_cast<farlook_operation*>(operation)->error;
@@ -292,7 +300,7 @@ int64_t farlook_operation_number(const farlook_operation* operation) {
   const Operation& record = operation->record();
   if (record.kind == Kind::kTtl) return operation->status().ok() ? record.left_ms : 0;
   if (record.kind == Kind::kStat) return operation->status().ok() ? static_cast<int64_t>(record.version) : 0;
-  return farlook::client::IsCounter(record.kind) && TellsValue(CodeOf(record.status)) ? record.counter : 0;
+  return farlook::client::IsCounter(record.kind) && HasCounterValue(CodeOf(record.status)) ? record.counter : 0;
 }
 
 void farlook_operation_set_tag(farlook_operation* operation, void* tag) {

@@ -28,7 +28,7 @@ struct Number {
   void (*set)(farlook_options*, int64_t);
 };
 
-// Of the conditions one holds: the last that was set. To clear another is not to clear that one.
+// The last condition that was set applies. Clearing another one leaves it.
 void SetCondition(farlook_options* options, Condition condition, bool on) {
   if (!on && options->put.condition.kind() != condition.kind()) return;
   options->put.condition = on ? condition : Condition::Always();
@@ -45,30 +45,35 @@ constexpr Number kNumbers[] = {
     {"share_mirror", kFarlookConnect, 0, 1, [](farlook_options* o, int64_t n) { o->connect.share_mirror = n != 0; }},
     {"counter_cache_bytes", kFarlookConnect, 0, kMost,
      [](farlook_options* o, int64_t n) { o->connect.counter_cache_bytes = n; }},
-    {"min_backoff_ms", kFarlookConnect, 0, kMost32,
+    {"min_backoff_ms", kFarlookConnect, 0, kMaxBackoffMs,
      [](farlook_options* o, int64_t n) { o->connect.min_backoff_ms = n; }},
-    {"max_backoff_ms", kFarlookConnect, 0, kMost32,
+    {"max_backoff_ms", kFarlookConnect, 0, kMaxBackoffMs,
      [](farlook_options* o, int64_t n) { o->connect.max_backoff_ms = n; }},
-    {"spin_us", kFarlookConnect, 0, kMost32, [](farlook_options* o, int64_t n) { o->connect.spin_us = n; }},
-    {"liveness_ms", kFarlookConnect, 1, kMost32, [](farlook_options* o, int64_t n) { o->connect.liveness_ms = n; }},
+    {"spin_us", kFarlookConnect, 0, kMaxSpinUs, [](farlook_options* o, int64_t n) { o->connect.spin_us = n; }},
+    {"liveness_ms", kFarlookConnect, 1, kMaxLivenessMs,
+     [](farlook_options* o, int64_t n) { o->connect.liveness_ms = n; }},
     {"max_outstanding", kFarlookConnect, 1, kMost32,
      [](farlook_options* o, int64_t n) { o->connect.max_outstanding = static_cast<uint32_t>(n); }},
     {"if_absent", kFarlookCondition, 0, 1,
      [](farlook_options* o, int64_t n) { SetCondition(o, Condition::IfAbsent(), n != 0); }},
     {"if_present", kFarlookCondition, 0, 1,
      [](farlook_options* o, int64_t n) { SetCondition(o, Condition::IfPresent(), n != 0); }},
+    // 0 is a version that no item has: a caller that passes it by mistake gets an error, and overwrites nothing.
     {"if_version", kFarlookCondition, 0, kMost,
-     [](farlook_options* o, int64_t n) { SetCondition(o, Condition::IfVersion(static_cast<uint64_t>(n)), n != 0); }},
+     [](farlook_options* o, int64_t n) { SetCondition(o, Condition::IfVersion(static_cast<uint64_t>(n)), true); }},
     {"ttl_ms", kFarlookTtl, 0, kMost, [](farlook_options* o, int64_t n) { o->put.ttl_ms = n; }},
     {"keep_ttl", kFarlookKeepTtl, 0, 1, [](farlook_options* o, int64_t n) { o->put.keep_ttl = n != 0; }},
     {"keep", kFarlookKeep, 0, 1, [](farlook_options* o, int64_t n) { o->put.keep = n != 0; }},
     {"refill", kFarlookRefill, 0, 1, [](farlook_options* o, int64_t n) { o->put.refill = n != 0; }},
     {"exactly_once", kFarlookExactlyOnce, 0, 1, [](farlook_options* o, int64_t n) { o->exactly_once = n != 0; }},
+    {"create", kFarlookCreate, 0, 1, [](farlook_options* o, int64_t n) { o->create = n != 0; }},
+    {"initial", kFarlookCreate, std::numeric_limits<int64_t>::min(), kMost,
+     [](farlook_options* o, int64_t n) { o->initial = n; }},
 };
 
 struct Text {
   absl::string_view name;
-  // False: no such value.
+  // Returns false for an unknown value.
   bool (*set)(farlook_options*, absl::string_view);
 };
 
@@ -116,7 +121,7 @@ int Unknown(absl::string_view name) {
   return Invalid(absl::StrCat("there is no option ", name, nearest.empty() ? "" : ": did you mean ", nearest));
 }
 
-// The options that a call about one operation has.
+// Returns the options that a call for one operation has.
 uint32_t AllowedFor(Kind kind) {
   switch (kind) {
     case Kind::kPut:
@@ -126,6 +131,7 @@ uint32_t AllowedFor(Kind kind) {
     case Kind::kCreateCounter:
       return kFarlookTimeout | kFarlookTtl | kFarlookExactlyOnce;
     case Kind::kFetchAdd:
+      return kFarlookTimeout | kFarlookExactlyOnce | kFarlookCreate | kFarlookTtl;
     case Kind::kCompareSwap:
     case Kind::kReadCounter:
     case Kind::kDeleteCounter:
@@ -155,13 +161,15 @@ int TakeOptions(const farlook_options* options, client::Operation* operation) {
   if (const int code = CheckOptions(options, AllowedFor(operation->kind)); code != FARLOOK_OK) return code;
   if (options == nullptr) options = kDefaults;
   operation->timeout_ms = (options->set & kFarlookTimeout) != 0 ? options->connect.timeout_ms : 0;
-  if (IsOneOf(operation->kind, Kind::kTouch, Kind::kGetAndTouch)) return FARLOOK_OK;  // whose ttl is no option
   operation->condition = options->put.condition;
-  operation->ttl_ms = options->put.ttl_ms;
+  // The ttl of these is a parameter, not an option.
+  if (!IsOneOf(operation->kind, Kind::kTouch, Kind::kGetAndTouch)) operation->ttl_ms = options->put.ttl_ms;
   operation->keep_ttl = options->put.keep_ttl;
   operation->keep = options->put.keep;
   operation->refill = options->put.refill;
   operation->exactly_once = options->exactly_once;
+  operation->create = options->create;
+  if (operation->kind == Kind::kFetchAdd) operation->expected = options->initial;
   return FARLOOK_OK;
 }
 
@@ -169,7 +177,9 @@ int TakeOptions(const farlook_options* options, client::Operation* operation) {
 
 extern "C" {
 
-farlook_options* farlook_options_new(void) { return new (std::nothrow) farlook_options; }
+farlook_options* farlook_options_new(void) {
+  return farlook::c::GuardedOr<farlook_options*>(nullptr, [] { return new farlook_options; });
+}
 void farlook_options_free(farlook_options* options) { delete options; }
 
 int farlook_options_set(farlook_options* options, const char* name, int64_t value) {
@@ -196,6 +206,17 @@ int farlook_options_set_text(farlook_options* options, const char* name, const c
     const Text* const found = Find(kTexts, name);
     if (found == nullptr) return Unknown(name);
     if (!found->set(options, text)) return Invalid(absl::StrCat("the option ", name, " has no value ", text));
+    options->set |= kFarlookConnect;
+    return 0;
+  });
+}
+
+int farlook_options_set_while_waiting(farlook_options* options, int64_t (*while_waiting)(void* context),
+                                      void* context) {
+  using namespace farlook::c;
+  return Guarded([&] {
+    if (options == nullptr || while_waiting == nullptr) return Invalid("the options, or the function, are NULL");
+    options->connect.while_waiting = [while_waiting, context] { return while_waiting(context); };
     options->set |= kFarlookConnect;
     return 0;
   });

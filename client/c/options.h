@@ -4,10 +4,11 @@
 
 #include <cstdint>
 
-#include "client/operation.h"
+#include "client/op/operation.h"
 #include "farlook/options.h"
 
-// What was set, one bit each, so that a call refuses what is not for it. Those of Connect alone share one.
+// One bit for each option that was set, so that a call refuses options of other calls. Options of Connect share one
+// bit.
 enum FarlookOption : uint32_t {
   kFarlookTimeout = 1,
   kFarlookCondition = 2,
@@ -17,21 +18,24 @@ enum FarlookOption : uint32_t {
   kFarlookRefill = 32,
   kFarlookExactlyOnce = 64,
   kFarlookConnect = 128,
+  kFarlookCreate = 256,
 };
 
 struct farlook_options {
   uint32_t set = 0;
-  farlook::ClientOptions connect;  // timeout_ms too
-  farlook::PutOptions put;         // a delete's condition, and a new counter's ttl, too
+  farlook::ClientOptions connect;  // also timeout_ms
+  farlook::PutOptions put;         // also a delete's condition, and a new counter's ttl
   bool exactly_once = false;
+  bool create = false;
+  int64_t initial = 0;
 };
 
 namespace farlook::c {
 
-// Whether `options`, which may be null, has nothing beyond `allowed`. Else it fails: returns a code.
+// Returns FARLOOK_OK if `options`, which may be null, has only `allowed` ones; else a code.
 int CheckOptions(const farlook_options* options, uint32_t allowed);
 
-// Gives an operation, whose kind is set, the options of the call: OK, or a code. Null: their defaults.
+// Sets the options of an operation, whose kind is set; returns FARLOOK_OK or a code. Null: defaults.
 int TakeOptions(const farlook_options* options, client::Operation* operation);
 
 }  // namespace farlook::c

@@ -6,8 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/commands.h"
-#include "client/cli/options.h"
+#include "client/cli/commands/commands.h"
+#include "client/cli/input/options.h"
 
 namespace farlook::cli {
 namespace {
@@ -29,7 +29,7 @@ std::vector<std::string> FlagNames(const Command& command) {
   return names;
 }
 
-// All words that may stand where `words` ends.
+// Returns all words that may replace the last of `words`.
 std::vector<std::string> Possible(const std::vector<absl::string_view>& words) {
   if (words.size() == 1) return CommandNames(/*with_quit=*/true);
   const Command* command = FindCommand(words[0]);
@@ -59,7 +59,7 @@ Completion Complete(absl::string_view text) {
   std::string common = completion.candidates.front();
   for (const std::string& candidate : completion.candidates) common.resize(CommonPrefixBytes(common, candidate));
   completion.insert = common.substr(words.back().size());
-  // A whole word is followed by the next, but a flag by its value.
+  // A whole word is followed by a blank, but a flag by its value.
   if (completion.candidates.size() == 1 && !absl::EndsWith(common, "=")) completion.insert += " ";
   return completion;
 }

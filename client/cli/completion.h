@@ -1,4 +1,4 @@
-// What the tab key completes in a session: commands and flags.
+// Completion by the tab key in a session: commands and flags.
 #ifndef FARLOOK_CLIENT_CLI_COMPLETION_H_
 #define FARLOOK_CLIENT_CLI_COMPLETION_H_
 
@@ -10,11 +10,11 @@
 namespace farlook::cli {
 
 struct Completion {
-  std::string insert;                   // at the cursor: what all candidates have in common
+  std::string insert;                   // at the cursor: the common part of all candidates
   std::vector<std::string> candidates;  // sorted; whole words
 };
 
-// `text` is what stands before the cursor.
+// `text` is the text before the cursor.
 Completion Complete(absl::string_view text);
 
 }  // namespace farlook::cli

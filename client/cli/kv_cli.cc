@@ -10,19 +10,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/arguments.h"
-#include "client/cli/command.h"
-#include "client/cli/commands.h"
-#include "client/cli/console.h"
-#include "client/cli/explain.h"
-#include "client/cli/runner.h"
+#include "client/cli/commands/commands.h"
+#include "client/cli/commands/runner.h"
+#include "client/cli/context/command.h"
+#include "client/cli/input/arguments.h"
 #include "client/cli/session.h"
+#include "client/cli/terminal/console.h"
+#include "client/cli/terminal/explain.h"
 #include "farlook/version.h"
 
 namespace farlook::cli {
 namespace {
 
-// The one connection of this process, made when it is first needed, and again where that failed.
+// The one connection of this process, made when it is first needed, and again after a failure.
 class Connection {
  public:
   explicit Connection(const Connect& connect) : connect_(connect) {}
@@ -84,8 +84,9 @@ ExitCode Run(const std::vector<std::string>& words, Console* console, const Conn
 }  // namespace
 
 int KvCli(int argc, char** argv, const Connect& connect) {
-  // A reader that went away is an error of write(), here and in the client.
+  // A closed pipe is an error of write(), here and in the client; so is a limit of file sizes.
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   Console console(STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO);
   console.set_prefix("kv_cli: ");
   ExitCode code = Run(std::vector<std::string>(argv + 1, argv + argc), &console, connect);

@@ -1,9 +1,9 @@
 // kv_cli on a MemoryStore, for tests of the program as a process.
 //
 // Its address is file:///PATH: the table is read from that file and written back at the end. FAULT="N CODE" in the
-// environment lets the Nth operation and all after it fail with that absl::StatusCode; DELAY_MS makes each take long.
-// CLUSTER="kv.0 0-2047;kv.1 2048-4095;kv.2" makes it a cluster, whose moves take COPY_LOOKS looks each; what it has at
-// the end is written to AFTER.
+// environment makes the Nth operation and all later ones fail with that absl::StatusCode; DELAY_MS delays each.
+// CLUSTER="kv.0 0-2047;kv.1 2048-4095;kv.2" makes it a cluster, whose moves take COPY_LOOKS looks each; its final slots
+// are written to AFTER.
 #include <unistd.h>
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/strip.h"
+#include "client/cli/context/memory_cluster.h"
+#include "client/cli/input/pair_format.h"
 #include "client/cli/kv_cli.h"
-#include "client/cli/memory_cluster.h"
-#include "client/cli/pair_format.h"
 
 namespace farlook::cli {
 namespace {
@@ -29,13 +29,28 @@ class FileStore : public MemoryCluster {
     std::string line;
     while (std::getline(file, line)) {
       absl::StatusOr<Pair> pair = ParsePair(line, PairFormat::kTsv);
-      if (pair.ok()) Put(pair->key, pair->value);
+      if (!pair.ok()) continue;
+      if (pair->counter.has_value()) {
+        counters()[pair->key] = *pair->counter;
+        if (pair->ttl_ms != 0) counter_ttls()[pair->key] = pair->ttl_ms;
+        continue;
+      }
+      Put(pair->key, pair->value);
+      items()[pair->key].ttl_ms = pair->ttl_ms;
+      items()[pair->key].keep = pair->keep;
     }
   }
 
   ~FileStore() override {
     std::ofstream file(path_, std::ios::trunc);
-    for (const auto& [key, item] : items()) file << FormatPair(key, item.value, 0, PairFormat::kTsv) << "\n";
+    const auto write = [&](const Pair& pair) { file << FormatPair(pair, PairFormat::kTsv) << "\n"; };
+    for (const auto& [key, item] : items()) {
+      write({.key = key, .value = item.value, .ttl_ms = item.ttl_ms, .keep = item.keep});
+    }
+    for (const auto& [key, number] : counters()) {
+      const auto ttl = counter_ttls().find(key);
+      write({.key = key, .counter = number, .ttl_ms = ttl == counter_ttls().end() ? 0 : ttl->second});
+    }
     if (const char* after = getenv("AFTER"); after != nullptr) std::ofstream(after) << ToString();
   }
 
@@ -46,7 +61,7 @@ class FileStore : public MemoryCluster {
 absl::StatusOr<std::unique_ptr<Store>> ConnectToFile(const Options& options) {
   absl::string_view path = options.address;
   if (!absl::ConsumePrefix(&path, "file://")) return absl::InvalidArgumentError("the address is no file:///PATH");
-  // A file that exists stands for a server that runs.
+  // An existing file stands for a running server.
   if (access(std::string(path).c_str(), F_OK) != 0) return absl::UnavailableError("no such file");
   auto store = std::make_unique<FileStore>(std::string(path));
   const char* fault = getenv("FAULT");

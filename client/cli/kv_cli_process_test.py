@@ -11,7 +11,7 @@ import time
 import unittest
 
 BINARY = os.path.abspath(sys.argv.pop())
-# Where tools/coverage wants to be told what ran.
+# For tools/coverage, which collects the profiles.
 COVERAGE = {name: value for name, value in os.environ.items() if name == "LLVM_PROFILE_FILE"}
 
 
@@ -89,8 +89,8 @@ class KvCliTest(unittest.TestCase):
     self.environment = dict(COVERAGE)
     for arguments in (["help"], ["--help"], ["-h"]):
       self.assertIn(b"Exit codes:", self.check(*arguments).stdout)
-    self.assertIn(b"no\nscan", self.check("export", "--help").stdout)
-    self.assertIn(b"no\nscan", self.check("--help", "export").stdout)
+    self.assertIn(b"kv_cli scan | kv_cli export", self.check("export", "--help").stdout)
+    self.assertIn(b"kv_cli scan | kv_cli export", self.check("--help", "export").stdout)
     self.assertIn(b"kv_cli (Farlook)", self.check("--version").stdout)
     self.check(stdin=b"help\nquit\nget k\n")
 
@@ -123,7 +123,7 @@ class KvCliTest(unittest.TestCase):
   def test_read_only(self):
     self.check("put", "k", "v")
     self.check("--read_only", "get", "k", out=b"v")
-    self.check("--read_only", "put", "k", "w", code=3, err="not with --read_only")
+    self.check("--read_only", "put", "k", "w", code=3, err="--read_only forbids writes")
 
   def test_session_of_lines(self):
     lines = b"""# a comment
@@ -162,7 +162,7 @@ delete k
 
   def test_session_ends_when_the_server_is_gone(self):
     result = self.check(stdin=b"ping\nping\nget k\nget k\n", code=3, err="line 3: get: key", environment={"FAULT": "3 14"})
-    self.assertIn(b"the session ends here", result.stderr)
+    self.assertIn(b"the session ends: ", result.stderr)
     self.assertNotIn(b"line 4", result.stderr)
 
   def test_session_answers_each_line_at_once(self):
@@ -186,7 +186,7 @@ delete k
     os.truncate(self.table, 0)
     self.check("import", "--format=tsv", self.path("pairs", tsv), err="imported 2000 pairs")
     self.check("get", "key7", out=pairs["key7"].encode())
-    # Expect: no progress bar where there is no terminal.
+    # Expect: no progress bar without a terminal.
     self.assertNotIn(b"\x1b", self.run_cli("import", self.path("lines", lines)).stderr)
     self.check("import", self.path("lines"), "--insert_only", code=2, err="2000 existed")
 
@@ -229,7 +229,7 @@ delete k
       self.assertEqual(process.wait(30), -signal.SIGINT)
 
   def cluster(self, **more):
-    """The environment of a cluster that has a group without slots; and where it is told what it has at the end."""
+    """Returns the environment of a cluster with a group without slots, and the file for its final slots."""
     after = self.path("after")
     return {"CLUSTER": "kv.0 0-2047;kv.1 2048-4095;kv.2", "AFTER": after, **more}, after
 
@@ -241,11 +241,11 @@ delete k
     environment, after = self.cluster()
     plan = self.check("cluster", "add", "kv.2", "--dry_run", environment=environment).stdout.decode()
     self.assertEqual(plan.splitlines()[0], "kv.0 -> kv.2: 683 slots (0-682)")
-    # Expect: who cannot be asked is shown the plan.
+    # Expect: if consent cannot be asked for, the plan is shown.
     for stdin in (b"", b"y\n"):
-      self.check("cluster", "add", "kv.2", code=64, out=plan.encode(), err="--yes carries the plan out", stdin=stdin,
+      self.check("cluster", "add", "kv.2", code=64, out=plan.encode(), err="add --yes to carry it out", stdin=stdin,
                  environment=environment)
-    self.check(stdin=b"cluster add kv.2\ny\n", code=64, err="--yes carries the plan out", environment=environment)
+    self.check(stdin=b"cluster add kv.2\ny\n", code=64, err="add --yes to carry it out", environment=environment)
     self.assertEqual(self.after(after), "kv.0 0-2047;kv.1 2048-4095;kv.2")
     result = self.check("cluster", "add", "kv.2", "--yes", environment=environment)
     self.assertEqual(self.after(after), "kv.0 683-2047;kv.1 2730-4095;kv.2 0-682,2048-2729")
@@ -253,7 +253,7 @@ delete k
     self.assertTrue(lines.startswith(plan))
     self.assertIn("\nmove 1 of 2: kv.0 -> kv.2  done: 683 slots in ", lines)
     self.assertNotIn("\x1b", lines)
-    # Expect: that many lines are a second's.
+    # Expect: at most one line per second.
     slow, _ = self.cluster(COPY_LOOKS="7")
     result = self.check("cluster", "rebalance", "--yes", "--json", environment=slow)
     told = [json.loads(line) for line in result.stdout.splitlines()]
@@ -273,7 +273,7 @@ delete k
       err = process.stderr.read().decode()
       process.wait(60)
     self.assertEqual(process.returncode, 130, err)
-    self.assertIn("interrupted: the move kv.0 -> kv.2, 683 slots, goes on by itself", err)
+    self.assertIn("interrupted: the move kv.0 -> kv.2, 683 slots, continues without this command", err)
     self.assertIn("`cluster cancel --group=kv.2` gives it up", err)
     self.assertEqual(self.after(after), "kv.0 0-2047;kv.1 2048-4095;kv.2")
 
@@ -281,7 +281,7 @@ delete k
     self.check("put", "k", "v" * 100)
     with open("/dev/full", "wb") as full:
       self.check("get", "k", code=3, err="cannot write to standard output", stdout=full)
-    # Expect: a reader that went away is nothing to talk about.
+    # Expect: a closed pipe causes no message.
     reader, writer = os.pipe()
     os.close(reader)
     self.check("get", "k", code=3, stdout=writer)

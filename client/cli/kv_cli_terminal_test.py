@@ -19,12 +19,12 @@ BINARY = os.path.abspath(sys.argv.pop())
 SECONDS = 60  # for anything to happen
 CONTROL_C, CONTROL_D, TAB, UP = "\x03", "\x04", "\t", "\x1b[A"
 PROMPT = "farlook> "
-# Where tools/coverage wants to be told what ran.
+# For tools/coverage, which collects the profiles.
 COVERAGE = {name: value for name, value in os.environ.items() if name == "LLVM_PROFILE_FILE"}
 
 
 class Terminal:
-  """kv_cli with a pseudo-terminal as its standard streams, but for those given."""
+  """kv_cli with a pseudo-terminal as its standard streams, except those given."""
 
   def __init__(self, *arguments, environment, redirect=None, columns=80):
     self.text = ""  # printed, and not yet expected
@@ -52,13 +52,13 @@ class Terminal:
       raise AssertionError("waited in vain after: %r" % self.text)
     try:
       chunk = os.read(self.fd, 65536)
-    except OSError:  # how Linux tells that the other side is closed
+    except OSError:  # Linux reports this when the other side is closed
       chunk = b""
     self.text += chunk.decode(errors="replace")
     return bool(chunk)
 
   def expect(self, pattern):
-    """Waits until `pattern` is printed; returns all that was printed up to its end."""
+    """Waits until `pattern` is printed; returns everything printed up to its end."""
     deadline = time.monotonic() + SECONDS
     while not (match := re.search(pattern, self.text)):
       if not self._read(deadline) and not re.search(pattern, self.text):
@@ -67,7 +67,8 @@ class Terminal:
     return seen
 
   def expect_prompt(self):
-    """Waits for the prompt, and for the mode in which the editor reads keys: in the other, control keys are lost."""
+    """Waits for the prompt, and for the mode in which the editor reads keys: in the other mode control keys are lost.
+    """
     seen = self.expect(re.escape(PROMPT))
     deadline = time.monotonic() + SECONDS
     while termios.tcgetattr(self.fd)[3] & termios.ICANON:
@@ -93,7 +94,7 @@ class TerminalTest(unittest.TestCase):
     self.table = os.path.join(self.home, "table")
     self.history = os.path.join(self.home, ".farlook_history")
     open(self.table, "w").close()
-    # libedit keeps the names of functions added to it (six of wcsdup, at el_end), which the leak sanitizer finds.
+    # libedit leaks the names of functions added to it (six of wcsdup, at el_end), which the leak sanitizer reports.
     suppressions = os.path.join(self.home, "suppressions")
     with open(suppressions, "w", encoding="ascii") as file:
       file.write("leak:wcsdup\n")
@@ -109,7 +110,7 @@ class TerminalTest(unittest.TestCase):
     return terminal
 
   def session(self, *lines, **options):
-    """A whole session; returns what it printed."""
+    """Runs a whole session; returns its output."""
     terminal = self.start(**options)
     text = ""
     for line in lines:
@@ -124,7 +125,7 @@ class TerminalTest(unittest.TestCase):
     text = self.session("put k 'a b'", "get k", "get none", "delete k", "bogus", "help", "put k")
     self.assertIn("Connected to file://", text)
     for answer in ("stored, version 1\r\n", "a b\r\n", '\nget: no such key "none"\r\n', "deleted\r\n",
-                   'unknown command "bogus"', "quit", "standard input holds the commands"):
+                   'unknown command "bogus"', "quit", "standard input provides the commands"):
       self.assertIn(answer, text)
 
   def test_quit(self):
@@ -213,7 +214,7 @@ class TerminalTest(unittest.TestCase):
     terminal.send("exists k\n")
     terminal.expect("false")
     terminal.expect_prompt()
-    # Expect: neither does it leave something behind at an empty line.
+    # Expect: the same at an empty line.
     terminal.send(CONTROL_C)
     terminal.expect_prompt()
     terminal.send("ping\n")
@@ -250,13 +251,31 @@ class TerminalTest(unittest.TestCase):
     terminal.send(CONTROL_D)
     self.assertEqual(terminal.exit_code(), 0)
     self.assertEqual(self.start("put", "j", "v").exit_code(), 0)
-    # Expect: a line feed after a value, so that the shell's prompt has a line of its own.
+    # Expect: a line feed after a value, so that the shell's prompt starts on a new line.
     terminal = self.start("get", "j")
     self.assertEqual(terminal.exit_code(), 0)
     self.assertEqual(terminal.text, "v\r\n")
     for command in ("import", "export"):
       terminal = self.start(command)
       self.assertEqual(terminal.exit_code(), 64)
+
+  def test_a_value_cannot_control_the_terminal(self):
+    value = os.path.join(self.home, "value")
+    with open(value, "wb") as file:
+      file.write(b"two\nlines \x1b]0;title\x07")
+    self.assertEqual(self.start("put", "k", "--file", value).exit_code(), 0)
+    for command in (("get", "k"), ("gettouch", "k", "1h")):
+      terminal = self.start(*command)
+      self.assertEqual(terminal.exit_code(), 0)
+      self.assertEqual(terminal.text, "two\r\nlines \\x1b]0;title\\x07\r\n")
+      terminal = self.start(*command, "--raw")
+      self.assertEqual(terminal.exit_code(), 0)
+      self.assertEqual(terminal.text, "two\r\nlines \x1b]0;title\x07\r\n")
+    # Expect: a file gets the exact bytes.
+    answers = os.path.join(self.home, "answers")
+    self.assertEqual(self.start("get", "k", redirect={1: answers}).exit_code(), 0)
+    with open(answers, "rb") as file:
+      self.assertEqual(file.read(), b"two\nlines \x1b]0;title\x07")
 
   def test_progress_bar(self):
     lines = os.path.join(self.home, "lines")
@@ -269,7 +288,7 @@ class TerminalTest(unittest.TestCase):
     shown = terminal.expect("imported 399 pairs")
     self.assertEqual(terminal.exit_code(), 3)
     self.assertRegex(shown, r"import +[0-9]+% \|#+ +\|  [0-9]+ pairs")
-    # Expect: a message stands in a line of its own, and the bar goes away at the end.
+    # Expect: a message is on a line of its own, and the bar is removed at the end.
     self.assertIn("\r\x1b[Kkv_cli: import: line 50: the line has no tab between key and value\r\n", shown)
     self.assertIn("\r\x1b[Kimported 399 pairs", shown)
     for drawn in re.findall(r"\r(import[^\r\x1b]*)\x1b\[K", shown):
@@ -279,7 +298,7 @@ class TerminalTest(unittest.TestCase):
     after = os.path.join(self.home, "after")
     self.environment.update(CLUSTER="kv.0 0-2047;kv.1 2048-4095;kv.2", AFTER=after, COPY_LOOKS="6")
     question = re.escape("go on? [y/N] ")
-    for answer, code, text in (("n\n", 2, "nothing was done, as you did not agree"), ("\n", 2, "nothing was done"),
+    for answer, code, text in (("n\n", 2, "nothing was done: the plan was not confirmed"), ("\n", 2, "nothing was done"),
                                (CONTROL_D, 2, "nothing was done"), (CONTROL_C, 130, "interrupted: nothing was done")):
       terminal = self.start("cluster", "add", "kv.2")
       self.assertIn("kv.0 -> kv.2: 683 slots (0-682)\r\n", terminal.expect(question))
@@ -293,7 +312,7 @@ class TerminalTest(unittest.TestCase):
     terminal.send("Yes\n")
     shown = terminal.expect("done: 2 moves, 1365 slots")
     self.assertEqual(terminal.exit_code(), 0)
-    # Expect: one line that is redrawn, and what stays stands in lines of its own.
+    # Expect: one line that is redrawn, and permanent lines of their own.
     drawn = re.findall(r"\r(move 1 of 2: kv\.0 -> kv\.2  [^\r\x1b]*)\x1b\[K", shown)
     self.assertGreater(len(drawn), 2, shown)
     self.assertLess(max(len(line) for line in drawn), 60)
@@ -311,7 +330,7 @@ class TerminalTest(unittest.TestCase):
     terminal.send("y\n")
     terminal.expect("move 1 of 2: .* items")
     terminal.send(CONTROL_C)
-    terminal.expect("goes on by itself")
+    terminal.expect("continues without this command")
     terminal.expect_prompt()
     terminal.send("cluster rebalance --yes\n")
     terminal.expect("a move is under way already, and is waited for")

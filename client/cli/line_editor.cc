@@ -19,10 +19,10 @@ namespace farlook::cli {
 namespace {
 
 constexpr int kHistoryLines = 1000;
-// Longer ones are values that somebody pasted.
+// Longer lines are pasted values.
 constexpr size_t kLongestRememberedBytes = 4096;
 
-// libedit reads characters of the locale. Values here are mostly UTF-8, also where nobody configured a locale.
+// libedit reads characters of the locale. Values here are mostly UTF-8, even if no locale is configured.
 void UseUtf8() {
   setlocale(LC_CTYPE, "");
   if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0) setlocale(LC_CTYPE, "C.UTF-8");
@@ -39,7 +39,7 @@ void MakeDirectoryOf(const std::string& path) {
 
 std::string HistoryPath() {
   if (const char* path = getenv("FARLOOK_HISTORY"); path != nullptr) return path;
-  // A relative path is invalid there, says the specification of XDG.
+  // Relative paths are invalid there, according to the XDG specification.
   if (const char* state = getenv("XDG_STATE_HOME"); state != nullptr && state[0] == '/') {
     return absl::StrCat(state, "/farlook_history");
   }
@@ -65,8 +65,8 @@ LineEditor::LineEditor(std::string prompt, FILE* in, FILE* out, FILE* err)
   el_set(edit, EL_ADDFN, "farlook-complete", "complete a command or a flag", &LineEditor::HandleTab);
   el_set(edit, EL_BIND, "^I", "farlook-complete", nullptr);
   el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-  // While a line is edited Ctrl-C is a key like others: it abandons the line, and the session goes on. So Ctrl-Z has to
-  // be one too.
+  // While a line is edited, Ctrl-C is an ordinary key: it abandons the line, and the session continues. Then Ctrl-Z
+  // must be one too.
   el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
   el_set(edit, EL_ADDFN, "farlook-abandon", "abandon the line", &LineEditor::HandleInterrupt);
   el_set(edit, EL_BIND, "^C", "farlook-abandon", nullptr);
@@ -110,7 +110,7 @@ unsigned char LineEditor::HandleInterrupt(EditLine* edit, int) {
 }
 
 unsigned char LineEditor::HandleSuspend(EditLine*, int) {
-  raise(SIGTSTP);  // libedit's handler gives the terminal back before, and takes it again after
+  raise(SIGTSTP);  // libedit's handler restores the terminal before, and takes it again afterwards
   return CC_REDISPLAY;
 }
 
@@ -148,7 +148,7 @@ absl::Status LineEditor::SaveHistory(const std::string& path) {
   MakeDirectoryOf(path);
   HistEvent event;
   errno = 0;
-  // libedit gives the file to its owner only.
+  // libedit makes the file accessible to its owner only.
   if (history(history_.get(), &event, H_SAVE, path.c_str()) >= 0) return absl::OkStatus();
   return absl::ErrnoToStatus(errno != 0 ? errno : EIO, absl::StrCat("cannot write the history ", path));
 }

@@ -13,12 +13,13 @@
 
 namespace farlook::cli {
 
-// Where the history of sessions is kept; empty: nowhere. FARLOOK_HISTORY names another file, or none if it is empty.
+// Returns the file for the history of sessions; empty: none. FARLOOK_HISTORY names another file, or none if it is
+// empty.
 std::string HistoryPath();
 
 class LineEditor {
  public:
-  // `in` is a terminal, `out` too: the prompt goes there. The prompt has no control characters.
+  // `in` and `out` are terminals; the prompt is written to `out`. The prompt has no control characters.
   LineEditor(std::string prompt, FILE* in, FILE* out, FILE* err);
   ~LineEditor();
   LineEditor(const LineEditor&) = delete;
@@ -32,11 +33,11 @@ class LineEditor {
   // Without the line feed.
   Result Read(std::string* line);
 
-  // Remembers `line` for this session. Not lines that begin with a blank: so can one keep a secret out of it.
+  // Remembers `line` for this session, except lines that begin with a blank: this keeps secrets out of the history.
   void Remember(const std::string& line);
-  // The error names the file and the cause. A file that is absent is not an error.
+  // The error names the file and the cause. A missing file is no error.
   absl::Status LoadHistory(const std::string& path);
-  // Creates the directory if need be. Only the user can read the file.
+  // Creates the directory if necessary. Only the user can read the file.
   absl::Status SaveHistory(const std::string& path);
 
  private:

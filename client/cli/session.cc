@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/command.h"
-#include "client/cli/explain.h"
-#include "client/cli/input.h"
-#include "client/cli/interrupt.h"
+#include "client/cli/context/command.h"
+#include "client/cli/input/input.h"
+#include "client/cli/input/interrupt.h"
+#include "client/cli/input/words.h"
 #include "client/cli/line_editor.h"
-#include "client/cli/words.h"
-#include "kv/limits.h"
+#include "client/cli/terminal/explain.h"
+#include "kv/layout/limits.h"
 
 namespace farlook::cli {
 namespace {
@@ -26,7 +26,7 @@ bool IsQuit(const std::vector<std::string>& words) {
   return words.size() == 1 && (words[0] == "quit" || words[0] == "exit");
 }
 
-// Runs one line; nullopt if it asks to leave.
+// Runs one line; returns nullopt if it ends the session.
 std::optional<ExitCode> RunLine(const std::string& line, const Options& options, Console* console, Runner* runner) {
   const absl::StatusOr<std::vector<std::string>> words = SplitWords(line);
   if (!words.ok()) {
@@ -67,7 +67,7 @@ ExitCode RunBatch(const Options& options, Console* console, StoreSource source) 
     if (!code.has_value()) return worst;
     worst = Worst(worst, *code);
     if (runner.server_gone()) {
-      console->Error("the session ends here: without the server, the rest could not succeed");
+      console->Error("the session ends: the connection to the server is lost");
       return worst;
     }
     if (!console->out().status().ok()) return worst;
@@ -82,7 +82,7 @@ ExitCode RunInteractive(const Options& options, Console* console, StoreSource so
     return store.status().code() == absl::StatusCode::kInvalidArgument ? ExitCode::kUsage : ExitCode::kError;
   }
   console->set_prefix("");
-  // Where the answers go to a file, the prompt must not.
+  // If the results go to a file, the prompt must not.
   FILE* const terminal = console->out().is_terminal() ? stdout : stderr;
   LineEditor editor("farlook> ", stdin, terminal, stderr);
   const std::string history = options.history ? HistoryPath() : "";

@@ -17,7 +17,7 @@ def main(address):
         users = numpy.random.default_rng(1).standard_normal((1_000, FEATURES), dtype=numpy.float32)
         client.put_many([f"user:{number}" for number in range(len(users))], users)
 
-        # What a request needs: its candidates as one batch for the model, without a copy between. One is not known.
+        # One request: its candidates as one batch for the model, without a copy. One of them is unknown.
         wanted = [7, 999, 5_000, 42]
         batch = numpy.zeros((len(wanted), FEATURES), dtype=numpy.float32)
         known = client.get_rows([f"user:{number}" for number in wanted], batch)
@@ -28,4 +28,6 @@ def main(address):
         print(f"{sum(map(bool, known))} of {len(wanted)} users are known")
 
 
+if len(sys.argv) != 2:
+    sys.exit("usage: feature_store.py ADDRESS, as shm:///run/farlook/kv")
 main(sys.argv[1])

@@ -1,6 +1,7 @@
-/* Sessions of a web service: eight threads log users in, look sessions up, and let those expire that nobody uses.
+/* Sessions of a web service: eight threads log users in, look sessions up, and let unused ones expire.
  *
- *   session_store ADDRESS */
+ *   session_store ADDRESS
+ */
 #include <farlook.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,12 +16,12 @@ static int failed(const char* what) {
   return -1;
 }
 
-/* A thread has a client of its own. Returns how many of its sessions were found, or -1. */
+/* Each thread has its own client. Returns how many of its sessions were found, or -1. */
 static int serve(int thread) {
   farlook_client* client;
   if (farlook_connect(address, NULL, &client) != FARLOOK_OK) return failed("connect");
   farlook_options* log_in = farlook_options_new();
-  farlook_options_set(log_in, "if_absent", 1); /* nobody takes over a session that is there */
+  farlook_options_set(log_in, "if_absent", 1); /* an existing session is not taken over */
   farlook_options_set(log_in, "ttl_ms", kLivesMs);
   farlook_value* session = farlook_value_new();
   int found = 0;
@@ -30,7 +31,7 @@ static int serve(int thread) {
     const size_t bytes = (size_t)snprintf(value, sizeof value, "{\"user\": %d}", user);
     if (farlook_put(client, key, key_bytes, value, bytes, log_in, NULL) != FARLOOK_OK) return failed("log in");
     if (farlook_put(client, key, key_bytes, value, bytes, log_in, NULL) != FARLOOK_ALREADY_EXISTS) return failed(key);
-    /* Each use has it live for longer. */
+    /* Each use extends its life. */
     if (farlook_get_and_touch(client, key, key_bytes, kLivesMs, NULL, session) != FARLOOK_OK) return failed("use");
     found += farlook_value_bytes(session) == bytes && memcmp(farlook_value_data(session), value, bytes) == 0;
     /* Every second one will not be used again. */
@@ -60,7 +61,7 @@ static void* run(void* thread) {
 int main(int argc, char** argv) {
   pthread_t threads[kThreads];
   int results[kThreads], sum = 0;
-  if (argc != 2) return 2;
+  if (argc != 2) return fprintf(stderr, "usage: session_store ADDRESS, as shm:///run/farlook/kv\n"), 2;
   address = argv[1];
   for (int i = 0; i < kThreads; ++i) {
     results[i] = i;

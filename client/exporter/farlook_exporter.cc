@@ -1,32 +1,31 @@
-// Serves a server's figures to Prometheus. See "Metrics" in docs/operations.md, and in docs/design-notes.md why this is
-// a process of its own.
+// Serves a server's statistics to Prometheus. See "Metrics" in docs/operations.md. docs/design-notes.md explains why
+// this is a separate process.
 
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "base/nearest.h"
+#include "base/command_line.h"
 #include "client/exporter/http_server.h"
 #include "client/exporter/scraper.h"
 #include "farlook/version.h"
 
 ABSL_FLAG(std::string, address, "", "of the server; default: the environment variable FARLOOK_ADDRESS");
-ABSL_FLAG(std::string, listen, "127.0.0.1:9560", "HOST:PORT where Prometheus comes, HOST in numbers; port 0: any");
+ABSL_FLAG(std::string, listen, "127.0.0.1:9560", "HOST:PORT for Prometheus, HOST as a numeric address; port 0: any");
 ABSL_FLAG(absl::Duration, timeout, absl::Seconds(1), "how long the server may take to answer");
 
 namespace farlook::exporter {
@@ -36,7 +35,7 @@ constexpr char kUsage[] = R"(farlook_exporter serves the figures of a kv_server 
 
   farlook_exporter --address=shm:///run/farlook/kv --listen=127.0.0.1:9560
 
-  /metrics  the figures; farlook_up 0 where the server does not answer
+  /metrics  the figures; farlook_up is 0 if the server does not answer
   /healthz  ready (status 200); starting, draining or down, and why (status 503)
 )";
 
@@ -50,31 +49,17 @@ HttpPage PageAt(absl::string_view path, Scraper& scraper) {
     page.text = scraper.Health(&state);
     page.status = state == State::kReady ? 200 : 503;
   } else {
-    page.text = "/metrics and /healthz are here\n";
+    page.text = "use /metrics or /healthz\n";
     page.status = 404;
   }
   return page;
 }
 
-// What is wrong with the command line, before absl looks at the values; empty if nothing.
-std::string WrongFlag(int argc, char** argv) {
-  static constexpr absl::string_view kNames[] = {"address", "listen", "timeout", "help", "version", "flagfile"};
-  for (int i = 1; i < argc; ++i) {
-    absl::string_view name = argv[i];
-    if (!absl::ConsumePrefix(&name, "-")) continue;
-    absl::ConsumePrefix(&name, "-");
-    const bool has_value = name.find('=') != absl::string_view::npos;
-    name = name.substr(0, name.find('='));
-    if (name == "help" || name == "version") continue;  // absl's own, which it finds only while it parses
-    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
-    if (flag == nullptr) {
-      const absl::string_view nearest = Nearest(name, kNames);
-      return absl::StrCat("unknown flag --", name, nearest.empty() ? "" : ": did you mean --", nearest,
-                          nearest.empty() ? "" : "?", "; see farlook_exporter --help");
-    }
-    if (!has_value && !flag->IsOfType<bool>()) ++i;  // the next word is its value
-  }
-  return "";
+// Returns true for --help and --version, which are flags of Abseil.
+bool AsksForHelp(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](absl::string_view word) {
+    return absl::ConsumePrefix(&word, "-") && (absl::ConsumePrefix(&word, "-"), word == "help" || word == "version");
+  });
 }
 
 int Main(int argc, char** argv) {
@@ -82,12 +67,11 @@ int Main(int argc, char** argv) {
   absl::FlagsUsageConfig usage;
   usage.version_string = [] { return std::string("farlook_exporter " FARLOOK_VERSION "\n"); };
   absl::SetFlagsUsageConfig(usage);
-  if (const std::string wrong = WrongFlag(argc, argv); !wrong.empty()) {
-    std::fprintf(stderr, "farlook_exporter: %s\n", wrong.c_str());
-    return 1;
-  }
-  if (const std::vector<char*> words = absl::ParseCommandLine(argc, argv); words.size() > 1) {
-    std::fprintf(stderr, "farlook_exporter: takes flags only, which begin with --, not %s\n", words[1]);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (AsksForHelp(words)) absl::ParseCommandLine(argc, argv);  // does not return
+  if (absl::Status status = ParseCommandLine("farlook_exporter", words, {"address", "listen", "timeout"});
+      !status.ok()) {
+    std::fprintf(stderr, "farlook_exporter: %s\n", std::string(status.message()).c_str());
     return 1;
   }
   std::string address = absl::GetFlag(FLAGS_address);
@@ -95,17 +79,23 @@ int Main(int argc, char** argv) {
     address = from_environment;
   }
   if (address.empty()) {
-    std::fprintf(stderr, "farlook_exporter: no server: say --address=shm:///run/farlook/kv, or set FARLOOK_ADDRESS\n");
+    std::fprintf(stderr, "farlook_exporter: no server: set --address=shm:///run/farlook/kv, or set FARLOOK_ADDRESS\n");
+    return 1;
+  }
+  const absl::Duration timeout = absl::GetFlag(FLAGS_timeout);
+  if (timeout < absl::Milliseconds(1) || timeout > absl::Hours(1)) {
+    std::fprintf(stderr, "farlook_exporter: --timeout must be from 1ms to 1h\n");
     return 1;
   }
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   sigprocmask(SIG_BLOCK, &signals, nullptr);  // before there are threads, which inherit it
 
-  Scraper scraper(address, absl::ToInt64Milliseconds(absl::GetFlag(FLAGS_timeout)));
+  Scraper scraper(address, absl::ToInt64Milliseconds(timeout));
   auto server =
       HttpServer::Start(absl::GetFlag(FLAGS_listen), [&](absl::string_view path) { return PageAt(path, scraper); });
   if (!server.ok()) {

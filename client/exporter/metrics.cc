@@ -21,16 +21,18 @@ constexpr double kNs = 1e-9;
 constexpr double kUs = 1e-6;
 constexpr double kMs = 1e-3;
 
-// One figure of the server, and which sample it is.
+// A figure of the server, and its sample.
 struct Sample {
   absl::string_view figure;
   absl::string_view metric;  // without farlook_
   absl::string_view labels;
   double scale = 1;
 };
-// Samples of one metric stand together.
+// Samples of one metric must be adjacent.
 constexpr Sample kSamples[] = {
     {"uptime_s", "uptime_seconds", ""},
+    {"restart_ms", "restart_seconds", "", kMs},
+    {"restarted_keys", "restarted_keys", ""},
     {"cpu_user_s", "cpu_seconds_total", "mode=\"user\""},
     {"cpu_system_s", "cpu_seconds_total", "mode=\"system\""},
     {"dropped_log_lines", "dropped_log_lines_total", ""},
@@ -39,6 +41,10 @@ constexpr Sample kSamples[] = {
     {"group_members", "group_members", ""},
     {"group_min_insync", "group_min_insync", ""},
     {"group_removed_backups", "group_removed_backups_total", ""},
+    {"group_waits_for_member", "group_waits_for_member", ""},
+    {"group_directory_away", "group_directory_away", ""},
+    {"group_lag_records", "group_lag_records", ""},
+    {"group_lag_ms", "group_lag_seconds", "", kMs},
     {"cluster_groups", "cluster_groups", ""},
     {"cluster_moves", "cluster_moves", ""},
     {"cluster_slots", "cluster_slots", ""},
@@ -86,7 +92,7 @@ constexpr Sample kSamples[] = {
     {"kept_sessions", "kept_sessions", ""},
     {"kept_bytes", "kept_bytes", ""},
     {"message_bytes", "message_bytes", ""},
-    {"deaf_connections", "deaf_connections", ""},
+    {"paused_connections", "paused_connections", ""},
     {"accepted", "accepted_connections_total", ""},
     {"resumed", "resumed_sessions_total", ""},
     {"refused_resumptions", "refused_resumptions_total", ""},
@@ -121,8 +127,8 @@ constexpr Sample kSamples[] = {
     {"run_eviction_age_ms", "eviction_age_seconds", "kind=\"run\"", kMs},
     {"ghost_hits", "ghost_hits_total", ""},
     {"eviction_bytes", "eviction_bytes", ""},
-    {"told_gets", "told_gets_total", ""},
-    {"told_hits", "told_hits_total", ""},
+    {"reported_gets", "reported_gets_total", ""},
+    {"reported_hits", "reported_hits_total", ""},
     {"touches", "touches_total", ""},
     {"ignored_touches", "ignored_touches_total", ""},
     {"touch_sample", "touch_sample", ""},
@@ -130,7 +136,7 @@ constexpr Sample kSamples[] = {
     {"client_gets", "client_gets_total", ""},
     {"client_hits", "client_hits_total", ""},
     {"client_gets_per_s", "client_gets_per_second", ""},
-    {"telling_clients", "telling_clients", ""},
+    {"reporting_clients", "reporting_clients", ""},
     {"clipped_figures", "clipped_figures_total", ""},
     {"get_p50_ns", "client_get_latency_seconds", "share=\"0.5\"", kNs},
     {"get_p99_ns", "client_get_latency_seconds", "share=\"0.99\"", kNs},
@@ -141,12 +147,12 @@ constexpr Sample kSamples[] = {
     {"cut_pulls", "cut_pulls_total", ""},
 };
 
-// Figures that are labels of farlook_build_info, or of which a histogram tells more.
-constexpr absl::string_view kTold[] = {"version",     "incarnation", "addresses",    "huge_pages",
-                                       "numa_node",   "partitions",  "window",       "lock_holds",
-                                       "lock_p50_ns", "lock_p99_ns", "lock_p999_ns", "lock_hold_sum_ns"};
+// Figures that are labels of farlook_build_info, or whose information a histogram contains.
+constexpr absl::string_view kNoMetrics[] = {
+    "version",    "incarnation", "addresses",   "huge_pages",   "numa_node",        "partitions",  "window",
+    "lock_holds", "lock_p50_ns", "lock_p99_ns", "lock_p999_ns", "lock_hold_sum_ns", "restart_kind"};
 
-// Metrics whose figures have a part of their name for a label: requests_put.
+// Metrics whose figures contain a label in their name: requests_put.
 struct Family {
   absl::string_view prefix;
   absl::string_view metric;
@@ -159,9 +165,11 @@ constexpr absl::string_view kHandling = "handling_";
 
 const std::map<absl::string_view, absl::string_view>& Helps() {
   static const auto* const helps = new std::map<absl::string_view, absl::string_view>{
-      {"uptime_seconds", "Since the server was started: a restart begins empty."},
+      {"uptime_seconds", "Since the server was started: a restart begins empty, unless there are restarted keys."},
+      {"restart_seconds", "Time that it took to continue the table of a former server."},
+      {"restarted_keys", "Keys of a former server that were there after the start (--memory_file)."},
       {"cpu_seconds_total", "Processor time of the server. Clients' reads take none."},
-      {"dropped_log_lines_total", "Log lines that found no room, since nobody read the log."},
+      {"dropped_log_lines_total", "Log lines that were dropped because the log was not read."},
       {"served_reads_total", "READs of clients that the server answered itself, as over tcp."},
       {"served_read_bytes_total", "Bytes that these READs fetched."},
       {"served_read_cpu_seconds_total", "Processor time of the threads that answer them."},
@@ -169,7 +177,11 @@ const std::map<absl::string_view, absl::string_view>& Helps() {
       {"group_members", "Members that its group has."},
       {"group_min_insync", "With fewer members than this no write is acknowledged."},
       {"group_removed_backups_total", "Backups that this server, as primary, removed: gone, or not accepting."},
-      {"cluster_groups", "Groups of the cluster of which its group is one."},
+      {"group_waits_for_member", "1: reads and writes wait for a silent member, which is needed for --min_insync."},
+      {"group_directory_away", "1: the directory of its group does not answer, or has lost the group's record."},
+      {"group_lag_records", "Records that the backup that lacks most has yet to accept."},
+      {"group_lag_seconds", "For how long a backup has not accepted what there was when it last had everything."},
+      {"cluster_groups", "Groups of its group's cluster."},
       {"cluster_moves", "Moves of slots from its group, or to it, that are under way."},
       {"cluster_slots", "Slots of the cluster that are its group's, of 4,096."},
       {"draining", "1: it was asked to end, and lets its clients finish."},
@@ -207,7 +219,7 @@ const std::map<absl::string_view, absl::string_view>& Helps() {
       {"sessions", "Sessions at present, with and without a connection."},
       {"kept_bytes", "Replies that clients do not take, and writes that wait."},
       {"message_bytes", "Registered memory for messages."},
-      {"deaf_connections", "Connections that are not listened to, since the most is kept for them."},
+      {"paused_connections", "Connections that are not read from until their client takes its replies."},
       {"kept_sessions", "Sessions without a connection, kept to be resumed."},
       {"accepted_connections_total", "Connections that were accepted."},
       {"resumed_sessions_total", "Connections that went on with a session."},
@@ -215,13 +227,13 @@ const std::map<absl::string_view, absl::string_view>& Helps() {
       {"refused_clients_total", "Clients that were turned away, at their connection or at their first message."},
       {"dropped_clients_total", "Connections that the server ended since the client broke the protocol."},
       {"impatient_drops_total", "Connections that did not acknowledge deleted counters in time."},
-      {"silent_drops_total", "Connections that did not say who they are in time."},
+      {"silent_drops_total", "Connections that sent no hello, or did not authenticate, in time."},
       {"counters", "Counters that are present."},
       {"cells", "Counters that there is memory for."},
       {"cells_free", "Counters that can still be made."},
       {"cells_quarantined", "Cells of deleted counters, not to be used yet."},
       {"cell_holders", "Connections that may know cells."},
-      {"clients_within_atomics", "Clients that are gone, and whose process stands within an atomic."},
+      {"clients_within_atomics", "Clients that are gone while their process is stopped within an atomic."},
       {"resent_requests_total", "Requests that were answered from memory or under way already."},
       {"held_writes_total", "Writes that waited for an earlier one to their key."},
       {"waits_for_room_total", "Writes for which room had to be made in steps."},
@@ -235,17 +247,17 @@ const std::map<absl::string_view, absl::string_view>& Helps() {
       {"eviction_age_seconds", "How long the last of them had not been used, about."},
       {"ghost_hits_total", "Refills of keys that had been evicted soon after they came."},
       {"eviction_bytes", "Memory of the process in which a cache chooses what to evict."},
-      {"told_gets_total", "Gets that clients of a cache told of."},
-      {"told_hits_total", "Those that found their key."},
-      {"touches_total", "Places of hits that clients told of, of items that may be evicted."},
+      {"reported_gets_total", "Gets that clients of a cache reported."},
+      {"reported_hits_total", "Those that found their key."},
+      {"touches_total", "Reported locations of hits, of items that may be evicted."},
       {"ignored_touches_total",
        "Those that led to nothing which may be evicted, or were more than there was time for."},
-      {"touch_sample", "Clients tell of one hit in so many; 0: of none."},
-      {"wants_client_figures", "1: the server asks clients to tell of their gets (--client_figures)."},
-      {"client_gets_total", "Gets that clients told of, which the server does not see."},
+      {"touch_sample", "N: clients report one hit in N; 0: none."},
+      {"wants_client_figures", "1: the server asks clients to report their gets (--client_figures)."},
+      {"client_gets_total", "Gets that clients reported, which the server does not see."},
       {"client_hits_total", "Those that found their key."},
-      {"client_gets_per_second", "Gets of the clients that are there, as each said last."},
-      {"telling_clients", "Clients that told of their gets in the last half minute."},
+      {"client_gets_per_second", "Gets of connected clients, from the last report of each."},
+      {"reporting_clients", "Clients that reported their gets in the last 35 s."},
       {"clipped_figures_total", "Messages of clients that claim more than a client can do."},
       {"client_get_latency_seconds", "The share of these clients' gets that took no longer."},
       {"pulls_total", "Long values that the server began to READ from clients."},
@@ -260,7 +272,7 @@ const std::map<absl::string_view, absl::string_view>& Helps() {
   return *helps;
 }
 
-// Metrics as they are written: one after the other, each with its head.
+// Formats metrics, one after the other, each with its head.
 class Page {
  public:
   void Add(absl::string_view metric, absl::string_view labels, double value) {
@@ -292,7 +304,8 @@ void AddBuildInfo(const Figures& figures, std::string* text) {
                   "# TYPE farlook_build_info gauge\nfarlook_build_info{", labels, "} 1\n");
 }
 
-// One histogram of a metric: `name`_below_N_ns says how many were shorter, `count` and `sum` are names too.
+// Adds one histogram of a metric. `name`_below_N_ns: the number of shorter durations; `count_name` and `sum_name` are
+// names of figures.
 void AddHistogram(const Figures& figures, absl::string_view name, absl::string_view count_name,
                   absl::string_view sum_name, absl::string_view metric, absl::string_view labels, std::string* text) {
   const auto count = figures.find(count_name);
@@ -324,7 +337,7 @@ void AddLockHolds(const Figures& figures, std::string* text) {
   AddHistogram(figures, "lock_holds", "lock_holds", "lock_hold_sum_ns", "lock_hold_seconds", "", text);
 }
 
-// Of each type of which there were any.
+// Adds a histogram for each type with requests.
 void AddHandling(const Figures& figures, std::string* text) {
   bool first = true;
   for (auto it = figures.lower_bound(kHandling); it != figures.end() && absl::StartsWith(it->first, kHandling); ++it) {
@@ -381,7 +394,7 @@ std::string ToMetrics(absl::string_view stats) {
 }
 
 bool IsKnownFigure(absl::string_view name) {
-  if (std::find(std::begin(kTold), std::end(kTold), name) != std::end(kTold)) return true;
+  if (std::find(std::begin(kNoMetrics), std::end(kNoMetrics), name) != std::end(kNoMetrics)) return true;
   if (absl::StartsWith(name, "lock_holds_below_") || absl::StartsWith(name, kHandling)) return true;
   if (std::any_of(std::begin(kFamilies), std::end(kFamilies),
                   [name](const Family& family) { return absl::StartsWith(name, family.prefix); })) {

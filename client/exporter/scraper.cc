@@ -5,14 +5,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/steady_time.h"
 #include "client/exporter/metrics.h"
 #include "farlook/options.h"
 
 namespace farlook::exporter {
 
-// The status of a Connect or a call has no field for it; the words are the server's (server/shared.h,
-// server/server.cc). A server that is to end answers those who are in until it has let them go.
+// The status of a Connect or a call has no field for the state; the texts are the server's (server/executor/shared.h,
+// server/daemon/server.cc). A server that is shutting down answers connected clients until it has closed their
+// connections.
 State StateOf(const absl::Status& status, absl::string_view stats) {
   if (status.ok()) return absl::StrContains(stats, "\ndraining 1\n") ? State::kDraining : State::kReady;
   if (absl::StrContains(status.message(), "is starting")) return State::kStarting;
@@ -39,6 +40,7 @@ absl::Status Scraper::Ask() {
     ClientOptions options;
     options.timeout_ms = timeout_ms_;
     options.read_only = true;
+    options.as_operator = true;  // a full server is not down
     options.mirror_bytes = 0;
     options.counter_cache_bytes = 0;
     absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(address_, options);
@@ -49,7 +51,7 @@ absl::Status Scraper::Ask() {
   call.timeout_ms = timeout_ms_;
   absl::StatusOr<std::string> stats = client_->ServerStats(call);
   if (!stats.ok()) {
-    client_.reset();  // the next look says why nobody can connect
+    client_.reset();  // the next look shows why connecting fails
     return stats.status();
   }
   stats_ = *std::move(stats);
@@ -57,11 +59,11 @@ absl::Status Scraper::Ask() {
 }
 
 void Scraper::Look() {
-  const absl::Time now = absl::Now();
-  if (now < looked_ + absl::Milliseconds(kFreshMs) && now >= looked_) return;
+  const absl::Time now = SteadyNow();
+  if (now < looked_ + absl::Milliseconds(kFreshMs)) return;
   status_ = Ask();
   state_ = StateOf(status_, stats_);
-  looked_ = absl::Now();
+  looked_ = SteadyNow();
   took_ = looked_ - now;
 }
 

@@ -1,7 +1,6 @@
-// Asks a server for its figures when somebody scrapes them.
+// Requests a server's statistics when they are scraped.
 //
-// Whoever scrapes, and however often, costs the server one stat request in kFreshMs at most: what came of it is kept
-// for that long.
+// The server gets at most one stat request in kFreshMs, however many callers scrape: the result is kept for that time.
 #ifndef FARLOOK_CLIENT_EXPORTER_SCRAPER_H_
 #define FARLOOK_CLIENT_EXPORTER_SCRAPER_H_
 
@@ -18,10 +17,10 @@
 
 namespace farlook::exporter {
 
-// What a server that gave this answer, or none, is doing; `stats`: its figures, if it gave them.
+// Returns the state of a server with this status of a request; `stats`: its statistics, if it sent them.
 enum class State : uint8_t { kReady, kStarting, kDraining, kDown };
 State StateOf(const absl::Status& status, absl::string_view stats);
-// "ready", "starting", "draining", "down".
+// Returns "ready", "starting", "draining" or "down".
 absl::string_view StateName(State state);
 
 // Thread safety: any thread. A call waits for at most twice `timeout_ms`, and for the calls before it.
@@ -31,9 +30,9 @@ class Scraper {
 
   Scraper(std::string address, int64_t timeout_ms) : address_(std::move(address)), timeout_ms_(timeout_ms) {}
 
-  // The page of /metrics. It says farlook_up 0 where the server does not answer.
+  // Returns the page of /metrics. It contains farlook_up 0 if the server does not answer.
   std::string Metrics() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The page of /healthz: the state, and why.
+  // Returns the page of /healthz: the state, and the reason.
   std::string Health(State* state) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -6,16 +6,18 @@
         client.put("key", b"value", ttl_ms=60_000)
         client.get("key")
 
-Keys and values are bytes, anything with a buffer (memoryview, arrays of numpy; of a torch tensor on the CPU its
-.numpy(), which shares its memory), or str as UTF-8; what is read is bytes, or goes into a buffer. To get(), its kin,
-exists(), delete(), touch(), persist() and batches a key that is absent is None, or False, and no error; ttl(),
-put(if_present=True) or with if_version, and counters raise NotFound. Every error is a farlook.Error. Options are given
-by name: those of the C library (farlook.h), timeout_ms of every call among them; None is an option that is not given,
-and of if_absent, if_present and if_version one may be given.
+Keys and values are bytes, any object with a buffer (memoryview, numpy arrays; for a torch tensor on the CPU its
+.numpy(), which shares its memory), or str as UTF-8. Results are bytes, or go into a buffer. An absent key is None or
+False, and no error, for get() and its variants, exists(), delete(), touch(), persist() and batches. ttl(), put() with
+if_present or if_version, and counters raise NotFound. Every error is a farlook.Error. Options are given by name: those
+of the C library (farlook.h), including timeout_ms of every call; None means that an option is not given. At most one of
+if_absent, if_present and if_version may be given. No item has the version 0: if_version=0 raises Aborted.
 
-A client may be used by many threads, which take turns: while one waits for the server, others run Python. For work at the
-same time connect a client for each. After os.fork() connect again; in the child the parent's client raises
-FailedPrecondition.
+A client may be used by many threads, which take turns: while one waits for the server, others run Python, and use the
+client. The timeout of a call includes the wait for its turn. For concurrent work connect a client for each thread.
+Signals are handled while a call waits, also in connect(): KeyboardInterrupt ends it, and a handler may use the client,
+but not close it. The outcome of a put that was ended in this way is unknown. After os.fork() connect again; in the
+child the parent's client raises FailedPrecondition.
 """
 
 from farlook import _farlook
@@ -44,11 +46,14 @@ class Client(_farlook.Client):
     def __exit__(self, *error):
         self.close()
 
-    def server_stats(self, **options):
-        """The server's figures (docs/operations.md), as text by name."""
-        return _figures(self.server_stats_text(**options))
+    def server_stats(self, *, timeout_ms=None):
+        """Returns the server's statistics (docs/operations.md), as text by name."""
+        return _figures(self.server_stats_text(timeout_ms=timeout_ms))
 
 
 def connect(address, **options):
-    """Connects to "shm:///path" or "rdma://host:port"."""
+    """Connects to the server at an address: "shm:///path", "rdma://host:port", "tcp://host:port", "auto://host:port"."""
     return Client.connect(address, **options)
+
+
+connect.__wrapped__ = Client.connect  # help() shows its options

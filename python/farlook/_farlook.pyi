@@ -1,4 +1,4 @@
-# The module in C, which only the package itself uses: what users see is in __init__.pyi.
+# The module in C, which only the package itself uses. The interface for users is in __init__.pyi.
 from typing import Any
 
 version: str

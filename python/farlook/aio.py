@@ -6,11 +6,15 @@
         await client.put("key", b"value")
         first, second = await asyncio.gather(client.get("key"), client.get("other"))
 
-A call starts its operation at once and returns a future, so that calls that are made one after the other are under way
-together. Calls, keys, values, options and errors are farlook.Client's. A value that is put, or a buffer that is read into, may not
-change until the future is done: one that is cancelled leaves its operation under way, to its end or its deadline.
+Calls are coroutines for asyncio.create_task(), gather(), wait_for(), TaskGroup and the like. Concurrent calls are in
+flight together. Calls of one client begin in the order in which their tasks begin. For many keys a batch, such as
+get_many(), costs a fraction of single calls: it is one future. Calls, keys, values, options and errors are those of
+farlook.Client.
 
-A client belongs to the event loop in which it was connected; its descriptor wakes that loop, and no thread does.
+A value that is put, or a buffer that is read into, must not change until the call has ended. The operation of a cancelled
+call continues to its end or its deadline; the client holds its value until then.
+
+A client belongs to the event loop in which it was connected. Its descriptor wakes that loop; there is no thread.
 """
 
 import asyncio
@@ -18,11 +22,13 @@ import collections.abc
 import functools
 import itertools
 from types import TracebackType
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
-from farlook import Cancelled, Error, InvalidArgument, _farlook, _figures
+from farlook import Cancelled, Error, _farlook, _figures
 
 __all__ = ["Client", "connect"]
+
+_Result = TypeVar("_Result")
 
 
 class Client:
@@ -34,7 +40,7 @@ class Client:
         self._fd: int = client._fd()
         self._tokens = itertools.count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._turn: Optional[asyncio.Handle] = None  # the next look, when it is soon
+        self._turn: Optional[asyncio.Handle] = None  # the next look, if it is soon
         self._timer: Optional[asyncio.TimerHandle] = None
         self._reads = False  # the loop waits for the descriptor
 
@@ -46,30 +52,33 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Gives up what is under way, which raises Cancelled. Once more does nothing."""
+        """Abandons operations in flight, which raise Cancelled. Calling it again does nothing."""
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
         self._client.close()
         self._fail_all(Cancelled("the client was closed"))
 
-    # ---- What goes on beneath.
+    # ---- Internals.
 
-    def _begin(self, kind: str, *args: Any, **options: Any) -> "asyncio.Future[Any]":
-        future = self._loop.create_future()
+    def _begin(self, kind: str, *args: Any, **options: Any) -> "asyncio.Future[_Result]":
         token = next(self._tokens)
-        try:
-            self._client._start(token, kind, *args, **options)
-        except Error as error:
-            future.set_exception(error)
-            return future
+        self._client._start(token, kind, *args, **options)
+        return self._waits_for(token)
+
+    async def _all(self, kind: str, *columns: Any, **options: Any) -> list[Any]:
+        """Runs a batch, which is one native call and has one future."""
+        token = next(self._tokens)
+        if self._client._start_many(token, kind, *columns, **options) == 0:
+            return []
+        results: list[Any] = await self._waits_for(token)
+        return results
+
+    def _waits_for(self, token: int) -> "asyncio.Future[_Result]":
+        future: "asyncio.Future[_Result]" = self._loop.create_future()
         self._waiting[token] = future
         self._look_soon()
         return future
-
-    def _all(self, kind: str, calls: list[tuple[Any, ...]], **options: Any) -> "asyncio.Future[list[Any]]":
-        """A batch, all of which is under way when this returns."""
-        return self._loop.create_task(_settled([self._begin(kind, *call, **options) for call in calls]))
 
     def _look_soon(self) -> None:
         if self._turn is None:
@@ -79,11 +88,11 @@ class Client:
         self._turn = None
         try:
             self._go_on()
-        except Error as error:  # nothing ends any more: closed, or of a process' parent, or broken
+        except Error as error:  # nothing ends any more: closed, owned by the parent process, or broken
             self._fail_all(error)
 
     def _go_on(self) -> None:
-        """Tells who waits what has ended, and sees to it that the next look comes in time."""
+        """Completes futures of operations that have ended, and schedules the next look."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -123,120 +132,123 @@ class Client:
             self._loop.remove_reader(self._fd)
             self._reads = False
 
-    # ---- The calls.
+    # ---- Calls.
 
-    def get(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[bytes]]":
-        return self._begin("get", key, timeout_ms=timeout_ms)
+    async def get(self, key: Any, *, timeout_ms: Optional[int] = None) -> Optional[bytes]:
+        return await self._begin("get", key, timeout_ms=timeout_ms)
 
-    def get_with_version(self, key: Any, *,
-                         timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[tuple[bytes, int]]]":
-        return self._begin("get_with_version", key, timeout_ms=timeout_ms)
+    async def get_with_version(self, key: Any, *,
+                               timeout_ms: Optional[int] = None) -> Optional[tuple[bytes, int]]:
+        return await self._begin("get_with_version", key, timeout_ms=timeout_ms)
 
-    def get_into(self, key: Any, buffer: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[int]]":
-        return self._begin("get_into", key, buffer, timeout_ms=timeout_ms)
+    async def get_into(self, key: Any, buffer: Any, *, timeout_ms: Optional[int] = None) -> Optional[int]:
+        return await self._begin("get_into", key, buffer, timeout_ms=timeout_ms)
 
-    def get_and_touch(self, key: Any, ttl_ms: int, *,
-                      timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[bytes]]":
-        return self._begin("get_and_touch", key, ttl_ms, timeout_ms=timeout_ms)
+    async def get_and_touch(self, key: Any, ttl_ms: int, *,
+                            timeout_ms: Optional[int] = None) -> Optional[bytes]:
+        return await self._begin("get_and_touch", key, ttl_ms, timeout_ms=timeout_ms)
 
-    def put(self, key: Any, value: Any, *, if_absent: Optional[bool] = None, if_present: Optional[bool] = None,
-            if_version: Optional[int] = None, ttl_ms: Optional[int] = None, keep_ttl: Optional[bool] = None,
-            keep: Optional[bool] = None, refill: Optional[bool] = None,
-            timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
-        return self._begin("put", key, value, if_absent=if_absent, if_present=if_present, if_version=if_version,
-                           ttl_ms=ttl_ms, keep_ttl=keep_ttl, keep=keep, refill=refill, timeout_ms=timeout_ms)
+    async def put(self, key: Any, value: Any, *, if_absent: Optional[bool] = None, if_present: Optional[bool] = None,
+                  if_version: Optional[int] = None, ttl_ms: Optional[int] = None, keep_ttl: Optional[bool] = None,
+                  keep: Optional[bool] = None, refill: Optional[bool] = None,
+                  timeout_ms: Optional[int] = None) -> int:
+        return await self._begin("put", key, value, if_absent=if_absent, if_present=if_present, if_version=if_version,
+                                 ttl_ms=ttl_ms, keep_ttl=keep_ttl, keep=keep, refill=refill, timeout_ms=timeout_ms)
 
-    def exists(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[bool]":
-        return self._begin("exists", key, timeout_ms=timeout_ms)
+    async def exists(self, key: Any, *, timeout_ms: Optional[int] = None) -> bool:
+        return await self._begin("exists", key, timeout_ms=timeout_ms)
 
-    def delete(self, key: Any, *, if_present: Optional[bool] = None, if_version: Optional[int] = None,
-               timeout_ms: Optional[int] = None) -> "asyncio.Future[bool]":
-        return self._begin("delete", key, if_present=if_present, if_version=if_version, timeout_ms=timeout_ms)
+    async def delete(self, key: Any, *, if_present: Optional[bool] = None, if_version: Optional[int] = None,
+                     timeout_ms: Optional[int] = None) -> bool:
+        return await self._begin("delete", key, if_present=if_present, if_version=if_version, timeout_ms=timeout_ms)
 
-    def touch(self, key: Any, ttl_ms: int, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[bool]":
-        return self._begin("touch", key, ttl_ms, timeout_ms=timeout_ms)
+    async def touch(self, key: Any, ttl_ms: int, *, timeout_ms: Optional[int] = None) -> bool:
+        return await self._begin("touch", key, ttl_ms, timeout_ms=timeout_ms)
 
-    def persist(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[bool]":
-        return self._begin("persist", key, timeout_ms=timeout_ms)
+    async def persist(self, key: Any, *, timeout_ms: Optional[int] = None) -> bool:
+        return await self._begin("persist", key, timeout_ms=timeout_ms)
 
-    def ttl(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[Optional[int]]":
-        return self._begin("ttl", key, timeout_ms=timeout_ms)
+    async def ttl(self, key: Any, *, timeout_ms: Optional[int] = None) -> Optional[int]:
+        return await self._begin("ttl", key, timeout_ms=timeout_ms)
 
-    def get_many(self, keys: collections.abc.Iterable[Any], *,
-                 timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[bytes]]]":
-        return self._all("get", _alone(keys), timeout_ms=timeout_ms)
+    async def get_many(self, keys: collections.abc.Iterable[Any], *,
+                       timeout_ms: Optional[int] = None) -> list[Optional[bytes]]:
+        return await self._all("get", keys, timeout_ms=timeout_ms)
 
-    def get_many_into(self, keys: collections.abc.Iterable[Any], buffers: collections.abc.Iterable[Any], *,
-                      timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[int]]]":
-        return self._all("get_into", _pairs(keys, buffers), timeout_ms=timeout_ms)
+    async def get_many_into(self, keys: collections.abc.Iterable[Any], buffers: collections.abc.Iterable[Any], *,
+                            timeout_ms: Optional[int] = None) -> list[Optional[int]]:
+        return await self._all("get_into", keys, buffers, timeout_ms=timeout_ms)
 
-    def get_rows(self, keys: collections.abc.Iterable[Any], array: Any, *,
-                 timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[bool]]]":
-        keys = list(keys)
-        shape = memoryview(array).shape or ()
-        if len(shape) < 2 or shape[0] != len(keys):
-            raise InvalidArgument("get_rows() wants an array with a row for each key")
-        return self._all("get_row", [(key, array, row) for row, key in enumerate(keys)], timeout_ms=timeout_ms)
+    async def get_rows(self, keys: collections.abc.Iterable[Any], array: Any, *,
+                       timeout_ms: Optional[int] = None) -> list[Optional[bool]]:
+        return await self._all("get_row", keys, array, timeout_ms=timeout_ms)
 
-    def put_many(self, keys: collections.abc.Iterable[Any], values: collections.abc.Iterable[Any], *,
-                 if_absent: Optional[bool] = None, if_present: Optional[bool] = None, ttl_ms: Optional[int] = None,
-                 keep_ttl: Optional[bool] = None, keep: Optional[bool] = None, refill: Optional[bool] = None,
-                 timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[int]]]":
-        return self._all("put_if_there", _pairs(keys, values), if_absent=if_absent, if_present=if_present,
-                         ttl_ms=ttl_ms, keep_ttl=keep_ttl, keep=keep, refill=refill, timeout_ms=timeout_ms)
+    async def put_many(self, keys: collections.abc.Iterable[Any], values: collections.abc.Iterable[Any], *,
+                       if_absent: Optional[bool] = None, if_present: Optional[bool] = None,
+                       if_version: Optional[int] = None, ttl_ms: Optional[int] = None, keep_ttl: Optional[bool] = None,
+                       keep: Optional[bool] = None, refill: Optional[bool] = None,
+                       timeout_ms: Optional[int] = None) -> list[Optional[int]]:
+        return await self._all("put_if_there", keys, values, if_absent=if_absent, if_present=if_present,
+                               if_version=if_version, ttl_ms=ttl_ms, keep_ttl=keep_ttl, keep=keep, refill=refill, timeout_ms=timeout_ms)
 
-    def delete_many(self, keys: collections.abc.Iterable[Any], *,
-                    timeout_ms: Optional[int] = None) -> "asyncio.Future[list[bool]]":
-        return self._all("delete", _alone(keys), timeout_ms=timeout_ms)
+    async def delete_many(self, keys: collections.abc.Iterable[Any], *, if_present: Optional[bool] = None,
+                          if_version: Optional[int] = None,
+                          timeout_ms: Optional[int] = None) -> list[bool]:
+        return await self._all("delete", keys, if_present=if_present, if_version=if_version, timeout_ms=timeout_ms)
 
-    def exists_many(self, keys: collections.abc.Iterable[Any], *,
-                    timeout_ms: Optional[int] = None) -> "asyncio.Future[list[bool]]":
-        return self._all("exists", _alone(keys), timeout_ms=timeout_ms)
+    async def exists_many(self, keys: collections.abc.Iterable[Any], *,
+                          timeout_ms: Optional[int] = None) -> list[bool]:
+        return await self._all("exists", keys, timeout_ms=timeout_ms)
 
-    def touch_many(self, keys: collections.abc.Iterable[Any], ttl_ms: int, *,
-                   timeout_ms: Optional[int] = None) -> "asyncio.Future[list[bool]]":
-        return self._all("touch", [(key, ttl_ms) for (key,) in _alone(keys)], timeout_ms=timeout_ms)
+    async def touch_many(self, keys: collections.abc.Iterable[Any], ttl_ms: int, *,
+                         timeout_ms: Optional[int] = None) -> list[bool]:
+        return await self._all("touch", keys, ttl_ms, timeout_ms=timeout_ms)
 
-    def create_counter(self, key: Any, initial: int = 0, *, ttl_ms: Optional[int] = None,
-                       exactly_once: Optional[bool] = None, timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
-        return self._begin("create_counter", key, initial, ttl_ms=ttl_ms, exactly_once=exactly_once,
-                           timeout_ms=timeout_ms)
+    async def create_counter(self, key: Any, initial: int = 0, *, ttl_ms: Optional[int] = None,
+                             exactly_once: Optional[bool] = None, timeout_ms: Optional[int] = None) -> int:
+        return await self._begin("create_counter", key, initial, ttl_ms=ttl_ms, exactly_once=exactly_once,
+                                 timeout_ms=timeout_ms)
 
-    def fetch_add(self, key: Any, delta: int, *, exactly_once: Optional[bool] = None,
-                  timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
-        return self._begin("fetch_add", key, delta, exactly_once=exactly_once, timeout_ms=timeout_ms)
+    async def fetch_add(self, key: Any, delta: int, *, create: Optional[bool] = None, initial: Optional[int] = None,
+                        ttl_ms: Optional[int] = None, exactly_once: Optional[bool] = None,
+                        timeout_ms: Optional[int] = None) -> int:
+        return await self._begin("fetch_add", key, delta, create=create, initial=initial, ttl_ms=ttl_ms,
+                                 exactly_once=exactly_once, timeout_ms=timeout_ms)
 
-    def compare_swap(self, key: Any, expected: int, desired: int, *, exactly_once: Optional[bool] = None,
-                     timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
-        return self._begin("compare_swap", key, expected, desired, exactly_once=exactly_once, timeout_ms=timeout_ms)
+    async def compare_swap(self, key: Any, expected: int, desired: int, *, exactly_once: Optional[bool] = None,
+                           timeout_ms: Optional[int] = None) -> int:
+        return await self._begin("compare_swap", key, expected, desired, exactly_once=exactly_once, timeout_ms=timeout_ms)
 
-    def read_counter(self, key: Any, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
-        return self._begin("read_counter", key, timeout_ms=timeout_ms)
+    async def read_counter(self, key: Any, *, exactly_once: Optional[bool] = None,
+                           timeout_ms: Optional[int] = None) -> int:
+        return await self._begin("read_counter", key, exactly_once=exactly_once, timeout_ms=timeout_ms)
 
-    def delete_counter(self, key: Any, *, exactly_once: Optional[bool] = None,
-                       timeout_ms: Optional[int] = None) -> "asyncio.Future[int]":
-        return self._begin("delete_counter", key, exactly_once=exactly_once, timeout_ms=timeout_ms)
+    async def delete_counter(self, key: Any, *, exactly_once: Optional[bool] = None,
+                             timeout_ms: Optional[int] = None) -> int:
+        return await self._begin("delete_counter", key, exactly_once=exactly_once, timeout_ms=timeout_ms)
 
-    def create_counter_many(self, keys: collections.abc.Iterable[Any], initials: collections.abc.Iterable[int], *,
-                            ttl_ms: Optional[int] = None, exactly_once: Optional[bool] = None,
-                            timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[int]]]":
-        return self._all("create_counter", _pairs(keys, initials), ttl_ms=ttl_ms, exactly_once=exactly_once,
-                         timeout_ms=timeout_ms)
+    async def create_counter_many(self, keys: collections.abc.Iterable[Any], initials: collections.abc.Iterable[int], *,
+                                  ttl_ms: Optional[int] = None, exactly_once: Optional[bool] = None,
+                                  timeout_ms: Optional[int] = None) -> list[Optional[int]]:
+        return await self._all("create_counter", keys, initials, ttl_ms=ttl_ms, exactly_once=exactly_once,
+                               timeout_ms=timeout_ms)
 
-    def fetch_add_many(self, keys: collections.abc.Iterable[Any], deltas: collections.abc.Iterable[int], *,
-                       exactly_once: Optional[bool] = None,
-                       timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[int]]]":
-        return self._all("fetch_add_if_there", _pairs(keys, deltas), exactly_once=exactly_once, timeout_ms=timeout_ms)
+    async def fetch_add_many(self, keys: collections.abc.Iterable[Any], deltas: collections.abc.Iterable[int], *,
+                             create: Optional[bool] = None, initial: Optional[int] = None,
+                             ttl_ms: Optional[int] = None, exactly_once: Optional[bool] = None,
+                             timeout_ms: Optional[int] = None) -> list[Optional[int]]:
+        return await self._all("fetch_add_if_there", keys, deltas, create=create, initial=initial, ttl_ms=ttl_ms,
+                               exactly_once=exactly_once, timeout_ms=timeout_ms)
 
-    def read_counter_many(self, keys: collections.abc.Iterable[Any], *,
-                          timeout_ms: Optional[int] = None) -> "asyncio.Future[list[Optional[int]]]":
-        return self._all("read_counter_if_there", _alone(keys), timeout_ms=timeout_ms)
+    async def read_counter_many(self, keys: collections.abc.Iterable[Any], *, exactly_once: Optional[bool] = None,
+                                timeout_ms: Optional[int] = None) -> list[Optional[int]]:
+        return await self._all("read_counter_if_there", keys, exactly_once=exactly_once, timeout_ms=timeout_ms)
 
-    def ping(self, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[None]":
-        return self._begin("ping", timeout_ms=timeout_ms)
+    async def ping(self, *, timeout_ms: Optional[int] = None) -> None:
+        await self._begin("ping", timeout_ms=timeout_ms)
 
-    def warm(self, *, timeout_ms: Optional[int] = None) -> "asyncio.Future[None]":
-        return self._begin("warm", timeout_ms=timeout_ms)
+    async def warm(self, *, timeout_ms: Optional[int] = None) -> None:
+        await self._begin("warm", timeout_ms=timeout_ms)
 
     async def server_stats(self, *, timeout_ms: Optional[int] = None) -> dict[str, str]:
         return _figures(await self.server_stats_text(timeout_ms=timeout_ms))
@@ -244,12 +256,19 @@ class Client:
     async def server_stats_text(self, *, timeout_ms: Optional[int] = None) -> str:
         text = ""
         while True:
-            lines, left = await self._begin("server_stats", text.count("\n"), timeout_ms=timeout_ms)
+            page: tuple[str, int] = await self._begin("server_stats", text.count("\n"), timeout_ms=timeout_ms)
+            lines, left = page
             text += lines
             if left == 0 or not lines:
                 return text
 
-    # ---- What asks nobody, and returns at once.
+    # ---- Functions that need no server, and return at once.
+
+    @property
+    def address(self) -> str:
+        """The address that the client uses; for auto:// the chosen one."""
+        address: str = self._client.address
+        return address
 
     def register(self, memory: Any, /) -> None:
         self._client.register(memory)
@@ -258,7 +277,7 @@ class Client:
         self._client.unregister(memory)
 
     def stats(self) -> dict[str, int]:
-        """The client's figures, by name."""
+        """Returns the client's figures, by name."""
         figures: dict[str, int] = self._client.stats()
         return figures
 
@@ -271,29 +290,8 @@ class Client:
         return count
 
 
-def _alone(keys: collections.abc.Iterable[Any]) -> list[tuple[Any, ...]]:
-    if isinstance(keys, (str, bytes)):
-        raise TypeError("a batch wants a sequence of keys, not one")
-    return [(key,) for key in keys]
-
-
-def _pairs(keys: collections.abc.Iterable[Any], others: collections.abc.Iterable[Any]) -> list[tuple[Any, ...]]:
-    first, second = _alone(keys), list(others)
-    if len(first) != len(second):
-        raise InvalidArgument("there are not as many of each as there are keys")
-    return [(key, other) for (key,), other in zip(first, second)]
-
-
-async def _settled(futures: list["asyncio.Future[Any]"]) -> list[Any]:
-    """Their results, once all have ended; the first error is raised."""
-    results = await asyncio.gather(*futures, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results
-
-
 async def connect(address: str, **options: Any) -> Client:
-    """Connects to "shm:///path" or "rdma://host:port", in a thread of the loop's; options are farlook.connect()'s."""
+    """Connects to an address, in a thread of the loop's executor. Address and options are those of farlook.connect().
+    """
     loop = asyncio.get_running_loop()
     return Client(await loop.run_in_executor(None, functools.partial(_farlook.Client.connect, address, **options)))

@@ -3,10 +3,10 @@
     {"type": "plugin", "module_path": "farlook.lmcache", "class_name": "Adapter",
      "adapter_params": {"address": "rdma://10.0.0.1:7471", "num_workers": 2}}
 
-docs/integrations.md shows where it sits. "native_plugin" loads a Connector; an Adapter is LMCache's own adapter over a
-Connector that knows LMCache's memory (L1), so that over rdma values are not copied on their way. Batches are shared out
-among threads, each with a client of its own; while these copy values between LMCache's memory and the server's, the
-interpreter runs others. LMCache is not needed to use a Connector.
+docs/integrations.md shows its place. "native_plugin" loads a Connector; an Adapter is LMCache's own adapter over a
+Connector. It knows LMCache's memory (L1), so that over rdma values are not copied. Batches are distributed among
+threads, each with its own client. While these copy values between LMCache's memory and the server's, the interpreter
+runs other threads. LMCache is not needed to use a Connector.
 """
 
 import collections
@@ -26,15 +26,15 @@ __all__ = ["Connector"]
 
 _log = logging.getLogger(__name__)
 
-# What mypy does not know of os.
+# Functions of os that mypy does not know.
 _os: Any = os
 
-# (future id, whether all of it was done, what was not, for each key whether it was there)
+# (future id, whether all succeeded, the error, for each key whether it was present)
 Completion = tuple[int, bool, str, Optional[list[bool]]]
 
 
 class _Batch:
-    """A batch, of which each worker does a part; the last one to end completes it."""
+    """A batch, of which each worker runs a part; the last one to end completes it."""
 
     def __init__(self, future: int, kind: str, keys: list[str], views: Optional[list[memoryview]], parts: int) -> None:
         self.future = future
@@ -47,7 +47,7 @@ class _Batch:
     def completion(self) -> Completion:
         errors = [outcome for outcome in self.outcomes if isinstance(outcome, Error)]
         there: Optional[list[bool]] = None
-        if self.kind == "get_into":  # None: absent. Another length is another value than the one that was asked for
+        if self.kind == "get_into":  # None: absent. A value of another length is not the requested one
             assert self.views is not None
             there = [not isinstance(outcome, Error) and outcome == view.nbytes
                      for outcome, view in zip(self.outcomes, self.views)]
@@ -59,9 +59,10 @@ class _Batch:
 class Connector:
     """LMCache's native connector over Farlook.
 
-    Thread safety: submit_batch_*() and drain_completions() may be called by any thread. Views stay as they are until the
-    batch is complete. A batch that is put and of which some part fails leaves nothing behind: what was written of it is
-    deleted. Errors of a batch come with its completion.
+    Thread safety: submit_batch_*() and drain_completions() may be called by any thread. Views must not change until the
+    batch is complete. A batch of puts that fails in part leaves nothing behind: the values that were written are
+    deleted, in the time that is left of timeout_ms. A batch reports its errors with its completion.
+
     """
 
     def __init__(self, address: str, num_workers: int = 2, timeout_ms: int = 5_000, **options: Any) -> None:
@@ -89,17 +90,17 @@ class Connector:
             thread.start()
 
     def event_fd(self) -> int:
-        """Readable while there are completions."""
+        """Returns a descriptor that is readable while there are completions."""
         return self._fd
 
     def register(self, memory: Any) -> None:
-        """Has values read into this memory, and pulled from it, without a copy where the transport can (rdma), until
-        close(). Raises an Error where it cannot be registered: then values are copied."""
+        """Registers memory that values are read into, and pulled from, without a copy if the transport can (rdma),
+        until close(). Raises an Error if it cannot be registered: then values are copied."""
         for worker in self._workers:
             worker.register(memory)
 
     def submit_batch_get(self, keys: list[str], memoryviews: list[memoryview]) -> int:
-        """Reads values into views of their lengths; its completion says of which keys. Others' views mean nothing."""
+        """Reads values into views of their lengths; the completion says for which keys. Other views are undefined."""
         return self._submit("get_into", keys, memoryviews)
 
     def submit_batch_set(self, keys: list[str], memoryviews: list[memoryview]) -> int:
@@ -112,7 +113,7 @@ class Connector:
         return self._submit("delete", keys, None)
 
     def drain_completions(self) -> list[Completion]:
-        """All batches that are complete since the last call: (future id, ok, error, results)."""
+        """Returns all batches that were completed since the last call: (future id, ok, error, results)."""
         with self._lock:
             if not self._closed and self._completions:
                 _os.eventfd_read(self._fd)
@@ -121,7 +122,8 @@ class Connector:
         return drained
 
     def close(self) -> None:
-        """Waits for what is under way. What nobody has begun is complete, as failed. Once more does nothing."""
+        """Waits for operations in flight. Batches that were not begun complete as failed. Calling it again does
+        nothing."""
         if self._process != os.getpid():
             return
         with self._lock:
@@ -175,7 +177,7 @@ class Connector:
     def _complete(self, batch: _Batch, worker: Worker) -> None:
         completion = batch.completion()
         if batch.kind == "put" and not completion[1]:
-            worker.run(list(_undo(batch)))
+            worker.run_in_time_left(list(_undo(batch)))
         batch.views = None
         with self._lock:
             self._completions.append(completion)
@@ -185,7 +187,7 @@ class Connector:
 
 
 def _undo(batch: _Batch) -> Any:
-    """What deletes the part of a batch that was written, or may have been."""
+    """Yields the calls that delete the part of a batch that was written, or may have been."""
     for key, outcome in zip(batch.keys, batch.outcomes):
         if isinstance(outcome, (DeadlineExceeded, Unknown)):
             yield "delete", key
@@ -197,7 +199,8 @@ def _undo(batch: _Batch) -> Any:
 
 
 def _memory_of(description: Any) -> Any:
-    """What of LMCache's memory stays where it is: of memory that grows the part that there is from the beginning."""
+    """Returns the part of LMCache's memory that does not move: if memory grows, the part that exists from the
+    beginning."""
     stable = getattr(description, "stable_registration_size", None)
     return (ctypes.c_char * (description.size if stable is None else stable)).from_address(description.ptr)
 
@@ -221,7 +224,7 @@ def _adapter() -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    # Not at import: LMCache imports this module, and a Connector does without LMCache.
+    # Not at import: LMCache imports this module, and a Connector works without LMCache.
     if name == "Adapter":
         return _adapter()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,7 +4,7 @@
     --hicache-storage-backend-extra-config '{"backend_name": "farlook", "module_path": "farlook.sglang",
         "class_name": "HiCache", "interface_v1": 1, "farlook": {"address": "rdma://10.0.0.1:7471"}}'
 
-docs/integrations.md shows where it sits. Pages are read into SGLang's host memory, and written from it, where they lie.
+docs/integrations.md shows its place. Pages are read into SGLang's host memory, and written from it, in place.
 SGLang is not needed to import it.
 """
 
@@ -13,7 +13,7 @@ import ctypes
 import importlib
 import logging
 import threading
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from farlook import AlreadyExists, DeadlineExceeded, Error, Unknown
 from farlook._worker import Worker
@@ -31,7 +31,7 @@ def _imported(module: str) -> Any:
 
 
 _sglang = _imported("sglang.srt.mem_cache.hicache_storage")
-# SGLang insists that backends inherit from this.
+# SGLang requires that backends inherit from this.
 _Storage: Any = _sglang.HiCacheStorage if _sglang is not None else object
 
 
@@ -40,8 +40,10 @@ def _memory(address: int, size: int) -> Any:
 
 
 def _memory_of(tensor: Any) -> Any:
-    """The bytes of a tensor on the CPU, which must be contiguous; numpy knows not all types that torch has."""
-    return _memory(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+    """Returns the bytes of a tensor on the CPU, which must be contiguous; numpy lacks some types of torch."""
+    memory = _memory(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+    memory.tensor = tensor  # lives as long as anything refers to its bytes
+    return memory
 
 
 class _Lane:
@@ -53,7 +55,17 @@ class _Lane:
 
     def run(self, calls: list[tuple[Any, ...]]) -> list[Any]:
         with self._lock:
-            outcomes = self._worker.run(calls)
+            return self._run(calls)
+
+    def put(self, calls: list[tuple[Any, ...]], undo: Callable[[list[Any]], list[tuple[Any, ...]]]) -> list[Any]:
+        """Like run(); then runs undo(outcomes) in the time that is left."""
+        with self._lock:
+            outcomes = self._run(calls)
+            self._worker.run_in_time_left(undo(outcomes))
+        return outcomes
+
+    def _run(self, calls: list[tuple[Any, ...]]) -> list[Any]:
+        outcomes = self._worker.run(calls)
         errors = [outcome for outcome in outcomes if isinstance(outcome, Error) and not isinstance(outcome, AlreadyExists)]
         if errors:
             _log.warning("farlook: %d of %d operations failed: %s", len(errors), len(outcomes), errors[0])
@@ -71,26 +83,33 @@ class _Lane:
 class HiCache(_Storage):
     """SGLang's HiCacheStorage over Farlook.
 
-    A page is as many values as get_page_buffer_meta() says that it has pieces (keys and values, in the layout page_first).
-    No call raises for what a server does: pages that cannot be read are not there, and those that cannot be written are
-    not counted; what was written of them is deleted.
+    With "interface_v1" a page is stored as the pieces that get_page_buffer_meta() lists (keys and values, in the layout
+    page_first); without it SGLang passes each page as one tensor, which is stored as one value. batch_exists() looks
+    for what the configured interface writes. Names contain the pool's layout: engines whose pages differ share none. No
+    call raises because of the server. A page that cannot be read counts as absent. A page that cannot be written is
+    reported as not written, and its pieces are deleted.
 
-    Thread safety: existence, reads and writes have a client each, which threads take in turns.
+    Thread safety: existence, reads and writes have a client each, which threads use in turn.
+
     """
 
     def __init__(self, storage_config: Any, kwargs: Optional[dict[str, Any]] = None) -> None:
-        options = {**((storage_config.extra_config or {}).get("farlook") or {}), **((kwargs or {}).get("farlook") or {})}
+        extra = storage_config.extra_config or {}
+        options = {**(extra.get("farlook") or {}), **((kwargs or {}).get("farlook") or {})}
         if "address" not in options:
             raise ValueError('the extra config has to have {"farlook": {"address": ...}}')
         address, prefix = options.pop("address"), options.pop("prefix", "")
         options.setdefault("timeout_ms", 5_000)
-        self._suffix = f"@{prefix}@{storage_config.model_name or ''}@{storage_config.pp_rank}/{storage_config.pp_size}"
-        # Of models with latent attention each rank has the same.
+        suffix = f"@{prefix}@{storage_config.model_name or ''}@{storage_config.pp_rank}/{storage_config.pp_size}"
+        # In models with latent attention all ranks have the same pages.
         if not storage_config.is_mla_model:
-            self._suffix += f"@{storage_config.tp_rank}/{storage_config.tp_size}"
+            suffix += f"@{storage_config.tp_rank}/{storage_config.tp_size}"
         if getattr(storage_config, "attn_cp_size", 1) > 1:
-            self._suffix += f"@cp{storage_config.attn_cp_rank}/{storage_config.attn_cp_size}"
-        self._pieces = 1  # of a page
+            suffix += f"@cp{storage_config.attn_cp_rank}/{storage_config.attn_cp_size}"
+        self._suffix = self._suffix_of_rank = suffix
+        # SGLang's controller uses the same member to choose between batch_set_v1() and batch_set().
+        self._in_pieces = bool(extra.get("interface_v1", 0))
+        self._pieces = 1  # of a page in batch_get_v1() and batch_set_v1()
         self._lanes: list[_Lane] = []
         try:
             for _ in range(3):
@@ -106,6 +125,7 @@ class HiCache(_Storage):
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
         self.mem_pool_host = mem_pool_host
+        self._suffix = f"{self._suffix_of_rank}@{getattr(mem_pool_host, 'layout', '')}"
         torch = _imported("torch")
         size = mem_pool_host.page_size
         page = torch.arange(size) if torch is not None else array.array("q", range(size))
@@ -119,32 +139,33 @@ class HiCache(_Storage):
                 except Error as error:
                     _log.warning("farlook: the pool's memory is not registered, so over rdma pages are copied: %s", error)
 
-    # ---- Pages, where they lie in the host's memory ("interface_v1").
+    # ---- Pages in their place in the host's memory ("interface_v1").
 
     def batch_exists(self, keys: list[str], extra_info: Any = None) -> int:
-        """How many of the first keys are there, without a gap."""
-        outcomes = self._exists.run([("exists", name) for key in keys for name in self._names(key)])
+        """Returns how many of the first keys are present, without a gap."""
+        pieces = self._pieces if self._in_pieces else 1
+        outcomes = self._exists.run([("exists", name) for key in keys for name in self._names(key, pieces)])
         there = [outcome is True for outcome in outcomes]
-        return (there.index(False) if False in there else len(there)) // self._pieces
+        return (there.index(False) if False in there else len(there)) // pieces
 
     def batch_get_v1(self, keys: list[str], host_indices: Any, extra_info: Any = None) -> list[bool]:
-        """Reads each page to where its indices say; which are there. Of others the memory means nothing."""
+        """Reads each page to its indices; returns which are present. The memory of others is undefined."""
         calls = self._calls("get_into", keys, host_indices)
         lengths = [ctypes.sizeof(memory) for _, _, memory, *_ in calls]
         good = [outcome == length for outcome, length in zip(self._gets.run(calls), lengths)]
         return self._pages(good, len(keys))
 
     def batch_set_v1(self, keys: list[str], host_indices: Any, extra_info: Any = None) -> list[bool]:
-        """Writes each page that is not there yet; which are there now."""
+        """Writes each page that is not present; returns which are present now."""
         return self._put(self._calls("put", keys, host_indices, {"if_absent": True}), len(keys))
 
-    # ---- Pages as tensors of their own, which SGLang copies.
+    # ---- Pages as separate tensors, which SGLang copies.
 
     def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> Any:
         return self.batch_get([key], [target_location])[0]
 
     def batch_get(self, keys: list[str], target_locations: Any = None, target_sizes: Any = None) -> list[Any]:
-        """Reads each value into a tensor of its length, and returns that; None: it is not there."""
+        """Reads each value into a tensor of its length, and returns the tensor; None: absent."""
         calls: list[tuple[Any, ...]] = [("get_into", key + self._suffix, _memory_of(tensor))
                                         for key, tensor in zip(keys, target_locations)]
         return [tensor if outcome == ctypes.sizeof(call[2]) else None
@@ -161,17 +182,17 @@ class HiCache(_Storage):
     def exists(self, key: str) -> bool:
         return self.batch_exists([key]) == 1
 
-    # ---- What goes on beneath.
+    # ---- Internals.
 
-    def _names(self, key: str) -> list[str]:
+    def _names(self, key: str, pieces: int) -> list[str]:
         name = key + self._suffix
-        return [name] if self._pieces == 1 else [f"{name}#{piece}" for piece in range(self._pieces)]
+        return [name] if pieces == 1 else [f"{name}#{piece}" for piece in range(pieces)]
 
     def _calls(self, kind: str, keys: list[str], host_indices: Any, *options: dict[str, Any]) -> list[tuple[Any, ...]]:
         pointers, sizes = self.mem_pool_host.get_page_buffer_meta(host_indices)
         if len(pointers) != len(keys) * self._pieces:
             raise ValueError(f"{len(keys)} pages have {len(pointers)} pieces, and not {self._pieces} each")
-        names = [name for key in keys for name in self._names(key)]
+        names = [name for key in keys for name in self._names(key, self._pieces)]
         return [(kind, name, _memory(pointer, size), *options) for name, pointer, size in zip(names, pointers, sizes)]
 
     def _pages(self, good: list[bool], count: int) -> list[bool]:
@@ -179,10 +200,16 @@ class HiCache(_Storage):
         return [all(good[each * page:each * (page + 1)]) for page in range(count)]
 
     def _put(self, calls: list[tuple[Any, ...]], count: int) -> list[bool]:
-        outcomes = self._puts.run(calls)
-        # Another one wrote it, from the same tokens.
-        good = [isinstance(outcome, AlreadyExists) or not isinstance(outcome, Error) for outcome in outcomes]
-        pages = self._pages(good, count)
+        return self._written(self._puts.put(calls, lambda outcomes: self._undo(calls, outcomes, count)), count)
+
+    def _written(self, outcomes: list[Any], count: int) -> list[bool]:
+        # AlreadyExists: another engine wrote the piece, from the same tokens.
+        return self._pages([isinstance(outcome, AlreadyExists) or not isinstance(outcome, Error) for outcome in outcomes],
+                           count)
+
+    def _undo(self, calls: list[tuple[Any, ...]], outcomes: list[Any], count: int) -> list[tuple[Any, ...]]:
+        """Returns the calls that delete the pieces of pages that were not written as a whole."""
+        pages = self._written(outcomes, count)
         undo: list[tuple[Any, ...]] = []
         for i, outcome in enumerate(outcomes):
             if pages[i * count // len(outcomes)] or isinstance(outcome, AlreadyExists):
@@ -191,6 +218,4 @@ class HiCache(_Storage):
                 undo.append(("delete", calls[i][1], {"if_version": outcome}))
             elif isinstance(outcome, (DeadlineExceeded, Unknown)):
                 undo.append(("delete", calls[i][1]))
-        if undo:
-            self._puts.run(undo)
-        return pages
+        return undo

@@ -3,11 +3,11 @@
 
 #include "module.h"
 
-// A batch: its keys, what goes with each, and a code for each.
+// A batch: its keys, the other arguments for each, and a code for each.
 typedef struct {
   Column keys;
   Column others;
-  farlook_options* options;
+  Options options;
   int* codes;
   PyObject* args[2];
 } Batch;
@@ -15,17 +15,17 @@ typedef struct {
 static void end_batch(Batch* batch) {
   release_column(&batch->keys);
   release_column(&batch->others);
-  farlook_options_free(batch->options);
+  farlook_options_free(batch->options.handle);
   PyMem_Free(batch->codes);
 }
 
-static int begin_batch(Batch* batch, const char* call, const char* const* names, Py_ssize_t arguments, int writable,
-                       PyObject* const* values, Py_ssize_t count, PyObject* keywords) {
+// `writable` is the type of the second argument: 0: a sequence of values; 1: of buffers; -1: the caller takes it.
+static int begin_batch(Batch* batch, const Signature* signature, int writable, PyObject* const* values,
+                       Py_ssize_t count, PyObject* keywords) {
   memset(batch, 0, sizeof *batch);
-  if (!take_arguments(call, names, arguments, arguments, values, count, keywords, batch->args, &batch->options))
-    return 0;
+  if (!take_arguments(signature, values, count, keywords, batch->args, &batch->options)) return 0;
   if (!take_column(batch->args[0], 0, &batch->keys)) goto fail;
-  if (arguments == 2 && writable >= 0) {
+  if (signature->most == 2 && writable >= 0) {
     if (!take_column(batch->args[1], writable, &batch->others)) goto fail;
     if (batch->others.count != batch->keys.count) {
       raise_code(FARLOOK_INVALID_ARGUMENT, "there are not as many of each as there are keys");
@@ -40,8 +40,8 @@ fail:
   return 0;
 }
 
-// Fills a list with what `make` says of each; None for keys that are absent. Returns it; NULL: an exception is set, and
-// the list is let go.
+// Fills a list with the results of `make`, and None for absent keys. Returns the list; on an exception releases it and
+// returns NULL.
 static PyObject* fill(PyObject* list, const Batch* batch, PyObject* (*make)(const void*, Py_ssize_t), const void* of) {
   for (Py_ssize_t i = 0; list != NULL && i < batch->keys.count; ++i) {
     PyObject* const item = batch->codes[i] == FARLOOK_NOT_FOUND ? Py_NewRef(Py_None) : make(of, i);
@@ -73,17 +73,18 @@ static PyObject* make_true(const void* of, Py_ssize_t i) {
 }
 
 static PyObject* get_many_(ARGUMENTS) {
-  static const char* const names[] = {"keys", NULL};
+  static const char* const names[] = {"keys"};
+  static const Signature signature = {"get_many", names, 1, 1, TIMEOUT};
   Client* const self = (Client*)self_;
   Batch batch;
   PyObject* result = NULL;
-  if (!begin_batch(&batch, "get_many", names, 1, 0, values, count, keywords)) return NULL;
+  if (!begin_batch(&batch, &signature, 0, values, count, keywords)) return NULL;
   const size_t keys = (size_t)batch.keys.count;
   PyObject* list = PyList_New(batch.keys.count);
-  if (list != NULL && enter(self)) {
+  if (list != NULL && enter(self, &batch.options)) {
     int code = FARLOOK_OK;
     if (reserve_values(self, batch.keys.count)) {
-      UNLOCKED(code = farlook_get_many_values(self->client, keys, batch.keys.data, batch.keys.bytes, batch.options,
+      UNLOCKED(code = farlook_get_many_values(self->client, keys, batch.keys.data, batch.keys.bytes, batch.options.handle,
                                               self->values, batch.codes));
       if (code == FARLOOK_OK) {
         result = fill(list, &batch, make_bytes, self->values);
@@ -91,25 +92,28 @@ static PyObject* get_many_(ARGUMENTS) {
       }
       trim_values(self, batch.keys.count);
     }
-    leave(self);
-    if (code != FARLOOK_OK) raise_error(code);
+    code = leave(self, code);
+    if (code != FARLOOK_OK) {
+      Py_CLEAR(result);
+      raise_error(code);
+    }
   }
   Py_XDECREF(list);
   end_batch(&batch);
   return result;
 }
 
-// The values of batch.keys into the buffers of batch.others.
+// Reads the values of batch.keys into the buffers of batch.others.
 static PyObject* get_into_all(Client* self, Batch* batch, const char* row) {
   const size_t keys = (size_t)batch->keys.count;
   size_t* const bytes = PyMem_Calloc(keys + 1, sizeof *bytes);
   PyObject* result = NULL;
   if (bytes == NULL) return PyErr_NoMemory();
-  if (enter(self)) {
+  if (enter(self, &batch->options)) {
     int code;
-    UNLOCKED(code = farlook_get_many(self->client, keys, batch->keys.data, batch->keys.bytes, batch->options,
+    UNLOCKED(code = farlook_get_many(self->client, keys, batch->keys.data, batch->keys.bytes, batch->options.handle,
                                      (void* const*)batch->others.data, batch->others.bytes, bytes, NULL, batch->codes));
-    leave(self);
+    code = leave(self, code);
     if (code != FARLOOK_OK) {
       result = raise_error(code);
     } else if (row == NULL) {
@@ -125,20 +129,22 @@ static PyObject* get_into_all(Client* self, Batch* batch, const char* row) {
 }
 
 static PyObject* get_many_into_(ARGUMENTS) {
-  static const char* const names[] = {"keys", "buffers", NULL};
+  static const char* const names[] = {"keys", "buffers"};
+  static const Signature signature = {"get_many_into", names, 2, 2, TIMEOUT};
   Batch batch;
-  if (!begin_batch(&batch, "get_many_into", names, 2, 1, values, count, keywords)) return NULL;
+  if (!begin_batch(&batch, &signature, 1, values, count, keywords)) return NULL;
   PyObject* const result = get_into_all((Client*)self_, &batch, NULL);
   end_batch(&batch);
   return result;
 }
 
 static PyObject* get_rows_(ARGUMENTS) {
-  static const char* const names[] = {"keys", "array", NULL};
+  static const char* const names[] = {"keys", "array"};
+  static const Signature signature = {"get_rows", names, 2, 2, TIMEOUT};
   Batch batch;
   Bytes array = {0};
   PyObject* result = NULL;
-  if (!begin_batch(&batch, "get_rows", names, 2, -1, values, count, keywords)) return NULL;
+  if (!begin_batch(&batch, &signature, -1, values, count, keywords)) return NULL;
   const Py_ssize_t keys = batch.keys.count;
   if (!take_writable(batch.args[1], &array)) goto end;
   if (array.view.ndim < 2 || array.view.shape[0] != keys) {
@@ -167,20 +173,21 @@ end:
 }
 
 static PyObject* put_many_(ARGUMENTS) {
-  static const char* const names[] = {"keys", "values", NULL};
+  static const char* const names[] = {"keys", "values"};
+  static const Signature signature = {"put_many", names, 2, 2, PUT_OPTIONS};
   Client* const self = (Client*)self_;
   Batch batch;
   PyObject* result = NULL;
-  if (!begin_batch(&batch, "put_many", names, 2, 0, values, count, keywords)) return NULL;
+  if (!begin_batch(&batch, &signature, 0, values, count, keywords)) return NULL;
   const size_t keys = (size_t)batch.keys.count;
   uint64_t* const versions = PyMem_Calloc(keys + 1, sizeof *versions);
   if (versions == NULL) {
     PyErr_NoMemory();
-  } else if (enter(self)) {
+  } else if (enter(self, &batch.options)) {
     int code;
     UNLOCKED(code = farlook_put_many(self->client, keys, batch.keys.data, batch.keys.bytes, batch.others.data,
-                                     batch.others.bytes, batch.options, versions, batch.codes));
-    leave(self);
+                                     batch.others.bytes, batch.options.handle, versions, batch.codes));
+    code = leave(self, code);
     result = code == FARLOOK_OK ? results(&batch, make_version, versions) : raise_error(code);
   }
   PyMem_Free(versions);
@@ -188,7 +195,7 @@ static PyObject* put_many_(ARGUMENTS) {
   return result;
 }
 
-// A list of whether each key was there, of a batch that ended with `code`.
+// Returns a list of whether each key was present, for a batch that ended with `code`.
 static PyObject* yes_or_no(const Batch* batch, int code) {
   PyObject* const result = code == FARLOOK_OK ? PyList_New(batch->keys.count) : raise_error(code);
   for (Py_ssize_t i = 0; result != NULL && i < batch->keys.count; ++i) {
@@ -197,45 +204,48 @@ static PyObject* yes_or_no(const Batch* batch, int code) {
   return result;
 }
 
-// `call` is the library's, with `client`, `batch` and what is behind the keys and their bytes.
+// `call` is the library's function; its arguments are `client`, `batch` and those behind the keys and their lengths.
 #define YES_OR_NO(call, ...)                                                                                  \
   PyObject* result = NULL;                                                                                    \
-  if (enter(self)) {                                                                                          \
+  if (enter(self, &batch.options)) {                                                                                          \
     int code;                                                                                                 \
     UNLOCKED(code = call(self->client, (size_t)batch.keys.count, batch.keys.data, batch.keys.bytes, __VA_ARGS__)); \
-    leave(self);                                                                                              \
+    code = leave(self, code);                                                                                 \
     result = yes_or_no(&batch, code);                                                                         \
   }                                                                                                           \
   end_batch(&batch);                                                                                          \
   return result
 
 static PyObject* delete_many_(ARGUMENTS) {
-  static const char* const names[] = {"keys", NULL};
+  static const char* const names[] = {"keys"};
+  static const Signature signature = {"delete_many", names, 1, 1, DELETE_OPTIONS};
   Client* const self = (Client*)self_;
   Batch batch;
-  if (!begin_batch(&batch, "delete_many", names, 1, 0, values, count, keywords)) return NULL;
-  YES_OR_NO(farlook_delete_many, batch.options, batch.codes);
+  if (!begin_batch(&batch, &signature, 0, values, count, keywords)) return NULL;
+  YES_OR_NO(farlook_delete_many, batch.options.handle, batch.codes);
 }
 
 static PyObject* exists_many_(ARGUMENTS) {
-  static const char* const names[] = {"keys", NULL};
+  static const char* const names[] = {"keys"};
+  static const Signature signature = {"exists_many", names, 1, 1, TIMEOUT};
   Client* const self = (Client*)self_;
   Batch batch;
-  if (!begin_batch(&batch, "exists_many", names, 1, 0, values, count, keywords)) return NULL;
-  YES_OR_NO(farlook_exists_many, batch.options, batch.codes);
+  if (!begin_batch(&batch, &signature, 0, values, count, keywords)) return NULL;
+  YES_OR_NO(farlook_exists_many, batch.options.handle, batch.codes);
 }
 
 static PyObject* touch_many_(ARGUMENTS) {
-  static const char* const names[] = {"keys", "ttl_ms", NULL};
+  static const char* const names[] = {"keys", "ttl_ms"};
+  static const Signature signature = {"touch_many", names, 2, 2, TIMEOUT};
   Client* const self = (Client*)self_;
   Batch batch;
   int64_t ttl_ms = 0;
-  if (!begin_batch(&batch, "touch_many", names, 2, -1, values, count, keywords)) return NULL;
+  if (!begin_batch(&batch, &signature, -1, values, count, keywords)) return NULL;
   if (!take_number(batch.args[1], &ttl_ms)) {
     end_batch(&batch);
     return NULL;
   }
-  YES_OR_NO(farlook_touch_many, ttl_ms, batch.options, batch.codes);
+  YES_OR_NO(farlook_touch_many, ttl_ms, batch.options.handle, batch.codes);
 }
 
 // ---- Counters.
@@ -249,7 +259,7 @@ static int read_counters(farlook_client* client, size_t count, const void* const
   return farlook_read_counter_many(client, count, keys, key_bytes, options, numbers, codes);
 }
 
-// A number for each key, from a sequence of as many. False: an exception is set.
+// Takes a number for each key, from a sequence of the same length. Returns false with an exception set.
 static int take_numbers(PyObject* sequence, Py_ssize_t count, int64_t* numbers) {
   PyObject* const list = PySequence_List(sequence);
   int fine = list != NULL;
@@ -262,21 +272,22 @@ static int take_numbers(PyObject* sequence, Py_ssize_t count, int64_t* numbers) 
   return fine;
 }
 
-// What each counter held before. With two names the second is of a number for each.
-static PyObject* count_all(ARGUMENTS, const char* call, const char* const* names, Py_ssize_t arguments, Count do_) {
+// Returns each counter's value before. The second argument, if there is one, has a number for each.
+static PyObject* count_all(ARGUMENTS, const Signature* signature, Count do_) {
   Client* const self = (Client*)self_;
   Batch batch;
   PyObject* result = NULL;
-  if (!begin_batch(&batch, call, names, arguments, -1, values, count, keywords)) return NULL;
+  if (!begin_batch(&batch, signature, -1, values, count, keywords)) return NULL;
   const size_t keys = (size_t)batch.keys.count;
   int64_t* const numbers = PyMem_Calloc(2 * keys + 1, sizeof *numbers);
   if (numbers == NULL) {
     PyErr_NoMemory();
-  } else if ((arguments == 1 || take_numbers(batch.args[1], batch.keys.count, numbers + keys)) && enter(self)) {
+  } else if ((signature->most == 1 || take_numbers(batch.args[1], batch.keys.count, numbers + keys)) &&
+             enter(self, &batch.options)) {
     int code;
-    UNLOCKED(code = do_(self->client, keys, batch.keys.data, batch.keys.bytes, numbers + keys, batch.options, numbers,
-                        batch.codes));
-    leave(self);
+    UNLOCKED(code = do_(self->client, keys, batch.keys.data, batch.keys.bytes, numbers + keys, batch.options.handle,
+                        numbers, batch.codes));
+    code = leave(self, code);
     result = code == FARLOOK_OK ? results(&batch, make_number, numbers) : raise_error(code);
   }
   PyMem_Free(numbers);
@@ -285,28 +296,37 @@ static PyObject* count_all(ARGUMENTS, const char* call, const char* const* names
 }
 
 static PyObject* create_counter_many_(ARGUMENTS) {
-  static const char* const names[] = {"keys", "initials", NULL};
-  return count_all(self_, values, count, keywords, "create_counter_many", names, 2, farlook_create_counter_many);
+  static const char* const names[] = {"keys", "initials"};
+  static const Signature signature = {"create_counter_many", names, 2, 2, CREATE_OPTIONS};
+  return count_all(self_, values, count, keywords, &signature, farlook_create_counter_many);
 }
 static PyObject* fetch_add_many_(ARGUMENTS) {
-  static const char* const names[] = {"keys", "deltas", NULL};
-  return count_all(self_, values, count, keywords, "fetch_add_many", names, 2, farlook_fetch_add_many);
+  static const char* const names[] = {"keys", "deltas"};
+  static const Signature signature = {"fetch_add_many", names, 2, 2, ADD_OPTIONS};
+  return count_all(self_, values, count, keywords, &signature, farlook_fetch_add_many);
 }
 static PyObject* read_counter_many_(ARGUMENTS) {
-  static const char* const names[] = {"keys", NULL};
-  return count_all(self_, values, count, keywords, "read_counter_many", names, 1, read_counters);
+  static const char* const names[] = {"keys"};
+  static const Signature signature = {"read_counter_many", names, 1, 1, COUNT_OPTIONS};
+  return count_all(self_, values, count, keywords, &signature, read_counters);
 }
 
 PyMethodDef batch_methods[] = {
-    METHOD(get_many, "The keys' values; None for those that are absent."),
-    METHOD(get_many_into, "Reads each value into a buffer; their lengths, or None."),
-    METHOD(get_rows, "Reads each value into a row of an array; True, or None."),
-    METHOD(put_many, "Writes a value for each key; their versions."),
-    METHOD(delete_many, "Deletes keys; whether each was there."),
-    METHOD(exists_many, "Whether each key is there."),
-    METHOD(touch_many, "Has the keys' items live for ttl_ms; whether each was there."),
-    METHOD(create_counter_many, "Makes a counter for each key."),
-    METHOD(fetch_add_many, "Adds to counters; what each was before, or None."),
-    METHOD(read_counter_many, "What each counter holds, or None."),
+    METHOD(get_many, "keys, *, " TIMEOUT, "Returns the keys' values; None for those that are absent."),
+    METHOD(get_many_into, "keys, buffers, *, " TIMEOUT,
+           "Reads each value into a buffer. Returns their lengths; None for those that are absent."),
+    METHOD(get_rows, "keys, array, *, " TIMEOUT,
+           "Reads each value into a row of an array. Returns True for each, or None if it is absent."),
+    METHOD(put_many, "keys, values, *, " PUT_OPTIONS, "Writes a value for each key. Returns their versions."),
+    METHOD(delete_many, "keys, *, " DELETE_OPTIONS, "Deletes keys. Returns whether each was there."),
+    METHOD(exists_many, "keys, *, " TIMEOUT, "Returns whether each key is there."),
+    METHOD(touch_many, "keys, ttl_ms, *, " TIMEOUT,
+           "Has the keys' items live for ttl_ms. Returns whether each is there."),
+    METHOD(create_counter_many, "keys, initials, *, " CREATE_OPTIONS,
+           "Makes a counter for each key. Returns their values."),
+    METHOD(fetch_add_many, "keys, deltas, *, " ADD_OPTIONS,
+           "Adds to counters. Returns what each was before; None for those that are absent."),
+    METHOD(read_counter_many, "keys, *, " COUNT_OPTIONS,
+           "Returns what each counter holds; None for those that are absent."),
     {NULL, NULL, 0, NULL},
 };

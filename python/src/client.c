@@ -1,4 +1,4 @@
-// farlook.Client: connecting, and the calls about one key.
+// farlook.Client: connecting, and the calls for one key.
 #include <pthread.h>
 
 #include "module.h"
@@ -6,21 +6,6 @@
 unsigned farlook_python_forks = 0;
 
 static void count_forks(void) { ++farlook_python_forks; }
-
-int enter(Client* self) {
-  // Before the lock, which a thread that is not in this process may hold for ever.
-  if (self->forks != farlook_python_forks) {
-    raise_code(FARLOOK_FAILED_PRECONDITION, "the client is of this process' parent: connect again after fork()");
-    return 0;
-  }
-  if (!PyThread_acquire_lock(self->lock, NOWAIT_LOCK)) UNLOCKED(PyThread_acquire_lock(self->lock, WAIT_LOCK));
-  if (self->client != NULL) return 1;
-  PyThread_release_lock(self->lock);
-  raise_code(FARLOOK_FAILED_PRECONDITION, "the client is closed");
-  return 0;
-}
-
-void leave(Client* self) { PyThread_release_lock(self->lock); }
 
 int reserve_values(Client* self, Py_ssize_t count) {
   if (count > self->values_count) {
@@ -47,31 +32,42 @@ void trim_values(Client* self, Py_ssize_t count) {
   }
 }
 
+#define CONNECT_OPTIONS                                                                                             \
+  TIMEOUT                                                                                                           \
+  ", read_only=None, wait_for_server=None, lookups=None, fencing=None, max_in_flight=None, mirror_bytes=None, "     \
+  "share_mirror=None, counter_cache_bytes=None, min_backoff_ms=None, max_backoff_ms=None, spin_us=None, "           \
+  "liveness_ms=None, max_outstanding=None, user=None, secret=None, secret_file=None"
+
 static PyObject* connect_(PyTypeObject* type, PyObject* const* values, Py_ssize_t count, PyObject* keywords) {
-  static const char* const names[] = {"address", NULL};
+  enum { kDefaultTimeoutMs = 1000 };  // as in ClientOptions
+  static const char* const names[] = {"address"};
+  static const Signature signature = {"connect", names, 1, 1, CONNECT_OPTIONS};
   static int counts_forks = 0;
   PyObject* args[1];
-  farlook_options* options;
-  if (!take_arguments("connect", names, 1, 1, values, count, keywords, args, &options)) return NULL;
+  Options options;
+  if (!take_arguments(&signature, values, count, keywords, args, &options)) return NULL;
+  int code = FARLOOK_OK;
   const char* const address = take_text(args[0]);
   Client* const self = address != NULL ? (Client*)PyType_GenericNew(type, NULL, NULL) : NULL;
-  if (self == NULL) goto fail;
+  if (self == NULL || !begin_turns(self)) goto end;
+  if (options.handle == NULL) options.handle = farlook_options_new();
+  if (options.handle == NULL || farlook_options_set_while_waiting(options.handle, while_waiting, self) != FARLOOK_OK) {
+    PyErr_NoMemory();
+    goto end;
+  }
   if (!counts_forks) counts_forks = pthread_atfork(NULL, NULL, count_forks) == 0;
   self->forks = farlook_python_forks;
-  self->lock = PyThread_allocate_lock();
-  if (self->lock == NULL) {
-    PyErr_NoMemory();
-    goto fail;
+  self->timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : kDefaultTimeoutMs;
+  UNLOCKED(code = farlook_connect(address, options.handle, &self->client));
+  code = leave(self, code);
+  if (code == FARLOOK_OK) {
+    self->address = PyUnicode_FromString(farlook_address(self->client));
+  } else {
+    raise_error(code);
   }
-  int code;
-  UNLOCKED(code = farlook_connect(address, options, &self->client));
-  farlook_options_free(options);
-  if (code == FARLOOK_OK) return (PyObject*)self;
-  raise_error(code);
-  Py_DECREF(self);
-  return NULL;
-fail:
-  farlook_options_free(options);
+end:
+  farlook_options_free(options.handle);
+  if (self != NULL && self->address != NULL) return (PyObject*)self;
   Py_XDECREF((PyObject*)self);
   return NULL;
 }
@@ -79,16 +75,19 @@ fail:
 static PyObject* close_(PyObject* self_, PyObject* unused) {
   (void)unused;
   Client* const self = (Client*)self_;
-  // In a child it is closed as far as it can be.
-  if (self->forks == farlook_python_forks && self->client != NULL) {
-    if (!enter(self)) {
+  if (self->forks != farlook_python_forks) {
+    // In a child, where no other thread uses it: the parent's connection stays open.
+    if (self->client != NULL) farlook_close(self->client);
+  } else if (self->client != NULL) {
+    if (!enter_alone(self)) {
+      if (self->client != NULL) return NULL;
       PyErr_Clear();  // another thread was faster
       Py_RETURN_NONE;
     }
     UNLOCKED(farlook_close(self->client));
     self->client = NULL;
-    leave(self);
-    // Outside: a buffer's end may run code. Nobody adds to them any more.
+    leave(self, FARLOOK_OK);
+    // Without the turn: releasing a buffer may run code. Nothing is added to the lists any more.
     drop_pending(self);
     drop_registered(self);
   }
@@ -96,88 +95,90 @@ static PyObject* close_(PyObject* self_, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
-// ---- Calls about one key. `call` is with `client`, the key's bytes `key` and `options`.
+// ---- Calls for one key. `call` uses `client`, the key's bytes `key` and `options`.
 
-#define BEGIN(name, least, ...)                                                                         \
-  static const char* const names[] = {__VA_ARGS__, NULL};                                               \
-  enum { kMost = sizeof names / sizeof names[0] - 1 };                                                  \
-  Client* const self = (Client*)self_;                                                                  \
-  PyObject *args[kMost], *result = NULL;                                                                \
-  farlook_options* options;                                                                             \
-  Bytes key = {0};                                                                                      \
-  int code = FARLOOK_OK;                                                                                \
-  if (!take_arguments(name, names, least, kMost, values, count, keywords, args, &options)) return NULL; \
+#define BEGIN(name, least, its_options, ...)                                                   \
+  static const char* const names[] = {__VA_ARGS__};                                            \
+  enum { kMost = sizeof names / sizeof names[0] };                                             \
+  static const Signature signature = {name, names, least, kMost, its_options};                 \
+  Client* const self = (Client*)self_;                                                         \
+  PyObject *args[kMost], *result = NULL;                                                       \
+  Options its;                                                                                 \
+  Bytes key = {0};                                                                             \
+  int code = FARLOOK_OK;                                                                       \
+  if (!take_arguments(&signature, values, count, keywords, args, &its)) return NULL;           \
   if (!take_bytes(args[0], &key)) goto end
 
-#define END                      \
-  end:                           \
-  release_bytes(&key);           \
-  farlook_options_free(options); \
+#define END                   \
+  end:                        \
+  release_bytes(&key);        \
+  farlook_options_free(its.handle); \
   return result
 
-// A call that tells only whether the key is there.
-#define YES_OR_NO(name, ...)                                 \
-  BEGIN(#name, 1, "key");                                    \
-  if (!enter(self)) goto end;                                \
+// A call that only returns whether the key is present.
+#define YES_OR_NO(name, its_options, ...)                    \
+  BEGIN(#name, 1, its_options, "key");                       \
+  if (!enter(self, &its)) goto end;                          \
   UNLOCKED(code = __VA_ARGS__);                              \
-  leave(self);                                               \
+  code = leave(self, code);                                  \
   result = code == FARLOOK_OK          ? Py_NewRef(Py_True)  \
            : code == FARLOOK_NOT_FOUND ? Py_NewRef(Py_False) \
                                        : raise_error(code);  \
   END
 
-// The client's value as bytes.
+// Returns the client's value as bytes.
 static PyObject* value_bytes(Client* self) {
   const farlook_value* const value = self->values[0];
   return PyBytes_FromStringAndSize(farlook_value_data(value), (Py_ssize_t)farlook_value_bytes(value));
 }
 
-// What a call ended with that reads into the client's value; None: the key is absent. NULL: an exception is set.
+// Returns the result of a call that reads into the client's value; None: the key is absent. NULL: an exception is set.
 #define VALUE(with_version, ...)                                                       \
   unsigned long long version = 0;                                                      \
-  if (!enter(self)) goto end;                                                          \
+  if (!enter(self, &its)) goto end;                                                    \
   if (reserve_values(self, 1)) {                                                       \
     UNLOCKED(code = __VA_ARGS__);                                                      \
     version = farlook_value_version(self->values[0]);                                  \
     if (code == FARLOOK_OK) result = value_bytes(self);                                \
     trim_values(self, 1);                                                              \
   }                                                                                    \
-  leave(self);                                                                         \
+  code = leave(self, code);                                                            \
   if (code != FARLOOK_OK) {                                                            \
+    Py_CLEAR(result);                                                                  \
     result = code == FARLOOK_NOT_FOUND ? Py_NewRef(Py_None) : raise_error(code);       \
   } else if ((with_version) && result != NULL) {                                       \
     result = Py_BuildValue("(NK)", result, version);                                   \
   }
 
 static PyObject* get_(ARGUMENTS) {
-  BEGIN("get", 1, "key");
-  VALUE(0, farlook_get_value(self->client, key.data, key.bytes, options, self->values[0]));
+  BEGIN("get", 1, TIMEOUT, "key");
+  VALUE(0, farlook_get_value(self->client, key.data, key.bytes, its.handle, self->values[0]));
   END;
 }
 
 static PyObject* get_with_version_(ARGUMENTS) {
-  BEGIN("get_with_version", 1, "key");
-  VALUE(1, farlook_get_value(self->client, key.data, key.bytes, options, self->values[0]));
+  BEGIN("get_with_version", 1, TIMEOUT, "key");
+  VALUE(1, farlook_get_value(self->client, key.data, key.bytes, its.handle, self->values[0]));
   END;
 }
 
 static PyObject* get_and_touch_(ARGUMENTS) {
-  BEGIN("get_and_touch", 2, "key", "ttl_ms");
+  BEGIN("get_and_touch", 2, TIMEOUT, "key", "ttl_ms");
   int64_t ttl_ms = 0;
   if (!take_number(args[1], &ttl_ms)) goto end;
-  VALUE(0, farlook_get_and_touch(self->client, key.data, key.bytes, ttl_ms, options, self->values[0]));
+  VALUE(0, farlook_get_and_touch(self->client, key.data, key.bytes, ttl_ms, its.handle, self->values[0]));
   END;
 }
 
 static PyObject* get_into_(ARGUMENTS) {
-  BEGIN("get_into", 2, "key", "buffer");
+  BEGIN("get_into", 2, TIMEOUT, "key", "buffer");
   Bytes buffer = {0};
   size_t bytes = 0;
   if (!take_writable(args[1], &buffer)) goto end;
-  if (enter(self)) {
+  if (enter(self, &its)) {
     UNLOCKED(
-        code = farlook_get(self->client, key.data, key.bytes, options, (void*)buffer.data, buffer.bytes, &bytes, NULL));
-    leave(self);
+        code = farlook_get(self->client, key.data, key.bytes, its.handle, (void*)buffer.data, buffer.bytes, &bytes, NULL));
+    code = leave(self, code);
     result = code == FARLOOK_OK          ? PyLong_FromSize_t(bytes)
              : code == FARLOOK_NOT_FOUND ? Py_NewRef(Py_None)
                                          : raise_error(code);
@@ -187,41 +188,41 @@ static PyObject* get_into_(ARGUMENTS) {
 }
 
 static PyObject* put_(ARGUMENTS) {
-  BEGIN("put", 2, "key", "value");
+  BEGIN("put", 2, PUT_OPTIONS, "key", "value");
   Bytes value = {0};
   uint64_t version = 0;
   if (!take_bytes(args[1], &value)) goto end;
-  if (enter(self)) {
-    UNLOCKED(code = farlook_put(self->client, key.data, key.bytes, value.data, value.bytes, options, &version));
-    leave(self);
+  if (enter(self, &its)) {
+    UNLOCKED(code = farlook_put(self->client, key.data, key.bytes, value.data, value.bytes, its.handle, &version));
+    code = leave(self, code);
     result = code == FARLOOK_OK ? PyLong_FromUnsignedLongLong(version) : raise_error(code);
   }
   release_bytes(&value);
   END;
 }
 
-static PyObject* exists_(ARGUMENTS) { YES_OR_NO(exists, farlook_exists(self->client, key.data, key.bytes, options)); }
-static PyObject* delete_(ARGUMENTS) { YES_OR_NO(delete, farlook_delete(self->client, key.data, key.bytes, options)); }
+static PyObject* exists_(ARGUMENTS) { YES_OR_NO(exists, TIMEOUT, farlook_exists(self->client, key.data, key.bytes, its.handle)); }
+static PyObject* delete_(ARGUMENTS) { YES_OR_NO(delete, DELETE_OPTIONS, farlook_delete(self->client, key.data, key.bytes, its.handle)); }
 static PyObject* persist_(ARGUMENTS) {
-  YES_OR_NO(persist, farlook_persist(self->client, key.data, key.bytes, options));
+  YES_OR_NO(persist, TIMEOUT, farlook_persist(self->client, key.data, key.bytes, its.handle));
 }
 
 static PyObject* touch_(ARGUMENTS) {
-  BEGIN("touch", 2, "key", "ttl_ms");
+  BEGIN("touch", 2, TIMEOUT, "key", "ttl_ms");
   int64_t ttl_ms = 0;
-  if (!take_number(args[1], &ttl_ms) || !enter(self)) goto end;
-  UNLOCKED(code = farlook_touch(self->client, key.data, key.bytes, ttl_ms, options));
-  leave(self);
+  if (!take_number(args[1], &ttl_ms) || !enter(self, &its)) goto end;
+  UNLOCKED(code = farlook_touch(self->client, key.data, key.bytes, ttl_ms, its.handle));
+  code = leave(self, code);
   result = code == FARLOOK_OK || code == FARLOOK_NOT_FOUND ? PyBool_FromLong(code == FARLOOK_OK) : raise_error(code);
   END;
 }
 
 static PyObject* ttl_(ARGUMENTS) {
-  BEGIN("ttl", 1, "key");
+  BEGIN("ttl", 1, TIMEOUT, "key");
   int64_t left_ms = 0;
-  if (!enter(self)) goto end;
-  UNLOCKED(code = farlook_ttl(self->client, key.data, key.bytes, options, &left_ms));
-  leave(self);
+  if (!enter(self, &its)) goto end;
+  UNLOCKED(code = farlook_ttl(self->client, key.data, key.bytes, its.handle, &left_ms));
+  code = leave(self, code);
   if (code != FARLOOK_OK) {
     result = raise_error(code);
   } else {
@@ -232,58 +233,59 @@ static PyObject* ttl_(ARGUMENTS) {
 
 // ---- Counters.
 
-#define NUMBER(least, call, ...)                                                                     \
-  BEGIN(#call, least, __VA_ARGS__);                                                                  \
+#define NUMBER(least, call, its_options, ...)                                                                \
+  BEGIN(#call, least, its_options, __VA_ARGS__);                                                     \
   int64_t first = 0, second = 0, number = 0;                                                         \
-  /* Where there are not so many arguments, the place is one that there is, and is not looked at. */ \
+  /* With fewer arguments, the index refers to another argument and is not used. */                  \
   if (kMost > 1 && args[kMost > 1] != NULL && !take_number(args[kMost > 1], &first)) goto end;       \
   if (kMost > 2 && !take_number(args[kMost > 2 ? 2 : 0], &second)) goto end;                         \
-  if (!enter(self)) goto end;                                                                        \
+  if (!enter(self, &its)) goto end;                                                                  \
   UNLOCKED(code = CALL);                                                                             \
-  leave(self);                                                                                       \
+  code = leave(self, code);                                                                                 \
   result = code == FARLOOK_OK ? PyLong_FromLongLong(number) : raise_error(code);                     \
   END
 
 static PyObject* create_counter_(ARGUMENTS) {
-#define CALL farlook_create_counter(self->client, key.data, key.bytes, first, options, &number)
-  NUMBER(1, create_counter, "key", "initial");
+#define CALL farlook_create_counter(self->client, key.data, key.bytes, first, its.handle, &number)
+  NUMBER(1, create_counter, CREATE_OPTIONS, "key", "initial");
 #undef CALL
 }
 static PyObject* fetch_add_(ARGUMENTS) {
-#define CALL farlook_fetch_add(self->client, key.data, key.bytes, first, options, &number)
-  NUMBER(2, fetch_add, "key", "delta");
+#define CALL farlook_fetch_add(self->client, key.data, key.bytes, first, its.handle, &number)
+  NUMBER(2, fetch_add, ADD_OPTIONS, "key", "delta");
 #undef CALL
 }
 static PyObject* compare_swap_(ARGUMENTS) {
-#define CALL farlook_compare_swap(self->client, key.data, key.bytes, first, second, options, &number)
-  NUMBER(3, compare_swap, "key", "expected", "desired");
+#define CALL farlook_compare_swap(self->client, key.data, key.bytes, first, second, its.handle, &number)
+  NUMBER(3, compare_swap, COUNT_OPTIONS, "key", "expected", "desired");
 #undef CALL
 }
 static PyObject* read_counter_(ARGUMENTS) {
-#define CALL farlook_read_counter(self->client, key.data, key.bytes, options, &number)
-  NUMBER(1, read_counter, "key");
+#define CALL farlook_read_counter(self->client, key.data, key.bytes, its.handle, &number)
+  NUMBER(1, read_counter, COUNT_OPTIONS, "key");
 #undef CALL
 }
 static PyObject* delete_counter_(ARGUMENTS) {
-#define CALL farlook_delete_counter(self->client, key.data, key.bytes, options, &number)
-  NUMBER(1, delete_counter, "key");
+#define CALL farlook_delete_counter(self->client, key.data, key.bytes, its.handle, &number)
+  NUMBER(1, delete_counter, COUNT_OPTIONS, "key");
 #undef CALL
 }
 
 // ---- The server and the client.
 
-// A call that takes nothing and returns nothing.
+// Runs a call that takes only options, and returns nothing.
 static PyObject* call_plainly(Client* self, const char* name, int (*call)(farlook_client*, const farlook_options*),
                               PyObject* const* values, Py_ssize_t count, PyObject* keywords) {
-  farlook_options* options;
+  const Signature signature = {name, NULL, 0, 0, TIMEOUT};
+  Options options;
   int code = FARLOOK_OK;
-  if (!take_arguments(name, NULL, 0, 0, values, count, keywords, NULL, &options)) return NULL;
-  const int entered = enter(self);
+  if (!take_arguments(&signature, values, count, keywords, NULL, &options)) return NULL;
+  const int entered = enter(self, &options);
   if (entered) {
-    UNLOCKED(code = call(self->client, options));
-    leave(self);
+    UNLOCKED(code = call(self->client, options.handle));
+    code = leave(self, code);
   }
-  farlook_options_free(options);
+  farlook_options_free(options.handle);
   if (!entered) return NULL;
   return code == FARLOOK_OK ? Py_NewRef(Py_None) : raise_error(code);
 }
@@ -297,23 +299,27 @@ static PyObject* warm_(ARGUMENTS) {
 }
 
 static PyObject* server_stats_text_(ARGUMENTS) {
+  static const Signature signature = {"server_stats_text", NULL, 0, 0, TIMEOUT};
   Client* const self = (Client*)self_;
-  farlook_options* options;
+  Options options;
   PyObject* result = NULL;
   int code = FARLOOK_OK;
-  if (!take_arguments("server_stats", NULL, 0, 0, values, count, keywords, NULL, &options)) return NULL;
-  if (enter(self)) {
+  if (!take_arguments(&signature, values, count, keywords, NULL, &options)) return NULL;
+  if (enter(self, &options)) {
     if (reserve_values(self, 1)) {
-      UNLOCKED(code = farlook_server_stats(self->client, options, self->values[0]));
+      UNLOCKED(code = farlook_server_stats(self->client, options.handle, self->values[0]));
       if (code == FARLOOK_OK) {
         result = PyUnicode_FromStringAndSize(farlook_value_data(self->values[0]),
                                              (Py_ssize_t)farlook_value_bytes(self->values[0]));
       }
     }
-    leave(self);
-    if (code != FARLOOK_OK) raise_error(code);
+    code = leave(self, code);
+    if (code != FARLOOK_OK) {
+      Py_CLEAR(result);
+      raise_error(code);
+    }
   }
-  farlook_options_free(options);
+  farlook_options_free(options.handle);
   return result;
 }
 
@@ -321,11 +327,11 @@ static PyObject* stats_(PyObject* self_, PyObject* unused) {
   (void)unused;
   Client* const self = (Client*)self_;
   PyObject* const result = PyDict_New();
-  if (result == NULL || !enter(self)) {
+  if (result == NULL || !enter(self, NULL)) {
     Py_XDECREF(result);
     return NULL;
   }
-  int fine = 1;
+  int fine = 1, code = FARLOOK_OK;
   const char* name;
   for (size_t i = 0; fine && (name = farlook_stat_name(i)) != NULL; ++i) {
     uint64_t figure = 0;
@@ -334,8 +340,8 @@ static PyObject* stats_(PyObject* self_, PyObject* unused) {
     fine = number != NULL && PyDict_SetItemString(result, name, number) == 0;
     Py_XDECREF(number);
   }
-  leave(self);
-  if (fine) return result;
+  code = leave(self, code);
+  if (fine && code == FARLOOK_OK) return result;
   Py_DECREF(result);
   return NULL;
 }
@@ -343,9 +349,9 @@ static PyObject* stats_(PyObject* self_, PyObject* unused) {
 static PyObject* figure(PyObject* self_, int (*get)(farlook_client*, uint64_t*)) {
   Client* const self = (Client*)self_;
   uint64_t number = 0;
-  if (!enter(self)) return NULL;
-  const int code = get(self->client, &number);
-  leave(self);
+  if (!enter(self, NULL)) return NULL;
+  int code = get(self->client, &number);
+  code = leave(self, code);
   return code == FARLOOK_OK ? PyLong_FromUnsignedLongLong(number) : raise_error(code);
 }
 
@@ -358,30 +364,42 @@ static PyObject* memory_bytes_(PyObject* self, PyObject* unused) {
   return figure(self, farlook_memory_bytes);
 }
 
+static PyObject* address_of(PyObject* self, void* unused) {
+  (void)unused;
+  return Py_NewRef(((Client*)self)->address);
+}
+
+PyGetSetDef client_properties[] = {
+    {"address", address_of, NULL, "The address that the client is connected by; of auto:// the one that was taken.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 PyMethodDef client_methods[] = {
     {"connect", (PyCFunction)(void (*)(void))connect_, METH_CLASS | METH_FASTCALL | METH_KEYWORDS,
-     "Connects to the server at an address."},
-    {"close", close_, METH_NOARGS, "Closes the connection. Once more does nothing."},
-    METHOD(get, "The key's value, or None."),
-    METHOD(get_with_version, "The key's value and its version, or None."),
-    METHOD(get_into, "Reads the value into a buffer, and returns its length, or None."),
-    METHOD(get_and_touch, "The key's value, or None; its item now lives for ttl_ms."),
-    METHOD(put, "Writes a value, and returns its version."),
-    METHOD(exists, "Whether the key is there."),
-    METHOD(delete, "Deletes the key; False: it was not there."),
-    METHOD(touch, "Has the key's item live for ttl_ms; False: it was not there."),
-    METHOD(persist, "Has the key's item never expire; False: it was not there."),
-    METHOD(ttl, "Milliseconds that the key's item lives still; None: it never expires."),
-    METHOD(create_counter, "Makes a counter."),
-    METHOD(fetch_add, "Adds to a counter, and returns what it was before."),
-    METHOD(compare_swap, "Sets a counter if it is what is expected. Returns what it was before."),
-    METHOD(read_counter, "What a counter holds."),
-    METHOD(delete_counter, "Deletes a counter, and returns what it held."),
-    METHOD(ping, "Asks the server's processor for an answer."),
-    METHOD(warm, "READs the index, so that the first get of a key is one READ (mirror_bytes, share_mirror)."),
-    METHOD(server_stats_text, "The server's figures, one a line."),
-    {"stats", stats_, METH_NOARGS, "The client's figures, by name."},
-    {"incarnation", incarnation_, METH_NOARGS, "A random number of the server's life."},
-    {"memory_bytes", memory_bytes_, METH_NOARGS, "Bytes that the client has allocated."},
+     "connect($type, address, *, " CONNECT_OPTIONS ")\n--\n\nConnects to the server at an address."},
+    PLAIN_METHOD(close, "Closes the connection. Closing again does nothing."),
+    METHOD(get, "key, *, " TIMEOUT, "Returns the key's value, or None."),
+    METHOD(get_with_version, "key, *, " TIMEOUT, "Returns the key's value and its version, or None."),
+    METHOD(get_into, "key, buffer, *, " TIMEOUT, "Reads the value into a buffer. Returns its length, or None."),
+    METHOD(get_and_touch, "key, ttl_ms, *, " TIMEOUT, "Returns the key's value, or None. Its item then lives for ttl_ms."),
+    METHOD(put, "key, value, *, " PUT_OPTIONS, "Writes a value, and returns its version."),
+    METHOD(exists, "key, *, " TIMEOUT, "Returns whether the key is there."),
+    METHOD(delete, "key, *, " DELETE_OPTIONS, "Deletes the key. Returns whether it was there."),
+    METHOD(touch, "key, ttl_ms, *, " TIMEOUT, "Has the key's item live for ttl_ms. Returns whether it is there."),
+    METHOD(persist, "key, *, " TIMEOUT, "Has the key's item never expire. Returns whether it is there."),
+    METHOD(ttl, "key, *, " TIMEOUT, "Returns the milliseconds until the key's item expires; None: it never does."),
+    METHOD(create_counter, "key, initial=0, *, " CREATE_OPTIONS, "Makes a counter. Returns its value."),
+    METHOD(fetch_add, "key, delta, *, " ADD_OPTIONS, "Adds to a counter. Returns its value before."),
+    METHOD(compare_swap, "key, expected, desired, *, " COUNT_OPTIONS,
+           "Sets a counter if its value is the expected one. Returns its value before."),
+    METHOD(read_counter, "key, *, " COUNT_OPTIONS, "Returns a counter's value."),
+    METHOD(delete_counter, "key, *, " COUNT_OPTIONS, "Deletes a counter. Returns its value."),
+    METHOD(ping, "*, " TIMEOUT, "Asks the server's processor for an answer."),
+    METHOD(warm, "*, " TIMEOUT,
+           "READs the index, so that the first get of a key is one READ (mirror_bytes, share_mirror)."),
+    METHOD(server_stats_text, "*, " TIMEOUT, "Returns the server's figures, one in a line."),
+    PLAIN_METHOD(stats, "Returns the client's figures, by name."),
+    PLAIN_METHOD(incarnation, "Returns a random number of the server's life."),
+    PLAIN_METHOD(memory_bytes, "Returns how many bytes the client has allocated."),
     {NULL, NULL, 0, NULL},
 };

@@ -1,10 +1,10 @@
-// A class of exceptions for each code. Those that Python has a name for are that, too.
+// A class of exceptions for each code. Some also derive from the equivalent exception of Python.
 #include "module.h"
 
 typedef struct {
   int code;
   const char* name;
-  PyObject** base;  // a builtin that it is, too; may be NULL
+  PyObject** base;  // a builtin that it also derives from; may be NULL
   PyObject* type;
 } Exception;
 
@@ -56,4 +56,4 @@ PyObject* raise_code(int code, const char* text) {
   return NULL;
 }
 
-PyObject* raise_error(int code) { return raise_code(code, farlook_error()); }
+PyObject* raise_error(int code) { return code == kInterrupted ? NULL : raise_code(code, farlook_error()); }

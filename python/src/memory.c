@@ -1,4 +1,4 @@
-// Memory of Python objects that is registered: the client holds their buffers, so that it stays where it is.
+// Registered memory of Python objects: the client holds their buffers, so that they do not move.
 #include "module.h"
 
 struct Registered {
@@ -20,13 +20,13 @@ static PyObject* register_(PyObject* self_, PyObject* object) {
   Registered* const registered = PyMem_Calloc(1, sizeof *registered);
   int code = FARLOOK_OK, entered = 0;
   if (registered == NULL) return PyErr_NoMemory();
-  if (take_writable(object, &registered->memory) && (entered = enter(self))) {
+  if (take_writable(object, &registered->memory) && (entered = enter(self, NULL))) {
     UNLOCKED(code = farlook_register(self->client, (void*)registered->memory.data, registered->memory.bytes));
     if (code == FARLOOK_OK) {
       registered->next = self->registered;
       self->registered = registered;
     }
-    leave(self);
+    code = leave(self, code);
     if (code == FARLOOK_OK) Py_RETURN_NONE;
   }
   release_bytes(&registered->memory);
@@ -39,7 +39,7 @@ static PyObject* unregister_(PyObject* self_, PyObject* object) {
   Bytes memory = {0};
   Registered* gone = NULL;
   if (!take_writable(object, &memory)) return NULL;
-  const int entered = enter(self);
+  const int entered = enter(self, NULL);
   int code = FARLOOK_OK;
   if (entered) {
     UNLOCKED(code = farlook_unregister(self->client, memory.data));
@@ -49,11 +49,11 @@ static PyObject* unregister_(PyObject* self_, PyObject* object) {
       *link = gone->next;
       break;
     }
-    leave(self);
+    code = leave(self, code);
   }
   release_bytes(&memory);
   if (gone != NULL) {
-    release_bytes(&gone->memory);  // outside: a buffer's end may run code
+    release_bytes(&gone->memory);  // without the turn: releasing a buffer may run code
     PyMem_Free(gone);
   }
   if (!entered) return NULL;
@@ -61,7 +61,7 @@ static PyObject* unregister_(PyObject* self_, PyObject* object) {
 }
 
 PyMethodDef memory_methods[] = {
-    {"register", register_, METH_O, "Values are read into this memory, and pulled from it, without a copy."},
-    {"unregister", unregister_, METH_O, "Lets go of memory that was registered."},
+    {"register", register_, METH_O, "register($self, memory, /)\n--\n\nHas values read into this memory, and pulled from it, without a copy."},
+    {"unregister", unregister_, METH_O, "unregister($self, memory, /)\n--\n\nReleases memory that was registered."},
     {NULL, NULL, 0, NULL},
 };

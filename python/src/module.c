@@ -1,4 +1,5 @@
-// farlook._farlook, the module in C: the type Client, and the exceptions. python/farlook/__init__.py is what users see.
+// farlook._farlook, the module in C: the type Client, and the exceptions. The interface for users is
+// python/farlook/__init__.py.
 #include "module.h"
 
 #include <string.h>
@@ -10,19 +11,21 @@ static void dealloc(PyObject* self_) {
   drop_registered(self);
   for (Py_ssize_t i = 0; i < self->values_count; ++i) farlook_value_free(self->values[i]);
   PyMem_Free(self->values);
-  if (self->lock != NULL) PyThread_free_lock(self->lock);
+  Py_XDECREF(self->address);
+  pthread_mutex_destroy(&self->mutex);
   PyTypeObject* const type = Py_TYPE(self_);
   freefunc const release = (freefunc)PyType_GetSlot(type, Py_tp_free);
   release(self_);
   Py_DECREF(type);
 }
 
-// Both tables as one, as a type wants them.
+// Both tables combined, as a type needs them.
 static PyMethodDef methods[64];
 
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, dealloc},
     {Py_tp_methods, methods},
+    {Py_tp_getset, client_properties},
     {Py_tp_doc, "A connection to a Farlook server. Threads may share it: they take turns."},
     {0, NULL},
 };

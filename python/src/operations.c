@@ -1,182 +1,66 @@
-// Operations that do not wait, for farlook.aio: _start() begins one, _poll() tells which have ended.
+// Asynchronous operations, for farlook.aio: _start() begins one, _start_many() a batch, _poll() returns those that have
+// ended.
 #include <string.h>
 
+#include "kinds.h"
 #include "module.h"
 
-typedef struct Kind Kind;
+// An operation of a call.
+typedef struct {
+  farlook_operation* operation;
+  Pending* call;
+  Bytes memory;  // a value, or a buffer, which the operation uses until it has ended
+} Item;
 
+// A call, until all of its operations have ended.
 struct Pending {
   Pending* next;
-  Pending** link;  // what points to this
-  farlook_operation* operation;
+  Pending** link;  // the pointer to this
   const Kind* kind;
   long long token;
-  Bytes memory;  // a value, or a buffer, which the operation uses until it has ended
-};
-
-// What an operation is told, and what its end is to Python.
-struct Kind {
-  const char* name;
-  const char* const* arguments;
+  int is_batch;     // its result is a list
+  Bytes array;      // the items' memory is its rows
+  Py_ssize_t left;  // items that have not ended
   Py_ssize_t count;
-  // The first argument is a key, unless numbers are all that there is.
-  int keyless;
-  // The second argument is 1: a value; 2: a buffer; 3: an array, of which the third says the row; 0: a number, if any.
-  int memory;
-  int (*prepare)(farlook_operation*, const Bytes* key, const Bytes* memory, const int64_t* numbers,
-                 const farlook_options*);
-  PyObject* (*result)(const farlook_operation*, int code);
+  Item items[];
 };
 
-#define PREPARE(name, ...)                                                                         \
-  static int prepare_##name(farlook_operation* operation, const Bytes* key, const Bytes* memory,   \
-                            const int64_t* numbers, const farlook_options* options) {              \
-    (void)memory;                                                                                  \
-    (void)numbers;                                                                                 \
-    return farlook_prepare_##name(operation, key->data, key->bytes, __VA_ARGS__);                  \
+static Pending* new_pending(const Kind* kind, long long token, Py_ssize_t count) {
+  Pending* const pending = PyMem_Calloc(1, sizeof *pending + (size_t)count * sizeof(Item));
+  if (pending == NULL) {
+    PyErr_NoMemory();
+    return NULL;
   }
-PREPARE(get, options)
-PREPARE(get_into, options, (void*)memory->data, memory->bytes)
-PREPARE(get_and_touch, numbers[0], options)
-static int prepare_ping(farlook_operation* operation, const Bytes* key, const Bytes* memory, const int64_t* numbers,
-                        const farlook_options* options) {
-  (void)key;
-  (void)memory;
-  (void)numbers;
-  return farlook_prepare_ping(operation, options);
-}
-static int prepare_warm(farlook_operation* operation, const Bytes* key, const Bytes* memory, const int64_t* numbers,
-                        const farlook_options* options) {
-  (void)key;
-  (void)memory;
-  (void)numbers;
-  return farlook_prepare_warm(operation, options);
-}
-static int prepare_server_stats(farlook_operation* operation, const Bytes* key, const Bytes* memory,
-                                const int64_t* numbers, const farlook_options* options) {
-  (void)key;
-  (void)memory;
-  return farlook_prepare_server_stats(operation, (uint64_t)numbers[0], options);
-}
-PREPARE(put, memory->data, memory->bytes, options)
-PREPARE(exists, options)
-PREPARE(delete, options)
-PREPARE(touch, numbers[0], options)
-PREPARE(persist, options)
-PREPARE(ttl, options)
-PREPARE(create_counter, numbers[0], options)
-PREPARE(fetch_add, numbers[0], options)
-PREPARE(compare_swap, numbers[0], numbers[1], options)
-PREPARE(read_counter, options)
-PREPARE(delete_counter, options)
-
-static PyObject* failed(const farlook_operation* operation, int code) {
-  return raise_code(code, farlook_operation_error(operation));
-}
-
-static PyObject* to_bytes(const farlook_operation* operation, int code) {
-  if (code == FARLOOK_NOT_FOUND) return Py_NewRef(Py_None);
-  if (code != FARLOOK_OK) return failed(operation, code);
-  return PyBytes_FromStringAndSize(farlook_operation_data(operation), (Py_ssize_t)farlook_operation_bytes(operation));
-}
-static PyObject* to_bytes_and_version(const farlook_operation* operation, int code) {
-  PyObject* const bytes = to_bytes(operation, code);
-  if (bytes == NULL || bytes == Py_None) return bytes;
-  return Py_BuildValue("(NK)", bytes, (unsigned long long)farlook_operation_version(operation));
-}
-static PyObject* to_length(const farlook_operation* operation, int code) {
-  if (code == FARLOOK_NOT_FOUND) return Py_NewRef(Py_None);
-  return code != FARLOOK_OK ? failed(operation, code) : PyLong_FromSize_t(farlook_operation_bytes(operation));
-}
-// (lines, how many are left)
-static PyObject* to_lines(const farlook_operation* operation, int code) {
-  if (code != FARLOOK_OK) return failed(operation, code);
-  return Py_BuildValue("(s#L)", farlook_operation_data(operation), (Py_ssize_t)farlook_operation_bytes(operation),
-                       (long long)farlook_operation_number(operation));
-}
-static PyObject* to_version(const farlook_operation* operation, int code) {
-  return code != FARLOOK_OK ? failed(operation, code)
-                            : PyLong_FromUnsignedLongLong(farlook_operation_version(operation));
-}
-static PyObject* to_version_or_none(const farlook_operation* operation, int code) {
-  return code == FARLOOK_NOT_FOUND ? Py_NewRef(Py_None) : to_version(operation, code);
-}
-static PyObject* to_true(const farlook_operation* operation, int code) {
-  if (code == FARLOOK_NOT_FOUND) return Py_NewRef(Py_None);
-  return code != FARLOOK_OK ? failed(operation, code) : Py_NewRef(Py_True);
-}
-static PyObject* to_none(const farlook_operation* operation, int code) {
-  return code != FARLOOK_OK ? failed(operation, code) : Py_NewRef(Py_None);
-}
-static PyObject* to_bool(const farlook_operation* operation, int code) {
-  if (code != FARLOOK_OK && code != FARLOOK_NOT_FOUND) return failed(operation, code);
-  return PyBool_FromLong(code == FARLOOK_OK);
-}
-static PyObject* to_number(const farlook_operation* operation, int code) {
-  return code != FARLOOK_OK ? failed(operation, code) : PyLong_FromLongLong(farlook_operation_number(operation));
-}
-static PyObject* to_number_or_none(const farlook_operation* operation, int code) {
-  return code == FARLOOK_NOT_FOUND ? Py_NewRef(Py_None) : to_number(operation, code);
-}
-static PyObject* to_time(const farlook_operation* operation, int code) {
-  const int64_t left_ms = farlook_operation_number(operation);
-  return code == FARLOOK_OK && left_ms == FARLOOK_FOREVER ? Py_NewRef(Py_None) : to_number(operation, code);
-}
-
-static const char* const kNothing[] = {NULL};
-static const char* const kKey[] = {"key", NULL};
-static const char* const kBuffer[] = {"key", "buffer", NULL};
-static const char* const kRow[] = {"key", "array", "row", NULL};
-static const char* const kValue[] = {"key", "value", NULL};
-static const char* const kTtl[] = {"key", "ttl_ms", NULL};
-static const char* const kInitial[] = {"key", "initial", NULL};
-static const char* const kDelta[] = {"key", "delta", NULL};
-static const char* const kFrom[] = {"from_line", NULL};
-static const char* const kSwap[] = {"key", "expected", "desired", NULL};
-
-static const Kind kinds[] = {
-    {"get", kKey, 1, 0, 0, prepare_get, to_bytes},
-    {"get_with_version", kKey, 1, 0, 0, prepare_get, to_bytes_and_version},
-    {"get_into", kBuffer, 2, 0, 2, prepare_get_into, to_length},
-    {"get_row", kRow, 3, 0, 3, prepare_get_into, to_true},
-    {"get_and_touch", kTtl, 2, 0, 0, prepare_get_and_touch, to_bytes},
-    {"put", kValue, 2, 0, 1, prepare_put, to_version},
-    {"put_if_there", kValue, 2, 0, 1, prepare_put, to_version_or_none},
-    {"exists", kKey, 1, 0, 0, prepare_exists, to_bool},
-    {"delete", kKey, 1, 0, 0, prepare_delete, to_bool},
-    {"touch", kTtl, 2, 0, 0, prepare_touch, to_bool},
-    {"persist", kKey, 1, 0, 0, prepare_persist, to_bool},
-    {"ttl", kKey, 1, 0, 0, prepare_ttl, to_time},
-    {"create_counter", kInitial, 2, 0, 0, prepare_create_counter, to_number},
-    {"fetch_add", kDelta, 2, 0, 0, prepare_fetch_add, to_number},
-    {"compare_swap", kSwap, 3, 0, 0, prepare_compare_swap, to_number},
-    {"fetch_add_if_there", kDelta, 2, 0, 0, prepare_fetch_add, to_number_or_none},
-    {"read_counter_if_there", kKey, 1, 0, 0, prepare_read_counter, to_number_or_none},
-    {"read_counter", kKey, 1, 0, 0, prepare_read_counter, to_number},
-    {"delete_counter", kKey, 1, 0, 0, prepare_delete_counter, to_number},
-    {"ping", kNothing, 0, 1, 0, prepare_ping, to_none},
-    {"warm", kNothing, 0, 1, 0, prepare_warm, to_none},
-    {"server_stats", kFrom, 1, 1, 0, prepare_server_stats, to_lines},
-};
-
-static const Kind* kind_named(const char* name) {
-  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; ++i) {
-    if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
+  pending->kind = kind;
+  pending->token = token;
+  for (; pending->count < count; ++pending->count) {
+    Item* const item = &pending->items[pending->count];
+    item->call = pending;
+    if ((item->operation = farlook_operation_new()) == NULL) break;
+    farlook_operation_set_tag(item->operation, item);
   }
-  PyErr_Format(PyExc_ValueError, "no operation %s", name);
-  return NULL;
+  pending->left = pending->count;
+  return pending;
+}
+
+static void link_pending(Client* self, Pending* pending) {
+  pending->next = self->pending;
+  pending->link = &self->pending;
+  if (pending->next != NULL) pending->next->link = &pending->next;
+  self->pending = pending;
 }
 
 static void unlink_pending(Pending* pending) {
-  if (pending->link == NULL) return;
   *pending->link = pending->next;
   if (pending->next != NULL) pending->next->link = pending->link;
-  pending->link = NULL;
 }
 
 static void free_pending(Pending* pending) {
-  farlook_operation_free(pending->operation);
-  release_bytes(&pending->memory);
+  for (Py_ssize_t i = 0; i < pending->count; ++i) {
+    farlook_operation_free(pending->items[i].operation);
+    release_bytes(&pending->items[i].memory);
+  }
+  release_bytes(&pending->array);
   PyMem_Free(pending);
 }
 
@@ -188,9 +72,11 @@ void drop_pending(Client* self) {
   }
 }
 
-// Leaves of pending->memory, an array, the row that `number` names.
-static int take_row(Pending* pending, PyObject* number) {
-  Bytes* const memory = &pending->memory;
+// ---- A call with one operation.
+
+// Makes the item use one row of its array.
+static int take_row(Item* item, PyObject* number) {
+  Bytes* const memory = &item->memory;
   int64_t row;
   if (!take_number(number, &row)) return 0;
   if (memory->view.ndim < 2 || row < 0 || row >= memory->view.shape[0]) {
@@ -202,74 +88,196 @@ static int take_row(Pending* pending, PyObject* number) {
   return 1;
 }
 
-// Fills pending->memory, or numbers[], from the arguments behind the key, if there is one.
-static int take_rest(Pending* pending, PyObject* const* args, int64_t* numbers) {
-  const Kind* const kind = pending->kind;
-  if (kind->memory != 0 && !(kind->memory == 1 ? take_bytes : take_writable)(args[1], &pending->memory)) return 0;
-  if (kind->memory != 0) return kind->memory != 3 || take_row(pending, args[2]);
-  for (Py_ssize_t i = !kind->keyless; i < kind->count; ++i) {
+// Fills the item's memory, or numbers[], from the arguments after the key, if there is one.
+static int take_rest(const Kind* kind, Item* item, PyObject* const* args, int64_t* numbers) {
+  if (kind->memory != 0 && !(kind->memory == 1 ? take_bytes : take_writable)(args[1], &item->memory)) return 0;
+  if (kind->memory != 0) return kind->memory != 3 || take_row(item, args[2]);
+  for (Py_ssize_t i = !kind->keyless; i < kind->signature.most; ++i) {
     if (!take_number(args[i], numbers++)) return 0;
   }
   return 1;
 }
 
-static int start(Client* self, Pending* pending) {
+static int start(Client* self, Pending* pending, farlook_operation* const* operations) {
   int code;
-  if (!enter(self)) return 0;
-  UNLOCKED(code = farlook_start(self->client, &pending->operation, 1));
-  if (code == FARLOOK_OK) {
-    pending->next = self->pending;
-    pending->link = &self->pending;
-    if (pending->next != NULL) pending->next->link = &pending->next;
-    self->pending = pending;
-  }
-  leave(self);
-  if (code != FARLOOK_OK) raise_error(code);
+  if (!enter(self, NULL)) return 0;
+  UNLOCKED(code = farlook_start(self->client, operations, (size_t)pending->count));
+  if (code == FARLOOK_OK) link_pending(self, pending);
+  const int ended = leave(self, code);
+  if (code != FARLOOK_OK) raise_error(ended);
   return code == FARLOOK_OK;
+}
+
+static const Kind* take_call(PyObject* const* values, Py_ssize_t count, long long* token) {
+  if (count < 2) {
+    PyErr_SetString(PyExc_TypeError, "an operation wants a token and a kind");
+    return NULL;
+  }
+  *token = PyLong_AsLongLong(values[0]);
+  const char* const name = PyErr_Occurred() ? NULL : take_text(values[1]);
+  return name != NULL ? kind_named(name) : NULL;
 }
 
 static PyObject* _start_(ARGUMENTS) {
   PyObject* args[3] = {NULL, NULL, NULL};
-  farlook_options* options = NULL;
+  Options options;
   Bytes key = {0};
   int64_t numbers[2] = {0, 0};
   int started = 0;
-  if (count < 2) return PyErr_Format(PyExc_TypeError, "_start() wants a token and a kind");
-  const long long token = PyLong_AsLongLong(values[0]);
-  const char* const name = PyErr_Occurred() ? NULL : take_text(values[1]);
-  const Kind* const kind = name != NULL ? kind_named(name) : NULL;
-  if (kind == NULL) return NULL;
-  if (!take_arguments(name, kind->arguments, kind->count, kind->count, values + 2, count - 2, keywords, args, &options))
-    return NULL;
-  Pending* const pending = PyMem_Calloc(1, sizeof *pending);
-  if (pending == NULL || (pending->operation = farlook_operation_new()) == NULL) {
+  long long token;
+  const Kind* const kind = take_call(values, count, &token);
+  if (kind == NULL || !take_arguments(&kind->signature, values + 2, count - 2, keywords, args, &options)) return NULL;
+  Pending* const pending = new_pending(kind, token, 1);
+  if (pending == NULL || pending->count < 1) {
     PyErr_NoMemory();
     goto end;
   }
-  pending->kind = kind;
-  pending->token = token;
-  farlook_operation_set_tag(pending->operation, pending);
-  if ((!kind->keyless && !take_bytes(args[0], &key)) || !take_rest(pending, args, numbers)) goto end;
-  const int code = kind->prepare(pending->operation, &key, &pending->memory, numbers, options);
+  Item* const item = &pending->items[0];
+  if ((!kind->keyless && !take_bytes(args[0], &key)) || !take_rest(kind, item, args, numbers)) goto end;
+  const int code = kind->prepare(item->operation, &key, &item->memory, numbers, options.handle);
   if (code != FARLOOK_OK) {
     raise_error(code);
   } else {
-    started = start((Client*)self_, pending);
+    started = start((Client*)self_, pending, &item->operation);
   }
 end:
   release_bytes(&key);
-  farlook_options_free(options);
+  farlook_options_free(options.handle);
   if (!started && pending != NULL) free_pending(pending);
   return started ? Py_NewRef(Py_None) : NULL;
 }
 
-// (token, whether it succeeded, its result or the exception); lets go of the operation.
+// ---- A batch.
+
+static int not_as_many(void) {
+  raise_code(FARLOOK_INVALID_ARGUMENT, "there are not as many of each as there are keys");
+  return 0;
+}
+
+// Takes the array's rows, one for each item.
+static int take_rows(Pending* pending, PyObject* object) {
+  Bytes* const array = &pending->array;
+  if (!take_writable(object, array)) return 0;
+  if (array->view.ndim < 2 || array->view.shape[0] != pending->count) {
+    raise_code(FARLOOK_INVALID_ARGUMENT, "get_rows() wants an array with a row for each key");
+    return 0;
+  }
+  for (Py_ssize_t i = 0; i < pending->count; ++i) {
+    Bytes* const row = &pending->items[i].memory;
+    row->bytes = array->bytes / (size_t)pending->count;
+    row->data = (const char*)array->data + (size_t)i * row->bytes;
+  }
+  return 1;
+}
+
+// Takes the second argument of each key: memory, to the items; or numbers, to numbers[], possibly one for all keys.
+static int take_others(Pending* pending, PyObject* others, int64_t* numbers) {
+  const Kind* const kind = pending->kind;
+  if (kind->memory == 3) return take_rows(pending, others);
+  if (kind->memory != 0) {
+    Column column;
+    if (!take_column(others, kind->memory == 2, &column)) return 0;
+    const int fits = column.count == pending->count;
+    for (Py_ssize_t i = 0; fits && i < column.count; ++i) {
+      pending->items[i].memory = column.items[i];
+      memset(&column.items[i], 0, sizeof column.items[i]);
+    }
+    release_column(&column);
+    return fits || not_as_many();
+  }
+  if (PyLong_Check(others)) {
+    if (!take_number(others, &numbers[0])) return 0;
+    for (Py_ssize_t i = 1; i < pending->count; ++i) numbers[i] = numbers[0];
+    return 1;
+  }
+  PyObject* const list = PySequence_List(others);
+  int fine = list != NULL && (PyList_Size(list) == pending->count || not_as_many());
+  for (Py_ssize_t i = 0; fine && i < pending->count; ++i) fine = take_number(PyList_GetItem(list, i), &numbers[i]);
+  Py_XDECREF(list);
+  return fine;
+}
+
+static int prepare_all(Pending* pending, const Column* keys, const int64_t* numbers, const farlook_options* options,
+                       farlook_operation** operations) {
+  for (Py_ssize_t i = 0; i < pending->count; ++i) {
+    Item* const item = &pending->items[i];
+    const int code = pending->kind->prepare(item->operation, &keys->items[i], &item->memory, &numbers[i], options);
+    if (code != FARLOOK_OK) {
+      raise_error(code);
+      return 0;
+    }
+    operations[i] = item->operation;
+  }
+  return 1;
+}
+
+// _start_many(token, kind, keys, [others], **options). Returns the number of operations that were started; without any,
+// _poll() never returns the call.
+static PyObject* _start_many_(ARGUMENTS) {
+  static const char* const names[] = {"keys", "others"};
+  PyObject* args[2];
+  Options options;
+  Column keys;
+  int started = 0;
+  long long token;
+  const Kind* const kind = take_call(values, count, &token);
+  if (kind == NULL) return NULL;
+  const Signature signature = {kind->signature.name, names, kind->signature.most > 1 ? 2 : 1, 2, NULL};
+  if (!take_arguments(&signature, values + 2, count - 2, keywords, args, &options)) return NULL;
+  PyObject* result = NULL;
+  Pending* pending = NULL;
+  int64_t* numbers = NULL;
+  farlook_operation** operations = NULL;
+  if (!take_column(args[0], 0, &keys)) goto end;
+  if ((pending = new_pending(kind, token, keys.count)) != NULL) {
+    pending->is_batch = 1;
+    numbers = PyMem_Calloc((size_t)keys.count + 1, sizeof *numbers);
+    operations = PyMem_Calloc((size_t)keys.count + 1, sizeof *operations);
+  }
+  if (pending == NULL || pending->count < keys.count || numbers == NULL || operations == NULL) {
+    PyErr_NoMemory();
+  } else if ((signature.least == 1 || take_others(pending, args[1], numbers)) &&
+             prepare_all(pending, &keys, numbers, options.handle, operations)) {
+    const Py_ssize_t keys_count = keys.count;
+    started = keys_count > 0 && start((Client*)self_, pending, operations);
+    if (started || keys_count == 0) result = PyLong_FromSsize_t(keys_count);
+  }
+  release_column(&keys);
+end:
+  PyMem_Free(numbers);
+  PyMem_Free(operations);
+  farlook_options_free(options.handle);
+  if (!started && pending != NULL) free_pending(pending);
+  return result;
+}
+
+// ---- Results.
+
+static PyObject* result_of(const Pending* pending, const Item* item) {
+  const int code = farlook_operation_code(item->operation);
+  if (pending->kind->memory == 3 && code == FARLOOK_OK &&
+      farlook_operation_bytes(item->operation) != item->memory.bytes) {
+    return raise_code(FARLOOK_OUT_OF_RANGE, "a value is shorter than a row of the array");
+  }
+  return pending->kind->result(item->operation, code);
+}
+
+// Returns the results of a batch, or the exception of the first that failed.
+static PyObject* results_of(const Pending* pending) {
+  PyObject* const list = PyList_New(pending->count);
+  for (Py_ssize_t i = 0; list != NULL && i < pending->count; ++i) {
+    PyObject* const result = result_of(pending, &pending->items[i]);
+    if (result == NULL || PyList_SetItem(list, i, result) < 0) {
+      Py_DECREF(list);
+      return NULL;
+    }
+  }
+  return list;
+}
+
+// Returns (token, whether it succeeded, its result or the exception); frees the call.
 static PyObject* ended(Pending* pending) {
-  const int code = farlook_operation_code(pending->operation);
-  const int is_short = pending->kind->memory == 3 && code == FARLOOK_OK &&
-                       farlook_operation_bytes(pending->operation) != pending->memory.bytes;
-  PyObject* result = is_short ? raise_code(FARLOOK_OUT_OF_RANGE, "a value is shorter than a row of the array")
-                              : pending->kind->result(pending->operation, code);
+  PyObject* result = pending->is_batch ? results_of(pending) : result_of(pending, &pending->items[0]);
   const int good = result != NULL;
   if (!good) {
     PyObject *type, *trace;
@@ -283,20 +291,38 @@ static PyObject* ended(Pending* pending) {
   return told;
 }
 
-static PyObject* _poll_(PyObject* self_, PyObject* unused) {
+// Moves finished calls to *done, in the order in which they ended. Returns their number, or a code.
+static int poll_all(Client* self, Pending** done) {
   enum { kRoom = 64 };
+  farlook_operation* operations[kRoom];
+  int count, calls = 0;
+  do {
+    count = farlook_poll(self->client, operations, kRoom);
+    for (int i = 0; i < count; ++i) {
+      Pending* const pending = ((Item*)farlook_operation_tag(operations[i]))->call;
+      if (--pending->left > 0) continue;
+      unlink_pending(pending);
+      pending->next = NULL;
+      *done = pending;
+      done = &pending->next;
+      ++calls;
+    }
+  } while (count == kRoom);
+  return count < 0 ? count : calls;
+}
+
+static PyObject* _poll_(PyObject* self_, PyObject* unused) {
   (void)unused;
   Client* const self = (Client*)self_;
-  farlook_operation* done[kRoom];
-  int count;
-  if (!enter(self)) return NULL;
-  UNLOCKED(count = farlook_poll(self->client, done, kRoom));
-  for (int i = 0; i < count; ++i) unlink_pending(farlook_operation_tag(done[i]));
-  leave(self);
-  if (count < 0) return raise_error(count);
-  PyObject* list = PyList_New(count);
-  for (int i = 0; i < count; ++i) {
-    Pending* const pending = farlook_operation_tag(done[i]);
+  Pending* done = NULL;
+  int code;
+  if (!enter(self, NULL)) return NULL;
+  UNLOCKED(code = poll_all(self, &done));
+  leave(self, FARLOOK_OK);
+  PyObject* list = code < 0 ? raise_error(code) : PyList_New(code);
+  for (Py_ssize_t i = 0; done != NULL; ++i) {
+    Pending* const pending = done;
+    done = done->next;
     PyObject* const told = list != NULL ? ended(pending) : (free_pending(pending), NULL);
     if (told == NULL) Py_CLEAR(list);
     if (list != NULL) PyList_SetItem(list, i, told);
@@ -304,14 +330,14 @@ static PyObject* _poll_(PyObject* self_, PyObject* unused) {
   return list;
 }
 
-// Milliseconds to wait for _fd() to be readable, -1 for ever; None: there is something to poll already.
+// Returns the milliseconds to wait for _fd() to be readable, -1 for ever; None: poll at once.
 static PyObject* _arm_(PyObject* self_, PyObject* unused) {
   (void)unused;
   Client* const self = (Client*)self_;
-  if (!enter(self)) return NULL;
+  if (!enter(self, NULL)) return NULL;
   const int armed = farlook_arm(self->client);
   const int64_t wait_ms = armed == 1 ? farlook_wait_ms(self->client) : 0;
-  leave(self);
+  leave(self, FARLOOK_OK);
   if (armed < 0) return raise_error(armed);
   return armed == 1 ? PyLong_FromLongLong(wait_ms) : Py_NewRef(Py_None);
 }
@@ -319,16 +345,17 @@ static PyObject* _arm_(PyObject* self_, PyObject* unused) {
 static PyObject* _fd_(PyObject* self_, PyObject* unused) {
   (void)unused;
   Client* const self = (Client*)self_;
-  if (!enter(self)) return NULL;
+  if (!enter(self, NULL)) return NULL;
   const int fd = farlook_fd(self->client);
-  leave(self);
+  leave(self, FARLOOK_OK);
   return fd < 0 ? raise_error(fd) : PyLong_FromLong(fd);
 }
 
 PyMethodDef operation_methods[] = {
-    METHOD(_start, "For farlook.aio: starts an operation that is known by a token."),
-    {"_poll", _poll_, METH_NOARGS, "For farlook.aio: (token, succeeded, result or exception) of those that ended."},
-    {"_arm", _arm_, METH_NOARGS, "For farlook.aio: milliseconds to wait for _fd(); None: poll at once."},
-    {"_fd", _fd_, METH_NOARGS, "For farlook.aio: the descriptor to wait for."},
+    METHOD(_start, "token, kind, *args, **options", "For farlook.aio: starts an operation that is known by a token."),
+    METHOD(_start_many, "token, kind, keys, others=None, **options", "For farlook.aio: the same of a batch."),
+    PLAIN_METHOD(_poll, "For farlook.aio: (token, succeeded, result or exception) of those that ended."),
+    PLAIN_METHOD(_arm, "For farlook.aio: milliseconds to wait for _fd(); None: poll at once."),
+    PLAIN_METHOD(_fd, "For farlook.aio: the descriptor to wait for."),
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-// FETCH_ADD and COMPARE_SWAP, of backends that have them (Capabilities::atomics).
+// FETCH_ADD and COMPARE_SWAP, for backends that have them (Capabilities::atomics).
 #include <memory>
 
 #include "rdma/conformance/fixture.h"

@@ -1,4 +1,4 @@
-// Coming together: hello, welcome, rejects, and everything that keeps two sides apart.
+// The beginning of connections: hello, welcome, rejects, and everything that prevents a connection.
 #include <memory>
 #include <string>
 #include <utility>
@@ -85,7 +85,7 @@ TEST_P(ConformanceTest, ForeignAddressesAreInvalid) {
 TEST_P(ConformanceTest, ConnectTimesOutWhileTheServerDoesNotAnswer) {
   StartServer();
   auto client = NewClient();
-  constexpr int64_t kTimeoutMs = 2000;  // enough for the request to come, on the slowest of machines
+  constexpr int64_t kTimeoutMs = 2000;  // enough for the request to arrive, on the slowest of machines
   const int64_t begin_ns = GetParam().clock->NowNs();
   auto connection = (*client)->Connect(address_, "", kTimeoutMs);
   ASSERT_TRUE(connection.ok()) << connection.status();
@@ -95,7 +95,7 @@ TEST_P(ConformanceTest, ConnectTimesOutWhileTheServerDoesNotAnswer) {
   EXPECT_GE(GetParam().clock->NowNs() - begin_ns, kTimeoutMs * 1'000'000);
   EXPECT_EQ((*connection)->status().code(), absl::StatusCode::kUnavailable);
 
-  // Expect: the server, when it gets to answer, learns that nobody waits any more.
+  // Expect: when the server answers, it notices that the client no longer waits.
   connection->reset();
   auto accepted = request->Accept(server_->get(), "", {});
   if (accepted.ok()) Await(server_.get(), Opcode::kDisconnected, client.get());
@@ -124,11 +124,11 @@ TEST_P(ConformanceTest, DisconnectWhileConnectingIsAnEnd) {
 
 TEST_P(ConformanceTest, OnlyOneServerOnAnAddress) {
   StartServer();
-  const absl::Status status = GetParam().listen(address_).status();
+  const absl::Status status = GetParam().listen(address_, options_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("in use"));
   auto client = NewClient();
-  Connect(client.get());  // the first one serves on
+  Connect(client.get());  // the first one still serves
   StopServer();
   // Expect: the address is free again.
   StartServer();
@@ -146,7 +146,7 @@ TEST_P(ConformanceTest, OneEndpointCarriesManyConnections) {
     pairs.back().client->context = reinterpret_cast<void*>(i + 1);
   }
   for (int round = 0; round < 3; ++round) {
-    // Long silence: a backend may stop looking at who says nothing.
+    // Long silence: a backend may stop polling silent connections.
     for (int i = 0; i < 25'000; ++i) ASSERT_EQ(server_->Pump() + client->Pump(), 0u);
     for (size_t i = 0; i < kConnections; ++i) {
       ASSERT_TRUE(pairs[i].client->PostSend(absl::StrCat("ping ", i), ""));

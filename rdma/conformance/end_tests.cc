@@ -1,4 +1,5 @@
-// Coming apart: every way a connection ends, seen from both sides, and that all posted work completes exactly once.
+// The end of connections: every way in which one ends, seen from both sides, and that all posted work completes exactly
+// once.
 #include <memory>
 #include <string>
 #include <utility>
@@ -51,7 +52,7 @@ TEST_P(ConformanceTest, DestroyingWithoutDisconnectEndsItToo) {
   pair = Connect(client.get());
   pair.server.reset();
   EXPECT_EQ(Await(client.get(), Opcode::kDisconnected).connection, pair.client.get());
-  // Expect: nothing of the destroyed ones is reported any more.
+  // Expect: nothing more is reported for the destroyed ones.
   for (int i = 0; i < 1000; ++i) {
     EXPECT_EQ(client->Pump(), 0u);
     EXPECT_EQ(server_->Pump(), 0u);
@@ -122,7 +123,7 @@ TEST_P(ConformanceTest, WhatWasSentBeforeTheEndArrives) {
   constexpr int kMessages = 20;
   for (int i = 0; i < kMessages; ++i) ASSERT_TRUE(pair.server->PostSend(absl::StrCat("last words ", i), ""));
   pair.server->Ring();
-  // Whether a message under way survives the sender's own Disconnect is not promised; one that was answered is.
+  // A message under way may be lost by the sender's own Disconnect; one that was answered may not.
   Await(client.get(), Opcode::kReceive);
   pair.server->Disconnect();
   Await(client.get(), Opcode::kDisconnected);

@@ -64,7 +64,7 @@ void ConformanceTest::SetUp() {
 void ConformanceTest::TearDown() { StopServer(); }
 
 void ConformanceTest::StartServer() {
-  absl::StatusOr<std::unique_ptr<Listener>> listener = GetParam().listen(address_);
+  absl::StatusOr<std::unique_ptr<Listener>> listener = GetParam().listen(address_, options_);
   ASSERT_TRUE(listener.ok()) << listener.status();
   listener_ = *std::move(listener);
   EXPECT_EQ(listener_->address(), address_);
@@ -107,7 +107,7 @@ std::unique_ptr<Buffer> ConformanceTest::NewBuffer(Queue* queue, size_t bytes, b
 }
 
 std::unique_ptr<Queue> ConformanceTest::NewClient() {
-  absl::StatusOr<std::unique_ptr<Endpoint>> endpoint = GetParam().create_endpoint(address_);
+  absl::StatusOr<std::unique_ptr<Endpoint>> endpoint = GetParam().create_endpoint(address_, options_);
   EXPECT_TRUE(endpoint.ok()) << endpoint.status();
   return std::make_unique<Queue>(*std::move(endpoint));
 }

@@ -1,10 +1,12 @@
-// What every backend of rdma/transport.h must do, written once.
+// Tests of everything that a backend of rdma/transport.h must do.
 //
 // A backend's test binary links :suite and instantiates ConformanceTest with a Backend. It also links those of
 // :real_time_suite, :atomic_suite, :loopback_suite and :local_suite whose subject the backend supports, and
-// instantiates their classes (below). Single tests that a backend cannot pass are left out by name (--gtest_filter) in
-// its BUILD file, which says why. The tests go through the public seam only. They pump all endpoints from one thread,
-// unless they are about threads; they never sleep and then look, but poll to a bound.
+// instantiates their classes (below). Single tests that a backend cannot pass are excluded by name (--gtest_filter) in
+// its BUILD file, with the reason.
+//
+// The tests use only the public interface. They pump all endpoints from one thread, unless they are about threads; they
+// never sleep before a check, but poll to a bound.
 #ifndef FARLOOK_RDMA_CONFORMANCE_FIXTURE_H_
 #define FARLOOK_RDMA_CONFORMANCE_FIXTURE_H_
 
@@ -29,25 +31,24 @@ namespace farlook::rdma::conformance {
 
 struct Backend {
   const char* name;
-  std::function<std::string()> unused_address;  // where nobody listens
-  std::vector<std::string> foreign_addresses;   // that it must refuse with INVALID_ARGUMENT
+  std::function<std::string()> unused_address;  // an address where no server listens
+  std::vector<std::string> foreign_addresses;   // addresses that it must refuse with INVALID_ARGUMENT
   bool names_refusals = true;  // a READ that the peer refuses ends with kRemoteAccess; false: with kFlushed
 
   bool reads_need_polls = false;  // a client's buffers can be READ only while it polls
 
-  // What a backend sets that is not chosen by the address.
-  std::function<absl::StatusOr<std::unique_ptr<Listener>>(absl::string_view)> listen = [](absl::string_view address) {
-    return Listen(address);
-  };
-  std::function<absl::StatusOr<std::unique_ptr<Endpoint>>(absl::string_view)> create_endpoint =
-      [](absl::string_view address) { return CreateEndpoint(address); };
+  // Properties that the address does not determine.
+  std::function<absl::StatusOr<std::unique_ptr<Listener>>(absl::string_view, const TransportOptions&)> listen =
+      [](absl::string_view address, const TransportOptions& options) { return Listen(address, options); };
+  std::function<absl::StatusOr<std::unique_ptr<Endpoint>>(absl::string_view, const TransportOptions&)> create_endpoint =
+      [](absl::string_view address, const TransportOptions& options) { return CreateEndpoint(address, options); };
   const Clock* clock = &Clock::Real();
-  std::function<void()> idle = {};  // called when there was nothing to poll; where empty, other threads run
+  std::function<void()> idle = {};  // called when there was nothing to poll; empty if other threads run
 };
 
 inline void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
 
-// Everything here ends within it, or the test fails.
+// Everything here ends within this time, or the test fails.
 inline constexpr int64_t kBoundMs = 20'000;
 
 // A Completion whose message was copied.
@@ -59,7 +60,7 @@ struct Event {
   std::string message;
 };
 
-// An endpoint and what it reported.
+// An endpoint and the events that it reported.
 class Queue {
  public:
   explicit Queue(std::unique_ptr<Endpoint> endpoint) : endpoint_(std::move(endpoint)) {}
@@ -92,13 +93,13 @@ class ConformanceTest : public testing::TestWithParam<Backend> {
   void SetUp() override;
   void TearDown() override;
 
-  // A server with a table full of PatternWord, a second range that clients are not granted, and counters.
+  // Starts a server with a table full of PatternWord, a second range that clients are not granted, and counters.
   void StartServer();
   void StopServer();
 
   std::unique_ptr<Queue> NewClient();
 
-  // A failure, and null, where there is none.
+  // Returns null, and records a failure, if there is none.
   std::unique_ptr<Buffer> NewBuffer(Queue* queue, size_t bytes, bool readable = false);
 
   // Client and server end of one connection.
@@ -108,35 +109,37 @@ class ConformanceTest : public testing::TestWithParam<Backend> {
   };
   Pair Connect(Queue* client, absl::string_view hello = "hello", absl::string_view welcome = "welcome");
 
-  // A client and its connection, over which it has READ to memory of its own: a backend need do the first READ not at
-  // once.
+  // A client and a connection that has already done a READ: a backend need not do the first READ at once.
   struct Reader {
     std::unique_ptr<Queue> client;
     Pair pair;
     std::unique_ptr<Buffer> buffer;
-    char* to = nullptr;  // the buffer's, of 4096 bytes at least
+    char* to = nullptr;  // in the buffer, with at least 4096 bytes
   };
   Reader NewReader();
 
-  // The next client at the listener; `client` is pumped, as connecting may need its Poll().
+  // Returns the next client at the listener; `client` is pumped, as connecting may need its Poll().
   std::unique_ptr<ConnectionRequest> NextRequest(Queue* client);
 
-  // Pumps the server's and the given queue until `done`, at most kBoundMs. False, and a failure, when it never is.
+  // Pumps the server's and the given queue until `done`, for at most kBoundMs. On a timeout it returns false and
+  // records a failure.
   bool PumpUntil(Queue* client, const std::function<bool()>& done);
 
-  // The next event of `from` with that opcode; others stay. A failure when none comes.
+  // Returns the next event of `from` with that opcode; others stay. Records a failure if none arrives.
   Event Await(Queue* from, Opcode opcode, Queue* also_pumped = nullptr);
 
   // READs with one piece, rings, waits.
   WcStatus Read(Queue* queue, Connection* connection, char* to, uint32_t bytes, uint64_t address, uint32_t rkey);
 
-  // How a READ ends that the peer refuses.
+  // The status of a READ that the peer refuses.
   WcStatus refused() const { return GetParam().names_refusals ? WcStatus::kRemoteAccess : WcStatus::kFlushed; }
 
-  // Expect: `connection` reports nothing but `flushed` failed requests and then kDisconnected, and after that nothing.
+  // Expect: `connection` reports only `unfinished_requests` failed requests, then kDisconnected, and after that
+  // nothing.
   void ExpectEnd(Queue* queue, Connection* connection, size_t unfinished_requests);
 
-  Queue* answering_ = nullptr;  // the client connected last, where its buffers can be READ only while it polls
+  TransportOptions options_;    // of the server and of clients made from then on
+  Queue* answering_ = nullptr;  // the last connected client, if its buffers can be READ only while it polls
   std::string address_;
   std::unique_ptr<SharedMemory> table_memory_;
   std::unique_ptr<SharedMemory> hidden_memory_;
@@ -144,7 +147,7 @@ class ConformanceTest : public testing::TestWithParam<Backend> {
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<Queue> server_;
   RemoteRange table_;
-  RemoteRange hidden_;    // offered, and granted to nobody
+  RemoteRange hidden_;    // offered, but granted to no client
   RemoteRange counters_;  // kRemoteReadAtomic
   std::mt19937_64 random_{Seed()};
 };

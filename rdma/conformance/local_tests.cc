@@ -1,4 +1,4 @@
-// Memory of the peer that is mapped, which only a backend on the same machine has (Capabilities::local).
+// Mapped memory of the peer, which only a backend on the same machine has (Capabilities::local).
 #include <cstring>
 #include <memory>
 #include <string>
@@ -20,7 +20,7 @@ TEST_P(LocalConformanceTest, WhatIsMappedIsWhatReadsFetch) {
     ASSERT_NE(mapped, nullptr);
     EXPECT_TRUE(absl::string_view(mapped, bytes) == Pattern(offset, bytes)) << bytes;
   }
-  // Expect: no completion tells of it.
+  // Expect: no completion reports it.
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(client->Pump(), 0u);
 }
 

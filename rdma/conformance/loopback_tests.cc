@@ -1,4 +1,4 @@
-// A server's own atomics, of backends whose device carries them out (AtomicDomain::kDevice).
+// A server's own atomics, for backends whose device executes them (AtomicDomain::kDevice).
 #include <memory>
 #include <thread>
 #include <vector>

@@ -1,4 +1,4 @@
-// Messages: whole, in order, both ways, and what happens when there is no room.
+// Messages: whole, in order, both ways, and the behavior without room.
 #include <memory>
 #include <string>
 #include <utility>
@@ -124,7 +124,7 @@ TEST_P(ConformanceTest, WhoDoesNotReceiveHoldsUpItsPeerAndNobodyElse) {
     pair.server->SetReceiving(false);
     uint64_t sent = 0;
     int refused = 0;
-    // Expect: there is no room sooner or later, though the server polls.
+    // Expect: sooner or later there is no room, although the server polls.
     ASSERT_TRUE(PumpUntil(client.get(), [&] {
       if (pair.client->PostSend(absl::StrCat(sent, " "), std::string(random_() % 4000, 'x'))) {
         ++sent;
@@ -137,14 +137,14 @@ TEST_P(ConformanceTest, WhoDoesNotReceiveHoldsUpItsPeerAndNobodyElse) {
     }));
     ASSERT_LE(sent, 100'000u) << "no bound on what is kept";
     EXPECT_TRUE(server_->events().empty());
-    // Expect: both ways others go on.
+    // Expect: other connections, and the other direction, go on.
     ASSERT_TRUE(other.client->PostSend("other", ""));
     ASSERT_TRUE(pair.server->PostSend("back", ""));
     other.client->Ring();
     pair.server->Ring();
     EXPECT_EQ(Await(server_.get(), Opcode::kReceive, client.get()).message, "other");
     EXPECT_EQ(Await(client.get(), Opcode::kReceive).message, "back");
-    // Expect: all that was sent, in order, also what is sent now.
+    // Expect: all sent messages in order, including the one sent now.
     pair.server->SetReceiving(true);
     bool last = false;
     uint64_t received = 0;

@@ -124,7 +124,7 @@ TEST_P(ConformanceTest, RingingTwiceIsHarmless) {
   EXPECT_EQ(Await(client.get(), Opcode::kRead).wr_id, 7u);
 }
 
-// Some of the SENDs ask to be told of, and may be done before the READ is.
+// Some of the SENDs request a completion, and may complete before the READ does.
 TEST_P(ConformanceTest, AReadIsReportedThatSendsWerePostedAfter) {
   Reader reader = NewReader();
   const Sge piece = {reader.to, 64};
@@ -145,7 +145,7 @@ TEST_P(ConformanceTest, AReadIsReportedThatSendsWerePostedAfter) {
   }
 }
 
-// So many looks that any READ is done within them.
+// Enough checks for any READ to complete.
 constexpr uint32_t kManyLooks = 10'000'000;
 
 TEST_P(ConformanceTest, AReadAtOnceIsDoneOrPostedOrLeftAlone) {
@@ -168,7 +168,7 @@ TEST_P(ConformanceTest, AReadAtOnceIsDoneOrPostedOrLeftAlone) {
               how == AtOnce::kNo ? std::string(bytes, 0x55) : Pattern(offset, bytes));
     ASSERT_EQ(absl::string_view(reader.to + bytes, 8), std::string(8, 0x55)) << "wrote beyond " << bytes;
   }
-  // Expect: no other completion of any of them, and READs go on as ever.
+  // Expect: no other completion of any of them, and READs still work.
   ASSERT_EQ(Read(reader.client.get(), reader.pair.client.get(), reader.to, 64, table_.address, table_.rkey),
             WcStatus::kSuccess);
   EXPECT_TRUE(reader.client->events().empty());
@@ -187,18 +187,18 @@ TEST_P(ConformanceTest, NoReadIsDoneAtOnceWhileOthersAreUnderWay) {
   EXPECT_EQ(Await(reader.client.get(), Opcode::kRead).wr_id, 1u);
 }
 
-// Who reads at once sees neither messages nor the end, but loses none of them either.
+// A caller that reads at once sees neither messages nor the end, but loses none of them either.
 TEST_P(ConformanceTest, WhatComesWhileAReadIsLookedForIsPolledLater) {
   Reader reader = NewReader();
   constexpr uint64_t kBurst = 8;
   uint64_t posted = 0, completed = 0, received = 0;
   for (uint64_t round = 1; round <= 200; ++round) {
-    reader.client->Pump();  // what was delivered is read, so that there is nothing to do but to look
+    reader.client->Pump();  // releases delivered messages, so that only the READ is left to wait for
     for (uint64_t i = 0; i < kBurst; ++i) {
       ASSERT_TRUE(reader.pair.server->PostSend(std::to_string((round - 1) * kBurst + i + 1), ""));
     }
     reader.pair.server->Ring();
-    // Until one of them has come in the way.
+    // Until one of the messages has interrupted it.
     AtOnce how = AtOnce::kDone;
     for (uint64_t i = 0; i < 20 && how == AtOnce::kDone; ++i) {
       how = reader.pair.client->ReadAtOnce(round, {reader.to, 64}, table_.address, table_.rkey, kManyLooks);
@@ -220,7 +220,7 @@ TEST_P(ConformanceTest, WhatComesWhileAReadIsLookedForIsPolledLater) {
   EXPECT_EQ(posted > 0, reader.pair.client->capabilities().reads_at_once);
 }
 
-// SENDs that were posted before ask for no completion, nor does the READ free their places.
+// SENDs posted before request no completion, and the READ does not free their places.
 TEST_P(ConformanceTest, ReadsAtOnceBetweenSendsLeaveRoomForMore) {
   Reader reader = NewReader();
   const uint64_t rounds = 3 * reader.pair.client->capabilities().send_queue_depth + 1000;
@@ -249,8 +249,7 @@ TEST_P(ConformanceTest, AReadAtOnceOfWhatWasNotGrantedBreaksTheConnection) {
   EXPECT_EQ(reader.pair.client->ReadAtOnce(8, {reader.to, 64}, table_.address, table_.rkey, kManyLooks), AtOnce::kNo);
 }
 
-// Such a READ fails, and as a failed work request breaks a queue pair, it breaks the connection: what came after it is
-// flushed.
+// Such a READ fails. As a failed work request breaks a queue pair, it breaks the connection: later work is flushed.
 TEST_P(ConformanceTest, ReadsOutsideOfWhatWasGrantedFail) {
   StartServer();
   auto client = NewClient();

@@ -1,4 +1,4 @@
-// What needs real time: sleeping on descriptors, and several threads.
+// Tests that need real time: sleeping on descriptors, and several threads.
 #include <poll.h>
 
 #include <atomic>
@@ -15,7 +15,8 @@
 namespace farlook::rdma::conformance {
 namespace {
 
-// Polls, and sleeps when there is nothing, until an event came; it is removed from the queue. False after kBoundMs.
+// Polls, and sleeps while there is nothing, until an event arrives; removes it from the queue. Returns false after
+// kBoundMs.
 bool SleepForEvent(Queue* queue, Event* event) {
   while (queue->events().empty()) {
     if (queue->Pump() > 0 || !(*queue)->Arm()) continue;
@@ -47,7 +48,7 @@ TEST_P(RealTimeConformanceTest, ArmSaysWhenThereIsSomethingAlready) {
   Pair pair = Connect(client.get());
   ASSERT_TRUE(pair.client->PostSend("x", ""));
   pair.client->Ring();
-  // Expect: either it is there, or the descriptor tells.
+  // Expect: either the message is there, or the descriptor becomes readable.
   if ((*server_)->Arm()) {
     pollfd waiting = {(*server_)->fd(), POLLIN, 0};
     EXPECT_EQ(poll(&waiting, 1, kBoundMs), 1);
@@ -68,7 +69,7 @@ TEST_P(RealTimeConformanceTest, WakeEndsOneSleepThisOneOrTheNext) {
   });
   EXPECT_EQ(sleep(kBoundMs), 1);
   other.join();
-  // Expect: no more than that one. Now and then a sleep ends for nothing.
+  // Expect: no more than that one. Occasionally a sleep ends spuriously.
   bool undisturbed = false;
   for (int sleeps = 0; sleeps < 20 && !undisturbed; ++sleeps) {
     server_->Pump();
@@ -79,7 +80,7 @@ TEST_P(RealTimeConformanceTest, WakeEndsOneSleepThisOneOrTheNext) {
   EXPECT_EQ(sleep(kBoundMs), 1);
 }
 
-// A lost wake-up shows as a sleeper that nothing wakes within the bound.
+// A lost wake-up leaves a side asleep until the bound.
 TEST_P(RealTimeConformanceTest, BothSidesSleepAndWake) {
   StartServer();
   auto client = NewClient();
@@ -137,6 +138,55 @@ TEST_P(RealTimeConformanceTest, ASenderSleepsUntilThereIsRoom) {
   sender.join();
 }
 
+// One side of a conversation. Like a caller that waits for several answers, it polls once after each wake-up, sends
+// until the room is used up, and sleeps again.
+struct Sleeper {
+  Queue* queue;
+  Connection* connection;
+  uint64_t to_send = 0;
+  uint64_t received = 0;
+  bool awake = true;
+
+  void TakeTurn(const std::string& message) {
+    queue->Pump();
+    received += queue->events().size();
+    queue->events().clear();
+    for (; to_send > 0 && connection->PostSend(message, ""); --to_send) {
+    }
+    connection->Ring();
+    awake = !(*queue)->Arm();
+  }
+};
+
+// Requests fill the server's window, answers the client's. A lost wake-up leaves both sides asleep until the bound:
+// ticks come later.
+TEST_P(RealTimeConformanceTest, SidesThatLookOnceBeforeTheySleepHoldNobodyUp) {
+  options_.liveness_ms = 100 * kBoundMs;
+  StartServer();
+  auto client = NewClient();
+  Pair pair = Connect(client.get());
+  constexpr uint64_t kMessages = 5000;
+  for (const size_t bytes : {size_t{64}, size_t{1000}, size_t{3000}}) {
+    Sleeper asking = {client.get(), pair.client.get(), kMessages};
+    Sleeper answering = {server_.get(), pair.server.get()};
+    const std::string message(bytes, 'm');
+    while (asking.received < kMessages) {
+      if (asking.awake) asking.TakeTurn(message);
+      const uint64_t before = answering.received;
+      if (answering.awake) answering.TakeTurn(message);
+      answering.to_send += answering.received - before;
+      if (answering.received > before) answering.awake = true;
+      if (asking.awake || answering.awake || asking.received == kMessages) continue;
+      pollfd waiting[] = {{(*client)->fd(), POLLIN, 0}, {(*server_)->fd(), POLLIN, 0}};
+      ASSERT_GT(poll(waiting, 2, kBoundMs), 0)
+          << "both sleep: " << asking.received << " of " << kMessages << " answers of " << bytes << " bytes came, "
+          << answering.to_send << " wait for room";
+      asking.awake = waiting[0].revents != 0;
+      answering.awake = waiting[1].revents != 0;
+    }
+  }
+}
+
 TEST_P(RealTimeConformanceTest, ASleeperIsWokenByTheEnd) {
   StartServer();
   auto client = NewClient();
@@ -152,7 +202,7 @@ TEST_P(RealTimeConformanceTest, ASleeperIsWokenByTheEnd) {
   }
 }
 
-// Words carry their own check, so that a torn one shows.
+// Words contain their own check, so that a torn one is detected.
 TEST_P(RealTimeConformanceTest, AlignedWordsAreNeverTorn) {
   StartServer();
   auto client = NewClient();
@@ -194,7 +244,7 @@ TEST_P(RealTimeConformanceTest, AlignedWordsAreNeverTorn) {
   writer.join();
 }
 
-// Whoever carries out the clients' atomics carries out the server's own.
+// The agent that executes the clients' atomics also executes the server's own.
 TEST_P(RealTimeConformanceTest, NoAtomicIsLostBetweenTwoClientsAndTheServer) {
   StartServer();
   auto first = NewClient();
@@ -223,7 +273,7 @@ TEST_P(RealTimeConformanceTest, NoAtomicIsLostBetweenTwoClientsAndTheServer) {
     }
   };
   std::thread other(add, second.get(), second_pair.client.get());
-  // In a field of its own, as fast as it can: the more, the likelier it is that one is lost that could be.
+  // In a field of its own, as fast as possible: more adds make a loss more likely.
   constexpr uint64_t kOwn = 1 << 20;
   uint64_t own = 0;
   std::atomic<bool> done{false};

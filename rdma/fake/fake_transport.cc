@@ -68,7 +68,7 @@ class FakeMemory::FakeBuffer final : public Buffer {
  public:
   FakeBuffer(FakeMemory* memory, size_t bytes, bool readable_by_peers)
       : FakeBuffer(memory, std::make_unique<uint64_t[]>((bytes + 7) / 8), {}, bytes, readable_by_peers) {}
-  // Of memory that is the user's.
+  // A buffer of memory that belongs to the user.
   FakeBuffer(FakeMemory* memory, absl::Span<char> bytes)
       : FakeBuffer(memory, nullptr, bytes, bytes.size(), /*readable_by_peers=*/true) {}
   ~FakeBuffer() override {
@@ -124,7 +124,9 @@ std::unique_ptr<Buffer> FakeMemory::Register(absl::Span<char> memory) {
 
 // ---- Endpoints.
 
-absl::StatusOr<std::unique_ptr<Connection>> FakeEndpoint::Connect(absl::string_view, absl::string_view hello, int64_t) {
+absl::StatusOr<std::unique_ptr<Connection>> FakeEndpoint::Connect(absl::string_view address, absl::string_view hello,
+                                                                  int64_t) {
+  dialled = std::string(address);
   if (!on_connect) return absl::UnimplementedError("a server does not connect");
   return on_connect(this, hello);
 }

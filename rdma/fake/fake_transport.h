@@ -1,10 +1,12 @@
-// A transport in memory without a peer, for tests of servers and of clients: the test is the peer. It says what arrives
-// and when work requests complete, sees what was sent, and breaks what it likes. One thread, no sleep.
+// A transport in memory without a peer, for tests of servers and of clients: the test is the peer. It determines
+// arrivals and completions of work requests, sees sent messages, and breaks connections. One thread, no sleep.
 //
-// Strict where a real one would be treacherous: nothing posted is seen before Ring(); a message's bytes are freed at
-// the next Poll, so that asan sees who kept them; the memory of a READ that fails is scribbled over, and one that is
-// completed late writes late, so that memory given back too early shows as damage; destroying a connection before its
-// kDisconnected was delivered is counted.
+// Strict where a real transport would hide errors:
+//   * posted work is not visible before Ring();
+//   * a message's bytes are freed at the next Poll, so that asan finds uses after it;
+//   * the memory of a READ that fails is overwritten, and a READ completed late writes late, so that memory released too
+//     early is damaged;
+//   * destroying a connection before its kDisconnected was delivered is counted.
 #ifndef FARLOOK_RDMA_FAKE_FAKE_TRANSPORT_H_
 #define FARLOOK_RDMA_FAKE_FAKE_TRANSPORT_H_
 
@@ -36,13 +38,13 @@ class FakeClock final : public Clock {
   }
   void AdvanceMs(int64_t ms) { now_ns += ms * 1'000'000; }
   mutable int64_t now_ns;
-  int64_t step_ns = 0;  // that pass until a reading
+  int64_t step_ns = 0;  // time that passes before a reading
   mutable int64_t readings = 0;
 };
 
 class FakeEndpoint;
 
-// What the test sees of a connection, and does to it as its other side; outlives it.
+// The test's view of a connection, and its control as the other side; outlives the connection.
 struct FakePeer {
   // A READ, or an atomic.
   struct Read {
@@ -69,27 +71,27 @@ struct FakePeer {
   bool closed_here = false;      // Disconnect() was called
   bool disconnected = false;     // kDisconnected was delivered
   bool destroyed_early = false;
-  bool receiving = true;  // as of SetReceiving()
+  bool receiving = true;  // set by SetReceiving()
   size_t refused_sends = 0;
   size_t quiescent_looks = 0;
   int rings = 0;
   int sends_with_ring = 0;  // by PostSendAndRing()
 
-  // What the test may set.
+  // May be set by the test.
   size_t send_room = SIZE_MAX;        // PostSend fails when it is 0
   size_t read_room = SIZE_MAX;        // PostRead and atomics fail when it is 0
-  size_t* send_room_at = &send_room;  // or where several connections share it
+  size_t* send_room_at = &send_room;  // or a shared room of several connections
   size_t* read_room_at = &read_room;
   bool hold_disconnected = false;  // kDisconnected waits until Release()
   bool quiescent = true;           // false: the client was stopped within an atomic
   bool connected = true;           // false: nothing can be posted
-  absl::Status status;             // why it is over; UNAVAILABLE if it does not say
+  absl::Status status;             // reason of the end; UNAVAILABLE if OK
   std::string welcome;
   std::string granted;  // by Grant(), "reads" or "atomics"; "told" by Granted()
   std::string server_address = "10.0.0.1:7471";
-  uint32_t looks = 0;  // that the last ReadAtOnce() might take
-  // Called where it is set: whether this may be read or changed (else it completes with kRemoteAccess); with each
-  // message as it is posted; after Ring(); for Mapped(); whether the other side is alive.
+  uint32_t looks = 0;  // `looks` of the last ReadAtOnce()
+  // Called if set: whether this may be read or changed (otherwise it completes with kRemoteAccess); with each message
+  // when it is posted; after Ring(); for Mapped(). The last returns whether the other side is alive.
   std::function<bool(const Read&)> permits;
   std::function<void(const std::string&)> on_send;
   std::function<void()> on_ring;
@@ -98,9 +100,9 @@ struct FakePeer {
 
   void Connected();                      // Connect() succeeded
   void Send(absl::string_view message);  // to the side under test
-  // A work request ended.
+  // Completes a work request.
   void Complete(const Read& read, WcStatus status = WcStatus::kSuccess);
-  // Completes the oldest READ: with `data` (which it must fit), or without.
+  // Completes the oldest READ: with `data` (which must have its length), or with an error.
   void CompleteRead(absl::string_view data);
   void FailRead(WcStatus status);
   // The connection breaks: READs are flushed, kDisconnected follows.
@@ -114,11 +116,11 @@ struct FakePeer {
 // The memory that endpoints have registered.
 class FakeMemory {
  public:
-  // In registered memory altogether.
+  // Returns whether the piece is completely in registered memory.
   bool Registered(const Sge& piece) const;
-  // Of a buffer that peers may READ; empty if there is none of this key.
+  // Returns a buffer that peers may READ; empty if there is none with this key.
   absl::Span<char> Offered(uint32_t rkey) const;
-  // As if the device had been taken away and were back: readable buffers have other keys.
+  // Simulates a device that was removed and returned: readable buffers get other keys.
   void ChangeKeys();
 
   size_t most_bytes = SIZE_MAX;  // of a buffer that an endpoint allocates
@@ -135,7 +137,7 @@ class FakeMemory {
 
 class FakeEndpoint : public Endpoint {
  public:
-  // Without memory it allocates none, as a server's need not.
+  // Without memory it allocates none, as a server's endpoint need not.
   explicit FakeEndpoint(FakeMemory* memory = nullptr) : memory_(memory) {}
 
   absl::StatusOr<std::unique_ptr<Connection>> Connect(absl::string_view address, absl::string_view hello,
@@ -149,21 +151,22 @@ class FakeEndpoint : public Endpoint {
   }
   int fd() const override { return -1; }
   void Wake() override {}
-  Heard heard() const override { return where_heard; }
+  PeerActivity peer_activity() const override { return activity; }
 
   void Push(FakePeer* peer, Completion completion, absl::string_view message = {});
-  // The connection is destroyed: nothing of it is delivered any more.
+  // The connection is destroyed: nothing more is delivered for it.
   void Forget(const FakePeer* peer);
   bool empty() const { return events_.empty(); }
-  // Whether the next to be polled is the completion of this READ, a success; then it is taken.
+  // Takes the next completion if it is a success of this READ; returns whether it did.
   bool TakeRead(const FakePeer* peer, uint64_t wr_id);
 
   size_t max_batch = SIZE_MAX;
   int arms = 0;
-  Heard where_heard = Heard::kElsewhere;
-  // Called when Poll() has looked.
+  std::string dialled;  // the last address
+  PeerActivity activity = PeerActivity::kElsewhere;
+  // Called at the end of Poll().
   std::function<void()> on_polled;
-  // What Connect() does.
+  // Implements Connect().
   std::function<std::unique_ptr<Connection>(FakeEndpoint*, absl::string_view hello)> on_connect;
 
  private:
@@ -172,7 +175,7 @@ class FakeEndpoint : public Endpoint {
     Completion completion;
     std::string message;
   };
-  // The first that may be delivered.
+  // The first event that may be delivered.
   std::deque<Event>::iterator Next();
 
   FakeMemory* const memory_;
@@ -222,12 +225,12 @@ class FakeConnection : public Connection {
   const Capabilities capabilities_;
 };
 
-// What the test sees of a request to connect; outlives it.
+// The test's view of a request to connect; outlives the request.
 struct FakeCall {
   std::string hello;  // with the connection request
-  std::string first;  // a message that is sent as soon as the connection is there, if not empty
+  std::string first;  // if not empty: a message that is sent as soon as the connection exists
   Capabilities capabilities;
-  absl::Status accept_status;           // what Accept() says
+  absl::Status accept_status;           // returned by Accept()
   std::string welcome;                  // set by Accept()
   std::vector<uint32_t> rkeys;          // set by Accept()
   std::optional<std::string> rejected;  // the reason
@@ -273,7 +276,7 @@ class FakeListener : public Listener {
 
   std::deque<FakeCall*> calls;
   int cleanings = 0;
-  absl::Status away;  // not OK: why no client can come
+  absl::Status away;  // not OK: the reason why no client can connect
 };
 
 }  // namespace farlook::rdma

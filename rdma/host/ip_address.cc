@@ -1,11 +1,9 @@
 #include "rdma/host/ip_address.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 
 #include <cstring>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace farlook::rdma {
@@ -18,27 +16,24 @@ void SocketAddress::set_port(uint16_t port) {
   }
 }
 
-absl::StatusOr<SocketAddress> Resolve(const Address& address) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::UnavailableError(absl::StrCat("the name ", address.host, " does not resolve: ", gai_strerror(error),
-                                               "; see /etc/hosts, or give the address in numbers"));
+bool SocketAddress::is_loopback() const {
+  if (storage.ss_family == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr);
   }
-  SocketAddress resolved;
-  memcpy(&resolved.storage, found->ai_addr, found->ai_addrlen);
-  freeaddrinfo(found);
-  return resolved;
+  const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&storage);
+  return storage.ss_family == AF_INET && ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+// All bytes that are not part of an address are 0.
+bool SocketAddress::operator==(const SocketAddress& other) const {
+  return memcmp(&storage, &other.storage, sizeof(storage)) == 0;
 }
 
 std::string ToText(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (address->sa_family == AF_INET6) {
     const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(address);
-    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {  // as the other side writes it
+    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {  // shown as the other side shows it
       inet_ntop(AF_INET, v6->sin6_addr.s6_addr + 12, text, sizeof(text));
       return absl::StrCat(text, ":", ntohs(v6->sin6_port));
     }

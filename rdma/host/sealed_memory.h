@@ -1,13 +1,15 @@
 // Memory shared by descriptor between processes that do not trust each other.
 //
-// Why seals: who maps a file that its owner then truncates dies of SIGBUS; and a descriptor, also a read-only one, can
-// be reopened for writing through /proc/self/fd. So every descriptor that crosses the socket is a memfd whose size is
-// sealed, and the receiver checks seals and size before it maps.
+// Seals are necessary. A process that maps a file which its owner then truncates dies of SIGBUS. Any descriptor, even a
+// read-only one, can be reopened for writing through /proc/self/fd. So every descriptor that crosses the socket is a
+// memfd whose size is sealed, and the receiver checks seals and size before it maps. The one exception is a server's
+// memory in a file (rdma/memory_file.h), which clients may only read: see CheckLasting().
 #ifndef FARLOOK_RDMA_HOST_SEALED_MEMORY_H_
 #define FARLOOK_RDMA_HOST_SEALED_MEMORY_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -16,11 +18,13 @@
 
 namespace farlook::rdma {
 
-// Who receives the descriptor...
+// Rights of the process that receives the descriptor.
 enum class Sealing : uint8_t {
-  kFixedSize,  // ... may write to it, and cannot change its size
-  kReadOnly,   // ... cannot write to it either, nor punch holes; the creator's mapping made before stays writable
+  kFixedSize,  // may write, but cannot change the size
+  kReadOnly,   // can neither write nor punch holes; a mapping that the creator made before stays writable
 };
+
+// Core dumps exclude every mapping made here: it may hold the table, or messages of other clients.
 
 // A mapping with one owner.
 class Mapping {
@@ -43,7 +47,8 @@ class Mapping {
   size_t bytes() const { return bytes_; }
   bool ok() const { return data_ != nullptr; }
   void reset();
-  // As reset(), in pieces: meanwhile other threads of the process can map memory, who would have to wait for the whole.
+  // Like reset(), in pieces, between which other threads of the process can map memory. They would otherwise wait for
+  // the whole.
   void ResetInPieces();
 
  private:
@@ -51,25 +56,42 @@ class Mapping {
   size_t bytes_ = 0;
 };
 
-// A memfd of `bytes` (rounded up to its page size), all zeros. `flags` go to memfd_create beside MFD_CLOEXEC and
-// MFD_ALLOW_SEALING. RESOURCE_EXHAUSTED, or UNIMPLEMENTED where the kernel lacks what the flags ask for.
+// RESOURCE_EXHAUSTED: this process may not have files of `bytes`, as shared memory is one. This check matters: beyond
+// the limit the kernel sends SIGXFSZ, which ends a process.
+absl::Status CheckFileSize(uint64_t bytes);
+
+// RESOURCE_EXHAUSTED: this process may not map `bytes` more (RLIMIT_AS).
+absl::Status CheckAddressSpace(uint64_t bytes);
+
+// Returns a memfd of `bytes` (rounded up to its page size), all zeros. `flags` are passed to memfd_create besides
+// MFD_CLOEXEC and MFD_ALLOW_SEALING. RESOURCE_EXHAUSTED, or UNIMPLEMENTED if the kernel does not support the flags.
 absl::StatusOr<UniqueFd> CreateSealable(const char* name, size_t bytes, unsigned flags = 0);
 
-// Seals it for ever. Mappings that exist stay as they are.
+// Seals it permanently. Existing mappings do not change.
 absl::Status Seal(int fd, Sealing sealing);
 
-// Whether `fd`, of unknown origin, is sealed memory of at least `bytes`: mapping it cannot hurt. Memory of kFixedSize
-// in huge pages is refused: a hole punched into it gives back its reservation, and the next access may be a SIGBUS.
+// Checks that `fd`, of unknown origin, is sealed memory of at least `bytes`: mapping it is then harmless. Memory of
+// kFixedSize in huge pages is refused: a hole punched into it frees its reservation, and the next access may be a
+// SIGBUS.
 absl::Status CheckSealed(int fd, Sealing at_least, uint64_t bytes);
 
-// Gives the memory all its pages, so that a process that reads it allocates none. RESOURCE_EXHAUSTED.
+// Checks that `fd` is memory that outlives its process: a file on tmpfs or hugetlbfs, of at least `bytes`, which only
+// its owner may open, and that is the user `owner` or root. Such a file cannot be sealed. Its owner may still write to
+// it, and cut it short; a process that then reads it dies of SIGBUS. INVALID_ARGUMENT.
+absl::Status CheckLasting(int fd, uint32_t owner, uint64_t bytes);
+
+// Allocates all pages, so that a process that reads the memory allocates none. RESOURCE_EXHAUSTED.
 absl::Status Populate(int fd, size_t bytes);
 
-// Whether all of it was populated. Of memory sealed kReadOnly that stays so.
+// Checks that all pages are allocated. Memory sealed kReadOnly keeps them.
 absl::Status CheckPopulated(int fd);
 
-// Maps the first `bytes`, shared, at a multiple of 2 MiB when that long. RESOURCE_EXHAUSTED.
+// Maps the first `bytes`, shared, at a multiple of 2 MiB if that long. RESOURCE_EXHAUSTED.
 absl::StatusOr<Mapping> Map(int fd, size_t bytes, bool writable);
+
+// Like Map(), but while a mapping of a memory file is in use, further ones in this process share it.
+// RESOURCE_EXHAUSTED.
+absl::StatusOr<std::shared_ptr<const Mapping>> MapOnce(int fd, size_t bytes, bool writable);
 
 // Private zeroed memory, page aligned. RESOURCE_EXHAUSTED.
 absl::StatusOr<Mapping> MapAnonymous(size_t bytes);

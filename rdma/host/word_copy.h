@@ -1,7 +1,7 @@
-// Copying as a READ copies: aligned 8-byte words, each atomically, in no promised order.
+// Copying with the semantics of a READ: aligned 8-byte words, each atomically, in no promised order.
 //
-// The source changes while it is copied, and so may whoever else looks at the destination: a server pulls values into
-// memory that clients READ. Atomic loads and stores keep both defined; on x86 they are plain moves.
+// The source changes while it is copied, and the destination may be read at the same time: a server pulls values into
+// memory that clients READ. Atomic loads and stores make both well-defined; on x86 they are plain moves.
 #ifndef FARLOOK_RDMA_HOST_WORD_COPY_H_
 #define FARLOOK_RDMA_HOST_WORD_COPY_H_
 
@@ -30,7 +30,7 @@ inline void StoreAligned(char* to, T value) {
   std::atomic_ref<T>(*static_cast<T*>(static_cast<void*>(to))).store(value, std::memory_order_relaxed);
 }
 
-// The first 1 to 7 bytes of `word` to the 8-byte aligned `to`; stores nothing beyond.
+// Stores the first 1 to 7 bytes of `word` at the 8-byte aligned `to`, and nothing beyond.
 inline void StorePart(char* to, uint64_t word, size_t bytes) {
   if (bytes & 4) {
     StoreAligned(to, static_cast<uint32_t>(word));
@@ -50,12 +50,13 @@ inline void CopyLine(char* to, const char* from) {
   for (size_t i = 0; i < 64; i += 8) StoreAligned(to + i, LoadWord(from + i));
 }
 
-// So far ahead of a long copy lines are prefetched, into the second cache. Moves of words fill the processor's window
-// after some lines, so that it waits for memory again and again; 64 KiB took 10.7 us without, 7.2 with, and memcpy 6.7
-// (on pages of 2 MiB 12.0, 7.7 and 7.9). 1 and 2 KiB ahead are less good, 8 are no better.
+// Distance by which a long copy prefetches lines, into the second cache. Moves of words fill the processor's window
+// after some lines, so that it waits for memory again and again. 64 KiB took 10.7 us without, 7.2 with, and memcpy 6.7
+// (on pages of 2 MiB 12.0, 7.7 and 7.9). 1 and 2 KiB are slower, 8 KiB no faster.
 inline constexpr ptrdiff_t kPrefetchAheadBytes = 4096;
 
-// Both aligned to 8 bytes. Loads whole words: up to 7 bytes beyond the end of `from`, which are inside its page.
+// Both must be aligned to 8 bytes. Loads whole words: up to 7 bytes beyond the end of `from`, which are inside its
+// page.
 inline void CopyAligned(char* to, const char* from, size_t bytes) {
   const char* const whole_end = from + (bytes & ~size_t{7});
   for (; whole_end - from >= 64 + kPrefetchAheadBytes; from += 64, to += 64) {
@@ -73,7 +74,7 @@ inline void CopyAligned(char* to, const char* from, size_t bytes) {
   if ((bytes & 7) != 0) StorePart(to, LoadWord(from), bytes & 7);
 }
 
-// Into pieces of any alignment and length. Each word of the source is loaded once, also where two pieces share it.
+// Copies to pieces of any alignment and length. Each word of the source is loaded once, even if two pieces share it.
 ABSL_ATTRIBUTE_NOINLINE inline void Scatter(const Sge* pieces, size_t count, const char* from) {
   uint64_t word = 0;
   size_t left = 0;  // bytes of `word` not stored yet

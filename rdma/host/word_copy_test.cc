@@ -11,7 +11,7 @@
 namespace farlook::rdma {
 namespace {
 
-// 8-byte aligned bytes 1, 2, 3, ...
+// 8-byte aligned bytes in a known pattern.
 struct Source {
   Source() {
     for (size_t i = 0; i < sizeof(words); ++i) reinterpret_cast<char*>(words)[i] = static_cast<char>(i * 7 + 1);
@@ -64,7 +64,7 @@ TEST(WordCopyTest, AnySplitIntoPieces) {
     size_t taken = 0;
     for (size_t i = 0, count = 1 + random() % kMaxReadSges; i < count; ++i) {
       at += random() % 10;
-      const size_t bytes = random() % 60;  // also none
+      const size_t bytes = random() % 60;  // may be 0
       pieces.push_back({reinterpret_cast<char*>(words) + at, static_cast<uint32_t>(bytes)});
       expected.replace(at, bytes, absl::string_view(source.data() + taken, bytes).data(), bytes);
       at += bytes;

@@ -1,4 +1,4 @@
-// When nothing of a client can change the server's memory any more, though it is neither dead nor listening.
+// A client that is neither dead nor polling: the moment from which it can no longer change the server's memory.
 #include "rdma/shm/atomic_gate.h"
 
 #include <memory>
@@ -70,7 +70,7 @@ class AtomicGateTest : public testing::Test {
     }
     return true;
   }
-  // The server lets go of the client, and sees the end.
+  // The server disconnects the client, and sees the end.
   void DisconnectAtServer() {
     at_server_->Disconnect();
     Completion completion;
@@ -140,7 +140,7 @@ TEST_F(AtomicGateTest, AnIdleClientThatWasLetGoPostsNothing) {
   ASSERT_EQ(client_->Poll(absl::MakeSpan(&completion, 1)), 1u);
   DisconnectAtServer();
   ASSERT_TRUE(at_server_->quiescent());
-  // Expect: no doubt about the outcome, since nothing was posted.
+  // Expect: the outcome is certain, since nothing was posted.
   EXPECT_FALSE(at_client_->PostFetchAdd(2, &old, cells_.address, cells_.rkey, 5));
   EXPECT_EQ(Word(), 5u);
   ASSERT_EQ(client_->Poll(absl::MakeSpan(&completion, 1)), 1u);
@@ -173,7 +173,7 @@ TEST_F(AtomicGateTest, ACellIsNotReadThroughAClosedGate) {
   ASSERT_EQ(client_->Poll(absl::MakeSpan(completions)), 1u);
   EXPECT_EQ(completions[0].status, WcStatus::kSuccess);
   EXPECT_EQ(value, 0u);
-  // The client is stopped here, and let go meanwhile: the cell becomes another counter's.
+  // The client is stopped here, and disconnected meanwhile: the cell becomes another counter's.
   ASSERT_TRUE(at_client_->PostRead(2, {&to, 1}, cells_.address, cells_.rkey));
   DisconnectAtServer();
   ASSERT_TRUE(at_server_->quiescent());

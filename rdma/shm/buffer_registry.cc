@@ -13,7 +13,7 @@ absl::StatusOr<uint32_t> BufferRegistry::Add(int fd, uint64_t bytes) {
   for (uint32_t slot = 0; slot < kMaxBuffers; ++slot) {
     Entry& entry = entries_[slot];
     if (entry.rkey != 0) continue;
-    // Keys come back after 2^26 registrations; 0 is none.
+    // Keys repeat after 2^26 registrations; 0 is none.
     generation_ = (generation_ + 1) % (UINT32_MAX / kRangeSlots);
     entry.fd = fd;
     entry.bytes = bytes;

@@ -19,11 +19,11 @@ class BufferRegistry {
     uint64_t bytes = 0;
   };
 
-  // Gives the memory a key. RESOURCE_EXHAUSTED beyond kMaxBuffers or kMaxBufferBytes, the limits that peers enforce.
+  // Assigns the memory a key. RESOURCE_EXHAUSTED beyond kMaxBuffers or kMaxBufferBytes, the limits that peers enforce.
   absl::StatusOr<uint32_t> Add(int fd, uint64_t bytes);
   void Remove(uint32_t rkey);
 
-  // Free slots included.
+  // Including free slots.
   const std::array<Entry, kMaxBuffers>& entries() const { return entries_; }
 
  private:

@@ -16,14 +16,14 @@ namespace {
 
 constexpr size_t kPrefetchBytes = 2048;
 
-// Looking for the offer of a key that a message already named: all that can be under way, and some.
+// Packets read in search of the offer of a key that a message already named: all that can be under way, and a reserve.
 constexpr int kPacketsPerSearch = 4 * kMaxBuffers;
 
 inline void PrefetchLines(const char* from, uint64_t bytes) {
   const uintptr_t start = reinterpret_cast<uintptr_t>(from);
   const uintptr_t end = start + std::min<uint64_t>(bytes, kPrefetchBytes);
   for (uintptr_t line = start & ~(kCacheLineBytes - 1); line < end; line += kCacheLineBytes) {
-    __builtin_prefetch(reinterpret_cast<const void*>(line), /*rw=*/0, /*locality=*/3);  // of any address: never faults
+    __builtin_prefetch(reinterpret_cast<const void*>(line), /*rw=*/0, /*locality=*/3);  // any address: never faults
   }
 }
 
@@ -31,7 +31,7 @@ std::atomic_ref<uint64_t> AtomicWord(char* word) {
   return std::atomic_ref<uint64_t>(*static_cast<uint64_t*>(static_cast<void*>(word)));
 }
 
-// The bytes of all pieces together; 0 when there are too many.
+// Returns the bytes of all pieces together; 0 if there are too many.
 uint64_t CopyPieces(absl::Span<const Sge> pieces, WorkRequest* request) {
   if (pieces.size() > kMaxReadSges) return 0;
   request->pieces = static_cast<uint16_t>(pieces.size());
@@ -120,7 +120,7 @@ bool ShmConnection::PostAtomic(Opcode opcode, uint64_t wr_id, uint64_t remote_ad
                                WorkRequest::Atomic atomic) {
   WorkRequest* const request = NextRequest();
   if (request == nullptr) return false;
-  // A client that was idle learns here that the server has let go of it, before anything is posted.
+  // A client that was idle learns here that the server has disconnected it, before anything is posted.
   if (ABSL_PREDICT_FALSE(is_client_ && link_.segment.gate()->closed())) {
     PeerIsGone();
     return false;
@@ -148,6 +148,7 @@ bool ShmConnection::PostAtomic(Opcode opcode, uint64_t wr_id, uint64_t remote_ad
   if (ABSL_PREDICT_FALSE(!notices_.empty()) && !FlushNotices()) return false;
   if (ABSL_PREDICT_FALSE(!producer_.Send(head, body))) {
     wants_room_ = true;
+    host_->PollAgain(this);  // Arm() asks for a wake-up only on polled connections
     return false;
   }
   return true;
@@ -186,9 +187,9 @@ void ShmConnection::Wake() {
   owes_wake_ = false;
   switch (SendPacket(link_.socket.get(), BytesOf(NoticePacket()), {})) {
     case Io::kDone:
-    case Io::kTryLater:  // with no room on the socket the peer has enough to wake up for
+    case Io::kTryLater:  // a full socket wakes the peer anyway
       return;
-    case Io::kNoMemory:  // nothing else wakes the peer, which has said only once that it sleeps
+    case Io::kNoMemory:  // nothing else wakes the peer, which announced its sleep only once
       owes_wake_ = true;
       sent_since_ring_ = true;  // the next Ring() or Poll() tries again
       return;
@@ -198,7 +199,7 @@ void ShmConnection::Wake() {
 }
 
 void ShmConnection::Execute() {
-  // The mapping outlives the server: only its mark tells. See life_sign.h.
+  // The mapping outlives the server: only the life sign shows its death. See life_sign.h.
   if (ABSL_PREDICT_FALSE(is_client_ && !link_.life.alive())) return PeerIsGone();
   bool inside = false;
   while (!work_.all_executed()) {
@@ -217,7 +218,7 @@ void ShmConnection::Execute() {
   if (inside) link_.segment.gate()->Leave();
 }
 
-// False: the server has closed the gate, which ends the connection. See atomic_gate.h.
+// Returns false if the server has closed the gate, which ends the connection. See atomic_gate.h.
 bool ShmConnection::EnterGate(WorkRequest& request) {
   if (ABSL_PREDICT_TRUE(link_.segment.gate()->Enter())) return true;
   request.status = WcStatus::kFlushed;
@@ -268,7 +269,7 @@ size_t ShmConnection::PollSlow(absl::Span<Completion> out, size_t count, Receive
   if (deliver_messages_) {
     const size_t messages = ReceiveMessages(absl::MakeSpan(out.data() + count, out.size() - count), arena);
     count += messages;
-    // A hostile peer could go on writing.
+    // Bounded, since a hostile peer could go on writing.
     undelivered_ -= std::min(undelivered_, messages);
     if (undelivered_ == 0 || !receiving_ || !consumer_.Ready()) deliver_messages_ = false;
   }
@@ -303,7 +304,7 @@ bool ShmConnection::Ready() {
   return false;
 }
 
-// What comes while nothing is delivered need not wake anybody.
+// While nothing is delivered, a message need not wake this side.
 void ShmConnection::SetSleeping(bool sleeping) {
   if (state_ == State::kConnected) consumer_.SetSleeping(sleeping && receiving_);
 }

@@ -1,8 +1,8 @@
 // One connection of the shm backend, on either side.
 //
 // A READ is a copy out of this process's own mapping of the peer's memory: posting checks bounds and prefetches,
-// ringing copies, polling reports. Messages go through rings (ring.h), everything else over the Unix socket (packet.h),
-// whose end of file is the end of the connection.
+// ringing copies, polling reports. Messages use rings (ring.h). Everything else uses the Unix socket (packet.h), whose
+// end of file ends the connection.
 #ifndef FARLOOK_RDMA_SHM_CONNECTION_H_
 #define FARLOOK_RDMA_SHM_CONNECTION_H_
 
@@ -33,25 +33,26 @@ namespace farlook::rdma::shm {
 
 class ShmConnection;
 
-// What a connection needs of its endpoint. Called on the slow paths only, but for processor().
+// Services that a connection needs of its endpoint. Called on the slow paths only, except processor().
 class ConnectionHost {
  public:
   virtual ~ConnectionHost() = default;
 
-  // OnEvent() is to be called when the socket is readable, or writable where `writing`. False: no memory for it.
+  // From now on OnEvent() is called when the socket is readable, or writable if `writing`. Returns false if there is no
+  // memory for that.
   virtual bool Watch(int socket, ShmConnection* connection, bool writing) = 0;
   virtual void Unwatch(int socket) = 0;
 
-  // Poll() is to be called again.
+  // Poll() must be called again.
   virtual void PollAgain(ShmConnection* connection) = 0;
 
-  // Nothing uses it any more.
+  // Nothing uses the mapping any more.
   virtual void Unmap(Mapping mapping) = 0;
 
   virtual void Forget(ShmConnection* connection) = 0;
   virtual const BufferRegistry& buffers() const = 0;
 
-  // The one that its thread ran on lately, as ThisProcessor() counts. Called on the hot path.
+  // The processor that its thread ran on recently, as ThisProcessor() counts. Called on the hot path.
   uint32_t processor() const { return processor_; }
 
  protected:
@@ -60,9 +61,9 @@ class ConnectionHost {
 
 class ShmConnection final : public Connection {
  public:
-  // A client's; Step() brings it to life.
+  // A client's connection; Step() establishes it.
   ShmConnection(ConnectionHost* host, std::unique_ptr<Dialer> dialer);
-  // A server's, accepted.
+  // A server's connection, already accepted.
   ShmConnection(ConnectionHost* host, Link link);
   ~ShmConnection() override;
 
@@ -87,41 +88,45 @@ class ShmConnection final : public Connection {
 
   // For the endpoint.
 
-  // Goes on with the handshake. REQUIRES: dialing().
+  // Continues the handshake. REQUIRES: dialing().
   bool dialing() const { return dialer_ != nullptr; }
   int64_t due_ns() const { return dialer_->due_ns(); }
   void Step(int64_t now_ns);
 
-  // The socket has something to say.
+  // The socket has an event.
   void OnEvent();
 
-  // Completions, up to out.size(); messages go to the arena as long as it has room.
+  // Returns completions, up to out.size(); copies messages to the arena as long as it has room.
   size_t Poll(absl::Span<Completion> out, ReceiveArena* arena);
 
-  // Poll() would return something, as far as this side's memory and the rings tell.
+  // Returns whether Poll() would return something, according to this side's memory and the rings.
   bool Ready();
 
-  // Asks the peer to wake this side from now on, or not any more. A seq_cst fence and Ready() come after true.
+  // Asks the peer to wake this side from now on, or no longer. After true, the caller executes a seq_cst fence and
+  // calls Ready().
   void SetSleeping(bool sleeping);
 
-  // A buffer of this side came or went.
+  // See Endpoint::LeaveToParent(): neither the socket nor the rings are touched.
+  void LeaveToParent();
+
+  // A buffer of this side was added or removed.
   void Offer(const BufferRegistry::Entry& entry);
   void Withdraw(uint32_t rkey);
 
-  // Whether the endpoint polls it, and for how many polls it was silent.
+  // Set if the endpoint polls the connection, and the number of polls for which it was silent.
   bool polled = false;
   uint32_t silent_polls = 0;
-  // Whether it brought something since the endpoint last slept.
-  bool heard = false;
-  // That of the peer's thread, lately, when it last sent something, as ThisProcessor() counts; untrusted.
+  // Set if it delivered something since the endpoint last slept.
+  bool active = false;
+  // The processor that the peer's thread ran on when it last sent something, as ThisProcessor() counts; untrusted.
   uint32_t peer_processor() const { return link_.segment.ok() ? producer_.processor() : 0; }
 
  private:
   enum class State : uint8_t {
     kDialing,
-    kWelcomed,  // kConnected is to be delivered
+    kWelcomed,  // kConnected must be delivered
     kConnected,
-    kBroken,  // what was posted is to be reaped, messages that had arrived are to be delivered, then kDisconnected
+    kBroken,  // posted work must be reaped, messages that had arrived must be delivered, then kDisconnected
     kOver,
   };
   WorkRequest* NextRequest();
@@ -155,14 +160,14 @@ class ShmConnection final : public Connection {
   bool owes_wake_ = false;         // the peer sleeps, and could not be woken
   bool wants_room_ = false;        // a PostSend failed
   bool watches_writing_ = false;   // of the socket
-  bool deliver_messages_ = false;  // kBroken: the ring may hold messages that came before the end
+  bool deliver_messages_ = false;  // kBroken: the ring may hold messages that arrived before the end
   bool peer_closed_ = false;       // the peer closed the socket, or is dead
-  size_t undelivered_ = 0;         // at most so many
+  size_t undelivered_ = 0;         // an upper bound
   WorkQueue work_;
   RingConsumer consumer_;
   RingProducer producer_;
   Link link_;
-  UniqueFd lingering_;  // the socket, while the peer may still be within an atomic: tells when it dies
+  UniqueFd lingering_;  // the socket, while the peer may still be within an atomic: reports its death
   std::unique_ptr<Dialer> dialer_;
   Capabilities capabilities_;
   NoticeQueue notices_;
@@ -185,7 +190,7 @@ class ShmConnection final : public Connection {
   if (ABSL_PREDICT_FALSE(!receiving_)) return 0;
   const size_t most = std::min(out.size(), kMessagesPerTurn);
   char* room = arena->room();
-  // Where the last message of this turn may begin.
+  // Last position at which a message of this turn may begin.
   const char* const last = room + std::min<std::ptrdiff_t>(arena->last() - room, kBytesPerTurn - 1);
   size_t count = 0;
   while (count < most && room <= last) {

@@ -1,4 +1,4 @@
-// ShmConnection off the hot path: handshake, what comes over the socket, and the end.
+// ShmConnection off the hot path: handshake, packets of the socket, and the end.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -11,6 +11,7 @@
 #include "rdma/shm/connection.h"
 #include "rdma/shm/packet.h"
 #include "rdma/shm/packet_socket.h"
+#include "rdma/violations.h"
 
 namespace farlook::rdma::shm {
 namespace {
@@ -94,8 +95,9 @@ void ShmConnection::OnEvent() {
   }
 }
 
-// False when there is none, or the connection broke. True also when one is there for which the kernel had no memory: a
-// message that has arrived may name what it offers, so it is looked for again, as often as the caller's bound allows.
+// Returns false if there is no packet, or the connection broke. Also returns true if the kernel had no memory for a
+// waiting packet. A message that has arrived may name the buffer that the packet offers, so the caller tries again
+// within its bound.
 bool ShmConnection::ReceiveOnePacket() {
   ReceivedPacket packet;
   switch (ReceivePacket(link_.socket.get(), &packet)) {
@@ -115,12 +117,13 @@ bool ShmConnection::ReceiveOnePacket() {
     status = link_.memory.AddBuffer(packet.fds[0].get(), notice.rkey, notice.bytes);
   }
   if (!status.ok()) {
+    if (!is_client_) NoteViolation(Violator::kClient, link_.peer, status.message());
     Break(absl::UnavailableError(absl::StrCat("the peer broke the protocol: ", status.message())),
           /*deliver_messages=*/false);
     return false;
   }
   if (notice.notice == Notice::kWithdraw) {
-    // What is posted may point into it.
+    // Posted work may point into it.
     if (!work_.all_executed()) Execute();
     host_->Unmap(link_.memory.RemoveBuffer(notice.rkey));
   }
@@ -139,7 +142,7 @@ void ShmConnection::Withdraw(uint32_t rkey) {
   FlushNotices();
 }
 
-// True when none is left.
+// Returns true if none is left.
 bool ShmConnection::FlushNotices() {
   const bool all_sent = notices_.Flush(link_.socket.get());
   if (watches_writing_ != !all_sent) {
@@ -180,7 +183,7 @@ ABSL_ATTRIBUTE_NOINLINE void ShmConnection::PeerIsGone() {
   }
 }
 
-// As with verbs: a work request that fails breaks the connection.
+// A work request that fails breaks the connection, as with verbs.
 ABSL_ATTRIBUTE_NOINLINE void ShmConnection::BreakBy(WcStatus status) {
   Break(absl::UnavailableError(status == WcStatus::kLocalError
                                    ? "this side posted a request of no or too many bytes or pieces"
@@ -190,6 +193,7 @@ ABSL_ATTRIBUTE_NOINLINE void ShmConnection::BreakBy(WcStatus status) {
 
 ABSL_ATTRIBUTE_NOINLINE void ShmConnection::BreakByMalformedMessage() {
   deliver_messages_ = false;
+  if (!is_client_) NoteViolation(Violator::kClient, link_.peer, "malformed message");
   Break(absl::UnavailableError("malformed message from the peer"), /*deliver_messages=*/false);
 }
 
@@ -204,6 +208,12 @@ void ShmConnection::Break(absl::Status status, bool deliver_messages) {
   dialer_.reset();
   notices_.Clear();
   host_->PollAgain(this);
+}
+
+void ShmConnection::LeaveToParent() {
+  if (dialer_ != nullptr) dialer_->link().socket.reset();
+  link_.socket.reset();
+  lingering_.reset();
 }
 
 void ShmConnection::CloseSocket() {

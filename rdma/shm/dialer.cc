@@ -16,11 +16,11 @@
 namespace farlook::rdma::shm {
 namespace {
 
-// Between two attempts while the server's backlog is full.
+// Pause between two attempts while the server's backlog is full.
 constexpr int64_t kRetryNs = 2'000'000;
 
-// The kernel says of any file that nobody listens there.
-absl::Status NobodyListens(const std::string& path) {
+// The kernel reports ECONNREFUSED for any file that is no listening socket; this names the actual cause.
+absl::Status NoServerListens(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0 || S_ISSOCK(info.st_mode) || S_ISLNK(info.st_mode)) {
     return absl::UnavailableError(
@@ -40,12 +40,12 @@ absl::Status NoServer(const std::string& path, int error) {
     case ENOENT:
       return absl::UnavailableError(absl::StrCat("no server listens at ", address_prefix, path, ": no such file"));
     case ECONNREFUSED:
-      return NobodyListens(path);
+      return NoServerListens(path);
     case EACCES:
     case EPERM:
       return absl::PermissionDeniedError(
           absl::StrCat("this user may not connect to ", path,
-                       ": that needs write permission on the socket, also to read; ask the user who runs the server"));
+                       ": that needs write permission on the socket, also to read; ask the operator of the server"));
     case EPROTOTYPE:
     case ENOTSOCK:
       return absl::FailedPreconditionError(absl::StrCat(path, " is not the socket of a Farlook server"));
@@ -145,10 +145,12 @@ absl::Status Dialer::TakeAnswer(const AnswerPacket& answer, const ReceivedPacket
   absl::StatusOr<Segment> segment = Segment::Open(packet.fds[kRingsFd].get());
   if (!segment.ok()) return segment.status();
   link_.segment = *std::move(segment);
+  const absl::StatusOr<PeerCredentials> server = CredentialsOf(socket());
+  if (!server.ok()) return server.status();
   for (size_t i = 0; i < answer.ranges; ++i) {
     const RangeEntry& entry = answer.range[i];
     const int fd = packet.fds[kFirstRangeFd + i].get();
-    absl::Status status = link_.memory.AddOffer(fd, entry.rkey, entry.bytes, entry.writable != 0);
+    absl::Status status = link_.memory.AddOffer(fd, entry.rkey, entry.bytes, entry.writable != 0, server->uid);
     if (!status.ok()) return status;
   }
   link_.welcome.assign(answer.text, answer.text_bytes);

@@ -1,4 +1,4 @@
-// A client's side of the handshake, up to the moment where both sides have mapped the rings.
+// A client's side of the handshake, until both sides have mapped the rings.
 #ifndef FARLOOK_RDMA_SHM_DIALER_H_
 #define FARLOOK_RDMA_SHM_DIALER_H_
 
@@ -21,14 +21,14 @@ class Dialer {
   // REQUIRES: `path` fits sockaddr_un, `hello` has at most kMaxHelloBytes.
   Dialer(std::string path, absl::string_view hello, int64_t deadline_ns);
 
-  // Goes on without blocking. kDone: take link(). kFailed: status() says why.
+  // Continues without blocking. kDone: take link(). kFailed: status() is the reason.
   Progress Step(int64_t now_ns);
 
-  // Watch it for reading once connected(); -1 before.
+  // To be watched for reading once connected(); -1 before.
   bool connected() const { return connected_; }
   int socket() const { return link_.socket.get(); }
 
-  // Step is due then at the latest, whatever the socket says.
+  // Step must be called then at the latest, whatever the socket reports.
   int64_t due_ns() const { return due_ns_; }
 
   Link& link() { return link_; }

@@ -1,5 +1,5 @@
-// Mappings that a listener's endpoints need no more. The kernel takes its time over them (8 ms for 256 MiB of a
-// client's that were READ), so the listener's thread gives them back, and no request of others waits for that.
+// Mappings that a listener's endpoints no longer need. Unmapping is slow (8 ms for 256 MiB of a client's memory that
+// were READ). So the listener's thread does it, and no request of other clients waits for it.
 //
 // Thread safety: any thread may call anything.
 #ifndef FARLOOK_RDMA_SHM_DISPOSAL_H_
@@ -18,23 +18,23 @@ namespace farlook::rdma::shm {
 
 class Disposal {
  public:
-  // So many wait at most: beyond that whoever brings one gives it back itself.
+  // Most mappings that wait: beyond that Take() unmaps in its caller's thread.
   static constexpr size_t kMost = 64;
 
-  // False: no descriptors were left, and it must not be used.
+  // Returns false if no descriptors were left; then it must not be used.
   bool ok() const { return wake_.ok(); }
-  // Readable while something waits.
+  // Readable while a mapping waits.
   int fd() const { return wake_.fd(); }
 
   void Take(Mapping mapping) ABSL_LOCKS_EXCLUDED(mutex_) {
     if (!mapping.ok()) return;
     absl::MutexLock lock(&mutex_);
-    if (waiting_.size() == kMost) return;  // it is given back now, the lock being free: parameters outlive it
+    if (waiting_.size() == kMost) return;  // the parameter unmaps it, after the lock is released
     waiting_.push_back(std::move(mapping));
     if (waiting_.size() == 1) wake_.Wake();
   }
 
-  // Gives back what waits.
+  // Unmaps all that wait.
   void Free() ABSL_LOCKS_EXCLUDED(mutex_) {
     std::vector<Mapping> freed;
     {

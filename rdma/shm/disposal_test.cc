@@ -1,5 +1,5 @@
-// What an endpoint's thread leaves to the listener's, so that requests do not wait for the kernel: rings are made
-// before a client is accepted, and what it had mapped is given back after it.
+// Slow kernel calls that an endpoint's thread leaves to the listener's. Rings are created before a client is accepted,
+// and its mappings are freed after it has disconnected.
 #include "rdma/shm/disposal.h"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ bool Readable(int fd) {
 }
 
 TEST(DisposalTest, SoManyWaitAndNoMore) {
-  constexpr size_t kMappedBytes = (size_t{5} << 20) + 4096;  // several pieces, and some
+  constexpr size_t kMappedBytes = (size_t{5} << 20) + 4096;  // several pieces, and a remainder
   absl::StatusOr<UniqueFd> memory = CreateSealable("disposed", kMappedBytes);
   ASSERT_TRUE(memory.ok());
   Disposal disposal;
@@ -63,8 +63,8 @@ TEST(DisposalTest, SoManyWaitAndNoMore) {
   EXPECT_FALSE(Readable(disposal.fd()));
 }
 
-// Uses up all descriptors that this process may have. The limit stays far above zero, as the kernel holds it, too,
-// against what all processes of this user have under way in sockets (ETOOMANYREFS), other tests' among them.
+// Uses up all descriptors that this process may open. The limit stays far above zero: the kernel also compares it with
+// the descriptors under way in sockets of all processes of this user (ETOOMANYREFS), including other tests.
 class NoDescriptorsLeft {
  public:
   NoDescriptorsLeft() {
@@ -101,7 +101,7 @@ class ListenersWorkTest : public testing::Test {
     const int64_t end_ns = Clock::Real().NowNs() + kBoundNs;
     while (!done()) ASSERT_LT(Clock::Real().NowNs(), end_ns);
   }
-  // What a worker's thread does; the listener's does nothing meanwhile.
+  // Acts as a worker's thread; the listener's thread does nothing meanwhile.
   void PollUntil(const std::function<bool()>& done) {
     Until([&] {
       Completion completion;
@@ -157,7 +157,7 @@ TEST_F(ListenersWorkTest, WhatAClientHadIsGivenBackByTheListenersThread) {
   PollUntil([] { return MappingsOf("memfd:offered") == 2; });
   EXPECT_FALSE(Readable(listener_->fd()));
 
-  // Expect: what is withdrawn is given back when the listener's thread comes to it, which is told.
+  // Expect: a withdrawn mapping is freed by the listener's thread, which is woken.
   offer(Notice::kWithdraw, kRangeSlots);
   PollUntil([&] { return Readable(listener_->fd()); });
   EXPECT_EQ(MappingsOf("memfd:offered"), 2u);
@@ -165,7 +165,7 @@ TEST_F(ListenersWorkTest, WhatAClientHadIsGivenBackByTheListenersThread) {
   EXPECT_EQ(MappingsOf("memfd:offered"), 1u);
   EXPECT_FALSE(Readable(listener_->fd()));
 
-  // Expect: so is the rest, when the client is gone.
+  // Expect: so is the rest, after the client has disconnected.
   const size_t rings = MappingsOf("memfd:farlook-rings");
   client.Close();
   PollUntil([&] { return ended_; });

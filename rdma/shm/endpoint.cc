@@ -14,6 +14,7 @@
 #include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
+#include "rdma/durations.h"
 #include "rdma/host/processor.h"
 #include "rdma/host/sealed_memory.h"
 
@@ -79,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmEndpoint::Connect(absl::string_vi
     return absl::InvalidArgumentError(
         absl::StrCat("a hello of ", hello.size(), " bytes; the limit is ", kMaxHelloBytes));
   }
-  const int64_t timeout_ns = std::clamp<int64_t>(timeout_ms, 0, INT64_MAX / 4'000'000) * 1'000'000;
+  const int64_t timeout_ns = NsOfMs(timeout_ms);
   auto dialer = std::make_unique<Dialer>(parsed->path, hello, clock_.NowNs() + timeout_ns);
   auto connection = std::make_unique<ShmConnection>(static_cast<ConnectionHost*>(this), std::move(dialer));
   all_.push_back(connection.get());
@@ -105,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> ShmEndpoint::Allocate(size_t bytes, bool
   if (!fd.ok()) return fd.status();
   absl::StatusOr<Mapping> mapping = Map(fd->get(), bytes, /*writable=*/true);
   if (!mapping.ok()) return mapping.status();
-  // Peers take no other memory: see PeerMemory::AddBuffer.
+  // Peers accept no other memory: see PeerMemory::AddBuffer.
   if (absl::Status status = Populate(fd->get(), mapping->bytes()); !status.ok()) return status;
   if (absl::Status status = Seal(fd->get(), Sealing::kReadOnly); !status.ok()) return status;
   absl::StatusOr<uint32_t> rkey = buffers_.Add(fd->get(), mapping->bytes());
@@ -133,7 +134,7 @@ size_t ShmEndpoint::Poll(absl::Span<Completion> out) {
   if (ABSL_PREDICT_FALSE(--polls_until_check_ == 0)) CheckEvents();
   if (ABSL_PREDICT_FALSE(!dialing_.empty())) StepDialing();
   if (out.empty()) return 0;
-  // Most clients have one connection, and some workers.
+  // Most clients have one connection, and so have some workers.
   if (polled_.size() == 1) return PollOne(polled_[0], out);
   return PollInTurn(out);
 }
@@ -141,7 +142,7 @@ size_t ShmEndpoint::Poll(absl::Span<Completion> out) {
 [[gnu::always_inline]] inline size_t ShmEndpoint::PollOne(ShmConnection* connection, absl::Span<Completion> out) {
   const size_t added = connection->Poll(out, &arena_);
   if (added != 0) {
-    connection->heard = true;
+    connection->active = true;
     connection->silent_polls = 0;
   }
   return added;
@@ -153,7 +154,7 @@ ABSL_ATTRIBUTE_NOINLINE size_t ShmEndpoint::PollInTurn(absl::Span<Completion> ou
   size_t index = next_turn_++;
   size_t count = 0;
   for (size_t turn = 0; turn < turns && index < polled_.size(); ++turn) {
-    // Who had no turn comes first next time.
+    // A connection without a turn is first next time.
     if (ABSL_PREDICT_FALSE(count == out.size() || arena_.full())) {
       next_turn_ = index;
       return count;
@@ -168,8 +169,8 @@ ABSL_ATTRIBUTE_NOINLINE size_t ShmEndpoint::PollInTurn(absl::Span<Completion> ou
   return count;
 }
 
-// Leaves the connection asleep, unless something came just now. The connection that takes its place in the list waits
-// for the next Poll.
+// Stops polling the connection, unless something arrived just now. The connection that takes its place in the list
+// waits for the next Poll.
 void ShmEndpoint::RetireSilent(size_t index) {
   ShmConnection* const connection = polled_[index];
   connection->silent_polls = 0;
@@ -242,19 +243,19 @@ void ShmEndpoint::Disarm() {
   armed_ = false;
   for (ShmConnection* connection : polled_) {
     connection->SetSleeping(false);
-    connection->heard = false;
+    connection->active = false;
   }
 }
 
-Heard ShmEndpoint::heard() const {
+PeerActivity ShmEndpoint::peer_activity() const {
   const uint32_t here = ThisProcessor();
-  Heard heard = Heard::kNobody;
+  PeerActivity active = PeerActivity::kNone;
   for (const ShmConnection* connection : polled_) {
-    if (!connection->heard) continue;
-    if (connection->peer_processor() != here) return Heard::kElsewhere;
-    heard = Heard::kHere;
+    if (!connection->active) continue;
+    if (connection->peer_processor() != here) return PeerActivity::kElsewhere;
+    active = PeerActivity::kHere;
   }
-  return here == 0 ? Heard::kElsewhere : heard;
+  return here == 0 ? PeerActivity::kElsewhere : active;
 }
 
 void ShmEndpoint::SetTimer() {
@@ -268,6 +269,14 @@ void ShmEndpoint::SetTimer() {
   when.it_value.tv_sec = due_ns / 1'000'000'000;
   when.it_value.tv_nsec = due_ns % 1'000'000'000;
   timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+bool ShmEndpoint::LeaveToParent() {
+  for (ShmConnection* connection : all_) connection->LeaveToParent();
+  epoll_.reset();
+  timer_.reset();
+  wake_.Close();
+  return true;
 }
 
 // ---- Bookkeeping ----

@@ -1,9 +1,8 @@
 // A completion queue of the shm backend, of a client or of one worker of a server.
 //
-// One epoll descriptor covers the sockets of all connections and a timer for handshakes. Poll() looks at the rings of
-// the connections that talk, which costs one load each, and at the epoll descriptor (a system call) rarely or after
-// sleeping. Where there are many connections, those that were silent for long are left asleep: their peers wake this
-// side.
+// One epoll descriptor covers the sockets of all connections and a timer for handshakes. Poll() checks the rings of
+// active connections, which costs one load each. It checks the epoll descriptor (a system call) rarely, or after
+// sleeping. If there are many connections, those that were silent for long are not polled: their peers wake this side.
 #ifndef FARLOOK_RDMA_SHM_ENDPOINT_H_
 #define FARLOOK_RDMA_SHM_ENDPOINT_H_
 
@@ -33,8 +32,8 @@ namespace farlook::rdma::shm {
 
 class ShmEndpoint final : public Endpoint, private ConnectionHost {
  public:
-  // A listener's endpoint has its `disposal`, which outlives it, and the listener's thread empties; a client's has
-  // none. RESOURCE_EXHAUSTED when there are no descriptors left.
+  // A listener's endpoint uses its `disposal`, which must outlive it and is emptied by the listener's thread; a
+  // client's has none. RESOURCE_EXHAUSTED if there are no descriptors left.
   static absl::StatusOr<std::unique_ptr<ShmEndpoint>> Create(Disposal* disposal = nullptr);
 
   // Endpoint:
@@ -45,9 +44,10 @@ class ShmEndpoint final : public Endpoint, private ConnectionHost {
   bool Arm() override;
   int fd() const override { return epoll_.get(); }
   void Wake() override { wake_.Wake(); }
-  Heard heard() const override;
+  bool LeaveToParent() override;
+  PeerActivity peer_activity() const override;
 
-  // A connection that a listener accepted.
+  // Adds a connection that a listener accepted.
   std::unique_ptr<Connection> Adopt(Link link);
 
   // For buffers.
@@ -72,14 +72,14 @@ class ShmEndpoint final : public Endpoint, private ConnectionHost {
   void SetTimer();
   void RetireSilent(size_t index);
 
-  const UniqueFd epoll_;
+  UniqueFd epoll_;
   WakeFd wake_;
-  const UniqueFd timer_;
+  UniqueFd timer_;
   Disposal* const disposal_;
   const Clock& clock_;
   bool armed_ = false;
   uint32_t polls_until_check_ = 1;
-  size_t next_turn_ = 0;  // index in polled_ of who is first in the next Poll
+  size_t next_turn_ = 0;  // index in polled_ of the first connection of the next Poll
   std::vector<ShmConnection*> polled_;
   std::vector<ShmConnection*> dialing_;
   std::vector<ShmConnection*> all_;

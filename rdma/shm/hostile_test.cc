@@ -1,4 +1,4 @@
-// Clients that break every rule: the server serves on, and loses nothing.
+// Clients that break every rule: the server goes on serving, and leaks nothing.
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <poll.h>
@@ -33,6 +33,7 @@
 #include "rdma/shm/packet_socket.h"
 #include "rdma/shm/raw_client.h"
 #include "rdma/transport.h"
+#include "rdma/violations.h"
 
 namespace farlook::rdma::shm {
 namespace {
@@ -44,6 +45,9 @@ constexpr int64_t kBoundMs = 20'000;
 class HostileTest : public testing::Test {
  protected:
   HostileTest() {
+    SetViolationObserver([this](Violator who, absl::string_view, absl::string_view) {
+      ++(who == Violator::kStranger ? strangers_ : violating_clients_);
+    });
     static int next = 0;
     address_ = absl::StrCat("shm:///tmp/farlook_hostile_", std::random_device()(), "_", next++);
     SharedMemoryOptions options;
@@ -59,12 +63,13 @@ class HostileTest : public testing::Test {
     endpoint_ = *listener_->CreateEndpoint();
   }
   ~HostileTest() override {
+    SetViolationObserver(nullptr);
     connections_.clear();
     endpoint_.reset();
     listener_.reset();
   }
 
-  // One round of a server: accepts, polls, echoes; forgets who is gone. Returns how many completions there were.
+  // One round of a server: accepts, polls, echoes; forgets disconnected clients. Returns the number of completions.
   size_t Serve() {
     listener_->CleanUp();
     while (std::unique_ptr<ConnectionRequest> request = listener_->Next()) {
@@ -107,7 +112,7 @@ class HostileTest : public testing::Test {
     return true;
   }
 
-  // A raw client that was accepted.
+  // Returns a raw client that was accepted.
   std::unique_ptr<RawClient> Accepted() {
     auto client = std::make_unique<RawClient>(address_);
     EXPECT_TRUE(client->connected());
@@ -163,6 +168,7 @@ class HostileTest : public testing::Test {
   size_t disconnected_ = 0;
   WcStatus last_status_ = WcStatus::kSuccess;
   std::string last_reason_;
+  int strangers_ = 0, violating_clients_ = 0;  // as reported
 };
 
 NoticePacket OfferNotice(uint32_t rkey, uint64_t bytes) {
@@ -179,7 +185,7 @@ uint64_t AllocatedBytes(int fd) {
   return 512 * static_cast<uint64_t>(info.st_blocks);
 }
 
-// Memory as an honest client offers it: all of it is there, and stays.
+// Memory as an honest client offers it: fully allocated and sealed.
 UniqueFd Offerable(uint64_t bytes) {
   absl::StatusOr<UniqueFd> memory = CreateSealable("x", bytes);
   EXPECT_TRUE(memory.ok());
@@ -211,6 +217,7 @@ TEST_F(HostileTest, GarbageInsteadOfAHello) {
     client.Send(noise);
     Serve();
   }
+  EXPECT_EQ(strangers_, 100) << "each is reported";
   EXPECT_TRUE(connections_.empty());
   ExpectServes();
 }
@@ -237,7 +244,7 @@ TEST_F(HostileTest, ClientsThatSayNothingNeitherBlockNorPileUp) {
     ASSERT_TRUE(silent.back()->connected());
     Serve();
   }
-  // Expect: at most the allowed number is held, beside the test's own end of each.
+  // Expect: at most the allowed number is held, in addition to the test's own end of each.
   EXPECT_LE(CountFds() - fds_before - silent.size(), kMaxPendingHandshakes);
   ExpectServes();
   // Expect: the oldest were dropped.
@@ -267,7 +274,7 @@ TEST_F(HostileTest, TheRingsCannotBeTruncatedNorTheLifePageWritten) {
   ASSERT_GE(reopened, 0);
   EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, reopened, 0), MAP_FAILED);
   close(reopened);
-  // Expect: holes punched into the rings are zeros, not signals.
+  // Expect: holes punched into the rings read as zeros and cause no signals.
   fallocate(client->rings_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, sizeof(SegmentLayout));
   for (int i = 0; i < 1000; ++i) Serve();
   ExpectServes();
@@ -283,7 +290,7 @@ TEST_F(HostileTest, RandomRings) {
     for (int step = 0; step < 60 && disconnected_ == before; ++step) {
       for (int i = 0; i < 500; ++i) {
         uint64_t word = random();
-        // Tags that look right, more often than chance would have it.
+        // Tags that look valid, more often than by chance.
         if (i % 2 == 0) word = (1 + random() % 2) << 32 | (random() % (kMaxMessageBytes + (i % 20 == 0 ? 200 : 0)));
         rings->to_server[random() % kClientToServerCells].tag.store(word, std::memory_order_relaxed);
         rings->to_server[random() % 64].tag.store(word, std::memory_order_relaxed);
@@ -301,7 +308,7 @@ TEST_F(HostileTest, RandomRings) {
   ExpectServes();
 }
 
-// Sends for ever and never reads: the server neither blocks nor breaks others.
+// A client that sends for ever and never reads: the server neither blocks nor harms other clients.
 TEST_F(HostileTest, AClientThatNeverReads) {
   auto client = Accepted();
   SegmentLayout* const rings = client->TakeRings();
@@ -309,15 +316,15 @@ TEST_F(HostileTest, AClientThatNeverReads) {
   RingProducer producer(rings->to_server, kClientToServerCells, &rings->to_server_consumer, &rings->to_server_producer);
   for (int i = 0; i < 20'000; ++i) {
     producer.Send("noise", "");
-    client->Send(BytesOf(NoticePacket()));        // wakes that nobody asked for, until the socket is full
-    rings->to_client_consumer.sleeping.store(1);  // each echo is to wake us
+    client->Send(BytesOf(NoticePacket()));        // unrequested wake-ups, until the socket is full
+    rings->to_client_consumer.sleeping.store(1);  // requests a wake-up for each echo
     Serve();
   }
   EXPECT_GT(received_, 1000u);
   ExpectServes();
 }
 
-// After its end of file too a client may write to its ring: kDisconnected comes all the same.
+// A client may write to its ring even after its end of file: kDisconnected is delivered all the same.
 TEST_F(HostileTest, AClientThatWritesAfterItsEnd) {
   auto client = Accepted();
   SegmentLayout* const rings = client->TakeRings();
@@ -353,11 +360,12 @@ TEST_F(HostileTest, MalformedNoticesBreakThatConnectionOnly) {
     const size_t before = disconnected_;
     ServeUntil([&] { return disconnected_ > before; });
     EXPECT_THAT(last_reason_, HasSubstr("broke the protocol"));
+    EXPECT_EQ(violating_clients_, kind + 1) << "each is reported";
   }
   EXPECT_EQ(connections_.size(), 1u);
 }
 
-// Every kind of descriptor that could hurt who maps it.
+// Every kind of descriptor whose mapping could harm the server.
 TEST_F(HostileTest, BuffersThatAreNotSealedMemoryAreRefused) {
   constexpr uint64_t kBytes = 1 << 16;
   std::vector<std::pair<std::string, UniqueFd>> fds;
@@ -373,7 +381,7 @@ TEST_F(HostileTest, BuffersThatAreNotSealedMemoryAreRefused) {
   fd = add("memfd sealed against growing only", memfd_create("x", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(fd, kBytes), 0);
   ASSERT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SEAL), 0);
-  fd = add("shorter than it says", memfd_create("x", MFD_ALLOW_SEALING));
+  fd = add("shorter than its stated length", memfd_create("x", MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(fd, kBytes / 2), 0);
   ASSERT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
   add("ordinary file", open("/proc/self/exe", O_RDONLY));
@@ -407,7 +415,7 @@ TEST_F(HostileTest, TooManyOrTooLargeBuffersBreakTheConnection) {
   }
   ServeUntil([&] { return disconnected_ == 1; });
   EXPECT_THAT(last_reason_, HasSubstr("more memory than a connection may"));
-  // Expect: neither a key in use, nor one of an offer, nor none.
+  // Expect: refused are a key in use, an offer's key, and 0.
   for (const uint32_t rkey : {kRangeSlots, kRangeSlots + kMaxBuffers, uint32_t{0}}) {
     client = Accepted();
     client->Send(BytesOf(OfferNotice(kRangeSlots, 4096)), absl::MakeConstSpan(&fd, 1));
@@ -432,15 +440,15 @@ TEST_F(HostileTest, AWithdrawalBetweenPostAndRing) {
   withdraw.notice = Notice::kWithdraw;
   withdraw.rkey = kRangeSlots;
   client->Send(BytesOf(withdraw));
-  // An unknown key makes the server look at its socket, and so find the withdrawal.
+  // An unknown key makes the server check its socket, and so find the withdrawal.
   ASSERT_TRUE(connections_.back()->PostRead(2, absl::MakeConstSpan(&piece, 1), 0, kRangeSlots + 1));
   connections_.back()->Ring();
   ServeUntil([&] { return disconnected_ == 1; });
   EXPECT_EQ(reads_, 2u);
 }
 
-// Who reads a hole through a mapping allocates a page, and pays for it. So a client of a few files could fill the
-// server's memory: it offers holes, announces values there, withdraws, and does it again with the next file.
+// Reading a hole through a mapping allocates a page, which is charged to the reader. So a client with a few files could
+// fill the server's memory: it offers holes, announces values there, withdraws, and repeats that with the next file.
 TEST_F(HostileTest, ReadingAClientsMemoryAllocatesNone) {
   constexpr uint64_t kBytes = 1 << 20;
   for (const bool punched : {false, true}) {
@@ -465,7 +473,7 @@ TEST_F(HostileTest, ReadingAClientsMemoryAllocatesNone) {
   }
 }
 
-// A hole behind what the client says that the memory has.
+// A hole beyond the length that the client announced.
 TEST_F(HostileTest, MemoryWithAHoleAnywhereIsRefused) {
   for (const uint64_t hole : {0, 4096, 61440}) {
     absl::StatusOr<UniqueFd> memory = CreateSealable("x", 1 << 16);
@@ -532,7 +540,7 @@ TEST_F(HostileTest, AThousandClientsKilledInTheMiddleLeaveNothing) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) ClientLife(address_);
-    // From "has not connected" to "talks".
+    // From "has not connected" to "exchanges messages".
     const size_t wanted = received_ + random() % 4;
     const bool early = i % 5 == 0;
     if (!early) ServeUntil([&] { return received_ >= wanted && !connections_.empty(); });

@@ -14,7 +14,7 @@ namespace farlook::rdma::shm {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-constexpr size_t kStackBytes = 256 * 1024;  // sanitizers need more than the thread does
+constexpr size_t kStackBytes = 256 * 1024;  // more than the thread needs, for sanitizers
 
 enum Stage : int { kStarting, kOwned, kRefused, kLeaving };
 
@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<LifeSign>> LifeSign::Create() {
 }
 
 absl::Status LifeSign::Start() {
-  // The thread must never be the one that handles a signal of the process.
+  // The thread must never handle a signal of the process.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -71,8 +71,8 @@ void* LifeSign::Run(void* self) {
 }
 
 void LifeSign::Own() {
-  // The list that the kernel walks when this thread ends: one entry, whose word lies `futex_offset` from it. It
-  // replaces the thread's list of robust mutexes, of which it takes none.
+  // The list that the kernel walks when this thread ends: one entry, whose word is at `futex_offset` from it. It
+  // replaces the thread's list of robust mutexes, of which the thread takes none.
   robust_list entry;
   robust_list_head head;
   head.list.next = &entry;

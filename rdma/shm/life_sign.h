@@ -1,13 +1,13 @@
-// How a client knows, with one load, whether the server's process lives.
+// Lets a client check, with one load, whether the server's process lives.
 //
-// A client reads the server's memory through a mapping of its own, which works on when the server is dead. So the
-// kernel has to leave a mark: the server owns a robust futex in a small page that clients map read-only. When the
-// thread that owns it ends, however it ends, the kernel writes FUTEX_OWNER_DIED into the word before the process is
-// gone. A process that is only stopped still owns it.
+// A client reads the server's memory through its own mapping, which still works after the server's death. So the kernel
+// must leave a mark: the server owns a robust futex in a small page that clients map read-only. When the owning thread
+// ends, for whatever reason, the kernel writes FUTEX_OWNER_DIED into the word before the process is gone. A process
+// that is only stopped still owns it.
 //
 //     the word    meaning
 //     tid         the server lives (its thread `tid` owns the word)
-//     0           the server took its listener down in good order
+//     0           the server closed its listener in good order
 //     OWNER_DIED  the server's process ended
 #ifndef FARLOOK_RDMA_SHM_LIFE_SIGN_H_
 #define FARLOOK_RDMA_SHM_LIFE_SIGN_H_
@@ -31,8 +31,8 @@ struct LifePage {
 };
 static_assert(sizeof(LifePage) == 4 && std::atomic<uint32_t>::is_always_lock_free, "the kernel writes the word");
 
-// The server's end. Owns a thread that does nothing but sleep: the mark is about a thread, and this one lives exactly
-// as long as the listener. (Of glibc's own robust mutexes the page would show the thread's addresses to every client.)
+// The server's end. Owns a thread that only sleeps: the mark belongs to a thread, and this one lives exactly as long as
+// the listener. (The page with one of glibc's own robust mutexes would expose the thread's addresses to every client.)
 class LifeSign {
  public:
   static absl::StatusOr<std::unique_ptr<LifeSign>> Create();
@@ -56,21 +56,21 @@ class LifeSign {
   pthread_t owner_;
 };
 
-// A client's view of it.
+// A client's view of the page.
 class LifeView {
  public:
   LifeView() = default;
 
-  // INVALID_ARGUMENT when `fd` is not the sealed page it should be.
+  // INVALID_ARGUMENT if `fd` is not the sealed page that it should be.
   static absl::StatusOr<LifeView> Open(int fd);
 
-  // REQUIRES: made by Open. An acquire: what the server wrote before it ended is seen after this returned false.
+  // REQUIRES: made by Open. An acquire: all writes of the server before its end are visible after this returned false.
   bool alive() const {
     const uint32_t owner = page_->owner.load(std::memory_order_acquire);
     return (owner & FUTEX_TID_MASK) != 0 && (owner & FUTEX_OWNER_DIED) == 0;
   }
 
-  // After alive() returned false: whether the server ended without taking the listener down.
+  // Returns whether the server ended without closing the listener. REQUIRES that alive() returned false.
   bool died() const;
 
  private:

@@ -1,4 +1,4 @@
-// Every limit of the shm backend.
+// All limits of the shm backend.
 #ifndef FARLOOK_RDMA_SHM_LIMITS_H_
 #define FARLOOK_RDMA_SHM_LIMITS_H_
 
@@ -21,28 +21,28 @@ static_assert(
     kServerToClientCells / 4 + kMaxMessageCells < kServerToClientCells,
     "a consumer that has read all it was sent, and published its head a quarter ago, leaves room for a message");
 
-// Work requests posted to one connection and not completed.
+// Work requests of one connection that are posted and not completed.
 inline constexpr size_t kSendQueueDepth = 1024;
 static_assert((kSendQueueDepth & (kSendQueueDepth - 1)) == 0, "indices are masked");
 inline constexpr uint64_t kMaxReadBytes = uint64_t{1} << 30;
 
-// Ranges of a peer's memory that one connection can name: what the listener offers, and buffers of the peer's endpoint.
+// Ranges of a peer's memory that one connection can name: the listener's offers, and buffers of the peer's endpoint.
 inline constexpr uint32_t kRangeSlots = 64;
 inline constexpr uint32_t kMaxOffers = 16;
 inline constexpr uint32_t kMaxBuffers = kRangeSlots - kMaxOffers;
 static_assert((kRangeSlots & (kRangeSlots - 1)) == 0, "an rkey's low bits are its slot");
 
-// Of all buffers of one peer together: a hostile client cannot use up the server's address space or page tables.
-inline constexpr uint64_t kMaxBufferBytes = uint64_t{256} << 20;
+// All buffers of one peer together: a hostile client cannot use up the server's address space or page tables.
+inline constexpr uint64_t kMaxBufferBytes = uint64_t{1} << 30;
 
-// Handshakes that a listener has begun and not ended: the oldest makes room, and each has only so long.
+// Unfinished handshakes of a listener, beyond which the oldest is dropped, and the time limit of each.
 inline constexpr size_t kMaxPendingHandshakes = 128;
 inline constexpr int64_t kHandshakeTimeoutMs = 5000;
 
-// Poll() looks at the sockets (one system call) once in so many calls.
+// Poll() checks the sockets (one system call) once in this many calls.
 inline constexpr uint32_t kPollsPerEventCheck = 128;
 
-// Messages that one connection may deliver in one Poll() while others wait; none follows after so many bytes.
+// Messages that one connection may deliver in one Poll() while others wait; none follows after this many bytes.
 inline constexpr size_t kMessagesPerTurn = 16;
 inline constexpr size_t kBytesPerTurn = 8192;
 
@@ -50,7 +50,7 @@ inline constexpr size_t kBytesPerTurn = 8192;
 inline constexpr size_t kReceiveArenaBytes = 128 * 1024;
 static_assert(kReceiveArenaBytes >= 2 * kMaxMessageBytes, "at least one message of any length fits");
 
-// An endpoint with more connections than this stops polling those that were silent for so many polls.
+// An endpoint with more connections than kAlwaysPolled stops polling those that were silent for kSilentPolls polls.
 inline constexpr size_t kAlwaysPolled = 16;
 inline constexpr uint32_t kSilentPolls = 20000;
 

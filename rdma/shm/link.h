@@ -1,4 +1,4 @@
-// What a handshake leaves on each side, and a connection lives from.
+// The result of a handshake on each side: everything that a connection uses.
 #ifndef FARLOOK_RDMA_SHM_LINK_H_
 #define FARLOOK_RDMA_SHM_LINK_H_
 
@@ -14,10 +14,10 @@ namespace farlook::rdma::shm {
 struct Link {
   UniqueFd socket;
   Segment segment;
-  LifeView life;  // a client's only
+  LifeView life;  // only a client's
   PeerMemory memory;
   std::string peer;     // see Connection::peer
-  std::string welcome;  // a client's only
+  std::string welcome;  // only a client's
 };
 
 }  // namespace farlook::rdma::shm

@@ -17,6 +17,7 @@
 #include "rdma/shm/limits.h"
 #include "rdma/shm/packet_socket.h"
 #include "rdma/shm/peer_memory.h"
+#include "rdma/violations.h"
 
 namespace farlook::rdma::shm {
 namespace {
@@ -71,9 +72,10 @@ absl::StatusOr<RemoteRange> ShmListener::Offer(const SharedRange& range, Access 
     return absl::ResourceExhaustedError(absl::StrCat("a listener offers at most ", kMaxOffers, " ranges"));
   }
   absl::Status sealed = CheckSealed(range.fd, writable ? Sealing::kFixedSize : Sealing::kReadOnly, range.bytes);
-  if (!sealed.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("memory offered on shm must be sealed (see rdma/shared_memory.h): ", sealed.message()));
+  if (!sealed.ok() && (writable || !CheckLasting(range.fd, geteuid(), range.bytes).ok())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "memory offered on shm must be sealed, or a file of this user (see rdma/shared_memory.h, rdma/memory_file.h): ",
+        sealed.message()));
   }
   Offers::Offer offer;
   offer.fd = range.fd;
@@ -134,11 +136,11 @@ void ShmListener::AcceptAll(int64_t now_ns) {
     if (!Watch(fd)) continue;
     if (pending_.size() == kMaxPendingHandshakes) Drop(pending_.begin());
     pending_.push_back({std::move(socket), now_ns + kHandshakeTimeoutMs * 1'000'000});
-    ReadHello(fd);  // usually there already
+    ReadHello(fd);  // it has usually arrived already
   }
 }
 
-// Else the socket would stay readable and the server spin on it.
+// Refuses one client: otherwise the socket would stay readable and the server would spin.
 void ShmListener::RefuseForLackOfDescriptors() {
   spare_.reset();
   UniqueFd socket(accept4(address_.socket(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -163,7 +165,9 @@ void ShmListener::ReadHello(int socket) {
       pending_.erase(pending);
       return;
     }
-    // A client of another version deserves to know. All else is noise.
+    NoteViolation(Violator::kStranger, DescribePeer(socket),
+                  status.ok() ? "descriptors with its hello" : status.message());
+    // A client of another version gets a reason. All else is noise.
     if (absl::IsFailedPrecondition(status)) SendReject(socket, status.message());
   }
   Drop(pending);
@@ -174,8 +178,8 @@ void ShmListener::Drop(const std::deque<Pending>::iterator& pending) {
   pending_.erase(pending);
 }
 
-// Makes fd() readable at once while requests wait, else when the next handshake runs out of time. Setting the timer
-// anew also makes it unreadable.
+// Makes fd() readable at once while requests wait, otherwise when the next handshake times out. Setting the timer again
+// also makes it unreadable.
 void ShmListener::SetTimer() {
   int64_t due_ns = 0;  // stopped
   if (!requests_.empty()) {

@@ -21,7 +21,7 @@ namespace farlook::rdma::shm {
 
 class ShmListener final : public Listener {
  public:
-  // Errors as of SocketAddress::Take, and RESOURCE_EXHAUSTED. REQUIRES: `path` comes from ParseAddress.
+  // Errors as for SocketAddress::Take, and RESOURCE_EXHAUSTED. REQUIRES: `path` comes from ParseAddress.
   static absl::StatusOr<std::unique_ptr<ShmListener>> Create(const std::string& path,
                                                              const TransportOptions& options = {});
 
@@ -37,7 +37,7 @@ class ShmListener final : public Listener {
   int fd() const override { return epoll_.get(); }
 
  private:
-  // A client that connected and has not said hello. Nothing waits for it.
+  // A client that connected and has not sent its hello. Nothing waits for it.
   struct Pending {
     UniqueFd socket;
     int64_t deadline_ns;
@@ -52,13 +52,13 @@ class ShmListener final : public Listener {
   void SetTimer();
 
   const SocketAddress address_;
-  absl::Status file_status_;  // of its socket
+  absl::Status file_status_;  // of its socket's file
   const UniqueFd epoll_;
   const UniqueFd timer_;
-  UniqueFd spare_;  // given up for a moment to refuse a client when no descriptors are left
+  UniqueFd spare_;  // closed for a moment to refuse a client when no descriptors are left
   const Clock& clock_;
   const std::shared_ptr<Offers> offers_;
-  Disposal disposal_;            // of its endpoints
+  Disposal disposal_;            // for its endpoints
   std::deque<Pending> pending_;  // oldest first
   std::deque<std::unique_ptr<ConnectionRequest>> requests_;
 };

@@ -33,7 +33,7 @@ bool NoticeQueue::Flush(int socket) {
   while (!queued_.empty()) {
     const Queued& next = queued_.front();
     const absl::Span<const int> fds(&next.fd, next.fd >= 0 ? 1 : 0);
-    // Of a closed socket the connection learns when it next looks.
+    // The connection detects a closed socket the next time it reads.
     if (SendPacket(socket, BytesOf(next.packet), fds) != Io::kDone) return false;
     queued_.pop_front();
   }

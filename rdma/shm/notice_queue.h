@@ -1,4 +1,5 @@
-// News of this side's buffers on their way to one peer. The socket may have no room while the peer is stopped.
+// Notices about this side's buffers that wait to be sent to one peer. The socket may have no room while the peer is
+// stopped.
 #ifndef FARLOOK_RDMA_SHM_NOTICE_QUEUE_H_
 #define FARLOOK_RDMA_SHM_NOTICE_QUEUE_H_
 
@@ -10,16 +11,16 @@
 
 namespace farlook::rdma::shm {
 
-// Holds at most one notice for each buffer that lives, and one for each that the peer has to forget.
+// Holds at most one notice for each live buffer, and one for each that the peer must forget.
 class NoticeQueue {
  public:
   bool empty() const { return queued_.empty(); }
 
   void Offer(const BufferRegistry::Entry& entry);
-  // Also takes back an offer that was not sent, whose descriptor is about to be closed.
+  // Also removes an offer that was not sent, whose descriptor is about to be closed.
   void Withdraw(uint32_t rkey);
 
-  // Sends what the socket takes. True when none is left.
+  // Sends as many as the socket accepts. Returns true if none is left.
   bool Flush(int socket);
   void Clear() { queued_.clear(); }
 

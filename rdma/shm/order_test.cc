@@ -1,5 +1,5 @@
-// Litmus tests of what ring, gate and word copies promise to order. Each hands on plain memory, so that the thread
-// sanitizer sees an order that is missing where the processor happens to keep it. See docs/memory-order.md.
+// Litmus tests of the order that ring, gate and word copies promise. Each publishes plain memory, so that the thread
+// sanitizer detects a missing order even where the processor happens to keep it. See docs/memory-order.md.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kRounds = 1'000;
 
-// The tag hands the payload on; the head hands the cells back.
+// The tag publishes the payload; the head returns the cells.
 TEST(OrderTest, Ring) {
   constexpr size_t kCells = 16;
   std::unique_ptr<Cell[]> cells(new Cell[kCells]());
@@ -50,11 +50,11 @@ TEST(OrderTest, Ring) {
   producing.join();
 }
 
-// Two threads that act at nearly the same time, again and again; bounded in time, since on one processor a round takes
-// the scheduler's leave. Orders nothing of what they do.
+// Runs two threads that act at nearly the same time, in rounds. Bounded in time, since on one processor a round takes
+// scheduler turns. Does not order their actions.
 class Rounds {
  public:
-  // For each thread: false when there were enough.
+  // Called by each thread: returns false after enough rounds.
   bool Begin(size_t self) {
     if (self == 0 && (++begun_ > kMost || std::chrono::steady_clock::now() > end_)) {
       over_.store(true, std::memory_order_relaxed);
@@ -62,14 +62,14 @@ class Rounds {
     Meet(self);
     return !over_.load(std::memory_order_relaxed);
   }
-  // Both have done their part.
+  // Waits until both have done their part.
   void Meet(size_t self) {
     const uint64_t round = at_[self].value.load(std::memory_order_relaxed) + 1;
     at_[self].value.store(round, std::memory_order_release);
     for (int turn = 0; at_[1 - self].value.load(std::memory_order_acquire) < round; ++turn) {
       if (turn > 1'000) std::this_thread::yield();
     }
-    // Whoever comes last leaves first: a little later each time, the other one may.
+    // The last one to arrive leaves first; vary how much later the other one leaves.
     for (uint64_t turn = 0; turn < round % 64 && self == (round / 64) % 2; ++turn) {
       (void)at_[self].value.load(std::memory_order_relaxed);
     }
@@ -86,9 +86,9 @@ class Rounds {
   const std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
 };
 
-// Of a message and a consumer that falls asleep at the same time, one side sees the other: or the message would lie
-// there. Needs the fences on both sides. The sanitizer does not know them; the processor does without them what is
-// forbidden.
+// If a message is sent while the consumer falls asleep, one side sees the other; otherwise the message would not be
+// noticed. Needs the fences on both sides. The sanitizer does not model them; without them the processor does produce
+// the forbidden result.
 TEST(OrderTest, AMessageOrTheSleeperIsSeen) {
   constexpr size_t kCells = 16;
   std::unique_ptr<Cell[]> cells(new Cell[kCells]());
@@ -123,7 +123,7 @@ TEST(OrderTest, AMessageOrTheSleeperIsSeen) {
   EXPECT_EQ(lost, 0u) << "of " << slept << " sleeps";
 }
 
-// The same of a producer that waits for room and a consumer that makes some.
+// The same for a producer that waits for room and a consumer that makes some.
 TEST(OrderTest, RoomOrWhoWaitsForItIsSeen) {
   constexpr size_t kCells = 128;  // room for one of the longest messages
   static_assert(kCells >= kMaxMessageCells && kCells < 2 * kMaxMessageCells);
@@ -162,12 +162,12 @@ TEST(OrderTest, RoomOrWhoWaitsForItIsSeen) {
   EXPECT_EQ(lost, 0u) << "of " << slept << " sleeps";
 }
 
-// Where the server found the gate closed and nobody inside, no client touches what is behind it any more, and all that
-// one did there before is seen.
+// After the server closed the gate and found it empty, no client touches the memory behind it, and all earlier accesses
+// of a client are visible.
 TEST(OrderTest, Gate) {
   std::unique_ptr<AtomicGate[]> gates(new AtomicGate[kRounds]());
   std::vector<uint64_t> behind(kRounds);
-  std::atomic<size_t> round[2] = {0, 0};  // to meet in each round; orders nothing that is behind the gates
+  std::atomic<size_t> round[2] = {0, 0};  // synchronizes the rounds only; does not order accesses behind the gates
   const auto meet = [&round](size_t self, size_t i) {
     round[self].store(i + 1, std::memory_order_relaxed);
     while (round[1 - self].load(std::memory_order_relaxed) < i + 1) std::this_thread::yield();

@@ -1,11 +1,11 @@
-// What travels over the Unix socket (SOCK_SEQPACKET) of a connection, in this order:
+// Packets on the Unix socket (SOCK_SEQPACKET) of a connection, in this order:
 //
 //     client -> server   HelloPacket
 //     server -> client   AnswerPacket, and if it accepts the descriptors: life page, rings, one for each range
 //     both               NoticePacket, any number; kOffer carries the descriptor of a buffer
-//     either             end of file: the connection is over
+//     either             end of file: the connection is closed
 //
-// Both ends run on one machine, so integers are in its own order. What arrives is untrusted; the decoders return a
+// Both ends run on one machine, so integers are in its own order. Received packets are untrusted; the decoders return a
 // reason.
 #ifndef FARLOOK_RDMA_SHM_PACKET_H_
 #define FARLOOK_RDMA_SHM_PACKET_H_
@@ -23,7 +23,7 @@ namespace farlook::rdma::shm {
 
 inline constexpr uint32_t kMagic = 0x4d485346;  // "FSHM"
 
-// Changes with anything in packet.h, segment.h, the sizes of the rings, or what is asked of a buffer's memory.
+// Changes with anything in packet.h, segment.h, the sizes of the rings, or the requirements on a buffer's memory.
 inline constexpr uint16_t kProtocolVersion = 3;
 
 struct HelloPacket {
@@ -64,9 +64,9 @@ inline constexpr size_t kFirstRangeFd = 2;
 inline constexpr size_t kMaxPacketFds = kFirstRangeFd + kMaxOffers;
 
 enum class Notice : uint32_t {
-  kWake = 1,      // look at the rings
-  kOffer = 2,     // `rkey` names `bytes` of the descriptor that comes along
-  kWithdraw = 3,  // `rkey` names nothing any more
+  kWake = 1,      // check the rings
+  kOffer = 2,     // `rkey` names `bytes` of the attached descriptor
+  kWithdraw = 3,  // `rkey` is no longer valid
 };
 
 struct NoticePacket {
@@ -84,7 +84,7 @@ absl::string_view BytesOf(const Packet& packet) {
   return absl::string_view(reinterpret_cast<const char*>(&packet), sizeof(packet));
 }
 
-// INVALID_ARGUMENT: this is no client of ours. FAILED_PRECONDITION: it is, of another version.
+// INVALID_ARGUMENT: the peer is no Farlook client. FAILED_PRECONDITION: it is one of another version.
 absl::Status DecodeHello(absl::string_view bytes, HelloPacket* hello);
 absl::Status DecodeAnswer(absl::string_view bytes, size_t fds, AnswerPacket* answer);
 absl::Status DecodeNotice(absl::string_view bytes, size_t fds, NoticePacket* notice);

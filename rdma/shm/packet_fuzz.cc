@@ -1,4 +1,4 @@
-// What a hostile process can send over a socket or leave in a ring. The first byte says what the rest is.
+// Bytes that a hostile process can send over a socket or leave in a ring. The first byte selects the kind of the rest.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -42,7 +42,7 @@ void FuzzNotice(absl::string_view bytes, size_t fds) {
   if (status.ok()) Check(BytesOf(notice) == bytes && (notice.notice == Notice::kOffer) == (fds == 1));
 }
 
-// Bytes into cells, a consumer that reads what it can, and more bytes: as the other side may write at any time.
+// Writes bytes into cells, lets a consumer read what it can, and writes more: the other side may write at any time.
 void FuzzRing(absl::string_view bytes) {
   const auto cells = std::make_unique<Cell[]>(kCells);
   ConsumerLine consumer_line = {};
@@ -60,7 +60,7 @@ void FuzzRing(absl::string_view bytes) {
       case 0:
         cell.tag.store(word);
         break;
-      case 1:  // nearly right: some lap, some length
+      case 1:  // nearly valid: some lap, some length
         cell.tag.store((word & 3) << 32 | (word >> 2 & 0x1fff));
         break;
       case 2:
@@ -81,7 +81,7 @@ void FuzzRing(absl::string_view bytes) {
     }
     size_t message_bytes = 0;
     const Received received = consumer.Receive(reinterpret_cast<char*>(message.get()), &message_bytes);
-    if (received == Received::kMalformed) return;  // the connection is over
+    if (received == Received::kMalformed) return;  // the connection would be closed
     if (received == Received::kMessage) Check(message_bytes >= 1 && message_bytes <= kMaxMessageBytes);
     consumer.PublishHead();
   }

@@ -82,7 +82,7 @@ Io ReceivePacket(int socket, ReceivedPacket* packet) {
       packet->fds.emplace_back(fd);
     }
   }
-  if (received == 0) return Io::kClosed;  // end of file; nobody sends empty packets
+  if (received == 0) return Io::kClosed;  // end of file: no peer sends empty packets
   packet->bytes = static_cast<size_t>(received);
   packet->fds_lost = (message.msg_flags & MSG_CTRUNC) != 0;
   return Io::kDone;
@@ -92,7 +92,7 @@ absl::StatusOr<PeerCredentials> CredentialsOf(int socket) {
   ucred peer = {};
   socklen_t bytes = sizeof(peer);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
-    return absl::UnavailableError(absl::StrCat("the kernel does not say who the client is: ", strerror(errno)));
+    return absl::UnavailableError(absl::StrCat("cannot get the peer's credentials from the kernel: ", strerror(errno)));
   }
   PeerCredentials credentials;
   credentials.pid = peer.pid;
@@ -100,7 +100,7 @@ absl::StatusOr<PeerCredentials> CredentialsOf(int socket) {
   std::vector<gid_t> groups(64);
   bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
   int error = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
-  if (error != 0 && errno == ERANGE) {  // and says how many there are
+  if (error != 0 && errno == ERANGE) {  // `bytes` is now the needed size
     groups.resize(bytes / sizeof(gid_t));
     error = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
   }

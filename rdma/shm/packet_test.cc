@@ -37,7 +37,7 @@ TEST(PacketTest, HelloOfAnotherVersionIsToldApartFromNoise) {
   packet.version = 77;
   HelloPacket decoded;
   EXPECT_EQ(DecodeHello(BytesOf(packet), &decoded).code(), absl::StatusCode::kFailedPrecondition);
-  // Expect: also when later versions have another length.
+  // Expect: also if later versions have another length.
   EXPECT_EQ(DecodeHello(BytesOf(packet).substr(0, 20), &decoded).code(), absl::StatusCode::kFailedPrecondition);
   packet.magic = 1;
   EXPECT_EQ(DecodeHello(BytesOf(packet), &decoded).code(), absl::StatusCode::kInvalidArgument);
@@ -80,7 +80,7 @@ TEST(PacketTest, NoiseNeverPassesTheLimits) {
   for (int round = 0; round < 100'000; ++round) {
     std::string noise(random() % 2 == 0 ? sizeof(AnswerPacket) : random() % (sizeof(AnswerPacket) + 2), '\0');
     for (char& c : noise) c = static_cast<char>(random());
-    // Else the magic would keep everything out.
+    // Otherwise the magic would reject everything.
     if (noise.size() >= 6) memcpy(noise.data(), BytesOf(HelloPacket()).data(), 6);
     AnswerPacket answer;
     const size_t fds = random() % (kMaxPacketFds + 2);

@@ -1,4 +1,4 @@
-// Two processes: what a client notices when the server is stopped, killed, or replaced; and the other way round.
+// Two processes: a client's reaction when the server is stopped, killed, or replaced, and the reverse.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -34,6 +34,14 @@ std::string UnusedPath() {
   return absl::StrCat("/tmp/farlook_process_", std::random_device()(), "_", next++);
 }
 
+// Number of mappings of this process whose names contain `name`.
+int MappingsOf(const std::string& name) {
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find(name) != std::string::npos ? 1 : 0;
+  return count;
+}
+
 // test_server in a process of its own; killed at the end.
 class ServerProcess {
  public:
@@ -58,7 +66,7 @@ class ServerProcess {
   bool ready() const { return ready_; }
   pid_t pid() const { return pid_; }
 
-  // kill -9, and waits until the process is gone.
+  // kill -9, and waits until the process has ended.
   void Kill() {
     if (pid_ <= 0) return;
     kill(pid_, SIGKILL);
@@ -90,7 +98,7 @@ class ProcessTest : public testing::Test {
     ASSERT_TRUE(absl::SimpleHexAtoi(connection_->welcome(), &rkey_));
   }
 
-  // The next completion; sleeps for it.
+  // Waits for the next completion, sleeping.
   Completion Await() {
     const int64_t end_ns = Clock::Real().NowNs() + kBoundMs * 1'000'000;
     Completion completion;
@@ -122,6 +130,29 @@ class ProcessTest : public testing::Test {
   uint32_t rkey_ = 0;
 };
 
+TEST_F(ProcessTest, ConnectionsOfAProcessShareTheMappingOfTheServersMemory) {
+  ServerProcess server(address_);
+  ASSERT_TRUE(server.ready());
+  std::vector<std::pair<std::unique_ptr<Endpoint>, std::unique_ptr<Connection>>> clients;
+  for (int i = 0; i < 64; ++i) {
+    Connect();
+    ASSERT_FALSE(HasFailure());
+    clients.emplace_back(std::move(endpoint_), std::move(connection_));
+  }
+  EXPECT_EQ(MappingsOf("memfd:farlook-memory"), 1);
+  EXPECT_EQ(MappingsOf("memfd:farlook-rings"), 64);
+  for (auto& [endpoint, connection] : clients) {
+    endpoint_ = std::move(endpoint);
+    connection_ = std::move(connection);
+    uint64_t word = 0;
+    EXPECT_EQ(Read(8, &word), WcStatus::kSuccess);
+    EXPECT_EQ(word, 8);
+    connection_.reset();
+    endpoint_.reset();
+  }
+  EXPECT_EQ(MappingsOf("memfd:farlook"), 0);
+}
+
 TEST_F(ProcessTest, AStoppedServerIsReadAllTheSame) {
   ServerProcess server(address_);
   ASSERT_TRUE(server.ready());
@@ -133,7 +164,7 @@ TEST_F(ProcessTest, AStoppedServerIsReadAllTheSame) {
     ASSERT_EQ(word, offset);
   }
   EXPECT_TRUE(connection_->alive());
-  // Expect: a message waits until it goes on.
+  // Expect: a message waits until the server continues.
   ASSERT_TRUE(connection_->PostSend("hello", ""));
   connection_->Ring();
   Completion completion;
@@ -169,7 +200,7 @@ TEST_F(ProcessTest, AFullBacklogMakesConnectTimeOut) {
   const Completion completion = Await();
   EXPECT_EQ(completion.opcode, Opcode::kDisconnected);
   EXPECT_EQ(completion.connection, late->get());
-  // Expect: when it goes on, it serves all who still wait.
+  // Expect: once it continues, it serves all clients that still wait.
   server.Continue();
   for (size_t connected = 0; connected < queued.size(); ++connected) {
     ASSERT_EQ(Await().opcode, Opcode::kConnected);
@@ -194,7 +225,7 @@ TEST_F(ProcessTest, AKilledServerIsNoticedByTheNextRead) {
     EXPECT_THAT(std::string(connection_->status().message()), HasSubstr("died"));
     connection_.reset();
     endpoint_.reset();
-    // The next round replaces the socket file that the dead one left.
+    // The next round replaces the socket file that the dead server left.
     EXPECT_EQ(access(path_.c_str(), F_OK), 0);
   }
 }
@@ -230,7 +261,7 @@ TEST_F(ProcessTest, AnswersSentBeforeTheDeathArrive) {
   EXPECT_EQ(Await().opcode, Opcode::kReceive);
   ASSERT_TRUE(connection_->PostSend("two", ""));
   connection_->Ring();
-  // The echo is in the ring when there is something to poll.
+  // The echo is in the ring once there is something to poll.
   if (endpoint_->Arm()) {
     pollfd waiting = {endpoint_->fd(), POLLIN, 0};
     ASSERT_EQ(poll(&waiting, 1, kBoundMs), 1);

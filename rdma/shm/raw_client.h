@@ -23,7 +23,7 @@ namespace farlook::rdma::shm {
 
 class RawClient {
  public:
-  // Connects the socket and says nothing.
+  // Connects the socket and sends nothing.
   explicit RawClient(absl::string_view shm_address) : socket_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
     const absl::string_view path = shm_address.substr(strlen("shm://"));
     sockaddr_un address = {};
@@ -46,7 +46,7 @@ class RawClient {
     return ReceivePacket(socket(), packet);
   }
 
-  // After the server accepted: the rings, for writing.
+  // Returns the rings, mapped for writing, after the server accepted.
   SegmentLayout* TakeRings() {
     ReceivedPacket packet;
     EXPECT_EQ(Receive(&packet), Io::kDone);

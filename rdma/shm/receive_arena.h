@@ -1,4 +1,4 @@
-// Where the messages of one Poll() are copied to, out of the reach of those who sent them.
+// Private memory for the messages of one Poll(), out of the reach of their senders.
 #ifndef FARLOOK_RDMA_SHM_RECEIVE_ARENA_H_
 #define FARLOOK_RDMA_SHM_RECEIVE_ARENA_H_
 
@@ -16,15 +16,15 @@ class ReceiveArena {
  public:
   ReceiveArena() : words_(new (std::nothrow) uint64_t[kReceiveArenaBytes / sizeof(uint64_t)]) { Reset(); }
 
-  // False: there was no memory for it, and it is of no use.
+  // Returns false if there was no memory for it; then it must not be used.
   bool ok() const { return words_ != nullptr; }
 
-  // Where the next message goes, 8-byte aligned. There is room for one of any length unless this is beyond last(): the
-  // arena is full then, until Reset().
+  // Address of the next message, 8-byte aligned. There is room for one of any length unless this is beyond last(): then
+  // the arena is full until Reset().
   char* room() const { return room_; }
   const char* last() const { return begin() + kReceiveArenaBytes - RingConsumer::RoomFor(kMaxMessageBytes); }
   bool full() const { return room_ > last(); }
-  // All up to there is kept.
+  // Keeps everything up to `room`.
   void TakeTo(char* room) { room_ = room; }
   void Reset() { room_ = begin(); }
 

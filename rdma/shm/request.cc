@@ -16,8 +16,8 @@ namespace farlook::rdma::shm {
 
 namespace {
 
-// Whom no list of users names. (The kernel has said of every socket so far who connected it.)
-PeerCredentials Nobody() {
+// Credentials that no list of users names. (So far the kernel has known the peer of every socket.)
+PeerCredentials UnknownPeer() {
   PeerCredentials nobody;
   nobody.uid = UINT32_MAX;
   return nobody;
@@ -35,7 +35,7 @@ void SendReject(int socket, absl::string_view reason) {
 ShmRequest::ShmRequest(UniqueFd socket, const HelloPacket& hello, std::shared_ptr<const Offers> offers)
     : socket_(std::move(socket)),
       hello_(hello),
-      credentials_(CredentialsOf(socket_.get()).value_or(Nobody())),
+      credentials_(CredentialsOf(socket_.get()).value_or(UnknownPeer())),
       peer_(DescribePeer(socket_.get())),
       offers_(std::move(offers)) {}
 
@@ -54,7 +54,7 @@ absl::Status ShmRequest::Short(absl::Status status) {
   return status;
 }
 
-// The calls that take longest, and may wait for other threads of the process. Where one fails, Accept() says so.
+// Makes the slowest calls, which may wait for other threads of the process. If one fails, Accept() reports it.
 void ShmRequest::Prepare() {
   if (!socket_.ok() || segment_.ok()) return;
   absl::StatusOr<Segment> segment = Segment::Create(&rings_);
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmRequest::Accept(Endpoint* endpoin
     return Short(
         absl::ResourceExhaustedError("the kernel has no memory for the answer, or too many descriptors under way"));
   }
-  // A client that is gone already shows as kDisconnected; if it is not, it must not wait for an answer that was lost.
+  // A client that has disconnected already shows as kDisconnected. Otherwise it must not wait for a lost answer.
   if (sent == Io::kClosed) shutdown(socket_.get(), SHUT_RDWR);
   link.segment = std::move(segment_);
   rings_.reset();

@@ -1,4 +1,4 @@
-// A client that said hello and waits for the server's answer.
+// A client that sent its hello and waits for the server's answer.
 #ifndef FARLOOK_RDMA_SHM_REQUEST_H_
 #define FARLOOK_RDMA_SHM_REQUEST_H_
 
@@ -18,7 +18,7 @@
 
 namespace farlook::rdma::shm {
 
-// What requests, which may be answered on other threads, need of their listener.
+// State of the listener that requests use, possibly on other threads.
 struct Offers {
   struct Offer {
     int fd;
@@ -40,16 +40,16 @@ class ShmRequest final : public ConnectionRequest {
   void Prepare() override;
   absl::StatusOr<std::unique_ptr<Connection>> Accept(Endpoint* endpoint, absl::string_view welcome,
                                                      absl::Span<const uint32_t> rkeys) override;
-  void Reject(absl::string_view reason) override;  // also after Accept() said RESOURCE_EXHAUSTED
+  void Reject(absl::string_view reason) override;  // also after Accept() returned RESOURCE_EXHAUSTED
 
  private:
-  // A shortage, which may pass: unless somebody rejects it with words that say so, the client sees the end of the
-  // connection, where a rejection would be final.
+  // Notes a shortage, which may pass. Unless the request is then rejected with a reason, the client sees the end of the
+  // connection, because a reject would be final.
   absl::Status Short(absl::Status status);
 
   UniqueFd socket_;  // until answered
-  Segment segment_;  // by Prepare()
-  UniqueFd rings_;   // that of the segment
+  Segment segment_;  // made by Prepare()
+  UniqueFd rings_;   // descriptor of the segment
   bool short_ = false;
   const HelloPacket hello_;
   const PeerCredentials credentials_;
@@ -57,7 +57,7 @@ class ShmRequest final : public ConnectionRequest {
   const std::shared_ptr<const Offers> offers_;
 };
 
-// Tells the client at the other end why it is refused. Never blocks; it may be gone.
+// Sends the client at the other end the reason of its refusal. Never blocks; the client may be gone.
 void SendReject(int socket, absl::string_view reason);
 
 }  // namespace farlook::rdma::shm

@@ -5,18 +5,18 @@
 //     tag   | bits 63..32: lap, 1 in the first round | bits 31..16: 0 | bits 15..0: bytes of the message |
 //     cell  | tag: 8 bytes | payload: 56 bytes |
 //
-// A message takes consecutive cells (modulo the ring); only the tag of its first cell means anything. The consumer
-// polls that tag alone, so a short message moves one cache line.
+// A message takes consecutive cells (modulo the ring); only the tag of its first cell is used. The consumer polls only
+// that tag, so a short message moves one cache line.
 //
 // Invariants:
 //   * A message's payload is stored before its first tag.
 //   * A position grows for ever; its cell is position mod cells, its lap 1 + position / cells.
 //   * The consumer publishes how far it has read once in a quarter of the ring.
-//   * Of a hostile other side the worst is nonsense in messages: every shared word is loaded once, then checked;
-//     indices are masked; what a side needs for its own safety it keeps in its own memory.
+//   * A hostile other side can at worst cause nonsense in messages: every shared word is loaded once, then checked;
+//     indices are masked; state that a side needs for its own safety is in its own memory.
 //
 // Ordering: the release of a tag pairs with the consumer's acquire of it; the release of `head` with the producer's
-// acquire. Falling asleep and waking are Dekker's: each side stores (tag, `sleeping`; `head`, `wants_room`), passes a
+// acquire. Falling asleep and waking follow Dekker: each side stores (tag, `sleeping`; `head`, `wants_room`), passes a
 // seq_cst fence, and loads what the other stores.
 //
 // Thread safety: one thread at each end.
@@ -46,11 +46,11 @@ static_assert(sizeof(Cell) == kCellBytes);
 // Two lines each: hardware fetches lines in pairs.
 struct alignas(2 * kCacheLineBytes) ConsumerLine {
   std::atomic<uint64_t> head;       // cells read; stored by the consumer
-  std::atomic<uint32_t> sleeping;   // 1: wake me when a message comes; set by the consumer, taken by the producer
-  std::atomic<uint32_t> processor;  // 1 + that of the consumer's thread, as it last knew; 0: unknown
+  std::atomic<uint32_t> sleeping;   // 1: wake the consumer at a message; it sets this, the producer takes it
+  std::atomic<uint32_t> processor;  // 1 + last known processor of the consumer's thread; 0: unknown
 };
 struct alignas(2 * kCacheLineBytes) ProducerLine {
-  std::atomic<uint32_t> wants_room;  // 1: wake me when `head` moves; set by the producer, taken by the consumer
+  std::atomic<uint32_t> wants_room;  // 1: wake the producer when `head` moves; it sets this, the consumer takes it
 };
 
 inline constexpr size_t kCellWords = kCellPayloadBytes / sizeof(uint64_t);
@@ -58,7 +58,8 @@ inline constexpr size_t kCellWords = kCellPayloadBytes / sizeof(uint64_t);
 constexpr size_t CellsOf(size_t message_bytes) { return (message_bytes + kCellPayloadBytes - 1) / kCellPayloadBytes; }
 
 #if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)
-// A cell's payload by vectors. In assembler, so that it is loaded once, whatever a hostile peer stores meanwhile.
+// Copies a cell's payload by vectors. In assembler, so that it is loaded once, whatever a hostile peer stores
+// meanwhile.
 inline void CopyPayload(void* to, const void* from) {
   asm volatile(
       "movdqu (%1), %%xmm0\n\t"
@@ -75,8 +76,8 @@ inline void CopyPayload(void* to, const void* from) {
 }
 #endif
 
-// A whole cell's payload to and from private memory, by vectors where there are any: the tag, which is stored later and
-// loaded earlier, orders them, so that words need not be whole. Thread sanitizer sees words.
+// Copy a whole cell's payload to and from private memory, by vectors if possible. Words need not be whole: the tag,
+// which is stored later and loaded earlier, orders them. Thread sanitizer sees words.
 inline void LoadPayload(const Cell& cell, void* to) {
 #if defined(__x86_64__) && !defined(ABSL_HAVE_THREAD_SANITIZER)
   CopyPayload(to, cell.payload);
@@ -95,7 +96,8 @@ inline void StorePayload(const uint64_t* from, Cell* cell) {
 #endif
 }
 
-// Heads of requests and replies mostly have few bytes more than 32, for which a call of memcpy is the greater part.
+// Copies a head. Heads of requests and replies are mostly slightly longer than 32 bytes; for these most of the cost of
+// memcpy is its call.
 inline void CopyHead(void* to, absl::string_view head) {
   const size_t bytes = head.size();
   if (bytes - 32 > 64 - 32) [[unlikely]] {
@@ -111,7 +113,7 @@ inline void CopyHead(void* to, absl::string_view head) {
     return piece;
   };
   const auto store = [to](size_t at, Piece piece) { memcpy(static_cast<char*>(to) + at, &piece, sizeof piece); };
-  const Piece a = load(0), b = load(16), c = load(bytes - 32), d = load(bytes - 16);  // of which some overlap
+  const Piece a = load(0), b = load(16), c = load(bytes - 32), d = load(bytes - 16);  // pieces may overlap
   store(0, a);
   store(16, b);
   store(bytes - 32, c);
@@ -127,7 +129,7 @@ inline bool TakeFlag(std::atomic<uint32_t>& flag) {
 class RingProducer {
  public:
   RingProducer() = default;
-  // `cells` is a power of two. The memory is all zeros and outlives this.
+  // `cells` is a power of two. The memory is all zeros and must outlive this.
   RingProducer(Cell* ring, size_t cells, ConsumerLine* consumer, ProducerLine* producer)
       : ring_(ring),
         cells_(cells),
@@ -136,22 +138,24 @@ class RingProducer {
         consumer_(consumer),
         producer_(producer) {}
 
-  // Copies the message (1 to kMaxMessageBytes) in; the consumer sees it at once. False when there is no room.
+  // Copies the message (1 to kMaxMessageBytes) into the ring; the consumer sees it at once. Returns false if there is
+  // no room.
   bool Send(absl::string_view head, absl::string_view body) {
     // Most replies have one cell.
     return head.size() + body.size() <= kCellPayloadBytes ? SendCells<1>(head, body) : SendLong(head, body);
   }
 
-  // After a batch: whether the consumer sleeps and is to be woken now.
+  // Called after a batch: returns whether the consumer sleeps and must be woken now.
   bool TakeSleeper() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     return TakeFlag(consumer_->sleeping);
   }
 
-  // As the consumer says: see ConsumerLine.
+  // The consumer's processor, as it reports it: see ConsumerLine.
   uint32_t processor() const { return consumer_->processor.load(std::memory_order_relaxed); }
 
-  // After Send returned false: asks the consumer to wake this side when it has read on. False when it already has.
+  // Called after Send returned false: asks the consumer to wake this side when it has read more. Returns false if it
+  // already has.
   bool AwaitRoom() {
     producer_->wants_room.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -162,14 +166,14 @@ class RingProducer {
   [[gnu::noinline]] bool SendLong(absl::string_view head, absl::string_view body) {
     return SendCells<kMaxMessageCells>(head, body);
   }
-  // Of a message that has at most so many cells.
+  // Sends a message of at most kMost cells.
   template <size_t kMost>
   [[gnu::always_inline]] bool SendCells(absl::string_view head, absl::string_view body) {
     const size_t bytes = head.size() + body.size();
     const size_t needed = kMost == 1 ? 1 : CellsOf(bytes);
     if (ABSL_PREDICT_FALSE(next_ + needed > limit_) && !MakeRoom(needed)) return false;
     uint64_t words[kMost * kCellWords];
-    // All of the last cell, since whole cells are stored: the peer gets no stray bytes.
+    // Zeroes the whole last cell: whole cells are stored, and the peer must not get stray bytes.
     for (size_t i = 0; i < kCellWords; ++i) words[(needed - 1) * kCellWords + i] = 0;
     CopyHead(words, head);
     if (!body.empty()) memcpy(reinterpret_cast<char*>(words) + head.size(), body.data(), body.size());
@@ -189,14 +193,14 @@ class RingProducer {
 
   bool MakeRoom(size_t needed) {
     const uint64_t head = consumer_->head.load(std::memory_order_acquire);
-    // A head that was never reached would let this side overwrite what was not read, which hurts the liar only.
+    // A false head lets this side overwrite unread messages, which harms only the peer that wrote it.
     limit_ = head + cells_;
     return next_ + needed <= limit_;
   }
 
   Cell* ring_ = nullptr;
   size_t cells_ = 0;
-  int lap_shift_ = 0;   // a position's lap is 1 + the position shifted by so many bits
+  int lap_shift_ = 0;   // a position's lap is 1 + the position shifted right by this
   uint64_t next_ = 0;   // position of the next message
   uint64_t limit_ = 0;  // positions below this may be written
   ConsumerLine* consumer_ = nullptr;
@@ -217,7 +221,7 @@ class RingConsumer {
   bool Ready() const { return TagArrived(at_->tag.load(std::memory_order_acquire)); }
 
   // Copies the next message to `to`, which has room for RoomFor(kMaxMessageBytes) and is 8-byte aligned. After
-  // kMalformed the ring is of no use any more.
+  // kMalformed the ring is unusable.
   Received Receive(char* to, size_t* message_bytes) {
     const uint64_t tag = at_->tag.load(std::memory_order_acquire);
     if (ABSL_PREDICT_TRUE(!TagArrived(tag))) return Received::kNothing;
@@ -238,7 +242,7 @@ class RingConsumer {
     return Received::kMessage;
   }
 
-  // Whether the producer waits for room and is to be woken now. Call after Receive.
+  // Returns whether the producer waits for room and must be woken now. Called after Receive.
   bool PublishHead() {
     if (ABSL_PREDICT_TRUE(next_ - published_ < quarter_)) return false;
     consumer_->head.store(next_, std::memory_order_release);
@@ -247,9 +251,9 @@ class RingConsumer {
     return TakeFlag(producer_->wants_room);
   }
 
-  // Falling asleep: SetSleeping(true) on every ring, FenceSleep() once, then sleep if no ring is Ready().
+  // To fall asleep: SetSleeping(true) on every ring, FenceSleep() once, then sleep if no ring is Ready().
   void SetSleeping(bool sleeping) { consumer_->sleeping.store(sleeping ? 1 : 0, std::memory_order_relaxed); }
-  // Only where it changed, so that the line stays with the producer.
+  // Stores only changes, so that the line stays with the producer.
   void ShowProcessor(uint32_t processor) {
     if (ABSL_PREDICT_TRUE(processor == processor_)) return;
     processor_ = processor;
@@ -260,8 +264,8 @@ class RingConsumer {
  private:
   bool TagArrived(uint64_t tag) const { return tag >> 32 == lap_; }
 
-  const Cell* at_ = nullptr;  // of the next message
-  uint32_t lap_ = 1;          // in this lap
+  const Cell* at_ = nullptr;  // cell of the next message
+  uint32_t lap_ = 1;          // lap of the next message
   const Cell* ring_ = nullptr;
   const Cell* end_ = nullptr;
   uint64_t quarter_ = 0;  // of the ring's cells

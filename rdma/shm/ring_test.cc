@@ -22,7 +22,7 @@ struct RingPair {
     consumer = RingConsumer(cells.get(), kCells, &consumer_line, &producer_line);
   }
 
-  // Empty when there is none.
+  // Returns an empty string if there is none.
   std::string Receive() {
     alignas(8) char message[RingConsumer::RoomFor(kMaxMessageBytes)];
     size_t bytes = 0;
@@ -51,7 +51,7 @@ TEST(RingTest, AShortMessageTakesOneLine) {
 
 TEST(RingTest, NoStrayBytesOfThisProcessReachThePeer) {
   RingPair ring;
-  // Longer ones before leave their bytes on the stack, at any place in a cell.
+  // Longer messages sent before leave their bytes on the stack, at any place in a cell.
   size_t at = 0;
   for (size_t bytes = 1; bytes <= 2 * kCellPayloadBytes; ++bytes) {
     const std::string longer(3 * kCellPayloadBytes, 'y');
@@ -72,7 +72,7 @@ TEST(RingTest, NoStrayBytesOfThisProcessReachThePeer) {
   }
 }
 
-// Against a queue as the model, through many laps.
+// Compared with a queue as the model, through many laps.
 TEST(RingTest, RandomInterleavingsKeepOrderAndBytes) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -90,7 +90,7 @@ TEST(RingTest, RandomInterleavingsKeepOrderAndBytes) {
           model.push_back(message);
         } else {
           ++refusals;
-          // Expect: it was full indeed, but for the quarter that is not published.
+          // Expect: it was really full, except for the unpublished quarter.
           size_t used = 0;
           for (const std::string& queued : model) used += CellsOf(queued.size());
           ASSERT_GT(used + CellsOf(message.size()) + kCells / 4, kCells);
@@ -132,7 +132,8 @@ TEST(RingTest, TwoThreadsKeepOrderAndBytes) {
   producer.join();
 }
 
-// The consumer waits at the tag while long messages are stored: one that comes before its payload brings old bytes.
+// The consumer waits at the tag while long messages are stored: a tag visible before its payload would deliver old
+// bytes.
 TEST(RingTest, APayloadIsThereWhenItsTagIs) {
   RingPair ring;
   constexpr uint64_t kMessages = 4'000;
@@ -152,7 +153,7 @@ TEST(RingTest, APayloadIsThereWhenItsTagIs) {
   uint64_t words[RingConsumer::RoomFor(kMaxMessageBytes) / sizeof(uint64_t)];
   for (uint64_t i = 0; i < kMessages && !give_up.load(); ++i) {
     size_t bytes = 0;
-    // Mostly spinning, so that the two run at the same time where there are two CPUs.
+    // Mostly spinning, so that both run at the same time if there are two CPUs.
     for (uint64_t spins = 0; ring.consumer.Receive(reinterpret_cast<char*>(words), &bytes) == Received::kNothing;
          ++spins) {
       if (spins % 1024 == 1023) std::this_thread::yield();
@@ -170,7 +171,7 @@ TEST(RingTest, APayloadIsThereWhenItsTagIs) {
   producer.join();
 }
 
-// Whatever a hostile producer leaves in the ring, the consumer stays inside its memory and says what it saw.
+// Whatever a hostile producer leaves in the ring, the consumer stays inside its memory and reports what it saw.
 TEST(RingTest, RandomCellsNeverHurtTheConsumer) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 random(seed);
@@ -181,7 +182,7 @@ TEST(RingTest, RandomCellsNeverHurtTheConsumer) {
     for (int step = 0; step < 200 && usable; ++step) {
       for (size_t i = 0; i < kCells; ++i) {
         uint64_t tag = random();
-        // Also such that look right in part.
+        // Including tags that look partly valid.
         if (tag % 2 == 0) tag = uint64_t{1} << 32 | (random() % (2 * kMaxMessageBytes));
         ring.cells[i].tag.store(tag, std::memory_order_relaxed);
         ring.cells[i].payload[0].store(random(), std::memory_order_relaxed);

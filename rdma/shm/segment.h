@@ -45,12 +45,12 @@ static_assert(sizeof(SegmentLayout) % 4096 == 0 && sizeof(SegmentLayout) < 512 *
 
 enum class Side : uint8_t { kClient, kServer };
 
-// One side's mapping of it.
+// One side's mapping of the segment.
 class Segment {
  public:
   Segment() = default;
 
-  // The server's. `*fd` receives the sealed descriptor for the client. RESOURCE_EXHAUSTED.
+  // For the server. `*fd` receives the sealed descriptor for the client. RESOURCE_EXHAUSTED.
   static absl::StatusOr<Segment> Create(UniqueFd* fd) {
     absl::StatusOr<UniqueFd> created = CreateSealable("farlook-rings", sizeof(SegmentLayout));
     if (!created.ok()) return created.status();
@@ -59,7 +59,7 @@ class Segment {
     return Open(fd->get());
   }
 
-  // The client's. INVALID_ARGUMENT when it is not what it should be.
+  // For the client. INVALID_ARGUMENT if it is not what it should be.
   static absl::StatusOr<Segment> Open(int fd) {
     if (absl::Status s = CheckSealed(fd, Sealing::kFixedSize, sizeof(SegmentLayout)); !s.ok()) return s;
     absl::StatusOr<Mapping> mapping = Map(fd, sizeof(SegmentLayout), /*writable=*/true);
@@ -86,7 +86,7 @@ class Segment {
   // Gives up the mapping.
   Mapping Release() { return std::move(mapping_); }
 
-  // Has the pages that are used first, so that whoever uses them needs none of the kernel.
+  // Touches the pages that are used first, so that their first user causes no page fault.
   void Touch() const {
     layout()->to_server_consumer.head.store(0, std::memory_order_relaxed);
     layout()->to_server[0].tag.store(0, std::memory_order_relaxed);

@@ -21,7 +21,7 @@
 namespace farlook::rdma::shm {
 namespace {
 
-constexpr int kBacklog = 1024;  // the kernel cuts it to net.core.somaxconn
+constexpr int kBacklog = 1024;  // the kernel reduces it to net.core.somaxconn
 
 // The owner may remove its lock file between our open and our flock: then the lock is on no file, and we try again.
 constexpr int kLockAttempts = 16;
@@ -51,7 +51,7 @@ absl::Status FileError(absl::string_view action, const std::string& path) {
   }
 }
 
-// What stands at `path`, where a socket should.
+// Error for a file at `path` that is no socket.
 absl::Status NoSocket(const std::string& path, mode_t mode) {
   if (S_ISDIR(mode)) {
     return absl::AlreadyExistsError(
@@ -66,6 +66,9 @@ absl::Status InUse(const std::string& path, int lock) {
   const ssize_t bytes = pread(lock, text, sizeof(text), 0);
   const absl::string_view owner =
       absl::StripAsciiWhitespace(absl::string_view(text, bytes > 0 ? static_cast<size_t>(bytes) : 0));
+  if (owner == absl::StrCat(getpid())) {
+    return absl::AlreadyExistsError(absl::StrCat("shm://", path, " is in use by this process: name it once"));
+  }
   return absl::AlreadyExistsError(absl::StrCat("shm://", path, " is in use by a live server",
                                                owner.empty() ? "" : absl::StrCat(" (pid ", owner, ")"),
                                                "; stop it, or choose another address"));
@@ -85,7 +88,7 @@ const sockaddr* Generic(const sockaddr_un* address) {
 
 UniqueFd NewSocket() { return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-// Whether somebody listens at that socket file; also somebody who is stopped, or whose backlog is full.
+// Returns whether a process listens at that socket file, even if it is stopped or its backlog is full.
 absl::StatusOr<bool> IsListenedAt(const std::string& path) {
   const UniqueFd socket = NewSocket();
   if (!socket.ok()) return FileError("make a socket for", path);
@@ -93,7 +96,8 @@ absl::StatusOr<bool> IsListenedAt(const std::string& path) {
   return connect(socket.get(), Generic(&address), sizeof(address)) == 0 || errno == EAGAIN;
 }
 
-// The file of that name, no file's id where there is none; nothing where the kernel does not say, asked so many times.
+// Returns the id of the file with that name, or FileId() if there is none. Returns nothing if the kernel does not
+// answer after this many attempts.
 constexpr int kAskedAtMost = 3;
 
 std::optional<FileId> FileAt(const std::string& path) {
@@ -126,11 +130,10 @@ absl::StatusOr<UniqueFd> TakeLock(const std::string& path, FileId* file) {
       return lock;
     }
   }
-  return absl::UnavailableError(
-      absl::StrCat(lock_path, " is being replaced all the time; is another server starting?"));
+  return absl::UnavailableError(absl::StrCat(lock_path, " is replaced repeatedly; is another server starting?"));
 }
 
-// The name beside the files, with its first byte 0; empty where there is none.
+// Returns the abstract name, with its first byte 0; empty if there is none.
 std::string NameOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return "";
@@ -141,7 +144,7 @@ std::string NameOf(const std::string& path) {
   return name.size() < sizeof(sockaddr_un::sun_path) ? std::string(1, '\0') + name : "";
 }
 
-// The process that holds an abstract name, if it is one to believe: of this user or root.
+// Returns the process that holds an abstract name, if its user is trusted: this user or root.
 std::optional<pid_t> BelievedHolder(const sockaddr_un& address, socklen_t bytes) {
   const UniqueFd socket = NewSocket();
   if (!socket.ok() || connect(socket.get(), Generic(&address), bytes) != 0) return std::nullopt;
@@ -167,7 +170,7 @@ absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path, const
       taken.lock_.reset();
       return NoSocket(path, info.st_mode);
     }
-    // We hold the lock, so its owner is dead, unless somebody removed the lock file that it holds.
+    // This process holds the lock, so the owner is dead, unless the lock file that it holds was removed.
     absl::StatusOr<bool> listened_at = path.size() > kMaxSocketPathBytes ? false : IsListenedAt(path);
     if (!listened_at.ok()) return listened_at.status();
     if (*listened_at) {
@@ -184,7 +187,7 @@ absl::StatusOr<SocketAddress> SocketAddress::Take(const std::string& path, const
   return taken;
 }
 
-// ALREADY_EXISTS: a live server holds it, though its files are gone or another's.
+// ALREADY_EXISTS: a live server holds the name, though its files are gone or another's.
 absl::Status SocketAddress::HoldName() {
   const std::string name = NameOf(path_);
   if (name.empty()) return absl::OkStatus();
@@ -204,7 +207,7 @@ absl::Status SocketAddress::HoldName() {
                                                " was removed; stop it, or choose another address"));
 }
 
-// Before it is listened at: nobody connects before the permissions are right.
+// Called before listen(): no client connects before the permissions are right.
 absl::Status SocketAddress::Permit(const Permissions& permissions) const {
   if (permissions.gid >= 0 && chown(path_.c_str(), static_cast<uid_t>(-1), static_cast<gid_t>(permissions.gid)) != 0) {
     const absl::string_view cure = errno == EPERM ? "; be a member of that group, or root" : "";
@@ -228,13 +231,13 @@ absl::Status SocketAddress::Listen(const Permissions& permissions) {
   const std::optional<FileId> file = FileAt(path_);
   if (!file.has_value()) {
     absl::Status failed = FileError("look at", path_);
-    unlink(path_.c_str());  // ours, a moment ago
+    unlink(path_.c_str());  // made by this process, a moment ago
     return failed;
   }
   socket_file_ = *file;
   if (absl::Status status = Permit(permissions); !status.ok()) return status;
   if (listen(socket_.get(), kBacklog) != 0) return FileError("listen at", path_);
-  // Without it nobody is told that the file was removed; all else is as with it.
+  // Without it a removal of the file is not reported; everything else works the same.
   news_ = UniqueFd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (news_.ok() && inotify_add_watch(news_.get(), path_.c_str(), IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) < 0) {
     news_.reset();
@@ -244,9 +247,10 @@ absl::Status SocketAddress::Listen(const Permissions& permissions) {
 
 absl::Status SocketAddress::status() const {
   if (FileAt(path_).value_or(socket_file_) == socket_file_) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("the socket file ", path_,
-                                             " was removed or replaced; who is connected goes on, and nobody else can "
-                                             "connect until this server is started again"));
+  return absl::UnavailableError(
+      absl::StrCat("the socket file ", path_,
+                   " was removed or replaced; connected clients are not affected, and no other client can "
+                   "connect until this server is started again"));
 }
 
 void SocketAddress::Drain() const {
@@ -257,7 +261,7 @@ void SocketAddress::Drain() const {
 
 SocketAddress::~SocketAddress() {
   if (!lock_.ok()) return;  // moved from
-  // No file's id is that of no file: what was not made is not removed.
+  // FileId() stands for no file: a file that was not made is not removed.
   if (socket_file_ != FileId() && FileAt(path_) == socket_file_) unlink(path_.c_str());
   if (FileAt(LockPath(path_)) == lock_file_) unlink(LockPath(path_).c_str());
 }

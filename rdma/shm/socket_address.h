@@ -1,17 +1,17 @@
-// The socket file of a listener, and the lock beside it that says whether its owner lives.
+// The socket file of a listener, and the lock file beside it that shows whether its owner lives.
 //
-// A server that was killed leaves its socket file behind; connecting to it fails, binding over it too. Whether the file
-// is stale cannot be told from the file, so the owner holds a lock (flock) on `path`.lock, which the kernel lets go
-// when the owner dies. A stopped server still holds it.
+// A killed server leaves its socket file behind: connecting to it fails, and so does binding over it. The file does not
+// show whether it is stale, so the owner holds a lock (flock) on `path`.lock, which the kernel releases when the owner
+// dies. A stopped server still holds it.
 //
-// Somebody may remove either file while the owner lives. So who finds a socket file beside a free lock asks whether
-// anybody listens there before it replaces it, and each owner removes only files that are its own. Where the kernel
-// does not say which file it is, also when asked again, the file stays: a stale one does no harm.
+// Either file may be removed while the owner lives. So a server that finds a socket file beside a free lock checks that
+// nothing listens there before it replaces the file, and each owner removes only its own files. If the kernel does not
+// identify a file, even on a second attempt, the file stays: a stale one is harmless.
 //
-// Somebody may remove both. So an owner also holds a name that no file bears: an abstract socket, named by the
-// directory's id and the path's last part, which is gone when its process is. Everybody may take such a name, so only
-// one that this user or root holds is believed; and it is known within a network namespace alone. Where it cannot be
-// had (names of more than 60 bytes, a sandbox that forbids it) all else is as with it.
+// Both files may be removed. So an owner also holds a name without a file: an abstract socket, named by the directory's
+// id and the path's last part, which disappears with its process. Any user may take such a name, so it only counts if
+// its holder is this user or root. It is known only within a network namespace. If it cannot be had (names of more than
+// 60 bytes, a sandbox that forbids it), everything else works the same.
 #ifndef FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_
 #define FARLOOK_RDMA_SHM_SOCKET_ADDRESS_H_
 
@@ -26,7 +26,7 @@
 
 namespace farlook::rdma::shm {
 
-// Which file it is, whatever its name.
+// Identity of a file, independent of its name.
 struct FileId {
   dev_t device = 0;
   ino_t inode = 0;
@@ -35,14 +35,15 @@ struct FileId {
 
 class SocketAddress {
  public:
-  // Whom the socket file lets connect: those who may write to it. -1: as the umask, or the directory, has it.
+  // Decides which users may connect: those with write permission for the socket file. -1: by the umask, or the
+  // directory.
   struct Permissions {
     int mode = -1;
     int64_t gid = -1;
   };
 
-  // Takes the path and listens there. Errors name the cure:
-  //   ALREADY_EXISTS     a live server listens there, or the path is something else than a socket
+  // Takes the path and listens there. Errors name the remedy:
+  //   ALREADY_EXISTS     a live server listens there, or the path is not a socket
   //   NOT_FOUND          the directory does not exist
   //   PERMISSION_DENIED  this user may not create files there, or not give them to that group
   static absl::StatusOr<SocketAddress> Take(const std::string& path, const Permissions& permissions);
@@ -50,15 +51,15 @@ class SocketAddress {
 
   SocketAddress(SocketAddress&&) = default;
   SocketAddress& operator=(SocketAddress&&) = delete;
-  // Removes the socket file and the lock file, if they are still those that were made.
+  // Removes the socket file and the lock file, if they are still its own.
   ~SocketAddress();
 
   int socket() const { return socket_.get(); }  // listening, non-blocking
   const std::string& path() const { return path_; }
 
-  // UNAVAILABLE when the path does not lead to the socket any more.
+  // UNAVAILABLE if the path no longer leads to the socket.
   absl::Status status() const;
-  // Readable when that may have changed, until Drain(); -1 if the kernel has no such descriptor to give.
+  // Readable if that may have changed, until Drain(); -1 if the kernel could not provide a descriptor.
   int news() const { return news_.get(); }
   void Drain() const;
 

@@ -1,4 +1,4 @@
-// Files of a listener that somebody else removes, and two servers that each believe the address to be theirs.
+// Files of a listener that are removed by others, and two servers that each believe that they own the address.
 #include "rdma/shm/socket_address.h"
 
 #include <fcntl.h>
@@ -73,7 +73,7 @@ TEST_F(SocketAddressTest, NobodyTakesTheAddressOfAServerWhoseFilesWereBothRemove
   EXPECT_TRUE(absl::IsAlreadyExists(status_)) << status_;
   EXPECT_NE(status_.message().find(std::to_string(getpid())), absl::string_view::npos) << status_;
   EXPECT_NE(access(lock_path_.c_str(), F_OK), 0) << "who may not have it leaves nothing";
-  // Expect: it is the directory's, not of all directories.
+  // Expect: the name belongs to the directory, not to all directories.
   const std::string other = directory_ + "/other";
   EXPECT_TRUE(SocketAddress::Take(other).ok());
   first.reset();
@@ -84,7 +84,7 @@ TEST_F(SocketAddressTest, WhoEndsLeavesTheFilesOfAnother) {
   auto first = Take();
   ASSERT_NE(first, nullptr) << status_;
   for (const std::string& path : {path_, lock_path_}) {
-    // Beside the old one, so that it is not given the old one's number.
+    // Made beside the old one, so that it does not get the old one's number.
     const UniqueFd file(open((path + ".new").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     ASSERT_TRUE(file.ok());
     ASSERT_EQ(rename((path + ".new").c_str(), path.c_str()), 0);

@@ -2,8 +2,8 @@
 //
 //     test_server shm:///path
 //
-// Offers 1 MiB whose words hold their own offset, welcomes every client with the key of it (8 hex digits), echoes
-// messages. Prints "ready" when it listens.
+// Offers 1 MiB whose words hold their own offset, welcomes every client with its key (8 hex digits), echoes messages.
+// Prints "ready" when it listens.
 #include <poll.h>
 
 #include <cstdio>

@@ -1,4 +1,6 @@
-// Whose messages a Poll() of many connections delivers: each has its turn, by messages and by bytes.
+// The share of each of many connections in a Poll(): each has its turn, limited by messages and by bytes.
+#include <poll.h>
+
 #include <memory>
 #include <random>
 #include <string>
@@ -23,7 +25,7 @@ class TurnsTest : public ::testing::Test {
     client_ = *CreateEndpoint(address_);
   }
 
-  // The client's end of a new connection.
+  // Returns the client's end of a new connection.
   Connection* Connect() {
     auto connection = client_->Connect(address_, "hello", /*timeout_ms=*/20'000);
     EXPECT_TRUE(connection.ok()) << connection.status();
@@ -78,13 +80,33 @@ TEST_F(TurnsTest, WhoSendsLittleIsHeardSoonBesideManyWhoSendMuch) {
           }
           heard = heard || out[i].connection == accepted_.back().get();
         }
-        // Expect: none more than its turn.
+        // Expect: none gets more than its turn.
         for (const size_t of_one : taken) ASSERT_LT(of_one, kBytesPerTurn + kMaxMessageBytes);
         ASSERT_LE(all, kReceiveArenaBytes);
       }
-      // Expect: once around, of which a Poll() makes a part: four connections of 16 messages, or what the arena holds.
+      // Expect: one round serves all. A Poll() does a part of it: four connections of 16 messages, or what the arena
+      // holds.
       EXPECT_LE(polls, kGreedy / 4 + 1);
     }
+  }
+}
+
+// The server does not poll a connection that was silent for long, until a send there finds no room.
+TEST_F(TurnsTest, ASleeperHearsOfRoomInAConnectionThatWasSilent) {
+  for (size_t i = 0; i <= kAlwaysPolled; ++i) Connect();
+  std::vector<Completion> out(64);
+  for (uint32_t i = 0; i < 2 * kSilentPolls; ++i) ASSERT_EQ(server_->Poll(absl::MakeSpan(out)), 0u);
+  for (const auto& connection : accepted_) {
+    while (connection->PostSend(std::string(kMaxMessageBytes, 'm'), "")) {
+    }
+    connection->Ring();
+    while (!server_->Arm()) server_->Poll(absl::MakeSpan(out));
+    while (client_->Poll(absl::MakeSpan(out)) > 0) {
+    }
+    pollfd waiting = {server_->fd(), POLLIN, 0};
+    ASSERT_EQ(poll(&waiting, 1, /*timeout=*/20'000), 1) << "it sleeps on";
+    server_->Poll(absl::MakeSpan(out));
+    EXPECT_TRUE(connection->PostSend("more", ""));
   }
 }
 

@@ -14,14 +14,13 @@
 
 namespace farlook::rdma::shm {
 
-// The first line holds all of a READ into one piece. Without initializers: memory of the queue is not touched before
-// use.
+// A READ into one piece uses only the first line. Without initializers: memory of the queue is not touched before use.
 struct alignas(kCacheLineBytes) WorkRequest {
   uint64_t wr_id;
   char* remote;  // in this process's mapping of the peer's memory
   Opcode opcode;
   WcStatus status;  // other than kSuccess before execution: refused when posted
-  bool gated;       // of memory that is for atomics: see atomic_gate.h
+  bool gated;       // of memory for atomics: see atomic_gate.h
   uint8_t pieces;
   struct Atomic {
     uint64_t* old_value;
@@ -42,7 +41,7 @@ class WorkQueue {
   bool all_executed() const { return posted_ == executed_; }
   bool all_reaped() const { return executed_ == reaped_; }
 
-  // REQUIRES: not full(). The request to fill in; Commit() posts it. Null when there is no memory for requests.
+  // Returns the request to fill in; Commit() posts it. Null if there is no memory for requests. REQUIRES: not full().
   WorkRequest* Next() {
     if (requests_ == nullptr && !Allocate()) return nullptr;
     return &requests_[posted_ % kSendQueueDepth];
@@ -69,7 +68,7 @@ class WorkQueue {
   uint64_t posted_ = 0;
   uint64_t executed_ = 0;
   uint64_t reaped_ = 0;
-  std::unique_ptr<WorkRequest[]> requests_;  // from the first post on: a server with many clients pulls from few
+  std::unique_ptr<WorkRequest[]> requests_;  // allocated by the first post: a server with many clients pulls from few
 };
 
 }  // namespace farlook::rdma::shm

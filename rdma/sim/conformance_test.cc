@@ -1,6 +1,6 @@
-// The simulated backend under the suite that all backends pass: without faults, at random delays.
+// Runs the simulated backend through the suite that all backends pass: without faults, at random delays.
 //
-// Not linked: the suite that needs real time, since the scheduler wakes who waits and all parties share one thread.
+// Not linked: the suite that needs real time, since the scheduler does the waking and all parties share one thread.
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,13 +39,16 @@ Backend Simulated(const char* name, World* world) {
   backend.name = name;
   backend.unused_address = [world] { return absl::StrCat("sim://server", ++world->addresses); };
   backend.foreign_addresses = {"shm:///tmp/x", "sim://", "nonsense", ""};
-  backend.listen = [world](absl::string_view address) { return world->network.Listen(address, /*party=*/0); };
-  backend.create_endpoint = [world](absl::string_view) -> absl::StatusOr<std::unique_ptr<Endpoint>> {
+  backend.listen = [world](absl::string_view address, const TransportOptions&) {
+    return world->network.Listen(address, /*party=*/0);
+  };
+  backend.create_endpoint = [world](absl::string_view,
+                                    const TransportOptions&) -> absl::StatusOr<std::unique_ptr<Endpoint>> {
     return world->network.CreateEndpoint(/*party=*/1);
   };
   backend.clock = &world->clock;
   backend.idle = [world] {
-    // Nothing is to come: time passes all the same.
+    // No event is pending: time passes all the same.
     if (!world->scheduler.RunOne(world->scheduler.now_ns() + 1'000'000)) world->scheduler.Spend(1'000'000);
   };
   return backend;
@@ -71,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, ConformanceTest, testing::Values(OnTwoHosts(), OnO
 INSTANTIATE_TEST_SUITE_P(Sim, AtomicConformanceTest, testing::Values(OnTwoHosts(), OnOneHost()), Name);
 INSTANTIATE_TEST_SUITE_P(Sim, LocalConformanceTest, testing::Values(OnOneHost()), Name);
 
-// What over sockets a process does that devices do elsewhere.
+// READs that a process answers over sockets, where other backends use a device.
 class ServedReadsTest : public ConformanceTest {};
 INSTANTIATE_TEST_SUITE_P(Sim, ServedReadsTest, testing::Values(OverSockets()), Name);
 
@@ -91,7 +94,7 @@ TEST_P(ServedReadsTest, NothingIsReadOfAProcessThatIsStopped) {
     ASSERT_EQ(Await(client.get(), Opcode::kRead).status, WcStatus::kSuccess);
     EXPECT_GE(scheduler.now_ns(), begin_ns + kStopNs);
   }
-  // Expect: that the one who reads is stopped holds nothing up, as the words are fetched elsewhere.
+  // Expect: a stopped reader delays nothing, as the words are fetched elsewhere.
   const int64_t begin_ns = scheduler.now_ns();
   Sockets()->network.Stop(/*party=*/1, kStopNs);
   ASSERT_EQ(Read(client.get(), pair.client.get(), buffer->bytes().data(), 64, table_.address, table_.rkey),

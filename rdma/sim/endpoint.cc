@@ -100,6 +100,7 @@ void SimEndpoint::Push(Completion completion, absl::string_view message) {
 
 size_t SimEndpoint::Poll(absl::Span<Completion> out) {
   for (const auto& [wire, side] : std::exchange(posted_, {})) wire->Ring(side);
+  for (SimConnection* connection : std::exchange(held_, {})) connection->wire().Received(connection->side());
   delivered_.clear();
   delivered_.reserve(std::min(out.size(), ready_.size()));
   size_t count = 0;
@@ -116,7 +117,7 @@ size_t SimEndpoint::Poll(absl::Span<Completion> out) {
     if (completion.opcode == Opcode::kDisconnected) {
       const auto lost = [&](const Ready& ready) { return ready.completion.connection == completion.connection; };
       ready_.erase(std::remove_if(ready_.begin(), ready_.end(), lost), ready_.end());
-      next = ready_.begin();  // whoever comes before it is kept back
+      next = ready_.begin();  // all entries before it are kept back
     }
     if (completion.opcode != Opcode::kReceive) continue;
     delivered_.push_back(std::move(message));
@@ -124,7 +125,11 @@ size_t SimEndpoint::Poll(absl::Span<Completion> out) {
     completion.message = {reinterpret_cast<const char*>(kept.words.data()), kept.bytes};
     received.push_back(static_cast<SimConnection*>(completion.connection));
   }
-  for (SimConnection* connection : received) connection->wire().Received(connection->side());
+  if (network_->options.held_receives) {
+    held_ = std::move(received);
+  } else {
+    for (SimConnection* connection : received) connection->wire().Received(connection->side());
+  }
   return count;
 }
 
@@ -150,6 +155,7 @@ size_t SimEndpoint::KeptBack() const {
 
 void SimEndpoint::Forget(const Connection* connection) {
   std::erase_if(ready_, [connection](const Ready& ready) { return ready.completion.connection == connection; });
+  std::erase(held_, connection);
 }
 
 SimConnection::~SimConnection() {
@@ -183,7 +189,7 @@ bool SimConnection::PostRead(uint64_t wr_id, absl::Span<const Sge> to, uint64_t 
   return Post(std::move(work));
 }
 
-// For a while in which all else goes on.
+// Runs everything else for a while.
 AtOnce SimConnection::ReadAtOnce(uint64_t wr_id, const Sge& to, uint64_t remote_address, uint32_t rkey,
                                  uint32_t /*looks*/) {
   const Wire::Side& side = wire_->side(side_);
@@ -246,7 +252,7 @@ void SimConnection::Disconnect() {
 
 bool SimConnection::alive() const {
   if (wire_->side(side_).state != Wire::State::kUp) return false;
-  // On one host a process knows of another's death at once.
+  // On one host a process detects another's death at once.
   return !capabilities().local || wire_->side(1 - side_).state != Wire::State::kDown;
 }
 

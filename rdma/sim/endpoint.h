@@ -18,12 +18,12 @@
 
 namespace farlook::rdma::sim {
 
-// What follows "sim://", or INVALID_ARGUMENT.
+// Returns the text after "sim://", or INVALID_ARGUMENT.
 absl::StatusOr<absl::string_view> NameIn(absl::string_view address);
 
 class SimEndpoint : public Endpoint {
  public:
-  // `side` of all its connections.
+  // `side`: that of all its connections.
   SimEndpoint(Network* network, Party party, int side, std::function<void()> wake)
       : network_(network), party_(party), side_(side), wake_(std::move(wake)) {}
 
@@ -31,8 +31,8 @@ class SimEndpoint : public Endpoint {
                                                       int64_t timeout_ms) override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes, bool readable_by_peers) override;
   size_t Poll(absl::Span<Completion> out) override;
-  bool Arm() override { return ready_.size() == KeptBack(); }
-  int fd() const override { return -1; }  // there is nothing to sleep on: the scheduler wakes who waits
+  bool Arm() override { return ready_.size() == KeptBack() && held_.empty(); }
+  int fd() const override { return -1; }  // there is nothing to sleep on: the scheduler wakes parties
 
   Network& network() { return *network_; }
   Party party() const { return party_; }
@@ -40,13 +40,13 @@ class SimEndpoint : public Endpoint {
   void Wake() override {
     if (wake_) wake_();
   }
-  // Something was posted there: the next Poll() starts it, if nobody rings.
+  // Work was posted there: the next Poll() starts it, unless Ring() is called.
   void Posted(const std::shared_ptr<Wire>& wire, int side) { posted_.emplace_back(wire, side); }
-  // Whether nothing waits to be polled.
+  // Returns whether nothing waits to be polled.
   bool quiet() const { return ready_.empty(); }
-  // Whether the next to be polled is the completion of this READ, a success; then it is taken.
+  // Takes the next completion if it is a success of this READ; returns whether it did.
   bool TakeRead(const Connection* connection, uint64_t wr_id);
-  // Forgets the completions of a connection that is destroyed.
+  // Drops the completions of a connection that is destroyed.
   void Forget(const Connection* connection);
 
  private:
@@ -59,7 +59,7 @@ class SimEndpoint : public Endpoint {
     Message message;
   };
 
-  // A message for a connection that does not receive.
+  // A message for a connection whose receiving is off.
   static bool IsKeptBack(const Ready& ready);
   size_t KeptBack() const;
 
@@ -69,7 +69,8 @@ class SimEndpoint : public Endpoint {
   const std::function<void()> wake_;
   std::deque<Ready> ready_;
   std::vector<std::pair<std::shared_ptr<Wire>, int>> posted_;
-  std::vector<Message> delivered_;  // by the last Poll
+  std::vector<Message> delivered_;    // by the last Poll
+  std::vector<SimConnection*> held_;  // connections whose places the delivered messages occupy, with held_receives
 };
 
 class SimConnection : public Connection {

@@ -58,7 +58,7 @@ class SimRequest : public ConnectionRequest {
   }
 
  private:
-  // A server whose answer got lost learns it when the client never comes.
+  // A server whose answer was lost notices that when the client does not connect.
   void GiveUp() {
     network_->scheduler().After(network_->DrawNotice(kServer), [wire = wire_] {
       wire->faulty_ = true;
@@ -81,7 +81,7 @@ SimListener::SimListener(Network* network, absl::string_view name, Party party, 
 
 SimListener::~SimListener() {
   network_->Unregister(this);
-  // On one host what was mapped stays mapped.
+  // On one host mapped memory stays mapped.
   if (network_->options.capabilities.local) return;
   for (const uint32_t rkey : rkeys_) network_->Withdraw(rkey);
 }

@@ -27,7 +27,7 @@ class SimListener : public Listener {
   std::unique_ptr<ConnectionRequest> Next() override;
   int fd() const override { return -1; }
 
-  // A request to connect comes in.
+  // A request to connect arrives.
   void Arrive(std::shared_ptr<Wire> wire, std::string hello);
 
  private:

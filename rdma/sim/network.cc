@@ -60,7 +60,7 @@ void Network::Unregister(SimListener* listener) {
 const RemoteRange& Network::Offer(const Region& region) {
   const uint32_t rkey = ++last_rkey_;
   Region& kept = regions_[rkey] = region;
-  // Not the pointer, which is another in each process.
+  // Not the pointer, which differs in each process.
   kept.remote = {uint64_t{rkey} << 32, region.bytes, rkey};
   return kept.remote;
 }
@@ -72,9 +72,9 @@ const Region* Network::FindRegion(uint32_t rkey) const {
 
 void Network::Withdraw(uint32_t rkey) { regions_.erase(rkey); }
 
-// The reader may be stopped before, while or after the words are fetched, once: a call makes many such copies, and who
-// stands still for long is given up. Its own CPU fetches them, from memory that stays mapped whatever becomes of the
-// peer.
+// The reader may be stopped once, before, while or after the words are fetched. Only once, since a call makes many such
+// copies, and a party that is stopped for long is given up. Its own CPU fetches them, from memory that stays mapped
+// whatever happens to the peer.
 void Network::ReadMapped(Party reader, char* to, const char* from, uint64_t bytes) {
   constexpr int64_t kNsPerRead = 10;
   enum Place : uint8_t { kBefore, kWithin, kAfter, kPlaces };

@@ -1,4 +1,4 @@
-// What a simulated network can do, and how it misbehaves: at each place on its own, so that any may be combined.
+// Properties and faults of a simulated network. Each place of a fault has its own chance, so that any may be combined.
 #ifndef FARLOOK_RDMA_SIM_OPTIONS_H_
 #define FARLOOK_RDMA_SIM_OPTIONS_H_
 
@@ -10,20 +10,20 @@
 
 namespace farlook::rdma::sim {
 
-// The sides of a connection. A fault has a chance at each side, and strikes what that side does.
+// The sides of a connection. A fault has a chance at each side, and affects that side's actions.
 inline constexpr int kClient = 0, kServer = 1;
 
 enum class NetworkFault : uint8_t {
-  kSlowMessage,          // takes up to slow_ns more; what follows it waits
-  kSlowConnect,          // a request to connect, or the answer to one, likewise
-  kSlowRead,             // a READ takes up to slow_ns more, its words spread over all of it; who READs at once is
-                         // stopped for as long before, within or after
+  kSlowMessage,          // takes up to slow_ns more; later messages wait
+  kSlowConnect,          // the same for a request to connect, or its answer
+  kSlowRead,             // a READ takes up to slow_ns more, its words spread over all of it; a caller that READs at
+                         // once is stopped for as long before, within or after
   kBroken,               // at a doorbell: the connection breaks about now
-  kLateNotice,           // for up to max_notice_ns the side does not know that its peer is gone
-  kLostConnect,          // a request to connect, or the answer to one
+  kLateNotice,           // for up to max_notice_ns the side does not notice the loss of its peer
+  kLostConnect,          // a request to connect, or its answer
   kNoMemory,             // Allocate() fails
   kSlowAcknowledgement,  // a SEND's place in the queue becomes free up to max_ack_ns later
-  kSlowAtomic,           // like a READ; servers do none
+  kSlowAtomic,           // like a READ; servers post none
   kCount,
 };
 inline constexpr size_t kNetworkSites = 2 * static_cast<size_t>(NetworkFault::kCount);
@@ -39,17 +39,19 @@ struct NetworkOptions {
                             .send_queue_depth = 128,
                             .max_read_sges = kMaxReadSges,
                             .max_read_bytes = uint64_t{1} << 30};
-  // The process that is READ fetches the words itself, with a thread of its own, as over sockets: while it is stopped
-  // nothing of its memory can be READ.
+  // The process whose memory is READ fetches the words itself, with its own thread, as over sockets: while it is
+  // stopped its memory cannot be READ.
   bool served_reads = false;
   // Messages that a side can hold before it polls; more wait at the sender.
   std::array<uint32_t, 2> receives = {64, 64};
+  // Messages delivered by a Poll() occupy their places until the next one, as in a transport that does not copy them.
+  bool held_receives = false;
 
-  // One way, of a message, and the time over which the words of a READ are fetched.
+  // Delay of a message one way, and the time over which the words of a READ are fetched.
   int64_t min_delay_ns = 500;
   int64_t max_delay_ns = 3'000;
 
-  // Whether what was sent just before a side disconnects may be lost, as it may where a queue pair is destroyed.
+  // Messages sent just before a side disconnects may be lost, as with a destroyed queue pair.
   bool ends_lose_messages = true;
 
   std::array<uint32_t, kNetworkSites> chances{};  // of each fault at each side, per million; 0 switches it off

@@ -1,4 +1,4 @@
-// The one source of chance of a simulated run: small, fast, and the same on every machine.
+// The only source of randomness in a simulated run: small, fast, and the same on every machine.
 #ifndef FARLOOK_RDMA_SIM_RANDOM_H_
 #define FARLOOK_RDMA_SIM_RANDOM_H_
 

@@ -24,7 +24,7 @@ bool Scheduler::RunOne(int64_t until_ns) {
   std::pop_heap(heap_.begin(), heap_.end(), Later());
   const Event event = heap_.back();
   heap_.pop_back();
-  const std::function<void()> run = std::move(runs_[event.run]);  // others may come meanwhile
+  const std::function<void()> run = std::move(runs_[event.run]);  // it may add others
   runs_[event.run] = nullptr;
   free_.push_back(event.run);
   now_ns_ = std::max(now_ns_, event.time_ns);

@@ -1,7 +1,7 @@
-// Virtual time: what happens next, and when that is.
+// Virtual time: the queue of future events.
 //
-// Events may run others before they return (RunUntil() within an event): that is how a server that stopped between two
-// stores lets the others go on. Events of one moment run in random order.
+// An event may run others before it returns (by RunUntil()): this is how a server that is stopped between two stores
+// lets the others go on. Events of one moment run in random order.
 #ifndef FARLOOK_RDMA_SIM_SCHEDULER_H_
 #define FARLOOK_RDMA_SIM_SCHEDULER_H_
 
@@ -29,16 +29,16 @@ class Scheduler {
   void At(int64_t time_ns, std::function<void()> event);
   void After(int64_t delay_ns, std::function<void()> event) { At(now_ns_ + delay_ns, std::move(event)); }
 
-  // Time passes while somebody works; what falls due in between is late.
+  // Lets time pass while a party works; events that fall due meanwhile are late.
   void Spend(int64_t ns) { now_ns_ += ns; }
 
-  // Runs the next event if it is due until then. False, and nothing happened, if none is.
+  // Runs the next event if it is due until then. Returns false, and does nothing, if none is.
   bool RunOne(int64_t until_ns);
-  // Runs what is due until then; then it is that time, or later.
+  // Runs all events due until then; afterwards it is that time, or later.
   void RunUntil(int64_t until_ns);
 
  private:
-  // In the heap, where it is moved about; what it runs stays where it is.
+  // The part that the heap moves; the function to run stays in place.
   struct Event {
     int64_t time_ns;
     uint64_t order;  // random

@@ -58,7 +58,7 @@ void Wire::Arrive(int to, std::string message) {
     network_->on_first_message(s.party, message);
   }
   s.endpoint->Push({0, s.connection, Opcode::kReceive, WcStatus::kSuccess, {}}, message);
-  // The sender's place is free when the acknowledgement is back.
+  // The sender's place is free once the acknowledgement has returned.
   const int64_t ack_ns = network_->Happens(NetworkFault::kSlowAcknowledgement, 1 - to)
                              ? network_->random().Between(0, network_->options.max_ack_ns)
                              : 0;
@@ -76,7 +76,7 @@ void Wire::Received(int i) {
   std::string message = std::move(s.stalled.front());
   s.stalled.pop_front();
   std::deque<std::string> later;
-  later.swap(s.stalled);  // Arrive() keeps the order behind what is stalled
+  later.swap(s.stalled);  // Arrive() would queue the message behind the stalled ones
   Arrive(i, std::move(message));
   s.stalled = std::move(later);
 }
@@ -134,38 +134,38 @@ void Wire::Execute(int i, const std::shared_ptr<Work>& work) {
   if (work->opcode != Opcode::kRead) return ExecuteAtomic(i, work);
   Side& s = side(i);
   if (s.state != State::kUp) return;                                         // flushed
-  if (work->read != nullptr && work->read->end_ns() > network_->now_ns()) {  // who fetches the words had stopped
+  if (work->read != nullptr && work->read->end_ns() > network_->now_ns()) {  // the fetching party was stopped
     network_->scheduler().At(work->read->end_ns(), [self = shared_from_this(), i, work] { self->Execute(i, work); });
     return;
   }
   if (side(i).cut) return;  // the request never arrived
   const Region* region = Resolve(i, *work);
-  if (side(1 - i).state == State::kDown && !StillMapped(region)) return;  // nobody answers any more
+  if (side(1 - i).state == State::kDown && !StillMapped(region)) return;  // the peer no longer answers
   if (region == nullptr) work->status = WcStatus::kRemoteAccess;
   if (side(1 - i).cut) return;  // the answer is lost
   work->done = true;
   Complete(i);
 }
 
-// Whether the client's own CPU can still read memory of a server that has let go of it.
+// Returns whether the client's own CPU can still read memory of a server that has ended the connection.
 bool Wire::StillMapped(const Region* region) const {
   return network_->options.capabilities.local && region != nullptr &&
          !(gate_closed_ && region->access == Access::kRemoteReadAtomic);
 }
 
-// Whether an atomic that is due takes effect.
+// Returns whether an atomic that is due takes effect.
 bool Wire::AtomicArrives(int i, const Work& work) const {
   const Side& s = sides_[static_cast<size_t>(i)];
   const Side& peer = sides_[static_cast<size_t>(1 - i)];
   if (network_->options.capabilities.local) {
-    // The client's own CPU does it, as long as the client lives and the gate is open: a server that died left it so.
+    // The client's own CPU executes it, as long as the client lives and the gate is open: a dead server left it open.
     return work.inside ? inside_.get() == &work : s.state == State::kUp && !gate_closed_;
   }
-  // What was sent before this side was over is under way; nothing reaches a queue pair that is destroyed.
+  // Requests sent before this side ended are still under way; nothing reaches a destroyed queue pair.
   return !s.cut && peer.state == State::kUp;
 }
 
-// One event, which no store comes between.
+// One event: no store can intervene.
 void Wire::ExecuteAtomic(int i, const std::shared_ptr<Work>& work) {
   Side& s = side(i);
   if (network_->options.capabilities.local && network_->stopped_until_ns(s.party) > network_->now_ns()) {
@@ -188,12 +188,12 @@ void Wire::ExecuteAtomic(int i, const std::shared_ptr<Work>& work) {
                                                                : work->bytes;
     std::memcpy(at, &desired, 8);
   }
-  if (s.state != State::kUp || side(1 - i).cut) return;  // nobody hears of it
+  if (s.state != State::kUp || side(1 - i).cut) return;  // its completion is not delivered
   work->done = true;
   Complete(i);
 }
 
-// A client that is stopped now may be so within an atomic.
+// A client that is stopped now may be within an atomic.
 void Wire::CloseGate() {
   gate_closed_ = true;
   const Side& client = side(kClient);
@@ -218,14 +218,14 @@ void Wire::Land(const Work& work) {
   char* from = reinterpret_cast<char*>(bytes.data());
   work.read->Finish(from);
   for (const Sge& piece : work.to) {
-    // The piece may itself lie in memory that others READ.
+    // The piece may itself be in memory that others READ.
     network_->BeforeStore(piece.data, piece.bytes);
     std::memcpy(piece.data, from, piece.bytes);
     from += piece.bytes;
   }
 }
 
-// Reports what is done, in order.
+// Reports finished work, in order.
 void Wire::Complete(int i) {
   Side& s = side(i);
   while (!s.running.empty() && s.running.front()->done && s.state == State::kUp) {
@@ -256,7 +256,7 @@ void Wire::End(int i, absl::Status status) {
     for (const std::shared_ptr<Work>& work : *queue) {
       if (work->opcode == Opcode::kReceive) continue;
       if (work->read != nullptr) {
-        // Some of it may have landed.
+        // Some of it may have been written.
         if (s.connection != nullptr && network_->random().OneIn(4) && Resolve(i, *work) != nullptr) Land(*work);
         network_->End(work->read.get());
       }
@@ -266,7 +266,7 @@ void Wire::End(int i, absl::Status status) {
   }
   if (s.connection != nullptr) s.endpoint->Push({0, s.connection, Opcode::kDisconnected, WcStatus::kSuccess, {}});
   if (side(1 - i).state != State::kUp) return;
-  // What is under way to the peer may still arrive, or not.
+  // Messages under way to the peer may still arrive, or not.
   if (network_->options.ends_lose_messages && network_->random().OneIn(2)) s.cut = true;
   const int64_t notice_ns =
       std::max(network_->now_ns() + network_->DrawNotice(1 - i), s.cut ? 0 : s.last_arrival_ns + 1);
@@ -284,7 +284,7 @@ void Wire::Leave(int i, absl::Status status) {
 
 void Wire::Die(int i) {
   (i == kServer ? gate_left_open_ : gate_closed_) = true;
-  if (i == kClient) inside_ = nullptr;  // the system tells that it is gone
+  if (i == kClient) inside_ = nullptr;  // the system reports its death
   End(i, absl::UnavailableError("the process is dead"));
 }
 

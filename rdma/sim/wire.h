@@ -1,4 +1,4 @@
-// Both ends of one connection, and what is under way between them.
+// Both ends of one connection, and all that is under way between them.
 #ifndef FARLOOK_RDMA_SIM_WIRE_H_
 #define FARLOOK_RDMA_SIM_WIRE_H_
 
@@ -36,11 +36,11 @@ struct Work {
   bool done = false;
   WcStatus status = WcStatus::kSuccess;
   std::unique_ptr<WordRead> read;
-  bool inside = false;  // an atomic of a client that stands still in the middle of it: see Wire::quiescent()
+  bool inside = false;  // an atomic of a client that was stopped in the middle of it: see Wire::quiescent()
 };
 
 // Thread safety: one thread. Invariants: work requests other than SENDs complete in the order in which they were
-// posted; what one side sends arrives in order or, from some message on, not at all.
+// posted; messages of one side arrive in order or, from some message on, not at all.
 class Wire : public std::enable_shared_from_this<Wire> {
  public:
   enum class State : uint8_t { kConnecting, kUp, kDown };
@@ -56,8 +56,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
     std::deque<std::shared_ptr<Work>> running;  // rung; not SENDs
     uint32_t sends = 0;                         // rung and not acknowledged
     uint32_t reading = 0;                       // of running, started
-    int64_t last_arrival_ns = 0;                // of what this side sent
-    bool cut = false;                           // what this side sends does not arrive any more
+    int64_t last_arrival_ns = 0;                // of the messages of this side
+    bool cut = false;                           // messages of this side no longer arrive
     std::deque<std::string> stalled;            // arrived here, found no receive
     uint32_t receives = 0;
   };
@@ -69,22 +69,22 @@ class Wire : public std::enable_shared_from_this<Wire> {
   std::string welcome;            // as it arrived at the client
   std::vector<uint32_t> granted;  // to the client
 
-  // Whether work may be posted, and finds room.
+  // Returns whether work may be posted, and there is room for it.
   bool HasRoom(int i);
   void Ring(int i);
-  // Where side `i` has that memory; null if it has none.
+  // Returns side `i`'s mapping of that memory; null if it has none.
   const char* Mapped(int i, uint64_t remote_address, uint64_t bytes, uint32_t rkey);
-  // Ends one side: what is posted is flushed, then comes kDisconnected. The other side learns of it later.
+  // Ends one side: posted work is flushed, then kDisconnected is delivered. The other side notices it later.
   void End(int i, absl::Status status);
-  // `i` itself ends it.
+  // Side `i` itself ends the connection.
   void Leave(int i, absl::Status status);
-  // `i` dies.
+  // Side `i` dies.
   void Die(int i);
-  // The connection breaks, for no fault of anybody.
+  // The connection breaks by a fault of the network.
   void Break();
   // A receive of side `i` is free again.
   void Received(int i);
-  // Whether no atomic of the client can take effect any more, once the server's side is over.
+  // Returns whether no atomic of the client can take effect any more after the server's side has ended.
   bool quiescent() const { return inside_ == nullptr; }
 
  private:
@@ -107,8 +107,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
   std::array<Side, 2> sides_;
   bool faulty_ = false;     // a fault has struck this connection
   bool spoken_to_ = false;  // the client has received a message
-  // Where the client's own CPU does its atomics (rdma/shm/atomic_gate.h): the server has closed the gate, or died
-  // before; and the atomic that was within it then, of a client that was stopped just there.
+  // Used if the client's own CPU executes its atomics (rdma/shm/atomic_gate.h). The server has closed the gate, or died
+  // before; inside_ is the atomic of a client that was stopped inside the gate.
   bool gate_closed_ = false, gate_left_open_ = false;
   std::shared_ptr<Work> inside_;
   friend class SimListener;

@@ -1,4 +1,5 @@
-// Bytes that wait: to be sent, for their rest, or to be taken. Without memory Append() says so, and nothing throws.
+// Buffers of bytes that wait to be sent, to be completed, or to be taken. Without memory Append() returns false;
+// nothing throws.
 #ifndef FARLOOK_RDMA_TCP_BYTES_H_
 #define FARLOOK_RDMA_TCP_BYTES_H_
 
@@ -14,15 +15,15 @@
 
 namespace farlook::rdma::tcp {
 
-// A piece of memory that those share of which one at a time has much: a batch of answers is put together and sent in
-// one turn, and would else take memory from the system, and give it back, each time. Thread safety: one thread.
+// Memory shared by several Bytes of which one at a time is large. A batch of answers is built and sent in one turn, and
+// would otherwise allocate and free memory each time. Thread safety: one thread.
 struct SpareMemory {
   static constexpr size_t kMostBytes = size_t{512} << 10;
   std::unique_ptr<uint64_t[]> words;
   size_t capacity = 0;
 };
 
-// What Grow() returns is a multiple of 8 as long as all that is appended is one.
+// Grow() returns multiples of 8 as long as all appended lengths are multiples of 8.
 class Bytes {
  public:
   const char* data() const { return memory() + begin_; }
@@ -30,10 +31,10 @@ class Bytes {
   bool empty() const { return begin_ == end_; }
   absl::string_view view() const { return {data(), size()}; }
 
-  // Whose memory it may take and give back. `spare` outlives it.
+  // Sets the spare memory that it takes and returns. `spare` must outlive this.
   void Use(SpareMemory* spare) { spare_ = spare; }
 
-  // `bytes` more, to be written by the caller; null when there is no memory.
+  // Appends `bytes`, to be written by the caller; returns null if there is no memory.
   char* Grow(size_t bytes) {
     if (end_ + bytes > capacity_ && !MakeRoom(bytes)) return nullptr;
     end_ += bytes;
@@ -48,7 +49,7 @@ class Bytes {
     return true;
   }
 
-  // Gives memory back when nothing is left of much.
+  // Frees a large buffer once it is empty.
   void Consume(size_t bytes) {
     begin_ += bytes;
     if (begin_ != end_) return;
@@ -68,7 +69,7 @@ class Bytes {
     words_.reset();
     capacity_ = 0;
   }
-  // At least `wanted` bytes; without words: there is no memory.
+  // Returns at least `wanted` bytes, or null words if there is no memory.
   SpareMemory Take(size_t wanted) {
     if (wanted > kKeptBytes && spare_ != nullptr && wanted <= spare_->capacity) return std::exchange(*spare_, {});
     return {std::unique_ptr<uint64_t[]>(new (std::nothrow) uint64_t[wanted / sizeof(uint64_t)]), wanted};
@@ -76,7 +77,7 @@ class Bytes {
 
   bool MakeRoom(size_t bytes) {
     const size_t used = size();
-    const size_t odd = begin_ % 8;                                        // kept, as the end's is
+    const size_t odd = begin_ % 8;                                        // kept, as is that of the end
     if (begin_ - odd >= odd + used && odd + used + bytes <= capacity_) {  // moving costs no more than was consumed
       memcpy(memory() + odd, data(), used);
     } else {

@@ -24,8 +24,8 @@ void Channel::Flush() {
       unsent_.Consume(static_cast<size_t>(sent));
     } else if (sent < 0 && errno != EINTR) {
       if (errno == EAGAIN) return;
-      if (errno != EPIPE) error_ = errno;  // of the socket, which says it once
-      deaf_ = true;
+      if (errno != EPIPE) error_ = errno;  // of the socket, which reports it once
+      stopped_ = true;
       unsent_.Clear();
     }
   }
@@ -34,7 +34,7 @@ void Channel::Flush() {
 absl::string_view Channel::Receive(char* room, bool more) {
   size_t bytes = rest_.size();
   static_assert(kRoomBytes >= kReceiveBytes + kReceiveBytes / 2);
-  more = more && bytes < kReceiveBytes / 2;  // with so much, there are frames among it, which were given back
+  more = more && bytes < kReceiveBytes / 2;  // otherwise the rest contains frames that were given back
   if (bytes > 0) memcpy(room, rest_.data(), bytes);
   rest_.Clear();
   while (more && !ended_) {

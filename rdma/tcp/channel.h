@@ -1,4 +1,4 @@
-// One socket, with what waits on its way out, and what came of a frame whose rest did not.
+// One socket, its bytes that wait to be sent, and the received part of an incomplete frame.
 #ifndef FARLOOK_RDMA_TCP_CHANNEL_H_
 #define FARLOOK_RDMA_TCP_CHANNEL_H_
 
@@ -15,37 +15,38 @@ namespace farlook::rdma::tcp {
 
 class Channel {
  public:
-  // What Receive() may need.
+  // Room that Receive() may need.
   static constexpr size_t kRoomBytes = 2 * kReceiveBytes;
 
   Channel() = default;
-  // `spare` outlives it.
+  // `spare` must outlive this.
   Channel(UniqueFd socket, SpareMemory* spare) : socket_(std::move(socket)) { unsent_.Use(spare); }
 
   bool open() const { return socket_.ok(); }
   int fd() const { return socket_.get(); }
-  // Ends the connection, also where a child of a fork() holds the socket, too.
+  // Ends the connection, even if a child of a fork() holds the socket too.
   void Close();
   UniqueFd Release() { return std::move(socket_); }
 
-  // Where frames are appended that are to be sent.
+  // Frames to be sent are appended here.
   Bytes& unsent() { return unsent_; }
   size_t unsent_bytes() const { return unsent_.size(); }
-  // Sends as much as the kernel takes. Where the socket failed it does nothing: receiving tells, after what had come.
+  // Sends as much as the kernel takes. Does nothing if the socket failed: Receive() reports that, after the bytes that
+  // had arrived.
   void Flush();
-  // It failed: nobody takes what is sent any more, so nothing is worth being answered.
-  bool deaf() const { return deaf_; }
+  // The socket failed: the peer no longer receives anything, so answers are useless.
+  bool stopped() const { return stopped_; }
 
-  // What waits of before and, if `more`, what came since, copied to `room` (8-byte aligned, kRoomBytes). The caller
-  // gives back what it did not take.
+  // Copies the bytes given back before and, if `more`, newly arrived ones to `room` (8-byte aligned, kRoomBytes). The
+  // caller gives back what it did not take.
   absl::string_view Receive(char* room, bool more);
   void GiveBack(absl::string_view left);
-  // Of what was given back.
+  // Returns whether the bytes given back contain a frame.
   bool has_frame() const;
 
-  // At the last look nothing more had come.
+  // Nothing more had arrived at the last attempt.
   bool dry() const { return dry_; }
-  // The peer sends no more, or the socket failed: why, or 0. What came before was received.
+  // The peer sends no more, or the socket failed; error() is the reason, or 0. All earlier bytes were received.
   bool ended() const { return ended_; }
   int error() const { return error_; }
 
@@ -54,18 +55,18 @@ class Channel {
   Bytes unsent_;
   Bytes rest_;
   bool dry_ = false;
-  bool deaf_ = false;
+  bool stopped_ = false;
   bool ended_ = false;
   int error_ = 0;
 };
 
-// A READ that the peer asked for, on its way.
+// A READ that the peer asked for, in progress.
 struct Answer {
   const char* from = nullptr;
   uint32_t left = 0;
 };
 
-// Goes on with it, until it is complete or kMaxUnsentBytes wait. True: it is complete.
+// Continues the answer until it is complete or kMaxUnsentBytes wait. Returns whether it is complete.
 bool Continue(Answer* answer, Bytes* unsent);
 
 }  // namespace farlook::rdma::tcp

@@ -1,4 +1,4 @@
-// The TCP backend under the suite that all backends pass.
+// Runs the TCP backend through the suite that all backends pass.
 #include <string>
 
 #include "gtest/gtest.h"

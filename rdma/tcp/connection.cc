@@ -6,11 +6,14 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rdma/clock.h"
 #include "rdma/host/word_copy.h"
 #include "rdma/tcp/socket.h"
+#include "rdma/violations.h"
 
 namespace farlook::rdma::tcp {
 namespace {
@@ -25,8 +28,8 @@ Capabilities OfEveryConnection() {
   return capabilities;
 }
 
-// Into `pieces`, from the `offset`th of their bytes on, which they have. Words are stored whole where both sides are
-// aligned: others may READ what a server fetches.
+// Writes bytes to `pieces` from `offset` on; the pieces are long enough. Stores whole words where both sides are
+// aligned: other peers may READ the memory that a server fetches into.
 void Fill(const Sge* pieces, uint64_t offset, absl::string_view bytes) {
   for (; offset >= pieces->bytes; ++pieces) offset -= pieces->bytes;
   for (; !bytes.empty(); ++pieces, offset = 0) {
@@ -41,15 +44,20 @@ void Fill(const Sge* pieces, uint64_t offset, absl::string_view bytes) {
   }
 }
 
+absl::Status CannotWait() {
+  return absl::ResourceExhaustedError(absl::StrCat("cannot wait for a socket: ", strerror(errno)));
+}
+
 }  // namespace
 
-TcpConnection::TcpConnection(ConnectionHost* host, Way way, absl::string_view hello)
+TcpConnection::TcpConnection(ConnectionHost* host, Candidates candidates, Way way, absl::string_view hello)
     : host_(host),
       way_(std::move(way)),
       hello_(hello),
       peer_(way_.shown),
       capabilities_(OfEveryConnection()),
-      state_(State::kDialing) {}
+      state_(State::kDialing),
+      dialing_(std::make_unique<Dialing>(std::move(candidates), way_.liveness_ms)) {}
 
 TcpConnection::TcpConnection(ConnectionHost* host, UniqueFd socket, std::shared_ptr<ReadGrant> grant,
                              ReadServer* server, absl::string_view welcome, int64_t liveness_ms)
@@ -78,12 +86,7 @@ TcpConnection::~TcpConnection() {
   host_->Forget(this);
 }
 
-void TcpConnection::Begin() {
-  absl::StatusOr<UniqueFd> socket = Dial(way_.address, way_.shown, way_.liveness_ms);
-  if (!socket.ok()) return Break(socket.status());
-  messages_ = Channel(*std::move(socket), host_->spare());
-  Watch();
-}
+void TcpConnection::Begin() { ContinueDialing(); }
 
 uint32_t TcpConnection::peer_processor() {
   if (!processor_known_) processor_ = of_this_host_ && messages_.open() ? ProcessorOf(messages_.fd()) : 0;
@@ -115,7 +118,7 @@ bool TcpConnection::PostSend(absl::string_view head, absl::string_view body) {
   refused_message_ = sent_ - taken_by_peer_ == kWindow;
   if (refused_message_) return false;
   if (!AppendFrame(FrameType::kMessage, taken_, head, body, &messages_.unsent())) return false;
-  told_ = taken_;
+  reported_ = taken_;
   ++sent_;
   return true;
 }
@@ -147,7 +150,8 @@ absl::Status TcpConnection::Grant(bool /*atomics*/) {
 size_t TcpConnection::Poll(absl::Span<Completion> out, ReceiveArena* arena) {
   size_t count = 0;
   const auto left = [&out, &count] { return out.subspan(count); };
-  if (state_ == State::kDialing || state_ == State::kReturning) ContinueDialing();
+  if (state_ == State::kDialing) ContinueDialing();
+  if (state_ == State::kReturning) ContinueReturning();
   if (!over()) {
     if (messages_.open()) messages_.Flush();
     if (reads_.open()) reads_.Flush();
@@ -157,12 +161,12 @@ size_t TcpConnection::Poll(absl::Span<Completion> out, ReceiveArena* arena) {
     if (state_ == State::kGreeting || state_ == State::kConnected) {
       count += PollChannel(&messages_, messages_ready, left(), arena);
     } else {
-      messages_ready_ = messages_ready;  // it is looked at once the second socket is there
+      messages_ready_ = messages_ready;  // read once the second socket is connected
     }
     if (reads_.open() && (state_ == State::kAttaching || state_ == State::kConnected)) {
       count += PollChannel(&reads_, reads_ready, left(), arena);
     }
-    TellTaken();
+    SendConsumed();
     if (!over()) Watch();
   }
   if (state_ == State::kEnding) count += End(left());
@@ -206,12 +210,12 @@ size_t TcpConnection::PollChannel(Channel* channel, bool receive, absl::Span<Com
   if (channel == &messages_ || state_ != State::kConnected || (messages_.dry() && !messages_.has_frame())) {
     BreakWith(*channel);
   } else {
-    messages_ready_ = true;  // both sockets end together, and what came before over the first is delivered
+    messages_ready_ = true;  // both sockets end together, and earlier bytes of the first are delivered
   }
   return count;
 }
 
-// What follows a welcome waits until the second socket is there too, and what follows a READ until it is answered.
+// Bytes after a welcome wait until the second socket is connected, and bytes after a READ until it is answered.
 bool TcpConnection::MayTakeFrom(const Channel& channel) {
   if (over()) return false;
   if (&channel == &reads_) return true;
@@ -240,7 +244,7 @@ bool TcpConnection::Handle(const Channel& channel, const Frame& frame, Completio
 
 bool TcpConnection::OnMessage(const Frame& frame, Completion* done) {
   OnTaken(frame.argument);
-  if (++received_ - taken_ > kWindow) BreakOff("more messages than there are places");
+  if (++received_ - taken_ > kWindow) BreakOff("more messages than credits");
   if (over()) return false;
   if (!receiving_ || !kept_.empty()) {
     if (!AppendFrame(FrameType::kMessage, 0, frame.payload, "", &kept_)) {
@@ -271,16 +275,16 @@ size_t TcpConnection::DeliverKept(absl::Span<Completion> out, ReceiveArena* aren
 }
 
 void TcpConnection::OnTaken(uint64_t taken) {
-  if (taken < taken_by_peer_ || taken > sent_) return BreakOff("messages were taken that were not sent");
+  if (taken < taken_by_peer_ || taken > sent_) return BreakOff("acknowledges messages that were not sent");
   if (taken == taken_by_peer_) return;
   taken_by_peer_ = taken;
   if (std::exchange(refused_message_, false)) host_->OnRoom();
 }
 
-void TcpConnection::TellTaken() {
-  if (over() || taken_ - told_ < kTellTaken) return;
+void TcpConnection::SendConsumed() {
+  if (over() || taken_ - reported_ < kReportConsumed) return;
   if (!AppendFrame(FrameType::kTaken, taken_, "", "", &messages_.unsent())) return;
-  told_ = taken_;
+  reported_ = taken_;
   messages_.Flush();
 }
 
@@ -301,7 +305,7 @@ bool TcpConnection::OnData(absl::string_view bytes, Completion* done) {
 }
 
 void TcpConnection::OnRead(const ReadOrder& order) {
-  if (messages_.deaf()) return;  // nobody hears the answer
+  if (messages_.stopped()) return;  // the peer no longer receives the answer
   const char* const from = host_->Find(order);
   if (from != nullptr) {
     answer_ = {from, order.bytes};
@@ -321,21 +325,37 @@ void TcpConnection::OnFreed(const char* begin, const char* end) {
 // ---- Beginning ----
 
 void TcpConnection::ContinueDialing() {
-  Channel& channel = state_ == State::kDialing ? messages_ : reads_;
-  const absl::StatusOr<bool> connected = Dialed(channel.fd(), way_.shown);
-  if (!connected.ok()) return Break(connected.status());
-  if (!*connected) return;
-  if (state_ == State::kDialing) {
-    server_address_ = PeerOf(channel.fd());
-    of_this_host_ = IsOfThisHost(channel.fd());
-    AppendFrame(FrameType::kHello, Greeting(), hello_, "", &channel.unsent());
-    state_ = State::kGreeting;
-  } else {
-    const absl::string_view ticket = absl::string_view(welcome_).substr(0, sizeof(Ticket));
-    AppendFrame(FrameType::kAttach, Greeting(), ticket, "", &channel.unsent());
-    welcome_.erase(0, sizeof(Ticket));
-    state_ = State::kAttaching;
+  absl::StatusOr<std::optional<Dialing::Attempt>> step = dialing_->Step(Clock::Real().NowNs());
+  if (!step.ok()) return Break(step.status());
+  if (!step->has_value()) {
+    Watch();
+    return;
   }
+  Dialing::Attempt connected = **std::move(step);
+  CloseSockets();  // of the other addresses
+  dialing_.reset();
+  way_.address = connected.to;
+  messages_ = Channel(std::move(connected.socket), host_->spare());
+  messages_watched_ = connected.watched;
+  server_address_ = PeerOf(messages_.fd());
+  of_this_host_ = IsOfThisHost(messages_.fd());
+  AppendFrame(FrameType::kHello, Greeting(), hello_, "", &messages_.unsent());
+  state_ = State::kGreeting;
+}
+
+void TcpConnection::ContinueReturning() {
+  const Dialed dialed = LookAtDialed(reads_.fd());
+  if (dialed.error != 0) return Break(Unreachable(dialed.error));
+  if (!dialed.connected) return;
+  const absl::string_view ticket = absl::string_view(welcome_).substr(0, sizeof(Ticket));
+  AppendFrame(FrameType::kAttach, Greeting(), ticket, "", &reads_.unsent());
+  welcome_.erase(0, sizeof(Ticket));
+  state_ = State::kAttaching;
+}
+
+// Error of the second socket.
+absl::Status TcpConnection::Unreachable(int error) const {
+  return CannotReach(way_.shown, strerror(error), error == ECONNREFUSED);
 }
 
 bool TcpConnection::HandleGreeting(const Frame& frame, Completion* done) {
@@ -358,8 +378,10 @@ bool TcpConnection::HandleGreeting(const Frame& frame, Completion* done) {
 }
 
 void TcpConnection::OnWelcome(absl::string_view payload) {
-  absl::StatusOr<UniqueFd> socket = Dial(way_.address, way_.shown, way_.liveness_ms);
+  int error = 0;
+  absl::StatusOr<UniqueFd> socket = Dial(way_.address, way_.liveness_ms, &error);
   if (!socket.ok()) return Break(socket.status());
+  if (error != 0) return Break(Unreachable(error));
   welcome_ = std::string(payload);
   reads_ = Channel(*std::move(socket), host_->spare());
   state_ = State::kReturning;
@@ -380,6 +402,12 @@ void TcpConnection::Break(const absl::Status& status, WcStatus oldest) {
 }
 
 void TcpConnection::CloseSockets() {
+  if (dialing_ != nullptr) {
+    for (Dialing::Attempt& attempt : dialing_->attempts()) {
+      if (attempt.socket.ok()) host_->Unwatch(attempt.socket.get());
+    }
+    dialing_.reset();
+  }
   for (Channel* channel : {&messages_, &reads_}) {
     if (!channel->open()) continue;
     host_->Unwatch(channel->fd());
@@ -387,7 +415,14 @@ void TcpConnection::CloseSockets() {
   }
 }
 
+void TcpConnection::LeaveToParent() {
+  dialing_.reset();
+  messages_.Release().reset();
+  reads_.Release().reset();
+}
+
 void TcpConnection::BreakOff(absl::string_view what) {
+  if (!client()) NoteViolation(Violator::kClient, peer_, what);
   Break(absl::UnavailableError(absl::StrCat("the peer ", peer_, " breaks the protocol: ", what)));
 }
 
@@ -413,8 +448,9 @@ size_t TcpConnection::End(absl::Span<Completion> out) {
 
 void TcpConnection::Tick(int64_t now_ns) {
   if (dialing() && now_ns >= way_.until_ns) {
-    return Break(absl::UnavailableError(absl::StrCat("no answer of ", way_.shown, " in time")));
+    return Break(dials() ? dialing_->TimedOut() : NoAnswerInTime(way_.shown, server_address_));
   }
+  if (dials()) host_->PollAgain(this);  // the next address may be due
   if (state_ != State::kConnected || posted_ == completed_ || progress_ != last_progress_) {
     last_progress_ = progress_;
     stalled_ticks_ = 0;
@@ -425,14 +461,22 @@ void TcpConnection::Tick(int64_t now_ns) {
 }
 
 void TcpConnection::Watch() {
+  if (dials()) return WatchAttempts();
   uint32_t messages = EPOLLIN;
   uint32_t reads = EPOLLIN;
-  if (state_ == State::kDialing || messages_.unsent_bytes() > 0) messages |= EPOLLOUT;
+  if (messages_.unsent_bytes() > 0) messages |= EPOLLOUT;
   if (state_ == State::kReturning || reads_.unsent_bytes() > 0) reads |= EPOLLOUT;
   if (answer_.left > 0 && messages_.unsent_bytes() >= kMaxUnsentBytes) messages = EPOLLOUT;  // nothing is taken before
   if (!host_->Watch(messages_.fd(), this, false, messages, &messages_watched_) ||
       (reads_.open() && !host_->Watch(reads_.fd(), this, true, reads, &reads_watched_))) {
-    Break(absl::ResourceExhaustedError(absl::StrCat("cannot wait for a socket: ", strerror(errno))));
+    Break(CannotWait());
+  }
+}
+
+void TcpConnection::WatchAttempts() {
+  for (Dialing::Attempt& attempt : dialing_->attempts()) {
+    if (host_->Watch(attempt.socket.get(), this, false, EPOLLOUT, &attempt.watched)) continue;
+    return Break(CannotWait());
   }
 }
 

@@ -10,8 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "rdma/host/candidates.h"
 #include "rdma/host/ip_address.h"
 #include "rdma/tcp/channel.h"
+#include "rdma/tcp/dialing.h"
 #include "rdma/tcp/frame.h"
 #include "rdma/tcp/limits.h"
 #include "rdma/tcp/read_server.h"
@@ -22,24 +24,24 @@ namespace farlook::rdma::tcp {
 
 class TcpConnection;
 
-// What a connection asks of its endpoint.
+// Services that a connection needs of its endpoint.
 class ConnectionHost {
  public:
-  // Waits for `wanted` of the socket (EPOLLIN, EPOLLOUT, not neither). `watched`: what epoll waits for already, 0
-  // before the first time. False without memory for it.
+  // Waits for `wanted` of the socket (EPOLLIN, EPOLLOUT, or neither). `watched`: the events that epoll waits for
+  // already, initially 0. Returns false if there is no memory for it.
   virtual bool Watch(int socket, TcpConnection* connection, bool of_reads, uint32_t wanted, uint32_t* watched) = 0;
-  // Before it is closed: a child of a fork() may hold it still.
+  // Called before the socket is closed: a child of a fork() may still hold it.
   virtual void Unwatch(int socket) = 0;
-  // An answer is waited for from now on.
+  // From now on an answer is expected.
   virtual void OnPosted() = 0;
-  // It has something to do though no socket may say so.
+  // The connection has work, although its sockets may have no event.
   virtual void PollAgain(TcpConnection* connection) = 0;
   // A message fits that did not before.
   virtual void OnRoom() = 0;
   virtual void Forget(TcpConnection* connection) = 0;
-  // Of all its connections.
+  // Shared by all its connections.
   virtual SpareMemory* spare() = 0;
-  // Of a buffer that peers may READ; null when there is none such, or it does not reach so far.
+  // Returns the address within a buffer that peers may READ; null if there is no such buffer, or it is too short.
   virtual const char* Find(const ReadOrder& order) = 0;
 
  protected:
@@ -48,17 +50,17 @@ class ConnectionHost {
 
 // A client's way to a server.
 struct Way {
-  SocketAddress address;
-  std::string shown;  // as the user wrote it
+  SocketAddress address = {};  // from kGreeting on
+  std::string shown;           // as written by the user
   int64_t liveness_ms = 0;
   int64_t until_ns = 0;
 };
 
 class TcpConnection final : public Connection {
  public:
-  // A client's, which begins to connect with Begin().
-  TcpConnection(ConnectionHost* host, Way way, absl::string_view hello);
-  // A server's, of a client that is granted what `grant` says. `server` and `liveness_ms` are the listener's.
+  // A client's connection, which begins to connect to one of the candidates with Begin().
+  TcpConnection(ConnectionHost* host, Candidates candidates, Way way, absl::string_view hello);
+  // A server's connection to a client with this `grant`. `server` and `liveness_ms` are the listener's.
   TcpConnection(ConnectionHost* host, UniqueFd socket, std::shared_ptr<ReadGrant> grant, ReadServer* server,
                 absl::string_view welcome, int64_t liveness_ms);
   ~TcpConnection() override;
@@ -77,38 +79,42 @@ class TcpConnection final : public Connection {
   std::string server_address() const override { return server_address_; }
   const Capabilities& capabilities() const override { return capabilities_; }
   absl::string_view welcome() const override { return welcome_; }
-  absl::Status status() const override { return status_; }
+  absl::Status status() const override { return dials() ? dialing_->Pending() : status_; }
   std::string peer() const override { return peer_; }
 
   // For the endpoint:
   size_t Poll(absl::Span<Completion> out, ReceiveArena* arena);
-  // Poll() would do something, though the sockets are silent.
+  // Returns whether Poll() has work although the sockets are silent.
   bool unfinished() const;
-  // Once in kTickMs.
+  // Called once in kTickMs.
   void Tick(int64_t now_ns);
-  // Whether Tick() is to come: something is waited for that may never come.
+  // Returns whether Tick() is needed: an event is awaited that may never happen.
   bool ticks() const { return dialing() || posted_ != completed_; }
-  // A buffer of this side is gone.
+  // See Endpoint::LeaveToParent(): the sockets are not shut down.
+  void LeaveToParent();
+  // Returns whether this is a client's, with no connected socket yet.
+  bool dials() const { return dialing_ != nullptr; }
+  // A buffer of this side was freed.
   void OnFreed(const char* begin, const char* end);
 
   void OnEvent(bool of_reads) { (of_reads ? reads_ready_ : messages_ready_) = true; }
 
-  // Where the peer was when it last sent something, as ThisProcessor() counts; 0: who knows. Asks the kernel once after
-  // each time that something came.
+  // Returns the processor that the peer last sent from, as ThisProcessor() counts; 0: unknown. Asks the kernel at most
+  // once after each arrival.
   uint32_t peer_processor();
 
-  // The endpoint's marks.
+  // Marks of the endpoint.
   bool waits_turn = false;
-  bool heard = false;  // it sent something since this side last slept
+  bool active = false;  // it sent something since this side last slept
 
  private:
   enum class State : uint8_t {
-    kDialing,    // the first socket is not connected yet
-    kGreeting,   // hello was said
-    kReturning,  // it was welcomed; the second socket is not connected yet
-    kAttaching,  // the ticket was shown
+    kDialing,    // the name is looked up, or no first socket is connected yet
+    kGreeting,   // hello was sent
+    kReturning,  // welcomed; the second socket is not connected yet
+    kAttaching,  // the ticket was sent
     kConnected,
-    kEnding,  // what was posted is flushed, and kDisconnected is to be told
+    kEnding,  // posted work is flushed, and kDisconnected must be delivered
     kEnded,
   };
   struct Read {
@@ -117,17 +123,19 @@ class TcpConnection final : public Connection {
     Sge to[kMaxReadSges];
   };
 
-  // State is in the order of a life.
+  // States are in the order of a connection's life.
   bool dialing() const { return state_ < State::kConnected; }
   bool over() const { return state_ > State::kConnected; }
   bool client() const { return grant_ == nullptr; }
-  // Where this side asks for READs.
+  // The channel over which this side asks for READs.
   Channel& asking() { return client() ? reads_ : messages_; }
 
   void ContinueDialing();
+  void ContinueReturning();
+  absl::Status Unreachable(int error) const;
   bool MayTakeFrom(const Channel& channel);
   size_t PollChannel(Channel* channel, bool receive, absl::Span<Completion> out, ReceiveArena* arena);
-  // Each returns whether `*done` is to be delivered.
+  // Each returns whether `*done` must be delivered.
   bool Handle(const Channel& channel, const Frame& frame, Completion* done);
   bool HandleGreeting(const Frame& frame, Completion* done);
   bool OnMessage(const Frame& frame, Completion* done);
@@ -136,17 +144,18 @@ class TcpConnection final : public Connection {
   void OnWelcome(absl::string_view payload);
   void OnRead(const ReadOrder& order);
   size_t DeliverKept(absl::Span<Completion> out, ReceiveArena* arena);
-  void TellTaken();
+  void SendConsumed();
   size_t End(absl::Span<Completion> out);
-  // `oldest`: how the oldest READ that is not complete ends.
+  // `oldest`: the result of the oldest incomplete READ.
   void Break(const absl::Status& status, WcStatus oldest = WcStatus::kFlushed);
-  void BreakWith(const Channel& channel);  // which has ended
+  void BreakWith(const Channel& channel);  // the channel has ended
   void BreakOff(absl::string_view what);   // the peer breaks the protocol
   void CloseSockets();
   void Watch();
+  void WatchAttempts();
 
   ConnectionHost* const host_;
-  const std::shared_ptr<ReadGrant> grant_;  // of a server's
+  const std::shared_ptr<ReadGrant> grant_;  // only a server's
   ReadServer* const server_ = nullptr;
   Way way_;
   std::string hello_;
@@ -156,26 +165,27 @@ class TcpConnection final : public Connection {
   absl::Status status_;
   Capabilities capabilities_;
   State state_;
+  std::unique_ptr<Dialing> dialing_;  // in kDialing
   bool receiving_ = true;
   bool of_this_host_ = false;
-  bool processor_known_ = false;  // since something came
+  bool processor_known_ = false;  // valid since the last arrival
   uint32_t processor_ = 0;
 
   Channel messages_;
   Channel reads_;                // a client's second
-  bool messages_ready_ = false;  // something came
+  bool messages_ready_ = false;  // something arrived
   bool reads_ready_ = false;
   uint32_t messages_watched_ = 0;
   uint32_t reads_watched_ = 0;
 
-  // Messages, numbered from the first on: taken <= sent <= taken + kWindow, each way.
+  // Messages, numbered from the first: taken <= sent <= taken + kWindow, each way.
   uint64_t sent_ = 0;
   uint64_t taken_by_peer_ = 0;
-  bool refused_message_ = false;  // for want of room
+  bool refused_message_ = false;  // for lack of room
   uint64_t received_ = 0;
   uint64_t taken_ = 0;
-  uint64_t told_ = 0;
-  Bytes kept_;  // frames of messages that came while they were not received
+  uint64_t reported_ = 0;
+  Bytes kept_;  // frames of messages that arrived while receiving was off
 
   // READs of this side: completed <= posted <= completed + kSendDepth.
   std::unique_ptr<Read[]> posted_reads_;
@@ -183,12 +193,12 @@ class TcpConnection final : public Connection {
   uint64_t completed_ = 0;
   uint32_t fetched_ = 0;                         // bytes of the oldest
   WcStatus oldest_status_ = WcStatus::kFlushed;  // of the oldest, at the end
-  // For Tick(): bytes that came, then and until the tick before.
+  // For Tick(): received bytes, now and at the previous tick.
   uint64_t progress_ = 0;
   uint64_t last_progress_ = 0;
   int64_t stalled_ticks_ = 0;
 
-  Answer answer_;  // to a READ of the peer's
+  Answer answer_;  // to a READ of the peer
 };
 
 }  // namespace farlook::rdma::tcp

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "rdma/address.h"
 #include "rdma/clock.h"
+#include "rdma/durations.h"
 #include "rdma/host/processor.h"
 #include "rdma/host/sealed_memory.h"
 #include "rdma/tcp/frame.h"
@@ -20,18 +21,19 @@
 namespace farlook::rdma::tcp {
 namespace {
 
-// In the pointers that epoll keeps: the event is of the second socket.
+// A bit in the pointers that epoll keeps: the event belongs to the second socket.
 constexpr uint64_t kOfReads = 1;
 static_assert(alignof(TcpConnection) > kOfReads);
 
 int64_t NowNs() { return Clock::Real().NowNs(); }
 
-// Where peers address the first byte of a buffer: a multiple of 8 is one in memory too, as READs are of whole words.
+// The address by which peers name the first byte of a buffer. A multiple of 8 is one in memory too, because READs
+// consist of whole words.
 uint64_t Lead(absl::Span<const char> memory) { return reinterpret_cast<uintptr_t>(memory.data()) % 8; }
 
 class TcpBuffer final : public Buffer {
  public:
-  // `mapping` holds the memory, or nothing where that is the user's.
+  // `mapping` holds the memory, or nothing if the memory is the user's.
   TcpBuffer(TcpEndpoint* endpoint, Mapping mapping, absl::Span<char> memory, uint32_t rkey)
       : endpoint_(endpoint), mapping_(std::move(mapping)) {
     bytes_ = memory;
@@ -84,15 +86,18 @@ absl::StatusOr<std::unique_ptr<Connection>> TcpEndpoint::Connect(absl::string_vi
     return absl::InvalidArgumentError(
         absl::StrCat("a hello of ", hello.size(), " bytes; the limit is ", kMaxHelloBytes));
   }
-  absl::StatusOr<SocketAddress> to = Resolve(*parsed);
-  if (!to.ok()) return to.status();
-  const int64_t timeout_ns = std::clamp<int64_t>(timeout_ms, 0, INT64_MAX / 4'000'000) * 1'000'000;
+  const int64_t timeout_ns = NsOfMs(timeout_ms);
   auto connection = std::make_unique<TcpConnection>(
-      static_cast<ConnectionHost*>(this), Way{*to, std::string(address), options_.liveness_ms, NowNs() + timeout_ns},
-      hello);
+      static_cast<ConnectionHost*>(this), Candidates(resolver()->LookUp(parsed->host), *parsed),
+      Way{.shown = std::string(address), .liveness_ms = options_.liveness_ms, .until_ns = NowNs() + timeout_ns}, hello);
   all_.push_back(connection.get());
   connection->Begin();
   return connection;
+}
+
+Resolver* TcpEndpoint::resolver() {
+  if (resolver_ == nullptr) resolver_ = std::make_unique<Resolver>([this] { wake_.Wake(); });
+  return resolver_.get();
 }
 
 std::unique_ptr<Connection> TcpEndpoint::Adopt(UniqueFd socket, std::shared_ptr<ReadGrant> grant, ReadServer* server,
@@ -115,7 +120,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> TcpEndpoint::Register(absl::Span<char> m
   return std::make_unique<TcpBuffer>(this, Mapping(), memory, Offer(memory));
 }
 
-// Gives memory a key by which peers READ it.
+// Assigns memory a key with which peers READ it.
 uint32_t TcpEndpoint::Offer(absl::Span<char> memory) {
   while (next_rkey_ == 0 || buffers_.count(next_rkey_) > 0) ++next_rkey_;
   buffers_[next_rkey_] = memory;
@@ -136,15 +141,23 @@ const char* TcpEndpoint::Find(const ReadOrder& order) {
   return found->second.data() + (order.address - lead);
 }
 
+bool TcpEndpoint::LeaveToParent() {
+  for (TcpConnection* connection : all_) connection->LeaveToParent();
+  epoll_.reset();
+  timer_.reset();
+  wake_.Close();
+  return true;
+}
+
 // ---- Polling ----
 
 size_t TcpEndpoint::Poll(absl::Span<Completion> out) {
   arena_.Reset();
   ++quiet_polls_;
-  // After sleeping, and where something came lately, at once; else now and then, as asking costs a system call.
+  // At once after sleeping, and while data arrives; otherwise only sometimes, since checking costs a system call.
   const uint32_t polls_per_check = quiet_polls_ < kQuietPolls && !all_.empty() ? 1 : kPollsPerQuietCheck;
   const bool slept = std::exchange(armed_, false);
-  if (slept) ForgetHeard();
+  if (slept) ClearActive();
   if (slept || quiet_polls_ % polls_per_check == 0) CheckEvents();
   if (out.empty()) return 0;
 
@@ -156,10 +169,10 @@ size_t TcpEndpoint::Poll(absl::Span<Completion> out) {
     connection->waits_turn = false;
     const size_t added = connection->Poll(out.subspan(count), &arena_);
     count += added;
-    if (added > 0 && !std::exchange(connection->heard, true)) heard_.push_back(connection);
+    if (added > 0 && !std::exchange(connection->active, true)) active_.push_back(connection);
     if (connection->unfinished()) PollAgain(connection);
   }
-  // Who had no turn comes first next time.
+  // A connection without a turn is first next time.
   waiting_.insert(waiting_.begin(), turns_.begin() + static_cast<ptrdiff_t>(turn), turns_.end());
   turns_.clear();
   return count;
@@ -181,6 +194,7 @@ void TcpEndpoint::CheckEvents() {
       uint64_t expirations;
       if (read(timer_.get(), &expirations, sizeof(expirations)) > 0) timer_ns_ = 0;
       wake_.Clear();
+      OnAnswered();
       continue;
     }
     auto* const connection = reinterpret_cast<TcpConnection*>(mark & ~kOfReads);
@@ -190,7 +204,15 @@ void TcpEndpoint::CheckEvents() {
   Tick();
 }
 
-// Not more often than this side looks: one that did not look must not blame the peer for it.
+// The resolver may have woken this side.
+void TcpEndpoint::OnAnswered() {
+  if (resolver_ == nullptr) return;
+  for (TcpConnection* connection : all_) {
+    if (connection->dials()) PollAgain(connection);
+  }
+}
+
+// Not more often than this side polls: one that did not poll must not blame the peer.
 void TcpEndpoint::Tick() {
   const int64_t now_ns = NowNs();
   if (now_ns < next_tick_ns_) return;
@@ -219,17 +241,17 @@ bool TcpEndpoint::AnyTicks() const {
   return std::any_of(all_.begin(), all_.end(), [](const TcpConnection* connection) { return connection->ticks(); });
 }
 
-void TcpEndpoint::ForgetHeard() {
-  for (TcpConnection* connection : heard_) connection->heard = false;
-  heard_.clear();
+void TcpEndpoint::ClearActive() {
+  for (TcpConnection* connection : active_) connection->active = false;
+  active_.clear();
 }
 
-Heard TcpEndpoint::heard() const {
+PeerActivity TcpEndpoint::peer_activity() const {
   const uint32_t here = ThisProcessor();
-  for (TcpConnection* connection : heard_) {
-    if (here == 0 || connection->peer_processor() != here) return Heard::kElsewhere;
+  for (TcpConnection* connection : active_) {
+    if (here == 0 || connection->peer_processor() != here) return PeerActivity::kElsewhere;
   }
-  return heard_.empty() ? Heard::kNobody : Heard::kHere;
+  return active_.empty() ? PeerActivity::kNone : PeerActivity::kHere;
 }
 
 // ---- Bookkeeping ----
@@ -250,7 +272,7 @@ void TcpEndpoint::Forget(TcpConnection* connection) {
   Remove(all_, connection);
   Remove(waiting_, connection);
   Remove(turns_, connection);
-  Remove(heard_, connection);
+  Remove(active_, connection);
 }
 
 }  // namespace farlook::rdma::tcp

@@ -1,6 +1,6 @@
 // A completion queue of the TCP backend, of a client or of one worker of a server.
 //
-// One epoll descriptor covers the sockets of all connections, a timer for what may never come, and Wake().
+// One epoll descriptor covers the sockets of all connections, a timer for events that may never happen, and Wake().
 #ifndef FARLOOK_RDMA_TCP_ENDPOINT_H_
 #define FARLOOK_RDMA_TCP_ENDPOINT_H_
 
@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "rdma/host/resolver.h"
 #include "rdma/host/unique_fd.h"
 #include "rdma/tcp/connection.h"
 #include "rdma/tcp/limits.h"
@@ -25,7 +26,7 @@ namespace farlook::rdma::tcp {
 
 class TcpEndpoint final : public Endpoint, private ConnectionHost {
  public:
-  // RESOURCE_EXHAUSTED when there are no descriptors or no memory left.
+  // RESOURCE_EXHAUSTED if there are no descriptors or no memory left.
   static absl::StatusOr<std::unique_ptr<TcpEndpoint>> Create(const TransportOptions& options);
 
   // Endpoint:
@@ -37,9 +38,10 @@ class TcpEndpoint final : public Endpoint, private ConnectionHost {
   bool Arm() override;
   int fd() const override { return epoll_.get(); }
   void Wake() override { wake_.Wake(); }
-  Heard heard() const override;
+  bool LeaveToParent() override;
+  PeerActivity peer_activity() const override;
 
-  // A client that a listener accepted.
+  // Adds a client that a listener accepted.
   std::unique_ptr<Connection> Adopt(UniqueFd socket, std::shared_ptr<ReadGrant> grant, ReadServer* server,
                                     absl::string_view welcome);
 
@@ -61,27 +63,31 @@ class TcpEndpoint final : public Endpoint, private ConnectionHost {
 
   uint32_t Offer(absl::Span<char> memory);
   void CheckEvents();
-  void ForgetHeard();
+  void OnAnswered();
+  void ClearActive();
   void Tick();
   bool AnyTicks() const;
 
-  const UniqueFd epoll_;
-  const UniqueFd timer_;
+  Resolver* resolver();
+
+  UniqueFd epoll_;
+  UniqueFd timer_;
   const TransportOptions options_;
   WakeFd wake_;
+  std::unique_ptr<Resolver> resolver_;  // a client's, from its first Connect() on
   ReceiveArena arena_;
   SpareMemory spare_;
   std::vector<TcpConnection*> all_;
   std::vector<TcpConnection*> waiting_;           // for their turn, in order
   std::vector<TcpConnection*> turns_;             // of this Poll
-  std::vector<TcpConnection*> heard_;             // whose peers sent something since this side last slept
+  std::vector<TcpConnection*> active_;            // peers that sent something since this side last slept
   std::map<uint32_t, absl::Span<char>> buffers_;  // that peers may READ, by rkey
   uint32_t next_rkey_ = 1;
   bool armed_ = false;
   bool room_came_ = false;  // since Arm() asked
   uint32_t quiet_polls_ = 0;
   int64_t next_tick_ns_ = 1;
-  int64_t timer_ns_ = 0;  // when the timer fires; 0: it does not
+  int64_t timer_ns_ = 0;  // when the timer fires; 0: never
 };
 
 }  // namespace farlook::rdma::tcp

@@ -24,7 +24,7 @@ constexpr size_t kReadPayloadBytes = 8;
 constexpr char kMagic[] = "FARLOOK";  // with its zero as long as the argument, whose last byte is the version
 static_assert(sizeof(kMagic) == sizeof(uint64_t));
 
-// How long a payload may be.
+// Limits of a payload's length.
 struct Bounds {
   size_t least;
   size_t most;
@@ -51,10 +51,10 @@ Bounds BoundsOf(FrameType type) {
     case FrameType::kRefused:
       return {0, 0};
   }
-  return {1, 0};  // no length is right for a type that is none
+  return {1, 0};  // no length is valid for an unknown type
 }
 
-// Where the payload goes; its padding is zero.
+// Returns the address for the payload; its padding is zero.
 char* AppendHead(FrameType type, uint64_t argument, size_t payload_bytes, Bytes* out) {
   const size_t padded = PaddedBytes(payload_bytes);
   char* const to = out->Grow(kFrameHeadBytes + padded);
@@ -93,7 +93,7 @@ uint64_t Greeting() {
 absl::Status CheckGreeting(const Frame& frame) {
   constexpr uint64_t kMagicMask = (uint64_t{1} << 56) - 1;
   if (((frame.argument ^ Greeting()) & kMagicMask) != 0) {
-    return absl::FailedPreconditionError("what answers there does not speak Farlook's protocol");
+    return absl::FailedPreconditionError("the program that answers there does not speak Farlook's protocol");
   }
   if (frame.argument == Greeting()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("the other side has version ", frame.argument >> 56,

@@ -1,10 +1,12 @@
-// What goes over the two sockets of a connection.
+// The protocol of the two sockets of a connection.
 //
-// A client opens the first socket and says hello; the server answers with a welcome, which bears a ticket, or with a
-// reject. The client opens the second socket to the same address, shows the ticket, and hears that it is attached. Then
-// the first one carries messages, and READs that the server asks of the client's buffers; the second one READs that the
-// client asks of the server's memory, which a thread of the server's answers that does nothing else. READs of a socket
-// are answered in their order, so they bear no number.
+// A client opens the first socket and sends hello; the server answers with a welcome, which contains a ticket, or with
+// a reject. The client opens the second socket to the same address, sends the ticket, and is notified that it is
+// attached.
+//
+// From then on the first socket carries messages, and READs of the client's buffers that the server asks for. The
+// second one carries READs of the server's memory that the client asks for; a dedicated thread of the server answers
+// them. READs of a socket are answered in order, so they have no number.
 //
 // Each frame has a head of 16 bytes, its payload, and zeros up to a multiple of 8. Integers are little-endian.
 //
@@ -74,20 +76,20 @@ struct ReadOrder {
 
 constexpr size_t PaddedBytes(size_t payload) { return (payload + 7) & ~size_t{7}; }
 
-// False, and nothing appended, when there is no memory. The payload is `head` followed by `body`.
+// Returns false, and appends nothing, if there is no memory. The payload is `head` followed by `body`.
 bool AppendFrame(FrameType type, uint64_t argument, absl::string_view head, absl::string_view body, Bytes* out);
 bool AppendRead(const ReadOrder& order, Bytes* out);
-// Room for `bytes` of a kData frame, which the caller fills; null when there is no memory. Its padding is zero.
+// Returns room for `bytes` of a kData frame, which the caller fills; null if there is no memory. Its padding is zero.
 char* AppendData(size_t bytes, Bytes* out);
 
-// The argument of the handshake's frames.
+// Returns the argument of the handshake's frames.
 uint64_t Greeting();
-// Of untrusted bytes. FAILED_PRECONDITION: not of Farlook, or another version.
+// Checks untrusted bytes. FAILED_PRECONDITION: the peer is not Farlook, or has another version.
 absl::Status CheckGreeting(const Frame& frame);
 
 enum class Parsed : uint8_t {
   kFrame,
-  kPartial,  // the rest has not come
+  kPartial,  // the rest has not arrived
   kInvalid,  // no frame begins like that
 };
 
@@ -96,7 +98,7 @@ Parsed NextFrame(absl::string_view* bytes, Frame* frame);
 
 // REQUIRES: a frame of kRead.
 ReadOrder ReadOrderOf(const Frame& frame);
-// Whether it may be answered from a range of `bytes`, whose first address is 0.
+// Returns whether it may be answered from a range of `bytes`, whose first address is 0.
 bool LiesWithin(const ReadOrder& order, uint64_t bytes);
 
 }  // namespace farlook::rdma::tcp

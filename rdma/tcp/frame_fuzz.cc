@@ -1,4 +1,4 @@
-// What a hostile peer can send: frames out of any bytes, which come out as they were written or not at all.
+// Bytes that a hostile peer can send: each frame is decoded as it was encoded, or not at all.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -43,7 +43,7 @@ void Fuzz(absl::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-  // A copy: aligned as what a socket brings, and with nothing behind it.
+  // A copy: aligned like received bytes, and with nothing after the end.
   const auto words = std::make_unique<uint64_t[]>(bytes / sizeof(uint64_t) + 1);
   auto* const copy = reinterpret_cast<char*>(words.get());
   if (bytes > 0) memcpy(copy, data, bytes);

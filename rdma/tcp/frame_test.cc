@@ -25,7 +25,7 @@ TEST(BytesTest, WhatIsAppendedComesOutInOrder) {
   }
 }
 
-// Frames are written in place as words, also where a socket took an odd number of bytes.
+// Frames are written in place as words, even after a socket took an odd number of bytes.
 TEST(BytesTest, GrownBytesStayAlignedWhateverIsConsumed) {
   Bytes bytes;
   for (size_t i = 1; i < 500; ++i) {
@@ -36,7 +36,7 @@ TEST(BytesTest, GrownBytesStayAlignedWhateverIsConsumed) {
   }
 }
 
-// A batch of answers takes no memory from the system each time that one is sent.
+// A batch of answers does not allocate memory each time that one is sent.
 TEST(BytesTest, WhatWasMuchIsUsedAgain) {
   SpareMemory spare;
   Bytes first, second, without;
@@ -57,7 +57,7 @@ TEST(BytesTest, WhatWasMuchIsUsedAgain) {
     bytes->Clear();
     EXPECT_EQ(spare.words.get(), kept);
   }
-  // Expect: of several the largest is kept, and none that is larger than what may be kept.
+  // Expect: of several the largest is kept, and none above the limit.
   ASSERT_TRUE(first.Append(std::string(50'000, 'd')) && second.Append(std::string(200'000, 'e')));
   first.Clear();
   second.Clear();
@@ -113,7 +113,7 @@ TEST(FrameTest, FramesComeBackOneByOneAndPartialOnesWait) {
   EXPECT_EQ(order.bytes, 100u);
 }
 
-// So that what is kept of a partial frame is bounded.
+// Bounds the bytes kept of a partial frame.
 TEST(FrameTest, LengthsBeyondThoseOfTheTypeAreInvalidAtOnce) {
   struct {
     FrameType type;

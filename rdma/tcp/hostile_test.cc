@@ -1,5 +1,5 @@
-// What a raw client or server at the other end of the sockets can do to a listener, an endpoint and the thread that
-// answers READs: it breaks its own connection, costs a bounded amount, and disturbs nobody else.
+// Attacks by a raw client or server at the other end of the sockets on a listener, an endpoint and the thread that
+// answers READs. An attack ends its own connection, costs a bounded amount, and disturbs no other.
 #include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -25,6 +27,7 @@
 #include "gtest/gtest.h"
 #include "rdma/address.h"
 #include "rdma/host/ip_address.h"
+#include "rdma/host/resolver.h"
 #include "rdma/host/unique_fd.h"
 #include "rdma/shared_memory.h"
 #include "rdma/tcp/bytes.h"
@@ -35,6 +38,7 @@
 #include "rdma/tcp/socket.h"
 #include "rdma/tcp/test_address.h"
 #include "rdma/transport.h"
+#include "rdma/violations.h"
 
 namespace farlook::rdma::tcp {
 namespace {
@@ -53,12 +57,12 @@ std::string Asked(const ReadOrder& order) {
   return std::string(out.view());
 }
 
-// A socket that says whatever a test wants.
+// A socket that sends whatever a test wants.
 class Raw {
  public:
-  // `room_bytes`: how much of what it does not take its kernel takes, about; 0: as the kernel likes.
+  // `room_bytes`: approximate receive buffer of its kernel; 0: the default.
   explicit Raw(const std::string& address, int room_bytes = 0) {
-    const SocketAddress to = *Resolve(*ParseAddress(address));
+    const SocketAddress to = ResolveWithin(*ParseAddress(address), 0)->front();
     socket_ = UniqueFd(socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (room_bytes > 0) setsockopt(fd(), SOL_SOCKET, SO_RCVBUF, &room_bytes, sizeof(room_bytes));
     EXPECT_EQ(connect(socket_.get(), to.get(), to.bytes()), 0) << strerror(errno);
@@ -67,21 +71,21 @@ class Raw {
 
   int fd() const { return socket_.get(); }
   void Close() { socket_.reset(); }
-  // As much as the kernel takes.
-  size_t Say(absl::string_view bytes) {
+  // Sends as much as the kernel takes.
+  size_t Send(absl::string_view bytes) {
     const ssize_t sent = send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return sent < 0 ? 0 : static_cast<size_t>(sent);
   }
-  // The next frame; type 0 when the other side ended the connection. `idle` runs while nothing comes.
-  Frame Hear(const std::function<void()>& idle = [] {}) {
+  // Returns the next frame; type 0 if the other side ended the connection. `idle` runs while nothing arrives.
+  Frame Receive(const std::function<void()>& idle = [] {}) {
     const auto until = std::chrono::steady_clock::now() + kBound;
     for (;;) {
-      absl::string_view heard(heard_);
-      heard.remove_prefix(used_);
+      absl::string_view received(received_);
+      received.remove_prefix(used_);
       Frame frame;
-      const Parsed parsed = NextFrame(&heard, &frame);
+      const Parsed parsed = NextFrame(&received, &frame);
       if (parsed == Parsed::kFrame) {
-        used_ = heard_.size() - heard.size();
+        used_ = received_.size() - received.size();
         payload_ = std::string(frame.payload);
         frame.payload = payload_;
         return frame;
@@ -90,7 +94,7 @@ class Raw {
       idle();
       char bytes[4096];
       const ssize_t came = recv(fd(), bytes, sizeof(bytes), MSG_DONTWAIT);
-      if (came > 0) heard_.append(bytes, static_cast<size_t>(came));
+      if (came > 0) received_.append(bytes, static_cast<size_t>(came));
       frame.type = FrameType{0};
       if (came == 0 || (came < 0 && errno != EAGAIN)) return frame;
       if (came < 0 && std::chrono::steady_clock::now() > until) {
@@ -100,16 +104,16 @@ class Raw {
       if (came < 0) std::this_thread::yield();
     }
   }
-  bool Ended(const std::function<void()>& idle = [] {}) { return Hear(idle).type == FrameType{0}; }
+  bool Ended(const std::function<void()>& idle = [] {}) { return Receive(idle).type == FrameType{0}; }
 
  private:
   UniqueFd socket_;
-  std::string heard_;
+  std::string received_;
   size_t used_ = 0;
   std::string payload_;
 };
 
-// This process' socket that `socket` is connected to; -1: there is none.
+// Returns this process' socket that `socket` is connected to; -1: there is none.
 int OtherEndOf(int socket) {
   const std::string end = ThisSideOf(socket);
   for (int fd = 0; fd < 1024; ++fd) {
@@ -123,6 +127,9 @@ class HostileTest : public testing::Test {
   static constexpr uint64_t kTableBytes = uint64_t{4} << 20;
 
   void SetUp() override {
+    SetViolationObserver([this](Violator who, absl::string_view, absl::string_view) {
+      ++(who == Violator::kStranger ? strangers_ : violating_clients_);
+    });
     address_ = UnusedAddress();
     TransportOptions options;
     options.liveness_ms = 500;
@@ -136,6 +143,8 @@ class HostileTest : public testing::Test {
     server_ = *listener_->CreateEndpoint();
     client_ = *TcpEndpoint::Create({});
   }
+
+  void TearDown() override { SetViolationObserver(nullptr); }
 
   void Pump() {
     Completion done[16];
@@ -162,7 +171,7 @@ class HostileTest : public testing::Test {
     return PumpUntil([&] { return std::count(ended_.begin(), ended_.end(), connection) == 1; });
   }
 
-  // The server's side of the next client.
+  // Returns the server's side of the next client.
   std::unique_ptr<Connection> AcceptNext(bool withheld = false) {
     std::unique_ptr<ConnectionRequest> request;
     EXPECT_TRUE(PumpUntil([&] { return (request = listener_->Next()) != nullptr; }));
@@ -171,25 +180,25 @@ class HostileTest : public testing::Test {
     return *request->Accept(server_.get(), "welcome", {&table_.rkey, 1});
   }
 
-  // A raw client's first socket, said to be welcome; and its second.
+  // Connects a raw client's first socket, and returns it with the server's side.
   std::pair<Raw, std::unique_ptr<Connection>> Greet() {
-    ended_.clear();  // a connection may lie where one before lay
+    ended_.clear();  // a connection may have the address of an earlier one
     Raw raw(address_);
-    raw.Say(Framed(FrameType::kHello, Greeting(), "raw"));
+    raw.Send(Framed(FrameType::kHello, Greeting(), "raw"));
     std::unique_ptr<Connection> connection = AcceptNext(withheld_);
-    const Frame welcome = raw.Hear();
+    const Frame welcome = raw.Receive();
     EXPECT_EQ(welcome.type, FrameType::kWelcome);
     ticket_ = std::string(welcome.payload.substr(0, sizeof(Ticket)));
     return {std::move(raw), std::move(connection)};
   }
   Raw Attach(int room_bytes = 0) {
     Raw raw(address_, room_bytes);
-    raw.Say(Framed(FrameType::kAttach, Greeting(), ticket_));
-    EXPECT_EQ(raw.Hear().type, FrameType::kAttached);
+    raw.Send(Framed(FrameType::kAttach, Greeting(), ticket_));
+    EXPECT_EQ(raw.Receive().type, FrameType::kAttached);
     return raw;
   }
 
-  // An honest client connects, READs and is served.
+  // Expect: an honest client connects, READs and is served.
   void ExpectServes() {
     auto client = *client_->Connect(address_, "honest", 10'000);
     auto server = AcceptNext();
@@ -217,6 +226,7 @@ class HostileTest : public testing::Test {
   std::vector<WcStatus> reads_;
   int messages_ = 0;
   int connected_ = 0;
+  std::atomic<int> strangers_{0}, violating_clients_{0};  // as reported
 };
 
 TEST_F(HostileTest, StrangersWhoSpeakOtherProtocolsAreHungUpOn) {
@@ -225,26 +235,30 @@ TEST_F(HostileTest, StrangersWhoSpeakOtherProtocolsAreHungUpOn) {
         Framed(FrameType::kMessage, 0, "hello"), Framed(FrameType::kAttach, Greeting(), std::string(16, 'x')),
         Framed(FrameType::kHello, Greeting(), "a") + Framed(FrameType::kMessage, 0, "early")}) {
     Raw raw(address_);
-    raw.Say(words);
-    Frame last = raw.Hear();
-    if (last.type == FrameType::kReject) last = raw.Hear();
+    raw.Send(words);
+    Frame last = raw.Receive();
+    if (last.type == FrameType::kReject) last = raw.Receive();
     EXPECT_EQ(last.type, FrameType{0}) << words.substr(0, 20);
   }
+  EXPECT_EQ(strangers_, 6) << "each is reported";
   ExpectServes();
+  EXPECT_EQ(strangers_, 6);
+  EXPECT_EQ(violating_clients_, 0);
 }
 
 TEST_F(HostileTest, AnotherVersionIsToldWhy) {
   Raw raw(address_);
-  raw.Say(Framed(FrameType::kHello, Greeting() + (uint64_t{1} << 56), "newer"));
-  const Frame answer = raw.Hear();
+  raw.Send(Framed(FrameType::kHello, Greeting() + (uint64_t{1} << 56), "newer"));
+  const Frame answer = raw.Receive();
   EXPECT_EQ(answer.type, FrameType::kReject);
   EXPECT_NE(std::string(answer.payload).find("version 2"), std::string::npos) << answer.payload;
+  EXPECT_EQ(strangers_, 1);
 }
 
 TEST_F(HostileTest, WhoSaysNothingIsHungUpOnAndKeepsNobodyOut) {
   std::vector<Raw> silent;
   for (size_t i = 0; i < kMaxStrangers + 50; ++i) silent.emplace_back(address_);
-  for (Raw& raw : silent) raw.Say("\x03");
+  for (Raw& raw : silent) raw.Send("\x03");
   ExpectServes();
   for (Raw& raw : silent) EXPECT_TRUE(raw.Ended());
 }
@@ -253,13 +267,13 @@ TEST_F(HostileTest, ATicketIsGoodOnceAndNoOtherIs) {
   auto [raw, connection] = Greet();
   Raw reads = Attach();
   Raw again(address_);
-  again.Say(Framed(FrameType::kAttach, Greeting(), ticket_));
+  again.Send(Framed(FrameType::kAttach, Greeting(), ticket_));
   EXPECT_TRUE(again.Ended());
   Raw guess(address_);
-  guess.Say(Framed(FrameType::kAttach, Greeting(), std::string(16, 'g')));
+  guess.Send(Framed(FrameType::kAttach, Greeting(), std::string(16, 'g')));
   EXPECT_TRUE(guess.Ended());
-  reads.Say(Asked({table_.address, table_.rkey, 8}));
-  EXPECT_EQ(reads.Hear().payload, "tttttttt") << "the first one is served on";
+  reads.Send(Asked({table_.address, table_.rkey, 8}));
+  EXPECT_EQ(reads.Receive().payload, "tttttttt") << "the first one is served on";
 }
 
 TEST_F(HostileTest, ReadsBeforeTheyAreGrantedAreRefusedAndAfterwardsServed) {
@@ -267,15 +281,15 @@ TEST_F(HostileTest, ReadsBeforeTheyAreGrantedAreRefusedAndAfterwardsServed) {
   {
     auto [raw, connection] = Greet();
     Raw reads = Attach();
-    reads.Say(Asked({table_.address, table_.rkey, 8}));
-    EXPECT_EQ(reads.Hear().type, FrameType::kRefused);
+    reads.Send(Asked({table_.address, table_.rkey, 8}));
+    EXPECT_EQ(reads.Receive().type, FrameType::kRefused);
     EXPECT_TRUE(reads.Ended());
   }
   auto [raw, connection] = Greet();
   Raw reads = Attach();
   EXPECT_TRUE(connection->Grant(false).ok());
-  reads.Say(Asked({table_.address, table_.rkey, 8}));
-  EXPECT_EQ(reads.Hear().type, FrameType::kData);
+  reads.Send(Asked({table_.address, table_.rkey, 8}));
+  EXPECT_EQ(reads.Receive().type, FrameType::kData);
 }
 
 TEST_F(HostileTest, WhatIsNotAskedAsAReadIsRefusedOrHungUpOn) {
@@ -288,14 +302,15 @@ TEST_F(HostileTest, WhatIsNotAskedAsAReadIsRefusedOrHungUpOn) {
   for (const ReadOrder& order : kRefused) {
     auto [raw, connection] = Greet();
     Raw reads = Attach();
-    reads.Say(Asked(order) + Asked({table_.address, table_.rkey, 8}));
-    EXPECT_EQ(reads.Hear().type, FrameType::kRefused) << order.address << " " << order.bytes;
+    reads.Send(Asked(order) + Asked({table_.address, table_.rkey, 8}));
+    EXPECT_EQ(reads.Receive().type, FrameType::kRefused) << order.address << " " << order.bytes;
     EXPECT_TRUE(reads.Ended());
   }
   auto [raw, connection] = Greet();
   Raw reads = Attach();
-  reads.Say(Framed(FrameType::kMessage, 0, "not here"));
+  reads.Send(Framed(FrameType::kMessage, 0, "not here"));
   EXPECT_TRUE(reads.Ended());
+  EXPECT_EQ(violating_clients_, static_cast<int>(std::size(kRefused)) + 1) << "each is reported";
   ExpectServes();
 }
 
@@ -318,27 +333,29 @@ TEST_F(HostileTest, MessagesThatBreakTheProtocolEndTheConnectionOnly) {
     SCOPED_TRACE(c.what);
     auto [raw, connection] = Greet();
     connection->SetReceiving(c.receiving);
-    raw.Say(c.words);
+    raw.Send(c.words);
     EXPECT_TRUE(Ended(connection.get()));
     EXPECT_TRUE(raw.Ended());
     EXPECT_FALSE(connection->status().ok());
   }
+  EXPECT_EQ(violating_clients_, static_cast<int>(std::size(kCases))) << "each is reported";
   EXPECT_EQ(messages_, 0);
   ExpectServes();
 }
 
-// Who asks and does not take the answers: what the server keeps for it is bounded, so sooner or later it hears no more.
+// A client that sends requests and does not take the answers: the server keeps a bounded amount for it, and finally
+// stops reading from it.
 TEST_F(HostileTest, WhoDoesNotTakeAnswersCostsABoundedAmountAndNobodyElseAnything) {
   auto [raw, connection] = Greet();
   Raw reads = Attach();
   std::string asked;
   for (int i = 0; i < 1000; ++i) asked += Asked({table_.address, table_.rkey, 1 << 20});
-  // Until the thread has begun to answer, and goes on no more.
+  // Until the thread has begun to answer, and has stopped.
   uint64_t before = 0, now = 0;
   do {
     before = now;
     for (int rounds = 0; rounds < 50; ++rounds) {
-      reads.Say(asked);
+      reads.Send(asked);
       Pump();
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -348,15 +365,15 @@ TEST_F(HostileTest, WhoDoesNotTakeAnswersCostsABoundedAmountAndNobodyElseAnythin
   ExpectServes();
 }
 
-// What it asked for lies in the server's socket when its end comes: nothing of it is fetched for nobody.
+// Its requests are in the server's socket when it disconnects: none of them is fetched any more.
 TEST_F(HostileTest, WhoAsksForMuchAndLeavesIsAnsweredNoMore) {
   auto [raw, connection] = Greet();
   Raw reads = Attach();
   std::string asked;
   for (int i = 0; i < 10'000; ++i) asked += Asked({table_.address, table_.rkey, 1 << 20});
-  size_t said = 0;
-  while (const size_t taken = reads.Say(absl::string_view(asked).substr(said))) said += taken;
-  // Until what its socket takes is on its way, and no more is fetched.
+  size_t sent = 0;
+  while (const size_t taken = reads.Send(absl::string_view(asked).substr(sent))) sent += taken;
+  // Until its socket is full, and no more is fetched.
   uint64_t before = 0, now = 0;
   do {
     before = now;
@@ -375,7 +392,7 @@ TEST_F(HostileTest, WhoAsksForMuchAndLeavesIsAnsweredNoMore) {
   EXPECT_LT(now, uint64_t{64} << 20) << "of 10,000 MiB that were asked for";
 }
 
-// The kernel would take megabytes for each socket, up to tcp_wmem, and the server pays for them.
+// Without a limit the kernel would buffer megabytes for each socket, up to tcp_wmem, at the server's cost.
 TEST_F(HostileTest, TheKernelKeepsLittleForWhoTakesNoAnswers) {
   auto [raw, connection] = Greet();
   Raw reads = Attach(/*room_bytes=*/4096);
@@ -383,7 +400,7 @@ TEST_F(HostileTest, TheKernelKeepsLittleForWhoTakesNoAnswers) {
   ASSERT_GE(server, 0);
   std::string asked;
   for (int i = 0; i < 64; ++i) asked += Asked({table_.address, table_.rkey, 1 << 20});
-  reads.Say(asked);
+  reads.Send(asked);
   // Until it takes no more, or the server has given up a client that takes nothing.
   int most = 0;
   const auto until = std::chrono::steady_clock::now() + kBound;
@@ -404,20 +421,20 @@ TEST_F(HostileTest, AnEndedConnectionReadsNoMore) {
   EXPECT_TRUE(raw.Ended([this] { Pump(); }));
 }
 
-// A server's READ of a client that lives and does not answer: it would wait for ever.
+// A server's READ of a live client that does not answer: without a limit it would wait for ever.
 TEST_F(HostileTest, AClientThatDoesNotAnswerReadsIsGivenUp) {
   auto [raw, connection] = Greet();
   char to[64];
   const Sge piece = {to, sizeof(to)};
   ASSERT_TRUE(connection->PostRead(1, {&piece, 1}, 0, 1));
   connection->Ring();
-  EXPECT_EQ(raw.Hear().type, FrameType::kRead);
+  EXPECT_EQ(raw.Receive().type, FrameType::kRead);
   EXPECT_TRUE(Ended(connection.get()));
   ASSERT_EQ(reads_.size(), 1u);
   EXPECT_EQ(reads_[0], WcStatus::kRetryExceeded);
 }
 
-// A child of the process holds the sockets, too: closing them would end nothing.
+// A child of the process holds the sockets too: closing them would end nothing.
 TEST_F(HostileTest, AChildThatWasForkedKeepsNoConnection) {
   auto client = *client_->Connect(address_, "parent", 10'000);
   auto server = AcceptNext();
@@ -431,7 +448,7 @@ TEST_F(HostileTest, AChildThatWasForkedKeepsNoConnection) {
   EXPECT_TRUE(Ended(client.get()));
   client.reset();
   server.reset();
-  // Expect: nothing is heard of them, though the child's sockets are there.
+  // Expect: they cause no events, although the child's sockets exist.
   for (int i = 0; i < 1000; ++i) Pump();
   while (!client_->Arm()) Pump();
   pollfd waiting = {client_->fd(), POLLIN, 0};
@@ -440,7 +457,7 @@ TEST_F(HostileTest, AChildThatWasForkedKeepsNoConnection) {
   waitpid(child, nullptr, 0);
 }
 
-// Who polls now and then, and does not sleep in between, finds what has come at its next look.
+// A side that polls rarely, and does not sleep in between, finds earlier arrivals at its next poll.
 TEST_F(HostileTest, AnAnswerIsFoundByTheNextPollHoweverLongItWasQuiet) {
   auto client = *client_->Connect(address_, "quiet", 10'000);
   auto server = AcceptNext();
@@ -457,29 +474,29 @@ TEST_F(HostileTest, AnAnswerIsFoundByTheNextPollHoweverLongItWasQuiet) {
   EXPECT_EQ(client_->Poll(absl::MakeSpan(done)), 1u);
 }
 
-// ---- Servers that are none, or hostile.
+// ---- Servers that are no Farlook servers, or hostile.
 
 class HostileServerTest : public HostileTest {
  protected:
   void SetUp() override {
     HostileTest::SetUp();
     address_ = UnusedAddress();
-    listening_ = *ListenAt(*ParseAddress(address_));
+    listening_ = std::move(ListenAt(*ParseAddress(address_))->front());
     connection_ = *client_->Connect(address_, "hello", 10'000);
     server_socket_ = std::make_unique<Raw>(Next());
-    EXPECT_EQ(server_socket_->Hear([this] { Pump(); }).type, FrameType::kHello);
+    EXPECT_EQ(server_socket_->Receive([this] { Pump(); }).type, FrameType::kHello);
   }
   UniqueFd Next() {
     UniqueFd socket;
     EXPECT_TRUE(PumpUntil([&] { return (socket = AcceptFrom(listening_.get(), 3000)).ok(); }));
     return socket;
   }
-  // Plays a server up to the connection.
+  // Acts as a server until the connection is established.
   void Welcome() {
-    server_socket_->Say(Framed(FrameType::kWelcome, Greeting(), std::string(16, 't') + "w"));
+    server_socket_->Send(Framed(FrameType::kWelcome, Greeting(), std::string(16, 't') + "w"));
     reads_socket_ = std::make_unique<Raw>(Next());
-    EXPECT_EQ(reads_socket_->Hear([this] { Pump(); }).type, FrameType::kAttach);
-    reads_socket_->Say(Framed(FrameType::kAttached, Greeting(), ""));
+    EXPECT_EQ(reads_socket_->Receive([this] { Pump(); }).type, FrameType::kAttach);
+    reads_socket_->Send(Framed(FrameType::kAttached, Greeting(), ""));
     EXPECT_TRUE(PumpUntil([&] { return connected_ == 1; }));
   }
 
@@ -490,13 +507,13 @@ class HostileServerTest : public HostileTest {
 };
 
 TEST_F(HostileServerTest, WhatIsNoServerOfOursIsSaid) {
-  server_socket_->Say("-ERR unknown command 'FARLOOK'\r\n");
+  server_socket_->Send("-ERR unknown command 'FARLOOK'\r\n");
   EXPECT_TRUE(Ended(connection_.get()));
   EXPECT_EQ(connection_->status().code(), absl::StatusCode::kFailedPrecondition) << connection_->status();
 }
 
 TEST_F(HostileServerTest, AnAnswerThatIsNoneEndsIt) {
-  server_socket_->Say(Framed(FrameType::kMessage, Greeting(), "m"));
+  server_socket_->Send(Framed(FrameType::kMessage, Greeting(), "m"));
   EXPECT_TRUE(Ended(connection_.get()));
 }
 
@@ -507,8 +524,8 @@ TEST_F(HostileServerTest, MoreDataThanWasAskedForEndsItAndIsNotWritten) {
   const Sge piece = {to, 8};
   ASSERT_TRUE(connection_->PostRead(1, {&piece, 1}, 0, 1));
   connection_->Ring();
-  EXPECT_EQ(reads_socket_->Hear([this] { Pump(); }).type, FrameType::kRead);
-  reads_socket_->Say(Framed(FrameType::kData, 0, "123456789"));
+  EXPECT_EQ(reads_socket_->Receive([this] { Pump(); }).type, FrameType::kRead);
+  reads_socket_->Send(Framed(FrameType::kData, 0, "123456789"));
   EXPECT_TRUE(Ended(connection_.get()));
   EXPECT_EQ(std::string(to, 16), std::string(16, 'u'));
 }
@@ -517,22 +534,22 @@ TEST_F(HostileServerTest, ReadsOfMemoryThatIsNoBufferAreRefused) {
   Welcome();
   auto buffer = *client_->Allocate(4096, /*readable_by_peers=*/true);
   memset(buffer->bytes().data(), 'b', 4096);
-  server_socket_->Say(Asked({buffer->remote().address, buffer->remote().rkey, 16}));
-  EXPECT_EQ(server_socket_->Hear([this] { Pump(); }).payload, std::string(16, 'b'));
-  server_socket_->Say(Asked({4096 - 8, buffer->remote().rkey, 16}));
-  EXPECT_EQ(server_socket_->Hear([this] { Pump(); }).type, FrameType::kRefused);
-  server_socket_->Say(Asked({0, buffer->remote().rkey + 1, 16}));
-  EXPECT_EQ(server_socket_->Hear([this] { Pump(); }).type, FrameType::kRefused);
+  server_socket_->Send(Asked({buffer->remote().address, buffer->remote().rkey, 16}));
+  EXPECT_EQ(server_socket_->Receive([this] { Pump(); }).payload, std::string(16, 'b'));
+  server_socket_->Send(Asked({4096 - 8, buffer->remote().rkey, 16}));
+  EXPECT_EQ(server_socket_->Receive([this] { Pump(); }).type, FrameType::kRefused);
+  server_socket_->Send(Asked({0, buffer->remote().rkey + 1, 16}));
+  EXPECT_EQ(server_socket_->Receive([this] { Pump(); }).type, FrameType::kRefused);
 }
 
-// A server that is killed ends both sockets at once. What it had answered is known all the same.
+// A killed server ends both sockets at once. Its earlier answers are delivered all the same.
 TEST_F(HostileServerTest, AllThatCameBeforeTheEndIsDelivered) {
   Welcome();
   constexpr int kMessages = 60;  // more than Pump() takes at once
   std::string words;
   for (int i = 0; i < kMessages; ++i) words += Framed(FrameType::kMessage, 0, std::string(500, 'm'));
-  ASSERT_EQ(server_socket_->Say(words), words.size());
-  // All of it is with the client's kernel: what a killed process had not got rid of is lost with it.
+  ASSERT_EQ(server_socket_->Send(words), words.size());
+  // Waits until the client's kernel has all of it: unsent bytes of a killed process are lost with it.
   for (int unsent = 1; unsent != 0; std::this_thread::yield())
     ASSERT_EQ(ioctl(server_socket_->fd(), SIOCOUTQ, &unsent), 0);
   server_socket_->Close();
@@ -541,18 +558,18 @@ TEST_F(HostileServerTest, AllThatCameBeforeTheEndIsDelivered) {
   EXPECT_EQ(messages_, kMessages);
 }
 
-// The answer was begun, more of it than the socket takes waits, and the buffer goes.
+// The answer was begun, more of it waits than the socket takes, and the buffer is freed.
 TEST_F(HostileServerTest, ABufferThatGoesWhileItIsReadIsReadNoMore) {
   Welcome();
   auto buffer = *client_->Allocate(16 << 20, /*readable_by_peers=*/true);
   std::string asked;
   for (int i = 0; i < 16; ++i) asked += Asked({0, buffer->remote().rkey, 1 << 20});
-  server_socket_->Say(asked);
+  server_socket_->Send(asked);
   for (int i = 0; i < 50; ++i) Pump();
-  buffer.reset();  // Expect: no access to memory that is gone
+  buffer.reset();  // Expect: no access to freed memory
   Frame frame;
   do {
-    frame = server_socket_->Hear([this] { Pump(); });
+    frame = server_socket_->Receive([this] { Pump(); });
   } while (frame.type == FrameType::kData);
   EXPECT_EQ(frame.type, FrameType::kRefused);
 }

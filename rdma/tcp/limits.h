@@ -1,4 +1,4 @@
-// Every limit and every time of the TCP backend.
+// All limits and times of the TCP backend.
 #ifndef FARLOOK_RDMA_TCP_LIMITS_H_
 #define FARLOOK_RDMA_TCP_LIMITS_H_
 
@@ -11,29 +11,29 @@ namespace farlook::rdma::tcp {
 
 // ---- Messages.
 
-// Messages that a side may send and the other has not taken yet. A receiver that does not take them keeps them.
+// Messages that a side may send before the other has taken them. A receiver that does not take them stores them.
 inline constexpr uint64_t kWindow = 64;
-// So many taken ones are told of without a message to tell it with.
-inline constexpr uint64_t kTellTaken = kWindow / 4;
+// After this many taken messages the peer is notified, even if there is no message to send.
+inline constexpr uint64_t kReportConsumed = kWindow / 4;
 
 // ---- READs.
 
 inline constexpr uint32_t kSendDepth = 256;  // posted and not completed
 inline constexpr uint64_t kMaxReadBytes = uint64_t{1} << 20;
-// What a READ fetched comes in frames of at most this many bytes: of one that is cut by the end of what was received,
-// the beginning is copied once more.
+// Fetched bytes are sent in frames of at most this many. If the end of a received block cuts a frame, its beginning is
+// copied once more.
 inline constexpr size_t kChunkBytes = size_t{16} << 10;
-// Whoever answers READs goes on when less than this waits to be sent, so that a peer which asks and does not take the
+// An answer to a READ continues only while less than this waits to be sent, so that a peer that does not take its
 // answers costs no more.
 inline constexpr size_t kMaxUnsentBytes = size_t{256} << 10;
-// Of one socket, beyond what the peer's kernel has room for: the kernel takes no more of what is to be sent.
+// Limit of unsent bytes in one socket, beyond the room in the peer's kernel.
 inline constexpr size_t kMaxWaitingInKernelBytes = size_t{128} << 10;
 
 // ---- Receiving.
 
 inline constexpr size_t kReceiveBytes = size_t{64} << 10;  // of one call of recv()
 inline constexpr size_t kArenaBytes = size_t{512} << 10;   // of one Poll
-// Poll() asks the kernel once in so many calls, where nothing came for kQuietPolls of them.
+// Poll() checks the sockets once in kPollsPerQuietCheck calls, after kQuietPolls calls without an arrival.
 inline constexpr uint32_t kPollsPerQuietCheck = 16;
 inline constexpr uint32_t kQuietPolls = 256;
 inline constexpr int kEventsPerCheck = 64;
@@ -41,16 +41,20 @@ inline constexpr int kEventsPerCheck = 64;
 // ---- Handshakes.
 
 inline constexpr int kBacklog = 1024;
-// Sockets that did not say yet what they are: so many, each for so long; then the oldest makes room.
+// Limits of sockets that have not introduced themselves yet: their number, and the time of each. At the limit the
+// oldest is closed.
 inline constexpr size_t kMaxStrangers = 256;
 inline constexpr int64_t kStrangerMs = 2000;
-inline constexpr int64_t kStrangerPatienceMs = 100;  // before that nobody makes room: more wait in the kernel
-// Clients that the listener's user has not looked at. More wait in the kernel.
+inline constexpr int64_t kStrangerPatienceMs = 100;  // no socket is closed earlier to make room: others wait
+// Clients that the listener's user has not taken yet. More wait in the kernel.
 inline constexpr size_t kMaxRequests = 256;
-// Without descriptors or memory for a socket, accepting pauses.
+// Pause of accepting without descriptors or memory for a socket.
 inline constexpr int64_t kAcceptPauseMs = 100;
 
-// Times are looked at so often.
+// A client dials the next address of a name if this one has not answered within this time.
+inline constexpr int64_t kStaggerMs = 50;
+
+// Interval at which timeouts are checked.
 inline constexpr int64_t kTickMs = 50;
 
 }  // namespace farlook::rdma::tcp

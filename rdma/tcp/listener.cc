@@ -55,17 +55,21 @@ class TcpRequest final : public ConnectionRequest {
 
 absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Create(const Address& address,
                                                                  const TransportOptions& options) {
-  absl::StatusOr<UniqueFd> listening = ListenAt(address);
+  absl::StatusOr<std::vector<UniqueFd>> listening = ListenAt(address);
   if (!listening.ok()) return listening.status();
+  std::vector<std::string> bound;
+  for (const UniqueFd& socket : *listening) bound.push_back(ThisSideOf(socket.get()));
   absl::StatusOr<std::unique_ptr<ReadServer>> server = ReadServer::Start(*std::move(listening), options.liveness_ms);
   if (!server.ok()) return server.status();
-  return std::unique_ptr<TcpListener>(new TcpListener(FormatAddress(address), options, *std::move(server)));
+  return std::unique_ptr<TcpListener>(
+      new TcpListener(FormatAddress(address), std::move(bound), options, *std::move(server)));
 }
 
-TcpListener::TcpListener(std::string address, const TransportOptions& options, std::unique_ptr<ReadServer> server)
-    : address_(std::move(address)), options_(options), server_(std::move(server)) {}
+TcpListener::TcpListener(std::string address, std::vector<std::string> bound, const TransportOptions& options,
+                         std::unique_ptr<ReadServer> server)
+    : address_(std::move(address)), bound_(std::move(bound)), options_(options), server_(std::move(server)) {}
 
-// Nobody does atomics here, so memory for them can only be read.
+// TCP has no atomics, so memory for them can only be read.
 absl::StatusOr<RemoteRange> TcpListener::Offer(const SharedRange& range, Access /*access*/) {
   return server_->Offer(range);
 }

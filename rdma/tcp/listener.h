@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "rdma/address.h"
@@ -18,6 +19,7 @@ class TcpListener final : public Listener {
 
   // Listener:
   std::string address() const override { return address_; }
+  std::vector<std::string> bound() const override { return bound_; }
   absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access) override;
   absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint() override;
   std::unique_ptr<ConnectionRequest> Next() override;
@@ -25,9 +27,11 @@ class TcpListener final : public Listener {
   ReadsServed reads_served() const override { return server_->served(); }
 
  private:
-  TcpListener(std::string address, const TransportOptions& options, std::unique_ptr<ReadServer> server);
+  TcpListener(std::string address, std::vector<std::string> bound, const TransportOptions& options,
+              std::unique_ptr<ReadServer> server);
 
   const std::string address_;
+  const std::vector<std::string> bound_;
   const TransportOptions options_;
   const std::unique_ptr<ReadServer> server_;
 };

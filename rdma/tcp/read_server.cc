@@ -18,6 +18,7 @@
 #include "rdma/clock.h"
 #include "rdma/tcp/limits.h"
 #include "rdma/tcp/socket.h"
+#include "rdma/violations.h"
 
 namespace farlook::rdma::tcp {
 namespace {
@@ -33,7 +34,7 @@ void Remove(std::vector<T*>& from, T* what) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ReadServer>> ReadServer::Start(UniqueFd listening, int64_t liveness_ms) {
+absl::StatusOr<std::unique_ptr<ReadServer>> ReadServer::Start(std::vector<UniqueFd> listening, int64_t liveness_ms) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   const int error = errno;
   std::unique_ptr<ReadServer> server(new ReadServer(std::move(listening), std::move(epoll), liveness_ms));
@@ -41,13 +42,10 @@ absl::StatusOr<std::unique_ptr<ReadServer>> ReadServer::Start(UniqueFd listening
     return absl::ResourceExhaustedError(absl::StrCat("cannot make descriptors for a listener: ", strerror(error),
                                                      " (see ulimit -n for the limit of open files)"));
   }
-  // By their pointers the thread knows of what an event is: of a peer, of the listening socket, or of wake_.
-  epoll_event of_listening = {};
-  of_listening.events = EPOLLIN;
-  of_listening.data.ptr = server.get();
+  // The pointer shows the thread the source of an event: a peer, the listening sockets, or wake_.
   epoll_event of_wake = {};
   of_wake.events = EPOLLIN;
-  if (epoll_ctl(server->epoll_.get(), EPOLL_CTL_ADD, server->listening_.get(), &of_listening) != 0 ||
+  if (!server->WatchListening(EPOLL_CTL_ADD, EPOLLIN) ||
       epoll_ctl(server->epoll_.get(), EPOLL_CTL_ADD, server->wake_.fd(), &of_wake) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot wait at a listener: ", strerror(errno)));
   }
@@ -67,7 +65,7 @@ absl::StatusOr<std::unique_ptr<ReadServer>> ReadServer::Start(UniqueFd listening
   return server;
 }
 
-ReadServer::ReadServer(UniqueFd listening, UniqueFd epoll, int64_t liveness_ms)
+ReadServer::ReadServer(std::vector<UniqueFd> listening, UniqueFd epoll, int64_t liveness_ms)
     : listening_(std::move(listening)),
       epoll_(std::move(epoll)),
       liveness_ms_(liveness_ms),
@@ -155,7 +153,7 @@ void ReadServer::Run() {
     const bool ticks = impatient_ > 0 || accept_again_ns_ != 0;
     const int count = epoll_wait(epoll_.get(), events, kEventsPerCheck,
                                  !again_.empty() ? 0 : (ticks ? static_cast<int>(kTickMs) : -1));
-    // Those that wait for nothing first, so that events cannot hold them up.
+    // Peers that wait for nothing first, so that events cannot delay them.
     std::vector<Peer*> turns;
     turns.swap(again_);
     for (Peer* peer : turns) peer->waits_again = false;
@@ -178,7 +176,8 @@ void ReadServer::Run() {
   }
 }
 
-// Nobody is accepted while there is no place, or was none just now: the kernel would say for ever that somebody waits.
+// Stops accepting while there is no place, or was none just now: otherwise epoll would report the listening sockets
+// continuously.
 void ReadServer::SetAccepting() {
   if (accept_again_ns_ != 0 && NowNs() >= accept_again_ns_) accept_again_ns_ = 0;
   bool wanted = accept_again_ns_ == 0;
@@ -188,19 +187,25 @@ void ReadServer::SetAccepting() {
   }
   if (wanted == accepting_) return;
   accepting_ = wanted;
-  epoll_event event = {};
-  if (wanted) event.events = EPOLLIN;
-  event.data.ptr = this;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening_.get(), &event);
+  WatchListening(EPOLL_CTL_MOD, wanted ? uint32_t{EPOLLIN} : 0);
 }
 
-// Peers are in the order in which they came.
+bool ReadServer::WatchListening(int operation, uint32_t wanted) {
+  epoll_event event = {};
+  event.events = wanted;
+  event.data.ptr = this;
+  return std::all_of(listening_.begin(), listening_.end(), [&](const UniqueFd& listening) {
+    return epoll_ctl(epoll_.get(), operation, listening.get(), &event) == 0;
+  });
+}
+
+// Peers are in order of arrival.
 ReadServer::Peer* ReadServer::OldestStranger() {
   const auto oldest = std::find_if(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->until_ns != 0; });
   return oldest == peers_.end() ? nullptr : oldest->get();
 }
 
-// The one that has waited for longest goes, but for one that had no time yet.
+// Closes the oldest stranger, unless it has not had its minimum time yet.
 void ReadServer::MakeRoom() {
   Peer* const oldest = OldestStranger();
   const int64_t now_ns = NowNs();
@@ -212,10 +217,14 @@ void ReadServer::MakeRoom() {
 }
 
 void ReadServer::Accept() {
+  for (const UniqueFd& listening : listening_) AcceptFrom(listening.get());
+}
+
+void ReadServer::AcceptFrom(int listening) {
   for (int i = 0; accepting_ && i < kEventsPerCheck; ++i) {
     if (impatient_ >= kMaxStrangers) MakeRoom();
     if (accept_again_ns_ != 0) return;
-    UniqueFd socket = AcceptFrom(listening_.get(), liveness_ms_);
+    UniqueFd socket = tcp::AcceptFrom(listening, liveness_ms_);
     if (!socket.ok()) {
       if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) MakeRoom();  // of descriptors, above all
       return;
@@ -235,11 +244,11 @@ void ReadServer::OnEvent(Peer* peer) {
 bool ReadServer::Step(Peer* peer) {
   if (peer->grant != nullptr && peer->grant->over.load(std::memory_order_acquire)) return false;
   peer->channel.Flush();
-  // What it asked for before its end may be as much as its socket held, and is for nobody.
-  if (peer->channel.deaf()) return false;
-  if (peer->channel.unsent().size() >= kMaxUnsentBytes) return true;  // who does not take answers gets no more
+  // Its requests before the end may fill its socket, and need no answers.
+  if (peer->channel.stopped()) return false;
+  if (peer->channel.unsent().size() >= kMaxUnsentBytes) return true;  // a peer that does not take answers gets no more
   const absl::string_view came = peer->channel.Receive(reinterpret_cast<char*>(room_.get()), /*more=*/true);
-  if (peer->refused) {  // what it still says is not heard
+  if (peer->refused) {  // further frames are ignored
     if (peer->channel.unsent().empty()) shutdown(peer->channel.fd(), SHUT_WR);
     return !peer->channel.ended();
   }
@@ -251,7 +260,7 @@ bool ReadServer::Greet(Peer* peer, absl::string_view came) {
   Frame frame;
   switch (NextFrame(&came, &frame)) {
     case Parsed::kInvalid:
-      return false;
+      return HangUp(peer, "not this protocol");
     case Parsed::kPartial:
       peer->channel.GiveBack(came);
       return true;
@@ -259,9 +268,10 @@ bool ReadServer::Greet(Peer* peer, absl::string_view came) {
       break;
   }
   if (const absl::Status status = CheckGreeting(frame); !status.ok()) {
+    HangUp(peer, status.message());
     return Refuse(peer, FrameType::kReject, status.message());
   }
-  if (!came.empty()) return false;  // nothing more is to be said before there is an answer
+  if (!came.empty()) return HangUp(peer, "more than a greeting before there was an answer");
   if (frame.type == FrameType::kHello) {
     absl::MutexLock lock(&mutex_);
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer->channel.fd(), nullptr);
@@ -269,9 +279,9 @@ bool ReadServer::Greet(Peer* peer, absl::string_view came) {
     called_.Wake();
     return false;
   }
-  if (frame.type != FrameType::kAttach) return false;
+  if (frame.type != FrameType::kAttach) return HangUp(peer, "its first frame is no greeting");
   peer->grant = Redeem(frame.payload);
-  if (peer->grant == nullptr) return false;
+  if (peer->grant == nullptr) return HangUp(peer, "a ticket that is not good");
   peer->until_ns = 0;
   --impatient_;
   AppendFrame(FrameType::kAttached, Greeting(), "", "", &peer->channel.unsent());
@@ -286,7 +296,9 @@ bool ReadServer::Serve(Peer* peer, absl::string_view came) {
     Frame frame;
     const Parsed parsed = NextFrame(&came, &frame);
     if (parsed == Parsed::kPartial) break;
-    if (parsed == Parsed::kInvalid || frame.type != FrameType::kRead) return false;
+    if (parsed == Parsed::kInvalid || frame.type != FrameType::kRead) {
+      return HangUp(peer, "what it asks is no READ");
+    }
     refused = !Begin(peer, ReadOrderOf(frame));
   }
   if (refused) return Refuse(peer, FrameType::kRefused, "");
@@ -295,20 +307,29 @@ bool ReadServer::Serve(Peer* peer, absl::string_view came) {
   return true;
 }
 
-// False: it is not allowed.
+// Returns false if the READ is not allowed.
 bool ReadServer::Begin(Peer* peer, const ReadOrder& order) {
   const ReadGrant& grant = *peer->grant;
-  if (grant.withheld.load(std::memory_order_acquire) || grant.over.load(std::memory_order_acquire)) return false;
+  if (grant.over.load(std::memory_order_acquire)) return false;
+  if (grant.withheld.load(std::memory_order_acquire)) return HangUp(peer, "a READ before it was granted any");
   const auto range = std::find_if(grant.ranges.begin(), grant.ranges.end(),
                                   [&order](const ReadGrant::Range& other) { return other.rkey == order.rkey; });
-  if (range == grant.ranges.end() || !LiesWithin(order, range->bytes)) return false;
+  if (range == grant.ranges.end() || !LiesWithin(order, range->bytes)) {
+    return HangUp(peer, "a READ of memory that it was not granted");
+  }
   peer->answer = {range->base + order.address, order.bytes};
   reads_.fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(order.bytes, std::memory_order_relaxed);
   return true;
 }
 
-// Says so, and gives the peer time to hear it: closing at once might take the news back.
+// Reports a peer that breaks the protocol. Returns false, like the functions that have it closed.
+bool ReadServer::HangUp(Peer* peer, absl::string_view how) {
+  NoteViolation(peer->grant == nullptr ? Violator::kStranger : Violator::kClient, PeerOf(peer->channel.fd()), how);
+  return false;
+}
+
+// Sends the refusal, and gives the peer time to receive it: closing at once might discard it.
 bool ReadServer::Refuse(Peer* peer, FrameType type, absl::string_view reason) {
   const uint64_t argument = type == FrameType::kReject ? Greeting() : 0;
   AppendFrame(type, argument, reason.substr(0, kMaxRejectBytes), "", &peer->channel.unsent());
@@ -332,7 +353,7 @@ std::shared_ptr<ReadGrant> ReadServer::Redeem(absl::string_view text) {
   return grant;
 }
 
-// Waits for what the peer can go on with.
+// Waits for the events with which the peer can continue.
 bool ReadServer::Watch(Peer* peer) {
   const size_t unsent = peer->channel.unsent().size();
   const uint32_t wanted = (unsent < kMaxUnsentBytes ? EPOLLIN : 0u) | (unsent > 0 ? EPOLLOUT : 0u);

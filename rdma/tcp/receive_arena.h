@@ -1,4 +1,4 @@
-// Where what the sockets of an endpoint bring in one Poll() lies until the next one.
+// Bytes that the sockets of an endpoint delivered in one Poll(), valid until the next one.
 #ifndef FARLOOK_RDMA_TCP_RECEIVE_ARENA_H_
 #define FARLOOK_RDMA_TCP_RECEIVE_ARENA_H_
 
@@ -16,11 +16,11 @@ class ReceiveArena {
  public:
   ReceiveArena() : words_(new (std::nothrow) uint64_t[kArenaBytes / sizeof(uint64_t)]) {}
 
-  // False: there was no memory for it, and it is of no use.
+  // Returns false if there was no memory for it; then it must not be used.
   bool ok() const { return words_ != nullptr; }
 
-  // Room for what Channel::Receive() may need, 8-byte aligned; null when there is none until Reset(). Take() keeps what
-  // was used.
+  // Returns room for Channel::Receive(), 8-byte aligned; null if the arena is full until Reset(). Take() keeps the used
+  // part.
   char* Room() const { return full() ? nullptr : reinterpret_cast<char*>(words_.get()) + used_; }
   bool full() const { return used_ + Channel::kRoomBytes > kArenaBytes; }
   void Take(size_t bytes) { used_ += (bytes + 7) & ~size_t{7}; }

@@ -1,15 +1,20 @@
 #include "rdma/tcp/socket.h"
 
+#include <arpa/inet.h>
+#include <dirent.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "rdma/host/resolver.h"
 #include "rdma/tcp/limits.h"
 
 namespace farlook::rdma::tcp {
@@ -19,9 +24,9 @@ constexpr char kUnknown[] = "?";
 
 void Set(int socket, int level, int option, int value) { setsockopt(socket, level, option, &value, sizeof(value)); }
 
-// What the kernel takes before it can send it is bounded: else it would take megabytes for a peer that does not listen,
-// and this process pays for them. What is sent is acknowledged within `liveness_ms`, or the kernel ends the connection;
-// where nothing is sent it asks the other host, whose kernel answers. It counts in seconds.
+// Bounds the bytes that the kernel buffers before it can send them: otherwise it would buffer megabytes for a peer that
+// does not receive, at this process' cost. Sent bytes must be acknowledged within `liveness_ms`, or the kernel ends the
+// connection. If nothing is sent, it probes the other host, whose kernel answers. It counts in seconds.
 void Prepare(int socket, int64_t liveness_ms) {
   Set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   Set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(kMaxWaitingInKernelBytes));
@@ -32,22 +37,61 @@ void Prepare(int socket, int64_t liveness_ms) {
   Set(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::max(ms / 3000, 1));
 }
 
-absl::StatusOr<UniqueFd> Open(const SocketAddress& address) {
+// `*error`: errno if the kernel does not support such addresses; otherwise 0.
+absl::StatusOr<UniqueFd> Open(const SocketAddress& address, int* error) {
   UniqueFd socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (socket.ok()) return socket;
+  *error = !socket.ok() && errno == EAFNOSUPPORT ? errno : 0;
+  if (socket.ok() || *error != 0) return socket;
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot make a socket: ", strerror(errno), " (see ulimit -n for the limit of open files)"));
 }
 
-absl::Status CannotListen(const Address& address, int error) {
-  const std::string shown = FormatAddress(address);
+int PortOf(const SocketAddress& address) {
+  return ntohs(address.storage.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_port
+                                                     : reinterpret_cast<const sockaddr_in*>(address.get())->sin_port);
+}
+
+// Returns true if a socket of this process listens at that port.
+bool ThisProcessListensAt(int port) {
+  DIR* const descriptors = opendir("/proc/self/fd");
+  if (descriptors == nullptr) return false;
+  bool found = false;
+  while (const dirent* const entry = found ? nullptr : readdir(descriptors)) {
+    const int socket = atoi(entry->d_name);
+    int listens = 0;
+    socklen_t bytes = sizeof(listens);
+    if (getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) != 0 || listens == 0) continue;
+    SocketAddress local;
+    bytes = sizeof(local.storage);
+    if (getsockname(socket, local.get(), &bytes) != 0) continue;
+    const int family = local.storage.ss_family;
+    found = (family == AF_INET || family == AF_INET6) && PortOf(local) == port;
+  }
+  closedir(descriptors);
+  return found;
+}
+
+// Returns errno, or 0.
+int Bind(int socket, const SocketAddress& local) {
+  Set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // connections of an earlier server may linger
+  return bind(socket, local.get(), local.bytes()) == 0 && listen(socket, kBacklog) == 0 ? 0 : errno;
+}
+
+absl::Status CannotListen(const Address& address, const SocketAddress& local, int error) {
+  std::string shown = FormatAddress(address);
+  const std::string numeric = ToText(local.get());
+  if (!absl::StrContains(shown, numeric)) absl::StrAppend(&shown, " (", numeric, ")");
   switch (error) {
     case EADDRINUSE:
-      return absl::AlreadyExistsError(absl::StrCat(shown, " is in use by another process; choose another port"));
+      return absl::AlreadyExistsError(absl::StrCat(
+          shown, " is in use by ",
+          ThisProcessListensAt(address.port) ? "this process, at another of its addresses" : "another process",
+          "; choose another port"));
     case EACCES:
       return absl::PermissionDeniedError(
           absl::StrCat("no permission to listen at ", shown, ": choose a port above 1023"));
     case EADDRNOTAVAIL:
+    case EAFNOSUPPORT:
       return absl::UnavailableError(
           absl::StrCat(shown, " is no address of this host; ip addr shows those, and 0.0.0.0 stands for all"));
     default:
@@ -55,10 +99,11 @@ absl::Status CannotListen(const Address& address, int error) {
   }
 }
 
-absl::Status CannotReach(absl::string_view shown, int error) {
-  return absl::UnavailableError(
-      absl::StrCat("nobody answers at ", shown, ": ", strerror(error),
-                   error == ECONNREFUSED ? "; is kv_server running there, and listening at a tcp:// address?" : ""));
+// Ends a connection by a reset: closing would leave the port in TIME_WAIT for a minute.
+void Reset(int socket) {
+  sockaddr nothing = {};
+  nothing.sa_family = AF_UNSPEC;
+  connect(socket, &nothing, sizeof(nothing));
 }
 
 std::string Named(int (*name)(int, sockaddr*, socklen_t*), int socket) {
@@ -70,16 +115,26 @@ std::string Named(int (*name)(int, sockaddr*, socklen_t*), int socket) {
 
 }  // namespace
 
-absl::StatusOr<UniqueFd> ListenAt(const Address& address) {
-  absl::StatusOr<SocketAddress> local = Resolve(address);
-  if (!local.ok()) return local.status();
-  absl::StatusOr<UniqueFd> socket = Open(*local);
-  if (!socket.ok()) return socket.status();
-  Set(socket->get(), SOL_SOCKET, SO_REUSEADDR, 1);  // connections of a server before may linger
-  if (bind(socket->get(), local->get(), local->bytes()) != 0 || listen(socket->get(), kBacklog) != 0) {
-    return CannotListen(address, errno);
+absl::StatusOr<std::vector<UniqueFd>> ListenAt(const Address& address) {
+  absl::StatusOr<SocketAddresses> all = ResolveWithin(address, kResolveForListeningMs);
+  if (!all.ok()) return all.status();
+  std::vector<UniqueFd> sockets;
+  for (const SocketAddress& local : *all) {
+    int error = 0;
+    absl::StatusOr<UniqueFd> socket = Open(local, &error);
+    if (!socket.ok()) return socket.status();
+    if (error == 0) error = Bind(socket->get(), local);
+    if (error == 0) {
+      sockets.push_back(*std::move(socket));
+      continue;
+    }
+    // A host without IPv6 has no ::1, although /etc/hosts may list it for localhost.
+    const bool is_elsewhere = error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+    if (is_elsewhere && (!sockets.empty() || &local != &all->back())) continue;
+    sockets.clear();  // so that they are not mistaken for those of another address of this process
+    return CannotListen(address, local, error);
   }
-  return socket;
+  return sockets;
 }
 
 UniqueFd AcceptFrom(int listening, int64_t liveness_ms) {
@@ -88,23 +143,42 @@ UniqueFd AcceptFrom(int listening, int64_t liveness_ms) {
   return socket;
 }
 
-absl::StatusOr<UniqueFd> Dial(const SocketAddress& to, absl::string_view shown, int64_t liveness_ms) {
-  absl::StatusOr<UniqueFd> socket = Open(to);
-  if (!socket.ok()) return socket.status();
+absl::StatusOr<UniqueFd> Dial(const SocketAddress& to, int64_t liveness_ms, int* error) {
+  absl::StatusOr<UniqueFd> socket = Open(to, error);
+  if (!socket.ok() || *error != 0) return socket;
+  // The kernel may assign this side the port that a server of this host is about to listen at.
+  Set(socket->get(), SOL_SOCKET, SO_REUSEADDR, 1);
   Prepare(socket->get(), liveness_ms);
-  if (connect(socket->get(), to.get(), to.bytes()) != 0 && errno != EINPROGRESS) return CannotReach(shown, errno);
+  if (connect(socket->get(), to.get(), to.bytes()) != 0 && errno != EINPROGRESS) *error = errno;
   return socket;
 }
 
-absl::StatusOr<bool> Dialed(int socket, absl::string_view shown) {
-  int error = 0;
-  socklen_t bytes = sizeof(error);
-  if (getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
-  if (error != 0) return CannotReach(shown, error);
-  // The kernel may have chosen the very port for this side that nobody listens at, and connected it to itself.
+Dialed LookAtDialed(int socket) {
+  Dialed dialed;
+  socklen_t bytes = sizeof(dialed.error);
+  if (getsockopt(socket, SOL_SOCKET, SO_ERROR, &dialed.error, &bytes) != 0) dialed.error = errno;
+  if (dialed.error != 0) return dialed;
   const std::string peer = PeerOf(socket);
-  if (peer == ThisSideOf(socket)) return CannotReach(shown, ECONNREFUSED);
-  return peer != kUnknown;
+  if (peer == kUnknown) return dialed;
+  // The kernel may have assigned this side the very port that it connects to, and so connected the socket to itself.
+  if (peer == ThisSideOf(socket)) {
+    Reset(socket);
+    dialed.error = ECONNREFUSED;
+  } else {
+    dialed.connected = true;
+  }
+  return dialed;
+}
+
+absl::Status CannotReach(absl::string_view shown, absl::string_view why, bool refused) {
+  return absl::UnavailableError(
+      absl::StrCat("no answer from ", shown, ": ", why,
+                   refused ? "; is kv_server running there, and listening at a tcp:// address?" : ""));
+}
+
+absl::Status NoAnswerInTime(absl::string_view shown, absl::string_view why) {
+  const char* const begin = why.empty() ? "" : " (";
+  return absl::UnavailableError(absl::StrCat("no answer of ", shown, " in time", begin, why, why.empty() ? "" : ")"));
 }
 
 bool IsOfThisHost(int socket) {

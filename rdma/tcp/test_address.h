@@ -1,4 +1,4 @@
-// For tests: where nobody listens.
+// For tests: returns whether no socket listens at the port.
 #ifndef FARLOOK_RDMA_TCP_TEST_ADDRESS_H_
 #define FARLOOK_RDMA_TCP_TEST_ADDRESS_H_
 
@@ -20,7 +20,7 @@ namespace farlook::rdma::tcp {
 
 inline bool IsUnused(uint16_t port) {
   const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (probe < 0) {  // else no port would ever look unused
+  if (probe < 0) {  // otherwise no port would ever look unused
     std::perror("a test cannot look for an unused port: socket");
     std::abort();
   }
@@ -33,8 +33,8 @@ inline bool IsUnused(uint16_t port) {
   return unused;
 }
 
-// Another one at each call, on this host. Tests that run beside this one take theirs too, so the first one is random
-// and those that are taken are passed over; all are below the ports that the kernel hands out.
+// Returns another address of this host at each call. Tests that run at the same time take theirs too. So the first one
+// is random, and used ones are skipped. All are below the ports that the kernel assigns.
 inline std::string UnusedAddress() {
   constexpr unsigned kFirstPort = 20'000, kPorts = 12'000;
   static const unsigned start = std::random_device()();

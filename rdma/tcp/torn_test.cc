@@ -1,5 +1,5 @@
-// Sockets that are cut after any number of bytes, or give them one by one: what came whole is delivered, nothing else
-// is, and both sides learn of the end.
+// Sockets that are cut after any number of bytes, or deliver them one by one: whole frames are delivered, nothing else
+// is, and both sides notice the end.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include "gtest/gtest.h"
 #include "rdma/address.h"
 #include "rdma/host/ip_address.h"
+#include "rdma/host/resolver.h"
 #include "rdma/host/unique_fd.h"
 #include "rdma/shared_memory.h"
 #include "rdma/tcp/endpoint.h"
@@ -35,24 +36,24 @@ namespace {
 
 constexpr auto kBound = std::chrono::seconds(20);
 
-// Where a connection is cut.
+// The place at which a connection is cut.
 struct Cut {
-  size_t socket = SIZE_MAX;  // 0: that of messages, 1: that of READs; none
-  bool to_server = false;    // which direction's bytes count
+  size_t socket = SIZE_MAX;  // 0: that of messages, 1: that of READs; otherwise none
+  bool to_server = false;    // the direction whose bytes count
   size_t after = 0;
-  bool reset = false;  // the sockets end with RST, what was not read is lost; else with FIN
+  bool reset = false;  // the sockets end with RST, and unread bytes are lost; otherwise with FIN
 };
 
-// Stands between clients and a server, and forwards what they say.
+// A proxy between clients and a server that forwards their bytes.
 class Between {
  public:
   explicit Between(const std::string& server)
-      : to_(*Resolve(*ParseAddress(server))),
+      : to_(ResolveWithin(*ParseAddress(server), 0)->front()),
         address_(UnusedAddress()),
-        listening_(*ListenAt(*ParseAddress(address_))) {}
+        listening_(std::move(ListenAt(*ParseAddress(address_))->front())) {}
 
   const std::string& address() const { return address_; }
-  // Of the sockets that come from now on.
+  // Applies to sockets that connect from now on.
   void Begin(const Cut& cut, size_t at_once) {
     pairs_.clear();
     cut_ = cut;
@@ -92,7 +93,7 @@ class Between {
     }
     if (came > 0) {
       left -= left == SIZE_MAX ? 0 : static_cast<size_t>(came);
-      // Little is under way, so there is room. The other side may be gone already.
+      // Little is under way, so there is room. The other side may be closed already.
       send(pair.ends[1 - from].get(), bytes, static_cast<size_t>(came), MSG_NOSIGNAL);
       if (left > 0) return;
     }
@@ -136,8 +137,8 @@ class TornTest : public testing::Test {
   // One side of a conversation.
   struct Side {
     std::unique_ptr<Connection> connection;
-    std::vector<std::string> heard;
-    std::vector<uint64_t> read;  // what was asked for first, of the READs that succeeded
+    std::vector<std::string> received;
+    std::vector<uint64_t> read;  // wr_ids of the READs that succeeded
     bool ended = false;
   };
   struct Read {
@@ -146,11 +147,11 @@ class TornTest : public testing::Test {
     char to[64] = {};
   };
 
-  // Messages of all kinds of lengths, the same ones from both sides.
-  static std::vector<std::string> Said() { return {"m", "message2", std::string(30, '3')}; }
+  // Messages of various lengths, the same from both sides.
+  static std::vector<std::string> Messages() { return {"m", "message2", std::string(30, '3')}; }
 
   void Speak(Side& side, std::vector<Read>& reads, uint32_t rkey) {
-    for (const std::string& message : Said()) EXPECT_TRUE(side.connection->PostSend(message, ""));
+    for (const std::string& message : Messages()) EXPECT_TRUE(side.connection->PostSend(message, ""));
     for (size_t i = 0; i < reads.size(); ++i) {
       const Sge piece = {reads[i].to, reads[i].bytes};
       EXPECT_TRUE(side.connection->PostRead(i, {&piece, 1}, reads[i].address, rkey));
@@ -162,8 +163,9 @@ class TornTest : public testing::Test {
     Completion done[16];
     const size_t count = endpoint->Poll(absl::MakeSpan(done));
     for (size_t i = 0; i < count; ++i) {
-      if (done[i].connection != side.connection.get()) continue;  // of a conversation before
-      if (done[i].opcode == Opcode::kReceive) side.heard.emplace_back(done[i].message.data(), done[i].message.size());
+      if (done[i].connection != side.connection.get()) continue;  // of an earlier conversation
+      if (done[i].opcode == Opcode::kReceive)
+        side.received.emplace_back(done[i].message.data(), done[i].message.size());
       if (done[i].opcode == Opcode::kDisconnected) side.ended = true;
       if (done[i].opcode == Opcode::kConnected) Speak(client_side_, client_reads_, table_.rkey);
       if (done[i].opcode != Opcode::kRead || done[i].status != WcStatus::kSuccess) continue;
@@ -176,7 +178,7 @@ class TornTest : public testing::Test {
   void Pump() {
     between_->Pump();
     if (std::unique_ptr<ConnectionRequest> request = listener_->Next(); request != nullptr) {
-      // Else of a conversation that was cut before its server came to it.
+      // Otherwise it belongs to a conversation that was cut before its server accepted it.
       if (request->hello().substr(0, hello_.size()) == hello_) {
         auto accepted = request->Accept(server_.get(), "welcome", {&table_.rkey, 1});
         if (accepted.ok()) {
@@ -189,16 +191,16 @@ class TornTest : public testing::Test {
     Take(server_.get(), server_side_, server_reads_, buffer_->bytes().data() - buffer_->remote().address);
   }
 
-  static bool HeardAll(const Side& side) { return side.heard == Said() && side.read.size() == 2; }
+  static bool ReceivedAll(const Side& side) { return side.received == Messages() && side.read.size() == 2; }
   static void ExpectWhole(const Side& side) {
-    const std::vector<std::string> said = Said();
-    ASSERT_LE(side.heard.size(), said.size());
-    EXPECT_TRUE(std::equal(side.heard.begin(), side.heard.end(), said.begin()));
+    const std::vector<std::string> messages = Messages();
+    ASSERT_LE(side.received.size(), messages.size());
+    EXPECT_TRUE(std::equal(side.received.begin(), side.received.end(), messages.begin()));
     ASSERT_LE(side.read.size(), 2u);
     for (size_t i = 0; i < side.read.size(); ++i) EXPECT_EQ(side.read[i], i);
   }
 
-  // Says all there is to say. Returns whether it was cut.
+  // Runs a whole conversation. Returns whether it was cut.
   bool Converse(const Cut& cut, size_t at_once = 4096) {
     between_->Begin(cut, at_once);
     hello_ = absl::StrCat("conversation ", ++conversations_, ".");
@@ -209,7 +211,7 @@ class TornTest : public testing::Test {
     const auto over = [this] {
       return client_side_.ended && (server_side_.connection == nullptr || server_side_.ended);
     };
-    while (!over() && !(HeardAll(client_side_) && HeardAll(server_side_))) {
+    while (!over() && !(ReceivedAll(client_side_) && ReceivedAll(server_side_))) {
       Pump();
       if (std::chrono::steady_clock::now() > until) {
         ADD_FAILURE() << "neither an end nor all that was said: client " << client_side_.ended << ", server "
@@ -235,7 +237,7 @@ class TornTest : public testing::Test {
       for (; Converse(cut) && !HasFailure(); ++cut.after) {
         SCOPED_TRACE(absl::StrCat("after ", cut.after, reset ? ", reset" : ""));
       }
-      ASSERT_FALSE(HasFailure());  // each that waits in vain waits for kBound
+      ASSERT_FALSE(HasFailure());  // each wait in vain lasts kBound
       EXPECT_GE(cut.after, at_least);
     }
     EXPECT_FALSE(Converse(Cut()));
@@ -254,7 +256,7 @@ class TornTest : public testing::Test {
   Side client_side_, server_side_;
 };
 
-// Of messages at least three frames with 16 bytes of head go each way, and the handshake before them.
+// At least three message frames with 16 bytes of head are sent each way, after the handshake.
 TEST_F(TornTest, MessagesToTheServer) { CutEverywhere(0, true, 100); }
 TEST_F(TornTest, MessagesToTheClient) { CutEverywhere(0, false, 100); }
 TEST_F(TornTest, ReadsToTheServer) { CutEverywhere(1, true, 64); }

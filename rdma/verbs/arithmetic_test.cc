@@ -1,4 +1,4 @@
-// What needs no device: negotiation, flow control, signalling, liveness, local keys, the texts of statuses.
+// Code that needs no device: negotiation, flow control, signalling, liveness, local keys, the texts of statuses.
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 #include "gtest/gtest.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/flow_control.h"
-#include "rdma/verbs/limits.h"
-#include "rdma/verbs/liveness.h"
-#include "rdma/verbs/local_memory.h"
-#include "rdma/verbs/negotiation.h"
-#include "rdma/verbs/signalling.h"
-#include "rdma/verbs/wc_status.h"
+#include "rdma/verbs/device/local_memory.h"
+#include "rdma/verbs/device/wc_status.h"
+#include "rdma/verbs/handshake/limits.h"
+#include "rdma/verbs/handshake/negotiation.h"
+#include "rdma/verbs/queues/flow_control.h"
+#include "rdma/verbs/queues/liveness.h"
+#include "rdma/verbs/queues/signalling.h"
 
 namespace farlook::rdma::verbs {
 namespace {
@@ -66,7 +66,7 @@ TEST(NegotiationTest, QueuesAreWhatTheDeviceHas) {
   EXPECT_EQ(CompletionEntries(Device()), 1000u);
 }
 
-// Two sides that send and read at random never overrun each other, and never both come to a standstill.
+// Two sides that send and read at random never overrun each other, and never both stall.
 TEST(FlowControlTest, NeitherOverrunsNorStalls) {
   struct Side {
     FlowControl flow;
@@ -116,12 +116,12 @@ TEST(SignallingTest, OneInNAsksAndReadsCount) {
   Signalling signalling;
   uint32_t unsignalled = 0;
   for (int i = 0; i < 1000; ++i) {
-    unsignalled = signalling.ForSend() ? 0 : unsignalled + 1;
+    unsignalled = signalling.ForSend(false) ? 0 : unsignalled + 1;
     ASSERT_LT(unsignalled, kSignalInterval);
   }
   for (uint32_t i = 1; i < kSignalInterval; ++i) {
     signalling.Signalled();
-    EXPECT_FALSE(signalling.ForSend());
+    EXPECT_FALSE(signalling.ForSend(false));
   }
 }
 
@@ -130,7 +130,7 @@ TEST(LivenessTest, DeathIsKnownAtTheThirdTick) {
   EXPECT_EQ(liveness.Tick(false), Liveness::Verdict::kFine);
   EXPECT_EQ(liveness.Tick(false), Liveness::Verdict::kProbe);
   EXPECT_EQ(liveness.Tick(true), Liveness::Verdict::kDead);
-  liveness.Heard();
+  liveness.OnReceived();
   EXPECT_EQ(liveness.Tick(true), Liveness::Verdict::kFine);
   // Expect: a request posted a moment ago has a whole tick.
   EXPECT_EQ(liveness.Tick(true), Liveness::Verdict::kFine);
@@ -138,13 +138,13 @@ TEST(LivenessTest, DeathIsKnownAtTheThirdTick) {
   EXPECT_EQ(TickNs(3000), 1'000'000'000);
 }
 
-// Ticks come at multiples of `tick_ns`; the peer is heard of until it dies at `death_ns`, and never again. Requests of
-// this side are with the device from `posted_ns` on, besides the probe.
+// Returns the time at which a death is detected. Ticks are at multiples of `tick_ns`; the peer responds until it dies
+// at `death_ns`. Requests of this side are with the device from `posted_ns` on, besides the probe.
 int64_t KnownNs(int64_t tick_ns, int64_t death_ns, int64_t posted_ns) {
   Liveness liveness;
   int64_t asked_ns = posted_ns;
   for (int64_t now_ns = 0;; now_ns += tick_ns) {
-    if (now_ns <= death_ns) liveness.Heard();
+    if (now_ns <= death_ns) liveness.OnReceived();
     switch (liveness.Tick(asked_ns <= now_ns)) {
       case Liveness::Verdict::kFine:
         break;
@@ -154,8 +154,8 @@ int64_t KnownNs(int64_t tick_ns, int64_t death_ns, int64_t posted_ns) {
       case Liveness::Verdict::kDead:
         return now_ns;
     }
-    // Between two ticks it was heard of, if it lived then.
-    if (now_ns < death_ns) liveness.Heard();
+    // Between two ticks it responds, if it lives.
+    if (now_ns < death_ns) liveness.OnReceived();
   }
 }
 
@@ -179,7 +179,7 @@ TEST(LivenessTest, WheneverAPeerDiesItIsKnownWithinTheBound) {
   EXPECT_EQ(TransportOptions().liveness_ms, 3'000) << "what docs and --help say";
 }
 
-// What the device is told: it gives up within the default bound, also one that takes four times as long for its
+// The device's own parameters: it gives up within the default bound, even if it takes four times as long for its
 // retries, as adapters may.
 TEST(LivenessTest, TheRetriesOfTheDeviceEndWithinTheDefaultBound) {
   constexpr int64_t kRetriesNs = (int64_t{4096} << kAckTimeout) * (kRetries + 1);
@@ -212,7 +212,7 @@ TEST(WcStatusTest, EveryStatusHasASentence) {
   }
   EXPECT_EQ(WcStatusOf(IBV_WC_REM_ACCESS_ERR), WcStatus::kRemoteAccess);
   EXPECT_EQ(WcStatusOf(IBV_WC_RETRY_EXC_ERR), WcStatus::kRetryExceeded);
-  // Of a later rdma-core: within what the enumeration can hold.
+  // A status of a later rdma-core: within the range of the enumeration.
   EXPECT_EQ(WcStatusOf(static_cast<ibv_wc_status>(31)), WcStatus::kFlushed);
 }
 

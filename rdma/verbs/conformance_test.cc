@@ -1,4 +1,5 @@
-// The verbs backend under the suite that all backends pass. The environment says where (see tests/vm/run --help).
+// Runs the verbs backend through the suite that all backends pass, at the address in the environment (see tests/vm/run
+// --help).
 #include <atomic>
 #include <cstdlib>
 #include <string>

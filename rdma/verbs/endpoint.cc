@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,12 +16,12 @@
 #include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
 #include "rdma/clock.h"
-#include "rdma/verbs/diagnosis.h"
+#include "rdma/verbs/device/diagnosis.h"
 
 namespace farlook::rdma::verbs {
 namespace {
 
-// Completions taken in one Poll() whatever they are: SENDs that completed are not for the user.
+// Limit of rounds in one Poll(): completed SENDs are not for the user.
 constexpr int kMaxRounds = 8;
 
 absl::Status NoDescriptors(absl::string_view what) {
@@ -36,7 +37,11 @@ absl::StatusOr<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::ForClient(const Ad
                                                                         const TransportOptions& options) {
   std::unique_ptr<VerbsEndpoint> endpoint(new VerbsEndpoint(options));
   if (absl::Status status = endpoint->Begin(); !status.ok()) return status;
-  if (absl::Status status = endpoint->UseDeviceTowards(address); !status.ok()) return status;
+  const std::shared_ptr<const Lookup> lookup = endpoint->resolver_.LookUp(address.host);
+  absl::StatusOr<SocketAddresses> remotes = lookup->Await(options.resolve_ms);
+  if (!remotes.ok() && options.resolve_ms == 0 && !lookup->is_answered()) return endpoint;
+  if (!remotes.ok()) return remotes.status();
+  if (absl::Status status = endpoint->UseDeviceTowards(*remotes, address); !status.ok()) return status;
   return endpoint;
 }
 
@@ -51,7 +56,7 @@ absl::StatusOr<std::unique_ptr<VerbsEndpoint>> VerbsEndpoint::ForServer(std::sha
 
 VerbsEndpoint::~VerbsEndpoint() { LeaveDevice(); }
 
-// What there is without a device too.
+// Sets up everything that needs no device.
 absl::Status VerbsEndpoint::Begin() {
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.ok()) return NoDescriptors("an epoll descriptor");
@@ -67,20 +72,27 @@ absl::Status VerbsEndpoint::Begin() {
 
 // ---- Devices come and go ----
 
-absl::Status VerbsEndpoint::UseDeviceTowards(const Address& address) {
-  absl::StatusOr<SocketAddress> remote = Resolve(address);
-  if (!remote.ok()) return remote.status();
-  absl::StatusOr<DevicePort> port = DeviceTowards(*remote, FormatAddress(address));
-  if (!port.ok()) return port.status();
-  absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(*std::move(port), Device::Posters::kOneThread);
-  if (!device.ok()) return device.status();
-  return Use(*std::move(device), nullptr);
+// Uses the first device that leads to one of them.
+absl::Status VerbsEndpoint::UseDeviceTowards(const SocketAddresses& remotes, const Address& address) {
+  absl::Status trouble;
+  for (SocketAddress remote : remotes) {
+    remote.set_port(address.port);
+    absl::StatusOr<DevicePort> port = DeviceTowards(remote, FormatAddress(address));
+    if (!port.ok()) {
+      if (trouble.ok() || absl::IsUnavailable(port.status())) trouble = port.status();
+      continue;
+    }
+    absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(*std::move(port), Device::Posters::kOneThread);
+    if (!device.ok()) return device.status();
+    return Use(*std::move(device), nullptr);
+  }
+  return trouble;
 }
 
 absl::Status VerbsEndpoint::Use(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers) {
   device_.emplace(std::move(device), std::move(offers), static_cast<AsyncSink*>(this), options_.max_outstanding);
   absl::Status status = BeginOnDevice();
-  // A device that went before this endpoint was its sink did not tell it.
+  // A device that was lost before the sink was added did not notify it.
   if (status.ok() && device_->device().gone()) status = DeviceGone(device_->device().name());
   if (!status.ok()) LeaveDevice();
   return status;
@@ -98,23 +110,23 @@ absl::Status VerbsEndpoint::BeginOnDevice() {
   return watched ? absl::OkStatus() : NoDescriptors("an epoll entry");
 }
 
-// Nothing of the device is in use any more.
+// Returns whether nothing of the device is in use any more.
 bool VerbsEndpoint::idle() const {
   const auto is_null = [](const VerbsConnection* connection) { return connection == nullptr; };
   return device_->idle() && connections_.delivered.empty() &&
          std::all_of(connections_.by_tag.begin(), connections_.by_tag.end(), is_null);
 }
 
-// REQUIRES: no connection is left. Messages that the user had until the next Poll() go with the device; handshakes that
-// iWARP's kernel has under way are waited for.
+// REQUIRES: no connection is left. Messages that the user had until the next Poll() go with the device. Waits for
+// handshakes under way in iWARP's kernel.
 void VerbsEndpoint::LeaveDevice() {
   connections_.delivered.clear();
   buffers_.Leave();
   device_.reset();
 }
 
-// The way to the peer of `connection` does not lead through the device any more: it is as if it were gone, unless
-// others use it.
+// The way to the peer of `connection` no longer leads through the device: the device counts as lost, unless other
+// connections use it.
 void VerbsEndpoint::LeaveIfUnfit(const VerbsConnection* connection) {
   const bool alone =
       std::all_of(connections_.by_tag.begin(), connections_.by_tag.end(), [connection](const VerbsConnection* other) {
@@ -128,6 +140,19 @@ bool VerbsEndpoint::Watch(int descriptor, uint32_t what) {
   event.events = EPOLLIN;
   event.data.u32 = what;
   return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0;
+}
+
+// libibverbs and librdmacm free nothing without freeing it in the kernel too, and there it is the parent's.
+bool VerbsEndpoint::LeaveToParent() {
+  epoll_.reset();
+  timer_.reset();
+  wake_.Close();
+  close(channel_->fd);
+  if (device_.has_value()) {
+    close(device_->fd());
+    device_->device().LeaveToParent();
+  }
+  return false;
 }
 
 // ---- Connections ----
@@ -148,22 +173,22 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Connect(absl::string_
     return absl::InvalidArgumentError(
         absl::StrCat("a hello of ", hello.size(), " bytes; the limit is ", kMaxHelloBytes));
   }
+  std::shared_ptr<const Lookup> lookup = resolver_.LookUp(parsed->host);
   if (!device_.has_value()) {
-    if (absl::Status status = UseDeviceTowards(*parsed); !status.ok()) return status;
+    // Does not wait for the lookup: earlier addresses are good enough to find the device.
+    const std::optional<absl::StatusOr<SocketAddresses>> known = lookup->Addresses(lookup->fallback_ns());
+    if (!known.has_value()) return NotResolved(parsed->host);
+    if (!known->ok()) return known->status();
+    if (absl::Status status = UseDeviceTowards(**known, *parsed); !status.ok()) return status;
   }
-  if (device_->device().gone()) {  // which the next Poll() leaves
+  if (device_->device().gone()) {  // the next Poll() releases it
     polls_until_check_ = 1;
     return DeviceGone(device_->device().name());
   }
   timeout_ms = std::clamp<int64_t>(timeout_ms, 0, INT32_MAX - 1);
   std::unique_ptr<VerbsConnection> connection = MakeConnection(Role::kClient);
-  absl::StatusOr<SocketAddress> remote = Resolve(*parsed);
-  if (!remote.ok()) {
-    connection->QueuesLost(remote.status().message());
-    return connection;
-  }
   const int64_t deadline_ns = Clock::Real().NowNs() + timeout_ms * 1'000'000;
-  connection->Dial(channel_.get(), *remote, FormatAddress(*parsed), hello, timeout_ms, deadline_ns);
+  connection->Dial(channel_.get(), Candidates(std::move(lookup), *parsed), hello, deadline_ns);
   SetTimer();
   polls_until_check_ = 1;
   return connection;
@@ -195,8 +220,8 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(const std::sha
   return ABSL_PREDICT_TRUE(connection != nullptr) && connection->OnCompletion(wc, done);
 }
 
-// Looks once, for what has room behind the `count` that there are. Inlined into Poll(), as is what leads a completion
-// to its connection: mostly there is one, or none.
+// Polls once, up to the room left after `count` completions. Inlined into Poll(), together with the dispatch to the
+// connection: mostly there is one completion, or none.
 [[gnu::always_inline]] inline VerbsEndpoint::Taken VerbsEndpoint::TakeSome(absl::Span<Completion> out, size_t count) {
   ibv_wc completions[kCompletionsPerPoll];
   const int most = static_cast<int>(std::min<size_t>(kCompletionsPerPoll, out.size() - count));
@@ -211,7 +236,7 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsEndpoint::Accept(const std::sha
   return {count, taken < most};
 }
 
-// Looks on, until there is no more, or enough.
+// Polls on until there are no more, or enough.
 ABSL_ATTRIBUTE_NOINLINE VerbsEndpoint::Taken VerbsEndpoint::TakeMore(absl::Span<Completion> out, size_t count) {
   Taken taken = {count, false};
   for (int round = 1; round < kMaxRounds && taken.count < out.size() && !taken.drained; ++round) {
@@ -225,8 +250,8 @@ size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
   if (!connections_.delivered.empty()) Recycle();
   if (ABSL_PREDICT_FALSE(connections_.armed)) {
     connections_.armed = false;
-    // Mostly it was a completion that ended the sleep. Whatever else happened keeps its descriptor readable, and so
-    // ends the next one: epoll need not be asked now.
+    // Mostly a completion ended the sleep. Any other event keeps its descriptor readable, and so ends the next sleep:
+    // epoll need not be checked now.
     if (!device_.has_value() || !device_->TakeEvent()) polls_until_check_ = 1;
   }
   if (ABSL_PREDICT_FALSE(--polls_until_check_ == 0)) CheckEvents();
@@ -241,8 +266,8 @@ size_t VerbsEndpoint::Poll(absl::Span<Completion> out) {
   return ABSL_PREDICT_FALSE(connections_.due) ? AttendAfter(out, count, drained) : count;
 }
 
-// What Poll() does for single connections before it looks for completions, and after it; returns how many there are
-// then for the user. Mostly there is nothing to do.
+// Work of Poll() for single connections before it polls for completions, and after; returns the number of completions
+// for the user so far. Mostly there is nothing to do.
 ABSL_ATTRIBUTE_NOINLINE size_t VerbsEndpoint::AttendBefore(absl::Span<Completion> out) {
   if (!connections_.listed.empty()) AdvanceAll();
   size_t count = 0;
@@ -262,7 +287,7 @@ ABSL_ATTRIBUTE_NOINLINE size_t VerbsEndpoint::AttendAfter(absl::Span<Completion>
   return count;
 }
 
-// Of connections that receive again.
+// For connections that receive again.
 ABSL_ATTRIBUTE_NOINLINE size_t VerbsEndpoint::DeliverKept(absl::Span<Completion> out) {
   size_t count = 0;
   connections_.resumed = false;
@@ -284,7 +309,7 @@ ABSL_ATTRIBUTE_NOINLINE size_t VerbsEndpoint::DeliverKept(absl::Span<Completion>
   return count;
 }
 
-// The messages of the last Poll() were read.
+// The user has read the messages of the last Poll().
 ABSL_ATTRIBUTE_NOINLINE void VerbsEndpoint::Recycle() {
   for (const ConnectionTable::Delivered& delivered : connections_.delivered) {
     VerbsConnection* const connection = delivered.connection;
@@ -317,14 +342,17 @@ ABSL_ATTRIBUTE_NOINLINE size_t VerbsEndpoint::AnnounceAll(absl::Span<Completion>
 size_t VerbsEndpoint::EndAll(absl::Span<Completion> out) {
   const int64_t now_ns = Clock::Real().NowNs();
   size_t count = 0;
-  // What arrived before the end is in a queue that was looked at after it.
+  // Completions that arrived before the end are in a queue that was polled after it.
   for (VerbsConnection* connection : connections_.attended) {
     if (!connection->ending() || connection->attended_at == connections_.polls || count == out.size()) continue;
     count += connection->End(absl::MakeSpan(out.data() + count, out.size() - count), now_ns);
+    if (connection->device_unfit()) LeaveIfUnfit(connection);
+    if (!connection->dialing()) continue;
+    SetTimer();
+    polls_until_check_ = 1;
   }
-  connections_.attended.erase(std::remove_if(connections_.attended.begin(), connections_.attended.end(),
-                                             [](const VerbsConnection* connection) { return connection->over(); }),
-                              connections_.attended.end());
+  std::erase_if(connections_.attended,
+                [](const VerbsConnection* connection) { return connection->over() || connection->dialing(); });
   return count;
 }
 
@@ -341,7 +369,8 @@ bool VerbsEndpoint::HandleReceive(const ibv_wc& wc, Completion* done) {
     connections_.delivered.push_back({slot, connection});
     return true;
   }
-  // Nothing for the user. A buffer of a queue pair's own queue that came back with an error goes with the queue pair.
+  // Not for the user. A buffer of a queue pair's own queue that was returned with an error is released with the queue
+  // pair.
   if (wc.status != IBV_WC_SUCCESS && !device_->shares_receives()) return false;
   if (connection == nullptr && !device_->shares_receives()) return false;
   device_->Repost(slot, connection != nullptr ? connection->own_receives() : nullptr);
@@ -349,7 +378,7 @@ bool VerbsEndpoint::HandleReceive(const ibv_wc& wc, Completion* done) {
   return false;
 }
 
-// The connection manager may know what ended them.
+// The connection manager may know the reason of their end.
 void VerbsEndpoint::BreakSuspects() {
   LookAtEvents();
   for (VerbsConnection* connection : std::exchange(connections_.suspects, {})) connection->BreakAsFlushed();
@@ -358,6 +387,9 @@ void VerbsEndpoint::BreakSuspects() {
 // ---- Sleeping ----
 
 bool VerbsEndpoint::Arm() {
+  // The peer may have no credit before the next Poll() posts these buffers again: this would be a sleep until a message
+  // that the peer cannot send.
+  if (!connections_.delivered.empty()) return false;
   if (std::exchange(connections_.room_returned, false) || connections_.resumed || !connections_.attended.empty()) {
     return false;
   }
@@ -402,12 +434,11 @@ ABSL_ATTRIBUTE_NOINLINE void VerbsEndpoint::CheckEvents() {
 
 void VerbsEndpoint::LookAtEvents() {
   ForEachEvent(channel_.get(), [this](const rdma_cm_event& event) {
-    if (!device_.has_value()) return;  // then no id is with the channel any more
+    if (!device_.has_value()) return;  // then the channel has no id any more
     if (event.event == RDMA_CM_EVENT_DEVICE_REMOVAL) device_->device().SetRemoved();
     auto* const connection = static_cast<VerbsConnection*>(event.id->context);
     if (connection == nullptr) return device_->OnEvent(event);
     connection->OnCmEvent(event);
-    if (connection->device_unfit()) LeaveIfUnfit(connection);
   });
   if (device_.has_value()) device_->ReleaseParked();
 }
@@ -419,7 +450,10 @@ void VerbsEndpoint::OnTimer() {
   for (VerbsConnection* connection : connections_.by_tag) {
     if (connection == nullptr) continue;
     any = true;
-    if (connection->dialing() && connection->deadline_ns() <= now_ns) connection->TimeOut();
+    if (connection->dialing() && connection->due_ns() <= now_ns) {
+      LookAtEvents();  // the answer may have arrived
+      if (connection->dialing() && connection->due_ns() <= now_ns) connection->GoOnDialing(now_ns);
+    }
     if (tick) connection->Tick();
   }
   if (tick) next_tick_ns_ = any ? now_ns + tick_ns_ : 0;
@@ -433,7 +467,7 @@ void VerbsEndpoint::SetTimer() {
   if (due_ns == 0 || (device_due_ns != 0 && device_due_ns < due_ns)) due_ns = device_due_ns;
   for (const VerbsConnection* connection : connections_.by_tag) {
     if (connection == nullptr || !connection->dialing()) continue;
-    if (due_ns == 0 || connection->deadline_ns() < due_ns) due_ns = connection->deadline_ns();
+    if (due_ns == 0 || connection->due_ns() < due_ns) due_ns = connection->due_ns();
   }
   itimerspec when = {};
   when.it_value.tv_sec = due_ns / 1'000'000'000;
@@ -448,6 +482,10 @@ void VerbsEndpoint::OnQueuesLost(ibv_event_type event) {
 
 void VerbsEndpoint::OnWake() {
   const std::vector<VerbsConnection*>& all = connections_.by_tag;
+  const int64_t now_ns = Clock::Real().NowNs();
+  for (VerbsConnection* connection : all) {
+    if (connection != nullptr) connection->OnAnswered(now_ns);
+  }
   const int lost = queues_lost_.exchange(-1, std::memory_order_relaxed);
   if (lost >= 0 && device_.has_value()) {
     const Device& device = device_->device();
@@ -460,7 +498,7 @@ void VerbsEndpoint::OnWake() {
     }
   } else if (std::any_of(all.begin(), all.end(),
                          [](const VerbsConnection* c) { return c != nullptr && c->pair_failed(); })) {
-    LookAtEvents();  // why a queue pair ended, the connection manager may know better
+    LookAtEvents();  // the connection manager may know a better reason for the end of a queue pair
     for (VerbsConnection* connection : all) {
       if (connection != nullptr) connection->CheckAsync();
     }

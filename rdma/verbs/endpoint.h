@@ -1,13 +1,13 @@
 // A completion queue of the verbs backend, of a client or of one worker of a server.
 //
 // One epoll descriptor covers the completion channel, the connection manager's events, asynchronous events of the
-// device, and a timer for probes and deadlines. Poll() looks at the completion queue, in memory, and at the descriptor
-// (a system call) rarely or after sleeping.
+// device, and a timer for probes and deadlines. Poll() checks the completion queue, in memory, and the descriptor (a
+// system call) rarely or after sleeping.
 //
-// When its device is gone the connections end. Once they are destroyed the endpoint lets go of the device, and goes on
-// with the one that is there for the next connection; the buffers stay.
+// If its device is lost, the connections end. Once they are destroyed, the endpoint releases the device, and uses the
+// one that exists for the next connection; the buffers stay.
 //
-// Thread safety: one thread, but for the calls of AsyncSink.
+// Thread safety: one thread, except the calls of AsyncSink.
 #ifndef FARLOOK_RDMA_VERBS_ENDPOINT_H_
 #define FARLOOK_RDMA_VERBS_ENDPOINT_H_
 
@@ -23,26 +23,29 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "rdma/host/resolver.h"
 #include "rdma/host/unique_fd.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/buffers.h"
-#include "rdma/verbs/cm.h"
-#include "rdma/verbs/connection.h"
-#include "rdma/verbs/connection_table.h"
-#include "rdma/verbs/device.h"
-#include "rdma/verbs/endpoint_device.h"
-#include "rdma/verbs/limits.h"
-#include "rdma/verbs/offers.h"
+#include "rdma/verbs/connection/connection.h"
+#include "rdma/verbs/connection/connection_table.h"
+#include "rdma/verbs/connection/endpoint_device.h"
+#include "rdma/verbs/device/buffers.h"
+#include "rdma/verbs/device/cm.h"
+#include "rdma/verbs/device/device.h"
+#include "rdma/verbs/device/offers.h"
+#include "rdma/verbs/handshake/limits.h"
 #include "rdma/wake_fd.h"
 
 namespace farlook::rdma::verbs {
 
 class VerbsEndpoint final : public Endpoint, private AsyncSink {
  public:
-  // A client's, on the device through which `address` is reached. Errors as of diagnosis.h.
+  // Creates a client's endpoint on the device through which `address` is reached. Errors as in diagnosis.h. If the name
+  // is not resolved within TransportOptions::resolve_ms: UNAVAILABLE, or, if that is 0, an endpoint without a device
+  // yet.
   static absl::StatusOr<std::unique_ptr<VerbsEndpoint>> ForClient(const Address& address,
                                                                   const TransportOptions& options);
-  // A worker's, on the listener's device. The listener reads the device's asynchronous events.
+  // Creates a worker's endpoint on the listener's device. The listener reads the device's asynchronous events.
   static absl::StatusOr<std::unique_ptr<VerbsEndpoint>> ForServer(std::shared_ptr<Offers> offers,
                                                                   const TransportOptions& options);
   ~VerbsEndpoint() override;
@@ -57,22 +60,25 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
     return buffers_.Register(memory);
   }
   size_t Poll(absl::Span<Completion> out) override;
+  // Returns false also while buffers of the last Poll()'s messages must be posted again. See "Credits of the
+  // transport", Sleeping, in docs/design-notes.md.
   bool Arm() override;
   int fd() const override { return epoll_.get(); }
   void Wake() override { wake_.Wake(); }
+  bool LeaveToParent() override;
   uint64_t message_bytes() const override { return device_.has_value() ? device_->message_bytes() : 0; }
 
-  // Accepts a client that `id` stands for, whose events came to another channel until now. See VerbsConnection::Accept.
-  // UNAVAILABLE where `offers` are of another device than that of connections which have not ended yet.
+  // Accepts the client of `id`, whose events arrived at another channel until now. See VerbsConnection::Accept.
+  // UNAVAILABLE if `offers` belong to another device than that of connections which have not ended yet.
   absl::StatusOr<std::unique_ptr<Connection>> Accept(const std::shared_ptr<Offers>& offers, CmId id,
                                                      const Envelope& client, const ReadDepths& depths,
                                                      absl::string_view welcome, const Terms& terms);
 
  private:
-  // What an epoll event is about.
+  // The source of an epoll event.
   enum Source : uint32_t { kCompletions, kManager, kTimer, kWake, kAsync, kSources };
 
-  // So many completions there are for the user; and whether there were no others.
+  // Number of completions for the user, and whether no others were left.
   struct Taken {
     size_t count;
     bool drained;
@@ -80,7 +86,7 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
 
   explicit VerbsEndpoint(const TransportOptions& options) : options_(options), tick_ns_(TickNs(options.liveness_ms)) {}
   absl::Status Begin();
-  absl::Status UseDeviceTowards(const Address& address);
+  absl::Status UseDeviceTowards(const SocketAddresses& remotes, const Address& address);
   absl::Status Use(std::shared_ptr<Device> device, std::shared_ptr<Offers> offers);
   absl::Status BeginOnDevice();
   void LeaveDevice();
@@ -89,7 +95,7 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   std::unique_ptr<VerbsConnection> MakeConnection(Role role);
   void LeaveIfUnfit(const VerbsConnection* connection);
 
-  // AsyncSink, on another thread perhaps:
+  // AsyncSink, possibly on another thread:
   void OnQueuesLost(ibv_event_type event) override;
   void OnSomethingToDo() override { Wake(); }
 
@@ -116,6 +122,7 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   UniqueFd epoll_;
   UniqueFd timer_;
   WakeFd wake_;
+  Resolver resolver_{[this] { wake_.Wake(); }};
   EventChannel channel_;
   Buffers buffers_;
   ConnectionTable connections_;
@@ -124,7 +131,7 @@ class VerbsEndpoint final : public Endpoint, private AsyncSink {
   uint32_t polls_until_check_ = kPollsPerEventCheck;
   int64_t next_tick_ns_ = 0;  // 0: none is due
 
-  std::atomic<int> queues_lost_{-1};  // the ibv_event_type that says so, or -1
+  std::atomic<int> queues_lost_{-1};  // the ibv_event_type that reports it, or -1
 };
 
 }  // namespace farlook::rdma::verbs

@@ -1,5 +1,5 @@
-// Clients that break the rules, on a real device: the server serves on, its memory is unharmed, and nothing is left
-// over.
+// Clients that break the rules, on a real device: the server goes on serving, its memory is unharmed, and nothing
+// leaks.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 #include "rdma/clock.h"
 #include "rdma/shared_memory.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/envelope.h"
+#include "rdma/verbs/handshake/envelope.h"
 #include "rdma/verbs/raw_client.h"
 
 namespace farlook::rdma::verbs {
@@ -32,7 +32,7 @@ bool OnSiw() {
   return device != nullptr && absl::string_view(device).substr(0, 3) == "siw";
 }
 
-// A server that accepts everybody and echoes, on a thread of its own.
+// A server that accepts every client and echoes, on its own thread.
 class HostileTest : public testing::Test {
  protected:
   HostileTest() {
@@ -87,7 +87,7 @@ class HostileTest : public testing::Test {
         }
       }
       open_.store(connections_.size());
-      accepted_.store(accepted);  // after open_: who sees this many sees what became of them
+      accepted_.store(accepted);  // after open_: this number implies the state of those connections
       if (count == 0) std::this_thread::yield();
     }
   }
@@ -98,14 +98,14 @@ class HostileTest : public testing::Test {
     return EncodeEnvelope(envelope, "raw");
   }
 
-  // Whether `client` got its connection, which the server may learn of later than the client.
+  // Connects; the server may notice the connection later than the client.
   bool Connect(RawClient& client, const std::string& hello) {
     if (!client.Connect(hello)) return false;
     ++connected_;
     return true;
   }
 
-  // Expect: every connection of the server ended, also those it had not yet heard of, and an honest client is served.
+  // Expect: every connection of the server ended, including those not yet noticed, and an honest client is served.
   void ExpectServerIsWell() {
     const int64_t end_ns = Clock::Real().NowNs() + kBoundNs;
     const auto all_ended = [this] { return accepted_.load() >= connected_ && open_.load() == 0; };
@@ -138,10 +138,10 @@ class HostileTest : public testing::Test {
   std::vector<std::unique_ptr<Connection>> connections_;
   std::atomic<bool> done_{false};
   std::atomic<bool> grant_counters_{false};
-  std::atomic<bool> withhold_{false};  // until the client's first message; what it gets then:
+  std::atomic<bool> withhold_{false};  // until the client's first message; then it is granted:
   std::atomic<bool> grant_atomics_{false};
   std::atomic<size_t> open_{0};
-  std::atomic<size_t> accepted_{0};  // in all
+  std::atomic<size_t> accepted_{0};  // in total
   size_t connected_ = 0;
   std::thread thread_;
 };
@@ -154,14 +154,14 @@ TEST_F(HostileTest, TheDeviceRefusesToChangeWhatIsOnlyToBeRead) {
       RawClient client(port_);
       ASSERT_TRUE(Connect(client, Hello()));
       const ibv_wc_status status = client.Try(opcode, table_.address, table_.rkey);
-      if (OnSiw() && opcode == IBV_WR_RDMA_WRITE) continue;  // a WRITE is not answered there; the bytes are looked at
+      if (OnSiw() && opcode == IBV_WR_RDMA_WRITE) continue;  // not answered there; the bytes are checked
       EXPECT_EQ(status == IBV_WC_SUCCESS, opcode == IBV_WR_RDMA_READ) << opcode << " " << ibv_wc_status_str(status);
     }
   }
   ExpectServerIsWell();
 }
 
-// A client that knows every key, and has not proved who it is. On siw the keys themselves are all that keeps it out.
+// A client that knows every key, and has not proved its identity. On siw only the keys themselves keep it out.
 TEST_F(HostileTest, NothingIsReadBeforeItIsGranted) {
   withhold_.store(true);
   grant_counters_.store(true);
@@ -188,7 +188,7 @@ TEST_F(HostileTest, NothingIsReadBeforeItIsGranted) {
   ExpectServerIsWell();
 }
 
-// The same key on a queue pair of another protection domain: of another process' device context, say.
+// The same key on a queue pair of another protection domain: for example, of another process' device context.
 TEST_F(HostileTest, AKeyIsOfNoUseInAnotherProtectionDomain) {
   absl::StatusOr<std::unique_ptr<Listener>> other = Listen(absl::StrCat("rdma://", TestHost(), ":", port_ + 5000));
   ASSERT_TRUE(other.ok()) << other.status();
@@ -231,7 +231,7 @@ TEST_F(HostileTest, AtomicsNeedTheGrantAlsoWhereTheKeyIsKnown) {
   ExpectServerIsWell();
   uint64_t cell;
   memcpy(&cell, counters_memory_->data(), sizeof(cell));
-  EXPECT_EQ(cell, OnSiw() ? 0u : 1u);  // one add was granted, no WRITE ever
+  EXPECT_EQ(cell, OnSiw() ? 0u : 1u);  // one add was granted, and no WRITE
 }
 
 TEST_F(HostileTest, GarbageIsRejected) {
@@ -264,7 +264,7 @@ TEST_F(HostileTest, WhoSendsMoreThanGrantedHurtsNobodyElse) {
   RawClient client(port_);
   ASSERT_TRUE(Connect(client, Hello()));
   const std::string message = std::string(8, '\0') + "more";
-  // No credits are looked at. The server ends it, at the latest when its own credits are used up.
+  // Ignores credits. The server ends the connection, at the latest when its own credits are used up.
   for (int i = 0; i < 250; ++i) client.Send(message);
   ExpectServerIsWell();
 }
@@ -279,8 +279,8 @@ TEST_F(HostileTest, AProbeThatCannotBeAnsweredEndsTheConnection) {
   ExpectServerIsWell();
 }
 
-// A server that is busy for longer than its client waits: while it registers its memory, for instance. The kernel tells
-// nobody that the client is gone before it is accepted. Should it be accepted first, it is one that ends.
+// A server that is busy for longer than its client waits, for example while it registers its memory. The kernel does
+// not report the loss of a client before it is accepted. If it is accepted first, its connection ends.
 TEST(ListenerTest, AClientThatGaveUpBeforeItWasAcceptedIsSaidToHave) {
   const std::string address = absl::StrCat("rdma://", TestHost(), ":20999");
   std::unique_ptr<Listener> listener = *Listen(address);
@@ -301,11 +301,11 @@ TEST(ListenerTest, AClientThatGaveUpBeforeItWasAcceptedIsSaidToHave) {
     ASSERT_TRUE(await(client.get(), server.get(), Opcode::kDisconnected));
     connection.reset();
     std::unique_ptr<ConnectionRequest> request = listener->Next();
-    if (request == nullptr) continue;  // its time was over before it had found the server
+    if (request == nullptr) continue;  // it timed out before it found the server
     absl::StatusOr<std::unique_ptr<Connection>> accepted = request->Accept(server.get(), "welcome", {});
     if (accepted.ok()) {
       EXPECT_TRUE(await(server.get(), client.get(), Opcode::kDisconnected));
-      if (OnSiw()) return;  // iWARP's connection manager holds on to it
+      if (OnSiw()) return;  // iWARP's connection manager keeps the connection
     } else {
       EXPECT_EQ(accepted.status().code(), absl::StatusCode::kUnavailable);
       gave_up = accepted.status().message().find("gave up") != absl::string_view::npos;

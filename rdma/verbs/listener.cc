@@ -10,14 +10,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rdma/verbs/diagnosis.h"
+#include "rdma/verbs/device/diagnosis.h"
+#include "rdma/verbs/device/numa_node.h"
 #include "rdma/verbs/endpoint.h"
-#include "rdma/verbs/envelope.h"
-#include "rdma/verbs/limits.h"
+#include "rdma/verbs/handshake/envelope.h"
+#include "rdma/verbs/handshake/limits.h"
+#include "rdma/verbs/handshake/negotiation.h"
 #include "rdma/verbs/loopback.h"
-#include "rdma/verbs/negotiation.h"
-#include "rdma/verbs/numa_node.h"
 #include "rdma/verbs/request.h"
+#include "rdma/violations.h"
 
 namespace farlook::rdma::verbs {
 namespace {
@@ -31,9 +32,9 @@ absl::Status NoDescriptor() {
 
 absl::StatusOr<std::unique_ptr<VerbsListener>> VerbsListener::Create(const Address& address,
                                                                      const TransportOptions& options) {
-  absl::StatusOr<SocketAddress> local = Resolve(address);
-  if (!local.ok()) return local.status();
-  std::unique_ptr<VerbsListener> listener(new VerbsListener(FormatAddress(address), *local, options));
+  absl::StatusOr<SocketAddresses> locals = ResolveWithin(address, kResolveForListeningMs);
+  if (!locals.ok()) return locals.status();
+  std::unique_ptr<VerbsListener> listener(new VerbsListener(FormatAddress(address), *std::move(locals), options));
   if (absl::Status status = listener->Begin(); !status.ok()) return status;
   if (absl::Status status = listener->UseDevice(); !status.ok()) return status;
   const Device& device = listener->device_->device();
@@ -65,9 +66,9 @@ absl::Status VerbsListener::Watch(int descriptor) {
 
 // ---- Devices come and go ----
 
-// The one that the address belongs to now.
+// Uses the device that the address belongs to now.
 absl::Status VerbsListener::UseDevice() {
-  absl::StatusOr<std::unique_ptr<ListenerDevice>> device = ListenerDevice::Open(local_, address_, options_);
+  absl::StatusOr<std::unique_ptr<ListenerDevice>> device = ListenerDevice::Open(locals_, address_, options_);
   if (!device.ok()) return device.status();
   if (absl::Status status = Prepare(device->get()); !status.ok()) return status;
   if (absl::Status status = (*device)->Listen(channel_.get(), epoll_.get(), this); !status.ok()) return status;
@@ -82,7 +83,7 @@ absl::Status VerbsListener::UseDevice() {
   return absl::OkStatus();
 }
 
-// All that was offered before.
+// Offers everything again that was offered before.
 absl::Status VerbsListener::Prepare(ListenerDevice* device) {
   if (!itself_.empty() && !device->device().traits().atomics) {
     return absl::FailedPreconditionError(absl::StrCat(address_, ": the device there now (", device->device().name(),
@@ -95,7 +96,7 @@ absl::Status VerbsListener::Prepare(ListenerDevice* device) {
   return absl::OkStatus();
 }
 
-// What endpoints and unanswered requests have of it they let go of by themselves.
+// Endpoints and unanswered requests release their part of it themselves.
 void VerbsListener::LeaveDevice(absl::Status why) {
   status_ = std::move(why);
   requests_.clear();
@@ -169,7 +170,7 @@ void VerbsListener::OnEvent(const rdma_cm_event& event) {
       if (device_ != nullptr) device_->device().SetRemoved();
       return;
     default:
-      // About a request that is not answered yet, on whatever thread: it is noticed there.
+      // The event is about an unanswered request, on whatever thread: it is noticed there.
       return;
   }
 }
@@ -182,7 +183,10 @@ void VerbsListener::OnRequest(const rdma_cm_event& event) {
   }
   absl::string_view hello;
   absl::StatusOr<Envelope> client = DecodeEnvelope(PrivateData(event), &hello);
-  if (!client.ok()) return RejectId(std::move(id), client.status().message());
+  if (!client.ok()) {
+    NoteViolation(Violator::kStranger, ToText(rdma_get_peer_addr(id.get())), client.status().message());
+    return RejectId(std::move(id), client.status().message());
+  }
   const rdma_conn_param& asked = event.param.conn;
   absl::StatusOr<ReadDepths> depths =
       AgreedDepths(device_->device().traits(), asked.responder_resources, asked.initiator_depth);

@@ -1,7 +1,7 @@
 // The server's end of an rdma:// address.
 //
-// When its device is gone it looks each second whether there is one at the address again. Then it registers all that it
-// offers anew, and listens: the ranges have other keys for the clients that come then (ConnectionRequest::Current).
+// If its device is lost, it checks each second whether a device has the address again. It then registers all offers
+// again, and listens: the ranges have other keys for clients that connect from then on (ConnectionRequest::Current).
 #ifndef FARLOOK_RDMA_VERBS_LISTENER_H_
 #define FARLOOK_RDMA_VERBS_LISTENER_H_
 
@@ -14,10 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rdma/address.h"
+#include "rdma/host/resolver.h"
 #include "rdma/host/unique_fd.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/cm.h"
-#include "rdma/verbs/device.h"
+#include "rdma/verbs/device/cm.h"
+#include "rdma/verbs/device/device.h"
 #include "rdma/verbs/listener_device.h"
 #include "rdma/verbs/loopback.h"
 #include "rdma/wake_fd.h"
@@ -26,15 +27,18 @@ namespace farlook::rdma::verbs {
 
 class VerbsListener final : public Listener, private AsyncSink {
  public:
-  // Errors as of CannotListen() and Device::Open(). An address of all interfaces (0.0.0.0) is good where the host has
-  // one RDMA device only, as what is offered is registered with one.
+  // Errors as for CannotListen() and Device::Open(). An address of all interfaces (0.0.0.0) is allowed only if the host
+  // has just one RDMA device, as offers are registered with one.
   static absl::StatusOr<std::unique_ptr<VerbsListener>> Create(const Address& address, const TransportOptions& options);
   ~VerbsListener() override;
 
   // Listener:
   std::string address() const override { return address_; }
+  std::vector<std::string> bound() const override {
+    return device_ == nullptr ? std::vector<std::string>() : device_->bound();
+  }
   absl::Status status() const override { return status_; }
-  // Errors as of ListenerDevice::Offer().
+  // Errors as for ListenerDevice::Offer().
   absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access) override;
   AtomicDomain atomic_domain() const override { return atomic_domain_; }
   absl::StatusOr<std::unique_ptr<Loopback>> ConnectToItself(const RemoteRange& range) override;
@@ -44,7 +48,7 @@ class VerbsListener final : public Listener, private AsyncSink {
   int numa_node() const override { return numa_node_; }
 
  private:
-  // What is offered on each device that comes.
+  // A range to be offered on each device.
   struct Wanted {
     SharedRange range;
     Access access;
@@ -55,8 +59,8 @@ class VerbsListener final : public Listener, private AsyncSink {
     std::shared_ptr<LoopbackOfListener::Current> loopback;
   };
 
-  VerbsListener(std::string address, const SocketAddress& local, const TransportOptions& options)
-      : address_(std::move(address)), local_(local), options_(options) {}
+  VerbsListener(std::string address, SocketAddresses locals, const TransportOptions& options)
+      : address_(std::move(address)), locals_(std::move(locals)), options_(options) {}
   absl::Status Begin();
   absl::Status UseDevice();
   absl::Status Prepare(ListenerDevice* device);
@@ -71,19 +75,19 @@ class VerbsListener final : public Listener, private AsyncSink {
   void OnSomethingToDo() override {}
 
   const std::string address_;
-  const SocketAddress local_;
+  const SocketAddresses locals_;
   const TransportOptions options_;
   AtomicDomain atomic_domain_ = AtomicDomain::kNone;
   int numa_node_ = -1;
   absl::Status status_;
   std::vector<Wanted> wanted_;
   std::vector<Itself> itself_;
-  // From here on destroyed from the last to the first: requests not asked for, the listening id, its channel.
+  // From here on destroyed from the last to the first: unread requests, the listening id, its channel.
   EventChannel channel_;
   UniqueFd epoll_;
-  UniqueFd timer_;  // while there is no device
+  UniqueFd timer_;  // runs while there is no device
   WakeFd wake_;
-  std::unique_ptr<ListenerDevice> device_;  // null: it is gone
+  std::unique_ptr<ListenerDevice> device_;  // null: it is lost
   std::deque<std::unique_ptr<ConnectionRequest>> requests_;
 };
 

@@ -7,29 +7,30 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rdma/verbs/diagnosis.h"
-#include "rdma/verbs/limits.h"
-#include "rdma/verbs/negotiation.h"
+#include "rdma/verbs/device/diagnosis.h"
+#include "rdma/verbs/handshake/limits.h"
+#include "rdma/verbs/handshake/negotiation.h"
 
 namespace farlook::rdma::verbs {
 
-ListenerDevice::ListenerDevice(const SocketAddress& local, std::string address, std::shared_ptr<Offers> offers)
-    : local_(local), address_(std::move(address)), offers_(std::move(offers)) {}
+ListenerDevice::ListenerDevice(SocketAddresses locals, std::string address, std::shared_ptr<Offers> offers)
+    : locals_(std::move(locals)), address_(std::move(address)), offers_(std::move(offers)) {}
 
-absl::StatusOr<std::unique_ptr<ListenerDevice>> ListenerDevice::Open(const SocketAddress& local,
+absl::StatusOr<std::unique_ptr<ListenerDevice>> ListenerDevice::Open(const SocketAddresses& locals,
                                                                      const std::string& address,
                                                                      const TransportOptions& options) {
-  absl::StatusOr<DevicePort> port = DeviceAt(local, address);
+  absl::StatusOr<DevicePort> port = DeviceAt(locals.front(), address);
+  for (size_t i = 1; !port.ok() && i < locals.size(); ++i) port = DeviceAt(locals[i], address);
   if (!port.ok()) return port.status();
   absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(*std::move(port), Device::Posters::kSeveralThreads);
   if (!device.ok()) return device.status();
   auto offers = std::make_shared<Offers>();
   offers->device = *std::move(device);
   offers->options = options;
-  return std::unique_ptr<ListenerDevice>(new ListenerDevice(local, address, std::move(offers)));
+  return std::unique_ptr<ListenerDevice>(new ListenerDevice(locals, address, std::move(offers)));
 }
 
-// Others may have the device open for longer, so its descriptors are taken from the listener's epoll here.
+// Others may keep the device open for longer, so its descriptors are removed from the listener's epoll here.
 ListenerDevice::~ListenerDevice() {
   if (epoll_ < 0) return;
   for (const int descriptor : device().event_fds()) epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor, nullptr);
@@ -57,7 +58,7 @@ absl::StatusOr<RemoteRange> ListenerDevice::Offer(const SharedRange& range, Acce
 }
 
 absl::Status ListenerDevice::Listen(rdma_event_channel* channel, int epoll, AsyncSink* sink) {
-  told_.emplace(offers_->device.get(), sink);
+  registration_.emplace(offers_->device.get(), sink);
   epoll_ = epoll;
   for (const int descriptor : device().event_fds()) {
     epoll_event event = {};
@@ -67,11 +68,34 @@ absl::Status ListenerDevice::Listen(rdma_event_channel* channel, int epoll, Asyn
           absl::StrCat("cannot watch the RDMA device ", device().name(), ": ", strerror(errno)));
     }
   }
-  rdma_cm_id* id = nullptr;
-  if (rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP) != 0) return CannotListen(address_, errno);
-  id_.reset(id);
-  if (rdma_bind_addr(id, local_.get()) != 0 || rdma_listen(id, kBacklog) != 0) return CannotListen(address_, errno);
-  return absl::OkStatus();
+  absl::Status trouble;
+  for (const SocketAddress& local : locals_) {
+    absl::StatusOr<CmId> id = ListenAt(local, channel);
+    if (id.ok()) {
+      ids_.push_back(*std::move(id));
+    } else if (absl::IsAlreadyExists(id.status())) {
+      return id.status();
+    } else {
+      trouble = id.status();
+    }
+  }
+  return ids_.empty() ? trouble : absl::OkStatus();
+}
+
+absl::StatusOr<CmId> ListenerDevice::ListenAt(SocketAddress local, rdma_event_channel* channel) const {
+  rdma_cm_id* made = nullptr;
+  if (rdma_create_id(channel, &made, nullptr, RDMA_PS_TCP) != 0) return CannotListen(address_, errno);
+  CmId id(made);
+  if (rdma_bind_addr(made, local.get()) != 0) return CannotListen(address_, errno);
+  if (made->verbs != nullptr && !device().Is(made->verbs->device)) return CannotListen(address_, ENODEV);
+  if (rdma_listen(made, kBacklog) != 0) return CannotListen(address_, errno);
+  return id;
+}
+
+std::vector<std::string> ListenerDevice::bound() const {
+  std::vector<std::string> bound;
+  for (const CmId& id : ids_) bound.push_back(ToText(rdma_get_local_addr(id.get())));
+  return bound;
 }
 
 absl::StatusOr<std::shared_ptr<VerbsLoopback>> ListenerDevice::ConnectToItself(RemoteRange range) const {

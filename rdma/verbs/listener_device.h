@@ -1,8 +1,8 @@
-// All that one listener has on one device: the device, the memory that it offers there, and the id that listens. When
-// the device goes, this goes as a whole; for the next device there is another.
+// Everything that one listener has on one device: the device, the memory that it offers there, and the ids that listen.
+// It is discarded with the device; the next device has another one.
 //
-// Endpoints, requests and loopbacks are used on other threads. They keep what they share of it (Offers) until they let
-// go by themselves.
+// Endpoints, requests and loopbacks are used on other threads. They keep their shared part (Offers) until they release
+// it themselves.
 #ifndef FARLOOK_RDMA_VERBS_LISTENER_DEVICE_H_
 #define FARLOOK_RDMA_VERBS_LISTENER_DEVICE_H_
 
@@ -12,23 +12,25 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rdma/host/resolver.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/cm.h"
-#include "rdma/verbs/device.h"
+#include "rdma/verbs/device/cm.h"
+#include "rdma/verbs/device/device.h"
+#include "rdma/verbs/device/offers.h"
 #include "rdma/verbs/loopback.h"
-#include "rdma/verbs/offers.h"
 
 namespace farlook::rdma::verbs {
 
 // Thread safety: none.
 class ListenerDevice {
  public:
-  // Opens the device that the address `local`, which errors call `address`, belongs to now. Errors as of
-  // Device::Open().
-  static absl::StatusOr<std::unique_ptr<ListenerDevice>> Open(const SocketAddress& local, const std::string& address,
+  // Opens the device of the first of the addresses `locals` that has one now. Errors, as for Device::Open(), name
+  // `address`.
+  static absl::StatusOr<std::unique_ptr<ListenerDevice>> Open(const SocketAddresses& locals, const std::string& address,
                                                               const TransportOptions& options);
   ~ListenerDevice();
   ListenerDevice(const ListenerDevice&) = delete;
@@ -37,26 +39,30 @@ class ListenerDevice {
   Device& device() const { return *offers_->device; }
   const std::shared_ptr<Offers>& offers() const { return offers_; }
 
-  // Registers a range, under the name that the listener's user knows it by; 0: its key here. RESOURCE_EXHAUSTED: the
+  // Registers a range under the name by which the listener's user knows it; 0: its key here. RESOURCE_EXHAUSTED: the
   // memlock limit, or the range is longer than the device's memory regions may be.
   absl::StatusOr<RemoteRange> Offer(const SharedRange& range, Access access, uint32_t name);
 
-  // Has `epoll` and the sink told of the device's events, and listens: requests come to `channel`. Once; all three
-  // outlive this. Errors as of CannotListen().
+  // Registers the device's events with `epoll` and the sink, and listens at all addresses that belong to the device:
+  // requests arrive at `channel`. To be called once; all three must outlive this. Errors as for CannotListen().
   absl::Status Listen(rdma_event_channel* channel, int epoll, AsyncSink* sink);
 
-  // To a range, as its user knows it. Errors as of VerbsLoopback::Create().
+  // The addresses at which it listens, "10.0.0.1:7471".
+  std::vector<std::string> bound() const;
+
+  // Connects to a range, as its user knows it. Errors as for VerbsLoopback::Create().
   absl::StatusOr<std::shared_ptr<VerbsLoopback>> ConnectToItself(RemoteRange range) const;
 
  private:
-  ListenerDevice(const SocketAddress& local, std::string address, std::shared_ptr<Offers> offers);
+  ListenerDevice(SocketAddresses locals, std::string address, std::shared_ptr<Offers> offers);
+  absl::StatusOr<CmId> ListenAt(SocketAddress local, rdma_event_channel* channel) const;
 
-  SocketAddress local_;
+  const SocketAddresses locals_;
   const std::string address_;
   const std::shared_ptr<Offers> offers_;
-  std::optional<SinkRegistration> told_;
-  int epoll_ = -1;  // -1: it is not told
-  CmId id_;
+  std::optional<SinkRegistration> registration_;
+  int epoll_ = -1;  // -1: not registered
+  std::vector<CmId> ids_;
 };
 
 }  // namespace farlook::rdma::verbs

@@ -8,22 +8,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "rdma/clock.h"
-#include "rdma/verbs/diagnosis.h"
-#include "rdma/verbs/limits.h"
-#include "rdma/verbs/negotiation.h"
-#include "rdma/verbs/wc_status.h"
+#include "rdma/verbs/device/diagnosis.h"
+#include "rdma/verbs/device/wc_status.h"
+#include "rdma/verbs/handshake/limits.h"
+#include "rdma/verbs/handshake/negotiation.h"
 
 namespace farlook::rdma::verbs {
 namespace {
 
-// Which of the port's addresses is best to reach itself: RoCE v2 before v1, and one that is routed before one that is
-// of the link only.
+// Ranks the port's addresses for reaching itself: RoCE v2 before v1, and a routable one before a link-local one.
 int Rank(const ibv_gid_entry& entry) {
   const bool link_local = entry.gid.raw[0] == 0xfe && (entry.gid.raw[1] & 0xc0) == 0x80;
   return (entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 2 : 0) + (link_local ? 0 : 1);
 }
 
-// On Ethernet a path is an address; on InfiniBand the port's LID does.
+// On Ethernet a path needs an address; on InfiniBand the port's LID suffices.
 absl::StatusOr<ibv_ah_attr> PathToItself(const Device& device, const ibv_port_attr& port) {
   ibv_ah_attr path = {};
   path.port_num = device.port();
@@ -51,13 +50,13 @@ absl::StatusOr<ibv_ah_attr> PathToItself(const Device& device, const ibv_port_at
 absl::StatusOr<std::unique_ptr<VerbsLoopback>> VerbsLoopback::Create(std::shared_ptr<Offers> offers,
                                                                      const RemoteRange& range) {
   std::unique_ptr<VerbsLoopback> loopback(new VerbsLoopback(std::move(offers), range.rkey));
-  absl::StatusOr<Mapping> landing = MapAnonymous(sizeof(uint64_t));
-  if (!landing.ok()) return landing.status();
-  loopback->landing_ = *std::move(landing);
+  absl::StatusOr<Mapping> buffer = MapAnonymous(sizeof(uint64_t));
+  if (!buffer.ok()) return buffer.status();
+  loopback->buffer_ = *std::move(buffer);
   absl::StatusOr<MemoryRegion> region =
-      Register(*loopback->offers_->device, loopback->landing_.data(), sizeof(uint64_t), 0, "a word for atomics");
+      Register(*loopback->offers_->device, loopback->buffer_.data(), sizeof(uint64_t), 0, "a word for atomics");
   if (!region.ok()) return region.status();
-  loopback->landing_region_ = *std::move(region);
+  loopback->buffer_region_ = *std::move(region);
   loopback->events_.sink = loopback.get();
   uint64_t ignored;
   if (absl::Status status = loopback->Read(range.address, &ignored); !status.ok()) return status;
@@ -79,7 +78,7 @@ absl::Status VerbsLoopback::Open() {
   plan.hardware_depth = 1;
   QueuePair::Queues queues;
   queues.completions = completions_.get();
-  queues.receives = 1;  // none is ever posted; some devices want room for one
+  queues.receives = 1;  // none is ever posted; some devices require room for one
   absl::StatusOr<QueuePair> pair = QueuePair::Create(device, plan, queues, &events_);
   if (!pair.ok()) return pair.status();
   pair_ = *std::move(pair);
@@ -123,8 +122,8 @@ absl::Status VerbsLoopback::CompareSwap(uint64_t remote_address, uint64_t expect
 }
 
 absl::Status VerbsLoopback::Execute(ibv_send_wr* request, uint64_t* result) {
-  ibv_sge landing = {reinterpret_cast<uintptr_t>(landing_.data()), sizeof(uint64_t), landing_region_->lkey};
-  request->sg_list = &landing;
+  ibv_sge buffer = {reinterpret_cast<uintptr_t>(buffer_.data()), sizeof(uint64_t), buffer_region_->lkey};
+  request->sg_list = &buffer;
   request->num_sge = 1;
   request->send_flags = IBV_SEND_SIGNALED;
   absl::MutexLock lock(&mutex_);
@@ -146,11 +145,11 @@ absl::Status VerbsLoopback::Execute(ibv_send_wr* request, uint64_t* result) {
     failed_ns_ = Clock::Real().NowNs();
     return status;
   }
-  memcpy(result, landing_.data(), sizeof(uint64_t));
+  memcpy(result, buffer_.data(), sizeof(uint64_t));
   return absl::OkStatus();
 }
 
-// For the completion of the one request.
+// Waits for the completion of the one request.
 absl::Status VerbsLoopback::Await() {
   const std::string& device = offers_->device->name();
   int64_t deadline_ns = 0;

@@ -1,7 +1,7 @@
 // A server's own atomics: a queue pair that the listener's device connects to itself.
 //
-// One request at a time, for which the caller waits at the completion queue. What fails is destroyed before the call
-// returns, so that nothing of it can be carried out later; the next call, after a pause, makes another.
+// One request at a time, for which the caller polls the completion queue. A failed queue pair is destroyed before the
+// call returns, so that it cannot execute anything later; the next call, after a pause, creates another.
 #ifndef FARLOOK_RDMA_VERBS_LOOPBACK_H_
 #define FARLOOK_RDMA_VERBS_LOOPBACK_H_
 
@@ -18,17 +18,17 @@
 #include "absl/synchronization/mutex.h"
 #include "rdma/host/sealed_memory.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/device.h"
-#include "rdma/verbs/offers.h"
-#include "rdma/verbs/queue_pair.h"
+#include "rdma/verbs/device/device.h"
+#include "rdma/verbs/device/offers.h"
+#include "rdma/verbs/device/queue_pair.h"
 
 namespace farlook::rdma::verbs {
 
 // Thread safety: any thread; calls take turns.
 class VerbsLoopback final : public Loopback, private AsyncSink {
  public:
-  // To a range that was offered. Reads its first word. Errors as of diagnosis.h; UNAVAILABLE when the device cannot
-  // reach itself.
+  // Connects to a range that was offered, and reads its first word. Errors as in diagnosis.h; UNAVAILABLE if the device
+  // cannot reach itself.
   static absl::StatusOr<std::unique_ptr<VerbsLoopback>> Create(std::shared_ptr<Offers> offers,
                                                                const RemoteRange& range);
   ~VerbsLoopback() override = default;
@@ -49,14 +49,14 @@ class VerbsLoopback final : public Loopback, private AsyncSink {
   absl::Status Execute(ibv_send_wr* request, uint64_t* result);
   absl::Status Await() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // AsyncSink. The call that waits learns of a failure from its completion, or from the lack of it.
+  // AsyncSink. The waiting call detects a failure by its completion, or by the lack of one.
   void OnQueuesLost(ibv_event_type) override {}
   void OnSomethingToDo() override {}
 
   const std::shared_ptr<Offers> offers_;
   const uint32_t rkey_;
-  Mapping landing_;  // of what a word held
-  MemoryRegion landing_region_;
+  Mapping buffer_;  // former value of a word
+  MemoryRegion buffer_region_;
   QueuePairEvents events_;
 
   absl::Mutex mutex_;
@@ -67,7 +67,8 @@ class VerbsLoopback final : public Loopback, private AsyncSink {
   int64_t failed_ns_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// What a listener hands out in place of the loopback on its device, which may go and come back.
+// The loopback that a listener returns. It forwards to the loopback on its present device, which may be lost and
+// return.
 //
 // Thread safety: any thread.
 class LoopbackOfListener final : public Loopback {
@@ -86,7 +87,7 @@ class LoopbackOfListener final : public Loopback {
 
    private:
     absl::Mutex mutex_;
-    std::shared_ptr<VerbsLoopback> loopback_ ABSL_GUARDED_BY(mutex_);  // null: the device is gone
+    std::shared_ptr<VerbsLoopback> loopback_ ABSL_GUARDED_BY(mutex_);  // null: the device is lost
   };
 
   explicit LoopbackOfListener(std::shared_ptr<Current> current) : current_(std::move(current)) {}

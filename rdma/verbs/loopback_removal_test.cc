@@ -1,5 +1,5 @@
-// A listener's own atomics, asked for after its device was taken away and came back: memory that was offered before has
-// another key then. On a device of tests/vm that has atomics.
+// A listener's own atomics after its device was removed and returned: memory that was offered before has another key
+// then. On a device of tests/vm that has atomics.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace {
 
 bool Shell(const std::string& command) { return std::system(command.c_str()) == 0; }
 
-// Soft-RoCE goes only when nobody has it open any more, so the listener has let go of it when `rdma link delete`
+// Soft-RoCE is removed only after all users have closed it, so the listener has closed it when `rdma link delete`
 // returns.
 void TakeAwayAndBringBack(const std::string& device, Listener* listener) {
   std::string interface;
@@ -35,7 +35,7 @@ void TakeAwayAndBringBack(const std::string& device, Listener* listener) {
            Shell(absl::StrCat("rdma link add ", device, " type rxe netdev ", interface));
     done = true;
   });
-  // Each may take a minute: the device to go, and the listener to find it again.
+  // Each may take a minute: the device to be removed, and the listener to find it again.
   for (int look = 0; look < 12'000 && (!done || (back && !listener->status().ok())); ++look) {
     listener->Next();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -1,4 +1,4 @@
-// A client that speaks verbs by itself and keeps to no rule, for tests.
+// A client that uses verbs directly and follows no rule, for tests.
 #ifndef FARLOOK_RDMA_VERBS_RAW_CLIENT_H_
 #define FARLOOK_RDMA_VERBS_RAW_CLIENT_H_
 
@@ -20,7 +20,7 @@ inline std::string TestHost() {
   return host != nullptr ? host : "10.0.0.1";
 }
 
-// Blocking, on librdmacm's own event channel. The server must be served by another thread.
+// Blocking, on librdmacm's own event channel. Another thread must serve the server.
 class RawClient {
  public:
   static constexpr size_t kBytes = 4096;
@@ -49,7 +49,7 @@ class RawClient {
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
 
-  // Whether it was accepted.
+  // Returns whether it was accepted.
   bool Connect(absl::string_view private_data) {
     rdma_conn_param parameters = {};
     parameters.private_data = private_data.data();
@@ -61,7 +61,7 @@ class RawClient {
     return connected_;
   }
 
-  // How a request for the 8 bytes at `address` ends.
+  // Returns the result of a request for the 8 bytes at `address`.
   ibv_wc_status Try(ibv_wr_opcode opcode, uint64_t address, uint32_t rkey) {
     ibv_sge piece = {reinterpret_cast<uintptr_t>(memory_), 8, region_->lkey};
     ibv_send_wr request = {};
@@ -82,13 +82,13 @@ class RawClient {
     return Wait();
   }
 
-  // Sends the first `bytes` of the memory; does not wait.
+  // Sends `bytes` from the start of the memory; does not wait.
   bool Send(absl::string_view bytes) {
     memcpy(memory_, bytes.data(), bytes.size());
     return rdma_post_send(id_, nullptr, memory_, bytes.size(), region_, 0) == 0;
   }
 
-  // Blocks until a message came. REQUIRES that one will.
+  // Blocks until a message arrives. REQUIRES that one will.
   bool AwaitMessage() {
     ibv_wc wc = {};
     return rdma_get_recv_comp(id_, &wc) == 1 && wc.status == IBV_WC_SUCCESS;

@@ -1,5 +1,5 @@
-// What a listener offers on a device whose memory regions are shorter than that, which it pretends: linked into the
-// conformance test of verbs. See "One memory region for each range" in docs/design-notes.md.
+// Offers of a listener on a device that pretends to have shorter memory regions: linked into the conformance test of
+// verbs. See "One memory region for each range" in docs/design-notes.md.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@
 #include "rdma/shared_memory.h"
 #include "rdma/test_address.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/pretended_device.h"
+#include "rdma/verbs/device/pretended_device.h"
 
 namespace farlook::rdma::conformance {
 namespace {
@@ -57,7 +57,7 @@ TEST_P(RegionLimitTest, ARangeThatIsLongerThanARegionIsRefusedWithTheRemedy) {
                                   std::string("max_mr_size"), std::string("--memory"), std::string("another device")}) {
     EXPECT_TRUE(absl::StrContains(status.message(), word)) << word << " in: " << status;
   }
-  // Expect: what was offered before is served all the same.
+  // Expect: earlier offers are still served.
   auto client = NewClient();
   Pair pair = Connect(client.get());
   auto buffer = NewBuffer(client.get(), 4096);

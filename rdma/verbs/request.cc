@@ -9,7 +9,7 @@ namespace farlook::rdma::verbs {
 
 void RejectId(CmId id, absl::string_view reason) {
   const std::string data = EncodeReject(reason);
-  // Its failure means that the client is gone.
+  // Its failure means that the client has left.
   rdma_reject(id.get(), data.data(), static_cast<uint8_t>(data.size()));
 }
 

@@ -1,4 +1,4 @@
-// A client that said hello and waits for the server's answer.
+// A client that sent its hello and waits for the server's answer.
 #ifndef FARLOOK_RDMA_VERBS_REQUEST_H_
 #define FARLOOK_RDMA_VERBS_REQUEST_H_
 
@@ -10,10 +10,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/cm.h"
-#include "rdma/verbs/envelope.h"
-#include "rdma/verbs/negotiation.h"
-#include "rdma/verbs/offers.h"
+#include "rdma/verbs/device/cm.h"
+#include "rdma/verbs/device/offers.h"
+#include "rdma/verbs/handshake/envelope.h"
+#include "rdma/verbs/handshake/negotiation.h"
 
 namespace farlook::rdma::verbs {
 
@@ -33,8 +33,7 @@ class VerbsRequest final : public ConnectionRequest {
   void WithholdReads() override { withhold_ = true; }
 
  private:
-  // Until answered. Events that come before are dropped by the listener: that the client left shows when it is
-  // answered.
+  // Until answered. The listener drops events that arrive before; the answer shows whether the client has left.
   CmId id_;
   const Envelope client_;
   const std::string hello_;
@@ -44,7 +43,7 @@ class VerbsRequest final : public ConnectionRequest {
   bool withhold_ = false;
 };
 
-// Rejects a client and lets its id go.
+// Rejects a client and destroys its id.
 void RejectId(CmId id, absl::string_view reason);
 
 }  // namespace farlook::rdma::verbs

@@ -10,7 +10,7 @@
 #include "rdma/conformance/fixture.h"
 #include "rdma/test_address.h"
 #include "rdma/transport.h"
-#include "rdma/verbs/pretended_device.h"
+#include "rdma/verbs/device/pretended_device.h"
 
 namespace farlook::rdma::conformance {
 namespace {
@@ -38,7 +38,8 @@ class ThreadDomainTest : public ConformanceTest {
     verbs::Pretend(device);
   }
 
-  // Connects twice with one endpoint, READs and sends both ways over each; everything of the client is gone afterwards.
+  // Connects twice with one endpoint, READs and sends both ways over each; afterwards everything of the client is
+  // freed.
   void UseConnections() {
     auto client = NewClient();
     Pair first = Connect(client.get());

@@ -2,7 +2,7 @@
 """Checks that the arrows between packages go only the way the top-level BUILD draws them.
 
     tests/arrows/arrows.py            #include lines of all sources
-    tests/arrows/arrows.py --query    what bazel query says of dependencies and of visibility
+    tests/arrows/arrows.py --query    dependencies and visibility, by bazel query
 
 Prints one line for each forbidden arrow, and exits 1 if there is any.
 """
@@ -14,12 +14,17 @@ import subprocess
 import sys
 import xml.etree.ElementTree as xml
 
-# Who may depend on whom. tests/ may on all; third_party/ and tools/ are for all and depend on no package.
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import layers  # noqa: E402  pylint: disable=wrong-import-position
+
+# The packages that each package may depend on. tests/ may use all; all may use third_party/ and tools/, which depend on
+# no package.
 ALLOWED = {
     "kv": {"kv"},
     "rdma": {"rdma"},
     "base": {"base"},
-    "cluster": {"cluster", "kv"},
+    "cluster": {"cluster", "base", "kv"},
     "server": {"server", "base", "cluster", "kv", "rdma"},
     "client": {"client", "base", "kv", "rdma"},
     "bench": {"bench", "base", "client", "kv", "rdma"},
@@ -28,20 +33,66 @@ ALLOWED = {
     "tools": set(),
 }
 PACKAGES = set(ALLOWED) - {"third_party", "tools"}
-# Within rdma/ the backends know nothing of each other, nor does what they share (rdma/host) know any of them.
+# Within rdma/ the backends do not know each other, and their shared part (rdma/host) knows none of them.
 BACKENDS = ("rdma/shm", "rdma/tcp", "rdma/verbs", "rdma/sim")
 FOLDERS = {user: [used for used in BACKENDS if used != user] for user in BACKENDS + ("rdma/host",)}
+# The folders of kv/, client/, server/ and rdma/verbs, each with the folders that its product code may use. Tests may use any.
+_KV_OF_CLIENTS = {"kv/layout", "kv/read", "kv/wire"}
+_KV_OF_SERVERS = {"kv/" + name for name in ("cache", "counters", "expiry", "heap", "index", "layout", "read", "table", "wire")}
+ROOMS = {
+    "kv/layout": set(),
+    "kv/wire": {"kv/layout"},
+    "kv/read": {"kv/layout"},
+    "kv/heap": {"kv/layout"},
+    "kv/expiry": {"kv/layout"},
+    "kv/counters": {"kv/layout"},
+    "kv/cache": {"kv/heap", "kv/layout"},
+    "kv/index": {"kv/heap", "kv/layout", "kv/wire"},
+    "kv/table": {"kv/cache", "kv/expiry", "kv/heap", "kv/index", "kv/layout", "kv/read", "kv/wire"},
+    "client/op": _KV_OF_CLIENTS,
+    "client/connection": _KV_OF_CLIENTS | {"client/op"},
+    "client/memory": _KV_OF_CLIENTS | {"client/op"},
+    "client/writes": _KV_OF_CLIENTS | {"client/op", "client/memory"},
+    "client/reads": _KV_OF_CLIENTS | {"client/op", "client/memory", "client/connection", "client/writes"},
+    "client/counters": _KV_OF_CLIENTS | {"client/op", "client/reads", "client/writes"},
+    "client/core": _KV_OF_CLIENTS | {"client/op", "client/memory", "client/connection", "client/writes", "client/reads",
+                                     "client/counters"},
+    "client/api": _KV_OF_CLIENTS | {"client/op", "client/connection", "client/core"},
+    "client/cli/input": set(),
+    "client/cli/terminal": {"client/api", "client/cli/input"},
+    "client/cli/context": {"client/api", "client/op", "client/cli/input", "client/cli/terminal"},
+    "client/cli/cluster": {"kv/wire", "client/api", "client/cli/context", "client/cli/input", "client/cli/terminal"},
+    "client/cli/commands": {"kv/layout", "kv/wire", "client/api", "client/cli/cluster", "client/cli/context", "client/cli/input",
+                            "client/cli/terminal"},
+    "server/base": _KV_OF_SERVERS,
+    "server/session": _KV_OF_SERVERS | {"server/base"},
+    "server/counters": _KV_OF_SERVERS | {"server/base", "server/session"},
+    "server/replication": _KV_OF_SERVERS | {"server/base", "server/session", "server/counters"},
+    "server/executor": _KV_OF_SERVERS | {"server/base", "server/session", "server/counters", "server/replication"},
+    "server/worker": _KV_OF_SERVERS | {"server/base", "server/session", "server/counters", "server/replication",
+                                       "server/executor"},
+    "server/acceptor": _KV_OF_SERVERS | {"server/base", "server/session", "server/executor", "server/worker"},
+    "server/group": _KV_OF_SERVERS | {"server/base", "server/session", "server/counters", "server/replication",
+                                      "server/executor", "server/worker"},
+    "server/daemon": _KV_OF_SERVERS | {"server/base", "server/session", "server/counters", "server/replication",
+                                       "server/executor", "server/worker", "server/acceptor", "server/group"},
+    "rdma/verbs/handshake": set(),
+    "rdma/verbs/device": {"rdma/verbs/handshake"},
+    "rdma/verbs/queues": {"rdma/verbs/device", "rdma/verbs/handshake"},
+    "rdma/verbs/connection": {"rdma/verbs/device", "rdma/verbs/handshake", "rdma/verbs/queues"},
+}
 FOR_ALL = {"third_party", "tools"}
-# What users of the store may see from anywhere; that server/ and kv/ do not use it is left to the check of dependencies.
-PUBLIC = {"//client:client", "//client:kv_cli", "//client/cli:kv_cli", "//server:kv_server", "//bench/ycsb:ycsb"}
+# Targets that users of the store may see from anywhere. The check of dependencies ensures that server/ and kv/ do not
+# use them.
+PUBLIC = {"//client:client", "//client:kv_cli", "//client/cli:kv_cli", "//server/daemon:kv_server", "//bench/ycsb:ycsb"}
 
 SOURCE = (".h", ".cc", ".c", ".inc")
-# Tests and what only they use may start threads and look at clocks anywhere.
+# Tests, and targets that only tests use, may start threads and read clocks anywhere.
 TEST_RULE = re.compile(r"\n\w*_(?:test|fuzz_test)\(|testonly = True")
 PRODUCT_RULE = re.compile(r"\ncc_(?:library|binary|shared_library)\(")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]', re.MULTILINE)
 
-# Headers of the system that only some packages may include: (header, packages, what they are).
+# Headers of the system that only some packages may include: (header, packages, reason).
 SYSTEM = [
     (re.compile(r"infiniband/|rdma/rdma_"), {"rdma", "tests", "third_party", "tools"}, "verbs belong to rdma/"),
     (re.compile(r"sys/(socket|un|epoll|eventfd|mman|ioctl)\.h$|netinet/|arpa/|netdb\.h$|numa(if)?\.h$"),
@@ -51,6 +102,12 @@ SYSTEM = [
     (re.compile(r"(chrono|ctime|time\.h|sys/time\.h|absl/time/(clock|time)\.h)$"),
      set(ALLOWED) - {"kv"}, "kv/ has no clock of its own"),
 ]
+
+# Waits and durations that a step of the wall clock makes wrong. Product code uses others instead; a line that needs the
+# calendar's time says so in a comment.
+WALL_CLOCK = re.compile(r"\babsl::Now\(|\b(?:Await|\w*LockWhen|Wait|WaitForNotification)With(?:Timeout|Deadline)\(|\bsystem_clock\b|\bCLOCK_REALTIME\b|\bgettimeofday\(|"
+                        r"(?<![\w.>])time\((?:nullptr|NULL|0)\)|\b(?:sem|pthread_mutex|pthread_cond)_timed\w+\(")
+CALENDAR = "// wall clock"
 
 
 def top(path):
@@ -66,8 +123,14 @@ def forbidden_folder(user, used):
     return None
 
 
+def forbidden_room(user, used):
+    """Returns whether product code in the file `user` may not use the file `used`, by ROOMS."""
+    user, used = user.rpartition("/")[0], used.rpartition("/")[0]
+    return user in ROOMS and used in ROOMS and used != user and used not in ROOMS[user]
+
+
 def test_only(root):
-    """Names of the sources that BUILD files give to tests, or to what only tests may use, and to nothing else."""
+    """Names of the sources that BUILD files give only to tests, or to targets that only tests may use."""
     tests, product = set(), set()
     for build in root.rglob("BUILD"):
         package = build.parent.relative_to(root).as_posix()
@@ -97,11 +160,27 @@ def include_violations(root):
                 beside = quoted and "/" not in header and (path.parent / header).exists()
                 for why in forbidden(name, quoted, header, beside, name in tests):
                     violations.append(f"{name}:{line}: includes {header}: {why}")
+            if package not in FOR_ALL | {"tests"} and not is_for_tests(name, tests):
+                violations += wall_clock_violations(name, text)
     return violations, sources
 
 
+def is_for_tests(name, tests):
+    return name in tests or name.endswith(("_test.cc", "_fuzz.cc", "_benchmark.cc"))
+
+
+def wall_clock_violations(name, text):
+    """Uses of the wall clock in the source `name` that no comment on the line permits."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        code = line.partition("//")[0]
+        found = WALL_CLOCK.search(code)
+        if found and CALENDAR not in line:
+            yield (f"{name}:{number}: {found.group().rstrip('(')}: a step of the wall clock makes this wrong: use "
+                   f"base/steady_time.h, or say \"{CALENDAR}\" where the calendar's time is meant")
+
+
 def forbidden(name, quoted, header, beside, is_test):
-    """Why the file `name` may not include `header`, which may stand `beside` it; yields nothing when it may."""
+    """Yields the reason why the file `name` may not include `header`, which may lie `beside` it; nothing if it may."""
     package = top(name)
     if beside or (quoted and ".." in header.split("/")):
         yield "a path from the top of the tree is wanted"
@@ -111,8 +190,10 @@ def forbidden(name, quoted, header, beside, is_test):
         yield "{}/ must not depend on {}/".format(*forbidden_folder(name, header))
     elif quoted and header.endswith((".cc", ".c")):
         yield "a source is not a header"
-    if is_test or name.endswith(("_test.cc", "_fuzz.cc", "_benchmark.cc")):
+    if is_test or is_for_tests(name, ()):
         return
+    if quoted and forbidden_room(name, header):
+        yield f"{name.rpartition('/')[0]}/ must not depend on {header.rpartition('/')[0]}/"
     for pattern, users, why in SYSTEM:
         if pattern.match(header) and package not in users:
             yield why
@@ -135,11 +216,14 @@ def query_violations(document):
             used = top(label[2:].split(":")[0])
             if label.startswith("//") and used in PACKAGES and used not in ALLOWED[package]:
                 violations.append(f"{name}: depends on {label}: {package}/ must not depend on {used}/")
+            is_product = rule.get("class") in ("cc_library", "cc_binary") and rule.find("boolean[@name='testonly'][@value='true']") is None
+            if is_product and forbidden_room(name[2:].replace(":", "/"), label[2:].replace(":", "/")):
+                violations.append(f"{name}: depends on {label}: not a folder that ROOMS allows")
             folders = forbidden_folder(name[2:].replace(":", "/"), label[2:].replace(":", "/"))
             if folders:
                 violations.append(f"{name}: depends on {label}: {folders[0]}/ must not depend on {folders[1]}/")
         tags = [s.get("value") for s in rule.findall("list[@name='tags']/string")]
-        # Those tagged "verbs" and "verbs-more" are run by stages of their own.
+        # Stages of their own run those tagged "verbs" and "verbs-more".
         if rule.get("class").endswith("_test") and "manual" in tags and not {"verbs", "verbs-more"} & set(tags):
             violations.append(f"{name}: a test tagged manual is left out of //...")
         if package in FOR_ALL or name in PUBLIC:
@@ -152,7 +236,7 @@ def query_violations(document):
 
 
 def users_of(visibility, groups):
-    """Top-level packages that a visibility label stands for; `all` when it is public or not known."""
+    """Top-level packages that a visibility label covers; `all` when it is public or unknown."""
     if visibility == "//visibility:private":
         return []
     if visibility in groups:
@@ -180,7 +264,9 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=root, help="the workspace")
     args = parser.parse_args()
     if args.query:
-        violations, seen = query_violations(bazel_query(args.root, args.bazel.split()))
+        document = bazel_query(args.root, args.bazel.split())
+        violations, seen = query_violations(document)
+        violations += layers.violations(args.root, xml.fromstring(document))
     else:
         violations, seen = include_violations(args.root)
     print("\n".join(violations + [f"arrows: {len(violations)} forbidden in {seen} "

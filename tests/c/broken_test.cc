@@ -1,4 +1,4 @@
-// A client that an exception came through, as memory ran out, refuses all further calls, and can be closed.
+// A client that an exception passed through, as memory ran out, refuses all further calls, and can be closed.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// How many allocations succeed still; negative: all.
+// Number of allocations that still succeed; negative: all.
 std::atomic<int> left{-1};
 
 void* Allocate(size_t bytes) {
@@ -30,7 +30,7 @@ void* Allocate(size_t bytes) {
 
 void* operator new(size_t bytes) { return Allocate(bytes); }
 void* operator new[](size_t bytes) { return Allocate(bytes); }
-// What asks for none to be thrown gets some: it does without where there is none.
+// Allocations that must not throw always succeed: their callers work without memory.
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
 void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
@@ -47,8 +47,8 @@ farlook_client* Connect(const std::string& address) {
   return client;
 }
 
-// A call that finds no memory from its first allocation on, then from its second on, and so forth, each with a client
-// of its own. Returns how many clients broke.
+// Runs a call that finds no memory from its first allocation on, then from its second on, and so forth, each with a
+// separate client. Returns how many clients broke.
 int FailEach(const std::string& address, const std::function<int(farlook_client*)>& call) {
   int broken = 0;
   for (int allocations = 0; allocations < 100; ++allocations) {
@@ -62,7 +62,7 @@ int FailEach(const std::string& address, const std::function<int(farlook_client*
       ++broken;
       EXPECT_EQ(code, FARLOOK_RESOURCE_EXHAUSTED);
       EXPECT_NE(std::string(farlook_error()).find("close it"), std::string::npos) << farlook_error();
-      // Expect: so do all other calls, and nobody waits for what is in flight.
+      // Expect: so do all other calls, without waiting for operations in flight.
       EXPECT_EQ(farlook_put(client, "key", 3, "v", 1, nullptr, nullptr), FARLOOK_FAILED_PRECONDITION);
       EXPECT_EQ(farlook_ping(client, nullptr), FARLOOK_FAILED_PRECONDITION);
       EXPECT_EQ(farlook_arm(client), FARLOOK_FAILED_PRECONDITION);

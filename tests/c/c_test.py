@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Runs calls.c, as Bazel built it with whatever sanitizer is on, against a kv_server.
+"""Runs calls.c, as Bazel built it with any sanitizer, against a kv_server.
 
-    c_test.py CALLS KV_SERVER
-"""
+c_test.py CALLS KV_SERVER """
 
 import subprocess
 import sys

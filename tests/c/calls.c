@@ -110,8 +110,42 @@ static void test_conditions(farlook_client* client) {
   OK(farlook_options_set(options, "if_absent", 0)); /* which it is not */
   OK(farlook_options_set(options, "if_present", 0));
   EXPECT(FARLOOK_ABORTED, farlook_delete(client, KEY("c"), options));
-  OK(farlook_options_set(options, "if_version", 0)); /* always */
-  OK(farlook_delete(client, KEY("c"), options));
+  /* 0 is a version that no item has, and not the absence of a condition. */
+  OK(farlook_options_set(options, "if_version", 0));
+  EXPECT(FARLOOK_ABORTED, farlook_put(client, KEY("c"), "y", 1, options, &third));
+  CHECK(third == second);
+  EXPECT(FARLOOK_ABORTED, farlook_delete(client, KEY("c"), options));
+  const void* const keys[2] = {"c", "no c"};
+  const size_t key_bytes[2] = {1, 4};
+  int codes[2];
+  EXPECT(FARLOOK_ABORTED, farlook_put_many(client, 2, keys, key_bytes, keys, key_bytes, options, NULL, codes));
+  CHECK(codes[0] == FARLOOK_ABORTED && codes[1] == FARLOOK_NOT_FOUND);
+  EXPECT(FARLOOK_ABORTED, farlook_delete_many(client, 2, keys, key_bytes, options, codes));
+  CHECK(codes[0] == FARLOOK_ABORTED && codes[1] == FARLOOK_NOT_FOUND);
+  farlook_operation* operation = farlook_operation_new();
+  OK(farlook_prepare_put(operation, KEY("c"), "y", 1, options));
+  OK(farlook_start(client, &operation, 1));
+  CHECK(farlook_wait(client, &operation, 1) == 1);
+  EXPECT(FARLOOK_ABORTED, farlook_operation_code(operation));
+  OK(farlook_operation_free(operation));
+  OK(farlook_options_set(options, "if_version", (int64_t)second));
+  OK(farlook_options_set(options, "if_present", 1));
+  OK(farlook_options_set(options, "if_present", 0));
+  OK(farlook_delete(client, KEY("c"), options)); /* without a condition */
+  farlook_options_free(options);
+}
+
+static int64_t third_time_never(void* context) { return ++*(int*)context < 3 ? 1 : -1; }
+
+static void test_a_call_that_is_given_up(void) {
+  int asked = 0;
+  farlook_client* client;
+  farlook_options* options = with("wait_for_server", 1);
+  OK(farlook_options_set(options, "timeout_ms", 600000));
+  OK(farlook_options_set_while_waiting(options, third_time_never, &asked));
+  EXPECT(FARLOOK_UNAVAILABLE, farlook_connect("shm:///tmp/farlook-no-such-server", options, &client));
+  CHECK(asked == 3);
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set_while_waiting(options, NULL, NULL));
   farlook_options_free(options);
 }
 
@@ -189,6 +223,29 @@ static void test_counters(farlook_client* client) {
   OK(farlook_ttl(client, "n0", 2, NULL, &left));
   CHECK(left > 0 && left <= 61000);
   OK(farlook_delete_counter(client, "n0", 2, NULL, NULL));
+
+  /* Adds that create what is absent: alone, and in a batch. */
+  farlook_options* create = with("create", 1);
+  OK(farlook_options_set(create, "initial", -5));
+  OK(farlook_options_set(create, "ttl_ms", 60000));
+  OK(farlook_fetch_add(client, KEY("new"), 7, create, &number));
+  CHECK(number == -5);
+  OK(farlook_ttl(client, KEY("new"), NULL, &left));
+  CHECK(left > 0 && left <= 61000);
+  OK(farlook_fetch_add(client, KEY("new"), 1, create, &number));
+  CHECK(number == 2);
+  OK(farlook_delete_counter(client, KEY("new"), NULL, &number));
+  CHECK(number == 3);
+  OK(farlook_fetch_add_many(client, 3, keys, key_bytes, deltas, create, numbers, codes));
+  for (int i = 0; i < 3; ++i) CHECK(codes[i] == FARLOOK_OK && numbers[i] == -5);
+  OK(farlook_read_counter_many(client, 3, keys, key_bytes, NULL, numbers, codes));
+  for (int i = 0; i < 3; ++i) CHECK(numbers[i] == deltas[i] - 5);
+  for (int i = 0; i < 3; ++i) OK(farlook_delete_counter(client, keys[i], 2, NULL, NULL));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_fetch_add(client, KEY("new"), 1, ttl, &number));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_create_counter(client, KEY("new"), 1, create, &number));
+  OK(farlook_options_set(create, "initial", INT64_MAX));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_fetch_add(client, KEY("new"), 1, create, &number));
+  farlook_options_free(create);
   farlook_options_free(ttl);
   farlook_options_free(once);
 }
@@ -335,6 +392,33 @@ static void test_operations(farlook_client* client) {
     CHECK(farlook_operation_number(o[i]) == numbers[i]);
   }
   EXPECT(0, farlook_wait(client, done, 2)); /* nothing is in flight */
+  /* What is prepared anew has nothing of what it was before. */
+  farlook_options* create = with("create", 1);
+  OK(farlook_options_set(create, "initial", 40));
+  farlook_options* keep = with("keep", 1);
+  OK(farlook_options_set(keep, "if_present", 1));
+  OK(farlook_prepare_compare_swap(o[0], KEY("on"), 1, 2, NULL));
+  OK(farlook_prepare_fetch_add(o[0], KEY("on"), 1, create));
+  OK(farlook_start(client, o, 1));
+  EXPECT(1, farlook_wait(client, done, 2));
+  OK(farlook_operation_code(o[0]));
+  CHECK(farlook_operation_number(o[0]) == 40);
+  OK(farlook_prepare_delete_counter(o[0], KEY("on"), NULL));
+  OK(farlook_start(client, o, 1));
+  EXPECT(1, farlook_wait(client, done, 2));
+  OK(farlook_operation_code(o[0]));
+  CHECK(farlook_operation_number(o[0]) == 41);
+  OK(farlook_prepare_put(o[0], KEY("o0"), "value", 5, keep));
+  OK(farlook_prepare_touch(o[0], KEY("o0"), 60000, NULL));
+  OK(farlook_start(client, o, 1));
+  EXPECT(1, farlook_wait(client, done, 2));
+  OK(farlook_operation_code(o[0]));
+  OK(farlook_prepare_persist(o[0], KEY("o0"), NULL));
+  OK(farlook_start(client, o, 1));
+  EXPECT(1, farlook_wait(client, done, 2));
+  OK(farlook_operation_code(o[0]));
+  farlook_options_free(keep);
+  farlook_options_free(create);
   /* The same once more, as it is. */
   OK(farlook_prepare_get(o[0], KEY("o0"), NULL));
   for (int i = 0; i < 3; ++i) {
@@ -392,6 +476,9 @@ static void test_options(farlook_client* client) {
   EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, "timeout", 1));
   SAYS("did you mean timeout_ms");
   EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, "timeout_ms", -1));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, "liveness_ms", INT64_MAX));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, "max_backoff_ms", 3600001));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, "spin_us", INT64_MAX));
   EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, "read_only", 2));
   EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, "user", 1));
   EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, NULL, 1));
@@ -516,6 +603,8 @@ static void test_figures(farlook_client* client) {
   CHECK(figure > 0);
   EXPECT(FARLOOK_NOT_FOUND, farlook_stat(client, "goals", &figure));
   OK(farlook_incarnation(client, &incarnation));
+  CHECK(strcmp(farlook_address(client), address) == 0);
+  CHECK(farlook_address(NULL)[0] == '\0');
   OK(farlook_memory_bytes(client, &bytes));
   CHECK(incarnation != 0 && bytes != 0);
   farlook_value* text = farlook_value_new();
@@ -585,6 +674,7 @@ int main(int argc, char** argv) {
   farlook_client* client = connect_to();
   test_values(client);
   test_conditions(client);
+  test_a_call_that_is_given_up();
   test_expiry(client);
   test_counters(client);
   test_batches(client);

@@ -39,7 +39,7 @@ def headers(prefix):
 
 
 def abi(prefix, directory):
-  """What abidw says of a library with the functions of the headers. The real one would bring the types of C++."""
+  """Runs abidw on a library with the functions of the headers. The real one would bring the types of C++."""
   source = directory / 'stub.c'
   source.write_text('#include <farlook.h>\n' + ''.join(
       f'{kind} {name}({parameters}) {{ __builtin_trap(); }}\n' for kind, name, parameters in declarations(prefix)),
@@ -85,7 +85,7 @@ class InstalledTest(unittest.TestCase):
     return done.stdout
 
   def consumer(self, name):
-    """A directory with the two programs' sources and what builds them, and nothing of the tree beside it."""
+    """A directory with the two programs' sources and their build files, outside of the tree."""
     directory = self.directory / name
     directory.mkdir()
     for source in ('tests/c/calls.c', 'client/hello.cc', 'tests/c/consumer/Makefile', 'tests/c/consumer/CMakeLists.txt'):
@@ -95,7 +95,7 @@ class InstalledTest(unittest.TestCase):
   def programs_work(self, directory):
     self.assertIn('all calls', self.ok(directory / 'calls', self.address))
     self.assertIn('hello, world', self.ok(directory / 'hello', self.address))
-    # Expect: only the one in C wants the library, by its soname.
+    # Expect: only the one in C needs the library, by its soname.
     self.assertIn('[libfarlook.so.1]', self.ok('readelf', '-d', directory / 'calls'))
     self.assertNotIn('libfarlook', self.ok('readelf', '-d', directory / 'hello'))
 
@@ -109,7 +109,7 @@ class InstalledTest(unittest.TestCase):
     self.ok('cmake', '-S', directory, '-B', directory / 'build', f'-DCMAKE_PREFIX_PATH={self.prefix}')
     self.ok('cmake', '--build', directory / 'build')
     self.programs_work(directory / 'build')
-    # Expect: a version that breaks what this one promises is not taken for it.
+    # Expect: an incompatible version is not accepted.
     lists = directory / 'CMakeLists.txt'
     lists.write_text(lists.read_text(encoding='utf-8').replace('Farlook 0.1', 'Farlook 0.2'), encoding='utf-8')
     done = run('cmake', '-S', directory, '-B', directory / 'later', f'-DCMAKE_PREFIX_PATH={self.prefix}')
@@ -134,7 +134,7 @@ class InstalledTest(unittest.TestCase):
       self.assertLessEqual(len(header.read_text(encoding='utf-8').splitlines()), 200, name)
 
   def test_what_is_exported_is_what_the_headers_declare(self):
-    symbols = self.ok('nm', '-D', '--defined-only', self.prefix / 'lib/libfarlook.so.1').split('\n')
+    symbols = self.ok('nm', '-D', '--defined-only', '--extern-only', self.prefix / 'lib/libfarlook.so.1').split('\n')
     exported = {line.split()[-1].partition('@')[0] for line in symbols if line}
     declared = {name for _, name, _ in declarations(self.prefix)}
     self.assertGreater(len(declared), 60)
@@ -147,7 +147,7 @@ class InstalledTest(unittest.TestCase):
     now.write_text(abi(self.prefix, self.directory), encoding='utf-8')
     done = run('abidiff', baseline, now)
     self.assertEqual(done.returncode, 0, f'{done.stdout}: if functions were only added: --write-abi')
-    # Expect: it would be seen.
+    # Expect: the test would notice it.
     other = self.directory / 'other'
     install.lay_out(other, ROOT, LIBRARIES)
     header = other / 'include/farlook.h'

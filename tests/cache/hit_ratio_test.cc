@@ -1,5 +1,5 @@
-// Cache mode, through a real server and real clients: hit ratios against caches that know of every get, what is kept,
-// and what the figures tell.
+// Cache mode, through a real server and real clients: hit ratios against caches that know of every get, items with
+// `keep`, and the figures.
 //
 // At full length (FARLOOK_FULL_LENGTH): a million keys. See docs/verification.md.
 #include <algorithm>
@@ -19,8 +19,8 @@
 #include "gtest/gtest.h"
 #include "rdma/shared_memory.h"
 #include "rdma/test_address.h"
-#include "server/log.h"
-#include "server/server.h"
+#include "server/base/log.h"
+#include "server/daemon/server.h"
 
 namespace farlook {
 namespace {
@@ -74,7 +74,7 @@ class ServerCache {
 TEST_F(CacheModeTest, HitsAsOftenAsCachesThatKnowOfEveryGet) {
   const bool full = std::getenv("FARLOOK_FULL_LENGTH") != nullptr;
   const uint64_t keys = full ? 1'000'000 : 60'000, steps = full ? 10'000'000 : 120'000;
-  // By which short runs vary, as hints come when they come.
+  // The variation of short runs, since hints arrive at any time.
   const double slack = full ? 0 : 1;
   for (const bench::CacheWorkload& workload : bench::CacheWorkloads(keys)) {
     const auto items = static_cast<uint64_t>(static_cast<double>(keys) * workload.share);
@@ -89,7 +89,7 @@ TEST_F(CacheModeTest, HitsAsOftenAsCachesThatKnowOfEveryGet) {
     const double s3 = bench::HitRatio(workload, steps, bench::S3FifoCache(capacity));
     std::printf("%-16s %7zu items: %.1f %%, LRU %.1f, S3-FIFO %.1f; told %.1f, sample %lld\n", workload.name, capacity,
                 hits, lru, s3,
-                100.0 * static_cast<double>(Figure("told_hits")) / static_cast<double>(Figure("told_gets")),
+                100.0 * static_cast<double>(Figure("reported_hits")) / static_cast<double>(Figure("reported_gets")),
                 static_cast<long long>(Figure("touch_sample")));
     std::fflush(stdout);
     EXPECT_GE(hits, lru - .5 - slack) << workload.name;
@@ -121,17 +121,17 @@ TEST_F(CacheModeTest, KeptItemsAndCountersStay) {
 TEST_F(CacheModeTest, ClientsTellWhatTheyGet) {
   Start(32 << 20);
   ASSERT_TRUE(client_->Put("k", "v").ok());
-  const int64_t before = Figure("told_hits"), touches = Figure("touches");
+  const int64_t before = Figure("reported_hits"), touches = Figure("touches");
   ClientOptions options;
   options.read_only = true;
   const auto reader = Connect(options);
-  // 500 slots, of every fourth hit, are one message.
+  // One message has 500 slots, of every fourth hit.
   for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(reader->Get("k").ok());
-  int64_t told = 0;
-  for (int looks = 0; looks < 10'000 && told < 8'000; ++looks) told = Figure("told_hits") - before;
-  EXPECT_GE(told, 8'000);
-  EXPECT_LE(told, 10'000);
-  EXPECT_GE(Figure("touches") - touches, told / 5);
+  int64_t reported = 0;
+  for (int looks = 0; looks < 10'000 && reported < 8'000; ++looks) reported = Figure("reported_hits") - before;
+  EXPECT_GE(reported, 8'000);
+  EXPECT_LE(reported, 10'000);
+  EXPECT_GE(Figure("touches") - touches, reported / 5);
   EXPECT_EQ(Figure("ignored_touches"), 0);
 }
 

@@ -1,4 +1,4 @@
-// What is evicted, by the hits that are left: a table whose readers tell of every fourth get, against caches that know
+// Eviction, measured by the hits that are left: a table whose readers report every fourth get, against caches that know
 // of every get. The same through servers and clients: hit_ratio_test.cc.
 #include <algorithm>
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include "bench/common/cache_trace.h"
 #include "bench/common/reference_caches.h"
 #include "gtest/gtest.h"
-#include "kv/table.h"
-#include "kv/test_region.h"
+#include "kv/layout/test_region.h"
+#include "kv/table/table.h"
 
 namespace farlook::cache {
 namespace {
@@ -68,7 +68,7 @@ TEST(TableHitRatioTest, IsNearThatOfCachesThatKnowAll) {
   const uint64_t keys = full ? 1'000'000 : 100'000, steps = full ? 10'000'000 : 300'000;
   int partitions = 1;
   for (bench::CacheWorkload workload : bench::CacheWorkloads(keys)) {
-    if (!full && workload.share < .07) workload.share = .07;  // the smallest region holds so many
+    if (!full && workload.share < .07) workload.share = .07;  // the smallest region has room for this many
     TableCache table(static_cast<uint64_t>(static_cast<double>(keys) * workload.share), partitions);
     const double ours = bench::HitRatio(workload, steps, table);
     const double lru = bench::HitRatio(workload, steps, bench::LruCache(table.items()));
@@ -78,7 +78,7 @@ TEST(TableHitRatioTest, IsNearThatOfCachesThatKnowAll) {
                 static_cast<unsigned long long>(table.stats().ghost_hits),
                 static_cast<unsigned long long>(table.stats().eviction_bytes));
     std::fflush(stdout);
-    // A short run is judged while the young are still being told apart from the rest.
+    // A short run is judged while eviction still learns which new items are wanted.
     EXPECT_GE(ours, lru - .5 - (full ? 0 : 1)) << workload.name;
     EXPECT_GE(ours, s3 - 3.5) << workload.name;
     partitions = partitions == 4 ? 1 : 2 * partitions;

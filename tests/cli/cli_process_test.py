@@ -10,18 +10,21 @@ import random
 import re
 import resource
 import shutil
-import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
+sys.path.insert(0, "server/testing")
+import kv_server  # pylint: disable=wrong-import-position
+
 SERVER = os.path.abspath(sys.argv.pop())
 CLI = os.path.abspath(sys.argv.pop())
 SECONDS = 120  # for anything to happen
 PATIENT = "--timeout_ms=20000"  # this machine may be busy with other tests
-# Where tools/coverage wants to be told what ran.
+# The file to which tools/coverage writes the lines that ran.
 COVERAGE = {name: value for name, value in os.environ.items() if name == "LLVM_PROFILE_FILE"}
 
 
@@ -43,18 +46,12 @@ class CliTest(unittest.TestCase):
         file.write(content)
     return path
 
-  def start_server(self, *flags, memory="64MiB", log=subprocess.DEVNULL):
-    self.server = subprocess.Popen(
-        [SERVER, "--listen=" + self.address, "--memory=" + memory, "--huge_pages=none", *flags], stderr=log)
-    deadline = time.monotonic() + SECONDS
-    while self.run_cli("ping", "--timeout_ms=500").returncode != 0:
-      self.assertIsNone(self.server.poll(), "kv_server ended")
-      self.assertLess(time.monotonic(), deadline, "kv_server does not answer")
+  def start_server(self, *flags, memory="64MiB", **popen):
+    self.server = kv_server.Server(SERVER, *flags, address=self.address, memory=memory, **popen)
 
   def stop_server(self):
     if self.server is not None:
       self.server.kill()
-      self.server.wait()
       self.server = None
 
   def run_cli(self, *arguments, stdin=b""):
@@ -72,6 +69,63 @@ class CliTest(unittest.TestCase):
     else:
       self.assertIn(err, result.stderr.decode())
     return result
+
+  def test_limits_of_file_sizes_are_errors_and_no_signals(self):
+    value = bytes(3 << 20)
+    self.check("put", "k", "--file=" + self.path("value", value))
+
+    def run(limit, *arguments, out=subprocess.PIPE):
+      done = subprocess.run([CLI, PATIENT, "--address=" + self.address, *arguments], stdin=subprocess.DEVNULL, stdout=out,
+                            stderr=subprocess.PIPE, timeout=SECONDS, check=False, env=COVERAGE,
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+      return done.returncode, done.stderr.decode()
+
+    # Expect: truncated output is an error.
+    with open(self.path("out"), "wb") as out:
+      code, said = run(1 << 20, "get", "k", out=out)
+    self.assertEqual(code, 3, said)
+    self.assertIn("File too large", said)
+    # Expect: so is a lack of shared memory.
+    code, said = run(4096, "put", "k", "--file=" + self.path("value"))
+    self.assertEqual(code, 3, said)
+    self.assertIn("ulimit -f", said)
+
+  def test_data_that_moves_keeps_its_expiry_and_its_counters(self):
+    with socket.socket() as free:
+      free.bind(("127.0.0.1", 0))
+      tcp = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    self.stop_server()
+    self.start_server("--listen=" + self.address + "," + tcp)
+    self.check("put", "plain", "1")
+    self.check("put", "--ttl=1h", "--keep", "kept", "2")
+    self.check("incr", "--create", "--initial=40", "--ttl=2h", "hits", "2", out=b"42\n")
+    self.check("incr", "--create", "hits", "1", out=b"43\n")
+    names = b"plain\nkept\nhits\n"
+    # Expect: the same by READs and by messages.
+    for address in (self.address, tcp):
+      exported = self.check("export", "--address=" + address, stdin=names, err="exported 3 pairs").stdout
+      lines = [json.loads(line) for line in exported.splitlines()]
+      self.assertEqual([line["key"] for line in lines], ["plain", "kept", "hits"])
+      self.assertEqual(set(lines[0]), {"key", "value", "version"})
+      self.assertTrue(lines[1]["keep"])
+      self.assertTrue(3_000_000 < lines[1]["ttl_ms"] <= 3_601_000, lines[1])
+      self.assertEqual(lines[2]["counter"], 43)
+      self.assertTrue(6_000_000 < lines[2]["ttl_ms"] <= 7_201_000, lines[2])
+      # Expect: into a table that has other items, and into an empty one.
+      self.check("put", "kept", "other")
+      self.check("counter", "hits", "swap", "43", "7")
+      for command in (["delete", "kept"], ["counter", "hits", "delete"], []):
+        self.check("import", "--address=" + address, stdin=exported, err="imported 3 pairs")
+        again = self.check("export", stdin=names, err="exported 3 pairs").stdout
+        for before, after in zip(lines, [json.loads(line) for line in again.splitlines()]):
+          for line in (before, after):
+            line.pop("version", None)
+          self.assertLessEqual(after.pop("ttl_ms", 0), before.get("ttl_ms", 0) + 1_000)
+          self.assertEqual(after, {name: before[name] for name in before if name != "ttl_ms"})
+        if command:
+          self.check(*command)
+    # Expect: no empty backup.
+    self.check("export", code=64, out=b"", err="standard input names no key")
 
   def session(self):
     """A kv_cli that waits for lines."""
@@ -118,6 +172,46 @@ class CliTest(unittest.TestCase):
     watch = self.check("watch", "--count=2", "--interval_ms=20").stdout.decode()
     self.assertRegex(watch, r"requests_stat +[0-9]+ +\+")
 
+  def test_all_keys_are_scanned_and_counted(self):
+    self.check("scan", out=b"")
+    self.check("count", out=b"0\n")
+    keys = {b"key%d" % i for i in range(3000)}
+    self.check("import", "--format=tsv", stdin=b"".join(key + b"\tvalue of " + key + b"\n" for key in keys), err="imported")
+    self.check("put", "--ttl=1h", "--key_encoding=escaped", "a\\tb", "x\ny")
+    self.check("incr", "--create", "hits", "2")
+    self.check("count", out=b"3002\n")
+    self.check("count", "key1", out=b"1111\n")
+    lines = self.check("scan", "key").stdout.splitlines()
+    self.assertEqual(len(lines), len(keys))
+    self.assertEqual(set(lines), keys)
+    self.assertIn(b"key7\tvalue of key7", self.check("scan", "--values", "key7").stdout.splitlines())
+    version = self.check("get", "--print_version", "--key_encoding=escaped", "a\\tb").stdout.strip()
+    line = self.check("scan", "--versions", "--ttls", "--values", "a").stdout
+    self.assertRegex(line, rb"^a\\tb\t" + version + rb"\t3[0-9]{6}\tx\\ny\n$")
+    item = json.loads(self.check("scan", "--json", "--versions", "--ttls", "--values", "a").stdout)
+    self.assertTrue(3_000_000 < item.pop("left_ms") <= 3_600_000)
+    self.assertEqual(item, {"key": "a\tb", "version": int(version), "expires": True, "value": "x\ny"})
+    self.assertEqual(json.loads(self.check("scan", "--json", "--values", "hits").stdout), {"key": "hits", "counter": True})
+    # Expect: pieces that continue where the one before ended are the whole.
+    pieces, cursor = [], ""
+    for _ in range(100):
+      piece = self.run_cli("scan", "--limit=100", "--cursor=" + cursor, "key")
+      self.assertEqual(piece.returncode, 0, piece)
+      pieces += piece.stdout.splitlines()
+      if not piece.stderr:
+        break
+      cursor = re.search(r"continue with --cursor=(\S+)\n$", piece.stderr.decode()).group(1)
+    self.assertEqual(sorted(pieces), sorted(keys))
+    # Expect: what scan prints is what export reads.
+    names = self.check("scan").stdout
+    exported = self.check("export", "--key_encoding=escaped", stdin=names, err="exported 3002 pairs").stdout
+    self.assertEqual(len(exported.splitlines()), 3002)
+    self.check("scan", "--cursor=wrong", code=64, out=b"", err="cursor")
+    self.check("scan", "--cursor=1-2-1-0", code=64, out=b"", err="cursor")
+    self.check("scan", "a", "b", code=64, err="scan")
+    self.stop_server()
+    self.check("scan", "--timeout_ms=200", code=3, out=b"", err="scan")
+
   def test_keys_and_values_of_any_bytes_and_length(self):
     value = bytes(range(256))
     self.check("put", "--key_encoding=hex", "00ff", stdin=value)
@@ -139,8 +233,8 @@ class CliTest(unittest.TestCase):
   def test_read_only(self):
     self.check("put", "k", "v")
     self.check("--read_only", "get", "k", out=b"v")
-    self.check("--read_only", "put", "k", "w", code=3, err="not with --read_only")
-    self.check("--read_only", "delete", "k", code=3, err="not with --read_only")
+    self.check("--read_only", "put", "k", "w", code=3, err="--read_only forbids writes")
+    self.check("--read_only", "delete", "k", code=3, err="--read_only forbids writes")
     self.check("get", "k", out=b"v")
 
   def test_a_session_has_one_connection_and_its_gets_ask_no_server(self):
@@ -166,16 +260,16 @@ class CliTest(unittest.TestCase):
     self.assertEqual(len(before), 1)
     self.assertEqual((before[0]["role"], before[0]["state"], before[0]["user"]), ("write", "welcome", "-"))
     self.check("kick", str(before[0]["id"]))
-    # Expect: it comes again by itself, as another connection.
+    # Expect: it reconnects, as another connection.
     deadline = time.monotonic() + SECONDS
     while [client["id"] for client in clients()] == [before[0]["id"]]:
       self.assertLess(time.monotonic(), deadline, "it is not gone")
-    # A put needs the connection; gets notice within a few that it is gone.
+    # A put needs the connection; gets notice its loss within a few calls.
     self.assertEqual(self.ask(session, b"put k w\nget k"), b"w\n")
     after = clients()
     self.assertEqual(len(after), 1)
     self.assertGreater(after[0]["id"], before[0]["id"])
-    self.check("kick", str(before[0]["id"]))  # who lost the answer may ask again
+    self.check("kick", str(before[0]["id"]))  # a client that lost the answer may ask again
     self.check("kick", "1000000", code=1, err="no client has the id")
 
   def test_runs_of_kv_cli_leave_no_sessions(self):
@@ -193,15 +287,17 @@ class CliTest(unittest.TestCase):
     unread, log = os.pipe()
     self.addCleanup(os.close, unread)
     fcntl.fcntl(log, 1031, 4096)  # F_SETPIPE_SZ: full after some ten clients
-    self.server = subprocess.Popen(
+    server = subprocess.Popen(
         [SERVER, "--listen=" + self.address, "--memory=64MiB", "--huge_pages=none", "--log_level=debug"], stderr=log)
+    self.addCleanup(server.wait)
+    self.addCleanup(server.kill)
     os.close(log)
     self.check("--wait", "put", "key", "value")
     for _ in range(40):
       self.check("put", "key", "value")
     self.assertEqual(self.stat()["dropped_log_lines"], 0)  # they wait
-    self.server.terminate()
-    self.assertEqual(self.server.wait(SECONDS), 0)
+    server.terminate()
+    self.assertEqual(server.wait(SECONDS), 0)
 
   def test_with_json_each_line_of_a_session_has_one_answer(self):
     lines = [b"get k", b"put", b"nonsense", b'"unclosed', b"get", b"put k v extra more", b"put k v", b"cas k 1 w", b"kick 99",
@@ -215,33 +311,27 @@ class CliTest(unittest.TestCase):
 
   def test_slow_requests_are_logged_with_who_asked(self):
     self.stop_server()
-    with open(self.path("log"), "w+b") as log:
-      self.start_server("--slow_ms=1", "--max_value_bytes=64m", memory="256MiB", log=log)
-      # Nobody copies and sums up so much in a millisecond, nor does a worker at once.
-      self.check("put", "--file=" + self.path("value", bytes(60 << 20)), "secret key", out=b"")
-      deadline = time.monotonic() + SECONDS
-      line = None
-      while line is None:
-        log.seek(0)
-        line = re.search(r'level=warning msg="slow request" peer="?pid \d+.*', log.read().decode())
-        self.assertLess(time.monotonic(), deadline, "it is not logged")
-      self.assertRegex(line.group(0), r"type=put_pulled ms=[1-9]\d* ")
-      slow = self.run_cli("stat", "slow_requests").stdout.split()
-      self.assertGreaterEqual(int(slow[1]), 1)
-      self.assertNotIn("secret", line.group(0))
+    self.start_server("--slow_ms=1", "--max_value_bytes=64m", memory="256MiB")
+    # Copying and hashing that much takes longer than a millisecond, and a worker does it in steps.
+    self.check("put", "--file=" + self.path("value", bytes(60 << 20)), "secret key", out=b"")
+    line = self.server.wait_for('level=warning msg="slow request"')
+    self.assertRegex(line, r'peer="?pid \d+.* type=put_pulled ms=[1-9]\d* ')
+    slow = self.run_cli("stat", "slow_requests").stdout.split()
+    self.assertGreaterEqual(int(slow[1]), 1)
+    self.assertNotIn("secret", line)
 
   def test_a_long_put_whose_time_was_over_does_not_overwrite_a_later_one(self):
     self.check("put", "key", "first")
     session = subprocess.Popen([CLI, "--timeout_ms=1000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env={**COVERAGE, "FARLOOK_ADDRESS": self.address})
     self.assertEqual(self.ask(session, b"get key"), b"first\n")
-    self.server.send_signal(signal.SIGSTOP)
+    self.server.pause()
     try:
       session.stdin.write(b"put key " + b"x" * (8 << 20) + b"\n")
       session.stdin.flush()
       self.assertIn(b"no answer within", session.stderr.readline())
     finally:
-      self.server.send_signal(signal.SIGCONT)
+      self.server.go_on()
     # Expect: the same client's next put, once acknowledged, stays.
     session.stdin.write(b"put key later\n")
     deadline = time.monotonic() + SECONDS
@@ -310,30 +400,73 @@ class CliTest(unittest.TestCase):
         self.assertIn(expected, result.stderr.decode())
         self.assertNotIn("start it with", result.stderr.decode())
 
-  def test_clients_of_a_server_without_descriptors_are_told(self):
+  def start_limited(self, *flags, preexec_fn=None):
+    """Starts the server at an shm and a tcp address; returns the latter."""
     self.stop_server()
-    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-    self.server = subprocess.Popen([SERVER, "--listen=" + self.address, "--memory=64MiB", "--huge_pages=none"],
-                                   stderr=subprocess.DEVNULL, preexec_fn=limit)
-    clients = []
+    with socket.socket() as probe:
+      probe.bind(("127.0.0.1", 0))
+      tcp = "tcp://127.0.0.1:%d" % probe.getsockname()[1]
+    self.start_server("--listen=" + tcp, *flags, preexec_fn=preexec_fn)
+    return tcp
+
+  def check_probes_of_full_server(self, tcp, reason):
+    """With a server that admits no more clients, probes are answered, and reads get the reason."""
+    for address in (self.address, tcp):
+      with self.subTest(address=address):
+        result = self.run_cli("--address=" + address, "get", "k")
+        self.assertEqual(result.returncode, 3, result)
+        self.assertIn(reason, result.stderr.decode())
+        self.assertNotIn("start it with", result.stderr.decode())
+        self.check("--address=" + address, "ping")
+        # More than the places for operators and probes, as each leaves, or makes room.
+        for command in ("stat", "clients", "ping", "stat"):
+          self.check("--address=" + address, "--wait", command)
+        self.assertIn("answers in", self.check("--wait", "doctor", address).stdout.decode())
+    # Expect: also while others stay in places for operators and probes.
+    staying = []
     try:
-      while self.run_cli("ping", "--wait").returncode != 0:
-        self.assertIsNone(self.server.poll())
-      for _ in range(80):
-        client = subprocess.Popen([CLI, "--address=" + self.address, PATIENT, "ping", "--count=1000000"],
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        clients.append(client)
-        if not client.stdout.readline():
-          break  # it was turned away
-      result = self.run_cli("get", "k")
+      for address in (self.address, self.address, self.address, tcp, tcp):
+        staying.append(subprocess.Popen([CLI, "--address=" + address, PATIENT, "ping", "--count=1000000"],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
+        staying[-1].stdout.readline()
+      for address in (self.address, tcp):
+        self.check("--address=" + address, "--wait", "ping")
     finally:
-      for client in clients:
-        client.kill()
-        client.wait()
-        client.stdout.close()
-    self.assertEqual(result.returncode, 3, result)
-    self.assertIn("descriptors", result.stderr.decode())
-    self.assertNotIn("start it with", result.stderr.decode())
+      for process in staying:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+  def test_a_server_at_max_clients_answers_probes(self):
+    tcp = self.start_limited("--max_clients=2")
+    for _ in range(2):
+      self.assertEqual(self.ask(self.session(), b"put k v --print_version")[-1:], b"\n")
+    self.check_probes_of_full_server(tcp, "--max_clients")
+
+  def test_a_server_without_descriptors_answers_probes(self):
+    tcp = self.start_limited(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    for _ in range(64):
+      if self.run_cli("get", "k").returncode == 3:
+        break
+      self.assertEqual(self.ask(self.session(), b"put k v --print_version")[-1:], b"\n")
+    self.check_probes_of_full_server(tcp, "ulimit -n")
+
+  def test_sessions_that_are_left_behind_keep_nobody_out(self):
+    self.stop_server()
+    self.start_server("--max_kept_sessions=3")
+    for _ in range(8):
+      session = self.session()
+      self.assertEqual(self.ask(session, b"put k v --print_version")[-1:], b"\n")
+      session.kill()
+      session.wait()
+    deadline = time.monotonic() + SECONDS
+    while self.stat()["connections"] != 1:
+      self.assertLess(time.monotonic(), deadline, "connections are not closed")
+    self.assertEqual(self.stat()["kept_sessions"], 3)
+    self.check("put", "k", "w")
+    self.check("get", "k", out=b"w")
+    self.check("ttl", "k", out=b"never\n")
+    self.check("ping")
 
   def test_no_server(self):
     self.stop_server()
@@ -342,12 +475,12 @@ class CliTest(unittest.TestCase):
     self.check("--address=shm:relative", "get", "k", code=64, err="shm:relative")
 
   def test_a_server_that_is_stopped(self):
-    self.server.send_signal(signal.SIGSTOP)
+    self.server.pause()
     try:
-      self.check("put", "k", "v", "--timeout_ms=100", code=3,
+      self.check("put", "k", "v", "--timeout_ms=2000", code=3,
                  err="the server at %s does not answer: it is stopped or overloaded" % self.address)
     finally:
-      self.server.send_signal(signal.SIGCONT)
+      self.server.go_on()
 
   def test_wait_for_a_server_that_is_not_there_yet(self):
     self.stop_server()
@@ -370,14 +503,15 @@ class CliTest(unittest.TestCase):
   def test_a_stopped_server_is_read_but_not_written(self):
     session = self.session()
     self.assertEqual(self.ask(session, b"put k v\nget k"), b"v\n")
-    self.server.send_signal(signal.SIGSTOP)
-    os.waitpid(self.server.pid, os.WUNTRACED)  # until each of its threads has stopped
+    self.server.pause()
     self.assertEqual(self.ask(session, b"get k"), b"v\n")
+    self.assertEqual(self.ask(session, b"scan"), b"k\n")
+    self.assertEqual(self.ask(session, b"count k"), b"1\n")
     start = time.monotonic()
     self.assertEqual(self.ask(session, b"put k w --timeout_ms=200\nget k"), b"v\n")
     self.assertLess(time.monotonic() - start, 30)
-    self.assertIn(b"line 4: put: key \"k\": no answer within 200 ms", session.stderr.readline())
-    self.server.send_signal(signal.SIGCONT)
+    self.assertIn(b"line 6: put: key \"k\": no answer within 200 ms", session.stderr.readline())
+    self.server.go_on()
     self.assertEqual(self.ask(session, b"put k x\nget k"), b"x\n")
 
   def test_a_session_survives_a_restart_of_the_server(self):
@@ -389,7 +523,7 @@ class CliTest(unittest.TestCase):
     self.assertEqual(self.ask(session, b"put k w\nget k"), b"w\n")
 
   def test_an_import_that_loses_its_server_says_where_to_go_on(self):
-    # A pipe that stays open, so that the import is under way for as long as the test wants.
+    # A pipe that stays open, so that the import is under way for as long as the test needs.
     reader, writer = os.pipe()
     process = subprocess.Popen([CLI, "import", "--format=tsv", "--timeout_ms=500", "--in_flight=4"], stdin=reader,
                                stderr=subprocess.PIPE, env={**COVERAGE, "FARLOOK_ADDRESS": self.address})
@@ -400,7 +534,7 @@ class CliTest(unittest.TestCase):
       while self.stat()["keys"] < 50:
         self.assertLess(time.monotonic(), deadline)
       self.stop_server()
-      # It may have ended by now, for what it had in flight.
+      # It may have ended by now, because of an operation in flight.
       with contextlib.suppress(BrokenPipeError):
         pipe.write(b"".join(b"k%d\tv\n" % i for i in range(101, 201)))
     err = process.stderr.read().decode()
@@ -409,7 +543,7 @@ class CliTest(unittest.TestCase):
     line = int(re.search("--start_line=([0-9]+)", err)[1])
     self.assertGreater(line, 50)
     self.assertLessEqual(line, 102)
-    self.assertIn("from the beginning, if the server has been started anew", err)
+    self.assertIn("from the beginning, if the server was restarted", err)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class ClusterFixture : public testing::Test {
     servers_.push_back(std::make_unique<ServerProcess>(flags));
     return servers_.back().get();
   }
-  // A seed, as farlook:// has them.
+  // Returns an address for a farlook:// URL.
   static std::string Seed(const ServerProcess& server) {
     absl::string_view address = server.address();
     if (!absl::ConsumePrefix(&address, "shm://")) address.remove_prefix(address.find("://") + 3);
@@ -69,7 +69,7 @@ class ClusterFixture : public testing::Test {
     EXPECT_TRUE(client.ok()) << client.status();
     return client.ok() ? *std::move(client) : nullptr;
   }
-  // Of one group.
+  // Returns a figure of one group.
   static int64_t Stat(Client* client, const std::string& group, absl::string_view name) {
     auto text = client->ServerStats({.group = group});
     EXPECT_TRUE(text.ok()) << text.status();
@@ -86,7 +86,7 @@ class ClusterFixture : public testing::Test {
     return keys;
   }
 
-  // Waits until a group has so many members.
+  // Waits until a group has `members` members.
   static void AwaitMembers(Client* client, const std::string& group, int members) {
     const std::string wanted = absl::StrCat("members ", members, " of ");
     while (!absl::StrContains(GroupStatus(client, {.group = group}).value_or(""), wanted)) {
@@ -98,7 +98,7 @@ class ClusterFixture : public testing::Test {
   std::vector<std::unique_ptr<ServerProcess>> servers_;
 };
 
-// Steps of a key's value, each on condition of the one before: what is lost, or done twice, shows.
+// Steps of a key's value, each on condition of the one before: a step that is lost, or done twice, shows.
 class Steps {
  public:
   Steps(std::unique_ptr<Client> client, std::string key)

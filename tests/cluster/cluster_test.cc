@@ -1,5 +1,5 @@
-// A cluster of real kv_server processes: its clients find the group of each key, and what happens to one group is no
-// other one's trouble.
+// A cluster of real kv_server processes: its clients find the group of each key, and the failure of one group does not
+// affect others.
 #include <signal.h>
 
 #include <array>
@@ -100,7 +100,7 @@ TEST_F(ClusterTest, BatchesAndWhatDoesNotWaitGoToAllGroups) {
   ASSERT_TRUE(client->MultiReadCounter(counters, &counted).ok());
   for (const Result<int64_t>& result : counted) EXPECT_EQ(result.value, 7);
 
-  // Not waiting: started together, and one by one with a callback.
+  // Asynchronous puts: started together, and one by one with a callback.
   std::deque<GetOperation> gets;
   std::vector<AsyncOperation*> started;
   for (int i = 100; i < 300; ++i) {
@@ -161,7 +161,7 @@ TEST_F(ClusterTest, AGroupThatIsGoneIsNamedAndTheOthersGoOn) {
   }
   EXPECT_GT(found, 10);
   EXPECT_GT(failed, 10);
-  // Expect: who comes now is let in, as the others serve.
+  // Expect: a new client is admitted, as the other groups serve.
   ClientOptions hurried;
   hurried.timeout_ms = 2000;
   const auto late = Client::Connect(servers_[1]->address(), hurried);
@@ -187,7 +187,7 @@ TEST_F(ClusterTest, AClusterIsWaitedForUntilEachSlotHasAServer) {
   waits.join();
   ASSERT_TRUE(client != nullptr);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(client->Put(absl::StrCat("key", i), "v").ok());
-  // Expect: another cluster than there is, and a server of none, are told.
+  // Expect: errors for the name of another cluster, and for a server that is in no cluster.
   const absl::Status other =
       Client::Connect(absl::StrCat("farlook://", Seed(*servers_[0]), "/other"), hurried).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(other)) << other;
@@ -196,9 +196,12 @@ TEST_F(ClusterTest, AClusterIsWaitedForUntilEachSlotHasAServer) {
   const absl::Status none = Client::Connect(absl::StrCat("farlook://", Seed(alone), "/kv"), hurried).status();
   EXPECT_TRUE(absl::StrContains(none.message(), "is of no cluster, and kv is wanted")) << none;
   EXPECT_TRUE(absl::IsFailedPrecondition(ListGroups(MustConnect(alone.address()).get()).status()));
+  const absl::Status ungrouped = GroupStatus(MustConnect(alone.address()).get()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(ungrouped)) << ungrouped;
+  EXPECT_TRUE(absl::StrContains(ungrouped.message(), "the server is not in a group")) << ungrouped;
 }
 
-// Its servers are others, one after the other, while the client was away.
+// Its servers were replaced, one after the other, while the client was away.
 TEST_F(ClusterTest, AGroupIsFoundAtServersThatNobodyNamed) {
   StartThree();
   Start(1, "");  // the fourth, a backup

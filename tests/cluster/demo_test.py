@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""tools/demo --cluster, shortly; and that its proof fails where something is not as it was acknowledged.
+"""tools/demo --cluster, shortened; and that its proof fails if an acknowledged write is lost or changed.
 
-    demo_test.py KV_CLUSTER KV_SERVER KV_CLI ACKNOWLEDGED DEMO_CLUSTER.PY [unittest arguments]
-"""
+demo_test.py KV_CLUSTER KV_SERVER KV_CLI ACKNOWLEDGED DEMO_CLUSTER.PY [unittest arguments] """
 
 import argparse
 import contextlib
@@ -37,10 +36,10 @@ class DemoTest(unittest.TestCase):
     text = said.getvalue()
     self.assertIn("g0-a, the primary, is killed (kill -9)\n", text)
     self.assertRegex(text, r"\n {7}\$ kv_cluster --add /tmp/\S+\n(.*\n)* {7}g2 shm://\S+/g2-a,shm://\S+/g2-b\n")
-    # Expect: the lines of what goes on beside the load are whole ones of their own.
+    # Expect: the lines about events beside the load are whole lines.
     self.assertRegex(text, r"\n {7}\$ kv_cli cluster add g2 --yes\n(.*\n)* {7}g0 -> g2: 683 slots \(0-682\)\n")
     self.assertRegex(text, r"\n {7}done: 2 moves, 1365 slots")
-    # Where the machine is busy g0-a may have come back as primary before.
+    # On a busy machine g0-a may have become primary again before.
     stopped = re.search(r"(g0-[ab]), the primary, is stopped \(SIGSTOP\): its memory can still be read\n", text)
     self.assertIsNotNone(stopped, text)
     other = "g0-a" if stopped[1] == "g0-b" else "g0-b"
@@ -60,7 +59,7 @@ class DemoTest(unittest.TestCase):
                             **popen).stdout
 
     cli("ping")
-    # Expect: unharmed, all is there.
+    # Expect: without damage, all writes are there.
     load = self.start_load(address)
     load.send_signal(signal.SIGTERM)
     self.assertIn("of the records 0 are lost, 0 out of date, 0 damaged", load.stdout.read())
@@ -83,7 +82,7 @@ class DemoTest(unittest.TestCase):
     self.assertRegex(text, r"of the records [1-9]\d* are lost, [1-9]\d* out of date, [1-9]\d* damaged")
 
   def start_load(self, address):
-    """It has loaded, and reads and writes."""
+    """Waits until it has loaded, and reads and writes."""
     load = subprocess.Popen([ACKNOWLEDGED, f"--address={address}", "--records=64", "--threads=1", "--seconds=60"],
                             stdout=subprocess.PIPE, text=True)
     self.addCleanup(lambda: (load.kill(), load.wait(), load.stdout.close()))

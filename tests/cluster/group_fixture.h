@@ -28,7 +28,7 @@ namespace farlook {
 inline const int kItems = std::getenv("FARLOOK_RDMA_ADDRESS") == nullptr ? 20'000 : 2'000;
 inline constexpr int64_t kTimeoutMs = 60'000;
 
-// Also over tcp://, where gets go by messages unless somebody wants to see what READs do.
+// Also over tcp://, where gets go by messages unless a test needs READs.
 inline ClientOptions Reading(Fencing fencing = Fencing::kLease) {
   ClientOptions options;
   options.fencing = fencing;
@@ -56,7 +56,7 @@ class Chain {
     if (read_thread_.joinable()) read_thread_.join();
   }
   uint64_t acknowledged() const { return acknowledged_; }
-  // Waits for so many more.
+  // Waits for `steps` more.
   void Advance(uint64_t steps) {
     const uint64_t until = acknowledged_ + steps;
     while (acknowledged_ < until && failures_ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -109,7 +109,8 @@ class Chain {
   std::thread write_thread_, read_thread_;
 };
 
-// Adds one to a counter, again and again, and moves another one on by CompareSwap: what is lost, or done twice, shows.
+// Adds one to a counter, again and again, and advances another one by CompareSwap: a step that is lost, or done twice,
+// shows.
 class Tally {
  public:
   Tally(const std::string& addresses, std::string key)
@@ -156,8 +157,8 @@ class Tally {
   std::thread thread_;
 };
 
-// Puts items that live for a while, and looks at them: none ends early, none is there long after its time, and none
-// that was not found is found again.
+// Puts items with a short ttl, and checks them: none ends early, none is there long after its time, and none that was
+// not found is found again.
 class Mortals {
  public:
   explicit Mortals(const std::string& addresses)
@@ -184,7 +185,7 @@ class Mortals {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kTtl{200};
-  // That a backup's way may add, and that of each who is filled.
+  // The delay that a backup's connection may add, and that of each refill.
   static constexpr std::chrono::milliseconds kLate{1000};
 
   void Live() {
@@ -229,13 +230,13 @@ class Mortals {
 };
 class GroupTest : public testing::Test {
  protected:
-  // On a busy machine nobody is silent for so long.
+  // Even on a busy machine no member is silent for so long.
   explicit GroupTest(const std::string& suspicion = "10s", const std::string& group = "", int replicas = 2,
                      int min_insync = 1, const std::string& lease = "150ms")
       : suspicion_(suspicion), lease_(lease), replicas_(replicas), min_insync_(min_insync), group_(group) {
     char folder[] = "/tmp/farlook-group-XXXXXX";
     folder_ = mkdtemp(folder);
-    if (group_.empty()) group_ = absl::StrCat("file://", folder_, "/groups/g");
+    if (group_.empty()) group_ = absl::StrCat("file://", folder_, "/g");
     a_ = Start();
     addresses_ = a_->address();
     client_ = MustConnect(addresses_, Reading());
@@ -252,14 +253,19 @@ class GroupTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  std::unique_ptr<ServerProcess> Start() {
-    return std::make_unique<ServerProcess>(
-        std::vector<std::string>{"--memory=64MiB", "--workers=2", absl::StrCat("--suspicion=", suspicion_),
-                                 absl::StrCat("--lease=", lease_), absl::StrCat("--group=", group_),
-                                 absl::StrCat("--replicas=", replicas_), absl::StrCat("--min_insync=", min_insync_)});
+  std::unique_ptr<ServerProcess> Start(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> flags = {"--memory=64MiB",
+                                      "--workers=2",
+                                      absl::StrCat("--suspicion=", suspicion_),
+                                      absl::StrCat("--lease=", lease_),
+                                      absl::StrCat("--group=", group_),
+                                      absl::StrCat("--replicas=", replicas_),
+                                      absl::StrCat("--min_insync=", min_insync_)};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return std::make_unique<ServerProcess>(std::move(flags));
   }
-  void StartBackup() {
-    b_ = Start();
+  void StartBackup(const std::vector<std::string>& more = {}) {
+    b_ = Start(more);
     addresses_ = absl::StrCat(a_->address(), ",", b_->address());
     client_ = MustConnect(addresses_, Reading());  // which knows both
     AwaitBackup();
@@ -269,7 +275,7 @@ class GroupTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.status();
     return status.ok() ? *status : "";
   }
-  // Until one is in sync, and follows.
+  // Waits until a backup is in sync, and follows.
   void AwaitBackup() {
     for (std::string status = Status(); !HasFailure(); status = Status()) {
       const bool in_sync = status.find("\nbackup ") != std::string::npos;

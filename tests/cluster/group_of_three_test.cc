@@ -1,84 +1,30 @@
-// A group of three kv_server processes: two backups of which one is lost, spares, too few members, more or fewer.
+// A group of three kv_server processes: one of two backups is lost, spares, too few members, resizing.
 #include <signal.h>
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "farlook/admin.h"
 #include "farlook/client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cluster/group_fixture.h"
+#include "tests/cluster/three_servers_fixture.h"
 #include "tests/faults/server_process.h"
 
 namespace farlook {
 namespace {
-
-class ThreeServersTest : public GroupTest {
- protected:
-  explicit ThreeServersTest(const std::string& suspicion = "10s", int replicas = 3, int min_insync = 1)
-      : GroupTest(suspicion, "", replicas, min_insync) {
-    b_ = Start();
-    c_ = Start();
-    addresses_ = absl::StrCat(a_->address(), ",", b_->address(), ",", c_->address());
-    client_ = MustConnect(addresses_, Reading());
-    AwaitBackups(replicas - 1);
-    if (min_insync > 1) Load();
-  }
-  ~ThreeServersTest() override { c_.reset(); }
-
-  void AwaitBackups(size_t count) {
-    while (!HasFailure() && CountBackups() != count) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  size_t CountBackups() {
-    size_t count = 0;
-    for (const absl::string_view line : absl::StrSplit(Status(), '\n')) {
-      count += absl::StartsWith(line, "backup ") && !absl::StrContains(line, " disconnected");
-    }
-    return count;
-  }
-  ServerProcess& Primary() { return IsPrimary(*a_) ? *a_ : IsPrimary(*b_) ? *b_ : *c_; }
-  // What the group's primary says which process is at this address.
-  std::string IncarnationAt(const std::string& address) {
-    for (const absl::string_view line : absl::StrSplit(Status(), '\n')) {
-      const std::vector<std::string> words = absl::StrSplit(line, ' ');
-      if (words.size() > 2 && words[1] == address) return words[2];
-    }
-    return "";
-  }
-  std::map<std::string, std::string> Incarnations() {
-    std::map<std::string, std::string> all;
-    for (const auto* server : {a_.get(), b_.get(), c_.get()}) all[server->address()] = IncarnationAt(server->address());
-    return all;
-  }
-  // None of them has begun anew.
-  void ExpectOthersAre(const std::map<std::string, std::string>& before, const ServerProcess& primary) {
-    for (const auto& [address, incarnation] : before) {
-      if (address == primary.address()) continue;
-      EXPECT_EQ(IncarnationAt(address), incarnation) << address << " began anew";
-    }
-  }
-
-  std::unique_ptr<ServerProcess> c_;
-};
 
 class ThreeServersOneStopsTest : public ThreeServersTest {
  protected:
   ThreeServersOneStopsTest() : ThreeServersTest("1s") {}
 };
 
-// The other backup goes on from where it is, whoever of the two had accepted more.
+// The other backup continues from where it is, whichever of the two had accepted more.
 TEST_F(ThreeServersTest, WhenThePrimaryIsKilledTheOtherBackupStaysOne) {
   Chain chain(addresses_, "chain"), other(addresses_, "other");
   for (int i = 0; i < 4; ++i) {
@@ -122,7 +68,7 @@ TEST_F(ThreeServersOneStopsTest, WhenThePrimaryIsStoppedOrHandsOverTheOtherBacku
   ExpectAllItems();
 }
 
-// Two of three are lost at once: the promoter goes on without the one that does not answer.
+// Two of three are lost at once: the promoter continues without the one that does not answer.
 TEST_F(ThreeServersOneStopsTest, ThePrimaryAndABackupAreLostAtOnce) {
   Chain chain(addresses_, "chain");
   for (const int signal : {SIGKILL, SIGSTOP}) {
@@ -145,7 +91,7 @@ TEST_F(ThreeServersOneStopsTest, ThePrimaryAndABackupAreLostAtOnce) {
   ExpectAllItems();
 }
 
-// One is filled while the others come and go.
+// A server is filled while others stop and restart.
 TEST_F(ThreeServersTest, OneIsFilledWhileOthersComeAndGo) {
   Chain chain(addresses_, "chain");
   chain.Advance(100);
@@ -162,14 +108,14 @@ TEST_F(ThreeServersTest, OneIsFilledWhileOthersComeAndGo) {
 class SpareTest : public ThreeServersTest {
  protected:
   SpareTest() : ThreeServersTest("10s", /*replicas=*/2) {}
-  // That is no member, and waits.
+  // Returns the server that is no member, and waits.
   ServerProcess& Spare() {
     AwaitStatus("\nspare ", true);
     return Status().find(absl::StrCat("\nspare ", b_->address(), " ")) != std::string::npos ? *b_ : *c_;
   }
 };
 
-// It costs nothing until it is needed: it hears no record. Then it is filled, whoever is lost.
+// A spare costs nothing until it is needed: it receives no record. Then it is filled, whichever member is lost.
 TEST_F(SpareTest, ASpareTakesThePlaceOfWhoeverIsLost) {
   ServerProcess& spare = Spare();
   ServerProcess& backup = &spare == b_.get() ? *c_ : *b_;
@@ -182,7 +128,7 @@ TEST_F(SpareTest, ASpareTakesThePlaceOfWhoeverIsLost) {
   AwaitStatus(absl::StrCat("\nbackup ", spare.address(), " "), true);
   AwaitBackups(1);
   chain.Advance(100);
-  // Expect: who comes back is the spare now, and is taken in when the primary is lost.
+  // Expect: the returning server is the spare now, and becomes a member when the primary is lost.
   backup.Restart();
   EXPECT_EQ(&Spare(), &backup);
   a_->Signal(SIGKILL);
@@ -196,7 +142,7 @@ TEST_F(SpareTest, ASpareTakesThePlaceOfWhoeverIsLost) {
   ExpectAllItems();
 }
 
-// A spare that stands still, or goes, disturbs nobody.
+// A spare that is stopped, or ends, disturbs no member.
 TEST_F(SpareTest, ASpareThatIsOfNoUseIsLeftOut) {
   ServerProcess& spare = Spare();
   ServerProcess& backup = &spare == b_.get() ? *c_ : *b_;
@@ -237,7 +183,7 @@ TEST_F(SpareTest, AnOperatorHasMoreMembersOrFewer) {
   EXPECT_THAT(Status(), testing::HasSubstr("\nmembers 3 of 3, at least 2\n"));
   chain.Advance(100);
   EXPECT_THAT(refused(1, 0), testing::HasSubstr("give --min_insync as well"));
-  // Expect: the two are spares, which the primary fills when it is to have them again, and they are no alarm.
+  // Expect: the two are spares, which the primary fills when the size grows again, and they cause no alarm.
   ASSERT_TRUE(ResizeGroup(client_.get(), 1, 1).ok());
   AwaitStatus("\nmembers 1 of 1, at least 1\n", true);
   AwaitStatus("\nbackup ", false);
@@ -248,7 +194,7 @@ TEST_F(SpareTest, AnOperatorHasMoreMembersOrFewer) {
   ASSERT_TRUE(ResizeGroup(client_.get(), 2, 0).ok());
   AwaitBackups(1);
   chain.Advance(100);
-  // Expect: what it was resized to outlives the primary.
+  // Expect: the new size outlives the primary.
   a_->Signal(SIGKILL);
   a_->Wait();
   chain.Advance(100);
@@ -268,7 +214,7 @@ class LeastInSyncTest : public ThreeServersTest {
   }
 };
 
-// Gets go on; writes, also those that were under way, wait within their deadlines until there are two again.
+// Gets continue; writes, also those that were under way, wait within their deadlines until there are two again.
 TEST_F(LeastInSyncTest, WithFewerMembersNoWriteIsAcknowledged) {
   Chain chain(addresses_, "chain");
   chain.Advance(100);
@@ -277,9 +223,10 @@ TEST_F(LeastInSyncTest, WithFewerMembersNoWriteIsAcknowledged) {
   chain.Advance(100);
   c_->Signal(SIGKILL);
   c_->Wait();
-  // Expect: nor is one that begins when nobody is there any more, and is committed when the last backup is removed.
+  // Expect: nor is a write that begins when no backup is left; it is committed when the last backup is removed.
   EXPECT_TRUE(absl::IsDeadlineExceeded(PutWithin(1'500, "key")));
   AwaitStatus("\nmembers 1 of 3, at least 2\n", true);
+  EXPECT_THAT(Status(), testing::HasSubstr("\nhealth blocked writes wait until 2 members are in sync\n"));
   const uint64_t acknowledged = chain.acknowledged();
   EXPECT_TRUE(absl::IsDeadlineExceeded(PutWithin(500, "key")));
   ExpectAllItems();
@@ -293,7 +240,74 @@ TEST_F(LeastInSyncTest, WithFewerMembersNoWriteIsAcknowledged) {
   ExpectAllItems();
 }
 
-// Nor does one say so that has become primary alone, of a write that the former primary's members had all.
+// Without it no write could be acknowledged. It stays a member, with all that was acknowledged, and takes over when the
+// primary is lost.
+TEST_F(LeastInSyncTest, ASilentBackupThatIsNeededStaysAMember) {
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  AwaitStatus("\nmembers 2 of 3, at least 2\n", true);
+  chain.Advance(100);
+  c_->Signal(SIGSTOP);
+  AwaitStatus(" blocks reads and writes\n", true);
+  EXPECT_THAT(Status(), testing::HasSubstr("\nmembers 2 of 3, at least 2\n"));
+  EXPECT_THAT(Status(), testing::HasSubstr(
+                            absl::StrCat("\nhealth blocked reads and writes wait for ", c_->address(), ", which")));
+  EXPECT_EQ(ServerStat(client_.get(), "group_waits_for_member"), 1);
+  a_->Signal(SIGKILL);
+  a_->Wait();
+  c_->Signal(SIGCONT);
+  AwaitStatus("\nmembers 1 of 3, at least 2\n", true);
+  EXPECT_TRUE(IsPrimary(*c_));
+  ExpectAllItems();
+  b_->Restart();
+  chain.Advance(100);
+  a_->Restart();
+  AwaitBackups(2);
+  ExpectExact(&chain);
+}
+
+// A server that can be filled takes its place.
+TEST_F(LeastInSyncTest, ASilentBackupIsReplacedByAnotherServer) {
+  Chain chain(addresses_, "chain");
+  chain.Advance(100);
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  AwaitStatus("\nmembers 2 of 3, at least 2\n", true);
+  c_->Signal(SIGSTOP);
+  AwaitStatus(" blocks reads and writes\n", true);
+  b_->Restart();
+  chain.Advance(100);
+  AwaitStatus(absl::StrCat("\nbackup ", b_->address(), " "), true);
+  AwaitStatus(absl::StrCat("\nbackup ", c_->address(), " "), false);
+  c_->Signal(SIGCONT);
+  AwaitBackups(2);
+  chain.Advance(100);
+  ExpectExact(&chain);
+  ExpectAllItems();
+}
+
+// The former primary would leave too few members.
+TEST_F(LeastInSyncTest, AHandoverThatLeavesTooFewMembersIsRefused) {
+  b_->Signal(SIGKILL);
+  b_->Wait();
+  AwaitStatus("\nmembers 2 of 3, at least 2\n", true);
+  const absl::Status refused = HandOver(client_.get());
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("2 in sync at present"));
+  EXPECT_TRUE(IsPrimary(*a_));
+  AwaitStatus("\nhealth degraded 2 of 3 members are in sync\n", true);
+  b_->Restart();
+  AwaitBackups(2);
+  AwaitStatus("\ndirectory answers\nhealth whole\n", true);
+  const absl::Status handed_over = HandOver(client_.get());
+  EXPECT_TRUE(handed_over.ok()) << handed_over;
+  AwaitBackups(2);
+  ExpectAllItems();
+}
+
+// A new primary that is alone does not acknowledge a write either, although all members of the former primary had it.
 TEST_F(LeastInSyncTest, AWriteThatIsAskedForAgainIsNotAcknowledgedEither) {
   Chain chain(addresses_, "chain");
   chain.Advance(100);

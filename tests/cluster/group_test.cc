@@ -1,9 +1,11 @@
-// A group of two kv_server processes: filled while clients write, handed over, killed, stopped. What was acknowledged
-// is there, once, and nobody reads what is out of date.
+// A group of two kv_server processes: filled while clients write, handed over, killed, stopped. Acknowledged writes are
+// there, once, and no client reads stale data.
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,11 +13,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "farlook/admin.h"
 #include "farlook/client.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kv/handshake.h"
+#include "kv/wire/handshake.h"
 #include "rdma/transport.h"
 #include "tests/cluster/group_fixture.h"
 #include "tests/faults/server_process.h"
@@ -23,7 +27,7 @@
 namespace farlook {
 namespace {
 
-// A connection that the test speaks for.
+// A connection whose messages the test sends.
 class Visitor {
  public:
   Visitor(const std::string& address, uint32_t flags) : endpoint_(*rdma::CreateEndpoint(address)) {
@@ -31,7 +35,7 @@ class Visitor {
     data.flags = flags;
     connection_ = *endpoint_->Connect(address, data.Encode(), kTimeoutMs);
   }
-  // What happens next.
+  // Waits for the next event.
   rdma::Opcode Await() {
     for (;;) {
       rdma::Completion completion;
@@ -39,7 +43,7 @@ class Visitor {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  void Say(const std::string& message) {
+  void Send(const std::string& message) {
     EXPECT_TRUE(connection_->PostSend(message, {}));
     connection_->Ring();
   }
@@ -54,13 +58,15 @@ class StillJoiner : private Visitor {
  public:
   StillJoiner(const std::string& primary, uint64_t incarnation) : Visitor(primary, 0) {
     EXPECT_EQ(Await(), rdma::Opcode::kConnected);
-    Say(kv::Hello().Encode());
+    Send(kv::Hello().Encode());
     EXPECT_EQ(Await(), rdma::Opcode::kReceive);  // Welcome
     kv::Follow follow;
     follow.incarnation = incarnation;
     follow.epoch = 1;
     follow.address = absl::StrCat("shm:///", incarnation);
-    Say(follow.Encode());
+    follow.max_value_bytes = 16 << 20;
+    follow.memory_bytes = 64 << 20;
+    Send(follow.Encode());
   }
 };
 TEST_F(GroupTest, IsHandedOverWhileClientsWrite) {
@@ -77,7 +83,7 @@ TEST_F(GroupTest, IsHandedOverWhileClientsWrite) {
     EXPECT_EQ(IsPrimary(*b_), i % 2 == 0);
     chain.Advance(200);
     early.Advance(200);
-    AwaitBackup();  // the former primary began anew
+    AwaitBackup();  // the former primary restarted
   }
   ExpectExact(&chain);
   ExpectExact(&early);
@@ -92,8 +98,7 @@ class LongLeaseGroupTest : public GroupTest {
   LongLeaseGroupTest() : GroupTest("10m", "", 2, 1, "60s") {}
 };
 
-// Where nobody can READ a primary any more nobody waits until what was READ there is believed no longer, over verbs
-// too.
+// If a primary's memory can no longer be READ, its successor does not wait for readers' leases, over verbs too.
 TEST_F(LongLeaseGroupTest, AHandoverWaitsForNoLease) {
   StartBackup();
   Chain chain(addresses_, "chain");
@@ -114,7 +119,29 @@ TEST_F(GroupTest, WithoutABackupInSyncItIsNotHandedOver) {
   ExpectAllItems();
 }
 
-// The connection is there, and nobody answers over it: it is found out, and the only copy stays where it is.
+// A server that could not take the primary's place is not filled, and the status names why. One with more memory is.
+TEST_F(GroupTest, AServerWithOtherFlagsIsRefusedByName) {
+  const std::string group = absl::StrCat("--group=", group_);
+  {
+    const ServerProcess values({"--memory=64MiB", "--max_value_bytes=1MiB", group});
+    AwaitStatus(absl::StrCat("\nrefused ", values.address(), " "), true);
+    EXPECT_TRUE(absl::StrContains(Status(), " --max_value_bytes=1MiB, and the group has 16MiB: ")) << Status();
+    const ServerProcess memory({"--memory=60MiB", group});
+    AwaitStatus(absl::StrCat("\nrefused ", memory.address(), " "), true);
+    EXPECT_TRUE(absl::StrContains(Status(), " --memory=60MiB, and the group needs 64MiB: ")) << Status();
+    EXPECT_FALSE(absl::StrContains(Status(), "joining")) << Status();
+    EXPECT_FALSE(absl::StrContains(Status(), "backup")) << Status();
+  }
+  b_ = std::make_unique<ServerProcess>(std::vector<std::string>{"--memory=96MiB", "--suspicion=10s", group});
+  AwaitBackup();
+  EXPECT_TRUE(HandOver(client_.get()).ok());
+  EXPECT_TRUE(IsPrimary(*b_));
+  AwaitBackup();  // of the group's memory, which is less than its primary's
+  ExpectAllItems();
+}
+
+// The connection exists, and the backup does not answer over it: the primary detects that, and the only copy stays
+// where it is.
 TEST_F(GroupTest, ToABackupThatStandsStillItIsNotHandedOver) {
   StartBackup();
   b_->Signal(SIGSTOP);
@@ -123,13 +150,32 @@ TEST_F(GroupTest, ToABackupThatStandsStillItIsNotHandedOver) {
   EXPECT_TRUE(client_->Put("key", "value").ok());
   EXPECT_TRUE(IsPrimary(*a_));
   b_->Signal(SIGCONT);
-  AwaitBackup();  // it began anew
+  AwaitBackup();  // it restarted
   EXPECT_TRUE(HandOver(client_.get()).ok());
   EXPECT_TRUE(IsPrimary(*b_));
   ExpectAllItems();
 }
 
-// Neither one that is filled, and accepts nothing, nor one that waits for its turn and dies, stops writes for good.
+TEST_F(GroupTest, ABackupThatIsBehindIsSeenUntilItIsRemoved) {
+  StartBackup();
+  EXPECT_EQ(ServerStat(client_.get(), "group_lag_records"), 0);
+  b_->Signal(SIGSTOP);
+  const auto writer = MustConnect(addresses_, Reading());
+  std::thread waits([&] { EXPECT_TRUE(writer->Put("key", "value").ok()); });
+  int64_t most_ms = 0, records = 0;
+  while (ServerStat(client_.get(), "group_members") == 2) {
+    most_ms = std::max<int64_t>(most_ms, ServerStat(client_.get(), "group_lag_ms"));
+    records = std::max<int64_t>(records, ServerStat(client_.get(), "group_lag_records"));
+  }
+  waits.join();
+  EXPECT_GT(most_ms, 1000);
+  EXPECT_GE(records, 1);
+  EXPECT_EQ(ServerStat(client_.get(), "group_lag_records"), 0);
+  EXPECT_EQ(ServerStat(client_.get(), "group_lag_ms"), 0);
+}
+
+// Neither a joiner that is being filled and accepts nothing, nor one that waits for its turn and dies, stops writes for
+// good.
 TEST_F(GroupTest, JoinersThatStandStillOrDieAreGivenUp) {
   const StillJoiner filled(addresses_, 71);
   AwaitStatus("joining shm:///71 ", true);
@@ -143,7 +189,7 @@ TEST_F(GroupTest, JoinersThatStandStillOrDieAreGivenUp) {
   ExpectAllItems();
 }
 
-// An empty table does not pass for the one that is lost.
+// An empty table is not taken for the lost one.
 TEST_F(GroupTest, WhenAllAreGoneThatIsSaidUntilAnOperatorBeginsAnew) {
   StartBackup();
   const std::string before = Status();
@@ -161,13 +207,13 @@ TEST_F(GroupTest, WhenAllAreGoneThatIsSaidUntilAnOperatorBeginsAnew) {
   const std::string flag(advice.substr(at, advice.find_last_of("0123456789") + 1 - at));
   const absl::Status get = client_->Get("item0").status();
   EXPECT_TRUE(absl::IsDataLoss(get)) << get << ": who knew it before is told the same";
-  // Expect: neither one without a word of the operator's, nor one with a word on an earlier loss, serves.
+  // Expect: neither a server without the operator's flag, nor one with a flag for an earlier loss, serves.
   b_->Restart({"--begin_group_anew=1"});
   EXPECT_TRUE(absl::IsDataLoss(Client::Connect(b_->address(), Reading()).status()));
   b_->Signal(SIGTERM);
   b_->Wait();
   b_->Restart({flag});
-  // The other one says what it knew until it hears of this.
+  // The other one reports the former state until it is notified of this.
   while (!Client::Connect(a_->address(), Reading()).ok()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   client_ = MustConnect(addresses_, Reading());
   EXPECT_TRUE(absl::IsNotFound(client_->Get("item0").status()));
@@ -180,6 +226,46 @@ TEST_F(GroupTest, WhenAllAreGoneThatIsSaidUntilAnOperatorBeginsAnew) {
   b_->Wait();
   b_->Restart({flag});
   EXPECT_TRUE(absl::IsDataLoss(Client::Connect(b_->address(), Reading()).status()));
+}
+
+// It keeps its copy while no primary serves. An operator has the group begin from it: what was acknowledged while it
+// was a member is there, and what was acknowledged later is not.
+TEST_F(GroupTest, AGroupThatIsLostBeginsFromTheCopyOfABackupThatWasRemoved) {
+  const std::string flagfile = folder_ + "/flags";
+  const auto set_flags = [&flagfile](absl::string_view flags) { std::ofstream(flagfile) << flags; };
+  set_flags("--log_level=info\n");
+  StartBackup({"--flagfile=" + flagfile});
+  ASSERT_TRUE(client_->Put("before", "kept").ok());
+  b_->Signal(SIGSTOP);
+  ASSERT_TRUE(client_->Put("meanwhile", "either").ok());  // waits until the backup is removed
+  const auto after = client_->Put("after", "lost");
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_THAT(Status(), testing::HasSubstr("\nmembers 1 of 2"));
+  a_->Signal(SIGKILL);
+  a_->Wait();
+  b_->Signal(SIGCONT);
+  absl::Status lost;
+  while (!absl::IsDataLoss(lost)) lost = Client::Connect(b_->address(), Reading()).status();
+  const std::string advice(lost.message());
+  const size_t at = advice.find("--begin_group_anew=");
+  ASSERT_NE(at, std::string::npos) << advice;
+  EXPECT_THAT(advice, testing::HasSubstr(" --from_copy"));
+  // Expect: a flag for another loss changes nothing.
+  set_flags("--begin_group_anew=1\n--from_copy\n");
+  b_->Signal(SIGHUP);
+  EXPECT_TRUE(absl::IsDataLoss(Client::Connect(b_->address(), Reading()).status()));
+  set_flags(absl::StrCat(advice.substr(at, advice.find(' ', at) - at), "\n--from_copy\n"));
+  b_->Signal(SIGHUP);
+  while (!Client::Connect(b_->address(), Reading()).ok()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  client_ = MustConnect(b_->address(), Reading());
+  ExpectAllItems();
+  EXPECT_EQ(client_->Get("before").value_or(Value()).data, "kept");
+  EXPECT_TRUE(absl::IsNotFound(client_->Get("after").status()));
+  // Expect: versions that the lost primary gave are not given again.
+  EXPECT_GT(client_->Put("after", "again").value_or(0), *after);
+  a_->Restart();
+  AwaitBackup();
+  ExpectAllItems();
 }
 
 TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {
@@ -206,7 +292,7 @@ TEST_F(GroupTest, APrimaryThatIsKilledLosesNothing) {
   ExpectAllItems();
 }
 
-// Its memory can still be READ, and its process goes on later: nobody believes it any more.
+// Its memory can still be READ, and its process continues later: no client believes it any more.
 TEST_F(StoppedGroupTest, APrimaryThatIsStoppedIsReplaced) {
   StartBackup();
   Chain chain(addresses_, "chain"), other(addresses_, "other", Fencing::kStrict);
@@ -222,7 +308,7 @@ TEST_F(StoppedGroupTest, APrimaryThatIsStoppedIsReplaced) {
     EXPECT_FALSE(IsPrimary(primary));
     primary.Signal(SIGCONT);
     chain.Advance(100);
-    AwaitBackup();  // it began anew
+    AwaitBackup();  // it restarted
   }
   ExpectExact(&chain);
   ExpectExact(&other);
@@ -230,8 +316,8 @@ TEST_F(StoppedGroupTest, APrimaryThatIsStoppedIsReplaced) {
   ExpectAllItems();
 }
 
-// Whoever does not know yet that there is another primary reads nothing that is out of date, however it reads: what it
-// has not asked for since is what its own connection to the former one says.
+// A client that does not know of the new primary yet reads no stale data, however it reads: its only source is the
+// connection to the former one.
 TEST_F(StoppedGroupTest, WhoWasIdleMeanwhileBelievesNothingOfTheFormerPrimary) {
   StartBackup();
   ASSERT_TRUE(client_->Put("key", "old").ok());
@@ -251,7 +337,7 @@ TEST_F(StoppedGroupTest, WhoWasIdleMeanwhileBelievesNothingOfTheFormerPrimary) {
   EXPECT_EQ(idle[3]->Get("absent")->data, "no more");
 }
 
-// Also where there is a backup: its word is watched, and nobody's CPU is asked.
+// Also where there is a backup: its word is watched, and its CPU takes no part.
 TEST_F(GroupTest, GetsAreReadsOfThePrimary) {
   StartBackup();
   ExpectAllItems();
@@ -262,7 +348,7 @@ TEST_F(GroupTest, GetsAreReadsOfThePrimary) {
       << "but for the first ones, and where this machine is so busy that words come late";
 }
 
-// Whoever has nothing to say answers when it is asked.
+// A primary without records to send answers when it is asked.
 TEST_F(StoppedGroupTest, AnIdlePrimaryIsNotSuspected) {
   StartBackup();
   std::this_thread::sleep_for(std::chrono::seconds(2));
@@ -270,14 +356,14 @@ TEST_F(StoppedGroupTest, AnIdlePrimaryIsNotSuspected) {
   EXPECT_NE(Status().find("\nepoch 2\n"), std::string::npos) << Status();
 }
 
-// What a backup lets in although it does not serve: who READs its epoch word, and asks for nothing.
+// A backup admits a client although it does not serve, if the client only READs its epoch word.
 TEST_F(GroupTest, ABackupLetsInWhoOnlyWatches) {
   StartBackup();
   Visitor watcher(b_->address(), kv::ConnectData::kWatch);
   EXPECT_EQ(watcher.Await(), rdma::Opcode::kConnected);
-  watcher.Say(kv::Hello().Encode());
+  watcher.Send(kv::Hello().Encode());
   EXPECT_EQ(watcher.Await(), rdma::Opcode::kReceive);
-  watcher.Say("a request");
+  watcher.Send("a request");
   EXPECT_EQ(watcher.Await(), rdma::Opcode::kDisconnected);
   Visitor client(b_->address(), 0);
   EXPECT_EQ(client.Await(), rdma::Opcode::kDisconnected);

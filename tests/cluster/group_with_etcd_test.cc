@@ -1,4 +1,4 @@
-// A group whose record is in etcd, as between hosts: an etcd that stands still, or was restored, included.
+// A group whose record is in etcd, as between hosts, including an etcd that is stopped, or was restored.
 #include <signal.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ struct Etcd {
   cluster::EtcdProcesses etcd{1};
 };
 
-// Nobody but the members themselves says who has ended, as between hosts.
+// Only the members themselves report an end, as between hosts.
 class EtcdGroupTest : private Etcd, public GroupTest {
  protected:
   explicit EtcdGroupTest(const std::string& suspicion = "300ms")
@@ -59,7 +59,7 @@ class PatientEtcdGroupTest : public EtcdGroupTest {
   PatientEtcdGroupTest() : EtcdGroupTest("10m") {}
 };
 
-// A primary that ends in order has the record say so: nobody waits until it is suspected.
+// A primary that ends in order has the record say so: its backup does not wait for the suspicion.
 TEST_F(PatientEtcdGroupTest, APrimaryThatLeavesIsReplacedAtOnce) {
   StartBackup();
   Chain chain(addresses_, "chain");
@@ -77,7 +77,7 @@ TEST_F(PatientEtcdGroupTest, APrimaryThatLeavesIsReplacedAtOnce) {
   ExpectAllItems();
 }
 
-// The directory is asked for nothing while a get or a write is under way. Until it is back nobody becomes primary.
+// The directory is not needed for a get or a write. Until it is back no backup becomes primary.
 TEST_F(EtcdGroupTest, WithoutEtcdTheGroupGoesOnAndAFailoverWaits) {
   StartBackup();
   Chain chain(addresses_, "chain");
@@ -85,6 +85,8 @@ TEST_F(EtcdGroupTest, WithoutEtcdTheGroupGoesOnAndAFailoverWaits) {
   etcd.Signal(0, SIGSTOP);
   chain.Advance(1000);
   EXPECT_TRUE(IsPrimary(*a_));
+  AwaitStatus("\ndirectory does not answer\nhealth degraded no member can be replaced: ", true);
+  EXPECT_EQ(ServerStat(client_.get(), "group_directory_away"), 1);
   a_->Signal(SIGSTOP);
   std::this_thread::sleep_for(std::chrono::seconds(2));
   const uint64_t acknowledged = chain.acknowledged();
@@ -97,7 +99,7 @@ TEST_F(EtcdGroupTest, WithoutEtcdTheGroupGoesOnAndAFailoverWaits) {
   ExpectAllItems();
 }
 
-// Nobody could take the primary's place.
+// No backup could replace the primary.
 TEST_F(EtcdGroupTest, WithoutEtcdItIsNotHandedOver) {
   StartBackup();
   ASSERT_TRUE(client_->Put("key", "both").ok());  // the backup is in the present epoch
@@ -112,7 +114,7 @@ TEST_F(EtcdGroupTest, WithoutEtcdItIsNotHandedOver) {
   ExpectAllItems();
 }
 
-// Nobody is removed from a record that cannot be changed, so the backup is still a member.
+// No member can be removed from a record that cannot be changed, so the backup is still a member.
 TEST_F(EtcdGroupTest, ABackupThatDoesNotComeIsNotWaitedForForEver) {
   StartBackup();
   ASSERT_TRUE(client_->Put("key", "both").ok());
@@ -129,7 +131,7 @@ TEST_F(EtcdGroupTest, ABackupThatDoesNotComeIsNotWaitedForForEver) {
   ExpectAllItems();
 }
 
-// As docs/cluster.md has it done.
+// Follows the steps of docs/cluster.md.
 TEST_F(EtcdGroupTest, GoesOnWithAnEtcdThatIsRestored) {
   StartBackup();
   Chain chain(addresses_, "chain");
@@ -145,7 +147,7 @@ TEST_F(EtcdGroupTest, GoesOnWithAnEtcdThatIsRestored) {
   ExpectAllItems();
 }
 
-// It knows less than the members: it is not believed, and they go on as they are.
+// Its record is older than the members': it is not believed, and they continue unchanged.
 TEST_F(EtcdGroupTest, AnEtcdThatIsRestoredFromBeforeTheLastChangeIsNotBelieved) {
   const std::string before = etcd.Snapshot();
   StartBackup();

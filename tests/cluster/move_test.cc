@@ -1,11 +1,13 @@
-// Slots that move from one group of a cluster to another, while clients write and processes end: no write is lost, none
-// is done twice, and nothing is read that is out of date.
+// Slots move from one group of a cluster to another, while clients write and processes end. No write is lost, none is
+// executed twice, and no stale data is read.
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "farlook/admin.h"
 #include "farlook/client.h"
+#include "farlook/scan.h"
 #include "gtest/gtest.h"
 #include "tests/cluster/cluster_fixture.h"
 #include "tests/faults/server_process.h"
@@ -27,7 +30,7 @@ using std::chrono::milliseconds;
 
 class MoveTest : public ClusterFixture {
  protected:
-  // Two groups with half of the slots each, of so many servers with `more` flags.
+  // Starts two groups with half of the slots each, of `replicas` servers with `more` flags.
   void StartTwo(int replicas, const std::vector<std::string>& more = {}) {
     Start(0, "0-2047", more);
     Start(1, "2048-4095", more);
@@ -41,7 +44,7 @@ class MoveTest : public ClusterFixture {
   }
   static std::string Name(int group) { return absl::StrCat("kv.", group); }
 
-  // Asks until there is an answer, as a failover may be under way.
+  // Retries until there is an answer, as a failover may be under way.
   static absl::Status Persist(const std::function<absl::Status()>& ask) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     for (;;) {
@@ -62,7 +65,7 @@ class MoveTest : public ClusterFixture {
   }
   std::string SlotsOf(int group) {
     auto groups = ListGroups(operator_.get(), {.timeout_ms = 2000, .group = Name(group)});
-    // Where the machine is busy, one whose primary was killed may take longer to be reached again.
+    // On a busy machine, a group whose primary was killed may take longer to reconnect to.
     if (!groups.ok()) groups = ListGroups(operator_.get(), {.timeout_ms = 20'000, .group = Name(group)});
     if (!groups.ok()) return groups.status().ToString();
     for (const ClusterGroup& one : *groups) {
@@ -90,7 +93,7 @@ class MoveTest : public ClusterFixture {
   }
   void Take(int taker, int giver, const std::string& slots) {
     const absl::Status status = TryTake(taker, Name(giver), slots);
-    // Of a request whose answer was lost the second one may find that it is done.
+    // After a lost answer the second request may find that the first is done.
     EXPECT_TRUE(status.ok() || absl::StrContains(status.message(), "has some of these slots")) << status;
   }
   static bool Await(const std::function<bool()>& condition) {
@@ -119,6 +122,21 @@ class MoveTest : public ClusterFixture {
       ASSERT_TRUE(got.ok()) << key << ": " << got.status();
       EXPECT_EQ(got->data, key);
     }
+  }
+  // Returns how many of the keys of Fill() a scan does not find.
+  static size_t MissingIn(Client* client, const ScanOptions& options = {}) {
+    std::set<std::string> found;
+    Scanner scanner(client, options);
+    ScannedItem item;
+    absl::StatusOr<bool> more;
+    while ((more = scanner.Next(&item)).ok() && *more) {
+      found.emplace(item.key);
+      EXPECT_EQ(item.key, item.value);
+    }
+    EXPECT_TRUE(more.ok()) << more.status();
+    size_t missing = 0;
+    for (const std::string& key : Keys()) missing += found.count(key) == 0;
+    return missing;
   }
   void StartChains(int count) {
     for (int i = 0; i < count; ++i) {
@@ -161,9 +179,48 @@ TEST_F(MoveTest, ThereAndBackWhileClientsWork) {
   StopChains();
   ExpectFilled(idle.get());
   ExpectFilled(operator_.get());
-  // Expect: what a group gave it keeps no copy of.
+  // Expect: the giver keeps no copy of the slots that it gave.
   EXPECT_TRUE(Await(
       [this] { return Stat(operator_.get(), "kv.0", "keys") + Stat(operator_.get(), "kv.1", "keys") == kKeys + 6; }));
+}
+
+TEST_F(MoveTest, ScansFindEveryKeyWhileSlotsMoveThereAndBack) {
+  StartTwo(1);
+  Fill();
+  const auto idle = ConnectBy(address_);
+  std::atomic<bool> over{false};
+  std::thread mover([&] {
+    for (int round = 0; round < 3; ++round) {
+      Take(1, 0, "0-1023");
+      EXPECT_TRUE(AwaitEnd());
+      Take(0, 1, "0-1023");
+      EXPECT_TRUE(AwaitEnd());
+    }
+    over = true;
+  });
+  size_t missing = 0;
+  for (int scan = 0; (!over || scan < 3) && missing == 0; ++scan) {
+    // Small batches: several moves come between those of one scan.
+    missing = MissingIn(idle.get(), {.values = true, .batch_bytes = 4096, .bytes_per_s = 32 << 20});
+  }
+  mover.join();
+  EXPECT_EQ(missing, 0u);
+}
+
+TEST_F(MoveTest, AScanContinuesWithTheNextPrimary) {
+  StartTwo(2);
+  Fill();
+  const auto client = ConnectBy(address_);
+  std::thread killer([&] {
+    ServerProcess* const primary = ServerAt(PrimaryOf(0));
+    ASSERT_TRUE(primary != nullptr);
+    primary->Signal(SIGKILL);
+    primary->Wait();
+  });
+  for (int scan = 0; scan < 3; ++scan) {
+    EXPECT_EQ(MissingIn(client.get(), {.values = true, .batch_bytes = 4096, .bytes_per_s = 16 << 20}), 0u);
+  }
+  killer.join();
 }
 
 TEST_F(MoveTest, AGroupThatComesLaterIsFilledAndOneThatLeavesIsEmptied) {
@@ -171,7 +228,7 @@ TEST_F(MoveTest, AGroupThatComesLaterIsFilledAndOneThatLeavesIsEmptied) {
   Fill();
   StartChains(4);
   const auto old = ConnectBy(address_);
-  // Expect: its tables are like theirs, though by itself it would have four times as many partitions.
+  // Expect: its tables are like theirs, though alone it would have four times as many partitions.
   Start(2, "", {"--workers=24", "--memory=128MiB"});
   ASSERT_TRUE(Await([this] {
     operator_ = ConnectBy(address_);
@@ -188,7 +245,7 @@ TEST_F(MoveTest, AGroupThatComesLaterIsFilledAndOneThatLeavesIsEmptied) {
     const auto groups = ListGroups(operator_.get(), {.timeout_ms = 2000, .group = Name(2)});
     return groups.ok() && groups->size() == 2;
   }));
-  // Expect: a server of a group that has left leads to those that are there.
+  // Expect: a server of a group that has left leads clients to the remaining groups.
   const auto led = ConnectBy(absl::StrCat("farlook://", Seed(*servers_[0]), "/kv"));
   ASSERT_TRUE(led != nullptr);
   ExpectFilled(led.get());
@@ -254,7 +311,7 @@ TEST_F(MoveTest, WhoTakesSaysHowManyItemsThereAre) {
   StartTwo(2, {"--suspicion=10m"});
   Fill();
   const int64_t items = Stat(operator_.get(), "kv.0", "keys") / 2;
-  // What is copied is the taker's when its backup has it too.
+  // Copied items belong to the taker when its backup has them too.
   ServerProcess* const backup = servers_[3].get();
   ASSERT_NE(backup->address(), PrimaryOf(1));
   backup->Signal(SIGSTOP);
@@ -277,11 +334,11 @@ TEST_F(MoveTest, WhatMakesNoSenseIsRefusedAndACancelledMoveChangesNothing) {
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << giver << " " << slots << ": " << status;
   }
   EXPECT_TRUE(absl::IsFailedPrecondition(CancelMove(operator_.get(), Of(1))));
-  // Of a group that there is not: begun, and given up.
+  // From a group that does not exist: begun, and given up.
   EXPECT_TRUE(TryTake(1, "kv.7", "0-3").ok());
   ASSERT_TRUE(Await([this] { return absl::StrContains(Status(1), "failed "); }));
   ASSERT_TRUE(AwaitEnd());
-  // The giver stands still, so that the move goes no further.
+  // The giver is stopped, so that the move makes no progress.
   servers_[0]->Signal(SIGSTOP);
   Take(1, 0, "0-1023");
   Take(1, 0, "0-1023");  // the same once more

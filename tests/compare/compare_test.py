@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""bench/compare for a token time: every store and every mode, the reports, and what is left behind (nothing).
+"""bench/compare in minimal runs: every store and every mode, the reports, and that no process or file is left.
 
-    compare_test.py PATH_OF_YCSB PATH_OF_KV_SERVER PATH_OF_KV_CLI
+compare_test.py PATH_OF_YCSB PATH_OF_KV_SERVER PATH_OF_KV_CLI
 """
 
 import glob
@@ -26,7 +26,7 @@ COMPARE = os.path.abspath("bench/compare")
 sys.path.insert(0, os.path.abspath("bench/comparison"))
 
 import cases  # pylint: disable=wrong-import-position
-import cpu_teller  # pylint: disable=wrong-import-position
+import cpu_reporter  # pylint: disable=wrong-import-position
 import devices  # pylint: disable=wrong-import-position
 import perftest  # pylint: disable=wrong-import-position
 import summary  # pylint: disable=wrong-import-position
@@ -36,7 +36,7 @@ SECONDS = 240  # for anything to happen: the machine may be busy
 
 
 class Strict(html.parser.HTMLParser):
-  """Collects what a page would load, and complains of elements that are not closed in order."""
+  """Collects what a page would load, and reports elements that are not closed in order."""
 
   def __init__(self):
     super().__init__()
@@ -90,7 +90,7 @@ class CompareTest(unittest.TestCase):
           self.assertGreater(row["bytes_per_key"], 1000, store)
       self.assertEqual(rows["floor"]["to_floor"]["ops_per_s"], 1)
       self.assertIsNone(rows["driver"]["less_driver_ops_per_s"])
-      # Of so few operations the driver's may be the slower ones, on a busy machine: then nothing is told.
+      # With so few operations those of the driver alone may be slower, on a busy machine: then no figure is given.
       slow = rows["redis-unix"]
       self.assertGreater(slow["less_driver_ops_per_s"] or float("inf"), slow["ops_per_s"]["median"])
     for name in ("kv_server", "redis-server", "memcached", "lmdb"):
@@ -131,7 +131,7 @@ class CompareTest(unittest.TestCase):
       run.send_signal(signal.SIGTERM)
       run.communicate(timeout=SECONDS)
       self.assertEqual(run.returncode, 130)
-    # What was being started just then dies with its parent, after it.
+    # A process that was being started dies with its parent, after it.
     deadline = time.monotonic() + SECONDS
     while (left := [pid for pid in servers if os.path.exists("/proc/" + pid)]) and time.monotonic() < deadline:
       time.sleep(0.05)
@@ -186,7 +186,7 @@ class PartsTest(unittest.TestCase):
     with subprocess.Popen(["sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 1000"],
                           start_new_session=True) as burner:
       try:
-        with cpu_teller.cpu_teller("127.0.0.1", [burner.pid]) as address:
+        with cpu_reporter.cpu_reporter("127.0.0.1", [burner.pid]) as address:
           deadline, told = time.monotonic() + SECONDS, 0
           while not (told > 1_000_000 and told == int(ask(address, str(burner.pid)))) and time.monotonic() < deadline:
             told = int(ask(address, str(burner.pid)))

@@ -1,4 +1,4 @@
-// bench/compare between two hosts: servers on the one, clients on the other.
+// bench/compare between two hosts: servers on one, clients on the other.
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -14,7 +14,8 @@ namespace {
 TEST(CompareBetweenHostsTest, ClientsAreOnTheOtherHostAndTheServersCpuIsTold) {
   const std::string directory = absl::StrCat(testing::TempDir(), "/compare");
   const std::string command = absl::StrCat(
-      "python3 bench/comparison/main.py --kv_server server/kv_server --ycsb bench/ycsb/ycsb --kv_cli client/cli/kv_cli "
+      "python3 bench/comparison/main.py --kv_server server/daemon/kv_server --ycsb bench/ycsb/ycsb --kv_cli "
+      "client/cli/kv_cli "
       "--clients-on 'peer run' --cases C:64:1:single:zipfian --cases A:64:1:inflight16:zipfian --operations 200 "
       "--stores farlook-rdma,farlook-rdma-msg,farlook-tcp,redis-tcp,floor,perftest --records 200 --memory-mib 4 "
       "--repeats 1 "
@@ -37,7 +38,7 @@ TEST(CompareBetweenHostsTest, ClientsAreOnTheOtherHostAndTheServersCpuIsTold) {
     }
     const auto server_ns = [&rows](const char* store) { return rows[store]["server_cpu_ns"]["median"].get<double>(); };
     for (const char* store : {"farlook-rdma-msg", "farlook-tcp", "redis-tcp"}) EXPECT_GT(server_ns(store), 0) << store;
-    // READs leave the other host's server asleep. What it may take is its timer's, which looks for clients that are
+    // READs leave the other host's server asleep. It may only use time for its timer, which checks for clients that are
     // silently gone: 5 ms here in a run of two seconds, where lookups by message take 800.
     if (result["case"]["workload"] == "C") {
       EXPECT_LT(server_ns("farlook-rdma"), server_ns("farlook-rdma-msg") / 20);

@@ -1,5 +1,5 @@
-// Counters over two hosts (tests/vm/run --hosts=2): a server and clients on the first, clients on the second, cells
-// that go from counter to counter, and processes that are killed on both.
+// Counters over two hosts (tests/vm/run --hosts=2). A server and clients are on the first, clients on the second. Cells
+// pass from counter to counter, and processes are killed on both.
 #include <sys/wait.h>
 #include <unistd.h>
 

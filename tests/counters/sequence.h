@@ -3,13 +3,13 @@
 //     farlook::Sequence orders(client.get(), "orders");
 //     absl::StatusOr<int64_t> number = orders.Next();
 //
-// A counter holds the first number that nobody has taken. A process takes a block of numbers with one FetchAdd and
-// gives them out by itself, so that most numbers cost nothing. A process that dies takes the rest of its block with it:
-// numbers grow and may skip, but no two processes ever have the same.
+// A counter holds the first number that is not taken. A process takes a block of numbers with one FetchAdd and gives
+// them out locally, so that most numbers cost nothing. A process that dies loses the rest of its block: numbers grow
+// and may skip, but no two processes ever have the same.
 //
-// An outcome that is unknown (the connection broke under the atomic) is harmless here: the block may have been taken,
-// so nobody else will get it; this process takes the next one. That is what makes FetchAdd the right tool for it, and
-// why exactly_once is not needed.
+// An unknown outcome (the connection broke during the atomic) is harmless here. The block may have been taken, so no
+// other process will get it; this process takes the next one. Therefore FetchAdd is the right tool for it, and
+// exactly_once is not needed.
 #ifndef FARLOOK_TESTS_COUNTERS_SEQUENCE_H_
 #define FARLOOK_TESTS_COUNTERS_SEQUENCE_H_
 

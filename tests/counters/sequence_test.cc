@@ -52,7 +52,7 @@ TEST(SequenceTest, NoNumberIsGivenOutTwiceThoughProcessesDie) {
       ASSERT_EQ(waitpid(pid, nullptr, 0), pid);
     }
   }
-  // Expect: what is missing was taken by the dead: at most a block of each, and what they had not written yet.
+  // Expect: only the killed processes took missing numbers: at most a block of each, and those not yet recorded.
   EXPECT_GE(seen.begin()->first, 0);
 }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr int kKeyShift = kStormKeys * kStormFieldBits;
 constexpr int64_t kField = (int64_t{1} << kStormFieldBits) - 1;
 
-// Above this many adds a counter is deleted, long before its field runs over.
+// A counter with more adds than this is deleted, long before its field overflows.
 constexpr int64_t kManyAdds = 300;
 
 int64_t UnitOf(int key) { return int64_t{1} << (key * kStormFieldBits); }

@@ -1,8 +1,8 @@
-// What the processes of the storm share, and what each of them does: counters of few keys are created, added to and
-// deleted all the time, so that their cells go from one to the other.
+// The shared state of the storm's processes, and the work of each. Counters of few keys are created, added to and
+// deleted all the time, so that their cells pass from one to the other.
 //
-// Values are tagged. A counter's first value bears the number of its creation, unique and telling the key; each add
-// goes to a field of its key. An add to another counter's cell shows, whichever of the two it is looked at:
+// Values are tagged. A counter's first value bears the number of its creation, which is unique and identifies the key;
+// each add goes to a field of its key. An add to another counter's cell shows in both counters:
 //
 //     60          42 41 40 39      30 29      20 19      10 9        0
 //    +--------------+-----+----------+----------+----------+----------+
@@ -23,7 +23,7 @@ inline constexpr int kStormKeys = 4;
 inline constexpr int kStormFieldBits = 10;
 inline constexpr uint32_t kStormCreations = 1u << 18;  // at most, in one storm
 
-// In memory that all processes map. Creations are numbered over all keys; number n is of key n % kStormKeys.
+// In memory that all processes map. Creations are numbered over all keys; number n belongs to key n % kStormKeys.
 struct StormBoard {
   std::atomic<bool> stop;
   std::atomic<uint32_t> creations;   // the next number to give out, of key 0; `stride` is added

@@ -1,4 +1,4 @@
-// The clients of a storm on a host of their own, for hosts_test: some processes, one of which is killed in the middle.
+// The clients of a storm on another host, for hosts_test: some processes, one of which is killed in the middle.
 //
 //     storm_host ADDRESS FILE       FILE: see StormRun::Write
 #include <cstdio>

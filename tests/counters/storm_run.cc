@@ -108,7 +108,7 @@ bool StormRun::Write(const std::string& path) const {
   std::ofstream file(path);
   file << board_->adds << ' ' << board_->deletes << ' ' << board_->unknown << ' ' << board_->atomics << ' '
        << board_->dead_cells << ' ' << disturbed_ << ' ' << board_->violations << '\n';
-  // Numbers of other hosts are among them: anybody adds to any counter, and deletes it.
+  // Numbers of other hosts are among them: each client adds to any counter, and deletes it.
   for (uint32_t i = kStormKeys; i < kStormCreations; ++i) {
     if (board_->done[i] != 0 || board_->final[i] != 0) {
       file << i << ' ' << board_->done[i] << ' ' << board_->final[i] << '\n';
@@ -169,7 +169,7 @@ void StormRun::ExpectExactSums(const std::string& address) {
   EXPECT_LE(missing, slack) << "adds that nobody made";
   EXPECT_LE(unseen, slack) << "counters that vanished";
   EXPECT_EQ(board_->violations, 0u) << board_->first_violation << " (seed " << seed_ << ")";
-  // Expect: every cell comes back.
+  // Expect: every cell becomes free again.
   const auto end = steady_clock::now() + std::chrono::seconds(30);
   const int64_t cells = ServerStat(client->get(), "counter_cells");
   while (ServerStat(client->get(), "counter_cells_free") < cells && steady_clock::now() < end) {

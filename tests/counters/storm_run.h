@@ -1,4 +1,4 @@
-// A storm: processes of this host whose clients share a board, and the reckoning at its end.
+// A storm: processes of this host whose clients share a board, and the check of sums at its end.
 #ifndef FARLOOK_TESTS_COUNTERS_STORM_RUN_H_
 #define FARLOOK_TESTS_COUNTERS_STORM_RUN_H_
 
@@ -17,14 +17,14 @@ class StormRun {
  public:
   static constexpr int kThreads = 2;  // of each process, with a client each
 
-  // Of `hosts` at once, each with a number of its own, each has a StormRun.
+  // One of `hosts` simultaneous runs, each on a host with its own number.
   explicit StormRun(uint32_t host = 0, uint32_t hosts = 1);
   ~StormRun();
   StormRun(const StormRun&) = delete;
   StormRun& operator=(const StormRun&) = delete;
 
   void Start(const std::string& address, int processes);
-  // Until so much was done, or the test fails: what is fast in one place is slow in another.
+  // Runs until this much was done, or the test fails: speeds differ between machines.
   struct Work {
     uint64_t adds;
     uint64_t deletes;
@@ -32,7 +32,7 @@ class StormRun {
   void Await(const Work& work);
   // The same in parts, between which a process is killed: the share of one of two hosts.
   void AwaitWithKills();
-  // Disturbs one of them, by chance: kills it, and starts another; or stops it for `stop_ms`.
+  // Disturbs a random one: kills it, and starts another; or stops it for `stop_ms`.
   void Kill();
   void StopFor(int64_t stop_ms);
   // Ends all. False: one of them failed.
@@ -42,8 +42,8 @@ class StormRun {
   bool Write(const std::string& path) const;
   bool Merge(const std::string& path);
 
-  // Deletes what is left, and compares what was added with what the counters held. Failures of the test say what is
-  // wrong. REQUIRES Join(). What was disturbed may be missing; nothing else.
+  // Deletes the remaining counters, and compares the sums of adds with the counters' values. Failures of the test
+  // describe errors. REQUIRES Join(). Only adds of disturbed processes may be missing.
   void ExpectExactSums(const std::string& address);
 
   StormBoard* board() const { return board_; }

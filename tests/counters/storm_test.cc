@@ -31,13 +31,13 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Whether clients change cells by themselves here: not where the device has no atomics.
-bool CellsAreTold() {
+// Returns whether clients change cells directly here: not where the device has no atomics.
+bool CellsAreGranted() {
   const char* const device = std::getenv("FARLOOK_RDMA_DEVICE");
   return !rdma::TestsUseRdma() || device == nullptr || !absl::StartsWith(device, "siw");
 }
 
-// Cells are given out again the last freed first, so each of these deletes brings one into another counter's hands.
+// The cell that was freed last is reused first, so each of these deletes passes one to another counter.
 StormRun::Work Enough() {
   return {static_cast<uint64_t>(Repeat(600, 200'000)), static_cast<uint64_t>(Repeat(40, 10'000))};
 }
@@ -50,7 +50,7 @@ std::unique_ptr<Client> MustConnect(const ServerProcess& server, bool read_only 
 }
 
 TEST(StormTest, SumsAreExactWhileCellsGoFromCounterToCounter) {
-  // Nobody is impatient: no outcome is unknown.
+  // With this patience no client is dropped: no outcome is unknown.
   ServerProcess server({"--memory=16MiB", "--counter_memory=4096", "--workers=2", "--counter_patience=30s"});
   StormRun storm;
   storm.Start(server.address(), /*processes=*/3);
@@ -58,8 +58,8 @@ TEST(StormTest, SumsAreExactWhileCellsGoFromCounterToCounter) {
   EXPECT_TRUE(storm.Join());
   EXPECT_EQ(storm.board()->unknown, 0u);
   storm.ExpectExactSums(server.address());
-  EXPECT_EQ(storm.board()->dead_cells > 0, CellsAreTold()) << "adds that met a deleted counter";
-  EXPECT_EQ(storm.board()->atomics > 0, CellsAreTold());
+  EXPECT_EQ(storm.board()->dead_cells > 0, CellsAreGranted()) << "adds that met a deleted counter";
+  EXPECT_EQ(storm.board()->atomics > 0, CellsAreGranted());
 }
 
 TEST(StormTest, ProcessesAreKilledAndStoppedInTheMiddle) {
@@ -81,12 +81,12 @@ TEST(StormTest, ProcessesAreKilledAndStoppedInTheMiddle) {
   storm.ExpectExactSums(server.address());
 }
 
-// Clients in processes of their own, which add to the same counters with many adds in flight.
+// Clients in separate processes, which add to the same counters with many adds in flight.
 class Adders {
  public:
   static constexpr int kProcesses = 3, kKeys = 3, kInFlight = 16;
 
-  // Each process adds `adds` times; of its adds in flight `exactly_once` are messages that bear a number.
+  // Each process adds `adds` times; `exactly_once` of its adds in flight are messages that bear a number.
   static void Run(const ServerProcess& server, Client* client, int64_t adds, int exactly_once) {
     for (int key = 0; key < kKeys; ++key) ASSERT_TRUE(client->CreateCounter(absl::StrCat("sum", key)).ok());
     std::vector<pid_t> children;
@@ -134,16 +134,16 @@ class Adders {
 };
 
 TEST(CountersTest, MillionsOfAddsInFlightAreAllCounted) {
-  const int64_t adds = Repeat(!rdma::TestsUseRdma() ? 400'000 : CellsAreTold() ? 5000 : 500, 400'000);
+  const int64_t adds = Repeat(!rdma::TestsUseRdma() ? 400'000 : CellsAreGranted() ? 5000 : 500, 400'000);
   ServerProcess server({"--memory=16MiB", "--counter_memory=64KiB"});
   const auto client = MustConnect(server);
   Adders::Run(server, client.get(), adds, /*exactly_once=*/0);
-  if (!CellsAreTold()) {
+  if (!CellsAreGranted()) {
     EXPECT_EQ(ServerStat(client.get(), "requests_counter_add"), Adders::kProcesses * adds);
     return;
   }
-  // The clients' first adds are all that the server did; that the others took none of its time is looked at where time
-  // is virtual (//tests/verbs:speed_test).
+  // The server executed only the clients' first adds. That the others took none of its time is checked where time is
+  // virtual (//tests/verbs:speed_test_rxe).
   EXPECT_LE(ServerStat(client.get(), "requests_counter_add"), Adders::kProcesses * Adders::kInFlight);
 }
 
@@ -161,7 +161,7 @@ TEST(CountersTest, AStoppedServerStillCounts) {
   const auto client = MustConnect(server);
   ASSERT_TRUE(client->CreateCounter("c", 5).ok());
   server.Signal(SIGSTOP);
-  if (!CellsAreTold()) {
+  if (!CellsAreGranted()) {
     EXPECT_TRUE(absl::IsDeadlineExceeded(client->FetchAdd("c", 1, {.timeout_ms = 100}).status()));
     server.Signal(SIGCONT);
     return;
@@ -173,14 +173,14 @@ TEST(CountersTest, AStoppedServerStillCounts) {
 }
 
 TEST(CountersTest, AnIdleClientKeepsNoCellAndIsNotHarmed) {
-  // As patient as a busy client needs where the machine is emulated.
+  // The patience that a busy client needs where the machine is emulated.
   const bool slow = rdma::TestsUseRdma();
   ServerProcess server(
       {"--memory=16MiB", "--counter_memory=4096", absl::StrCat("--counter_patience=", slow ? "1s" : "20ms")});
   const auto idle = MustConnect(server), busy = MustConnect(server);
   ASSERT_TRUE(idle->CreateCounter("mine", 1).ok());
   ASSERT_EQ(idle->FetchAdd("mine", 1).value_or(-1), 1);
-  // Far more counters than cells, one after the other: each needs the cell of one before.
+  // Far more counters than cells, one after the other: each needs the cell of a former one.
   for (int i = 0; i < (slow ? 100 : 300); ++i) {
     const std::string key = absl::StrCat("c", i);
     absl::Status created;
@@ -194,14 +194,14 @@ TEST(CountersTest, AnIdleClientKeepsNoCellAndIsNotHarmed) {
     ASSERT_TRUE(absl::IsNotFound(busy->FetchAdd(key, 1).status()));
   }
   EXPECT_GE(ServerStat(busy.get(), "impatient_drops"), 1);
-  // Expect: the idle one finds out and goes on, without doubt about anything.
+  // Expect: the idle client detects the loss and continues, without unknown outcomes.
   const auto after = idle->FetchAdd("mine", 1);
   EXPECT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(after.value_or(-1), 2);
   EXPECT_EQ(idle->FetchAdd("mine", 1).value_or(-1), 3);
 }
 
-// Cells are all taken, so that an early one would go to another counter, which would show the holder's add.
+// All cells are taken, so that a cell reused too early would go to another counter, which would show the holder's add.
 TEST(CountersTest, ACellIsNobodysUntilEachHolderHasAcknowledged) {
   ServerProcess server({"--memory=16MiB", "--counter_memory=4096", "--counter_patience=10m"});
   const auto holder = MustConnect(server), other = MustConnect(server);
@@ -215,18 +215,18 @@ TEST(CountersTest, ACellIsNobodysUntilEachHolderHasAcknowledged) {
     ASSERT_TRUE(created.ok()) << created;
   }
 
-  // Expect: while the holder does not look, nobody gets its cell.
+  // Expect: while the holder does not poll, no other counter gets its cell.
   ASSERT_TRUE(other->DeleteCounter("mine").ok());
   for (int i = 0; i < 20; ++i) {
     const absl::Status early = other->CreateCounter(names[free], 1000);
     ASSERT_TRUE(absl::IsResourceExhausted(early)) << early;
   }
-  // Expect: when it goes on, it finds no counter, and changes none.
+  // Expect: when it continues, it finds no counter, and changes none.
   EXPECT_TRUE(absl::IsNotFound(holder->FetchAdd("mine", 1).status()));
   const auto end = steady_clock::now() + std::chrono::seconds(60);
   absl::Status late;
   do {
-    holder->Ping().IgnoreError();  // it looks, and acknowledges
+    holder->Ping().IgnoreError();  // it polls, and acknowledges
     late = other->CreateCounter(names[free], 1000);
   } while (absl::IsResourceExhausted(late) && steady_clock::now() < end);
   EXPECT_TRUE(late.ok()) << late;

@@ -19,7 +19,7 @@ HOST = os.environ["FARLOOK_RDMA_ADDRESS"]
 ADDRESS = "rdma://%s:7471" % HOST
 INTERFACE = "v0"
 SECONDS = 120
-# Nobody, and none of root's rights.
+# An unprivileged user, without root's rights.
 ORDINARY_USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
                  "--bounding-set=-all"]
 
@@ -37,7 +37,7 @@ class DoctorTest(unittest.TestCase):
 
   @classmethod
   def setUpClass(cls):
-    # Where every user may read them.
+    # Copied to a directory that every user may read.
     cls.cli, cls.server = (shutil.copy(path, "/dev/shm") for path in PROGRAMS)
 
   def expect(self, result, level, pattern):
@@ -81,7 +81,7 @@ class DoctorTest(unittest.TestCase):
     self.expect(result, "good", "serves reads at " + ADDRESS)
     self.expect(result, "good", "its CPU answers in")
     server.send_signal(signal.SIGSTOP)
-    # A handshake takes the server's CPU: there is no answer to it.
+    # A handshake needs the server's CPU: it is not answered.
     self.trouble(*self.doctor(ADDRESS), expected=ADDRESS)
 
   def test_no_server(self):
@@ -97,6 +97,28 @@ class DoctorTest(unittest.TestCase):
       other.kill()
       other.wait()
 
+  def test_another_address_of_the_device(self):
+    self.start_server()
+    must("ip address add 10.0.0.77/24 dev %s" % INTERFACE)
+    try:
+      time.sleep(0.3)  # until the device has it
+      self.trouble(*self.doctor("rdma://10.0.0.77:7471"),
+                   expected="no server listens there" if DEVICE.startswith("siw") else "perhaps at another one")
+    finally:
+      must("ip address del 10.0.0.77/24 dev %s" % INTERFACE)
+
+  def test_a_loopback_address(self):
+    for host in "127.0.0.1", "localhost", "[::1]":
+      with self.subTest(host):
+        address = "rdma://%s:7471" % host
+        self.trouble(*self.doctor(address), expected="a loopback address belongs to no RDMA device")
+        result = run(self.server, "--listen=" + address, "--memory=64MiB")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("a loopback address belongs to no RDMA device", result.stdout)
+        result = run(self.cli, "--address=" + address, "get", "k")
+        self.assertEqual(result.returncode, 3, result.stdout)
+        self.assertIn("a loopback address belongs to no RDMA device", result.stdout)
+
   def test_names_and_routes(self):
     self.trouble(*self.doctor("rdma://nohost.invalid:7471"), expected="does not resolve")
     self.trouble(*self.doctor("rdma://172.31.1.1:7471"), expected="no route there")
@@ -110,7 +132,7 @@ class DoctorTest(unittest.TestCase):
       self.trouble(*limited, *self.doctor(), expected="RLIMIT_MEMLOCK is 65536 bytes.*LimitMEMLOCK=infinity")
       result = run(*limited, self.server, "--check", "--listen=" + ADDRESS, "--memory=64MiB")
       self.assertEqual(result.returncode, 5, result.stdout)
-      self.expect(result, "trouble", "for the table: RLIMIT_MEMLOCK is 65536 bytes")
+      self.expect(result, "trouble", "for table, counters and messages: RLIMIT_MEMLOCK is 65536 bytes")
       # At run time the same sentence, and no crash.
       result = run(*limited, self.server, "--listen=" + ADDRESS, "--memory=64MiB")
       self.assertEqual(result.returncode, 3, result.stdout)
@@ -119,6 +141,17 @@ class DoctorTest(unittest.TestCase):
       result = run(*limited, self.cli, "--address=" + ADDRESS, "get", "k")
       self.assertEqual(result.returncode, 3, result.stdout)
       self.assertIn("RLIMIT_MEMLOCK is 65536 bytes", result.stdout)
+      # Room for the table, and none for the counters.
+      short = [*ORDINARY_USER, "bash", "-c", 'ulimit -l 70000; "$@"', "bash"]
+      result = run(*short, self.server, "--check", "--listen=rdma://%s:7472" % HOST, "--memory=64MiB",
+                   "--counter_memory=16MiB")
+      self.assertEqual(result.returncode, 5, result.stdout)
+      self.expect(result, "trouble", "for table, counters and messages: RLIMIT_MEMLOCK is 71680000 bytes")
+      # The default of most systems, with which a client works.
+      usual = [*ORDINARY_USER, "bash", "-c", 'ulimit -l 8192; "$@"', "bash"]
+      result = run(*usual, *self.doctor(ADDRESS))
+      self.assertEqual(result.returncode, 0, result.stdout)
+      self.expect(result, "advice", "RLIMIT_MEMLOCK is 8388608 bytes")
     finally:
       for file, mode in zip(files, modes):
         os.chmod(file, mode)
@@ -130,6 +163,10 @@ class DoctorTest(unittest.TestCase):
     try:
       result = self.trouble(*ORDINARY_USER, *self.doctor(), expected="may not open /dev/infiniband/rdma_cm")
       self.expect(result, "trouble", "may not open /dev/infiniband/uverbs")
+      must("chmod 666 /dev/infiniband/uverbs*")
+      self.trouble(*ORDINARY_USER, *self.doctor(ADDRESS), expected="may not open /dev/infiniband/rdma_cm")
+      result = run(*ORDINARY_USER, self.cli, "--address=" + ADDRESS, "get", "k")
+      self.assertIn("may not open /dev/infiniband/rdma_cm", result.stdout)
     finally:
       for file, mode in zip(files, modes):
         os.chmod(file, mode)
@@ -141,6 +178,10 @@ class DoctorTest(unittest.TestCase):
         os.rename(path, path + ".away") if pattern == "rdma_cm" else os.rename(path, "/dev/" + pattern)
         try:
           self.trouble(*self.doctor(), expected=expected)
+          result = run(self.cli, "--address=" + ADDRESS, "get", "k")
+          self.assertEqual(result.returncode, 3, result.stdout)
+          self.assertIn(expected, result.stdout)
+          self.assertNotIn("no RDMA device", result.stdout)
         finally:
           os.rename(path + ".away", path) if pattern == "rdma_cm" else os.rename("/dev/" + pattern, path)
 
@@ -157,9 +198,9 @@ class DoctorTest(unittest.TestCase):
         self.expect(result, level, re.escape(expected))
     self.start_server()
     result = run(self.server, "--check", "--listen=" + ADDRESS, "--memory=64MiB")
-    self.expect(result, "trouble", "in use by another server")
+    self.expect(result, "trouble", "in use, by another server or another address of this one")
 
-  # What cannot be mended again comes last: the names are in order of the alphabet.
+  # Tests that cannot undo their changes are last: names are in alphabetical order.
 
   def test_z1_a_link_local_address_only(self):
     must("ip address flush dev %s scope global" % INTERFACE)

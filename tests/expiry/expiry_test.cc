@@ -19,8 +19,8 @@
 #include "rdma/clock.h"
 #include "rdma/shared_memory.h"
 #include "rdma/test_address.h"
-#include "server/log.h"
-#include "server/server.h"
+#include "server/base/log.h"
+#include "server/daemon/server.h"
 #include "tests/history/check.h"
 #include "tests/history/history.h"
 
@@ -160,8 +160,8 @@ TEST_P(ExpiryTest, TheSweepGivesMemoryBackSoon) {
   }
 }
 
-// Puts of a few milliseconds, and gets around their ends, of several clients: each get found what it found at some
-// moment within it.
+// Puts with ttls of a few milliseconds, and gets around their ends, of several clients: each get is consistent with
+// some moment within it.
 TEST_P(ExpiryTest, HistoriesAreLinearizable) {
   using history::Operation;
   using history::Outcome;
@@ -192,7 +192,7 @@ TEST_P(ExpiryTest, HistoriesAreLinearizable) {
           ASSERT_TRUE(put.ok()) << put.status();
           operation.outcome = Outcome::kOk;
           operation.version = *put;
-          // A time that the server rounded up to its next millisecond.
+          // An expiry time that the server rounded up to its next millisecond.
           Operation end;
           end.type = Type::kExpire;
           end.outcome = Outcome::kOk;

@@ -22,7 +22,7 @@ void ForEachEntry(const char* directory, Visit visit) {
   closedir(open);
 }
 
-// It opens each device for itself, once, and keeps it open.
+// The library opens each device once, and keeps it open.
 int KeptByLibrdmacm(absl::string_view what) {
   return absl::StartsWith(what, "/dev/infiniband/uverbs") || what == "anon_inode:[infinibandevent]" ? 1 : 0;
 }

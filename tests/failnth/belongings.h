@@ -1,4 +1,4 @@
-// What a process has, to see that it has the same afterwards.
+// The resources of a process, to check that it has the same afterwards.
 #ifndef FARLOOK_TESTS_FAILNTH_BELONGINGS_H_
 #define FARLOOK_TESTS_FAILNTH_BELONGINGS_H_
 
@@ -9,7 +9,7 @@
 namespace farlook::failnth {
 
 struct Belongings {
-  std::map<std::string, int> descriptors;  // by what they are of: how many
+  std::map<std::string, int> descriptors;  // by their kind: how many
   int64_t mapped_bytes = 0;
   int threads = 0;
 

@@ -1,7 +1,7 @@
-// Has one call of this process fail: the nth of its kind, counted over all threads.
+// Makes one call of this process fail: the nth of its kind, counted over all threads.
 //
-// The calls are those that the product's objects make. The linker leads them here (--wrap, see the BUILD file), so what
-// the C library, gtest and the sanitizers do among themselves is neither counted nor failed. Allocations are those of
+// The calls are those that the product's objects make. The linker redirects them here (--wrap, see the BUILD file), so
+// calls within the C library, gtest and the sanitizers are neither counted nor failed. Allocations are those of
 // operator new, of everything.
 //
 // Thread safety: Expect() and Forget() while no other thread runs; the rest from any thread.
@@ -23,24 +23,24 @@ enum class Kind : uint8_t {
   kVerbsCall,  // of libibverbs and librdmacm
 };
 
-// An allocation of so many bytes must not end the process. See "Allocation failure" in docs/design-notes.md.
+// A failed allocation of this many bytes must not end the process. See "Allocation failure" in docs/design-notes.md.
 inline constexpr size_t kLargeBytes = (32 << 10) + 1;
 
-// What became of it. Lies in memory that a parent process reads.
+// The result, in memory that a parent process reads.
 struct Report {
-  std::atomic<uint64_t> calls;  // of the kind, so far
+  std::atomic<uint64_t> calls;  // calls of the kind so far
   std::atomic<bool> failed;     // the nth came. What follows is about it:
   char name[40];
   int error;        // what errno was set to
-  uint32_t errors;  // how many the call may fail with
+  uint32_t errors;  // how many errors the call may return
   uintptr_t site;   // who called
   uint64_t bytes;   // of an allocation
   static constexpr size_t kPlaces = 4096;
-  std::atomic<uintptr_t> places[kPlaces];  // who made the first so many calls, in order
+  std::atomic<uintptr_t> places[kPlaces];  // callers of the first kPlaces calls, in order
 };
 
-// A call: the nth (from 1; 0: none) of its kind, or of those that one place of the program makes; and which of the
-// errors that it may return it fails with, modulo how many there are.
+// A call: the nth (from 1; 0: none) of its kind, or of the calls of one place of the program. It fails with one of the
+// errors that it may return, chosen modulo their number.
 struct Choice {
   Kind kind;
   uintptr_t place = 0;  // 0: any
@@ -48,7 +48,7 @@ struct Choice {
   uint32_t error = 0;
 };
 
-// From now on counts, and fails the one chosen.
+// From now on counts, and makes the chosen call fail.
 void Expect(const Choice& choice, Report* report);
 void Forget();
 

@@ -21,7 +21,7 @@
 #include "rdma/test_address.h"
 #include "tests/failnth/scenario.h"
 
-extern "C" char __executable_start;  // of the linker: places are printed as addr2line wants them
+extern "C" char __executable_start;  // of the linker: places are printed in the form for addr2line
 
 namespace farlook::failnth {
 namespace {
@@ -32,8 +32,8 @@ constexpr unsigned kBoundS = 200;
 constexpr int kWrong = 99;
 constexpr size_t kOutputBytes = 8192;
 
-// Abseil maps memory for what it knows of each thread, and keeps it for threads to come: the runs are to find it there,
-// so that they are not taken to have leaked it.
+// Abseil maps memory for its record of each thread, and keeps it for later threads. It must exist before the runs, so
+// that they do not seem to leak it.
 void HaveAbseilKnowThreads() {
   constexpr int kThreads = 16;
   absl::Barrier* const together = new absl::Barrier(kThreads);
@@ -65,8 +65,7 @@ class Child {
     setrlimit(RLIMIT_CORE, &none);  // ending by a signal is usual here
     alarm(kBoundS);
     dup2(fileno(output_), STDERR_FILENO);
-    // On a thread of its own: an exception that nobody catches ends the process where it is thrown, and is not caught
-    // by whoever called us.
+    // On a separate thread: an uncaught exception ends the process where it is thrown, and is not caught by our caller.
     std::string trouble;
     std::thread([&] { trouble = RunScenario(address, phase_, choice_, report_); }).join();
     fputs(trouble.c_str(), stderr);
@@ -84,7 +83,7 @@ class Child {
   bool reached() const { return report_->failed.load(std::memory_order_acquire); }
   bool fine() const { return status_ == 0; }
 
-  // What a process does that has no memory and says so.
+  // Returns whether the process ended as one that has no memory and reports it.
   bool EndedForLackOfMemory() {
     return WIFSIGNALED(status_) && WTERMSIG(status_) == SIGABRT && absl::StrContains(Output(), "terminate called");
   }
@@ -136,7 +135,7 @@ class Campaign {
 
   void RunPhase(Phase phase) {
     phase_ = phase;
-    places_.clear();  // what one place does differs between phases: a greeting, and a wake-up
+    places_.clear();  // the calls of one place differ between phases: a greeting, and a wake-up
     seen_.clear();
     plan_.of_each_place > 0 ? RunPlaces() : RunAll();
   }
@@ -145,7 +144,8 @@ class Campaign {
 
  private:
   void RunAll() {
-    // A run may make fewer calls than another: threads meet differently. The end is where a whole batch finds none.
+    // A run may make fewer calls than another, since threads interleave differently. The end is reached when a whole
+    // batch makes no such call.
     bool reached = true;
     for (uint64_t nth = 1; reached;) {
       std::vector<Choice> batch;
@@ -187,7 +187,7 @@ class Campaign {
     }
   }
 
-  // Returns whether any of the calls was made. `other_errors` gets what is to be run for places not seen before.
+  // Returns whether any of the calls was made. `other_errors` gets the choices to run for places not seen before.
   bool RunBatch(const std::vector<Choice>& batch, std::vector<Choice>* other_errors) {
     std::vector<std::unique_ptr<Child>> children;
     for (const Choice& choice : batch) {

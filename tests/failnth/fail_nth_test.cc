@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cell_cache.h"
+#include "client/counters/cell_cache.h"
 #include "gtest/gtest.h"
 #include "rdma/shared_memory.h"
 #include "tests/failnth/calls.h"
@@ -22,7 +22,7 @@ TEST(FailNthTest, EverySystemCallGivesAStatus) {
   const Summary summary = FailEveryNth({Kind::kSystemCall});
   Print(summary);
   EXPECT_TRUE(summary.failures.empty()) << summary.failures.size() << " failures";
-  // What the linker no longer leads here would never fail.
+  // A call that the linker no longer redirects here would never fail.
   for (const char* name :
        {"accept4", "bind",  "connect",        "epoll_create1",  "epoll_ctl",    "epoll_wait", "eventfd",
         "fcntl",   "flock", "fstat",          "fstatfs",        "ftruncate",    "getrandom",  "getsockopt",

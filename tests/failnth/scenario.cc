@@ -16,23 +16,23 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "farlook/client.h"
-#include "server/log.h"
-#include "server/server.h"
+#include "server/base/log.h"
+#include "server/daemon/server.h"
 #include "tests/failnth/belongings.h"
 
 namespace farlook::failnth {
 namespace {
 
-// One call fails, so the second attempt at the latest succeeds; some failures cost a connection, and then what uses it
-// next fails, too.
+// One call fails, so the second attempt succeeds at the latest; some failures cost a connection, and then its next use
+// fails, too.
 constexpr int kAttempts = 4;
 
-// Between attempts on verbs: the server asks a device that failed an atomic of its own again after a second.
+// Between attempts on verbs: after a failed atomic of its own the server tries the device again after a second.
 constexpr std::chrono::milliseconds kPause(500);
 
 bool OnShm(const std::string& address) { return absl::StartsWith(address, "shm://"); }
 
-// What is to be tried again without a word.
+// Returns whether an operation may be tried again without an error.
 bool Transient(Phase phase, const Report& report) {
   if (!report.failed.load(std::memory_order_acquire)) return false;
   if (report.error == EINTR) return true;
@@ -86,7 +86,7 @@ class Run {
     options.huge_pages = rdma::HugePages::kNone;
     options.counter_memory_bytes = 64 << 10;
     if (OnShm(address_)) options.numa_node = 0;
-    options.spin_us = 0;  // sleeping is what takes system calls
+    options.spin_us = 0;  // sleeping makes system calls
     return Succeeds("start-up", [&] {
       auto server = server::Server::Start(options);
       if (server.ok()) server_ = *std::move(server);
@@ -111,7 +111,7 @@ class Run {
     Count();
     if (!Succeeds("a delete", [&] {
           const absl::Status status = client_->Delete("small");
-          return absl::IsNotFound(status) ? absl::OkStatus() : status;  // an attempt before did it
+          return absl::IsNotFound(status) ? absl::OkStatus() : status;  // an earlier attempt did it
         })) {
       return false;
     }
@@ -144,7 +144,7 @@ class Run {
     }
   }
 
-  // The sum is exact, but for adds whose status says that their outcome is not known.
+  // The sum is exact, except for adds with an unknown outcome.
   void Count() {
     if (!Succeeds("a counter", [&] {
           const absl::Status status = client_->CreateCounter("counter");

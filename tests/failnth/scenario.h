@@ -10,12 +10,12 @@ namespace farlook::failnth {
 
 enum class Phase { kStartUp, kConnect, kLoad, kShutdown };
 
-// Runs it with that call failing, counted from the beginning of the phase to its end. Returns "" or what was wrong:
-//   * what failed gave a status, and the same tried again succeeded: start, connection, operation. What was merely
-//     interrupted (EINTR), or is due to a shortage on the way of a message, nobody noticed;
-//   * what was acknowledged is there, what failed was done once or not;
+// Runs it with that call failing, counted from the beginning of the phase to its end. Returns "" or the error:
+//   * the failed call gave a status, and the same tried again succeeded: start, connection, operation. Interruptions
+//     (EINTR), and shortages while a message is sent, had no visible effect;
+//   * acknowledged writes are there, and failed ones were done once or not;
 //   * afterwards there are no descriptors, mappings, threads and files that were not there before.
-// Whether it ends, and how, is for the caller to see.
+// The caller checks whether it ends, and how.
 std::string RunScenario(const std::string& address, Phase phase, const Choice& choice, Report* report);
 
 }  // namespace farlook::failnth

@@ -1,7 +1,7 @@
-// The system calls of the product, each with the errors that it may return where the product is right to call it.
-// Not here, as they do not fail so: close and munmap (the caller could do nothing), clock and process queries, unlink
-// and shutdown (of what is going away anyway), timerfd_settime (only wrong arguments), eventfd's own write (only a
-// counter that is full, and so readable).
+// The system calls of the product, each with the errors that it may return if the product calls it correctly. Some are
+// omitted, as they do not fail in this way: close and munmap (the caller could do nothing), clock and process queries,
+// unlink and shutdown (of something that ends anyway). Also timerfd_settime, which fails only with wrong arguments, and
+// eventfd's own write, which fails only if the counter is full, and so readable.
 #include <fcntl.h>
 #include <numaif.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-// The calls of libibverbs and librdmacm that the product makes, each with errors that it may return. Not here, as what
-// they do not fail is taking away: closing, destroying, acknowledging.
+// The calls of libibverbs and librdmacm that the product makes, each with errors that it may return. Not here, as their
+// failure changes nothing: closing, destroying, acknowledging.
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
@@ -58,7 +58,7 @@ FAILABLE(int, -1, rdma_migrate_id, (rdma_cm_id * id, rdma_event_channel* to), (i
 FAILABLE(int, -1, rdma_get_cm_event, (rdma_event_channel * channel, rdma_cm_event** to), (channel, to), EINTR)
 FAILABLE(int, -1, rdma_disconnect, (rdma_cm_id * id), (id), EINVAL)
 
-// What verbs.h calls through the tables of an opened device.
+// Functions that verbs.h calls through the tables of an opened device.
 namespace {
 
 ibv_context_ops real_ops;

@@ -1,5 +1,5 @@
-// What goes over a connection's socket is lost: a wake-up, an answer. Expect: it is made up for, or the connection
-// ends; nobody sleeps on.
+// A message over a connection's socket is lost: a wake-up, an answer. Expect: it is repeated, or the connection ends;
+// neither side sleeps for ever.
 #include <poll.h>
 
 #include <atomic>
@@ -52,7 +52,7 @@ TEST_P(WakeTest, ALostWakeUpIsMadeUpForOrEndsTheConnection) {
       continue;
     }
     short_of_memory = true;
-    // The server does not look by itself.
+    // The server does not poll without a wake-up.
     pollfd woken = {(*server_)->fd(), POLLIN, 0};
     for (int i = 0; i < 1000 && poll(&woken, 1, /*timeout=*/0) == 0; ++i) client->Pump();
     EXPECT_EQ(woken.revents & POLLIN, POLLIN) << strerror(report.error);
@@ -62,9 +62,9 @@ TEST_P(WakeTest, ALostWakeUpIsMadeUpForOrEndsTheConnection) {
   EXPECT_TRUE(short_of_memory);
 }
 
-// Expect: a client whose answer was lost does not wait for it until its time is over.
+// Expect: a client whose answer was lost does not wait for it until its deadline.
 TEST_P(WakeTest, AnAnswerThatIsLostEndsTheConnection) {
-  constexpr uint32_t kBrokenPipe = 2;  // of sendmsg's errors
+  constexpr uint32_t kBrokenPipe = 2;  // of the errors of sendmsg
   StartServer();
   auto client = NewClient();
   for (uint64_t nth = 1;; ++nth) {

@@ -17,7 +17,7 @@ bool Await(absl::FunctionRef<bool()> condition, unsigned every_us) {
   return false;
 }
 
-bool AwaitAndTell(absl::string_view who, absl::FunctionRef<bool()> condition) {
+bool AwaitAndLog(absl::string_view who, absl::FunctionRef<bool()> condition) {
   const auto begun = steady_clock::now();
   const bool known = Await(condition);
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - begun).count();

@@ -1,4 +1,4 @@
-// For tests: waiting for what other processes bring about.
+// For tests: waiting for effects of other processes.
 #ifndef FARLOOK_TESTS_FAULTS_AWAIT_H_
 #define FARLOOK_TESTS_FAULTS_AWAIT_H_
 
@@ -10,15 +10,15 @@
 
 namespace farlook {
 
-// How long anything may take: emulated, on a busy machine.
+// The limit for any wait: emulated, on a busy machine.
 inline constexpr auto kBound = std::chrono::seconds(60);
 
-// Looks every `every_us` whether `condition` holds. False: it did not within kBound.
+// Checks every `every_us` whether `condition` holds. Returns false if it did not within kBound.
 bool Await(absl::FunctionRef<bool()> condition, unsigned every_us = 20'000);
 
-// The same, and prints how long it took: "WHO knew after 2940 ms". For what has a bound of some seconds, which an
-// emulated device on a busy machine cannot be held to; docs/verification.md tells what was measured.
-bool AwaitAndTell(absl::string_view who, absl::FunctionRef<bool()> condition);
+// The same, and prints how long it took: "WHO knew after 2940 ms". For events with a bound of some seconds, which an
+// emulated device on a busy machine cannot be held to; docs/verification.md has the measurements.
+bool AwaitAndLog(absl::string_view who, absl::FunctionRef<bool()> condition);
 
 }  // namespace farlook
 

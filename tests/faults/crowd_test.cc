@@ -18,8 +18,8 @@
 #include "farlook/async.h"
 #include "farlook/client.h"
 #include "gtest/gtest.h"
-#include "kv/handshake.h"
-#include "rdma/verbs/envelope.h"
+#include "kv/wire/handshake.h"
+#include "rdma/verbs/handshake/envelope.h"
 #include "rdma/verbs/raw_client.h"
 #include "tests/faults/await.h"
 #include "tests/faults/device.h"
@@ -53,7 +53,7 @@ TEST(CrowdTest, TwoHundredClientsAtOnceAreServedAndNoReceiverIsNotReady) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(ServerStat(observer.get(), "connections"), 201);
 
-  // Each puts as much at once as it may: far more messages than the server has buffers for.
+  // Each puts as much at once as it may: far more messages than the server has buffers.
   std::vector<std::string> keys, values;
   std::vector<PutOperation> puts(clients.size() * kPuts);
   for (size_t i = 0; i < puts.size(); ++i) {
@@ -86,16 +86,16 @@ TEST(CrowdTest, TwoHundredClientsAtOnceAreServedAndNoReceiverIsNotReady) {
   EXPECT_EQ(ReceiverNotReadyErrors(), errors);
 }
 
-// What a server has when `client` is its only one. It registers buffers as connections come, for as many as there are
-// at a time, five regions for each, and keeps them: how many that were differs by some. So a region that leaks with
-// each connection is found at full length only; queue pairs and what belongs to them are found at once.
+// The resources of a server when `client` is its only one. It registers buffers as clients connect, for the number of
+// simultaneous clients, five regions for each, and keeps them; that number varies by some. So a region that leaks with
+// each connection is found at full length only; queue pairs and their resources are found at once.
 struct Footprint {
   DeviceObjects objects;
   int64_t resident_kib = 0;
 };
 
-// `ids`: how many connection ids a server has that has seen no client but this one. The id of a connection ends a
-// moment after its queue pair, and one that was asked for and never accepted has no queue pair at all.
+// `ids`: how many connection ids a server has whose only client was this one. The id of a connection ends a moment
+// after its queue pair, and a requested connection that was never accepted has no queue pair at all.
 Footprint FootprintOf(const ServerProcess& server, Client* client, int64_t ids) {
   EXPECT_TRUE(Await([&] { return ServerStat(client, "connections") == 1; }));
   EXPECT_TRUE(Await([&] {
@@ -167,7 +167,7 @@ TEST(CrowdTest, OfAThousandKilledClientsNothingIsLeft) {
 
 // ---- Noise ----
 
-// Who connects without being a client, in one of five ways.
+// Connects without being a client, in one of five ways.
 void MakeNoise(int port, int how, std::mt19937* random) {
   rdma::verbs::Envelope envelope;
   envelope.window = 64;
@@ -175,7 +175,7 @@ void MakeNoise(int port, int how, std::mt19937* random) {
   std::string data;
   bool accepted = false;
   switch (how % 5) {
-    case 0:  // bytes that mean nothing
+    case 0:  // meaningless bytes
       data.resize((*random)() % 57);
       for (char& c : data) c = static_cast<char>((*random)());
       break;
@@ -188,10 +188,10 @@ void MakeNoise(int port, int how, std::mt19937* random) {
       data = connect.Encode();
       data = rdma::verbs::EncodeEnvelope(envelope, data);
       break;
-    case 3:  // one that resumes what there never was, and is never heard of again
+    case 3:  // resumes a session that never existed, and sends nothing more
       connect.session = (*random)();
       [[fallthrough]];
-    case 4:  // one that is let in, and is never heard of again
+    case 4:  // is admitted, and sends nothing more
       data = rdma::verbs::EncodeEnvelope(envelope, connect.Encode());
       accepted = true;
   }

@@ -16,7 +16,7 @@
 namespace farlook {
 namespace {
 
-// Lines of `rdma resource show KIND` that name one of these threads: an object is of the thread that made it.
+// Lines of `rdma resource show KIND` that name one of these threads: an object belongs to the thread that made it.
 int Count(const char* kind, const std::vector<std::string>& threads) {
   FILE* const pipe = popen(absl::StrCat("rdma resource show ", kind).c_str(), "r");
   char line[1024];

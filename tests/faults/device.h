@@ -1,4 +1,4 @@
-// For tests: what the kernel knows of RDMA devices and of those who use them.
+// For tests: the kernel's information about RDMA devices and their users.
 #ifndef FARLOOK_TESTS_FAULTS_DEVICE_H_
 #define FARLOOK_TESTS_FAULTS_DEVICE_H_
 
@@ -8,7 +8,7 @@
 
 namespace farlook {
 
-// Of a process, on all devices.
+// The objects of a process, on all devices.
 struct DeviceObjects {
   int queue_pairs = 0;
   int completion_queues = 0;
@@ -17,8 +17,8 @@ struct DeviceObjects {
 };
 DeviceObjects DeviceObjectsOf(pid_t pid);
 
-// How often a receiver was not ready, as all devices of this host saw it, on either side. iWARP does not know such a
-// thing: 0. The test fails where a RoCE device does not count it.
+// Returns how often a receiver was not ready, counted by all devices of this host, on either side. iWARP has no such
+// error: 0. The test fails where a RoCE device does not count it.
 uint64_t ReceiverNotReadyErrors();
 
 // Memory that a process has, registered with a device or not.

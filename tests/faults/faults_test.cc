@@ -1,4 +1,4 @@
-// What users meet when processes stop, die and come back: a real kv_server and real clients.
+// Effects on users when processes stop, die and return: a real kv_server and real clients.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #include "farlook/async.h"
 #include "farlook/client.h"
 #include "gtest/gtest.h"
-#include "kv/sanitized.h"
+#include "kv/layout/sanitized.h"
 #include "rdma/test_address.h"
 #include "tests/faults/load.h"
 #include "tests/faults/server_process.h"
@@ -30,18 +30,18 @@ using std::chrono::steady_clock;
 
 constexpr int kKeys = 2000;
 
-// Little memory: a server that registers it with a device is up the sooner. Each length class of values has pages of
-// its own.
+// Little memory, so that a server that registers it with a device starts sooner. Each length class of values has
+// separate pages.
 const std::vector<std::string> kFlags = {"--memory=64MiB", "--counter_memory=0"};
 
-// What may run in a server beside it: the thread sanitizer's own thread.
+// The thread sanitizer's own thread may run in a server in addition.
 #ifdef ABSL_HAVE_THREAD_SANITIZER
 constexpr int64_t kOthersNs = 20'000'000;  // less than 100 ns for each of the reads
 #else
 constexpr int64_t kOthersNs = 0;
 #endif
 
-// How often to do what shared memory does so many times.
+// Returns the number of repetitions: `count` over shared memory, a hundredth over RDMA.
 int Times(int count) { return rdma::TestsUseRdma() ? count / 100 : count; }
 
 std::string Key(int i) { return absl::StrCat("key", i); }
@@ -65,7 +65,7 @@ void Fill(Client* client) {
   PutMany(client, keys, values);
 }
 
-// Keys that nobody asks for, so that the index grows.
+// Puts keys that no test reads, so that the index grows.
 void Grow(Client* client, int count) {
   static int next = 0;
   std::vector<std::string> keys;
@@ -73,7 +73,7 @@ void Grow(Client* client, int count) {
   PutMany(client, keys, {});
 }
 
-// Gets of the keys of Fill(), many at once. Each value must be what was put.
+// Gets of the keys of Fill(), many at once. Each value must be the one that was put.
 void ReadMany(Client* client, int64_t count) {
   constexpr size_t kBatch = 64;
   std::vector<std::string> keys, values;
@@ -129,10 +129,10 @@ TEST(FaultsTest, AStoppedServerStillAnswersEveryReadAndWritesEndInTime) {
   EXPECT_EQ(client->Put("late", "value", {.timeout_ms = 200}).status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_LT(steady_clock::now() - begun, std::chrono::seconds(20));
   EXPECT_EQ(client->stats().server_gets, 0u);
-  // What the client knows of the server's clock lets a deadline be late by 2 ms for each second since it heard of it.
+  // The client's knowledge of the server's clock lets a deadline be late by 2 ms for each second since its last answer.
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   server.Signal(SIGCONT);
-  // Expect: the write whose time was over is not done, and the client goes on.
+  // Expect: the write whose deadline passed is not done, and the client continues.
   auto put = client->Put("after", "value", {.timeout_ms = 30000});
   ASSERT_TRUE(put.ok()) << put.status();
   auto late = client->Get("late");
@@ -140,8 +140,8 @@ TEST(FaultsTest, AStoppedServerStillAnswersEveryReadAndWritesEndInTime) {
   EXPECT_EQ(ServerStat(client.get(), "puts"), kKeys + 1);
 }
 
-// A long Put whose time was over while the server pulled its value, or before, and then a short one to the same key:
-// the short one stays, however late the server comes to the long one.
+// The deadline of a long Put passes while the server pulls its value, or before; then a short Put of the same key
+// follows. The short one stays, however late the server executes the long one.
 TEST(FaultsTest, ALongPutThatEndedByItsDeadlineNeverReplacesALaterOne) {
   const std::string value(8 << 20, 'v');
   ServerProcess server({"--memory=128MiB", "--counter_memory=0"});
@@ -161,7 +161,7 @@ TEST(FaultsTest, ALongPutThatEndedByItsDeadlineNeverReplacesALaterOne) {
     auto put = client->Put(Key(i), "later", {.timeout_ms = 60'000});
     ASSERT_TRUE(put.ok()) << put.status();
   }
-  // Expect: when the server has pulled another value, it has done with the earlier ones.
+  // Expect: when the server has pulled another value, it has finished with the earlier ones.
   ASSERT_TRUE(client->Put("fence", value, {.timeout_ms = 60'000}).ok());
   for (int i = 0; i < rounds; ++i) {
     auto got = client->Get(Key(i));
@@ -171,11 +171,11 @@ TEST(FaultsTest, ALongPutThatEndedByItsDeadlineNeverReplacesALaterOne) {
 }
 
 TEST(FaultsTest, ReadsTakeNoTimeOfTheServer) {
-  // On RDMA it would look now and then whether its client is still there, whatever that does.
+  // On RDMA the server would probe now and then whether its client is still there.
   ServerProcess server({"--memory=64MiB", "--counter_memory=0", "--liveness=1h"});
   auto client = MustConnect(server.address());
   Fill(client.get());
-  // A client that looks at its answers tells the server, now and then, that it has; the first read does that.
+  // A client that polls its answers acknowledges them to the server now and then; the first read does that.
   ASSERT_TRUE(client->Get(Key(0)).ok());
   const int64_t cpu_ns = CpuNsAsleep(server);
   ReadMany(client.get(), Repeat(rdma::TestsUseRdma() ? 10'000 : 300'000, 1'000'000));
@@ -197,7 +197,7 @@ TEST(FaultsTest, AKilledServerIsUnavailableAtOnceAndItsSuccessorIsANewIncarnatio
   EXPECT_LT(steady_clock::now() - begun, std::chrono::seconds(20));
 
   server.Restart();
-  // Expect: the client finds the new server by itself, and says that it is another.
+  // Expect: the client finds the new server automatically, and reports that it is another.
   absl::Status status;
   const auto end = steady_clock::now() + std::chrono::seconds(60);
   do {
@@ -210,8 +210,8 @@ TEST(FaultsTest, AKilledServerIsUnavailableAtOnceAndItsSuccessorIsANewIncarnatio
   EXPECT_EQ(client->Get("new")->data, "value");
 }
 
-// The same with gets, puts, inserts and deletes in flight, more than once. What an incarnation acknowledged is there as
-// long as it lives; nothing of one comes to be in the next.
+// The same with gets, puts, inserts and deletes in flight, more than once. Acknowledged writes of an incarnation are
+// there as long as it lives; none of them appears in the next.
 TEST(FaultsTest, AServerIsKilledInTheMiddleOfLoadAndWhatItsSuccessorAcknowledgesIsThere) {
   ServerProcess server(kFlags);
   auto client = MustConnect(server.address());
@@ -243,7 +243,7 @@ TEST(FaultsTest, AServerIsKilledInTheMiddleOfLoadAndWhatItsSuccessorAcknowledges
   }
 }
 
-// Clients that are killed in the middle of writes, many times: the server goes on, and what was theirs comes back.
+// Clients that are killed in the middle of writes, many times: the server continues, and their resources are freed.
 TEST(FaultsTest, KilledClientsLeaveNothingBehind) {
   ServerProcess server(kFlags);
   auto client = MustConnect(server.address());
@@ -288,7 +288,7 @@ TEST(FaultsTest, ReadersInOtherProcessesSeeOnlyWhatWasWritten) {
   ASSERT_EQ(pipe(stop), 0);
   auto client = MustConnect(server.address());
   Fill(client.get());
-  // The first segment splits when some 20,000 keys are there; after that, one more with each twelfth of them.
+  // The first segment splits at some 20,000 keys; after that, one more with each twelfth of them.
   while (ServerStat(client.get(), "splits") == 0) Grow(client.get(), 1000);
   for (pid_t& reader : readers) {
     reader = fork();
@@ -336,13 +336,14 @@ TEST(FaultsTest, ReadersInOtherProcessesSeeOnlyWhatWasWritten) {
     }
     if (sequence % (writes / 20) == 0) Grow(client.get(), 400);
   }
+  // How many keys three splits take depends on the hashes, and the server's seed differs with each run.
+  while (ServerStat(client.get(), "splits") - splits < 3) Grow(client.get(), 400);
   close(stop[1]);
   for (const pid_t reader : readers) {
     int status = 0;
     ASSERT_EQ(waitpid(reader, &status, 0), reader);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "reader's code " << WEXITSTATUS(status);
   }
-  EXPECT_GT(ServerStat(client.get(), "splits") - splits, 2);
   close(stop[0]);
 }
 

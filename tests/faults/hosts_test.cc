@@ -1,4 +1,4 @@
-// Two hosts (tests/vm, --hosts=2): one reads what the other changes, and either is lost, without a word.
+// Two hosts (tests/vm, --hosts=2): one reads what the other changes, and either is lost, without notice.
 #include <signal.h>
 #include <unistd.h>
 
@@ -34,16 +34,16 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Each test has a port of its own: what it leaves on the other host is not in the way of the next.
+// Each test has a separate port, so that leftovers on the other host do not affect the next test.
 std::string Here(int port) { return absl::StrCat("rdma://", std::getenv("FARLOOK_RDMA_ADDRESS"), ":", port); }
 std::string There(int port) { return absl::StrCat("rdma://", std::getenv("FARLOOK_RDMA_PEER_ADDRESS"), ":", port); }
 constexpr int kChangesPort = 7471, kLostClientPort = 7472, kLostServerPort = 7473, kDownPort = 7474;
-// Of the server of the host that asks.
+// The address of the server on the calling host.
 std::string Shm(int port) { return absl::StrCat("shm:///tmp/farlook_hosts_", port); }
 
 std::string self;  // this program
 
-// As soon as there is a server.
+// Connects as soon as there is a server.
 std::unique_ptr<Client> ConnectTo(const std::string& address, int64_t timeout_ms) {
   ClientOptions options;
   options.timeout_ms = timeout_ms;
@@ -57,14 +57,14 @@ std::unique_ptr<Client> ConnectTo(const std::string& address, int64_t timeout_ms
 }
 
 std::vector<std::string> ServerThere(int port) {
-  return {"server/kv_server", "--listen=" + There(port), "--listen=" + Shm(port),
-          "--memory=128MiB",  "--huge_pages=none",       "--counter_memory=0"};
+  return {"server/daemon/kv_server", "--listen=" + There(port), "--listen=" + Shm(port),
+          "--memory=128MiB",         "--huge_pages=none",       "--counter_memory=0"};
 }
 
 // ---- One reads what the other changes ----
 
 constexpr int kKept = 500;   // keys 0 .. kKept - 1 are never deleted
-constexpr int kKeys = 2000;  // up to here they come and go
+constexpr int kKeys = 2000;  // keys up to here are put and deleted
 constexpr char kGo[] = "go", kStop[] = "stop";
 constexpr char kSplit[] = "split";  // there is one since it began
 
@@ -74,7 +74,7 @@ using Views = std::vector<std::string_view>;
 
 constexpr int kMost = 200'000;  // keys beside those fit in the server's memory
 
-// Puts `count` keys without a value after `first` others, so that the index grows. Beyond kMost the oldest go.
+// Puts `count` keys without a value after `first` others, so that the index grows. Beyond kMost the oldest are deleted.
 bool Grow(Client* client, int first, int count) {
   std::vector<std::string> puts, deletes;
   for (int i = first; i < first + count; ++i) {
@@ -94,7 +94,7 @@ bool Grow(Client* client, int first, int count) {
 int Change() {
   auto client = ConnectTo(Shm(kChangesPort), 60'000);
   int grown = 0;
-  // From the first segment that splits, at some 20,000 keys, the next is not far.
+  // After the first segment splits, at some 20,000 keys, the next split follows soon.
   for (; ServerStat(client.get(), "splits") == 0; grown += 1000) {
     if (!Grow(client.get(), grown, 1000)) return 2;
   }
@@ -151,13 +151,13 @@ TEST(HostsTest, EveryValueReadWhileTheOtherHostChangesThemIsRight) {
 
   constexpr size_t kBatch = 64;
   const int64_t reads = Repeat(4'000, 1'000'000);
-  std::vector<int64_t> seen(kKeys, 0);  // nobody goes back in time
+  std::vector<int64_t> seen(kKeys, 0);  // no reader goes back in time
   std::mt19937_64 random(8);
   std::vector<Result<Value>> results;
   int64_t found = 0, changed = 0;
-  // Expect: one split at the least while it reads. The writer may be the slower one.
+  // Expect: at least one split while it reads. The writer may be the slower one.
   const auto end = steady_clock::now() + 2 * kBound;
-  const int64_t step = reads / 20;  // at full length one wants to see that it moves
+  const int64_t step = reads / 20;  // at full length the output shows progress
   for (int64_t told = 0; found < reads || (client->Get(kSplit).status().code() == absl::StatusCode::kNotFound &&
                                            steady_clock::now() < end);) {
     if (found >= told + step) std::fprintf(stderr, "%lld values\n", static_cast<long long>(told = found));
@@ -183,7 +183,7 @@ TEST(HostsTest, EveryValueReadWhileTheOtherHostChangesThemIsRight) {
     }
   }
   EXPECT_GT(changed, reads / 100);
-  // Of a key that changes all the time the server is asked after some rounds.
+  // A key that changes all the time is got from the server after some rounds.
   std::fprintf(stderr, "%lld values, %lld others than the time before; %llu rounds began anew, %llu gets by message\n",
                static_cast<long long>(found), static_cast<long long>(changed),
                static_cast<unsigned long long>(client->stats().read_retries),
@@ -214,11 +214,11 @@ TEST(HostsTest, AClientWhoseHostIsLostLeavesItsWritesAndNothingElse) {
   ASSERT_TRUE(Await([&] { return ServerStat(observer.get(), "keys") > 100; }));
   EXPECT_EQ(DeviceObjectsOf(server.pid()).queue_pairs, 1);
   Peer("kill");
-  // It is known within --liveness, 3 s.
-  EXPECT_TRUE(AwaitAndTell("the server", [&] { return ServerStat(observer.get(), "connections") == 1; }));
+  // It is detected within --liveness, 3 s.
+  EXPECT_TRUE(AwaitAndLog("the server", [&] { return ServerStat(observer.get(), "connections") == 1; }));
   EXPECT_TRUE(Await([&] { return DeviceObjectsOf(server.pid()).queue_pairs == 0; }));
   EXPECT_EQ(client.Wait(), 128 + SIGKILL);
-  // Each write that was followed by another had been acknowledged.
+  // Each write except the last one had been acknowledged.
   const auto count = static_cast<int>(ServerStat(observer.get(), "keys"));
   EXPECT_EQ(ServerStat(observer.get(), "puts"), count) << "a write was done twice";
   for (int i = 0; i < count; ++i) {
@@ -241,7 +241,7 @@ TEST(HostsTest, AServerWhoseHostIsLostIsKnownToBeGoneAndItsSuccessorIsFound) {
     Await([&] { return working.load(); });
     Peer("kill");
     lost = true;
-    EXPECT_TRUE(AwaitAndTell("the client under load", [&] { return unavailable.load(); }));
+    EXPECT_TRUE(AwaitAndLog("the client under load", [&] { return unavailable.load(); }));
   });
   uint64_t before = 0, refused_before = 0;
   auto end = steady_clock::now() + 2 * kBound;
@@ -272,9 +272,9 @@ TEST(HostsTest, AServerWhoseHostIsLostIsKnownToBeGoneAndItsSuccessorIsFound) {
   load.Check(client.get());
 }
 
-// ---- A port goes down and comes back ----
+// ---- A port goes down and up again ----
 
-// Of this host's device, or of the other one's. See `link --help`.
+// On this host's device, or on the other one's. See `link --help`.
 void Link(bool here, const char* how) {
   if (here) {
     ASSERT_EQ(system(absl::StrCat("link ", how).c_str()), 0);

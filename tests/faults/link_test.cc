@@ -1,6 +1,6 @@
 // The link between a client and its server is cut, or goes down, for a while or for ever (tests/vm, --links=2).
 //
-// The server listens on shared memory too, for an observer who does not depend on the link.
+// The server also listens on shared memory, for an observer that does not depend on the link.
 #include <unistd.h>
 
 #include <atomic>
@@ -35,7 +35,7 @@ using std::chrono::steady_clock;
 // See `link --help`.
 void Link(const char* how) { ASSERT_EQ(system(absl::StrCat("link ", how).c_str()), 0); }
 
-// siw connects within rdma_connect(), and keeps its caller for as long as TCP tries: two minutes, usually. Now 3 s.
+// siw connects within rdma_connect(), and blocks its caller for as long as TCP tries: two minutes, usually. Now 3 s.
 void LetTcpGiveUpSoon() { std::ofstream("/proc/sys/net/ipv4/tcp_syn_retries") << 1; }
 
 class LinkTest : public testing::Test {
@@ -64,7 +64,7 @@ class LinkTest : public testing::Test {
   static inline Client* observer_ = nullptr;
 };
 
-// Works while the link is disturbed for so long, and until the client works again. Expect: all that it was told holds.
+// Works while the link is disturbed for `ms`, and until the client works again. Expect: all answers are correct.
 // Returns how many operations failed.
 uint64_t LinkTest::FailuresWhen(const char* how, int64_t ms) {
   static int number = 0;
@@ -73,12 +73,12 @@ uint64_t LinkTest::FailuresWhen(const char* how, int64_t ms) {
   std::atomic<bool> working{false}, mended{false}, noticed{true};
   std::thread disturber([&] {
     Await([&] { return working.load(); });
-    // First the answers are lost only: what was done for the client and will be asked for again.
+    // First only the answers are lost: writes that were done for the client and will be requested again.
     Link("mute");
     usleep(200'000);
     Link(how);
     std::this_thread::sleep_for(std::chrono::milliseconds(ms));
-    // The server knows within its --liveness, 3 s.
+    // The server detects it within its --liveness, 3 s.
     if (ms >= 10'000) noticed = Await([] { return ServerStat(observer_, "connections") == 1; });
     Link("up");
     mended = true;
@@ -101,8 +101,9 @@ uint64_t LinkTest::FailuresWhen(const char* how, int64_t ms) {
   return load.ended() - done;
 }
 
-// Operations whose time is not over when the link is back end as if nothing had been. But where the server gives up a
-// handshake without an answer just when the link is back, the client is told so, and its operations end with that.
+// Operations whose deadline has not passed when the link is back end as if it had never failed. But if the server gives
+// up a handshake without an answer just when the link is back, the client is notified of that, and its operations end
+// with that error.
 void LinkTest::ExpectNobodyNoticesACutOf(int64_t ms) {
   uint64_t failures = 0;
   for (int tries = 0; tries < 3; ++tries) {
@@ -116,11 +117,11 @@ TEST_F(LinkTest, CutForASecondItIsAsIfNothingHadBeen) { ExpectNobodyNoticesACutO
 
 TEST_F(LinkTest, CutForTenSecondsItIsAsIfNothingHadBeen) { ExpectNobodyNoticesACutOf(10'000); }
 
-// The devices see their ports go. Soft-RoCE comes back from that in hosts_test only: here the kernel repeats an answer
-// that was lost (docs/rdma.md).
+// The devices see their ports go down. Soft-RoCE recovers from that in hosts_test only: here the kernel repeats an
+// answer that was lost (docs/rdma.md).
 TEST_F(LinkTest, DownAndUpTheClientConnectsAgainAndNothingIsLost) {
   LetTcpGiveUpSoon();
-  FailuresWhen("down", 300);  // some, where it is told that nobody can be reached
+  FailuresWhen("down", 300);  // some, where the client is notified that the server is unreachable
 }
 
 TEST_F(LinkTest, CutForEverBothSidesKnowAndNothingIsLeft) {
@@ -132,7 +133,7 @@ TEST_F(LinkTest, CutForEverBothSidesKnowAndNothingIsLeft) {
   std::thread disturber([&] {
     Await([&] { return working.load(); });
     Link("cut");
-    server_knows = AwaitAndTell("the server", [&] { return ServerStat(observer_, "connections") == 1; });
+    server_knows = AwaitAndLog("the server", [&] { return ServerStat(observer_, "connections") == 1; });
   });
   uint64_t failed = 0;
   const auto end = steady_clock::now() + std::chrono::seconds(200);
@@ -154,7 +155,7 @@ TEST_F(LinkTest, CutForEverBothSidesKnowAndNothingIsLeft) {
   EXPECT_EQ(DeviceObjectsOf(getpid()).memory_regions, 0);
 }
 
-// Adds of one client over the link, 16 in flight: of each it is known that it was done, or unknown whether it was.
+// Adds of one client over the link, 16 in flight: each is known to be done, or its outcome is unknown.
 class AddsTest : public testing::Test {
  protected:
   static constexpr size_t kInFlight = 16;
@@ -171,14 +172,14 @@ class AddsTest : public testing::Test {
       Tally* const tally = i % 4 == 0 ? &once_ : &plain_;
       operations_[i].set_key(tally->key);
       operations_[i].set_delta(1);
-      // The client goes on trying with those that are done once.
+      // The client continues to try those that are done once.
       operations_[i].set_options({.exactly_once = tally == &once_, .timeout_ms = tally == &once_ ? 2'000 : 60'000});
       operations_[i].set_tag(tally);
     }
   }
   ~AddsTest() override { Link("up"); }
 
-  // Each add that ended is followed by another until `enough`; then until all have ended.
+  // Each add that ended is followed by another until `enough`; then waits until all have ended.
   void AddUntil(absl::FunctionRef<bool()> enough) {
     for (FetchAddOperation& operation : operations_) client_->Start(&operation);
     const auto end = steady_clock::now() + 2 * kBound;
@@ -193,7 +194,7 @@ class AddsTest : public testing::Test {
     EXPECT_LT(steady_clock::now(), end);
   }
 
-  // Expect: an add's outcome is unknown now; then `mend`, and adds go on until `more` are done.
+  // Expect: an add's outcome is unknown now; then calls `mend`, and adds continue until `more` are done.
   void AddUntilUnknown(absl::FunctionRef<void()> mend, int64_t more) {
     const int64_t unknown = plain_.unknown;
     bool mended = false;
@@ -245,7 +246,7 @@ class AddsTest : public testing::Test {
         ++tally->unknown;
         return;
       default:
-        // Not done, since nobody is there.
+        // Not done, since the server is unreachable.
         EXPECT_TRUE(absl::IsUnavailable(operation.status())) << tally->key << ": " << operation.status();
         usleep(1'000);
     }
@@ -255,7 +256,7 @@ class AddsTest : public testing::Test {
 // The last test: Soft-RoCE may connect nowhere after its port was down.
 TEST_F(AddsTest, WhoseAnswersAreLostAreDoneOrUnknownAndNeverTwice) {
   AddUntil([&] { return plain_.done >= 100; });
-  Link("mute");  // from here on adds are done, and the client does not hear of it
+  Link("mute");  // from here on adds are done, and the client gets no answers
   // Expect: on the next connection they are not done again.
   AddUntilUnknown(/*mend=*/[] { Link("up"); }, /*more=*/100);
   EXPECT_GE(client_->stats().unknown_atomics, 1u);

@@ -47,7 +47,7 @@ void Load::Run(absl::FunctionRef<bool()> more) {
       End(slot);
       idle.push_back(slot);
     }
-    if (count > 0) usleep(2000);  // the server, and who disturbs, need a processor too
+    if (count > 0) usleep(2000);  // the server, and the disturbing process, need a processor too
     if (count == 0 && client_->Arm()) {
       pollfd fd = {client_->fd(), POLLIN, 0};
       const int64_t wait_ms = client_->wait_ms();
@@ -102,7 +102,7 @@ void Load::End(Slot* slot) {
   longest_ns_ = std::max(longest_ns_, NowNs() - slot->begun_ns);
   ++ended_[slot->operation->status().code()];
   if (absl::IsUnavailable(slot->operation->status()))
-    usleep(1000);  // at once: who goes on without a pause learns nothing
+    usleep(1000);  // at once: a loop without a pause would learn nothing
   Key& key = keys_[static_cast<size_t>(slot->key)];
   key.busy = false;
   slot->get == nullptr ? OnWrite(*slot, &key) : OnGet(*slot, key);

@@ -1,4 +1,4 @@
-// For tests: a client that works while something happens to it, and what the statuses that it gets promise.
+// For tests: a client that works during a fault, and checks the promises of the statuses that it gets.
 #ifndef FARLOOK_TESTS_FAULTS_LOAD_H_
 #define FARLOOK_TESTS_FAULTS_LOAD_H_
 
@@ -17,12 +17,13 @@
 
 namespace farlook {
 
-// Gets, puts, inserts and deletes of keys that nobody else touches, 16 in flight, never two of one key. What is found
-// wrong is a failure of the test: a get that finds something else than the writes' statuses said, an insert that finds
-// itself done already, a status that a fault does not explain.
+// Gets, puts, inserts and deletes of keys that no other client uses, 16 in flight, never two of one key. Errors fail
+// the test: a get that contradicts the writes' statuses, an insert that finds itself done already, a status that a
+// fault does not explain.
 //
-// What an acknowledged write did is known exactly: a put that is done twice shows in the key's version. UNAVAILABLE
-// means that the write was not done; after UNKNOWN and DEADLINE_EXCEEDED it was, or not, and its key is left alone.
+// The effect of an acknowledged write is known exactly: a put that is done twice shows in the key's version.
+// UNAVAILABLE means that the write was not done; after UNKNOWN and DEADLINE_EXCEEDED it was, or not, and its key is
+// left alone.
 class Load {
  public:
   // `name` sets the keys of this load apart.
@@ -30,13 +31,13 @@ class Load {
   Load(const Load&) = delete;
   Load& operator=(const Load&) = delete;
 
-  // Works for as long as `more` says so, and then until all operations have ended.
+  // Works for as long as `more` returns true, and then until all operations have ended.
   void Run(absl::FunctionRef<bool()> more);
 
-  // Each key is what the statuses said, as `observer` finds it. REQUIRES nothing in flight.
+  // Expects that `observer` finds each key as the statuses said. REQUIRES nothing in flight.
   void Check(Client* observer);
 
-  // Operations that ended with this status; of all, where nothing is said.
+  // Operations that ended with this status; without a status, all.
   uint64_t ended(absl::StatusCode code) const;
   uint64_t ended() const;
   // The longest that any operation took.
@@ -50,7 +51,7 @@ class Load {
   };
   struct Key {
     State state;          // as of the last write whose outcome is known
-    int64_t attempt = 0;  // what the write under way, or the doubtful one, leaves; kAbsent: a delete
+    int64_t attempt = 0;  // the result of the write under way, or of the doubtful one; kAbsent: a delete
     bool busy = false;    // an operation is in flight
     bool doubtful = false;
   };

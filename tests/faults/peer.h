@@ -25,7 +25,7 @@ class PeerProcess {
   pid_t pid_;
 };
 
-// "kill": the other host is gone, without a word. "boot": it comes up afresh. Waits until that is done.
+// "kill": the other host is lost, without notice. "boot": it boots again. Waits until that is done.
 void Peer(const std::string& what);
 
 }  // namespace farlook

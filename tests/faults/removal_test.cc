@@ -1,7 +1,7 @@
-// The device of a client, or of its server, is taken away under load and comes back (tests/vm, --links=2).
+// The device of a client, or of its server, is removed under load and returns (tests/vm, --links=2).
 //
-// Soft-RoCE and siw go only when nobody has them open any more: that `rdma link delete` returns shows that nothing is
-// kept.
+// Soft-RoCE and siw can only be removed when no process has them open any more: that `rdma link delete` returns shows
+// that nothing is kept.
 #include <signal.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ constexpr int64_t kTimeoutMs = 60'000;
 
 int Shell(const std::string& command) { return std::system(command.c_str()); }
 
-// A device, and the interface that it is made of.
+// A device, and its interface.
 struct Adapter {
   const char* device_variable;
   const char* interface;
@@ -54,7 +54,7 @@ struct Adapter {
 constexpr Adapter kServers = {"FARLOOK_RDMA_DEVICE", "v1"};
 constexpr Adapter kClients = {"FARLOOK_RDMA_PEER_DEVICE", "v0"};
 
-// Of this process.
+// Counts the queue pairs of this process.
 int QueuePairsOn(const Adapter& adapter) {
   const std::string lines =
       absl::StrCat("rdma resource show qp link ", adapter.name(), " | grep -c 'pid ", getpid(), " '");
@@ -67,7 +67,7 @@ int QueuePairsOn(const Adapter& adapter) {
 
 class RemovalTest : public testing::Test {
  protected:
-  // Works while the device goes and comes back, and until the client works again. Expect: all that it was told holds.
+  // Works while the device is removed and returns, and until the client works again. Expect: all answers are correct.
   void WorkWhile(const Adapter& adapter);
 
   const std::string local_ = absl::StrCat("shm:///tmp/farlook_removal_", getpid());
@@ -106,7 +106,7 @@ void RemovalTest::WorkWhile(const Adapter& adapter) {
     ASSERT_TRUE(added);
     EXPECT_GE(load.ended(absl::StatusCode::kOk), before + 100) << "it did not come back";
     load.Check(observer_.get());
-    // Memory that is registered anew: what the server pulls, into which long values are read, and counters.
+    // Memory that is registered again: long values that the server pulls, buffers for long values, and counters.
     absl::StatusOr<Value> found;
     ASSERT_TRUE(Await([&] { return (found = client->Get("large")).ok(); })) << found.status();
     EXPECT_TRUE(found->data == large);

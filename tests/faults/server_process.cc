@@ -17,6 +17,16 @@
 #include "rdma/test_address.h"
 
 namespace farlook {
+namespace {
+
+std::string& LogFile() {
+  static auto* const file = new std::string;
+  return *file;
+}
+
+}  // namespace
+
+void ServerProcess::LogTo(std::string file) { LogFile() = std::move(file); }
 
 ServerProcess::ServerProcess(std::vector<std::string> flags)
     : flags_(std::move(flags)), address_(rdma::UnusedTestAddress()) {
@@ -31,11 +41,13 @@ ServerProcess::~ServerProcess() {
 }
 
 void ServerProcess::Spawn(const std::vector<std::string>& more_flags) {
-  std::vector<std::string> arguments = {"server/kv_server", "--listen=" + address_, "--huge_pages=none"};
+  std::vector<std::string> arguments = {"server/daemon/kv_server", "--listen=" + address_, "--huge_pages=none"};
   arguments.insert(arguments.end(), flags_.begin(), flags_.end());
   arguments.insert(arguments.end(), more_flags.begin(), more_flags.end());
+  const char* const log = LogFile().empty() ? nullptr : LogFile().c_str();
   pid_ = fork();
   if (pid_ == 0) {
+    if (log != nullptr) dup2(open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -54,9 +66,9 @@ void ServerProcess::Start(const std::vector<std::string>& more_flags) {
     options.timeout_ms = 5000;
     status = Client::Connect(address_, options).status();
     if (status.ok() || absl::IsDataLoss(status)) return;
-    // One that found nobody at its directory ends, and is started again, as systemd does.
+    // A server that found no directory ends, and is started again, as systemd does.
     if (waitpid(pid_, nullptr, WNOHANG) == pid_) Spawn(more_flags);
-    // An attempt on an emulated device takes time from the server that begins.
+    // An attempt on an emulated device takes processor time from the starting server.
     std::this_thread::sleep_for(std::chrono::milliseconds(rdma::TestsUseRdma() ? 200 : 5));
   } while (std::chrono::steady_clock::now() < end);
   std::fprintf(stderr, "kv_server does not come up: %s\n", status.ToString().c_str());

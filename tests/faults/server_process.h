@@ -1,4 +1,4 @@
-// For tests: a real kv_server as a process of its own, that can be stopped, killed and started again.
+// For tests: a real kv_server as a separate process, that can be stopped, killed and started again.
 #ifndef FARLOOK_TESTS_FAULTS_SERVER_PROCESS_H_
 #define FARLOOK_TESTS_FAULTS_SERVER_PROCESS_H_
 
@@ -16,9 +16,11 @@ namespace farlook {
 
 class ServerProcess {
  public:
+  // Has all processes that are started later append their logs to a file, instead of writing to stderr; "": to stderr.
+  static void LogTo(std::string file);
+
   // Starts kv_server (from the test's runfiles) at an address of its own with these flags, and waits until it is ready,
-  // or says that its group is lost.
-  // Ends the test program when it does not come up.
+  // or reports that its group is lost. Ends the test program when it does not start.
   explicit ServerProcess(std::vector<std::string> flags);
   ~ServerProcess();  // kills it
   ServerProcess(const ServerProcess&) = delete;

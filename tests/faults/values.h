@@ -9,14 +9,14 @@
 
 namespace farlook {
 
-// Up to `most_bytes` and some more, that tell whose value this is, which one, and whether it is whole.
+// Returns up to `most_bytes` and some more, which show the value's key, its sequence, and whether it is whole.
 std::string SelfVerifying(absl::string_view key, uint64_t sequence, size_t most_bytes = 600);
 
-// The sequence number of such a value, or -1 if it is not one that was made for this key.
+// Returns the sequence number of such a value, or -1 if it was not made for this key.
 int64_t Verify(absl::string_view key, absl::string_view value, size_t most_bytes = 600);
 
-// How often to repeat something: so often that a run of all tests can afford it, or as often as is promised
-// (docs/verification.md), where FARLOOK_FULL_LENGTH is set.
+// Returns the number of repetitions: `usual`, which a run of all tests can afford, or `full`, which is promised
+// (docs/verification.md), if FARLOOK_FULL_LENGTH is set.
 int64_t Repeat(int64_t usual, int64_t full);
 
 }  // namespace farlook

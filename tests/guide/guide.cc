@@ -45,6 +45,20 @@ absl::StatusOr<size_t> TotalBytes(farlook::Client& client, std::span<const std::
   return bytes;
 }
 
+absl::StatusOr<std::map<std::string, std::string>> UsersOf(farlook::Client& client, std::string* cursor) {
+  farlook::Scanner scanner(&client, {.prefix = "user:", .values = true, .cursor = *cursor, .limit = 1000});
+  std::map<std::string, std::string> users;
+  farlook::ScannedItem item;
+  for (;;) {
+    absl::StatusOr<bool> found = scanner.Next(&item);
+    if (!found.ok()) return found.status();
+    if (!*found) break;
+    users[std::string(item.key)] = std::string(item.value);
+  }
+  *cursor = scanner.cursor();  // "end" after the last
+  return users;
+}
+
 absl::Status PutAll(farlook::Client& client, const std::map<std::string, std::string>& pairs) {
   absl::Status first_error;
   std::vector<std::unique_ptr<farlook::PutOperation>> operations;
@@ -92,7 +106,7 @@ absl::Status PutStubbornly(farlook::Client& client, std::string_view key, std::s
     status = client.Put(key, value).status();
     const bool not_done = absl::IsUnavailable(status);
     const bool unknown = absl::IsUnknown(status) || absl::IsDeadlineExceeded(status);
-    // To put the same value twice does no harm, as long as nobody else writes this key.
+    // It is harmless to put the same value twice, if no other client writes this key.
     if (!not_done && !unknown) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(10 << attempt));
   }

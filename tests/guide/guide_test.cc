@@ -1,4 +1,4 @@
-// What docs/guide.md tells works.
+// Tests that the code of docs/guide.md works.
 #include "tests/guide/guide.h"
 
 #include <unistd.h>
@@ -13,8 +13,8 @@
 #include "gtest/gtest.h"
 #include "rdma/shared_memory.h"
 #include "rdma/test_address.h"
-#include "server/log.h"
-#include "server/server.h"
+#include "server/base/log.h"
+#include "server/daemon/server.h"
 
 namespace farlook_guide {
 namespace {
@@ -52,6 +52,23 @@ TEST_F(GuideTest, BatchesAndManyInFlight) {
   EXPECT_EQ(*TotalBytes(*client_, keys), 100'003);
 }
 
+TEST_F(GuideTest, ScansContinueFromTheirCursors) {
+  std::map<std::string, std::string> users;
+  for (int i = 0; i < 2'500; ++i) users["user:" + std::to_string(i)] = std::to_string(i);
+  EXPECT_EQ(PutAll(*client_, users), absl::OkStatus());
+  EXPECT_EQ(client_->Put("other", "x").status(), absl::OkStatus());
+  std::map<std::string, std::string> found;
+  std::string cursor;
+  int calls = 0;
+  for (; cursor != "end"; ++calls) {
+    auto some = UsersOf(*client_, &cursor);
+    ASSERT_TRUE(some.ok()) << some.status();
+    found.merge(*some);
+  }
+  EXPECT_EQ(found, users);
+  EXPECT_GE(calls, 3);
+}
+
 TEST_F(GuideTest, CallbacksFollowEachOther) {
   EXPECT_EQ(client_->Put("from", "value").status(), absl::OkStatus());
   std::vector<absl::Status> ended;
@@ -72,7 +89,7 @@ TEST_F(GuideTest, WhatIsWorthTryingAgainIsTriedAgain) {
   const std::unique_ptr<farlook::Client> client = *farlook::Client::Connect(address_);
   EXPECT_EQ(PutStubbornly(*client, "key", "value"), absl::OkStatus());
   EXPECT_TRUE(absl::IsInvalidArgument(PutStubbornly(*client, "", "value")));
-  // One that only stopped may still be connected to, and answers nothing: a try ends with its deadline.
+  // A server that is only stopped may still be connected to, and answers nothing: an attempt ends with its deadline.
   client_.reset();
   server_.reset();
   EXPECT_TRUE(absl::IsUnavailable(PutStubbornly(*client, "key", "other")));

@@ -10,14 +10,14 @@ namespace {
 // No search takes longer.
 constexpr uint64_t kMaxSteps = 1 << 17;
 
-// Small sets first: few of the unknown adds happen between two numbers that somebody was told.
+// Small sets first: few of the unknown adds happen between two numbers that a client received.
 class SubsetSearch {
  public:
   SubsetSearch(const std::vector<UnknownAdd>& adds, size_t most, bool* all) : most_(most), all_(all) {
     std::map<int64_t, std::vector<uint32_t>> by_delta;
     for (const auto& [add, delta] : adds) by_delta[delta].push_back(add);
     for (auto& [delta, alike] : by_delta) groups_.push_back({delta, std::move(alike)});
-    // The largest first: then what the rest can still do is soon too little.
+    // The largest first: then the sum of the remaining ones is soon too small.
     std::stable_sort(groups_.begin(), groups_.end(),
                      [](const Group& a, const Group& b) { return std::abs(a.delta) > std::abs(b.delta); });
     for (size_t i = 0; i < groups_.size(); ++i) group_of_[groups_[i].delta] = i;
@@ -34,7 +34,7 @@ class SubsetSearch {
     std::vector<uint32_t> adds;
   };
 
-  // Sets of `left` more, of the groups from `first` on, of whose adds `used` are taken.
+  // Finds sets of `left` more adds, from the groups from `first` on, of whose adds `used` are taken.
   void From(size_t first, size_t used, int64_t rest, size_t left) {
     if (++steps_ > kMaxSteps || found_.size() >= most_) {
       *all_ = false;

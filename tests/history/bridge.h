@@ -1,4 +1,4 @@
-// How a counter may have come from one number to another unseen: by adds of unknown outcome, some of which happened.
+// Unseen ways of a counter from one number to another: by adds of unknown outcome, some of which happened.
 //
 // They would have to be tried in every combination, one after the other. Instead the checker asks which sets of them
 // have the right sum, and takes each such set in one step.
@@ -12,11 +12,11 @@
 
 namespace farlook::history {
 
-// An add: which it is, and its delta.
+// An add: its index, and its delta.
 using UnknownAdd = std::pair<uint32_t, int64_t>;
 
-// The sets of `adds` whose deltas sum up to `sum`, which is not 0, the small ones first: at most `most` of them, and
-// adds of one delta count as one and the same (the earlier ones are taken). `*all` becomes false if there may be more
+// Returns the sets of `adds` whose deltas sum up to `sum`, which is not 0, the small ones first: at most `most` of
+// them. Adds of one delta count as identical (the earlier ones are taken). `*all` becomes false if there may be more
 // than were returned.
 std::vector<std::vector<uint32_t>> SetsWithSum(const std::vector<UnknownAdd>& adds, int64_t sum, size_t most,
                                                bool* all);

@@ -13,12 +13,12 @@
 namespace farlook::history {
 namespace {
 
-// Sets of unknown adds that are tried between one number of a counter and another.
+// The most sets of unknown adds that are tried between one number of a counter and another.
 constexpr size_t kMostBridges = 8;
 
 }  // namespace
 
-// Calls `visit` for each entry that nothing else has to come before, in order of begin; it may place it.
+// Calls `visit` for each entry that has no predecessor left, in order of begin; it may place it.
 template <typename Visit>
 void Search::ForEachNext(Visit visit) {
   std::fill(first_ended_.begin(), first_ended_.end(), std::numeric_limits<uint64_t>::max());
@@ -45,7 +45,7 @@ void Search::ForEachNext(Visit visit) {
   }
 }
 
-// Of what certainly took effect: it is placed, or not any more.
+// Counts an entry that certainly took effect: it is placed, or no longer.
 void Search::Count(uint32_t i, bool placed) {
   const Entry& entry = entries_[i];
   const uint32_t one = placed ? ~0u : 1u;
@@ -70,7 +70,7 @@ void Search::Place(uint32_t i) {
   ++placed_;
 }
 
-// REQUIRES it was the last to be placed.
+// REQUIRES it was placed last.
 void Search::Unplace(uint32_t i) {
   Entry& entry = entries_[i];
   entries_[entry.earlier].later = i;
@@ -93,13 +93,13 @@ std::string Search::Stuck() const {
   return absl::StrCat("with the key being ", is, ", this cannot come next: ", ToString(*stuck_));
 }
 
-// What may be next in a state, among what changes the key, or decides something: which version the key's value has, or
-// that something did not happen in its time.
+// Finds the entries that may be next in a state, among those that change the key or decide something. They decide which
+// version the key's value has, or that an operation did not happen in its time.
 void Search::ChoicesAt(State state, Frame* frame) {
   std::vector<uint32_t>& choices = frame->choices;
   std::vector<uint32_t> deciding;    // one for each version, the first to begin
   std::vector<Tried> tried;          // of those alike
-  const Operation* first = nullptr;  // what must come soon
+  const Operation* first = nullptr;  // what must follow soon
   int64_t first_end_ns = kNever;
   ForEachNext([&](uint32_t i) {
     const Entry& entry = entries_[i];
@@ -119,7 +119,7 @@ void Search::ChoicesAt(State state, Frame* frame) {
     if (operation.type == Type::kExpire && entry.optional && state != entry.expires) return;  // changes nothing
     if (After(entry, state) != state && !MayBeOverwritten(entry, state)) return;
     if (entry.alike) {
-      // Who began first in its session, and may come no longer than the other, is as good.
+      // An entry that began first in its session, and may not follow later than the other, is as good.
       const auto as_good = [&](const Tried& other) {
         return other.type == operation.type && other.session == entry.session && other.until_ns <= operation.until_ns;
       };
@@ -133,13 +133,14 @@ void Search::ChoicesAt(State state, Frame* frame) {
     stuck_state_ = state;
     stuck_ = first;
   }
-  // The likely one last: the least version, since versions grow where there is one server; then what ends early.
+  // The likely one last: the least version, since versions grow where there is one server; then the one that ends
+  // early.
   std::sort(choices.begin(), choices.end(), [this](uint32_t x, uint32_t y) {
     const uint64_t x_version = VersionWritten(x), y_version = VersionWritten(y);
     if (x_version != y_version) return x_version > y_version;
     return entries_[x].end_ns != entries_[y].end_ns ? entries_[x].end_ns > entries_[y].end_ns : x > y;
   });
-  // Deletes have none. They come between the first and the second choice.
+  // Deletes have none. They are placed between the first and the second choice.
   const auto versioned =
       std::find_if(choices.begin(), choices.end(), [this](uint32_t x) { return VersionWritten(x) != ~0ull; });
   const auto deletes = std::stable_partition(
@@ -149,7 +150,7 @@ void Search::ChoicesAt(State state, Frame* frame) {
   choices.insert(choices.end(), deciding.begin(), deciding.end());
 }
 
-// From this number of a counter, unknown adds may lead to one that somebody was told, or that an unknown swap expects.
+// From this number of a counter, unknown adds may lead to one that a client received, or that an unknown swap expects.
 void Search::AddBridges(State state, Frame* frame) {
   std::vector<UnknownAdd> adds;
   std::vector<int64_t> targets;
@@ -158,16 +159,16 @@ void Search::AddBridges(State state, Frame* frame) {
     const Operation& operation = *entry.operation;
     if (IsUnknownAdd(entry)) {
       adds.emplace_back(i, operation.operand);
-    } else if (TellsCounter(operation)) {
+    } else if (HasCounterValue(operation)) {
       targets.push_back(operation.counter);
     } else if (operation.type == Type::kCompareSwap && entry.optional) {
       targets.push_back(operation.expected_counter);
     }
   });
   if (adds.empty()) return;
-  // In the order in which they were asked for, each once.
+  // In the order of the requests, each once.
   std::vector<int64_t> done = {NumberOf(state)};
-  // Before what certainly happened and fits as it is, behind all else.
+  // Before entries that certainly happened and fit as they are, behind all others.
   const auto certain =
       std::find_if(frame->choices.begin(), frame->choices.end(), [this](uint32_t i) { return !entries_[i].optional; });
   std::vector<uint32_t> choices;

@@ -1,4 +1,4 @@
-// The checker against histories made by hand, right and wrong, and against random ones that a register really gave.
+// The checker against histories made by hand, right and wrong, and against random ones that a real register produced.
 #include "tests/history/check.h"
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "kv/sanitized.h"
+#include "kv/layout/sanitized.h"
 #include "tests/history/history.h"
 
 namespace farlook::history {
 namespace {
 
-// Builders: begin, end, then what was asked and told.
+// Builders: begin, end, then request and answer.
 Operation Put(int64_t begin, int64_t end, uint64_t write, uint64_t version = 0) {
   return {Type::kPut, Outcome::kOk, 1, begin, end, write, 0, 0, version};
 }
@@ -64,7 +64,7 @@ TEST(CheckTest, OverlappingOperationsTakeEffectInAnyOrder) {
   EXPECT_TRUE(Wrong({Put(1, 10, 1), Get(2, 3, 1), Miss(4, 5)}));
   EXPECT_TRUE(Wrong({Put(1, 10, 1), Put(1, 10, 2), Get(2, 3, 2), Get(4, 5, 1), Get(6, 7, 2)}));
   EXPECT_TRUE(Wrong({Put(1, 10, 1), Put(1, 10, 2), Get(11, 12, 1), Get(13, 14, 2)}));
-  // The new value for one reader and then the old one for another: what a wrong order of stores shows.
+  // The new value for one reader and then the old one for another: the result of a wrong order of stores.
   EXPECT_TRUE(Wrong({Put(1, 2, 1), Put(3, 20, 2), Get(4, 5, 2), Get(6, 7, 1)}));
   EXPECT_TRUE(Wrong({Put(1, 2, 1), Put(3, 20, 2), Miss(4, 5)})) << "a gap within a replacement";
 }
@@ -107,7 +107,7 @@ TEST(CheckTest, UnknownOutcomesHappenOnceOrNever) {
   EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), Unknown(Cas(3, 4, 2, 6)), Get(5, 6, 2)})) << "its condition never held";
 }
 
-// The same client did them in this order, one when the other had ended.
+// The same client ran them in this order, one after the other had ended.
 KeyHistory OneAfterTheOther(KeyHistory history) {
   uint64_t place = 0;
   for (Operation& operation : history) {
@@ -119,7 +119,7 @@ KeyHistory OneAfterTheOther(KeyHistory history) {
 }
 
 TEST(CheckTest, ConsecutiveOperationsOfOneClientAreNotConcurrent) {
-  // Their times touch, are equal, or are known as spans that overlap.
+  // Their times are adjacent, equal, or known as overlapping spans.
   for (const KeyHistory& history : {KeyHistory{Put(1, 2, 1), Miss(2, 3)},
                                     {Put(5, 5, 1), Miss(5, 5)},
                                     {Put(1, 20, 1), Miss(3, 25)},
@@ -133,17 +133,17 @@ TEST(CheckTest, ConsecutiveOperationsOfOneClientAreNotConcurrent) {
     EXPECT_TRUE(Wrong(reversed)) << "however it was written down";
   }
   EXPECT_TRUE(Right(OneAfterTheOther({Put(1, 20, 1), Get(3, 25, 1), Delete(3, 25), Miss(3, 25)})));
-  // What it did itself narrows when another client's operation was.
+  // A client's own operations narrow the time of another client's operation.
   KeyHistory history = OneAfterTheOther({Put(10, 30, 1), Get(1, 40, 1), Put(2, 50, 2), Get(3, 60, 2)});
   history.push_back(Miss(7, 9));
   EXPECT_TRUE(Right(history));
   history.back() = Miss(31, 32);
   EXPECT_TRUE(Wrong(history));
-  // Operations that one client has under way together are concurrent.
+  // Simultaneous operations of one client are concurrent.
   history = OneAfterTheOther({Put(1, 9, 1), Miss(1, 9)});
   std::swap(history[0].ended, history[1].began);
   EXPECT_TRUE(Right(history));
-  // What has an unknown outcome may still happen behind what the client did next.
+  // An operation of unknown outcome may still happen after the client's next operations.
   history = OneAfterTheOther({Put(1, 2, 1), Unknown(Put(3, 4, 2)), Get(5, 6, 1), Get(7, 8, 2)});
   EXPECT_TRUE(Right(history));
   history = OneAfterTheOther({Put(1, 2, 1), Unknown(Delete(2, 2)), Get(2, 2, 1), Miss(2, 2)});
@@ -178,7 +178,7 @@ TEST(CheckTest, AVersionIsOfOneWriteThoughItsOutcomeIsUnknown) {
   }
   EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, Cas(5, 6, 4, 9, Outcome::kOk, 10), exists(7, 9)}));
   EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), put, Cas(5, 6, 4, 9, Outcome::kMismatch, 9)})) << "that is the one it wanted";
-  // Who is told first is not known: the first that is tried is wrong.
+  // It is unknown which operation returns the version first: the first one tried is wrong.
   EXPECT_TRUE(Right({Put(1, 2, 1, 7), put, other, Insert(5, 9, 97, Outcome::kExists, 9),
                      Insert(5, 9, 96, Outcome::kExists, 10), Get(10, 11, 2, 9)}));
   EXPECT_TRUE(Right({Put(1, 2, 1, 7), put, other, Insert(5, 9, 97, Outcome::kExists, 9),
@@ -199,7 +199,7 @@ TEST(CheckTest, WritesOfOneSessionTakeEffectInTheirOrder) {
                                     {Put(0, 0, 9), Put(1, 9, 1), Delete(1, 9), Get(10, 11, 1)},
                                     {Put(1, 9, 1), Insert(1, 9, 2), Get(10, 11, 1)},
                                     {Put(1, 9, 1), Replace(1, 9, 2, Outcome::kNotFound), Get(10, 11, 1)},
-                                    // A put that ended in its client's eyes overwrites a later one.
+                                    // A put that had ended for its client overwrites a later one.
                                     {Unknown(Put(1, 2, 1)), Put(3, 4, 2), Get(5, 6, 2), Get(7, 8, 1)},
                                     {Unknown(Put(1, 2, 1)), Unknown(Put(1, 2, 2)), Get(5, 6, 2), Get(7, 8, 1)}}) {
     EXPECT_TRUE(Right(history));
@@ -227,7 +227,7 @@ TEST(CheckTest, WhatIsOverAtItsTimeDoesNotHappenLater) {
   EXPECT_TRUE(Wrong({Put(1, 2, 1), until(put, 9), Get(10, 11, 1), Get(12, 13, 2)}));
   EXPECT_TRUE(Right({Put(1, 2, 1), until(put, 9), Get(10, 11, 2), Get(12, 13, 2)}));
   EXPECT_TRUE(Right({Put(1, 2, 1), until(put, 9), Get(10, 11, 1), Get(12, 13, 1)}));
-  // Not found since it was deleted, not since it had not been put: a read that decides when the put was.
+  // Not found because it was deleted, not because it had not been put: a read decides when the put happened.
   EXPECT_TRUE(Right({until(put, 9), Miss(10, 20), Delete(11, 20), Miss(21, 22)}));
   EXPECT_TRUE(Wrong({until(put, 9), Miss(10, 11), Delete(12, 20), Miss(21, 22)}));
   EXPECT_TRUE(Right({Put(1, 2, 1), until(put, 9), until(Unknown(Put(3, 4, 3)), 15), Get(10, 11, 2), Get(14, 18, 3)}));
@@ -257,7 +257,7 @@ TEST(CheckTest, WhatExpiresIsThereUntilAMomentAndNotAfter) {
   EXPECT_TRUE(Right({put, end, Insert(12, 13, 2), Get(25, 26, 2)})) << "another value has its own end";
   EXPECT_TRUE(Right({put, Put(3, 4, 2), end, Get(12, 13, 2), Get(25, 26, 2)}));
   EXPECT_TRUE(Wrong({put, Put(3, 4, 2), end, Miss(12, 13)}));
-  // Expect: that of a put of unknown outcome may have no effect.
+  // Expect: the end of a put of unknown outcome may have no effect.
   EXPECT_TRUE(Right({put, Unknown(Put(3, 4, 2)), Unknown(expire(11, 20, 2)), Miss(12, 13), Get(15, 16, 2),
                      Miss(17, 18)}) == false);
   EXPECT_TRUE(Right({put, Unknown(Put(3, 4, 2)), Unknown(expire(11, 20, 2)), Get(12, 13, 2), Miss(15, 16)}));
@@ -265,7 +265,8 @@ TEST(CheckTest, WhatExpiresIsThereUntilAMomentAndNotAfter) {
 
 TEST(CheckTest, AVersionOfTheTableBeforeFitsNothing) {
   const Operation wipe = {Type::kWipe, Outcome::kOk, 0, 3, 8, 0, 0, 0, 0};
-  // A balance of 100, a server that dies and comes back, a balance of 7: who still knows the first must not change it.
+  // A balance of 100, a server that dies and returns, a balance of 7: a client that remembers the first must not change
+  // it.
   EXPECT_TRUE(Right({Put(1, 2, 1, 7), wipe, Put(9, 10, 2, 19), Cas(11, 12, 3, 7, Outcome::kMismatch, 19)}));
   EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), wipe, Put(9, 10, 2, 19), Cas(11, 12, 3, 7, Outcome::kOk, 20)}));
   EXPECT_TRUE(Wrong({Put(1, 2, 1, 7), wipe, Put(9, 10, 2, 7), Cas(11, 12, 3, 7, Outcome::kOk, 8)})) << "counted anew";
@@ -287,7 +288,7 @@ TEST(CheckTest, ManyUnknownOutcomesDoNotTakeForEver) {
   EXPECT_TRUE(Wrong(history));
 }
 
-// A register that is used by several clients at once. `break_one`: one answer is of another write than it ought to be.
+// A register that several clients use at once. `break_one`: one answer belongs to another write than it should.
 KeyHistory Random(uint64_t seed, bool break_one) {
   std::mt19937_64 random(seed);
   KeyHistory history;
@@ -299,7 +300,7 @@ KeyHistory Random(uint64_t seed, bool break_one) {
     now += 1 + static_cast<int64_t>(random() % 10);
     Operation o;
     o.client = i % 7;
-    // It takes effect now; begin and end lie around.
+    // The operation takes effect now; begin and end lie around.
     o.begin_ns = now - static_cast<int64_t>(random() % 40);
     o.end_ns = now + static_cast<int64_t>(random() % 40);
     const auto put = [&] {
@@ -345,7 +346,7 @@ KeyHistory Random(uint64_t seed, bool break_one) {
     history.push_back(o);
   }
   if (break_one) {
-    // Somebody reads, long after, what was overwritten long before.
+    // A client reads a value that was overwritten long before.
     now += 100;
     history.push_back({Type::kPut, Outcome::kOk, 9, now, now + 1, 1'000'000, 0, 0, 1'000'000});
     history.push_back({Type::kPut, Outcome::kOk, 9, now + 2, now + 3, 1'000'001, 0, 0, 1'000'001});
@@ -364,7 +365,7 @@ TEST(CheckTest, WhatARegisterSaidIsRight) {
 TEST(CheckTest, AWrongAnswerIsFoundAndShrunk) {
   for (uint64_t seed = 0; seed < (kv::kSanitized ? 10 : 50); ++seed) {
     const KeyHistory history = Random(seed, true);
-    // To be sure that there is no order may take too long; but it is never called right.
+    // Proving that there is no order may take too long; but the history is never called right.
     ASSERT_NE(Check(history, 100'000).verdict, Verdict::kLinearizable) << "seed " << seed;
   }
   KeyHistory history = {Put(1, 2, 1), Get(3, 4, 1),  Miss(0, 1),    Put(5, 6, 2),

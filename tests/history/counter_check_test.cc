@@ -1,4 +1,4 @@
-// The checker's counters: histories made by hand, right and wrong, and random ones that a counter really gave.
+// The checker's counters: histories made by hand, right and wrong, and random ones that a real counter produced.
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace farlook::history {
 namespace {
 
-// Builders: begin, end, then what was asked and told.
+// Builders: begin, end, then request and answer.
 Operation Counting(Type type, Outcome outcome, int64_t begin, int64_t end, int64_t operand, int64_t was) {
   Operation operation;
   operation.type = type;
@@ -27,6 +27,12 @@ Operation Create(int64_t begin, int64_t end, int64_t first, Outcome outcome = Ou
 }
 Operation Add(int64_t begin, int64_t end, int64_t delta, int64_t was, Outcome outcome = Outcome::kOk) {
   return Counting(Type::kFetchAdd, outcome, begin, end, delta, was);
+}
+Operation AddOrCreate(int64_t begin, int64_t end, int64_t initial, int64_t delta, int64_t was,
+                      Outcome outcome = Outcome::kOk) {
+  Operation add = Counting(Type::kAddOrCreate, outcome, begin, end, delta, was);
+  add.expected_counter = initial;
+  return add;
 }
 Operation Swap(int64_t begin, int64_t end, int64_t from, int64_t to, int64_t was) {
   Operation swap = Counting(Type::kCompareSwap, was == from ? Outcome::kOk : Outcome::kMismatch, begin, end, to, was);
@@ -68,11 +74,32 @@ TEST(CounterCheckTest, Sequences) {
   EXPECT_TRUE(Wrong({Create(1, 2, 5), Add(3, 4, 1, 5), Delete(5, 6, 5)})) << "an add that was told of, not counted";
 }
 
+TEST(CounterCheckTest, AddsThatCreate) {
+  EXPECT_TRUE(Right({AddOrCreate(1, 2, 5, 2, 5), Read(3, 4, 7), AddOrCreate(5, 6, 9, 1, 7), Read(7, 8, 8)}));
+  EXPECT_TRUE(Right({AddOrCreate(1, 2, 5, 2, 5), Delete(3, 4, 7), AddOrCreate(5, 6, 9, 1, 9), Read(7, 8, 10)}));
+  EXPECT_TRUE(Right({Create(1, 2, 5), AddOrCreate(3, 4, 5, 2, 5), Read(5, 6, 7)}));
+  EXPECT_TRUE(Wrong({AddOrCreate(1, 2, 5, 2, 0, Outcome::kNotFound)})) << "it finds or creates one";
+  EXPECT_TRUE(Wrong({AddOrCreate(1, 2, 5, 2, 7)})) << "not what it was to create";
+  EXPECT_TRUE(Wrong({AddOrCreate(1, 2, 5, 2, 5), Read(3, 4, 5)})) << "created, and not added to";
+  EXPECT_TRUE(Wrong({AddOrCreate(1, 2, 5, 2, 5), Read(3, 4, 9)})) << "done twice";
+  EXPECT_TRUE(Wrong({AddOrCreate(1, 2, 5, 2, 5), AddOrCreate(3, 4, 9, 1, 9)})) << "created over what was there";
+  // Two creates at once: one succeeds.
+  EXPECT_TRUE(Right({AddOrCreate(1, 9, 5, 2, 5), AddOrCreate(1, 9, 8, 1, 7), Read(10, 11, 8)}));
+  EXPECT_TRUE(Wrong({AddOrCreate(1, 9, 5, 2, 5), AddOrCreate(1, 9, 8, 1, 8)}));
+  // Expect: with an unknown outcome it may have created, have added, or have done nothing.
+  const Operation unknown = Unknown(AddOrCreate(1, 2, 5, 2, 0));
+  EXPECT_TRUE(Right({unknown, Read(3, 4, 7)}));
+  EXPECT_TRUE(Right({unknown, Read(3, 4, 0, Outcome::kNotFound)}));
+  EXPECT_TRUE(Right({Create(0, 0, 1), unknown, Read(3, 4, 3)}));
+  EXPECT_TRUE(Wrong({unknown, Read(3, 4, 5)}));
+  EXPECT_TRUE(Wrong({unknown, Read(3, 4, 9)}));
+}
+
 TEST(CounterCheckTest, Swaps) {
   EXPECT_TRUE(Right({Create(1, 2, 5), Swap(3, 4, 4, 9, 5), Read(5, 6, 5)}));
   EXPECT_TRUE(Wrong({Create(1, 2, 5), Swap(3, 4, 4, 9, 5), Read(5, 6, 9)})) << "set though it was another";
   EXPECT_TRUE(Wrong({Create(1, 2, 5), Swap(3, 4, 5, 9, 5), Read(5, 6, 5)})) << "not set though it was the one";
-  // Two who want the same: one gets it.
+  // Two clients want the same: one gets it.
   EXPECT_TRUE(Right({Create(1, 2, 0), Swap(3, 9, 0, 1, 0), Swap(3, 9, 0, 2, 1)}));
   EXPECT_TRUE(Wrong({Create(1, 2, 0), Swap(3, 9, 0, 1, 0), Swap(3, 9, 0, 2, 0)}));
 }
@@ -84,7 +111,7 @@ TEST(CounterCheckTest, OverlappingOperationsTakeEffectInAnyOrder) {
   EXPECT_TRUE(Wrong({Create(1, 2, 0), Add(3, 9, 1, 0), Read(4, 5, 1), Read(6, 7, 0)})) << "unseen again";
   EXPECT_TRUE(Right({Create(1, 2, 0), Delete(3, 9, 1), Add(3, 9, 1, 0), Read(10, 11, 0, Outcome::kNotFound)}));
   EXPECT_TRUE(Right({Create(1, 2, 0), Delete(3, 9, 0), Create(3, 9, 7), Add(3, 9, 1, 7)}));
-  // The item is dead, the cell is not yet: absent for one, and then an add that is told it was done.
+  // The item is dead, the cell is not yet: absent for one client, and then an add that succeeds.
   EXPECT_TRUE(Wrong({Create(1, 2, 0), Delete(3, 20, 1), Of(Type::kGet, Outcome::kNotFound, 4, 5), Add(6, 7, 1, 0)}));
 }
 
@@ -138,7 +165,7 @@ TEST(CounterCheckTest, ManyUnknownAddsDoNotTakeForEver) {
   EXPECT_TRUE(Right(history));
   history.push_back(Read(12, 13, 0));
   EXPECT_FALSE(Right(history));
-  // All alike: only their number counts.
+  // All are identical: only their number counts.
   history = {Create(0, 1, 0)};
   for (int64_t i = 0; i < 60; ++i) history.push_back(Unknown(Add(1, 2, 1, 0)));
   history.push_back(Read(10, 11, 40));
@@ -158,7 +185,7 @@ TEST(SetsWithSumTest, FindsEachOnceAndSaysWhenThereMayBeMore) {
   EXPECT_FALSE(all);
 }
 
-// A counter that is used by several clients at once.
+// A counter that several clients use at once.
 KeyHistory Random(uint64_t seed, bool break_one) {
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t n) { return static_cast<int64_t>(random() % n); };
@@ -168,7 +195,7 @@ KeyHistory Random(uint64_t seed, bool break_one) {
   for (int i = 0; i < 300; ++i) {
     now += 1 + below(10);
     Operation o;
-    // It takes effect now; begin and end lie around.
+    // The operation takes effect now; begin and end lie around.
     o.begin_ns = now - below(40);
     o.end_ns = now + below(40);
     o.counter = value;
@@ -220,12 +247,12 @@ TEST(CounterCheckTest, WhatACounterSaidIsRight) {
 
 TEST(CounterCheckTest, AWrongAnswerIsFoundAndShrunk) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    // To be sure that there is no order may take too long; but it is never called right.
+    // Proving that there is no order may take too long; but the history is never called right.
     ASSERT_NE(Check(Random(seed, true), 20'000).verdict, Verdict::kLinearizable) << "seed " << seed;
   }
   const KeyHistory shrunk = Shrink({Create(1, 2, 5), Read(3, 4, 5), Add(5, 6, 1, 5), Read(7, 8, 6), Read(9, 10, 5),
                                     Add(11, 12, 1, 6), Read(13, 14, 7)});
-  EXPECT_EQ(shrunk.size(), 3u);  // creation and add, and the read of what was before
+  EXPECT_EQ(shrunk.size(), 3u);  // creation and add, and the read of the value before
   EXPECT_TRUE(Wrong(shrunk));
 }
 

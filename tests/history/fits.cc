@@ -1,4 +1,4 @@
-// Whether an operation may come next in a state, and what it makes of it.
+// Decides whether an operation may be next in a state, and which state it leads to.
 #include "tests/history/search.h"
 #include "tests/history/values.h"
 
@@ -13,7 +13,8 @@ uint64_t VersionMet(const Operation& operation) {
   return changed || operation.outcome == Outcome::kPending ? 0 : operation.version;
 }
 
-// A write that nobody was told the version of has the one that the first says who met it, unless that is another's.
+// A write whose version no client received has the version that the first operation that saw it returns, unless that
+// version belongs to another write.
 bool Search::HasVersion(const Entry& entry, State state) const {
   const uint64_t met = VersionMet(*entry.operation);
   if (met == 0) return true;
@@ -21,7 +22,7 @@ bool Search::HasVersion(const Entry& entry, State state) const {
   return entry.loose != 0 && (bound_ == entry.loose || (bound_ == 0 && loose_[entry.loose].placed == 0));
 }
 
-// Whether nobody else must still meet the key's value before that entry changes it.
+// Returns whether no other operation must still see the key's value before that entry changes it.
 bool Search::MayBeOverwritten(const Entry& entry, State state) const {
   if (!IsValue(state)) return true;
   if (needed_[state] > (!entry.optional && entry.needs == state ? 1u : 0u)) return false;
@@ -29,21 +30,24 @@ bool Search::MayBeOverwritten(const Entry& entry, State state) const {
   return loose == 0 || loose_[loose].left <= (!entry.optional && entry.loose == loose ? 1u : 0u);
 }
 
-// Whether a counter would have said this, the key being in that state.
+// Returns whether a counter would have given this answer in that state.
 bool Search::FitsCounter(const Entry& entry, State state) const {
   const Operation& operation = *entry.operation;
   if (operation.outcome == Outcome::kWrongKind) return IsValue(state);
   if (operation.type == Type::kCreateCounter && !entry.reads) return state == kAbsent;
+  if (operation.type == Type::kAddOrCreate && state == kAbsent) {
+    return !HasCounterValue(operation) || operation.counter == operation.expected_counter;
+  }
   if (!IsCounter(state)) return false;
-  if (TellsCounter(operation)) return state == CounterIs(operation.counter);
-  // Of unknown outcome.
+  if (HasCounterValue(operation)) return state == CounterIs(operation.counter);
+  // An operation of unknown outcome.
   return operation.type != Type::kCompareSwap || state == CounterIs(operation.expected_counter);
 }
 
-// Whether the key would have said this, being in that state.
+// Returns whether the key would have given this answer in that state.
 bool Search::Fits(const Entry& entry, State state) const {
   const Operation& operation = *entry.operation;
-  if (operation.outcome == Outcome::kNotFound) return state == kAbsent;
+  if (operation.outcome == Outcome::kNotFound) return state == kAbsent && operation.type != Type::kAddOrCreate;
   if (operation.type == Type::kWipe || operation.type == Type::kExpire) return true;
   if (IsOfCounter(operation.type)) return FitsCounter(entry, state);
   if (operation.outcome == Outcome::kWrongKind) return IsCounter(state);
@@ -68,6 +72,10 @@ State Search::After(const Entry& entry, State state) const {
       return CounterIs(entry.operation->operand);
     case Type::kFetchAdd:
       return CounterIs(NumberOf(state) + entry.operation->operand);
+    case Type::kAddOrCreate: {
+      const int64_t before = IsCounter(state) ? NumberOf(state) : entry.operation->expected_counter;
+      return CounterIs(before + entry.operation->operand);
+    }
     case Type::kExpire:
       return state == entry.expires ? kAbsent : state;
     default:

@@ -27,6 +27,8 @@ const char* NameOf(Type type) {
       return "create counter";
     case Type::kFetchAdd:
       return "add";
+    case Type::kAddOrCreate:
+      return "add or create";
     case Type::kCompareSwap:
       return "swap";
     case Type::kReadCounter:
@@ -65,14 +67,15 @@ std::string ToString(const Operation& operation) {
                   NameOf(operation.type));
   if (operation.write != 0) absl::StrAppend(&text, " #", operation.write);
   if (operation.expected != 0) absl::StrAppend(&text, " if version ", operation.expected);
-  if (operation.type == Type::kCompareSwap) absl::StrAppend(&text, " from ", operation.expected_counter);
-  if (operation.operand != 0) {
-    absl::StrAppend(&text, operation.type == Type::kFetchAdd ? " of " : " to ", operation.operand);
+  const bool adds = operation.type == Type::kFetchAdd || operation.type == Type::kAddOrCreate;
+  if (operation.type == Type::kCompareSwap || operation.type == Type::kAddOrCreate) {
+    absl::StrAppend(&text, " from ", operation.expected_counter);
   }
+  if (operation.operand != 0) absl::StrAppend(&text, adds ? " of " : " to ", operation.operand);
   absl::StrAppend(&text, " -> ", NameOf(operation.outcome));
   if (operation.found != 0) absl::StrAppend(&text, " #", operation.found);
   if (operation.version != 0) absl::StrAppend(&text, " version ", operation.version);
-  if (TellsCounter(operation)) absl::StrAppend(&text, " was ", operation.counter);
+  if (HasCounterValue(operation)) absl::StrAppend(&text, " was ", operation.counter);
   return text;
 }
 

@@ -1,9 +1,9 @@
-// What clients asked of a store and what they were told, in the order of one clock: material for check.h.
+// The requests of clients to a store and their answers, in the order of one clock: input for check.h.
 //
-// A value names the write that wrote it: each write of a history has a number of its own and its value says which. Who
-// records, in simulation or against real processes, adds an Operation when it is handed in and fills in the rest when
-// it ends. The clock's resolution only needs to be such that "ended before the other began" is never said wrongly. What
-// one client did in which order, that client knows better than any clock: see `began`.
+// A value names the write that wrote it: each write of a history has a separate number, and its value contains it. A
+// recorder, in simulation or against real processes, adds an Operation when it starts and fills in the rest when it
+// ends. The clock's resolution must only ensure that "ended before the other began" is never wrong. A client knows the
+// order of its own operations better than any clock: see `began`.
 #ifndef FARLOOK_TESTS_HISTORY_HISTORY_H_
 #define FARLOOK_TESTS_HISTORY_HISTORY_H_
 
@@ -24,11 +24,12 @@ enum class Type : uint8_t {
   kDelete,         //
   kWipe,           // not a client's: the table began anew, empty, at some moment within
   kExpire,  // not a client's: the value of the write `found` ends at some moment within, where it is still there.
-            // kPending: at any later moment, or never, as where it may be evicted
+            // kPending: at any later moment, or never, for example where it may be evicted
 
-  // Of counters. A key names a value, or a counter, or nothing.
+  // Operations on counters. A key names a value, or a counter, or nothing.
   kCreateCounter,  // only if absent; `operand` is the first value
   kFetchAdd,       // `operand` is the delta
+  kAddOrCreate,    // the same; where the key is absent, a counter of `expected_counter` is created first
   kCompareSwap,    // to `operand`, only if the counter is `expected_counter`
   kReadCounter,
   kDeleteCounter,
@@ -55,29 +56,29 @@ struct Operation {
   int64_t end_ns = kNever;
   uint64_t write = 0;     // number of this write, from 1; 0 of what writes no value
   uint64_t found = 0;     // number of the write whose value was found; 0: not known (Exists; kExists)
-  uint64_t expected = 0;  // version that a compare-and-set wants
+  uint64_t expected = 0;  // version that a compare-and-set expects
   uint64_t version = 0;   // the key's, afterwards, where the client was told; 0: it was not
   int64_t operand = 0;    // of an operation on a counter, as above
   int64_t expected_counter = 0;
-  int64_t counter = 0;  // what the counter was before; kOk, kExists and kMismatch of these operations say it
+  int64_t counter = 0;  // what the counter was before; kOk, kExists and kMismatch of these operations return it
 
-  // Places in the order of what this client did: each begin and each end of an operation is one, from 1 on. 0: not
-  // known. What began behind the end of another was not concurrent with it, even where the clock shows no difference,
-  // or where it is known only within which span of time each of them lies.
+  // Places in the order of this client's operations: each begin and each end of an operation is one, from 1 on. 0: not
+  // known. An operation that began after the end of another was not concurrent with it. This holds even where the clock
+  // shows no difference, or where only a span of time is known for each of them.
   uint64_t began = 0;
   uint64_t ended = 0;
   // Not 0: writes of this client with the same number take effect in the order in which they began, also where they are
   // concurrent. One that never ended takes effect before those that began later and took effect, or never.
   uint64_t session = 0;
-  // Of unknown outcome: takes effect before whatever begins later than this, or never.
+  // For an unknown outcome: takes effect before any operation that begins later than this, or never.
   int64_t until_ns = kNever;
 };
 
-// Whether the operation asks for a counter.
+// Returns whether the operation is one on counters.
 constexpr bool IsOfCounter(Type type) { return type >= Type::kCreateCounter; }
 
-// Whether `counter` says what the counter was before.
-constexpr bool TellsCounter(const Operation& operation) {
+// Returns whether `counter` has what the counter was before.
+constexpr bool HasCounterValue(const Operation& operation) {
   return IsOfCounter(operation.type) &&
          (operation.outcome == Outcome::kOk || operation.outcome == Outcome::kExists ||
           operation.outcome == Outcome::kMismatch) &&

@@ -1,4 +1,4 @@
-// What a client was told, as the checker understands it.
+// The answers to a client, as the checker understands them.
 #ifndef FARLOOK_TESTS_HISTORY_OUTCOME_H_
 #define FARLOOK_TESTS_HISTORY_OUTCOME_H_
 
@@ -9,11 +9,12 @@
 
 namespace farlook::history {
 
-// Whether an operation of this type may change the key.
+// Returns whether an operation of this type may change the key.
 constexpr bool Writes(Type type) { return type != Type::kGet && type != Type::kReadCounter; }
 
-// The outcome of an operation that ended with `status`; `has_version`: it came with the key's version. Nothing if that
-// is no way for it to end. A CompareSwap that ends with OK may still be a kMismatch: its caller compares.
+// Returns the outcome of an operation that ended with `status`; `has_version`: the answer has the key's version.
+// Returns nothing if the operation cannot end so. A CompareSwap that ends with OK may still be a kMismatch: its caller
+// compares.
 std::optional<Outcome> OutcomeOf(Type type, const absl::Status& status, bool has_version);
 
 }  // namespace farlook::history

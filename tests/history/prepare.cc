@@ -1,4 +1,4 @@
-// What a search knows before it begins.
+// The data that a search computes before it begins.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -14,7 +14,7 @@
 namespace farlook::history {
 namespace {
 
-// Whether, if it was never seen, it might as well have been any other of its type.
+// Returns whether the operation, if it was never seen, is equivalent to any other of its type.
 bool IsAlike(const Operation& operation) {
   return operation.type != Type::kCompareAndSet && operation.type != Type::kExpire &&
          (!IsOfCounter(operation.type) || operation.type == Type::kDeleteCounter);
@@ -46,7 +46,7 @@ std::vector<Timed> InOrder(const KeyHistory& history) {
   return order;
 }
 
-// Numbers the states, and learns the version of each write from whoever was told.
+// Numbers the states, and finds the version of each write in the answers.
 bool Search::PrepareWrites(const std::vector<Timed>& order, std::string* why) {
   version_of_.push_back(0);
   for (const Timed& timed : order) {
@@ -55,7 +55,7 @@ bool Search::PrepareWrites(const std::vector<Timed>& order, std::string* why) {
     states_[operation.write] = static_cast<uint32_t>(version_of_.size());
     version_of_.push_back(operation.outcome == Outcome::kOk ? operation.version : 0);
   }
-  // A write has one version, whoever was told.
+  // A write has one version, in all answers.
   for (const Timed& timed : order) {
     const Operation& operation = *timed.operation;
     if (operation.found == 0) continue;
@@ -75,7 +75,7 @@ bool Search::PrepareWrites(const std::vector<Timed>& order, std::string* why) {
   return PrepareVersions(why);
 }
 
-// A version is of one write, also where the table began anew in between: it then counts from a random number.
+// A version belongs to one write, also where the table began again in between: it then counts from a random number.
 bool Search::PrepareVersions(std::string* why) {
   for (uint32_t state = 1; state < version_of_.size(); ++state) {
     if (version_of_[state] == 0) continue;
@@ -103,11 +103,11 @@ Search::Entry Search::EntryOf(const Timed& timed) const {
 
 void Search::PrepareEntries(const std::vector<Timed>& order) {
   std::unordered_set<uint64_t> found;
-  std::unordered_set<uint64_t> bases;  // of counters: what they were created or swapped as, and somebody was told
+  std::unordered_set<uint64_t> bases;  // of counters: created or swapped numbers that a client received
   for (const Timed& timed : order) {
     const Operation& operation = *timed.operation;
     if (operation.found != 0 && operation.type != Type::kExpire) found.insert(operation.found);
-    if (TellsCounter(operation)) bases.insert(WriteOfNumber(operation.counter));
+    if (HasCounterValue(operation)) bases.insert(WriteOfNumber(operation.counter));
     if (operation.type == Type::kCompareSwap) bases.insert(WriteOfNumber(operation.expected_counter));
   }
   std::map<int, uint32_t> clients;
@@ -122,7 +122,7 @@ void Search::PrepareEntries(const std::vector<Timed>& order) {
     if (entry.reads && entry.optional) continue;  // a get that never ended
     const bool unseen =
         entry.optional && IsOfCounter(operation.type) && bases.count(WriteOfNumber(operation.operand)) == 0;
-    if (unseen && operation.type == Type::kCompareSwap) continue;  // without it nobody is told anything else
+    if (unseen && operation.type == Type::kCompareSwap) continue;  // without it no other answer changes
     entry.alike = entry.optional && (IsAlike(operation) || (unseen && operation.type == Type::kCreateCounter)) &&
                   found.count(operation.write) == 0;
     entry.needs = entry.found;

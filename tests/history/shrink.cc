@@ -9,7 +9,7 @@
 namespace farlook::history {
 namespace {
 
-// What had ended, and what had begun, at that moment.
+// Returns the operations that had ended, and those that had begun, at that moment.
 KeyHistory Until(const KeyHistory& history, int64_t ns) {
   KeyHistory cut;
   for (Operation operation : history) {
@@ -34,11 +34,12 @@ KeyHistory Shrink(KeyHistory history) {
     if (operation.end_ns != kNever) ends.push_back(operation.end_ns);
   }
   std::sort(ends.begin(), ends.end());
-  // A violation stays one whatever comes after.
+  // A violation remains one whatever follows.
   const auto first =
       std::partition_point(ends.begin(), ends.end(), [&](int64_t ns) { return !Wrong(Until(history, ns)); });
   if (first != ends.end()) history = Until(history, *first);
-  // Without what only read, it asks for less: what is still wrong then is wrong without it.
+  // Without an operation that only read, the history demands less: if it is still wrong, that operation does not
+  // matter.
   for (size_t i = 0; i < history.size();) {
     const bool reads = history[i].type == Type::kGet || history[i].type == Type::kReadCounter ||
                        history[i].outcome == Outcome::kNothing ||

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kNumberBytes = sizeof(uint64_t);
 
-// What values are made of, behind their number.
+// The bytes of values after their number.
 const std::string& Filler() {
   static const std::string* const filler = [] {
     auto* text = new std::string;

@@ -1,8 +1,8 @@
-// What a recorder writes, so that whoever finds it can tell which write it is of, and whether it is whole.
+// Values that identify the write that wrote them, and show whether they are whole.
 //
 // A value begins with the number of its write, 8 bytes; the rest follows from the number. A counter that is created or
-// swapped gets the number of that write times 2^44; what is added afterwards stays below 2^43 either way, so that its
-// number always tells. An add to another counter's cell shows in both.
+// swapped gets the number of that write times 2^44. The sum of later adds stays below 2^43 either way, so that a
+// counter always identifies its write. An add to another counter's cell shows in both.
 #ifndef FARLOOK_TESTS_HISTORY_VALUES_H_
 #define FARLOOK_TESTS_HISTORY_VALUES_H_
 
@@ -14,17 +14,17 @@
 namespace farlook::history {
 
 inline constexpr int kCounterShift = 44;
-// Adds to one counter of which it has the number, times the largest delta, must stay below 2^43.
+// The number of adds to one counter, times the largest delta, must stay below 2^43.
 inline constexpr int64_t kMaxDelta = int64_t{1} << 33;
 
-// Of a value: longer than two pages of a server's memory.
+// Longest value: more than two pages of a server's memory.
 inline constexpr uint32_t kMaxValueBytes = 5 << 20;
 
 // REQUIRES write > 0, 8 <= bytes <= kMaxValueBytes.
 std::string MakeValue(uint64_t write, uint32_t bytes);
-// The write that a value says it is of; 0: none.
+// Returns the number of the write that a value names; 0: none.
 uint64_t WriteOfValue(absl::string_view value);
-// Whether a value is what MakeValue() made for that write.
+// Returns whether a value is what MakeValue() made for that write.
 bool IsWhole(absl::string_view value, uint64_t write);
 
 // REQUIRES write < 2^17.

@@ -1,8 +1,8 @@
-// What a worker does for a put, run under callgrind so that its instructions can be counted: see
+// A worker's path for a put, run under callgrind so that its instructions can be counted: see
 // bench/micro/instructions.py.
 //
 // One thread is client and worker by turns, over real shared memory, with the same keys and the same hash seed each
-// time. Counted is Worker::Poll(), from the message in the ring to the answer in the other.
+// time. Worker::Poll() is counted, from the message in one ring to the answer in the other.
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
@@ -26,15 +26,15 @@
 #include "bench/common/key_name.h"
 #include "farlook/async.h"
 #include "farlook/client.h"
-#include "kv/table.h"
+#include "kv/table/table.h"
 #include "rdma/clock.h"
 #include "rdma/shared_memory.h"
 #include "rdma/transport.h"
-#include "server/acceptor.h"
-#include "server/log.h"
-#include "server/partition_locks.h"
-#include "server/places.h"
-#include "server/worker.h"
+#include "server/acceptor/acceptor.h"
+#include "server/base/log.h"
+#include "server/base/partition_locks.h"
+#include "server/session/connection_quota.h"
+#include "server/worker/worker.h"
 
 namespace farlook {
 namespace {
@@ -69,7 +69,7 @@ class ServerPaths {
     shared.locks = locks_.get();
     shared.clock = &rdma::Clock::Real();
     shared.incarnation = 1;
-    shared.places = &places_;
+    shared.quota = &quota_;
     server::SessionOptions sessions;
     sessions.incarnation = 1;
     sessions.random = [this] { return random_ += server::SessionTable::kMaxWorkers; };
@@ -110,7 +110,7 @@ class ServerPaths {
     client_ = *std::move(client);
   }
 
-  // Of `together` puts that are posted at once. A first round, uncounted, makes the items.
+  // Counts `together` puts that are posted at once. A first round, uncounted, makes the items.
   void CountPuts(const char* name, size_t together) {
     const std::string value(kValueBytes, 'w');
     for (int round = 0; round < 2; ++round) {
@@ -130,7 +130,7 @@ class ServerPaths {
         for (const PutOperation& put : puts) Require(put.status().ok(), put.status().ToString());
       }
     }
-    // Callgrind looks at the name later.
+    // Callgrind reads the name later.
     static auto* const names = new std::deque<std::string>;
     names->push_back(absl::StrCat(name, "/", keys_.size()));
     CALLGRIND_DUMP_STATS_AT(names->back().c_str());
@@ -144,7 +144,7 @@ class ServerPaths {
   std::unique_ptr<rdma::Listener> listener_;
   rdma::RemoteRange range_;
   std::unique_ptr<rdma::Endpoint> endpoint_;
-  server::Places places_{1024};
+  server::ConnectionQuota quota_{1024};
   uint64_t random_ = 0;
   std::unique_ptr<server::Worker> worker_;
   std::unique_ptr<server::Acceptor> acceptor_;
@@ -156,7 +156,7 @@ class ServerPaths {
 }  // namespace farlook
 
 int main() {
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);  // as kv_server does
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);  // like kv_server
   farlook::server::SetLogLevel(farlook::server::LogLevel::kWarning);
   std::printf("%s\n", farlook::bench::DescribeEnvironment().compiler.c_str());
   farlook::ServerPaths().Run();

@@ -44,7 +44,7 @@ void Board::End(Entry* entry, const history::Operation& operation) {
 }
 
 uint64_t Board::NewWrite(int key) {
-  // 0 is none, so no host numbers from there.
+  // 0 means none, so no host numbers from there.
   const uint64_t count = shared_->writes.fetch_add(1) + 1;
   const uint64_t write = (count * kHosts + host_) * kKeys + static_cast<uint64_t>(key);
   return write < kMaxWrites ? write : 0;

@@ -1,5 +1,4 @@
-#include "tests/linearizable/c_user.h"
-
+// A user through the C library: calls that wait, batches, and operations that do not wait.
 #include <unistd.h>
 
 #include <array>
@@ -31,7 +30,7 @@ struct Freed {
 template <typename T>
 using Handle = std::unique_ptr<T, Freed>;
 
-// An operation, from what is asked to what came of it.
+// An operation, from its request to its outcome.
 struct Asked {
   history::Operation record;
   std::string key;
@@ -48,7 +47,7 @@ struct Asked {
 constexpr size_t kMostAtOnce = 3;
 using Several = std::array<Asked, kMostAtOnce>;
 
-// As the call for one key.
+// Runs the operation by the call for one key.
 void Call(farlook_client* client, Asked* a) {
   const Handle<farlook_value> value(farlook_value_new());
   const char* const key = a->key.data();
@@ -67,6 +66,7 @@ void Call(farlook_client* client, Asked* a) {
       a->code = farlook_create_counter(client, key, bytes, a->record.operand, options, &a->number);
       return;
     case Type::kFetchAdd:
+    case Type::kAddOrCreate:
       a->code = farlook_fetch_add(client, key, bytes, a->record.operand, options, &a->number);
       return;
     case Type::kCompareSwap:
@@ -96,6 +96,7 @@ int Prepare(farlook_operation* operation, const Asked& a) {
     case Type::kCreateCounter:
       return farlook_prepare_create_counter(operation, key, bytes, a.record.operand, options);
     case Type::kFetchAdd:
+    case Type::kAddOrCreate:
       return farlook_prepare_fetch_add(operation, key, bytes, a.record.operand, options);
     case Type::kCompareSwap:
       return farlook_prepare_compare_swap(operation, key, bytes, a.record.expected_counter, a.record.operand, options);
@@ -115,7 +116,7 @@ void CallAsync(farlook_client* client, Several* asked, size_t count) {
     operations[i].reset(farlook_operation_new());
     started[i] = operations[i].get();
     farlook_operation_set_tag(started[i], &(*asked)[i]);
-    if (Prepare(started[i], (*asked)[i]) != FARLOOK_OK) return;  // which is no code that an operation may end with
+    if (Prepare(started[i], (*asked)[i]) != FARLOOK_OK) return;  // no operation may end with this code
   }
   if (farlook_start(client, started.data(), count) != FARLOOK_OK) return;
   std::array<farlook_operation*, kMostAtOnce> done;
@@ -132,7 +133,7 @@ void CallAsync(farlook_client* client, Several* asked, size_t count) {
   }
 }
 
-// All of one type, with the first one's options.
+// All operations have one type, and the first one's options.
 void CallBatch(farlook_client* client, Several* asked, size_t count) {
   std::array<const void*, kMostAtOnce> keys, values;
   std::array<size_t, kMostAtOnce> key_bytes, value_bytes;
@@ -217,7 +218,7 @@ class CUser {
     if (farlook_options_set(asked.options.get(), name, value) != FARLOOK_OK) board_->Violate(farlook_error());
   }
 
-  // Draws an operation, of the type `like` if that is not null, and writes it down. False: the log is full.
+  // Draws an operation, of the type `like` if that is not null, and records it. False: the log is full.
   bool Ask(Asked* asked, const Type* like) {
     history::Operation& record = asked->record;
     const bool counter = like != nullptr ? history::IsOfCounter(*like) : Below(2) == 1;
@@ -228,14 +229,16 @@ class CUser {
     asked->key = absl::StrCat("key", key);
     Set(*asked, "timeout_ms", Below(20) == 0 ? 1 + static_cast<int64_t>(Below(5)) : 2'000);
     const bool puts = history::Writes(record.type) && !counter && record.type != Type::kDelete;
-    if (puts || record.type == Type::kCreateCounter || record.type == Type::kCompareSwap) {
+    const bool adds = record.type == Type::kFetchAdd || record.type == Type::kAddOrCreate;
+    if (puts || (counter && history::Writes(record.type) && record.type != Type::kFetchAdd &&
+                 record.type != Type::kDeleteCounter)) {
       const uint64_t write = board_->NewWrite(key);
       if (write == 0) return false;
       if (puts) {
         record.write = write;
         asked->value = history::MakeValue(write, static_cast<uint32_t>(8 + Below(Below(20) == 0 ? 9'000 : 300)));
       } else {
-        record.operand = history::FirstNumberOf(write);
+        (adds ? record.expected_counter : record.operand) = history::FirstNumberOf(write);
       }
     }
     if (record.type == Type::kInsert) Set(*asked, "if_absent", 1);
@@ -245,7 +248,11 @@ class CUser {
       Set(*asked, "if_version", static_cast<int64_t>(record.expected));
     }
     if (record.type == Type::kCompareSwap) record.expected_counter = numbers_[place];
-    if (record.type == Type::kFetchAdd) {
+    if (record.type == Type::kAddOrCreate) {
+      Set(*asked, "create", 1);
+      Set(*asked, "initial", record.expected_counter);
+    }
+    if (adds) {
       record.operand = 1 + static_cast<int64_t>(Below(history::kMaxDelta));
       Set(*asked, "exactly_once", static_cast<int64_t>(Below(4) == 0));
     }
@@ -265,8 +272,8 @@ class CUser {
       board_->Violate(absl::StrCat(ToString(record), " ended with ", status.ToString(), ": ", farlook_error()));
     }
     record.outcome = outcome.value_or(Outcome::kNothing);
-    const bool says_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
-    if (says_version && !history::IsOfCounter(record.type)) record.version = asked.version;
+    const bool has_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
+    if (has_version && !history::IsOfCounter(record.type)) record.version = asked.version;
     if (record.version != 0) versions_[place] = record.version;
     if (record.outcome == Outcome::kOk && record.type == Type::kGet) {
       record.found = history::WriteOfValue(asked.found);
@@ -274,7 +281,7 @@ class CUser {
         board_->Violate(absl::StrCat(ToString(record), ": that is no value of key ", key));
       }
     }
-    if (TellsCounter(record)) {
+    if (HasCounterValue(record)) {
       record.counter = numbers_[place] = asked.number;
       if (record.type == Type::kCompareSwap && record.counter != record.expected_counter) {
         record.outcome = Outcome::kMismatch;
@@ -292,7 +299,7 @@ class CUser {
   std::mt19937_64 random_;
   std::array<uint64_t, Board::kKeys> versions_{};
   std::array<int64_t, Board::kKeys> numbers_{};
-  uint64_t places_ = 0;  // in the order of what it did
+  uint64_t places_ = 0;  // in the order of its operations
 };
 
 }  // namespace

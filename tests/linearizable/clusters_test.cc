@@ -1,7 +1,7 @@
-// Processes use a cluster of two groups of three real kv_servers each, whose directory is etcd of three members, each
-// server with a link of its own to each of them. Servers are killed, stopped and continued, their links to etcd are
-// cut, members of etcd are killed and stopped, and so are the processes: all that these were told must be linearizable,
-// as long as of each group one member in sync is left. On shared memory.
+// Processes use a cluster of two groups of three real kv_servers each, on shared memory. Its directory is etcd of three
+// members, and each server has a separate link to each of them. Servers are killed, stopped and continued, their links
+// to etcd are cut, members of etcd are killed and stopped, and so are the processes. All answers must be linearizable,
+// as long as one member in sync of each group is left.
 //
 //     bazel test --config=opt //tests/linearizable:clusters_test
 //     ... --test_env=FARLOOK_FULL_LENGTH=1 --test_timeout=14400      until 10,000 were killed or stopped
@@ -39,13 +39,13 @@ constexpr int kGroups = 2, kReplicas = 3, kServers = kGroups * kReplicas;
 constexpr size_t kEtcds = 3;
 constexpr int kEventsOfARound = 24;
 
-// What befell all rounds.
+// The events of all rounds.
 struct Events {
   int kills = 0, stops = 0, cuts = 0, etcd_kills = 0, etcd_stops = 0, users = 0;
   int killed_or_stopped() const { return kills + stops; }
 };
 
-// Of one name that nobody had before.
+// A cluster with a name that was not used before.
 class ChaosCluster {
  public:
   ChaosCluster(cluster::EtcdProcesses* etcd, const std::string& name, uint32_t seed)
@@ -72,7 +72,7 @@ class ChaosCluster {
 
   const std::string& address() const { return address_; }
 
-  // Something, to a server, to its links, or to etcd; and the end of what was done before.
+  // Disturbs a server, its links, or etcd; and ends the previous disturbance.
   void Disturb(Events* events) {
     const int i = static_cast<int>(random_() % kServers);
     switch (random_() % 8) {

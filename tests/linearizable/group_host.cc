@@ -60,7 +60,7 @@ class GroupHost {
     waitpid(etcd_, nullptr, 0);
   }
 
-  // What to answer.
+  // Carries out an order, and returns the answer.
   std::string Obey(const std::string& order) {
     const std::vector<std::string> words = absl::StrSplit(order, ' ', absl::SkipEmpty());
     const std::string& verb = words[0];
@@ -127,7 +127,7 @@ class GroupHost {
   bool End() {
     users_->Join();
     const bool told = time_.AwaitAnswer();
-    return told && board_.Write(HistoryPath(folder_, host_)) && WriteTold(time_.Stop(), TimePath(folder_, host_)) &&
+    return told && board_.Write(HistoryPath(folder_, host_)) && WriteSamples(time_.Stop(), TimePath(folder_, host_)) &&
            !testing::Test::HasFailure();
   }
 

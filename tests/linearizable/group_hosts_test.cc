@@ -1,9 +1,9 @@
-// A group on two or three guests (tests/vm, --hosts): servers on the last two, etcd on one of these, clients on all
-// of them, over Soft-RoCE. Links are cut, servers are killed and stopped, and whole guests stand still, as the monitor
-// of their hypervisor has it: that of the primary, that of the backup, and one of clients only. All that all clients
-// were told must be linearizable, in the time of the machine, which no link and no standstill touches (host_time.h).
+// A group on two or three guests (tests/vm, --hosts): servers on the last two, etcd on one of these, clients on all of
+// them, over Soft-RoCE. Links are cut, and servers are killed and stopped. The monitor of their hypervisor stops whole
+// guests: that of the primary, that of the backup, and one of clients only. The answers to all clients must be
+// linearizable, in the time of the machine, which no cut link and no stopped guest affects (host_time.h).
 //
-// In a guest that stands still its clocks do, too, so who is there is fenced strictly; others have a lease.
+// A stopped guest's clocks stop too, so clients there are fenced strictly; others have a lease.
 //
 //     bazel test --config=opt //tests/linearizable:group_hosts_test_rxe     (three; group_two_hosts_test_rxe: two)
 //     ... --test_env=FARLOOK_FULL_LENGTH=1 --test_timeout=14400             30 rounds
@@ -47,13 +47,13 @@ std::string self;  // this program
 
 void Run(const std::string& command) { ASSERT_EQ(std::system(command.c_str()), 0) << command; }
 
-// What befell all rounds.
+// The events of all rounds.
 struct Events {
   size_t operations = 0, held_up = 0;
   int failovers = 0, cuts = 0, kills = 0, stops = 0, standstills = 0, users = 0;
 };
 
-// One group, from its beginning to the judgement.
+// One group, from its beginning to the verdict.
 class GroupOnHosts {
  public:
   GroupOnHosts(int round, uint32_t seed, Events* events)
@@ -71,16 +71,16 @@ class GroupOnHosts {
           std::make_unique<PeerProcess>(std::vector<std::string>{self, "--obey", std::string(1, host), folder_}, host));
     }
     Begin();
-    Tell("users begin");
+    Log("users begin");
   }
 
-  // One event after the other, until so much time has passed; the first two in any case.
+  // Runs one event after the other, until the time is up; at least the first two.
   void Disturb(int64_t most_ns, bool shuffled) {
     struct Event {
       const char* name;
       void (GroupOnHosts::*run)();
     };
-    // In this order each finds the primary where it wants it: at first it is on the host that will stand still.
+    // In this order each event finds the primary where it needs it: at first it is on the host that will be stopped.
     std::vector<Event> events = {{"the members are cut off from each other", &GroupOnHosts::CutMembersApart},
                                  {"the backup's host stands still", &GroupOnHosts::StopHostOfBackup},
                                  {"the primary is stopped", &GroupOnHosts::StopPrimary},
@@ -98,7 +98,7 @@ class GroupOnHosts {
     const int64_t end_ns = MachineNow() + most_ns;
     for (size_t i = 0; i < events.size() && (i < 2 || MachineNow() < end_ns); ++i) {
       if (testing::Test::HasFailure()) return;
-      Tell(events[i].name);
+      Log(events[i].name);
       (this->*events[i].run)();
       Do(hosts_[random_() % hosts_.size()], "disturb");
       ++events_.users;
@@ -110,12 +110,12 @@ class GroupOnHosts {
     for (const auto& hand : hands_) EXPECT_EQ(hand->Wait(), 0);
     Board all;
     for (const char host : hosts_) {
-      const std::vector<TimeTold> told = ReadTold(TimePath(folder_, host));
-      ASSERT_GT(told.size(), 2u);
-      TellHowWellTimeIsKnown(host, told);
+      const std::vector<TimeSample> samples = ReadSamples(TimePath(folder_, host));
+      ASSERT_GT(samples.size(), 2u);
+      LogClockUncertainty(host, samples);
       ASSERT_TRUE(all.Merge(
-          HistoryPath(folder_, host), host - 'a', [&](int64_t ns) { return EarliestThere(told, ns); },
-          [&](int64_t ns) { return LatestThere(told, ns); }));
+          HistoryPath(folder_, host), host - 'a', [&](int64_t ns) { return EarliestThere(samples, ns); },
+          [&](int64_t ns) { return LatestThere(samples, ns); }));
     }
     ExpectLinearizable(all);
     int others = 0;
@@ -161,17 +161,17 @@ class GroupOnHosts {
     Nap(500, 1'000);
   }
 
-  // What happens when, so that one sees where a run got stuck.
-  void Tell(const std::string& what) {
+  // Prints each event with its time, to see where a run got stuck.
+  void Log(const std::string& what) {
     std::printf("%6.1f s: %s\n", static_cast<double>(MachineNow() - began_ns_) / 1e9, what.c_str());
     std::fflush(stdout);
   }
 
-  // ---- What the record says.
+  // ---- The content of the record.
 
   bool Await(const std::string& what, const std::function<bool()>& condition) {
     for (const int64_t end_ns = HostNowNs() + kPatienceNs; !condition(); usleep(1'000'000)) {
-      // Each look takes an emulated etcd a good while.
+      // Each query takes an emulated etcd a long time.
       if (HostNowNs() < end_ns) continue;
       ADD_FAILURE() << "not seen: " << what;
       return false;
@@ -186,7 +186,7 @@ class GroupOnHosts {
     EXPECT_TRUE(record.ok()) << record.status();
     return record.ok() ? std::optional(*std::move(record)) : std::nullopt;
   }
-  // And have been for a while: a backup that was added may be lost again, as it connects anew.
+  // All members must have been there for a while: a backup that was added may be lost again, as it reconnects.
   void AwaitWhole() {
     uint64_t epoch = 0;
     int64_t since_ns = 0;
@@ -197,7 +197,7 @@ class GroupOnHosts {
       epoch = whole ? record->epoch : 0;
       return whole && HostNowNs() - since_ns > 2 * kNsInS;
     });
-    Tell("both are members");
+    Log("both are members");
   }
   char Primary() {
     char primary = 'b';
@@ -218,7 +218,7 @@ class GroupOnHosts {
 
   // ---- Links.
 
-  // For the hosts on both sides, and for as long as `meanwhile` takes.
+  // Cuts links for the hosts on both sides, and for as long as `meanwhile` takes.
   void Cut(const std::vector<std::pair<char, char>>& links, const std::function<void()>& meanwhile) {
     const int64_t begin_ns = MachineNow();
     for (const auto& [one, other] : links) EXPECT_EQ(Do(one, Link(other, "cut")), "0");
@@ -243,17 +243,18 @@ class GroupOnHosts {
     const bool seen = Await(absl::StrCat("a successor of ", std::string(1, primary)), [&] {
       const auto record = Record();
       if (!record.has_value()) return false;
-      // It had removed the other one just before.
+      // It had just removed the other one.
       alone = record->members.size() == 1 && HostOf(record->primary().address) == primary;
       return alone || HostOf(record->primary().address) != primary;
     });
-    Tell(alone ? "nobody can take its place"
-               : absl::StrCat("another one than ", std::string(1, primary), " is primary"));
+    Log(alone ? "no server can take its place"
+              : absl::StrCat("another one than ", std::string(1, primary), " is primary"));
     if (!seen || alone) return;
     ++events_.failovers;
-    Nap(500, 1'500);  // while clients may still READ what the former one has
+    Nap(500, 1'500);  // while clients may still READ the memory of the former one
   }
-  // Of one that was cut off. Who has etcd beside him keeps the place: the other cannot promote itself.
+  // Waits for the successor of a primary that was cut off. The server beside etcd keeps the place: the other cannot
+  // promote itself.
   void AwaitSuccessorIfItReachesEtcd(char primary) {
     if (primary == still_) {
       AwaitSuccessorOf(primary);
@@ -314,8 +315,8 @@ class GroupOnHosts {
     Run(absl::StrCat("peer ", std::string(1, still_), " resume"));
     AwaitWhole();
   }
-  // While the clients of host a stand still, the primary loses its place and can still be READ when they go on: by
-  // their clocks they looked at the words a moment ago.
+  // While the clients of host a are stopped, the primary loses its role. It can still be READ when they continue: by
+  // their clocks they checked the words a moment ago.
   void StopHostOfClients() {
     const char primary = Primary();
     Do(primary, "stop");
@@ -327,11 +328,11 @@ class GroupOnHosts {
     AwaitWhole();
   }
 
-  // ---- What clients were told.
+  // ---- The answers to clients.
 
-  static void TellHowWellTimeIsKnown(char host, const std::vector<TimeTold>& told) {
+  static void LogClockUncertainty(char host, const std::vector<TimeSample>& samples) {
     std::vector<int64_t> spans_ns;
-    for (size_t i = 1; i < told.size(); ++i) spans_ns.push_back(told[i].there_ns - told[i - 1].there_ns);
+    for (size_t i = 1; i < samples.size(); ++i) spans_ns.push_back(samples[i].there_ns - samples[i - 1].there_ns);
     std::sort(spans_ns.begin(), spans_ns.end());
     std::printf("host %c: moments known to within %.1f ms, one in a hundred to %.1f, none worse than %.1f\n", host,
                 static_cast<double>(spans_ns[spans_ns.size() / 2]) / 1e6,
@@ -357,7 +358,7 @@ class GroupOnHosts {
   TimeAsker::Question machine_;
   std::vector<std::unique_ptr<PeerProcess>> hands_;
   std::unique_ptr<cluster::EtcdDirectory> directory_;
-  char still_ = 'b';  // of the servers' hosts the one that stands still; the other one has etcd
+  char still_ = 'b';  // of the hosts of servers, the one that is stopped; the other one has etcd
   const int64_t began_ns_ = MachineNow();
   std::vector<std::pair<int64_t, int64_t>> cuts_;
 };
@@ -367,7 +368,7 @@ TEST(GroupHostsTest, WhatClientsOfAllHostsAreToldIsLinearizable) {
   Events events;
   const int64_t rounds = Repeat(1, 30);
   for (int round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {
-    const char* const given = std::getenv("FARLOOK_SEED");  // of a round that is to come again
+    const char* const given = std::getenv("FARLOOK_SEED");  // of a round to repeat
     GroupOnHosts group(round, given == nullptr ? device() : static_cast<uint32_t>(std::strtoul(given, nullptr, 10)),
                        &events);
     group.Disturb(rounds == 1 ? 55 * kNsInS : 3'600 * kNsInS, /*shuffled=*/round > 0);

@@ -40,13 +40,13 @@ void Require(bool fine, const char* what) {
   std::abort();
 }
 
-// Whether something arrives in time.
+// Returns whether something arrives in time.
 bool Arrives(int socket) {
   pollfd wanted{socket, POLLIN, 0};
   return poll(&wanted, 1, kPatienceMs) == 1;
 }
 
-// A descriptor that is closed by the last who knows it.
+// A descriptor that the last owner closes.
 std::shared_ptr<const int> Owned(int fd) {
   return {new int(fd), [](const int* owned) {
             close(*owned);
@@ -62,7 +62,7 @@ TimeAsker::Question OfServer(const std::string& ip, int port) {
   return [socket = Owned(fd), number = int64_t{0}]() mutable -> std::optional<int64_t> {
     Question question{++number, 0};
     if (send(*socket, &question, sizeof question, 0) != sizeof question) return std::nullopt;
-    // Answers that come too late are of other questions.
+    // Answers that arrive too late belong to other questions.
     while (Arrives(*socket)) {
       if (recv(*socket, &question, sizeof question, 0) == sizeof question && question.number == number) {
         return question.answer_ns;
@@ -122,7 +122,7 @@ void TimeAsker::Ask() {
     const int64_t asked_ns = HostNowNs();
     const std::optional<int64_t> there_ns = question_();
     if (!there_ns.has_value()) continue;
-    told_.push_back({asked_ns, *there_ns, HostNowNs()});
+    samples_.push_back({asked_ns, *there_ns, HostNowNs()});
     last_asked_ns_ = asked_ns;
   }
 }
@@ -133,17 +133,17 @@ bool TimeAsker::AwaitAnswer() const {
   return last_asked_ns_ >= now_ns;
 }
 
-std::vector<TimeTold> TimeAsker::Stop() {
+std::vector<TimeSample> TimeAsker::Stop() {
   stop_ = true;
   if (thread_.joinable()) thread_.join();
-  return std::move(told_);
+  return std::move(samples_);
 }
 
 TimeAsker::Question MachineTime(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   Require(fd >= 0, path.c_str());
-  // The machine's kernel reads its clock when it writes the byte. That it may do so in ticks of some milliseconds makes
-  // moments equal, and confuses none.
+  // The machine's kernel reads its clock when it writes the byte. If it does so in ticks of some milliseconds, moments
+  // become equal, but none are reordered.
   return [file = Owned(fd)]() -> std::optional<int64_t> {
     struct stat status {};
     if (pwrite(*file, "x", 1, 0) != 1 || fstat(*file, &status) != 0) return std::nullopt;
@@ -151,34 +151,34 @@ TimeAsker::Question MachineTime(const std::string& path) {
   };
 }
 
-bool WriteTold(const std::vector<TimeTold>& told, const std::string& path) {
+bool WriteSamples(const std::vector<TimeSample>& samples, const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr) return false;
-  const bool written = std::fwrite(told.data(), sizeof(TimeTold), told.size(), file) == told.size();
+  const bool written = std::fwrite(samples.data(), sizeof(TimeSample), samples.size(), file) == samples.size();
   return std::fclose(file) == 0 && written;
 }
 
-std::vector<TimeTold> ReadTold(const std::string& path) {
-  std::vector<TimeTold> told;
+std::vector<TimeSample> ReadSamples(const std::string& path) {
+  std::vector<TimeSample> samples;
   if (std::FILE* file = std::fopen(path.c_str(), "r"); file != nullptr) {
-    TimeTold one;
-    while (std::fread(&one, sizeof one, 1, file) == 1) told.push_back(one);
+    TimeSample one;
+    while (std::fread(&one, sizeof one, 1, file) == 1) samples.push_back(one);
     std::fclose(file);
   }
-  return told;
+  return samples;
 }
 
-int64_t EarliestThere(const std::vector<TimeTold>& told, int64_t here_ns) {
-  const auto after = std::upper_bound(told.begin(), told.end(), here_ns,
-                                      [](int64_t ns, const TimeTold& t) { return ns < t.answered_ns; });
-  if (after == told.begin()) std::abort();
+int64_t EarliestThere(const std::vector<TimeSample>& samples, int64_t here_ns) {
+  const auto after = std::upper_bound(samples.begin(), samples.end(), here_ns,
+                                      [](int64_t ns, const TimeSample& t) { return ns < t.answered_ns; });
+  if (after == samples.begin()) std::abort();
   return std::prev(after)->there_ns;
 }
 
-int64_t LatestThere(const std::vector<TimeTold>& told, int64_t here_ns) {
-  const auto after = std::lower_bound(told.begin(), told.end(), here_ns,
-                                      [](const TimeTold& t, int64_t ns) { return t.asked_ns < ns; });
-  if (after == told.end()) std::abort();
+int64_t LatestThere(const std::vector<TimeSample>& samples, int64_t here_ns) {
+  const auto after = std::lower_bound(samples.begin(), samples.end(), here_ns,
+                                      [](const TimeSample& t, int64_t ns) { return t.asked_ns < ns; });
+  if (after == samples.end()) std::abort();
   return after->there_ns;
 }
 

@@ -1,5 +1,5 @@
 // The same over two hosts (tests/vm, --hosts=2): a server and processes on the first, processes on the second. All are
-// killed and stopped, the link is cut; and all that either host's processes were told must be linearizable.
+// killed and stopped, the link is cut; and all answers to either host's processes must be linearizable.
 #include <signal.h>
 #include <unistd.h>
 
@@ -47,10 +47,10 @@ int UseFromThere(const std::string& address, int time_port, const std::string& p
   }
   users.Join();
   if (!time.AwaitAnswer()) return 3;
-  return board.Write(path) && WriteTold(time.Stop(), path + ".time") && !testing::Test::HasFailure() ? 0 : 1;
+  return board.Write(path) && WriteSamples(time.Stop(), path + ".time") && !testing::Test::HasFailure() ? 0 : 1;
 }
 
-// How often somebody was told of what the other host had written.
+// Counts the answers with a value that the other host had written.
 int ToldOfTheOther(const Board& board) {
   int count = 0;
   for (const history::KeyHistory& history : board.Histories()) {
@@ -61,7 +61,7 @@ int ToldOfTheOther(const Board& board) {
   return count;
 }
 
-// One server after the other, whom processes on both hosts use.
+// One server after the other, which processes on both hosts use.
 void UseFromBoth() {
   const std::string path = "/run/vm/history";  // both hosts see it
   std::remove(path.c_str());
@@ -85,14 +85,14 @@ void UseFromBoth() {
   const history::Operation wipe = ReplaceServer(&server);
   EXPECT_EQ(there.Wait(), 0);
   users.Join();
-  const std::vector<TimeTold> told = ReadTold(path + ".time");
-  ASSERT_GT(told.size(), 2u);
+  const std::vector<TimeSample> samples = ReadSamples(path + ".time");
+  ASSERT_GT(samples.size(), 2u);
   ASSERT_TRUE(board.Merge(
-      path, /*host=*/1, [&](int64_t ns) { return EarliestThere(told, ns); },
-      [&](int64_t ns) { return LatestThere(told, ns); }));
+      path, /*host=*/1, [&](int64_t ns) { return EarliestThere(samples, ns); },
+      [&](int64_t ns) { return LatestThere(samples, ns); }));
   ExpectLinearizable(board, &wipe);
   const int others = ToldOfTheOther(board);
-  std::printf("%d values of the other host were found; %zu times told\n", others, told.size());
+  std::printf("%d values of the other host were found; %zu times told\n", others, samples.size());
   EXPECT_GT(others, 0) << "the hosts had nothing to do with each other";
 }
 

@@ -13,7 +13,7 @@
 namespace farlook {
 namespace {
 
-// In one step: who sees the file sees all of it.
+// Writes in one step: a reader that sees the file sees all of it.
 void WriteWhole(const std::string& path, const std::string& text) {
   std::ofstream(path + ".partial") << text;
   std::rename((path + ".partial").c_str(), path.c_str());

@@ -1,6 +1,6 @@
-// What a test on one of several guests (tests/vm, --hosts) has programs on all of them do. Orders and answers are files
-// of a folder that all guests see, so they arrive whatever becomes of the network between them; a host that stands
-// still obeys when it goes on.
+// Orders from a test on one of several guests (tests/vm, --hosts) to programs on all of them. Orders and answers are
+// files of a folder that all guests see, so they arrive whatever the state of the network between them; a stopped host
+// obeys when it continues.
 #ifndef FARLOOK_TESTS_LINEARIZABLE_ORDERS_H_
 #define FARLOOK_TESTS_LINEARIZABLE_ORDERS_H_
 
@@ -13,19 +13,19 @@ namespace farlook {
 // Thread safety: none.
 class Orders {
  public:
-  // All who use the folder make one of their own.
+  // Each user of the folder makes an object of its own.
   explicit Orders(std::string folder) : folder_(std::move(folder)) {}
 
-  // For who gives them. Waits until the host has done it, and returns what it says; nothing after three minutes.
+  // For the test: waits until the host has carried out the order, and returns its answer; nothing after three minutes.
   std::optional<std::string> Do(char host, const std::string& order);
 
-  // For who obeys. Waits for the next order to this host; nothing: there was none for ten minutes.
+  // For a host: waits for the next order to it; nothing: there was none for ten minutes.
   std::optional<std::string> Next(char host);
-  // That it is done.
+  // Reports that the order was carried out.
   void Done(char host, const std::string& answer);
 
  private:
-  // Of the order that was given, or came, last.
+  // Returns the path of the latest order that was given or received.
   std::string Path(char host) const;
 
   const std::string folder_;

@@ -1,5 +1,5 @@
-// Processes use a real kv_server, are killed and stopped in the middle, and all that they were told must be
-// linearizable. On shared memory, or on the RDMA device of FARLOOK_RDMA_ADDRESS.
+// Processes use a real kv_server and are killed and stopped in the middle; all their answers must be linearizable. On
+// shared memory, or on the RDMA device of FARLOOK_RDMA_ADDRESS.
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,7 +10,6 @@
 #include "tests/faults/server_process.h"
 #include "tests/history/history.h"
 #include "tests/linearizable/board.h"
-#include "tests/linearizable/c_user.h"
 #include "tests/linearizable/replace_server.h"
 #include "tests/linearizable/user.h"
 #include "tests/linearizable/users.h"
@@ -23,7 +22,7 @@ namespace {
 const std::vector<std::string> kFlags = {"--memory=64MiB", "--counter_memory=4096", "--workers=2",
                                          "--counter_patience=50ms", "--log_level=error"};
 
-// `run` is what each client does.
+// `run` is the work of each client.
 template <typename Run>
 void ExpectLinearizableWhileAllAreDisturbed(Run run) {
   ServerProcess server(kFlags);

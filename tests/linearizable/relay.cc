@@ -16,7 +16,7 @@
 namespace farlook {
 namespace {
 
-constexpr int kTickMs = 5;  // between looks whether it is cut
+constexpr int kTickMs = 5;  // between checks whether the link is cut
 
 sockaddr_in Loopback(int port) {
   sockaddr_in address{};
@@ -26,7 +26,7 @@ sockaddr_in Loopback(int port) {
   return address;
 }
 
-// What there is, as much as is taken at once. False: the connection is over.
+// Moves what has arrived, at most one buffer. False: the connection is closed.
 bool Move(int from, int to) {
   std::array<char, 65'536> bytes;
   const ssize_t got = recv(from, bytes.data(), bytes.size(), MSG_DONTWAIT);

@@ -1,4 +1,5 @@
-// TCP connections on this host that can be cut: what comes to one port goes on to another, unless it is cut just now.
+// TCP connections on this host that can be cut: bytes that arrive at one port are sent on to another, unless the link
+// is cut.
 #ifndef FARLOOK_TESTS_LINEARIZABLE_RELAY_H_
 #define FARLOOK_TESTS_LINEARIZABLE_RELAY_H_
 
@@ -12,15 +13,15 @@ namespace farlook {
 // Thread safety: any thread.
 class Relay {
  public:
-  // To "127.0.0.1:port". Ends the test program when it cannot listen.
+  // `to`: "127.0.0.1:port". Ends the test program when it cannot listen.
   explicit Relay(const std::string& to);
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // "127.0.0.1:port", for those who come.
+  // The address to connect to, "127.0.0.1:port".
   const std::string& address() const { return address_; }
-  // While it is cut nothing moves, and nobody is told: as where packets are lost.
+  // While the link is cut no bytes move, and no side is notified: as where packets are lost.
   void Cut(bool cut) { cut_ = cut; }
 
  private:

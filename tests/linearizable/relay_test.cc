@@ -29,7 +29,7 @@ bool Arrives(int fd, int timeout_ms) {
   return poll(&readable, 1, timeout_ms) == 1;
 }
 
-// What arrives within a minute, 4 bytes.
+// Returns what arrives within a minute, 4 bytes.
 std::string Next(int fd) {
   std::string bytes(4, ' ');
   if (!Arrives(fd, 60'000) || recv(fd, bytes.data(), bytes.size(), MSG_WAITALL) != 4) return "";
@@ -72,7 +72,7 @@ TEST_F(RelayTest, BytesGoBothWaysAndAnEndIsToldToTheOther) {
 
 TEST_F(RelayTest, WhileItIsCutNothingArrivesAndAfterwardsAllDoes) {
   relay_->Cut(true);
-  usleep(50'000);  // what it did just then has ended
+  usleep(50'000);  // its last step has ended
   EXPECT_EQ(send(near_, "ping", 4, 0), 4);
   EXPECT_EQ(send(far_, "pong", 4, 0), 4);
   EXPECT_FALSE(Arrives(far_, 200));

@@ -1,4 +1,4 @@
-// A server's death, as histories know it.
+// A server's death, as an operation of histories.
 #ifndef FARLOOK_TESTS_LINEARIZABLE_REPLACE_SERVER_H_
 #define FARLOOK_TESTS_LINEARIZABLE_REPLACE_SERVER_H_
 
@@ -7,7 +7,7 @@
 
 namespace farlook {
 
-// Kills the server and starts another in its place, whose table is empty. Returns the operation that emptied it, for
+// Kills the server and starts another one, whose table is empty. Returns the operation that emptied it, for
 // ExpectLinearizable().
 history::Operation ReplaceServer(ServerProcess* server);
 

@@ -24,7 +24,8 @@ using history::Type;
 Type DrawType(bool counter, uint64_t dice) {
   if (counter) {
     if (dice < 15) return Type::kReadCounter;
-    if (dice < 70) return Type::kFetchAdd;
+    if (dice < 63) return Type::kFetchAdd;
+    if (dice < 70) return Type::kAddOrCreate;
     if (dice < 82) return Type::kCompareSwap;
     return dice < 94 ? Type::kCreateCounter : Type::kDeleteCounter;
   }
@@ -35,7 +36,7 @@ Type DrawType(bool counter, uint64_t dice) {
   return dice < 92 ? Type::kCompareAndSet : Type::kDelete;
 }
 
-// Draws the rest of an operation and writes it down. False: the log is full.
+// Draws the rest of an operation and records it. False: the log is full.
 bool User::Ask(int key, Type type, Asked* asked) {
   const auto place = static_cast<size_t>(key);
   history::Operation record;
@@ -86,6 +87,13 @@ bool User::Ask(int key, Type type, Asked* asked) {
       options.exactly_once = Below(4) == 0;
       asked->operation = std::make_unique<FetchAddOperation>(name, record.operand, options);
       break;
+    case Type::kAddOrCreate:
+      record.operand = 1 + static_cast<int64_t>(Below(history::kMaxDelta));
+      record.expected_counter = options.initial = history::FirstNumberOf(write);
+      options.create = true;
+      options.exactly_once = Below(4) == 0;
+      asked->operation = std::make_unique<FetchAddOperation>(name, record.operand, options);
+      break;
     case Type::kReadCounter:
       asked->operation = std::make_unique<ReadCounterOperation>(name, options);
       break;
@@ -112,8 +120,8 @@ void User::Ended(const Asked& asked) {
     board_->Violate(absl::StrCat(ToString(record), " ended with ", operation.status().ToString()));
   }
   record.outcome = outcome.value_or(Outcome::kNothing);
-  const bool says_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
-  if (says_version && !history::IsOfCounter(record.type)) record.version = operation.version();
+  const bool has_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
+  if (has_version && !history::IsOfCounter(record.type)) record.version = operation.version();
   if (record.version != 0) versions_[place] = record.version;
   if (record.outcome == Outcome::kOk && record.type == history::Type::kGet) {
     const std::string& found = static_cast<const GetOperation&>(operation).value();
@@ -122,7 +130,7 @@ void User::Ended(const Asked& asked) {
       board_->Violate(absl::StrCat(ToString(record), ": that is no value of key ", key));
     }
   }
-  if (TellsCounter(record)) {
+  if (HasCounterValue(record)) {
     record.counter = numbers_[place] = static_cast<const CounterOperation&>(operation).value();
     if (record.type == history::Type::kCompareSwap && record.counter != record.expected_counter) {
       record.outcome = Outcome::kMismatch;
@@ -169,7 +177,7 @@ namespace {
 
 int Run(Board* board, int lane, const std::string& address, uint32_t seed, ClientOptions options,
         useconds_t most_rest_us, bool reads_all) {
-  options.wait_for_server = true;  // it may be dead just now
+  options.wait_for_server = true;  // it may be dead at this moment
   const auto client = Client::Connect(address, options);
   if (!client.ok()) {
     std::fprintf(stderr, "%s\n", client.status().ToString().c_str());

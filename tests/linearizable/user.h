@@ -1,5 +1,5 @@
-// A client that does this and that to a few keys, and writes down what it asked and what it was told. Half of the keys
-// name values, the others counters.
+// A client that runs random operations on a few keys, and records its requests and answers. Half of the keys name
+// values, the others counters.
 #ifndef FARLOOK_TESTS_LINEARIZABLE_USER_H_
 #define FARLOOK_TESTS_LINEARIZABLE_USER_H_
 
@@ -18,19 +18,19 @@
 
 namespace farlook {
 
-// What to do to a key, where `dice` is below 100.
+// Returns the operation for a key, where `dice` is below 100.
 history::Type DrawType(bool counter, uint64_t dice);
 
 // Thread safety: one thread.
 class User {
  public:
-  // Writes to `lane` of the board, which nobody else does. All outlive it.
+  // Writes to `lane` of the board, which no other user does. All outlive it.
   User(Board* board, int lane, Client* client, uint32_t seed)
       : board_(board), lane_(lane), client_(client), random_(seed) {}
 
   // Some operations at once, until they have ended. False: there is no room for more.
   bool Step();
-  // Each key is read once, so that what nobody wrote afterwards must be there. False: as above.
+  // Reads each key once, so that a value that was not overwritten afterwards must be there. False: as above.
   bool ReadAll();
 
  private:
@@ -50,13 +50,15 @@ class User {
   std::mt19937_64 random_;
   std::array<uint64_t, Board::kKeys> versions_{};
   std::array<int64_t, Board::kKeys> numbers_{};
-  uint64_t places_ = 0;  // in the order of what it did
+  uint64_t places_ = 0;  // in the order of its operations
 };
 
-// A client of its own, in a loop, until the board says stop. Returns the exit code of its process.
+// Runs a client in a loop, until the board says stop. Returns the exit code of its process.
 int RunUser(Board* board, int lane, const std::string& address, uint32_t seed);
-// The same, with these options, in which it waits for its server, and rests for at most so long after each step; and it
-// reads each key at the end.
+// The same through the C library.
+int RunCUser(Board* board, int lane, const std::string& address, uint32_t seed);
+// Like RunUser(), with these options. It waits for its server, rests for at most this long after each step, and reads
+// each key at the end.
 int RunUserUntilAllIsRead(Board* board, int lane, const std::string& address, uint32_t seed, ClientOptions options,
                           useconds_t most_rest_us);
 

@@ -55,7 +55,7 @@ void Users::Disturb() {
 }
 
 void Users::Join() {
-  // On a device that is emulated they are slow.
+  // Emulated devices are slow.
   const int64_t end_ns = HostNowNs() + 60'000'000'000;
   while (board_->begun() < kEnough && HostNowNs() < end_ns) usleep(10'000);
   board_->Stop();

@@ -18,18 +18,18 @@ class Users {
  public:
   static constexpr size_t kEnough = 300;
 
-  // What each process does until the board says stop: RunUser(), or the same through another interface.
+  // The work of each process until the board says stop: RunUser(), or the same through another interface.
   using Run = int (*)(Board* board, int lane, const std::string& address, uint32_t seed);
 
   // Prints the seed.
   Users(Board* board, std::string address, uint32_t seed, Run run);
-  ~Users();  // kills those that still run
+  ~Users();  // kills the running processes
 
-  // REQUIRES: with those that Disturb() starts in the place of others, no more than the board has lanes.
+  // REQUIRES: no more processes than the board has lanes, including replacements that Disturb() starts.
   void Start(int processes);
-  // Kills one, and starts another in its place; or stops one for a while, longer than a server's patience.
+  // Kills one, and starts another; or stops one for a while, longer than a server's patience.
   void Disturb();
-  // Lets them come to an end when that is enough of operations, and expects that they do.
+  // Lets them finish when there have been enough operations, and expects that they do.
   void Join();
 
  private:

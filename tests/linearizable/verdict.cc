@@ -26,7 +26,8 @@ int64_t EndOf(const history::KeyHistory& history) {
   return end_ns;
 }
 
-// With somebody who is told, at the end, what was overwritten just before, or a number that the counter never had.
+// Returns the history with one more answer at the end: a value that was overwritten just before, or a number that the
+// counter never had.
 history::KeyHistory WithAWrongAnswer(history::KeyHistory history, bool counter) {
   using history::Type;
   int64_t now = EndOf(history);

@@ -1,4 +1,4 @@
-// What the log of a test's processes says.
+// Judges the log of a test's processes.
 #ifndef FARLOOK_TESTS_LINEARIZABLE_VERDICT_H_
 #define FARLOOK_TESTS_LINEARIZABLE_VERDICT_H_
 
@@ -6,9 +6,9 @@
 
 namespace farlook {
 
-// Expects that each key's history is linearizable and that nobody noted a violation; that a history with one wrong
-// answer more is not; and that there was something to judge. Prints how much. `wipe`, if not null: when the table began
-// anew.
+// Expects that each key's history is linearizable, and that no process noted a violation. Also expects that a history
+// with one more, wrong answer is not linearizable, and that there were operations to judge. Prints their number.
+// `wipe`, if not null: when the table began again.
 void ExpectLinearizable(const Board& board, const history::Operation* wipe = nullptr);
 
 }  // namespace farlook

@@ -27,12 +27,12 @@ def strip(text):
 
 
 def orders(text):
-    """How often each order stands in a source."""
+    """Returns the number of occurrences of each order in a source."""
     return collections.Counter(ORDER.findall(strip(text)))
 
 
 def implicit(text):
-    """Operations of atomics that name no order, and ways around std::atomic."""
+    """Returns operations of atomics that name no order, and ways around std::atomic."""
     text = strip(text)
     atomics = set(re.findall(r"std::atomic<[^;{]*>\s*&?\s*(\w+)", text))
     found = [match.group(0) for match in OPERATION.finditer(text)

@@ -1,9 +1,9 @@
 // A client for the tests of metrics.
 //
-//     metrics_client ADDRESS page [LABELS]  makes some of each kind of operation, and prints what PrometheusText() says of
-//                                           it, with the LABELS that follow, if any
-//     metrics_client ADDRESS unread         asks for more than fits into its rings and takes none of it, so that the server
-//                                           has something to finish; until its stdin ends
+//     metrics_client ADDRESS page [LABELS]  makes some of each kind of operation, and prints PrometheusText(), with the
+//                                           LABELS that follow, if any
+//     metrics_client ADDRESS unread         sends more requests than fit into its rings and reads no reply, so that the
+//                                           server has something to finish; until its stdin ends
 #include <cstdio>
 #include <cstdlib>
 #include <deque>

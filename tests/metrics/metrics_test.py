@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""kv_server, farlook_exporter and a real Prometheus: what it scrapes, its rules, the dashboard, hostile scrapers.
+"""kv_server, farlook_exporter and a real Prometheus: the scraped figures, the rules, the dashboard, hostile scrapers.
 
-    metrics_test.py KV_SERVER FARLOOK_EXPORTER KV_CLI METRICS_CLIENT RULES RULES_TEST DASHBOARD
+metrics_test.py KV_SERVER FARLOOK_EXPORTER KV_CLI METRICS_CLIENT RULES RULES_TEST DASHBOARD
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -30,6 +31,11 @@ def free_port():
     return sock.getsockname()[1]
 
 
+def is_open(sock):
+  """Returns whether the exporter has neither answered nor closed the connection."""
+  return not select.select([sock], [], [], 0)[0]
+
+
 class MetricsTest(unittest.TestCase):
 
   def setUp(self):
@@ -39,19 +45,21 @@ class MetricsTest(unittest.TestCase):
     self.processes = []
     self.addCleanup(self.end)
     self.server = self.start_server()
-    self.exporter = self.start([EXPORTER, "--address=" + self.address, "--listen=127.0.0.1:0", "--timeout=20s"],
-                               stderr=subprocess.PIPE, text=True)
-    line = self.exporter.stderr.readline()
-    self.port = int(re.search(r"at port (\d+)", line).group(1))
+    self.exporter, self.port = self.start_exporter(self.address)
 
   def start(self, words, **popen):
     process = subprocess.Popen(words, **popen)
     self.processes.append(process)
     return process
 
-  def start_server(self, *flags):
-    server = self.start([SERVER, "--listen=" + self.address, "--memory=64m", "--huge_pages=none", "--client_figures",
-                         *flags], stderr=subprocess.PIPE, text=True)
+  def start_exporter(self, address):
+    exporter = self.start([EXPORTER, "--address=" + address, "--listen=127.0.0.1:0", "--timeout=20s"],
+                          stderr=subprocess.PIPE, text=True)
+    return exporter, int(re.search(r"at port (\d+)", exporter.stderr.readline()).group(1))
+
+  def start_server(self, *flags, address=None):
+    server = self.start([SERVER, "--listen=" + (address or self.address), "--memory=64m", "--huge_pages=none",
+                         "--client_figures", *flags], stderr=subprocess.PIPE, text=True)
     for line in server.stderr:
       if 'msg="ready"' in line:
         return server
@@ -81,8 +89,8 @@ class MetricsTest(unittest.TestCase):
       self.assertLess(time.monotonic(), deadline, what)
       time.sleep(0.1)
 
-  def kv(self, *words):
-    return subprocess.run([CLI, "--address=" + self.address, "--timeout_ms=20000", *words], stdin=subprocess.DEVNULL,
+  def kv(self, *words, address=None, stdin=""):
+    return subprocess.run([CLI, "--address=" + (address or self.address), "--timeout_ms=20000", *words], input=stdin,
                           capture_output=True, text=True, timeout=SECONDS, check=False)
 
   def test_the_page_is_good_and_complete(self):
@@ -129,7 +137,7 @@ class MetricsTest(unittest.TestCase):
   def test_health_of_a_server_that_starts(self):
     self.server.kill()
     self.server.wait()
-    # A server tells how its start goes, as systemd wants it, and waits while nobody takes the news.
+    # A server reports the progress of its start, as systemd wants it, and waits while the messages are not read.
     address = os.path.join(self.directory, "news")
     with contextlib.ExitStack() as sockets:
       news = sockets.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
@@ -145,7 +153,7 @@ class MetricsTest(unittest.TestCase):
             sent = True
       self.server = self.start([SERVER, "--listen=" + self.address, "--memory=64m", "--huge_pages=none"],
                                stderr=subprocess.DEVNULL, env=dict(os.environ, NOTIFY_SOCKET=address))
-      # There is room for the news that it prepares memory, and not for how far it has come.
+      # There is room for the message that it prepares memory, and not for the progress.
       news.recv(4096)
       self.assertIn("preparing memory", self.health("starting"))
     self.health("ready")
@@ -155,11 +163,11 @@ class MetricsTest(unittest.TestCase):
     self.server.wait()
     self.server = self.start_server("--drain_timeout=60s")
     self.health("ready")
-    # Somebody who is in, and keeps it from its end.
+    # A connected client that delays the server's end.
     unread = self.start([CLIENT, self.address, "unread"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     self.assertEqual(unread.stdout.readline(), "asked\n")
     self.server.send_signal(signal.SIGTERM)
-    # Expect: draining is said to who is in, and to who comes.
+    # Expect: draining is reported to connected clients, and to new ones.
     self.health("draining")
     late = self.start([EXPORTER, "--address=" + self.address, "--listen=127.0.0.1:0", "--timeout=20s"],
                       stderr=subprocess.PIPE, text=True)
@@ -184,7 +192,7 @@ class MetricsTest(unittest.TestCase):
     self.assertIn("farlook_up 0\n", page)
     self.assertIn('farlook_state{state="down"} 1\n', page)
     self.assertNotIn("farlook_keys", page)
-    # Expect: it finds the next server by itself.
+    # Expect: it finds the next server automatically.
     self.start_server()
     self.until(lambda: "farlook_up 1\n" in self.get("/metrics")[1], "the next server is not found")
 
@@ -208,21 +216,19 @@ class MetricsTest(unittest.TestCase):
     except OSError:
       pass  # turned away
     try:
-      self.assertEqual(self.get("/healthz", source="127.0.0.2"), (200, "ready\n"))
-      held = len(os.listdir("/proc/%d/fd" % self.exporter.pid))
-      self.assertLess(held, 16 + 20, "connections of one address are not bounded")
-      # Expect: a head that is too long, a body and another method are answered with an error, or not at all.
+      # Expect: no caller is kept out, of the same address neither.
+      for source in ("127.0.0.1", "127.0.0.2"):
+        self.assertEqual(self.get("/healthz", source=source), (200, "ready\n"))
+      # Expect: the others were closed as the next came. Later the exporter's own patience would end them too.
+      self.assertLessEqual(sum(is_open(sock) for sock in slow), 16)
+      self.until(lambda: len(os.listdir("/proc/%d/fd" % self.exporter.pid)) < 16 + 20,
+                 "connections of one address are not bounded")
+      # Expect: a head that is too long, or a body, is answered with an error, or not at all.
       for request in (b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
                       b"GET / HTTP/1.1\r\n" + b"A: " + b"b" * 1000000 + b"\r\n\r\n",
-                      b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"c" * 1000000,
+                      b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n" + b"c" * 2000000,
                       b"\x00\xff nonsense\r\n\r\n"):
-        with contextlib.closing(socket.create_connection(("127.0.0.1", self.port), SECONDS, ("127.0.0.3", 0))) as sock:
-          answer = b""
-          with contextlib.suppress(OSError):  # closed under it
-            sock.sendall(request)
-            sock.shutdown(socket.SHUT_WR)
-            answer = sock.recv(4096)
-          self.assertNotIn(b" 200 ", answer.split(b"\r\n")[0])
+        self.assertNotIn(b" 200 ", self.first_line_for(request))
       self.assertEqual(self.get("/metrics", source="127.0.0.2", method="DELETE")[0], 405)
       self.assertEqual(self.get("/none", source="127.0.0.2")[0], 404)
       self.assertEqual(self.get("/healthz", source="127.0.0.2"), (200, "ready\n"))
@@ -230,10 +236,42 @@ class MetricsTest(unittest.TestCase):
       for sock in slow:
         sock.close()
 
+  def first_line_for(self, request):
+    with contextlib.closing(socket.create_connection(("127.0.0.1", self.port), SECONDS, ("127.0.0.3", 0))) as sock:
+      answer = b""
+      with contextlib.suppress(OSError):  # closed under it
+        sock.sendall(request)
+        answer = sock.recv(4096)
+      return answer.split(b"\r\n")[0]
+
+  def test_slow_callers_of_all_addresses_keep_nobody_out(self):
+    slow = []
+    try:
+      for i in range(4 * 40):
+        sock = socket.create_connection(("127.0.0.1", self.port), SECONDS, ("127.0.1.%d" % (i % 40 + 1), 0))
+        sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n")  # and never the end
+        slow.append(sock)
+        if i % 40 == 0:
+          self.assertEqual(self.get("/healthz"), (200, "ready\n"))
+      self.assertEqual(self.get("/healthz"), (200, "ready\n"))
+    finally:
+      for sock in slow:
+        sock.close()
+
+  def test_other_methods_are_answered_and_a_whole_url_is_a_path(self):
+    for body in (b"", b"c" * 10, b"c" * 1000000):
+      head = b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+      self.assertIn(b" 405 ", self.first_line_for(head + body))
+    for target, status in ((b"http://127.0.0.1:9560/metrics", b"200"), (b"HTTP://x/healthz", b"200"),
+                           (b"http://x/none", b"404"), (b"http://x", b"404"), (b"/metrics?x=1", b"200")):
+      answer = self.first_line_for(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+      self.assertIn(b" " + status + b" ", answer, target)
+
   def test_wrong_flags_are_explained(self):
     for words, said in [(["--lisen=127.0.0.1:0"], "unknown flag --lisen: did you mean --listen?"),
                         (["--adress", self.address], "unknown flag --adress: did you mean --address?"),
                         (["--xyzzy"], "unknown flag --xyzzy; see farlook_exporter --help"),
+                        (["--flagfile=" + self.directory], "cannot read the flagfile %s: Is a directory" % self.directory),
                         ([self.address], "takes flags only")]:
       wrong = subprocess.run([EXPORTER, *words], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
       self.assertEqual(wrong.returncode, 1)
@@ -255,7 +293,7 @@ class MetricsTest(unittest.TestCase):
     done = subprocess.run(["promtool", "test", "rules", os.path.basename(RULES_TEST)], cwd=self.directory,
                           capture_output=True, text=True, check=False)
     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-    # Expect: the tests see each rule that never fires.
+    # Expect: the tests detect each rule that never fires.
     with open(RULES, encoding="utf-8") as file:
       rules = file.read()
     for expression in re.findall(r"expr: (.*)", rules):
@@ -268,10 +306,21 @@ class MetricsTest(unittest.TestCase):
   def test_prometheus_scrapes_it_and_answers_each_query_of_the_dashboard(self):
     port = free_port()
     self.kv("ping", "--count=200", "--interval_ms=1")  # one request in 64 is timed
+    # A cache that evicts, and a member of a cluster's group, have figures of their own.
+    others = ["shm://%s/%s" % (self.directory, name) for name in ("cache", "member")]
+    self.start_server("--evict", "--max_value_bytes=4m", address=others[0])
+    self.start_server("--group=file://%s/g" % self.directory, "--cluster=kv", "--slots=0-4095", "--replicas=1",
+                      address=others[1])
+    ports = [self.port] + [self.start_exporter(address)[1] for address in others]
+    value = os.path.join(self.directory, "value")
+    with open(value, "wb") as file:
+      file.write(bytes(1 << 20))
+    filled = self.kv(stdin="".join("put k%d --file=%s\n" % (i, value) for i in range(100)), address=others[0])
+    self.assertEqual(filled.returncode, 0, filled.stderr)
     config = os.path.join(self.directory, "prometheus.yml")
     with open(config, "w", encoding="ascii") as file:
       file.write("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\nscrape_configs:\n"
-                 "  - job_name: farlook\n    static_configs: [{targets: ['127.0.0.1:%d']}]\n" % (RULES, self.port))
+                 "  - job_name: farlook\n    static_configs: [{targets: %s}]\n" % (RULES, ["127.0.0.1:%d" % each for each in ports]))
     with open(os.path.join(self.directory, "log"), "wb") as log:
       self.start(["prometheus", "--config.file=" + config, "--storage.tsdb.path=%s/tsdb" % self.directory,
                   "--web.listen-address=127.0.0.1:%d" % port], stdout=log, stderr=log)
@@ -295,7 +344,7 @@ class MetricsTest(unittest.TestCase):
         self.assertNotIn("$", asked)
         self.until(lambda asked=asked: query(asked), "no data for " + asked)
     names = {result["metric"]["instance"] for result in query("farlook_up")}
-    self.assertEqual(names, {"127.0.0.1:%d" % self.port})
+    self.assertEqual(names, {"127.0.0.1:%d" % each for each in ports})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 /* A group of three nodes: which of them may be believed, and what survives. The rules that the comments name are those of
- * docs/cluster.md; group_test.py runs it.
+ * docs/cluster-design.md; group_test.py runs it.
  *
  * Each node is paused between any two of its steps for as long as it likes, or for ever. The directory may execute a
  * compare-and-swap long after it was sent, and tells nodes its outcome as late. Records stay on their way for any time, in

@@ -32,7 +32,7 @@ class ItemWordsTest(spin.Model, unittest.TestCase):
         # Put in place.
         "REDO_FORGOTTEN": WRITE,
         "REDO_TARGET_FORGOTTEN": WRITE,
-        "REDO_AFTER_DEAD": WRITE,  # the copy comes when the piece is no longer whole
+        "REDO_AFTER_DEAD": WRITE,  # the copy is made when the piece is no longer whole
         "REDO_ALIVE": WRITE,
         "NOT_DEAD_MEANWHILE": WRITE,
         "VERSION_KEPT": WRITE,

@@ -45,7 +45,7 @@ class ProtocolTest(spin.Model, unittest.TestCase):
         "DIRECTORY_BEFORE_SEGMENT": "OPS=1 SPLITS=1 LOOKUPS=1",
         "ID_REUSED": SPLITS,
         "NO_QUARANTINE": SPLITS,
-        "QUARANTINE_FROM_SPLIT": SPLITS,  # it begins with the time that the split was told
+        "QUARANTINE_FROM_SPLIT": SPLITS,  # it begins with the time that was passed to the split
         # Reading.
         "NO_SECOND_LOOK": WRITES,
         "DEAD_IS_ABSENT": WRITES,
@@ -59,7 +59,7 @@ class ProtocolTest(spin.Model, unittest.TestCase):
 
 
 class IndexEpochTest(spin.Model, unittest.TestCase):
-    """Memory that leaves the index misleads nobody."""
+    """Memory that leaves the index misleads no reader."""
     file = "index_epoch.pml"
     proofs = {"two lookups": LEAVING}
     breaks = {

@@ -1,5 +1,5 @@
 /* Two groups and a slot that moves between them: who has it, and that no write is lost. The steps that the comments name
- * are those of docs/cluster.md, "Slots that move"; slots_test.py runs it.
+ * are those of docs/cluster-design.md, "Slots that move"; slots_test.py runs it.
  *
  * What group.pml proves of one group is taken for granted here: that what the present primary commits its successors have,
  * that a deposed one commits nothing, and that a client's READs are believed in an epoch of the group only, but for a

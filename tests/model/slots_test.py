@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""slots.pml, checked by spin: a slot that moves is never two groups', no write to it is lost, and each break is found.
+"""slots.pml, checked by spin: a slot that moves never belongs to two groups, no write to it is lost, and each break is
+found.
 
-See spin.py.
-"""
+See spin.py. """
 
 import unittest
 

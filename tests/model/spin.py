@@ -31,7 +31,7 @@ class Model:
 
     @classmethod
     def search(cls, defines, directory):
-        """What pan prints of the model with these macros. Leaves the trail of an error in `directory`."""
+        """Returns pan's output for the model with these macros. Leaves the trail of an error in `directory`."""
         macros = ["-D" + name for name in defines.split()]
         run = lambda *command: subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                               text=True, check=False, timeout=cls.seconds)
@@ -75,7 +75,7 @@ class Model:
                 self.assertEqual(count(r"errors: (\d+)", output), 1, output)
 
     def test_breaks_are_those_of_the_model(self):
-        """A macro that is misspelt here would break nothing, and one that is forgotten here would not be tested."""
+        """A macro that is misspelt here would break nothing, and one that is missing here would not be tested."""
         text = (HERE / self.file).read_text(encoding="utf-8")
         asked = set()
         for line in re.findall(r"^#\s*(?:ifdef|ifndef|if|elif)\s+(.*)$", text, re.MULTILINE):

@@ -1,5 +1,5 @@
-// Takes places of a server, and keeps them: COUNT clients that each learn of counters, say that they are within an
-// atomic, and break the protocol. Prints how many were let in, and waits to be killed.
+// Takes places of a server, and keeps them. COUNT clients each learn of counters, claim to be within an atomic, and
+// break the protocol. Prints how many were admitted, and waits to be killed.
 //
 //     within_atomics ADDRESS COUNT
 #include <unistd.h>
@@ -16,20 +16,20 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "kv/handshake.h"
-#include "kv/message.h"
+#include "kv/wire/handshake.h"
+#include "kv/wire/message.h"
 #include "rdma/transport.h"
 
 namespace farlook {
 namespace {
 
 constexpr int64_t kConnectMs = 60'000;
-constexpr size_t kInsideOffset = 512;  // of the word that says so (rdma/shm/segment.h)
+constexpr size_t kInsideOffset = 512;  // offset of the word inside_ (rdma/shm/segment.h)
 
 class RawClient {
  public:
-  // Connects, says hello and asks for a counter, so that the server thinks it may know cells. False: it was turned
-  // away.
+  // Connects, sends a Hello and asks for a counter, so that the server assumes that it may know cells. False: it was
+  // refused.
   bool Connect(const std::string& address) {
     endpoint_ = *rdma::CreateEndpoint(address);
     auto connection = endpoint_->Connect(address, kv::ConnectData().Encode(), kConnectMs);
@@ -71,7 +71,7 @@ class RawClient {
 };
 
 // In the memory of every connection of this process.
-void SayWithinAtomics() {
+void PrintWithinAtomics() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     if (!absl::StrContains(line, "farlook-rings")) continue;
@@ -88,7 +88,7 @@ int Main(const std::string& address, int count) {
     if (!client.Connect(address)) break;
     clients.push_back(std::move(client));
   }
-  SayWithinAtomics();
+  PrintWithinAtomics();
   for (RawClient& client : clients) client.Send("no request at all");
   std::cout << clients.size() << std::endl;
   while (true) pause();

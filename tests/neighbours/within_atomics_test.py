@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Clients that take all places of a kv_server, and are gone but within atomics: an operator finds and ends them.
 
-    within_atomics_test.py WITHIN_ATOMICS KV_CLI KV_SERVER
-"""
+within_atomics_test.py WITHIN_ATOMICS KV_CLI KV_SERVER """
 
 import json
 import os
@@ -54,7 +53,7 @@ class WithinAtomicsTest(unittest.TestCase):
     return process
 
   def listed(self, state, process):
-    """Ids of those of the process that are in this state."""
+    """Ids of the process's connections in this state."""
     code, out, err = self.cli("--json", "clients")
     self.assertEqual(code, 0, err)
     clients = [json.loads(line) for line in out.splitlines()]
@@ -76,7 +75,7 @@ class WithinAtomicsTest(unittest.TestCase):
     self.assertEqual(code, 3)
     self.assertIn("limit of %d clients" % PLACES, err)
     self.assertIn("kv_cli clients", err)
-    self.assertIn("atomic: %d, of pid %d uid %d (%d); let" % (PLACES, first.pid, os.getuid(), PLACES),
+    self.assertIn("atomic: %d, of pid %d uid %d (%d); continue" % (PLACES, first.pid, os.getuid(), PLACES),
                   self.cli("clients")[2])
 
     self.assertEqual(self.cli("kick", *self.listed("atomic", first)), (0, "", ""))
@@ -86,7 +85,7 @@ class WithinAtomicsTest(unittest.TestCase):
     self.assertEqual(self.cli("get", "key")[1], "value")
     self.assertEqual(self.figure("clients_within_atomics"), PLACES)
 
-    # Expect: it cannot do that over and over.
+    # Expect: it cannot repeat that.
     second = self.hostile(PLACES - 1)
     ids = self.listed("atomic", second)
     code, _, err = self.cli("kick", ids[0])

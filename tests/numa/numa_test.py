@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Every page of the region is on the node that was asked for, or else on the device's, and of the size asked for.
+"""Every page of the region is on the requested node, or otherwise on the device's, and has the requested size.
 
-    numa_test.py PATH_OF_KV_SERVER
+numa_test.py PATH_OF_KV_SERVER
 """
 
 import os
@@ -16,7 +16,7 @@ ADDRESS = "rdma://%s:7471" % os.environ["FARLOOK_RDMA_ADDRESS"]
 class NumaTest(unittest.TestCase):
 
   def region(self, *flags):
-    """What the kernel says of the region's pages: {"N0": "32", "kernelpagesize_kB": "2048", ...}."""
+    """Returns the kernel's information about the region's pages: {"N0": "32", "kernelpagesize_kB": "2048", ...}."""
     server = subprocess.Popen([SERVER, "--listen=" + ADDRESS, "--memory=64MiB", *flags], stderr=subprocess.PIPE,
                               text=True)
     try:
@@ -27,7 +27,7 @@ class NumaTest(unittest.TestCase):
         self.fail("kv_server ended")
       with open("/proc/%d/numa_maps" % server.pid, encoding="ascii") as maps:
         lines = [line for line in maps if "farlook-memory" in line]
-      # Beside the region there are the cells of counters, always in small pages.
+      # In addition to the region there are the cells of counters, always in small pages.
       regions = [dict(re.findall(r"(\w+)=(\d+)", line)) for line in lines]
       sizes = [sum(int(pages.get(node, 0)) for node in ("N0", "N1")) * int(pages["kernelpagesize_kB"])
                for pages in regions]
@@ -48,7 +48,7 @@ class NumaTest(unittest.TestCase):
           self.assertNotIn("N%d" % (1 - node), pages)
 
   def test_the_devices_node_is_chosen_where_none_is_asked_for(self):
-    # The second: neither the first, nor where this test runs by itself.
+    # The second node: neither the first, nor the one where this test runs by default.
     with open("/sys/class/net/eth0/device/../numa_node", encoding="ascii") as node:
       self.assertEqual(node.read(), "1\n")
     for kind, size_kib in (("2m", 2048), ("none", 4)):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Manual pages and completions tell of every flag and every command, and shells take them.
+"""Manual pages and completions name every flag and every command, and shells accept them.
 
-    manual_test.py KV_SERVER KV_CLI FARLOOK_EXPORTER KV_CLUSTER
+manual_test.py KV_SERVER KV_CLI FARLOOK_EXPORTER KV_CLUSTER
 """
 
 import pathlib
@@ -34,7 +34,7 @@ class ManualTest(unittest.TestCase):
     manual.write_all(cls.directory, cls.programs)
 
   def complete(self, line):
-    """What bash would offer at the end of `line`."""
+    """Returns what bash would offer at the end of `line`."""
     name = line.split()[0]
     words = re.split(r'([=:])|\s+', line)
     script = (f'source {self.directory}/bash/{name}; COMP_LINE={line!r} COMP_POINT={len(line)} '
@@ -45,12 +45,12 @@ class ManualTest(unittest.TestCase):
     table = set(re.findall(r'^(?:# )?--(\w+)=', manual.ask(PROGRAMS[0], '--print_flags'), re.MULTILINE))
     self.assertGreater(len(table), 20)
     self.assertLessEqual(table, {flag.name for flag in self.server.flags})
-    # Expect: one that the help does not tell of would be seen.
+    # Expect: the test would notice a flag that the help does not name.
     text = manual.ask(PROGRAMS[0], '--help').replace('--liveness=DURATION', '  of liveness')
     self.assertLess({flag.name for flag in manual.flags_in(text.splitlines())}, {flag.name for flag in self.server.flags})
 
   def test_no_command_is_left_out(self):
-    # Expect: those that the program itself completes.
+    # Expect: the commands that the program itself completes.
     overview = manual.ask(PROGRAMS[1], '--help').partition('\nCommands:\n')[2].partition('\n\n')[0]
     names = re.findall(r'(?m)^  ([a-z]+)', overview)
     self.assertEqual([command.name for command in self.cli.commands], names)
@@ -91,7 +91,8 @@ class ManualTest(unittest.TestCase):
     self.assertEqual(self.complete('kv_cluster --tcp /et'), ['/etc'])
 
   def zsh(self, name, state, words):
-    """What the completion tells zsh's own functions, of which stubs stand in; `state` is what _arguments finds."""
+    """Returns what the completion passes to zsh's own functions, replaced by stubs; `state` is what _arguments
+    finds."""
     stubs = (f'_arguments() {{ print -rl -- "$@"; state={state} }}\n_describe() {{ print -rl -- "${{(@P)2}}" }}\n'
              f'words=({words})\n')
     return run('zsh', '-fc', f'{stubs}_test() {{ source {self.directory}/zsh/_{name} }}; _test')

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The Debian packages as their users have them: installed, used, upgraded, removed and purged.
+"""The Debian packages as users have them: installed, used, upgraded, removed and purged.
 
-    packages_test.py            on a copy of this machine's files, which is thrown away (overlayfs)
-    packages_test.py --fresh    on Debian's smallest system, which mmdebstrap fetches once to ~/.cache/farlook-packages
+packages_test.py on a copy of this machine's files, which is thrown away (overlayfs) packages_test.py --fresh on
+Debian's smallest system, which mmdebstrap fetches once to ~/.cache/farlook-packages
 
-Needs root. The machine itself is not changed.
-"""
+Needs root. The machine itself is not changed. """
 
 import argparse
 import os
@@ -17,10 +16,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import urllib.request
 
-PACKAGES = ["farlook-server", "farlook-tools", "libfarlook1", "libfarlook-dev", "python3-farlook"]
+PACKAGES = ["farlook-server", "farlook-tools", "farlook-bench", "farlook-doc", "libfarlook1", "libfarlook-dev",
+            "python3-farlook"]
+DOCUMENTS = pathlib.Path("/usr/share/doc/farlook-doc")
 BEFORE = "0.0.9"  # the version that is upgraded
-# What dpkg and those whom it tells keep for themselves.
+# Files that dpkg, and tools that it runs, keep for themselves.
 KEPT = re.compile(r"(etc/ld\.so\.cache|etc/(passwd|group|g?shadow|sub[ug]id)-?|etc/\.pwd\.lock|run|tmp|dev|proc"
                   r"|etc/resolv\.conf|etc/dpkg/dpkg\.cfg\.d|usr/sbin/policy-rc\.d|var/(cache|log|tmp|lib/(dpkg|apt|systemd))|root/\.\w+)(/|$)")
 INSIDE = pathlib.Path("/tmp/farlook-packages-test")
@@ -124,7 +126,7 @@ def install(version):
 
 
 class Server:
-    """As the unit starts it, with less memory."""
+    """Started like the unit does, with less memory."""
 
     def __init__(self):
         # pylint: disable-next=consider-using-with
@@ -150,10 +152,54 @@ def files_are_there():
     expect("kv_server" not in complaints, complaints)
     expect(not list(pathlib.Path("/etc/systemd/system").glob("*.wants/kv_server.service")), "the unit is enabled")
     expect(pwd.getpwuid(os.stat("/run/farlook").st_uid).pw_name == "farlook", "whose /run/farlook is")
+    exporter = unit.with_name("farlook_exporter.service")
+    expect("\nUser=farlook\n" in exporter.read_text(encoding="utf-8"), "the user of the exporter's unit")
+    complaints = run("systemd-analyze", "verify", "--man=no", exporter) if shutil.which("systemd-analyze") else ""
+    expect("farlook_exporter" not in complaints, complaints)
+    expect(pathlib.Path("/usr/share/man/man1/farlook_ycsb.1.gz").exists(), "the page of farlook_ycsb")
+    documents_are_there()
     for program in ("kv_server", "kv_cli", "farlook_exporter", "kv_cluster"):
         expect(pathlib.Path(f"/usr/share/man/man1/{program}.1.gz").exists(), program)
         completion = f"/usr/share/bash-completion/completions/{program}"
         expect(f"_{program}" in run("bash", "-c", f"source {completion}; complete -p {program}"), program)
+
+
+def documents_are_there():
+    """Checks that files exist to which programs and documents refer."""
+    for program in ("kv_server", "kv_cli", "farlook_exporter", "kv_cluster", "farlook_ycsb"):
+        path = shutil.which(program)
+        expect(path is not None, program)
+        for name in set(re.findall(rb"docs/([\w-]+\.md)", pathlib.Path(path).read_bytes())):
+            expect((DOCUMENTS / "docs" / name.decode()).exists(), f"{program} refers to docs/{name.decode()}")
+    pages = list(DOCUMENTS.rglob("*.md"))
+    expect(len(pages) > 15 and DOCUMENTS / "README.md" in pages, f"documents: {pages}")
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#:]+)[)#]", page.read_text(encoding="utf-8")):
+            expect((page.parent / link).exists(), f"{page} refers to {link}")
+    examples = [path.name for place in ("libfarlook-dev", "python3-farlook")
+                for path in pathlib.Path(f"/usr/share/doc/{place}/examples").iterdir()]
+    expect({"session_store.c", "rate_limiter.c", "hello.cc", "feature_store.py", "go", "rust"} <= set(examples), examples)
+
+
+def exporter_works():
+    """Started like the unit does, as the server's user."""
+    # pylint: disable-next=consider-using-with
+    process = subprocess.Popen(["runuser", "-u", "farlook", "--", "farlook_exporter",
+                                "--flagfile=/etc/farlook/farlook_exporter.flags"], stderr=subprocess.PIPE, text=True)
+    try:
+        line = process.stderr.readline()
+        expect("at port 9560" in line, line)
+        with urllib.request.urlopen("http://127.0.0.1:9560/metrics", timeout=60) as answer:
+            expect("farlook_up 1" in answer.read().decode(), "the exporter does not reach the server")
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def ycsb_works():
+    told = run("farlook_ycsb", "-db", "farlook", "-load", "-t", "-P", "/usr/share/farlook/workloads/workloadb", "-p",
+               f"farlook.address={ADDRESS}", "-p", "recordcount=1000", "-p", "operationcount=1000")
+    expect("[OVERALL], Throughput(ops/sec)" in told, told)
 
 
 def consumers_work():
@@ -184,6 +230,12 @@ def inside(version):
     step("the server runs, and programs in C, C++ and Python")
     server = Server()
     consumers_work()
+    exporter_works()
+    ycsb_works()
+    # Created like the unit does, and filled like the server does.
+    records = pathlib.Path("/var/lib/farlook/groups")
+    records.mkdir(parents=True)
+    (records / "kv.00000000000000000001").write_text("record", encoding="utf-8")
     flags.write_text(flags.read_text(encoding="utf-8") + "# mine\n", encoding="utf-8")
 
     step(f"upgrade to {version} under the running server")
@@ -205,6 +257,7 @@ def inside(version):
     step("purge")
     run("dpkg", "--purge", *PACKAGES)
     expect(not flags.parent.exists(), "purge left /etc/farlook")
+    expect(not records.parent.exists(), f"purge left {records.parent}")
     for database in ("passwd", "group"):
         expect("farlook" not in pathlib.Path("/etc", database).read_text(encoding="utf-8"), f"purge left the {database}")
 
@@ -228,7 +281,7 @@ def fresh_root():
 
 
 def enter(lower, scratch, version):
-    """Runs inside() on a copy of `lower`, in a mount namespace of our own. Returns what is left."""
+    """Runs inside() on a copy of `lower`, in a separate mount namespace. Returns the remaining files."""
     upper, work, merged = scratch / "upper", scratch / "work", scratch / "merged"
     for path in (upper, work, merged):
         path.mkdir()
@@ -261,7 +314,7 @@ def outside(fresh):
     outputs = package.built()
     with tempfile.TemporaryDirectory(prefix="farlook-packages-", dir="/var/tmp") as name:
         scratch = pathlib.Path(name)
-        # Ends with this process, and so before its files are removed.
+        # It ends with this process, and so before its files are removed.
         run("mount", "-t", "tmpfs", "tmpfs", scratch)
         try:
             files = scratch / "inside"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/cluster.md, "Three hosts": packages, units, systemd and etcd on three guests, and what befalls them.
+"""docs/cluster.md, "A group on three hosts": packages, units, systemd and etcd on three guests, and what befalls them.
 
     tools/package
     tests/vm/run --hosts=3 --memory=1500 --timeout=1800 -- tests/packages/three_hosts.py packages
@@ -24,7 +24,7 @@ PACKAGES = ["farlook-server", "farlook-tools", "libfarlook1"]
 SECRET = pathlib.Path("/tmp/farlook-secret")
 SECRET_TEXT = "0123456789abcdef" * 4
 PATIENCE_S = 240
-# What has nothing to do with it, and takes an emulated processor's time.
+# Units that are unrelated, and take an emulated processor's time.
 MASKED = ["systemd-udevd", "systemd-udev-trigger", "systemd-journal-flush", "rdma-ndd", "rdma-load-modules@rdma",
           "rdma-load-modules@roce", "rdma-load-modules@infiniband", "rdma-hw.target", "systemd-tmpfiles-setup-dev",
           "systemd-tmpfiles-setup", "systemd-update-utmp"]
@@ -118,7 +118,7 @@ def begin(host, packages):
                                                      check=False).startswith("active"))
 
 
-# ---- On the first one, for all.
+# ---- On the first host, for all.
 
 
 def until(what, holds):
@@ -151,7 +151,7 @@ class Hosts:
             raise
 
     def on_all(self, *words):
-        """At the same time: etcd is not ready before most of them are."""
+        """Runs them at the same time: etcd is not ready before most of them are."""
         # pylint: disable-next=consider-using-with
         running = {host: subprocess.Popen([str(word) for word in self.on(host, *words)], stdout=subprocess.PIPE,
                                           stderr=subprocess.STDOUT, text=True) for host in HOSTS}
@@ -169,7 +169,7 @@ def kv_cli(*words, check=True):
 
 def primary():
     """Its host."""
-    for line in kv_cli("cluster", "status").splitlines():
+    for line in kv_cli("cluster", "status", check=False).splitlines():
         if "primary" in line:
             for host, address in HOSTS.items():
                 if f"{address}:7471" in line:
@@ -179,7 +179,7 @@ def primary():
 
 def await_members(count):
     until(f"members {count} of 3", lambda: f"members {count} of 3" in kv_cli("cluster", "status", check=False))
-    print(kv_cli("cluster", "status"), flush=True)
+    print(kv_cli("cluster", "status", check=False), flush=True)
 
 
 def judge(hosts):

@@ -1,6 +1,6 @@
-// A worker sleeps at once where its clients wait for its processor, as polling would keep them from going on; on two
-// processors it polls, and so does a client. Counted is how often the kernel says that they slept. That a client sleeps
-// too: waiter_test.
+// A worker sleeps at once where its clients wait for its processor, as polling would keep them from running. On two
+// processors it polls, and so does a client. The test counts how often they slept, according to the kernel. That a
+// client sleeps too: waiter_test.
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -17,8 +17,8 @@
 #include "gtest/gtest.h"
 #include "rdma/shared_memory.h"
 #include "rdma/test_address.h"
-#include "server/log.h"
-#include "server/server.h"
+#include "server/base/log.h"
+#include "server/daemon/server.h"
 
 namespace farlook {
 namespace {
@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kPolledUs = 10'000'000;
 constexpr int kPuts = 100;
 
-// Those that this process may use.
+// The processors that this process may use.
 std::vector<int> Processors() {
   cpu_set_t allowed;
   EXPECT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
@@ -37,7 +37,7 @@ std::vector<int> Processors() {
   return processors;
 }
 
-// The calling thread, and those that it starts from now on.
+// Binds the calling thread, and threads that it starts from now on.
 void RunOn(const std::vector<int>& processors) {
   cpu_set_t these;
   CPU_ZERO(&these);
@@ -72,7 +72,7 @@ struct Sleeps {
   int64_t client, worker;
 };
 
-// Of as many puts as kPuts, one after the other, with both sides told to poll for long.
+// Returns the sleeps of as many puts as kPuts, one after the other, with both sides set to poll for long.
 Sleeps OfPuts(int of_server, int of_client) {
   server::SetLogLevel(server::LogLevel::kNone);
   server::ServerOptions options;
@@ -97,8 +97,8 @@ Sleeps OfPuts(int of_server, int of_client) {
   return sleeps;
 }
 
-// Where the scheduler lets a client that was woken go on at once, the worker finds the next request before it has got
-// to sleep. So it may do in one round, but one that polls sleeps in none.
+// If the scheduler runs a woken client at once, the worker finds the next request before it sleeps. So it may not sleep
+// in one round, but a worker that polls sleeps in none.
 TEST(ProcessorsTest, OnOneProcessorTheWorkerSleepsAtOnce) {
   const std::vector<int> processors = Processors();
   ASSERT_FALSE(processors.empty());

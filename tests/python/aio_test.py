@@ -7,6 +7,7 @@
 import asyncio
 import ctypes
 import gc
+import inspect
 import os
 import resource
 import sys
@@ -16,7 +17,7 @@ import unittest
 import numpy
 
 sys.path.insert(0, 'tests/python')
-from harness import Server, set_up  # pylint: disable=wrong-import-position
+from harness import Server, free_port, set_up  # pylint: disable=wrong-import-position
 
 ARGUMENTS = []
 ADDRESS = None
@@ -103,20 +104,56 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     counters = [f'{self.key}n{i}' for i in range(3)]
     self.assertEqual(await c.create_counter_many(counters, [1, 2, 3], ttl_ms=600_000), [1, 2, 3])
     self.assertEqual(await c.fetch_add_many([*counters, 'nothing'], [10, 20, 30, 40]), [1, 2, 3, None])
+    fresh = [f'{self.key}fresh{i}' for i in range(2)]
+    self.assertEqual(await c.fetch_add(fresh[0], 1, create=True, initial=5, ttl_ms=60_000), 5)
+    self.assertEqual(await c.fetch_add_many(fresh, [1, 1], create=True), [6, 0])
     self.assertEqual(await c.read_counter_many(['nothing', *counters]), [None, 11, 22, 33])
     with self.assertRaises(farlook.AlreadyExists):
       await c.create_counter_many(counters, [1, 2, 3])
     self.assertEqual(await c.delete_many([keys[0], 'nothing']), [True, False])
     self.assertEqual(await c.get_many([]), [])
-    for wrong, error in ((lambda: c.put_many(keys, [b'']), farlook.InvalidArgument),
-                         (lambda: c.get_rows(keys, rows), farlook.InvalidArgument),
-                         (lambda: c.get_rows(keys, numpy.zeros(5)), farlook.InvalidArgument),
-                         (lambda: c.get_rows(keys, rows[:, :1]), ValueError),
-                         (lambda: c.get_many_into(keys, [b'constant'] * 5), (BufferError, TypeError)),
-                         (lambda: c.fetch_add_many(counters, [1]), farlook.InvalidArgument),
-                         (lambda: c.exists_many('key'), TypeError)):
+    self.assertEqual((await c.put_many([], []), await c.touch_many([], 5), await c.get_rows([], rows[:0])), ([], [], []))
+    for wrong, error in ((c.put_many(keys, [b'']), farlook.InvalidArgument),
+                         (c.put_many([], [b'']), farlook.InvalidArgument),
+                         (c.get_rows(keys, rows), farlook.InvalidArgument),
+                         (c.get_rows(keys, numpy.zeros(5)), farlook.InvalidArgument),
+                         (c.get_rows(keys, rows[:, :1]), ValueError),
+                         (c.get_many_into(keys, [b'constant'] * 5), (BufferError, TypeError)),
+                         (c.fetch_add_many(counters, [1]), farlook.InvalidArgument),
+                         (c.fetch_add_many(counters, ['x'] * 3), TypeError), (c.touch_many(keys, 'long'), (TypeError, ValueError)),
+                         (c.get_many([b'k', 1]), TypeError), (c.exists_many('key'), TypeError)):
       with self.assertRaises(error):
-        wrong()
+        await wrong
+    # Expect: of these none was begun.
+    self.assertEqual(c._waiting, {})  # pylint: disable=protected-access
+
+  async def test_calls_are_coroutines(self):
+    c = self.client
+    await asyncio.create_task(c.put(self.key, b'value'))
+    self.assertEqual(await asyncio.create_task(c.get(self.key)), b'value')
+    async with asyncio.TaskGroup() as group:
+      tasks = [group.create_task(call) for call in (c.get(self.key), c.get_many([self.key]), c.exists_many([self.key]))]
+    self.assertEqual([task.result() for task in tasks], [b'value', [b'value'], [True]])
+    done, _ = await asyncio.wait([asyncio.create_task(c.ping()), asyncio.create_task(c.server_stats())])
+    self.assertEqual(len(done), 2)
+    self.assertEqual(await asyncio.wait_for(asyncio.shield(c.get(self.key)), 60), b'value')
+    for name in dir(farlook.aio.Client):
+      if hasattr(farlook.Client, name) and not name.startswith('_'):
+        is_local = name in ('address', 'close', 'incarnation', 'memory_bytes', 'register', 'stats', 'unregister')
+        self.assertEqual(inspect.iscoroutinefunction(getattr(farlook.aio.Client, name)), not is_local, name)
+
+  async def test_a_batch_is_one_future(self):
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory) as server:
+      async with await farlook.aio.connect(server.address, timeout_ms=30_000) as c:
+        keys = [f'{i}' for i in range(1_000)]
+        server.pause()
+        put = asyncio.create_task(c.put_many(keys, keys))
+        await asyncio.sleep(0)
+        self.assertEqual(len(c._waiting), 1)  # pylint: disable=protected-access
+        server.go_on()
+        self.assertEqual(len(set(await put)), 1_000)
+        self.assertEqual(await c.get_many(keys), [key.encode() for key in keys])
+        self.assertEqual(c._waiting, {})  # pylint: disable=protected-access
 
   async def test_a_batch_that_fails_in_part_is_done_otherwise(self):
     c = self.client
@@ -128,7 +165,7 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     rows = numpy.zeros((3, 9), dtype=numpy.uint8)
     with self.assertRaisesRegex(farlook.OutOfRange, 'shorter than a row'):
       await c.get_rows(keys, rows)
-    # Expect: it ends when all of it has, and lets go of the buffers.
+    # Expect: it ends when all of it has, and releases the buffers.
     self.assertEqual(rows[1:].tobytes(), b'v' * 18)
     buffers = [bytearray(2), bytearray(9), bytearray(9)]
     with self.assertRaises(farlook.OutOfRange):
@@ -148,12 +185,27 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
       with self.assertRaises(error) as raised:
         await call
       self.assertNotEqual(str(raised.exception), '')
-    for wrong in (lambda: c.get(1), lambda: c.put('k', None), lambda: c.get_into('k', b'constant'),
-                  lambda: c.touch('k', 'long')):
+    for wrong in (c.get(1), c.put('k', None), c.get_into('k', b'constant'), c.touch('k', 'long')):
       with self.assertRaises((TypeError, BufferError)):
+        await wrong
+    for wrong in (lambda: c.get('k', ttl_ms=1), lambda: c.put('k'), lambda: c.get_many(['k'], no_such_option=1)):
+      with self.assertRaises(TypeError):
         wrong()
+    with self.assertRaisesRegex(TypeError, 'no_such_option'):
+      await farlook.aio.connect(ADDRESS, no_such_option=1)
+    self.assertEqual(c.address, ADDRESS)
     with self.assertRaises(ConnectionError):
       await farlook.aio.connect('shm:///tmp/farlook-no-such-server')
+
+  async def test_version_0_is_no_version(self):
+    c = self.client
+    version = await c.put(self.key, b'1')
+    for call in (c.put(self.key, b'2', if_version=0), c.delete(self.key, if_version=0),
+                 c.put_many([self.key], [b'2'], if_version=0), c.delete_many([self.key], if_version=0)):
+      with self.assertRaises(farlook.Aborted):
+        await call
+    self.assertEqual(await c.get_with_version(self.key), (b'1', version))
+    self.assertEqual(await c.delete_many([self.key], if_version=version), [True])
 
   async def test_operations_are_under_way_together(self):
     c = self.client
@@ -170,13 +222,57 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     await asyncio.gather(*[add() for _ in range(20)])
     self.assertEqual(await c.read_counter(self.key), 1_000)
 
+  async def test_values_that_only_their_puts_refer_to(self):
+    # More puts than the window has room for, over both kinds of transport, of short values and of such as are pulled.
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory:
+      for address in (f'shm://{directory}/socket', f'tcp://127.0.0.1:{free_port()}'):
+        with Server(directory, address=address, memory='256m'):
+          async with await farlook.aio.connect(address, timeout_ms=60_000) as c:
+            for count, length in ((1_000, 1), (200, 20_000)):
+              keys = [f'k{i}' for i in range(count)]
+              await asyncio.gather(*(c.put(key, f'{key} as bytes '.encode() * length) for key in keys))
+              self.assertEqual(await c.get_many(keys), [f'{key} as bytes '.encode() * length for key in keys])
+              # Python makes the UTF-8 of a str, and keeps it as long as the str itself.
+              await asyncio.gather(*(c.put(key, f'{key} as ü ' * length) for key in keys))
+              self.assertEqual(await c.get_many(keys), [(f'{key} as ü ' * length).encode() for key in keys])
+              await c.put_many((f'k{i}' for i in range(count)), (f'{i} in a batch '.encode() * length for i in range(count)))
+              self.assertEqual(await c.get_many(keys), [f'{i} in a batch '.encode() * length for i in range(count)])
+
+  async def test_an_operation_holds_its_value_until_it_ends(self):
+    # Without the futures of farlook.aio, which might hold a reference too.
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory) as server:
+      for end in ('done', 'closed', 'refused'):
+        with farlook.connect(server.address, timeout_ms=30_000) as client:
+          values = [f'{end} as bytes'.encode(), f'{end} as text', bytearray(b'array')]
+          before = [sys.getrefcount(values[i]) for i in range(3)]
+
+          def held():
+            return [sys.getrefcount(values[i]) - before[i] for i in range(3)]
+
+          if end == 'refused':
+            for i in range(3):
+              with self.assertRaisesRegex(farlook.Error, 'option'):
+                client._start(i, 'put', 'key', values[i], exactly_once=True)  # pylint: disable=protected-access
+            self.assertEqual(held(), [0, 0, 0])
+            continue
+          server.pause()
+          for i in range(3):
+            client._start(i, 'put', 'key', values[i])  # pylint: disable=protected-access
+          self.assertEqual(held(), [1, 1, 1])
+          if end == 'closed':
+            client.close()
+          server.go_on()
+          while end == 'done' and any(held()):
+            client._poll()  # pylint: disable=protected-access
+          self.assertEqual(held(), [0, 0, 0])
+
   async def test_a_stopped_server_ends_in_the_deadline(self):
     with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory) as server:
       async with await farlook.aio.connect(server.address, timeout_ms=30_000) as c:
         await c.put('key', b'before')
         server.pause()
-        late = c.put('key', b'late', timeout_ms=20_000)
-        put, get = c.put('other', b'after', timeout_ms=200), c.get('key')
+        late = asyncio.create_task(c.put('key', b'late', timeout_ms=20_000))
+        put, get = (asyncio.create_task(call) for call in (c.put('other', b'after', timeout_ms=200), c.get('key')))
         ticks = 0
 
         async def tick():
@@ -186,14 +282,14 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
             await asyncio.sleep(0.01)
 
         ticking = asyncio.create_task(tick())
-        # Expect: what the server's processor has no part in goes on, and so does the loop.
+        # Expect: operations without the server's processor continue, and so does the loop.
         self.assertEqual(await get, b'before')
         with self.assertRaises(TimeoutError) as raised:
           await asyncio.wait_for(put, 60)
         self.assertIsInstance(raised.exception, farlook.DeadlineExceeded)
         self.assertGreater(ticks, 2)
         ticking.cancel()
-        # Expect: its own deadline ended it; one that waits for longer ends when the server goes on.
+        # Expect: its own deadline ended it; one that waits for longer ends when the server continues.
         self.assertFalse(late.done())
         server.go_on()
         await late
@@ -204,9 +300,10 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
       async with await farlook.aio.connect(server.address, timeout_ms=30_000) as c:
         server.pause()
         value = bytearray(b'v' * 100_000)
-        put = c.put('key', value)
+        put = asyncio.create_task(c.put('key', value))
         await asyncio.sleep(0)
         put.cancel()
+        await asyncio.wait([put])
         with self.assertRaises(BufferError):
           value.clear()
         server.go_on()
@@ -222,13 +319,14 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
       c = await farlook.aio.connect(server.address, timeout_ms=30_000)
       server.pause()
       buffer = bytearray(5)
-      put = c.put('key', buffer)
+      put, many = asyncio.create_task(c.put('key', buffer)), asyncio.create_task(c.put_many(['a', 'b'], [buffer] * 2))
       await asyncio.sleep(0.05)
       c.close()
       c.close()
       buffer.clear()
-      with self.assertRaises(farlook.Cancelled):
-        await put
+      for task in (put, many):
+        with self.assertRaises(farlook.Cancelled):
+          await task
       with self.assertRaisesRegex(farlook.FailedPrecondition, 'closed'):
         await c.get('key')
       server.go_on()
@@ -241,7 +339,7 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
         server.process.wait()
         with self.assertRaises((farlook.Unavailable, farlook.DeadlineExceeded, farlook.Unknown)):
           await asyncio.wait_for(c.put('key', b'more'), 60)
-        # Expect: once there is one again, the same client goes on with it.
+        # Expect: once there is a server again, the same client continues with it.
         with Server(directory):
           self.assertIsNone(await c.get('key', timeout_ms=30_000))
 
@@ -249,8 +347,11 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     await self.client.put(self.key, b'value')
     child = os.fork()
     if child == 0:
-      future = self.client._begin('get', self.key)  # pylint: disable=protected-access
-      os._exit(0 if isinstance(future.exception(), farlook.FailedPrecondition) else 1)
+      try:
+        self.client._begin('get', self.key)  # pylint: disable=protected-access
+      except farlook.FailedPrecondition:
+        os._exit(0)
+      os._exit(1)
     self.assertEqual(os.waitpid(child, 0)[1], 0)
     self.assertEqual(await self.client.get(self.key), b'value')
 
@@ -270,10 +371,13 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
       for call in (c.get(''), c.get_into(f'{self.key}1', bytearray(1)), c.put('k', b'', if_version=7)):
         with self.assertRaises(farlook.Error):
           await call
-      with self.assertRaises(TypeError):
-        c.get(1)
+      for call in (c.get(1), c.get_many(['k', 1]), c.put_many(['a', 'b'], [b'', 1]), c.put_many(['a'], []),
+                   c.get_rows(keys, rows[:1]), c.fetch_add_many(['a', 'b'], [1, 'x'])):
+        with self.assertRaises((TypeError, farlook.Error)):
+          await call
       other = await farlook.aio.connect(ADDRESS)
-      left = other.put('k', bytearray(100))
+      left = asyncio.create_task(other.put_many(['k', 'l'], [bytearray(100), b'v']))
+      await asyncio.sleep(0)
       other.close()
       with self.assertRaises(farlook.Cancelled):
         await left
@@ -288,7 +392,7 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
         await everything()
       gc.collect()
       grown.append((sys.getallocatedblocks() - blocks, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
-    # Expect: less than a block for each of the rounds, and no memory beyond what fragments.
+    # Expect: less than a block for each of the rounds, and no memory beyond fragmentation.
     self.assertLess(min(blocks for blocks, _ in grown), 100)
     self.assertLess(min(kib for _, kib in grown), 4096)
 

@@ -39,7 +39,7 @@ def chunk(number, size=MIB):
 
 
 class Demux:
-  """As LMCache's: waits for the descriptor, drains, and gives each future its completion."""
+  """Like LMCache's: waits for the descriptor, drains, and gives each future its completion."""
 
   def __init__(self, connector):
     self.connector = connector
@@ -61,7 +61,7 @@ class Demux:
 class LmcacheTest(unittest.TestCase):
 
   def open(self, address=None, **params):
-    # As its plug-in loader does.
+    # Like its plug-in loader.
     connector = getattr(importlib.import_module('farlook.lmcache'), 'Connector')(
         **{'address': address or ADDRESS, 'timeout_ms': 30_000, **params})
     self.addCleanup(connector.close)
@@ -134,6 +134,84 @@ class LmcacheTest(unittest.TestCase):
     self.assertIsNone(there)
     self.assertEqual(wait(c.submit_batch_exists(keys)), (True, '', [False] * 6))
 
+  def test_chunks_longer_than_the_limit_of_the_server(self):
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, \
+         Server(directory, '--max_value_bytes=1MiB', memory='64m') as server:
+      c, wait = self.open(server.address, num_workers=2)
+      client = farlook.connect(server.address)
+      self.addCleanup(client.close)
+      stored = lambda: int(client.server_stats()['keys'])
+      keys = self.keys(3)
+      chunks = [chunk(i, size) for i, size in enumerate((MIB, 3 * MIB + 17, 2 * MIB))]
+      self.assertEqual(wait(c.submit_batch_set(keys, [memoryview(each) for each in chunks])), (True, '', None))
+      self.assertEqual(stored(), 1 + (1 + 4) + (1 + 2))
+      found = [numpy.zeros(each.size, dtype=numpy.uint8) for each in chunks]
+      self.assertEqual(wait(c.submit_batch_get(keys, [memoryview(each) for each in found])), (True, '', [True] * 3))
+      self.assertTrue(all((a == b).all() for a, b in zip(chunks, found)))
+      self.assertEqual(wait(c.submit_batch_exists(keys)), (True, '', [True] * 3))
+      # Expect: a view of another length is no hit, as for short values.
+      self.assertEqual(wait(c.submit_batch_get(keys[1:2], [memoryview(found[2])]))[2], [False])
+      # Expect: an overwrite and a delete leave no piece behind.
+      other = chunk(9, 3 * MIB + 17)
+      self.assertEqual(wait(c.submit_batch_set(keys[1:2], [memoryview(other)])), (True, '', None))
+      self.assertEqual(wait(c.submit_batch_get(keys[1:2], [memoryview(found[1])])), (True, '', [True]))
+      self.assertTrue((found[1] == other).all())
+      self.assertEqual(stored(), 1 + (1 + 4) + (1 + 2))
+      self.assertEqual(wait(c.submit_batch_delete(keys)), (True, '', [True] * 3))
+      self.assertEqual(stored(), 0)
+      # Expect: a value with a missing piece, as a cache may evict it, is absent.
+      wait(c.submit_batch_set(keys[:1], [memoryview(other)]))
+      manifest = client.get(keys[0])
+      self.assertTrue(client.delete(f'farlook-piece-{manifest[16:48].decode()}-2'))
+      self.assertEqual(wait(c.submit_batch_get(keys[:1], [memoryview(found[1])])), (True, '', [False]))
+      wait(c.submit_batch_delete(keys[:1]))
+      # Expect: a batch that fails leaves neither values nor pieces.
+      good, error, _ = wait(c.submit_batch_set(keys, [memoryview(chunk(i, 24 * MIB)) for i in range(3)]))
+      self.assertFalse(good)
+      self.assertNotEqual(error, '')
+      self.assertEqual(stored(), 0)
+
+  def test_pieces_of_a_put_that_is_not_finished_expire(self):
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, \
+         Server(directory, '--max_value_bytes=1MiB', memory='64m') as server:
+      client = farlook.connect(server.address)
+      self.addCleanup(client.close)
+      worker = importlib.import_module('farlook._worker').Worker(server.address, {'timeout_ms': 20_000})
+      self.addCleanup(worker.close)
+      names, run = [], worker._run  # pylint: disable=protected-access
+
+      def stop_after_the_pieces(calls):
+        outcomes = run(calls)
+        names.extend(call[1] for call in calls if call[0] == 'put')
+        if names:
+          raise KeyboardInterrupt
+        return outcomes
+
+      worker._run = stop_after_the_pieces  # pylint: disable=protected-access
+      with self.assertRaises(KeyboardInterrupt):
+        worker.run([('put', 'key', chunk(1, 3 * MIB))])
+      self.assertEqual(len(names), 3)
+      for name in names:
+        self.assertLess(client.ttl(name), 3_600_000)
+      # Expect: the pieces of an existing value do not.
+      worker._run = run  # pylint: disable=protected-access
+      self.assertNotIsInstance(worker.run([('put', 'key', chunk(1, 3 * MIB))])[0], farlook.Error)
+      manifest = client.get('key')
+      for i in range(3):
+        self.assertIsNone(client.ttl(f'farlook-piece-{manifest[16:48].decode()}-{i}'))
+
+  def test_a_chunk_of_80_mib_is_one_value_where_the_server_says_so(self):
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, \
+         Server(directory, '--max_value_bytes=80MiB', memory='512m') as server:
+      c, wait = self.open(server.address)
+      client = farlook.connect(server.address)
+      self.addCleanup(client.close)
+      sent, found = chunk(1, 80 * MIB), numpy.zeros(80 * MIB, dtype=numpy.uint8)
+      self.assertEqual(wait(c.submit_batch_set(['long'], [memoryview(sent)])), (True, '', None))
+      self.assertEqual(client.server_stats()['keys'], '1')
+      self.assertEqual(wait(c.submit_batch_get(['long'], [memoryview(found)])), (True, '', [True]))
+      self.assertTrue((sent == found).all())
+
   def test_a_full_server(self):
     with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory, memory='32m') as server:
       c, wait = self.open(server.address, timeout_ms=2_000)
@@ -142,7 +220,7 @@ class LmcacheTest(unittest.TestCase):
       self.assertFalse(good)
       self.assertNotEqual(error, '')
       self.assertEqual(wait(c.submit_batch_exists(keys)), (True, '', [False] * 64))
-      # Expect: its room is there for what comes after.
+      # Expect: its room is available to later values.
       self.assertEqual(wait(c.submit_batch_set(keys[:8], [memoryview(chunk(i)) for i in range(8)])), (True, '', None))
       c.close()
 
@@ -154,7 +232,7 @@ class LmcacheTest(unittest.TestCase):
         self.assertEqual(wait(c.submit_batch_set(['a'], [view])), (True, '', None))
         server.pause()
         self.assertFalse(wait(c.submit_batch_set(['b'], [view]))[0])
-        # Expect: reads have no need of its processor.
+        # Expect: reads do not need its processor.
         found = numpy.zeros(MIB, dtype=numpy.uint8)
         self.assertEqual(wait(c.submit_batch_get(['a'], [memoryview(found)])), (True, '', [True]))
         self.assertTrue((found == chunk(1)).all())
@@ -165,6 +243,30 @@ class LmcacheTest(unittest.TestCase):
           pass
         self.assertEqual(wait(c.submit_batch_exists(['a', 'c'])), (True, '', [False, True]))
       c.close()
+
+  def test_a_batch_and_its_undo_end_by_one_deadline(self):
+    # Expect: deletes get the remaining time, and are left out once there is none.
+    c, wait = self.open(num_workers=1, timeout_ms=30_000)
+    worker = c._workers[0]  # pylint: disable=protected-access
+    runs, run = [], worker._run  # pylint: disable=protected-access
+
+    def note(calls):
+      runs.append(calls)
+      return run(calls)
+
+    worker._run = note  # pylint: disable=protected-access
+    key, = self.keys(1)
+    view = memoryview(chunk(0, 5000))
+    self.assertFalse(wait(c.submit_batch_set([key, 'k' * 2000], [view, view]))[0])
+    deletes = [call for calls in runs for call in calls if call[0] == 'delete']
+    runs.clear()
+    self.assertEqual([call[:2] for call in deletes], [('delete', key)])
+    self.assertLessEqual(deletes[0][-1]['timeout_ms'], 30_000)
+    # Expect: the condition on the version stays.
+    self.assertIn('if_version', deletes[0][-1])
+    worker._begun -= 3_600  # pylint: disable=protected-access
+    worker.run_in_time_left([('delete', key)])
+    self.assertEqual(runs, [])
 
   def test_a_view_that_cannot_be_used_fails_its_batch_only(self):
     c, wait = self.open(num_workers=1)
@@ -189,7 +291,7 @@ class LmcacheTest(unittest.TestCase):
     c.close()
     c.close()
     self.assertEqual(threading.active_count(), threads - 2)
-    memory.clear()  # Expect: nobody holds it.
+    memory.clear()  # Expect: no other object holds it.
     with self.assertRaises(OSError):
       os.fstat(c.event_fd())
     with self.assertRaisesRegex(farlook.FailedPrecondition, 'closed'):
@@ -221,7 +323,7 @@ class LmcacheTest(unittest.TestCase):
     memory.clear()
 
   def test_the_adapter_registers_the_memory_of_lmcache(self):
-    # As LMCache's plug-in type "plugin" makes it. In the place of LMCache's own adapter stands what it is given.
+    # Creates it like LMCache's plug-in type "plugin". A stub that records its arguments replaces LMCache's own adapter.
     base = 'lmcache.v1.distributed.l2_adapters.native_connector_l2_adapter'
     module = types.ModuleType(base)
     given = []

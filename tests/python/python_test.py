@@ -1,25 +1,26 @@
 #!/usr/bin/env python3
-"""The Python package as tools/install builds it, against a kv_server.
+"""farlook.Client, against a kv_server.
 
-    python_test.py DIRECTORY_OF_LIBRARIES KV_SERVER
+    python_test.py LIBRARY KV_SERVER
 """
 
 import array
 import ctypes
 import faulthandler
 import gc
+import inspect
 import os
-import pathlib
+import pydoc
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 sys.path.insert(0, 'tests/python')
-from harness import ROOT, Server, install, set_up  # pylint: disable=wrong-import-position
+from harness import Server, free_port, set_up  # pylint: disable=wrong-import-position
 
 ARGUMENTS = []
 farlook = None  # imported from where it was installed
@@ -113,7 +114,7 @@ class ValuesTest(FarlookTest):
         with self.assertRaises(farlook.Aborted):
           c.put(self.key, b'3', **options)
         with self.assertRaises(farlook.Aborted):
-          c.delete(self.key, **options)
+          c.delete(self.key, **{name: value for name, value in options.items() if name != 'if_absent'})
     with self.assertRaises(farlook.AlreadyExists):
       c.put(self.key, b'3', if_absent=True, if_present=False)
     for options in ({'if_absent': True, 'if_version': second}, {'if_version': second, 'if_absent': True},
@@ -122,6 +123,24 @@ class ValuesTest(FarlookTest):
         c.put(self.key, b'3', **options)
     self.assertEqual(c.get_with_version(self.key), (b'2', second))
     c.put(self.key, b'3', if_absent=False)
+
+  def test_version_0_is_no_version(self):
+    # A program that forgot to check has version 0: it is refused, as in C++, and not a write without a condition.
+    c = self.client
+    version = c.put(self.key, b'1')
+    for wrong in (lambda: c.put(self.key, b'2', if_version=0), lambda: c.delete(self.key, if_version=0),
+                  lambda: c.put_many([self.key], [b'2'], if_version=0), lambda: c.delete_many([self.key], if_version=0)):
+      with self.assertRaises(farlook.Aborted):
+        wrong()
+    for wrong in ({'if_version': 0, 'if_absent': True}, {'if_present': True, 'if_version': 0}):
+      with self.assertRaisesRegex(farlook.InvalidArgument, 'one may be given'):
+        c.put(self.key, b'2', **wrong)
+    with self.assertRaises(farlook.InvalidArgument):
+      c.put(self.key, b'2', if_version=-1)
+    self.assertEqual(c.get_with_version(self.key), (b'1', version))
+    with self.assertRaises(farlook.NotFound):
+      c.put('nothing', b'2', if_version=0)
+    self.assertEqual(c.put_many(['nothing'], [b'2'], if_version=0), [None])
 
   def test_batches(self):
     c = self.client
@@ -180,6 +199,16 @@ class ValuesTest(FarlookTest):
     with self.assertRaises((ValueError, BufferError)):
       c.get_into(keys[2], read[:, 0])  # not contiguous
 
+  def test_an_add_creates_what_is_absent(self):
+    c = self.client
+    self.assertEqual(c.fetch_add(self.key, 7, create=True, initial=-5, ttl_ms=60_000), -5)
+    self.assertEqual(c.fetch_add(self.key, 1, create=True), 2)
+    self.assertLess(c.ttl(self.key), 61_000)  # the clock of the server is known to a millisecond or so
+    keys = [f'{self.key}a', self.key]
+    self.assertEqual(c.fetch_add_many(keys, [1, 1], create=True, exactly_once=True), [0, 3])
+    with self.assertRaises(farlook.InvalidArgument):
+      c.fetch_add(self.key, 1, ttl_ms=60_000)
+
   def test_counters(self):
     c = self.client
     self.assertEqual(c.create_counter(self.key, 5), 5)
@@ -205,7 +234,7 @@ class ValuesTest(FarlookTest):
     keys = [f'{self.key}{i}' for i in range(300)]
     self.assertEqual(c.create_counter_many(keys, range(300), ttl_ms=600_000), list(range(300)))
     self.assertLessEqual(c.ttl(keys[299]), 601_000)
-    # Expect: those that are absent are None; others are what they were before.
+    # Expect: absent ones are None; the others are the values before.
     self.assertEqual(c.fetch_add_many([*keys, 'nothing'], [-i for i in range(301)]), [*range(300), None])
     self.assertEqual(c.read_counter_many(['nothing', *keys]), [None] + [0] * 300)
     self.assertEqual(c.fetch_add_many(keys[:3], numpy.array([2, 3, 4]), exactly_once=True), [0, 0, 0])
@@ -252,14 +281,54 @@ class ClientTest(FarlookTest):
                   lambda: farlook.Client(), lambda: c.touch('k', 'long')):
       with self.assertRaises(TypeError):
         wrong()
-    with self.assertRaisesRegex(farlook.InvalidArgument, 'did you mean ttl_ms'):
-      c.put('k', b'', ttl=1)
-    with self.assertRaisesRegex(farlook.InvalidArgument, 'no option ttl_ms'):
-      c.get('k', ttl_ms=1)
+    for wrong, words in ((lambda: c.put('k', b'', ttl=1), r"put\(\) got an unexpected keyword argument 'ttl'.*ttl_ms"),
+                         (lambda: c.get('k', ttl_ms=1), "unexpected keyword argument 'ttl_ms'"),
+                         (lambda: c.get('k', timeout=None), 'timeout'), (lambda: c.get('k', timeout_m=1), 'timeout_m'),
+                         (lambda: c.get('k', **{'': 1}), "argument ''"), (lambda: c.put_many([], [], exactly_once=1), 'exactly'),
+                         (lambda: c.ping(key='k'), 'key'), (lambda: c.server_stats(ttl_ms=1), 'ttl_ms'),
+                         (lambda: c.read_counter('k', ttl_ms=1), 'ttl_ms'),
+                         (lambda: farlook.connect(self.address, timeout=5), r"connect\(\).*'timeout'.*timeout_ms"),
+                         (lambda: farlook.connect(self.address, if_absent=True), 'if_absent')):
+      with self.assertRaisesRegex(TypeError, words):
+        wrong()
     with self.assertRaises(farlook.InvalidArgument):
       c.get('k' * 1025)
     with self.assertRaises(ValueError):  # which it is, too
       c.get('')
+
+  def test_help_has_signatures(self):
+    signature = inspect.signature(farlook.Client.put)
+    self.assertEqual(str(signature), '(self, /, key, value, *, if_absent=None, if_present=None, if_version=None, ttl_ms=None, '
+                                     'keep_ttl=None, keep=None, refill=None, timeout_ms=None)')
+    self.assertIn('put(self, /, key, value, *, if_absent=None', pydoc.plain(pydoc.render_doc(farlook.Client.put)))
+    self.assertIn('secret_file=None', str(inspect.signature(farlook.connect)))
+    # Expect: each call takes the parameters of its signature, by name, and nothing else.
+    methods = [getattr(farlook.Client, name) for name in dir(farlook.Client) if not name.startswith('_')]
+    methods = [method for method in methods if callable(method)]
+    self.assertGreater(len(methods), 30)
+    for method in methods:
+      parameters = list(inspect.signature(method).parameters.values())
+      optional = {p.name: None for p in parameters if p.kind is p.KEYWORD_ONLY}
+      required = {p.name: [] for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in ('self', 'initial')}
+      if not optional:
+        continue
+      arguments = () if method.__name__ == 'connect' else (self.client,)
+      with self.assertRaisesRegex(TypeError, 'no_such_option'):
+        method(*arguments, **required, **optional, no_such_option=1)
+      try:
+        method(*arguments, **required, **optional)
+      except (TypeError, farlook.Error) as error:  # of lists as keys
+        self.assertNotRegex(str(error), 'unexpected|missing')
+
+  def test_the_address_that_was_taken(self):
+    self.assertEqual(self.client.address, self.address)
+    port = free_port()
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory, address=f'tcp://127.0.0.1:{port}'):
+      with farlook.connect(f'auto://127.0.0.1:{port}', timeout_ms=30_000) as client:
+        self.assertRegex(client.address, rf'^tcp://127.0.0.1:{port} \(not rdma: .*\)$')
+      self.assertIn(str(port), client.address)  # Expect: a client that was closed has it still.
+    with self.assertRaises(AttributeError):
+      client.address = 'another'
 
   def test_text_has_no_nul(self):
     for wrong in (lambda: farlook.connect(self.address, secret='a\0b'), lambda: farlook.connect(self.address + '\0x'),
@@ -268,7 +337,7 @@ class ClientTest(FarlookTest):
         wrong()
 
   def test_a_finalizer_may_use_the_client(self):
-    # The collector, which may run wherever something is made that it looks after, finds a cycle whose finalizer uses
+    # The collector, which may run at each allocation of an object that it tracks, finds a cycle whose finalizer uses
     # the client of the call in which it runs.
     c, key, done = self.client, self.key, []
     c.put(key, b'value')
@@ -362,7 +431,7 @@ class ClientTest(FarlookTest):
     self.assertEqual(self.client.read_counter(self.key), 2_000)
 
   def test_others_run_while_a_call_waits(self):
-    # The server stands still, and so does a thread that waits for it; this one does not, and closing waits for it.
+    # The server is stopped, and a thread waits for it; this one continues, and closing waits for that thread.
     with tempfile.TemporaryDirectory(dir='/tmp') as directory:
       server = Server(directory)
       client = farlook.connect(server.address, timeout_ms=30_000)
@@ -377,6 +446,86 @@ class ClientTest(FarlookTest):
       self.assertEqual(len(done), 1)
       client.close()
       server.stop()
+
+  def test_ctrl_c_ends_a_call_that_waits(self):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    self.addCleanup(signal.signal, signal.SIGINT, before)
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory) as server:
+      c = farlook.connect(server.address, timeout_ms=600_000)
+      c.create_counter('counter')
+      with farlook.connect(server.address, timeout_ms=600_000) as busy:
+        server.pause()
+        # A thread that waits for the server, with a client that the main thread closes meanwhile.
+        waiting = threading.Thread(target=lambda: busy.put('key', b'value'))
+        waiting.start()
+        calls = (lambda: c.put('key', b'value'), lambda: c.put('key', b'v' * 100_000), lambda: c.delete('key'), c.ping,
+                 lambda: c.get_and_touch('key', 1_000), lambda: c.touch('key', 1_000), c.server_stats,
+                 lambda: c.fetch_add('counter', 1, exactly_once=True), lambda: c.put_many(['key'] * 1_000, [b''] * 1_000),
+                 lambda: c.delete_many(['key']), lambda: c.create_counter_many(['a', 'b'], [1, 2]), busy.close,
+                 lambda: farlook.connect(f'shm://{directory}/none', wait_for_server=True, timeout_ms=600_000),
+                 lambda: farlook.connect(f'auto://127.0.0.1:{free_port()}', wait_for_server=True, timeout_ms=600_000),
+                 lambda: farlook.connect(f'farlook://{directory}/none/name', wait_for_server=True, timeout_ms=600_000))
+        for i, call in enumerate(calls):
+          begin = time.monotonic()
+          with self.assertRaises(KeyboardInterrupt, msg=i):
+            timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            call()
+          timer.join()
+          self.assertLess(time.monotonic() - begin, 60, i)  # of 600
+        server.go_on()
+        waiting.join()
+        # Expect: the clients are of use as before.
+        self.assertIsNotNone(busy.get('key'))
+        c.put('key', b'after')
+        self.assertEqual(busy.get('key'), b'after')
+      c.close()
+
+  def test_a_signal_handler_may_use_the_client(self):
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory) as server:
+      with farlook.connect(server.address, timeout_ms=600_000) as c:
+        c.put('key', b'before')
+        found = []
+
+        def handle(number, frame):
+          try:
+            found.append(c.get('key'))
+            found.append(c.get_many(['key']))
+            with self.assertRaisesRegex(farlook.FailedPrecondition, 'this thread'):
+              c.close()
+          finally:
+            server.go_on()
+
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, handle))
+        server.pause()
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        c.put_many(['other'] * 500, [b'after'] * 500)
+        self.assertEqual(found, [b'before', [b'before']])
+        self.assertEqual(c.get('other'), b'after')
+
+  def test_threads_do_not_wait_for_calls_of_others(self):
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory) as server:
+      with farlook.connect(server.address, timeout_ms=600_000) as c:
+        c.put('key', b'before')
+        server.pause()
+        done = []
+        waiting = [threading.Thread(target=lambda i=i: done.append(c.put(f'key{i}', b'value'))) for i in range(4)]
+        waiting += [threading.Thread(target=lambda i=i: done.append(c.put_many([f'many{i}'] * 300, [f'{i}'] * 300)))
+                    for i in range(4)]
+        for thread in waiting:
+          thread.start()
+        for _ in range(50):
+          self.assertEqual(c.get('key'), b'before')
+          self.assertEqual(c.get_many(['key', 'nothing']), [b'before', None])
+        with self.assertRaises(farlook.DeadlineExceeded):
+          c.put('key', b'late', timeout_ms=200)
+        self.assertEqual(done, [])  # Expect: all of this while the others wait, which may do so for ten minutes.
+        server.go_on()
+        for thread in waiting:
+          thread.join()
+        self.assertEqual(len(done), 8)
+        self.assertEqual(c.get_many([f'key{i}' for i in range(4)] + [f'many{i}' for i in range(4)]),
+                         [b'value'] * 4 + [b'0', b'1', b'2', b'3'])
 
   def test_nothing_leaks(self):
     c, keys = self.client, [f'{self.key}{i}' for i in range(20)]
@@ -399,17 +548,19 @@ class ClientTest(FarlookTest):
       with farlook.connect(self.address) as other:
         other.get('k')
 
-    for _ in range(20):
-      everything()
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    blocks, before = sys.getallocatedblocks(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(100):
-      everything()
-    gc.collect()
-    # Expect: less than a block for each of the rounds, and no memory beyond what fragments.
-    self.assertLess(sys.getallocatedblocks() - blocks, 100)
-    self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 4096)
+    # Caches grow for some rounds, and so does freed memory that a sanitizer keeps; a leak grows in all.
+    grown = []
+    for _ in range(4):
+      gc.collect()
+      ctypes.CDLL(None).malloc_trim(0)
+      blocks, before = sys.getallocatedblocks(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+      for _ in range(100):
+        everything()
+      gc.collect()
+      grown.append((sys.getallocatedblocks() - blocks, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+    # Expect: less than a block for each of the rounds, and no memory beyond fragmentation.
+    self.assertLess(min(blocks for blocks, _ in grown), 100)
+    self.assertLess(min(kib for _, kib in grown), 4096)
 
   def test_registered_memory(self):
     import numpy  # pylint: disable=import-outside-toplevel
@@ -424,7 +575,7 @@ class ClientTest(FarlookTest):
       self.assertTrue((rows == 7).all())
       memory = bytearray(100_000)
       client.register(memory)
-      # Expect: the client holds what it knows of, and nothing else.
+      # Expect: the client holds only the memory that is registered.
       with self.assertRaises(BufferError):
         memory.clear()
       client.unregister(memory)
@@ -440,43 +591,6 @@ class ClientTest(FarlookTest):
     other.clear()
     with self.assertRaisesRegex(farlook.FailedPrecondition, 'closed'):
       client.register(bytearray(5))
-
-  def test_the_types_are_what_there_is(self):
-    # mypy's own comparison of the package with its stubs, in a process of its own, which imports it too.
-    package = pathlib.Path(farlook.__file__).parent
-
-    def stubtest():
-      with tempfile.TemporaryDirectory(dir='/tmp') as cache:
-        allowed = pathlib.Path(cache) / 'allowed'
-        allowed.write_text('farlook._farlook.Client.*\n', encoding='utf-8')  # what only the package itself uses
-        return subprocess.run(
-            ['/usr/bin/stubtest', 'farlook', '--allowlist', allowed, '--concise'], capture_output=True, text=True,
-            check=False, cwd=cache, env=dict(os.environ, PYTHONPATH=str(package.parent), MYPYPATH=str(package.parent),
-                                             MYPY_CACHE_DIR=cache))
-
-    done = stubtest()
-    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-    # Expect: a method that the stubs do not know of would be seen, and one that is not there.
-    stubs = package / '__init__.pyi'
-    text = stubs.read_text(encoding='utf-8')
-    self.addCleanup(stubs.write_text, text, encoding='utf-8')
-    for broken in (text.replace('def get_rows(', 'def get_lines('), text.replace('    def ping(', '    def _ping(')):
-      stubs.write_text(broken, encoding='utf-8')
-      self.assertNotEqual(stubtest().returncode, 0)
-
-  def test_python_looks_where_the_package_is_installed(self):
-    # Those that do not exist, too.
-    directories = subprocess.run(['/usr/bin/python3', '-c', 'import site; print(*site.getsitepackages(), sep="\\n")'],
-                                 capture_output=True, text=True, check=True).stdout.splitlines()
-    for prefix in ('/usr', '/usr/local'):
-      self.assertIn(str(prefix / install.python_packages(prefix)), directories)
-
-  def test_the_module_serves_later_pythons(self):
-    module = pathlib.Path(farlook._farlook.__file__)  # pylint: disable=protected-access
-    self.assertEqual(module.name, '_farlook.abi3.so')
-    wanted = subprocess.run(['nm', '-D', '--undefined-only', module], capture_output=True, text=True, check=True).stdout
-    # Of names with an underscore these are in the limited API.
-    self.assertNotRegex(wanted, r' _Py(?!_NoneStruct\b|_TrueStruct\b|_FalseStruct\b|_Dealloc\b|\w+_SizeT\b)')
 
 
 if __name__ == '__main__':

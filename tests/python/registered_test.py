@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Memory that is registered, over rdma: values land in it, and are pulled from it, without a copy.
+"""Memory that is registered, over rdma: values are read into it, and pulled from it, without a copy.
 
-    registered_test.py LIBRARY KV_SERVER
+registered_test.py LIBRARY KV_SERVER
 
-Where a value is copied on its way, the client takes memory for it: with values of this length a chunk, which stays.
-Operations take less, and only the first time.
+If a value is copied, the client takes memory for it: with values of this length a chunk, which stays. Operations take
+less, and only the first time.
 """
 
 import os
@@ -55,7 +55,7 @@ def tokens(*pages):
 class RegisteredTest(unittest.TestCase):
 
   def taken(self, clients, call):
-    """How much more memory the clients have after a call."""
+    """Returns the additional memory of the clients after a call."""
     before = sum(client.memory_bytes() for client in clients)
     call()
     return sum(client.memory_bytes() for client in clients) - before
@@ -70,7 +70,7 @@ class RegisteredTest(unittest.TestCase):
       self.assertTrue((rows[1] == rows[0]).all() and not rows[2:].any())
       self.assertLess(self.taken([c], lambda: c.get_rows(['key', 'key'], rows[2:])), CHUNK)
       self.assertTrue((rows == rows[0]).all())
-      # Expect: a copy where it is not registered, which this test would see.
+      # Expect: a copy where it is not registered, which this test detects.
       c.unregister(rows)
       rows[1:] = 0
       self.assertGreaterEqual(self.taken([c], lambda: c.get_into('key', rows[1])), CHUNK)

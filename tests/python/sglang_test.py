@@ -7,6 +7,7 @@ Where sglang can be imported, its own factory makes the backend too; elsewhere t
 """
 
 import dataclasses
+import gc
 import importlib
 import importlib.util
 import logging
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import weakref
 from typing import Optional
 
 import numpy
@@ -77,9 +79,10 @@ def indices(*pages):
 
 class SglangTest(unittest.TestCase):
 
-  def open(self, pool=None, address=None, timeout_ms=30_000, **config):
-    # As its factory does: the class by its name, and two arguments by their places.
-    extra = {'backend_name': 'farlook', 'module_path': 'farlook.sglang', 'class_name': 'HiCache', 'interface_v1': 1,
+  def open(self, pool=None, address=None, timeout_ms=30_000, interface_v1=1, **config):
+    # SGLang's factory finds the class by its name too, and passes two arguments by position.
+    extra = {'backend_name': 'farlook', 'module_path': 'farlook.sglang', 'class_name': 'HiCache',
+             **({'interface_v1': 1} if interface_v1 else {}),
              'farlook': {'address': address or ADDRESS, 'prefix': self.id(), 'timeout_ms': timeout_ms}}
     backend = getattr(importlib.import_module(extra['module_path']), extra['class_name'])(
         Config(extra_config=extra, **config), {})
@@ -99,7 +102,7 @@ class SglangTest(unittest.TestCase):
       self.assertEqual(backend.batch_get_v1(['c', 'a'], indices(7, 4)), [True, True])
       self.assertTrue((pool.page(7) == pool.page(2)).all())
       self.assertTrue((pool.page(4) == pool.page(0)).all())
-      # Expect: nothing beside them was touched.
+      # Expect: no other memory was changed.
       self.assertFalse(pool.page(3).any() or pool.page(5).any() or pool.page(6).any())
 
   def test_hits_are_counted_up_to_the_first_gap(self):
@@ -109,9 +112,9 @@ class SglangTest(unittest.TestCase):
     backend.batch_set_v1(['a', 'b', 'd', 'e'], indices(0, 1, 2, 3))
     for keys, hits in ((['a', 'b', 'c', 'd'], 2), (['c', 'a'], 0), (['d', 'e'], 2), ([], 0)):
       self.assertEqual(backend.batch_exists(keys), hits, keys)
-    # Expect: a page of which a piece was evicted is none.
+    # Expect: a page with an evicted piece is absent.
     with farlook.connect(ADDRESS) as client:
-      self.assertTrue(client.delete(backend._names('b')[1]))  # pylint: disable=protected-access
+      self.assertTrue(client.delete(backend._names('b', 2)[1]))  # pylint: disable=protected-access
     self.assertEqual(backend.batch_exists(['a', 'b', 'd']), 1)
     self.assertEqual(backend.batch_get_v1(['a', 'b', 'd'], indices(4, 5, 6)), [True, False, True])
     self.assertTrue((pool.page(6) == pool.page(2)).all())
@@ -153,10 +156,10 @@ class SglangTest(unittest.TestCase):
       written = backend.batch_set_v1(keys, indices(*range(64)))
       self.assertIn(True, written)
       self.assertIn(False, written)
-      # Expect: a page is there as a whole, or nothing of it is.
+      # Expect: a page is there as a whole, or not at all.
       self.assertEqual([backend.batch_exists([key]) == 1 for key in keys], written)
       with farlook.connect(server.address) as client:
-        names = [name for key in keys for name in backend._names(key)]  # pylint: disable=protected-access
+        names = [name for key in keys for name in backend._names(key, 2)]  # pylint: disable=protected-access
         self.assertEqual(client.exists_many(names), [each for each in written for _ in range(2)])
       backend.close()
 
@@ -169,7 +172,7 @@ class SglangTest(unittest.TestCase):
         self.assertEqual(backend.batch_set_v1(['a'], indices(0)), [True])
         server.pause()
         self.assertEqual(backend.batch_set_v1(['b'], indices(0)), [False])
-        # Expect: reads have no need of its processor.
+        # Expect: reads do not need its processor.
         self.assertEqual(backend.batch_exists(['a']), 1)
         self.assertEqual(backend.batch_get_v1(['a'], indices(1)), [True])
         self.assertTrue((pool.page(1) == pool.page(0)).all())
@@ -197,6 +200,25 @@ class SglangTest(unittest.TestCase):
     self.assertEqual([each is not None for each in found], [True, False, True])
     self.assertTrue((found[0].array == values[2].array).all() and (found[2].array == values[1].array).all())
     self.assertIsNone(backend.get('a', Tensor(numpy.zeros(2999, dtype=numpy.float32))))
+
+  def test_pages_as_tensors_are_found_after_the_pool_was_registered(self):
+    # SGLang's controller registers its pool, whichever interface it uses afterwards.
+    backend = self.open(Pool(), interface_v1=0)
+    values = [Tensor(numpy.arange(3000, dtype=numpy.float32) * i) for i in range(2)]
+    self.assertTrue(backend.batch_set(['a', 'b'], values))
+    self.assertEqual(backend.batch_exists(['a', 'b', 'c']), 2)
+    self.assertTrue(backend.exists('b'))
+    room = Tensor(numpy.zeros(3000, dtype=numpy.float32))
+    self.assertIs(backend.get('b', room), room)
+    self.assertTrue((room.array == values[1].array).all())
+
+  def test_pools_of_other_layouts_have_pages_of_their_own(self):
+    pool, other = Pool(mla=True), Pool(mla=True)
+    other.layout = 'page_first_direct'
+    pool.fill(0)
+    self.open(pool, is_mla_model=True).batch_set_v1(['a'], indices(0))
+    self.assertEqual(self.open(other, is_mla_model=True).batch_exists(['a']), 0)
+    self.assertEqual(self.open(pool, is_mla_model=True).batch_exists(['a']), 1)
 
   def test_threads(self):
     pool = Pool(pages=16)
@@ -227,14 +249,42 @@ class SglangTest(unittest.TestCase):
       for _ in range(2):
         with self.assertRaises(farlook.AlreadyExists):
           worker._client.register(pool.array)  # pylint: disable=protected-access
-        # Expect: with a client that takes the place of one that broke, it is registered too.
+        # Expect: a client that replaces a broken one registers it too.
         worker._client.close()  # pylint: disable=protected-access
         self.assertIsInstance(worker.run([('exists', 'a')])[0], farlook.Error)
         self.assertEqual(worker.run([('exists', 'a')]), [False])
-    # Expect: a pool that cannot be registered is used all the same.
+    # Expect: a pool that cannot be registered is used anyway.
     backend.register_mem_pool_host(pool)
     pool.fill(0)
     self.assertEqual(backend.batch_set_v1(['a'], indices(0)), [True])
+
+  def test_registered_memory_stays_with_its_owner(self):
+    pool = Pool()
+    backend = self.open(pool)
+    tensor = weakref.ref(pool.kv_buffer)
+    pool.kv_buffer = None
+    gc.collect()
+    self.assertIsNotNone(tensor())
+    backend.close()
+
+  def test_an_interrupt_leaves_nothing_under_way(self):
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory) as server:
+      backend = self.open(address=server.address)
+      worker = backend._puts._worker  # pylint: disable=protected-access
+      value = bytearray(100_000)
+
+      class Interrupted:
+
+        def poll(self, wait_ms):
+          raise KeyboardInterrupt
+
+      server.pause()
+      worker._poller = Interrupted()  # pylint: disable=protected-access
+      with self.assertRaises(KeyboardInterrupt):
+        worker.run([('put', 'key', value)])
+      value.clear()  # Expect: no operation uses it.
+      server.go_on()
+      self.assertIn(worker.run([('exists', 'other')]), ([False], [None]))
 
   def test_wrong_configs(self):
     module = importlib.import_module('farlook.sglang')

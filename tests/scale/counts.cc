@@ -11,20 +11,20 @@
 
 #include "bench/common/random.h"
 #include "bench/common/zipfian.h"
-#include "client/core.h"
-#include "kv/item.h"
-#include "kv/limits.h"
-#include "kv/message.h"
-#include "kv/segment.h"
-#include "kv/size_class.h"
-#include "kv/table.h"
+#include "client/core/core.h"
+#include "kv/layout/item.h"
+#include "kv/layout/limits.h"
+#include "kv/layout/segment.h"
+#include "kv/layout/size_class.h"
+#include "kv/table/table.h"
+#include "kv/wire/message.h"
 #include "rdma/sim/network.h"
-#include "server/acceptor.h"
-#include "server/log.h"
-#include "server/partition_locks.h"
-#include "server/places.h"
-#include "server/session.h"
-#include "server/worker.h"
+#include "server/acceptor/acceptor.h"
+#include "server/base/log.h"
+#include "server/base/partition_locks.h"
+#include "server/session/connection_quota.h"
+#include "server/session/session.h"
+#include "server/worker/worker.h"
 
 namespace farlook::scale {
 namespace {
@@ -52,7 +52,7 @@ class Server {
     shared.locks = locks_.get();
     shared.clock = clock;
     shared.incarnation = options.incarnation;
-    shared.places = &places_;
+    shared.quota = &quota_;
     shared.stat = [](absl::string_view) { return std::string(); };
     server::SessionOptions sessions;
     sessions.incarnation = options.incarnation;
@@ -76,7 +76,7 @@ class Server {
  private:
   std::unique_ptr<char, FreeDeleter> region_;
   bench::Random random_{3};
-  server::Places places_{1024};
+  server::ConnectionQuota quota_{1024};
   std::unique_ptr<kv::Table> table_;
   std::unique_ptr<server::PartitionLocks> locks_;
   std::unique_ptr<rdma::Listener> listener_;
@@ -92,7 +92,7 @@ struct Client {
   };
   std::unique_ptr<client::ClientCore> core;
   std::vector<std::unique_ptr<Slot>> slots;
-  uint64_t next_key = 0;  // where it gets them in turn
+  uint64_t next_key = 0;  // if it gets them in turn
 };
 
 class Run {
@@ -110,7 +110,7 @@ class Run {
       server_.table().Put(server_.table().HashOf(key), key, value_, kv::Condition::kAlways, 0, clock_.NowNs());
     }
     ClientOptions options;
-    options.share_mirror = false;  // each on a host of its own
+    options.share_mirror = false;  // each on a separate host
     for (int i = 0; i < load.clients; ++i) {
       Client& client = clients_.emplace_back();
       client.next_key = static_cast<uint64_t>(i) * load.keys / static_cast<uint64_t>(load.clients);
@@ -246,7 +246,7 @@ class Run {
   const std::string value_;
   std::vector<Client> clients_;
   uint64_t failed_ = 0;
-  bool warming_ = false;  // what is begun is no get, but a Warm()
+  bool warming_ = false;  // the operation in flight is a Warm(), not a get
   bool in_turn_ = false;  // gets only, of one key after the other
 };
 

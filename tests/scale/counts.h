@@ -1,4 +1,4 @@
-// What operations of the real client ask of a network, measured: servers and clients of the product on rdma/sim.
+// The network operations of the real client's operations, measured: servers and clients of the product on rdma/sim.
 #ifndef FARLOOK_TESTS_SCALE_COUNTS_H_
 #define FARLOOK_TESTS_SCALE_COUNTS_H_
 
@@ -8,7 +8,7 @@
 
 namespace farlook::scale {
 
-// What each client knows of the index before it is measured.
+// Knowledge of the index that each client has before the measurement.
 enum class Known : uint8_t {
   kItems,    // it has got each key
   kIndex,    // it has had Client::Warm() READ the index, and got no key
@@ -35,8 +35,7 @@ struct Measured {
   Counts counts;  // for the model
 };
 
-// The same load gives the same figures. REQUIRES that a client has as many keys as it asks for, where it gets none
-// twice.
+// The same load gives the same figures. REQUIRES that a client has as many keys as it gets, if it gets none twice.
 Measured Measure(const Load& load);
 
 }  // namespace farlook::scale

@@ -32,12 +32,12 @@ TEST(CountsTest, APutIsOneMessageAndItsReply) {
   EXPECT_GT(m.puts, 1'500u);
   EXPECT_DOUBLE_EQ(m.messages_per_put, 1);
   EXPECT_DOUBLE_EQ(m.replies_per_request, 1);
-  // What other clients wrote has moved, and its old place says where to.
+  // Items that other clients wrote have moved, and their old places have hints.
   EXPECT_GT(m.counts.extra_reads, 0.05);
   EXPECT_GT(m.reads_per_get, 1.1);
 }
 
-// YCSB's workload A: what is written in place stays where other clients remember it.
+// YCSB's workload A: items that are written in place stay where other clients remember them.
 TEST(CountsTest, UpdatesOfSmallItemsCostReadersNothing) {
   Load load;
   load.reads = 0.5;
@@ -51,7 +51,7 @@ TEST(CountsTest, UpdatesOfSmallItemsCostReadersNothing) {
   EXPECT_EQ(m.messages_per_get, 0);
 }
 
-// Whoever knows no key, and no bucket, READs one of each.
+// A client that knows no key, and no bucket, READs one of each.
 TEST(CountsTest, ColdGetsAreTwoReadsAndOneAfterWarm) {
   Load load;
   load.keys = 100'000;
@@ -77,7 +77,7 @@ TEST(CountsTest, SharesAddUpToTheReads) {
   load.clients = 32;
   const Measured m = Measure(load);
   const Counts& c = m.counts;
-  EXPECT_GT(c.extra_reads, 0);  // so many writers get into each other's way
+  EXPECT_GT(c.extra_reads, 0);  // so many writers collide
   EXPECT_NEAR(c.one_read + 2 * c.two_reads + 3 * c.three_reads + c.extra_reads, m.reads_per_get, 1e-9);
 }
 

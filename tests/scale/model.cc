@@ -14,7 +14,7 @@
 namespace farlook::scale {
 namespace {
 
-// Serves one at a time, in the order in which it is asked.
+// Serves one request at a time, in the order of arrival.
 struct Queue {
   double free_ns = 0;
   double Serve(double now_ns, double ns) { return free_ns = std::max(free_ns, now_ns) + ns; }
@@ -28,12 +28,12 @@ struct Adapter {
 // connection.
 struct Process {
   std::deque<size_t> waiting;
-  std::vector<size_t> posting;  // what the last turn handled
+  std::vector<size_t> posting;  // operations that the last turn handled
   bool expected = false;        // a turn of it is to come
   double free_ns = 0;
 };
 
-// Turns are last of what happens at one time, and so find all that came; workers' are before clients'.
+// Turns are last among events at one time, and so find all arrivals; workers' are before clients'.
 enum class Stage : uint8_t {
   kBegin,
   kClientPosts,
@@ -80,7 +80,7 @@ class Model {
         workers_(servers_.size() * static_cast<size_t>(s.cpu.workers)),
         pairs_(clients_.size() * servers_.size()),
         ops_(static_cast<size_t>(s.clients) * static_cast<size_t>(s.in_flight)) {
-    // What is left of the round trip when nobody waits for anybody.
+    // The rest of the round trip without any waiting.
     const double served = 2 / s.nic.sends_per_second * 1e9 + 1e9 / s.nic.reads_per_second + s.nic.doorbell_ns +
                           2 * 64 * 1e9 / s.nic.bytes_per_second;
     one_way_ns_ = std::max(0.0, s.nic.round_trip_ns - served) / 2;
@@ -129,7 +129,7 @@ class Model {
   };
 
   void At(double time_ns, size_t subject, Stage stage) { events_.push({time_ns, order_++, subject, stage}); }
-  // With one processor for everything, every queue of work is that one.
+  // With one processor for everything, every queue of work is the same.
   Queue& Of(Queue& queue) { return s_.cpu.shared ? processor_ : queue; }
   Adapter& HostOf(const Op& op) { return hosts_[static_cast<size_t>(op.client / s_.cpu.clients_per_host)]; }
   Pair& PairOf(const Op& op) {
@@ -169,25 +169,25 @@ class Model {
     } else {
       op->message = true;
     }
-    // From the bucket again, as often as it takes.
+    // From the bucket again, as often as necessary.
     while (op->reads_left > 0 && random_.NextDouble() < c.extra_reads / (2 + c.extra_reads)) op->reads_left += 2;
   }
 
-  // A turn of `process`, as soon as it has its processor. One that does everything serves adapters first.
+  // A turn of `process`, as soon as it has its processor. A processor that does everything serves adapters first.
   void Expect(Process* process, size_t number, Stage turn, double now) {
     if (process->expected || process->waiting.empty()) return;
     process->expected = true;
     At(std::max({now, process->free_ns, s_.cpu.shared ? processor_.free_ns : 0}), number, turn);
   }
 
-  // What waits for `process`, if its turn has come. Otherwise that is put off.
+  // Returns the operations that wait for `process`, if it is its turn. Otherwise that is postponed.
   std::vector<size_t> Take(Process* process, size_t number, Stage turn, double now) {
     process->expected = false;
     if (s_.cpu.shared && processor_.free_ns > now) {
       Expect(process, number, turn, now);
       return {};
     }
-    // Beside others who have work, who handles much at once only changes their order.
+    // Beside others with work, handling several at once only changes their order.
     std::deque<size_t>& waiting = process->waiting;
     const auto end = s_.cpu.shared ? waiting.end() : waiting.begin() + 1;
     std::vector<size_t> batch(waiting.begin(), end);
@@ -200,7 +200,7 @@ class Model {
     if (s_.cpu.shared) processor_.free_ns = end_ns;
   }
 
-  // One ring for each connection that something is posted on.
+  // One ring for each connection with posted work.
   double Ring(Queue* doorbell, size_t connections, double now) {
     for (; connections > 0; --connections) now = Of(*doorbell).Serve(now, s_.nic.doorbell_ns);
     return now;
@@ -271,7 +271,7 @@ class Model {
     Expect(&workers_[number], number, Stage::kWorkerTurn, now);
   }
 
-  // A lookup ends with an item, which comes after a bucket.
+  // A lookup ends with an item, which follows a bucket.
   double ReadBytes(const Op& op) const {
     return op.reads_left % 2 == 0 ? s_.counts.bucket_bytes : s_.counts.item_bytes;
   }

@@ -1,8 +1,8 @@
-// A model of many clients and servers on adapters: how much they do, and how long each operation takes. docs/scale.md.
+// A model of many clients and servers on adapters: their throughput, and the latency of each operation. docs/scale.md.
 //
 // Time is virtual, and every queue is first come, first served: processors of clients and servers, adapters (messages
-// for each second), links (bytes for each second, each way), doorbells. What an operation asks of them is not the
-// model's to say: counts.h measures it of the real client.
+// for each second), links (bytes for each second, each way), doorbells. The model does not know the costs of an
+// operation: counts.h measures them with the real client.
 #ifndef FARLOOK_TESTS_SCALE_MODEL_H_
 #define FARLOOK_TESTS_SCALE_MODEL_H_
 
@@ -24,24 +24,24 @@ struct Nic {
   double batch_ns = 0;      // by which READs that are posted together take longer than each of them
 };
 
-// What a processor spends.
+// The times of a processor.
 struct Cpu {
   double client_ns;      // for each operation of a client
   double request_ns;     // for each message that a server handles
   int workers;           // of a server
   int clients_per_host;  // they share an adapter
   bool shared = false;   // one processor does everything, the adapters' work too, as Soft-RoCE on one host: a client or
-                         // worker gets it when no adapter wants it, workers before clients, and handles at once what
-                         // came meanwhile
+                         // worker gets it when no adapter needs it, workers before clients, and handles all arrivals at
+                         // once
   double wake_ns = 0;    // of a client or a worker that slept until a message came
 };
 
-// What operations ask for: see counts.h.
+// The network operations of a client's operations: see counts.h.
 struct Counts {
   double one_read = 1;     // share of gets that take one READ: of the item
   double two_reads = 0;    // bucket and item
-  double three_reads = 0;  // a location that is out of date before these; the rest asks the server
-  double extra_reads = 0;  // more of each get that READs, on average: what it found was being written
+  double three_reads = 0;  // a stale location before these; the rest asks the server
+  double extra_reads = 0;  // more for each get by READ, on average: the item was being written
   double bucket_bytes = 128;
   double item_bytes = 64;
   double request_bytes = 64;  // of a message without a value

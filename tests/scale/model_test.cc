@@ -7,7 +7,7 @@
 namespace farlook::scale {
 namespace {
 
-// Figures that make no queue the bottleneck but the one that a test is about.
+// Figures with which only the queue under test is a bottleneck.
 Scenario Plain() {
   Scenario s;
   s.nic = {"test", 2'000, 20e6, 40e6, 10e9, 16, 1'000'000, 500, 50};
@@ -105,7 +105,7 @@ TEST(ModelTest, DoorbellsOfAHostAreOneQueue) {
   EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / 200, 5e4);
 }
 
-// No round trip but what it consists of.
+// A round trip consists only of its parts.
 Scenario OneProcessor() {
   Scenario s = Plain();
   s.nic.round_trip_ns = 0;
@@ -139,7 +139,7 @@ TEST(ModelTest, WhoSleepsIsWokenOnceForAllThatCame) {
   EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / (each + 2 * 50 + 2 * 3'000), 1e3);
   s.in_flight = 16;
   EXPECT_NEAR(Simulate(s).operations_per_second, 1e9 / (each + (2 * 50 + 2 * 3'000) / 16.0), 2e4);
-  // A worker that is woken goes before the other clients, and finds one message.
+  // A woken worker precedes the other clients, and finds one message.
   s.in_flight = 1;
   s.clients = 8;
   s.cpu.clients_per_host = 8;

@@ -1,4 +1,4 @@
-// Adapters whose figures are published. docs/reports/2026-11-22-scale.md says where each figure is from.
+// Adapters with published figures. docs/reports/2026-11-26-scale.md names the source of each figure.
 #ifndef FARLOOK_TESTS_SCALE_NICS_H_
 #define FARLOOK_TESTS_SCALE_NICS_H_
 
@@ -26,8 +26,8 @@ inline constexpr Nic kConnectX6{.name = "ConnectX-6",
                                 .miss_ns = 39,
                                 .doorbell_ns = 25.6};
 
-// Of adapters' hosts: instructions of a get on verbs beyond the READ's (1,174, README.md) and of the work request, and
-// a worker's rate on shm (2.3 million puts each second).
+// The hosts of adapters. `client_ns`: instructions of a get on verbs beyond the READ's (1,174, README.md) and those of
+// the work request. `request_ns`: from a worker's rate on shm (2.3 million puts each second).
 inline constexpr Cpu kHosts{.client_ns = 250, .request_ns = 435, .workers = 8, .clients_per_host = 16};
 
 }  // namespace farlook::scale

@@ -9,12 +9,12 @@
 namespace farlook::scale {
 namespace {
 
-// On shm, in the same guest: a get, 64 in flight; one by message, and a ping, from what 16 in flight take longer
-// than 1.
+// On shm, in the same guest: a get, 64 in flight; one by message, and a ping, from the additional time of 16 in flight
+// over 1.
 constexpr double kClientNs = 3'420;
 constexpr double kMessageNs = 4'730;
 constexpr double kPingWorkNs = 2'920;
-// A ping on rxe: two packets, two posts, two wake-ups, and that.
+// A ping on rxe: two packets, two posts, two wake-ups, and this.
 constexpr double kPingNs = 93'130;
 constexpr double kWakeNs = (kPingNs - kPingWorkNs) / 2 - kRxePacketNs - kRxePostNs;
 

@@ -1,6 +1,6 @@
-// Soft-RoCE on one processor with virtual time (tests/vm/run --icount), as the model sees it, and what clients of the
-// product were measured to get done there. Each parameter is from an experiment of its own, none from these rates:
-// docs/scale.md, "Against rxe".
+// The model's view of Soft-RoCE on one processor with virtual time (tests/vm/run --icount), and the measured rates of
+// the product's clients there. Each parameter is from a separate experiment, none from these rates: docs/scale.md,
+// "Against rxe".
 #ifndef FARLOOK_TESTS_SCALE_RXE_H_
 #define FARLOOK_TESTS_SCALE_RXE_H_
 
@@ -10,14 +10,14 @@
 
 namespace farlook::scale {
 
-// A packet and what answers it takes the processor for so long, both ends together; a READ is a little more.
+// The time that a packet and its answer take the processor, both ends together; a READ takes a little more.
 inline constexpr double kRxePacketNs = 21'120;
 inline constexpr double kRxeReadNs = 22'760;
 inline constexpr double kRxeReadAloneNs = 36'600;
 inline constexpr double kRxePostNs = 4'930;
 
 inline constexpr Nic kRxe{.name = "rxe",
-                          .round_trip_ns = 0,  // but what it consists of
+                          .round_trip_ns = 0,  // only its parts
                           .reads_per_second = 1e9 / (kRxeReadNs - kRxePacketNs),
                           .sends_per_second = 1e9 / (kRxePacketNs / 2),
                           .bytes_per_second = std::numeric_limits<double>::infinity(),
@@ -38,7 +38,7 @@ struct RxeRate {
 extern const RxeRate kRxeRates[];
 extern const int kRxeRateCount;
 
-// What the model says instead.
+// Returns the model's rate.
 double Predict(const RxeRate& rate);
 
 }  // namespace farlook::scale

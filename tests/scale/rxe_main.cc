@@ -1,9 +1,9 @@
-// Measures what tests/scale/rxe.h records, and prints it beside the model's:
+// Measures the rates of tests/scale/rxe.h, and prints them beside the model's:
 //
-//     tests/vm/run --icount -- bazel-bin/tests/scale/rxe_rates --server=bazel-bin/server/kv_server
+//     tests/vm/run --icount -- bazel-bin/tests/scale/rxe_rates --server=bazel-bin/server/daemon/kv_server
 //         --address=rdma://10.0.0.1:7471
 //
-// Then, on rxe and on shm, what the parameters were taken from that perftest does not show.
+// Then, on rxe and on shm, the sources of those parameters that perftest does not show.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<bench::ServerProcess>> Start(const std::string& a
   return server;
 }
 
-// How often the kernel's thread for deferred work ran and went to sleep again.
+// Returns how often the kernel's thread for deferred work ran and slept again.
 int64_t DeferredWorkSwitches() {
   // Threads of the kernel have low numbers.
   for (int pid = 2; pid < 100; ++pid) {

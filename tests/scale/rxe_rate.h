@@ -1,4 +1,4 @@
-// What clients of the product get done, measured: on Soft-RoCE in a guest of tests/vm it is what the model is held to.
+// The measured throughput of the product's clients: on Soft-RoCE in a guest of tests/vm the model is compared with it.
 #ifndef FARLOOK_TESTS_SCALE_RXE_RATE_H_
 #define FARLOOK_TESTS_SCALE_RXE_RATE_H_
 
@@ -19,7 +19,7 @@ inline constexpr size_t kRateValueBytes = 64;
 inline constexpr int kRatePutsPercent = 5;  // of workload B
 
 struct Work {
-  bool pings = false;  // in place of gets
+  bool pings = false;  // instead of gets
   Lookups lookups = Lookups::kReads;
   int puts_percent = 0;  // of the operations; the others are gets
   int clients = 1;       // threads, each with a connection
@@ -27,8 +27,8 @@ struct Work {
 };
 
 // Operations per second of all clients together, keys zipfian. Each client has got each key before, and sleeps while it
-// waits. An error is the first operation's that failed. `around`, if any, is called with true when all are connected,
-// and with false when they are done. REQUIRES: PutKeys.
+// waits. An error is that of the first failed operation. `around`, if any, is called with true when all are connected,
+// and with false when they have finished. REQUIRES: PutKeys.
 absl::StatusOr<double> RateOf(const std::string& address, const Work& work, int64_t operations,
                               const std::function<void(bool begins)>& around);
 

@@ -8,7 +8,7 @@
 namespace farlook::scale {
 namespace {
 
-// Whether the kernel wakes a thread of its own for a READ is the scheduler's choice: the more clients, the rarer.
+// The scheduler decides whether the kernel wakes a separate thread for a READ: the more clients, the rarer.
 bool KernelDecides(const RxeRate& rate) { return !rate.by_message && rate.in_flight == 1 && rate.clients > 1; }
 
 TEST(RxeTest, TheModelAgreesWithWhatWasMeasured) {

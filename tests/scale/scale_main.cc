@@ -1,4 +1,4 @@
-// Prints what docs/reports/2026-11-26-scale.md shows, as lines of tab-separated values: the counts of the real client,
+// Prints the data of docs/reports/2026-11-26-scale.md, as lines of tab-separated values: the counts of the real client,
 // then the model's curves.
 #include <algorithm>
 #include <cstdio>
@@ -14,7 +14,7 @@
 namespace farlook::scale {
 namespace {
 
-// How many of a client's operations are gets, what it knew before, and whether they are asked of the server too.
+// The share of gets, the client's knowledge before, and whether the same is measured by message.
 struct Workload {
   const char* name;
   double reads;
@@ -26,7 +26,7 @@ constexpr Workload kWorkloads[] = {{"A", 0.5, Known::kItems, true},
                                    {"C", 1, Known::kItems, true},
                                    {"cold", 1, Known::kNothing, true},
                                    {"warmed", 1, Known::kIndex, false}};
-// Of which no client gets one twice.
+// No client gets one of these twice.
 constexpr uint64_t kColdKeys = 100'000, kColdGets = 20'000;
 
 constexpr int kClients[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1'000};
@@ -69,7 +69,7 @@ CountsOf Main(uint64_t value_bytes) {
             s.servers = servers;
             s.clients = clients;
             s.operations = 20'000 + 80 * static_cast<uint64_t>(clients);  // queues take time to fill
-            // Of the measured numbers of clients the largest that is not more.
+            // The largest measured number of clients that does not exceed `clients`.
             const int* measured = std::upper_bound(std::begin(kMeasuredClients), std::end(kMeasuredClients), clients);
             s.counts = counts.at({name, *(measured - 1)});
             const Result r = Simulate(s);
@@ -84,7 +84,7 @@ CountsOf Main(uint64_t value_bytes) {
   return counts;
 }
 
-// What the adapter of one server bears of gets of keys that were never read before.
+// The capacity of one server's adapter for gets of keys that were never read before.
 void Saturated(const CountsOf& counts) {
   std::puts("saturated\tnic\tworkload\tclients\tin flight\toperations/s");
   for (const Nic* nic : {&kConnectIb, &kConnectX6}) {
@@ -102,8 +102,7 @@ void Saturated(const CountsOf& counts) {
   }
 }
 
-// What becomes of the conclusions when a parameter is half or twice what it is thought to be.
-// Workload C, one server.
+// The effect on the conclusions if a parameter is half or twice its assumed value. Workload C, one server.
 void Sensitivity(const Counts& counts) {
   std::puts("sensitivity\tnic\tparameter\ttimes\tREAD, 64 clients\tmessage\tREAD, 1,000 clients\tmessage");
   const std::pair<const char*, double Nic::*> kParameters[] = {{"round trip", &Nic::round_trip_ns},

@@ -24,8 +24,8 @@ void SimClient::Start() {
   options_.read_only = read_only_;
   options_.max_in_flight = static_cast<uint32_t>(world_->random.Between(1, 16));
   options_.mirror_bytes = world_->random.OneIn(4) ? 0 : world_->plan.mirror_bytes;
-  options_.share_mirror = false;  // else runs were not the same twice
-  // As farlook::Lookups::kAuto means there; some want READs all the same.
+  options_.share_mirror = false;  // otherwise two runs of a seed would differ
+  // Like farlook::Lookups::kAuto over sockets; some clients use READs all the same.
   if (world_->plan.sockets && !world_->random.OneIn(4)) options_.lookups = Lookups::kMessages;
   ++life_;
   wake_ns_ = 0;
@@ -44,7 +44,7 @@ client::ClientCore* SimClient::MakeCore(const std::string& address) {
   return own_.back().get();
 }
 
-// As Client::Connect() does, a step at a time.
+// Does what Client::Connect() does, one step at a time.
 void SimClient::Join() {
   client::ClientCore& home = cores_->home();
   if (!cores_->one()) {
@@ -78,11 +78,11 @@ void SimClient::Join() {
   home.StartUntil({&question, 1}, home.DeadlineFromNow(250));
 }
 
-// Connects to the other groups too. The one that it reached may have moved its primary meanwhile.
+// Connects to the other groups too. The group that it reached may have changed its primary meanwhile.
 void SimClient::Spread(const kv::ClusterMap& map) {
   std::vector<client::ClientCore*> cores;
   for (const kv::ClusterMap::Group& group : map.groups) {
-    if (group.members.empty()) continue;  // as Cores does
+    if (group.members.empty()) continue;  // like Cores
     const bool is_home = absl::StrContains(address_, group.members[0]);
     cores.push_back(is_home ? own_[0].get() : MakeCore(absl::StrJoin(group.members, ",")));
   }
@@ -138,7 +138,7 @@ void SimClient::Kill() {
   map_.reset();
   ending_ = false;
   confirmed_ = false;
-  // Writes may yet be done; nobody waits for them.
+  // These writes may still be executed; no operation waits for them.
   slots_.clear();
   waiting_.clear();
   writes_under_way_ = 0;
@@ -173,15 +173,17 @@ void SimClient::ReadAll() {
 }
 
 void SimClient::Poll() {
-  if (busy_) return;  // it looks again when it is not
+  if (busy_) return;  // when it is not busy, it polls again
   if (world_->now_ns() < stopped_until_ns_) return WakeAfter(0);
   if (!joined_) {
     Join();
     if (!joined_) return WakeAfter(200'000);
   }
   std::array<client::Operation*, 8> done;
+  const bool once = world_->plan.network.held_receives;  // like a blocking call for several operations
   while (const size_t count = cores_->Poll(absl::MakeSpan(done))) {
     for (size_t i = 0; i < count; ++i) Ended(static_cast<Slot*>(done[i]->owner));
+    if (once) break;
   }
   EndCalls();
   const auto most = static_cast<size_t>(world_->plan.in_flight);
@@ -207,6 +209,7 @@ void SimClient::Poll() {
     if (!alive()) return;
     if (world_->now_ns() < stopped_until_ns_) return WakeAfter(0);
   }
+  if (once && !cores_->Arm()) return WakeAfter(0);
   if (world_->operations_left > 0 && world_->quiet_until_ns > world_->now_ns()) {
     WakeAfter(world_->quiet_until_ns - world_->now_ns());
   }

@@ -1,5 +1,5 @@
-// A client of a simulated run: the product's ClientCore, or of a cluster those of all groups, polled by the scheduler,
-// and who uses them.
+// A client of a simulated run, polled by the scheduler: the product's ClientCore, or in a cluster the cores of all
+// groups, and the operations of its user.
 #ifndef FARLOOK_TESTS_SIM_CLIENT_H_
 #define FARLOOK_TESTS_SIM_CLIENT_H_
 
@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "client/core.h"
-#include "client/cores.h"
-#include "client/operation.h"
+#include "client/core/core.h"
+#include "client/core/cores.h"
+#include "client/op/operation.h"
 #include "farlook/stats.h"
 #include "rdma/sim/network.h"
 #include "tests/history/history.h"
@@ -24,7 +24,7 @@
 
 namespace farlook::sim {
 
-// Whether the operation makes a value, or a counter, that names its write.
+// Returns whether the operation makes a value, or a counter, that names its write.
 inline bool Makes(history::Type type) {
   return history::Writes(type) && type != history::Type::kDelete && type != history::Type::kDeleteCounter &&
          type != history::Type::kFetchAdd;
@@ -41,9 +41,9 @@ class SimClient {
   bool alive() const { return cores_ != nullptr; }
   bool ending() const { return ending_; }
   bool idle() const { return !alive() || (!busy_ && waiting_.empty() && cores_->in_flight() == 0); }
-  // It is within a call that lets others go on: it can be stopped, but not killed.
+  // Returns whether it is within a call in which others continue: it can be stopped, but not killed.
   bool busy() const { return busy_; }
-  // A write has been answered since the connection came to be.
+  // Returns whether a write has been answered on this connection.
   bool confirmed() const { return confirmed_; }
   void Welcomed() {
     confirmed_ = false;
@@ -53,7 +53,7 @@ class SimClient {
   bool read_only() const { return read_only_; }
 
   void Start();
-  // It says goodbye, if it is connected. What it had under way never ends. REQUIRES !busy().
+  // Sends a goodbye if connected, then ends the client. Operations under way never end. REQUIRES !busy().
   void Kill();
   // The same without a goodbye.
   void Crash();
@@ -81,13 +81,13 @@ class SimClient {
   struct Slot {
     client::Operation operation;
     std::string value, found;
-    std::array<std::unique_ptr<char[]>, 2> buffers;  // of kBufferBytes, for gets into the caller's memory
+    std::array<std::unique_ptr<char[]>, 2> buffers;  // kBufferBytes each, for gets into the caller's memory
     int key = 0;
     size_t place = 0;  // in the key's history
     int64_t timeout_ns = 0;
-    int64_t due_ns = 0;      // by this client's clock
-    int64_t stopped_ns = 0;  // how long the client had been stopped when it began
-    int64_t heard_ns = 0;    // since when at least it knew the server's clock as it did when it began
+    int64_t due_ns = 0;          // by this client's clock
+    int64_t stopped_ns = 0;      // how long the client had been stopped when the operation began
+    int64_t clock_known_ns = 0;  // since when at least it knew the server's clock as it did when it began
     bool free = true;
     bool must_answer = false;
   };
@@ -98,31 +98,32 @@ class SimClient {
   void Spread(const kv::ClusterMap& map);
   void Poll();
   void AddStats();
-  // Of ReadAll(): each key as a value, then as a counter.
+  // Number of gets of ReadAll(): each key as a value, then as a counter.
   int reads() const { return 2 * world_->plan.keys; }
 
   // client_operations.cc
   void BeginAny();
   bool OnlyReads() const;
-  // What to begin.
+  // An operation to begin.
   struct Ask {
     history::Type type;
-    bool exists = false;  // a kGet that asks only whether the key is there
-    // kTouch, kPersist or kGetAndTouch: stands in the history as a kGet.
+    bool exists = false;  // a kGet that only checks whether the key exists
+    // kTouch, kPersist or kGetAndTouch, which the history records as a kGet.
     client::Kind touch = client::Kind::kGet;
   };
   Ask DrawOfValue();
   Ask DrawOfCounter(bool also_value);
   void Lend(Ask ask, int key, size_t place, client::Operation* operation);
   uint32_t DrawBytes();
+  int FillingTurn() const;  // below kFillingTurns
   Slot* FreeSlot();
   void Draw(Ask* ask, int* key);
   Slot* Prepare(Ask ask, int key, bool must_answer);
   void Begin(Ask ask, int key, bool must_answer);
-  int Call();  // how many operations
+  int Call();  // returns the number of operations
   void EndCalls();
   void AskCounter(Slot* slot, uint64_t write, history::Operation* record);
-  int64_t HeardSince() const;
+  int64_t ClockKnownSince() const;
   int64_t ClocksDiffer(const Slot& slot, int64_t timeout_ns) const;
   void SetUntil(const Slot& slot, history::Operation* record) const;
   void CheckSession(const client::Operation& operation);
@@ -139,8 +140,8 @@ class SimClient {
   rdma::sim::SimClock clock_;
   ClientOptions options_;
   std::unique_ptr<client::Cores> cores_;
-  std::vector<std::unique_ptr<client::ClientCore>> own_;  // of them: the one that it began with is the first
-  // Of a cluster: it asks for the map, and begins when it has connected to all groups.
+  std::vector<std::unique_ptr<client::ClientCore>> own_;  // the first one is the core that it began with
+  // In a cluster, the client requests the map, and begins when it has connected to all groups.
   bool joined_ = true;
   std::optional<client::Pages> map_;
   client::Operation question_;
@@ -152,9 +153,9 @@ class SimClient {
   int64_t stopped_until_ns_ = 0;
   int64_t stopped_ns_ = 0;   // in all
   int64_t wake_ns_ = 0;      // when a Poll() is scheduled, 0: it is not
-  int64_t welcomed_ns_ = 0;  // since when it is connected
-  int64_t answered_ns_ = 0;  // when the server last answered a request, as far as an operation showed it
-  std::vector<std::pair<int64_t, int64_t>> jumps_;  // of its clock: when, and how far
+  int64_t welcomed_ns_ = 0;  // time of the connect
+  int64_t answered_ns_ = 0;  // when the server last answered a request, as far as operations show
+  std::vector<std::pair<int64_t, int64_t>> jumps_;  // of the client's clock: when, and by how much
   uint64_t life_ = 0;
   int writes_under_way_ = 0;
   uint64_t long_found_ = 0;     // values longer than a page

@@ -1,4 +1,4 @@
-// What the client of a simulated run makes of the answers.
+// Checks and records the answers to the client of a simulated run.
 #include <algorithm>
 #include <cstdint>
 
@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "kv/limits.h"
+#include "kv/layout/limits.h"
 #include "tests/history/outcome.h"
 #include "tests/history/values.h"
 #include "tests/sim/client.h"
@@ -17,7 +17,7 @@ using history::Outcome;
 using history::Writes;
 using OpType = history::Type;
 
-// What a get found must be whole, of this key, and say which write it is of.
+// A value that a get found must be whole, belong to this key, and name its write.
 void SimClient::Found(const Slot& slot, history::Operation* record) {
   const client::Operation& operation = slot.operation;
   const absl::string_view value = operation.to.string != nullptr
@@ -30,7 +30,7 @@ void SimClient::Found(const Slot& slot, history::Operation* record) {
   }
 }
 
-// Whether that is a write to this key.
+// Returns whether `write` is a write to this key.
 bool SimClient::CheckWrite(int key, uint64_t write, absl::string_view what) {
   if (write == 0 || write >= world_->writes.size()) {
     world_->Violate(absl::StrCat(what, " found what nobody wrote"));
@@ -43,7 +43,7 @@ bool SimClient::CheckWrite(int key, uint64_t write, absl::string_view what) {
   return false;
 }
 
-// The number that a counter had must be of this key.
+// The number of a counter must belong to this key.
 void SimClient::FoundCounter(const Slot& slot, history::Operation* record) {
   const client::Operation& operation = slot.operation;
   record->counter = operation.counter;
@@ -56,34 +56,34 @@ void SimClient::FoundCounter(const Slot& slot, history::Operation* record) {
   numbers_[static_cast<size_t>(slot.key)] = operation.counter;
 }
 
-// Since when at least the client knows the server's clock as it does now: from the first message of its connection on,
-// and it hears the clock anew from each answer that comes when a second has passed.
-int64_t SimClient::HeardSince() const {
+// Returns the latest time since which the client's knowledge of the server's clock may be unchanged: the first message
+// of its connection, or an answer. The client updates it with each answer after a second has passed.
+int64_t SimClient::ClockKnownSince() const {
   constexpr int64_t kFreshNs = 1'060'000'000;  // a second of the slowest clock
   return std::max(welcomed_ns_, answered_ns_ - kFreshNs);
 }
 
-// How much later than at its end by the client's clock an operation may be begun, since the client's idea of the
-// server's clock is wrong: both have drifted since it was told, and its own may have jumped.
+// Returns how much later than its end by the client's clock an operation may begin, because the client's estimate of
+// the server's clock is wrong. Both clocks have drifted since the last answer, and the client's own may have jumped.
 int64_t SimClient::ClocksDiffer(const Slot& slot, int64_t timeout_ns) const {
   const bool drift = world_->plan.has(Fault::kClientClocks) || world_->plan.has(Fault::kServerClocks);
   const int64_t begin_ns = world_->HistoryOf(server_, slot.key)[slot.place].begin_ns;
-  int64_t ns = drift ? (begin_ns - slot.heard_ns + timeout_ns) / 9 : 0;  // 1.05 / 0.95
+  int64_t ns = drift ? (begin_ns - slot.clock_known_ns + timeout_ns) / 9 : 0;  // 1.05 / 0.95
   for (const auto& [when_ns, how_far_ns] : jumps_) {
-    if (when_ns >= slot.heard_ns) ns += how_far_ns + how_far_ns / 9;
+    if (when_ns >= slot.clock_known_ns) ns += how_far_ns + how_far_ns / 9;
   }
   return ns;
 }
 
-// A write by message whose time is over is not begun any more: it has been done soon after, or never. What the server
-// stands still in the middle of it comes on top: Simulation::Judge().
+// A write by message does not begin after its deadline: it takes effect soon after that, or never. Simulation::Judge()
+// adds the time for which the server was stopped in the middle of it.
 void SimClient::SetUntil(const Slot& slot, history::Operation* record) const {
-  constexpr int64_t kAtMostNs = 20'000'000;  // between the server's look at the clock and its last store
+  constexpr int64_t kAtMostNs = 20'000'000;  // between the server's check of the clock and its last store
   if (record->outcome != Outcome::kPending) return;
-  // What was begun in time waits for all members of the group.
+  // A write that began in time waits for all members of the group.
   if (world_->plan.replicas > 0) return;
-  // Adds of unknown outcome come in sets (AddBridges() in tests/history/check.cc), which know no time.
-  if (record->type == OpType::kFetchAdd) return;
+  // Adds of unknown outcome are grouped (AddBridges() in tests/history/check.cc), without times.
+  if (record->type == OpType::kFetchAdd || record->type == OpType::kAddOrCreate) return;
   const bool may_be_atomic = record->type == OpType::kCompareSwap;
   if (may_be_atomic && world_->plan.cells_shared && !slot.operation.exactly_once) return;
   const int64_t timeout_ns = slot.timeout_ns + (world_->plan.has(Fault::kClientClocks) ? slot.timeout_ns / 15 : 0);
@@ -91,9 +91,9 @@ void SimClient::SetUntil(const Slot& slot, history::Operation* record) const {
       record->begin_ns + timeout_ns + (stopped_ns_ - slot.stopped_ns) + ClocksDiffer(slot, timeout_ns) + kAtMostNs;
 }
 
-// A session that its client goes on with is there, as long as its server is and evicts none.
+// A session that its client resumes must exist, as long as its server lives and evicts no sessions.
 void SimClient::CheckSession(const client::Operation& operation) {
-  // Two failovers while a client is away may cost it its session.
+  // A client that is away during two failovers may lose its session.
   if (world_->plan.has(Fault::kEvictions) || world_->plan.replicas > 0 || !absl::IsUnknown(operation.status)) return;
   if (absl::StrContains(operation.status.message(), "no longer knows this client's session")) {
     world_->Violate("a client lost its session, which nobody evicted");
@@ -111,21 +111,22 @@ void SimClient::Ended(Slot* slot) {
     world_->Violate(absl::StrCat(ToString(record), " ended with ", operation.status.ToString()));
   }
   record.outcome = outcome.value_or(Outcome::kNothing);
-  // What was touched may be a counter, of which a history cannot say that it is there.
+  // A touched item may be a counter; a history cannot record that a counter is present.
   const bool touch = operation.kind == client::Kind::kTouch || operation.kind == client::Kind::kPersist;
   if (touch && world_->NamesCounters(slot->key)) record.outcome = Outcome::kNothing;
-  const bool says_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
-  record.version = says_version && !history::IsOfCounter(record.type) ? operation.version : 0;
+  const bool has_version = record.outcome != Outcome::kPending && record.outcome != Outcome::kWrongKind;
+  record.version = has_version && !history::IsOfCounter(record.type) ? operation.version : 0;
   if (record.outcome == Outcome::kOk && client::WantsValue(operation.kind)) {
     Found(*slot, &record);
     if (world_->writes[record.found].bytes > kv::kPageBytes) ++long_found_;
   }
-  if (TellsCounter(record)) FoundCounter(*slot, &record);
+  if (HasCounterValue(record)) FoundCounter(*slot, &record);
   if (operation.touched) {
     for (Lease& lease : world_->LeasesOf(server_, slot->key)) lease.apart |= lease.place == slot->place;
   }
   // An atomic on a cell says nothing of the session.
-  if (record.outcome == Outcome::kOk && Makes(record.type) && record.type != OpType::kCompareSwap) {
+  if (record.outcome == Outcome::kOk && Makes(record.type) && record.type != OpType::kCompareSwap &&
+      record.type != OpType::kAddOrCreate) {
     confirmed_ = true;
   }
   const bool answered = record.outcome != Outcome::kPending && record.outcome != Outcome::kNothing;

@@ -1,4 +1,4 @@
-// What the client of a simulated run asks for.
+// The operations that the client of a simulated run starts.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "kv/limits.h"
+#include "kv/layout/limits.h"
 #include "tests/history/outcome.h"
 #include "tests/history/values.h"
 #include "tests/sim/client.h"
@@ -28,6 +28,7 @@ client::Kind KindOf(OpType type) {
     case OpType::kCreateCounter:
       return client::Kind::kCreateCounter;
     case OpType::kFetchAdd:
+    case OpType::kAddOrCreate:
       return client::Kind::kFetchAdd;
     case OpType::kCompareSwap:
       return client::Kind::kCompareSwap;
@@ -53,16 +54,20 @@ uint32_t SimClient::DrawBytes() {
                                                    : random.Between(2 * kv::kPageBytes, history::kMaxValueBytes));
   }
   if (world_->plan.large_values && !random.OneIn(4)) {
-    // Of one size and then of another, by turns: blocks become sparse.
+    // Alternates between two sizes, so that blocks become sparse.
     constexpr uint32_t kTurns[] = {60'000, 130'000}, kCacheTurns[] = {200'000, 400'000};
     const int turn = 5 * world_->operations_left / world_->plan.operations % 2;
     return world_->plan.evicts ? kCacheTurns[turn] : kTurns[turn];
   }
   if (world_->plan.moves) {
-    // Mostly what lies in the sparse blocks; now and then what wants units that some of them must give up.
+    // Mostly lengths that fit into the sparse blocks; now and then one that needs units which some of them must free.
     constexpr uint32_t kOthers[] = {5'000, 9'000, 20'000, 40'000};
     const int turn = 8 * world_->operations_left / world_->plan.operations;
     return random.OneIn(5) ? kOthers[turn % 4] : kSparseBytes - static_cast<uint32_t>(random.Below(60));
+  }
+  if (world_->plan.fills) {
+    const LengthRange lengths = FillingBytes(world_->plan.seed, FillingTurn());
+    return static_cast<uint32_t>(random.Between(lengths.least, lengths.most));
   }
   switch (world_->plan.values) {
     case 0:
@@ -76,18 +81,18 @@ uint32_t SimClient::DrawBytes() {
   }
 }
 
-// What to do next, and with which key.
+// Draws the next operation and its key.
 void SimClient::Draw(Ask* ask, int* drawn) {
   rdma::sim::Random& random = world_->random;
   int keys = world_->plan.keys;
-  // Growth goes on all through the run.
+  // Growth continues all through the run.
   if (world_->plan.grows) {
     const int begun = world_->plan.operations - world_->operations_left;
     keys = std::clamp(keys * begun / world_->plan.operations * (world_->plan.shrinks ? 5 : 1) * 5 / 4,
                       std::min(keys, 12), keys);
   }
   int key = static_cast<int>(random.Below(static_cast<uint64_t>(keys)));
-  if (random.OneIn(2)) key = world_->plan.grows ? keys - 1 - key / 8 : key / 8;
+  if (random.OneIn(world_->plan.fills ? 8 : 2)) key = world_->plan.grows ? keys - 1 - key / 8 : key / 8;
   if (world_->plan.counters && random.OneIn(2)) {
     key = static_cast<int>(random.Below(static_cast<uint64_t>(std::min(world_->plan.keys, World::kCounterKeys))));
     key |= key + 2 < world_->plan.keys ? 2 : 0;
@@ -104,8 +109,8 @@ void SimClient::BeginAny() {
   Begin(ask, key, /*must_answer=*/false);
 }
 
-// A call that waits, as client.h makes them, for one or for several at once. What is done when it returns was read at
-// once; others went on meanwhile. While it waits for the rest this client begins nothing else.
+// A blocking call, as client.h makes them, for one operation or for several. An operation that has ended when the call
+// returns was READ at once, while others continued. While the call waits for the rest this client begins nothing else.
 int SimClient::Call() {
   rdma::sim::Random& random = world_->random;
   std::vector<client::Operation*> operations;
@@ -124,20 +129,23 @@ int SimClient::Call() {
   const int64_t since_ns = world_->now_ns();
   busy_ = true;
   const rdma::sim::Party reader = std::exchange(world_->reader, party());
-  // Those of one core together.
+  // Operations of one core together.
   std::vector<std::pair<client::ClientCore*, std::vector<client::Operation*>>> each;
   if (cores_->one()) {
     each.emplace_back(&cores_->home(), operations);
   } else {
     const auto sorted = cores_->Sort(operations, /*all_of_keys=*/true);
-    for (size_t i = 0; i < sorted.size(); ++i) {
+    for (size_t i = 0; i < cores_->all().size(); ++i) {
       if (!sorted[i].empty()) each.emplace_back(cores_->all()[i], sorted[i]);
+    }
+    for (client::Operation* operation : sorted.back()) {
+      cores_->moved()->Start(operation, client::ClientCore::kNoDeadline);
     }
   }
   for (const auto& [core, some] : each) {
     count == 1 ? core->StartUntimed(some[0], some[0]->kind) : core->StartUntimed(some);
   }
-  world_->reader = reader;  // whose call goes on, if any
+  world_->reader = reader;  // the client whose call continues, if any
   busy_ = false;
   stopped_ns_ += world_->now_ns() - since_ns;
   for (const auto& [core, some] : each) core->ProgressNowAndThen();
@@ -153,7 +161,7 @@ int SimClient::Call() {
   return static_cast<int>(count);
 }
 
-// Of what a call waits for.
+// Ends the operations of a blocking call.
 void SimClient::EndCalls() {
   std::erase_if(waiting_, [this](Slot* slot) {
     if (!slot->operation.done) return false;
@@ -162,7 +170,11 @@ void SimClient::EndCalls() {
   });
 }
 
-// While the server stands still somebody must go on reading.
+int SimClient::FillingTurn() const {
+  return kFillingTurns * (world_->plan.operations - world_->operations_left) / (world_->plan.operations + 1);
+}
+
+// While the server is stopped some operation in flight must be a read.
 bool SimClient::OnlyReads() const { return read_only_ || writes_under_way_ * 2 >= world_->plan.in_flight; }
 
 SimClient::Ask SimClient::DrawOfValue() {
@@ -170,6 +182,10 @@ SimClient::Ask SimClient::DrawOfValue() {
   if (world_->plan.expires && !OnlyReads() && random.OneIn(8)) {
     constexpr client::Kind kTouches[] = {client::Kind::kTouch, client::Kind::kGetAndTouch, client::Kind::kPersist};
     return {OpType::kGet, /*exists=*/false, kTouches[random.Below(random.OneIn(4) ? 3 : 2)]};
+  }
+  if (world_->plan.fills && !OnlyReads() && !random.OneIn(4)) {
+    constexpr OpType kTurns[] = {OpType::kPut, OpType::kReplace, OpType::kDelete};
+    return {kTurns[FillingTurn() % 3]};
   }
   const uint64_t dice = random.Below(100);
   if (dice < 40 || OnlyReads()) return {OpType::kGet, /*exists=*/random.OneIn(10)};
@@ -191,9 +207,9 @@ SimClient::Ask SimClient::DrawOfCounter(bool also_value) {
   }
   const uint64_t dice = random.Below(100);
   if (dice < 20 || OnlyReads()) return {random.OneIn(4) ? OpType::kGet : OpType::kReadCounter};
-  if (dice < 70) return {OpType::kFetchAdd};
+  if (dice < 70) return {dice < 64 ? OpType::kFetchAdd : OpType::kAddOrCreate};
   if (dice < 82) return {OpType::kCompareSwap};
-  // Where counters expire they are to live that long.
+  // Counters that expire live that long.
   if (dice < 95 || (world_->plan.expires && !random.OneIn(20))) return {OpType::kCreateCounter};
   return {OpType::kDeleteCounter};
 }
@@ -220,7 +236,7 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   record.client = number_;
   record.begin_ns = world_->now_ns();
   record.began = ++places_;
-  // What client and server promise each other for small and for pulled writes alike.
+  // Client and server promise this order for small and for pulled writes.
   if (Writes(record.type) && !history::IsOfCounter(record.type)) record.session = life_;
   const bool of_counter = history::IsOfCounter(record.type);
   const uint64_t write = world_->writes.size();
@@ -248,7 +264,7 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
       const size_t which = random.OneIn(2) ? 0 : 1;
       std::unique_ptr<char[]>& buffer = slot.buffers[which];
       const size_t bytes = which == 1 && world_->plan.long_values ? history::kMaxValueBytes : kBufferBytes[which];
-      if (buffer == nullptr) buffer.reset(new char[bytes]);  // not cleared: that would take long
+      if (buffer == nullptr) buffer.reset(new char[bytes]);  // not cleared, as that would take long
       operation.to.buffer = absl::MakeSpan(buffer.get(), bytes);
     } else {
       operation.to.string = &slot.found;
@@ -259,7 +275,7 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   slot.timeout_ns = timeout_ms * 1'000'000;
   slot.due_ns = clock_.NowNs() + slot.timeout_ns;
   slot.stopped_ns = stopped_ns_;
-  slot.heard_ns = HeardSince();
+  slot.clock_known_ns = ClockKnownSince();
   auto& history = world_->HistoryOf(server_, key);
   slot.place = history.size();
   if (world_->plan.expires) Lend(ask, key, slot.place, &operation);
@@ -267,12 +283,12 @@ SimClient::Slot* SimClient::Prepare(Ask ask, int key, bool must_answer) {
   return &slot;
 }
 
-// Half of the values end soon (fewer where memory is to be full), others when the one before would have; most counters
+// Half of the values end soon (fewer where memory must be full), others when the one before would have; most counters
 // within a run.
 void SimClient::Lend(Ask ask, int key, size_t place, client::Operation* operation) {
   rdma::sim::Random& random = world_->random;
   if (history::IsOfCounter(ask.type)) {
-    if (ask.type != OpType::kCreateCounter || random.OneIn(3)) return;
+    if ((ask.type != OpType::kCreateCounter && ask.type != OpType::kAddOrCreate) || random.OneIn(3)) return;
     operation->ttl_ms = random.Between(1, random.OneIn(2) ? 20 : 400);
     world_->LeasesOf(server_, key).push_back({place, operation->ttl_ms});
     return;
@@ -292,16 +308,19 @@ void SimClient::Begin(Ask ask, int key, bool must_answer) {
   cores_->Start({&operation, 1});
 }
 
-// The numbers of an operation on a counter; `write` is its own where it makes one.
+// The numbers of an operation on a counter; `write` is the operation's own number if it creates one.
 void SimClient::AskCounter(Slot* slot, uint64_t write, history::Operation* record) {
   client::Operation* const operation = &slot->operation;
   rdma::sim::Random& random = world_->random;
   switch (record->type) {
-    case OpType::kFetchAdd: {
-      // Of all sizes: sums tell which adds they are of.
+    case OpType::kFetchAdd:
+    case OpType::kAddOrCreate: {
+      // Deltas of all sizes: a sum identifies the adds that it contains.
       const int64_t delta = random.Between(1, random.OneIn(30) ? 3 : history::kMaxDelta);
       operation->operand = random.OneIn(3) ? -delta : delta;
       operation->exactly_once = random.OneIn(4);
+      operation->create = record->type == OpType::kAddOrCreate;
+      if (operation->create) operation->expected = history::FirstNumberOf(write);
       break;
     }
     case OpType::kCompareSwap:

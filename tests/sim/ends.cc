@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kv/expiry_word.h"
-#include "server/server_time.h"
+#include "kv/layout/expiry_word.h"
+#include "server/base/server_time.h"
 #include "tests/history/values.h"
 
 namespace farlook::sim {
@@ -17,7 +17,8 @@ using history::kNever;
 using history::Operation;
 using history::Outcome;
 
-// When an item ends whose ttl began at this moment: as soon as the server's clock shows its time.
+// Returns the time at which an item expires whose ttl began at `begin_ns`: as soon as the server's clock shows its
+// time.
 int64_t MomentOf(const rdma::sim::SimClock& clock, int64_t begin_ns, int64_t ttl_ms) {
   const server::ServerTime time;
   const uint64_t end_ms = time.ExpiryMs(static_cast<uint64_t>(ttl_ms) * 1000, clock.At(begin_ns));
@@ -34,11 +35,12 @@ struct Touch {
   End end;
 };
 
-// A counter is there until the sweep comes, this long after it has expired at the latest. (It looks after 256 ms, but
-// the server may be stopped.)
+// An expired counter exists until the sweep removes it, at most this much later. (The sweep runs every 256 ms, but the
+// server may be stopped.)
 constexpr int64_t kSweptNs = 2'000'000'000;
 
-// The ends of a key's counters are deletions that nobody asked for. Returns what was there for too long.
+// Adds the ends of a key's counters, which are deletions without a request. Returns a description of a counter that was
+// there for too long.
 std::string AddEndsOfCounters(const EndOf& end_of, const std::vector<Lease>& leases, history::KeyHistory* history) {
   std::unordered_map<size_t, int64_t> ttls_ms;     // by place
   std::unordered_map<uint64_t, int64_t> swept_ns;  // by write
@@ -46,10 +48,13 @@ std::string AddEndsOfCounters(const EndOf& end_of, const std::vector<Lease>& lea
   const size_t count = history->size();
   for (size_t i = 0; i < count; ++i) {
     const Operation create = (*history)[i];
-    if (create.type != history::Type::kCreateCounter) continue;
+    const bool by_add = create.type == history::Type::kAddOrCreate;
+    if (create.type != history::Type::kCreateCounter && !by_add) continue;
+    const bool was_there = by_add && create.outcome == Outcome::kOk && create.counter != create.expected_counter;
+    if (was_there) continue;
     if (create.outcome != Outcome::kOk && create.outcome != Outcome::kPending) continue;
     End end = end_of(create, ttls_ms[i]);
-    // Of a touch it is not known what it touched.
+    // For a touch it is not known what it touched.
     for (const Lease& touch : leases) {
       if (!touch.touches || (*history)[touch.place].end_ns < create.begin_ns) continue;
       end = {std::min(end.lo_ns, end_of((*history)[touch.place], touch.ttl_ms).lo_ns), kNever};
@@ -61,12 +66,12 @@ std::string AddEndsOfCounters(const EndOf& end_of, const std::vector<Lease>& lea
     deletion.begin_ns = end.lo_ns;
     if (end.hi_ns != kNever) {
       deletion.until_ns = end.hi_ns + kSweptNs;
-      swept_ns[history::WriteOfNumber(create.operand)] = deletion.until_ns;
+      swept_ns[history::WriteOfNumber(by_add ? create.expected_counter : create.operand)] = deletion.until_ns;
     }
     history->push_back(deletion);
   }
   for (const Operation& operation : *history) {
-    if (!history::TellsCounter(operation)) continue;
+    if (!history::HasCounterValue(operation)) continue;
     const auto swept = swept_ns.find(history::WriteOfNumber(operation.counter));
     if (swept != swept_ns.end() && operation.begin_ns > swept->second) {
       return absl::StrCat("there after it was to be swept at ", swept->second, ": ", ToString(operation));
@@ -75,7 +80,7 @@ std::string AddEndsOfCounters(const EndOf& end_of, const std::vector<Lease>& lea
   return "";
 }
 
-// Of one key.
+// The touches of one key.
 struct Touches {
   std::unordered_map<uint64_t, std::vector<Touch>> sure;  // by the write whose value was touched
   std::vector<Touch> unsure;                              // which may have touched whatever value, or none
@@ -121,7 +126,7 @@ EndOf EndByClock(ClockAt clock_at) {
   return [clock_at = std::move(clock_at)](const Operation& operation, int64_t ttl_ms) -> End {
     if (ttl_ms == 0) return {};
     const bool ended = operation.outcome == Outcome::kOk;
-    // The server may have started anew within the operation, so both clocks count.
+    // The server may have restarted within the operation, so both clocks count.
     const rdma::sim::SimClock first = clock_at(operation.begin_ns);
     const rdma::sim::SimClock last = ended ? clock_at(operation.end_ns) : first;
     return {
@@ -133,8 +138,8 @@ EndOf EndByClock(ClockAt clock_at) {
 End EndInGroup(const Operation& operation, int64_t ttl_ms) {
   constexpr int64_t kDriftNsInMs = 3'000;  // of three clocks: who counted, who took over, and the reader's
   constexpr int64_t kRoundedNs = 2'000'000;
-  // The ways of copies to those who joined since, at most 3 s in the product. Here nobody stands still for a third of
-  // this.
+  // The delay of copies to members that joined since, at most 3 s in the product. Here no process is stopped for a
+  // third of this.
   constexpr int64_t kCopiesNs = 1'000'000'000;
   if (ttl_ms == 0) return {};
   const int64_t ttl_ns = ttl_ms * 1'000'000, drift_ns = ttl_ms * kDriftNsInMs;
@@ -159,7 +164,7 @@ std::string AddEnds(const EndOf& end_of, const std::vector<Lease>& leases, histo
     End end = end_of(write, put == puts.end() ? 0 : put->second.ttl_ms);
     bool sure = write.outcome == Outcome::kOk;
     if (put != puts.end() && put->second.keeps && write.type != history::Type::kInsert) {
-      // Of a compare-and-set it is known what was there before.
+      // For a compare-and-set the previous value is known.
       const auto old = sure_ends.find(write.type == history::Type::kCompareAndSet ? write.expected : 0);
       sure &= old != sure_ends.end();
       end = old != sure_ends.end() ? old->second : End{write.begin_ns, kNever};
@@ -168,8 +173,8 @@ std::string AddEnds(const EndOf& end_of, const std::vector<Lease>& leases, histo
     const auto begin_ns = [&](const Touch& touch) { return (*history)[touch.place].begin_ns; };
     std::sort(own.begin(), own.end(), [&](const Touch& a, const Touch& b) { return begin_ns(a) < begin_ns(b); });
 
-    // Where nobody can say in which order touches took effect, or whether they did, the value ends at some time from
-    // the earliest one on, or never.
+    // If the order of touches, or their effect, is unknown, the value ends at some time from the earliest one on, or
+    // never.
     int64_t earliest_ns = end.lo_ns, latest_ns = end.hi_ns;
     for (size_t t = 0; t < own.size(); ++t) {
       sure &= t == 0 || begin_ns(own[t]) > (*history)[own[t - 1].place].end_ns;

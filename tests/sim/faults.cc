@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kv/cluster_map.h"
-#include "kv/handshake.h"
-#include "kv/hash.h"
+#include "kv/layout/hash.h"
+#include "kv/wire/cluster_map.h"
+#include "kv/wire/handshake.h"
 #include "tests/sim/keys.h"
 
 namespace farlook::sim {
@@ -59,7 +59,7 @@ FaultMaker::FaultMaker(World* world, std::vector<std::unique_ptr<SimServer>>* se
     welcomes_[party] = std::string(message);
     if (party < kStrangers || party >= Hostile::kFirst) return;
     const auto decoded = kv::Welcome::Decode(message);
-    // One that never wrote is resumed for whoever names it, but as another.
+    // A session that never wrote is resumed by any client that names it, but under another id.
     Stranger& stranger = *strangers_[static_cast<size_t>(party - kStrangers)];
     stranger.answered = true;
     const bool let_in =
@@ -87,7 +87,7 @@ void FaultMaker::OnOperation(SimClient* client) {
     server->Stop(ns);
   }
   if (happens(Fault::kClientStop)) {
-    // This one between two operations, or another wherever it is.
+    // This server between two operations, or another at any point.
     const size_t any = random.Below(2 * clients_.size());
     (any < clients_.size() ? clients_[any].get() : client)
         ->Stop(random.Between(10'000, random.OneIn(2) ? 1'000'000 : 150'000'000));
@@ -111,6 +111,9 @@ void FaultMaker::OnOperation(SimClient* client) {
 void FaultMaker::KillServer(SimServer* server) {
   world_->scheduler.After(world_->random.Between(0, 20'000), [this, server] {
     if (over_ || !server->alive() || (server->starts() > 4 && world_->plan.replicas == 0)) return;
+    const bool in_order = world_->plan.replicas > 0 &&
+                          rdma::sim::Mix(world_->plan.seed + static_cast<uint64_t>(world_->now_ns())) % 3 == 0;
+    if (in_order) return server->EndInOrder();
     server->Kill();
     world_->scheduler.After(world_->random.Between(1'000, world_->random.OneIn(2) ? 100'000 : 50'000'000),
                             [this, server] {
@@ -122,7 +125,7 @@ void FaultMaker::KillServer(SimServer* server) {
 void FaultMaker::KillClient(SimClient* client) {
   world_->scheduler.After(world_->random.Between(0, 20'000), [this, client] {
     if (over_ || !client->alive()) return;
-    if (client->busy()) return KillClient(client);  // what it only read, nobody else can tell
+    if (client->busy()) return KillClient(client);  // only this client knows what it read
     const bool crashes = world_->random.OneIn(2);
     world_->Note(absl::StrCat("client ", client->party(), crashes ? " dies" : " ends"));
     crashes ? client->Crash() : client->Kill();
@@ -132,7 +135,7 @@ void FaultMaker::KillClient(SimClient* client) {
   });
 }
 
-// Whoever is alive and a member by the record has what was acknowledged, unless a change of that is under way.
+// Each live member of the record has all acknowledged writes, unless a change of the record is under way.
 bool FaultMaker::MayDie(int replica) const {
   if (world_->records.delayed() > 0) return false;
   const auto group = RecordOf(world_->GroupOf(replica));
@@ -143,7 +146,8 @@ bool FaultMaker::MayDie(int replica) const {
     if (group->Find(servers_[i]->incarnation()) == nullptr) continue;
     const bool is_it = i == static_cast<size_t>(replica);
     is_member = is_member || is_it;
-    is_another_left = is_another_left || (!is_it && servers_[i]->alive());
+    // A backup that leaves replaces no primary.
+    is_another_left = is_another_left || (!is_it && servers_[i]->alive() && !servers_[i]->leaves());
   }
   return !is_member || is_another_left;
 }
@@ -152,7 +156,7 @@ absl::StatusOr<cluster::Configuration> FaultMaker::RecordOf(int group) const {
   return cluster::DecodeConfiguration(world_->records.Get(World::GroupName(group)).value);
 }
 
-// Null: it is no more.
+// Null: it is gone.
 SimServer* FaultMaker::PrimaryOf(const cluster::Configuration& group) const {
   for (const auto& server : servers_) {
     if (server->incarnation() == group.primary().incarnation) return server.get();
@@ -166,7 +170,7 @@ void FaultMaker::HandOver() {
   if (SimServer* const primary = PrimaryOf(*group)) primary->Ask(absl::StrCat("handover ", group->epoch));
 }
 
-// Those around some key's; or what is under way is not wanted any more.
+// Moves slots around some key's; or cancels a move that is under way.
 void FaultMaker::MoveSlots() {
   rdma::sim::Random& random = world_->random;
   const auto to = static_cast<int>(random.Below(2));
@@ -185,10 +189,10 @@ void FaultMaker::MoveSlots() {
   primary->Ask(absl::StrCat("take ", World::GroupName(1 - to), " ", kv::FormatSlots(slots)));
 }
 
-// One clock in a while: what the quarantine bears is one such jump, not many in a row.
+// Returns whether a clock may jump, one at a time: the quarantine tolerates one such jump, not several in a row.
 bool FaultMaker::MayJump() const { return world_->now_ns() - last_jump_ns_ >= 200'000'000; }
 
-// Somebody who knows a session's id, but not its epoch.
+// Sends a client that knows a session's id, but not its epoch.
 void FaultMaker::SendStranger(const SimClient& client) {
   if (!client.confirmed()) return;
   std::unique_ptr<Stranger> stranger = StrangerOf(client);
@@ -197,7 +201,7 @@ void FaultMaker::SendStranger(const SimClient& client) {
   Send(std::move(stranger), client);
 }
 
-// Who presents what that client was last told.
+// Returns a client that presents the session as that client last received it.
 std::unique_ptr<FaultMaker::Stranger> FaultMaker::StrangerOf(const SimClient& client) {
   const auto last = welcomes_.find(client.party());
   if (last == welcomes_.end()) return nullptr;
@@ -228,17 +232,17 @@ void FaultMaker::Send(std::unique_ptr<Stranger> stranger, const SimClient& clien
   strangers_.push_back(std::move(stranger));
 }
 
-// All clients go, some with a goodbye and some without, and somebody comes who knows all that they knew.
+// Ends all clients, some with a goodbye and some without, and resumes each session with all that its client knew.
 void FaultMaker::Part() {
   for (const auto& client : clients_) {
     if (!client->ready()) continue;
     std::unique_ptr<Stranger> heir = StrangerOf(*client);
     if (heir == nullptr) continue;
     heir->heir = true;
-    const bool says_goodbye = world_->random.OneIn(2);
-    heir->gone = says_goodbye;
-    heir->kept = !says_goodbye && client->confirmed() && !world_->plan.has(Fault::kEvictions);
-    if (says_goodbye) {
+    const bool sends_goodbye = world_->random.OneIn(2);
+    heir->gone = sends_goodbye;
+    heir->kept = !sends_goodbye && client->confirmed() && !world_->plan.has(Fault::kEvictions);
+    if (sends_goodbye) {
       world_->Note(absl::StrCat("client ", client->party(), " ends"));
       client->Kill();
     } else {
@@ -247,7 +251,7 @@ void FaultMaker::Part() {
     }
     heirs_.emplace_back(std::move(heir), client.get());
   }
-  // Not before the servers know: an heir that overtakes the goodbye is the client itself, which said it too early.
+  // Not before the servers know: an heir that overtakes the goodbye acts as the client itself, which sent it too early.
   world_->scheduler.After(1'000'000'000, [this] {
     for (auto& [heir, client] : heirs_) Send(std::move(heir), *client);
     heirs_sent_ = true;
@@ -270,15 +274,16 @@ void FaultMaker::Stranger::Poll() {
 }
 
 void FaultMaker::OnHealthyEnd(rdma::sim::Party party, bool is_server, rdma::sim::Party peer) {
-  // Of a group all connections end with each change of it.
+  // In a group all connections end with each change of it.
   if (over_ || party >= kStrangers || peer >= kStrangers || world_->plan.replicas > 0) return;
   if (is_server) {
     for (const auto& server : servers_) {
       if (server->party() == party && server->ending()) return;
     }
-    // It may have been too slow in acknowledging that counters were deleted.
+    // It may have been too slow to acknowledge that counters were deleted.
     if (world_->plan.counters && world_->plan.patience_ns < kLongPatienceNs) return;
-    // Or it stands still in a call of its own, in which the others go on: such calls end in the reverse order.
+    // The process may also be stopped in a call of its own, in which the others continue: such calls end in the reverse
+    // order.
     for (const auto& client : clients_) {
       if (client->party() == peer && client->busy()) return;
     }
@@ -304,7 +309,7 @@ uint64_t FaultMaker::hostile_connections() const {
   return count;
 }
 
-// Who is hostile stays so.
+// Hostile clients stay hostile.
 void FaultMaker::Heal() {
   world_->Note("no faults from now on");
   world_->healed = true;

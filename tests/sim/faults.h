@@ -1,4 +1,4 @@
-// What befalls the parties of a run, drawn as the operations begin; and what no fault explains.
+// The faults that parties of a run suffer, drawn as the operations begin; and events that no fault explains.
 #ifndef FARLOOK_TESTS_SIM_FAULTS_H_
 #define FARLOOK_TESTS_SIM_FAULTS_H_
 
@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "cluster/configuration.h"
-#include "kv/handshake.h"
+#include "kv/wire/handshake.h"
 #include "rdma/sim/network.h"
 #include "rdma/transport.h"
 #include "tests/sim/client.h"
@@ -26,18 +26,18 @@ class FaultMaker {
   FaultMaker(World* world, std::vector<std::unique_ptr<SimServer>>* servers,
              std::vector<std::unique_ptr<SimClient>>* clients);
 
-  // An operation of that client has begun.
+  // Notes that an operation of that client has begun.
   void OnOperation(SimClient* client);
-  // A party ended a connection that was whole.
+  // Notes that a party ended an intact connection.
   void OnHealthyEnd(rdma::sim::Party party, bool is_server, rdma::sim::Party peer);
 
-  // No faults from now on; who is dead comes back.
+  // Ends all faults; dead parties return.
   void Heal();
-  // All clients go, and somebody comes for the session of each: one that said goodbye leaves none, one that did not and
-  // wrote is kept.
+  // Ends all clients and resumes the session of each. A client that sent a goodbye leaves none; the session of one that
+  // wrote and did not is kept.
   void Part();
   bool heirs_answered() const;
-  // The run is over.
+  // Ends the run.
   void End();
   uint64_t hostile_connections() const;
 

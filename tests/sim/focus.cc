@@ -1,8 +1,7 @@
-#include "tests/sim/focus.h"
-
 #include <algorithm>
 
 #include "rdma/sim/random.h"
+#include "tests/sim/plan.h"
 
 namespace farlook::sim {
 namespace {
@@ -46,7 +45,7 @@ void FocusOnMoves(Plan* plan) {
   plan->mirror_bytes = 64 << 10;
 }
 
-// Requests are late, or the server stands still, and few keys are written and read all the time.
+// Requests are late, or the server is stopped, and few keys are written and read all the time.
 void FocusOnDeadlines(Plan* plan) {
   plan->grows = plan->large_values = plan->long_values = plan->moves = false;
   plan->operations = 3'000;
@@ -56,7 +55,7 @@ void FocusOnDeadlines(Plan* plan) {
   plan->keys = 4;
   plan->timeout_ms = 20;
   plan->window = 256;
-  plan->pauses = 20'000;  // so that it takes long enough for clocks to drift
+  plan->pauses = 20'000;  // long enough for clocks to drift
   plan->network.slow_ns = 250'000'000;
   plan->faults &= BitOf(Fault::kClientClocks) | BitOf(Fault::kServerClocks) | BitOf(Fault::kClientJumps);
   plan->Add(Fault::kSlowRequests, 5'000);
@@ -87,14 +86,14 @@ void FocusOnExpiry(Plan* plan) {
   }
   plan->counters = plan->seed % 4 == 1;
   if (plan->counters) {
-    // Counters are there until the sweep comes, which looks every 256 ms, and runs take some of those.
+    // Counters exist until the sweep, which runs every 256 ms; a run must last several such periods.
     plan->pauses = 40'000;
     plan->network.min_delay_ns = 100'000;
     plan->network.max_delay_ns = 400'000;
     plan->patience_ns = kLongPatienceNs;
   }
-  // The server's clock may jump with a start. What jumps, or drifts further, in between is not promised: nobody could
-  // know the server's.
+  // The server's clock may jump with a start. Jumps in between, or more drift, are not covered by the promises: a
+  // client could not know the server's clock.
   plan->faults &= BitOf(Fault::kServerClocks) | BitOf(Fault::kServerJumps) | BitOf(Fault::kSlowReads) |
                   BitOf(Fault::kClientStop) | BitOf(Fault::kServerStop) | BitOf(Fault::kServerStopBetweenStores) |
                   BitOf(Fault::kServerDeath) | BitOf(Fault::kBreaksAtClients);
@@ -103,7 +102,7 @@ void FocusOnExpiry(Plan* plan) {
   plan->rates[static_cast<size_t>(Fault::kBreaksAtClients)] = 1'000;
 }
 
-// Whoever is alive and a member has what was acknowledged, however the others end.
+// Each live member has all acknowledged writes, however the others end.
 void FocusOnGroup(Plan* plan) {
   rdma::sim::Random random(rdma::sim::Mix(plan->seed) + 3);
   plan->grows = plan->large_values = plan->long_values = plan->moves = plan->counters = plan->evicts = false;
@@ -118,20 +117,20 @@ void FocusOnGroup(Plan* plan) {
   plan->in_flight = 3;
   plan->keys = 6;
   plan->timeout_ms = random.OneIn(4) ? 50 : 5'000;
-  plan->pauses = 40'000;  // a run takes many times what a failover does
+  plan->pauses = 40'000;  // a run lasts many times as long as a failover
   constexpr int64_t kSlowNs[] = {200'000, 5'000'000, 40'000'000};
   plan->network.slow_ns = kSlowNs[random.Below(3)];
-  // What jumps is not borne: a lease is counted by the reader's clock, and by the servers'.
+  // Jumps are not tolerated: a lease is measured by the reader's clock, and by the servers'.
   plan->faults &= ~(BitOf(Fault::kClientJumps) | BitOf(Fault::kServerJumps) | BitOf(Fault::kStrangers) |
                     BitOf(Fault::kEvictions) | BitOf(Fault::kHostileClients));
   plan->Add(Fault::kServerDeath, 6);
   plan->Add(Fault::kServerStop, 12);
   if (plan->hands_over) plan->Remove(Fault::kServerDeath);
-  // Drawn on its own, so that a run without them is what it was before there were sockets.
+  // Drawn separately, so that runs without sockets are the same as before sockets existed.
   if (rdma::sim::Random(rdma::sim::Mix(plan->seed) + 6).OneIn(6)) TakeSockets(plan);
 }
 
-// A server that is alone in its group does not die: nobody else has what it acknowledged.
+// A server that is alone in its group does not die: no other server has what it acknowledged.
 void FocusOnSlots(Plan* plan) {
   FocusOnGroup(plan);
   rdma::sim::Random random(rdma::sim::Mix(plan->seed) + 4);
@@ -141,14 +140,14 @@ void FocusOnSlots(Plan* plan) {
   plan->keys = 12;
 }
 
-// Between a change of a group's record and what its primary does next the other group goes on.
+// Between a change of a group's record and the next action of its primary, the other group continues.
 void FocusOnSlowSlots(Plan* plan) {
   FocusOnSlots(plan);
   plan->slow_directory = true;
 }
 
-// What is refused of a slot, and begins anew with its next owner, or with the same one, has other writes of the same
-// client behind it, whose order is promised.
+// A refused write of a slot is retried at the slot's owner, the next one or the same. Other writes of the same client
+// follow it, and their order is promised.
 void FocusOnBusySlots(Plan* plan) {
   FocusOnSlots(plan);
   plan->handovers = 100;
@@ -163,7 +162,7 @@ void FocusOnBusySlots(Plan* plan) {
   plan->Add(Fault::kSlowRequests, 20'000);
 }
 
-// What befalls items within one table, while that is copied and others take its place. (Groups do not evict.)
+// Events of items within one table, while it is copied and members are replaced. (Groups do not evict.)
 void FocusOnItemsOfGroups(Plan* plan) {
   rdma::sim::Random random(rdma::sim::Mix(plan->seed) + 5);
   random.OneIn(4) ? FocusOnSlots(plan) : FocusOnGroup(plan);
@@ -199,13 +198,25 @@ void FocusOnItemsOfGroups(Plan* plan) {
   plan->nested = plan->nested_near = std::min(plan->nested, 2'000u);
 }
 
+// Memory is full but for what some of the keys need. Members have unequal room in two thirds of the runs.
+void FocusOnFullGroups(Plan* plan) {
+  FocusOnGroup(plan);
+  plan->fills = true;
+  plan->keys = 120;
+  plan->operations = 1'200;
+  plan->timeout_ms = 5'000;
+  if (plan->has(Fault::kServerDeath)) plan->Add(Fault::kServerDeath, 3);
+  plan->Add(Fault::kServerStop, 3);
+  plan->nested = plan->nested_near = std::min(plan->nested, 2'000u);
+}
+
 void FocusOnBreaks(Plan* plan) {
   plan->grows = plan->large_values = plan->long_values = plan->moves = false;
   plan->operations = 2'000;
   plan->clients = 4;
   plan->servers = 1;
   plan->timeout_ms = 1'000;
-  plan->cells_shared = false;  // much is asked for that is no write
+  plan->cells_shared = false;  // many requests are not writes
   plan->faults = BitOf(Fault::kClientDeath);
   plan->Add(Fault::kBreaksAtClients, 8'000);
   plan->Add(Fault::kBreaksAtServers, 8'000);
@@ -225,7 +236,7 @@ void FocusOnSockets(Plan* plan) {
   TakeSockets(plan);
 }
 
-// READs that are looked for at once: nothing else is under way when they are posted.
+// READs with polling in the call: nothing else is under way when they are posted.
 void FocusOnReadsAtOnce(Plan* plan) {
   plan->grows = plan->large_values = plan->long_values = plan->moves = plan->counters = plan->evicts = false;
   plan->operations = 2'000;
@@ -244,7 +255,23 @@ void FocusOnReadsAtOnce(Plan* plan) {
   plan->Add(Fault::kServerDeath, 200);
 }
 
-// Keys that are many, or values that fill memory.
+// A lost wake-up never recovers: operations have more time than a run.
+void FocusOnSleepers(Plan* plan) {
+  plan->grows = plan->large_values = plan->long_values = plan->moves = plan->counters = plan->evicts = false;
+  plan->operations = 500;
+  plan->clients = 3;
+  plan->in_flight = 8;
+  plan->calls = 0;
+  plan->servers = 1;
+  plan->keys = 12;
+  plan->window = 256;
+  plan->timeout_ms = 3'600'000;
+  plan->network.capabilities.local = false;
+  plan->network.held_receives = true;
+  plan->faults = BitOf(Fault::kShortReceivesAtClients) | BitOf(Fault::kShortReceivesAtServers);
+}
+
+// Many keys, or values that fill memory.
 void FocusOnSize(Plan* plan) {
   if (plan->focus == Focus::kCalls) plan->calls = 60;
   plan->large_values = plan->focus == Focus::kLarge || plan->focus == Focus::kCaches;
@@ -323,8 +350,12 @@ void FocusOn(Focus focus, Plan* plan) {
       return FocusOnBusySlots(plan);
     case Focus::kGroupItems:
       return FocusOnItemsOfGroups(plan);
+    case Focus::kFullGroups:
+      return FocusOnFullGroups(plan);
     case Focus::kReadsAtOnce:
       return FocusOnReadsAtOnce(plan);
+    case Focus::kSleepers:
+      return FocusOnSleepers(plan);
     case Focus::kGrowth:
     case Focus::kSlowGrowth:
     case Focus::kLarge:

@@ -1,6 +1,6 @@
-// What the simulated copies of kv/, server/, cluster/ and client/ call: their sources are the product's, rewritten by
-// rewrite.py, which puts Store() in the place of the store in kv/words.h, and Broken() where a mutation is. The product
-// has neither.
+// The hooks that the simulated copies of kv/, server/, cluster/ and client/ call. Their sources are the product's,
+// rewritten by rewrite.py: it replaces the store in kv/layout/words.h by Store(), and inserts Broken() at each
+// mutation. The product has neither.
 #ifndef FARLOOK_TESTS_SIM_HOOK_H_
 #define FARLOOK_TESTS_SIM_HOOK_H_
 
@@ -13,7 +13,7 @@
 
 namespace farlook::sim {
 
-// Deliberate breaks of the protocol, of which at most one is in force. rewrite.py says what each does.
+// Deliberate breaks of the protocol, at most one of which is in force. rewrite.py describes each.
 enum class Break : uint8_t {
   kNone,
   kAliveBeforeSlot,
@@ -47,7 +47,7 @@ enum class Break : uint8_t {
   kAcknowledgedAtOnce,
   kCellsOutliveConnection,
   kAtomicRepeated,
-  kCellToldFromMemory,
+  kCellGrantedFromMemory,
   kHolderNotEnrolled,
   kGateNotWaitedFor,
   kVersionsBeginAnew,
@@ -64,12 +64,12 @@ enum class Break : uint8_t {
   kOverIsBegun,
   kEpochNotLookedAt,
   kMemoryLeavesAtOnce,
-  kGoodbyeNotHeard,
-  kGoodbyeNotSaid,
+  kGoodbyeIgnored,
+  kGoodbyeNotSent,
   kSilentForgotten,
-  kDeadlineNotSaid,
+  kDeadlineNotSent,
   kEndedSentForEver,
-  kClockHeardOnce,
+  kClockUpdatedOnce,
   kAcknowledgedNothing,
   kAcknowledgedAll,
   kSessionNotTakenUp,
@@ -85,19 +85,23 @@ enum class Break : uint8_t {
   kEpochWordsIgnored,
   kLeaseNotWaitedFor,
   kPromotesWithoutShut,
+  kOpensBeforeCertainty,
+  kNewSetOnly,
+  kProvenByOneWord,
+  kWordsOfTheRoundBefore,
   kCommittedAtOnce,
   kTailNotShared,
   kJoinerNotFilled,
   kWriteUnderWayNotCopied,
   kOutcomesNotMirrored,
   kNewKeyUnderWayNotCopied,
-  kVersionsNotTold,
+  kVersionsNotSent,
   kCopiesNotCommitted,
   kSlotsNotClosed,
   kLastOfSlotsNotAccepted,
   kSlotsOwnedAtOnce,
   kFormerCopiesStay,
-  kVersionsOfSlotsNotTold,
+  kVersionsOfSlotsNotSent,
   kGivenIsErased,
   kTakenIsForgotten,
   kSettledUnseen,
@@ -109,18 +113,22 @@ enum class Break : uint8_t {
   kHeldInOrderOfRefusals,
   kEndsByAnothersClock,
   kEndNotRecorded,
+  kRemovedErases,
+  kRoomNotReported,
+  kRoomWithoutIndex,
+  kArmIgnored,
   kEndForgotten,
   kCount,
 };
 inline Break active_break = Break::kNone;
 inline bool Broken(Break which) { return active_break == which; }
 
-// The memory of all servers, and what is called instead of a store to it.
+// The memory of all servers, and the hook that replaces a store to it.
 inline char* arena = nullptr;
 inline size_t arena_bytes = 0;
 inline void (*store)(uint64_t* at, uint64_t value) = nullptr;
 
-// What is called instead of a copy of mapped memory.
+// The hook that replaces a copy of mapped memory.
 inline std::function<void(char* to, const char* from, size_t bytes)> load;
 inline void Load(char* to, const char* from, size_t bytes) { load(to, from, bytes); }
 
@@ -128,18 +136,21 @@ inline void Store(void* at, uint64_t value) {
   if (static_cast<size_t>(static_cast<char*>(at) - arena) < arena_bytes) {
     store(static_cast<uint64_t*>(at), value);
   } else {
-    std::memcpy(at, &value, sizeof value);  // private: an image that is being put together
+    std::memcpy(at, &value, sizeof value);  // private memory: an image that is being assembled
   }
 }
 
-// Whether memory leaves the index as soon as it is not wanted.
+// Set when a backup fails since it has no room for a record, or its index has none.
+inline bool backup_is_full = false;
+
+// If true, memory leaves the index as soon as it is unused.
 inline bool index_memory_leaves = false;
 
-// What becomes of memory that leaves the index: an item's, which imitates the buckets of the segment that lay there,
-// empty. Anybody who may write could put such a value.
+// Memory that left the index: it becomes an item's that imitates the buckets of the former segment, empty. Any client
+// that may write could put such a value.
 struct RetiredSegment {
   char* memory;
-  uint64_t description;  // of its first bucket
+  uint64_t description;  // of the segment's first bucket
 };
 inline std::map<std::pair<const void*, uint64_t>, RetiredSegment> retired_segments;  // by pool and offset
 inline void Retiring(const void* pool, uint64_t offset, char* memory) {

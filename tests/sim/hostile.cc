@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "kv/handshake.h"
-#include "kv/message.h"
+#include "kv/wire/handshake.h"
+#include "kv/wire/message.h"
 
 namespace farlook::sim {
 
@@ -28,21 +28,21 @@ void Hostile::End() {
 void Hostile::Act() {
   if (over_) return;
   rdma::sim::Random& random = world_->random;
-  if (!deaf_) Look();
+  if (!ignores_replies_) Look();
   if (connection_ == nullptr) {
     Come();
   } else if (connected_) {
-    if (random.OneIn(30)) deaf_ = !deaf_;
+    if (random.OneIn(30)) ignores_replies_ = !ignores_replies_;
     if (words_left_ <= 0) {
       // It stays.
     } else if (random.OneIn(60)) {
       connection_ = nullptr;
     } else if (!welcome_ && !random.OneIn(20)) {
-      // It waits for the welcome, mostly.
+      // Mostly it waits for the Welcome.
     } else if (random.OneIn(6)) {
       ReachOut();
     } else {
-      Say();
+      SendNext();
     }
   }
   if (--acts_left_ <= 0) return;
@@ -58,11 +58,11 @@ void Hostile::Come() {
   connection_ = *std::move(connection);
   connected_ = welcome_ = false;
   numbers_ = 0;
-  // Some say little, and stay: what they were told of counters is not acknowledged.
+  // Some send little, and stay: they do not acknowledge notices about counters.
   words_left_ = random.OneIn(3) ? static_cast<int>(random.Between(1, 4)) : std::numeric_limits<int>::max();
 }
 
-// What a connection begins with; some say nothing, or nonsense.
+// The first message of a connection; some send none, or garbage.
 void Hostile::Greet() {
   rdma::sim::Random& random = world_->random;
   std::string hello = kv::Hello().Encode();
@@ -71,7 +71,7 @@ void Hostile::Greet() {
   connection_->Ring();
 }
 
-// Learns whether it is connected and welcome, and forgets the rest.
+// Checks whether it is connected and welcome, and ignores the rest.
 void Hostile::Look() {
   std::array<rdma::Completion, 8> completions;
   const size_t count = endpoint_->Poll(absl::MakeSpan(completions));
@@ -86,7 +86,7 @@ void Hostile::Look() {
   }
 }
 
-// A request that makes sense, of a key of its own.
+// A valid request, for a key of this client's own.
 std::string Hostile::Request() {
   rdma::sim::Random& random = world_->random;
   constexpr kv::RequestType kTypes[] = {
@@ -114,7 +114,7 @@ std::string Hostile::Request() {
   return absl::StrCat(absl::string_view(head, request.EncodeHead(head)), request.value);
 }
 
-void Hostile::Say() {
+void Hostile::SendNext() {
   --words_left_;
   rdma::sim::Random& random = world_->random;
   const auto count = random.OneIn(10) ? random.Between(2, 400) : random.Between(1, 4);  // also beyond any window
@@ -132,7 +132,7 @@ void Hostile::Say() {
   connection_->Ring();
 }
 
-// READs of any memory, whose keys are easily guessed.
+// READs any memory; its keys are easily guessed.
 void Hostile::ReachOut() {
   rdma::sim::Random& random = world_->random;
   const auto rkey = static_cast<uint32_t>(random.Between(95, 120));

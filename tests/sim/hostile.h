@@ -1,6 +1,6 @@
-// A client of a simulated run that keeps no promise: garbage, requests that are cut short or changed, numbers beyond
-// its window, values that cannot be pulled, READs where it has no right to; it does not read what it is answered,
-// acknowledges nothing, and comes and goes. What it writes is of keys of its own.
+// A client of a simulated run that breaks the protocol. It sends garbage, requests that are cut short or changed,
+// numbers beyond its window, and values that cannot be pulled. It READs where it has no right to, does not read its
+// answers, acknowledges nothing, and connects and disconnects. It writes only keys of its own.
 #ifndef FARLOOK_TESTS_SIM_HOSTILE_H_
 #define FARLOOK_TESTS_SIM_HOSTILE_H_
 
@@ -23,7 +23,7 @@ class Hostile {
 
   Hostile(World* world, int number, std::string address);
 
-  // It does some more.
+  // Takes some more steps.
   void Wake(int acts);
   // It is gone.
   void End();
@@ -35,7 +35,7 @@ class Hostile {
   void Come();
   void Look();
   void Greet();
-  void Say();
+  void SendNext();
   void ReachOut();
   std::string Request();
 
@@ -45,12 +45,12 @@ class Hostile {
   std::unique_ptr<rdma::Connection> connection_;
   std::array<uint64_t, 64> memory_{};
   int acts_left_ = 0;
-  uint64_t numbers_ = 0;  // of requests, on this connection
+  uint64_t numbers_ = 0;  // the last request number on this connection
   uint64_t accepted_ = 0;
   bool connected_ = false;
-  bool welcome_ = false;  // the server has said something
-  bool deaf_ = false;     // does not look at what it is told
-  int words_left_ = 0;    // after which it is silent
+  bool welcome_ = false;          // the server has said something
+  bool ignores_replies_ = false;  // does not look at what it is told
+  int words_left_ = 0;            // after which it is silent
   bool over_ = false;
 };
 

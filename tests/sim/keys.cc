@@ -4,9 +4,9 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "kv/hash.h"
-#include "kv/segment.h"
-#include "kv/slot.h"
+#include "kv/layout/hash.h"
+#include "kv/layout/segment.h"
+#include "kv/layout/slot.h"
 
 namespace farlook::sim {
 namespace {
@@ -15,7 +15,7 @@ constexpr uint32_t kCandidates = 400'000;
 
 std::string Candidate(uint32_t number) {
   std::string key = absl::StrCat(number);
-  if (number % 5 == 0) key.append(number / 5 % 70, 'k');  // several lengths, also beyond those that hash alike
+  if (number % 5 == 0) key.append(number / 5 % 70, 'k');  // several lengths, also beyond the keys that hash alike
   return key;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "rdma/sim/random.h"
-#include "tests/sim/focus.h"
 
 namespace farlook::sim {
 
@@ -47,7 +46,7 @@ absl::string_view NameOf(Fault fault) {
 
 namespace {
 
-// Rare or frequent, each on its own.
+// Rare or frequent, independently.
 void DrawRates(rdma::sim::Random* random, Plan* plan) {
   struct Rates {
     Fault fault;
@@ -85,7 +84,7 @@ void DrawRates(rdma::sim::Random* random, Plan* plan) {
   }
 }
 
-// Of a network of devices, or of one host.
+// Draws a plan over devices, or on one host.
 Plan DrawWithoutSockets(uint64_t seed) {
   rdma::sim::Random random(rdma::sim::Mix(seed) + 1);
   Plan plan;
@@ -141,10 +140,10 @@ Plan DrawWithoutSockets(uint64_t seed) {
   plan.calls = static_cast<int>(random.OneIn(3) ? 0 : random.Between(5, 60));
   if (plan.large_values && random.OneIn(4)) {
     plan.long_values = true;
-    plan.timeout_ms = 1'000;  // they take long, and what is over is not done any more
+    plan.timeout_ms = 1'000;  // they take long, and expired requests are not executed any more
     plan.operations = static_cast<int>(random.Between(60, 150));
     plan.keys = static_cast<int>(random.Between(2, 8));
-    // Each of them is a great many stores.
+    // Each of them makes a great many stores.
     plan.nested = plan.nested_near = static_cast<uint32_t>(random.Between(5, 500));
     network.capabilities.max_read_bytes = std::max<uint64_t>(network.capabilities.max_read_bytes, 64 << 10);
   }
@@ -155,7 +154,7 @@ Plan DrawWithoutSockets(uint64_t seed) {
 
 Plan DrawPlan(uint64_t seed) {
   Plan plan = DrawWithoutSockets(seed);
-  // Drawn on its own, so that a run without them is what it was before there were sockets.
+  // Drawn separately, so that runs without sockets are the same as before sockets existed.
   if (rdma::sim::Random(rdma::sim::Mix(seed) + 2).OneIn(6)) TakeSockets(&plan);
   return plan;
 }

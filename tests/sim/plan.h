@@ -1,4 +1,4 @@
-// What one simulated run is like: everything that is drawn from its seed before it begins.
+// The parameters of one simulated run: everything that is drawn from its seed before it begins.
 #ifndef FARLOOK_TESTS_SIM_PLAN_H_
 #define FARLOOK_TESTS_SIM_PLAN_H_
 
@@ -13,8 +13,8 @@
 
 namespace farlook::sim {
 
-// The places where something can go wrong. Each is switched on in half of the runs, on its own, and has a rate of its
-// own. First those of the network, in the order of rdma::sim::SiteOf().
+// The places of faults. Each is switched on in half of the runs, independently, and has a separate rate. First those of
+// the network, in the order of rdma::sim::SiteOf().
 enum class Fault : uint8_t {
   kSlowRequests,
   kSlowReplies,
@@ -29,7 +29,7 @@ enum class Fault : uint8_t {
   kLostConnects,
   kLostAnswers,
   kNoMemoryAtClients,
-  kUnusedMemory,  // servers allocate no buffers; for values they have too little in runs with large ones
+  kUnusedMemory,  // servers allocate no buffers; in runs with large values they have too little memory for values
   kSlowAcksToClients,
   kSlowAcksToServers,
   kSlowAtomics,
@@ -37,7 +37,7 @@ enum class Fault : uint8_t {
   kShortSendQueues,
   kShortReceivesAtClients,
   kShortReceivesAtServers,
-  // Of the parties.
+  // Faults of the parties.
   kClientDeath,
   kServerDeath,
   kClientStop,
@@ -49,7 +49,7 @@ enum class Fault : uint8_t {
   kServerJumps,
   kStrangers,       // who try to resume others' sessions
   kEvictions,       // the server keeps few sessions
-  kHostileClients,  // who keep no promise
+  kHostileClients,  // which break the protocol
   kCount,
 };
 inline constexpr size_t kFaults = static_cast<size_t>(Fault::kCount);
@@ -64,13 +64,26 @@ inline constexpr uint64_t kAllFaults =
     (BitOf(Fault::kCount) - 1) & ~BitOf(Fault::kUnusedMemory) & ~BitOf(Fault::kUnusedAtomics);
 absl::string_view NameOf(Fault fault);
 
-// So long that no client exceeds it by whatever happens in a run.
+// Longer than any event of a run delays a client.
 inline constexpr int64_t kLongPatienceNs = 5'000'000'000;
 
 // Length of the values that lie in sparse blocks, in runs with moves.
 inline constexpr uint32_t kSparseBytes = 3'700;
 
-// Whether servers that evict keep a key: its items are put so.
+// Number of turns of a run that fills memory: fill, overwrite, delete, and fill again with values of other lengths.
+inline constexpr int kFillingTurns = 9;
+
+// Lengths of the values that are put in such a turn.
+struct LengthRange {
+  uint32_t least, most;
+  uint32_t average() const { return (least + most) / 2; }
+};
+constexpr LengthRange FillingBytes(uint64_t seed, int turn) {
+  constexpr LengthRange kRanges[] = {{20, 9'000}, {60'000, 130'000}, {8'000, 60'000}, {30'000, 90'000}};
+  return kRanges[(seed + static_cast<uint64_t>(turn / 3)) % 4];
+}
+
+// Returns whether servers that evict keep a key: its items are put with `keep`.
 constexpr bool IsKept(int key) { return key % 4 == 0; }
 
 enum class Focus : uint8_t;
@@ -85,7 +98,7 @@ struct Plan {
 
   // The rest follows from the seed and the focus alone.
   Focus focus{};
-  bool memory_leaves = false;  // the index, as soon as it is not wanted there
+  bool memory_leaves = false;  // of the index, as soon as it is unused there
   bool shrinks = false;        // after they grew, keys become few
   bool grows = false;          // keys fill few buckets, so that they overflow and split
   bool large_values = false;   // that fill the server's memory
@@ -93,37 +106,38 @@ struct Plan {
   bool expires = false;        // puts have a ttl, and are touched
   bool evicts = false;         // servers are caches; every fourth key is kept
   bool moves = false;          // items move, since memory is full and its blocks sparse
+  bool fills = false;          // puts of new keys fill memory, overwrites and deletes follow, and again
   int values = 0;              // what lengths they have
   int in_flight = 0;           // of one client
   int64_t timeout_ms = 0;
   int64_t mirror_bytes = 0;
   uint32_t window = 0;
   uint32_t nested = 0;       // chance of going on elsewhere between two stores, per million
-  uint32_t nested_near = 0;  // the same, after a store to what was READ lately
+  uint32_t nested_near = 0;  // the same, after a store to what was READ recently
   int64_t store_ns = 0;      // that a store takes
   uint32_t pauses = 0;       // chance of quiet after an operation, per million
   bool counters = false;     // some keys name counters, some now this and now that
-  bool cells_shared = true;  // clients change counters' cells themselves; else by message
+  bool cells_shared = true;  // clients change counters' cells themselves; otherwise by message
   bool sockets = false;      // as over tcp://: servers serve READs, do no atomics, and are asked for most values
   int cells = 0;             // of all counters of a server
-  int calls = 0;            // of what clients do, per cent: begun by calls that wait, so READ at once where that can be
-  int64_t patience_ns = 0;  // for the acknowledgement that counters were deleted
+  int calls = 0;             // per cent of operations begun by calls that wait, and so READ at once if possible
+  int64_t patience_ns = 0;   // for the acknowledgement that counters were deleted
   rdma::sim::NetworkOptions network;
 
-  // How often a fault strikes that is on: of the network, per million; else in a run, about.
+  // Rate of each enabled fault: per million for the network, otherwise approximately per run.
   std::array<uint32_t, kFaults> rates{};
 
-  // The servers are replicas of groups, so many of each; 0: each has a table of its own.
+  // Number of replicas in each group; 0: each server has a separate table.
   int replicas = 0;
-  int groups = 1;  // several: of one cluster, whose slots move
+  int groups = 1;  // if there are several: of one cluster, whose slots move
   int64_t suspicion_ms = 0, lease_ms = 0;
   uint32_t directory_faults = 0;  // of its calls, per million
-  bool slow_directory = false;    // its calls take time, in which others go on
-  bool hands_over = false;        // an operator does, so often in a run, about; servers do not die then
+  bool slow_directory = false;    // its calls take time, in which other processes continue
+  bool hands_over = false;        // an operator does, about `handovers` times in a run; servers do not die then
   uint64_t handovers = 8;
-  uint64_t slot_moves = 40;  // that are asked for in a run with several groups, about; some are cancelled
+  uint64_t slot_moves = 40;  // approximate number of moves in a run with several groups; some are cancelled
 
-  // With tables of their own: histories are of these.
+  // Number of separate tables, each with its histories.
   int tables() const { return replicas > 0 ? 1 : servers; }
 
   bool has(Fault fault) const { return (faults & BitOf(fault)) != 0; }
@@ -137,7 +151,7 @@ struct Plan {
 
 Plan DrawPlan(uint64_t seed);
 
-// The same, but all of one kind: what is rare among all runs can be looked for where it is frequent.
+// Kinds of runs. In runs of one kind, events that are rare among all runs are frequent.
 enum class Focus : uint8_t {
   kAll,
   kGrowth,      // segments split in quick succession, while READs take long
@@ -155,13 +169,20 @@ enum class Focus : uint8_t {
   kExpiry,      // items expire while they are read, touched, swept and evicted; clocks drift as far as is allowed for
   kGroup,       // replicas that die, stop, hand over, and change places, by a directory that answers late or not at all
   kSlots,       // the same of two groups, between which slots move
-  kGroupItems,  // groups, some of them two, whose items are many, or large, or move, or expire, or are counters
+  kGroupItems,  // groups, sometimes two, whose items are many, or large, or move, or expire, or are counters
   kSlowSlots,   // as kSlots, and a call of the directory may take longer than a lease lasts, or a failover
   kBusySlots,   // slots that move while clients have many writes of few keys under way, in connections that break
-  kReadsAtOnce,  // calls that wait for one get, and look for its READ; connections break, and servers die
+  kReadsAtOnce,  // blocking calls for one get that poll for its READ; connections break, and servers die
+  kSleepers,     // more operations in flight than there are receives, by clients that look once after each wake-up
+  kFullGroups,   // groups that are filled to the end, overwritten, emptied and filled again; members of unequal room
 };
-inline constexpr int kFoci = static_cast<int>(Focus::kReadsAtOnce) + 1;
+inline constexpr int kFoci = static_cast<int>(Focus::kFullGroups) + 1;
 Plan DrawPlan(uint64_t seed, Focus focus);
+
+// Changes a plan into one of this kind.
+void FocusOn(Focus focus, Plan* plan);
+// Changes a plan into one over tcp://.
+void TakeSockets(Plan* plan);
 
 }  // namespace farlook::sim
 

@@ -1,4 +1,4 @@
-// Runs in words: what one was like, why it failed, and what many did in all.
+// Describes runs: the parameters of one, why it failed, and totals of many.
 #ifndef FARLOOK_TESTS_SIM_REPORT_H_
 #define FARLOOK_TESTS_SIM_REPORT_H_
 
@@ -13,7 +13,7 @@ namespace farlook::sim {
 
 std::string Describe(const Plan& plan);
 
-// Shrinks a run that fails, and says what happened in it and how to run it again.
+// Shrinks a failing run, and describes what happened in it and how to run it again.
 std::string Explain(const Plan& plan, Break broken = Break::kNone);
 
 struct Totals {

@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "cluster/configuration.h"
-#include "kv/cluster_map.h"
-#include "kv/hash.h"
-#include "kv/message.h"
-#include "server/log.h"
+#include "kv/layout/hash.h"
+#include "kv/wire/cluster_map.h"
+#include "kv/wire/message.h"
+#include "server/base/log.h"
 #include "tests/history/check.h"
 #include "tests/history/history.h"
 #include "tests/sim/client.h"
@@ -24,7 +24,7 @@
 namespace farlook::sim {
 namespace {
 
-// No run takes so long; who does, hangs.
+// No run takes this long; one that does hangs.
 constexpr int64_t kMaxVirtualNs = 600'000'000'000;
 constexpr uint64_t kMaxEvents = 20'000'000;
 
@@ -55,6 +55,7 @@ Simulation::Simulation(const Plan& plan, bool noting) : world_(plan) {
   SimServer::TakeArena();
   world_.noting = noting;
   world_.operations_left = plan.operations;
+  if (plan.fills) world_.quiet_until_ns = world_.now_ns() + 100'000'000;  // members are filled first
   world_.keys = DrawKeys(plan.keys, plan.grows, &world_.random);
   world_.histories.resize(static_cast<size_t>(plan.tables() * plan.keys));
   world_.leases.resize(world_.histories.size());
@@ -66,7 +67,7 @@ void Simulation::Setup() {
     servers_.push_back(std::make_unique<SimServer>(&world_, i));
     servers_.back()->Start();
   }
-  // A table's; of groups those of one.
+  // Histories of a table; in groups, of one group.
   const int each = std::max(plan.replicas, 1);
   std::vector<std::string> addresses(static_cast<size_t>(plan.servers / each));
   for (int i = 0; i < plan.servers; ++i) {
@@ -134,9 +135,9 @@ RunResult Simulation::Run() {
         },
         "items of slots that are another group's, and stay");
   }
-  // Of a client that ended the other replicas of a group are not told.
+  // The other replicas of a group are not notified of a client that ended.
   if (good && world_.violation.empty() && world_.plan.replicas == 0) {
-    // A goodbye is said as well as may be: it finds no room behind what was sent a moment ago.
+    // A goodbye is best effort: it finds no room behind messages that were sent a moment ago.
     world_.scheduler.After(1'000'000'000, [this] { faults_->Part(); });
     RunUntil([&] { return faults_->heirs_answered(); }, "somebody who comes for a session and is not answered");
   }
@@ -182,7 +183,7 @@ RunResult Simulation::Run() {
   result.slot_moves = world_.moves.size();
   result.operations = static_cast<uint64_t>(world_.plan.operations - world_.operations_left);
   result.events = world_.scheduler.events();
-  // The network knows of full queues also where they are ample.
+  // The network counts full queues also where they are ample.
   result.occurred = (world_.occurred | world_.network.occurred) & world_.plan.faults;
   result.pauses = world_.pauses;
   result.ended_in_pauses = world_.ended_in_pauses;
@@ -190,7 +191,7 @@ RunResult Simulation::Run() {
   return result;
 }
 
-// Whether a member of a group has a key of which another group is the owner.
+// Returns whether a member of a group has a key that belongs to another group.
 bool Simulation::AnyHoldsForeign() const {
   const kv::Hasher hasher(kHashSeed);
   for (int i = 0; i < world_.plan.groups; ++i) {
@@ -206,7 +207,7 @@ bool Simulation::AnyHoldsForeign() const {
   return false;
 }
 
-// A server that stood still between two stores did so perhaps in the middle of what had a time.
+// A server that was stopped between two stores may have been in the middle of a write with a deadline.
 void Simulation::Extend(history::KeyHistory* history) const {
   for (history::Operation& operation : *history) {
     if (operation.until_ns == history::kNever) continue;
@@ -265,7 +266,7 @@ void Simulation::Judge(RunResult* result) {
   }
 }
 
-// The last operations of the key, as they ended, and what befell the parties meanwhile.
+// Prints the last operations of the key, as they ended, and the events of the parties meanwhile.
 void Simulation::Trace(int server, int key, const history::KeyHistory& history, RunResult* result) {
   std::vector<std::pair<int64_t, std::string>> lines;
   for (const history::Operation& operation : history) {
@@ -293,6 +294,7 @@ void Simulation::Trace(int server, int key, const history::KeyHistory& history, 
 RunResult RunPlan(const Plan& plan, Break broken, bool noting) {
   active_break = broken;
   index_memory_leaves = plan.memory_leaves;
+  backup_is_full = false;
   RunResult result = Simulation(plan, noting).Run();
   SimServer::ClearArena();
   active_break = Break::kNone;

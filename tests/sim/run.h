@@ -1,4 +1,4 @@
-// One simulated run, from its plan to its verdict; and how a run that fails is made small enough to be read.
+// One simulated run, from its plan to its verdict; and how a failing run is made small enough to be read.
 #ifndef FARLOOK_TESTS_SIM_RUN_H_
 #define FARLOOK_TESTS_SIM_RUN_H_
 
@@ -15,7 +15,7 @@ struct RunResult {
   std::string trace;       // of a violation: what led to it, one line each
   bool undecided = false;  // the checker gave a history up
 
-  // What happened, to see that it is what ought to be tested.
+  // Counts of events, to see that the intended ones happen.
   uint64_t operations = 0;
   uint64_t events = 0;
   uint64_t splits = 0;
@@ -39,7 +39,7 @@ struct RunResult {
   uint64_t timeouts = 0;
   uint64_t restarts = 0;
   uint64_t epochs = 0;      // of groups
-  uint64_t slot_moves = 0;  // between groups, that came to an end
+  uint64_t slot_moves = 0;  // completed moves between groups
   uint64_t no_memory = 0;   // replies
   uint64_t atomics = 0;     // on counters' cells, and READs of them
   uint64_t counter_requests = 0;
@@ -52,10 +52,11 @@ struct RunResult {
 // The same plan gives the same result.
 RunResult RunPlan(const Plan& plan, Break broken = Break::kNone, bool noting = false);
 
-// The plan with the fewest operations, clients, keys and faults found that fails too. REQUIRES RunPlan(plan) fails.
+// Returns the plan with the fewest operations, clients, keys and faults found that fails too. REQUIRES RunPlan(plan)
+// fails.
 Plan ShrinkPlan(const Plan& plan, Break broken = Break::kNone);
 
-// What is typed to run it again.
+// Returns the command that runs the plan again.
 std::string CommandFor(const Plan& plan, Break broken = Break::kNone);
 
 }  // namespace farlook::sim

@@ -1,5 +1,5 @@
-// The simulation itself: that a seed decides everything, that what ought to be tested happens in its runs, and that a
-// failure becomes small enough to be read.
+// Tests the simulation itself: a seed decides everything, the intended events happen in its runs, and a failure becomes
+// small enough to be read.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -25,7 +25,7 @@ TEST(SimRunTest, ASeedDecidesEverything) {
   }
 }
 
-// That they evict is shown by what is found when an item that is kept is evicted (mutation_test.cc).
+// That they evict is shown by the violation when an item that is kept is evicted (mutation_test.cc).
 TEST(SimRunTest, NothingIsWrongInCaches) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const RunResult result = RunPlan(DrawPlan(seed, Focus::kCaches));
@@ -63,14 +63,14 @@ TEST(SimRunTest, TheRunsAreWhatOughtToBeTested) {
   EXPECT_GT(sum.counter_requests, 10'000u);
   EXPECT_GT(sum.dead_cells, 50u);
   EXPECT_GT(sum.unknown_atomics, 5u);
-  // Expect: each fault strikes in some run. That any two meet needs more runs: SimTest.
+  // Expect: each fault strikes in some run. That any two occur together needs more runs: SimTest.
   for (size_t fault = 0; fault < kFaults; ++fault) {
     if ((kAllFaults >> fault & 1) == 0) continue;
     EXPECT_GT(totals.together[fault][fault], 0u) << NameOf(static_cast<Fault>(fault));
   }
 }
 
-// Where a mutation is looked for in runs of one kind, those are right without it.
+// Runs of each kind in which mutations are sought are right without them.
 TEST(SimRunTest, RunsOfEachKindAreRight) {
   for (int focus = 0; focus < kFoci; ++focus) {
     for (uint64_t seed = 1; seed <= 25; ++seed) {
@@ -107,13 +107,28 @@ TEST(SimRunTest, ItemsOfGroupsAreOfAllKinds) {
   EXPECT_GT(totals.sum.counter_requests, 2'000u);
 }
 
-// An answer to who looks at a member is lost, and all that is READ is doubted until it tries again.
+// Members run out of room, and stay members.
+TEST(SimRunTest, FullGroupsRefuseWrites) {
+  Totals totals;
+  for (uint64_t seed = 1; seed <= 8; ++seed) totals.Add(RunPlan(DrawPlan(seed, Focus::kFullGroups)));
+  EXPECT_GT(totals.sum.no_memory, 100u);
+  EXPECT_GT(totals.sum.restarts, 10u);
+  EXPECT_GT(totals.sum.moved_items, 20u);
+}
+
+// A server joins whose memory is as small as may be. The others have left it more than their own reserve.
+TEST(SimRunTest, ASmallMemberHasRoomForWhatItIsFilledWith) {
+  const Plan plan = DrawPlan(128, Focus::kFullGroups);
+  EXPECT_EQ(RunPlan(plan).violation, "") << Explain(plan);
+}
+
+// An answer to a client that checks a member is lost, and all that is READ is doubted until it tries again.
 TEST(SimRunTest, WhatWasWrongOnceIsRight) {
   const Plan plan = DrawPlan(1886, Focus::kGroup);
   EXPECT_EQ(RunPlan(plan).violation, "") << Explain(plan);
 }
 
-// What leaves imitates buckets, and nobody is misled.
+// Memory that leaves the index imitates buckets, and no reader is misled.
 TEST(SimRunTest, WhereKeysBecomeFewMemoryLeavesTheIndex) {
   uint64_t merges = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {

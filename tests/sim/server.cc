@@ -6,15 +6,13 @@
 #include <cstdlib>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "cluster/configuration.h"
-#include "kv/cell_region.h"
-#include "kv/item.h"
-#include "kv/words.h"
-#include "server/cell_writer.h"
-#include "server/session.h"
+#include "kv/layout/cell_region.h"
+#include "kv/layout/item.h"
+#include "kv/layout/words.h"
+#include "server/counters/cell_writer.h"
+#include "server/session/session.h"
 #include "tests/sim/hook.h"
 #include "tests/sim/keys.h"
 
@@ -24,11 +22,11 @@ namespace {
 constexpr size_t kArenaBytes = size_t{4} << 30;
 size_t arena_used = 0;
 World* running_world = nullptr;
-SimServer* running = nullptr;  // the innermost that is within Poll()
+SimServer* running = nullptr;  // the innermost server within Poll()
 
-// Every store of kv/ to a region comes here.
+// The hook that replaces every store of kv/ to a region.
 void StoreShared(uint64_t* at, uint64_t value) {
-  if (*at == value) return;  // nobody can tell
+  if (*at == value) return;  // not visible to any reader
   if (running_world != nullptr) running_world->network.BeforeStore(at);
   *at = value;
   if (running != nullptr) SimServer::Stored(at);
@@ -41,7 +39,7 @@ char* TakeMemory(uint64_t bytes) {
   return memory;
 }
 
-// Changes cells as CpuCellWriter does: each change is one store, that others see, and that they may come after.
+// Changes cells as CpuCellWriter does: each change is one store that others see, and after which they may run.
 class SimCellWriter final : public server::CellWriter {
  public:
   explicit SimCellWriter(char* region) : region_(region) {}
@@ -82,13 +80,20 @@ void SimServer::ClearArena() {
   arena_used = 0;
 }
 
+// The smallest region; larger where large values must have room to leave holes, and where members have unequal room.
+uint64_t SimServer::RegionBytes() const {
+  const Plan& plan = world_->plan;
+  if (plan.fills) {
+    const uint64_t more =
+        plan.seed % 3 == 0 ? 0 : (plan.seed / 3 + static_cast<uint64_t>(number_)) % 2 * (1 + plan.seed / 6 % 3);
+    return kv::kMinRegionBytes + more * kv::kPageBytes;
+  }
+  return (plan.long_values ? 4 : plan.large_values && !plan.evicts ? 2 : 1) * kv::kMinRegionBytes;
+}
+
 void SimServer::Start() {
   running_world = world_;
-  // As small as may be; larger where large values must have room to leave holes.
-  const uint64_t region_bytes = (world_->plan.long_values                            ? 4
-                                 : world_->plan.large_values && !world_->plan.evicts ? 2
-                                                                                     : 1) *
-                                kv::kMinRegionBytes;
+  const uint64_t region_bytes = RegionBytes();
   char* region = TakeMemory(region_bytes);
   ++starts_;
   if (starts_ > 1 && world_->plan.expires && world_->Strikes(Fault::kServerJumps)) {
@@ -97,8 +102,8 @@ void SimServer::Start() {
   }
   parts_ = std::make_unique<Parts>();
   Parts& parts = *parts_;
-  // Each partition has blocks of its own, which are to be sparse.
-  // Replicas of a group are alike.
+  // Each partition has separate blocks, which must be sparse.
+  // Replicas of a group are identical.
   const int worker_count = world_->plan.replicas > 0                        ? 1 + world_->plan.seed % 2
                            : !world_->plan.moves && world_->random.OneIn(3) ? 2
                                                                             : 1;
@@ -114,10 +119,10 @@ void SimServer::Start() {
     options.clock = parts.time.get();
   }
   options.keeps_expired = world_->plan.replicas > 0;
-  SimServer* const paused = std::exchange(running, nullptr);  // another, which is not the one that stores now
+  SimServer* const paused = std::exchange(running, nullptr);  // another server than the one that stores now
   parts.table = *kv::Table::Create({region, region_bytes}, options);
 
-  // Replicas begin alike. One that begins anew is filled by another.
+  // Replicas begin with the same table. One that begins again is filled by another.
   const bool filled = world_->plan.replicas == 0 || starts_ == 1;
   if (world_->plan.large_values && filled) {
     // Leaves less.
@@ -143,7 +148,7 @@ void SimServer::Start() {
   }
 
   server::Shared shared;
-  shared.max_kept_bytes = 300;  // so that connections are not listened to for a while
+  shared.max_kept_bytes = 300;  // so that the server stops reading from connections for a while
   shared.table = parts.table.get();
   shared.locks = parts.locks.get();
   shared.clock = &clock_;
@@ -151,7 +156,7 @@ void SimServer::Start() {
   shared.counters = parts.counters.get();
   shared.counter_patience_ns = world_->plan.patience_ns;
   shared.workers = worker_count;
-  shared.places = &parts.places;
+  shared.quota = &parts.quota;
   if (parts.group != nullptr) {
     shared.wake_workers = [this] { Wake(); };
     shared.gate = parts.gate.get();
@@ -167,7 +172,7 @@ void SimServer::Start() {
     sessions.incarnation = options.incarnation;
     sessions.window = world_->plan.window;
     if (world_->Strikes(Fault::kEvictions)) {
-      // Not so few that nobody new may come: sessions are evicted by their age, or not kept at all.
+      // Not so few that no new client is admitted: sessions are evicted by their age, or not kept at all.
       if (world_->random.OneIn(3)) sessions.max_kept = 0;
       sessions.keep_ns = world_->random.Between(1'000'000, 100'000'000);
     }
@@ -190,129 +195,8 @@ void SimServer::Start() {
   world_->Note(absl::StrCat("server ", number_, " starts, its table is empty"));
 }
 
-// As a server's start does. The directory answers: one that does not find it there does not start.
-void SimServer::OpenGroup(uint64_t incarnation) {
-  server::Group::Options options;
-  options.name = group_name();
-  options.open_directory = [this] {
-    return std::make_unique<cluster::SimulatedDirectory>(&world_->records, [this] {
-      AwaitDirectory();
-      return world_->DrawDirectoryFault();
-    });
-  };
-  options.incarnation = incarnation;
-  options.suspicion = absl::Milliseconds(world_->plan.suspicion_ms);
-  options.lease = absl::Milliseconds(world_->plan.lease_ms);
-  options.replicas = static_cast<uint32_t>(world_->plan.replicas);
-  options.hash_seed = kHashSeed;
-  if (world_->plan.groups > 1) {
-    options.cluster = World::kCluster;
-    options.slots = *kv::ParseSlots(world_->GroupOf(number_) == 0 ? "0-2047" : "2048-4095");
-  }
-  world_->opening = true;
-  parts_->group = *server::Group::Open(std::move(options));
-  if (!parts_->group->EnterCluster().ok()) std::abort();
-  world_->opening = false;
-  parts_->gate = std::make_unique<server::CommitGate>(parts_->table.get(), parts_->locks.get(), &clock_,
-                                                      server::ServerTime(), parts_->group->stream());
-  parts_->gate->SetServing(parts_->group->serving());
-}
-
-void SimServer::JoinGroup() {
-  server::Group::Parts parts;
-  parts.table = parts_->table.get();
-  parts.locks = parts_->locks.get();
-  parts.clock = &clock_;
-  parts.gate = parts_->gate.get();
-  parts.hash_seed = kHashSeed;
-  parts.address = address();
-  for (const auto& worker : parts_->workers) parts.workers.push_back(worker.get());
-  parts.create_endpoint = [this](absl::string_view) -> absl::StatusOr<std::unique_ptr<rdma::Endpoint>> {
-    return world_->network.CreateEndpoint(party(), [this] { Wake(); });
-  };
-  parts.deposed = [this] { deposed_ = true; };
-  parts_->group->Attach(std::move(parts));
-  has_begun_ = deposed_ = false;
-  revision_ = 0;
-  look_ns_ = others_ns_ = 0;
-  described_epoch_ = 0;
-  Wake();
-}
-
-void SimServer::HearRecord(cluster::Entry entry) {
-  const auto group = cluster::DecodeConfiguration(entry.value);
-  std::string text = absl::StrCat("server ", number_, " hears of revision ", entry.revision);
-  if (group.ok()) {
-    absl::StrAppend(&text, ", epoch ", group->epoch, ":");
-    for (const cluster::Replica& member : group->members) {
-      absl::StrAppend(&text, " ", member.address, member.kind == cluster::Replica::Kind::kPrimary ? " (primary)" : "");
-    }
-    if (world_->plan.groups > 1) absl::StrAppend(&text, ", slots ", kv::FormatSlots(group->slots));
-    for (const cluster::Move& move : group->moves) {
-      constexpr absl::string_view kKinds[] = {"", "taking", "taken", "given"};
-      absl::StrAppend(&text, ", ", kKinds[static_cast<size_t>(move.kind)], " ", kv::FormatSlots(move.slots));
-      if (move.kind == cluster::Move::Kind::kTaken) world_->moves.insert(move.id);
-    }
-  }
-  if (world_->noting) world_->Note(std::move(text));
-  parts_->group->Hear(std::move(entry));
-}
-
-// What its two threads of its group do. Whether there may be more to do at once.
-bool SimServer::StepGroup() {
-  server::Group& group = *parts_->group;
-  if (!std::exchange(has_begun_, true)) group.Begin();
-  if (world_->now_ns() >= look_ns_) {
-    cluster::Entry entry = world_->records.Get(group_name());
-    if (entry.revision > revision_) {
-      revision_ = entry.revision;
-      HearRecord(std::move(entry));
-    }
-    const bool is_slow = !world_->healed && world_->random.PerMillion(world_->plan.directory_faults / 20);
-    look_ns_ = world_->now_ns() + world_->random.Between(1'000, is_slow ? 300'000'000 : 2'000'000);
-  }
-  if (world_->plan.groups > 1 && world_->now_ns() >= others_ns_) {
-    group.LookAtOthers();
-    others_ns_ = world_->now_ns() + world_->random.Between(1'000, world_->random.OneIn(4) ? 200'000'000 : 20'000'000);
-  }
-  const bool more = group.Step();
-  ExpectDescribed();
-  if (!timer_is_set_) {
-    timer_is_set_ = true;
-    world_->scheduler.After(absl::ToInt64Nanoseconds(server::Group::kTick), [this] {
-      timer_is_set_ = false;
-      Wake();
-    });
-  }
-  return more;
-}
-
-// What an operator is told is of no earlier epoch than what clients are told.
-void SimServer::ExpectDescribed() {
-  const uint64_t epoch = parts_->group->serving()->told().epoch;
-  if (std::exchange(described_epoch_, epoch) == epoch) return;
-  const std::string status = parts_->group->Ask("status");
-  if (absl::StrContains(status, absl::StrCat("\nepoch ", epoch, "\n")) || !world_->violation.empty()) return;
-  world_->violation = absl::StrCat("server ", number_, " is in epoch ", epoch, ", and describes another one: ", status);
-}
-
-// Empty, as a process that takes the place of this one.
-void SimServer::BeginAnew() {
-  world_->Note(absl::StrCat("server ", number_, " is to begin anew"));
-  Destroy(/*in_order=*/true);
-  world_->scheduler.After(world_->random.Between(10'000, 5'000'000), [this] {
-    if (!alive() && !world_->over) Start();
-  });
-}
-
-void SimServer::Ask(const std::string& what) {
-  if (!alive() || busy_) return;
-  const std::string answer = parts_->group->Ask(what);
-  world_->Note(absl::StrCat("server ", number_, " is asked: ", what, ": ", answer));
-}
-
-// Fills memory, and then makes holes in all blocks: what is longer than those needs units that were emptied. A cache
-// never refuses; it is full when so many were put that they cannot all have room.
+// Fills memory, and then makes holes in all blocks: a longer item needs units that were emptied. A cache never refuses;
+// it is full when more items were put than have room.
 void SimServer::MakeSparse(kv::Table* table) {
   const auto key = [](int i) { return absl::StrCat("filler ", i); };
   const auto most = static_cast<int>(table->stats().region_bytes / kSparseBytes);
@@ -329,6 +213,25 @@ void SimServer::MakeSparse(kv::Table* table) {
   rdma::sim::Random& random = world_->plan.replicas > 0 ? alike : world_->random;
   for (int i = 0; i < keys; ++i) {
     if (random.OneIn(2)) table->Delete(table->HashOf(key(i)), key(i), kv::Condition::kAlways, 0, 0);
+  }
+}
+
+// Leaves the smallest member room for about half of what the first turn puts, and some holes in blocks. Zeros, which
+// are stored quickly.
+void SimServer::AlmostFill(kv::Table* table) {
+  rdma::sim::Random random(rdma::sim::Mix(world_->plan.seed) + 7);
+  const auto name = [](int i) { return absl::StrCat("filler ", i); };
+  const uint64_t wanted = FillingBytes(world_->plan.seed, 0).average() * static_cast<uint64_t>(world_->plan.keys) / 2;
+  const kv::TableStats empty = table->stats();
+  const uint64_t left = empty.reserve_bytes + random.Below(wanted / 2) + RegionBytes() - kv::kMinRegionBytes;
+  int count = 0;
+  for (; table->stats().free_bytes > left; ++count) {
+    const uint64_t most = std::min<uint64_t>(table->stats().free_bytes - left, 130'000);
+    const uint64_t bytes = random.OneIn(3) ? most : random.Between(100, 9'000);
+    table->Put(table->HashOf(name(count)), name(count), std::string(bytes, '\0'), kv::Condition::kAlways, 0, 0);
+  }
+  for (int i = 0; i < count; ++i) {
+    if (random.OneIn(40)) table->Delete(table->HashOf(name(i)), name(i), kv::Condition::kAlways, 0, 0);
   }
 }
 
@@ -389,10 +292,11 @@ void SimServer::Destroy(bool in_order) {
   ending_ = true;
   world_->network.Kill(party());
   if (parts_->group != nullptr) parts_->group->Stop();
-  if (parts_->group != nullptr && in_order) parts_->group->SayLeft();
+  if (parts_->group != nullptr && in_order) parts_->group->RecordDeparture();
   parts_.reset();
   ending_ = false;
   kill_wanted_ = deposed_ = false;
+  leaves_until_ns_ = 0;
 }
 
 void SimServer::Wake() {
@@ -426,6 +330,10 @@ void SimServer::Poll() {
   running = outer;
   if (kill_wanted_) return Destroy();
   if (deposed_) return BeginAnew();
+  if (leaves_until_ns_ != 0) {
+    const bool has_left = parts_->group->StepLeaving() || world_->now_ns() >= leaves_until_ns_;
+    if (has_left && may_die()) return BeginAnew();
+  }
   if (done > 0 || woken_) return Wake();
   for (const auto& worker : parts_->workers) {
     if (!worker->Arm()) return Wake();
@@ -439,7 +347,7 @@ void SimServer::Poll() {
 void SimServer::Stored(const void* at) {
   World& world = *running->world_;
   world.scheduler.Spend(world.plan.store_ns);
-  // More often where somebody looks.
+  // More often where a client READ recently.
   if (world.network.RecentlyRead(at) && world.random.PerMillion(world.plan.nested_near)) running->stores_left_ = 0;
   if (--running->stores_left_ <= 0) running->Pause();
 }
@@ -449,7 +357,7 @@ void SimServer::Pause() {
   World& world = *world_;
   stores_left_ = world.random.Between(1, 2'000'000 / (world.plan.nested + 1));
   if (world.nesting >= 3) return;
-  // A few round trips, so that somebody can look twice.
+  // A few round trips, so that a client can READ twice.
   const int64_t trip_ns = world.plan.network.max_delay_ns;
   int64_t ns = world.random.Between(50, trip_ns * (world.random.OneIn(2) ? 2 : world.random.OneIn(3) ? 50 : 10));
   if (world.has(Fault::kServerStopBetweenStores) &&
@@ -461,7 +369,7 @@ void SimServer::Pause() {
   StandStill(ns);
 }
 
-// Before what it asks for is done.
+// Waits before the change is made that the server requested.
 void SimServer::AwaitDirectory() {
   World& world = *world_;
   if (!world.plan.slow_directory || world.healed || world.opening || running != this || world.nesting >= 3) return;
@@ -476,7 +384,7 @@ void SimServer::StandStill(int64_t ns) {
   const int64_t since_ns = world.now_ns();
   world.scheduler.RunUntil(since_ns + ns);
   --world.nesting;
-  // Also where it was to be short: a client may have been stopped meanwhile, in a call of its own.
+  // Also where the pause was short: a client may have been stopped meanwhile, in a call of its own.
   if (world.now_ns() - since_ns > 1'000'000) world.long_pauses.emplace_back(since_ns, world.now_ns());
   running = this;
   kill_wanted_ = kill_wanted_ && may_die();

@@ -1,9 +1,9 @@
-// Simulated runs, a new seed each: nothing may be wrong in any of them.
+// Simulated runs, a new seed each: no run may have a violation.
 //
 //     bazel test --config=opt //tests/sim:sim_test      2,000 seeds, 200 of groups, 200 of clusters, 100 of items of groups
-//     tools/soak --seeds N                              others, as many as wanted
+//     tools/soak --seeds N                              other seeds, N of them
 //
-// A seed that fails is shrunk; what happened is printed, and the command that runs it again.
+// A failing seed is shrunk; the test prints what happened, and the command that runs it again.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -17,14 +17,14 @@
 namespace farlook::sim {
 namespace {
 
-constexpr uint64_t kBatches = 20;  // so that they can be spread over shards
+constexpr uint64_t kBatches = 20;  // so that shards can share them
 
 uint64_t Seeds() {
   const char* text = std::getenv("FARLOOK_SIM_SEEDS");
   return text != nullptr ? std::strtoull(text, nullptr, 10) : 2'000;
 }
 
-// A parameter's part of the seeds, of which there are `seeds`.
+// Runs one parameter's share of the seeds, of which there are `seeds`.
 void RunPart(Focus focus, uint64_t part, uint64_t seeds) {
   const uint64_t each = std::max<uint64_t>(1, seeds / kBatches);
   Totals totals;
@@ -45,6 +45,8 @@ TEST_P(SimTest, NothingIsWrong) { RunPart(Focus::kAll, GetParam(), Seeds()); }
 
 TEST_P(SimTest, NothingIsWrongThatIsReadAtOnce) { RunPart(Focus::kReadsAtOnce, GetParam(), Seeds() / 20); }
 
+TEST_P(SimTest, NoWakeUpIsLost) { RunPart(Focus::kSleepers, GetParam(), Seeds() / 20); }
+
 // Fewer, since each takes long.
 class GroupSimTest : public testing::TestWithParam<uint64_t> {};
 
@@ -57,6 +59,8 @@ TEST_P(GroupSimTest, NothingIsLostWhileSlotsMoveSlowly) { RunPart(Focus::kSlowSl
 TEST_P(GroupSimTest, WritesKeepTheirOrderWhileSlotsMove) { RunPart(Focus::kBusySlots, GetParam(), Seeds() / 40); }
 
 TEST_P(GroupSimTest, NothingIsLostWhateverBefallsItems) { RunPart(Focus::kGroupItems, GetParam(), Seeds() / 20); }
+
+TEST_P(GroupSimTest, NoMemberIsLostForLackOfRoom) { RunPart(Focus::kFullGroups, GetParam(), Seeds() / 100); }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, GroupSimTest, testing::Range(uint64_t{0}, kBatches));
 INSTANTIATE_TEST_SUITE_P(Seeds, SimTest, testing::Range(uint64_t{0}, kBatches));

@@ -1,4 +1,4 @@
-// What the parties of one simulated run share: time, network, faults, histories, and the first thing that went wrong.
+// The state that the parties of one simulated run share: time, network, faults, histories, and the first violation.
 #ifndef FARLOOK_TESTS_SIM_WORLD_H_
 #define FARLOOK_TESTS_SIM_WORLD_H_
 
@@ -26,7 +26,7 @@ struct World {
 
   int64_t now_ns() const { return scheduler.now_ns(); }
   bool has(Fault fault) const { return !healed && plan.has(fault); }
-  // It strikes now, if it is on: remembers that it did.
+  // Returns whether the fault is on and strikes now, and notes that it did.
   bool Strikes(Fault fault) {
     if (has(fault)) occurred |= BitOf(fault);
     return has(fault);
@@ -36,11 +36,11 @@ struct World {
     return histories[static_cast<size_t>(server * plan.keys + key)];
   }
   std::vector<Lease>& LeasesOf(int server, int key) { return leases[static_cast<size_t>(server * plan.keys + key)]; }
-  // What a key may name, in a run that has counters: those are few, so that they are busy.
+  // Which keys name values and counters, in a run that has counters: there are few counters, so that they are busy.
   static constexpr int kCounterKeys = 12;
   bool NamesValues(int key) const { return !NamesCounters(key) || key % 4 == 3; }
   bool NamesCounters(int key) const { return plan.counters && key < kCounterKeys && key % 4 >= 2; }
-  // Of groups of replicas, and of their cluster, where there are several.
+  // Names of groups of replicas, and of their cluster, where there are several.
   static constexpr char kCluster[] = "kv";
   static std::string GroupName(int group) { return "g" + std::to_string(group); }
   int GroupOf(int server) const { return server / plan.replicas; }
@@ -70,12 +70,13 @@ struct World {
   rdma::sim::Random random;           // of the parties; the network has the scheduler's
   cluster::SimulatedRecords records;  // of groups
   std::set<uint64_t> moves;           // of slots, that came to an end: their ids
-  // Whether that one may die, so that somebody is left who has what was acknowledged; empty: any may.
+  std::set<uint64_t> served;          // incarnations that were primaries and served
+  // Returns whether that server may die, so that one is left that has all acknowledged writes; empty: any may.
   std::function<bool(int server)> may_die;
   std::vector<std::string> keys;
   std::vector<history::KeyHistory> histories;
   std::vector<std::vector<Lease>> leases;  // of keys, in runs with items that expire
-  // By number: what each write wrote, so that who finds it can tell whether it is whole.
+  // By number: what each write wrote, so that a reader can check that a value is whole.
   struct Write {
     int server = 0, key = 0;
     uint32_t bytes = 0;  // 0: it made a counter
@@ -89,7 +90,7 @@ struct World {
   int nesting = 0;              // servers that are between two stores
   rdma::sim::Party reader = 0;  // the client that reads at once, within a call
   uint64_t pauses = 0, ended_in_pauses = 0;
-  std::vector<std::pair<int64_t, int64_t>> long_pauses;  // of servers between two stores: from when to when
+  std::vector<std::pair<int64_t, int64_t>> long_pauses;  // pauses of servers between two stores: begin and end
   uint64_t occurred = 0;                                 // faults of the parties that have struck, a bit each
   std::string violation;
   bool noting = false;

@@ -30,7 +30,7 @@ def free_port():
 
 
 def figure(text, name):
-  """The number after "NAME, " in the last phase of what ycsb printed, or None."""
+  """The number after "NAME, " in the last phase of ycsb's output, or None."""
   found = re.findall(r"^%s, ([-0-9.]+)$" % re.escape(name), text, re.MULTILINE)
   return float(found[-1]) if found else None
 
@@ -65,7 +65,7 @@ class StoresTest(unittest.TestCase):
     self.fail("%s does not listen" % command)
 
   def check(self, db, workload, *arguments):
-    """Expects that every operation succeeded, and that all that was read is what was written. Returns the JSON."""
+    """Expects that every operation succeeded, and that all values read are those written. Returns the JSON."""
     path = os.path.join(self.directory, "result.json")
     run = subprocess.run(
         [YCSB, "-db", db, "-load", "-t", "-P", "bench/workloads/workload" + workload, "-p", "recordcount=500",

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""auto:// of kv_server and kv_cli: what they take, and that they say it.
+"""auto:// of kv_server and kv_cli: the transport they choose, and that they report it.
 
-    auto_test.py KV_CLI KV_SERVER NoDeviceTest|DeviceTest
+auto_test.py KV_CLI KV_SERVER NoDeviceTest|DeviceTest
 
-NoDeviceTest wants an interface without an RDMA device, which 127.0.0.1 has everywhere. DeviceTest wants one at
+NoDeviceTest needs an interface without an RDMA device, which 127.0.0.1 has everywhere. DeviceTest needs one at
 FARLOOK_RDMA_ADDRESS.
 """
 
@@ -15,13 +15,16 @@ import sys
 import threading
 import unittest
 
+sys.path.insert(0, 'server/testing')
+import kv_server  # pylint: disable=wrong-import-position
+
 KV_CLI = KV_SERVER = ''
 TIMEOUT_S = 120
 PATIENT = '--timeout_ms=20000'
 
 
 def unused_port(host):
-  """One that no test beside this one listens at, and that the kernel gives to nobody who connects."""
+  """A port that no concurrent test uses, and that the kernel gives to no connecting socket."""
   while True:
     port = random.randrange(20000, 32000)
     with socket.socket() as probe:
@@ -43,17 +46,9 @@ class AutoTest(unittest.TestCase):
 
   def start(self, scheme):
     """A server; returns its log until it was ready."""
-    server = subprocess.Popen([KV_SERVER, '--listen=' + self.address(scheme), '--memory=32m', '--huge_pages=none',
-                               '--counter_memory=1m'], stderr=subprocess.PIPE, text=True)
-    self.addCleanup(server.stderr.close)
-    self.addCleanup(server.wait, TIMEOUT_S)
-    self.addCleanup(server.terminate)
-    log = ''
-    for line in server.stderr:
-      log += line
-      if 'msg="ready"' in line:
-        return log
-    return self.fail(log)
+    server = kv_server.Server(KV_SERVER, '--counter_memory=1m', address=self.address(scheme), memory='32m')
+    self.addCleanup(server.stop)
+    return server.text()
 
   def cli(self, *words, code=0):
     result = subprocess.run([KV_CLI, PATIENT, '--address=' + self.address('auto'), *words], stdout=subprocess.PIPE,
@@ -62,7 +57,7 @@ class AutoTest(unittest.TestCase):
     return result.stdout
 
   def expect_choice(self, scheme, reason=''):
-    """What a client takes, in its figures and as the doctor tells."""
+    """Checks the client's choice, in its figures and in the doctor's output."""
     taken = self.address(scheme) + (r' \(not rdma: .*%s.*\)' % reason if scheme == 'tcp' else '')
     self.assertRegex(self.cli('stat', '--client', 'address'), '^address %s\n$' % taken)
     self.assertRegex(self.cli('doctor'), 'good +of that address it took %s\n' % taken)
@@ -70,7 +65,7 @@ class AutoTest(unittest.TestCase):
     self.assertEqual(self.cli('get', 'key'), 'value')
 
   def wait_for_server(self, scheme):
-    """A client that waits comes first."""
+    """A client that waits starts first."""
     out = []
     client = threading.Thread(target=lambda: out.append(self.cli('stat', '--client', 'address', '--wait')))
     client.start()
@@ -122,12 +117,10 @@ class NoDeviceTest(AutoTest):
     users = os.path.join(os.environ.get('TEST_TMPDIR', '/tmp'), 'users')
     with open(os.open(users, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 'w') as file:
       file.write('app read,write secret=%s\n' % ('a' * 32))
-    server = subprocess.Popen([KV_SERVER, '--listen=' + self.address('auto'), '--memory=32m', '--huge_pages=none',
-                               '--users=' + users], stderr=subprocess.DEVNULL)
-    self.addCleanup(server.wait, TIMEOUT_S)
-    self.addCleanup(server.terminate)
+    server = kv_server.Server(KV_SERVER, '--users=' + users, address=self.address('auto'), memory='32m')
+    self.addCleanup(server.stop)
     out = self.cli('--wait', 'get', 'key', code=3)
-    self.assertIn('the server asks its clients who they are', out)
+    self.assertIn('the server requires authentication', out)
 
 
 class DeviceTest(AutoTest):

@@ -16,8 +16,10 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
+
+sys.path.insert(0, 'server/testing')
+import kv_server  # pylint: disable=wrong-import-position
 
 KV_CLI = KV_SERVER = ''
 TIMEOUT_S = 300  # emulated machines are slow
@@ -28,7 +30,7 @@ OPS = 'c' * 32
 
 
 def unused_port():
-  """One that no test beside this one listens at, and that the kernel gives to nobody who connects."""
+  """A port that no concurrent test uses, and that the kernel gives to no connecting socket."""
   while True:
     port = random.randrange(20000, 32000)
     with socket.socket() as probe:
@@ -37,38 +39,6 @@ def unused_port():
         return port
       except OSError:
         continue
-
-
-class Server:
-  """A kv_server whose log is collected."""
-
-  def __init__(self, address, *flags):
-    self.address = address
-    self.log = ''
-    self.news = threading.Condition()
-    self.process = subprocess.Popen(
-        [KV_SERVER, '--listen=' + address, '--memory=32m', '--huge_pages=none', '--counter_memory=1m', *flags],
-        stderr=subprocess.PIPE, text=True)
-    self.reader = threading.Thread(target=self.read)
-    self.reader.start()
-    self.wait_for('msg="ready"')
-
-  def read(self):
-    for line in self.process.stderr:
-      with self.news:
-        self.log += line
-        self.news.notify_all()
-
-  def wait_for(self, text, count=1):
-    with self.news:
-      if not self.news.wait_for(lambda: self.log.count(text) >= count, TIMEOUT_S):
-        raise AssertionError('no %r in %s' % (text, self.log))
-
-  def stop(self):
-    self.process.terminate()
-    self.process.wait(TIMEOUT_S)
-    self.reader.join()
-    self.process.stderr.close()
 
 
 class UsersTest(unittest.TestCase):
@@ -91,7 +61,7 @@ class UsersTest(unittest.TestCase):
     return path
 
   def start(self, address, *flags):
-    server = Server(address, *flags)
+    server = kv_server.Server(KV_SERVER, '--counter_memory=1m', *flags, address=address, memory='32m')
     self.servers.append(server)
     return server
 
@@ -118,7 +88,7 @@ class UsersTest(unittest.TestCase):
     return {client['id']: client for client in map(json.loads, text.splitlines())}
 
   def session(self, server, user=None, secret=None):
-    """A kv_cli that waits for lines, and has its connection."""
+    """A kv_cli that waits for lines, and is connected."""
     command = [KV_CLI, '--address=' + server.address, '--timeout_ms=20000']
     if user:
       command += ['--user=' + user, '--secret_file=' + self.write('secret_of_' + user, secret + '\n')]
@@ -151,7 +121,7 @@ class ShmTest(UsersTest):
     # Expect: a bad file changes nothing, and says so.
     self.write('users', 'me reed uid=%d\n' % os.getuid())
     server.process.send_signal(signal.SIGHUP)
-    server.wait_for('the users stay as they were')
+    server.wait_for('the users are unchanged')
     self.assert_ok(self.cli(server, 'put', 'key', 'again'))
     self.write('users', 'me read uid=%d\n' % os.getuid())
     server.process.send_signal(signal.SIGHUP)
@@ -194,11 +164,11 @@ class ShmTest(UsersTest):
 
   def test_says_at_the_start_who_can_come(self):
     server = self.start(self.address())
-    server.wait_for('whoever may write to the socket file may read and write all keys')
+    server.wait_for('every process that may write to the socket file may read and write all keys')
 
 
 class NetworkTest:
-  """Where the kernel vouches for nobody."""
+  """Tests of transports over which the kernel identifies no client."""
 
   def test_proofs_roles_and_revocation(self):
     self.write('users', 'app read,write secret=%s\nreport read secret=%s\n' % (APP, REPORT))
@@ -209,8 +179,8 @@ class NetworkTest:
     self.assert_ok(self.cli(server, 'incr', 'hits', user='app', secret=APP))
     self.assert_fails(self.cli(server, 'incr', 'hits', user='report', secret=REPORT), 'role write')
     self.assert_fails(self.cli(server, 'put', 'key', 'no', user='report', secret=REPORT), 'role write')
-    self.assert_fails(self.cli(server, 'get', 'key', user='app', secret=REPORT), 'with this secret')
-    self.assert_fails(self.cli(server, 'get', 'key', user='nobody', secret=APP), 'with this secret')
+    self.assert_fails(self.cli(server, 'get', 'key', user='app', secret=REPORT), 'or wrong secret')
+    self.assert_fails(self.cli(server, 'get', 'key', user='nobody', secret=APP), 'or wrong secret')
     self.assert_fails(self.cli(server, 'get', 'key'), 'FARLOOK_SECRET_FILE')
     # A client that is connected when its user is revoked.
     watch = subprocess.Popen([KV_CLI, '--address=' + server.address, '--timeout_ms=20000', '--user=app',
@@ -223,7 +193,7 @@ class NetworkTest:
     server.process.send_signal(signal.SIGHUP)
     server.wait_for('its user was revoked')
     text, _ = watch.communicate('get key\n', TIMEOUT_S)
-    self.assertIn('with this secret', text)
+    self.assertIn('or wrong secret', text)
     self.assert_ok(self.cli(server, 'get', 'key', user='report', secret=REPORT))
 
   def test_an_operator_sees_who_is_connected_and_ends_connections(self):
@@ -235,7 +205,7 @@ class NetworkTest:
     for user, secret in (('app', APP), ('report', REPORT)):
       for words in (['clients'], ['kick', '1']):
         self.assert_fails(self.cli(server, *words, user=user, secret=secret), 'admin')
-    # The server may learn late that the kv_cli of the lines above have gone.
+    # The server may notice late that the kv_cli of the lines above have gone.
     clients = self.connected(server, **ops)
     while sum(client['user'] != 'ops' for client in clients.values()) > 1:
       clients = self.connected(server, **ops)
@@ -247,13 +217,13 @@ class NetworkTest:
     self.assert_ok(self.cli(server, 'kick', str(ids[0]), **ops))
     server.wait_for('an operator ended its connection')
     server.wait_for('user=ops id=%d' % ids[0])
-    # Expect: it proves itself anew, takes its session up, and nothing fails.
+    # Expect: it proves its identity again, resumes its session, and no operation fails.
     self.assertIn('again', self.end(session, 'put key again\nget key\n'))
     self.assert_fails(self.cli(server, 'kick', '999999', **ops), '999999')
 
   def test_a_server_that_does_not_ask_is_refused(self):
     server = self.start(self.address())
-    server.wait_for('there is no authentication')
+    server.wait_for('no authentication: ')
     self.assert_fails(self.cli(server, 'get', 'key', user='app', secret=APP), 'does not prove')
     self.assert_fails(self.cli(server, 'get', 'key'), 'key')
     self.assert_ok(self.cli(server, 'put', 'key', 'value'))
@@ -261,7 +231,7 @@ class NetworkTest:
   def test_members_of_a_group_prove_who_they_are(self):
     self.write('users', 'app read,write secret=%s\nreport read secret=%s\ngroup read,admin secret=%s\nme admin uid=0\n' %
                (APP, REPORT, OPS))
-    group = ['--group=file://' + self.directory + '/groups/g', '--users=' + self.users, '--replicas=3',
+    group = ['--group=file://' + self.directory + '/g', '--users=' + self.users, '--replicas=3',
              '--min_insync=2', '--suspicion=2s']
     for user, why in (('nobody', 'is not there'), ('me', 'has no secret'), ('report', 'lacks the role admin')):
       done = subprocess.run([KV_SERVER, '--listen=' + self.address(), *group, '--group_user=' + user],
@@ -269,9 +239,18 @@ class NetworkTest:
       self.assertNotEqual(done.returncode, 0)
       self.assertIn('that user ' + why, done.stderr)
     first = self.start(self.address(), *group, '--group_user=group')
-    # Expect: one that does not say who it is, or has another secret, is not let in.
-    stranger = self.start(self.address(), *group)
+    # Expect: a server that does not identify itself, or has another secret, is not admitted, and says why.
+    done = subprocess.run([KV_SERVER, '--listen=' + self.address(), *group], capture_output=True, text=True,
+                          timeout=TIMEOUT_S, check=False)
+    self.assertNotEqual(done.returncode, 0)
+    self.assertIn('--group_user is missing', done.stderr)
+    stranger = self.start(self.address(), group[0])
     first.wait_for('msg="client refused"')
+    stranger.wait_for('msg="this server may not join its group"')
+    # Expect: neither is one with the same secret, and other rights of other users.
+    fewer = self.write('fewer', 'app read secret=%s\ngroup read,admin secret=%s\n' % (APP, OPS))
+    self.start(self.address(), group[0], '--users=' + fewer, '--group_user=group').wait_for(
+        'its --users differ from those of the primary')
     other = self.write('others', 'group read,admin secret=%s\n' % APP)
     self.start(self.address(), *group[:1], '--users=' + other, '--group_user=group')
     first.wait_for('msg="client refused"', 2)
@@ -283,7 +262,7 @@ class NetworkTest:
     self.assertEqual(status.count('backup '), 1, status)
     self.assertIn('backup ' + second.address, status)
     self.assertNotIn(stranger.address, status)
-    # Expect: a new secret is used without a restart. What is acknowledged then lies with both, so one may be killed.
+    # Expect: a new secret is used without a restart. Both then have the acknowledged writes, so one may be killed.
     self.write('users', 'app read,write secret=%s\ngroup read,admin secret=%s\n' % (APP, REPORT))
     for server in (first, second):
       server.process.send_signal(signal.SIGHUP)

@@ -1,4 +1,4 @@
-// The device that verbs_test promises is there, and works as far as memory can be registered on it.
+// The device that verbs_test promises exists, and works as far as memory can be registered on it.
 #include <infiniband/verbs.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rig does what its --help says: in real guests, of each layout."""
+"""The rig works as its --help says: in real guests, of each layout."""
 
 import os
 import pathlib

@@ -3,10 +3,10 @@
     verbs_test(
         name = "conformance_verbs_test",
         program = ":conformance_verbs",     # a cc_binary (testonly, with gtest_main) or a cc_test
-        data = ["//server:kv_server"],      # what the program opens, beside the data of its own
+        data = ["//server/daemon:kv_server"],      # what the program opens, beside the data of its own
     )
 
-makes the tests conformance_verbs_test_rxe and conformance_verbs_test_siw, and a test_suite of both. Other layouts of the
+makes the tests conformance_verbs_test_rxe and conformance_verbs_test_siw. Other layouts of the
 guest are asked for with the arguments below, which are those of tests/vm/run --help; that page also tells what the
 program finds in its environment: FARLOOK_RDMA_ADDRESS, where its servers listen, and others.
 
@@ -37,7 +37,7 @@ def verbs_test(
     """Makes a test for each device.
 
     Args:
-      name: of the suite; the tests add _rxe and _siw.
+      name: of the tests, which add _rxe and _siw.
       program: what is run, in its runfiles. It counts by the XML that gtest writes.
       args: of the program.
       data: further runfiles.
@@ -72,11 +72,9 @@ def verbs_test(
         options.append("--guest")
     if ready:
         options.append("--ready")
-    tests = []
     for device in devices:
-        tests.append("%s_%s" % (name, device))
         native.sh_test(
-            name = tests[-1],
+            name = "%s_%s" % (name, device),
             size = size,
             srcs = ["//tests/vm:run"],
             args = ["--device=" + device] + options + ["--", "$(rootpath %s)" % program] + args,
@@ -84,8 +82,3 @@ def verbs_test(
             tags = tags + ["verbs-more" if device in by_hand else "verbs", "manual", "local", "cpu:%d" % (1 if icount else 2)],
             **kwargs
         )
-    native.test_suite(
-        name = name,
-        tests = [":" + test for test in tests],
-        tags = ["manual"],
-    )

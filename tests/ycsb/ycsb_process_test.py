@@ -21,7 +21,7 @@ RECORDS = 1000
 
 
 def figure(text, name):
-  """The number after "NAME, " in the last phase of what ycsb printed, or None."""
+  """The number after "NAME, " in the last phase of ycsb's output, or None."""
   found = re.findall(r"^%s, ([-0-9.]+)$" % re.escape(name), text, re.MULTILINE)
   return float(found[-1]) if found else None
 
@@ -37,7 +37,7 @@ class YcsbTest(unittest.TestCase):
     self.start_server()
 
   def start_server(self):
-    # Its address takes connections when it says so.
+    # Its address accepts connections when it reports that.
     self.server = subprocess.Popen(
         [SERVER, "--listen=" + self.address, "--memory=64MiB", "--huge_pages=none"],
         stderr=subprocess.PIPE, text=True)
@@ -60,7 +60,7 @@ class YcsbTest(unittest.TestCase):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False)
 
   def check(self, workload, *arguments):
-    """Expects that every operation succeeded, and that all that was read is what was written."""
+    """Expects that every operation succeeded, and that all values read are those written."""
     run = self.ycsb(workload, *arguments)
     self.assertEqual(run.returncode, 0, run)
     reads = figure(run.stdout, "[READ], Operations")
@@ -88,7 +88,7 @@ class YcsbTest(unittest.TestCase):
         self.check(workload, "-load", "-t", "-threads", "2", "-p", "inflight=16")
 
   def test_two_processes_share_the_table(self):
-    """Workload F by two at once: read-modify-writes that lose to each other are done again."""
+    """Workload F by two at once: read-modify-writes that lose to each other are repeated."""
     self.assertEqual(self.ycsb("f", "-load").returncode, 0)
     with subprocess.Popen(
         [YCSB, "-db", "farlook", "-t", "-P", "bench/workloads/workloadf", "-p", "farlook.address=" + self.address,
@@ -107,7 +107,7 @@ class YcsbTest(unittest.TestCase):
     with open(path, encoding="utf-8") as file:
       phase = json.load(file)["phases"][0]
     self.assertEqual(phase["metrics"]["READ"]["latency_ns"]["count"], 100000)
-    # 0, but for what a sanitizer's own thread takes. As many answers would take it 100 ms and more.
+    # 0, except for the time of a sanitizer's own thread. As many answers would take it 100 ms and more.
     self.assertLess(phase["server_cpu"]["ns"], 30_000_000)
 
   def test_lookups_by_message(self):

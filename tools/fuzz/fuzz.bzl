@@ -34,7 +34,7 @@ def cc_fuzz_test(name, srcs, deps, corpus = [], args = [], **kwargs):
         tags = kwargs.pop("tags", []) + ["fuzz"],
         srcs = srcs,
         args = args + select({
-            # libFuzzer fuzzes from directories; of files it would only run each.
+            # libFuzzer fuzzes from directories; given files, it would only run each.
             "//tools:fuzz": ["-runs=10000", "-seed=1"] + _directories(corpus),
             "//conditions:default": ["$(location %s)" % file for file in corpus],
         }),

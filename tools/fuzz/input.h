@@ -1,4 +1,4 @@
-// The input of a fuzz target, read as a program: bytes and strings, one after the other. What is missing is zero.
+// The input of a fuzz target, read as a program: bytes and strings, one after the other. Missing input is zero.
 #ifndef FARLOOK_TOOLS_FUZZ_INPUT_H_
 #define FARLOOK_TOOLS_FUZZ_INPUT_H_
 
@@ -26,7 +26,7 @@ class Input {
     for (int i = 0; i < bytes; ++i) word |= uint64_t{Byte()} << 8 * i;
     return word;
   }
-  // At most so many.
+  // Returns at most `bytes` bytes.
   absl::string_view Bytes(size_t bytes) {
     const absl::string_view taken = rest_.substr(0, bytes);
     rest_.remove_prefix(taken.size());

@@ -47,7 +47,7 @@ void RunRandom(uint64_t seed, uint64_t runs) {
   }
 }
 
-// Reads `flag`'s number from `arg`, if that is the flag `arg` is.
+// Reads `flag`'s number from `arg`, if `arg` is that flag.
 bool ReadNumber(const char* arg, const char* flag, uint64_t* number) {
   const size_t flag_bytes = std::strlen(flag);
   if (std::strncmp(arg, flag, flag_bytes) != 0) return false;

@@ -1,5 +1,5 @@
-"""The container's image: what the packages farlook-server and farlook-tools bring to it, and the libraries that they
-need, as they are on this machine. Nothing is fetched, and there is no shell in it."""
+"""The container's image: the files of the packages farlook-server and farlook-tools, and the libraries that they need,
+copied from this machine. Nothing is fetched, and there is no shell in it."""
 
 import pathlib
 import re
@@ -10,13 +10,13 @@ import tempfile
 
 PROGRAMS = ["usr/bin/kv_server", "usr/bin/kv_cli"]
 PACKAGES = ["farlook-server", "farlook-tools"]
-# libibverbs loads the one of the device that it finds.
+# libibverbs loads the driver of the device that it finds.
 DRIVERS = ["/etc/libibverbs.d/*.driver", "/usr/lib/*/libibverbs/*.so"]
 USER = 65532
 FILES = {"etc/passwd": f"root:x:0:0::/:/\nfarlook:x:{USER}:{USER}::/run/farlook:/\n",
          "etc/group": f"root:x:0:\nfarlook:x:{USER}:\n",
          "etc/nsswitch.conf": "hosts: files dns\n"}
-# What its user writes to, with their modes.
+# Directories that its user writes to, with their modes.
 DIRECTORIES = {"run/farlook": 0o755, "tmp": 0o1777}
 RECIPE = f"""FROM scratch
 ADD root.tar /
@@ -63,7 +63,8 @@ def lay_out(root, packages):
 
 
 def archive(root, path):
-    """All of `root` as root's, but for what its user writes to; the same bytes for the same files."""
+    """All of `root` as root's, except for the directories that its user writes to; the same bytes for the same
+    files."""
     def owned(member):
         member.uid = member.gid = USER if member.name in DIRECTORIES else 0
         member.uname = member.gname = ""

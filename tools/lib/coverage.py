@@ -14,7 +14,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEASURED = ("kv/", "rdma/", "server/", "client/")
-# Tests, and what only tests use.
+# Tests, and sources that only tests use.
 NOT_PRODUCT = ("_test.cc", "_tests.cc", "_fuzz.cc", "_benchmark.cc", "_testing.h", "/testing.h", "/testing.cc", "/raw_client.h")
 NOT_PRODUCT_PARTS = ("/test_", "/fake_transport", "/fake_network", "/mini_server", "/conformance/", "rdma/sim/", "store_tracer", "_on_memory_main",
                      "pretended_device")
@@ -27,17 +27,18 @@ IN_GUESTS = [
     (["--device=siw"], ["//rdma/verbs:conformance"]),
     ([], ["//rdma/verbs:hostile"]),
     (["--device=siw"], ["//rdma/verbs:hostile"]),
-    ([], ["//client:client_test"]),
+    ([], ["//client/api:client_test"]),
     ([], ["//tests/failnth:fail_nth_verbs"]),
     ([], ["//tests/faults:faults_test"]),
     ([], ["//tests/faults:crowd"]),
     (["--links=2"], ["//tests/faults:link"]),
     (["--device=siw", "--links=2"], ["//tests/faults:link"]),
     (["--links=2"], ["//tests/faults:removal"]),
-    ([], [DOCTOR, "client/cli/kv_cli", "server/kv_server"]),
+    ([], [DOCTOR, "client/cli/kv_cli", "server/daemon/kv_server"]),
 ]
 VERBS_PROGRAMS = sorted({program[0] for _, program in IN_GUESTS if program[0].startswith("//")})
-# In the guest: what its processes ran is merged there, for files that it writes are gone with it, but for those asked for.
+# In the guest: the profiles of its processes are merged there, since its files are lost with it, except for requested
+# ones.
 IN_GUEST = ('mkdir -p /tmp/profiles; export LLVM_PROFILE_FILE=/tmp/profiles/%m.profraw; to=$1; shift; "$@"; '
             'llvm-profdata-14 merge -sparse -o "$to" /tmp/profiles/*.profraw')
 CONFIG = "--config=covered"
@@ -98,7 +99,7 @@ def bazel(*args, check=True, **kwargs):
 
 
 def binaries(targets):
-    """Of tests and the programs that they start."""
+    """The programs of tests, and those that they start."""
     query = bazel("query", "--noshow_progress",
                   f"kind('cc_(test|binary) rule', deps({' + '.join(targets)}))", stdout=subprocess.PIPE).stdout.split()
     out = bazel("info", CONFIG, "bazel-bin", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.strip()
@@ -107,7 +108,7 @@ def binaries(targets):
 
 
 def run_in_guests(profiles, jobs):
-    bazel("build", CONFIG, f"--jobs={jobs}", "--show_result=0", *VERBS_PROGRAMS, "//client/cli:kv_cli", "//server:kv_server")
+    bazel("build", CONFIG, f"--jobs={jobs}", "--show_result=0", *VERBS_PROGRAMS, "//client/cli:kv_cli", "//server/daemon:kv_server")
     for number, (options, (program, *args)) in enumerate(IN_GUESTS):
         profile = profiles / f"guest{number}.profdata"
         directory = ROOT / "bazel-bin"

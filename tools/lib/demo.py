@@ -1,6 +1,6 @@
 """Shows Farlook at work: builds it, starts a kv_server, loads records and runs the YCSB workloads from another process.
-With --cluster it starts a cluster of two groups of two servers, reads and writes as workload B does, kills a primary in
-the middle, adds a group, stops the next primary, and proves that every acknowledged write is there.
+With --cluster it starts a cluster of two groups of two servers, and reads and writes as workload B does. Meanwhile it
+kills a primary, adds a group and stops the next primary. It proves that every acknowledged write is there.
 
 The table lies in 2 MiB huge pages where this may reserve them (as root; they are given back at the end). Runs for a
 minute or two. Exit codes: 0 all went well, 1 it did not, 2 wrong arguments, 130 interrupted.
@@ -22,7 +22,7 @@ import demo_cluster
 import disk_cache
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TARGETS = ["//server:kv_server", "//bench/ycsb:ycsb", "//client/cli:kv_cli"]
+TARGETS = ["//server/daemon:kv_server", "//bench/ycsb:ycsb", "//client/cli:kv_cli"]
 WORKLOADS = {
     "A": "half reads, half updates",
     "B": "95 % reads, 5 % updates",
@@ -39,7 +39,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Failure(Exception):
-    """What went wrong, in words for the user."""
+    """An error, described for the user."""
 
 
 def say(text=""):
@@ -58,7 +58,7 @@ def read_number(path, name):
 
 
 def available_bytes():
-    """Memory that may be used: the machine's, or the container's where that is less."""
+    """Usable memory: the machine's, or the container's where that is less."""
     available = (read_number("/proc/meminfo", "MemAvailable") or 0) * 1024
     available += (read_number("/proc/meminfo", "HugePages_Free") or 0) * PAGE
     try:
@@ -77,7 +77,7 @@ class HugePages:
         self.before = self.during = None
 
     def reserve(self, size):
-        """Says what there is and what it did; without the right to reserve, the server takes what it can get."""
+        """Reports the pages and its changes; without the right to reserve, the server takes what is available."""
         pages = (size + PAGE - 1) // PAGE
         free = read_number("/proc/meminfo", "HugePages_Free") or 0
         if read_number("/proc/meminfo", "Hugepagesize") != PAGE // 1024:
@@ -109,7 +109,7 @@ class HugePages:
     def give_back(self):
         if self.before is None:
             return
-        # Someone else may have changed it since.
+        # Another process may have changed it since.
         now = self._count()
         NR_HUGEPAGES.write_text(str(max(0, now - (self.during - self.before))), encoding="ascii")
         self.before = None
@@ -137,7 +137,7 @@ class Cpu:
 
 
 class Server:
-    """A kv_server on a socket of its own."""
+    """A kv_server on a separate socket."""
 
     def __init__(self, binary, directory, size, keep):
         self.address = f"shm://{directory}/server"
@@ -145,19 +145,21 @@ class Server:
         command = [binary, f"--listen={self.address}", f"--memory={size // MIB}MiB", "--huge_pages=auto"]
         say("$ " + " ".join(map(str, command)))
         with open(self.log, "wb") as log:
-            # A session of its own: ^C is for the demo, which then stops it in good order.
+            # A separate session: ^C is for the demo, which then stops it in good order.
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                             start_new_session=True, preexec_fn=None if keep else die_with_parent)
 
     def wait_until_ready(self, cli):
         deadline = time.monotonic() + 60
-        while subprocess.run([cli, f"--address={self.address}", "ping"], check=False, stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL, timeout=30).returncode != 0:
+        while 'msg="ready"' not in self.log.read_text(errors="replace"):
             if self.process.poll() is not None:
                 raise Failure(f"kv_server ended with exit code {self.process.returncode}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
-                raise Failure(f"kv_server does not answer:\n{self.log_tail()}")
+                raise Failure(f"kv_server is not ready:\n{self.log_tail()}")
             time.sleep(0.05)
+        if subprocess.run([cli, f"--address={self.address}", "ping"], check=False, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, timeout=30).returncode != 0:
+            raise Failure(f"kv_server does not answer:\n{self.log_tail()}")
 
     def log_tail(self):
         return "\n".join("    " + line for line in self.log.read_text(errors="replace").splitlines()[-12:])
@@ -196,7 +198,7 @@ def build(targets):
 
 
 def run_ycsb(ycsb, server, args, directory, workload, load):
-    """One phase. Returns its result, and what it took of the server's CPU."""
+    """Runs one phase. Returns its result, and the server's CPU time for it."""
     result = directory / f"{workload}-{'load' if load else 'run'}.json"
     command = [ycsb, "-db", "farlook", "-load" if load else "-t",
                "-P", ROOT / f"bench/workloads/workload{workload.lower()}",

@@ -1,24 +1,25 @@
-"""Bazel's disk cache: what was built once on this machine is not compiled again, in whichever clone.
+"""Bazel's disk cache: code that was built once on this machine is not compiled again, in any clone.
 
 It lies in the user's cache directory and is bounded, which Bazel 4.2.3 leaves to others: a run of tools/test or
-tools/demo ends with clean(). Anybody may delete all of it at any time; Bazel builds what it misses.
+tools/demo ends with clean(). All of it may be deleted at any time; Bazel rebuilds what is missing.
 """
 
 import contextlib
+import hashlib
 import os
 import pathlib
 import subprocess
 import time
 
-MAX_BYTES = 10 << 30  # all configurations of a full tools/test take some 4 GiB
+MAX_BYTES = 20 << 30  # a full tools/test from nothing leaves some 7 GiB, most of them linked tests
 MAX_AGE_S = 14 * 24 * 3600
-# What compiles and links, and all headers that are not of the project: Bazel does not look into them, so of its keys
-# they are no part.
+# Packages with compilers and linkers, and with headers that are not of the project: Bazel does not read these, so its
+# keys do not contain them.
 PACKAGES = ["*-dev", "gcc-*", "g++-*", "cpp-*", "clang-*", "llvm-*", "lld-*", "binutils*", "libc6*"]
 
 
 def directory(environ=None):
-    """Where the cache lies, or None where this user has no cache directory."""
+    """The directory of the cache, or None where this user has no cache directory."""
     environ = os.environ if environ is None else environ
     base = environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):  # a relative one is to be ignored, says the XDG specification
@@ -43,7 +44,8 @@ def prepare(path):
 
 
 def _forget_other_packages(path):
-    """What older compilers and headers made is not used: its actions are forgotten, its files are left to clean()."""
+    """Results of older compilers and headers are not used: their actions are forgotten, their files are left to
+    clean()."""
     stamp = path / "packages"
     now = _packages()
     before = stamp.read_text(encoding="utf-8") if stamp.exists() else now
@@ -65,19 +67,34 @@ def _packages():
     return "".join(sorted(done.stdout.splitlines(keepends=True)))
 
 
-def clean(path, max_bytes=MAX_BYTES, max_age_s=MAX_AGE_S, now=None):
-    """Deletes what was not used for `max_age_s`, then the longest unused until `max_bytes` are left. Returns (files
-    deleted, their bytes, bytes left). A Bazel that runs meanwhile takes what it misses for never built.
+def machine():
+    """A word for the dependencies of a test's result beside its inputs: all packages, the kernel, the processors."""
+    try:
+        packages = subprocess.run(["dpkg-query", "-W", "-f", "${Package}:${Architecture} ${Version}\n"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
+    except OSError:
+        packages = b""
+    system = os.uname()
+    words = f"{system.release} {system.machine} {os.cpu_count()}\n".encode() + packages
+    return hashlib.sha256(words).hexdigest()[:16]
 
-    An entry was used when it was written or read, whichever came last. Linux notes the first read after a write, and then one
-    a day (relatime); where it notes none (noatime), an entry is built again once in `max_age_s`."""
+
+def clean(path, max_bytes=MAX_BYTES, max_age_s=MAX_AGE_S, now=None):
+    """Deletes files that were not used for `max_age_s`, then the longest unused until `max_bytes` are left. Returns (files
+    deleted, their bytes, bytes left). A Bazel that runs meanwhile treats missing files as never built.
+
+    An entry was used when it was last written or read. Of reads within a day, Linux notes only the first after a write
+    (relatime). Therefore the time of a noted read becomes the time of the write, so that the next read is noted too.
+    Where Linux notes no reads (noatime), an entry is built again once in `max_age_s`."""
     now = time.time() if now is None else now
     entries = []
     for kind in ("ac", "cas"):
         for file in (path / kind).rglob("*"):
-            with contextlib.suppress(OSError):  # somebody else deleted it
+            with contextlib.suppress(OSError):  # another process deleted it
                 stat = file.lstat()
                 if not file.is_dir():
+                    if stat.st_atime > stat.st_mtime:
+                        os.utime(file, (stat.st_atime, stat.st_atime))
                     entries.append((max(stat.st_atime, stat.st_mtime), stat.st_size, file))
     entries.sort(key=lambda entry: entry[:2])
     left = sum(size for _, size, _ in entries)

@@ -1,4 +1,4 @@
-"""What happened in a `bazel test`, read from its build events (--build_event_json_file)."""
+"""The results of a `bazel test`, read from its build events (--build_event_json_file)."""
 
 import json
 import urllib.parse

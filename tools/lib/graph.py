@@ -1,11 +1,11 @@
-"""What bazel query tells of the targets."""
+"""Results of bazel query about targets."""
 
 import pathlib
 import re
 import subprocess
 import xml.etree.ElementTree as xml
 
-# Programs around the client: what meets there in several threads is the library's, whose own tests are run.
+# Programs around the client: code that several threads use there is the library's, whose own tests are run.
 AROUND = ("//bench/", "//client/cli:")
 THREADS = re.compile(r"#\s*include\s*<(thread|future|pthread\.h)>")
 
@@ -32,8 +32,8 @@ class Graph:
         return [name for name in self.tests() if tag in self.tags(name)]
 
     def with_threads(self):
-        """Tests of `//...` of which some source, however deep, starts threads. Fuzz targets run one, deep below. Left out
-        are AROUND, and what is tagged no-tsan, which says why beside the tag."""
+        """Tests of `//...` of which some source, at any depth, starts threads. Fuzz targets start one, deep below. Left
+        out are AROUND, and tests tagged no-tsan; a comment beside the tag gives the reason."""
         return [name for name in self.tests()
                 if not name.startswith(AROUND) and not self.tags(name) & {"manual", "fuzz", "no-tsan"} and any(map(self._starts_threads, self._sources(name)))]
 

@@ -21,7 +21,8 @@ import sysconfig
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# What the archive is linked with; each name is that of pkg-config and, for Abseil, behind absl_ that of CMake.
+# Libraries that the archive is linked with; each name is that of pkg-config and, for Abseil, behind absl_ that of
+# CMake.
 ABSL = ["statusor", "status", "strings", "str_format", "synchronization", "time", "flat_hash_map", "hash", "cord"]
 OTHERS = ["xxhash", "sodium", "ibverbs", "rdmacm"]
 
@@ -63,7 +64,7 @@ endif()
 """
 
 CMAKE_VERSION = """\
-# Minor versions may break what was there as long as the major one is 0.
+# Minor versions may be incompatible as long as the major one is 0.
 set(PACKAGE_VERSION "{version}")
 if(PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION OR
    NOT "${{PACKAGE_FIND_VERSION_MAJOR}}" STREQUAL "{major}" OR
@@ -88,8 +89,8 @@ def up_from(folder):
 
 
 def lay_out(prefix, root, built, libdir="lib"):
-    """Puts it all to `prefix`, which is made. `root`: where the sources are; `built`: where client/c was built; `libdir`:
-    where below the prefix libraries go."""
+    """Installs all of it to `prefix`, which is made. `root`: where the sources are; `built`: where client/c was built;
+    `libdir`: where below the prefix libraries go."""
     prefix = pathlib.Path(prefix)
     lib, include = prefix / libdir, prefix / "include"
     for directory in (lib / "pkgconfig", lib / "cmake/Farlook", include / "farlook"):
@@ -121,7 +122,7 @@ def lay_out(prefix, root, built, libdir="lib"):
 
 
 def python_packages(prefix):
-    """Where below `prefix`, as users have it, Debian's Python looks for packages."""
+    """The directory below `prefix`, as users have it, where Debian's Python looks for packages."""
     if pathlib.Path(prefix) == pathlib.Path("/usr"):
         return pathlib.Path("lib/python3/dist-packages")
     debians = "/usr/bin/python3"
@@ -132,8 +133,8 @@ def python_packages(prefix):
 
 
 def lay_out_python(prefix, root, packages, libdir="lib", searched=False):
-    """Compiles the module against what lay_out() put to `prefix`, beside the package's sources, to `packages` there.
-    `searched`: programs find the library without being told where it is."""
+    """Compiles the module against the files that lay_out() put to `prefix`, beside the package's sources, to `packages`
+    there. `searched`: programs find the library without a given path."""
     package = pathlib.Path(prefix) / packages / "farlook"
     for source in sorted((root / "python/farlook").iterdir()):
         if source.suffix in (".py", ".pyi", ".typed"):

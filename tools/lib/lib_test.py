@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""tools/test counts what Bazel did, and what the README tells is compared with what its commands print."""
+"""tools/test counts Bazel's results, and the README is compared with the output of its commands."""
 
 import contextlib
 import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import xml.etree.ElementTree as xml
 HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
+import compile_commands  # noqa: E402  pylint: disable=wrong-import-position
 import coverage  # noqa: E402  pylint: disable=wrong-import-position
 import demo  # noqa: E402  pylint: disable=wrong-import-position
 import disk_cache  # noqa: E402  pylint: disable=wrong-import-position
@@ -25,7 +27,7 @@ import test as tools_test  # noqa: E402  pylint: disable=wrong-import-position
 
 
 class Coverage(unittest.TestCase):
-    LCOV = """SF:/proc/self/cwd/kv/index.cc
+    LCOV = """SF:/proc/self/cwd/kv/index/index.cc
 DA:1,1
 DA:2,0
 DA:3,0
@@ -37,22 +39,22 @@ end_of_record
 SF:/usr/include/absl/x.h
 DA:1,1
 end_of_record
-SF:./kv/index.cc
+SF:./kv/index/index.cc
 DA:2,5
 end_of_record
 """
 
     def test_lines_of_the_product_count_once_whoever_ran_them(self):
-        self.assertEqual({"kv/index.cc": {1: 1, 2: 5, 3: 0, 7: 0}},
+        self.assertEqual({"kv/index/index.cc": {1: 1, 2: 5, 3: 0, 7: 0}},
                          {path: lines for path, lines in coverage.read_lcov(self.LCOV).items() if lines})
 
     def test_the_table_tells_share_and_missed_lines(self):
         report = coverage.table(coverage.read_lcov(self.LCOV), missed=True)
-        self.assertRegex(report[0], r"^ 50\.0 % +2 of +4  kv/$")
-        self.assertEqual("    kv/index.cc: 3, 7", report[2])
+        self.assertRegex(report[0], r"^ 50\.0 % +2 of +4  kv/index/$")
+        self.assertEqual("    kv/index/index.cc: 3, 7", report[2])
 
     def test_what_only_tests_use_is_not_of_the_product(self):
-        for path in ["kv/test_region.h", "rdma/sim/wire.cc", "client/mini_server.cc", "rdma/conformance/fixture.cc"]:
+        for path in ["kv/layout/test_region.h", "rdma/sim/wire.cc", "client/testing/mini_server.cc", "rdma/conformance/fixture.cc"]:
             self.assertFalse(coverage.is_product(path), path)
         self.assertTrue(coverage.is_product("rdma/shm/segment.h"))
 
@@ -224,6 +226,16 @@ class DiskCacheTest(Scratch):
         self.assertEqual(self.clean(59), (1, 30, 30))
         self.assertTrue(third.exists() and not second.exists())
 
+    def test_each_read_after_a_cleaning_counts(self):
+        read = self.entry("aa1", 30, days_read=2, days_written=9)
+        other = self.entry("aa2", 30, days_read=1, days_written=9)
+        self.assertEqual(self.clean(60), (0, 0, 60))
+        for path in (read, other):  # else Linux would not note a read on the same day
+            self.assertLessEqual(path.stat().st_atime, path.stat().st_mtime)
+        os.utime(read, (self.NOW, read.stat().st_mtime))  # as Linux does at a read
+        self.assertEqual(self.clean(30), (1, 30, 30))
+        self.assertTrue(read.exists() and not other.exists())
+
     def test_an_empty_cache_is_clean(self):
         self.assertEqual(self.clean(0), (0, 0, 0))
 
@@ -252,8 +264,8 @@ class DiskCacheTest(Scratch):
 
 
 class RunnerTest(Scratch):
-    def command(self, *argv):
-        """What Bazel is called with."""
+    def command(self, *argv, stage="gcc"):
+        """Returns the words of Bazel's command line in a stage."""
         said = self.directory / "said"
         bazel = self.write("bazel", f'#!/bin/sh\necho "$@" >{said}\n')
         bazel.chmod(0o755)
@@ -266,15 +278,21 @@ class RunnerTest(Scratch):
             name: xml.fromstring(f'<rule class="cc_test"><list name="tags"><string value="{tag}"/></list></rule>')
             for name, tag in (("//a:long", "slow"), ("//a:short", "other"))}
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            runner.gcc(events.Outcome())
+            getattr(runner, stage)(events.Outcome())
         self.printed = printed.getvalue()
         return said.read_text(encoding="utf-8").split()
 
     def test_tests_are_run_though_they_passed_before(self):
         self.assertIn("--nocache_test_results", self.command())
-        self.assertIn("--nocache_test_results", self.command("--only=gcc", "//kv:item_test"))
+        self.assertIn("--nocache_test_results", self.command("--only=gcc", "//kv/layout:layout_test"))
         self.assertNotIn("--nocache_test_results", self.command("--quick"))
 
+
+    def test_sanitizers_take_stored_results_of_the_same_machine(self):
+        said = self.command("--only=asan", stage="asan")
+        self.assertNotIn("--nocache_test_results", said)
+        self.assertIn(f"--test_env=FARLOOK_MACHINE={disk_cache.machine()}", said)
+        self.assertIn("not run again: 0 of 0 test targets", self.printed)
 
     def test_quick_leaves_out_what_is_slow_and_says_so(self):
         self.assertIn("--test_tag_filters=-slow", self.command("--quick"))
@@ -332,6 +350,32 @@ class DemoTest(unittest.TestCase):
                     demo.parse(argv)
                 self.assertEqual(exit_.exception.code, 2)
                 self.assertIn("error:", said.getvalue())
+
+
+class SetupTest(unittest.TestCase):
+    SETUP = HERE.parent / "setup"
+
+    def test_an_unknown_part_is_refused_and_the_parts_are_named(self):
+        done = subprocess.run([self.SETUP, "--check", "compiler"], stdout=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        for part in ("build", "clang", "test", "verbs"):
+            self.assertIn(f" {part} ", done.stdout)
+
+    def test_no_package_is_in_two_parts(self):
+        lists = re.findall(r'\n  \[\w+\]="([^"]+)"', self.SETUP.read_text(encoding="utf-8"))
+        self.assertEqual(len(lists), 4)
+        packages = " ".join(lists).split()
+        self.assertEqual(sorted(packages), sorted(set(packages)))
+
+
+class CompileCommandsTest(unittest.TestCase):
+    def test_each_source_has_one_command_without_outputs(self):
+        compile_ = ["/usr/bin/gcc", "-O2", "-MD", "-MF", "x.d", "-frandom-seed=x.o", "-std=c++20", "-c", "kv/x.cc", "-o", "x.o"]
+        link = ["/usr/bin/gcc", "-o", "program", "x.o"]
+        found = list(compile_commands.entries([{"arguments": link}, {"arguments": compile_},
+                                               {"arguments": compile_ + ["-DTWICE"]}, {}], "/tree"))
+        self.assertEqual(found, [{"directory": "/tree", "file": "kv/x.cc",
+                                  "arguments": ["/usr/bin/gcc", "-O2", "-std=c++20", "-c", "kv/x.cc"]}])
 
 
 if __name__ == "__main__":

@@ -14,13 +14,17 @@ import subprocess
 import sys
 
 FLAG = re.compile(r"  (--\w+(?:=\S+)?(?:, --\w+(?:=\S+)?)*)(?: +(.*))?$")
-# Operands: KEY [VALUE], or words of which one is to be chosen, put|get.
+# Operands: KEY [VALUE], or words to choose one from, put|get.
 COMMAND = re.compile(r"  ([a-z]+(?: [A-Z\[]\S*| [a-z]+\|\S*)*)(?: {2,}(.*))?$")
 CODE = re.compile(r" +(\d+)  (.*)$")
 # Flags that the help has no words for.
 OF_ALL = {"help": "explain this program", "version": "print its version"}
-# What Abseil's own help says: --name (help); default: value;
+# The lines of Abseil's own help: --name (help); default: value;
 ABSEIL = re.compile(r"--(\w+) \((.*)\);\s+default: (.*);")
+
+
+DOCUMENTS = ("Files that are named docs/NAME.md are in /usr/share/doc/farlook-doc/docs, of the package farlook-doc, and in "
+             "docs of the sources.")
 
 
 class ManualError(Exception):
@@ -43,7 +47,7 @@ class Command:
     flags: list
 
     def choices(self):
-        """What its first operand may be; none: anything."""
+        """The possible values of its first operand; none: anything."""
         first = self.operands.partition(" ")[0]
         return first.split("|") if "|" in first and first[0].islower() else []
 
@@ -62,13 +66,13 @@ class Program:
 
 
 def ask(*command):
-    """What a program prints; Abseil's help ends with 1."""
+    """A program's output; Abseil's help ends with 1."""
     return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, check=False,
                           stdin=subprocess.DEVNULL).stdout
 
 
 def rows(lines, pattern):
-    """[(left, right)] of the lines that look like `pattern`, each with those below that are indented deeper."""
+    """[(left, right)] of the lines that match `pattern`, each with the lines below that are indented deeper."""
     found = []
     for line in lines:
         match = pattern.match(line)
@@ -91,7 +95,7 @@ def flags_in(lines):
 
 
 def after(lines, heading):
-    """What follows a line that is `heading`."""
+    """The lines after a line that is `heading`."""
     if heading not in lines:
         raise ManualError(f"no line {heading!r} in the help")
     return lines[lines.index(heading) + 1:]
@@ -169,6 +173,15 @@ def kv_cluster(script):
                    "*kv_server*(1), *kv_cli*(1)", takes_folder=True)
 
 
+def ycsb(binary):
+    """Under the name that packages give it; its options have one dash, and there is no completion for them."""
+    text = re.sub(r"\bycsb -", "farlook_ycsb -", ask(binary, "-help")).replace("bench/workloads", "/usr/share/farlook/workloads")
+    if "Exit codes:" not in text:
+        raise ManualError("ycsb -help tells of no exit codes")
+    return Program("farlook_ycsb", "runs the YCSB core workloads", [("farlook_ycsb -db _NAME_ -P _FILE_ [_OPTIONS_]", "")],
+                   [("DESCRIPTION", text.partition("\n")[2].strip("\n"))], [], [], [], "*kv_server*(1)")
+
+
 # ---- Manual pages, as scdoc takes them.
 
 
@@ -177,7 +190,7 @@ def plain(text):
 
 
 def paragraphs(text):
-    """Text as it stands in help: what is indented stays as it is."""
+    """Text as in the help: indented lines stay as they are."""
     out, literal = [], False
     for line in text.splitlines():
         indented = line.startswith("  ")
@@ -212,7 +225,8 @@ def manual_page(program):
     for command in program.commands:
         out += [f"## {command.name} {command.operands}".rstrip(), "", plain(command.summary.capitalize()) + ".", "",
                 *paragraphs(command.details), "", *flag_lines([f for f in command.flags if f.name not in everywhere])]
-    out += ["# OPTIONS", "", *flag_lines(program.flags)]
+    if program.flags:
+        out += ["# OPTIONS", "", *flag_lines(program.flags)]
     for heading, text in program.sections:
         if heading != "DESCRIPTION":
             out += [f"# {heading}", "", *paragraphs(text), ""]
@@ -220,7 +234,7 @@ def manual_page(program):
         out += ["# EXIT STATUS", ""]
         for number, meaning in program.codes:
             out += [f"*{number}*", f"\t{plain(meaning)}", ""]
-    out += ["# SEE ALSO", "", program.see]
+    out += ["# SEE ALSO", "", program.see, "", plain(DOCUMENTS)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(out)).rstrip() + "\n"
 
 
@@ -308,12 +322,16 @@ def programs(server, cli, exporter, cluster):
     return [kv_server(server), kv_cli(cli), farlook_exporter(exporter), kv_cluster(cluster)]
 
 
+def write_page(directory, program):
+    page = subprocess.run(["scdoc"], input=manual_page(program), stdout=subprocess.PIPE, text=True, check=True).stdout
+    (directory / f"{program.name}.1").write_text(page, encoding="utf-8")
+
+
 def write_all(directory, every):
     for folder in ("man1", "bash", "zsh"):
         (directory / folder).mkdir(parents=True, exist_ok=True)
     for program in every:
-        page = subprocess.run(["scdoc"], input=manual_page(program), stdout=subprocess.PIPE, text=True, check=True).stdout
-        (directory / "man1" / f"{program.name}.1").write_text(page, encoding="utf-8")
+        write_page(directory / "man1", program)
         (directory / "bash" / program.name).write_text(bash(program), encoding="utf-8")
         (directory / "zsh" / f"_{program.name}").write_text(zsh(program), encoding="utf-8")
 

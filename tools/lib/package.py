@@ -3,7 +3,9 @@
     tools/package [--lint] [DIRECTORY]     to DIRECTORY, which is made (packages)
 
     farlook-server     kv_server, its unit, a sample of its flags
-    farlook-tools      kv_cli, farlook_exporter, kv_cluster
+    farlook-tools      kv_cli, farlook_exporter with its unit, kv_cluster
+    farlook-bench      ycsb, as farlook_ycsb, and the workloads
+    farlook-doc        README.md, what it links to, and docs/
     libfarlook1        the client for C
     libfarlook-dev     headers, the archive for C++, files for pkg-config and CMake
     python3-farlook    the client for Python
@@ -26,31 +28,37 @@ import install
 import manual
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAMS = {"kv_server": "server/kv_server", "kv_cli": "client/cli/kv_cli",
+PROGRAMS = {"kv_server": "server/daemon/kv_server", "kv_cli": "client/cli/kv_cli",
             "farlook_exporter": "client/exporter/farlook_exporter"}
-SCRIPT = "server/kv_cluster.py"
-TARGETS = ["//server:kv_server", "//client/cli:kv_cli", "//client/exporter:farlook_exporter",
-           "//client/c:libfarlook.so.1", "//client/c:libfarlook.a"]
-# What debian/rules wants of the tree beside Bazel's outputs.
-SOURCES = ["debian", "tools/lib", "base/include", "client/include", "client/c/include", "python", "server/kv_server.flags",
-           "server/kv_server.service", SCRIPT, "client/exporter/farlook.rules.yml", "client/exporter/grafana.json", "LICENSE",
-           "CHANGELOG.md"]
+SCRIPT = "server/daemon/kv_cluster.py"
+YCSB = "bench/ycsb/ycsb"
+TARGETS = ["//server/daemon:kv_server", "//client/cli:kv_cli", "//client/exporter:farlook_exporter",
+           "//client/c:libfarlook.so.1", "//client/c:libfarlook.a", "//bench/ycsb"]
+# Files of the tree that debian/rules needs beside Bazel's outputs.
+SOURCES = ["debian", "tools/lib", "base/include", "client/include", "client/c/include", "python", "server/daemon/kv_server.flags",
+           "server/daemon/kv_server.service", SCRIPT, "client/exporter/farlook.rules.yml", "client/exporter/grafana.json",
+           "client/exporter/farlook_exporter.service", "client/exporter/farlook_exporter.flags", "client/examples",
+           "client/hello.cc", "bench/workloads", "docs", "LICENSE", "README.md", "CHANGELOG.md",
+           "CONTRIBUTING.md", "SECURITY.md"]
 VERSION = ROOT / "base/include/farlook/version.h"
-# Of the unit: what is different where packages put it.
-UNIT = [("/usr/local/bin/", "/usr/bin/"), ("DynamicUser=yes\n", "User=farlook\n")]
+# Differences of the units where packages install them.
+UNITS = {"server/daemon/kv_server.service": [("/usr/local/bin/", "/usr/bin/"), ("DynamicUser=yes\n", "User=farlook\n")],
+         "client/exporter/farlook_exporter.service": [("/usr/local/bin/", "/usr/bin/"),
+                                                      ("User=kv_server\nDynamicUser=yes\n", "User=farlook\n")]}
 
 
 def built():
-    """Where Bazel's outputs are; builds them if nobody did."""
+    """Returns the directory of Bazel's outputs; builds them if they do not exist."""
     if "FARLOOK_BUILT" not in os.environ:
         subprocess.run(["bazel", "build", "--config=opt", *TARGETS], cwd=ROOT, check=True)
     return pathlib.Path(os.environ.get("FARLOOK_BUILT", ROOT / "bazel-bin")).absolute()
 
 
-def unit(text):
-    for there, here in UNIT:
+def unit(source):
+    text = (ROOT / source).read_text(encoding="utf-8")
+    for there, here in UNITS[source]:
         if there not in text:
-            raise ValueError(f"server/kv_server.service has no {there!r} any more")
+            raise ValueError(f"{source} has no {there!r} any more")
         text = text.replace(there, here)
     return text
 
@@ -66,10 +74,13 @@ def lay_out(root, outputs):
     for name, path in PROGRAMS.items():
         install.put(outputs / path, usr / "bin" / name, 0o755)
     install.put(ROOT / SCRIPT, usr / "bin/kv_cluster", 0o755)
-    install.put(ROOT / "server/kv_server.flags", root / "etc/farlook/kv_server.flags", 0o644)
-    service = root / "lib/systemd/system/kv_server.service"
-    service.parent.mkdir(parents=True)
-    service.write_text(unit((ROOT / "server/kv_server.service").read_text(encoding="utf-8")), encoding="utf-8")
+    install.put(outputs / YCSB, usr / "bin/farlook_ycsb", 0o755)
+    shutil.copytree(ROOT / "bench/workloads", usr / "share/farlook/workloads")
+    for flags in ("server/daemon/kv_server.flags", "client/exporter/farlook_exporter.flags"):
+        install.put(ROOT / flags, root / "etc/farlook" / pathlib.Path(flags).name, 0o644)
+    (root / "lib/systemd/system").mkdir(parents=True)
+    for source in UNITS:
+        (root / "lib/systemd/system" / pathlib.Path(source).name).write_text(unit(source), encoding="utf-8")
     for name in ("farlook.rules.yml", "grafana.json"):
         install.put(ROOT / "client/exporter" / name, usr / "share/doc/farlook-tools/examples" / name, 0o644)
     pages = root.parent / "manual"
@@ -77,6 +88,7 @@ def lay_out(root, outputs):
     for folder, place in (("man1", "man/man1"), ("bash", "bash-completion/completions"), ("zsh", "zsh/vendor-completions")):
         shutil.copytree(pages / folder, usr / "share" / place)
     shutil.rmtree(pages)
+    manual.write_page(usr / "share/man/man1", manual.ycsb(outputs / YCSB))
 
 
 def build(directory, outputs, version=None):
@@ -105,7 +117,7 @@ def build(directory, outputs, version=None):
 
 
 def lint(directory):
-    """What lintian has against the packages there; empty: nothing."""
+    """lintian's findings about the packages there; empty: none."""
     changes = sorted(directory.glob("*.changes"))
     done = subprocess.run(["lintian", "--allow-root", "--tag-display-limit=0", *changes], check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ, LC_ALL="C.UTF-8"))

@@ -1,6 +1,6 @@
-"""Runs the README's commands, in one shell as a reader would, and compares what they print.
+"""Runs the README's commands, in one shell as a reader would, and compares their output.
 
-A ```console block holds commands, each after "$ ", and what they print; "..." stands for anything. A ```cpp block is a
+A ```console block holds commands, each after "$ ", and their output; "..." stands for anything. A ```cpp block is a
 piece of a source that the README names, one of docs/guide.md a piece of tests/guide. Links and paths in `code` lead to
 files that exist.
 """
@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 
-# What would take too long in full, or is what runs this.
+# Commands that take too long in full, or run this program.
 INSTEAD = {"tools/demo": "tools/demo --quick", "tools/test": "tools/test --list"}
 SOURCES = ["base", "bench", "client", "cluster", "kv", "rdma", "server", "tests"]
 ADDRESS = "/tmp/farlook"  # moved to a directory of the run's own
@@ -45,14 +45,14 @@ def script(commands, directory):
         command = INSTEAD.get(command, command).replace(ADDRESS, f"{directory}/farlook")
         lines.append(f"echo; echo '@@begin {number}'")
         if command.endswith("&"):
-            # Its log is not part of what the next commands print, which wait for it as a reader would.
+            # Its log is not part of the output of the next commands, which wait for it as a reader would.
             lines.append(f"{command[:-1]} >$log 2>&1 &")
             lines.append(f"for i in $(seq 200); do [ -e {directory}/farlook ] && break; sleep 0.1; done")
             lines.append(f"[ -e {directory}/farlook ]; code=$?")
         else:
             lines.append(f"{command} </dev/null; code=$?")
         lines.append(f"echo; echo '@@end {number}' $code")
-    # What still runs was not ended by the README.
+    # Programs that still run were not ended by the README.
     lines += ["jobs -r >&2", "for i in $(seq 50); do [ -z \"$(jobs -r)\" ] && break; sleep 0.1; done",
               "echo; echo '@@running' $(jobs -r | wc -l)", "kill $(jobs -p) 2>/dev/null", "[ ! -e $log ] || cat $log"]
     return "\n".join(lines) + "\n"
@@ -60,7 +60,7 @@ def script(commands, directory):
 
 def matches(expected, printed):
     if not expected:
-        return True  # what it prints is not told
+        return True  # the README does not show its output
     pattern = re.escape(expected).replace(re.escape("..."), ".*")
     return re.fullmatch(pattern.strip(), printed.strip(), re.DOTALL) is not None
 
@@ -81,7 +81,7 @@ def environment(directory, bazel, flags):
 
 
 def end_session(leader):
-    """Ends what the shell started: jobs have process groups of their own, but the session is one."""
+    """Ends the processes that the shell started: jobs have their own process groups, but the session is one."""
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
@@ -90,7 +90,7 @@ def end_session(leader):
 
 
 def run(root, bazel, wanted, flags=()):
-    """Yields (command, None or why it is not as told)."""
+    """Yields (command, None or why it differs)."""
     with tempfile.TemporaryDirectory(prefix="farlook-readme-") as directory:
         process = subprocess.Popen(["bash", "-c", script([command for command, _ in wanted], directory)], cwd=root,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
@@ -127,7 +127,7 @@ def judge(output, number, expected):
 
 
 def static(root, text):
-    """Yields (what, None or why) of all that needs no run."""
+    """Yields (what, None or why) of all checks that need no run."""
     sources = [path.read_text(encoding="utf-8") for path in sorted((root / "client").glob("*.cc"))]
     for number, block in enumerate(blocks(text, "cpp")):
         found = any(block in source for source in sources)
@@ -168,7 +168,7 @@ def documents(root):
 
 
 def check(root, bazel, flags=()):
-    """Yields (what, None or why it is wrong) of everything that the README tells. Its builds take `flags` besides."""
+    """Yields (what, None or why it is wrong) of everything in the README. Its builds also take `flags`."""
     text = (root / "README.md").read_text(encoding="utf-8")
     yield from static(root, text)
     yield from guide(root)

@@ -3,6 +3,9 @@
 Without options: all stages, in order. A stage that fails does not stop the others. The last line is
 "N passed, N failed", of test cases; a lint counts as one case. The exit code is 0 when nothing failed, and every stage
 asked for was run. A test that is skipped or disabled counts as failed.
+
+The stages asan, tsan and fuzz take the stored result of a test whose inputs are unchanged: sources, tools, flags, and
+the machine's packages, kernel and number of processors. The stages gcc, verbs and readme always run theirs.
 """
 
 import argparse
@@ -23,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAGES = {  # in order of what they cost and of how much they tell
     "format": "clang-format: nothing to change",
     "arrows": "dependencies and visibility, asked of bazel query",
+    "prose": "the English of comments and documents (docs/style.md)",
     "gcc": "GCC, optimized: all tests",
     "verbs": "GCC, optimized: the tests on RDMA verbs, in virtual machines where there is no device (tests/vm)",
     "readme": "the README's commands do what it says",
@@ -34,10 +38,10 @@ STAGES = {  # in order of what they cost and of how much they tell
     "clang": "Clang, unoptimized: all tests",
     "verbs_more": "GCC, optimized: tests on soft iWARP of what the stage verbs does on Soft-RoCE, and those of tests/vm itself",
 }
-QUICK = ["format", "arrows", "gcc"]
+QUICK = ["format", "arrows", "prose", "gcc"]
 LOG_LINES = 60  # shown of a test that failed, from its end
-# And, as other tests' lines may follow: what begins the words of GoogleTest, unittest and sanitizers on a failure, so
-# many times, each with so many lines after it.
+# Further lines of other tests may follow. The beginnings of messages of GoogleTest, unittest and sanitizers on a
+# failure; at most FAILURES of them, each with a number of lines after it.
 FAILURE = r": Failure$|^Traceback |^(ERROR|FAIL): |Sanitizer: |: runtime error: "
 FAILURES = 8
 FAILURE_LINES = 10
@@ -68,7 +72,8 @@ class Runner:
         else:
             outcome.fail(name, "failed; its output is above")
 
-    def bazel_test(self, outcome, targets, *flags, what="test", tests_only=False):
+    def bazel_test(self, outcome, targets, *flags, what="test", tests_only=False, stored=False):
+        """With `stored`, a test that passed with the same inputs on a machine like this one is not run again."""
         events = self.scratch / f"events-{time.monotonic_ns()}.json"
         patterns = self.scratch / "targets"
         patterns.write_text("\n".join(targets) + "\n", encoding="utf-8")
@@ -78,9 +83,12 @@ class Runner:
                                 f"--target_pattern_file={patterns}", *self.cache, *flags]
         if what == "test":
             command += ["--test_summary=terse", "--test_output=summary",
-                        # Else also what no test needs, as benchmarks; and the simulation, which is the product once more.
+                        # Otherwise also targets that no test needs, as benchmarks; and the simulation, which is a
+                        # second copy of the product.
                         f"--build_tests_only={int(self.args.quick or tests_only)}"]
-            if not self.args.quick:  # a test that passed once, in this clone or another, is run all the same
+            if stored:
+                command += [f"--test_env=FARLOOK_MACHINE={disk_cache.machine()}"]
+            elif not self.args.quick:  # a test that passed once, in this clone or another, is run all the same
                 command += ["--nocache_test_results"]
             if self.args.filter:
                 command += [f"--test_filter={self.args.filter}"]
@@ -100,11 +108,14 @@ class Runner:
         outcome.passed += result.passed
         outcome.targets += result.targets
         outcome.cached += result.cached
+        if stored:
+            print(f"not run again: {result.cached} of {result.targets} test targets, which passed before with the same "
+                  "inputs", flush=True)
         outcome.failures += result.failures
 
     @staticmethod
     def show_log(label, log):
-        """A failed test's own words and the end of its output: on another machine there is nothing else to go by."""
+        """A failed test's own messages and the end of its output: on another machine there is no other information."""
         print(f"--- {label}: what it says of failures", flush=True)
         subprocess.run(["grep", "--extended-regexp", "--line-number", f"--after-context={FAILURE_LINES}",
                         f"--max-count={FAILURES}", FAILURE, log], check=False)
@@ -112,7 +123,7 @@ class Runner:
         subprocess.run(["tail", f"--lines={LOG_LINES}", log], check=False)
 
     def targets(self, names=None):
-        """What was asked for on the command line, or everything; of `names` only, where given."""
+        """The targets of the command line, or everything; of `names` only, where given."""
         if names is None:
             return self.args.targets or ["//..."]
         if not self.args.targets:
@@ -121,7 +132,7 @@ class Runner:
                               stdout=subprocess.PIPE, text=True, check=True)
         return sorted(set(names) & set(done.stdout.split()))
 
-    def say_left_out(self, names):
+    def print_left_out(self, names):
         """Says which tests say by a tag that sanitizers are not for them; returns `names` without those."""
         left_out = self.graph().tagged("no-sanitizer")
         if left_out:
@@ -135,6 +146,9 @@ class Runner:
         arrows = ["python3", "tests/arrows/arrows.py"]
         self.command(outcome, "arrows (includes)", arrows)
         self.command(outcome, "arrows (bazel query)", arrows + ["--query", "--bazel", " ".join(self.bazel)])
+
+    def prose(self, outcome):
+        self.command(outcome, "prose", ["python3", "tests/prose/prose.py"])
 
     def gcc(self, outcome):
         if not self.args.quick:
@@ -170,19 +184,20 @@ class Runner:
                      env=dict(os.environ, FARLOOK_BUILT=str(ROOT / "bazel-bin")))
 
     def asan(self, outcome):
-        # Fuzz targets are run in a stage of their own.
-        self.say_left_out([])
+        # A separate stage runs fuzz targets.
+        self.print_left_out([])
         self.bazel_test(outcome, self.targets(), "--config=fuzz", "--test_tag_filters=-fuzz,-no-sanitizer",
-                        tests_only=True)
+                        tests_only=True, stored=True)
 
     def tsan(self, outcome):
-        self.bazel_test(outcome, self.say_left_out(self.targets(self.graph().with_threads())), "--config=tsan")
+        self.bazel_test(outcome, self.print_left_out(self.targets(self.graph().with_threads())), "--config=tsan",
+                        stored=True)
 
     def fuzz(self, outcome):
         seconds = self.args.fuzz_seconds
         self.bazel_test(outcome, self.targets(self.graph().tagged("fuzz")), "--config=fuzz", "--test_arg=-runs=-1",
                         f"--test_arg=-max_total_time={seconds}", f"--test_arg=-seed={self.args.seed}",
-                        "--test_arg=-timeout=10", f"--test_timeout={seconds + 60}")
+                        "--test_arg=-timeout=10", f"--test_timeout={seconds + 60}", stored=True)
 
     def tidy(self, outcome):
         self.bazel_test(outcome, self.targets(self.graph().product()), "--config=tidy", what="build")
@@ -195,7 +210,7 @@ def parse(argv):
         prog="tools/test", description=__doc__, epilog="stages:\n" + stages,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET",
-                        help="Bazel patterns to test instead of //... (not for format, arrows, readme)")
+                        help="Bazel patterns to test instead of //... (not for format, arrows, prose, readme)")
     parser.add_argument("--quick", action="store_true", help=f"for the developer: only the stages {', '.join(QUICK)}, only tests that a change since their last "
                              "run can have affected, and none tagged slow")
     parser.add_argument("--only", metavar="STAGE,...", help="only these stages")

@@ -8,7 +8,8 @@ linked shared then, since Debian's archives of it are not position independent.
 """
 
 def _installed_impl(settings, attr):
-    # What --config=opt leaves out for programs. A compiler may inline across what could be interposed, as nobody can.
+    # Flags that --config=opt leaves out for programs. A compiler may inline functions that could otherwise be
+    # interposed, as none are.
     features = [f for f in settings["//command_line_option:features"] if f != "-supports_pic"]
     copts = [c for c in settings["//command_line_option:copt"] if c != "-fno-semantic-interposition"]
     return {
@@ -78,11 +79,12 @@ def shared_library(name, soname, exports, deps, **kwargs):
             "-Wl,-soname," + soname,
             "-Wl,--version-script,$(location %s)" % exports,
             "-Wl,-z,defs",
+            "-Wl,-z,nodelete",  # a thread that looks up a name may outlive the last client
             "-Wl,--as-needed",
             "-Wl,--gc-sections",
         ],
         linkshared = True,
-        # By itself it would be linked with archives that are not position independent.
+        # By default it would be linked with archives that are not position independent.
         tags = ["manual"],
     )
     _shared(name = name, linked = _unless_sanitized(":linked-" + name, None), **kwargs)

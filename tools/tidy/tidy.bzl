@@ -29,7 +29,7 @@ def _clang_tidy_impl(target, ctx):
         if CcInfo in dep
     ]
 
-    # Where headers are that a target gives another path to (strip_include_prefix).
+    # Directories of headers to which a target gives another path (strip_include_prefix).
     includes = depset(transitive = [each.includes for each in [context] + deps]).to_list()
     reports = []
     for source in _sources(ctx):

@@ -1,5 +1,5 @@
-// The version of everything here: programs say it with --version, and the libraries to those who ask. It stands nowhere
-// else. Semantic: docs/c.md says what is promised to stay as it is. For C too.
+// The version of all programs and libraries, defined only here. Programs print it with --version; the libraries have
+// functions for it. Semantic versioning: docs/c.md states what stays compatible. Also valid C.
 #ifndef FARLOOK_VERSION_H_
 #define FARLOOK_VERSION_H_
 

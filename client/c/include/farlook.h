@@ -8,31 +8,31 @@
  *     if (farlook_get(client, "key", 3, NULL, buffer, sizeof buffer, &bytes, NULL) == FARLOOK_OK) ...
  *     farlook_close(client);
  *
- * What each call promises is what farlook/client.h says of the C++ call of its name; this says what C adds. Batches are
- * in farlook/c_batches.h, counters in farlook/c_counters.h, operations that do not wait in farlook/c_operations.h; this
- * includes all of them.
+ * Each call behaves like the C++ call of its name, which farlook/client.h describes; this file describes what C adds.
+ * Batches are in farlook/c_batches.h, counters in farlook/c_counters.h, asynchronous operations in
+ * farlook/c_operations.h; this file includes them all.
  *
- * Codes. What returns int returns FARLOOK_OK or a negative code, unless it says otherwise; then farlook_error() tells
- * this thread what happened. What a call gives out through pointers means something only with FARLOOK_OK, unless it
- * says otherwise.
+ * Codes. Functions that return int return FARLOOK_OK or a negative code, unless stated otherwise. After a negative code
+ * farlook_error() returns the reason to the same thread. Results through pointers are defined only with FARLOOK_OK,
+ * unless stated otherwise.
  *
- * NULL. Client and key may not be NULL, nor may a handle; these are FARLOOK_INVALID_ARGUMENT, and nothing is done.
- * `options` may always be NULL: all defaults. Pointers through which something is given out may be NULL where it says
- * "may be NULL". A pointer to no bytes may be NULL.
+ * NULL. Client, key and other handles must not be NULL: this is FARLOOK_INVALID_ARGUMENT, without effect. `options` may
+ * always be NULL: all defaults. Pointers for results may be NULL where it says "may be NULL". A pointer to no bytes may
+ * be NULL.
  *
- * Lifetimes. Keys, values, buffers and options are the caller's and are looked at during the call, no longer (but see
- * farlook/c_operations.h). A handle that was closed or freed may not be used again, which is not detected.
+ * Lifetimes. Keys, values, buffers and options belong to the caller and are used only during the call (except in
+ * farlook/c_operations.h). A handle that was closed or freed must not be used again; this is not detected.
  *
- * Threads. A client belongs to one thread at a time, and so does every other handle; threads that want to work at the
- * same time have a client each. Options may be used by many at once while nobody changes them. Functions without a
+ * Threads. A client belongs to one thread at a time, and so does every other handle; threads that work concurrently
+ * need a client each. Options may be used by several threads at once while none changes them. Functions without a
  * handle may be called by any thread. The library starts no thread, and installs no signal handler.
  *
  * fork(). A client belongs to the process that connected it: in a child every call with it fails with
- * FARLOOK_FAILED_PRECONDITION, and farlook_close() does nothing, so that the parent's connection stays. Children
- * connect for themselves.
+ * FARLOOK_FAILED_PRECONDITION. There farlook_close() only releases memory and descriptors; the parent's connection
+ * stays open. A child must connect again.
  *
- * Memory. Where an allocation fails, the call ends with FARLOOK_RESOURCE_EXHAUSTED. If that left the client in a state
- * of which nothing is known, every further call with it fails with FARLOOK_FAILED_PRECONDITION: farlook_close() it. */
+ * Memory. If an allocation fails, the call ends with FARLOOK_RESOURCE_EXHAUSTED. If that left the client in an unknown
+ * state, every further call with it fails with FARLOOK_FAILED_PRECONDITION: farlook_close() it. */
 #ifndef FARLOOK_H_
 #define FARLOOK_H_
 
@@ -45,11 +45,11 @@
 extern "C" {
 #endif
 
-/* The errors of farlook/client.h, which tells what to do about each. Later versions may know more: treat a code that
- * you do not know as FARLOOK_INTERNAL. */
+/* The errors of farlook/client.h, which says what to do about each. Later versions may have more: treat an unknown code
+ * as FARLOOK_INTERNAL. */
 enum {
   FARLOOK_OK = 0,
-  FARLOOK_CANCELLED = -1, /* of an operation: its client was closed while it was in flight */
+  FARLOOK_CANCELLED = -1, /* the client was closed while the operation was in flight */
   FARLOOK_UNKNOWN = -2,
   FARLOOK_INVALID_ARGUMENT = -3,
   FARLOOK_DEADLINE_EXCEEDED = -4,
@@ -66,68 +66,79 @@ enum {
   FARLOOK_UNAUTHENTICATED = -16
 };
 
-/* What farlook_ttl() says of an item that never expires. */
+/* Result of farlook_ttl() for an item that never expires. */
 #define FARLOOK_FOREVER INT64_MAX
 
 typedef struct farlook_client farlook_client;
 typedef struct farlook_options farlook_options;
 typedef struct farlook_value farlook_value;
 
-/* The version of the library, as "1.2.3". */
+/* Returns the version of the library, as "1.2.3". */
 const char* farlook_version(void);
-/* What the last call of this thread that failed said; never NULL. It stays as it is until this thread calls
+/* Returns the message of this thread's last failed call; never NULL. It is valid until this thread calls
  * farlook_error() again. */
 const char* farlook_error(void);
-/* "NOT_FOUND", ...; "?" for what is no code. */
+/* Returns "NOT_FOUND", ...; "?" for an unknown code. */
 const char* farlook_code_name(int code);
 
-/* Options, by name. The same object serves farlook_connect() and other calls; one that was told an option which it does
- * not know ends with FARLOOK_INVALID_ARGUMENT. A name that nobody knows, a value out of its range, or a number where
- * text is wanted, is FARLOOK_INVALID_ARGUMENT here, and changes nothing.
+/* Options, by name. One object may be used for farlook_connect() and other calls; a call with an option that it does
+ * not have ends with FARLOOK_INVALID_ARGUMENT. An unknown name, a value out of its range, or a number instead of text
+ * is FARLOOK_INVALID_ARGUMENT here, without effect.
  *
- *   of all       timeout_ms                   of the call; 0: the client's
- *   of connect   read_only, wait_for_server   0 or 1
+ *   all calls    timeout_ms                   of the call; 0: the client's
+ *   connect      read_only, wait_for_server   0 or 1
  *                lookups                      text: "auto", "reads" or "messages"
  *                fencing                      text: "lease" or "strict"
- *                max_in_flight, mirror_bytes, share_mirror, counter_cache_bytes, min_backoff_ms, max_backoff_ms, spin_us,
- *                liveness_ms, max_outstanding
+ *                max_in_flight, mirror_bytes, share_mirror, counter_cache_bytes, min_backoff_ms, max_backoff_ms,
+ *                spin_us, liveness_ms, max_outstanding
  *                user, secret, secret_file    text
- *   of put       if_absent, if_present        1; if_version: a version, for delete too. Each takes the place of the
- *                                             one before; 0: this condition no more, another stays
- *                ttl_ms                       for farlook_create_counter() too
+ *   put          if_absent, if_present        1; 0 clears this condition, but not another one
+ *                if_version                   a version; 0 is the version of no item: FARLOOK_ABORTED. The last
+ *                                             of these three that was set applies, also for delete. To clear a
+ *                                             version set if_present to 1, then to 0
+ *                ttl_ms                       also for farlook_create_counter() and for an add with create
  *                keep_ttl, keep, refill       0 or 1
- *   of counters  exactly_once                 0 or 1
+ *   counters     exactly_once                 0 or 1
+ *   fetch_add    create                       0 or 1: a counter that does not exist is created, with
+ *                initial                      this number, 0 by default
  *
- * farlook/options.h says what they mean, and their defaults. */
+ * farlook/options.h describes their meanings and defaults. */
 farlook_options* farlook_options_new(void);          /* NULL: out of memory */
-void farlook_options_free(farlook_options* options); /* which may be NULL */
+void farlook_options_free(farlook_options* options); /* may be NULL */
 int farlook_options_set(farlook_options* options, const char* name, int64_t value);
 int farlook_options_set_text(farlook_options* options, const char* name, const char* text);
+/* Set for farlook_connect(), and used by all later calls of its client. A call that waits calls
+ * `while_waiting(context)` after 10 ms, and again after the number of milliseconds that it returned. A negative number
+ * ends the call at once, as if its time had passed; then `while_waiting` must return negative numbers until the call
+ * returns. Meanwhile other threads may use the client, one at a time, so that an interpreter can handle signals and let
+ * its threads take turns. The client must not be closed before all calls have returned. `context` must outlive the
+ * client. */
+int farlook_options_set_while_waiting(farlook_options* options, int64_t (*while_waiting)(void* context), void* context);
 
-/* Connects; *client is NULL unless this succeeds. `address`: "shm:///path", "rdma://host:port", "tcp://host:port", or
- * "auto://host:port": rdma, else tcp; or, of a cluster, "farlook://host:port,host:port/NAME". */
+/* Connects; *client is NULL unless this succeeds. `address`: "shm:///path", "rdma://host:port", "tcp://host:port",
+ * "auto://host:port" (rdma, else tcp), or, for a cluster, "farlook://host:port,host:port/NAME". */
 int farlook_connect(const char* address, const farlook_options* options, farlook_client** client);
-/* Gives up what is in flight, whose operations end with FARLOOK_CANCELLED. `client` may be NULL. */
+/* Closes the client. Operations in flight end with FARLOOK_CANCELLED. `client` may be NULL. */
 void farlook_close(farlook_client* client);
 
-/* Memory of the library's for a value, which keeps it from one call to the next. The bytes are there until the value is
- * used in another call; what farlook_value_data() returns is not NULL. */
+/* Memory of the library for a value, reused from one call to the next. The bytes are valid until the value is used in
+ * another call; farlook_value_data() never returns NULL. */
 farlook_value* farlook_value_new(void);        /* NULL: out of memory */
-void farlook_value_free(farlook_value* value); /* which may be NULL */
+void farlook_value_free(farlook_value* value); /* may be NULL */
 const void* farlook_value_data(const farlook_value* value);
 size_t farlook_value_bytes(const farlook_value* value);
 uint64_t farlook_value_version(const farlook_value* value);
 
 /* Reads a value into `buffer`. *value_bytes is its length, also with FARLOOK_OUT_OF_RANGE: then the buffer is too
- * short, and its bytes mean nothing. Both pointers may be NULL. */
+ * short, and its contents are undefined. Both pointers may be NULL. */
 int farlook_get(farlook_client* client, const void* key, size_t key_bytes, const farlook_options* options, void* buffer,
                 size_t buffer_bytes, size_t* value_bytes, uint64_t* version);
 /* The same for a value of any length. Unless FARLOOK_OK, *value is empty. */
 int farlook_get_value(farlook_client* client, const void* key, size_t key_bytes, const farlook_options* options,
                       farlook_value* value);
-/* FARLOOK_OK: the key is there; FARLOOK_NOT_FOUND. */
+/* FARLOOK_OK: the key is present; FARLOOK_NOT_FOUND: absent. */
 int farlook_exists(farlook_client* client, const void* key, size_t key_bytes, const farlook_options* options);
-/* *version: the new one; with FARLOOK_ABORTED and FARLOOK_ALREADY_EXISTS that of the item there. It may be NULL. */
+/* *version: the new one; with FARLOOK_ABORTED and FARLOOK_ALREADY_EXISTS the present item's. It may be NULL. */
 int farlook_put(farlook_client* client, const void* key, size_t key_bytes, const void* value, size_t value_bytes,
                 const farlook_options* options, uint64_t* version);
 int farlook_delete(farlook_client* client, const void* key, size_t key_bytes, const farlook_options* options);
@@ -136,32 +147,34 @@ int farlook_delete(farlook_client* client, const void* key, size_t key_bytes, co
 int farlook_touch(farlook_client* client, const void* key, size_t key_bytes, int64_t ttl_ms,
                   const farlook_options* options);
 int farlook_persist(farlook_client* client, const void* key, size_t key_bytes, const farlook_options* options);
-/* *left_ms: milliseconds that the item lives still, or FARLOOK_FOREVER. May not be NULL. */
+/* *left_ms: remaining life of the item in milliseconds, or FARLOOK_FOREVER. Must not be NULL. */
 int farlook_ttl(farlook_client* client, const void* key, size_t key_bytes, const farlook_options* options,
                 int64_t* left_ms);
 int farlook_get_and_touch(farlook_client* client, const void* key, size_t key_bytes, int64_t ttl_ms,
                           const farlook_options* options, farlook_value* value);
 
-/* Memory that values are read into, and pulled from, without a copy between, where the transport can: farlook/memory.h
- * says which can. It stays mapped until it is unregistered or the client is closed. FARLOOK_ALREADY_EXISTS: a part of
- * it is registered; FARLOOK_FAILED_PRECONDITION, of farlook_unregister(): it is in use. */
+/* Registers memory that values are read into, and pulled from, without a copy, if the transport can: see
+ * farlook/memory.h. It must stay mapped until it is unregistered or the client is closed. FARLOOK_ALREADY_EXISTS: a
+ * part of it is registered; FARLOOK_FAILED_PRECONDITION, from farlook_unregister(): it is in use. */
 int farlook_register(farlook_client* client, void* memory, size_t bytes);
 int farlook_unregister(farlook_client* client, const void* memory);
 
-/* Asks the server's CPU for an answer. */
+/* Asks the server's CPU for a reply. */
 int farlook_ping(farlook_client* client, const farlook_options* options);
-/* READs the index into the mirror (the options mirror_bytes and share_mirror), or as much as that holds, so that the
- * first get of a key is one READ; over shm:// it does nothing. FARLOOK_FAILED_PRECONDITION: the client has no mirror,
- * or its gets go by messages. */
+/* READs the index into the mirror (options mirror_bytes and share_mirror), as far as it fits, so that the first get of
+ * a key is one READ. Over shm:// it does nothing. FARLOOK_FAILED_PRECONDITION: the client has no mirror, or its gets
+ * use messages. */
 int farlook_warm(farlook_client* client, const farlook_options* options);
-/* The server's figures, one "name value" a line. */
+/* Returns the server's statistics, one "name value" a line. */
 int farlook_server_stats(farlook_client* client, const farlook_options* options, farlook_value* text);
-/* A figure of the client's, by its name in farlook/stats.h: "gets", ... FARLOOK_NOT_FOUND: there is none of that name.
- */
+/* Returns a figure of the client by its name in farlook/stats.h: "gets", ... FARLOOK_NOT_FOUND: unknown name. */
 int farlook_stat(farlook_client* client, const char* name, uint64_t* figure);
-/* The names of these figures, from 0 on; NULL behind the last. */
+/* Returns the names of these figures, for indexes from 0; NULL behind the last. */
 const char* farlook_stat_name(size_t index);
-/* A random number of the server's life; another one means that the table began empty. */
+/* Returns the address that the client uses, and why not another, like Client::address(); "" if it is no client of this
+ * process. Valid until farlook_close(). */
+const char* farlook_address(const farlook_client* client);
+/* A random number chosen when the server began; another number means that the table began empty. */
 int farlook_incarnation(farlook_client* client, uint64_t* incarnation);
 /* Bytes that the client has allocated. */
 int farlook_memory_bytes(farlook_client* client, uint64_t* bytes);

@@ -27,7 +27,11 @@ func check(code C.int) {
 func bytes(text string) (unsafe.Pointer, C.size_t) { return C.CBytes([]byte(text)), C.size_t(len(text)) }
 
 func main() {
-	// farlook_error() is this thread's.
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: go run . ADDRESS, as shm:///run/farlook/kv")
+		os.Exit(2)
+	}
+	// farlook_error() belongs to this thread.
 	runtime.LockOSThread()
 	address := C.CString(os.Args[1])
 	defer C.free(unsafe.Pointer(address))

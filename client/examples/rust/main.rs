@@ -1,6 +1,6 @@
-// Farlook from Rust, over the C library. bindgen makes its declarations of the header:
+// Farlook from Rust, over the C library. bindgen makes the declarations from the header:
 //
-//     bindgen --size_t-is-usize /usr/include/farlook.h -o farlook.rs
+//     bindgen --size_t-is-usize $(pkg-config --variable=includedir farlook)/farlook.h -o farlook.rs
 //     rustc main.rs -o hello $(pkg-config --libs farlook) && ./hello shm:///run/farlook/kv
 #[allow(non_camel_case_types, non_upper_case_globals, non_snake_case, dead_code)]
 mod farlook;
@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 use std::os::raw::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
-// A client belongs to one thread at a time: it may be sent to another (Send), and not be shared (no Sync).
+// A client belongs to one thread at a time: it may be sent to another (Send), but not be shared (no Sync).
 struct Client(*mut farlook_client);
 unsafe impl Send for Client {}
 
@@ -46,7 +46,7 @@ impl Drop for Client {
 }
 
 fn main() -> Result<(), String> {
-    let mut client = Client::connect(&std::env::args().nth(1).ok_or("say an address")?)?;
+    let mut client = Client::connect(&std::env::args().nth(1).ok_or("usage: hello ADDRESS, as shm:///run/farlook/kv")?)?;
     let version = client.put(b"greeting from Rust", b"hello, world")?;
     let mut buffer = [0; 64];
     let value = client.get(b"greeting from Rust", &mut buffer)?;

@@ -1,5 +1,5 @@
-// What operators ask of a server: who is connected, and to end a connection. Where the server knows its users
-// (--users), the client's user needs the role admin: else PERMISSION_DENIED.
+// Calls for operators of a server: list its connections, end one, manage groups. If the server has users (--users), the
+// client's user needs the role admin; otherwise the calls fail with PERMISSION_DENIED.
 #ifndef FARLOOK_ADMIN_H_
 #define FARLOOK_ADMIN_H_
 
@@ -19,38 +19,39 @@ namespace farlook {
 // A connection of a server.
 struct ConnectedClient {
   uint64_t id = 0;   // of this connection, used once in the server's life
-  std::string peer;  // from where: a process of the server's host, or an address
-  std::string user;  // who it has proved to be; "-": nobody was asked
-  std::string role;  // what it may do: read, write, admin; "-": it was not let in yet
-  int worker = 0;    // that serves it
-  // unproven, welcome, backup, deaf (it does not take its replies), closing; atomic: its connection is over, but its
-  // process was stopped within an atomic, and counts as a client; kicked: that, but it does not count any more
+  std::string peer;  // origin: a process of the server's host, or an address
+  std::string user;  // proven identity; "-": the server asked for none
+  std::string role;  // its rights: read, write, admin; "-": not admitted yet
+  int worker = 0;    // the worker that serves it
+  // unproven, welcome, backup, paused, closing, atomic or kicked. paused: it does not take its replies. atomic: the
+  // connection is closed, but its process was stopped within an atomic. It still counts as a client. kicked: the same,
+  // not counted.
   std::string state;
-  int64_t connected_s = 0;  // since it came
-  uint64_t requests = 0;    // that arrived
-  uint64_t kept_bytes = 0;  // that wait for it in the server
-  uint64_t gets_per_s = 0;  // as it told last (kv_server --client_figures)
-  uint64_t get_p99_ns = 0;  // likewise
+  int64_t connected_s = 0;  // since it was opened
+  uint64_t requests = 0;    // received
+  uint64_t kept_bytes = 0;  // of requests that wait in the server
+  uint64_t gets_per_s = 0;  // as last reported (kv_server --client_figures)
+  uint64_t get_p99_ns = 0;  // as last reported
 };
 
-// One request of an operator, as the protocol has it, that does not wait. The calls below make the same, and wait.
+// One request of an operator that does not wait. The calls below send the same requests and wait.
 class AdminOperation final : public AsyncOperation {
  public:
   explicit AdminOperation(std::string_view what, const ServerOptions& options = {});
   const std::string& text() const { return text_; }
-  // Lines that the reply had no room for.
+  // Number of lines that did not fit in the reply.
   uint64_t left() const { return version(); }
 
  private:
   std::string text_;
 };
 
-// Those that there are, by id: as many requests as it takes. INTERNAL: the server's answer is not understood.
+// Returns all connections, by id; sends as many requests as needed. INTERNAL: the server's reply cannot be decoded.
 absl::StatusOr<std::vector<ConnectedClient>> ListClients(Client* client, const ServerOptions& options = {});
-// Has the server end a connection; what its client has under way is taken up by the next, if it comes again. One that
-// is over (atomic) counts as a client no more. OK also if it was kicked lately, and is gone: who lost the answer may
-// ask again. NOT_FOUND: there is none of this id. FAILED_PRECONDITION: as many as --max_clients that are over were
-// kicked, and are not gone.
+// Makes the server close a connection. If the client reconnects, its operations continue. A closed connection in state
+// atomic no longer counts as a client. OK also if it was kicked recently and is gone, so the call may be repeated.
+// NOT_FOUND: no connection has this id. FAILED_PRECONDITION: --max_clients closed connections were kicked and are not
+// gone yet.
 absl::Status KickClient(Client* client, uint64_t id, const ServerOptions& options = {});
 
 // A group of a cluster.
@@ -58,39 +59,40 @@ struct ClusterGroup {
   std::string name;
   uint64_t epoch = 0;                // 0: it has not begun yet
   std::vector<std::string> members;  // addresses, the primary first
-  size_t slots = 0;                  // of 4,096, by which keys are divided
+  size_t slots = 0;                  // number of its slots, of 4,096
   std::string slot_ranges;           // "0-1023,2048"
 };
-// By name, as the server that is asked knows them, which may be a second old. FAILED_PRECONDITION: it is of no cluster.
+// Returns the groups by name, as the asked server knows them; this may be a second old. FAILED_PRECONDITION: it is in
+// no cluster.
 absl::StatusOr<std::vector<ClusterGroup>> ListGroups(Client* client, const ServerOptions& options = {});
-// Of the group that the server is the primary of, lines of words: "group NAME", "epoch N", and of each of its servers
-// its role, address and incarnation, and how many records it lags behind. UNIMPLEMENTED: it is in none.
+// Returns the state of the group whose primary the server is, in lines of words: "group NAME", "epoch N". Each server
+// has a line with its role, address, incarnation and lag in records. UNIMPLEMENTED: it is in no group.
 absl::StatusOr<std::string> GroupStatus(Client* client, const ServerOptions& options = {});
-// Has the primary give its place to a backup, and returns when another one serves; what clients have under way goes on
+// Makes the primary hand over to a backup; returns when another server is the primary. Operations of clients continue
 // there. FAILED_PRECONDITION: no backup is in sync, or the group's record cannot be read. DEADLINE_EXCEEDED: it takes
 // longer.
 absl::Status HandOver(Client* client, const ServerOptions& options = {});
 
-// Has the group have so many members, and a write at least `min_insync` of them (0: as many as before), and returns
-// when its record says so: spares are filled then, or those that are too many become spares. FAILED_PRECONDITION: the
-// primary refuses, and says why. DEADLINE_EXCEEDED: it takes longer, and goes on.
+// Sets the group's number of members, and how many of them a write needs at least (`min_insync`; 0: unchanged). Returns
+// when the group's record says so: then spares are filled, or surplus members become spares. FAILED_PRECONDITION: the
+// primary refuses, and says why. DEADLINE_EXCEEDED: it takes longer, and continues.
 absl::Status ResizeGroup(Client* client, uint32_t replicas, uint32_t min_insync, const ServerOptions& options = {});
 
-// Slots that move from one group of a cluster to another (docs/cluster.md). Each is asked of the primary of the group
-// that `options` name. FAILED_PRECONDITION: it refuses, and says why. What got no answer may have been done, and may be
-// asked again.
+// Moving slots from one group of a cluster to another (docs/cluster.md). `options` name the group whose primary is
+// asked. FAILED_PRECONDITION: it refuses, and says why. A request without a reply may have been executed, and may be
+// repeated.
 
-// Of slots that are to move at once, as "0-682,2048": a request has no room for more.
+// Maximum length of `slot_ranges`, as in "0-682,2048": one request holds no more.
 inline constexpr size_t kMaxSlotRangesBytes = 880;
-// Has this group take slots from the group `giver`, and returns when that has begun, or is under way already; how far
-// it is GroupStatus() tells, and ListGroups() of this group when it has them. INVALID_ARGUMENT: they are too many
+// Makes this group take slots from the group `giver`. Returns when the move has begun, or if it was under way already.
+// GroupStatus() shows its progress; at the end ListGroups() of this group shows the slots. INVALID_ARGUMENT: too many
 // ranges.
 absl::Status TakeSlots(Client* client, std::string_view giver, std::string_view slot_ranges,
                        const ServerOptions& options);
-// Has this group give up the move by which it takes slots, unless the giver has given them already. OK also where an
-// operator has cancelled the last one.
+// Cancels the move by which this group takes slots, unless the giver has given them already. OK also if the last move
+// was cancelled by an operator.
 absl::Status CancelMove(Client* client, const ServerOptions& options);
-// Has this group, which has neither slots nor moves, be one of the cluster no more: its servers may be stopped.
+// Removes this group, which has neither slots nor moves, from the cluster: afterwards its servers may be stopped.
 absl::Status LeaveCluster(Client* client, const ServerOptions& options);
 
 }  // namespace farlook

@@ -25,16 +25,15 @@ class CounterOperation : public AsyncOperation {
 class CreateCounterOperation final : public CounterOperation {
  public:
   explicit CreateCounterOperation(std::string_view key = {}, int64_t initial = 0, const CounterOptions& options = {});
-  void set_options(const CounterOptions& options);
 };
 
 class FetchAddOperation final : public CounterOperation {
  public:
   explicit FetchAddOperation(std::string_view key = {}, int64_t delta = 0, const CounterOptions& options = {});
-  void set_delta(int64_t delta) { set_operands(delta, 0); }
+  void set_delta(int64_t delta);
 };
 
-// Sets the counter to `desired` if it is `expected`, which value() tells.
+// Sets the counter to `desired` if value() is `expected`.
 class CompareSwapOperation final : public CounterOperation {
  public:
   CompareSwapOperation(std::string_view key, int64_t expected, int64_t desired, const CounterOptions& options = {});

@@ -1,80 +1,93 @@
-// Options, a struct for each kind of call. Set fields by name; a default means what the field's absence meant before it
-// existed, so that new ones break no caller:
+// Options, one struct for each kind of call. Set fields by name. The default of a new field means the behaviour before
+// it existed, so new fields break no caller:
 //
 //     client->Put(key, value, {.condition = farlook::Condition::IfAbsent(), .timeout_ms = 20});
 //
-// In all of them `timeout_ms` is the time that the call may take, from its beginning to its end; 0: the client's.
+// In all of them `timeout_ms` is the maximum duration of the call; 0: the client's timeout. A negative value means that
+// no time is left: the call ends with DEADLINE_EXCEEDED, unless it can be finished at once.
 #ifndef FARLOOK_OPTIONS_H_
 #define FARLOOK_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 
 namespace farlook {
 
-// How a get finds its value.
+// The way in which a get finds its value.
 enum class Lookups : uint8_t {
   kAuto,      // kMessages over tcp://, where a READ takes the server's CPU too; else kReads
   kReads,     // with READs: no instruction of the server
-  kMessages,  // the server is asked, and looks it up: one round trip, at the cost of its CPU; gets then need it to run.
-              // The client READs only values that do not fit in a reply (4 KiB), or are empty, where the reply says.
-              // For measuring what READs are worth, and for networks where a message costs less than they do
+  kMessages,  // the server looks it up: one round trip and some of its CPU; gets then need the server to run. The
+              // client READs only empty values and those too long for a reply (4 KiB), at the location in the reply.
+              // For measuring what READs are worth, and for networks where a message costs less than READs
 };
 
-// Of servers in a group: what a get must have seen of its members before it is believed, so that the primary it READ is
-// not one that has a successor.
+// Servers in a group: which members' epoch words a get must have seen before its result is believed. This proves that
+// the primary it READ has no successor.
 enum class Fencing : uint8_t {
-  kLease,   // as a rule nothing of its own: all were looked at less than a lease ago, by the client's clock
-  kStrict,  // all of them after the get READ its value: a round trip more, and no clock counts. For clients that may
-            // stand still without their clock (virtual machines that are stopped). On this host always so
+  kLease,   // usually none of its own: all were seen less than a lease ago, by the client's clock
+  kStrict,  // all, after the get READ its value: one round trip more, independent of clocks. For clients that may be
+            // stopped together with their clock (paused virtual machines). On the server's host always so
 };
 
-// Of Client::Connect.
+// Maximum values of ClientOptions; a larger or negative one is INVALID_ARGUMENT. A timeout has no limit: one that is
+// longer than the life of any process never expires.
+inline constexpr int64_t kMaxBackoffMs = 3'600'000;
+inline constexpr int64_t kMaxSpinUs = 3'600'000'000;
+inline constexpr int64_t kMaxLivenessMs = 3'600'000;
+
+// For Client::Connect.
 struct ClientOptions {
-  int64_t timeout_ms = 1000;  // of Connect, and of each call whose options give none
-  bool read_only = false;     // asks for no right to write
-  // With read_only: it comes to ask what admin.h has. A server that is full lets in two such clients of its host beyond
-  // --max_clients: of root, of the server's own user or, where it has --users, of those with the role admin.
+  int64_t timeout_ms = 1000;  // of Connect, and of each call whose options give none; not negative
+  bool read_only = false;     // requests no right to write
+  // With read_only: the client uses admin.h, or probes the server. A full server admits two such clients of its host
+  // beyond --max_clients. They must run as root or its own user or, with --users, have the role admin. It admits others
+  // for a moment: two for each worker, and after 50 ms they make room for the next.
   bool as_operator = false;
   Lookups lookups = Lookups::kAuto;
   Fencing fencing = Fencing::kLease;
   uint32_t max_in_flight = 256;  // operations that run at once; more wait in the client. The server may grant fewer
                                  // writes at once
-  // Bound of the memory for the index mirror, images of the index that tell where keys lie, also such as nobody here
-  // asked for: some 16 bytes a key of the table, touched as it fills. 0: none; -1: 256 MiB where it is shared, else 16
-  // MiB. Over shm:// there is none: the index itself is mapped. Of a cluster: for each group.
+  // Bound of the memory for the index mirror: images of the index with the locations of keys, even of keys not used
+  // yet. It takes some 16 bytes a key of the table, touched as it fills. 0: none; -1: 256 MiB if shared, else 16 MiB.
+  // Over shm:// there is none, since the index itself is mapped. In a cluster: for each group.
   int64_t mirror_bytes = -1;
-  // One mirror for all clients of this user on this host that say so, and say the same mirror_bytes.
+  // One mirror for all clients of this user on this host with this option and the same mirror_bytes.
   bool share_mirror = true;
-  int64_t counter_cache_bytes = 16 << 20;  // bound of the memory for the cells of counters, 32 bytes each; taken from
-                                           // the first counter on, touched as it fills. 0: every operation on a
+  int64_t counter_cache_bytes = 16 << 20;  // bound of the memory for the cells of counters, 32 bytes each; allocated
+                                           // with the first counter, touched as it fills. 0: every operation on a
                                            // counter is a message
   int64_t min_backoff_ms = 1;              // between attempts to reconnect: doubles, with jitter, up to max_backoff_ms
   int64_t max_backoff_ms = 200;
   int64_t spin_us = 50;             // a waiting call polls this long before it sleeps
-  int64_t liveness_ms = 3000;       // in which a server that is silently gone is noticed (rdma, tcp)
+  int64_t liveness_ms = 3000;       // in which a silently lost server is noticed (rdma, tcp)
   uint32_t max_outstanding = 1024;  // READs with the devices at once, of all clients of the process (rdma)
-  // What to do where no server answers yet, or it is shutting down or full: go on trying until the time of Connect, or
-  // of the operation, is over. False: fail at once, with UNAVAILABLE or RESOURCE_EXHAUSTED.
+  // If no server answers yet, or it is shutting down or full: true means to try until the timeout of Connect, or of the
+  // operation, has passed. False: fail at once, with UNAVAILABLE or RESOURCE_EXHAUSTED.
   bool wait_for_server = false;
-  // Who the client is, for a server that asks (kv_server --users). Over rdma:// and tcp:// both prove to each other
-  // that they know the secret, and a client that has one refuses a server that does not; over shm:// the kernel tells
-  // the server who it is, and these are of no use. Empty: the environment's FARLOOK_USER, and FARLOOK_SECRET_FILE or
+  // The client's identity, for a server that asks (kv_server --users). Over rdma:// and tcp:// both sides prove that
+  // they know the secret, and a client with a secret refuses a server that does not. Over shm:// the kernel identifies
+  // the client, and these are not used. Empty: the environment's FARLOOK_USER, and FARLOOK_SECRET_FILE or
   // FARLOOK_SECRET.
-  std::string user = {};         // all have a value, so that who names only some fields is not warned of them
-  std::string secret = {};       // or
-  std::string secret_file = {};  // whose first line it is, and which only its owner may read
+  std::string user = {};         // initialized, to avoid warnings if only some fields are set
+  std::string secret = {};       // or secret_file
+  std::string secret_file = {};  // its first line is the secret; only its owner may read it
+  // Called by calls that wait, Connect among them: after 10 ms, then after the number of milliseconds that it returned
+  // last. A negative number ends the call at once, as if its time had passed; then it must return negative numbers
+  // until the call returns. It must not use the client.
+  std::function<int64_t()> while_waiting = {};
 };
 
-// Of Client::Warm, which READs all of the index into the mirror, or as much as that holds: some 16 bytes a key over the
-// network, and nothing of the server's CPU. Over shm:// it does nothing. FAILED_PRECONDITION: the client has no mirror
-// (mirror_bytes), or its gets go by messages (lookups). DEADLINE_EXCEEDED: what was READ by then stays.
+// For Client::Warm, which READs the index into the mirror, as far as it fits. This takes some 16 bytes a key over the
+// network, and no CPU of the server. Over shm:// it does nothing. FAILED_PRECONDITION: the client has no mirror
+// (mirror_bytes), or its gets use messages (lookups). DEADLINE_EXCEEDED: what was READ stays in the mirror.
 struct WarmOptions {
   int64_t timeout_ms = 0;
 };
 
-// When a write takes effect.
+// The condition under which a write takes effect.
 class Condition {
  public:
   enum class Kind : uint8_t { kAlways, kIfAbsent, kIfPresent, kIfVersion };
@@ -96,56 +109,58 @@ class Condition {
   Kind kind_ = Kind::kAlways;
 };
 
-// How long an item lives, from when the write takes effect: 1 ms to ten years. Milliseconds of the server's clock,
-// which is the only one that counts; a client that cannot tell whether an item has expired asks.
+// Maximum life of an item, from when the write takes effect; the minimum is 1 ms. Only the server's clock counts; a
+// client that cannot decide whether an item has expired asks the server.
 inline constexpr int64_t kMaxTtlMs = int64_t{10} * 366 * 24 * 3600 * 1000;
-// What Client::Ttl says of an item that never expires.
+// Result of Client::Ttl for an item that never expires.
 inline constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 
-// Of Get, GetInto, Exists and Ttl; of MultiGet, for each key.
+// For Get, GetInto, Exists and Ttl; for MultiGet, per key.
 struct GetOptions {
   int64_t timeout_ms = 0;
 };
 
-// Of Put; of MultiPut, for each key.
+// For Put; for MultiPut, per key.
 struct PutOptions {
   Condition condition = Condition::Always();
   int64_t timeout_ms = 0;
   int64_t ttl_ms = 0;     // after which the key is absent; 0: never
-  bool keep_ttl = false;  // it expires when the item there would have; a key that is absent never. Not with ttl_ms
-  // Of a server that is a cache (--evict); others take no notice.
-  bool keep = false;    // the item is never evicted, but by a put that does not say so
-  bool refill = false;  // the key was looked for, and not found: if it had been evicted lately, it is kept longer
+  bool keep_ttl = false;  // keeps the present item's expiry; a new key never expires. Not with ttl_ms
+  // For a server that is a cache (--evict); ignored by others.
+  bool keep = false;    // the item is never evicted, until a put without this option
+  bool refill = false;  // the key was looked for and not found: if it was evicted recently, it is kept longer
 };
 
-// Of Touch, Persist and GetAndTouch; of MultiTouch, for each key.
+// For Touch, Persist and GetAndTouch; for MultiTouch, per key.
 struct TouchOptions {
   int64_t timeout_ms = 0;
 };
 
-// Of Delete; of MultiDelete, for each key.
+// For Delete; for MultiDelete, per key.
 struct DeleteOptions {
-  Condition condition =
-      Condition::Always();  // Always, IfPresent or IfVersion; a key that is absent is NOT_FOUND in any case
+  Condition condition = Condition::Always();  // Always, IfPresent or IfVersion; an absent key is always NOT_FOUND
   int64_t timeout_ms = 0;
 };
 
-// Of what is done to counters; of a batch of them, for each.
+// For operations on counters; for batches of them, per key.
 struct CounterOptions {
-  // The change is a message with a number, which the server carries out once however often it has to be sent: a
-  // connection that breaks is no reason for UNKNOWN, as long as the server and this client's session live. Costs the
-  // server's CPU.
+  // The change is a numbered message, which the server executes once however often it is sent. A broken connection does
+  // not cause UNKNOWN, as long as the server and this client's session live. Costs the server's CPU.
   bool exactly_once = false;
   int64_t timeout_ms = 0;
-  // Of CreateCounter: the counter is deleted so long after, or up to some seconds later, and lives until then. 0:
-  // never.
+  // For CreateCounter, and FetchAdd with `create`: the created counter is deleted after this time, or up to some
+  // seconds later. 0: never. An existing counter keeps its expiry.
   int64_t ttl_ms = 0;
+  // For FetchAdd: a counter that does not exist is created with `initial`, and `delta` is added, in one step. Then the
+  // value before is `initial`. Like any FetchAdd it may end with UNKNOWN, unless exactly_once is set.
+  bool create = false;
+  int64_t initial = 0;
 };
 
-// Of Ping and ServerStats, and what admin.h has.
+// For Ping, ServerStats and the calls of admin.h.
 struct ServerOptions {
   int64_t timeout_ms = 0;
-  // Of a cluster: which group is asked. NOT_FOUND: there is none of that name. Empty: the one that Connect reached;
+  // In a cluster: the group that is asked. NOT_FOUND: no group has that name. Empty: the group that Connect reached;
   // Ping asks all.
   std::string group = {};
 };

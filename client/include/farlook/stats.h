@@ -1,4 +1,4 @@
-// What a client counts about itself.
+// Statistics that a client keeps about itself.
 #ifndef FARLOOK_STATS_H_
 #define FARLOOK_STATS_H_
 
@@ -10,60 +10,61 @@
 
 namespace farlook {
 
-// How long operations took. Of many operations one in up to 64 is timed, and counts for all of these; a batch is one.
+// Durations of operations. One operation in up to 64 is timed, and counts for all of these; a batch is one operation.
 struct LatencyHistogram {
-  // In bucket 0: less than 64 ns. Then four for each doubling: 64, 80, 96, 112, 128, 160, ... to 17 s and more.
+  // Bucket 0: less than 64 ns. Then four buckets for each doubling: 64, 80, 96, 112, 128, 160, ... to 17 s and more.
   static constexpr size_t kBuckets = 113;
 
   std::array<uint64_t, kBuckets> counts = {};
   uint64_t sum_ns = 0;  // of all
 
   uint64_t count() const;
-  // No more than the rest of all took longer: QuantileNs(0.99). At most a quarter too much; 0: nothing was timed.
+  // Returns a duration that at most the share 1 - `share` of operations exceeded: QuantileNs(0.99). It is at most a
+  // quarter too high; 0: nothing was timed.
   uint64_t QuantileNs(double share) const;
 };
 
-// What happened since Connect. Each figure only grows.
+// Events since Connect. Each figure only grows.
 struct ClientStats {
   // Gets: Get, GetInto, Exists, each key of MultiGet, and their asynchronous operations.
   uint64_t gets = 0;
   uint64_t hits = 0;
   uint64_t misses = 0;  // NOT_FOUND
 
-  // How gets were answered.
+  // Ways of gets.
   uint64_t bucket_reads = 0;         // READs of buckets of the index
   uint64_t item_reads = 0;           // READs of items
-  uint64_t read_retries = 0;         // rounds that had to begin again: torn, dead, changed
-  uint64_t cached_hits = 0;          // gets answered at the location remembered
+  uint64_t read_retries = 0;         // rounds that had to start again: torn, dead, changed
+  uint64_t cached_hits = 0;          // gets answered at a remembered location
   uint64_t stale_locations = 0;      // remembered locations that no longer held the key
   uint64_t directory_refreshes = 0;  // READs of the index's directory, since it had grown
   uint64_t warming_reads = 0;        // READs of Client::Warm
-  uint64_t server_gets = 0;          // gets that asked the server: since they had to, or for Lookups::kMessages
+  uint64_t server_gets = 0;  // gets that asked the server: because READs did not suffice, or for Lookups::kMessages
 
   // Writes.
   uint64_t puts = 0;           // writes of all kinds that were sent
-  uint64_t pulled_values = 0;  // those whose value the server pulled, since it was too long for a message
+  uint64_t pulled_values = 0;  // values too long for a message, which the server pulled
 
-  // Trouble.
+  // Errors and reconnects.
   uint64_t reconnects = 0;
   uint64_t resent_requests = 0;      // after a reconnect
   uint64_t timeouts = 0;             // operations that ended with DEADLINE_EXCEEDED
-  uint64_t incarnation_changes = 0;  // reconnects that found another server process, and so an empty table
+  uint64_t incarnation_changes = 0;  // reconnects to another server process, with an empty table
 
   // Counters.
-  uint64_t atomics = 0;           // posted on counters' cells, and READs of cells
-  uint64_t counter_requests = 0;  // answers of the server about counters
+  uint64_t atomics = 0;           // posted on cells of counters, and READs of cells
+  uint64_t counter_requests = 0;  // replies of the server about counters
   uint64_t dead_cells = 0;        // atomics that found their counter deleted
-  uint64_t unknown_atomics = 0;   // operations that ended with UNKNOWN since a connection broke under their atomic
+  uint64_t unknown_atomics = 0;   // operations that ended with UNKNOWN because a connection broke during their atomic
 
   // From the call, or the start, to the end.
-  LatencyHistogram get_times;      // as `gets`
-  LatencyHistogram write_times;    // as `puts`
+  LatencyHistogram get_times;      // of operations in `gets`
+  LatencyHistogram write_times;    // of operations in `puts`
   LatencyHistogram counter_times;  // of operations on counters
 };
 
-// The same in Prometheus' text format, for a program that is scraped: farlook_client_gets_total and so on. `labels` are
-// added to each sample, as they are written there: "table=\"users\"".
+// Returns the same in Prometheus' text format, for a program that is scraped: farlook_client_gets_total and so on.
+// `labels` are added to each sample, in Prometheus' notation: "table=\"users\"".
 std::string PrometheusText(const ClientStats& stats, std::string_view labels = {});
 
 }  // namespace farlook

@@ -27,7 +27,7 @@ def qemu_version():
 
 
 def key(kernel):
-    """Differs if anything does that the image or its snapshots are made from."""
+    """A key that differs if any input of the image or its snapshots does."""
     digest = hashlib.sha256(f"{kernel.name} {qemu_version()}".encode())
     for path in (GUEST / "init", HERE / "image.py", HERE / "machine.py"):
         digest.update(path.read_bytes())
@@ -63,13 +63,13 @@ def _build(kernel, target):
         order.append(path.name)
         programs.output("strip", "--strip-debug", "-o", tree / "modules" / path.name, path)
     (tree / "modules/order").write_text("\n".join(order) + "\n", encoding="utf-8")
-    # Uncompressed: unpacking is what costs in emulation.
+    # Uncompressed: unpacking is expensive in emulation.
     programs.output("sh", "-c", "find . | cpio -o -H newc --quiet > ../initramfs.cpio", cwd=tree)
     shutil.rmtree(tree)
 
 
 def _modules(kernel):
-    """Each module after those that it needs."""
+    """Each module after its dependencies."""
     paths = []
     for module in MODULES:
         shown = programs.output("modprobe", "-d", kernel, "-S", kernels.release(kernel), "--show-depends", module)

@@ -1,6 +1,7 @@
 """A stock Debian kernel for the guest: fetched and unpacked, never installed; and siw, which Debian leaves out of it.
 
-All packages come from apt's own sources, in one version: a module built for another kernel would not load.
+All packages come from apt's own sources, in one version, except the programs that build: a module built for another
+kernel would not load.
 """
 
 import contextlib
@@ -33,17 +34,17 @@ def newest():
 
 
 def _recipe():
-    """What is made with another version of this file is not found."""
+    """A kernel made with another version of this file is not found."""
     return hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()[:8]
 
 
 def release(kernel):
-    """As uname -r in the guest: 6.1.0-56-amd64."""
+    """The kernel's version, as uname -r prints it in the guest: 6.1.0-56-amd64."""
     return next((kernel / "lib/modules").iterdir()).name
 
 
 def prepare(say):
-    """Fetches the kernel that apt takes for the newest, and builds siw for it."""
+    """Fetches the newest kernel according to apt, and builds siw for it."""
     if platform.machine() != "x86_64":
         raise RigError(f"the guest is x86_64 and this machine is {platform.machine()}")
     image, version = _candidate()
@@ -55,7 +56,7 @@ def prepare(say):
         say(f"fetching {image} {version}, its headers and its source")
         with tempfile.TemporaryDirectory(dir=partial) as scratch:
             packages = _download(pathlib.Path(scratch), image, version)
-            # The longest part, and a process of its own: it begins first.
+            # The longest part, in a separate process: it begins first.
             with _siw_source(packages["linux-source-6.1"], pathlib.Path(scratch, "src")) as siw:
                 _unpack_image(packages[image], pathlib.Path(scratch, "image"), partial)
                 tree = _unpack_headers(packages, pathlib.Path(scratch, "headers"))
@@ -65,7 +66,7 @@ def prepare(say):
 
 
 def _candidate():
-    """The image package that the meta package stands for, and its version."""
+    """The image package that the meta package depends on, and its version."""
     shown = programs.output("apt-cache", "depends", META)
     image = re.search(r"Depends: (linux-image-[^\s]+)", shown)
     version = image and re.search(r"Candidate: (\S+)", programs.output("apt-cache", "policy", image[1]))
@@ -78,10 +79,12 @@ def _download(directory, image, version):
     """The packages' files, by package name."""
     series = re.match(r"\d+\.\d+", version)[0]
     base = image.removeprefix("linux-image-").removesuffix("-amd64")
-    names = [image, f"linux-headers-{base}-amd64", f"linux-headers-{base}-common", f"linux-kbuild-{series}",
-             f"linux-source-{series}"]
-    programs.output("apt-get", "download", *[f"{name}={version}" for name in names], cwd=directory)
-    return {name: next(directory.glob(f"{name}_*.deb")) for name in names}
+    names = [image, f"linux-headers-{base}-amd64", f"linux-headers-{base}-common", f"linux-source-{series}"]
+    # Programs for all kernels of the series. The archive has only their newest version, for days before a signed image
+    # of that version is there; the headers depend on "this version or later".
+    kbuild = f"linux-kbuild-{series}"
+    programs.output("apt-get", "download", *[f"{name}={version}" for name in names], kbuild, cwd=directory)
+    return {name: next(directory.glob(f"{name}_*.deb")) for name in [*names, kbuild]}
 
 
 def _unpack_image(deb, scratch, kernel):
@@ -97,7 +100,7 @@ def _unpack_image(deb, scratch, kernel):
 
 
 def _unpack_headers(packages, scratch):
-    """The build directory of modules. It expects to lie in /usr/src, which one line mends."""
+    """The build directory of modules. It expects to lie in /usr/src, which one line fixes."""
     for name, deb in packages.items():
         if name.startswith(("linux-headers-", "linux-kbuild-")):
             programs.output("dpkg", "-x", deb, scratch)
@@ -110,7 +113,7 @@ def _unpack_headers(packages, scratch):
 
 @contextlib.contextmanager
 def _siw_source(deb, scratch):
-    """Starts to decompress the kernel's source; yields a function that takes siw out of it, and returns its directory.
+    """Starts to decompress the kernel's source; yields a function that extracts siw from it, and returns its directory.
     Half of the archive is enough."""
     wanted = "/drivers/infiniband/sw/siw/"
     command = f"dpkg-deb --fsys-tarfile '{deb}' | tar xO --wildcards '*.tar.xz' | xz -dc 2>/dev/null"

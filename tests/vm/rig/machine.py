@@ -18,7 +18,7 @@ import kernel as kernels
 import programs
 import qmp
 
-# Generous: other work on the machine makes all of it take several times as long.
+# Generous: other work on the machine makes everything take several times as long.
 BOOT_SECONDS = 300  # takes 6
 RESTORE_SECONDS = 120  # takes less than 1
 
@@ -34,7 +34,7 @@ HOSTS = "abc"  # their names, a letter each
 
 @dataclasses.dataclass(frozen=True)
 class Hardware:
-    """What a guest boots with; each has a snapshot of its own."""
+    """The hardware that a guest boots with; each has a separate snapshot."""
     icount: bool = False
     numa: bool = False
     hosts: int = 1  # each has a wire to each other one
@@ -45,7 +45,7 @@ class Hardware:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The devices that are set up then; again, each has a snapshot."""
+    """The devices that are set up; again, each has a snapshot."""
     hardware: Hardware
     device: str = "rxe"
     kind: str = "one"  # one | links | hosts
@@ -94,7 +94,7 @@ class Machine:
         return (self.directory / "console").read_bytes().decode(errors="replace").replace("\r", "")
 
     def log(self):
-        """What QEMU and the guest's kernel tell."""
+        """The output of QEMU and of the guest's kernel."""
         messages = (self.directory / "messages").read_text(encoding="utf-8", errors="replace")
         return messages[-2000:] + self.console()[-6000:]
 
@@ -108,7 +108,7 @@ class Machine:
 
 
 def restore(layout, directory, shared):
-    """A Machine that goes on where the snapshot of its layout was taken; makes that first where there is none."""
+    """A Machine that continues from the snapshot of its layout; makes the snapshot first if there is none."""
     saved = snapshot(layout)
     machine = Machine(layout.hardware, layout.host, directory, shared, saved, "-incoming", "defer")
     with _with_log(machine):
@@ -135,7 +135,7 @@ def snapshot(layout):
 
 
 def _boot(hardware):
-    """The directory of the saved guest before that."""
+    """The directory of the guest saved before that."""
     with made_once(_target("booted", hardware)) as partial:
         if partial is not None:
             with tempfile.TemporaryDirectory(prefix="farlook-vm-", dir="/tmp") as scratch:
@@ -146,7 +146,7 @@ def _boot(hardware):
 
 
 def _target(stage, key, hardware=None):
-    # The command line in full, but for the paths, which are placeholders, and that of QEMU.
+    # The whole command line, except for the paths, which are placeholders, and that of QEMU.
     hardware = hardware or key
     identity = _qemu(hardware, "a", pathlib.Path("directory"), "shared")[1:] + _memory(hardware, "memory", False)
     return image() / f"{stage}-{hashlib.sha256(repr((key, identity)).encode()).hexdigest()[:16]}"
@@ -157,7 +157,7 @@ def _load(machine, saved):
 
 
 def _save(machine, text, target):
-    """When the guest says `text`, and nothing else."""
+    """When the guest prints `text`, and nothing else."""
     machine.wait_for_console(text, BOOT_SECONDS)
     if [line for line in machine.console().splitlines() if line.strip() not in ("", text)]:
         raise RigError("the guest does not come up as it should")
@@ -168,7 +168,7 @@ def _save(machine, text, target):
 
 @contextlib.contextmanager
 def _with_log(machine):
-    """Ends the machine on any error, and tells what it said."""
+    """Ends the machine on any error, and prints its output."""
     try:
         yield
     except BaseException as error:
@@ -181,8 +181,8 @@ def _with_log(machine):
 def _qemu(hardware, host, directory, shared):
     smp = 1 if hardware.icount or hardware.hosts > 1 else 2
     append = [APPEND, "" if hardware.icount else APPEND_REAL_TIME, f"hugepages={hardware.hugepages}", hardware.append]
-    # Without erms and fsrm the guest's kernel copies memory by words. QEMU emulates the other way byte by byte, and then
-    # a READ of a word that is being changed returns parts of two values, as no hardware does.
+    # Without erms and fsrm the guest's kernel copies memory by words. QEMU emulates the other way byte by byte, and
+    # then a READ of a word that is being changed returns parts of two values, as no hardware does.
     command = [programs.find("qemu-system-x86_64"), "-nodefaults", "-no-reboot", "-display", "none",
                "-cpu", "max,la57=off,erms=off,fsrm=off", "-smp", str(smp), "-m", f"{hardware.memory_mib}M",
                "-kernel", kernels.newest() / "vmlinux", "-initrd", image() / "initramfs.cpio", "-append", " ".join(append),

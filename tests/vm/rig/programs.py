@@ -17,7 +17,7 @@ def find(program):
 
 
 def output(program, *arguments, cwd=None):
-    """What the program prints. It must succeed."""
+    """Returns the program's output. It must succeed."""
     command = [find(program), *map(str, arguments)]
     done = subprocess.run(command, cwd=cwd, env=dict(os.environ, PATH=PATH), stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", check=False)

@@ -15,7 +15,7 @@ class Qmp:
         self.ask("qmp_capabilities")
 
     def ask(self, command, **arguments):
-        """The answer to one command; events that come in between are dropped."""
+        """The answer to one command; events that arrive in between are dropped."""
         try:
             self._stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
             self._stream.flush()
@@ -30,7 +30,8 @@ class Qmp:
         raise RigError(f"QEMU ended instead of answering {command}")
 
     def migrate(self, way, uri, seconds):
-        """Saves (way "migrate") or loads ("migrate-incoming") a guest's state, all but its memory, which is a file."""
+        """Saves (way "migrate") or loads ("migrate-incoming") a guest's state, except for its memory, which is a
+        file."""
         self.ask("migrate-set-capabilities", capabilities=[{"capability": "x-ignore-shared", "state": True}])
         self.ask(way, uri=uri)
         end = time.monotonic() + seconds

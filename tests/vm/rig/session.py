@@ -1,6 +1,6 @@
 """One run: a command in one guest, or in the first of several with a wire between each two, until its end.
 
-What is shared with the guests, who see it as /run/vm:
+Files that are shared with the guests, as /run/vm:
     bin/                     link, peer (guest/)
     a/ b/ c/                 of each host: seed, environment, script, stdout, stderr, status, kept/
     jobs/NAME/               of each `peer run`: script, stdout, stderr, status
@@ -26,8 +26,8 @@ import machine
 TIMED_OUT = 124
 NO_STATUS = 125
 
-# In the first host's script, after the command: a success becomes a failure. Both sides count, so that what the other
-# host saw of this one is seen here.
+# In the first host's script, after the command: a success becomes a failure. Both sides count, so errors that the other
+# host saw of this one are seen here.
 EXPECT_READY = """
 counters=(/sys/class/infiniband/*/ports/*/hw_counters/*rnr*)
 [[ -e $counters || $FARLOOK_RDMA_DEVICE != rxe* ]] || { echo "vm: the device does not count receivers" >&2; status=1; }
@@ -139,7 +139,7 @@ class Session:
         self.machines[host] = machine.restore(layout, directory, self.shared)
 
     def _serve(self):
-        """Does what `peer` asks for."""
+        """Carries out the requests of `peer`."""
         for request in sorted((self.shared / "requests").glob("[!.]*")):
             words = request.read_text(encoding="utf-8").split()
             request.unlink()
@@ -186,7 +186,7 @@ class Session:
             end = time.monotonic() + float(what)
             running.control.ask("stop")
             self.naps.append((end, host, request))
-            return  # it is answered when that is over
+            return  # it is answered when that has finished
         else:
             raise RigError(f"unknown request {verb!r}")
         self._answer(request)
@@ -201,7 +201,7 @@ class Session:
         return [job for job in (self.shared / "jobs").glob(prefix + "*") if not (job / "status").exists()]
 
     def _pump(self, last=False):
-        # Of a `peer run` that has ended, `peer` has shown the output.
+        # `peer` has shown the output of each `peer run` that has ended.
         late = [Output(job / name, sys.stderr, f"[{job.name[0]}] ") for job in self._jobs_without_end()
                 for name in ("stdout", "stderr")] if last else []
         for output in self.outputs + late:
@@ -214,7 +214,7 @@ class Session:
         return code
 
     def _show_kernels(self):
-        """What the kernels complained of since they were restored; kernels are quiet otherwise."""
+        """The kernels' messages since they were restored; kernels are quiet otherwise."""
         for host, running in sorted(self.machines.items()):
             if text := running.log().strip():
                 print(f"vm: console of the guest{self._name(host)}:\n{text}", file=sys.stderr)

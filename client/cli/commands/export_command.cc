@@ -1,0 +1,87 @@
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "client/cli/commands/commands.h"
+#include "client/cli/context/transfer.h"
+#include "client/cli/input/encoding.h"
+#include "client/cli/input/input.h"
+#include "client/cli/input/pair_format.h"
+#include "kv/layout/limits.h"
+
+namespace farlook::cli {
+namespace {
+
+// The longest key, each byte written as \xHH.
+constexpr size_t kMaxLineBytes = 4 * kv::kMaxKeyBytes + 1;
+
+void ExportKey(const Context& context, absl::string_view text, uint64_t line, Transfer* transfer) {
+  absl::StatusOr<std::string> key = DecodeKey(text, context.options.key_encoding);
+  if (!key.ok()) return transfer->Reject(absl::StrCat("key ", Quoted(text), ": ", key.status().message()), line);
+  transfer->Read(*key, line);
+}
+
+// Returns the number of keys.
+uint64_t ExportList(const Context& context, const Input& input, Transfer* transfer) {
+  uint64_t keys = 0;
+  TransferLines(context, input, kMaxLineBytes, transfer, [&](absl::string_view key, uint64_t line) {
+    // A raw key may end in this byte; in the other encodings it comes from an editor's line ends.
+    if (context.options.key_encoding != KeyEncoding::kRaw) absl::ConsumeSuffix(&key, "\r");
+    if (key.empty()) return;
+    ++keys;
+    ExportKey(context, key, line, transfer);
+  });
+  return keys;
+}
+
+void ExportOperands(const Context& context, Transfer* transfer) {
+  for (const Operand& operand : context.operands) {
+    if (transfer->going_on()) ExportKey(context, operand.text, /*line=*/0, transfer);
+  }
+  transfer->Finish();
+}
+
+}  // namespace
+
+ExitCode RunExport(Context& context) {
+  const bool from_list = context.operands.empty();
+  if (!from_list && context.options.transfer.keys.has_value()) {
+    return context.Fail(ExitCode::kUsage, "keys are given twice, as operands and with --keys");
+  }
+  const std::string path = context.options.transfer.keys.value_or("-");
+  if (from_list && path == "-" && context.mode != Mode::kOneShot) {
+    return context.Fail(ExitCode::kUsage, "standard input provides the commands: give keys, or --keys=FILE");
+  }
+  if (from_list && !context.options.transfer.keys.has_value() && context.console.in_is_terminal()) {
+    return context.Fail(ExitCode::kUsage, "give keys, or a list of them with --keys=FILE: scan prints one");
+  }
+
+  Transfer transfer(context, [&](const Pair& pair) {
+    context.console.out().WriteLine(FormatPair(pair, context.options.transfer.format));
+  });
+  if (from_list) {
+    const absl::StatusOr<Input> input = Input::Open(path, context.console.in_fd());
+    if (!input.ok()) return context.Fail(ExitCode::kError, input.status().message());
+    // An empty file is no backup: an empty list of keys must not pass for one.
+    if (ExportList(context, *input, &transfer) == 0 && transfer.going_on()) {
+      return context.Fail(ExitCode::kUsage,
+                          absl::StrCat(path == "-" ? "standard input" : path, " names no key: nothing was exported"));
+    }
+  } else {
+    ExportOperands(context, &transfer);
+  }
+  context.console.out().Flush();
+  if (context.mode == Mode::kOneShot && !context.console.out().reader_gone()) {
+    context.console.Note(absl::StrCat("exported ", FormatSummary(transfer.figures(), transfer.ElapsedSeconds()),
+                                      transfer.figures().failures == 0
+                                          ? ""
+                                          : absl::StrCat("; ", transfer.figures().failures, " not found or failed")));
+  }
+  return transfer.code();
+}
+
+}  // namespace farlook::cli
