@@ -26,8 +26,6 @@
 namespace farlook {
 namespace {
 
-constexpr int kKeys = ClusterFixture::kKeys;
-
 class ClusterTest : public ClusterFixture {
  protected:
   void StartThree() {

@@ -15,7 +15,8 @@ SOURCES = (".cc", ".c")
 # Flags that only GCC knows, and outputs, which clangd does not need.
 DROPPED = {"-fno-canonical-system-headers", "-Wno-free-nonheap-object", "-Wunused-but-set-parameter", "-MD",
            "-fno-semantic-interposition"}
-DROPPED_PAIRS = {"-MF", "-o"}
+# The last two: precompiled headers, of a compiler that clangd is not. A source includes what it uses all the same.
+DROPPED_PAIRS = {"-MF", "-o", "-include", "-include-pch"}
 
 
 def arguments_of(arguments):

@@ -370,7 +370,8 @@ class SetupTest(unittest.TestCase):
 
 class CompileCommandsTest(unittest.TestCase):
     def test_each_source_has_one_command_without_outputs(self):
-        compile_ = ["/usr/bin/gcc", "-O2", "-MD", "-MF", "x.d", "-frandom-seed=x.o", "-std=c++20", "-c", "kv/x.cc", "-o", "x.o"]
+        compile_ = ["/usr/bin/gcc", "-O2", "-MD", "-MF", "x.d", "-frandom-seed=x.o", "-std=c++20",
+                    "-include", "precompiled.h", "-c", "kv/x.cc", "-o", "x.o"]
         link = ["/usr/bin/gcc", "-o", "program", "x.o"]
         found = list(compile_commands.entries([{"arguments": link}, {"arguments": compile_},
                                                {"arguments": compile_ + ["-DTWICE"]}, {}], "/tree"))

@@ -41,7 +41,8 @@
 //                        members of the group are gone with their data: an operator must begin it again
 //
 // If a connection breaks while its server lives, it is resumed within the operations' deadlines. If another process
-// answers, its table began empty: incarnation() differs, stats().incarnation_changes grows, and the next error says so.
+// answers without its table (no --memory_file, no group), incarnation() differs, stats().incarnation_changes grows, and the
+// next error says so.
 #ifndef FARLOOK_CLIENT_H_
 #define FARLOOK_CLIENT_H_
 
@@ -182,7 +183,7 @@ class Client {
   const ClientStats& stats() const;
   // The given address; for auto:// the chosen one: "rdma://host:port", or "tcp://host:port (not rdma: REASON)".
   const std::string& address() const;
-  // Random number chosen when the server (cluster: home group) began. If it changes, the table began empty again.
+  // Random number of the server's table (cluster: of the home group's). If it changes, the table began empty again.
   uint64_t incarnation() const;
   // Bytes that this client has allocated: index mirror (its bound), directory, buffers, rings.
   uint64_t memory_bytes() const;

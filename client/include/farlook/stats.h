@@ -49,7 +49,7 @@ struct ClientStats {
   uint64_t reconnects = 0;
   uint64_t resent_requests = 0;      // after a reconnect
   uint64_t timeouts = 0;             // operations that ended with DEADLINE_EXCEEDED
-  uint64_t incarnation_changes = 0;  // reconnects to another server process, with an empty table
+  uint64_t incarnation_changes = 0;  // reconnects to a table that began empty
 
   // Counters.
   uint64_t atomics = 0;           // posted on cells of counters, and READs of cells
