@@ -40,9 +40,8 @@
 //   DATA_LOSS            the server could not pull a large value intact; the table is unchanged: try again. Or all
 //                        members of the group are gone with their data: an operator must begin it again
 //
-// If a connection breaks while its server lives, it is resumed within the operations' deadlines. If another process
-// answers without its table (no --memory_file, no group), incarnation() differs, stats().incarnation_changes grows, and the
-// next error says so.
+// If a connection breaks while its server lives, it is resumed within the operations' deadlines. If a server answers
+// that does not have the table, incarnation() differs, stats().incarnation_changes grows, and the next error says so.
 #ifndef FARLOOK_CLIENT_H_
 #define FARLOOK_CLIENT_H_
 
