@@ -39,8 +39,8 @@ VARIANTS = {
     },
 }
 
-# How each compiles the file $header. Clang notes times, and absolute paths, which are those of a sandbox: it reads its
-# standard input.
+# The command that compiles the file $header. Clang notes times, and absolute paths, which are those of a sandbox: it
+# reads its standard input.
 _COMMAND = {
     "gcc": '"$@" -x c++-header "$header"',
     "clang": '"$@" -Xclang -fno-pch-timestamp -x c++-header - <"$header"',
