@@ -13,7 +13,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "client/api/client_impl.h"
 #include "client/op/forks.h"
@@ -29,7 +28,6 @@ namespace farlook {
 namespace {
 
 constexpr absl::string_view kEnd = "end";
-constexpr size_t kLeastBatchBytes = 4 << 10, kMostBatchBytes = 64 << 20;
 constexpr int64_t kPauseNs = 1'000'000;  // after a step that was overtaken
 
 // Items of a part are returned in this order: by bucket, then by the rest of the hash.
@@ -50,7 +48,7 @@ class Scanner::State {
 
   absl::StatusOr<bool> Next(ScannedItem* item) {
     if (!valid_) return absl::InvalidArgumentError("the cursor is not one that Scanner::cursor() returned");
-    if (options_.batch_bytes < kLeastBatchBytes || options_.batch_bytes > kMostBatchBytes) {
+    if (options_.batch_bytes < kMinScanBatchBytes || options_.batch_bytes > kMaxScanBatchBytes) {
       return absl::InvalidArgumentError("batch_bytes is not within 4 KiB and 64 MiB");
     }
     if (options_.limit > 0 && returned_ == options_.limit) return false;
@@ -92,7 +90,7 @@ class Scanner::State {
   };
 
   std::string CursorAt(const kv::ScanPart& part, uint64_t from) const {
-    return absl::StrFormat("%x-%x-%x-%x", *seed_, part.first, part.last, from);
+    return absl::StrCat(absl::Hex(*seed_), "-", absl::Hex(part.first), "-", absl::Hex(part.last), "-", absl::Hex(from));
   }
 
   bool ParseCursor(absl::string_view text) {

@@ -66,6 +66,17 @@ constexpr Number kNumbers[] = {
     {"keep", kFarlookKeep, 0, 1, [](farlook_options* o, int64_t n) { o->put.keep = n != 0; }},
     {"refill", kFarlookRefill, 0, 1, [](farlook_options* o, int64_t n) { o->put.refill = n != 0; }},
     {"exactly_once", kFarlookExactlyOnce, 0, 1, [](farlook_options* o, int64_t n) { o->exactly_once = n != 0; }},
+    {"values", kFarlookScan, 0, 1, [](farlook_options* o, int64_t n) { o->scan.values = n != 0; }},
+    {"limit", kFarlookScan, 0, kMost, [](farlook_options* o, int64_t n) { o->scan.limit = static_cast<uint64_t>(n); }},
+    {"min_value_bytes", kFarlookScan, 0, kMost,
+     [](farlook_options* o, int64_t n) { o->scan.min_value_bytes = static_cast<uint64_t>(n); }},
+    {"max_value_bytes", kFarlookScan, 0, kMost,
+     [](farlook_options* o, int64_t n) { o->scan.max_value_bytes = static_cast<uint64_t>(n); }},
+    {"only_expiring", kFarlookScan, 0, 1, [](farlook_options* o, int64_t n) { o->scan.only_expiring = n != 0; }},
+    {"batch_bytes", kFarlookScan, kMinScanBatchBytes, kMaxScanBatchBytes,
+     [](farlook_options* o, int64_t n) { o->scan.batch_bytes = static_cast<size_t>(n); }},
+    {"bytes_per_s", kFarlookScan, 0, kMost,
+     [](farlook_options* o, int64_t n) { o->scan.bytes_per_s = static_cast<uint64_t>(n); }},
     {"create", kFarlookCreate, 0, 1, [](farlook_options* o, int64_t n) { o->create = n != 0; }},
     {"initial", kFarlookCreate, std::numeric_limits<int64_t>::min(), kMost,
      [](farlook_options* o, int64_t n) { o->initial = n; }},
@@ -75,6 +86,7 @@ struct Text {
   absl::string_view name;
   // Returns false for an unknown value.
   bool (*set)(farlook_options*, absl::string_view);
+  uint32_t bit = kFarlookConnect;
 };
 
 bool SetLookups(farlook_options* options, absl::string_view text) {
@@ -95,6 +107,8 @@ bool SetString(std::string* string, absl::string_view text) {
 }
 
 constexpr Text kTexts[] = {
+    {"cursor", [](farlook_options* o, absl::string_view text) { return SetString(&o->scan.cursor, text); },
+     kFarlookScan},
     {"lookups", SetLookups},
     {"fencing", SetFencing},
     {"user", [](farlook_options* o, absl::string_view text) { return SetString(&o->connect.user, text); }},
@@ -148,12 +162,13 @@ int CheckOptions(const farlook_options* options, uint32_t allowed) {
     return FARLOOK_OK;
   const uint32_t wrong = options->set & ~allowed;
   for (const Number& number : kNumbers) {
-    if ((number.bit & wrong) != 0 && number.bit != kFarlookConnect) {
+    if ((number.bit & wrong) != 0 && number.bit != kFarlookConnect && number.bit != kFarlookScan) {
       return Invalid(
           absl::StrCat("this call has no option ", number.bit == kFarlookCondition ? "if_..." : number.name));
     }
   }
-  return Invalid("these options are of farlook_connect()");
+  return Invalid((wrong & kFarlookScan) != 0 ? "these options are of farlook_scan()"
+                                             : "these options are of farlook_connect()");
 }
 
 int TakeOptions(const farlook_options* options, client::Operation* operation) {
@@ -206,7 +221,7 @@ int farlook_options_set_text(farlook_options* options, const char* name, const c
     const Text* const found = Find(kTexts, name);
     if (found == nullptr) return Unknown(name);
     if (!found->set(options, text)) return Invalid(absl::StrCat("the option ", name, " has no value ", text));
-    options->set |= kFarlookConnect;
+    options->set |= found->bit;
     return 0;
   });
 }

@@ -6,9 +6,10 @@
 
 #include "client/op/operation.h"
 #include "farlook/options.h"
+#include "farlook/scan.h"
 
 // One bit for each option that was set, so that a call refuses options of other calls. Options of Connect share one
-// bit.
+// bit, and so do those of scans.
 enum FarlookOption : uint32_t {
   kFarlookTimeout = 1,
   kFarlookCondition = 2,
@@ -19,6 +20,7 @@ enum FarlookOption : uint32_t {
   kFarlookExactlyOnce = 64,
   kFarlookConnect = 128,
   kFarlookCreate = 256,
+  kFarlookScan = 512,
 };
 
 struct farlook_options {
@@ -28,6 +30,7 @@ struct farlook_options {
   bool exactly_once = false;
   bool create = false;
   int64_t initial = 0;
+  farlook::ScanOptions scan;  // but for its prefix and timeout
 };
 
 namespace farlook::c {

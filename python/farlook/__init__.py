@@ -24,11 +24,12 @@ from farlook import _farlook
 from farlook._farlook import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, Error, FailedPrecondition,
                               Internal, InvalidArgument, NotFound, OutOfRange, PermissionDenied, ResourceExhausted,
                               Unauthenticated, Unavailable, Unknown)
+from farlook._scan import Item, Scan, count, item_of, pair_of
 
 __version__ = _farlook.version
 __all__ = ["Client", "connect", "Error", "Aborted", "AlreadyExists", "Cancelled", "DataLoss", "DeadlineExceeded",
-           "FailedPrecondition", "Internal", "InvalidArgument", "NotFound", "OutOfRange", "PermissionDenied",
-           "ResourceExhausted", "Unauthenticated", "Unavailable", "Unknown"]
+           "FailedPrecondition", "Internal", "InvalidArgument", "Item", "NotFound", "OutOfRange", "PermissionDenied",
+           "ResourceExhausted", "Scan", "Unauthenticated", "Unavailable", "Unknown"]
 
 
 def _figures(text):
@@ -49,6 +50,30 @@ class Client(_farlook.Client):
     def server_stats(self, *, timeout_ms=None):
         """Returns the server's statistics (docs/operations.md), as text by name."""
         return _figures(self.server_stats_text(timeout_ms=timeout_ms))
+
+    def scan(self, prefix=b"", *, limit=None, min_value_bytes=None, max_value_bytes=None, only_expiring=None,
+             batch_bytes=None, bytes_per_s=None, cursor=None, timeout_ms=None):
+        """Returns an iterator over (key, value) of all keys with a prefix, in no order; a counter's value is None.
+
+        A key that is there from the scan's beginning to its end is returned at least once, whatever is written
+        meanwhile (docs/guide.md). The timeout is that of each batch.
+        """
+        return Scan(self, pair_of, prefix, {
+            "values": True, "limit": limit, "min_value_bytes": min_value_bytes, "max_value_bytes": max_value_bytes,
+            "only_expiring": only_expiring, "batch_bytes": batch_bytes, "bytes_per_s": bytes_per_s, "cursor": cursor,
+            "timeout_ms": timeout_ms})
+
+    def scan_items(self, prefix=b"", *, values=None, limit=None, min_value_bytes=None, max_value_bytes=None,
+                   only_expiring=None, batch_bytes=None, bytes_per_s=None, cursor=None, timeout_ms=None):
+        """The same of farlook.Item: key, length, version, ttl and more; values only with values=True."""
+        return Scan(self, item_of, prefix, {
+            "values": values, "limit": limit, "min_value_bytes": min_value_bytes, "max_value_bytes": max_value_bytes,
+            "only_expiring": only_expiring, "batch_bytes": batch_bytes, "bytes_per_s": bytes_per_s, "cursor": cursor,
+            "timeout_ms": timeout_ms})
+
+    def count(self, prefix=b"", *, bytes_per_s=None, timeout_ms=None):
+        """Counts the keys with a prefix by a scan: a key that is there throughout is counted at least once."""
+        return count(self, prefix, {"bytes_per_s": bytes_per_s, "timeout_ms": timeout_ms})
 
 
 def connect(address, **options):

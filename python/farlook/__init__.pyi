@@ -2,10 +2,13 @@
 from types import TracebackType
 from typing import Any, Iterable, Optional, Union
 
+from farlook._scan import Item as Item
+from farlook._scan import Scan as Scan
+
 __version__: str
 __all__ = ["Client", "connect", "Error", "Aborted", "AlreadyExists", "Cancelled", "DataLoss", "DeadlineExceeded",
-           "FailedPrecondition", "Internal", "InvalidArgument", "NotFound", "OutOfRange", "PermissionDenied",
-           "ResourceExhausted", "Unauthenticated", "Unavailable", "Unknown"]
+           "FailedPrecondition", "Internal", "InvalidArgument", "Item", "NotFound", "OutOfRange", "PermissionDenied",
+           "ResourceExhausted", "Scan", "Unauthenticated", "Unavailable", "Unknown"]
 
 _Bytes = Union[bytes, bytearray, memoryview, str, Any]
 
@@ -90,6 +93,18 @@ class Client:
                        timeout_ms: Optional[int] = ...) -> list[Optional[int]]: ...
     def read_counter_many(self, keys: Iterable[_Bytes], *, exactly_once: Optional[bool] = ...,
                           timeout_ms: Optional[int] = ...) -> list[Optional[int]]: ...
+
+    def scan(self, prefix: _Bytes = ..., *, limit: Optional[int] = ..., min_value_bytes: Optional[int] = ...,
+             max_value_bytes: Optional[int] = ..., only_expiring: Optional[bool] = ...,
+             batch_bytes: Optional[int] = ..., bytes_per_s: Optional[int] = ..., cursor: Optional[str] = ...,
+             timeout_ms: Optional[int] = ...) -> Scan[tuple[bytes, Optional[bytes]]]: ...
+    def scan_items(self, prefix: _Bytes = ..., *, values: Optional[bool] = ..., limit: Optional[int] = ...,
+                   min_value_bytes: Optional[int] = ..., max_value_bytes: Optional[int] = ...,
+                   only_expiring: Optional[bool] = ..., batch_bytes: Optional[int] = ...,
+                   bytes_per_s: Optional[int] = ..., cursor: Optional[str] = ...,
+                   timeout_ms: Optional[int] = ...) -> Scan[Item]: ...
+    def count(self, prefix: _Bytes = ..., *, bytes_per_s: Optional[int] = ...,
+              timeout_ms: Optional[int] = ...) -> int: ...
 
     def register(self, memory: Any, /) -> None: ...
     def unregister(self, memory: Any, /) -> None: ...

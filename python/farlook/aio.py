@@ -14,7 +14,8 @@ farlook.Client.
 A value that is put, or a buffer that is read into, must not change until the call has ended. The operation of a cancelled
 call continues to its end or its deadline; the client holds its value until then.
 
-A client belongs to the event loop in which it was connected. Its descriptor wakes that loop; there is no thread.
+A client belongs to the event loop in which it was connected. Its descriptor wakes that loop. Only scans have
+a thread, and a connection of their own.
 """
 
 import asyncio
@@ -22,9 +23,10 @@ import collections.abc
 import functools
 import itertools
 from types import TracebackType
-from typing import Any, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 from farlook import Cancelled, Error, _farlook, _figures
+from farlook._scan import AsyncScan, Item, count, item_of, pair_of
 
 __all__ = ["Client", "connect"]
 
@@ -34,8 +36,9 @@ _Result = TypeVar("_Result")
 class Client:
     """A connection to a server: farlook.aio.connect() makes one."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, connect_another: Callable[[], Any]) -> None:
         self._client = client
+        self._connect_another = connect_another
         self._loop = asyncio.get_running_loop()
         self._fd: int = client._fd()
         self._tokens = itertools.count()
@@ -262,6 +265,39 @@ class Client:
             if left == 0 or not lines:
                 return text
 
+    # ---- Scans, each over a connection of its own.
+
+    def scan(self, prefix: Any = b"", *, limit: Optional[int] = None, min_value_bytes: Optional[int] = None,
+             max_value_bytes: Optional[int] = None, only_expiring: Optional[bool] = None,
+             batch_bytes: Optional[int] = None, bytes_per_s: Optional[int] = None, cursor: Optional[str] = None,
+             timeout_ms: Optional[int] = None) -> AsyncScan[tuple[bytes, Optional[bytes]]]:
+        """For `async for key, value in client.scan(prefix)`: as farlook.Client.scan()."""
+        return AsyncScan(self._connect_another, pair_of, prefix, {
+            "values": True, "limit": limit, "min_value_bytes": min_value_bytes, "max_value_bytes": max_value_bytes,
+            "only_expiring": only_expiring, "batch_bytes": batch_bytes, "bytes_per_s": bytes_per_s, "cursor": cursor,
+            "timeout_ms": timeout_ms})
+
+    def scan_items(self, prefix: Any = b"", *, values: Optional[bool] = None, limit: Optional[int] = None,
+                   min_value_bytes: Optional[int] = None, max_value_bytes: Optional[int] = None,
+                   only_expiring: Optional[bool] = None, batch_bytes: Optional[int] = None,
+                   bytes_per_s: Optional[int] = None, cursor: Optional[str] = None,
+                   timeout_ms: Optional[int] = None) -> AsyncScan[Item]:
+        return AsyncScan(self._connect_another, item_of, prefix, {
+            "values": values, "limit": limit, "min_value_bytes": min_value_bytes, "max_value_bytes": max_value_bytes,
+            "only_expiring": only_expiring, "batch_bytes": batch_bytes, "bytes_per_s": bytes_per_s, "cursor": cursor,
+            "timeout_ms": timeout_ms})
+
+    async def count(self, prefix: Any = b"", *, bytes_per_s: Optional[int] = None,
+                    timeout_ms: Optional[int] = None) -> int:
+        def count_in_thread() -> int:
+            client = self._connect_another()
+            try:
+                return count(client, prefix, {"bytes_per_s": bytes_per_s, "timeout_ms": timeout_ms})
+            finally:
+                client.close()
+
+        return await self._loop.run_in_executor(None, count_in_thread)
+
     # ---- Functions that need no server, and return at once.
 
     @property
@@ -293,5 +329,5 @@ class Client:
 async def connect(address: str, **options: Any) -> Client:
     """Connects to an address, in a thread of the loop's executor. Address and options are those of farlook.connect().
     """
-    loop = asyncio.get_running_loop()
-    return Client(await loop.run_in_executor(None, functools.partial(_farlook.Client.connect, address, **options)))
+    connect_one = functools.partial(_farlook.Client.connect, address, **options)
+    return Client(await asyncio.get_running_loop().run_in_executor(None, connect_one), connect_one)

@@ -15,10 +15,12 @@ import logging
 import threading
 from typing import Any, Callable, Optional
 
-from farlook import AlreadyExists, DeadlineExceeded, Error, Unknown
+from farlook import AlreadyExists, DeadlineExceeded, Error, Unknown, connect
 from farlook._worker import Worker
 
 __all__ = ["HiCache"]
+
+_DELETES = 256  # at once, in clear()
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +102,7 @@ class HiCache(_Storage):
             raise ValueError('the extra config has to have {"farlook": {"address": ...}}')
         address, prefix = options.pop("address"), options.pop("prefix", "")
         options.setdefault("timeout_ms", 5_000)
+        self._address, self._options = address, options
         suffix = f"@{prefix}@{storage_config.model_name or ''}@{storage_config.pp_rank}/{storage_config.pp_size}"
         # In models with latent attention all ranks have the same pages.
         if not storage_config.is_mla_model:
@@ -182,7 +185,32 @@ class HiCache(_Storage):
     def exists(self, key: str) -> bool:
         return self.batch_exists([key]) == 1
 
+    def clear(self) -> None:
+        """Deletes all pages of this model, rank and prefix, in all layouts: a scan of the whole table finds them.
+
+        Other engines with the same config lose them too. Pages that are written meanwhile may stay. If the server
+        fails, the log says so, and the rest stays.
+        """
+        try:
+            with connect(self._address, **self._options) as client:
+                names: list[bytes] = []
+                for item in client.scan_items():
+                    if self._is_own(item.key):
+                        names.append(item.key)
+                    if len(names) == _DELETES:
+                        client.delete_many(names)
+                        names.clear()
+                client.delete_many(names)
+        except Error as error:
+            _log.warning("farlook: not all pages were deleted: %s", error)
+
     # ---- Internals.
+
+    def _is_own(self, name: bytes) -> bool:
+        # KEY SUFFIX_OF_RANK [@LAYOUT] [#PIECE]: a key of SGLang is a hash, without "@".
+        rest = name[name.find(b"@"):]
+        own = self._suffix_of_rank.encode()
+        return rest.startswith(own) and rest[len(own):len(own) + 1] in (b"", b"@", b"#")
 
     def _names(self, key: str, pieces: int) -> list[str]:
         name = key + self._suffix

@@ -20,7 +20,7 @@ static void dealloc(PyObject* self_) {
 }
 
 // Both tables combined, as a type needs them.
-static PyMethodDef methods[64];
+static PyMethodDef methods[72];
 
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, dealloc},
@@ -52,7 +52,10 @@ PyMODINIT_FUNC PyInit__farlook(void);
 PyMODINIT_FUNC PyInit__farlook(void) {
   PyObject* const module = PyModule_Create(&definition);
   if (module == NULL) return NULL;
-  add_methods(add_methods(add_methods(add_methods(0, client_methods), batch_methods), operation_methods), memory_methods);
+  static const PyMethodDef* const tables[] = {client_methods, batch_methods, operation_methods, memory_methods,
+                                              scan_methods};
+  size_t place = 0;
+  for (size_t i = 0; i < sizeof tables / sizeof tables[0]; ++i) place = add_methods(place, tables[i]);
   PyObject* const type = PyType_FromSpec(&spec);
   if (type == NULL || PyModule_AddObjectRef(module, "Client", type) < 0 || !add_exceptions(module) ||
       PyModule_AddStringConstant(module, "version", farlook_version()) < 0) {

@@ -92,6 +92,9 @@ typedef struct {
 #define DELETE_OPTIONS "if_present=None, if_version=None, " TIMEOUT
 #define COUNT_OPTIONS "exactly_once=None, " TIMEOUT
 #define CREATE_OPTIONS "ttl_ms=None, " COUNT_OPTIONS
+#define SCAN_OPTIONS                                                                                                   \
+  "values=None, limit=None, min_value_bytes=None, max_value_bytes=None, only_expiring=None, batch_bytes=None, "        \
+  "bytes_per_s=None, cursor=None, " TIMEOUT
 #define ADD_OPTIONS "create=None, initial=None, " CREATE_OPTIONS
 
 typedef struct {
@@ -124,6 +127,7 @@ extern PyGetSetDef client_properties[];
 extern PyMethodDef batch_methods[];
 extern PyMethodDef operation_methods[];
 extern PyMethodDef memory_methods[];
+extern PyMethodDef scan_methods[];
 
 // ---- turns.c
 

@@ -471,6 +471,129 @@ static void test_operations(farlook_client* client) {
   for (int i = 0; i < kOperations; ++i) OK(farlook_operation_free(operations[i]));
 }
 
+/* Begins a scan of the keys "scan:...". */
+static farlook_scanner* scan(farlook_client* client, farlook_options* options) {
+  farlook_scanner* scanner = NULL;
+  OK(farlook_scan(client, KEY("scan:"), options, &scanner));
+  farlook_options_free(options);
+  return scanner;
+}
+
+static int count_items(farlook_scanner* scanner) {
+  farlook_item item;
+  int items = 0, more;
+  while ((more = farlook_scan_next(scanner, &item)) == 1) ++items;
+  if (more != 0) fail(__LINE__, "farlook_scan_next", more);
+  CHECK(farlook_scan_progress(scanner) == 1);
+  CHECK(strcmp(farlook_scan_cursor(scanner), "end") == 0);
+  farlook_scanner_free(scanner);
+  return items;
+}
+
+static void test_scans(farlook_client* client) {
+  enum { kItems = 300 };
+  char name[16], seen[kItems] = {0};
+  uint64_t versions[kItems];
+  for (int i = 0; i < kItems; ++i) {
+    const int bytes = snprintf(name, sizeof name, "scan:%d", i);
+    farlook_options* const options = with("keep", i % 2);
+    if (i == 7) OK(farlook_options_set(options, "ttl_ms", 3600000));
+    OK(farlook_put(client, name, (size_t)bytes, name, (size_t)bytes, options, &versions[i]));
+    farlook_options_free(options);
+  }
+  OK(farlook_create_counter(client, KEY("scan:counter"), 5, NULL, NULL));
+  OK(farlook_put(client, KEY("scan:empty"), NULL, 0, NULL, NULL));
+  OK(farlook_put(client, KEY("not in the scan"), "v", 1, NULL, NULL));
+
+  /* Each key, with what it has. */
+  farlook_options* options = with("values", 1);
+  OK(farlook_options_set(options, "batch_bytes", 4096));
+  farlook_scanner* scanner = scan(client, options);
+  CHECK(farlook_scan_progress(scanner) == 0);
+  farlook_item item;
+  int found, counters = 0, empty = 0;
+  while ((found = farlook_scan_next(scanner, &item)) == 1) {
+    CHECK(item.key_bytes > 5 && memcmp(item.key, "scan:", 5) == 0 && item.value != NULL);
+    CHECK(item.counter || item.value_bytes == item.item_bytes);
+    if (item.counter) {
+      CHECK(item.value_bytes == 0 && item.key_bytes == 12);
+      ++counters;
+    } else if (item.value_bytes == 0) {
+      ++empty;
+    } else {
+      CHECK(item.key_bytes < sizeof name && item.value_bytes == item.key_bytes);
+      CHECK(memcmp(item.key, item.value, item.key_bytes) == 0);
+      memcpy(name, item.key, item.key_bytes);
+      name[item.key_bytes] = '\0';
+      const int i = atoi(name + 5);
+      seen[i] = 1;
+      CHECK(item.version == versions[i] && item.keep == i % 2);
+      CHECK(i == 7 ? item.left_ms > 0 && item.left_ms <= 3600000 : item.left_ms == FARLOOK_FOREVER);
+    }
+  }
+  CHECK(found == 0 && counters == 1 && empty == 1);
+  for (int i = 0; i < kItems; ++i) CHECK(seen[i]);
+  CHECK(farlook_scan_next(scanner, &item) == 0);
+  farlook_scanner_free(scanner);
+
+  /* Without values their lengths are known. */
+  scanner = scan(client, with("min_value_bytes", 8));
+  CHECK(farlook_scan_next(scanner, &item) == 1 && item.item_bytes == 8 && item.value_bytes == 0 && item.value != NULL);
+  farlook_scanner_free(scanner);
+  CHECK(count_items(scan(client, with("min_value_bytes", 8))) == 200);
+  CHECK(count_items(scan(client, with("max_value_bytes", 6))) == 12);
+  CHECK(count_items(scan(client, with("only_expiring", 1))) == 1);
+  CHECK(count_items(scan(client, with("bytes_per_s", 100000000))) == kItems + 2);
+
+  /* The limit, and what another client continues from a cursor. */
+  scanner = scan(client, with("limit", 100));
+  for (int i = 0; i < 100; ++i) CHECK(farlook_scan_next(scanner, &item) == 1);
+  CHECK(farlook_scan_next(scanner, &item) == 0);
+  options = with("timeout_ms", 10000);
+  OK(farlook_options_set_text(options, "cursor", farlook_scan_cursor(scanner)));
+  farlook_client* const other = connect_to();
+  CHECK(count_items(scan(other, options)) == kItems + 2 - 100);
+  farlook_close(other);
+  farlook_scanner_free(scanner);
+
+  /* All keys. */
+  OK(farlook_scan(client, NULL, 0, NULL, &scanner));
+  CHECK(count_items(scanner) > kItems + 2);
+
+  /* Wrong input. */
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_scan(client, NULL, 1, NULL, &scanner));
+  CHECK(scanner == NULL);
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_scan(client, NULL, 0, NULL, NULL));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_scan(NULL, NULL, 0, NULL, &scanner));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_scan_next(NULL, &item));
+  options = with("keep", 1);
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_scan(client, NULL, 0, options, &scanner));
+  SAYS("keep");
+  farlook_options_free(options);
+  options = with("limit", 1);
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_ping(client, options));
+  SAYS("farlook_scan");
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, "batch_bytes", 4095));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, "cursor", 1));
+  OK(farlook_options_set_text(options, "cursor", "elsewhere"));
+  OK(farlook_scan(client, NULL, 0, options, &scanner));
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_scan_next(scanner, &item));
+  SAYS("cursor");
+  EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_scan_next(scanner, NULL));
+  farlook_options_free(options);
+  farlook_scanner_free(scanner);
+  CHECK(farlook_scan_progress(NULL) == 0 && farlook_scan_cursor(NULL)[0] == '\0');
+  farlook_scanner_free(NULL);
+
+  /* A scanner may be freed after its client was closed. */
+  farlook_client* const gone = connect_to();
+  scanner = scan(gone, with("values", 1));
+  CHECK(farlook_scan_next(scanner, &item) == 1);
+  farlook_close(gone);
+  farlook_scanner_free(scanner);
+  OK(farlook_delete_counter(client, KEY("scan:counter"), NULL, NULL));
+}
+
 static void test_options(farlook_client* client) {
   farlook_options* options = farlook_options_new();
   EXPECT(FARLOOK_INVALID_ARGUMENT, farlook_options_set(options, "timeout", 1));
@@ -651,6 +774,8 @@ static void test_fork(farlook_client* client) {
     SAYS("fork");
     EXPECT(FARLOOK_FAILED_PRECONDITION, farlook_delete(client, KEY("f"), NULL));
     EXPECT(FARLOOK_FAILED_PRECONDITION, farlook_poll(client, NULL, 0));
+    farlook_scanner* scanner = NULL;
+    EXPECT(FARLOOK_FAILED_PRECONDITION, farlook_scan(client, NULL, 0, NULL, &scanner));
     CHECK(farlook_in_flight(client) == 0);
     farlook_close(client);
     farlook_client* own = connect_to();
@@ -679,6 +804,7 @@ int main(int argc, char** argv) {
   test_counters(client);
   test_batches(client);
   test_operations(client);
+  test_scans(client);
   test_options(client);
   test_wrong_input(client);
   test_registered_memory(client);

@@ -73,6 +73,7 @@ struct Arguments {
   std::string address;
   farlook_client* client = nullptr;
   farlook_options* options = farlook_options_new();
+  farlook_options* scan = farlook_options_new();
   farlook_value* value = farlook_value_new();
   farlook_operation* operation = farlook_operation_new();
   std::array<farlook_value*, kKeys> values;
@@ -87,6 +88,7 @@ struct Arguments {
   std::string long_value = std::string(100'000, 'v');
 
   explicit Arguments(const std::string& prefix) {
+    EXPECT_EQ(farlook_options_set(scan, "values", 1), FARLOOK_OK);
     for (size_t i = 0; i < kKeys; ++i) {
       values[i] = farlook_value_new();
       names[i] = prefix + std::to_string(i);
@@ -99,6 +101,7 @@ struct Arguments {
   ~Arguments() {
     farlook_close(client);
     farlook_options_free(options);
+    farlook_options_free(scan);
     farlook_value_free(value);
     EXPECT_EQ(farlook_operation_free(operation), FARLOOK_OK);
     for (farlook_value* one : values) farlook_value_free(one);
@@ -185,6 +188,19 @@ std::vector<Call> OfValues() {
        [](auto a) {
          return farlook_touch_many(a->client, kKeys, a->keys.data(), a->key_bytes.data(), 1'000'000, nullptr,
                                    a->codes.data());
+       }},
+      {"scan",
+       [](auto a) {
+         farlook_scanner* scanner = nullptr;
+         int code = farlook_scan(a->client, nullptr, 0, a->scan, &scanner);
+         EXPECT_EQ(scanner != nullptr, code == FARLOOK_OK);
+         if (scanner == nullptr) return code;
+         farlook_item item;
+         while ((code = farlook_scan_next(scanner, &item)) > 0) {
+         }
+         EXPECT_NE(farlook_scan_cursor(scanner), nullptr);
+         farlook_scanner_free(scanner);
+         return code;
        }},
       {"exists_many",
        [](auto a) {

@@ -139,8 +139,53 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     self.assertEqual(await asyncio.wait_for(asyncio.shield(c.get(self.key)), 60), b'value')
     for name in dir(farlook.aio.Client):
       if hasattr(farlook.Client, name) and not name.startswith('_'):
-        is_local = name in ('address', 'close', 'incarnation', 'memory_bytes', 'register', 'stats', 'unregister')
+        is_local = name in ('address', 'close', 'incarnation', 'memory_bytes', 'register', 'scan', 'scan_items', 'stats',
+                            'unregister')
         self.assertEqual(inspect.iscoroutinefunction(getattr(farlook.aio.Client, name)), not is_local, name)
+
+  async def test_scans(self):
+    c, prefix = self.client, self.key + '/'
+    values = {f'{prefix}{i}'.encode(): b'%d' % i for i in range(2_000)}
+    await c.put_many(list(values), list(values.values()))
+    scan = c.scan(prefix)
+    self.assertEqual(scan.cursor, '')
+    found = {}
+    async for key, value in scan:
+      found[key] = value
+      if len(found) == 700:
+        self.assertEqual(await c.get(prefix + '5'), b'5')
+        cursor = scan.cursor
+    self.assertEqual(found, values)
+    self.assertEqual(scan.cursor, 'end')
+    rest = {key async for key, _ in c.scan(prefix, cursor=cursor)}
+    self.assertEqual(set(list(found)[700:]) - rest, set())
+    self.assertEqual(await c.count(prefix), 2_000)
+    self.assertEqual([item.value_bytes async for item in c.scan_items(prefix + '1999')], [4])
+    with self.assertRaises(farlook.InvalidArgument):
+      await anext(c.scan(cursor='elsewhere'))
+
+  async def test_scans_that_end_early(self):
+    c, prefix = self.client, self.key + '/'
+    await c.put_many([f'{prefix}{i}' for i in range(2_000)], [b''] * 2_000)
+    descriptors = len(os.listdir('/proc/self/fd'))
+    scan = c.scan(prefix)
+    await anext(scan)
+    scan.close()
+    with self.assertRaises(StopAsyncIteration):
+      await anext(scan)
+    scan = c.scan(prefix)
+    await anext(scan)
+    del scan
+    gc.collect()
+    self.assertEqual(len(os.listdir('/proc/self/fd')), descriptors)
+    # A cancelled step is left to the next one.
+    scan = c.scan(prefix)
+    step = asyncio.create_task(anext(scan))
+    await asyncio.sleep(0)
+    step.cancel()
+    with self.assertRaises(asyncio.CancelledError):
+      await step
+    self.assertEqual(len({key async for key, _ in scan}), 2_000)
 
   async def test_a_batch_is_one_future(self):
     with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory) as server:

@@ -296,6 +296,133 @@ class ClientTest(FarlookTest):
     with self.assertRaises(ValueError):  # which it is, too
       c.get('')
 
+  def test_scans(self):
+    c = self.client
+    prefix = self.key + '/'
+    values = {f'{prefix}{i}'.encode(): b'v' * i for i in range(1_000)}
+    versions = dict(zip(values, c.put_many(list(values), list(values.values()))))
+    c.touch(prefix + '7', 600_000)
+    c.create_counter(prefix + 'counter', 5)
+    c.put(prefix + 'kept', b'kept', keep=True)
+    more = {(prefix + 'counter').encode(): None, (prefix + 'kept').encode(): b'kept'}
+    self.assertEqual(sorted(c.scan(prefix), key=repr), sorted([*values.items(), *more.items()], key=repr))
+    self.assertEqual(c.count(prefix), 1_002)
+    self.assertEqual(c.count(prefix.encode() + b'99'), 11)
+    self.assertGreaterEqual(c.count(), 1_002)
+    self.assertEqual(list(c.scan('no key begins so')), [])
+
+    items = {item.key: item for item in c.scan_items(prefix)}
+    self.assertEqual(len(items), 1_002)
+    for key, value in values.items():
+      item = items[key]
+      self.assertEqual((item.value, item.value_bytes, item.version, item.keep, item.counter),
+                       (None if value else b'', len(value), versions[key], False, False))
+    self.assertEqual([key for key, item in items.items() if item.ttl_ms is not None], [(prefix + '7').encode()])
+    self.assertTrue(0 < items[(prefix + '7').encode()].ttl_ms <= 600_000)
+    kept = farlook.Item((prefix + 'kept').encode(), b'kept', 4, items[(prefix + 'kept').encode()].version, None, True, False)
+    self.assertEqual(list(c.scan_items(prefix + 'k', values=True)), [kept])
+    self.assertEqual([item.counter for item in c.scan_items(prefix + 'c', values=True)], [True])
+    self.assertEqual(len(list(c.scan(prefix, min_value_bytes=500, max_value_bytes=599))), 100)
+    self.assertEqual([item.key for item in c.scan_items(prefix, only_expiring=True)], [(prefix + '7').encode()])
+
+  def test_a_scan_continues_from_its_cursor(self):
+    c = self.client
+    keys = {f'{self.key}/{i}'.encode() for i in range(2_000)}
+    c.put_many(keys, [b''] * len(keys))
+    scan = c.scan(self.key + '/', limit=500, batch_bytes=4_096)
+    self.assertEqual(scan.cursor, '')
+    found = {key for key, _ in scan}
+    self.assertEqual(len(found), 500)
+    self.assertTrue(0 < scan.progress < 1)
+    with farlook.connect(self.address) as other:
+      rest = [key for key, _ in other.scan(self.key + '/', cursor=scan.cursor)]
+    self.assertEqual(len(rest), 1_500)  # Expect: none again, as the scan had ended.
+    self.assertEqual(found | set(rest), keys)
+    # In the midst of what was fetched at once: none is missing.
+    scan = c.scan(self.key + '/')
+    found = {next(scan)[0] for _ in range(1_100)}
+    rest = [key for key, _ in c.scan(self.key + '/', cursor=scan.cursor)]
+    self.assertEqual(found | set(rest), keys)
+    self.assertLess(len(found) + len(rest), len(keys) + 256)
+    for _ in scan:
+      pass
+    self.assertEqual((scan.cursor, scan.progress), ('end', 1))
+    self.assertEqual(list(c.scan(cursor='end')), [])
+    with self.assertRaisesRegex(farlook.InvalidArgument, 'cursor'):
+      list(c.scan(cursor='elsewhere'))
+
+  def test_wrong_uses_of_a_scan(self):
+    c = self.client
+    c.put(self.key, b'value')
+    with self.assertRaises(farlook.InvalidArgument):
+      c.scan(batch_bytes=1)
+    with self.assertRaises(TypeError):
+      c.scan(5)
+    scan = c.scan(self.key)
+    with farlook.connect(self.address) as other:
+      lent = other.scan(self.key)
+      with self.assertRaisesRegex(farlook.InvalidArgument, "another client's"):
+        c._scan_next(lent._scan)  # pylint: disable=protected-access
+    with self.assertRaises(farlook.FailedPrecondition):  # it was closed
+      next(lent)
+    with self.assertRaises((ValueError, TypeError)):
+      c._scan_next('no scan')  # pylint: disable=protected-access
+    child = os.fork()
+    if child == 0:
+      try:
+        next(scan)
+      except farlook.FailedPrecondition:
+        os._exit(7)
+      os._exit(8)
+    self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+    self.assertEqual(next(scan), (self.key.encode(), b'value'))
+    # The scan keeps the client's memory, and ends with it.
+    client = farlook.connect(self.address)
+    scan = client.scan()
+    next(scan)
+    del client
+    gc.collect()
+    self.assertIsNotNone(next(scan, None) or True)
+
+  def test_two_threads_within_one_scan(self):
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, \
+         Server(directory, address=f'tcp://127.0.0.1:{free_port()}') as server, \
+         farlook.connect(server.address, timeout_ms=30_000) as client:
+      client.put('key', b'value')
+      scan, outcomes = client.scan(), []
+      server.pause()
+      waits = threading.Thread(target=lambda: outcomes.append(next(scan)))
+      waits.start()
+      time.sleep(0.2)
+      with self.assertRaisesRegex(farlook.FailedPrecondition, 'another call'):
+        next(scan)
+      server.go_on()
+      waits.join()
+      self.assertEqual(outcomes, [(b'key', b'value')])
+      self.assertEqual(list(scan), [])
+
+  def test_a_signal_within_a_scan_loses_no_key(self):
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory, \
+         Server(directory, address=f'tcp://127.0.0.1:{free_port()}') as server, \
+         farlook.connect(server.address, timeout_ms=30_000) as client:
+      keys = {f'{i}'.encode() for i in range(3_000)}
+      client.put_many(keys, [b''] * len(keys))
+      scan = client.scan(batch_bytes=4_096)
+      found = {next(scan)[0]}
+      server.pause()
+
+      def interrupt(number, frame):
+        raise InterruptedError
+      before = signal.signal(signal.SIGALRM, interrupt)
+      self.addCleanup(signal.signal, signal.SIGALRM, before)
+      signal.setitimer(signal.ITIMER_REAL, 0.1)
+      with self.assertRaises(InterruptedError):
+        while True:
+          found.add(next(scan)[0])
+      server.go_on()
+      found |= {key for key, _ in scan}
+      self.assertEqual(found, keys)
+
   def test_help_has_signatures(self):
     signature = inspect.signature(farlook.Client.put)
     self.assertEqual(str(signature), '(self, /, key, value, *, if_absent=None, if_present=None, if_version=None, ttl_ms=None, '

@@ -127,6 +127,28 @@ class SglangTest(unittest.TestCase):
     self.open(pool).batch_set_v1(['a'], indices(0))
     self.assertEqual(self.open(other).batch_get_v1(['a'], indices(1)), [False])
 
+  def test_clear(self):
+    pool, later = Pool(mla=True), Pool(mla=True)
+    later.layout = 'page_first_direct'
+    pool.fill(0)
+    own, of_rank_11 = self.open(pool, tp_rank=1, tp_size=1), self.open(pool, tp_rank=1, tp_size=11)
+    in_another_layout = self.open(later, tp_rank=1, tp_size=1)
+    as_tensors = self.open(interface_v1=0, tp_rank=1, tp_size=1)
+    elsewhere = self.open(pool, tp_rank=1, tp_size=1, model_name='org/model2')
+    keys = [f'{i}' for i in range(600)]
+    for backend in (own, of_rank_11, in_another_layout, elsewhere):
+      self.assertEqual(backend.batch_set_v1(keys, indices(*[0] * 600)), [True] * 600)
+    self.assertTrue(as_tensors.set('t', Tensor(pool.page(0))))
+    own.clear()
+    self.assertEqual((own.batch_exists(keys), in_another_layout.batch_exists(keys), as_tensors.exists('t')), (0, 0, False))
+    self.assertEqual((of_rank_11.batch_exists(keys), elsewhere.batch_exists(keys)), (600, 600))
+    self.assertEqual(own.batch_set_v1(keys[:1], indices(0)), [True])
+    # A server that is gone is no error.
+    with tempfile.TemporaryDirectory(dir='/tmp') as directory:
+      with Server(directory) as server:
+        backend = self.open(pool, address=server.address, timeout_ms=500)
+      backend.clear()
+
   def test_ranks_have_pages_of_their_own(self):
     pool = Pool(mla=True)
     pool.fill(0)

@@ -10,7 +10,7 @@
  *
  * Each call behaves like the C++ call of its name, which farlook/client.h describes; this file describes what C adds.
  * Batches are in farlook/c_batches.h, counters in farlook/c_counters.h, asynchronous operations in
- * farlook/c_operations.h; this file includes them all.
+ * farlook/c_operations.h, scans in farlook/c_scan.h; this file includes them all.
  *
  * Codes. Functions that return int return FARLOOK_OK or a negative code, unless stated otherwise. After a negative code
  * farlook_error() returns the reason to the same thread. Results through pointers are defined only with FARLOOK_OK,
@@ -99,10 +99,13 @@ const char* farlook_code_name(int code);
  *                ttl_ms                       also for farlook_create_counter() and for an add with create
  *                keep_ttl, keep, refill       0 or 1
  *   counters     exactly_once                 0 or 1
+ *   scan         values, only_expiring        0 or 1
+ *                limit, min_value_bytes, max_value_bytes, batch_bytes, bytes_per_s
+ *                cursor                       text: farlook_scan_cursor() of another scan
  *   fetch_add    create                       0 or 1: a counter that does not exist is created, with
  *                initial                      this number, 0 by default
  *
- * farlook/options.h describes their meanings and defaults. */
+ * farlook/options.h and farlook/scan.h describe their meanings and defaults. */
 farlook_options* farlook_options_new(void);          /* NULL: out of memory */
 void farlook_options_free(farlook_options* options); /* may be NULL */
 int farlook_options_set(farlook_options* options, const char* name, int64_t value);
@@ -186,5 +189,6 @@ int farlook_memory_bytes(farlook_client* client, uint64_t* bytes);
 #include "farlook/c_batches.h"
 #include "farlook/c_counters.h"
 #include "farlook/c_operations.h"
+#include "farlook/c_scan.h"
 
 #endif /* FARLOOK_H_ */

@@ -37,6 +37,8 @@
 
 namespace farlook {
 
+inline constexpr size_t kMinScanBatchBytes = size_t{4} << 10, kMaxScanBatchBytes = size_t{64} << 20;
+
 struct ScanOptions {
   std::string prefix = {};  // of the keys; all keys are READ whatever it is
   bool values = false;      // also returns values; else only keys and properties
@@ -45,7 +47,7 @@ struct ScanOptions {
   uint64_t min_value_bytes = 0;
   uint64_t max_value_bytes = UINT64_MAX;
   bool only_expiring = false;            // only keys that expire
-  size_t batch_bytes = size_t{1} << 20;  // most bytes of items to READ at once, [4 KiB, 64 MiB]
+  size_t batch_bytes = size_t{1} << 20;  // most bytes of items to READ at once
   uint64_t bytes_per_s = 0;              // most bytes to READ in a second, on average; 0: no limit
   // For each call that READs a batch; 0: the client's timeout. Pauses for `bytes_per_s` are not counted.
   int64_t timeout_ms = 0;
