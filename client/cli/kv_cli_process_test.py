@@ -89,8 +89,8 @@ class KvCliTest(unittest.TestCase):
     self.environment = dict(COVERAGE)
     for arguments in (["help"], ["--help"], ["-h"]):
       self.assertIn(b"Exit codes:", self.check(*arguments).stdout)
-    self.assertIn(b"kv_cli scan | kv_cli export", self.check("export", "--help").stdout)
-    self.assertIn(b"kv_cli scan | kv_cli export", self.check("--help", "export").stdout)
+    self.assertIn(b"kv_cli export --prefix= >", self.check("export", "--help").stdout)
+    self.assertIn(b"kv_cli export --prefix= >", self.check("--help", "export").stdout)
     self.assertIn(b"kv_cli (Farlook)", self.check("--version").stdout)
     self.check(stdin=b"help\nquit\nget k\n")
 

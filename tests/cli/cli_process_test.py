@@ -206,6 +206,21 @@ class CliTest(unittest.TestCase):
     names = self.check("scan").stdout
     exported = self.check("export", "--key_encoding=escaped", stdin=names, err="exported 3002 pairs").stdout
     self.assertEqual(len(exported.splitlines()), 3002)
+    # Expect: export finds them itself, and import brings back what delete takes away.
+    whole = self.check("export", "--prefix=", err="exported 3002 pairs").stdout
+    self.assertEqual(sorted(json.loads(line)["key"] for line in whole.splitlines()),
+                     sorted(json.loads(line)["key"] for line in exported.splitlines()))
+    self.assertEqual(self.check("bigkeys", "--limit=1", "key2999").stdout, b"16\tkey2999\n")
+    self.assertRegex(self.check("histogram").stdout.decode(), r"(?s)^3002 keys .* 1 of them counters.*up to 64 bytes +3001")
+    self.check("delete", "--prefix=key1", "--dry_run", out=b'1111 keys with the prefix "key1"\n')
+    self.check("delete", "--prefix=key1", code=64, out=b"", err="--yes")
+    self.check("delete", "--prefix=key1", "--yes", out=b"deleted 1111 keys\n")
+    self.check("count", out=b"1891\n")
+    self.check("delete", "--prefix=", "--yes", out=b"deleted 1891 keys\n")
+    self.check("count", out=b"0\n")
+    self.check("import", stdin=whole, err="imported 3002 pairs")
+    self.check("count", out=b"3002\n")
+    self.check("counter", "hits", out=b"2\n")
     self.check("scan", "--cursor=wrong", code=64, out=b"", err="cursor")
     self.check("scan", "--cursor=1-2-1-0", code=64, out=b"", err="cursor")
     self.check("scan", "a", "b", code=64, err="scan")

@@ -256,7 +256,7 @@ TEST_F(ClusterCommandsTest, WhatDoesNotFitIsSaid) {
         {{"cluster", "resize", "0", "--group=kv.0"}, "\"0\" is no number of replicas"},
         {{"cluster", "resize", "3", "--group=kv.0", "--min_insync=0"}, "--min_insync: \"0\" is not a whole number"},
         {{"cluster", "status", "--min_insync=2"}, "--min_insync is not for cluster status"},
-        {{"get", "k", "--yes"}, "--yes is not for get, only for cluster"}}) {
+        {{"get", "k", "--yes"}, "--yes is not for get, only for delete, cluster"}}) {
     EXPECT_EQ(Run(words), ExitCode::kUsage);
     EXPECT_THAT(Err(), HasSubstr(text));
     EXPECT_THAT(Out(), Not(HasSubstr("slots")));

@@ -22,6 +22,14 @@ constexpr absl::string_view kGetDetails =
 constexpr absl::string_view kExistsDetails =
     "Prints true or false, a line for each key. Exits with 1 if one does not exist.\n";
 
+constexpr absl::string_view kDeleteDetails =
+    "Exits with 1 if a key does not exist.\n"
+    "\n"
+    "With --prefix it deletes all keys that begin with PREFIX; --prefix= is all keys.\n"
+    "It prints how many there are and asks; without a terminal it needs --yes. An\n"
+    "item that is stored again meanwhile stays. A counter is deleted with what was\n"
+    "added to it meanwhile. With --dry_run it only prints how many there are.\n";
+
 constexpr absl::string_view kWriteDetails =
     "VALUE may be an operand, --file=FILE, or standard input: write -, or leave it\n"
     "out if standard input is not a terminal. A value that begins with a dash goes\n"
@@ -80,9 +88,12 @@ constexpr absl::string_view kExportDetails =
     "with 64. A line has what import needs: the value or the number of a counter,\n"
     "how long it still lives (ttl_ms), and whether it is never evicted (keep).\n"
     "\n"
-    "scan prints such a list, of all keys or those with a prefix:\n"
+    "With --prefix it finds the keys itself, by a scan. All that is in a table:\n"
     "\n"
-    "    kv_cli scan | kv_cli export --key_encoding=escaped > FILE\n";
+    "    kv_cli export --prefix= > FILE\n"
+    "\n"
+    "This is no snapshot: each pair is as it was at some moment. A key may come\n"
+    "twice, which does import no harm. Keys that go meanwhile are left out.\n";
 
 constexpr absl::string_view kScanDetails =
     "The whole table is read, whatever the prefix; over shm:// and rdma:// the\n"
@@ -99,6 +110,14 @@ constexpr absl::string_view kScanDetails =
 constexpr absl::string_view kCountDetails =
     "All keys are read, as by scan. \"stat keys\" asks the server for its own figure,\n"
     "without a prefix.\n";
+
+constexpr absl::string_view kBigKeysDetails =
+    "A line for each: the length of its value in bytes, a tab, the key, escaped as\n"
+    "scan does. The longest come first; --limit of them, 20 if left out.\n";
+
+constexpr absl::string_view kHistogramDetails =
+    "Counts keys by the length of their values, and by how long they still live. All\n"
+    "keys are read, or those with a prefix. The age of an item is not recorded.\n";
 
 constexpr absl::string_view kStatDetails =
     "A line \"name value\" for each, or one JSON object. PREFIX selects the names that\n"
@@ -185,7 +204,8 @@ std::vector<Command> MakeCommands() {
   const std::vector<absl::string_view> write_flags = {"file", "print_version", "ttl", "keep_ttl", "keep"};
   const std::vector<absl::string_view> import_flags = {"format", "insert_only", "start_line", "max_errors",
                                                        "in_flight"};
-  const std::vector<absl::string_view> export_flags = {"keys", "format", "start_line", "max_errors", "in_flight"};
+  const std::vector<absl::string_view> export_flags = {"keys",       "prefix",    "format",   "start_line",
+                                                       "max_errors", "in_flight", "mib_per_s"};
   const std::vector<absl::string_view> scan_flags = {"values", "versions", "ttls", "limit", "cursor", "mib_per_s"};
   const std::vector<absl::string_view> repeat_flags = {"interval_ms", "count", "group"};
   return {
@@ -208,7 +228,15 @@ std::vector<Command> MakeCommands() {
        true, RunReplace},
       {"cas", "KEY VERSION [VALUE]", "store a value if the key has that version; else exit\nwith 2",
        kCompareAndSetDetails, write_flags, 2, 3, true, RunCompareAndSet},
-      {"delete", "KEY...", "delete keys; exit with 1 if one does not exist", "", {}, 1, kMany, true, RunDelete},
+      {"delete",
+       "[KEY...]",
+       "delete keys, or all with a prefix",
+       kDeleteDetails,
+       {"prefix", "yes", "dry_run", "in_flight", "mib_per_s"},
+       0,
+       kMany,
+       true,
+       RunDelete},
       {"touch", "KEY TIME", "set the time after which a key expires", kTouchDetails, {}, 2, 2, true, RunTouch},
       {"persist", "KEY", "remove a key's expiry", kPersistDetails, {}, 1, 1, true, RunPersist},
       {"ttl", "KEY", "print the remaining time to live of a key", kTtlDetails, {}, 1, 1, true, RunTtl, Access::kRead},
@@ -264,6 +292,26 @@ std::vector<Command> MakeCommands() {
        true,
        RunCount,
        Access::kRead},
+      {"bigkeys",
+       "[PREFIX]",
+       "print the keys with the longest values",
+       kBigKeysDetails,
+       {"limit", "mib_per_s"},
+       0,
+       1,
+       true,
+       RunBigKeys,
+       Access::kRead},
+      {"histogram",
+       "[PREFIX]",
+       "count keys by length and by time to live",
+       kHistogramDetails,
+       {"mib_per_s"},
+       0,
+       1,
+       true,
+       RunHistogram,
+       Access::kRead},
       {"stat",
        "[PREFIX...]",
        "print the server's figures",
@@ -316,7 +364,7 @@ std::string UnknownCommand(absl::string_view name) {
   struct Word {
     absl::string_view theirs, advice;
   };
-  static constexpr absl::string_view kNoScan = "there is no command that deletes keys without naming them";
+  static constexpr absl::string_view kDeleteAll = "delete --prefix=, which deletes all keys";
   static constexpr Word kWords[] = {
       {"add", "insert"},
       {"append", "get --print_version, get and cas: values are written whole"},
@@ -325,9 +373,9 @@ std::string UnknownCommand(absl::string_view name) {
       {"decrby", "decr KEY DELTA"},
       {"del", "delete"},
       {"expire", "touch KEY TIME, as touch KEY 30s"},
-      {"flush_all", kNoScan},
-      {"flushall", kNoScan},
-      {"flushdb", kNoScan},
+      {"flush_all", kDeleteAll},
+      {"flushall", kDeleteAll},
+      {"flushdb", kDeleteAll},
       {"gat", "gettouch KEY TIME"},
       {"getex", "gettouch KEY TIME"},
       {"gets", "get --print_version for the version that cas takes"},
@@ -352,7 +400,7 @@ std::string UnknownCommand(absl::string_view name) {
   const std::string lower = absl::AsciiStrToLower(name);
   std::string advice;
   for (const Word& word : kWords) {
-    if (word.theirs == lower) advice = absl::StrCat(word.advice == kNoScan ? "" : "use ", word.advice);
+    if (word.theirs == lower) advice = absl::StrCat("use ", word.advice);
   }
   if (advice.empty()) {
     std::vector<absl::string_view> names;

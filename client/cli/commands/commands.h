@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "client/cli/context/command.h"
 #include "client/cli/terminal/explain.h"
+#include "farlook/scan.h"
 
 namespace farlook::cli {
 
@@ -21,6 +22,8 @@ const Command* FindCommand(absl::string_view name);
 ExitCode RunGet(Context& context);
 ExitCode RunExists(Context& context);
 ExitCode RunDelete(Context& context);
+// `delete --prefix` (delete_prefix_command.cc).
+ExitCode RunDeletePrefix(Context& context);
 ExitCode RunPut(Context& context);
 ExitCode RunInsert(Context& context);
 ExitCode RunReplace(Context& context);
@@ -43,6 +46,11 @@ ExitCode RunImport(Context& context);
 // Walk through the whole table (scan_commands.cc).
 ExitCode RunScan(Context& context);
 ExitCode RunCount(Context& context);
+// Sets the rate, the timeout, and the prefix, which is decoded. Returns false after it printed an error.
+bool TakeScanOptions(const Context& context, absl::string_view prefix_text, ScanOptions* scan);
+// The same, of lengths and times to live (sizes_commands.cc).
+ExitCode RunBigKeys(Context& context);
+ExitCode RunHistogram(Context& context);
 
 // Prints many pairs, for import (export_command.cc).
 ExitCode RunExport(Context& context);

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -11,6 +12,7 @@
 #include "client/cli/input/encoding.h"
 #include "client/cli/input/input.h"
 #include "client/cli/input/pair_format.h"
+#include "farlook/scan.h"
 #include "kv/layout/limits.h"
 
 namespace farlook::cli {
@@ -45,10 +47,31 @@ void ExportOperands(const Context& context, Transfer* transfer) {
   transfer->Finish();
 }
 
+// Keys that are deleted or expire after the scan has found them are left out.
+ExitCode ExportPrefix(const Context& context, Transfer* transfer) {
+  ScanOptions scan;
+  if (!TakeScanOptions(context, *context.options.scan.prefix, &scan)) return ExitCode::kUsage;
+  transfer->LeaveOutAbsent();
+  std::string cursor;
+  const absl::Status status = context.store->Scan(
+      scan,
+      [&](const ScannedItem& item) {
+        transfer->Read(std::string(item.key), /*line=*/0);
+        return transfer->going_on() && context.console.out().status().ok() && !context.console.out().reader_gone();
+      },
+      &cursor);
+  transfer->Finish();
+  return status.ok() ? ExitCode::kOk : context.Fail(status);
+}
+
 }  // namespace
 
 ExitCode RunExport(Context& context) {
-  const bool from_list = context.operands.empty();
+  const bool by_prefix = context.options.scan.prefix.has_value();
+  if (by_prefix && (!context.operands.empty() || context.options.transfer.keys.has_value())) {
+    return context.Fail(ExitCode::kUsage, "give keys or --prefix, not both");
+  }
+  const bool from_list = context.operands.empty() && !by_prefix;
   if (!from_list && context.options.transfer.keys.has_value()) {
     return context.Fail(ExitCode::kUsage, "keys are given twice, as operands and with --keys");
   }
@@ -57,13 +80,18 @@ ExitCode RunExport(Context& context) {
     return context.Fail(ExitCode::kUsage, "standard input provides the commands: give keys, or --keys=FILE");
   }
   if (from_list && !context.options.transfer.keys.has_value() && context.console.in_is_terminal()) {
-    return context.Fail(ExitCode::kUsage, "give keys, or a list of them with --keys=FILE: scan prints one");
+    return context.Fail(ExitCode::kUsage,
+                        "give keys, a list of them with --keys=FILE, or --prefix=PREFIX; an empty prefix has all keys");
   }
 
   Transfer transfer(context, [&](const Pair& pair) {
     context.console.out().WriteLine(FormatPair(pair, context.options.transfer.format));
   });
-  if (from_list) {
+  ExitCode code = ExitCode::kOk;
+  if (by_prefix) {
+    code = ExportPrefix(context, &transfer);
+    if (code == ExitCode::kUsage) return code;
+  } else if (from_list) {
     const absl::StatusOr<Input> input = Input::Open(path, context.console.in_fd());
     if (!input.ok()) return context.Fail(ExitCode::kError, input.status().message());
     // An empty file is no backup: an empty list of keys must not pass for one.
@@ -81,7 +109,7 @@ ExitCode RunExport(Context& context) {
                                           ? ""
                                           : absl::StrCat("; ", transfer.figures().failures, " not found or failed")));
   }
-  return transfer.code();
+  return Worst(code, transfer.code());
 }
 
 }  // namespace farlook::cli

@@ -152,6 +152,8 @@ ExitCode RunExists(Context& context) {
 }
 
 ExitCode RunDelete(Context& context) {
+  if (context.options.scan.prefix.has_value()) return RunDeletePrefix(context);
+  if (context.operands.empty()) return context.Fail(ExitCode::kUsage, "give keys, or --prefix=PREFIX");
   return ForEachKey(context, [&](const std::string& key) {
     DeleteOperation remove(key, {.timeout_ms = context.options.timeout_ms});
     context.store->Run(&remove);

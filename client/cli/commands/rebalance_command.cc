@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -15,8 +14,8 @@
 #include "client/cli/cluster/mover.h"
 #include "client/cli/cluster/slot_plan.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/context/consent.h"
 #include "client/cli/input/encoding.h"
-#include "client/cli/input/input.h"
 #include "client/cli/input/interrupt.h"
 #include "client/cli/input/json_line.h"
 #include "farlook/admin.h"
@@ -127,47 +126,6 @@ void PrintNothingToDo(const Context& context, const Plan& plan) {
                                                      plan.before.size() == 1 ? " group" : " groups", " has its share"));
 }
 
-// ---- Consent.
-
-bool CanAsk(const Context& context) {
-  return context.mode != Mode::kBatch && context.console.in_is_terminal() &&
-         (context.console.err().is_terminal() || context.console.out().is_terminal());
-}
-
-// CANCELLED: Ctrl-C was pressed.
-absl::StatusOr<bool> Ask(const Context& context, absl::string_view question) {
-  Output& terminal = context.console.err().is_terminal() ? context.console.err() : context.console.out();
-  terminal.Write(question);
-  terminal.Flush();
-  const Input input = Input::Borrow(context.console.in_fd(), "standard input");
-  std::string answer;
-  char bytes[256];
-  while (answer.find('\n') == std::string::npos) {
-    const absl::StatusOr<size_t> count = input.Read(bytes, sizeof bytes);
-    if (!count.ok() || *count == 0) terminal.WriteLine("");
-    terminal.Flush();
-    if (!count.ok()) return count.status();
-    if (*count == 0) break;
-    answer.append(bytes, *count);
-  }
-  const std::string word = absl::AsciiStrToLower(absl::StripAsciiWhitespace(answer));
-  return word == "y" || word == "yes";
-}
-
-// Returns OK after consent; otherwise the command ends with this code.
-ExitCode Agree(const Context& context) {
-  if (context.options.yes) return ExitCode::kOk;
-  if (!CanAsk(context)) {
-    return context.Fail(ExitCode::kUsage,
-                        "nothing was done: there is no terminal to confirm the plan on; add --yes to carry it out");
-  }
-  const absl::StatusOr<bool> agreed = Ask(context, "go on? [y/N] ");
-  if (absl::IsCancelled(agreed.status())) return context.Fail(ExitCode::kInterrupted, "interrupted: nothing was done");
-  if (!agreed.ok()) return context.Fail(agreed.status());
-  return *agreed ? ExitCode::kOk
-                 : context.Fail(ExitCode::kConditionFailed, "nothing was done: the plan was not confirmed");
-}
-
 // Returns the state to plan with. A plan that is only shown does not wait until moves have ended.
 absl::StatusOr<ClusterState> StateFor(const Context& context, bool only_shown, Mover* mover) {
   absl::StatusOr<ClusterState> state = only_shown ? LookAtCluster(context) : mover->Settle();
@@ -213,7 +171,7 @@ ExitCode RunRebalance(Context& context) {
   }
   PrintPlan(context, plan);
   if (context.options.dry_run) return ExitCode::kOk;
-  if (const ExitCode code = Agree(context); code != ExitCode::kOk) return code;
+  if (const ExitCode code = Agree(context, "the plan"); code != ExitCode::kOk) return code;
   if (!plan.moves.empty()) {
     if (const ExitCode code = mover.Carry(plan.moves); code != ExitCode::kOk) return code;
   }

@@ -16,19 +16,9 @@
 namespace farlook::cli {
 namespace {
 
-// Sets the prefix to the first operand, if there is one, and the rate. Returns false after it printed an error.
+// Takes the prefix from the first operand, if there is one. Returns false after it printed an error.
 bool TakeOptions(const Context& context, ScanOptions* scan) {
-  scan->timeout_ms = context.options.timeout_ms;
-  scan->bytes_per_s = static_cast<uint64_t>(context.options.scan.mib_per_s) << 20;
-  if (context.operands.empty()) return true;
-  const std::string& text = context.operands[0].text;
-  absl::StatusOr<std::string> prefix = DecodeKey(text, context.options.key_encoding);
-  if (prefix.ok()) {
-    scan->prefix = *std::move(prefix);
-    return true;
-  }
-  context.Fail(ExitCode::kUsage, absl::StrCat("prefix ", Quoted(text), ": ", prefix.status().message()));
-  return false;
+  return TakeScanOptions(context, context.operands.empty() ? "" : context.operands[0].text, scan);
 }
 
 absl::string_view View(std::string_view bytes) { return absl::string_view(bytes.data(), bytes.size()); }
@@ -56,6 +46,19 @@ std::string LineOf(const ScanFlags& flags, const ScannedItem& item) {
 }
 
 }  // namespace
+
+bool TakeScanOptions(const Context& context, absl::string_view prefix_text, ScanOptions* scan) {
+  scan->timeout_ms = context.options.timeout_ms;
+  scan->bytes_per_s = static_cast<uint64_t>(context.options.scan.mib_per_s) << 20;
+  if (prefix_text.empty()) return true;
+  absl::StatusOr<std::string> prefix = DecodeKey(prefix_text, context.options.key_encoding);
+  if (prefix.ok()) {
+    scan->prefix = *std::move(prefix);
+    return true;
+  }
+  context.Fail(ExitCode::kUsage, absl::StrCat("prefix ", Quoted(prefix_text), ": ", prefix.status().message()));
+  return false;
+}
 
 ExitCode RunScan(Context& context) {
   const ScanFlags& flags = context.options.scan;

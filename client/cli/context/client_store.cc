@@ -92,9 +92,9 @@ absl::Status ClientStore::Scan(const ScanOptions& options, const std::function<b
   ScannedItem item;
   for (;;) {
     const absl::StatusOr<bool> found = scanner.Next(&item);
+    if (found.ok() && *found && take(item)) continue;
     *cursor = scanner.cursor();
-    if (!found.ok()) return found.status();
-    if (!*found || !take(item)) return absl::OkStatus();
+    return found.status();
   }
 }
 

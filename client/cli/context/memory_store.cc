@@ -94,8 +94,6 @@ absl::Status MemoryStore::Write(client::Operation* operation) {
   const auto found = items_.find(key);
   const bool exists = found != items_.end();
   operation->version = exists ? found->second.version : 0;
-  if (operation->kind == client::Kind::kDelete)
-    return items_.erase(key) != 0 ? absl::OkStatus() : absl::NotFoundError("");
   switch (operation->condition.kind()) {
     case Condition::Kind::kAlways:
       break;
@@ -109,6 +107,9 @@ absl::Status MemoryStore::Write(client::Operation* operation) {
       if (!exists) return absl::NotFoundError("");
       if (operation->version != operation->condition.version()) return absl::AbortedError("");
       break;
+  }
+  if (operation->kind == client::Kind::kDelete) {
+    return items_.erase(key) != 0 ? absl::OkStatus() : absl::NotFoundError("");
   }
   operation->version = ++last_version_;
   const int64_t ttl_ms = operation->keep_ttl && exists ? found->second.ttl_ms : operation->ttl_ms;

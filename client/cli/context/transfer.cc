@@ -75,6 +75,7 @@ void Transfer::Take(const OrderedWindow::Entry& entry) {
       ReportFirst(entry, ++existing_);
       break;
     case absl::StatusCode::kNotFound:
+      if (leaves_out_absent_) return;
       ReportFirst(entry, ++missing_);
       break;
     case absl::StatusCode::kInvalidArgument:

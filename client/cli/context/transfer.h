@@ -27,6 +27,8 @@ class Transfer {
 
   // Returns whether more lines may be added: no fatal error, no Ctrl-C, and not too many errors.
   bool going_on() const { return !stopped_; }
+  // Keys that do not exist are left out, and not reported.
+  void LeaveOutAbsent() { leaves_out_absent_ = true; }
   // Sets how much of the input was read; `total_bytes` is 0 if unknown.
   void SetInput(uint64_t input_bytes, uint64_t total_bytes);
   // Each starts the operation of one line as soon as there is room. Lines count from 1; 0: there are no lines.
@@ -70,6 +72,7 @@ class Transfer {
   uint64_t missing_ = 0;
   uint64_t errors_ = 0;
   uint64_t resume_line_ = 0;
+  bool leaves_out_absent_ = false;
   bool stopped_ = false;
   ExitCode code_ = ExitCode::kOk;
 };

@@ -100,7 +100,12 @@ constexpr Flag kFlags[] = {
      [](Text value, Options* o) { return SetBool(value, &o->scan.versions); }},
     {"ttls", "", Scope::kCommand, "print after how many ms each key expires, or never",
      [](Text value, Options* o) { return SetBool(value, &o->scan.ttls); }},
-    {"limit", "N", Scope::kCommand, "print at most N keys, and the cursor that continues",
+    {"prefix", "PREFIX", Scope::kCommand, "all keys that begin with PREFIX; if empty, all keys",
+     [](Text value, Options* o) {
+       o->scan.prefix = std::string(value);
+       return absl::OkStatus();
+     }},
+    {"limit", "N", Scope::kCommand, "print at most N keys (scan: and the cursor that continues)",
      [](Text value, Options* o) { return SetNumber(value, 1, kMaxNumber, &o->scan.limit); }},
     {"cursor", "CURSOR", Scope::kCommand, "continue where an earlier scan ended",
      [](Text value, Options* o) {

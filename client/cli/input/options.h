@@ -28,8 +28,9 @@ struct TransferFlags {
   int64_t in_flight = 256;
 };
 
-// Flags of scan and count.
+// Flags of commands that walk through the whole table.
 struct ScanFlags {
+  std::optional<std::string> prefix;  // as it was written
   bool values = false;
   bool versions = false;
   bool ttls = false;
