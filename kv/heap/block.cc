@@ -51,6 +51,16 @@ void Block::Fill(Bits& bits, uint32_t from, uint32_t cells, bool set) {
   }
 }
 
+bool Block::HasAny(const Bits& bits, uint32_t from, uint32_t cells) {
+  for (uint32_t at = from; at < from + cells;) {
+    const uint32_t n = std::min(from + cells - at, 64 - at % 64);
+    const uint64_t mask = (n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1) << at % 64;
+    if ((bits[at / 64] & mask) != 0) return true;
+    at += n;
+  }
+  return false;
+}
+
 Block::Extent Block::TakeHole(uint32_t cells, uint64_t* looks) {
   Extent best;
   uint32_t longest = 0;  // of the others
@@ -74,7 +84,7 @@ Block::Extent Block::TakeHole(uint32_t cells, uint64_t* looks) {
 }
 
 bool Block::Occupy(uint32_t cell, uint32_t cells) {
-  if (Next(used_, cell, true) < cell + cells) return false;
+  if (cell + cells > cells_ || HasAny(used_, cell, cells)) return false;
   Fill(used_, cell, cells, true);
   Begin(cell);
   free_ -= cells;

@@ -90,6 +90,12 @@ class Block {
   void Begin(uint32_t cell) { begins_[cell / 64] |= uint64_t{1} << cell % 64; }
   // Recovery: marks a piece as used. Returns false if a cell of it is not free.
   bool Occupy(uint32_t cell, uint32_t cells);
+  // Recovery: fetch what Occupy() reads, the cell's bits after the rest.
+  void PrefetchSelf() const { __builtin_prefetch(this, 1); }
+  void PrefetchCell(uint32_t cell) const {
+    __builtin_prefetch(&used_[cell / 64], 1);
+    __builtin_prefetch(&begins_[cell / 64], 1);
+  }
   // Recovery: finds the longest hole after the last call of Occupy().
   void MeasureHoles();
   bool IsFree(uint32_t cell) const { return (used_[cell / 64] >> cell % 64 & 1) == 0; }
@@ -121,6 +127,8 @@ class Block {
   uint32_t Next(const Bits& bits, uint32_t from, bool set) const;
   // Number of free cells immediately before `cell`.
   uint32_t FreeBefore(uint32_t cell) const;
+  // Returns whether one of these cells' bits is set.
+  static bool HasAny(const Bits& bits, uint32_t from, uint32_t cells);
   static void Fill(Bits& bits, uint32_t from, uint32_t cells, bool set);
 
   uint64_t offset_ = 0;

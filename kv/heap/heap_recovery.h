@@ -30,6 +30,15 @@ class HeapRecovery {
 
   // Gives the heap the units that the map names. Each block is empty at first.
   void Adopt();
+  // Fetch what MayBe() and Claim() of a slot read: first its block, then its cell. REQUIRES Slot::ValidIn().
+  void PrefetchBlock(Slot slot) const {
+    const Block* const block = heap_->block_of_[slot.offset() / kUnitBytes];
+    if (block != nullptr) block->PrefetchSelf();
+  }
+  void PrefetchCell(Slot slot) const {
+    const Block* const block = heap_->block_of_[slot.offset() / kUnitBytes];
+    if (block != nullptr) block->PrefetchCell(block->CellOf(slot.offset()));
+  }
   // Returns whether this slot may name a piece of the partition, which may be claimed already.
   bool MayBe(int partition, Slot slot) const;
   // Marks the piece as used. Returns false if another piece has a part of it. REQUIRES MayBe().

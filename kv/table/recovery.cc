@@ -19,6 +19,9 @@
 namespace farlook::kv {
 namespace {
 
+// How many buckets before its turn a bucket's items, and then their cells, are fetched.
+constexpr uint32_t kItemsAhead = 4, kCellsAhead = 2;
+
 uint64_t VersionOf(const char* item) { return LoadWord(item + kVersionOffset); }
 ItemLengths LengthsOf(const char* item) { return ItemLengths::From(LoadWord(item + kLengthsOffset)); }
 absl::string_view KeyOf(const char* item) { return {item + kItemHeaderBytes, LengthsOf(item).key_bytes}; }
@@ -151,20 +154,36 @@ void Recovery::ReadPartition(Partition* partition, absl::Span<const Segment> seg
   StoreWord(partition->marks_ + kRedoTarget, 0);
 }
 
+// Fetches the beginnings of a bucket's items, and their blocks.
+void Recovery::PrefetchItems(const char* segment, uint32_t bucket) const {
+  if (bucket >= kBuckets) return;
+  for (uint32_t i = 1; i < kWordsPerBucket; ++i) {
+    const Slot slot(LoadWord(segment + uint64_t{bucket} * kBucketBytes + 8 * i));
+    if (!slot.ValidIn(header_.region_bytes)) continue;
+    const char* const item = region_ + slot.offset();
+    __builtin_prefetch(item);
+    __builtin_prefetch(item + kItemHeaderBytes);  // the key
+    heap_.PrefetchBlock(slot);
+  }
+}
+
+void Recovery::PrefetchCells(const char* segment, uint32_t bucket) const {
+  if (bucket >= kBuckets) return;
+  for (uint32_t i = 1; i < kWordsPerBucket; ++i) {
+    const Slot slot(LoadWord(segment + uint64_t{bucket} * kBucketBytes + 8 * i));
+    if (slot.ValidIn(header_.region_bytes)) heap_.PrefetchCell(slot);
+  }
+}
+
 // Returns the number of keys.
 uint32_t Recovery::ReadSegment(Partition* partition, const Segment& segment) {
   char* const memory = region_ + segment.offset;
-  const auto prefetch = [&](uint32_t bucket) {
-    for (uint32_t i = 1; i < kWordsPerBucket; ++i) {
-      const Slot slot(LoadWord(memory + uint64_t{bucket} * kBucketBytes + 8 * i));
-      if (slot.ValidIn(header_.region_bytes)) __builtin_prefetch(region_ + slot.offset());
-    }
-  };
   uint32_t keys = 0;
-  prefetch(0);
+  for (uint32_t bucket = 0; bucket < kItemsAhead; ++bucket) PrefetchItems(memory, bucket);
   for (uint32_t word = 0; word < kSegmentWords; ++word) {
     if (word % kWordsPerBucket == 0) {
-      if (word / kWordsPerBucket + 1 < kBuckets) prefetch(word / kWordsPerBucket + 1);
+      PrefetchItems(memory, word / kWordsPerBucket + kItemsAhead);
+      PrefetchCells(memory, word / kWordsPerBucket + kCellsAhead);
       continue;
     }
     char* const at = memory + 8 * uint64_t{word};

@@ -77,6 +77,8 @@ class Recovery {
   absl::Status CheckMarks() const;
   void Write();
   void ReadPartition(Partition* partition, absl::Span<const Segment> segments);
+  void PrefetchItems(const char* segment, uint32_t bucket) const;
+  void PrefetchCells(const char* segment, uint32_t bucket) const;
   uint32_t ReadSegment(Partition* partition, const Segment& segment);
   Verdict Judge(const Partition& partition, const Segment& segment, uint32_t word, Slot slot, uint64_t* hash) const;
   bool IsWhole(const char* item, uint64_t bytes, uint64_t version, bool verify) const;
