@@ -36,7 +36,7 @@ absl::StatusOr<RegionHeader> HeaderOf(absl::Span<char> region) {
     return absl::FailedPreconditionError(
         absl::StrCat("a region of layout version ", word(8), ", and this server continues version ", kLayoutVersion));
   }
-  const auto header = DecodeRegionHeader(std::string(region.data(), kRegionHeaderBytes), kMaxRegionBytes);
+  auto header = DecodeRegionHeader(std::string(region.data(), kRegionHeaderBytes), kMaxRegionBytes);
   if (!header.ok()) return absl::DataLossError(header.status().message());
   if (header->region_bytes != region.size() / kPageBytes * kPageBytes) {
     return absl::FailedPreconditionError(absl::StrCat("a region of ", header->region_bytes, " bytes, in memory of ",
