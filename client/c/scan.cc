@@ -2,7 +2,6 @@
 #include "farlook/scan.h"
 
 #include <cstddef>
-#include <memory>
 #include <string>
 
 #include "absl/cleanup/cleanup.h"
@@ -12,8 +11,8 @@
 struct farlook_scanner {
   farlook_client* client;
   farlook::Scanner scanner;
-  std::string cursor;  // returned by farlook_scan_cursor()
-  bool busy = false;   // a call waits for the server: while_waiting() may have the client used, but not this
+  std::string cursor = {};  // returned by farlook_scan_cursor()
+  bool busy = false;        // a call waits for the server: while_waiting() may have the client used, but not this
 };
 
 // NOLINTNEXTLINE(google-build-using-namespace): what follows has C's names
@@ -36,7 +35,7 @@ int farlook_scan(farlook_client* client, const void* prefix, size_t prefix_bytes
     }
     const absl::string_view text = Bytes(prefix, prefix_bytes);
     scan.prefix.assign(text.data(), text.size());
-    *scanner = std::make_unique<farlook_scanner>(client, farlook::Scanner(client->client.get(), scan)).release();
+    *scanner = new farlook_scanner{.client = client, .scanner = farlook::Scanner(client->client.get(), scan)};
     return 0;
   });
 }

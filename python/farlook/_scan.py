@@ -121,7 +121,10 @@ class AsyncScan(typing.Generic[_Result]):
         return next(self._scan)
 
     async def _fetch(self) -> None:
-        if self._fetching is None:
+        before = self._fetching
+        if before is not None and before.done() and not before.cancelled():
+            before.exception()  # of a cancelled task: the same is tried again
+        if before is None or before.done():
             self._fetching = asyncio.get_running_loop().run_in_executor(None, self._fetch_in_thread)
         try:
             # If this task is cancelled, the next call waits for the same.
