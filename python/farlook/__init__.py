@@ -47,6 +47,19 @@ class Client(_farlook.Client):
     def __exit__(self, *error):
         self.close()
 
+    def __contains__(self, key):
+        return self.exists(key)
+
+    def __reduce__(self):
+        raise TypeError("a farlook.Client is a connection of this process, and cannot be pickled: pass client.address, "
+                        "and connect there")
+
+    def get_dict(self, keys, *, timeout_ms=None):
+        """Returns a dict of the values of those keys that are present."""
+        keys = list(keys)
+        values = self.get_many(keys, timeout_ms=timeout_ms)
+        return {key: value for key, value in zip(keys, values) if value is not None}
+
     def server_stats(self, *, timeout_ms=None):
         """Returns the server's statistics (docs/operations.md), as text by name."""
         return _figures(self.server_stats_text(timeout_ms=timeout_ms))

@@ -121,17 +121,17 @@ class AsyncScan(typing.Generic[_Result]):
         return next(self._scan)
 
     async def _fetch(self) -> None:
-        before = self._fetching
-        if before is not None and before.done() and not before.cancelled():
-            before.exception()  # of a cancelled task: the same is tried again
-        if before is None or before.done():
-            self._fetching = asyncio.get_running_loop().run_in_executor(None, self._fetch_in_thread)
-        try:
-            # If this task is cancelled, the next call waits for the same.
-            await asyncio.shield(self._fetching)
-        finally:
-            if self._fetching is not None and self._fetching.done():
-                self._fetching = None
+        fetching = self._fetching
+        if fetching is not None and fetching.done():  # of a task that was cancelled
+            if not fetching.cancelled():
+                fetching.exception()  # an error of it will come again
+            fetching = None
+        if fetching is None:
+            fetching = asyncio.get_running_loop().run_in_executor(None, self._fetch_in_thread)
+            self._fetching = fetching
+        # If this task is cancelled, the next call waits for the same.
+        await asyncio.shield(fetching)
+        self._fetching = None
 
     def _fetch_in_thread(self) -> None:
         if self._scan is None:

@@ -23,13 +23,14 @@ import collections.abc
 import functools
 import itertools
 from types import TracebackType
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, NoReturn, Optional, TypeVar
 
 from farlook import Cancelled, Error, _farlook, _figures
 from farlook._scan import AsyncScan, Item, count, item_of, pair_of
 
 __all__ = ["Client", "connect"]
 
+_Key = TypeVar("_Key")
 _Result = TypeVar("_Result")
 
 
@@ -61,6 +62,10 @@ class Client:
             self._turn = None
         self._client.close()
         self._fail_all(Cancelled("the client was closed"))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a farlook.aio.Client is a connection of this process, and cannot be pickled: pass "
+                        "client.address, and connect there")
 
     # ---- Internals.
 
@@ -137,8 +142,15 @@ class Client:
 
     # ---- Calls.
 
-    async def get(self, key: Any, *, timeout_ms: Optional[int] = None) -> Optional[bytes]:
-        return await self._begin("get", key, timeout_ms=timeout_ms)
+    async def get(self, key: Any, default: Any = None, *, timeout_ms: Optional[int] = None) -> Any:
+        value: Optional[bytes] = await self._begin("get", key, timeout_ms=timeout_ms)
+        return default if value is None else value
+
+    async def get_dict(self, keys: collections.abc.Iterable[_Key], *,
+                       timeout_ms: Optional[int] = None) -> dict[_Key, bytes]:
+        keys = list(keys)
+        values = await self.get_many(keys, timeout_ms=timeout_ms)
+        return {key: value for key, value in zip(keys, values) if value is not None}
 
     async def get_with_version(self, key: Any, *,
                                timeout_ms: Optional[int] = None) -> Optional[tuple[bytes, int]]:
@@ -186,11 +198,17 @@ class Client:
                        timeout_ms: Optional[int] = None) -> list[Optional[bool]]:
         return await self._all("get_row", keys, array, timeout_ms=timeout_ms)
 
-    async def put_many(self, keys: collections.abc.Iterable[Any], values: collections.abc.Iterable[Any], *,
+    async def put_many(self, keys: collections.abc.Iterable[Any],
+                       values: Optional[collections.abc.Iterable[Any]] = None, *,
                        if_absent: Optional[bool] = None, if_present: Optional[bool] = None,
                        if_version: Optional[int] = None, ttl_ms: Optional[int] = None, keep_ttl: Optional[bool] = None,
                        keep: Optional[bool] = None, refill: Optional[bool] = None,
                        timeout_ms: Optional[int] = None) -> list[Optional[int]]:
+        if values is None:
+            if not isinstance(keys, dict):
+                raise TypeError("put_many() missing argument 'values', or a dict")
+            pairs: dict[Any, Any] = keys
+            keys, values = list(pairs), list(pairs.values())
         return await self._all("put_if_there", keys, values, if_absent=if_absent, if_present=if_present,
                                if_version=if_version, ttl_ms=ttl_ms, keep_ttl=keep_ttl, keep=keep, refill=refill, timeout_ms=timeout_ms)
 

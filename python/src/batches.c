@@ -19,14 +19,40 @@ static void end_batch(Batch* batch) {
   PyMem_Free(batch->codes);
 }
 
+// Takes both arguments from the first, a dict: new lists, which the caller releases.
+static int take_dict(const Signature* signature, PyObject** args, PyObject** keys, PyObject** others) {
+  if (!PyDict_Check(args[0])) {
+    PyErr_Format(PyExc_TypeError, "%s() missing argument '%s', or a dict", signature->name, signature->names[1]);
+    return 0;
+  }
+  *keys = PyDict_Keys(args[0]);
+  *others = *keys != NULL ? PyDict_Values(args[0]) : NULL;
+  if (*others == NULL) {
+    Py_CLEAR(*keys);
+    return 0;
+  }
+  args[0] = *keys;
+  args[1] = *others;
+  return 1;
+}
+
 // `writable` is the type of the second argument: 0: a sequence of values; 1: of buffers; -1: the caller takes it.
 static int begin_batch(Batch* batch, const Signature* signature, int writable, PyObject* const* values,
                        Py_ssize_t count, PyObject* keywords) {
   memset(batch, 0, sizeof *batch);
   if (!take_arguments(signature, values, count, keywords, batch->args, &batch->options)) return 0;
-  if (!take_column(batch->args[0], 0, &batch->keys)) goto fail;
+  PyObject *keys = NULL, *others = NULL;  // of a dict
+  if (signature->most == 2 && batch->args[1] == NULL && !take_dict(signature, batch->args, &keys, &others)) goto fail;
+  const int took_keys = take_column(batch->args[0], 0, &batch->keys);
+  Py_XDECREF(keys);
+  if (!took_keys) {
+    Py_XDECREF(others);
+    goto fail;
+  }
   if (signature->most == 2 && writable >= 0) {
-    if (!take_column(batch->args[1], writable, &batch->others)) goto fail;
+    const int took_others = take_column(batch->args[1], writable, &batch->others);
+    Py_XDECREF(others);
+    if (!took_others) goto fail;
     if (batch->others.count != batch->keys.count) {
       raise_code(FARLOOK_INVALID_ARGUMENT, "there are not as many of each as there are keys");
       goto fail;
@@ -174,7 +200,7 @@ end:
 
 static PyObject* put_many_(ARGUMENTS) {
   static const char* const names[] = {"keys", "values"};
-  static const Signature signature = {"put_many", names, 2, 2, PUT_OPTIONS};
+  static const Signature signature = {"put_many", names, 1, 2, PUT_OPTIONS};
   Client* const self = (Client*)self_;
   Batch batch;
   PyObject* result = NULL;
@@ -317,7 +343,8 @@ PyMethodDef batch_methods[] = {
            "Reads each value into a buffer. Returns their lengths; None for those that are absent."),
     METHOD(get_rows, "keys, array, *, " TIMEOUT,
            "Reads each value into a row of an array. Returns True for each, or None if it is absent."),
-    METHOD(put_many, "keys, values, *, " PUT_OPTIONS, "Writes a value for each key. Returns their versions."),
+    METHOD(put_many, "keys, values=None, *, " PUT_OPTIONS,
+           "Writes a value for each key, or the items of a dict. Returns their versions."),
     METHOD(delete_many, "keys, *, " DELETE_OPTIONS, "Deletes keys. Returns whether each was there."),
     METHOD(exists_many, "keys, *, " TIMEOUT, "Returns whether each key is there."),
     METHOD(touch_many, "keys, ttl_ms, *, " TIMEOUT,

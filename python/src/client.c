@@ -151,8 +151,12 @@ static PyObject* value_bytes(Client* self) {
   }
 
 static PyObject* get_(ARGUMENTS) {
-  BEGIN("get", 1, TIMEOUT, "key");
+  BEGIN("get", 1, TIMEOUT, "key", "default");
   VALUE(0, farlook_get_value(self->client, key.data, key.bytes, its.handle, self->values[0]));
+  if (result == Py_None && args[1] != NULL) {
+    Py_DECREF(result);
+    result = Py_NewRef(args[1]);
+  }
   END;
 }
 
@@ -378,7 +382,7 @@ PyMethodDef client_methods[] = {
     {"connect", (PyCFunction)(void (*)(void))connect_, METH_CLASS | METH_FASTCALL | METH_KEYWORDS,
      "connect($type, address, *, " CONNECT_OPTIONS ")\n--\n\nConnects to the server at an address."},
     PLAIN_METHOD(close, "Closes the connection. Closing again does nothing."),
-    METHOD(get, "key, *, " TIMEOUT, "Returns the key's value, or None."),
+    METHOD(get, "key, default=None, *, " TIMEOUT, "Returns the key's value, or the default."),
     METHOD(get_with_version, "key, *, " TIMEOUT, "Returns the key's value and its version, or None."),
     METHOD(get_into, "key, buffer, *, " TIMEOUT, "Reads the value into a buffer. Returns its length, or None."),
     METHOD(get_and_touch, "key, ttl_ms, *, " TIMEOUT, "Returns the key's value, or None. Its item then lives for ttl_ms."),

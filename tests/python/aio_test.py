@@ -9,6 +9,7 @@ import ctypes
 import gc
 import inspect
 import os
+import pickle
 import resource
 import sys
 import tempfile
@@ -143,6 +144,18 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
                             'unregister')
         self.assertEqual(inspect.iscoroutinefunction(getattr(farlook.aio.Client, name)), not is_local, name)
 
+  async def test_what_dicts_have(self):
+    c, key = self.client, self.key
+    self.assertEqual(await c.get(key, b'default'), b'default')
+    pairs = {f'{key}/{i}': b'%d' % i for i in range(300)}
+    self.assertEqual(len(await c.put_many(pairs)), 300)
+    self.assertEqual(await c.get(key + '/7', b'default'), b'7')
+    self.assertEqual(await c.get_dict([*pairs, 'nothing']), pairs)
+    with self.assertRaisesRegex(TypeError, "'values', or a dict"):
+      await c.put_many([key])
+    with self.assertRaisesRegex(TypeError, 'client.address'):
+      pickle.dumps(c)
+
   async def test_scans(self):
     c, prefix = self.client, self.key + '/'
     values = {f'{prefix}{i}'.encode(): b'%d' % i for i in range(2_000)}
@@ -179,13 +192,15 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
     gc.collect()
     self.assertEqual(len(os.listdir('/proc/self/fd')), descriptors)
     # A cancelled step is left to the next one.
-    scan = c.scan(prefix)
-    step = asyncio.create_task(anext(scan))
-    await asyncio.sleep(0)
-    step.cancel()
-    with self.assertRaises(asyncio.CancelledError):
-      await step
-    self.assertEqual(len({key async for key, _ in scan}), 2_000)
+    for rest_s in (0, 0.3):  # while its READs are under way, and when they have ended
+      scan = c.scan(prefix)
+      step = asyncio.create_task(anext(scan))
+      await asyncio.sleep(0)
+      step.cancel()
+      with self.assertRaises(asyncio.CancelledError):
+        await step
+      await asyncio.sleep(rest_s)
+      self.assertEqual(len({key async for key, _ in scan}), 2_000)
 
   async def test_a_batch_is_one_future(self):
     with tempfile.TemporaryDirectory(dir='/tmp') as directory, Server(directory) as server:

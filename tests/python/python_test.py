@@ -5,11 +5,13 @@
 """
 
 import array
+import copy
 import ctypes
 import faulthandler
 import gc
 import inspect
 import os
+import pickle
 import pydoc
 import resource
 import signal
@@ -276,7 +278,7 @@ class ClientTest(FarlookTest):
 
   def test_wrong_calls(self):
     c = self.client
-    for wrong in (lambda: c.get(), lambda: c.get(1), lambda: c.get('k', 'x'), lambda: c.put('k', 'v', key='k'),
+    for wrong in (lambda: c.get(), lambda: c.get(1), lambda: c.get('k', 'x', 'y'), lambda: c.put('k', 'v', key='k'),
                   lambda: c.put('k', None), lambda: c.get('k', timeout_ms=1.5), lambda: farlook.connect(),
                   lambda: farlook.Client(), lambda: c.touch('k', 'long')):
       with self.assertRaises(TypeError):
@@ -295,6 +297,37 @@ class ClientTest(FarlookTest):
       c.get('k' * 1025)
     with self.assertRaises(ValueError):  # which it is, too
       c.get('')
+
+  def test_what_dicts_have(self):
+    c, key = self.client, self.key
+    self.assertNotIn(key, c)
+    self.assertEqual(c.get(key, b'default'), b'default')
+    self.assertEqual(c.get(key, default=5), 5)
+    self.assertIsNone(c.get(key, None))
+    c.put(key, b'')
+    self.assertIn(key, c)
+    self.assertEqual(c.get(key, b'default'), b'')
+    pairs = {f'{key}/{i}': b'%d' % i for i in range(300)}
+    versions = c.put_many(pairs, ttl_ms=600_000)
+    self.assertEqual(len(set(versions)), 300)
+    self.assertEqual(c.get_dict(pairs), pairs)
+    self.assertEqual(c.get_dict([key + '/7', 'nothing', key]), {key + '/7': b'7', key: b''})
+    self.assertEqual(c.put_many({}), [])
+    self.assertEqual(c.get_dict(iter([])), {})
+    for wrong in (pairs.items(), [key], 5):
+      with self.assertRaisesRegex(TypeError, "'values', or a dict"):
+        c.put_many(wrong)
+    with self.assertRaises(TypeError):
+      c.put_many({key: 5})
+    before = sys.getrefcount(pairs)
+    for _ in range(100):
+      c.put_many(pairs)
+      c.get(key + '/x', pairs)
+    self.assertEqual(sys.getrefcount(pairs), before)
+    with self.assertRaisesRegex(TypeError, 'client.address'):
+      pickle.dumps(c)
+    with self.assertRaisesRegex(TypeError, 'client.address'):
+      copy.copy(c)
 
   def test_scans(self):
     c = self.client
@@ -436,7 +469,7 @@ class ClientTest(FarlookTest):
     for method in methods:
       parameters = list(inspect.signature(method).parameters.values())
       optional = {p.name: None for p in parameters if p.kind is p.KEYWORD_ONLY}
-      required = {p.name: [] for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in ('self', 'initial')}
+      required = {p.name: [] for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in ('self', 'initial', 'default')}
       if not optional:
         continue
       arguments = () if method.__name__ == 'connect' else (self.client,)
@@ -665,8 +698,13 @@ class ClientTest(FarlookTest):
       c.fetch_add_many(['nothing'] * 20, range(20))
       c.get(keys[0], timeout_ms=5_000)
       c.get_with_version(keys[0])
+      c.get('nothing', keys)
+      c.put_many(dict.fromkeys(keys, b'v'))
+      c.put_many(keys, [b'v' * 3000] * 20)
+      for _ in zip(range(30), c.scan()):
+        pass
       for call in (lambda: c.put('k', b'', ttl=1), lambda: c.get(b'', timeout_ms=5), lambda: c.get_many([1]),
-                   lambda: c.get_into(keys[0], bytearray(1)), lambda: c.get('a', 'b'), lambda: c.get_many(['']),
+                   lambda: c.get_into(keys[0], bytearray(1)), lambda: c.get('a', 'b', 'c'), lambda: c.get_many(['']),
                    lambda: c.fetch_add_many(keys, ['x'] * 20)):
         with self.assertRaises((TypeError, farlook.Error)):
           call()
