@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/context/consent.h"
+#include "client/cli/context/walk.h"
 #include "client/cli/input/encoding.h"
 #include "client/cli/input/interrupt.h"
 #include "client/cli/input/json_line.h"
@@ -33,7 +34,7 @@ class Deletes {
   bool Delete(const ScannedItem& item) {
     while (!failed() && started_.size() == room_) TakeOne();
     if (failed() || Interrupted()) return false;
-    auto remove = std::make_unique<Delete1>();
+    auto remove = std::make_unique<Removal>();
     remove->key = std::string(item.key);
     // A counter has no version: what was added to it meanwhile is deleted with it.
     if (item.counter) {
@@ -58,7 +59,7 @@ class Deletes {
   uint64_t changed() const { return changed_; }
 
  private:
-  struct Delete1 {
+  struct Removal {
     AsyncOperation* operation() {
       return item.has_value() ? static_cast<AsyncOperation*>(&*item) : static_cast<AsyncOperation*>(&*counter);
     }
@@ -85,7 +86,7 @@ class Deletes {
 
   const Context& context_;
   const size_t room_;
-  std::vector<std::unique_ptr<Delete1>> started_;
+  std::vector<std::unique_ptr<Removal>> started_;
   uint64_t deleted_ = 0;
   uint64_t changed_ = 0;  // stored again since the scan saw them
   ExitCode code_ = ExitCode::kOk;
@@ -93,14 +94,10 @@ class Deletes {
 
 // Sets `*count` to the number of keys; returns OK or the code after an error was printed.
 ExitCode Count(const Context& context, const ScanOptions& scan, uint64_t* count) {
-  std::string cursor;
-  const absl::Status status = context.store->Scan(
-      scan,
-      [count](const ScannedItem&) {
-        ++*count;
-        return !Interrupted();
-      },
-      &cursor);
+  const absl::Status status = Walk(context, scan, [count](const ScannedItem&) {
+    ++*count;
+    return true;
+  });
   if (!status.ok()) return context.Fail(status);
   return Interrupted() ? context.Fail(ExitCode::kInterrupted, "interrupted: nothing was done") : ExitCode::kOk;
 }
@@ -132,9 +129,7 @@ ExitCode RunDeletePrefix(Context& context) {
   if (const ExitCode code = Agree(context, "it"); code != ExitCode::kOk) return code;
 
   Deletes deletes(context);
-  std::string cursor;
-  const absl::Status status = context.store->Scan(
-      scan, [&deletes](const ScannedItem& item) { return deletes.Delete(item); }, &cursor);
+  const absl::Status status = Walk(context, scan, [&deletes](const ScannedItem& item) { return deletes.Delete(item); });
   deletes.Finish();
   if (context.options.json) {
     context.console.out().WriteLine(

@@ -47,6 +47,8 @@ void ExportOperands(const Context& context, Transfer* transfer) {
   transfer->Finish();
 }
 
+constexpr double kWhole = 1 << 20;  // for the progress bar
+
 // Keys that are deleted or expire after the scan has found them are left out.
 ExitCode ExportPrefix(const Context& context, Transfer* transfer) {
   ScanOptions scan;
@@ -55,7 +57,8 @@ ExitCode ExportPrefix(const Context& context, Transfer* transfer) {
   std::string cursor;
   const absl::Status status = context.store->Scan(
       scan,
-      [&](const ScannedItem& item) {
+      [&](const ScannedItem& item, double done) {
+        transfer->SetInput(static_cast<uint64_t>(done * kWhole), static_cast<uint64_t>(kWhole));
         transfer->Read(std::string(item.key), /*line=*/0);
         return transfer->going_on() && context.console.out().status().ok() && !context.console.out().reader_gone();
       },

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/context/walk.h"
 #include "client/cli/input/encoding.h"
 #include "client/cli/input/interrupt.h"
 #include "client/cli/input/json_line.h"
@@ -72,7 +73,7 @@ ExitCode RunScan(Context& context) {
   std::string cursor;
   const absl::Status status = context.store->Scan(
       scan,
-      [&](const ScannedItem& item) {
+      [&](const ScannedItem& item, double) {
         out.WriteLine(context.options.json ? JsonOf(flags, item) : LineOf(flags, item));
         return out.status().ok() && !out.reader_gone() && !Interrupted();
       },
@@ -99,16 +100,11 @@ ExitCode RunScan(Context& context) {
 ExitCode RunCount(Context& context) {
   ScanOptions scan;
   if (!TakeOptions(context, &scan)) return ExitCode::kUsage;
-  CatchInterrupts();
   uint64_t count = 0;
-  std::string cursor;
-  const absl::Status status = context.store->Scan(
-      scan,
-      [&count](const ScannedItem&) {
-        ++count;
-        return !Interrupted();
-      },
-      &cursor);
+  const absl::Status status = Walk(context, scan, [&count](const ScannedItem&) {
+    ++count;
+    return true;
+  });
   if (!status.ok()) return context.Fail(status);
   if (Interrupted()) return ExitCode::kInterrupted;
   context.console.out().WriteLine(context.options.json ? JsonLine().Number("count", count).ToString()

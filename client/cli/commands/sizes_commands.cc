@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/context/walk.h"
 #include "client/cli/input/encoding.h"
 #include "client/cli/input/interrupt.h"
 #include "client/cli/input/json_line.h"
@@ -29,15 +30,10 @@ ExitCode ForEachItem(const Context& context, const std::function<void(const Scan
   if (!TakeScanOptions(context, context.operands.empty() ? "" : context.operands[0].text, &scan)) {
     return ExitCode::kUsage;
   }
-  CatchInterrupts();
-  std::string cursor;
-  const absl::Status status = context.store->Scan(
-      scan,
-      [&take](const ScannedItem& item) {
-        take(item);
-        return !Interrupted();
-      },
-      &cursor);
+  const absl::Status status = Walk(context, scan, [&take](const ScannedItem& item) {
+    take(item);
+    return true;
+  });
   if (!status.ok()) return context.Fail(status);
   return Interrupted() ? ExitCode::kInterrupted : ExitCode::kOk;
 }

@@ -86,13 +86,12 @@ std::string ClientStore::ClientStats() const {
   return text;
 }
 
-absl::Status ClientStore::Scan(const ScanOptions& options, const std::function<bool(const ScannedItem&)>& take,
-                               std::string* cursor) {
+absl::Status ClientStore::Scan(const ScanOptions& options, const TakeItem& take, std::string* cursor) {
   Scanner scanner(client_.get(), options);
   ScannedItem item;
   for (;;) {
     const absl::StatusOr<bool> found = scanner.Next(&item);
-    if (found.ok() && *found && take(item)) continue;
+    if (found.ok() && *found && take(item, scanner.progress())) continue;
     *cursor = scanner.cursor();
     return found.status();
   }

@@ -28,8 +28,7 @@ class ClientStore : public Store {
   void Start(AsyncOperation* operation) override { client_->Start(operation); }
   AsyncOperation* Poll() override;
   void Wait() override;
-  absl::Status Scan(const ScanOptions& options, const std::function<bool(const ScannedItem&)>& take,
-                    std::string* cursor) override;
+  absl::Status Scan(const ScanOptions& options, const TakeItem& take, std::string* cursor) override;
   absl::Status Ping(const ServerOptions& options) override { return client_->Ping(options); }
   absl::StatusOr<std::string> ServerStats(const ServerOptions& options) override {
     return client_->ServerStats(options);

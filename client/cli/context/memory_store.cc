@@ -204,8 +204,7 @@ absl::StatusOr<std::string> MemoryStore::GroupStatus(const ServerOptions& option
 
 std::string MemoryStore::ClientStats() const { return absl::StrCat("operations ", operations_, "\n"); }
 
-absl::Status MemoryStore::Scan(const ScanOptions& options, const std::function<bool(const ScannedItem&)>& take,
-                               std::string* cursor) {
+absl::Status MemoryStore::Scan(const ScanOptions& options, const TakeItem& take, std::string* cursor) {
   uint64_t returned = 0;
   *cursor = options.cursor;
   if (absl::StrContains(options.cursor, ' ')) return absl::InvalidArgumentError("the cursor is not one");
@@ -220,7 +219,7 @@ absl::Status MemoryStore::Scan(const ScanOptions& options, const std::function<b
     if (stored.ttl_ms != 0) item.left_ms = stored.ttl_ms;
     item.keep = stored.keep;
     *cursor = key;
-    if (!take(item)) return absl::OkStatus();
+    if (!take(item, /*done=*/0.5)) return absl::OkStatus();
   }
   *cursor = "end";
   return absl::OkStatus();

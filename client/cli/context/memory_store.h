@@ -53,8 +53,7 @@ class MemoryStore : public Store {
   AsyncOperation* Poll() override;
   void Wait() override {}
   // A cursor is the last key that was returned; one with a space is invalid.
-  absl::Status Scan(const ScanOptions& options, const std::function<bool(const ScannedItem&)>& take,
-                    std::string* cursor) override;
+  absl::Status Scan(const ScanOptions& options, const TakeItem& take, std::string* cursor) override;
   absl::Status Ping(const ServerOptions& options) override;
   absl::StatusOr<std::string> ServerStats(const ServerOptions& options) override;
   absl::StatusOr<std::vector<ConnectedClient>> Clients(const ServerOptions& options) override;

@@ -29,10 +29,11 @@ class Store {
   // Sleeps until Poll() may have something to return, a signal arrives, or 100 ms have passed.
   virtual void Wait() = 0;
 
+  // The item, and the part of the scan that is done: [0, 1].
+  using TakeItem = std::function<bool(const ScannedItem& item, double done)>;
   // Walks through the table (farlook/scan.h). Calls `take` for each item, until it returns false. `*cursor` is set to
   // where another scan continues, also after an error.
-  virtual absl::Status Scan(const ScanOptions& options, const std::function<bool(const ScannedItem&)>& take,
-                            std::string* cursor) = 0;
+  virtual absl::Status Scan(const ScanOptions& options, const TakeItem& take, std::string* cursor) = 0;
 
   // These calls wait for the result or the timeout.
   virtual absl::Status Ping(const ServerOptions& options) = 0;

@@ -46,12 +46,12 @@ std::string FormatProgress(absl::string_view name, const ProgressFigures& figure
 
   // The most important first: the first piece that does not fit is omitted, with all after it. The bar comes before the
   // last two.
-  std::vector<std::string> pieces = {absl::StrCat(figures.pairs, " pairs")};
+  std::vector<std::string> pieces = {absl::StrCat(figures.pairs, " ", figures.unit)};
   if (figures.failures > 0) pieces.push_back(absl::StrCat(figures.failures, " failed"));
   pieces.push_back(absl::StrFormat("%.0f/s", pairs_per_second));
   const size_t before_bar = pieces.size();
   if (part > 0 && part < 1) pieces.push_back(absl::StrCat(FormatClock(elapsed_seconds * (1 - part) / part), " left"));
-  pieces.push_back(absl::StrCat(Bytes(pairs_per_second * bytes_per_pair), "/s"));
+  if (bytes_per_pair > 0) pieces.push_back(absl::StrCat(Bytes(pairs_per_second * bytes_per_pair), "/s"));
   std::string tail;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const size_t bar_columns = i >= before_bar && total_known ? kBarFrame + kLeastBarColumns : 0;

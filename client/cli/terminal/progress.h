@@ -1,4 +1,4 @@
-// The progress bar of import and export.
+// The progress bar of import and export, and of scans.
 #ifndef FARLOOK_CLIENT_CLI_TERMINAL_PROGRESS_H_
 #define FARLOOK_CLIENT_CLI_TERMINAL_PROGRESS_H_
 
@@ -12,6 +12,7 @@
 namespace farlook::cli {
 
 struct ProgressFigures {
+  absl::string_view unit = "pairs";
   uint64_t pairs = 0;       // finished
   uint64_t pair_bytes = 0;  // of their keys and values
   uint64_t failures = 0;

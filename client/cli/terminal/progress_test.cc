@@ -37,6 +37,12 @@ TEST(ProgressTest, WithoutATotalThereIsNoBar) {
   EXPECT_EQ(FormatProgress("import", figures, 1, 1, 80), "import  1 pairs  1/s  10 B/s");
 }
 
+TEST(ProgressTest, AScanCountsKeys) {
+  const ProgressFigures figures{.unit = "keys", .pairs = 100, .input_bytes = 25, .total_bytes = 100};
+  EXPECT_EQ(FormatProgress("count", figures, 50, 1, 60),
+            "count  25% |#####               |  100 keys  50/s  0:03 left");
+}
+
 TEST(ProgressTest, OddFiguresAreHarmless) {
   EXPECT_THAT(FormatProgress("import", {}, 0, 0, 80), Not(HasSubstr("nan")));
   // Expect: a file that grew while it was read gives at most 100%.
