@@ -20,7 +20,7 @@ absl::Status Walk(const Context& context, const ScanOptions& options,
   Progress progress(&context.console, context.command);
   ProgressFigures figures = {.unit = "keys", .total_bytes = static_cast<uint64_t>(kWhole)};
   std::string cursor;
-  const absl::Status status = context.store->Scan(
+  absl::Status status = context.store->Scan(
       options,
       [&](const ScannedItem& item, double done) {
         if ((++figures.pairs & (kItemsPerUpdate - 1)) == 0) {
