@@ -49,17 +49,26 @@ void ExportOperands(const Context& context, Transfer* transfer) {
 
 constexpr double kWhole = 1 << 20;  // for the progress bar
 
-// Keys that are deleted or expire after the scan has found them are left out.
+// Counters that are deleted after the scan has found them are left out.
 ExitCode ExportPrefix(const Context& context, Transfer* transfer) {
   ScanOptions scan;
   if (!TakeScanOptions(context, *context.options.scan.prefix, &scan)) return ExitCode::kUsage;
+  scan.values = true;
   transfer->LeaveOutAbsent();
   std::string cursor;
   const absl::Status status = context.store->Scan(
       scan,
       [&](const ScannedItem& item, double done) {
         transfer->SetInput(static_cast<uint64_t>(done * kWhole), static_cast<uint64_t>(kWhole));
-        transfer->Read(std::string(item.key), /*line=*/0);
+        if (item.counter) {
+          transfer->Read(std::string(item.key), /*line=*/0);  // its number is not in the item
+        } else {
+          transfer->Take({.key = std::string(item.key),
+                          .value = std::string(item.value),
+                          .ttl_ms = item.left_ms == kForever ? 0 : item.left_ms,
+                          .keep = item.keep,
+                          .version = item.version});
+        }
         return transfer->going_on() && context.console.out().status().ok() && !context.console.out().reader_gone();
       },
       &cursor);

@@ -130,12 +130,15 @@ TEST_F(ScanCommandsTest, KeysWithAPrefixAreExported) {
   EXPECT_EQ(Out(), "");
   EXPECT_EQ(Run({"export", "--prefix=x", "key"}), ExitCode::kUsage);
   EXPECT_EQ(Run({"export", "--prefix=x", "--keys=-"}), ExitCode::kUsage);
-  // A key that goes after the scan has found it is left out.
+  // Values come with the scan, numbers of counters are read. A counter that goes meanwhile is left out.
+  store().counters()["user:hits"] = 7;
+  store().counters()["user:gone"] = 8;
   store().set_fault([&](uint64_t, const client::Operation& operation) {
-    return operation.key == "user:1" ? absl::NotFoundError("") : absl::OkStatus();
+    return operation.key == "user:hits" ? absl::OkStatus() : absl::NotFoundError("");
   });
   EXPECT_EQ(Run({"export", "--prefix=user:", "--format=tsv"}), ExitCode::kOk);
-  EXPECT_EQ(Out(), "user:2\tt\\two\tttl_ms=30000\n");
+  EXPECT_EQ(Out(), "user:1\tone\nuser:2\tt\\two\tttl_ms=30000\nuser:hits\t\tcounter=7\n");
+  EXPECT_THAT(Err(), HasSubstr("exported 3 pairs"));
 }
 
 TEST_F(ScanCommandsTest, LongValuesAreFound) {

@@ -221,6 +221,13 @@ absl::Status MemoryStore::Scan(const ScanOptions& options, const TakeItem& take,
     *cursor = key;
     if (!take(item, /*done=*/0.5)) return absl::OkStatus();
   }
+  for (const auto& [key, value] : counters_) {
+    if (key.compare(0, options.prefix.size(), options.prefix) != 0) continue;
+    ScannedItem item;
+    item.key = key;
+    item.counter = true;
+    if (!take(item, /*done=*/0.9)) return absl::OkStatus();
+  }
   *cursor = "end";
   return absl::OkStatus();
 }

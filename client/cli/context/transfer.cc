@@ -51,6 +51,14 @@ void Transfer::Write(Pair pair, uint64_t line) {
   window_.Write(std::move(pair), context_.options.transfer.insert_only, context_.options.timeout_ms, line);
 }
 
+void Transfer::Take(const Pair& pair) {
+  if (!MakeRoom([] { return true; }, /*line=*/0)) return;
+  ++figures_.pairs;
+  figures_.pair_bytes += pair.key.size() + pair.value.size();
+  if (use_) use_(pair);
+  progress_.Update(figures_);
+}
+
 void Transfer::Reject(absl::string_view why, uint64_t line) {
   if (MakeRoom([&] { return window_.CanReject(); }, line)) window_.Reject(absl::InvalidArgumentError(why), line);
   TakeDone();

@@ -34,6 +34,8 @@ class Transfer {
   // Each starts the operation of one line as soon as there is room. Lines count from 1; 0: there are no lines.
   void Read(const std::string& key, uint64_t line);
   void Write(Pair pair, uint64_t line);
+  // Takes a pair that a scan has READ.
+  void Take(const Pair& pair);
   // Reports, in its turn, a line without an operation.
   void Reject(absl::string_view why, uint64_t line);
   // Waits for operations in flight and takes their results. Call it before waiting for input: operations make no
