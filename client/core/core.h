@@ -1,7 +1,7 @@
 // The client without threads and without sleep. It gets a transport, a clock and a seed, and makes progress when
 // polled. The blocking Client wraps it; a simulator drives it with virtual time.
 //
-// What happens when a connection is lost (see also link.h):
+// Rules for a lost connection (see also link.h):
 //   * The server still accepts: the session is resumed. Gets start again. Requests without a reply are sent again under
 //     their old numbers; the server answers those that it has executed from memory. No operation fails.
 //   * The server no longer knows the session: writes that were sent end with UNKNOWN, the others run in a new session.

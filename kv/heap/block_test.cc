@@ -44,6 +44,26 @@ TEST(BlockTest, AFreedPieceIsOneHoleWithItsNeighbours) {
   EXPECT_TRUE(block.empty());
 }
 
+TEST(BlockTest, RecoveryOccupiesOnlyFreeCells) {
+  Block block;
+  block.Reset(0x10000, BlockKind::kSmall, false);
+  EXPECT_TRUE(block.Occupy(60, 10));  // in two words of the bits
+  EXPECT_FALSE(block.Occupy(69, 1));
+  EXPECT_FALSE(block.Occupy(50, 11));
+  EXPECT_FALSE(block.Occupy(0, 2048));
+  EXPECT_FALSE(block.Occupy(64, 64));
+  EXPECT_TRUE(block.Occupy(50, 10));
+  EXPECT_TRUE(block.Occupy(70, 64));
+  EXPECT_FALSE(block.Occupy(2044, 5));  // beyond the block's end
+  EXPECT_TRUE(block.Occupy(2044, 4));
+  EXPECT_EQ(block.free_cells(), 2048u - 10 - 10 - 64 - 4);
+  EXPECT_EQ(block.NextPiece(0), 50u);
+  EXPECT_EQ(block.NextPiece(51), 60u);
+  EXPECT_EQ(block.CellsOfPiece(70), 64u);
+  block.MeasureHoles();
+  EXPECT_EQ(block.longest(), 2044u - 134);
+}
+
 // Random pieces compared with a map of them, in blocks of each kind.
 TEST(BlockTest, RandomPiecesNeverOverlapAndHolesCoalesce) {
   for (const BlockKind kind : {BlockKind::kSmall, BlockKind::kMedium, BlockKind::kLarge}) {

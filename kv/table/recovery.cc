@@ -19,7 +19,7 @@
 namespace farlook::kv {
 namespace {
 
-// How many buckets before its turn a bucket's items, and then their cells, are fetched.
+// Numbers of buckets: a bucket's items, and then their cells, are fetched so long before its turn.
 constexpr uint32_t kItemsAhead = 4, kCellsAhead = 2;
 
 uint64_t VersionOf(const char* item) { return LoadWord(item + kVersionOffset); }

@@ -336,7 +336,7 @@ TEST(FaultsTest, ReadersInOtherProcessesSeeOnlyWhatWasWritten) {
     }
     if (sequence % (writes / 20) == 0) Grow(client.get(), 400);
   }
-  // How many keys three splits take depends on the hashes, and the server's seed differs with each run.
+  // The number of keys for three splits depends on the hashes, and the server's seed differs with each run.
   while (ServerStat(client.get(), "splits") - splits < 3) Grow(client.get(), 400);
   close(stop[1]);
   for (const pid_t reader : readers) {

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/context/walk.h"
 #include "client/cli/input/encoding.h"
